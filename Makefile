@@ -1,0 +1,45 @@
+# make test | make grid | make lint | make bench. Each first brings .venv up to date with requirements.lock.
+PYTHON ?= python3
+VENV := .venv
+PY := $(VENV)/bin/python
+READY := $(VENV)/.installed
+
+.PHONY: test grid lint bench lock clean
+
+test: $(READY)
+	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(PY) -m pytest
+
+grid: $(READY)
+	$(PY) launch/grid.py
+
+lint: $(READY)
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+
+bench: $(READY)
+	$(PY) launch/bench.py vmf
+	$(PY) launch/bench.py loss
+
+# The stamp is written last: an interrupted installation is done again. A venv that is older than the lock is
+# brought up to date in place.
+$(READY): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(f"pcl needs Python 3.11 or newer, but $(PYTHON) is {sys.version.split()[0]}; set PYTHON=...") if sys.version_info < (3, 11) else None'
+	test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $(READY)
+
+# Resolves the ranges of pyproject.toml anew and pins the result. On Linux x86_64 torch brings CUDA packages that no
+# other machine can install, hence the marker.
+lock:
+	rm -rf $(VENV)-lock
+	$(PYTHON) -m venv $(VENV)-lock
+	$(VENV)-lock/bin/python -m pip install --quiet 'setuptools>=77' torch==2.10.0 torchvision==0.25.0 '.[dev]'
+	$(VENV)-lock/bin/python -m pip freeze --all --exclude pcl --exclude pip \
+	  | sed -E 's/^((nvidia|cuda|triton)[^ ]*)$$/\1 ; sys_platform == "linux" and platform_machine == "x86_64"/; s/^(torch|torchvision)==([^+]*)\+.*/\1==\2/' \
+	  > requirements.lock
+	rm -rf $(VENV)-lock
+
+clean:
+	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,136 @@
+"""Builds the tables of `pcl.distributions.cosine` in float64: quantiles by quadrature and Newton, then a spline."""
+
+import math
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+Array = NDArray[np.float64]
+
+# Powers of two keep the cell's index exact. Twice the cells in r lower the gradient's bias from 1e-6 to 2e-7 (D =
+# 2); twice the cells in t change only the error of the CDF (2e-8 to 1e-9 at D = 2).
+R_CELLS = 256
+T_CELLS = 256
+# |t| > 8 has probability 1.2e-15; such a t is moved to 8.
+T_MAX = 8.0
+
+
+@lru_cache(maxsize=64)
+def vmf_coefficients(dim: int) -> tuple[float, Array]:
+    """The scale k0 and the coefficients (4, R_CELLS + 3, T_CELLS) of a `CosineTable`."""
+    shape = (dim - 1) / 2
+    # k0 of the order of the dimension puts the transition near r = 1/2; the 2 was the best of 1, 2, 4 for D = 2 to 10.
+    scale = shape + 2.0
+    r = np.linspace(0.0, 1.0, R_CELLS + 1)
+    with np.errstate(divide="ignore"):
+        kappas = scale * r / (1 - r)
+    quantiles = 0.5 * log_tan_sq_quantiles(_t_nodes(), kappas, scale, shape)
+    return scale, np.stack([power.T for power in _powers(_spline(quantiles).T)])
+
+
+@lru_cache(maxsize=64)
+def coordinate_coefficients(n: int) -> Array:
+    """The coefficients (4, T_CELLS) of a `CoordinateTable`."""
+    shape = (n - 1) / 2
+    quantiles = log_tan_sq_quantiles(_t_nodes(), np.zeros(1), 1.0, shape)
+    return np.stack(_powers(-np.tanh(quantiles[0] / 2)))
+
+
+def _t_nodes() -> Array:
+    return np.linspace(-T_MAX, T_MAX, T_CELLS + 1)
+
+
+def _spline(values: Array) -> Array:
+    """Coefficients over axis 0 of the uniform cubic spline through n+1 values, with not-a-knot ends: (n+3, ...)."""
+    n = len(values) - 1
+    matrix = np.zeros((n + 3, n + 3))
+    for row in range(n + 1):
+        matrix[row, row : row + 3] = 1 / 6, 2 / 3, 1 / 6
+    fourth_difference = [1.0, -4.0, 6.0, -4.0, 1.0]
+    matrix[n + 1, :5] = fourth_difference
+    matrix[n + 2, -5:] = fourth_difference
+    right = np.concatenate([values, np.zeros((2, *values.shape[1:]))])
+    return np.linalg.solve(matrix, right)
+
+
+def _powers(values: Array) -> list[Array]:
+    """The same spline as one cubic per cell: coefficients of rising powers of the fraction, each (n_cells, ...)."""
+    spline = _spline(values)
+    c0, c1, c2, c3 = (spline[i : len(spline) - 3 + i] for i in range(4))
+    return [(c0 + 4 * c1 + c2) / 6, (c2 - c0) / 2, (c0 - 2 * c1 + c2) / 2, (c3 - c0) / 6 + (c1 - c2) / 2]
+
+
+def _log_density(shifted: Array, kappa: Array, scale: float, shape: float) -> Array:
+    """Logarithm, up to a constant, of the density of 2 M = log tan^2(theta/2) + log(1 + kappa/scale)."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        log_tan_sq = shifted - np.log1p(kappa / scale)
+        finite = -2 * kappa * special.expit(log_tan_sq) + shape * (shifted - 2 * np.logaddexp(0, log_tan_sq))
+        limit = -2 * scale * np.exp(shifted) + shape * shifted
+    return np.where(np.isinf(kappa), limit, finite)
+
+
+def log_tan_sq_quantiles(t: Array, kappas: Array, scale: float, shape: float) -> Array:
+    """Quantiles of 2 M at the probabilities Phi(t): (n_kappas, n_t).
+
+    Gauss-Legendre panels give the CDF from the left and from the right (each accurate in its own tail); Newton's
+    method on Phi^-1(F(2M)) = t, which is nearly linear, solves within the panel.
+    """
+    nodes, gauss = np.polynomial.legendre.leggauss(12)
+    kappa = kappas[:, None]
+    low, high, top = _support(kappa, scale, shape)
+    edges = low + (high - low) * np.linspace(0.0, 1.0, 401)
+    half = (edges[:, 1:] - edges[:, :-1]) / 2
+    points = edges[:, :-1, None] + half[..., None] * (1 + nodes)
+    mass = (np.exp(_log_density(points, kappa[..., None], scale, shape) - top[..., None]) * gauss).sum(-1) * half
+    total = mass.sum(-1, keepdims=True)
+    zero = np.zeros_like(total)
+    left = np.concatenate([zero, np.cumsum(mass, -1)], -1) / total
+    right = np.concatenate([np.cumsum(mass[:, ::-1], -1)[:, ::-1], zero], -1) / total
+    edge_t = _normal_quantile(left, right)
+    panel = np.stack([np.clip(np.searchsorted(row, t) - 1, 0, len(row) - 2) for row in edge_t])
+    start, end, left, right, t0, t1 = (
+        np.take_along_axis(values, panel + step, -1)
+        for values, step in ((edges, 0), (edges, 1), (left, 0), (right, 0), (edge_t, 0), (edge_t, 1))
+    )
+    with np.errstate(invalid="ignore"):
+        guess = start + (end - start) * np.clip((t - t0) / (t1 - t0), 0, 1)
+    x: Array = np.where(np.isfinite(guess), guess, (start + end) / 2)
+    for _ in range(6):  # quadratic convergence; four suffice for 1e-13
+        part = (x - start) / 2
+        inside = np.exp(
+            _log_density(start[..., None] + part[..., None] * (1 + nodes), kappa[..., None], scale, shape)
+            - top[..., None]
+        )
+        below = (inside * gauss).sum(-1) * part / total
+        reached = _normal_quantile(left + below, right - below)
+        log_ratio = -(reached**2) / 2 - 0.5 * math.log(2 * math.pi) - (_log_density(x, kappa, scale, shape) - top)
+        x = np.clip(x - (reached - t) * np.exp(log_ratio) * total, start, end)
+    return x
+
+
+def _support(kappa: Array, scale: float, shape: float) -> tuple[Array, Array, Array]:
+    """Where the log density lies within 48 of its maximum (mass outside below 1e-18), and that maximum."""
+
+    def bisect(inner: Array, outer: Array, threshold: Array) -> Array:
+        for _ in range(80):
+            middle = (inner + outer) / 2
+            is_inside = _log_density(middle, kappa, scale, shape) > threshold
+            inner, outer = np.where(is_inside, middle, inner), np.where(is_inside, outer, middle)
+        return outer
+
+    a, b = np.full_like(kappa, -400.0), np.full_like(kappa, 400.0)
+    for _ in range(150):  # the density has one maximum
+        third = (b - a) / 3
+        rises = _log_density(a + third, kappa, scale, shape) < _log_density(b - third, kappa, scale, shape)
+        a, b = np.where(rises, a + third, a), np.where(rises, b, b - third)
+    mode = (a + b) / 2
+    top = _log_density(mode, kappa, scale, shape)
+    far = np.full_like(kappa, 400.0)
+    return bisect(mode, -far, top - 48), bisect(mode, far, top - 48), top
+
+
+def _normal_quantile(left: Array, right: Array) -> Array:
+    t: Array = np.where(left < right, special.ndtri(left), -special.ndtri(right))
+    return t

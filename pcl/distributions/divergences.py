@@ -1,0 +1,43 @@
+"""Kullback-Leibler divergences between distributions on the sphere, registered with torch.distributions."""
+
+import torch
+from torch import Tensor
+from torch.distributions import kl_divergence
+from torch.distributions.kl import register_kl
+
+from pcl.distributions.sphere_uniform import SphereUniform
+from pcl.distributions.von_mises_fisher import VonMisesFisher
+from pcl.special import bessel_ratio_complement, log_uniform_density, log_vmf_normalizer, log_vmf_peak
+
+__all__ = ["kl_divergence"]
+
+
+def _check_dims(p: VonMisesFisher | SphereUniform, q: VonMisesFisher | SphereUniform) -> None:
+    if p.dim != q.dim:
+        raise ValueError(f"Both distributions must have one dimension, but got {p.dim} and {q.dim}.")
+
+
+def _kl_vmf_vmf(p: VonMisesFisher, q: VonMisesFisher) -> Tensor:
+    """Log C(kp) - log C(kq) + A(kp) (kp - kq mu_p.mu_q), rearranged so that large kappas do not cancel."""
+    _check_dims(p, q)
+    complement = bessel_ratio_complement(p.kappa, p.dim)
+    distance = 0.5 * (p.mu - q.mu).square().sum(-1)  # 1 - mu_p.mu_q
+    peaks = log_vmf_peak(p.kappa, p.dim) - log_vmf_peak(q.kappa, q.dim)
+    return peaks + (q.kappa - p.kappa) * complement + q.kappa * (1 - complement) * distance
+
+
+def _kl_vmf_uniform(p: VonMisesFisher, q: SphereUniform) -> Tensor:
+    _check_dims(p, q)
+    divergence = -p.entropy() - log_uniform_density(p.dim)
+    return divergence.expand(torch.broadcast_shapes(p.batch_shape, q.batch_shape))
+
+
+def _kl_uniform_vmf(p: SphereUniform, q: VonMisesFisher) -> Tensor:
+    _check_dims(p, q)
+    divergence = log_uniform_density(q.dim) - log_vmf_normalizer(q.kappa, q.dim)
+    return divergence.expand(torch.broadcast_shapes(p.batch_shape, q.batch_shape))
+
+
+register_kl(VonMisesFisher, VonMisesFisher)(_kl_vmf_vmf)
+register_kl(VonMisesFisher, SphereUniform)(_kl_vmf_uniform)
+register_kl(SphereUniform, VonMisesFisher)(_kl_uniform_vmf)

@@ -1,0 +1,71 @@
+"""Gaussian and Laplace noise around a mode, projected back to the sphere: posteriors of the controlled experiment.
+
+z = (mu + e) / |mu + e| with independent coordinates of e. These have no simple density; the experiment only samples
+them.
+"""
+
+from abc import abstractmethod
+from typing import Any
+
+import torch
+from torch import Size, Tensor
+from torch.distributions import constraints
+
+from pcl.distributions.checks import sphere
+from pcl.distributions.directional import Directional
+
+
+class _Projected(Directional):
+    arg_constraints = {"mu": sphere, "kappa": constraints.positive}  # noqa: RUF012  torch declares it without a type
+    allows_zero_kappa = False
+
+    def rsample(self, sample_shape: Any = Size(), generator: torch.Generator | None = None) -> Tensor:  # noqa: B008
+        """Samples with gradients in mu and kappa, (*sample_shape, *batch, D)."""
+        shape = self._extended_shape(Size(sample_shape))
+        noise = self._noise(torch.empty(shape, dtype=self.mu.dtype, device=self.mu.device), generator)
+        return torch.nn.functional.normalize(self.mu + self._width().unsqueeze(-1) * noise, dim=-1)
+
+    def sample(self, sample_shape: Any = Size(), generator: torch.Generator | None = None) -> Tensor:  # noqa: B008
+        """Samples without gradients, (*sample_shape, *batch, D)."""
+        with torch.no_grad():
+            return self.rsample(sample_shape, generator)
+
+    @abstractmethod
+    def _width(self) -> Tensor: ...
+
+    @abstractmethod
+    def _noise(self, like: Tensor, generator: torch.Generator | None) -> Tensor: ...
+
+
+class ProjectedNormal(_Projected):
+    """Normal noise of variance 1/kappa in every coordinate around mu, projected to the sphere.
+
+    Args:
+        mu: Modes of unit norm, (*batch, D).
+        kappa: Inverse variances > 0, (*batch); inf gives the mode.
+        validate_args: Check both.
+    """
+
+    def _width(self) -> Tensor:
+        return self.kappa.rsqrt()
+
+    def _noise(self, like: Tensor, generator: torch.Generator | None) -> Tensor:
+        return like.normal_(generator=generator)
+
+
+class ProjectedLaplace(_Projected):
+    """Laplace noise of scale b = 1/kappa in every coordinate around mu, projected to the sphere.
+
+    Args:
+        mu: Modes of unit norm, (*batch, D).
+        kappa: Inverse scales > 0, (*batch); inf gives the mode.
+        validate_args: Check both.
+    """
+
+    def _width(self) -> Tensor:
+        return self.kappa.reciprocal()
+
+    def _noise(self, like: Tensor, generator: torch.Generator | None) -> Tensor:
+        # The difference of two exponentials is a Laplace variate; unlike the inverse CDF it has no logarithm of 0.
+        minuend = like.exponential_(generator=generator)
+        return minuend - torch.empty_like(like).exponential_(generator=generator)

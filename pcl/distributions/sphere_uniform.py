@@ -1,0 +1,75 @@
+"""The uniform distribution on the sphere S^{D-1}, the vMF's limit for kappa = 0."""
+
+from typing import Any
+
+import torch
+from torch import Size, Tensor
+from torch.distributions import Distribution
+
+from pcl.distributions.checks import sphere
+from pcl.special import log_uniform_density
+
+
+class SphereUniform(Distribution):
+    """Uniform density 1 / area(S^{D-1}) on the unit sphere in D >= 2 dimensions.
+
+    Args:
+        dim: Dimension D of the space around the sphere.
+        batch_shape: Shape of independent copies.
+        dtype: Of samples and densities; torch's default if None.
+        device: Of samples and densities; torch's default if None.
+        validate_args: Check that values given to `log_prob` lie on the sphere.
+    """
+
+    arg_constraints = {}  # noqa: RUF012  torch declares it without a type
+    support = sphere
+
+    def __init__(
+        self,
+        dim: int,
+        batch_shape: Any = Size(),  # noqa: B008  immutable
+        dtype: torch.dtype | None = None,
+        device: torch.device | None = None,
+        validate_args: bool | None = None,
+    ) -> None:
+        self._zero = torch.zeros((), dtype=dtype, device=device)
+        self._log_density = log_uniform_density(dim)
+        super().__init__(Size(batch_shape), Size([dim]), validate_args=validate_args)
+
+    @property
+    def dim(self) -> int:
+        """Dimension D of the space around the sphere."""
+        return self.event_shape[0]
+
+    def expand(self, batch_shape: Any, _instance: Any = None) -> "SphereUniform":
+        """The same distribution with another batch shape."""
+        return SphereUniform(
+            self.dim, batch_shape, self._zero.dtype, self._zero.device, validate_args=self._validate_args
+        )
+
+    @property
+    def mean(self) -> Tensor:
+        """The origin."""
+        return self._zero.expand(self.batch_shape + self.event_shape)
+
+    @property
+    def variance(self) -> Tensor:
+        """1/D in every coordinate."""
+        return (self._zero + 1 / self.dim).expand(self.batch_shape + self.event_shape)
+
+    def sample(self, sample_shape: Any = Size(), generator: torch.Generator | None = None) -> Tensor:  # noqa: B008
+        """Independent uniform points, (*sample_shape, *batch, D)."""
+        shape = self._extended_shape(Size(sample_shape))
+        normal = torch.randn(shape, dtype=self._zero.dtype, device=self._zero.device, generator=generator)
+        return torch.nn.functional.normalize(normal, dim=-1)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """The same log density everywhere on the sphere."""
+        if self._validate_args:
+            self._validate_sample(value)
+        shape = torch.broadcast_shapes(value.shape[:-1], self.batch_shape)
+        return torch.full(shape, self._log_density, dtype=value.dtype, device=value.device)
+
+    def entropy(self) -> Tensor:
+        """Logarithm of the sphere's area."""
+        return (self._zero - self._log_density).expand(self.batch_shape)

@@ -1,0 +1,215 @@
+"""The von Mises-Fisher distribution on the sphere S^{D-1}.
+
+Axes: S samples, B batch, D dim.
+"""
+
+from typing import Any
+
+import torch
+from torch import Size, Tensor
+
+from pcl.distributions.cosine import CosineTable, coordinate_table, cosine_table, locate
+from pcl.distributions.directional import Directional
+from pcl.special import (
+    bessel_ratio,
+    bessel_ratio_complement,
+    log_vmf_normalizer,
+    log_vmf_peak,
+)
+
+_BLOCK = 2**18  # numbers in a block of samples: 1 MiB of float32, about half a core's cache
+_LARGEST_MATRIX = (
+    256  # dimension up to which D products a number cost less than the passes they replace (1.5 times here)
+)
+
+
+class VonMisesFisher(Directional):
+    """vMF(mu, kappa) with density C_D(kappa) exp(kappa mu.z) on the unit sphere in D >= 2 dimensions.
+
+    Args:
+        mu: Modes of unit norm, (*batch, D).
+        kappa: Concentrations >= 0, (*batch); broadcast against the batch of mu.
+        validate_args: Check that every mu has unit norm and no kappa is NaN or negative. As everywhere in
+            torch.distributions this is on by default, and on a GPU it waits for the device; sampling never does.
+
+    Limits: kappa = 0 is the uniform distribution, kappa = inf the point mass at mu.
+
+    Samples are exact and reparametrised: a normal variate is transported to the cosine mu.z by the inverse CDF
+    (`pcl.distributions.cosine`), and a uniform tangent direction is carried to mu by a Householder reflection.
+    There is no rejection, hence no loop whose length depends on data, and the gradient in kappa is that of implicit
+    reparametrisation.
+
+    Example:
+        >>> mu = torch.nn.functional.normalize(torch.ones(3), dim=0)
+        >>> VonMisesFisher(mu, 20.0).log_prob(mu)
+        tensor(1.1579)
+    """
+
+    allows_zero_kappa = True
+
+    @property
+    def mean(self) -> Tensor:
+        """E[z] = A_D(kappa) mu."""
+        return bessel_ratio(self.kappa, self.dim).unsqueeze(-1) * self.mu
+
+    @property
+    def variance(self) -> Tensor:
+        """Variance of each coordinate: A' along mu, (1 - A^2 - A') / (D - 1) = A / kappa across it."""
+        complement = bessel_ratio_complement(self.kappa, self.dim)
+        along = _ratio_slope(self.kappa, self.dim)
+        across = (complement * (2 - complement) - along) / (self.dim - 1)
+        mu_sq = self.mu.square()
+        return along.unsqueeze(-1) * mu_sq + across.unsqueeze(-1) * (1 - mu_sq)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """Log C_D(kappa) + kappa mu.z, normalised on the sphere's surface.
+
+        Args:
+            value: Points of unit norm, (..., *batch, D).
+
+        Limits: for kappa = inf, inf at the mode and -inf elsewhere.
+        """
+        if self._validate_args:
+            self._validate_sample(value)
+        # 1 - mu.z as half a squared distance: kappa times it keeps its digits where mu.z rounds to 1.
+        distance = 0.5 * (value - self.mu).square().sum(-1)
+        log_prob = log_vmf_peak(self.kappa, self.dim) - self.kappa * distance
+        point_mass = torch.where(distance > 0, -torch.inf, torch.inf).to(log_prob.dtype)
+        return torch.where(self.kappa.isinf(), point_mass, log_prob)
+
+    def entropy(self) -> Tensor:
+        """Differential entropy -log C_D(kappa) - kappa A_D(kappa)."""
+        entropy = self.kappa * bessel_ratio_complement(self.kappa, self.dim) - log_vmf_peak(self.kappa, self.dim)
+        return torch.where(self.kappa.isinf(), -torch.inf, entropy)
+
+    def sample(self, sample_shape: Any = Size(), generator: torch.Generator | None = None) -> Tensor:  # noqa: B008
+        """Samples without gradients, (*sample_shape, *batch, D)."""
+        with torch.no_grad():
+            if self.batch_shape or self.dim > _LARGEST_MATRIX:
+                return self.rsample(sample_shape, generator)
+            shape = self._extended_shape(Size(sample_shape))
+            samples = torch.empty(shape, dtype=self.mu.dtype, device=self.mu.device)
+            flat = samples.view(-1, self.dim)
+            curve = self._table().curve(self.kappa, len(flat))
+            # On a CPU, blocks that stay in its cache save a third of the time.
+            block = _BLOCK // self.dim if flat.device.type == "cpu" else max(1, len(flat))
+            for part in flat.split(block):
+                noise = torch.randn(self.dim, len(part), dtype=part.dtype, device=part.device, generator=generator)
+                cosine, sine = curve.polar(locate(noise[0]))
+                _place_around_one_mode(noise, cosine, sine, self.mu, out=part)
+            return samples
+
+    def rsample(self, sample_shape: Any = Size(), generator: torch.Generator | None = None) -> Tensor:  # noqa: B008
+        """Samples with pathwise gradients in mu and kappa, (*sample_shape, *batch, D)."""
+        shape = self._extended_shape(Size(sample_shape))
+        # Along the last axis the first normal decides the cosine, the others the tangent direction.
+        noise = torch.randn(shape, dtype=self.mu.dtype, device=self.mu.device, generator=generator)
+        cosine, sine = self._table().polar(noise[..., 0].contiguous(), self.kappa)
+        return _place(noise, cosine, sine, self.mu)
+
+    def rsample_cosine(self, mode_cosine: Tensor, noise: Tensor) -> Tensor:
+        """Inner products z.z' of given points z with fresh samples z', without forming z'.
+
+        With c = z.mu, a sample z' enters only through its cosine w to mu and one coordinate u of its uniform tangent
+        direction: z.z' = c w + sqrt(1 - c^2) sqrt(1 - w^2) u. Memory falls by a factor of D. Each value is exactly
+        distributed given z, and values at different entries are independent given z.
+
+        Args:
+            mode_cosine: Inner products c of the points with the modes, (S, *shape); the batch broadcasts to `shape`.
+            noise: Standard normals, (2, S, *shape).
+
+        Returns:
+            (S, *shape), with gradients in c (hence in z and mu) and kappa.
+        """
+        cosine, sine = self._table().polar(noise[0], self.kappa)
+        tangent = coordinate_table(self.dim - 1, noise.dtype, noise.device)(noise[1])
+        # sqrt has an infinite slope at c = +-1, where rounding decides c; a floor of one rounding error bounds it.
+        across = (1 - mode_cosine.square()).clamp(min=torch.finfo(noise.dtype).eps).sqrt()
+        return mode_cosine * cosine + across * (sine * tangent)
+
+    def cosine_quantile(self, p: Tensor | float) -> Tensor:
+        """The p-quantile of mu.z: P(mu.z <= q) = p. Differentiable in kappa.
+
+        Args:
+            p: Probabilities in [0, 1], broadcast against the batch.
+        """
+        p = torch.as_tensor(p, dtype=self.mu.dtype, device=self.mu.device)
+        if self._validate_args and not ((p >= 0) & (p <= 1)).all():
+            raise ValueError(f"`0 <= p <= 1` must hold, but got {p.tolist()}.")
+        shape = torch.broadcast_shapes(p.shape, self.kappa.shape)
+        # The cosine falls as the normal variate rises.
+        quantile = self._table().polar(-torch.special.ndtri(p).expand(shape), self.kappa.expand(shape))[0]
+        at_pole = torch.where(p <= 0, -1.0, 1.0).to(quantile.dtype)
+        return torch.where((p <= 0) | (p >= 1), at_pole, quantile)
+
+    def credible_threshold(self, p: Tensor | float) -> Tensor:
+        """The t for which the cap {z : mu.z >= t} holds probability p."""
+        return self.cosine_quantile(1 - p)
+
+    def log_expected_likelihood(self, other: "VonMisesFisher") -> Tensor:
+        """Log of the integral of both densities' product: log C(k1) + log C(k2) - log C(|k1 mu1 + k2 mu2|).
+
+        Batches broadcast. Limits: if either kappa is 0, the uniform log density.
+        """
+        if self.dim != other.dim:
+            raise ValueError(f"Both distributions must have one dimension, but got {self.dim} and {other.dim}.")
+        # In float64, like log C itself: three terms of the size of kappa cancel down to a few units.
+        k1, k2 = self.kappa.double(), other.kappa.double()
+        distance = 0.5 * (self.mu.double() - other.mu.double()).square().sum(-1)  # 1 - mu1.mu2
+        resultant_sq = (k1 + k2).square() - 2 * k1 * k2 * distance
+        resultant = resultant_sq.clamp(min=torch.finfo(torch.float64).tiny).sqrt()  # finite slope at 0
+        log_c1, log_c2, log_c3 = (log_vmf_normalizer(k, self.dim) for k in (k1, k2, resultant))
+        return (log_c1 + log_c2 - log_c3).to(self.mu.dtype)
+
+    def expected_likelihood(self, other: "VonMisesFisher") -> Tensor:
+        """The integral of both densities' product, in closed form; the batches broadcast."""
+        return self.log_expected_likelihood(other).exp()
+
+    def _table(self) -> CosineTable:
+        return cosine_table(self.dim, self.mu.dtype, self.mu.device)
+
+
+def _ratio_slope(kappa: Tensor, dim: int) -> Tensor:
+    """A_D'(kappa), itself differentiable in kappa."""
+    with torch.enable_grad():
+        at = kappa if kappa.requires_grad else kappa.detach().requires_grad_()
+        (slope,) = torch.autograd.grad(bessel_ratio(at, dim).sum(), at, create_graph=kappa.requires_grad)
+    return slope
+
+
+def _place(noise: Tensor, cosine: Tensor, sine: Tensor, mu: Tensor) -> Tensor:
+    """Points at the given polar angles around mu, in the tangent directions of noise[..., 1:].
+
+    The reflection that swaps the first axis and mu (up to sign s of mu_0) takes (0, v) to (-s p, v) - p mu with
+    p = mu_rest.v / (1 + |mu_0|), so z = (cosine - sine p) mu + sine (-s p, v). Its derivative in mu is bounded
+    everywhere.
+    """
+    direction = noise[..., 1:]
+    norm = torch.linalg.vector_norm(direction, dim=-1, keepdim=True)
+    unit = direction / norm.clamp(min=torch.finfo(noise.dtype).tiny)
+    first, rest = mu[..., 0], mu[..., 1:]
+    p = (unit * rest).sum(-1) / (1 + first.abs())
+    sign = torch.where(first < 0, -1.0, 1.0).to(mu.dtype)
+    tangent = torch.cat([(-sign * p).unsqueeze(-1), unit], dim=-1)
+    point: Tensor = (cosine - sine * p).unsqueeze(-1) * mu + sine.unsqueeze(-1) * tangent
+    return point
+
+
+def _place_around_one_mode(noise: Tensor, cosine: Tensor, sine: Tensor, mu: Tensor, out: Tensor) -> None:
+    """The same as `_place` for one mu, as a product with the reflection's matrix: 2.5 times as fast on a CPU.
+
+    Args:
+        noise: Standard normals (D, n), overwritten.
+        cosine: (n,).
+        sine: (n,).
+        mu: (D,).
+        out: (n, D), receives the points.
+    """
+    axis = torch.where(mu[0] < 0, -mu, mu)
+    axis[0] += 1
+    reflection = torch.eye(len(mu), dtype=mu.dtype, device=mu.device) - torch.outer(axis, axis) / axis[0]
+    reflection[0] = mu
+    direction = noise[1:]
+    direction *= sine / (direction * direction).sum(0).sqrt_().clamp_(min=torch.finfo(noise.dtype).tiny)
+    noise[0] = cosine
+    torch.mm(noise.T, reflection, out=out)

@@ -1,0 +1,173 @@
+"""What every loss shares: the contract, in-batch negatives, the contrastive ratio and Monte-Carlo similarities.
+
+Axes: S samples, B anchors, N negatives, D dim.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from enum import Enum
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from pcl.distributions import VonMisesFisher
+
+
+class PositiveWeight(Enum):
+    """Weight of the positive pair in a contrastive denominator, whose N negatives weigh 1/N each."""
+
+    ONE_OVER_N = "one_over_n"  # as the paper writes it
+    ONE = "one"  # as the released code computes it
+    ZERO = "zero"  # the limit of infinitely many negatives
+
+    def of(self, n_negatives: int) -> float:
+        """The weight as a number."""
+        return {PositiveWeight.ONE_OVER_N: 1 / n_negatives, PositiveWeight.ONE: 1.0, PositiveWeight.ZERO: 0.0}[self]
+
+
+class Loss(nn.Module, ABC):
+    """A contrastive loss on distributions: three in, one value per anchor out."""
+
+    __call__: Callable[..., Tensor]
+
+    @abstractmethod
+    def forward(
+        self,
+        anchor: VonMisesFisher,
+        positive: VonMisesFisher,
+        negatives: VonMisesFisher,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """The loss of each anchor, (B,).
+
+        Args:
+            anchor: Posteriors of the anchors, batch (B,).
+            positive: Posteriors of their positives, batch (B,).
+            negatives: Posteriors of their negatives, batch (B, N), or (1, N) where all anchors share them.
+            generator: Source of randomness for losses that sample.
+        """
+
+
+class PositiveScalar(nn.Module):
+    """A positive number that is either fixed or learned; a learned one is stored as its logarithm."""
+
+    def __init__(self, name: str, value: float, learned: bool) -> None:
+        super().__init__()
+        require(0 < value < math.inf, f"`0 < {name} < inf` must hold, but got {value}.")
+        if learned:
+            self.log_value = nn.Parameter(torch.tensor(math.log(value)))
+        else:
+            self.register_buffer("value", torch.tensor(float(value)))
+        self.learned = learned
+
+    def forward(self) -> Tensor:
+        """The number, as a tensor of no axes."""
+        return self.log_value.exp() if self.learned else self.get_buffer("value")
+
+
+def in_batch_negatives(batch: VonMisesFisher, n_negatives: int = 1) -> VonMisesFisher:
+    """Each element's next neighbours in the batch, cyclically, as its negatives: batch (B,) -> (B, N).
+
+    With N = 1 this is what M = 0 means in the paper's tables: nothing is drawn, one other sample of the batch serves.
+    """
+    (size,) = batch.batch_shape
+    require(
+        1 <= n_negatives < size,
+        f"`1 <= n_negatives < batch size` must hold, but got {n_negatives} for a batch of {size}.",
+    )
+    device = batch.mu.device
+    steps = torch.arange(1, n_negatives + 1, device=device)
+    index = (torch.arange(size, device=device).unsqueeze(-1) + steps) % size
+    return VonMisesFisher(batch.mu[index], batch.kappa[index], validate_args=False)
+
+
+def check_batches(anchor: VonMisesFisher, positive: VonMisesFisher, negatives: VonMisesFisher) -> None:
+    """Raise a ValueError unless the three distributions have the shapes that `Loss.forward` asks for."""
+    dims = {anchor.dim, positive.dim, negatives.dim}
+    require(len(dims) == 1, f"anchor, positive and negatives must have one dimension, but got {sorted(dims)}.")
+    a, p, n = (tuple(d.batch_shape) for d in (anchor, positive, negatives))
+    require(
+        len(a) == 1 and a == p,
+        f"anchor and positive must have one batch shape (B,), but got {a} and {p}.",
+    )
+    require(
+        len(n) == 2 and n[0] in (1, a[0]) and n[1] >= 1,
+        f"negatives must have batch shape ({a[0]}, N) or (1, N) with N >= 1, but got {n}; "
+        f"use in_batch_negatives for negatives from the batch.",
+    )
+
+
+def require(condition: bool, rule: str) -> None:
+    """Raise a ValueError with the rule unless it holds."""
+    if not condition:
+        raise ValueError(rule)
+
+
+def contrastive_log_ratio(positive: Tensor, negatives: Tensor, positive_weight: float) -> Tensor:
+    """Log of e^s / (w e^s + 1/N sum_n e^{s_n}).
+
+    Args:
+        positive: Similarities s with the positives, (..., B).
+        negatives: Similarities s_n with the negatives, (..., B, N).
+        positive_weight: Weight w of the positive in the denominator.
+
+    Returns:
+        (..., B); never positive for w >= 1.
+    """
+    gap = torch.logsumexp(negatives, dim=-1) - math.log(negatives.shape[-1]) - positive
+    if positive_weight == 0:
+        return -gap
+    return -torch.logaddexp(gap, gap.new_tensor(math.log(positive_weight)))
+
+
+def over_samples(
+    reduce_chunk: Callable[[Tensor, Tensor], tuple[Tensor, ...]],
+    anchor: VonMisesFisher,
+    positive: VonMisesFisher,
+    negatives: VonMisesFisher,
+    n_samples: int,
+    chunk_size: int,
+    generator: torch.Generator | None,
+) -> list[tuple[Tensor, ...]]:
+    """Draw S cosines per pair, in chunks over S, and reduce each chunk.
+
+    One anchor sample z_k meets one fresh sample of its positive and one of each of its negatives. The random numbers
+    are drawn at once, so that neither value nor gradient depends on the chunk size; with more than one chunk, the
+    forward pass keeps nothing of a chunk but its reduction, and the backward pass computes it again.
+
+    Args:
+        reduce_chunk: Takes cosines z.z+ (S', B) and z.z- (S', B, N), returns tensors.
+        anchor: Batch (B,).
+        positive: Batch (B,).
+        negatives: Batch (B, N) or (1, N).
+        n_samples: S.
+        chunk_size: Largest number S' B N of similarities in a chunk.
+        generator: Source of randomness.
+    """
+    check_batches(anchor, positive, negatives)
+    (n_anchors,), n_negatives = anchor.batch_shape, negatives.batch_shape[1]
+    z = anchor.rsample((n_samples,), generator)
+    noise_positive = z.new_empty(2, n_samples, n_anchors).normal_(generator=generator)
+    noise_negatives = z.new_empty(2, n_samples, n_anchors, n_negatives).normal_(generator=generator)
+
+    def reduce(z: Tensor, noise_positive: Tensor, noise_negatives: Tensor) -> tuple[Tensor, ...]:
+        modes = negatives.mu.expand(n_anchors, n_negatives, -1)
+        return reduce_chunk(
+            positive.rsample_cosine((z * positive.mu).sum(-1), noise_positive),
+            negatives.rsample_cosine(torch.einsum("sbd,bnd->sbn", z, modes), noise_negatives),
+        )
+
+    length = max(1, chunk_size // (n_anchors * n_negatives))
+    chunks = zip(
+        z.split(length), noise_positive.split(length, dim=1), noise_negatives.split(length, dim=1), strict=True
+    )
+    if length >= n_samples:
+        return [reduce(*chunk) for chunk in chunks]
+    return [checkpoint(reduce, *chunk, use_reentrant=False, preserve_rng_state=False) for chunk in chunks]
+
+
+# 2^20 similarities: 4 MiB of float32 for each of the dozen arrays that a chunk needs
+DEFAULT_CHUNK_SIZE = 2**20

@@ -1,0 +1,75 @@
+"""ELK: InfoNCE with the expected likelihood kernel of two posteriors as similarity.
+
+Axes: B anchors, N negatives, D dim.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+import torch
+from torch import Tensor
+
+from pcl.distributions import VonMisesFisher
+from pcl.losses.base import Loss, PositiveScalar, PositiveWeight, check_batches
+from pcl.losses.info_nce import info_nce
+
+
+class ElkNegatives(Enum):
+    """Which similarities repel."""
+
+    GIVEN = "given"  # those with the negatives, as the paper writes it
+    # Other anchors' similarities with their own positives, as the released code computes it where no negatives are
+    # drawn. Nothing repels then: the loss has its minimum log 2 (at weight 1) for any collapsed embedding.
+    ROLLED_POSITIVES = "rolled_positives"
+
+
+class ELK(Loss):
+    """InfoNCE with similarity kappa_pos log(integral of p q), which for two vMFs has the closed form of
+    `VonMisesFisher.log_expected_likelihood`.
+
+    Gradients reach mu and kappa of all three distributions. Nothing is sampled.
+    """  # noqa: D205
+
+    @dataclass(frozen=True)
+    class Config:
+        """Settings of the loss.
+
+        Attributes:
+            kappa_pos: Factor of the log expected likelihood.
+            learn_kappa_pos: Whether kappa_pos is a parameter (its logarithm is).
+            positive_weight: Weight of the positive in the denominator.
+            negatives: Which similarities repel.
+        """
+
+        kappa_pos: float = 20.0
+        learn_kappa_pos: bool = False
+        positive_weight: PositiveWeight = PositiveWeight.ONE_OVER_N
+        negatives: ElkNegatives = ElkNegatives.GIVEN
+
+        def build(self) -> "ELK":
+            """The loss with these settings."""
+            return ELK(self)
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        self.kappa_pos = PositiveScalar("kappa_pos", config.kappa_pos, config.learn_kappa_pos)
+
+    def forward(
+        self,
+        anchor: VonMisesFisher,
+        positive: VonMisesFisher,
+        negatives: VonMisesFisher,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """The loss of each anchor, (B,); see `Loss.forward`. Nothing is sampled."""
+        check_batches(anchor, positive, negatives)
+        kappa_pos: Tensor = self.kappa_pos()
+        attracting = kappa_pos * anchor.log_expected_likelihood(positive)
+        if self.config.negatives is ElkNegatives.ROLLED_POSITIVES:
+            repelling = attracting.roll(-1).unsqueeze(-1)
+        else:
+            columns = VonMisesFisher(anchor.mu.unsqueeze(1), anchor.kappa.unsqueeze(1), validate_args=False)
+            repelling = kappa_pos * columns.log_expected_likelihood(negatives)
+        return info_nce(attracting, repelling, self.config.positive_weight.of(repelling.shape[-1]))

@@ -1,0 +1,142 @@
+"""HIB, hedged instance embeddings, in its contrastive form on the sphere.
+
+Axes: S samples, B anchors, N negatives, D dim.
+"""
+
+import math
+from dataclasses import dataclass
+from enum import Enum
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from pcl.distributions import VonMisesFisher
+from pcl.losses.base import DEFAULT_CHUNK_SIZE, Loss, PositiveScalar, over_samples, require
+
+
+class Expectation(Enum):
+    """Where the mean over samples stands."""
+
+    LOG_OF_MEAN = "log_of_mean"  # as the paper writes it
+    MEAN_OF_LOGS = "mean_of_logs"  # as the released code computes it; drives kappa to infinity
+
+
+class NegativeWeight(Enum):
+    """Weight of each of the N negatives' terms."""
+
+    ONE_OVER_N = "one_over_n"  # as the paper writes it: their mean
+    ONE_OVER_N_SQUARED = "one_over_n_squared"  # as the released code computes it: their mean, divided by N again
+
+    def of(self, n_negatives: int) -> float:
+        """The weight as a number."""
+        return 1 / n_negatives if self is NegativeWeight.ONE_OVER_N else 1 / n_negatives**2
+
+
+def hib(
+    positive: Tensor,
+    negatives: Tensor,
+    a: Tensor | float,
+    b: float,
+    expectation: Expectation,
+    negative_weight: float,
+) -> Tensor:
+    """-log E sigmoid(a c + b) - w sum_n log E (1 - sigmoid(a c_n + b)).
+
+    E is the mean over samples: inside each logarithm (LOG_OF_MEAN, the paper) or outside (MEAN_OF_LOGS).
+
+    Args:
+        positive: Cosines c = z_k.z+_k, (S, B).
+        negatives: Cosines c_n = z_k.z-_kn, (S, B, N).
+        a: Scale of the match probability.
+        b: Offset of the match probability.
+        expectation: Where the mean stands.
+        negative_weight: Weight w of each negative: 1/N in the paper.
+
+    Returns:
+        (B,).
+    """
+    return _combine([_totals(positive, negatives, a, b, expectation)], len(positive), expectation, negative_weight)
+
+
+def _totals(
+    positive: Tensor, negatives: Tensor, a: Tensor | float, b: float, expectation: Expectation
+) -> tuple[Tensor, Tensor]:
+    """Sums over samples, in log space for LOG_OF_MEAN: of the match, (B,), and the non-match probabilities, (B, N)."""
+    log_match, log_no_match = logsigmoid(a * positive + b), logsigmoid(-(a * negatives + b))
+    return _total(log_match, expectation), _total(log_no_match, expectation)
+
+
+def _total(logs: Tensor, expectation: Expectation) -> Tensor:
+    return torch.logsumexp(logs, dim=0) if expectation is Expectation.LOG_OF_MEAN else logs.sum(0)
+
+
+def _combine(
+    chunks: list[tuple[Tensor, ...]], n_samples: int, expectation: Expectation, negative_weight: float
+) -> Tensor:
+    match, no_match = (_total(torch.stack(totals), expectation) for totals in zip(*chunks, strict=True))
+    if expectation is Expectation.LOG_OF_MEAN:
+        match, no_match = match - math.log(n_samples), no_match - math.log(n_samples)
+    else:
+        match, no_match = match / n_samples, no_match / n_samples
+    return -match - negative_weight * no_match.sum(-1)
+
+
+class HIB(Loss):
+    """Hedged instance embeddings without their KL term, as the paper compares them: see `hib` for the formula.
+
+    Gradients reach mu and kappa of all three distributions. Limits: kappa -> inf everywhere gives the same formula
+    at the modes.
+    """
+
+    @dataclass(frozen=True)
+    class Config:
+        """Settings of the loss.
+
+        Attributes:
+            n_samples: Monte-Carlo samples S per posterior.
+            a: Scale of the match probability, a > 0.
+            b: Offset of the match probability.
+            learn_a: Whether a is a parameter (its logarithm is); HIB's counterpart of a learned kappa_pos.
+            expectation: Where the mean over samples stands.
+            negative_weight: Weight of each negative.
+        """
+
+        n_samples: int = 512
+        a: float = 1.0
+        b: float = 0.0
+        learn_a: bool = False
+        expectation: Expectation = Expectation.LOG_OF_MEAN
+        negative_weight: NegativeWeight = NegativeWeight.ONE_OVER_N
+
+        def __post_init__(self) -> None:
+            require(self.n_samples >= 1, f"`n_samples >= 1` must hold, but got {self.n_samples}.")
+            require(math.isfinite(self.b), f"`b` must be finite, but got {self.b}.")
+
+        def build(self) -> "HIB":
+            """The loss with these settings."""
+            return HIB(self)
+
+    def __init__(self, config: Config, chunk_size: int = DEFAULT_CHUNK_SIZE) -> None:
+        super().__init__()
+        self.config = config
+        self.chunk_size = chunk_size
+        self.a = PositiveScalar("a", config.a, config.learn_a)
+
+    def forward(
+        self,
+        anchor: VonMisesFisher,
+        positive: VonMisesFisher,
+        negatives: VonMisesFisher,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """The loss of each anchor, (B,); see `Loss.forward`."""
+        config, a = self.config, self.a()
+
+        def reduce_chunk(positive_cosines: Tensor, negative_cosines: Tensor) -> tuple[Tensor, Tensor]:
+            return _totals(positive_cosines, negative_cosines, a, config.b, config.expectation)
+
+        chunks = over_samples(reduce_chunk, anchor, positive, negatives, config.n_samples, self.chunk_size, generator)
+        weight = config.negative_weight.of(negatives.batch_shape[-1])
+        return _combine(chunks, config.n_samples, config.expectation, weight)

@@ -1,0 +1,69 @@
+"""InfoNCE on point estimates: the modes alone.
+
+Axes: B anchors, N negatives, D dim.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pcl.distributions import VonMisesFisher
+from pcl.losses.base import Loss, PositiveScalar, PositiveWeight, check_batches, contrastive_log_ratio
+
+
+def info_nce(positive: Tensor, negatives: Tensor, positive_weight: float) -> Tensor:
+    """-log e^s / (w e^s + 1/N sum_n e^{s_n}).
+
+    Args:
+        positive: Similarities s with the positives, (B,).
+        negatives: Similarities s_n with the negatives, (B, N).
+        positive_weight: Weight w of the positive in the denominator: 1/N in the paper.
+
+    Returns:
+        (B,).
+    """
+    return -contrastive_log_ratio(positive, negatives, positive_weight)
+
+
+class InfoNCE(Loss):
+    """InfoNCE with similarity kappa_pos mu.mu': see `info_nce` for the formula. No gradient reaches any kappa."""
+
+    @dataclass(frozen=True)
+    class Config:
+        """Settings of the loss.
+
+        Attributes:
+            kappa_pos: Concentration of positive pairs, which scales cosines to similarities.
+            learn_kappa_pos: Whether kappa_pos is a parameter (its logarithm is).
+            positive_weight: Weight of the positive in the denominator.
+        """
+
+        kappa_pos: float = 20.0
+        learn_kappa_pos: bool = False
+        positive_weight: PositiveWeight = PositiveWeight.ONE_OVER_N
+
+        def build(self) -> "InfoNCE":
+            """The loss with these settings."""
+            return InfoNCE(self)
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        self.kappa_pos = PositiveScalar("kappa_pos", config.kappa_pos, config.learn_kappa_pos)
+
+    def forward(
+        self,
+        anchor: VonMisesFisher,
+        positive: VonMisesFisher,
+        negatives: VonMisesFisher,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """The loss of each anchor, (B,); see `Loss.forward`. Nothing is sampled."""
+        check_batches(anchor, positive, negatives)
+        kappa_pos: Tensor = self.kappa_pos()
+        positive_cosines = (anchor.mu * positive.mu).sum(-1)
+        negative_cosines = (anchor.mu.unsqueeze(1) * negatives.mu).sum(-1)
+        weight = self.config.positive_weight.of(negatives.batch_shape[-1])
+        return info_nce(kappa_pos * positive_cosines, kappa_pos * negative_cosines, weight)

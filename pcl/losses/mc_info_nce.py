@@ -1,0 +1,103 @@
+"""MCInfoNCE: InfoNCE with the mean over posterior samples inside the logarithm.
+
+Axes: S samples, B anchors, N negatives, D dim.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pcl.distributions import VonMisesFisher
+from pcl.losses.base import (
+    DEFAULT_CHUNK_SIZE,
+    Loss,
+    PositiveScalar,
+    PositiveWeight,
+    contrastive_log_ratio,
+    over_samples,
+    require,
+)
+
+
+def mc_info_nce(positive: Tensor, negatives: Tensor, positive_weight: float) -> Tensor:
+    """-log 1/S sum_k e^{s_k} / (w e^{s_k} + 1/N sum_n e^{s_kn}); the mean over samples is inside the log.
+
+    Args:
+        positive: Similarities s_k = kappa_pos z_k.z+_k, (S, B).
+        negatives: Similarities s_kn = kappa_pos z_k.z-_kn, (S, B, N).
+        positive_weight: Weight w of the positive in the denominator: 1/N in the paper.
+
+    Returns:
+        (B,).
+    """
+    return _negative_log_mean(contrastive_log_ratio(positive, negatives, positive_weight))
+
+
+def _negative_log_mean(log_ratio: Tensor) -> Tensor:
+    return math.log(len(log_ratio)) - torch.logsumexp(log_ratio, dim=0)
+
+
+class MCInfoNCE(Loss):
+    """The paper's loss, Eq. (form:MC): see `mc_info_nce` for the formula.
+
+    Gradients reach mu and kappa of all three distributions. Limits: kappa -> inf everywhere gives InfoNCE.
+
+    Example:
+        >>> generator = torch.Generator().manual_seed(0)
+        >>> mu = torch.nn.functional.normalize(torch.randn(8, 10, generator=generator), dim=-1)
+        >>> posteriors = VonMisesFisher(mu, 20.0)
+        >>> loss = MCInfoNCE.Config(n_samples=64).build()
+        >>> loss(posteriors, posteriors, in_batch_negatives(posteriors), generator=generator).shape
+        torch.Size([8])
+    """
+
+    @dataclass(frozen=True)
+    class Config:
+        """Settings of the loss.
+
+        Attributes:
+            n_samples: Monte-Carlo samples S per posterior.
+            kappa_pos: Concentration of positive pairs, which scales cosines to similarities.
+            learn_kappa_pos: Whether kappa_pos is a parameter (its logarithm is).
+            positive_weight: Weight of the positive in the denominator.
+        """
+
+        n_samples: int = 512
+        kappa_pos: float = 20.0
+        learn_kappa_pos: bool = False
+        positive_weight: PositiveWeight = PositiveWeight.ONE_OVER_N
+
+        def __post_init__(self) -> None:
+            require(self.n_samples >= 1, f"`n_samples >= 1` must hold, but got {self.n_samples}.")
+
+        def build(self) -> "MCInfoNCE":
+            """The loss with these settings."""
+            return MCInfoNCE(self)
+
+    def __init__(self, config: Config, chunk_size: int = DEFAULT_CHUNK_SIZE) -> None:
+        super().__init__()
+        self.config = config
+        self.chunk_size = chunk_size
+        self.kappa_pos = PositiveScalar("kappa_pos", config.kappa_pos, config.learn_kappa_pos)
+
+    def forward(
+        self,
+        anchor: VonMisesFisher,
+        positive: VonMisesFisher,
+        negatives: VonMisesFisher,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """The loss of each anchor, (B,); see `Loss.forward`."""
+        kappa_pos: Tensor = self.kappa_pos()
+        weight = self.config.positive_weight.of(negatives.batch_shape[-1])
+
+        def reduce_chunk(positive_cosines: Tensor, negative_cosines: Tensor) -> tuple[Tensor]:
+            return (contrastive_log_ratio(kappa_pos * positive_cosines, kappa_pos * negative_cosines, weight),)
+
+        chunks = over_samples(
+            reduce_chunk, anchor, positive, negatives, self.config.n_samples, self.chunk_size, generator
+        )
+        return _negative_log_mean(torch.cat([log_ratio for (log_ratio,) in chunks]))

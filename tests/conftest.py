@@ -1,0 +1,18 @@
+import pytest
+import torch
+
+
+def pytest_configure() -> None:
+    torch.set_num_threads(1)  # two workers on two cores
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if not torch.cuda.is_available():
+        for item in items:
+            if item.get_closest_marker("gpu"):
+                item.add_marker(pytest.mark.skip(reason="no CUDA device"))
+
+
+@pytest.fixture
+def generator() -> torch.Generator:
+    return torch.Generator().manual_seed(20230202)
