@@ -14,26 +14,40 @@ def unit_vectors(*shape: int, generator: torch.Generator, dtype: torch.dtype = t
 
 
 class CosineLaw:
-    """CDF of mu.z under vMF on a fine grid of angles, by Simpson's rule."""
+    """The law of the angle theta between z and mu under vMF, and of mu.z = cos(theta), by Simpson's rule."""
 
     def __init__(self, kappa: float, dim: int) -> None:
+        self.kappa, self.dim = kappa, dim
         # The mass lies within a few 1/sqrt(kappa) of the pole (or of where sin^(D-2) peaks): refine there.
         width = min(np.pi, 12 * np.sqrt((dim + 1) / max(kappa, 1e-9)))
-        theta = np.linspace(0.0, width, 400_001)
-        with np.errstate(divide="ignore"):
-            log_density = -2 * kappa * np.sin(theta / 2) ** 2 + (dim - 2) * np.log(np.sin(theta))
-        if dim == 2:
-            log_density = -2 * kappa * np.sin(theta / 2) ** 2
-        density = np.exp(log_density - log_density.max())
-        mass = integrate.cumulative_simpson(density, x=theta, initial=0.0)
-        self.theta, self.cdf_theta = theta, mass / mass[-1]
-        self.density_theta = density / mass[-1]
+        self.theta = np.linspace(0.0, width, 400_001)
+        self._top, self._mass = self._log_weight(self.theta).max(), 1.0
+        mass = integrate.cumulative_simpson(self.density(self.theta), x=self.theta, initial=0.0)
+        self._cdf, self._mass = mass / mass[-1], mass[-1]
+
+    def _log_weight(self, theta: Array) -> Array:
+        log_weight = -2 * self.kappa * np.sin(theta / 2) ** 2
+        if self.dim > 2:
+            with np.errstate(divide="ignore"):
+                log_weight += (self.dim - 2) * np.log(np.sin(theta))
+        return log_weight
+
+    def density(self, theta: Array) -> Array:
+        """Of the angle."""
+        return np.exp(self._log_weight(theta) - self._top) / self._mass
 
     def cdf(self, cosine: Array) -> Array:
         """P(mu.z <= cosine)."""
         theta = np.arccos(np.clip(cosine, -1, 1))
-        return 1 - np.interp(theta, self.theta, self.cdf_theta)
+        return 1 - np.interp(theta, self.theta, self._cdf)
 
-    def expectation(self, values: Array) -> float:
-        """Mean of a function given by its values on the grid of angles."""
-        return float(integrate.simpson(values * self.density_theta, x=self.theta))
+    def mean_cosine(self) -> float:
+        """E[mu.z]."""
+        return float(integrate.simpson(np.cos(self.theta) * self.density(self.theta), x=self.theta))
+
+    def cosine_slope(self, theta: float) -> float:
+        """d cos(theta) / d kappa at fixed P(angle <= theta), by the implicit function theorem."""
+        nodes, weights = np.polynomial.legendre.leggauss(500)
+        angles = theta / 2 * (1 + nodes)
+        change = theta / 2 * np.sum(weights * (np.cos(angles) - self.mean_cosine()) * self.density(angles))
+        return float(change / self.density(np.array(theta)) * np.sin(theta))
