@@ -120,7 +120,7 @@ def contrastive_log_ratio(positive: Tensor, negatives: Tensor, positive_weight: 
     gap = torch.logsumexp(negatives, dim=-1) - math.log(negatives.shape[-1]) - positive
     if positive_weight == 0:
         return -gap
-    return -torch.logaddexp(gap, gap.new_tensor(math.log(positive_weight)))
+    return -torch.logaddexp(gap, torch.full_like(gap, math.log(positive_weight)))
 
 
 def over_samples(

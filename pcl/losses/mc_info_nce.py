@@ -45,6 +45,7 @@ class MCInfoNCE(Loss):
     Gradients reach mu and kappa of all three distributions. Limits: kappa -> inf everywhere gives InfoNCE.
 
     Example:
+        >>> from pcl.losses import in_batch_negatives
         >>> generator = torch.Generator().manual_seed(0)
         >>> mu = torch.nn.functional.normalize(torch.randn(8, 10, generator=generator), dim=-1)
         >>> posteriors = VonMisesFisher(mu, 20.0)

@@ -1,0 +1,244 @@
+"""Benchmarks with their slow twins: `python launch/bench.py vmf` and `python launch/bench.py loss`.
+
+Each prints a table and writes it, with the hardware and the versions, as JSON.
+"""
+
+import argparse
+import datetime
+import json
+import multiprocessing
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from launch.command import run
+
+Row = dict[str, Any]
+
+
+def main() -> None:
+    """Parse the command line and run one benchmark."""
+    parser = argparse.ArgumentParser(prog="bench.py", description=__doc__.splitlines()[0] if __doc__ else None)
+    benchmarks = parser.add_subparsers(dest="benchmark", required=True)
+    vmf = benchmarks.add_parser("vmf", help="von Mises-Fisher sampling on one CPU thread, against SciPy and rejection")
+    vmf.add_argument("--samples", type=_positive, default=1_000_000, help="samples a call (default: a million)")
+    vmf.add_argument("--dim", type=_positive, default=10, help="dimension (default: 10)")
+    loss = benchmarks.add_parser("loss", help="time and peak memory of the losses, against whole samples in memory")
+    loss.add_argument("--samples", type=_positive, default=512, help="Monte-Carlo samples K (default: 512)")
+    loss.add_argument("--batch-size", type=_positive, default=512, help="anchors (default: 512)")
+    loss.add_argument("--negatives", type=_positive, default=32, help="negatives M per anchor (default: 32)")
+    loss.add_argument("--dim", type=_positive, default=10, help="dimension (default: 10)")
+    loss.add_argument("--device", default=None, help="cpu or cuda (default: cuda where there is one)")
+    for command in (vmf, loss):
+        command.add_argument("--repeats", type=_positive, default=5, help="timed calls a row (default: 5)")
+        command.add_argument("--output", type=Path, default=None, help="JSON file (default: runs/bench/NAME.json)")
+    arguments = parser.parse_args()
+    if arguments.dim < 2:
+        raise ValueError(f"`--dim >= 2` must hold, but got {arguments.dim}.")
+    output = arguments.output or Path("runs") / "bench" / f"{arguments.benchmark}.json"
+    output.parent.mkdir(parents=True, exist_ok=True)
+    rows = _vmf(arguments) if arguments.benchmark == "vmf" else _loss(arguments)
+    _write(output, {"benchmark": arguments.benchmark, **_circumstances(), "rows": rows})
+    print(f"written to {output}")
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"a number of at least 1 must be given, but got {number}.")
+    return number
+
+
+def _vmf(arguments: argparse.Namespace) -> list[Row]:
+    """Milliseconds per call of each sampler; the methods take turns, so that a slow moment hits all of them."""
+    for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ[variable] = "1"
+    import numpy as np  # noqa: PLC0415  after the threads are limited
+    import torch  # noqa: PLC0415
+    from scipy import stats  # noqa: PLC0415
+
+    from launch.bench_twins import wood_sample  # noqa: PLC0415
+    from pcl.distributions import VonMisesFisher  # noqa: PLC0415
+
+    torch.set_num_threads(1)
+    n, dim = arguments.samples, arguments.dim
+    mu = torch.nn.functional.normalize(torch.ones(dim), dim=0)
+    mu_array = mu.double().numpy() / np.linalg.norm(mu.double().numpy())
+
+    def differentiated(kappa: float) -> None:
+        parameter = torch.tensor(kappa, requires_grad=True)
+        (VonMisesFisher(mu, parameter).rsample((n,)) @ mu).mean().backward()
+
+    methods: dict[str, Callable[[float], object]] = {
+        "pcl sample": lambda kappa: VonMisesFisher(mu, kappa).sample((n,)),
+        "pcl rsample and backward": differentiated,
+        "wood rejection in torch": lambda kappa: wood_sample(mu, kappa, n),
+        "scipy rvs": lambda kappa: stats.vonmises_fisher.rvs(mu_array, kappa, size=n),
+        "scipy rvs, PCG64": lambda kappa: stats.vonmises_fisher.rvs(
+            mu_array, kappa, size=n, random_state=np.random.default_rng(0)
+        ),
+    }
+    print(f"{n:,} samples, D = {dim}, one CPU thread, float32 (SciPy: float64), median of {arguments.repeats} calls")
+    print(f"{'kappa':>8}  {'method':<26}{'ms':>8}{'M samples/s':>13}{'time / pcl sample':>19}")
+    rows: list[Row] = []
+    for kappa in (0.5, 20.0, 10_000.0):
+        times: dict[str, list[float]] = {name: [] for name in methods}
+        for turn in range(arguments.repeats + 1):
+            for name, method in methods.items():
+                start = time.perf_counter()
+                method(kappa)
+                if turn:  # the first builds tables and warms up
+                    times[name].append(1e3 * (time.perf_counter() - start))
+        ours = statistics.median(times["pcl sample"])
+        for name, values in times.items():
+            ms = statistics.median(values)
+            rows.append(
+                {
+                    "kappa": kappa,
+                    "dim": dim,
+                    "samples": n,
+                    "method": name,
+                    "ms": ms,
+                    "all_ms": values,
+                    "ratio": ms / ours,
+                }
+            )
+            print(f"{kappa:>8g}  {name:<26}{ms:>8.1f}{n / ms / 1e3:>13.2f}{ms / ours:>19.2f}")
+    return rows
+
+
+def _loss(arguments: argparse.Namespace) -> list[Row]:
+    """Forward and backward of each loss, each in a process of its own, so that peak memory is its own."""
+    import torch  # noqa: PLC0415
+
+    device = arguments.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    if device not in ("cpu", "cuda"):
+        raise ValueError(f"`--device` must be cpu or cuda, but got {device}.")
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ValueError("`--device cuda` needs a CUDA device, and there is none here; leave it out to use the CPU.")
+    sizes = {
+        "n_samples": arguments.samples,
+        "batch_size": arguments.batch_size,
+        "n_negatives": arguments.negatives,
+        "dim": arguments.dim,
+    }
+    settings = ", ".join(f"{name} = {value}" for name, value in sizes.items())
+    print(f"{settings}, float32, {device}, median of {arguments.repeats} calls")
+    print(f"{'loss':<34}{'forward ms':>12}{'backward ms':>13}{'peak MiB':>10}")
+    rows: list[Row] = []
+    with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
+        for name in ("mc_info_nce", "mc_info_nce, whole samples", "hib", "elk", "info_nce"):
+            row = pool.apply(measure_loss, (name, sizes, device, arguments.repeats))
+            rows.append(row)
+            print(f"{name:<34}{row['forward_ms']:>12.1f}{row['backward_ms']:>13.1f}{row['peak_mib']:>10.0f}")
+    ours, twin = rows[0], rows[1]
+    for row in rows:
+        row["peak_ratio"] = row["peak_mib"] / ours["peak_mib"]
+    speed = (twin["forward_ms"] + twin["backward_ms"]) / (ours["forward_ms"] + ours["backward_ms"])
+    print(f"whole samples take {speed:.1f} times the time and {twin['peak_ratio']:.1f} times the memory of mc_info_nce")
+    return rows
+
+
+def measure_loss(name: str, sizes: dict[str, int], device: str, repeats: int) -> Row:
+    """Time and peak memory of one loss in this process."""
+    import torch  # noqa: PLC0415
+
+    from launch.bench_twins import mc_info_nce_of_whole_samples  # noqa: PLC0415
+    from pcl.distributions import VonMisesFisher  # noqa: PLC0415
+    from pcl.losses import LOSSES, Loss  # noqa: PLC0415
+
+    def loss_of(n_samples: int) -> Callable[..., torch.Tensor]:
+        if name not in LOSSES:
+            return partial(mc_info_nce_of_whole_samples, n_samples=n_samples, kappa_pos=20.0)
+        config = LOSSES[name].Config
+        is_sampled = "n_samples" in config.__dataclass_fields__
+        built: Loss = (config(n_samples=n_samples) if is_sampled else config()).build()  # type: ignore[call-arg]
+        return built.to(device)
+
+    def posterior(*batch: int) -> VonMisesFisher:
+        mu = torch.nn.functional.normalize(torch.randn(*batch, sizes["dim"], device=device), dim=-1)
+        kappa = torch.full(batch, 20.0, device=device)
+        return VonMisesFisher(mu.requires_grad_(), kappa.requires_grad_(), validate_args=False)
+
+    def step(n_samples: int, batch_size: int, n_negatives: int) -> tuple[float, float]:
+        triple = posterior(batch_size), posterior(batch_size), posterior(batch_size, n_negatives)
+        loss = loss_of(n_samples)
+        _wait(device)
+        start = time.perf_counter()
+        value = loss(*triple).mean()
+        _wait(device)
+        middle = time.perf_counter()
+        value.backward()
+        _wait(device)
+        return 1e3 * (middle - start), 1e3 * (time.perf_counter() - middle)
+
+    step(2, 2, 1)  # tables and lazy initialisation are not the loss's memory
+    before = _peak_mib(device)
+    times = [step(sizes["n_samples"], sizes["batch_size"], sizes["n_negatives"]) for _ in range(repeats)]
+    forward, backward = (statistics.median(values) for values in zip(*times, strict=True))
+    peak = _peak_mib(device) - before
+    return {"loss": name, **sizes, "device": device, "forward_ms": forward, "backward_ms": backward, "peak_mib": peak}
+
+
+def _wait(device: str) -> None:
+    if device == "cuda":
+        import torch  # noqa: PLC0415
+
+        torch.cuda.synchronize()
+
+
+def _peak_mib(device: str) -> float:
+    """The largest amount of memory so far: of the CUDA allocator, or resident in this process."""
+    if device == "cuda":
+        import torch  # noqa: PLC0415
+
+        return torch.cuda.max_memory_allocated() / 2**20
+    import resource  # noqa: PLC0415  not on Windows
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / 2**20 if platform.system() == "Darwin" else peak / 2**10
+
+
+def _circumstances() -> dict[str, Any]:
+    import numpy as np  # noqa: PLC0415
+    import scipy  # noqa: PLC0415
+    import torch  # noqa: PLC0415
+
+    import pcl  # noqa: PLC0415
+
+    cpu = platform.processor() or platform.machine()
+    if Path("/proc/cpuinfo").exists():
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        cpu = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), cpu)
+    return {
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "hardware": {
+            "cpu": cpu,
+            "cores": os.cpu_count(),
+            "threads": torch.get_num_threads(),
+            "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        },
+        "versions": {
+            "pcl": pcl.__version__,
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "numpy": np.__version__,
+            "scipy": scipy.__version__,
+        },
+    }
+
+
+def _write(path: Path, content: dict[str, Any]) -> None:
+    """Write in one step, so that an interrupted run leaves the previous file whole."""
+    unfinished = path.with_suffix(".tmp")
+    unfinished.write_text(json.dumps(content, indent=2) + "\n")
+    unfinished.replace(path)
+
+
+if __name__ == "__main__":
+    run(main)

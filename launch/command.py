@@ -1,0 +1,18 @@
+"""How every command ends: bad input with one sentence and exit code 2, Ctrl-C without a traceback."""
+
+import sys
+from collections.abc import Callable
+from typing import NoReturn
+
+
+def run(main: Callable[[], None]) -> NoReturn:
+    """Call `main` and exit: 0 when it returns, 2 for a ValueError, 130 for Ctrl-C."""
+    try:
+        main()
+    except ValueError as error:
+        print(f"{sys.argv[0]}: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print(f"\n{sys.argv[0]}: stopped; nothing was left half written. Run it again to start over.", file=sys.stderr)
+        sys.exit(130)
+    sys.exit(0)

@@ -1,0 +1,118 @@
+"""The house keeps its shape: what may import what, what is pinned, and that both forms of every command run."""
+
+import ast
+import re
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.version import Version
+
+ROOT = Path(__file__).parent.parent
+
+IMPORT_CORE_WITHOUT_SERVICES = """
+import importlib, pkgutil, sys
+blocked = {"ray", "mlflow", "optuna", "matplotlib", "pandas"}
+class Blocker:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in blocked:
+            raise ImportError(f"the core must not import {name}")
+sys.meta_path.insert(0, Blocker())
+import pcl
+names = [m.name for m in pkgutil.walk_packages(pcl.__path__, "pcl.") if not m.name.startswith("pcl.studies")]
+for name in names:
+    importlib.import_module(name)
+assert not blocked & set(sys.modules)
+print(len(names))
+"""
+
+
+def run(*command: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=timeout, check=False)
+
+
+def test_core_imports_without_ray_mlflow_and_optuna() -> None:
+    result = run(sys.executable, "-c", IMPORT_CORE_WITHOUT_SERVICES)
+    assert result.returncode == 0, result.stderr
+    assert int(result.stdout) >= 15
+
+
+def test_import_is_fast_and_loads_no_service() -> None:
+    start = time.perf_counter()
+    result = run(
+        sys.executable, "-c", "import sys, pcl; print(sorted({'ray', 'mlflow', 'optuna', 'torch'} & set(sys.modules)))"
+    )
+    assert time.perf_counter() - start < 4
+    assert result.stdout.strip() == "[]"
+
+
+LAYERS = {  # module prefix -> prefixes of this distribution that it may import
+    "pcl.special": (),
+    "pcl.distributions": ("pcl.special", "pcl.distributions"),
+    "pcl.losses": ("pcl.special", "pcl.distributions", "pcl.losses"),
+}
+
+
+def test_layers() -> None:
+    checked = 0
+    for path in sorted((ROOT / "pcl").rglob("*.py")):
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        layer = next((prefix for prefix in LAYERS if module.startswith(prefix)), None)
+        if layer is None:
+            continue
+        checked += 1
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            for name in names:
+                if name.split(".")[0] in ("pcl", "search_spaces", "launch", "dashboards"):
+                    assert name.startswith(LAYERS[layer]), f"{module} imports {name}"
+    assert checked >= 15
+
+
+def test_packages_belong_to_one_distribution() -> None:
+    code = "import pcl, search_spaces, launch, dashboards; print('together')"
+    assert run(sys.executable, "-c", code).stdout.strip() == "together"
+    include = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]["find"]["include"]
+    assert {name.rstrip("*") for name in include} == {"pcl", "search_spaces", "launch", "dashboards"}
+
+
+def test_lock_pins_everything_and_satisfies_the_ranges() -> None:
+    pins = {}
+    for line in (ROOT / "requirements.lock").read_text().splitlines():
+        assert re.fullmatch(r"[A-Za-z0-9_.-]+==[A-Za-z0-9_.!]+( ; .*)?", line), line
+        requirement = Requirement(line)
+        pins[requirement.name.lower().replace("_", "-")] = str(requirement.specifier).removeprefix("==")
+    assert pins["torch"] == "2.10.0"
+    assert pins["torchvision"] == "0.25.0"
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    for text in project["dependencies"] + project["optional-dependencies"]["dev"]:
+        requirement = Requirement(text)
+        assert requirement.specifier.contains(Version(pins[requirement.name]))
+    ranges = {Requirement(text).name: Requirement(text).specifier for text in project["dependencies"]}
+    assert all(ranges["torch"].contains(f"2.{minor}.0") for minor in (10, 11, 12, 13))
+
+
+def test_readme_example() -> None:
+    """The first Python block of the README samples, evaluates a loss and backpropagates, in ten lines at most."""
+    block = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert block is not None
+    code = block[1]
+    assert len([line for line in code.splitlines() if line.strip()]) <= 10
+    assert all(word in code for word in ("sample", "loss", "backward"))
+    check = "\nassert all(t.grad is not None and t.grad.isfinite().all() for t in (direction, log_kappa))\n"
+    result = run(sys.executable, "-W", "error", "-c", code + check)
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize("command", ["grid", "bench"])
+def test_commands_run_as_file_and_as_module(command: str) -> None:
+    as_file = run(sys.executable, f"launch/{command}.py", "-h")
+    as_module = run(sys.executable, "-m", f"launch.{command}", "-h")
+    assert as_file.returncode == as_module.returncode == 0
+    assert as_file.stdout == as_module.stdout
+    assert "usage" in as_file.stdout

@@ -1,0 +1,109 @@
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from launch.bench_twins import mc_info_nce_of_whole_samples, wood_sample
+from pcl.distributions import VonMisesFisher
+from pcl.losses import MCInfoNCE
+from pcl.special import bessel_ratio
+
+ROOT = Path(__file__).parent.parent
+
+
+def launch(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+
+
+def test_grid_says_what_it_is_and_prints_every_cell() -> None:
+    result = launch("launch/grid.py")
+    assert result.returncode == 0, result.stderr
+    assert "no search service yet" in result.stdout
+    assert len([line for line in result.stdout.splitlines() if line.startswith(("mc_info_nce", "hib"))]) == 24
+    again = launch("launch/grid.py")
+
+    def numbers(text: str) -> list[list[str]]:  # all but the times
+        return [line.split()[:-1] for line in text.splitlines() if line.startswith(("mc_info_nce", "hib"))]
+
+    assert numbers(result.stdout) == numbers(again.stdout)
+
+
+def test_bench_vmf(tmp_path: Path) -> None:
+    output = tmp_path / "deep" / "vmf.json"
+    result = launch("launch/bench.py", "vmf", "--samples", "2000", "--repeats", "1", "--output", str(output))
+    assert result.returncode == 0, result.stderr
+    content = json.loads(output.read_text())
+    assert {row["method"] for row in content["rows"]} >= {"pcl sample", "scipy rvs", "wood rejection in torch"}
+    assert all(row["ms"] > 0 and row["ratio"] > 0 for row in content["rows"])
+    assert content["hardware"]["threads"] == 1
+    assert content["versions"]["torch"] == torch.__version__
+
+
+def test_bench_loss(tmp_path: Path) -> None:
+    output = tmp_path / "loss.json"
+    sizes = ("--samples", "8", "--batch-size", "4", "--negatives", "2", "--dim", "3", "--repeats", "1")
+    result = launch("launch/bench.py", "loss", *sizes, "--device", "cpu", "--output", str(output))
+    assert result.returncode == 0, result.stderr
+    rows = json.loads(output.read_text())["rows"]
+    assert [row["loss"] for row in rows] == ["mc_info_nce", "mc_info_nce, whole samples", "hib", "elk", "info_nce"]
+    assert all(row["forward_ms"] > 0 and row["backward_ms"] > 0 and row["n_samples"] == 8 for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("vmf", "--dim", "1"), "`--dim >= 2` must hold, but got 1."),
+        (("vmf", "--samples", "0"), "at least 1 must be given, but got 0"),
+        (("loss", "--device", "tpu"), "`--device` must be cpu or cuda, but got tpu."),
+        (("nothing",), "invalid choice: 'nothing'"),
+    ],
+)
+def test_bad_input_exits_with_2_and_one_sentence(arguments: tuple[str, ...], message: str) -> None:
+    result = launch("launch/bench.py", *arguments)
+    assert result.returncode == 2
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_interrupt_stops_cleanly(tmp_path: Path) -> None:
+    command = [sys.executable, "launch/bench.py", "vmf", "--output", str(tmp_path / "vmf.json")]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    time.sleep(6)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "stopped" in errors
+    assert "Traceback" not in errors
+    assert not list(tmp_path.iterdir())
+
+
+def test_wood_twin_samples_the_same_distribution() -> None:
+    """The twin is a fair one: its mean cosine is A_D(kappa), like ours."""
+    torch.manual_seed(0)
+    mu = torch.nn.functional.normalize(torch.ones(10), dim=0)
+    for kappa in (0.5, 20.0, 10_000.0):
+        cosine = wood_sample(mu, kappa, 100_000) @ mu
+        error = cosine.std().item() / 100_000**0.5
+        assert abs(cosine.mean().item() - bessel_ratio(torch.tensor(kappa), 10).item()) < 4 * error + 1e-6
+
+
+def test_whole_sample_twin_computes_the_same_loss() -> None:
+    generator = torch.Generator().manual_seed(0)
+
+    def posterior(*batch: int) -> VonMisesFisher:
+        mu = torch.nn.functional.normalize(torch.randn(*batch, 10, generator=generator), dim=-1)
+        return VonMisesFisher(mu, 20.0)
+
+    anchor, positive, negatives = (
+        d.expand([1000, *d.batch_shape[1:]]) for d in (posterior(1), posterior(1), posterior(1, 4))
+    )
+    ours = MCInfoNCE.Config(n_samples=64).build()(anchor, positive, negatives, generator=generator)
+    twin = mc_info_nce_of_whole_samples(anchor, positive, negatives, n_samples=64, kappa_pos=20.0)
+    error = (ours.var().item() + twin.var().item()) ** 0.5 / 1000**0.5
+    assert abs(ours.mean().item() - twin.mean().item()) < 4 * error
