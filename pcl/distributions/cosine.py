@@ -26,6 +26,8 @@ from torch.autograd.function import Function, once_differentiable
 
 from pcl.distributions.cosine_spline import R_CELLS, T_CELLS, T_MAX, coordinate_coefficients, vmf_coefficients
 
+Cell = tuple[Tensor, Tensor]  # index of a cell in t, and fraction of it
+
 
 @dataclass(frozen=True)
 class CosineTable:
@@ -51,7 +53,7 @@ class CosineTable:
 
 
 class Curve:
-    """M as a function of t, for a fixed tensor of concentrations; no gradients.
+    """M and its derivative in r as functions of t, for a fixed tensor of concentrations; no gradients.
 
     Where every kappa is asked for often, one row of the table is made for each, and a point costs four coefficients
     instead of sixteen.
@@ -64,33 +66,42 @@ class Curve:
         # Converting first and bounding afterwards keeps the index in range for NaN too, whose value then flows through.
         self.r_index = position.to(torch.int32).clamp(0, R_CELLS - 1)
         self.r_fraction = position - self.r_index
-        self.has_rows = n_repeats >= T_CELLS
-        self.value_terms = self._terms(_r_weights(self.r_fraction))
+        self.row = self._row(_r_weights(self.r_fraction)) if n_repeats >= T_CELLS else None
 
-    def polar(self, cell: "tuple[Tensor, Tensor]") -> tuple[Tensor, Tensor]:
-        """Cosine and sine of the angle to the mode at the cells and fractions of `locate(t)`."""
-        tangent = torch.exp(_evaluate(self.value_terms, *cell) - self.shift)  # of theta/2; its square is below 1e33
+    def polar(self, cell: Cell) -> tuple[Tensor, Tensor]:
+        """Cosine and sine of the angle to the mode at the cells that `locate(t)` returns."""
+        if self.row is not None:
+            return self._polar(_cubic(self.row, cell, self._row_offset()))
+        return self._polar(_weighted_sum(self._neighbours(cell), _r_weights(self.r_fraction)))
+
+    def polar_and_slope(self, cell: Cell) -> tuple[Tensor, Tensor, Tensor]:
+        """The same, with the derivative of M in r."""
+        slopes = _r_weight_slopes(self.r_fraction)
+        if self.row is not None:
+            return *self.polar(cell), _cubic(self._row(slopes), cell, self._row_offset()) * R_CELLS
+        neighbours = self._neighbours(cell)
+        value, slope = (_weighted_sum(neighbours, weights) for weights in (_r_weights(self.r_fraction), slopes))
+        return *self._polar(value), slope * R_CELLS
+
+    def _polar(self, value: Tensor) -> tuple[Tensor, Tensor]:
+        tangent = torch.exp(value - self.shift)  # of theta/2; its square is below 1e33
         sine = 2 * tangent / (1 + tangent * tangent)
         return 1 - tangent * sine, sine
 
-    def slope(self, cell: "tuple[Tensor, Tensor]") -> Tensor:
-        """The derivative of M in r."""
-        return _evaluate(self._terms(_r_weight_slopes(self.r_fraction)), *cell) * R_CELLS
+    def _neighbours(self, cell: Cell) -> list[Tensor]:
+        """The four rows of the table around each kappa, each at t."""
+        cells = self.coefficients.flatten(start_dim=1)
+        return [_cubic(cells, cell, (self.r_index + i) * T_CELLS) for i in range(4)]
 
-    def _terms(self, r_weights: list[Tensor]) -> list["_Term"]:
-        if not self.has_rows:
-            flat = self.coefficients.flatten(start_dim=1)
-            return [(flat, (self.r_index + i) * T_CELLS, weight) for i, weight in enumerate(r_weights)]
+    def _row(self, r_weights: list[Tensor]) -> Tensor:
+        """One row for each kappa, as cells (4, n_kappas * T_CELLS)."""
         index = self.r_index.flatten()
-        rows = torch.zeros_like(self.coefficients[:, :1]).expand(-1, index.numel(), -1)
-        for i, weight in enumerate(r_weights):
-            rows = torch.addcmul(rows, self.coefficients.index_select(1, index + i), weight.reshape(1, -1, 1))
-        offset = torch.arange(index.numel(), device=index.device) * T_CELLS
-        return [(rows.flatten(start_dim=1), offset.view(self.r_index.shape), None)]
+        rows = [self.coefficients.index_select(1, index + i) for i in range(4)]
+        return _weighted_sum(rows, [weight.reshape(1, -1, 1) for weight in r_weights]).flatten(start_dim=1)
 
-
-# coefficients (4, n) of rising powers, offset into them, and weight (None: 1) of one term of a sum of cubics
-_Term = tuple[Tensor, Tensor, Tensor | None]
+    def _row_offset(self) -> Tensor:
+        n_rows = self.r_index.numel()
+        return torch.arange(0, n_rows * T_CELLS, T_CELLS, device=self.r_index.device).view(self.r_index.shape)
 
 
 @lru_cache(maxsize=64)
@@ -110,12 +121,13 @@ class CoordinateTable:
         self.is_sign = n == 1
         if not self.is_sign:
             self.coefficients = torch.from_numpy(coordinate_coefficients(n)).to(device, dtype)
+            self.start = torch.zeros((), dtype=torch.int32, device=device)
 
     def __call__(self, t: Tensor) -> Tensor:
         """Map standard normals of any shape to coordinates in [-1, 1]."""
         if self.is_sign:
             return torch.where(t < 0, -torch.ones_like(t), torch.ones_like(t))
-        return _cubic(self.coefficients, *locate(t))
+        return _cubic(self.coefficients, locate(t), self.start)
 
 
 @lru_cache(maxsize=64)
@@ -128,13 +140,13 @@ class _Polar(Function):
     @staticmethod
     def forward(ctx: Any, t: Tensor, kappa: Tensor, table: CosineTable) -> tuple[Tensor, Tensor]:
         curve = table.curve(kappa, t.numel() // max(1, kappa.numel()))
-        cell = locate(t)
-        cosine, sine = curve.polar(cell)
-        if ctx.needs_input_grad[1]:
-            grown = kappa + table.scale
-            log_tan_slope = (curve.slope(cell) * (table.scale / grown) - 0.5) / grown
-            ctx.save_for_backward(sine, cosine, log_tan_slope)
-            ctx.kappa_shape = kappa.shape
+        if not ctx.needs_input_grad[1]:
+            return curve.polar(locate(t))
+        cosine, sine, slope = curve.polar_and_slope(locate(t))
+        grown = kappa + table.scale
+        log_tan_slope = (slope * (table.scale / grown) - 0.5) / grown
+        ctx.save_for_backward(sine, cosine, log_tan_slope)
+        ctx.kappa_shape = kappa.shape
         return cosine, sine
 
     @staticmethod
@@ -147,30 +159,29 @@ class _Polar(Function):
         return None, grad.sum_to_size(ctx.kappa_shape), None
 
 
-def locate(t: Tensor) -> tuple[Tensor, Tensor]:
+def locate(t: Tensor) -> Cell:
     """Cell of the table and fraction of it, for each t."""
     position = (t * (T_CELLS / (2 * T_MAX)) + T_CELLS / 2).clamp(0, T_CELLS)
     index = position.to(torch.int32).clamp(0, T_CELLS - 1)
     return index, position - index
 
 
-def _evaluate(terms: list[_Term], index: Tensor, fraction: Tensor) -> Tensor:
-    total: Tensor | None = None
-    for coefficients, offset, weight in terms:
-        value = _cubic(coefficients, index + offset, fraction)
-        value = value if weight is None else value * weight
-        total = value if total is None else total + value
-    assert total is not None
-    return total
-
-
-def _cubic(coefficients: Tensor, index: Tensor, fraction: Tensor) -> Tensor:
-    """The cubic of each cell at a fraction of it. Coefficients (4, n_cells), of rising powers."""
+def _cubic(cells: Tensor, cell: Cell, offset: Tensor) -> Tensor:
+    """The cubic of each cell at a fraction of it. Cells (4, n_cells), of rising powers."""
+    index, fraction = cell
+    index = index + offset
     flat_index = index.flatten()
-    constant, linear, square, cube = (c.index_select(0, flat_index).view(index.shape) for c in coefficients)
+    constant, linear, square, cube = (powers.index_select(0, flat_index).view(index.shape) for powers in cells)
     value = torch.addcmul(square, cube, fraction)
     value = torch.addcmul(linear, value, fraction)
     return torch.addcmul(constant, value, fraction)
+
+
+def _weighted_sum(terms: list[Tensor], weights: list[Tensor]) -> Tensor:
+    total = terms[0] * weights[0]
+    for term, weight in zip(terms[1:], weights[1:], strict=True):
+        total = torch.addcmul(total, term, weight)
+    return total
 
 
 def _r_weights(f: Tensor) -> list[Tensor]:
