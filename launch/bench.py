@@ -139,10 +139,9 @@ def _loss(arguments: argparse.Namespace) -> list[Row]:
             rows.append(row)
             print(f"{name:<34}{row['forward_ms']:>12.1f}{row['backward_ms']:>13.1f}{row['peak_mib']:>10.0f}")
     ours, twin = rows[0], rows[1]
-    for row in rows:
-        row["peak_ratio"] = row["peak_mib"] / ours["peak_mib"]
     speed = (twin["forward_ms"] + twin["backward_ms"]) / (ours["forward_ms"] + ours["backward_ms"])
-    print(f"whole samples take {speed:.1f} times the time and {twin['peak_ratio']:.1f} times the memory of mc_info_nce")
+    memory = twin["peak_mib"] / max(ours["peak_mib"], 1.0)  # a resident set is known to about a MiB
+    print(f"whole samples take {speed:.1f} times the time and {memory:.1f} times the memory of mc_info_nce")
     return rows
 
 
