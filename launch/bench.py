@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from launch.command import run
+from launch.command import run, say
 
 Row = dict[str, Any]
 
@@ -46,7 +46,7 @@ def main() -> None:
     output.parent.mkdir(parents=True, exist_ok=True)
     rows = _vmf(arguments) if arguments.benchmark == "vmf" else _loss(arguments)
     _write(output, {"benchmark": arguments.benchmark, **_circumstances(), "rows": rows})
-    print(f"written to {output}")
+    say(f"written to {output}")
 
 
 def _positive(text: str) -> int:
@@ -85,8 +85,8 @@ def _vmf(arguments: argparse.Namespace) -> list[Row]:
             mu_array, kappa, size=n, random_state=np.random.default_rng(0)
         ),
     }
-    print(f"{n:,} samples, D = {dim}, one CPU thread, float32 (SciPy: float64), median of {arguments.repeats} calls")
-    print(f"{'kappa':>8}  {'method':<26}{'ms':>8}{'M samples/s':>13}{'time / pcl sample':>19}")
+    say(f"{n:,} samples, D = {dim}, one CPU thread, float32 (SciPy: float64), median of {arguments.repeats} calls")
+    say(f"{'kappa':>8}  {'method':<26}{'ms':>8}{'M samples/s':>13}{'time / pcl sample':>19}")
     rows: list[Row] = []
     for kappa in (0.5, 20.0, 10_000.0):
         times: dict[str, list[float]] = {name: [] for name in methods}
@@ -110,7 +110,7 @@ def _vmf(arguments: argparse.Namespace) -> list[Row]:
                     "ratio": ms / ours,
                 }
             )
-            print(f"{kappa:>8g}  {name:<26}{ms:>8.1f}{n / ms / 1e3:>13.2f}{ms / ours:>19.2f}")
+            say(f"{kappa:>8g}  {name:<26}{ms:>8.1f}{n / ms / 1e3:>13.2f}{ms / ours:>19.2f}")
     return rows
 
 
@@ -130,18 +130,18 @@ def _loss(arguments: argparse.Namespace) -> list[Row]:
         "dim": arguments.dim,
     }
     settings = ", ".join(f"{name} = {value}" for name, value in sizes.items())
-    print(f"{settings}, float32, {device}, median of {arguments.repeats} calls")
-    print(f"{'loss':<34}{'forward ms':>12}{'backward ms':>13}{'peak MiB':>10}")
+    say(f"{settings}, float32, {device}, median of {arguments.repeats} calls")
+    say(f"{'loss':<34}{'forward ms':>12}{'backward ms':>13}{'peak MiB':>10}")
     rows: list[Row] = []
     with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
         for name in ("mc_info_nce", "mc_info_nce, whole samples", "hib", "elk", "info_nce"):
             row = pool.apply(measure_loss, (name, sizes, device, arguments.repeats))
             rows.append(row)
-            print(f"{name:<34}{row['forward_ms']:>12.1f}{row['backward_ms']:>13.1f}{row['peak_mib']:>10.0f}")
+            say(f"{name:<34}{row['forward_ms']:>12.1f}{row['backward_ms']:>13.1f}{row['peak_mib']:>10.0f}")
     ours, twin = rows[0], rows[1]
     speed = (twin["forward_ms"] + twin["backward_ms"]) / (ours["forward_ms"] + ours["backward_ms"])
     memory = twin["peak_mib"] / max(ours["peak_mib"], 1.0)  # a resident set is known to about a MiB
-    print(f"whole samples take {speed:.1f} times the time and {memory:.1f} times the memory of mc_info_nce")
+    say(f"whole samples take {speed:.1f} times the time and {memory:.1f} times the memory of mc_info_nce")
     return rows
 
 

@@ -1,8 +1,13 @@
-"""How every command ends: bad input with one sentence and exit code 2, Ctrl-C without a traceback."""
+"""How every command speaks and ends: bad input with one sentence and exit code 2, Ctrl-C without a traceback."""
 
 import sys
 from collections.abc import Callable
 from typing import NoReturn
+
+
+def say(line: str) -> None:
+    """Print a line at once, also into a pipe."""
+    print(line, flush=True)
 
 
 def run(main: Callable[[], None]) -> NoReturn:

@@ -5,7 +5,7 @@ import itertools
 import math
 import time
 
-from launch.command import run
+from launch.command import run, say
 
 NOTICE = """\
 pcl has no search service yet: no trials are scheduled, nothing is trained or recorded. This runs what there is: the
@@ -33,8 +33,8 @@ def main() -> None:
 
     anchors = posterior(SphereUniform(dim).sample((batch_size,), generator))
     positives = posterior(VonMisesFisher(anchors.mu, 20.0).sample(generator=generator))
-    print(NOTICE)
-    print(f"{'loss':<14}{'n_negatives':>12}{'n_samples':>11}{'mean loss':>11}{'s.e.':>8}{'ms':>8}")
+    say(NOTICE)
+    say(f"{'loss':<14}{'n_negatives':>12}{'n_samples':>11}{'mean loss':>11}{'s.e.':>8}{'ms':>8}")
     cells = list(itertools.product((1, 32), (1, 4, 16, 64, 256, 512)))
     start = time.perf_counter()
     for n_negatives, n_samples in cells:
@@ -49,8 +49,8 @@ def main() -> None:
                 values = loss(anchors, positives, negatives, generator=generator)
             error = values.std().item() / math.sqrt(batch_size)
             spent = 1e3 * (time.perf_counter() - begun)
-            print(f"{name:<14}{n_negatives:>12}{n_samples:>11}{values.mean().item():>11.4f}{error:>8.4f}{spent:>8.1f}")
-    print(f"{2 * len(cells)} cells in {time.perf_counter() - start:.1f} s")
+            say(f"{name:<14}{n_negatives:>12}{n_samples:>11}{values.mean().item():>11.4f}{error:>8.4f}{spent:>8.1f}")
+    say(f"{2 * len(cells)} cells in {time.perf_counter() - start:.1f} s")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -74,7 +73,8 @@ def test_bad_input_exits_with_2_and_one_sentence(arguments: tuple[str, ...], mes
 def test_interrupt_stops_cleanly(tmp_path: Path) -> None:
     command = [sys.executable, "launch/bench.py", "vmf", "--output", str(tmp_path / "vmf.json")]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    time.sleep(6)
+    assert process.stdout is not None
+    assert "samples" in process.stdout.readline()  # at work
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=30)
     assert process.returncode == 130
