@@ -33,13 +33,15 @@ $(READY): requirements.lock pyproject.toml
 
 # Resolves the ranges of pyproject.toml anew and pins the result. On Linux x86_64 torch brings CUDA packages that no
 # other machine can install, hence the marker.
+lock: SHELL := /bin/bash -o pipefail
 lock:
 	rm -rf $(VENV)-lock
 	$(PYTHON) -m venv $(VENV)-lock
 	$(VENV)-lock/bin/python -m pip install --quiet 'setuptools>=77' torch==2.10.0 torchvision==0.25.0 '.[dev]'
 	$(VENV)-lock/bin/python -m pip freeze --all --exclude pcl --exclude pip \
 	  | sed -E 's/^((nvidia|cuda|triton)[^ ]*)$$/\1 ; sys_platform == "linux" and platform_machine == "x86_64"/; s/^(torch|torchvision)==([^+]*)\+.*/\1==\2/' \
-	  > requirements.lock
+	  > requirements.new
+	mv requirements.new requirements.lock
 	rm -rf $(VENV)-lock
 
 clean:

@@ -9,6 +9,7 @@ import json
 import multiprocessing
 import os
 import platform
+import signal
 import statistics
 import time
 from collections.abc import Callable
@@ -28,28 +29,31 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="bench.py", description=__doc__.splitlines()[0] if __doc__ else None)
     benchmarks = parser.add_subparsers(dest="benchmark", required=True)
     vmf = benchmarks.add_parser("vmf", help="von Mises-Fisher sampling on one CPU thread, against SciPy and rejection")
-    vmf.add_argument("--samples", type=_positive, default=1_000_000, help="samples a call (default: a million)")
-    vmf.add_argument("--dim", type=_positive, default=10, help="dimension (default: 10)")
+    vmf.add_argument("--samples", type=whole_number, default=1_000_000, help="samples a call (default: a million)")
+    vmf.add_argument("--dim", type=whole_number, default=10, help="dimension (default: 10)")
     loss = benchmarks.add_parser("loss", help="time and peak memory of the losses, against whole samples in memory")
-    loss.add_argument("--samples", type=_positive, default=512, help="Monte-Carlo samples K (default: 512)")
-    loss.add_argument("--batch-size", type=_positive, default=512, help="anchors (default: 512)")
-    loss.add_argument("--negatives", type=_positive, default=32, help="negatives M per anchor (default: 32)")
-    loss.add_argument("--dim", type=_positive, default=10, help="dimension (default: 10)")
+    loss.add_argument("--samples", type=whole_number, default=512, help="Monte-Carlo samples K (default: 512)")
+    loss.add_argument("--batch-size", type=whole_number, default=512, help="anchors (default: 512)")
+    loss.add_argument("--negatives", type=whole_number, default=32, help="negatives M per anchor (default: 32)")
+    loss.add_argument("--dim", type=whole_number, default=10, help="dimension (default: 10)")
     loss.add_argument("--device", default=None, help="cpu or cuda (default: cuda where there is one)")
     for command in (vmf, loss):
-        command.add_argument("--repeats", type=_positive, default=5, help="timed calls a row (default: 5)")
+        command.add_argument("--repeats", type=whole_number, default=5, help="timed calls a row (default: 5)")
         command.add_argument("--output", type=Path, default=None, help="JSON file (default: runs/bench/NAME.json)")
     arguments = parser.parse_args()
     if arguments.dim < 2:
         raise ValueError(f"`--dim >= 2` must hold, but got {arguments.dim}.")
     output = arguments.output or Path("runs") / "bench" / f"{arguments.benchmark}.json"
+    if output.is_dir():
+        raise ValueError(f"`--output` must name a file, but {output} is a folder.")
     output.parent.mkdir(parents=True, exist_ok=True)
     rows = _vmf(arguments) if arguments.benchmark == "vmf" else _loss(arguments)
     _write(output, {"benchmark": arguments.benchmark, **_circumstances(), "rows": rows})
     say(f"written to {output}")
 
 
-def _positive(text: str) -> int:
+def whole_number(text: str) -> int:
+    """An argument of at least 1."""
     number = int(text)
     if number < 1:
         raise argparse.ArgumentTypeError(f"a number of at least 1 must be given, but got {number}.")
@@ -78,6 +82,8 @@ def _vmf(arguments: argparse.Namespace) -> list[Row]:
 
     methods: dict[str, Callable[[float], object]] = {
         "pcl sample": lambda kappa: VonMisesFisher(mu, kappa).sample((n,)),
+        "pcl sample, float64": lambda kappa: VonMisesFisher(mu.double(), kappa).sample((n,)),
+        "pcl sample, a kappa each": lambda kappa: VonMisesFisher(mu, torch.full((n,), kappa)).sample(),
         "pcl rsample and backward": differentiated,
         "wood rejection in torch": lambda kappa: wood_sample(mu, kappa, n),
         "scipy rvs": lambda kappa: stats.vonmises_fisher.rvs(mu_array, kappa, size=n),
@@ -133,7 +139,9 @@ def _loss(arguments: argparse.Namespace) -> list[Row]:
     say(f"{settings}, float32, {device}, median of {arguments.repeats} calls")
     say(f"{'loss':<34}{'forward ms':>12}{'backward ms':>13}{'peak MiB':>10}")
     rows: list[Row] = []
-    with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
+    # Ctrl-C is this process's business; leaving the block ends the other.
+    ignore_interrupt = (signal.SIGINT, signal.SIG_IGN)
+    with multiprocessing.get_context("spawn").Pool(1, signal.signal, ignore_interrupt, maxtasksperchild=1) as pool:
         for name in ("mc_info_nce", "mc_info_nce, whole samples", "hib", "elk", "info_nce"):
             row = pool.apply(measure_loss, (name, sizes, device, arguments.repeats))
             rows.append(row)

@@ -11,10 +11,10 @@ def say(line: str) -> None:
 
 
 def run(main: Callable[[], None]) -> NoReturn:
-    """Call `main` and exit: 0 when it returns, 2 for a ValueError, 130 for Ctrl-C."""
+    """Call `main` and exit: 0 when it returns, 2 for what a user can cause, 130 for Ctrl-C."""
     try:
         main()
-    except ValueError as error:
+    except (ValueError, OSError, MemoryError) as error:
         print(f"{sys.argv[0]}: {error}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:

@@ -9,8 +9,8 @@ from launch.command import run, say
 
 NOTICE = """\
 pcl has no search service yet: no trials are scheduled, nothing is trained or recorded. This runs what there is: the
-losses on a grid of Monte-Carlo samples and negatives over synthetic posteriors (D = 10, kappa 16 to 32, kappa_pos 20),
-where z.z+ is as in the paper's controlled experiment. Watch MCInfoNCE's bias shrink as the samples grow.
+losses on a grid of Monte-Carlo samples and negatives over synthetic posteriors (D = 10, kappa 16 to 32; the modes of
+positive pairs are vMF(20) apart, those of negatives uniform). Watch MCInfoNCE's bias shrink as the samples grow.
 """
 
 
@@ -19,6 +19,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="grid.py", description=__doc__)
     parser.add_argument("--seed", type=int, default=0, help="seed of posteriors and samples (default: 0)")
     arguments = parser.parse_args()
+    if not 0 <= arguments.seed < 2**63:
+        raise ValueError(f"`0 <= --seed < 2^63` must hold, but got {arguments.seed}.")
+    say(NOTICE)
 
     import torch  # noqa: PLC0415  -h answers at once
 
@@ -33,7 +36,6 @@ def main() -> None:
 
     anchors = posterior(SphereUniform(dim).sample((batch_size,), generator))
     positives = posterior(VonMisesFisher(anchors.mu, 20.0).sample(generator=generator))
-    say(NOTICE)
     say(f"{'loss':<14}{'n_negatives':>12}{'n_samples':>11}{'mean loss':>11}{'s.e.':>8}{'ms':>8}")
     cells = list(itertools.product((1, 32), (1, 4, 16, 64, 256, 512)))
     start = time.perf_counter()

@@ -13,8 +13,8 @@ Two exact relations carry the whole module:
   r_v), which is stable downwards; the derivatives of r obey the recurrence differentiated, so they need no
   subtraction of nearly equal numbers either (the textbook A' = 1 - A^2 - (D-1) A / x loses every digit at x = 1e8).
 
-Values are computed in float64 and returned in the dtype of the argument. Gradients are analytic: r', r''
-come from the same recurrences, so that every function here can be differentiated twice.
+Values are computed in float64, on any device that has it, and returned in the dtype of the argument. Gradients are
+analytic: r', r'' come from the same recurrences, so that every function here can be differentiated twice.
 """
 
 import math
@@ -55,9 +55,10 @@ def log_bessel_i(v: float, x: Tensor) -> Tensor:
     """
     if not v >= 0:
         raise ValueError(f"`v >= 0` must hold, but got {v}.")
-    wide = x.to(torch.float64)
-    value = torch.xlogy(v, wide / 2) - math.lgamma(v + 1) + _apply(wide, v, _Quantity.LOG_G)
-    return value.to(x.dtype)
+    value = _apply(x, v, _Quantity.LOG_G) - math.lgamma(v + 1)
+    if v > 0:  # x^0 has slope 0 at 0, which 0 log x has not
+        value = value + v * torch.log(x.to(torch.float64) / 2)
+    return value.to(_result_dtype(x))
 
 
 def log_vmf_normalizer(kappa: Tensor, dim: int) -> Tensor:
@@ -69,8 +70,7 @@ def log_vmf_normalizer(kappa: Tensor, dim: int) -> Tensor:
 
     Limits: kappa = 0 gives the uniform density, -log of the sphere's area; kappa = inf gives -inf.
     """
-    log_g = _apply(kappa.to(torch.float64), _order(dim), _Quantity.LOG_G)
-    return (log_uniform_density(dim) - log_g).to(kappa.dtype)
+    return (log_uniform_density(dim) - _apply(kappa, _order(dim), _Quantity.LOG_G)).to(_result_dtype(kappa))
 
 
 def log_vmf_peak(kappa: Tensor, dim: int) -> Tensor:
@@ -79,8 +79,8 @@ def log_vmf_peak(kappa: Tensor, dim: int) -> Tensor:
     The density elsewhere is this minus kappa (1 - mu.z), which keeps its digits where kappa and kappa mu.z are both
     huge.
     """
-    log_g_minus_kappa = _apply(kappa.to(torch.float64), _order(dim), _Quantity.LOG_G_MINUS_X)
-    return (log_uniform_density(dim) - log_g_minus_kappa).to(kappa.dtype)
+    log_g_minus_kappa = _apply(kappa, _order(dim), _Quantity.LOG_G_MINUS_X)
+    return (log_uniform_density(dim) - log_g_minus_kappa).to(_result_dtype(kappa))
 
 
 def bessel_ratio(kappa: Tensor, dim: int) -> Tensor:
@@ -88,18 +88,30 @@ def bessel_ratio(kappa: Tensor, dim: int) -> Tensor:
 
     Limits: kappa -> 0 gives kappa / D; kappa = inf gives 1.
     """
-    return _apply(kappa.to(torch.float64), _order(dim), _Quantity.RATIO).to(kappa.dtype)
+    return _apply(kappa, _order(dim), _Quantity.RATIO).to(_result_dtype(kappa))
 
 
 def bessel_ratio_complement(kappa: Tensor, dim: int) -> Tensor:
     """1 - A_D(kappa) to full relative precision, also where A_D rounds to 1."""
-    return _apply(kappa.to(torch.float64), _order(dim), _Quantity.COMPLEMENT).to(kappa.dtype)
+    return _apply(kappa, _order(dim), _Quantity.COMPLEMENT).to(_result_dtype(kappa))
+
+
+def bessel_ratio_slope(kappa: Tensor, dim: int) -> Tensor:
+    """A_D'(kappa), the variance of mu.z under vMF(mu, kappa).
+
+    Limits: kappa -> 0 gives 1 / D; kappa = inf gives 0.
+    """
+    return _apply(kappa, _order(dim), _Quantity.SLOPE).to(_result_dtype(kappa))
 
 
 def log_uniform_density(dim: int) -> float:
     """Logarithm of the uniform density on the sphere S^{D-1}: log C_D(0) = log Gamma(D/2) - log 2 - D/2 log pi."""
     _order(dim)
     return math.lgamma(dim / 2) - math.log(2.0) - dim / 2 * math.log(math.pi)
+
+
+def _result_dtype(x: Tensor) -> torch.dtype:
+    return x.dtype if x.is_floating_point() else torch.get_default_dtype()
 
 
 def _order(dim: int) -> float:
@@ -150,7 +162,7 @@ class _Bessel(Function):
 
 
 def _apply(x: Tensor, v: float, quantity: _Quantity) -> Tensor:
-    out: Tensor = _Bessel.apply(x, v, quantity)  # type: ignore[no-untyped-call]
+    out: Tensor = _Bessel.apply(x.to(torch.float64), v, quantity)  # type: ignore[no-untyped-call]
     return out
 
 

@@ -36,10 +36,13 @@ class CosineLaw:
         """Of the angle."""
         return np.exp(self._log_weight(theta) - self._top) / self._mass
 
-    def cdf(self, cosine: Array) -> Array:
+    def angle_cdf(self, theta: Array) -> Array:
+        """P(angle <= theta)."""
+        return np.interp(theta, self.theta, self._cdf)
+
+    def cosine_cdf(self, cosine: Array) -> Array:
         """P(mu.z <= cosine)."""
-        theta = np.arccos(np.clip(cosine, -1, 1))
-        return 1 - np.interp(theta, self.theta, self._cdf)
+        return 1 - self.angle_cdf(np.arccos(np.clip(cosine, -1, 1)))
 
     def mean_cosine(self) -> float:
         """E[mu.z]."""

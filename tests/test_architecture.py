@@ -67,7 +67,9 @@ def test_layers() -> None:
         checked += 1
         for node in ast.walk(ast.parse(path.read_text())):
             names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
-            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            if isinstance(node, ast.ImportFrom):
+                assert node.level == 0, f"{module} has a relative import"
+                names += [node.module or ""]
             for name in names:
                 if name.split(".")[0] in ("pcl", "search_spaces", "launch", "dashboards"):
                     assert name.startswith(LAYERS[layer]), f"{module} imports {name}"

@@ -54,11 +54,24 @@ def test_expand_pickle_and_copy(family) -> None:
 
 
 @pytest.mark.parametrize("family", DIRECTIONAL)
-def test_broadcast_of_kappa_and_half_precision(family) -> None:
+def test_broadcast_of_kappa(family) -> None:
     mu = torch.eye(4)[:3]
     assert family(mu, 2.0).kappa.shape == (3,)
     assert family(mu[0], torch.ones(6)).mu.shape == (6, 4)
-    assert family(mu.bfloat16(), 2.0).sample().dtype == torch.float32
+    assert family(torch.eye(3, dtype=torch.float64), 123.4).kappa[0].item() == 123.4  # not by way of float32
+    with pytest.raises(ValueError, match=r"`kappa` must broadcast .* got mu \(3, 4\) and kappa \(2,\)"):
+        family(mu, torch.ones(2))
+
+
+@pytest.mark.parametrize("family", DIRECTIONAL)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_widened(family, dtype: torch.dtype, generator: torch.Generator) -> None:
+    half = torch.nn.functional.normalize(torch.randn(100, 16, generator=generator), dim=-1).to(dtype)
+    distribution = family(half, torch.full((100,), 7.0, dtype=dtype))
+    z = distribution.sample((10,))
+    assert z.dtype == torch.float32
+    torch.testing.assert_close(z.norm(dim=-1), torch.ones(10, 100))
+    torch.testing.assert_close(distribution.mu, half.float(), rtol=0.01, atol=0.01)
 
 
 @pytest.mark.parametrize("family", DIRECTIONAL)
@@ -135,6 +148,44 @@ def test_point_mass() -> None:
     assert torch.equal(distribution.sample((5,)), mu.expand(5, 3, 3))
 
 
+def test_limits_of_infinite_concentration_between_two() -> None:
+    mu, other = torch.eye(4, dtype=torch.float64)[0], torch.nn.functional.normalize(torch.ones(4).double(), dim=0)
+    point, wide = VonMisesFisher(mu, torch.inf), VonMisesFisher(other, 5.0)
+    elsewhere = VonMisesFisher(other, torch.inf)
+    for p, q in ((point, wide), (wide, point), (VonMisesFisher(mu, 0.0), point), (point, elsewhere)):
+        assert kl_divergence(p, q).item() == torch.inf
+    assert kl_divergence(point, point).item() == 0
+    for p, q in ((point, wide), (wide, point)):
+        assert p.log_expected_likelihood(q).item() == pytest.approx(wide.log_prob(mu).item(), rel=1e-12)
+    assert point.log_expected_likelihood(point).item() == torch.inf
+    assert point.log_expected_likelihood(elsewhere).item() == -torch.inf
+
+
+def test_a_point_mass_spoils_no_gradient_of_its_neighbours() -> None:
+    kappa = torch.tensor([torch.inf, 5.0], dtype=torch.float64, requires_grad=True)
+    mu = torch.eye(3, dtype=torch.float64)[:2].requires_grad_()
+    distribution = VonMisesFisher(mu, kappa)
+    z = torch.eye(3, dtype=torch.float64)[1]
+    for value in (
+        distribution.log_prob(z),
+        distribution.entropy(),
+        kl_divergence(distribution, VonMisesFisher(z, 2.0)),
+        distribution.log_expected_likelihood(VonMisesFisher(z, 2.0)),
+    ):
+        gradients = torch.autograd.grad(value[1], (mu, kappa), allow_unused=True)
+        assert all(torch.isfinite(gradient).all() for gradient in gradients if gradient is not None)
+        assert gradients[1][1] != 0
+
+
+def test_float32_divergence_does_not_cancel() -> None:
+    mu = torch.eye(10)[0]
+    for kappa in (10.0, 1e3, 1e6):
+        single = kl_divergence(VonMisesFisher(mu, kappa), VonMisesFisher(mu, kappa * 1.01)).item()
+        double = kl_divergence(VonMisesFisher(mu.double(), kappa), VonMisesFisher(mu.double(), kappa * 1.01)).item()
+        assert single > 0
+        assert single == pytest.approx(double, rel=1e-3)
+
+
 def test_values_off_the_sphere_are_refused() -> None:
     with pytest.raises(ValueError, match="support"):
         VonMisesFisher(torch.eye(3)[0], 1.0).log_prob(torch.ones(3))
@@ -157,6 +208,11 @@ def test_variance_is_differentiable() -> None:
     kappa = torch.tensor(5.0, dtype=torch.float64, requires_grad=True)
     mu = torch.eye(4, dtype=torch.float64)[0]
     assert torch.autograd.gradcheck(lambda k: VonMisesFisher(mu, k).variance, kappa)
+    expected = VonMisesFisher(mu, 5.0).variance
+    with torch.no_grad():
+        assert torch.equal(VonMisesFisher(mu, kappa).variance, expected)
+    with torch.inference_mode():
+        assert torch.equal(VonMisesFisher(mu, 5.0).variance, expected)
 
 
 @pytest.mark.parametrize("dim", [2, 3, 10])
@@ -216,6 +272,10 @@ def test_sphere_uniform(generator: torch.Generator) -> None:
     assert distribution.mean.abs().max() == 0
     torch.testing.assert_close(z.var(0), distribution.variance, rtol=0.03, atol=0)
     assert distribution.expand([5, 2]).sample().shape == (5, 2, 3)
+    with pytest.raises(RuntimeError, match="expand"):
+        distribution.expand([3])
+    assert repr(distribution) == "SphereUniform(dim=3, batch_shape=(2,))"
+    assert kl_divergence(distribution, SphereUniform(3)).tolist() == [0, 0]
 
 
 @pytest.mark.parametrize(("family", "scale"), [(ProjectedNormal, 0.1), (ProjectedLaplace, 0.01)])

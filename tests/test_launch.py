@@ -59,6 +59,9 @@ def test_bench_loss(tmp_path: Path) -> None:
     [
         (("vmf", "--dim", "1"), "`--dim >= 2` must hold, but got 1."),
         (("vmf", "--samples", "0"), "at least 1 must be given, but got 0"),
+        (("vmf", "--samples", "abc"), "invalid whole_number value: 'abc'"),
+        (("vmf", "--output", "tests"), "`--output` must name a file, but tests is a folder."),
+        (("vmf", "--output", "README.md/x.json"), "README.md"),
         (("loss", "--device", "tpu"), "`--device` must be cpu or cuda, but got tpu."),
         (("nothing",), "invalid choice: 'nothing'"),
     ],
@@ -68,6 +71,12 @@ def test_bad_input_exits_with_2_and_one_sentence(arguments: tuple[str, ...], mes
     assert result.returncode == 2
     assert message in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_bad_seed_exits_with_2() -> None:
+    result = launch("launch/grid.py", "--seed", "9" * 23)
+    assert result.returncode == 2
+    assert "`0 <= --seed < 2^63` must hold" in result.stderr
 
 
 def test_interrupt_stops_cleanly(tmp_path: Path) -> None:

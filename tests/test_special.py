@@ -12,6 +12,7 @@ from torch.autograd import grad, gradcheck, gradgradcheck
 from pcl.special import (
     bessel_ratio,
     bessel_ratio_complement,
+    bessel_ratio_slope,
     log_bessel_i,
     log_uniform_density,
     log_vmf_normalizer,
@@ -66,6 +67,7 @@ def test_against_mpmath(dim: int, dtype: torch.dtype, log_tolerance: float, rati
     assert worst_relative_error(slope, [row["slope"] for row in rows]) <= ratio_tolerance
     assert worst_relative_error(-first, [row["ratio"] for row in rows]) <= ratio_tolerance
     assert worst_relative_error(-second, [row["slope"] for row in rows]) <= ratio_tolerance
+    assert torch.equal(bessel_ratio_slope(kappa, dim), slope)
 
 
 @pytest.mark.parametrize("dim", [2, 3, 10, 129, 4096])
@@ -120,6 +122,17 @@ def test_limits() -> None:
     assert log_bessel_i(0.0, torch.tensor(0.0)).item() == 0
     assert log_bessel_i(2.0, torch.tensor(0.0)).item() == -torch.inf
     assert torch.isnan(bessel_ratio(torch.tensor(torch.nan), 10))
+    assert bessel_ratio_slope(inf, 10).item() == 0
+    assert bessel_ratio_slope(torch.tensor(0.0), 10).item() == pytest.approx(0.1)
+    (slope,) = grad(log_bessel_i(0.0, zero).sum(), zero)
+    assert slope.item() == 0
+
+
+def test_whole_numbers_are_not_truncated() -> None:
+    assert log_vmf_normalizer(torch.tensor(5), 10).item() == pytest.approx(
+        log_vmf_normalizer(torch.tensor(5.0), 10).item()
+    )
+    assert bessel_ratio(torch.tensor([1, 2]), 3).dtype == torch.float32
 
 
 @pytest.mark.parametrize("kappa", [1e30, 1e37, 1e39, 1e45])

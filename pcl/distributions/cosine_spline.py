@@ -9,8 +9,8 @@ from scipy import special
 
 Array = NDArray[np.float64]
 
-# Powers of two keep the cell's index exact. Twice the cells in r lower the gradient's bias from 1e-6 to 2e-7 (D =
-# 2); twice the cells in t change only the error of the CDF (2e-8 to 1e-9 at D = 2).
+# Powers of two keep the cell's index exact. Twice the cells in r lower the gradient's bias sixfold (D = 2); twice
+# the cells in t change only the error of the CDF (2e-8 to 1e-9 at D = 2).
 R_CELLS = 256
 T_CELLS = 256
 # |t| > 8 has probability 1.2e-15; such a t is moved to 8.

@@ -6,7 +6,7 @@ import torch
 from torch import Size, Tensor
 from torch.distributions import Distribution, constraints
 
-from pcl.distributions.checks import check_concentration, check_unit_norm, sphere
+from pcl.distributions.checks import check_concentration, check_unit_norm, is_half, sphere
 
 
 class Directional(Distribution):
@@ -31,16 +31,20 @@ class Directional(Distribution):
     def __init__(self, mu: Tensor, kappa: Tensor | float, validate_args: bool | None = None) -> None:
         if mu.ndim < 1 or mu.shape[-1] < 2:
             raise ValueError(f"`mu` must have a last axis of at least 2 entries, but got shape {tuple(mu.shape)}.")
-        kappa = torch.as_tensor(kappa, device=mu.device)
         # Half precision would place samples on a grid of a few hundred angles.
-        dtype = torch.promote_types(torch.result_type(mu, kappa), torch.float32)
-        batch_shape = torch.broadcast_shapes(mu.shape[:-1], kappa.shape)
+        dtype = torch.promote_types(mu.dtype, torch.float32)
+        if isinstance(kappa, Tensor):
+            dtype = torch.promote_types(dtype, kappa.dtype)
+        kappa = torch.as_tensor(kappa, dtype=dtype, device=mu.device)
+        batch_shape = _broadcast(mu, kappa)
         check = Distribution._validate_args if validate_args is None else validate_args
         if check:
             check_unit_norm("mu", mu)
             check_concentration("kappa", kappa, zero_allowed=self.allows_zero_kappa)
+        if is_half(mu):  # its norm is 1 only to three digits
+            mu = torch.nn.functional.normalize(mu.to(dtype), dim=-1)
         self.mu = mu.to(dtype).expand(*batch_shape, mu.shape[-1])
-        self.kappa = kappa.to(dtype).expand(batch_shape)
+        self.kappa = kappa.expand(batch_shape)
         # torch's own check would repeat the above with a message that does not name the entry.
         super().__init__(batch_shape, mu.shape[-1:], validate_args=False)
         self._validate_args = bool(check)
@@ -62,3 +66,11 @@ class Directional(Distribution):
         expanded = type(self)(mu, kappa, validate_args=False)
         expanded._validate_args = self._validate_args
         return expanded
+
+
+def _broadcast(mu: Tensor, kappa: Tensor) -> Size:
+    try:
+        return Size(torch.broadcast_shapes(mu.shape[:-1], kappa.shape))
+    except RuntimeError:
+        shapes = f"mu {tuple(mu.shape)} and kappa {tuple(kappa.shape)}"
+        raise ValueError(f"`kappa` must broadcast to the batch of `mu`, (*batch, D), but got {shapes}.") from None

@@ -18,12 +18,18 @@ def _check_dims(p: VonMisesFisher | SphereUniform, q: VonMisesFisher | SphereUni
 
 
 def _kl_vmf_vmf(p: VonMisesFisher, q: VonMisesFisher) -> Tensor:
-    """Log C(kp) - log C(kq) + A(kp) (kp - kq mu_p.mu_q), rearranged so that large kappas do not cancel."""
+    """Log C(kp) - log C(kq) + A(kp) (kp - kq mu_p.mu_q), rearranged so that large kappas do not cancel.
+
+    Limits: a point mass on either side gives inf, but 0 for two at the same place.
+    """
     _check_dims(p, q)
-    complement = bessel_ratio_complement(p.kappa, p.dim)
-    distance = 0.5 * (p.mu - q.mu).square().sum(-1)  # 1 - mu_p.mu_q
-    peaks = log_vmf_peak(p.kappa, p.dim) - log_vmf_peak(q.kappa, q.dim)
-    return peaks + (q.kappa - p.kappa) * complement + q.kappa * (1 - complement) * distance
+    kappa_p, kappa_q = p._finite_kappa().double(), q._finite_kappa().double()
+    complement = bessel_ratio_complement(kappa_p, p.dim)
+    distance = 0.5 * (p.mu.double() - q.mu.double()).square().sum(-1)  # 1 - mu_p.mu_q
+    peaks = log_vmf_peak(kappa_p, p.dim) - log_vmf_peak(kappa_q, q.dim)
+    divergence = peaks + (kappa_q - kappa_p) * complement + kappa_q * (1 - complement) * distance
+    is_point, is_same = p.kappa.isinf() | q.kappa.isinf(), p.kappa.isinf() & q.kappa.isinf() & (distance == 0)
+    return torch.where(is_same, 0.0, torch.where(is_point, torch.inf, divergence)).to(p.mu.dtype)
 
 
 def _kl_vmf_uniform(p: VonMisesFisher, q: SphereUniform) -> Tensor:
@@ -38,6 +44,12 @@ def _kl_uniform_vmf(p: SphereUniform, q: VonMisesFisher) -> Tensor:
     return divergence.expand(torch.broadcast_shapes(p.batch_shape, q.batch_shape))
 
 
+def _kl_uniform_uniform(p: SphereUniform, q: SphereUniform) -> Tensor:
+    _check_dims(p, q)
+    return torch.zeros_like(p.entropy()).expand(torch.broadcast_shapes(p.batch_shape, q.batch_shape))
+
+
+register_kl(SphereUniform, SphereUniform)(_kl_uniform_uniform)
 register_kl(VonMisesFisher, VonMisesFisher)(_kl_vmf_vmf)
 register_kl(VonMisesFisher, SphereUniform)(_kl_vmf_uniform)
 register_kl(SphereUniform, VonMisesFisher)(_kl_uniform_vmf)

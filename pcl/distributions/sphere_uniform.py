@@ -42,10 +42,14 @@ class SphereUniform(Distribution):
         return self.event_shape[0]
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> "SphereUniform":
-        """The same distribution with another batch shape."""
+        """The same distribution with its batch broadcast to another shape."""
+        self._zero.expand(self.batch_shape).expand(batch_shape)  # raises where the shapes do not fit
         return SphereUniform(
             self.dim, batch_shape, self._zero.dtype, self._zero.device, validate_args=self._validate_args
         )
+
+    def __repr__(self) -> str:
+        return f"SphereUniform(dim={self.dim}, batch_shape={tuple(self.batch_shape)})"
 
     @property
     def mean(self) -> Tensor:

@@ -9,16 +9,19 @@ import numpy as np
 import torch
 from torch import Size, Tensor
 
-from pcl.distributions.cosine import CosineTable, coordinate_table, cosine_table, locate
+from pcl.distributions.cosine import CosineTable, Curve, coordinate_table, cosine_table, locate
 from pcl.distributions.directional import Directional
 from pcl.special import (
     bessel_ratio,
     bessel_ratio_complement,
+    bessel_ratio_slope,
     log_vmf_normalizer,
     log_vmf_peak,
 )
 
 _BLOCK = 2**19  # numbers in a block of samples: 2 MiB of float32, about a core's second-level cache
+# NumPy asks Linux for huge pages, torch does not: memory written once costs a sixth of the sampling time less.
+_NUMPY_DTYPE = {torch.float32: np.float32, torch.float64: np.float64}
 _LARGEST_MATRIX = (
     256  # dimension up to which D products a number cost less than the passes they replace (1.5 times here)
 )
@@ -57,7 +60,7 @@ class VonMisesFisher(Directional):
     def variance(self) -> Tensor:
         """Variance of each coordinate: A' along mu, (1 - A^2 - A') / (D - 1) = A / kappa across it."""
         complement = bessel_ratio_complement(self.kappa, self.dim)
-        along = _ratio_slope(self.kappa, self.dim)
+        along = bessel_ratio_slope(self.kappa, self.dim)
         across = (complement * (2 - complement) - along) / (self.dim - 1)
         mu_sq = self.mu.square()
         return along.unsqueeze(-1) * mu_sq + across.unsqueeze(-1) * (1 - mu_sq)
@@ -74,28 +77,27 @@ class VonMisesFisher(Directional):
             self._validate_sample(value)
         # 1 - mu.z as half a squared distance: kappa times it keeps its digits where mu.z rounds to 1.
         distance = 0.5 * (value - self.mu).square().sum(-1)
-        log_prob = log_vmf_peak(self.kappa, self.dim) - self.kappa * distance
-        point_mass = torch.where(distance > 0, -torch.inf, torch.inf).to(log_prob.dtype)
-        return torch.where(self.kappa.isinf(), point_mass, log_prob)
+        kappa = self._finite_kappa()
+        log_prob = log_vmf_peak(kappa, self.dim) - kappa * distance
+        return torch.where(self.kappa.isinf(), _point_mass(distance), log_prob)
 
     def entropy(self) -> Tensor:
         """Differential entropy -log C_D(kappa) - kappa A_D(kappa)."""
-        entropy = self.kappa * bessel_ratio_complement(self.kappa, self.dim) - log_vmf_peak(self.kappa, self.dim)
+        kappa = self._finite_kappa()
+        entropy = kappa * bessel_ratio_complement(kappa, self.dim) - log_vmf_peak(kappa, self.dim)
         return torch.where(self.kappa.isinf(), -torch.inf, entropy)
 
     def sample(self, sample_shape: Any = Size(), generator: torch.Generator | None = None) -> Tensor:  # noqa: B008
         """Samples without gradients, (*sample_shape, *batch, D)."""
         with torch.no_grad():
-            if self.batch_shape or self.dim > _LARGEST_MATRIX:
+            if not self._can_use_matrix_products():
                 return self.rsample(sample_shape, generator)
             shape = self._extended_shape(Size(sample_shape))
-            samples = _empty(shape, self.mu)
+            samples = torch.from_numpy(np.empty(shape, dtype=_NUMPY_DTYPE[self.mu.dtype]))
             flat = samples.view(-1, self.dim)
-            curve = self._table().curve(self.kappa, len(flat))
-            # On a CPU, blocks that stay in its cache save a third of the time.
-            block = _BLOCK // self.dim if flat.device.type == "cpu" else max(1, len(flat))
-            for part in flat.split(block):
-                noise = torch.randn(self.dim, len(part), dtype=part.dtype, device=part.device, generator=generator)
+            curve = Curve(self._table(), self.kappa, len(flat))
+            for part in flat.split(_BLOCK // self.dim):
+                noise = torch.randn(self.dim, len(part), dtype=part.dtype, generator=generator)
                 cosine, sine = curve.polar(locate(noise[0]))
                 _place_around_one_mode(noise, cosine, sine, self.mu, out=part)
             return samples
@@ -135,6 +137,8 @@ class VonMisesFisher(Directional):
             p: Probabilities in [0, 1], broadcast against the batch.
         """
         p = torch.as_tensor(p, dtype=self.mu.dtype, device=self.mu.device)
+        if p.requires_grad:
+            raise ValueError("Quantiles are differentiable in kappa only; pass `p.detach()`.")
         if self._validate_args and not ((p >= 0) & (p <= 1)).all():
             raise ValueError(f"`0 <= p <= 1` must hold, but got {p.tolist()}.")
         shape = torch.broadcast_shapes(p.shape, self.kappa.shape)
@@ -155,34 +159,41 @@ class VonMisesFisher(Directional):
         if self.dim != other.dim:
             raise ValueError(f"Both distributions must have one dimension, but got {self.dim} and {other.dim}.")
         # In float64, like log C itself: three terms of the size of kappa cancel down to a few units.
-        k1, k2 = self.kappa.double(), other.kappa.double()
         distance = 0.5 * (self.mu.double() - other.mu.double()).square().sum(-1)  # 1 - mu1.mu2
+        k1, k2 = self._finite_kappa().double(), other._finite_kappa().double()
         resultant_sq = (k1 + k2).square() - 2 * k1 * k2 * distance
         resultant = resultant_sq.clamp(min=torch.finfo(torch.float64).tiny).sqrt()  # finite slope at 0
         log_c1, log_c2, log_c3 = (log_vmf_normalizer(k, self.dim) for k in (k1, k2, resultant))
-        return (log_c1 + log_c2 - log_c3).to(self.mu.dtype)
+        log_likelihood = log_c1 + log_c2 - log_c3
+        # A point mass picks the other's density at its place.
+        is_point, other_is_point = self.kappa.isinf(), other.kappa.isinf()
+        log_likelihood = torch.where(is_point, log_vmf_peak(k2, self.dim) - k2 * distance, log_likelihood)
+        log_likelihood = torch.where(other_is_point, log_vmf_peak(k1, self.dim) - k1 * distance, log_likelihood)
+        log_likelihood = torch.where(is_point & other_is_point, _point_mass(distance), log_likelihood)
+        return log_likelihood.to(self.mu.dtype)
 
     def expected_likelihood(self, other: "VonMisesFisher") -> Tensor:
         """The integral of both densities' product, in closed form; the batches broadcast."""
         return self.log_expected_likelihood(other).exp()
 
+    def _can_use_matrix_products(self) -> bool:
+        """One mode on a CPU, and nothing that lowers the precision of products: samples must have unit norm."""
+        is_exact = self.mu.dtype == torch.float64 or (
+            torch.get_float32_matmul_precision() == "highest" and not torch.is_autocast_enabled("cpu")
+        )
+        return self.mu.device.type == "cpu" and not self.batch_shape and self.dim <= _LARGEST_MATRIX and is_exact
+
+    def _finite_kappa(self) -> Tensor:
+        """Kappa with 1 in place of inf: the arithmetic of a branch not taken must not put NaN into gradients."""
+        return torch.where(self.kappa.isinf(), 1.0, self.kappa)
+
     def _table(self) -> CosineTable:
         return cosine_table(self.dim, self.mu.dtype, self.mu.device)
 
 
-def _empty(shape: Size, like: Tensor) -> Tensor:
-    """Memory to be written once. NumPy asks Linux for huge pages, torch does not: a sixth of the sampling time."""
-    if like.device.type != "cpu":
-        return torch.empty(shape, dtype=like.dtype, device=like.device)
-    return torch.from_numpy(np.empty(shape, dtype=np.float64 if like.dtype == torch.float64 else np.float32))
-
-
-def _ratio_slope(kappa: Tensor, dim: int) -> Tensor:
-    """A_D'(kappa), itself differentiable in kappa."""
-    with torch.enable_grad():
-        at = kappa if kappa.requires_grad else kappa.detach().requires_grad_()
-        (slope,) = torch.autograd.grad(bessel_ratio(at, dim).sum(), at, create_graph=kappa.requires_grad)
-    return slope
+def _point_mass(distance: Tensor) -> Tensor:
+    """Log density of a point mass at a distance from it."""
+    return torch.where(distance > 0, -torch.inf, torch.inf).to(distance.dtype)
 
 
 def _place(noise: Tensor, cosine: Tensor, sine: Tensor, mu: Tensor) -> Tensor:
@@ -193,14 +204,21 @@ def _place(noise: Tensor, cosine: Tensor, sine: Tensor, mu: Tensor) -> Tensor:
     everywhere.
     """
     direction = noise[..., 1:]
-    norm = torch.linalg.vector_norm(direction, dim=-1, keepdim=True)
-    unit = direction / norm.clamp(min=torch.finfo(noise.dtype).tiny)
+    unit = direction / _norm_of_noise(direction, dim=-1)
     first, rest = mu[..., 0], mu[..., 1:]
     p = (unit * rest).sum(-1) / (1 + first.abs())
     sign = torch.where(first < 0, -1.0, 1.0).to(mu.dtype)
     tangent = torch.cat([(-sign * p).unsqueeze(-1), unit], dim=-1)
     point: Tensor = (cosine - sine * p).unsqueeze(-1) * mu + sine.unsqueeze(-1) * tangent
     return point
+
+
+def _norm_of_noise(direction: Tensor, dim: int) -> Tensor:
+    """Norms of normal vectors. One float32 in 1e7 is 0, which has no direction: alone, it becomes 1, in place."""
+    if direction.shape[dim] == 1:
+        direction.masked_fill_(direction == 0, 1.0)
+        return direction.abs()
+    return (direction * direction).sum(dim, keepdim=True).sqrt_()
 
 
 def _place_around_one_mode(noise: Tensor, cosine: Tensor, sine: Tensor, mu: Tensor, out: Tensor) -> None:
@@ -218,6 +236,6 @@ def _place_around_one_mode(noise: Tensor, cosine: Tensor, sine: Tensor, mu: Tens
     reflection = torch.eye(len(mu), dtype=mu.dtype, device=mu.device) - torch.outer(axis, axis) / axis[0]
     reflection[0] = mu
     direction = noise[1:]
-    direction *= sine / (direction * direction).sum(0).sqrt_().clamp_(min=torch.finfo(noise.dtype).tiny)
+    direction *= sine / _norm_of_noise(direction, dim=0)
     noise[0] = cosine
     torch.mm(noise.T, reflection, out=out)

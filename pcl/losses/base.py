@@ -58,20 +58,20 @@ class Loss(nn.Module, ABC):
 
 
 class PositiveScalar(nn.Module):
-    """A positive number that is either fixed or learned; a learned one is stored as its logarithm."""
+    """A positive number that is either fixed or learned.
 
-    def __init__(self, name: str, value: float, learned: bool) -> None:
+    A learned one is its initial value times e^f with the parameter f, so that both forms start from exactly the
+    configured number. A fixed one is not part of the state: the config alone defines it.
+    """
+
+    def __init__(self, initial: float, learned: bool) -> None:
         super().__init__()
-        require(0 < value < math.inf, f"`0 < {name} < inf` must hold, but got {value}.")
-        if learned:
-            self.log_value = nn.Parameter(torch.tensor(math.log(value)))
-        else:
-            self.register_buffer("value", torch.tensor(float(value)))
-        self.learned = learned
+        self.initial = initial
+        self.log_factor = nn.Parameter(torch.zeros(())) if learned else None
 
-    def forward(self) -> Tensor:
-        """The number, as a tensor of no axes."""
-        return self.log_value.exp() if self.learned else self.get_buffer("value")
+    def forward(self) -> Tensor | float:
+        """The number."""
+        return self.initial if self.log_factor is None else self.initial * self.log_factor.exp()
 
 
 def in_batch_negatives(batch: VonMisesFisher, n_negatives: int = 1) -> VonMisesFisher:
@@ -79,7 +79,9 @@ def in_batch_negatives(batch: VonMisesFisher, n_negatives: int = 1) -> VonMisesF
 
     With N = 1 this is what M = 0 means in the paper's tables: nothing is drawn, one other sample of the batch serves.
     """
-    (size,) = batch.batch_shape
+    _require_vmf("batch", batch)
+    require(len(batch.batch_shape) == 1, f"The batch must have shape (B,), but got {tuple(batch.batch_shape)}.")
+    size = batch.batch_shape[0]
     require(
         1 <= n_negatives < size,
         f"`1 <= n_negatives < batch size` must hold, but got {n_negatives} for a batch of {size}.",
@@ -92,18 +94,45 @@ def in_batch_negatives(batch: VonMisesFisher, n_negatives: int = 1) -> VonMisesF
 
 def check_batches(anchor: VonMisesFisher, positive: VonMisesFisher, negatives: VonMisesFisher) -> None:
     """Raise a ValueError unless the three distributions have the shapes that `Loss.forward` asks for."""
+    named = {"anchor": anchor, "positive": positive, "negatives": negatives}
+    for name, distribution in named.items():
+        _require_vmf(name, distribution)
+    dtypes = {name: str(distribution.mu.dtype) for name, distribution in named.items()}
+    require(len(set(dtypes.values())) == 1, f"anchor, positive and negatives must have one dtype, but got {dtypes}.")
     dims = {anchor.dim, positive.dim, negatives.dim}
     require(len(dims) == 1, f"anchor, positive and negatives must have one dimension, but got {sorted(dims)}.")
     a, p, n = (tuple(d.batch_shape) for d in (anchor, positive, negatives))
     require(
-        len(a) == 1 and a == p,
-        f"anchor and positive must have one batch shape (B,), but got {a} and {p}.",
+        len(a) == 1 and a == p and a[0] >= 1,
+        f"anchor and positive must have one batch shape (B,) with B >= 1, but got {a} and {p}.",
     )
     require(
         len(n) == 2 and n[0] in (1, a[0]) and n[1] >= 1,
         f"negatives must have batch shape ({a[0]}, N) or (1, N) with N >= 1, but got {n}; "
         f"use in_batch_negatives for negatives from the batch.",
     )
+
+
+def _require_vmf(name: str, distribution: object) -> None:
+    kind = type(distribution).__name__
+    require(isinstance(distribution, VonMisesFisher), f"`{name}` must be a VonMisesFisher, but got a {kind}.")
+
+
+def require_member(name: str, value: object, members: type[Enum]) -> None:
+    """Raise a ValueError unless a setting is a member of its enum: a string would silently take the other branch."""
+    choices = ", ".join(str(member) for member in members)
+    require(isinstance(value, members), f"`{name}` must be one of {choices}, but got {value!r}.")
+
+
+def require_positive(name: str, value: float) -> None:
+    """Raise a ValueError unless a setting is a positive finite number."""
+    require(0 < value < math.inf, f"`0 < {name} < inf` must hold, but got {value}.")
+
+
+def require_count(name: str, value: int) -> None:
+    """Raise a ValueError unless a setting is a whole number of at least 1."""
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    require(whole and value >= 1, f"`{name} >= 1` must hold for a whole number, but got {value}.")
 
 
 def require(condition: bool, rule: str) -> None:
@@ -153,7 +182,6 @@ def over_samples(
         chunk_size: Largest number S' B N of similarities in a chunk; a CPU takes at most `CPU_CHUNK_SIZE`.
         generator: Source of randomness.
     """
-    check_batches(anchor, positive, negatives)
     (n_anchors,), n_negatives = anchor.batch_shape, negatives.batch_shape[1]
     z = anchor.rsample((n_samples,), generator)
     noise_positive = z.new_empty(2, n_samples, n_anchors).normal_(generator=generator)
@@ -161,10 +189,11 @@ def over_samples(
 
     def reduce(z: Tensor, noise_positive: Tensor, noise_negatives: Tensor) -> tuple[Tensor, ...]:
         modes = negatives.mu.expand(n_anchors, n_negatives, -1)
-        return reduce_chunk(
-            positive.rsample_cosine((z * positive.mu).sum(-1), noise_positive),
-            negatives.rsample_cosine(torch.einsum("sbd,bnd->sbn", z, modes), noise_negatives),
-        )
+        with torch.autocast(z.device.type, enabled=False):  # like every loss of torch, in full precision
+            return reduce_chunk(
+                positive.rsample_cosine((z * positive.mu).sum(-1), noise_positive),
+                negatives.rsample_cosine(torch.einsum("sbd,bnd->sbn", z, modes), noise_negatives),
+            )
 
     if z.device.type == "cpu":
         chunk_size = min(chunk_size, CPU_CHUNK_SIZE)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pcl.distributions import VonMisesFisher
-from pcl.losses.base import Loss, PositiveScalar, PositiveWeight, check_batches
+from pcl.losses.base import Loss, PositiveScalar, PositiveWeight, check_batches, require_member, require_positive
 from pcl.losses.info_nce import info_nce
 
 
@@ -46,6 +46,11 @@ class ELK(Loss):
         positive_weight: PositiveWeight = PositiveWeight.ONE_OVER_N
         negatives: ElkNegatives = ElkNegatives.GIVEN
 
+        def __post_init__(self) -> None:
+            require_positive("kappa_pos", self.kappa_pos)
+            require_member("positive_weight", self.positive_weight, PositiveWeight)
+            require_member("negatives", self.negatives, ElkNegatives)
+
         def build(self) -> "ELK":
             """The loss with these settings."""
             return ELK(self)
@@ -53,7 +58,7 @@ class ELK(Loss):
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = config
-        self.kappa_pos = PositiveScalar("kappa_pos", config.kappa_pos, config.learn_kappa_pos)
+        self.kappa_pos = PositiveScalar(config.kappa_pos, config.learn_kappa_pos)
 
     def forward(
         self,
@@ -65,7 +70,7 @@ class ELK(Loss):
     ) -> Tensor:
         """The loss of each anchor, (B,); see `Loss.forward`. Nothing is sampled."""
         check_batches(anchor, positive, negatives)
-        kappa_pos: Tensor = self.kappa_pos()
+        kappa_pos = self.kappa_pos()
         attracting = kappa_pos * anchor.log_expected_likelihood(positive)
         if self.config.negatives is ElkNegatives.ROLLED_POSITIVES:
             repelling = attracting.roll(-1).unsqueeze(-1)

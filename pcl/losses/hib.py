@@ -12,7 +12,17 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from pcl.distributions import VonMisesFisher
-from pcl.losses.base import DEFAULT_CHUNK_SIZE, Loss, PositiveScalar, over_samples, require
+from pcl.losses.base import (
+    DEFAULT_CHUNK_SIZE,
+    Loss,
+    PositiveScalar,
+    check_batches,
+    over_samples,
+    require,
+    require_count,
+    require_member,
+    require_positive,
+)
 
 
 class Expectation(Enum):
@@ -87,6 +97,11 @@ class HIB(Loss):
 
     Gradients reach mu and kappa of all three distributions. Limits: kappa -> inf everywhere gives the same formula
     at the modes.
+
+    Args:
+        config: Settings.
+        chunk_size: Largest number S' B N of similarities held at once; more are computed in chunks over the samples, to
+            the same value and gradient. A CPU takes at most `CPU_CHUNK_SIZE`.
     """
 
     @dataclass(frozen=True)
@@ -110,7 +125,10 @@ class HIB(Loss):
         negative_weight: NegativeWeight = NegativeWeight.ONE_OVER_N
 
         def __post_init__(self) -> None:
-            require(self.n_samples >= 1, f"`n_samples >= 1` must hold, but got {self.n_samples}.")
+            require_count("n_samples", self.n_samples)
+            require_positive("a", self.a)
+            require_member("expectation", self.expectation, Expectation)
+            require_member("negative_weight", self.negative_weight, NegativeWeight)
             require(math.isfinite(self.b), f"`b` must be finite, but got {self.b}.")
 
         def build(self) -> "HIB":
@@ -119,9 +137,10 @@ class HIB(Loss):
 
     def __init__(self, config: Config, chunk_size: int = DEFAULT_CHUNK_SIZE) -> None:
         super().__init__()
+        require_count("chunk_size", chunk_size)
         self.config = config
         self.chunk_size = chunk_size
-        self.a = PositiveScalar("a", config.a, config.learn_a)
+        self.a = PositiveScalar(config.a, config.learn_a)
 
     def forward(
         self,
@@ -132,6 +151,7 @@ class HIB(Loss):
         generator: torch.Generator | None = None,
     ) -> Tensor:
         """The loss of each anchor, (B,); see `Loss.forward`."""
+        check_batches(anchor, positive, negatives)
         config, a = self.config, self.a()
 
         def reduce_chunk(positive_cosines: Tensor, negative_cosines: Tensor) -> tuple[Tensor, Tensor]:

@@ -9,7 +9,15 @@ import torch
 from torch import Tensor
 
 from pcl.distributions import VonMisesFisher
-from pcl.losses.base import Loss, PositiveScalar, PositiveWeight, check_batches, contrastive_log_ratio
+from pcl.losses.base import (
+    Loss,
+    PositiveScalar,
+    PositiveWeight,
+    check_batches,
+    contrastive_log_ratio,
+    require_member,
+    require_positive,
+)
 
 
 def info_nce(positive: Tensor, negatives: Tensor, positive_weight: float) -> Tensor:
@@ -43,6 +51,10 @@ class InfoNCE(Loss):
         learn_kappa_pos: bool = False
         positive_weight: PositiveWeight = PositiveWeight.ONE_OVER_N
 
+        def __post_init__(self) -> None:
+            require_positive("kappa_pos", self.kappa_pos)
+            require_member("positive_weight", self.positive_weight, PositiveWeight)
+
         def build(self) -> "InfoNCE":
             """The loss with these settings."""
             return InfoNCE(self)
@@ -50,7 +62,7 @@ class InfoNCE(Loss):
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = config
-        self.kappa_pos = PositiveScalar("kappa_pos", config.kappa_pos, config.learn_kappa_pos)
+        self.kappa_pos = PositiveScalar(config.kappa_pos, config.learn_kappa_pos)
 
     def forward(
         self,
@@ -62,7 +74,7 @@ class InfoNCE(Loss):
     ) -> Tensor:
         """The loss of each anchor, (B,); see `Loss.forward`. Nothing is sampled."""
         check_batches(anchor, positive, negatives)
-        kappa_pos: Tensor = self.kappa_pos()
+        kappa_pos = self.kappa_pos()
         positive_cosines = (anchor.mu * positive.mu).sum(-1)
         negative_cosines = (anchor.mu.unsqueeze(1) * negatives.mu).sum(-1)
         weight = self.config.positive_weight.of(negatives.batch_shape[-1])

@@ -15,9 +15,12 @@ from pcl.losses.base import (
     Loss,
     PositiveScalar,
     PositiveWeight,
+    check_batches,
     contrastive_log_ratio,
     over_samples,
-    require,
+    require_count,
+    require_member,
+    require_positive,
 )
 
 
@@ -42,7 +45,13 @@ def _negative_log_mean(log_ratio: Tensor) -> Tensor:
 class MCInfoNCE(Loss):
     """The paper's loss, Eq. (form:MC): see `mc_info_nce` for the formula.
 
-    Gradients reach mu and kappa of all three distributions. Limits: kappa -> inf everywhere gives InfoNCE.
+    Gradients reach mu and kappa of all three distributions. Limits: kappa -> inf everywhere gives InfoNCE. Cosines
+    follow torch's float32 matmul precision (TF32 on a GPU is off by 5e-4) and ignore autocast.
+
+    Args:
+        config: Settings.
+        chunk_size: Largest number S' B N of similarities held at once; more are computed in chunks over the samples, to
+            the same value and gradient. A CPU takes at most `CPU_CHUNK_SIZE`.
 
     Example:
         >>> from pcl.losses import in_batch_negatives
@@ -71,7 +80,9 @@ class MCInfoNCE(Loss):
         positive_weight: PositiveWeight = PositiveWeight.ONE_OVER_N
 
         def __post_init__(self) -> None:
-            require(self.n_samples >= 1, f"`n_samples >= 1` must hold, but got {self.n_samples}.")
+            require_count("n_samples", self.n_samples)
+            require_positive("kappa_pos", self.kappa_pos)
+            require_member("positive_weight", self.positive_weight, PositiveWeight)
 
         def build(self) -> "MCInfoNCE":
             """The loss with these settings."""
@@ -79,9 +90,10 @@ class MCInfoNCE(Loss):
 
     def __init__(self, config: Config, chunk_size: int = DEFAULT_CHUNK_SIZE) -> None:
         super().__init__()
+        require_count("chunk_size", chunk_size)
         self.config = config
         self.chunk_size = chunk_size
-        self.kappa_pos = PositiveScalar("kappa_pos", config.kappa_pos, config.learn_kappa_pos)
+        self.kappa_pos = PositiveScalar(config.kappa_pos, config.learn_kappa_pos)
 
     def forward(
         self,
@@ -92,7 +104,8 @@ class MCInfoNCE(Loss):
         generator: torch.Generator | None = None,
     ) -> Tensor:
         """The loss of each anchor, (B,); see `Loss.forward`."""
-        kappa_pos: Tensor = self.kappa_pos()
+        check_batches(anchor, positive, negatives)
+        kappa_pos = self.kappa_pos()
         weight = self.config.positive_weight.of(negatives.batch_shape[-1])
 
         def reduce_chunk(positive_cosines: Tensor, negative_cosines: Tensor) -> tuple[Tensor]:
