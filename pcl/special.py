@@ -264,8 +264,14 @@ def _polynomial(coefficients: list[float] | tuple[float, ...], t: Tensor) -> Ten
     return value
 
 
-@lru_cache(maxsize=256)
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def _series(v: float) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """The coefficients of order v, which torch.compile takes as they are instead of tracing how they come about."""
+    return _cached_series(v)
+
+
+@lru_cache(maxsize=256)
+def _cached_series(v: float) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Coefficients in t of Q = sum_k b_k(t) v^(1-k), and of E = sum_k (d_k(t) - d_k(1)) v^-k with E(1) = 0."""
     ratio_terms, log_terms = _polynomials()
     order = Fraction(v)

@@ -54,6 +54,7 @@ LAYERS = {  # module prefix -> prefixes of this distribution that it may import
     "pcl.special": (),
     "pcl.distributions": ("pcl.special", "pcl.distributions"),
     "pcl.losses": ("pcl.special", "pcl.distributions", "pcl.losses"),
+    "pcl.metrics": ("pcl.metrics",),
 }
 
 

@@ -173,3 +173,13 @@ def test_gpu_agrees_with_cpu() -> None:
     for dim in (2, 10, 1024):
         torch.testing.assert_close(log_vmf_normalizer(kappa.cuda(), dim).cpu(), log_vmf_normalizer(kappa, dim))
         torch.testing.assert_close(bessel_ratio(kappa.cuda(), dim).cpu(), bessel_ratio(kappa, dim))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's tracer instantiates the autograd function itself
+def test_compiles_without_a_graph_break() -> None:
+    kappa = torch.linspace(0, 30, 7, requires_grad=True)
+    compiled = torch.compile(log_vmf_normalizer, fullgraph=True, backend="aot_eager")
+    value = compiled(kappa, 10)
+    torch.testing.assert_close(value, log_vmf_normalizer(kappa, 10))
+    (slope,) = grad(value.sum(), kappa)
+    torch.testing.assert_close(slope, -bessel_ratio(kappa.detach(), 10))
