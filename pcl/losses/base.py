@@ -7,6 +7,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from enum import Enum
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -38,7 +39,6 @@ class Loss(nn.Module, ABC):
 
     __call__: Callable[..., Tensor]
 
-    @abstractmethod
     def forward(
         self,
         anchor: VonMisesFisher,
@@ -55,6 +55,25 @@ class Loss(nn.Module, ABC):
             negatives: Posteriors of their negatives, batch (B, N), or (1, N) where all anchors share them.
             generator: Source of randomness for losses that sample.
         """
+        check_batches(anchor, positive, negatives)
+        return self._per_anchor(Triple(anchor, positive, negatives), generator)
+
+    @abstractmethod
+    def _per_anchor(self, posteriors: "Triple", generator: torch.Generator | None) -> Tensor:
+        """The loss of each anchor, (B,), of posteriors whose shapes are right."""
+
+
+class Triple(NamedTuple):
+    """What a contrastive loss compares."""
+
+    anchor: VonMisesFisher
+    positive: VonMisesFisher
+    negatives: VonMisesFisher
+
+    @property
+    def n_negatives(self) -> int:
+        """Negatives N per anchor."""
+        return self.negatives.batch_shape[-1]
 
 
 class PositiveScalar(nn.Module):
@@ -160,9 +179,7 @@ def contrastive_log_ratio(positive: Tensor, negatives: Tensor, positive_weight: 
 
 def over_samples(
     reduce_chunk: Callable[[Tensor, Tensor], tuple[Tensor, ...]],
-    anchor: VonMisesFisher,
-    positive: VonMisesFisher,
-    negatives: VonMisesFisher,
+    posteriors: Triple,
     n_samples: int,
     chunk_size: int,
     generator: torch.Generator | None,
@@ -175,14 +192,13 @@ def over_samples(
 
     Args:
         reduce_chunk: Takes cosines z.z+ (S', B) and z.z- (S', B, N), returns tensors.
-        anchor: Batch (B,).
-        positive: Batch (B,).
-        negatives: Batch (B, N) or (1, N).
+        posteriors: Batches (B,), (B,) and (B, N) or (1, N).
         n_samples: S.
         chunk_size: Largest number S' B N of similarities in a chunk; a CPU takes at most `CPU_CHUNK_SIZE`.
         generator: Source of randomness.
     """
-    (n_anchors,), n_negatives = anchor.batch_shape, negatives.batch_shape[1]
+    anchor, positive, negatives = posteriors
+    (n_anchors,), n_negatives = anchor.batch_shape, posteriors.n_negatives
     z = anchor.rsample((n_samples,), generator)
     noise_positive = z.new_empty(2, n_samples, n_anchors).normal_(generator=generator)
     noise_negatives = z.new_empty(2, n_samples, n_anchors, n_negatives).normal_(generator=generator)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pcl.distributions import VonMisesFisher
-from pcl.losses.base import Loss, PositiveScalar, PositiveWeight, check_batches, require_member, require_positive
+from pcl.losses.base import Loss, PositiveScalar, PositiveWeight, Triple, require_member, require_positive
 from pcl.losses.info_nce import info_nce
 
 
@@ -24,11 +24,11 @@ class ElkNegatives(Enum):
 
 
 class ELK(Loss):
-    """InfoNCE with similarity kappa_pos log(integral of p q), which for two vMFs has the closed form of
-    `VonMisesFisher.log_expected_likelihood`.
+    """InfoNCE with similarity kappa_pos log(integral of p q) instead of kappa_pos mu.mu'.
 
-    Gradients reach mu and kappa of all three distributions. Nothing is sampled.
-    """  # noqa: D205
+    For two vMFs the integral has a closed form: `VonMisesFisher.log_expected_likelihood`. Nothing is sampled. Gradients
+    reach mu and kappa of all three distributions.
+    """
 
     @dataclass(frozen=True)
     class Config:
@@ -60,16 +60,8 @@ class ELK(Loss):
         self.config = config
         self.kappa_pos = PositiveScalar(config.kappa_pos, config.learn_kappa_pos)
 
-    def forward(
-        self,
-        anchor: VonMisesFisher,
-        positive: VonMisesFisher,
-        negatives: VonMisesFisher,
-        *,
-        generator: torch.Generator | None = None,
-    ) -> Tensor:
-        """The loss of each anchor, (B,); see `Loss.forward`. Nothing is sampled."""
-        check_batches(anchor, positive, negatives)
+    def _per_anchor(self, posteriors: Triple, generator: torch.Generator | None) -> Tensor:
+        anchor, positive, negatives = posteriors
         kappa_pos = self.kappa_pos()
         attracting = kappa_pos * anchor.log_expected_likelihood(positive)
         if self.config.negatives is ElkNegatives.ROLLED_POSITIVES:

@@ -11,12 +11,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from pcl.distributions import VonMisesFisher
 from pcl.losses.base import (
     DEFAULT_CHUNK_SIZE,
     Loss,
     PositiveScalar,
-    check_batches,
+    Triple,
     over_samples,
     require,
     require_count,
@@ -142,21 +141,12 @@ class HIB(Loss):
         self.chunk_size = chunk_size
         self.a = PositiveScalar(config.a, config.learn_a)
 
-    def forward(
-        self,
-        anchor: VonMisesFisher,
-        positive: VonMisesFisher,
-        negatives: VonMisesFisher,
-        *,
-        generator: torch.Generator | None = None,
-    ) -> Tensor:
-        """The loss of each anchor, (B,); see `Loss.forward`."""
-        check_batches(anchor, positive, negatives)
+    def _per_anchor(self, posteriors: Triple, generator: torch.Generator | None) -> Tensor:
         config, a = self.config, self.a()
 
         def reduce_chunk(positive_cosines: Tensor, negative_cosines: Tensor) -> tuple[Tensor, Tensor]:
             return _totals(positive_cosines, negative_cosines, a, config.b, config.expectation)
 
-        chunks = over_samples(reduce_chunk, anchor, positive, negatives, config.n_samples, self.chunk_size, generator)
-        weight = config.negative_weight.of(negatives.batch_shape[-1])
+        chunks = over_samples(reduce_chunk, posteriors, config.n_samples, self.chunk_size, generator)
+        weight = config.negative_weight.of(posteriors.n_negatives)
         return _combine(chunks, config.n_samples, config.expectation, weight)

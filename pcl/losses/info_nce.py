@@ -8,12 +8,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pcl.distributions import VonMisesFisher
 from pcl.losses.base import (
     Loss,
     PositiveScalar,
     PositiveWeight,
-    check_batches,
+    Triple,
     contrastive_log_ratio,
     require_member,
     require_positive,
@@ -64,18 +63,10 @@ class InfoNCE(Loss):
         self.config = config
         self.kappa_pos = PositiveScalar(config.kappa_pos, config.learn_kappa_pos)
 
-    def forward(
-        self,
-        anchor: VonMisesFisher,
-        positive: VonMisesFisher,
-        negatives: VonMisesFisher,
-        *,
-        generator: torch.Generator | None = None,
-    ) -> Tensor:
-        """The loss of each anchor, (B,); see `Loss.forward`. Nothing is sampled."""
-        check_batches(anchor, positive, negatives)
+    def _per_anchor(self, posteriors: Triple, generator: torch.Generator | None) -> Tensor:
+        anchor, positive, negatives = posteriors
         kappa_pos = self.kappa_pos()
         positive_cosines = (anchor.mu * positive.mu).sum(-1)
         negative_cosines = (anchor.mu.unsqueeze(1) * negatives.mu).sum(-1)
-        weight = self.config.positive_weight.of(negatives.batch_shape[-1])
+        weight = self.config.positive_weight.of(posteriors.n_negatives)
         return info_nce(kappa_pos * positive_cosines, kappa_pos * negative_cosines, weight)

@@ -9,13 +9,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pcl.distributions import VonMisesFisher
 from pcl.losses.base import (
     DEFAULT_CHUNK_SIZE,
     Loss,
     PositiveScalar,
     PositiveWeight,
-    check_batches,
+    Triple,
     contrastive_log_ratio,
     over_samples,
     require_count,
@@ -54,6 +53,7 @@ class MCInfoNCE(Loss):
             the same value and gradient. A CPU takes at most `CPU_CHUNK_SIZE`.
 
     Example:
+        >>> from pcl.distributions import VonMisesFisher
         >>> from pcl.losses import in_batch_negatives
         >>> generator = torch.Generator().manual_seed(0)
         >>> mu = torch.nn.functional.normalize(torch.randn(8, 10, generator=generator), dim=-1)
@@ -95,23 +95,12 @@ class MCInfoNCE(Loss):
         self.chunk_size = chunk_size
         self.kappa_pos = PositiveScalar(config.kappa_pos, config.learn_kappa_pos)
 
-    def forward(
-        self,
-        anchor: VonMisesFisher,
-        positive: VonMisesFisher,
-        negatives: VonMisesFisher,
-        *,
-        generator: torch.Generator | None = None,
-    ) -> Tensor:
-        """The loss of each anchor, (B,); see `Loss.forward`."""
-        check_batches(anchor, positive, negatives)
+    def _per_anchor(self, posteriors: Triple, generator: torch.Generator | None) -> Tensor:
         kappa_pos = self.kappa_pos()
-        weight = self.config.positive_weight.of(negatives.batch_shape[-1])
+        weight = self.config.positive_weight.of(posteriors.n_negatives)
 
         def reduce_chunk(positive_cosines: Tensor, negative_cosines: Tensor) -> tuple[Tensor]:
             return (contrastive_log_ratio(kappa_pos * positive_cosines, kappa_pos * negative_cosines, weight),)
 
-        chunks = over_samples(
-            reduce_chunk, anchor, positive, negatives, self.config.n_samples, self.chunk_size, generator
-        )
+        chunks = over_samples(reduce_chunk, posteriors, self.config.n_samples, self.chunk_size, generator)
         return _negative_log_mean(torch.cat([log_ratio for (log_ratio,) in chunks]))
