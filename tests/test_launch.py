@@ -81,7 +81,15 @@ def test_bad_seed_exits_with_2() -> None:
 
 def test_interrupt_stops_cleanly(tmp_path: Path) -> None:
     command = [sys.executable, "launch/bench.py", "vmf", "--output", str(tmp_path / "vmf.json")]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # Where the tests run in a shell's background, Ctrl-C is ignored there and would be here.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     assert process.stdout is not None
     assert "samples" in process.stdout.readline()  # at work
     process.send_signal(signal.SIGINT)
