@@ -88,7 +88,7 @@ def test_interrupt_stops_cleanly(tmp_path: Path) -> None:
         stderr=subprocess.PIPE,
         text=True,
         # Where the tests run in a shell's background, Ctrl-C is ignored there and would be here.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509  no threads here
     )
     assert process.stdout is not None
     assert "samples" in process.stdout.readline()  # at work
