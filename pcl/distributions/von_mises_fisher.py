@@ -22,9 +22,8 @@ from pcl.special import (
 _BLOCK = 2**19  # numbers in a block of samples: 2 MiB of float32, about a core's second-level cache
 # NumPy asks Linux for huge pages, torch does not: memory written once costs a sixth of the sampling time less.
 _NUMPY_DTYPE = {torch.float32: np.float32, torch.float64: np.float64}
-_LARGEST_MATRIX = (
-    256  # dimension up to which D products a number cost less than the passes they replace (1.5 times here)
-)
+# Up to this dimension a product with a D x D matrix costs less than the passes it replaces (1.5 times less at 256).
+_LARGEST_MATRIX = 256
 
 
 class VonMisesFisher(Directional):
