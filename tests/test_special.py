@@ -8,6 +8,7 @@ import pytest
 import torch
 from scipy import special as scipy_special
 from torch.autograd import grad, gradcheck, gradgradcheck
+from torch.distributions import Distribution
 
 from pcl.special import (
     bessel_ratio,
@@ -176,7 +177,9 @@ def test_gpu_agrees_with_cpu() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's tracer instantiates the autograd function itself
-def test_compiles_without_a_graph_break() -> None:
+def test_compiles_without_a_graph_break(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The first compilation of a process turns the checks of all distributions off; the other tests need them.
+    monkeypatch.setattr(Distribution, "_validate_args", Distribution._validate_args)
     kappa = torch.linspace(0, 30, 7, requires_grad=True)
     compiled = torch.compile(log_vmf_normalizer, fullgraph=True, backend="aot_eager")
     value = compiled(kappa, 10)
