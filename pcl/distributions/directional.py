@@ -15,8 +15,9 @@ class Directional(Distribution):
     Args:
         mu: Modes of unit norm, (*batch, D).
         kappa: Concentrations, (*batch); broadcast against the batch of mu.
-        validate_args: Check every mu and kappa. As everywhere in torch.distributions this is on by default, and on
-            a GPU it waits for the device; sampling never does.
+        validate_args: Check every mu and kappa. As everywhere in torch.distributions this is on by default (until
+            the process first uses torch.compile, which turns torch's default off), and on a GPU it waits for the
+            device; sampling never does.
     """
 
     # torch declares the next three without types
