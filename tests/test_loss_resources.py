@@ -10,15 +10,12 @@ import pytest
 import torch
 
 from pcl.distributions import VonMisesFisher
-from pcl.losses import (
-    LOSSES,
-    MCInfoNCE,
-)
+from pcl.losses import LOSSES, MCInfoNCE
 from tests.posteriors import SAMPLING, posteriors, triple
 
 MEMORY_PROBE = """
 import sys, torch
-from pcl.distributions import ProjectedNormal, VonMisesFisher
+from pcl.distributions import VonMisesFisher
 from pcl.losses import MCInfoNCE
 torch.set_num_threads(1)
 S, B, N, D, chunk = (int(a) for a in sys.argv[1:])
@@ -80,6 +77,8 @@ def test_gpu_agrees_with_cpu_and_is_never_waited_for(name: str) -> None:
     try:
         values = loss(*moved)
         values.sum().backward()
+        with pytest.raises(RuntimeError, match="synchronizing"):  # the mode would have seen it
+            values.sum().item()
     finally:
         torch.cuda.set_sync_debug_mode("default")
     on_gpu = values.detach().cpu()

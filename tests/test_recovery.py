@@ -86,7 +86,9 @@ def test_ten_thousand_points_in_ten_seconds_on_two_cores(generator: torch.Genera
     mu = torch.nn.functional.normalize(mu_true + 0.1 * torch.randn(10_000, 10, generator=generator), dim=-1)
     start = time.perf_counter()
     result = compare_pairs(mu, mu_true)
-    assert time.perf_counter() - start < 10
+    seconds = time.perf_counter() - start
+    print(f"{seconds:.1f} s")
+    assert seconds < 10
     assert 0.8 < result.rank_corr < 1
 
 

@@ -278,6 +278,8 @@ def test_sampling_never_waits_for_the_gpu() -> None:
     try:
         distribution.rsample((300,)).sum().backward()
         distribution.sample((3,))
-        single.sample((300,))
+        z = single.sample((300,))
+        with pytest.raises(RuntimeError, match="synchronizing"):  # the mode would have seen it
+            z.sum().item()
     finally:
         torch.cuda.set_sync_debug_mode("default")

@@ -21,7 +21,8 @@ T_MAX = 8.0
 def vmf_coefficients(dim: int) -> tuple[float, Array]:
     """The scale k0 and the coefficients (4, R_CELLS + 3, T_CELLS) of a `CosineTable`."""
     shape = (dim - 1) / 2
-    # k0 of the order of the dimension puts the transition near r = 1/2; the 2 was the best of 1, 2, 4 for D = 2 to 10.
+    # k0 of the order of the dimension puts the transition near r = 1/2; of 1, 2 and 4, the 2 is best at D = 2, where
+    # the error is largest.
     scale = shape + 2.0
     r = np.linspace(0.0, 1.0, R_CELLS + 1)
     with np.errstate(divide="ignore"):
