@@ -25,6 +25,7 @@ from torch import Tensor
 from torch.autograd.function import Function, once_differentiable
 
 from pcl.distributions.cosine_spline import R_CELLS, T_CELLS, T_MAX, coordinate_coefficients, vmf_coefficients
+from pcl.distributions.law import EXACT_LAW, CosineLaw, SamplerGradient
 
 Cell = tuple[Tensor, Tensor]  # index of a cell in t, and fraction of it
 
@@ -33,6 +34,8 @@ Cell = tuple[Tensor, Tensor]  # index of a cell in t, and fraction of it
 class CosineTable:
     """Spline coefficients of M(r, t) for one dimension, dtype and device; see the top of this file."""
 
+    dim: int
+    law: CosineLaw
     scale: float
     coefficients: Tensor  # (4 powers of the fraction in t, R_CELLS + 3 B-splines in r, T_CELLS)
 
@@ -105,10 +108,12 @@ class Curve:
 
 
 @lru_cache(maxsize=64)
-def cosine_table(dim: int, dtype: torch.dtype, device: torch.device) -> CosineTable:
-    """The table of a dimension; the first use of a dimension takes about 0.4 s."""
-    scale, coefficients = vmf_coefficients(dim)
-    return CosineTable(scale, torch.from_numpy(coefficients).to(device, dtype))
+def cosine_table(
+    dim: int, dtype: torch.dtype, device: torch.device, law: CosineLaw = EXACT_LAW
+) -> CosineTable:
+    """The table of a dimension and law; the first use of a dimension takes about 0.4 s."""
+    scale, coefficients = vmf_coefficients(dim, law.sampler)
+    return CosineTable(dim, law, scale, torch.from_numpy(coefficients).to(device, dtype))
 
 
 class CoordinateTable:
@@ -142,9 +147,13 @@ class _Polar(Function):
         curve = Curve(table, kappa, t.numel() // max(1, kappa.numel()))
         if not ctx.needs_input_grad[1]:
             return curve.polar(locate(t))
-        cosine, sine, slope = curve.polar_and_slope(locate(t))
-        grown = kappa + table.scale
-        log_tan_slope = (slope * (table.scale / grown) - 0.5) / grown
+        if table.law.gradient is SamplerGradient.UNCORRECTED:
+            cosine, sine = curve.polar(locate(t))
+            log_tan_slope = table.law.uncorrected_slope(kappa, table.dim)
+        else:
+            cosine, sine, slope = curve.polar_and_slope(locate(t))
+            grown = kappa + table.scale
+            log_tan_slope = (slope * (table.scale / grown) - 0.5) / grown
         ctx.save_for_backward(sine, cosine, log_tan_slope)
         ctx.kappa_shape = kappa.shape
         return cosine, sine

@@ -1,13 +1,17 @@
 """Builds the tables of `pcl.distributions.cosine` in float64: quantiles by quadrature and Newton, then a spline."""
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from pcl.distributions.law import Sampler, released_log_density
+
 Array = NDArray[np.float64]
+LogDensity = Callable[[Array, Array], Array]  # of 2 M at kappa, up to a constant
 
 # Powers of two keep the cell's index exact. Twice the cells in r lower the gradient's bias sixfold (D = 2); twice
 # the cells in t change only the error of the CDF (2e-8 to 1e-9 at D = 2).
@@ -15,28 +19,52 @@ R_CELLS = 256
 T_CELLS = 256
 # |t| > 8 has probability 1.2e-15; such a t is moved to 8.
 T_MAX = 8.0
+# A kappa that stands for infinity where a law is only known for finite ones.
+_FINITE = 1e9
 
 
 @lru_cache(maxsize=64)
-def vmf_coefficients(dim: int) -> tuple[float, Array]:
+def vmf_coefficients(dim: int, sampler: Sampler) -> tuple[float, Array]:
     """The scale k0 and the coefficients (4, R_CELLS + 3, T_CELLS) of a `CosineTable`."""
-    shape = (dim - 1) / 2
-    # k0 of the order of the dimension puts the transition near r = 1/2; of 1, 2 and 4, the 2 is best at D = 2, where
-    # the error is largest.
-    scale = shape + 2.0
-    r = np.linspace(0.0, 1.0, R_CELLS + 1)
-    with np.errstate(divide="ignore"):
-        kappas = scale * r / (1 - r)
-    quantiles = 0.5 * log_tan_sq_quantiles(_t_nodes(), kappas, scale, shape)
-    return scale, np.stack([power.T for power in _powers(_spline(quantiles).T)])
+    quantiles = shifted_quantiles(dim, sampler, _t_nodes(), R_CELLS)
+    return table_scale(dim), np.stack([power.T for power in _powers(_spline(quantiles).T)])
 
 
 @lru_cache(maxsize=64)
 def coordinate_coefficients(n: int) -> Array:
     """The coefficients (4, T_CELLS) of a `CoordinateTable`."""
-    shape = (n - 1) / 2
-    quantiles = log_tan_sq_quantiles(_t_nodes(), np.zeros(1), 1.0, shape)
-    return np.stack(_powers(-np.tanh(quantiles[0] / 2)))
+    return np.stack(_powers(-np.tanh(coordinate_quantiles(n, _t_nodes()))))
+
+
+def table_scale(dim: int) -> float:
+    """k0 in r = kappa / (kappa + k0).
+
+    Of the order of the dimension, it puts the transition near r = 1/2; of (D-1)/2 + 1, 2 and 4, the 2 is best at D = 2,
+    where the error is largest.
+    """
+    return (dim - 1) / 2 + 2.0
+
+
+def shifted_quantiles(dim: int, sampler: Sampler, t: Array, n_cells: int) -> Array:
+    """M at the probabilities Phi(t), for r from 0 to 1 in n_cells steps: (n_cells + 1, n_t)."""
+    scale = table_scale(dim)
+    r = np.linspace(0.0, 1.0, n_cells + 1)
+    with np.errstate(divide="ignore"):
+        kappas = scale * r / (1 - r)
+    if sampler is Sampler.EXACT:
+        return 0.5 * log_tan_sq_quantiles(t, kappas, scale, (dim - 1) / 2)
+
+    def log_density(shifted: Array, kappa: Array) -> Array:
+        kappa = np.minimum(kappa, _FINITE)
+        return released_log_density(shifted - np.log1p(kappa / scale), kappa, dim)
+
+    return 0.5 * _quantiles(t, kappas, log_density)
+
+
+def coordinate_quantiles(n: int, t: Array) -> Array:
+    """Log tan(theta/2) at the probabilities Phi(t), cos(theta) one coordinate of a uniform point on S^{n-1}: (n_t,)."""
+    quantiles: Array = 0.5 * log_tan_sq_quantiles(t, np.zeros(1), 1.0, (n - 1) / 2)[0]
+    return quantiles
 
 
 def _t_nodes() -> Array:
@@ -73,18 +101,23 @@ def _log_density(shifted: Array, kappa: Array, scale: float, shape: float) -> Ar
 
 
 def log_tan_sq_quantiles(t: Array, kappas: Array, scale: float, shape: float) -> Array:
-    """Quantiles of 2 M at the probabilities Phi(t): (n_kappas, n_t).
+    """Quantiles of 2 M under the exact law at the probabilities Phi(t): (n_kappas, n_t)."""
+    return _quantiles(t, kappas, lambda shifted, kappa: _log_density(shifted, kappa, scale, shape))
+
+
+def _quantiles(t: Array, kappas: Array, log_density: LogDensity) -> Array:
+    """Quantiles at the probabilities Phi(t): (n_kappas, n_t).
 
     Gauss-Legendre panels give the CDF from the left and from the right (each accurate in its own tail); Newton's
     method on Phi^-1(F(2M)) = t, which is nearly linear, solves within the panel.
     """
     nodes, gauss = np.polynomial.legendre.leggauss(12)
     kappa = kappas[:, None]
-    low, high, top = _support(kappa, scale, shape)
+    low, high, top = _support(kappa, log_density)
     edges = low + (high - low) * np.linspace(0.0, 1.0, 401)
     half = (edges[:, 1:] - edges[:, :-1]) / 2
     points = edges[:, :-1, None] + half[..., None] * (1 + nodes)
-    mass = (np.exp(_log_density(points, kappa[..., None], scale, shape) - top[..., None]) * gauss).sum(-1) * half
+    mass = (np.exp(log_density(points, kappa[..., None]) - top[..., None]) * gauss).sum(-1) * half
     total = mass.sum(-1, keepdims=True)
     zero = np.zeros_like(total)
     left = np.concatenate([zero, np.cumsum(mass, -1)], -1) / total
@@ -101,33 +134,32 @@ def log_tan_sq_quantiles(t: Array, kappas: Array, scale: float, shape: float) ->
     for _ in range(6):  # quadratic convergence; four suffice for 1e-13
         part = (x - start) / 2
         inside = np.exp(
-            _log_density(start[..., None] + part[..., None] * (1 + nodes), kappa[..., None], scale, shape)
-            - top[..., None]
+            log_density(start[..., None] + part[..., None] * (1 + nodes), kappa[..., None]) - top[..., None]
         )
         below = (inside * gauss).sum(-1) * part / total
         reached = _normal_quantile(left + below, right - below)
-        log_ratio = -(reached**2) / 2 - 0.5 * math.log(2 * math.pi) - (_log_density(x, kappa, scale, shape) - top)
+        log_ratio = -(reached**2) / 2 - 0.5 * math.log(2 * math.pi) - (log_density(x, kappa) - top)
         x = np.clip(x - (reached - t) * np.exp(log_ratio) * total, start, end)
     return x
 
 
-def _support(kappa: Array, scale: float, shape: float) -> tuple[Array, Array, Array]:
+def _support(kappa: Array, log_density: LogDensity) -> tuple[Array, Array, Array]:
     """Where the log density lies within 48 of its maximum (mass outside below 1e-18), and that maximum."""
 
     def bisect(inner: Array, outer: Array, threshold: Array) -> Array:
         for _ in range(80):
             middle = (inner + outer) / 2
-            is_inside = _log_density(middle, kappa, scale, shape) > threshold
+            is_inside = log_density(middle, kappa) > threshold
             inner, outer = np.where(is_inside, middle, inner), np.where(is_inside, outer, middle)
         return outer
 
     a, b = np.full_like(kappa, -400.0), np.full_like(kappa, 400.0)
     for _ in range(150):  # the density has one maximum
         third = (b - a) / 3
-        rises = _log_density(a + third, kappa, scale, shape) < _log_density(b - third, kappa, scale, shape)
+        rises = log_density(a + third, kappa) < log_density(b - third, kappa)
         a, b = np.where(rises, a + third, a), np.where(rises, b, b - third)
     mode = (a + b) / 2
-    top = _log_density(mode, kappa, scale, shape)
+    top = log_density(mode, kappa)
     far = np.full_like(kappa, 400.0)
     return bisect(mode, -far, top - 48), bisect(mode, far, top - 48), top
 

@@ -11,6 +11,7 @@ from torch import Size, Tensor
 
 from pcl.distributions.cosine import CosineTable, Curve, coordinate_table, cosine_table, locate
 from pcl.distributions.directional import Directional
+from pcl.distributions.law import EXACT_LAW, CosineLaw
 from pcl.special import (
     bessel_ratio,
     bessel_ratio_complement,
@@ -34,6 +35,8 @@ class VonMisesFisher(Directional):
         kappa: Concentrations >= 0, (*batch); broadcast against the batch of mu.
         validate_args: Check that every mu has unit norm and no kappa is NaN or negative. As everywhere in
             torch.distributions this is on by default, and on a GPU it waits for the device; sampling never does.
+        law: What samples follow; anything but the default reproduces a defect of the released code. Densities,
+            moments and quantiles are always exact.
 
     Limits: kappa = 0 is the uniform distribution, kappa = inf the point mass at mu.
 
@@ -49,6 +52,18 @@ class VonMisesFisher(Directional):
     """
 
     allows_zero_kappa = True
+
+    def __init__(
+        self, mu: Tensor, kappa: Tensor | float, validate_args: bool | None = None, law: CosineLaw = EXACT_LAW
+    ) -> None:
+        self.law = law
+        super().__init__(mu, kappa, validate_args)
+
+    def expand(self, batch_shape: Any, _instance: Any = None) -> "VonMisesFisher":
+        """The same distribution with its batch broadcast to another shape."""
+        expanded = super().expand(batch_shape)
+        expanded.law = self.law
+        return expanded
 
     @property
     def mean(self) -> Tensor:
@@ -94,7 +109,7 @@ class VonMisesFisher(Directional):
             shape = self._extended_shape(Size(sample_shape))
             samples = torch.from_numpy(np.empty(shape, dtype=_NUMPY_DTYPE[self.mu.dtype]))
             flat = samples.view(-1, self.dim)
-            curve = Curve(self._table(), self.kappa, len(flat))
+            curve = Curve(self._sampling_table(), self.kappa, len(flat))
             for part in flat.split(_BLOCK // self.dim):
                 noise = torch.randn(self.dim, len(part), dtype=part.dtype, generator=generator)
                 cosine, sine = curve.polar(locate(noise[0]))
@@ -106,7 +121,7 @@ class VonMisesFisher(Directional):
         shape = self._extended_shape(Size(sample_shape))
         # Along the last axis the first normal decides the cosine, the others the tangent direction.
         noise = torch.randn(shape, dtype=self.mu.dtype, device=self.mu.device, generator=generator)
-        cosine, sine = self._table().polar(noise[..., 0].contiguous(), self.kappa)
+        cosine, sine = self._sampling_table().polar(noise[..., 0].contiguous(), self.kappa)
         return _place(noise, cosine, sine, self.mu)
 
     def rsample_cosine(self, mode_cosine: Tensor, noise: Tensor) -> Tensor:
@@ -123,7 +138,7 @@ class VonMisesFisher(Directional):
         Returns:
             (S, *shape), with gradients in c (hence in z and mu) and kappa.
         """
-        cosine, sine = self._table().polar(noise[0], self.kappa)
+        cosine, sine = self._sampling_table().polar(noise[0], self.kappa)
         tangent = coordinate_table(self.dim - 1, noise.dtype, noise.device)(noise[1])
         # sqrt has an infinite slope at c = +-1, where rounding decides c; a floor of one rounding error bounds it.
         across = (1 - mode_cosine.square()).clamp(min=torch.finfo(noise.dtype).eps).sqrt()
@@ -142,7 +157,8 @@ class VonMisesFisher(Directional):
             raise ValueError(f"`0 <= p <= 1` must hold, but got {p.tolist()}.")
         shape = torch.broadcast_shapes(p.shape, self.kappa.shape)
         # The cosine falls as the normal variate rises.
-        quantile = self._table().polar(-torch.special.ndtri(p).expand(shape), self.kappa.expand(shape))[0]
+        table = cosine_table(self.dim, self.mu.dtype, self.mu.device)
+        quantile = table.polar(-torch.special.ndtri(p).expand(shape), self.kappa.expand(shape))[0]
         at_pole = torch.where(p <= 0, -1.0, 1.0).to(quantile.dtype)
         return torch.where((p <= 0) | (p >= 1), at_pole, quantile)
 
@@ -186,8 +202,8 @@ class VonMisesFisher(Directional):
         """Kappa with 1 in place of inf: the arithmetic of a branch not taken must not put NaN into gradients."""
         return torch.where(self.kappa.isinf(), 1.0, self.kappa)
 
-    def _table(self) -> CosineTable:
-        return cosine_table(self.dim, self.mu.dtype, self.mu.device)
+    def _sampling_table(self) -> CosineTable:
+        return cosine_table(self.dim, self.mu.dtype, self.mu.device, self.law)
 
 
 def _point_mass(distance: Tensor) -> Tensor:

@@ -108,7 +108,7 @@ def in_batch_negatives(batch: VonMisesFisher, n_negatives: int = 1) -> VonMisesF
     device = batch.mu.device
     steps = torch.arange(1, n_negatives + 1, device=device)
     index = (torch.arange(size, device=device).unsqueeze(-1) + steps) % size
-    return VonMisesFisher(batch.mu[index], batch.kappa[index], validate_args=False)
+    return VonMisesFisher(batch.mu[index], batch.kappa[index], validate_args=False, law=batch.law)
 
 
 def check_batches(anchor: VonMisesFisher, positive: VonMisesFisher, negatives: VonMisesFisher) -> None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pcl.distributions import VonMisesFisher
-from pcl.losses.base import Loss, PositiveScalar, PositiveWeight, Triple, require_member, require_positive
+from pcl.losses.base import Loss, PositiveScalar, PositiveWeight, Triple, require, require_member, require_positive
 from pcl.losses.info_nce import info_nce
 
 
@@ -21,6 +21,20 @@ class ElkNegatives(Enum):
     # Other anchors' similarities with their own positives, as the released code computes it where no negatives are
     # drawn. Nothing repels then: the loss has its minimum log 2 (at weight 1) for any collapsed embedding.
     ROLLED_POSITIVES = "rolled_positives"
+
+
+class ElkNormalizer(Enum):
+    """log C_D in the similarity."""
+
+    EXACT = "exact"
+    FITTED = "fitted"  # the released code's regression, for the dimensions of `_FIT` alone
+
+
+# log C(kappa) = a + b kappa + c kappa^1.1 in the released code.
+_FIT = {
+    4: (-0.826604, -0.354357, -0.383723), 8: (-1.29737, 0.36841, -0.80936), 10: (-1.27184, 0.67365, -0.98726),
+    16: (-0.23773, 1.39146, -1.39819), 32: (8.07579, 2.28954, -1.86925), 64: (38.82967, 2.34269, -1.77425),
+}  # fmt: skip
 
 
 class ELK(Loss):
@@ -39,17 +53,20 @@ class ELK(Loss):
             learn_kappa_pos: Whether kappa_pos is a parameter (its logarithm is).
             positive_weight: Weight of the positive in the denominator.
             negatives: Which similarities repel.
+            normalizer: log C_D in the similarity.
         """
 
         kappa_pos: float = 20.0
         learn_kappa_pos: bool = False
         positive_weight: PositiveWeight = PositiveWeight.ONE_OVER_N
         negatives: ElkNegatives = ElkNegatives.GIVEN
+        normalizer: ElkNormalizer = ElkNormalizer.EXACT
 
         def __post_init__(self) -> None:
             require_positive("kappa_pos", self.kappa_pos)
             require_member("positive_weight", self.positive_weight, PositiveWeight)
             require_member("negatives", self.negatives, ElkNegatives)
+            require_member("normalizer", self.normalizer, ElkNormalizer)
 
         def build(self) -> "ELK":
             """The loss with these settings."""
@@ -63,10 +80,24 @@ class ELK(Loss):
     def _per_anchor(self, posteriors: Triple, generator: torch.Generator | None) -> Tensor:
         anchor, positive, negatives = posteriors
         kappa_pos = self.kappa_pos()
-        attracting = kappa_pos * anchor.log_expected_likelihood(positive)
+        attracting = kappa_pos * self._similarity(anchor, positive)
         if self.config.negatives is ElkNegatives.ROLLED_POSITIVES:
             repelling = attracting.roll(-1).unsqueeze(-1)
         else:
             columns = VonMisesFisher(anchor.mu.unsqueeze(1), anchor.kappa.unsqueeze(1), validate_args=False)
-            repelling = kappa_pos * columns.log_expected_likelihood(negatives)
+            repelling = kappa_pos * self._similarity(columns, negatives)
         return info_nce(attracting, repelling, self.config.positive_weight.of(repelling.shape[-1]))
+
+    def _similarity(self, first: VonMisesFisher, second: VonMisesFisher) -> Tensor:
+        if self.config.normalizer is ElkNormalizer.EXACT:
+            return first.log_expected_likelihood(second)
+        dim = first.dim
+        require(dim in _FIT, f"The fitted normalizer needs a dimension of {', '.join(map(str, _FIT))}, but got {dim}.")
+        resultant_sq = (first.kappa.unsqueeze(-1) * first.mu + second.kappa.unsqueeze(-1) * second.mu).square().sum(-1)
+        resultant = resultant_sq.clamp(min=torch.finfo(resultant_sq.dtype).tiny).sqrt()
+        return _fitted(first.kappa, dim) + _fitted(second.kappa, dim) - _fitted(resultant, dim)
+
+
+def _fitted(kappa: Tensor, dim: int) -> Tensor:
+    a, b, c = _FIT[dim]
+    return a + b * kappa + c * kappa.pow(1.1)

@@ -5,10 +5,12 @@ Axes: S samples, B anchors, N negatives, D dim.
 
 import math
 from dataclasses import dataclass
+from enum import Enum
 
 import torch
 from torch import Tensor
 
+from pcl.distributions import VonMisesFisher
 from pcl.losses.base import (
     DEFAULT_CHUNK_SIZE,
     Loss,
@@ -17,10 +19,21 @@ from pcl.losses.base import (
     Triple,
     contrastive_log_ratio,
     over_samples,
+    require,
     require_count,
     require_member,
     require_positive,
 )
+from pcl.special import log_vmf_normalizer
+
+
+class PartnerSamples(Enum):
+    """How positives and negatives enter, given a sample z of the anchor."""
+
+    DRAWN = "drawn"  # e^{kappa_pos z.z'} of one sample z' each, as the paper writes it
+    # Its expectation over z', C(kappa') / C(|kappa' mu' + kappa_pos z|). Only with infinitely many negatives (positive
+    # weight zero) is the loss then the same: numerator and denominator are independent given z.
+    INTEGRATED = "integrated"
 
 
 def mc_info_nce(positive: Tensor, negatives: Tensor, positive_weight: float) -> Tensor:
@@ -72,17 +85,24 @@ class MCInfoNCE(Loss):
             kappa_pos: Concentration of positive pairs, which scales cosines to similarities.
             learn_kappa_pos: Whether kappa_pos is a parameter (its logarithm is).
             positive_weight: Weight of the positive in the denominator.
+            partners: How positives and negatives enter.
         """
 
         n_samples: int = 512
         kappa_pos: float = 20.0
         learn_kappa_pos: bool = False
         positive_weight: PositiveWeight = PositiveWeight.ONE_OVER_N
+        partners: PartnerSamples = PartnerSamples.DRAWN
 
         def __post_init__(self) -> None:
             require_count("n_samples", self.n_samples)
             require_positive("kappa_pos", self.kappa_pos)
             require_member("positive_weight", self.positive_weight, PositiveWeight)
+            require_member("partners", self.partners, PartnerSamples)
+            require(
+                self.partners is PartnerSamples.DRAWN or self.positive_weight is PositiveWeight.ZERO,
+                f"`positive_weight` must be zero where partners are integrated, but got {self.positive_weight.value}.",
+            )
 
         def build(self) -> "MCInfoNCE":
             """The loss with these settings."""
@@ -97,6 +117,8 @@ class MCInfoNCE(Loss):
 
     def _per_anchor(self, posteriors: Triple, generator: torch.Generator | None) -> Tensor:
         kappa_pos = self.kappa_pos()
+        if self.config.partners is PartnerSamples.INTEGRATED:
+            return self._integrated(posteriors, kappa_pos, generator)
         weight = self.config.positive_weight.of(posteriors.n_negatives)
 
         def reduce_chunk(positive_cosines: Tensor, negative_cosines: Tensor) -> tuple[Tensor]:
@@ -104,3 +126,27 @@ class MCInfoNCE(Loss):
 
         chunks = over_samples(reduce_chunk, posteriors, self.config.n_samples, self.chunk_size, generator)
         return _negative_log_mean(torch.cat([log_ratio for (log_ratio,) in chunks]))
+
+    def _integrated(
+        self, posteriors: Triple, kappa_pos: Tensor | float, generator: torch.Generator | None
+    ) -> Tensor:
+        anchor, positive, negatives = posteriors
+        z = anchor.rsample((self.config.n_samples,), generator)
+        attracting = log_mean_similarity(positive, (z * positive.mu).sum(-1), kappa_pos)
+        modes = negatives.mu.expand(z.shape[1], -1, -1)
+        repelling = log_mean_similarity(negatives, torch.einsum("sbd,bnd->sbn", z, modes), kappa_pos)
+        return _negative_log_mean(contrastive_log_ratio(attracting, repelling, 0.0))
+
+
+def log_mean_similarity(partner: VonMisesFisher, cosine: Tensor, kappa_pos: Tensor | float) -> Tensor:
+    """log E e^{kappa_pos z.z'} over z' ~ vMF(mu', kappa'), for c = z.mu': log C(kappa') - log C(|kappa' mu' + kappa_pos z|).
+
+    Args:
+        partner: Its batch broadcasts to the shape of the cosines.
+        cosine: c.
+        kappa_pos: Scale of the similarity.
+    """
+    kappa = partner.kappa.double()
+    resultant_sq = kappa.square() + kappa_pos**2 + 2 * kappa * kappa_pos * cosine.double()
+    resultant = resultant_sq.clamp(min=torch.finfo(torch.float64).tiny).sqrt()
+    return (log_vmf_normalizer(kappa, partner.dim) - log_vmf_normalizer(resultant, partner.dim)).to(cosine.dtype)

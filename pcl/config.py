@@ -1,0 +1,194 @@
+"""RunConfig: one training run as a frozen record of the parts' own Configs, addressed by dotted paths.
+
+A path such as `loss.n_samples` is the name of a number everywhere: on the command line, in a search space, in records.
+Text and numbers become the field's own type here, at the boundary; unknown paths fail with the nearest right one.
+"""
+
+import dataclasses
+import difflib
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from enum import Enum
+from typing import Any, get_type_hints
+
+from pcl.encoders import MlpEncoder
+from pcl.fidelity import Profile, settings_of
+from pcl.losses import ELK, LOSSES, ElkNegatives, LossConfig, MCInfoNCE, PartnerSamples
+from pcl.schedule import Phases, Trained, TrainingConfig
+from pcl.tasks import Negatives, ToyTask
+
+Plain = str | int | float | bool
+
+
+class Scale(Enum):
+    """How large a run is; it changes lengths and counts, never what is compared."""
+
+    SMOKE = "smoke"  # seconds, for tests
+    QUICK = "quick"  # half a minute on two CPU cores
+    PAPER = "paper"  # the published sizes
+
+
+_SCALES: dict[Scale, dict[str, Plain]] = {
+    Scale.SMOKE: {
+        "training.n_batches": 8, "training.batch_size": 16, "training.n_negatives": 4, "training.eval_every": 4,
+        "loss.n_samples": 4, "task.n_eval": 64,
+    },
+    Scale.QUICK: {
+        "training.n_batches": 3000, "training.batch_size": 64, "training.n_negatives": 8, "training.eval_every": 500,
+        "loss.n_samples": 16, "task.n_eval": 2000,
+    },
+    Scale.PAPER: {},
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """Everything that defines a run, but for its seed and the device.
+
+    Attributes:
+        profile: The fidelity profile it started from.
+        scale: The scale it started from.
+        loss_name: Which of `LOSSES`.
+        task: The data.
+        encoder: The networks.
+        loss: The loss.
+        training: The schedule.
+    """
+
+    profile: Profile = Profile.PAPER
+    scale: Scale = Scale.PAPER
+    loss_name: str = "mc_info_nce"
+    task: ToyTask.Config = field(default_factory=ToyTask.Config)
+    encoder: MlpEncoder.Config = field(default_factory=MlpEncoder.Config)
+    loss: LossConfig = field(default_factory=MCInfoNCE.Config)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+
+    def __post_init__(self) -> None:
+        is_integrated = isinstance(self.loss, MCInfoNCE.Config) and self.loss.partners is PartnerSamples.INTEGRATED
+        sources = {self.training.negatives_at(phase) for phase in range(len(self.training.phases))}
+        if is_integrated and Negatives.IN_BATCH in sources:
+            raise ValueError("`loss.partners=integrated` stands for infinitely many negatives; in-batch ones are one.")
+
+        if self.loss_name == "info_nce" and any(phase.trained is Trained.KAPPA for phase in self.training.phases):
+            raise ValueError("InfoNCE has no gradient in kappa: `training.phases` must not have a phase 'kappa'.")
+
+    @classmethod
+    def of(
+        cls,
+        values: Mapping[str, Any] | None = None,
+        *,
+        loss: str = "mc_info_nce",
+        profile: str = "paper",
+        scale: str = "paper",
+    ) -> "RunConfig":
+        """A configuration from a profile, a scale and single values.
+
+        Args:
+            values: Dotted path -> value, applied last. Text is read as the field's type.
+            loss: Which of `LOSSES`.
+            profile: Which fidelity profile.
+            scale: Which scale.
+
+        Example:
+            >>> RunConfig.of({"loss.n_samples": "16"}, profile="reference").loss.n_samples
+            16
+        """
+        _require_choice("loss", loss, list(LOSSES))
+        _require_choice("profile", profile, [member.value for member in Profile])
+        _require_choice("scale", scale, [member.value for member in Scale])
+        # A loss without a gradient in kappa has but one phase.
+        training = TrainingConfig(phases=Phases.parse("mu")) if loss == "info_nce" else TrainingConfig()
+        base = cls(Profile(profile), Scale(scale), loss, loss=LOSSES[loss].Config(), training=training)
+        settings = settings_of(Profile(profile), loss)
+        sizes = {path: value for path, value in _SCALES[Scale(scale)].items() if path in base.paths()}
+        return base.with_values({**settings, **sizes, **(values or {})})
+
+    def with_values(self, values: Mapping[str, Any]) -> "RunConfig":
+        """The same with values at dotted paths replaced; all are checked together."""
+        known = self.paths()
+        parts: dict[str, dict[str, Any]] = {}
+        for path, value in values.items():
+            if path not in known:
+                near = difflib.get_close_matches(path, list(known), n=1)
+                hint = f" Did you mean {near[0]!r}?" if near else f" Known are {', '.join(known)}."
+                raise ValueError(f"Unknown path {path!r}.{hint}")
+            part, name = path.split(".")
+            parts.setdefault(part, {})[name] = _read(path, value, known[path])
+        replaced: dict[str, Any] = {part: dataclasses.replace(getattr(self, part), **new) for part, new in parts.items()}
+        return dataclasses.replace(self, **replaced)
+
+    def paths(self) -> dict[str, type]:
+        """Every dotted path and the type of its value."""
+        return {
+            f"{part}.{name}": kind
+            for part in ("task", "encoder", "loss", "training")
+            for name, kind in get_type_hints(type(getattr(self, part))).items()
+        }
+
+    def flat(self) -> dict[str, Plain]:
+        """Every setting by its dotted path, as plain values; `from_flat` is the way back."""
+        head: dict[str, Plain] = {"profile": self.profile.value, "scale": self.scale.value, "loss_name": self.loss_name}
+        return head | {
+            f"{part}.{f.name}": _plain(getattr(getattr(self, part), f.name))
+            for part in ("task", "encoder", "loss", "training")
+            for f in fields(getattr(self, part))
+        }
+
+    @classmethod
+    def from_flat(cls, flat: Mapping[str, Any]) -> "RunConfig":
+        """From what `flat` returned."""
+        rest = dict(flat)
+        head = {name: str(rest.pop(name, "")) for name in ("profile", "scale", "loss_name")}
+        _require_choice("loss_name", head["loss_name"], list(LOSSES))
+        return cls.of(rest, loss=head["loss_name"], profile=head["profile"], scale=head["scale"])
+
+    def fingerprint(self) -> str:
+        """Sixteen hexadecimal digits that two configurations share only where all settings are equal."""
+        text = json.dumps(self.flat(), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def loss_with(self, source: Negatives) -> LossConfig:
+        """The loss for a source of negatives: the release rolls ELK's positives only where none are drawn."""
+        if isinstance(self.loss, ELK.Config) and source is not Negatives.IN_BATCH:
+            return dataclasses.replace(self.loss, negatives=ElkNegatives.GIVEN)
+        return self.loss
+
+
+def _require_choice(name: str, value: str, choices: list[str]) -> None:
+    if value not in choices:
+        near = difflib.get_close_matches(value, choices, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"`{name}` must be one of {', '.join(choices)}, but got {value!r}.{hint}")
+
+
+def _plain(value: Any) -> Plain:
+    if isinstance(value, Enum):
+        return str(value.value)
+    return str(value) if isinstance(value, Phases) else value
+
+
+def _read(path: str, value: Any, kind: type) -> Any:
+    """A value of the field's type, from text or from a number that is exactly representable in it."""
+    if isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
+        return value
+    rule = {int: "a whole number", float: "a number", bool: "true or false"}
+    try:
+        if kind is Phases:
+            return Phases.parse(str(value))
+        if issubclass(kind, Enum):
+            return kind(value)
+        if kind is bool:
+            return {"true": True, "false": False}[str(value).lower()]
+        if isinstance(value, bool):
+            raise TypeError
+        if kind is int and float(value) != int(float(value)):
+            raise ValueError
+        return int(float(value)) if kind is int else kind(value)
+    except (ValueError, KeyError, TypeError, OverflowError) as error:
+        if kind is Phases:
+            raise ValueError(f"`{path}`: {error}") from None
+        is_choice = issubclass(kind, Enum)
+        wanted = f"one of {', '.join(str(m.value) for m in kind)}" if is_choice else rule[kind]  # type: ignore[attr-defined]
+        raise ValueError(f"`{path}` must be {wanted}, but got {value!r}.") from None

@@ -1,0 +1,6 @@
+"""Networks from inputs to posteriors: `encoder(x)` returns a `VonMisesFisher`."""
+
+from pcl.encoders.base import Encoder
+from pcl.encoders.mlp import Backbone, KappaLink, KappaRange, KappaWidth, MlpEncoder, StackedMlp
+
+__all__ = ["Backbone", "Encoder", "KappaLink", "KappaRange", "KappaWidth", "MlpEncoder", "StackedMlp"]

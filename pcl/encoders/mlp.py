@@ -1,0 +1,193 @@
+"""The controlled experiment's encoder: one multi-layer perceptron for mu, one for kappa.
+
+Axes: R runs, B inputs, D dim.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import leaky_relu, normalize, softplus
+
+from pcl.distributions import CosineLaw, Sampler, SamplerGradient, VonMisesFisher
+from pcl.encoders.base import Encoder
+
+_MU_WIDTHS = (10, 50, 50, 50, 50, 50, 10)  # times D
+
+
+class KappaLink(Enum):
+    """From a network's output y to kappa; scale and shift are fixed before training, see `KappaHead`."""
+
+    ONE_PLUS_EXP = "one_plus_exp"  # 1 + exp(scale y + shift), as the paper writes it
+    SCALED_SOFTPLUS = "scaled_softplus"  # exp(scale softplus(y) + shift), as the released code computes it
+
+
+class KappaWidth(Enum):
+    """Widths of the kappa network's hidden layers."""
+
+    AS_MU = "as_mu"  # 10 D and 50 D, as the paper writes it: 1.1 million parameters at D = 10
+    NARROW = "narrow"  # 10 and 50, as the released code computes it: 11 thousand
+
+
+class Backbone(Enum):
+    """What the kappa network sees."""
+
+    INDEPENDENT = "independent"  # x
+    SHARED = "shared"  # mu(x)
+
+
+class KappaRange(Enum):
+    """The range that kappa-hat spans before training."""
+
+    GENERATOR = "generator"  # that of the truth, as the paper writes it; 16 to 32 where the truth is infinite
+    SIXTEEN_TO_32 = "sixteen_to_32"  # always, as the released scripts leave it
+
+
+class StackedMlp(nn.Module):
+    """R multi-layer perceptrons with leaky ReLU in between, as one batched product per layer.
+
+    Args:
+        sizes: Of the layers, input first.
+        generators: One source of initial weights per run. Both weights and biases are uniform in +-1/sqrt(inputs), as
+            torch's linear layers are.
+    """
+
+    def __init__(self, sizes: Sequence[int], generators: Sequence[torch.Generator]) -> None:
+        super().__init__()
+        self.weights = nn.ParameterList()
+        self.biases = nn.ParameterList()
+        for n_in, n_out in zip(sizes[:-1], sizes[1:], strict=True):
+            bound = 1 / math.sqrt(n_in)
+            for parameters, shape in ((self.weights, (n_in, n_out)), (self.biases, (1, n_out))):
+                drawn = [torch.rand(shape, generator=generator) for generator in generators]
+                parameters.append(nn.Parameter((2 * torch.stack(drawn) - 1) * bound))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(R, B, n_in) -> (R, B, n_out)."""
+        last = len(self.weights) - 1
+        for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            # One run alone has a product with the bias fused into it.
+            x = torch.addmm(bias[0, 0], x[0], weight[0])[None] if len(weight) == 1 else torch.baddbmm(bias, x, weight)
+            if i < last:
+                x = leaky_relu(x)
+        return x
+
+
+class KappaHead(nn.Module):
+    """From a network's output to kappa, with a scale and shift per run that are part of the state."""
+
+    scale: Tensor
+    shift: Tensor
+
+    def __init__(self, link: KappaLink, n_runs: int) -> None:
+        super().__init__()
+        self.link = link
+        self.register_buffer("scale", torch.ones(n_runs, 1))
+        self.register_buffer("shift", torch.zeros(n_runs, 1))
+
+    def forward(self, y: Tensor) -> Tensor:
+        """Kappa, (R, B), of outputs (R, B, 1)."""
+        exponent = torch.addcmul(self.shift, self.scale, self._feature(y))
+        return 1 + exponent.exp() if self.link is KappaLink.ONE_PLUS_EXP else exponent.exp()
+
+    @torch.no_grad()
+    def span(self, y: Tensor, kappa_min: float, kappa_max: float) -> None:
+        """Set scale and shift so that kappa goes from kappa_min to kappa_max over these outputs, (R, B, 1)."""
+        offset = 1.0 if self.link is KappaLink.ONE_PLUS_EXP else 0.0
+        if not offset < kappa_min < kappa_max < math.inf:
+            raise ValueError(
+                f"`{offset:g} < kappa_min < kappa_max < inf` must hold for the link {self.link.value}, "
+                f"but got {kappa_min:g} and {kappa_max:g}."
+            )
+        low, high = math.log(kappa_min - offset), math.log(kappa_max - offset)
+        feature = self._feature(y)
+        lowest, highest = feature.amin(1, keepdim=True), feature.amax(1, keepdim=True)
+        self.scale.copy_((high - low) / (highest - lowest))
+        self.shift.copy_(high - self.scale * highest)
+
+    def _feature(self, y: Tensor) -> Tensor:
+        return softplus(y.squeeze(-1)) if self.link is KappaLink.SCALED_SOFTPLUS else y.squeeze(-1)
+
+
+class MlpEncoder(Encoder):
+    """mu by a perceptron with widths (10, 50, 50, 50, 50, 50, 10) D, normalised; kappa by another, of one output.
+
+    Args:
+        config: Settings.
+        dim_x: Dimension of the inputs.
+        generators: One source of initial weights per run.
+    """
+
+    @dataclass(frozen=True)
+    class Config:
+        """Settings of the encoder.
+
+        Attributes:
+            dim: Dimension D of the latent space.
+            kappa_link: From the kappa network's output to kappa.
+            kappa_width: Widths of the kappa network.
+            kappa_range: Range of kappa-hat before training.
+            backbone: What the kappa network sees.
+            sampler: Law of samples from the posteriors.
+            sampler_gradient: Gradient that these samples carry.
+        """
+
+        dim: int = 10
+        kappa_link: KappaLink = KappaLink.ONE_PLUS_EXP
+        kappa_width: KappaWidth = KappaWidth.AS_MU
+        kappa_range: KappaRange = KappaRange.GENERATOR
+        backbone: Backbone = Backbone.INDEPENDENT
+        sampler: Sampler = Sampler.EXACT
+        sampler_gradient: SamplerGradient = SamplerGradient.EXACT
+
+        def __post_init__(self) -> None:
+            if self.dim < 2:
+                raise ValueError(f"`encoder.dim >= 2` must hold, but got {self.dim}.")
+
+        def build(self, dim_x: int, generators: Sequence[torch.Generator]) -> "MlpEncoder":
+            """The encoders with these settings."""
+            return MlpEncoder(self, dim_x, generators)
+
+    def __init__(self, config: Config, dim_x: int, generators: Sequence[torch.Generator]) -> None:
+        super().__init__()
+        self.config = config
+        self.law = CosineLaw(config.sampler, config.sampler_gradient)
+        dim = config.dim
+        kappa_unit = dim if config.kappa_width is KappaWidth.AS_MU else 1
+        kappa_in = dim_x if config.backbone is Backbone.INDEPENDENT else dim
+        self.mu_net = StackedMlp([dim_x, *(width * dim for width in _MU_WIDTHS), dim], generators)
+        self.kappa_net = StackedMlp([kappa_in, *(width * kappa_unit for width in _MU_WIDTHS), 1], generators)
+        self.kappa_head = KappaHead(config.kappa_link, len(generators))
+
+    def forward(self, x: Tensor) -> VonMisesFisher:
+        """Posteriors with batch (R, B) of inputs (R, B, dim_x)."""
+        mu = self.mu(x)
+        return VonMisesFisher(mu, self.kappa(x, mu), validate_args=False, law=self.law)
+
+    def mu(self, x: Tensor) -> Tensor:
+        """Modes, (R, B, D)."""
+        return normalize(self.mu_net(x), dim=-1)
+
+    def kappa(self, x: Tensor, mu: Tensor) -> Tensor:
+        """Concentrations, (R, B)."""
+        kappa: Tensor = self.kappa_head(self.kappa_net(self._kappa_input(x, mu)))
+        return kappa
+
+    @torch.no_grad()
+    def span_kappa(self, x: Tensor, kappa_min: float, kappa_max: float) -> None:
+        """Bring kappa to a range over these inputs, before training."""
+        self.kappa_head.span(self.kappa_net(self._kappa_input(x, self.mu(x))), kappa_min, kappa_max)
+
+    def mu_parameters(self) -> Iterator[nn.Parameter]:
+        """What a phase that trains mu trains."""
+        return self.mu_net.parameters()
+
+    def kappa_parameters(self) -> Iterator[nn.Parameter]:
+        """What a phase that trains kappa trains."""
+        return self.kappa_net.parameters()
+
+    def _kappa_input(self, x: Tensor, mu: Tensor) -> Tensor:
+        return x if self.config.backbone is Backbone.INDEPENDENT else mu

@@ -1,0 +1,108 @@
+"""The training step with fused kernels: same statistics as `TrainingStep`, its twin.
+
+What is fused: latents of the data; MCInfoNCE with drawn partners, value and gradient in one kernel; MCInfoNCE with
+integrated partners and shared negatives. A network that a phase leaves alone runs in half precision, whose ten bits of
+mantissa are those of the TF32 products that it replaces. Everything else is the plain step, inside the same graph.
+
+Axes: R runs, B anchors, K samples, N negatives, D dim.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import leaky_relu_, normalize
+
+from pcl.distributions import VonMisesFisher
+from pcl.encoders import StackedMlp
+from pcl.kernels.growth import growth_table
+from pcl.kernels.integrated import log_mean_similarity
+from pcl.kernels.latents import sample_latents
+from pcl.kernels.mc_info_nce import LARGEST_KAPPA_POS, FusedMCInfoNCE
+from pcl.kernels.reference import Partners
+from pcl.kernels.transport import SMALLEST_DIM, transport_table
+from pcl.losses import MCInfoNCE, PartnerSamples
+from pcl.schedule import Trained
+from pcl.stepping import TrainingStep
+from pcl.tasks import Family, Negatives
+
+
+class FusedStep(TrainingStep):
+    """A training step on a CUDA device."""
+
+    def enter(self, trained: Trained, source: Negatives) -> list[nn.Parameter]:
+        """Prepare for a phase."""
+        task, encoder = self.task, self.encoder
+        if task.config.family is Family.VMF and task.config.dim >= SMALLEST_DIM:
+            table = transport_table(task.config.dim, task.truth.law, self.device)
+            task.sample_latents = lambda mu, kappa, _: sample_latents(table, mu, kappa, self.seed_and_step)
+        self._half_mu_net = HalfMlp(encoder.mu_net) if trained is Trained.KAPPA else None
+        config = self.config.loss
+        is_sampled = isinstance(config, MCInfoNCE.Config) and encoder.config.dim >= SMALLEST_DIM
+        self._fused: FusedMCInfoNCE | None = None
+        self._is_integrated = False
+        if is_sampled and isinstance(config, MCInfoNCE.Config):
+            n = 1 if source is Negatives.IN_BATCH else self.config.training.n_negatives
+            is_integrated = config.partners is PartnerSamples.INTEGRATED
+            self._is_integrated = is_integrated and source is Negatives.SHARED and not config.learn_kappa_pos
+            if not is_integrated and source is not Negatives.SHARED and config.kappa_pos <= LARGEST_KAPPA_POS:
+                table = transport_table(encoder.config.dim, encoder.law, self.device)
+                self._fused = FusedMCInfoNCE(table, config.n_samples, config.positive_weight.of(n))
+        return super().enter(trained, source)
+
+    def encode(self, x: Tensor) -> VonMisesFisher:
+        """Posteriors of inputs."""
+        if self._half_mu_net is None:
+            return super().encode(x)
+        mu = normalize(self._half_mu_net(x), dim=-1)
+        return VonMisesFisher(mu, self.encoder.kappa(x, mu), validate_args=False, law=self.encoder.law)
+
+    def losses_of(self, anchor: VonMisesFisher, positive: VonMisesFisher, negatives: VonMisesFisher) -> Tensor:
+        """Mean loss of each run, (R,)."""
+        n_runs, batch_size = anchor.batch_shape
+        if self._is_integrated:
+            return self._integrated(anchor, positive, negatives)
+        if self._fused is None:
+            return super().losses_of(anchor, positive, negatives)
+        triple = (anchor, positive, negatives)
+        partners = Partners(*(d.mu.flatten(0, 1) for d in triple), *(d.kappa.flatten(0, 1) for d in triple))
+        return self._fused(partners, self._kappa_pos(batch_size), self.seed_and_step).view(n_runs, batch_size).mean(-1)
+
+    def _kappa_pos(self, batch_size: int) -> Tensor:
+        """Of every anchor, (R B,), or one for all."""
+        each = [loss.kappa_pos() for loss in self.losses if isinstance(loss, MCInfoNCE)]
+        if isinstance(each[0], Tensor):
+            return torch.stack([torch.as_tensor(value) for value in each]).repeat_interleave(batch_size)
+        return torch.full((1,), each[0], device=self.device)
+
+    def _integrated(
+        self, anchor: VonMisesFisher, positive: VonMisesFisher, negatives: VonMisesFisher
+    ) -> Tensor:
+        config = self.config.loss
+        assert isinstance(config, MCInfoNCE.Config)
+        n_runs, batch_size = anchor.batch_shape
+        kappa_pos = config.kappa_pos
+        table = growth_table(anchor.dim, self.device)
+        z = anchor.rsample((config.n_samples,), self.generator).transpose(0, 1)  # (R, K, B, D)
+        cosine = (z * positive.mu.unsqueeze(1)).sum(-1)
+        kappa = positive.kappa.unsqueeze(1)
+        resultant = (kappa.square() + kappa_pos**2 + 2 * kappa_pos * kappa * cosine).clamp(min=1e-12).sqrt()
+        attracting = table(resultant) - table(positive.kappa).unsqueeze(1)
+        scale = torch.full((n_runs,), kappa_pos, device=self.device)
+        repelling = log_mean_similarity(z.flatten(1, 2), negatives.mu.squeeze(1), negatives.kappa.squeeze(1), scale, table)
+        log_ratio = attracting - repelling.view(n_runs, -1, batch_size)
+        return -(log_ratio.exp().mean(1).log()).mean(-1)
+
+
+class HalfMlp:
+    """A perceptron that is not trained, in half precision."""
+
+    def __init__(self, net: StackedMlp) -> None:
+        self.layers = [(w.detach().half(), b.detach().half()) for w, b in zip(net.weights, net.biases, strict=True)]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """(R, B, n_in) -> (R, B, n_out), in float32."""
+        x = x.half()
+        for i, (weight, bias) in enumerate(self.layers):
+            x = torch.addmm(bias[0, 0], x[0], weight[0])[None] if len(weight) == 1 else torch.baddbmm(bias, x, weight)
+            if i < len(self.layers) - 1:
+                x = leaky_relu_(x)
+        return x.float()

@@ -1,0 +1,168 @@
+"""MCInfoNCE with integrated partners and shared negatives: log mean_n of the similarities without storing any.
+
+For a sample z of an anchor and a negative (mu, kappa), the similarity is s = g(rho) - g(kappa), g(k) = log C(0)/C(k),
+rho = |kappa mu + kappa_pos z|. The first kernel goes over rows (samples z) and returns log mean_n e^s with its gradient in
+z; the second goes over columns (negatives) and returns the gradients in mu and kappa.
+
+Axes: R runs, M rows (samples of all anchors of a run), N negatives, D dim.
+"""
+
+import math
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from torch.autograd.function import Function, once_differentiable
+
+from pcl.kernels.growth import CELLS, GrowthTable
+
+# mypy: disable-error-code="no-untyped-def, untyped-decorator"
+
+_CELLS = tl.constexpr(CELLS)
+_SPLITS = 8  # parts of the rows that a column is summed over by programs of their own
+
+
+@triton.jit
+def _similarity(c, kappa, growth_kappa, kappa_pos, table_ptr, inverse_width):
+    """s, and A(rho) / rho."""
+    rho = tl.sqrt(tl.maximum(kappa * kappa + kappa_pos * kappa_pos + 2 * kappa_pos * kappa * c, 1e-12))
+    position = tl.minimum(rho * inverse_width, _CELLS - 0.5)
+    cell = position.to(tl.int32)
+    start = tl.load(table_ptr + cell)
+    step = tl.load(table_ptr + _CELLS + cell)
+    return start + step * (position - cell) - growth_kappa, step * inverse_width / rho
+
+
+@triton.jit
+def _rows_kernel(
+    z_ptr, mu_ptr, kappa_ptr, growth_ptr, table_ptr, kappa_pos_ptr, out_ptr, grad_ptr, m, inverse_width, log_n,
+    n: tl.constexpr, D: tl.constexpr, BD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+):  # fmt: skip
+    run = tl.program_id(1)
+    row = tl.program_id(0) * BM + tl.arange(0, BM)
+    d = tl.arange(0, BD)
+    at = (run * m + row[:, None]) * D + d[None, :]
+    is_entry = (row < m)[:, None] & (d < D)[None, :]
+    z = tl.load(z_ptr + at, mask=is_entry, other=0.0)
+    kappa_pos = tl.load(kappa_pos_ptr + run)
+    top = tl.full([BM], -float("inf"), tl.float32)
+    total = tl.zeros([BM], tl.float32)
+    grad = tl.zeros([BM, BD], tl.float32)
+    for start in range(0, n, BN):
+        column = start + tl.arange(0, BN)
+        is_column = column < n
+        mu = tl.load(
+            mu_ptr + (run * n + column[:, None]) * D + d[None, :], mask=is_column[:, None] & (d < D)[None, :], other=0.0
+        )
+        kappa = tl.load(kappa_ptr + run * n + column, mask=is_column, other=1.0)
+        growth = tl.load(growth_ptr + run * n + column, mask=is_column, other=0.0)
+        c = tl.dot(z, tl.trans(mu), input_precision="ieee")
+        s, slope = _similarity(c, kappa[None, :], growth[None, :], kappa_pos, table_ptr, inverse_width)
+        s = tl.where(is_column[None, :], s, -float("inf"))
+        new_top = tl.maximum(top, tl.max(s, axis=1))
+        fade = tl.exp(top - new_top)
+        share = tl.exp(s - new_top[:, None])
+        total = total * fade + tl.sum(share, axis=1)
+        pull = share * slope * kappa[None, :] * kappa_pos
+        grad = grad * fade[:, None] + tl.dot(pull, mu, input_precision="ieee")
+        top = new_top
+    tl.store(out_ptr + run * m + row, top + tl.log(total) - log_n, mask=row < m)
+    tl.store(grad_ptr + at, grad / total[:, None], mask=is_entry)
+
+
+@triton.jit
+def _columns_kernel(
+    z_ptr, mu_ptr, kappa_ptr, growth_ptr, table_ptr, kappa_pos_ptr, out_ptr, upstream_ptr, d_kappa_ptr, d_mu_ptr,
+    m, n, inverse_width, log_n, n_runs,
+    PART: tl.constexpr, D: tl.constexpr, BD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+):  # fmt: skip
+    run = tl.program_id(2)
+    split = tl.program_id(1)
+    column = tl.program_id(0) * BN + tl.arange(0, BN)
+    is_column = column < n
+    d = tl.arange(0, BD)
+    is_mu = is_column[:, None] & (d < D)[None, :]
+    mu = tl.load(mu_ptr + (run * n + column[:, None]) * D + d[None, :], mask=is_mu, other=0.0)
+    kappa = tl.load(kappa_ptr + run * n + column, mask=is_column, other=1.0)
+    growth = tl.load(growth_ptr + run * n + column, mask=is_column, other=0.0)
+    kappa_pos = tl.load(kappa_pos_ptr + run)
+    d_kappa = tl.zeros([BN], tl.float32)
+    d_mu = tl.zeros([BN, BD], tl.float32)
+    for start in range(0, PART, BM):
+        row = split * PART + start + tl.arange(0, BM)
+        is_row = (row < m) & (row < (split + 1) * PART)
+        z = tl.load(
+            z_ptr + (run * m + row[:, None]) * D + d[None, :], mask=is_row[:, None] & (d < D)[None, :], other=0.0
+        )
+        log_mean = tl.load(out_ptr + run * m + row, mask=is_row, other=0.0)
+        upstream = tl.load(upstream_ptr + run * m + row, mask=is_row, other=0.0)
+        c = tl.dot(z, tl.trans(mu), input_precision="ieee")
+        s, slope = _similarity(c, kappa[None, :], growth[None, :], kappa_pos, table_ptr, inverse_width)
+        weight = tl.where(is_row[:, None], tl.exp(s - (log_mean + log_n)[:, None]) * upstream[:, None], 0.0)
+        d_kappa += tl.sum(weight * slope * (kappa[None, :] + kappa_pos * c), axis=0)
+        d_kappa -= tl.sum(weight, axis=0) * _slope(kappa, table_ptr, inverse_width)
+        d_mu += tl.dot(tl.trans(weight * slope * kappa[None, :] * kappa_pos), z, input_precision="ieee")
+    offset = (split * n_runs + run) * n + column
+    tl.store(d_kappa_ptr + offset, d_kappa, mask=is_column)
+    tl.store(d_mu_ptr + offset[:, None] * D + d[None, :], d_mu, mask=is_mu)
+
+
+@triton.jit
+def _slope(kappa, table_ptr, inverse_width):
+    cell = tl.minimum(kappa * inverse_width, _CELLS - 0.5).to(tl.int32)
+    return tl.load(table_ptr + _CELLS + cell) * inverse_width
+
+
+class _LogMean(Function):
+    @staticmethod
+    def forward(
+        ctx: Any, z: Tensor, mu: Tensor, kappa: Tensor, kappa_pos: Tensor, table: GrowthTable
+    ) -> Tensor:
+        z, mu, kappa = z.contiguous(), mu.contiguous(), kappa.contiguous()
+        n_runs, m, dim = z.shape
+        n = mu.shape[1]
+        growth, _ = table.lookup(kappa)
+        out, grad_z = z.new_empty(n_runs, m), torch.empty_like(z)
+        sizes = _sizes(dim)
+        _rows_kernel[(triton.cdiv(m, sizes["BM"]), n_runs)](
+            z, mu, kappa, growth, table.cells, kappa_pos, out, grad_z, m, 1 / table.cell_width, math.log(n),
+            n=n, D=dim, **sizes,
+        )  # fmt: skip
+        ctx.save_for_backward(z, mu, kappa, growth, kappa_pos, out, grad_z)
+        ctx.table = table
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+        z, mu, kappa, growth, kappa_pos, out, grad_z = ctx.saved_tensors
+        n_runs, m, dim = z.shape
+        n = mu.shape[1]
+        d_kappa, d_mu = kappa.new_empty(_SPLITS, n_runs, n), mu.new_empty(_SPLITS, n_runs, n, dim)
+        sizes = _sizes(dim)
+        _columns_kernel[(triton.cdiv(n, sizes["BN"]), _SPLITS, n_runs)](
+            z, mu, kappa, growth, ctx.table.cells, kappa_pos, out, upstream.contiguous(), d_kappa, d_mu,
+            m, n, 1 / ctx.table.cell_width, math.log(n), n_runs,
+            PART=triton.cdiv(m, _SPLITS), D=dim, **sizes,
+        )  # fmt: skip
+        return grad_z * upstream.unsqueeze(-1), d_mu.sum(0), d_kappa.sum(0), None, None
+
+
+def _sizes(dim: int) -> dict[str, int]:
+    return {"BD": max(16, triton.next_power_of_2(dim)), "BM": 32, "BN": 32}
+
+
+def log_mean_similarity(z: Tensor, mu: Tensor, kappa: Tensor, kappa_pos: Tensor, table: GrowthTable) -> Tensor:
+    """log 1/N sum_n e^{s_n} for every row, (R, M).
+
+    Args:
+        z: Samples, (R, M, D).
+        mu: Modes of the negatives, (R, N, D).
+        kappa: Their concentrations, (R, N).
+        kappa_pos: Scale of the similarity, (R,); no gradient reaches it.
+        table: Of the dimension.
+    """
+    result: Tensor = _LogMean.apply(z, mu, kappa, kappa_pos, table)  # type: ignore[no-untyped-call]
+    return result

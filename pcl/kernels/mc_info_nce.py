@@ -1,0 +1,322 @@
+"""MCInfoNCE, value and gradient, in three kernels: samples, similarities, sums.
+
+- samples: z of every anchor, and the derivative of its polar angle in kappa.
+- similarities: for every sample k, one fresh cosine with the positive and with each negative (the two-scalar form of
+  `VonMisesFisher.rsample_cosine`), the log ratio r_k, and what each cosine contributes to the gradient.
+- sums: loss = log K - log sum_k e^{r_k}, and gradients weighted by the softmax of r.
+
+The random numbers are functions of (seed, step, stream, anchor, sample, negative); `pcl.kernels.reference` draws the
+same ones in torch. The gradient in the anchor's mode turns z with it: dz = (mu.z) dmu - (dmu.z) mu.
+
+Axes: K samples, A anchors (of all runs), N negatives, D dim.
+"""
+
+import math
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from torch.autograd.function import Function, once_differentiable
+
+from pcl.kernels.device_math import normals, polar, polynomial, words
+from pcl.kernels.reference import STREAM_NEGATIVES, STREAM_SAMPLE, STREAM_TANGENT, Partners, block_of
+from pcl.kernels.transport import N_COEFFICIENTS, R_CELLS, TransportTable
+
+# mypy: disable-error-code="no-untyped-def, untyped-decorator"
+
+_TANGENT = tl.constexpr(STREAM_TANGENT)
+_SAMPLE = tl.constexpr(STREAM_SAMPLE)
+_NEGATIVES = tl.constexpr(STREAM_NEGATIVES)
+_N_COEFFICIENTS = tl.constexpr(N_COEFFICIENTS)
+_R_CELLS = tl.constexpr(R_CELLS)
+
+# e^{2 kappa_pos} must be a float32: the sums over samples and negatives need no running maximum then.
+LARGEST_KAPPA_POS = 40.0
+
+
+@triton.jit
+def _curves_kernel(kappa_ptr, nodes_ptr, out_ptr, scale, n, BLOCK: tl.constexpr):
+    index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = index < n
+    kappa = tl.load(kappa_ptr + index, mask=inside, other=1.0)
+    grown = kappa + scale
+    position = (kappa / grown) * _R_CELLS
+    cell = tl.minimum(tl.maximum(position.to(tl.int32), 0), _R_CELLS - 1)
+    f = position - cell
+    w0 = -f * (f - 1) * (f - 2) / 6
+    w1 = (f + 1) * (f - 1) * (f - 2) / 2
+    w2 = -(f + 1) * f * (f - 2) / 2
+    w3 = (f + 1) * f * (f - 1) / 6
+    row = nodes_ptr + cell * (2 * _N_COEFFICIENTS)
+    for p in range(2 * _N_COEFFICIENTS):
+        value = w0 * tl.load(row + p) + w1 * tl.load(row + 2 * _N_COEFFICIENTS + p)
+        value += w2 * tl.load(row + 4 * _N_COEFFICIENTS + p) + w3 * tl.load(row + 6 * _N_COEFFICIENTS + p)
+        value = tl.where(p == 0, value - 0.5 * tl.log(1 + kappa / scale), value)
+        value = tl.where(p >= _N_COEFFICIENTS, value / grown, value)
+        tl.store(out_ptr + p * n + index, value, mask=inside)
+
+
+def curves(table: TransportTable, kappa: Tensor) -> Tensor:
+    """`TransportTable.curves` as one kernel."""
+    n = kappa.numel()
+    out = kappa.new_empty(2 * N_COEFFICIENTS, n)
+    _curves_kernel[(triton.cdiv(n, 64),)](kappa.contiguous(), table.nodes, out, table.scale, n, BLOCK=64)
+    return out
+
+
+@triton.jit
+def _samples_kernel(
+    mu_ptr, curve_ptr, seed_ptr, z_ptr, slope_ptr, n_curves,
+    K: tl.constexpr, D: tl.constexpr, BK: tl.constexpr, BD: tl.constexpr,
+):  # fmt: skip
+    a = tl.program_id(0)
+    k = tl.program_id(1) * BK + tl.arange(0, BK)
+    d = tl.arange(0, BD)
+    is_entry = (k < K)[:, None] & (d < D)[None, :]
+    seed, step = tl.load(seed_ptr), tl.load(seed_ptr + 1)
+    mu = tl.load(mu_ptr + a * D + d, mask=d < D, other=0.0)
+    g0, g1, _, _ = words(seed, step, _TANGENT, k[:, None] * BD + d[None, :], a)
+    noise, _ = normals(g0, g1)
+    along = tl.sum(noise * mu[None, :], axis=1)
+    rest = tl.where(is_entry, noise - along[:, None] * mu[None, :], 0.0)
+    length = tl.sqrt(tl.sum(rest * rest, axis=1))
+    s0, s1, _, _ = words(seed, step, _SAMPLE, k, a)
+    t, _ = normals(s0, s1)
+    cosine, sine = polar(polynomial(curve_ptr + a, n_curves, t))
+    z = cosine[:, None] * mu[None, :] + (sine / length)[:, None] * rest
+    tl.store(z_ptr + (a * K + k[:, None]) * D + d[None, :], z, mask=is_entry)
+    tl.store(slope_ptr + a * K + k, polynomial(curve_ptr + _N_COEFFICIENTS * n_curves + a, n_curves, t), mask=k < K)
+
+
+@triton.jit
+def _cosine(c, log_tan, tangent_log_tan):
+    """z.z' and its derivatives in c = z.mu' and in log tan(theta/2)."""
+    w, s = polar(log_tan)
+    u, _ = polar(tangent_log_tan)
+    across_sq = 1.0 - c * c
+    across = tl.sqrt(tl.maximum(across_sq, 1.1920929e-07))
+    value = c * w + across * s * u
+    slope_c = w - tl.where(across_sq > 1.1920929e-07, c / across, 0.0) * s * u
+    return value, slope_c, s * (across * w * u - c * s)
+
+
+@triton.jit
+def _similarities_kernel(
+    c_a_ptr, c_p_ptr, c_n_ptr, mode_p_ptr, mode_n_ptr, slope_a_ptr, curve_ptr, tangent_ptr, kappa_pos_ptr, seed_ptr,
+    ratio_ptr, pull_ptr, push_ptr, gap_ptr, d_a_ptr, d_p_ptr, e_kappa_ptr, e_mu_ptr, toward_ptr,
+    n_anchors, n_curves, log_weight,
+    K: tl.constexpr, N: tl.constexpr, BK: tl.constexpr,
+    HAS_POSITIVE: tl.constexpr, GRAD_MU: tl.constexpr, GRAD_KAPPA: tl.constexpr,
+):  # fmt: skip
+    a = tl.program_id(0)
+    k = tl.program_id(1) * BK + tl.arange(0, BK)
+    inside = k < K
+    at = a * K + k
+    seed, step = tl.load(seed_ptr), tl.load(seed_ptr + 1)
+    kappa_pos = tl.load(kappa_pos_ptr + a)
+    w_a = tl.load(c_a_ptr + at, mask=inside, other=0.0)
+
+    s0, s1, s2, s3 = words(seed, step, _SAMPLE, k, a)
+    _, t_p = normals(s0, s1)
+    u_p, _ = normals(s2, s3)
+    c_p = tl.load(c_p_ptr + at, mask=inside, other=0.0)
+    curve_p = curve_ptr + n_anchors + a
+    x_p, slope_c_p, slope_l_p = _cosine(c_p, polynomial(curve_p, n_curves, t_p), polynomial(tangent_ptr, 1, u_p))
+
+    total = tl.zeros([BK], tl.float32)
+    x_sum = tl.zeros([BK], tl.float32)
+    turn = tl.zeros([BK], tl.float32)
+    for pair in range(0, (N + 1) // 2):
+        v0, v1, v2, v3 = words(seed, step, _NEGATIVES, pair * K + k, a)
+        for half in tl.static_range(2):
+            n = 2 * pair + half
+            is_negative = inside & (n < N)
+            n_at = tl.minimum(n, N - 1)
+            if half == 0:
+                t_n, u_n = normals(v0, v1)
+            else:
+                t_n, u_n = normals(v2, v3)
+            c_n = tl.load(c_n_ptr + (a * N + n_at) * K + k, mask=is_negative, other=0.0)
+            curve_n = curve_ptr + 2 * n_anchors + a * N + n_at
+            x_n, slope_c_n, slope_l_n = _cosine(
+                c_n, polynomial(curve_n, n_curves, t_n), polynomial(tangent_ptr, 1, u_n)
+            )
+            e = tl.where(is_negative, tl.exp(kappa_pos * (x_n - 1.0)), 0.0)
+            total += e
+            x_sum += e * x_n
+            if GRAD_KAPPA:
+                slope_n = polynomial(curve_n + _N_COEFFICIENTS * n_curves, n_curves, t_n)
+                tl.store(e_kappa_ptr + (a * N + n_at) * K + k, e * slope_l_n * slope_n, mask=is_negative)
+                turn += e * slope_c_n * (w_a * c_n - tl.load(mode_n_ptr + a * N + n_at))
+            if GRAD_MU:
+                tl.store(e_mu_ptr + (a * N + n_at) * K + k, e * slope_c_n, mask=is_negative)
+
+    total = tl.where(inside, total, 1.0)
+    gap = kappa_pos + tl.log(total / N) - kappa_pos * x_p
+    if HAS_POSITIVE:
+        bound = tl.maximum(gap, log_weight)
+        ratio = -(bound + tl.log(tl.exp(gap - bound) + tl.exp(log_weight - bound)))
+        pull = 1.0 / (1.0 + tl.exp(log_weight - gap))
+    else:
+        ratio = -gap
+        pull = tl.full([BK], 1.0, tl.float32)
+    tl.store(ratio_ptr + at, ratio, mask=inside)
+    tl.store(pull_ptr + at, pull, mask=inside)
+    tl.store(push_ptr + at, pull * kappa_pos / total, mask=inside)
+    tl.store(gap_ptr + at, pull * (x_p - x_sum / total), mask=inside)
+    if GRAD_KAPPA:
+        slope_p = polynomial(curve_p + _N_COEFFICIENTS * n_curves, n_curves, t_p)
+        slope_a = tl.load(slope_a_ptr + at, mask=inside, other=0.0)
+        toward = slope_c_p * (w_a * c_p - tl.load(mode_p_ptr + a))
+        tl.store(d_a_ptr + at, pull * kappa_pos * slope_a * (toward - turn / total), mask=inside)
+        tl.store(d_p_ptr + at, pull * kappa_pos * slope_l_p * slope_p, mask=inside)
+    if GRAD_MU:
+        tl.store(toward_ptr + at, pull * kappa_pos * slope_c_p, mask=inside)
+
+
+@triton.jit
+def _sums_kernel(
+    ratio_ptr, push_ptr, gap_ptr, d_a_ptr, d_p_ptr, e_kappa_ptr,
+    loss_ptr, weight_ptr, d_kappa_pos_ptr, d_kappa_ptr, n_anchors,
+    K: tl.constexpr, N: tl.constexpr, BK: tl.constexpr, GRAD_KAPPA: tl.constexpr,
+):  # fmt: skip
+    a = tl.program_id(0)
+    k = tl.arange(0, BK)
+    inside = k < K
+    at = a * K + k
+    ratio = tl.load(ratio_ptr + at, mask=inside, other=-float("inf"))
+    top = tl.max(ratio, axis=0)
+    weight = tl.exp(ratio - top)
+    total = tl.sum(weight, axis=0)
+    weight = weight / total
+    tl.store(loss_ptr + a, tl.log(K * 1.0) - top - tl.log(total))
+    tl.store(weight_ptr + at, weight, mask=inside)
+    tl.store(d_kappa_pos_ptr + a, -tl.sum(weight * tl.load(gap_ptr + at, mask=inside, other=0.0), axis=0))
+    if GRAD_KAPPA:
+        tl.store(d_kappa_ptr + a, -tl.sum(weight * tl.load(d_a_ptr + at, mask=inside, other=0.0), axis=0))
+        d_p = tl.load(d_p_ptr + at, mask=inside, other=0.0)
+        tl.store(d_kappa_ptr + n_anchors + a, -tl.sum(weight * d_p, axis=0))
+        push = weight * tl.load(push_ptr + at, mask=inside, other=0.0)
+        for n in range(N):
+            e = tl.load(e_kappa_ptr + (a * N + n) * K + k, mask=inside, other=0.0)
+            tl.store(d_kappa_ptr + 2 * n_anchors + a * N + n, tl.sum(push * e, axis=0))
+
+
+class _FusedMCInfoNCE(Function):
+    @staticmethod
+    def forward(
+        ctx: Any, mu_a: Tensor, mu_p: Tensor, mu_n: Tensor, kappa_a: Tensor, kappa_p: Tensor, kappa_n: Tensor,
+        kappa_pos: Tensor, seed_and_step: Tensor, settings: "FusedMCInfoNCE",
+    ) -> Tensor:  # fmt: skip
+        grad_mu, grad_kappa = ctx.needs_input_grad[0], ctx.needs_input_grad[3]
+        (n_anchors, dim), n, k = mu_a.shape, mu_n.shape[1], settings.n_samples
+        mu_a, mu_p, mu_n = mu_a.contiguous(), mu_p.contiguous(), mu_n.contiguous()
+        curve = curves(settings.table, torch.cat([kappa_a, kappa_p, kappa_n.flatten()]))
+        n_curves = curve.shape[1]
+        z, slope_a = mu_a.new_empty(n_anchors, k, dim), mu_a.new_empty(n_anchors, k)
+        block_d = block_of(dim)
+        block_k = max(16, min(64, triton.next_power_of_2(k)), 1024 // block_d)
+        _samples_kernel[(n_anchors, triton.cdiv(k, block_k))](
+            mu_a, curve, seed_and_step, z, slope_a, n_curves, K=k, D=dim, BK=block_k, BD=block_d, num_warps=4
+        )
+        # In full precision: these cosines are what the loss is about.
+        with _full_precision():
+            fixed = torch.stack([mu_a, mu_p], dim=1)  # (A, 2, D)
+            c_a, c_p = (fixed @ z.mT).unbind(1)
+            c_n = mu_n @ z.mT  # (A, N, K)
+            modes = torch.cat([mu_p.unsqueeze(1), mu_n], dim=1) @ mu_a.unsqueeze(-1)  # (A, 1 + N, 1)
+        mode_p, mode_n = modes[:, 0].contiguous(), modes[:, 1:].contiguous()
+        per_sample = mu_a.new_empty(7, n_anchors, k)
+        ratio, pull, push, gap, d_a, d_p, toward = per_sample
+        e_kappa = torch.empty_like(c_n) if grad_kappa else c_n
+        e_mu = torch.empty_like(c_n) if grad_mu else c_n
+        weight = settings.positive_weight
+        block_k = min(128, max(32, triton.next_power_of_2(k)))
+        _similarities_kernel[(n_anchors, triton.cdiv(k, block_k))](
+            c_a.contiguous(), c_p.contiguous(), c_n, mode_p, mode_n, slope_a, curve, settings.table.tangent,
+            kappa_pos.expand(n_anchors).contiguous(), seed_and_step, ratio, pull, push, gap, d_a, d_p, e_kappa, e_mu,
+            toward, n_anchors, n_curves, math.log(weight) if weight > 0 else 0.0,
+            K=k, N=n, BK=block_k, HAS_POSITIVE=weight > 0, GRAD_MU=grad_mu, GRAD_KAPPA=grad_kappa,
+            num_warps=block_k // 32,
+        )  # fmt: skip
+        loss, sample_weight = mu_a.new_empty(n_anchors), torch.empty_like(ratio)
+        d_kappa_pos, d_kappa = torch.empty_like(loss), mu_a.new_empty(n_curves)
+        _sums_kernel[(n_anchors,)](
+            ratio, push, gap, d_a, d_p, e_kappa, loss, sample_weight, d_kappa_pos, d_kappa, n_anchors,
+            K=k, N=n, BK=triton.next_power_of_2(k), GRAD_KAPPA=grad_kappa, num_warps=4,
+        )  # fmt: skip
+        d_mus = _mu_gradients(mu_a, mu_p, mu_n, z, c_a, e_mu, sample_weight * push, sample_weight * toward) if grad_mu else ()
+        ctx.save_for_backward(d_kappa, d_kappa_pos, *d_mus)
+        ctx.n_anchors, ctx.kappa_n_shape, ctx.kappa_pos_shape = n_anchors, kappa_n.shape, kappa_pos.shape
+        return loss
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        d_kappa, d_kappa_pos, *d_mus = ctx.saved_tensors
+        needs = ctx.needs_input_grad
+        grads: list[Tensor | None] = [None] * 9
+        if needs[0]:
+            grads[0], grads[1] = grad.unsqueeze(-1) * d_mus[0], grad.unsqueeze(-1) * d_mus[1]
+            grads[2] = grad.view(-1, 1, 1) * d_mus[2]
+        if needs[3]:
+            a = ctx.n_anchors
+            grads[3], grads[4] = grad * d_kappa[:a], grad * d_kappa[a : 2 * a]
+            grads[5] = grad.unsqueeze(-1) * d_kappa[2 * a :].view(ctx.kappa_n_shape)
+        if needs[6]:
+            grads[6] = (grad * d_kappa_pos).sum_to_size(ctx.kappa_pos_shape)
+        return tuple(grads)
+
+
+def _mu_gradients(
+    mu_a: Tensor, mu_p: Tensor, mu_n: Tensor, z: Tensor, c_a: Tensor, e_mu: Tensor, push: Tensor, toward: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of the loss in the modes."""
+    e_mu = e_mu * push.unsqueeze(1)  # (A, N, K)
+    d_mu_n = e_mu @ z
+    d_mu_p = -(toward.unsqueeze(1) @ z).squeeze(1)
+    # dz = -toward mu_p + sum_n e_mu mu_n, and d mu = sum_k (mu.z) dz - (mu.dz) z
+    along = e_mu * c_a.unsqueeze(1)
+    d_mu_a = along.sum(-1).unsqueeze(1) @ mu_n - (toward * c_a).sum(-1, keepdim=True).unsqueeze(1) * mu_p.unsqueeze(1)
+    shares = (mu_n @ mu_a.unsqueeze(-1)).mT @ e_mu  # (A, 1, K), sum_n e_mu mu_a.mu_n
+    shares = shares - toward.unsqueeze(1) * (mu_p * mu_a).sum(-1).view(-1, 1, 1)
+    return (d_mu_a - shares @ z).squeeze(1), d_mu_p, d_mu_n
+
+
+class _full_precision:  # noqa: N801  reads as a statement
+    """Float32 products without TF32."""
+
+    def __enter__(self) -> None:
+        self.before = torch.backends.cuda.matmul.allow_tf32
+        torch.backends.cuda.matmul.allow_tf32 = False
+
+    def __exit__(self, *_: object) -> None:
+        torch.backends.cuda.matmul.allow_tf32 = self.before
+
+
+class FusedMCInfoNCE:
+    """The loss of `pcl.losses.MCInfoNCE` by fused kernels.
+
+    Args:
+        table: Transport of the encoder's dimension and law.
+        n_samples: K.
+        positive_weight: Weight of the positive in the denominator.
+    """
+
+    def __init__(self, table: TransportTable, n_samples: int, positive_weight: float) -> None:
+        self.table = table
+        self.n_samples = n_samples
+        self.positive_weight = positive_weight
+
+    def __call__(self, partners: Partners, kappa_pos: Tensor, seed_and_step: Tensor) -> Tensor:
+        """The loss of each anchor, (A,); gradients reach the modes or concentrations of all partners, or both.
+
+        Args:
+            partners: Modes and concentrations.
+            kappa_pos: Concentration of positive pairs, at most `LARGEST_KAPPA_POS`; one or (A,).
+            seed_and_step: Two int64 numbers on the device, which the random numbers are a function of.
+        """
+        result: Tensor = _FusedMCInfoNCE.apply(*partners, kappa_pos, seed_and_step, self)  # type: ignore[no-untyped-call]
+        return result

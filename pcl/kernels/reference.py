@@ -1,0 +1,99 @@
+"""The kernels' formulas in plain torch, with the kernels' own random numbers: what they are tested against.
+
+Axes: K samples, A anchors, N negatives, D dim.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from pcl.kernels.philox import normals, philox
+from pcl.kernels.transport import N_COEFFICIENTS, TransportTable, polynomial
+from pcl.losses import mc_info_nce
+
+# Counters of different purposes never meet.
+STREAM_TANGENT, STREAM_SAMPLE, STREAM_NEGATIVES = 0, 1, 2
+
+
+class Partners(NamedTuple):
+    """Posteriors that a loss compares, as tensors."""
+
+    mu_anchor: Tensor  # (A, D)
+    mu_positive: Tensor  # (A, D)
+    mu_negatives: Tensor  # (A, N, D)
+    kappa_anchor: Tensor  # (A,)
+    kappa_positive: Tensor  # (A,)
+    kappa_negatives: Tensor  # (A, N)
+
+
+class Noise(NamedTuple):
+    """Standard normals of one step."""
+
+    tangent: Tensor  # (K, A, D)
+    anchor: Tensor  # (K, A)
+    positive: Tensor  # (2, K, A)
+    negatives: Tensor  # (2, K, A, N)
+
+
+def draw_noise(seed: int, step: int, n_samples: int, partners: Partners) -> Noise:
+    """The normals that the kernel draws."""
+    n_anchors, n, dim = partners.mu_negatives.shape
+    sample, anchor = torch.arange(n_samples).view(-1, 1), torch.arange(n_anchors)
+    at_entry = sample.unsqueeze(-1) * block_of(dim) + torch.arange(dim)
+    tangent, _ = normals(philox(seed, (at_entry, anchor.view(-1, 1), STREAM_TANGENT, step))[:2])
+    s = philox(seed, (sample, anchor, STREAM_SAMPLE, step))
+    t_anchor, t_positive = normals(s[:2])
+    u_positive, _ = normals(s[2:])
+    # One counter serves two negatives.
+    at_pair = torch.arange((n + 1) // 2) * n_samples + sample.unsqueeze(-1)
+    v = philox(seed, (at_pair, anchor.view(-1, 1), STREAM_NEGATIVES, step))
+    even, odd = torch.stack(normals(v[:2])), torch.stack(normals(v[2:]))
+    negatives = torch.stack([even, odd], dim=-1).flatten(-2)[..., :n]
+    return Noise(tangent, t_anchor, torch.stack([t_positive, u_positive]), negatives)
+
+
+def fused_mc_info_nce(
+    table: TransportTable, partners: Partners, noise: Noise, kappa_pos: Tensor, positive_weight: float
+) -> Tensor:
+    """The loss of each anchor, (A,), with autograd's gradients."""
+    mu_a, mu_p, mu_n, kappa_a, kappa_p, kappa_n = partners
+    cosine, sine = _polar(_transport(table, kappa_a, noise.anchor))
+    along = (noise.tangent * mu_a).sum(-1, keepdim=True)
+    direction = torch.nn.functional.normalize(noise.tangent - along * mu_a, dim=-1).detach()
+    mode = mu_a.detach()
+    drawn = cosine.unsqueeze(-1) * mode + sine.unsqueeze(-1) * direction
+    z = drawn + _turn(drawn.detach(), mode, mu_a - mode)
+    positive = _cosine(table, (z * mu_p).sum(-1), kappa_p, noise.positive)
+    negatives = _cosine(table, torch.einsum("kad,and->kan", z, mu_n), kappa_n, noise.negatives)
+    scale = kappa_pos.expand(len(mu_a))
+    return mc_info_nce(scale * positive, scale.unsqueeze(-1) * negatives, positive_weight)
+
+
+def _turn(z: Tensor, mode: Tensor, step: Tensor) -> Tensor:
+    """How z moves as its mode does: by the rotation that carries the mode, to first order."""
+    return (mode * z).sum(-1, keepdim=True) * step - (step * z).sum(-1, keepdim=True) * mode
+
+
+def _cosine(table: TransportTable, c: Tensor, kappa: Tensor, noise: Tensor) -> Tensor:
+    w, s = _polar(_transport(table, kappa, noise[0]))
+    u, _ = _polar(polynomial(table.tangent, noise[1]))
+    return c * w + (1 - c * c).clamp(min=torch.finfo(torch.float32).eps).sqrt() * s * u
+
+
+def _transport(table: TransportTable, kappa: Tensor, t: Tensor) -> Tensor:
+    """Log tan(theta/2), with the table's own derivative in kappa."""
+    curves = table.curves(kappa.detach()).view(2 * N_COEFFICIENTS, *kappa.shape)
+    slope = polynomial(curves[N_COEFFICIENTS:], t)
+    return polynomial(curves[:N_COEFFICIENTS], t) + slope * (kappa - kappa.detach())
+
+
+def _polar(log_tan: Tensor) -> tuple[Tensor, Tensor]:
+    tangent = log_tan.exp()
+    sine = 2 * tangent / (1 + tangent * tangent)
+    return 1 - tangent * sine, sine
+
+
+def block_of(dim: int) -> int:
+    """Entries that a kernel reserves for a vector: a power of two."""
+    return max(16, 1 << (dim - 1).bit_length())

@@ -1,0 +1,144 @@
+"""What is trained when, and how fast: phases and learning rates as data.
+
+A phase trains mu, kappa or both for a share of the batches. Text form: "mu kappa" or, with shares, "mu:3 kappa:1 mu kappa".
+"""
+
+import math
+from dataclasses import dataclass
+from enum import Enum
+from itertools import accumulate
+
+from pcl.tasks.base import Negatives
+
+
+class Trained(Enum):
+    """What a phase trains."""
+
+    MU = "mu"
+    KAPPA = "kappa"
+    JOINT = "joint"
+
+
+class LrSchedule(Enum):
+    """How the learning rate falls by factors of `lr_decay`."""
+
+    QUARTERS = "quarters"  # at each 25% of training, as the paper writes it
+    # At the middle of every phase; phase i starts at lr lr_decay^(i/2), as the released code computes it.
+    PHASES = "phases"
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Part of a training run.
+
+    Attributes:
+        trained: What it trains.
+        share: Its length relative to other phases.
+    """
+
+    trained: Trained
+    share: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share < math.inf:
+            raise ValueError(f"A phase's share must be a positive number, but got {self.share:g}.")
+
+
+class Phases(tuple[Phase, ...]):
+    """A sequence of phases."""
+
+    __slots__ = ()
+
+    @classmethod
+    def parse(cls, text: str) -> "Phases":
+        """From the text form."""
+        names = [trained.value for trained in Trained]
+        phases = []
+        for word in text.replace(",", " ").split():
+            name, _, share = word.partition(":")
+            if name not in names:
+                raise ValueError(f"A phase must be one of {', '.join(names)}, but got {name!r}.")
+            try:
+                phases.append(Phase(Trained(name), float(share) if share else 1.0))
+            except ValueError:
+                raise ValueError(f"A phase's share must be a positive number, but got {word!r}.") from None
+        if not phases:
+            raise ValueError("At least one phase must be given, for example 'mu kappa' or 'joint'.")
+        return cls(phases)
+
+    def __str__(self) -> str:
+        return " ".join(p.trained.value + (f":{p.share:g}" if p.share != 1 else "") for p in self)
+
+    def ends(self, n_batches: int) -> list[int]:
+        """The batch after each phase's last."""
+        total = sum(phase.share for phase in self)
+        return [round(n_batches * done / total) for done in accumulate(phase.share for phase in self)]
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """Settings of training.
+
+    Attributes:
+        n_batches: Length.
+        batch_size: Anchors B of a batch.
+        negatives: Where negatives come from, but for mu phases.
+        n_negatives: How many there are; in-batch ones are always one.
+        mu_phase_negatives: Where they come from in phases that train mu alone.
+        phases: What is trained when.
+        lr: Adam's first learning rate.
+        lr_decay: Factor by which it falls.
+        lr_schedule: When it falls.
+        eval_every: Batches between evaluations.
+        kappa_limit: A median kappa-hat beyond this ends a run as runaway.
+    """
+
+    n_batches: int = 100_000
+    batch_size: int = 512
+    negatives: Negatives = Negatives.DRAWN
+    n_negatives: int = 32
+    mu_phase_negatives: Negatives = Negatives.IN_BATCH
+    phases: Phases = Phases((Phase(Trained.MU), Phase(Trained.KAPPA)))  # noqa: RUF009  a tuple, immutable
+    lr: float = 1e-4
+    lr_decay: float = 0.1
+    lr_schedule: LrSchedule = LrSchedule.QUARTERS
+    eval_every: int = 5_000
+    kappa_limit: float = 1e6
+
+    def __post_init__(self) -> None:
+        for name, least in (("n_batches", 1), ("batch_size", 2), ("n_negatives", 1), ("eval_every", 1)):
+            value = getattr(self, name)
+            if value < least:
+                raise ValueError(f"`training.{name} >= {least}` must hold, but got {value}.")
+        for name in ("lr", "lr_decay", "kappa_limit"):
+            value = getattr(self, name)
+            if not 0 < value < math.inf:
+                raise ValueError(f"`0 < training.{name} < inf` must hold, but got {value:g}.")
+
+    def phase_at(self, batch: int) -> int:
+        """Index of the phase that a batch belongs to."""
+        ends = self.phases.ends(self.n_batches)
+        return next((i for i, end in enumerate(ends) if batch < end), len(ends) - 1)
+
+    def lr_at(self, batch: int) -> float:
+        """Learning rate of a batch."""
+        if self.lr_schedule is LrSchedule.QUARTERS:
+            return self.lr * self.lr_decay ** (4 * batch // self.n_batches)
+        phase = self.phase_at(batch)
+        ends = [0, *self.phases.ends(self.n_batches)]
+        is_second_half = 2 * batch >= ends[phase] + ends[phase + 1]
+        return self.lr * self.lr_decay ** (phase / 2 + is_second_half)
+
+    def negatives_at(self, phase: int) -> Negatives:
+        """Where negatives come from in a phase."""
+        return self.mu_phase_negatives if self.phases[phase].trained is Trained.MU else self.negatives
+
+    def next_stop(self, batch: int) -> int:
+        """The first batch after this one at which something changes: an evaluation, the phase or the learning rate."""
+        stops = {self.n_batches, (batch // self.eval_every + 1) * self.eval_every, *self.phases.ends(self.n_batches)}
+        if self.lr_schedule is LrSchedule.QUARTERS:
+            stops |= {-(-self.n_batches * i // 4) for i in range(1, 5)}
+        else:
+            ends = [0, *self.phases.ends(self.n_batches)]
+            stops |= {-(-(a + b) // 2) for a, b in zip(ends, ends[1:], strict=False)}
+        return min(stop for stop in stops if stop > batch)

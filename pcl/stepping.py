@@ -1,0 +1,257 @@
+"""One training step, and how steps are repeated: plainly, or as a CUDA graph with fused kernels.
+
+Axes: R runs, B anchors, N negatives, D dim.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pcl.config import RunConfig
+from pcl.distributions import VonMisesFisher
+from pcl.encoders import MlpEncoder
+from pcl.losses import ELK, ElkNegatives, Loss
+from pcl.schedule import Trained
+from pcl.tasks import Batch, Negatives, ToyTask
+
+
+class TrainingStep:
+    """What a step computes: data, posteriors and the mean loss of every run.
+
+    Args:
+        config: Of the run.
+        task: Source of data.
+        encoder: What is trained.
+        device: Where.
+        seed: Of everything random in training.
+    """
+
+    def __init__(
+        self, config: RunConfig, task: ToyTask, encoder: MlpEncoder, device: torch.device, seed: int
+    ) -> None:
+        self.config = config
+        self.task = task.to(device)
+        self.encoder = encoder.to(device)
+        self.device = device
+        self.generator = torch.Generator(device).manual_seed(seed)
+        # Functions of (seed, step) are the kernels' random numbers.
+        self.seed_and_step = torch.tensor([seed, 0], device=device)
+        self.trained, self.source = Trained.JOINT, Negatives.DRAWN
+        self.losses = self._losses()
+
+    def enter(self, trained: Trained, source: Negatives) -> list[nn.Parameter]:
+        """Prepare for a phase; returns what it trains."""
+        self.trained, self.source = trained, source
+        has_mu, has_kappa = trained is not Trained.KAPPA, trained is not Trained.MU
+        parts = (
+            (has_mu, list(self.encoder.mu_parameters())),
+            (has_kappa, list(self.encoder.kappa_parameters())),
+            (True, list(self.losses.parameters())),
+        )
+        for is_trained, parameters in parts:
+            for parameter in parameters:
+                parameter.requires_grad_(is_trained)
+                parameter.grad = None
+        return [parameter for is_trained, parameters in parts if is_trained for parameter in parameters]
+
+    def mean_losses(self) -> Tensor:
+        """Mean loss of each run, (R,), on a fresh batch."""
+        training = self.config.training
+        batch = self.task.draw(training.batch_size, self.source, training.n_negatives, self.generator)
+        return self.losses_of(*self._posteriors(batch))
+
+    def encode(self, x: Tensor) -> VonMisesFisher:
+        """Posteriors of inputs."""
+        return self.encoder(x)
+
+    def losses_of(self, anchor: VonMisesFisher, positive: VonMisesFisher, negatives: VonMisesFisher) -> Tensor:
+        """Mean loss of each run, (R,), of posteriors with batches (R, B), (R, B) and (R, B or 1, N)."""
+        triple = (anchor, positive, negatives)
+        if self._is_run_by_run():
+            runs = range(self.task.n_runs)
+            each = [self._loss_of(run)(*(_run(d, run) for d in triple), generator=self.generator) for run in runs]
+            return torch.stack(each).mean(-1)
+        together = self._loss_of(0)(*(_merged(d) for d in triple), generator=self.generator)
+        return together.view(anchor.batch_shape).mean(-1)
+
+    def _posteriors(self, batch: Batch) -> tuple[VonMisesFisher, VonMisesFisher, VonMisesFisher]:
+        """Posteriors with batches (R, B), (R, B) and (R, B or 1, N), by one pass through the encoder."""
+        n_runs, batch_size = batch.anchor.shape[:2]
+        n_sets, n = batch.negatives.shape[1:3]
+        x = torch.cat([batch.anchor, batch.positive, batch.negatives.flatten(1, 2)], dim=1)
+        posterior = self.encode(x)
+        parts = [batch_size, batch_size, n_sets * n]
+        mus, kappas = posterior.mu.split(parts, dim=1), posterior.kappa.split(parts, dim=1)
+        if self.source is Negatives.IN_BATCH:
+            mu_n, kappa_n = mus[1].roll(-1, dims=1).unsqueeze(2), kappas[1].roll(-1, dims=1).unsqueeze(2)
+        else:
+            mu_n, kappa_n = mus[2].view(n_runs, n_sets, n, -1), kappas[2].view(n_runs, n_sets, n)
+        pairs = ((mus[0], kappas[0]), (mus[1], kappas[1]), (mu_n, kappa_n))
+        anchor, positive, negatives = (
+            VonMisesFisher(mu, kappa, validate_args=False, law=posterior.law) for mu, kappa in pairs
+        )
+        return anchor, positive, negatives
+
+    def _losses(self) -> nn.ModuleList:
+        """A loss per run where it has parameters, else one for all."""
+        first = self.config.loss.build()
+        n_losses = self.task.n_runs if list(first.parameters()) else 1
+        return nn.ModuleList([first, *(self.config.loss.build() for _ in range(n_losses - 1))]).to(self.device)
+
+    def _loss_of(self, run: int) -> Loss:
+        loss = self.losses[run if len(self.losses) > 1 else 0]
+        assert isinstance(loss, Loss)
+        if isinstance(loss, ELK) and self.source is not Negatives.IN_BATCH and _rolls(loss):
+            return self.config.loss_with(self.source).build().to(self.device)
+        return loss
+
+    def _is_run_by_run(self) -> bool:
+        """Whether runs cannot share one call: parameters of their own, negatives shared within a run, rolled ones."""
+        if self.task.n_runs == 1:
+            return False
+        loss = self.losses[0]
+        is_rolled = isinstance(loss, ELK) and _rolls(loss) and self.source is Negatives.IN_BATCH
+        return len(self.losses) > 1 or self.source is Negatives.SHARED or is_rolled
+
+
+class Stepper(ABC):
+    """Repeats a step."""
+
+    def __init__(self, step: TrainingStep) -> None:
+        self.step = step
+        self._loss_sums = torch.zeros(step.task.n_runs, device=step.device)
+        self._n_summed = 0
+
+    @abstractmethod
+    def enter(self, trained: Trained, source: Negatives) -> None:
+        """Begin a phase with a fresh optimiser."""
+
+    @abstractmethod
+    def advance(self, n_batches: int, lr: float) -> None:
+        """Train so many batches."""
+
+    def mean_losses(self) -> list[float]:
+        """Mean loss of each run since the last call."""
+        means = (self._loss_sums / max(1, self._n_summed)).tolist()
+        self._loss_sums.zero_()
+        self._n_summed = 0
+        return [float(mean) for mean in means]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that the next batch depends on."""
+        return {
+            "encoder": self.step.encoder.state_dict(),
+            "losses": self.step.losses.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "generator": self.step.generator.get_state(),
+            "seed_and_step": self.step.seed_and_step,
+            "loss_sums": self._loss_sums,
+            "n_summed": self._n_summed,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go back to where `state_dict` was called."""
+        self.step.encoder.load_state_dict(state["encoder"])
+        self.step.losses.load_state_dict(state["losses"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.step.generator.set_state(state["generator"])
+        self.step.seed_and_step.copy_(state["seed_and_step"])
+        self._loss_sums.copy_(state["loss_sums"])
+        self._n_summed = state["n_summed"]
+
+    optimizer: torch.optim.Optimizer
+
+
+class PlainStepper(Stepper):
+    """One step after the other, anywhere."""
+
+    def enter(self, trained: Trained, source: Negatives) -> None:
+        """Begin a phase with a fresh optimiser."""
+        self.optimizer = torch.optim.Adam(self.step.enter(trained, source), lr=1.0, foreach=True)
+
+    def advance(self, n_batches: int, lr: float) -> None:
+        """Train so many batches."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        for _ in range(n_batches):
+            losses = self.step.mean_losses()
+            self.optimizer.zero_grad()
+            losses.sum().backward()  # type: ignore[no-untyped-call]
+            self.optimizer.step()
+            self._loss_sums += losses.detach()
+            self._n_summed += 1
+
+
+class GraphStepper(Stepper):
+    """The step captured once per phase and replayed: no launch of single kernels, and no wait between evaluations."""
+
+    def __init__(self, step: TrainingStep) -> None:
+        super().__init__(step)
+        self._graph: torch.cuda.CUDAGraph | None = None
+
+    def enter(self, trained: Trained, source: Negatives) -> None:
+        """Begin a phase with a fresh optimiser."""
+        self._graph = None
+        parameters = self.step.enter(trained, source)
+        self._lr = torch.zeros((), device=self.step.device)
+        self.optimizer = torch.optim.Adam(parameters, lr=self._lr, fused=True, capturable=True)
+
+    def advance(self, n_batches: int, lr: float) -> None:
+        """Train so many batches; returns when the device has."""
+        self._lr.fill_(lr)
+        for group in self.optimizer.param_groups:
+            group["lr"] = self._lr  # loading a state replaces it
+        remaining = n_batches
+        if self._graph is None:
+            remaining -= self._capture(n_batches)
+        assert self._graph is not None or remaining == 0
+        for _ in range(remaining):
+            self._graph.replay()  # type: ignore[union-attr]
+        torch.cuda.synchronize(self.step.device)
+        self._n_summed += n_batches
+
+    def _capture(self, n_batches: int) -> int:
+        """Train a few batches outside of the graph, as torch asks for, then capture one; returns how many."""
+        n_warm_up = min(3, n_batches)
+        before = torch.backends.cuda.matmul.allow_tf32
+        torch.backends.cuda.matmul.allow_tf32 = True
+        try:
+            stream = torch.cuda.Stream(self.step.device)
+            stream.wait_stream(torch.cuda.current_stream(self.step.device))
+            with torch.cuda.stream(stream):
+                for _ in range(n_warm_up):
+                    self._one()
+            torch.cuda.current_stream(self.step.device).wait_stream(stream)
+            self.optimizer.zero_grad(set_to_none=True)
+            self._graph = torch.cuda.CUDAGraph()
+            self._graph.register_generator_state(self.step.generator)
+            with torch.cuda.graph(self._graph):
+                self._one()
+        finally:
+            torch.backends.cuda.matmul.allow_tf32 = before
+        return n_warm_up
+
+    def _one(self) -> None:
+        self.optimizer.zero_grad(set_to_none=True)
+        losses = self.step.mean_losses()
+        losses.sum().backward()  # type: ignore[no-untyped-call]
+        self.optimizer.step()
+        self._loss_sums += losses.detach()
+        self.step.seed_and_step[1] += 1
+
+
+def _rolls(loss: ELK) -> bool:
+    return loss.config.negatives is ElkNegatives.ROLLED_POSITIVES
+
+
+def _merged(d: VonMisesFisher) -> VonMisesFisher:
+    """The runs as part of the batch: (R, B, ...) -> (R B, ...)."""
+    return VonMisesFisher(d.mu.flatten(0, 1), d.kappa.flatten(0, 1), validate_args=False, law=d.law)
+
+
+def _run(d: VonMisesFisher, run: int) -> VonMisesFisher:
+    return VonMisesFisher(d.mu[run], d.kappa[run], validate_args=False, law=d.law)
+
+

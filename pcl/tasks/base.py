@@ -1,0 +1,43 @@
+"""What every task is: a source of contrastive batches, and a judge of encoders, for several runs side by side.
+
+Axes: R runs, B anchors, N negatives.
+"""
+
+from abc import ABC, abstractmethod
+from enum import Enum
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from pcl.encoders import Encoder
+
+Metrics = dict[str, float]
+
+
+class Negatives(Enum):
+    """Where an anchor's negatives come from."""
+
+    DRAWN = "drawn"  # each anchor's own
+    SHARED = "shared"  # one set for all anchors of a batch
+    IN_BATCH = "in_batch"  # the positive of another anchor: "M = 0" in the paper's tables
+
+
+class Batch(NamedTuple):
+    """Inputs of one step."""
+
+    anchor: Tensor  # (R, B, ...)
+    positive: Tensor  # (R, B, ...)
+    negatives: Tensor  # (R, B, N, ...) drawn, (R, 1, N, ...) shared, N = 0 for in-batch ones
+
+
+class Task(ABC):
+    """Contrastive data for R runs, each with its own truth or split."""
+
+    @abstractmethod
+    def draw(self, batch_size: int, source: Negatives, n_negatives: int, generator: torch.Generator) -> Batch:
+        """One batch for every run; nothing in it waits for the device."""
+
+    @abstractmethod
+    def evaluate(self, encoder: Encoder) -> list[Metrics]:
+        """The metrics of each run."""

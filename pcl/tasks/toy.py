@@ -1,0 +1,361 @@
+"""The controlled experiment: data from a known truth, and how much of it an encoder recovers.
+
+Positives. Given an anchor's latent z, a candidate x' is accepted with probability p(x'). Of a shared pool of candidates
+each anchor takes the one with the smallest u/p, u uniform: every accepted candidate has u/p < 1, uniform whatever its
+p, so this is one accepted candidate, drawn evenly, which is what rejection sampling returns. Nothing loops; only
+where the pool held no acceptable candidate (probability `pool_failure`, below 1e-4 by the pool's size) the law is
+approximate. Negatives that are rejected where they would pass as positives are replaced likewise.
+
+Axes: R runs, B anchors, N negatives, P candidates, D dim.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+import torch
+from torch import Tensor
+
+from pcl.distributions import Sampler, VonMisesFisher
+from pcl.distributions.cosine import cosine_table
+from pcl.encoders import Encoder, KappaLink
+from pcl.metrics.recovery import compare, compare_pairs
+from pcl.special import log_vmf_normalizer
+from pcl.tasks.base import Batch, Metrics, Negatives, Task
+from pcl.tasks.truth import Family, Smoothing, Truth, TruthRecipe
+
+_SPREAD_SAMPLES = 512  # of each true posterior that has no closed form
+_TABLE_CELLS = 4096
+_SMALLEST_POOL, _LARGEST_POOL = 512, 4096
+_LARGEST_TRIES = 64
+_FAILURE = 1e-4
+# kappa(x) may leave the range that it has over the probes; the acceptance of exact positives is bounded up to here.
+_KAPPA_MARGIN = 1.1
+
+
+LatentSampler = Callable[[Tensor, Tensor, torch.Generator], Tensor]  # mu, kappa -> z
+
+
+class PositiveRule(Enum):
+    """How positives are drawn."""
+
+    # Candidates (x', z') accepted with probability e^s / (e^s + C(0)/C(kappa_pos)), s = kappa_pos z.z': the paper's
+    # appendix and the released code. Not the positives of the theorem: acceptance saturates near z.
+    LOGISTIC = "logistic"
+    # x' with z' ~ vMF(z, kappa_pos): the theorem's. z' is integrated out in closed form for vMF posteriors.
+    VMF = "vmf"
+
+
+class AcceptanceConstant(Enum):
+    """log C(0)/C(kappa_pos) in the logistic rule."""
+
+    EXACT = "exact"
+    FITTED = "fitted"  # the release's regression: 9.50 for 11.15 at D = 10, kappa_pos = 20; more pairs pass as positive
+
+
+class NegativeRule(Enum):
+    """Which negatives an anchor may have."""
+
+    UNIFORM = "uniform"  # any, as the paper writes it
+    REJECT_POSITIVES = "reject_positives"  # those that the logistic rule would call positive are drawn again: release
+
+
+# log C(0)/C(kappa) = a + b kappa + c kappa^1.55 in the released code, for these dimensions; it is exact elsewhere.
+_FIT = {
+    2: (-2.439, 0.9904, 2.185e-4), 4: (-4.817, 0.9713, 6.479e-4), 8: (-7.908, 0.9344, 1.477e-3),
+    10: (-9.024, 0.9165, 1.877e-3), 12: (-9.958, 0.8990, 2.267e-3), 16: (-11.43, 0.8649, 3.020e-3),
+    32: (-14.38, 0.7416, 5.686e-3), 40: (-14.92, 0.6868, 6.837e-3), 48: (-15.13, 0.6360, 7.882e-3),
+    56: (-15.12, 0.5889, 8.833e-3), 64: (-14.94, 0.5450, 9.698e-3), 96: (-13.42, 0.3973, 1.246e-2),
+    128: (-11.44, 0.2839, 1.425e-2), 256: (-4.7340339, 0.0289469, 0.0173026), 512: (0.8674, -0.1124, 0.01589),
+}  # fmt: skip
+
+
+def log_uniform_to_vmf(kappa: float, dim: int, constant: AcceptanceConstant) -> float:
+    """log C(0)/C(kappa)."""
+    if constant is AcceptanceConstant.FITTED and dim in _FIT:
+        a, b, c = _FIT[dim]
+        return a + b * kappa + c * kappa**1.55
+    zero, positive = log_vmf_normalizer(torch.tensor([0.0, kappa], dtype=torch.float64), dim).tolist()
+    return float(zero - positive)
+
+
+class ToyTask(Task):
+    """Data and evaluation of R runs, each with a truth of its own.
+
+    Args:
+        config: Settings.
+        truth: The generative processes.
+        x_eval: Inputs that encoders are judged on, (R, n_eval, dim_x).
+    """
+
+    @dataclass(frozen=True)
+    class Config:
+        """Settings of the task.
+
+        Attributes:
+            dim: Dimension D of the true latent space.
+            dim_x: Dimension of the inputs, uniform in the unit cube.
+            width: Hidden width of the truth's networks.
+            family: Of the true posteriors.
+            kappa_min: Smallest kappa(x); not used by the Dirac family.
+            kappa_max: Largest kappa(x); not used by the Dirac family.
+            kappa_pos: Concentration of positive pairs.
+            kappa_link: From the truth's kappa network to kappa.
+            smoothing: Of the truth's mu network.
+            largest_cosine: Two of a thousand modes must have a cosine of at most this, or the network is redrawn.
+            max_draws: After which a run gives up.
+            sampler: Law of samples from true vMF posteriors.
+            positives: How positives are drawn.
+            acceptance_constant: In the logistic rule.
+            negatives: Which negatives an anchor may have.
+            n_eval: Inputs that encoders are judged on.
+        """
+
+        dim: int = 10
+        dim_x: int = 10
+        width: int = 10
+        family: Family = Family.VMF
+        kappa_min: float = 16.0
+        kappa_max: float = 32.0
+        kappa_pos: float = 20.0
+        kappa_link: KappaLink = KappaLink.ONE_PLUS_EXP
+        smoothing: Smoothing = Smoothing.NONE
+        largest_cosine: float = 0.5
+        max_draws: int = 20_000
+        sampler: Sampler = Sampler.EXACT
+        positives: PositiveRule = PositiveRule.LOGISTIC
+        acceptance_constant: AcceptanceConstant = AcceptanceConstant.EXACT
+        negatives: NegativeRule = NegativeRule.UNIFORM
+        n_eval: int = 10_000
+
+        def __post_init__(self) -> None:
+            for name, least in (("dim", 2), ("dim_x", 1), ("width", 1), ("max_draws", 1), ("n_eval", 3)):
+                value = getattr(self, name)
+                if value < least:
+                    raise ValueError(f"`task.{name} >= {least}` must hold, but got {value}.")
+            if not 0 < self.kappa_min < self.kappa_max < math.inf:
+                raise ValueError(
+                    f"`0 < task.kappa_min < task.kappa_max < inf` must hold, but got {self.kappa_min:g} and "
+                    f"{self.kappa_max:g}; for infinite kappa, set `task.family=dirac`."
+                )
+            if not 0 < self.kappa_pos < math.inf:
+                raise ValueError(f"`0 < task.kappa_pos < inf` must hold, but got {self.kappa_pos:g}.")
+            if not -1 <= self.largest_cosine <= 1:
+                raise ValueError(f"`-1 <= task.largest_cosine <= 1` must hold, but got {self.largest_cosine:g}.")
+
+        def build(self, generators: Sequence[torch.Generator]) -> "ToyTask":
+            """A task with a truth drawn from each generator, on the CPU, and inputs to be judged on."""
+            truth = self._recipe().draw(generators)
+            return ToyTask(self, truth, torch.stack([torch.rand(self.n_eval, self.dim_x, generator=g) for g in generators]))
+
+        def restore(self, state: dict[str, Tensor]) -> "ToyTask":
+            """The task that `state_dict` was taken from."""
+            x_eval = state["x_eval"]
+            truth = self._recipe().blank(len(x_eval))
+            truth.load_state_dict({name: value for name, value in state.items() if name != "x_eval"})
+            return ToyTask(self, truth, x_eval)
+
+        def _recipe(self) -> TruthRecipe:
+            return TruthRecipe(
+                dim=self.dim, dim_x=self.dim_x, width=self.width, family=self.family, kappa_min=self.kappa_min,
+                kappa_max=self.kappa_max, kappa_link=self.kappa_link, smoothing=self.smoothing, sampler=self.sampler,
+                largest_cosine=self.largest_cosine, max_draws=self.max_draws,
+            )  # fmt: skip
+
+    def __init__(self, config: Config, truth: Truth, x_eval: Tensor) -> None:
+        self.config = config
+        self.truth = truth
+        self.x_eval = x_eval
+        self.mu_true, self.kappa_true = truth.parameters_of(x_eval)
+        self.spread_true = self._true_spread()
+        self._threshold = log_uniform_to_vmf(config.kappa_pos, config.dim, config.acceptance_constant)
+        self._growth = _growth_table(config)
+        largest = _KAPPA_MARGIN * config.kappa_max
+        edges = self._growth_at(torch.tensor([largest, largest + config.kappa_pos]))
+        self._largest_log_weight = float(edges[1] - edges[0])
+        self._judged: dict[int, tuple[Tensor, Metrics]] = {}
+        self.sample_latents: LatentSampler = self.truth.latents
+        self.pool_size, self.n_tries, self.pool_failure = self._sizes()
+
+    @property
+    def n_runs(self) -> int:
+        """R."""
+        return len(self.x_eval)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """What `Config.restore` needs; a truth that was trained cannot be drawn again to the bit elsewhere."""
+        return {**self.truth.state_dict(), "x_eval": self.x_eval}
+
+    def to(self, device: torch.device) -> "ToyTask":
+        """The same task with its tensors elsewhere."""
+        self.truth.to(device)
+        for name in ("x_eval", "mu_true", "kappa_true", "spread_true", "_growth"):
+            setattr(self, name, getattr(self, name).to(device))
+        return self
+
+    def draw(self, batch_size: int, source: Negatives, n_negatives: int, generator: torch.Generator) -> Batch:
+        """One batch for every run."""
+        config = self.config
+        is_rejecting = source is Negatives.DRAWN and config.negatives is NegativeRule.REJECT_POSITIVES
+        sizes = [batch_size, self.pool_size, batch_size * n_negatives if is_rejecting else 0]
+        x = self._inputs(sum(sizes), generator)
+        mu, kappa = self.truth.parameters_of(x)
+        z, z_pool, z_candidates = self.sample_latents(mu, kappa, generator).split(sizes, dim=1)
+        anchor, pool, candidates = x.split(sizes, dim=1)
+        if config.positives is PositiveRule.LOGISTIC:
+            acceptance = self._acceptance(z @ z_pool.mT)
+        elif config.family is Family.VMF:
+            in_pool = slice(batch_size, batch_size + self.pool_size)
+            acceptance = self._integrated_acceptance(z @ mu[:, in_pool].mT, kappa[:, None, in_pool])
+        else:
+            acceptance = torch.exp(config.kappa_pos * (z @ z_pool.mT - 1))
+        u = torch.rand(acceptance.shape, device=x.device, generator=generator)
+        chosen = (u / acceptance).argmin(-1, keepdim=True)
+        positive = pool.gather(1, chosen.expand(-1, -1, config.dim_x))
+        if is_rejecting:
+            return Batch(anchor, positive, self._accepted_negatives(z, candidates, z_candidates, generator))
+        shape = {Negatives.DRAWN: (batch_size, n_negatives), Negatives.SHARED: (1, n_negatives)}.get(source, (1, 0))
+        negatives = self._inputs(math.prod(shape), generator)
+        return Batch(anchor, positive, negatives.view(self.n_runs, *shape, config.dim_x))
+
+    def evaluate(self, encoder: Encoder) -> list[Metrics]:
+        """Recovery of kappa, of all pairs of mu and of the spread, for each run."""
+        with torch.no_grad():
+            posterior = encoder(self.x_eval)
+        spread = vmf_spread(posterior)
+        return [
+            {
+                **self._mu_metrics(run, posterior.mu[run]),
+                **_kappa_metrics(posterior.kappa[run], self.kappa_true[run]),
+                **_recovery("spread", spread[run], self.spread_true[run]),
+            }
+            for run in range(self.n_runs)
+        ]
+
+    def _inputs(self, n: int, generator: torch.Generator) -> Tensor:
+        return torch.rand(self.n_runs, n, self.config.dim_x, device=generator.device, generator=generator)
+
+    def _acceptance(self, cosine: Tensor) -> Tensor:
+        """Probability that the logistic rule calls a pair of latents positive."""
+        return torch.sigmoid(self.config.kappa_pos * cosine - self._threshold)
+
+    def _integrated_acceptance(self, cosine: Tensor, kappa: Tensor) -> Tensor:
+        """Acceptance of x' given z: E e^{kappa_pos z.z'} over z' ~ vMF(mu', kappa') relative to its largest value.
+
+        The expectation is C(kappa') / C(|kappa' mu' + kappa_pos z|).
+
+        Args:
+            cosine: z.mu', (R, B, P).
+            kappa: kappa', (R, 1, P).
+        """
+        kappa_pos = self.config.kappa_pos
+        resultant = (kappa.square() + kappa_pos**2 + 2 * kappa_pos * kappa * cosine).clamp(min=0).sqrt()
+        log_weight = self._growth_at(resultant) - self._growth_at(kappa)
+        return (log_weight - self._largest_log_weight).clamp(min=-60, max=0).exp()
+
+    def _growth_at(self, kappa: Tensor) -> Tensor:
+        """log C(0)/C(kappa) by linear interpolation, off by less than 1e-5."""
+        position = (kappa * (_TABLE_CELLS / _largest_resultant(self.config))).clamp(max=_TABLE_CELLS)
+        cell = position.to(torch.int32).clamp(max=_TABLE_CELLS - 1)
+        value, step = (column[cell] for column in self._growth)
+        return torch.addcmul(value, step, position - cell)
+
+    def _accepted_negatives(self, z: Tensor, x: Tensor, z_x: Tensor, generator: torch.Generator) -> Tensor:
+        """For every place the first of `n_tries` candidates that is not called positive: (R, B, N, dim_x).
+
+        A place's own candidate comes first, then those of the next anchors at the same place, so that no anchor meets
+        one twice.
+        """
+        n_runs, batch_size, dim = z.shape
+        z_x, x = z_x.view(n_runs, batch_size, -1, dim), x.view(n_runs, batch_size, -1, self.config.dim_x)
+        tried = torch.stack([z_x.roll(-i, dims=1) for i in range(self.n_tries)], dim=2)  # (R, B, T, N, D)
+        acceptance = 1 - self._acceptance(torch.einsum("rbd,rbtnd->rbtn", z, tried))
+        ratio = torch.rand(acceptance.shape, device=z.device, generator=generator) / acceptance
+        order = torch.arange(self.n_tries, device=z.device).view(-1, 1) / self.n_tries
+        chosen = torch.where(ratio < 1, order, 1 + ratio).argmin(2, keepdim=True)  # (R, B, 1, N)
+        options = torch.stack([x.roll(-i, dims=1) for i in range(self.n_tries)], dim=2)
+        return options.gather(2, chosen.unsqueeze(-1).expand(-1, -1, -1, -1, x.shape[-1])).squeeze(2)
+
+    def _sizes(self) -> tuple[int, int, float]:
+        """Size of the pool, tries for a negative, and how often the pool holds no acceptable candidate."""
+        generator = torch.Generator().manual_seed(0)  # the sizes are no part of a run's randomness
+        batch_size, n_candidates = 512, 4096
+        x = self._inputs(batch_size + n_candidates, generator)
+        mu, kappa = self.truth.parameters_of(x)
+        latents = self.truth.latents(mu, kappa, generator)
+        z, z_pool = latents.split([batch_size, n_candidates], dim=1)
+        called_positive = self._acceptance(z @ z_pool.mT).mean(-1).double()
+        rate = called_positive
+        if self.config.positives is PositiveRule.VMF and self.config.family is Family.VMF:
+            cosine = z @ mu[:, batch_size:].mT
+            rate = self._integrated_acceptance(cosine, kappa[:, None, batch_size:]).mean(-1).double()
+        elif self.config.positives is PositiveRule.VMF:
+            rate = torch.exp(self.config.kappa_pos * (z @ z_pool.mT - 1)).mean(-1).double()
+        pool = _SMALLEST_POOL
+        while (failure := torch.exp(-pool * rate).mean().item()) > _FAILURE and pool < _LARGEST_POOL:
+            pool *= 2
+        tries = 1
+        while called_positive.pow(tries).mean().item() > _FAILURE and tries < _LARGEST_TRIES:
+            tries += 1
+        return pool, tries, failure
+
+    def _true_spread(self) -> Tensor:
+        generator = torch.Generator().manual_seed(0)
+        posterior = self.truth.posteriors(self.mu_true, self.kappa_true)
+        if isinstance(posterior, VonMisesFisher):
+            return vmf_spread(posterior)
+        total = torch.zeros_like(self.kappa_true)
+        for _ in range(_SPREAD_SAMPLES):
+            total += (posterior.sample(generator=generator) * self.mu_true).sum(-1).abs()
+        return total / _SPREAD_SAMPLES
+
+    def _mu_metrics(self, run: int, mu: Tensor) -> Metrics:
+        """Recovery of mu; a phase that leaves mu as it is pays for the fifty million pairs once."""
+        judged = self._judged.get(run)
+        if judged is None or not torch.equal(judged[0], mu):
+            recovery = compare_pairs(mu, self.mu_true[run])
+            metrics = {
+                "eval/mu_rmse": recovery.rmse, "eval/mu_mae": recovery.mae, "eval/mu_rank_corr": recovery.rank_corr,
+            }  # fmt: skip
+            judged = self._judged[run] = mu.clone(), metrics
+        return judged[1]
+
+
+def vmf_spread(posterior: VonMisesFisher) -> Tensor:
+    """Mean absolute cosine to the mode, by 64 quantiles of the cosine, in the shape of the batch."""
+    n = 64
+    middle = (torch.arange(n, dtype=torch.float64) + 0.5) / n
+    t = torch.special.ndtri(middle).to(posterior.mu)
+    table = cosine_table(posterior.dim, posterior.mu.dtype, posterior.mu.device)
+    total = torch.zeros_like(posterior.kappa)
+    for node in t:
+        total += table.polar(node.expand(posterior.kappa.shape), posterior.kappa)[0].abs()
+    return total / n
+
+
+def _kappa_metrics(kappa: Tensor, kappa_true: Tensor) -> Metrics:
+    level = {"eval/kappa_mean": kappa.mean().item(), "eval/kappa_median": kappa.median().item()}
+    if not kappa_true.isfinite().all():
+        return level  # an infinite truth has no error and no ranks
+    return {**level, **_recovery("kappa", kappa, kappa_true)}
+
+
+def _recovery(what: str, predicted: Tensor, true: Tensor) -> Metrics:
+    recovery = compare(predicted, true)
+    return {
+        f"eval/{what}_rmse": recovery.rmse, f"eval/{what}_mae": recovery.mae,
+        f"eval/{what}_rank_corr": recovery.rank_corr,
+    }  # fmt: skip
+
+
+def _largest_resultant(config: ToyTask.Config) -> float:
+    return 2 * _KAPPA_MARGIN * config.kappa_max + config.kappa_pos
+
+
+def _growth_table(config: ToyTask.Config) -> Tensor:
+    """log C(0)/C(kappa) at the cells' starts and its growth over each, (2, _TABLE_CELLS)."""
+    nodes = torch.linspace(0, _largest_resultant(config), _TABLE_CELLS + 1, dtype=torch.float64)
+    log_c = log_vmf_normalizer(nodes, config.dim)
+    growth = log_c[0] - log_c
+    return torch.stack([growth[:-1], growth.diff()]).float()

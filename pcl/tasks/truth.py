@@ -1,0 +1,218 @@
+"""The controlled experiment's generative process: random networks that say which posterior every x has.
+
+Axes: R runs, B inputs, D dim.
+"""
+
+import math
+from collections.abc import Sequence
+from enum import Enum
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+
+from pcl.distributions import CosineLaw, ProjectedLaplace, ProjectedNormal, Sampler, VonMisesFisher
+from pcl.distributions.directional import Directional
+from pcl.encoders import KappaLink, StackedMlp
+from pcl.encoders.mlp import KappaHead
+
+_N_PROBES = 1000  # inputs over which kappa is brought to its range and the spread of mu is measured, as in the paper
+_BLOCK_OF_DRAWS = 64  # generators drawn and judged at once: 64 x 1000^2 cosines are 256 MB
+_SMOOTHING_STEPS, _SMOOTHING_BATCH, _SMOOTHING_LR = 5000, 64, 0.01  # the release's
+
+
+class Family(Enum):
+    """The true posteriors."""
+
+    VMF = "vmf"
+    GAUSSIAN = "gaussian"  # variance 1/kappa around mu, projected to the sphere
+    LAPLACE = "laplace"  # scale 1/kappa around mu, projected
+    DIRAC = "dirac"  # all of it at mu: an injective process
+
+
+class Smoothing(Enum):
+    """What is done to a drawn mu network."""
+
+    NONE = "none"  # as the paper writes it
+    # 5,000 steps that bring 1 - cos/2 of two modes close to the distance of their inputs; modes then cover more of the
+    # sphere, and hardly a draw is rejected.
+    RELEASED = "released"
+
+
+class Truth(nn.Module):
+    """R generative processes: mu(x) by a perceptron of three linear layers, kappa(x) by one of two.
+
+    Args:
+        mu_net: (R, B, dim_x) -> (R, B, D).
+        kappa_net: (R, B, dim_x) -> (R, B, 1).
+        kappa_head: With its range set.
+        family: Of the posteriors.
+        sampler: Law of vMF samples.
+    """
+
+    def __init__(
+        self, mu_net: StackedMlp, kappa_net: StackedMlp, kappa_head: KappaHead, family: Family, sampler: Sampler
+    ) -> None:
+        super().__init__()
+        self.mu_net, self.kappa_net, self.kappa_head = mu_net, kappa_net, kappa_head
+        self.family = family
+        self.law = CosineLaw(sampler)
+        self.requires_grad_(False)
+
+    def parameters_of(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """mu (R, B, D) and kappa (R, B) of inputs (R, B, dim_x)."""
+        mu = normalize(self.mu_net(x), dim=-1)
+        if self.family is Family.DIRAC:
+            return mu, torch.full_like(mu[..., 0], math.inf)
+        return mu, self.kappa_head(self.kappa_net(x))
+
+    def posteriors(self, mu: Tensor, kappa: Tensor) -> Directional:
+        """The posteriors with these parameters."""
+        if self.family is Family.GAUSSIAN:
+            return ProjectedNormal(mu, kappa, validate_args=False)
+        if self.family is Family.LAPLACE:
+            return ProjectedLaplace(mu, kappa, validate_args=False)
+        return VonMisesFisher(mu, kappa, validate_args=False, law=self.law)
+
+    def latents(self, mu: Tensor, kappa: Tensor, generator: torch.Generator) -> Tensor:
+        """One latent z of each posterior, (R, B, D)."""
+        if self.family is Family.DIRAC:
+            return mu
+        latents: Tensor = self.posteriors(mu, kappa).sample(generator=generator)
+        return latents
+
+
+class TruthRecipe:
+    """How a truth is drawn.
+
+    Args:
+        dim: Latent dimension D.
+        dim_x: Input dimension.
+        width: Of the hidden layers.
+        family: Of the posteriors.
+        kappa_min: Smallest kappa(x).
+        kappa_max: Largest kappa(x).
+        kappa_link: From the kappa network's output to kappa.
+        smoothing: Of mu.
+        sampler: Law of vMF samples.
+        largest_cosine: Two inputs of a thousand must exist whose modes have a cosine of at most this.
+        max_draws: After which a run gives up.
+    """
+
+    def __init__(  # noqa: PLR0913  a record; built in one place
+        self,
+        *,
+        dim: int,
+        dim_x: int,
+        width: int,
+        family: Family,
+        kappa_min: float,
+        kappa_max: float,
+        kappa_link: KappaLink,
+        smoothing: Smoothing,
+        sampler: Sampler,
+        largest_cosine: float,
+        max_draws: int,
+    ) -> None:
+        self.mu_sizes, self.kappa_sizes = (dim_x, width, width, dim), (dim_x, width, 1)
+        self.dim_x = dim_x
+        self.family, self.sampler, self.smoothing = family, sampler, smoothing
+        self.kappa_range, self.kappa_link = (kappa_min, kappa_max), kappa_link
+        self.largest_cosine, self.max_draws = largest_cosine, max_draws
+
+    def draw(self, generators: Sequence[torch.Generator]) -> Truth:
+        """A truth per generator, each redrawn until its modes spread."""
+        draw = self._smoothed if self.smoothing is Smoothing.RELEASED else self._drawn
+        mu_net = _stack(draw(list(generators)))
+        kappa_net = StackedMlp(self.kappa_sizes, generators)
+        head = KappaHead(self.kappa_link, len(generators))
+        if self.family is not Family.DIRAC:
+            probes = torch.stack([torch.rand(_N_PROBES, self.dim_x, generator=g) for g in generators])
+            head.span(kappa_net(probes), *self.kappa_range)
+        return Truth(mu_net, kappa_net, head, self.family, self.sampler)
+
+    def blank(self, n_runs: int) -> Truth:
+        """A truth of the right shape, to load a state into."""
+        sources = [torch.Generator()] * n_runs
+        nets = (StackedMlp(sizes, sources) for sizes in (self.mu_sizes, self.kappa_sizes))
+        return Truth(*nets, KappaHead(self.kappa_link, n_runs), self.family, self.sampler)
+
+    def _drawn(self, generators: list[torch.Generator]) -> list[StackedMlp]:
+        """For every generator, the first network that spreads; blocks of draws are judged at once."""
+        found = []
+        for generator in generators:
+            for _ in range(0, self.max_draws, _BLOCK_OF_DRAWS):
+                nets = StackedMlp(self.mu_sizes, [generator] * _BLOCK_OF_DRAWS)
+                probes = torch.rand(1, _N_PROBES, self.dim_x, generator=generator)
+                spread = _smallest_cosine(nets, probes.expand(_BLOCK_OF_DRAWS, -1, -1))
+                accepted = (spread <= self.largest_cosine).nonzero()
+                if len(accepted):
+                    found.append(_select(nets, int(accepted[0])))
+                    break
+            else:
+                raise self._gave_up()
+        return found
+
+    def _smoothed(self, generators: list[torch.Generator]) -> list[StackedMlp]:
+        """The same with smoothing, which is slow: one draw of every pending generator at a time."""
+        found: dict[int, StackedMlp] = {}
+        for _ in range(self.max_draws):
+            pending = [i for i in range(len(generators)) if i not in found]
+            if not pending:
+                break
+            sources = [generators[i] for i in pending]
+            nets = StackedMlp(self.mu_sizes, sources)
+            smooth(nets, self.dim_x, sources)
+            probes = torch.stack([torch.rand(_N_PROBES, self.dim_x, generator=g) for g in sources])
+            spread = _smallest_cosine(nets, probes)
+            found |= {i: _select(nets, j) for j, i in enumerate(pending) if spread[j] <= self.largest_cosine}
+        if len(found) < len(generators):
+            raise self._gave_up()
+        return [found[i] for i in range(len(generators))]
+
+    def _gave_up(self) -> ValueError:
+        return ValueError(
+            f"No generator with a cosine of at most {self.largest_cosine:g} between two modes was found in "
+            f"{self.max_draws} draws; raise `task.largest_cosine` or `task.max_draws`, or set `task.smoothing=released`."
+        )
+
+
+def smooth(nets: StackedMlp, dim_x: int, generators: Sequence[torch.Generator]) -> None:
+    """The release's smoothing: Adam on the mean over pairs of (|x - x'| - d)^2 (sqrt 2 - d)^4, d = 1 - mu.mu'/2."""
+    optimizer = torch.optim.Adam(nets.parameters(), lr=_SMOOTHING_LR, foreach=True)
+    n = _SMOOTHING_BATCH
+    # Pairs i >= j of n points, as weights of the whole matrix: its two halves are alike.
+    weight = (torch.ones(n, n) + torch.eye(n)) / (n * (n + 1))
+    for _ in range(_SMOOTHING_STEPS):
+        x = torch.stack([torch.rand(n, dim_x, generator=generator) for generator in generators])
+        mu = normalize(nets(x), dim=-1)
+        distance = 1 - (mu @ mu.mT) / 2
+        emphasis = weight * (math.sqrt(2) - distance.detach()).pow(4)
+        loss = (emphasis * (torch.cdist(x, x) - distance).square()).sum()
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+
+
+@torch.no_grad()
+def _smallest_cosine(nets: StackedMlp, x: Tensor) -> Tensor:
+    mu = normalize(nets(x), dim=-1)
+    return (mu @ mu.mT).amin((1, 2))
+
+
+def _select(nets: StackedMlp, run: int) -> StackedMlp:
+    return _rebuilt([[p[run : run + 1] for p in parameters] for parameters in (nets.weights, nets.biases)])
+
+
+def _stack(nets: Sequence[StackedMlp]) -> StackedMlp:
+    weights, biases = (
+        [torch.cat(layer) for layer in zip(*parameters, strict=True)]
+        for parameters in ([net.weights for net in nets], [net.biases for net in nets])
+    )
+    return _rebuilt([weights, biases])
+
+
+def _rebuilt(parameters: list[list[Tensor]]) -> StackedMlp:
+    net = StackedMlp([1], [])
+    net.weights, net.biases = (nn.ParameterList(part.detach().clone() for part in parts) for parts in parameters)
+    return net
