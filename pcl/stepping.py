@@ -14,7 +14,7 @@ from pcl.distributions import VonMisesFisher
 from pcl.encoders import MlpEncoder
 from pcl.losses import ELK, ElkNegatives, Loss
 from pcl.schedule import Trained
-from pcl.tasks import Batch, Negatives, ToyTask
+from pcl.tasks import Negatives, ToyTask
 
 
 class TrainingStep:
@@ -56,11 +56,15 @@ class TrainingStep:
                 parameter.grad = None
         return [parameter for is_trained, parameters in parts if is_trained for parameter in parameters]
 
-    def mean_losses(self) -> Tensor:
-        """Mean loss of each run, (R,), on a fresh batch."""
+    def prepare(self) -> tuple[Tensor, ...]:
+        """What a step needs and no trained parameter decides; first the inputs, (R, 2 B + negatives, ...)."""
         training = self.config.training
         batch = self.task.draw(training.batch_size, self.source, training.n_negatives, self.generator)
-        return self.losses_of(*self._posteriors(batch))
+        return (torch.cat([batch.anchor, batch.positive, batch.negatives.flatten(1, 2)], dim=1),)
+
+    def mean_losses(self, prepared: tuple[Tensor, ...]) -> Tensor:
+        """Mean loss of each run, (R,)."""
+        return self.losses_of(*self._triple(self.encode(*prepared)))
 
     def encode(self, x: Tensor) -> VonMisesFisher:
         """Posteriors of inputs."""
@@ -76,18 +80,17 @@ class TrainingStep:
         together = self._loss_of(0)(*(_merged(d) for d in triple), generator=self.generator)
         return together.view(anchor.batch_shape).mean(-1)
 
-    def _posteriors(self, batch: Batch) -> tuple[VonMisesFisher, VonMisesFisher, VonMisesFisher]:
-        """Posteriors with batches (R, B), (R, B) and (R, B or 1, N), by one pass through the encoder."""
-        n_runs, batch_size = batch.anchor.shape[:2]
-        n_sets, n = batch.negatives.shape[1:3]
-        x = torch.cat([batch.anchor, batch.positive, batch.negatives.flatten(1, 2)], dim=1)
-        posterior = self.encode(x)
-        parts = [batch_size, batch_size, n_sets * n]
+    def _triple(self, posterior: VonMisesFisher) -> tuple[VonMisesFisher, VonMisesFisher, VonMisesFisher]:
+        """Anchors, positives and negatives: batches (R, B), (R, B) and (R, B or 1, N)."""
+        batch_size = self.config.training.batch_size
+        n_runs, n_inputs = posterior.batch_shape
+        parts = [batch_size, batch_size, n_inputs - 2 * batch_size]
         mus, kappas = posterior.mu.split(parts, dim=1), posterior.kappa.split(parts, dim=1)
         if self.source is Negatives.IN_BATCH:
             mu_n, kappa_n = mus[1].roll(-1, dims=1).unsqueeze(2), kappas[1].roll(-1, dims=1).unsqueeze(2)
         else:
-            mu_n, kappa_n = mus[2].view(n_runs, n_sets, n, -1), kappas[2].view(n_runs, n_sets, n)
+            n = self.config.training.n_negatives
+            mu_n, kappa_n = mus[2].view(n_runs, -1, n, posterior.dim), kappas[2].view(n_runs, -1, n)
         pairs = ((mus[0], kappas[0]), (mus[1], kappas[1]), (mu_n, kappa_n))
         anchor, positive, negatives = (
             VonMisesFisher(mu, kappa, validate_args=False, law=posterior.law) for mu, kappa in pairs
@@ -176,7 +179,7 @@ class PlainStepper(Stepper):
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         for _ in range(n_batches):
-            losses = self.step.mean_losses()
+            losses = self.step.mean_losses(self.step.prepare())
             self.optimizer.zero_grad()
             losses.sum().backward()  # type: ignore[no-untyped-call]
             self.optimizer.step()
@@ -213,32 +216,48 @@ class GraphStepper(Stepper):
         self._n_summed += n_batches
 
     def _capture(self, n_batches: int) -> int:
-        """Train a few batches outside of the graph, as torch asks for, then capture one; returns how many."""
+        """Train a few batches outside of the graph, as torch asks for, then capture one; returns how many.
+
+        While a batch is trained on, the next one is prepared beside it.
+        """
         n_warm_up = min(3, n_batches)
         before = torch.backends.cuda.matmul.allow_tf32
         torch.backends.cuda.matmul.allow_tf32 = True
         try:
-            stream = torch.cuda.Stream(self.step.device)
-            stream.wait_stream(torch.cuda.current_stream(self.step.device))
-            with torch.cuda.stream(stream):
+            main, aside = torch.cuda.Stream(self.step.device), torch.cuda.Stream(self.step.device)
+            main.wait_stream(torch.cuda.current_stream(self.step.device))
+            with torch.cuda.stream(main):
                 for _ in range(n_warm_up):
-                    self._one()
-            torch.cuda.current_stream(self.step.device).wait_stream(stream)
-            self.optimizer.zero_grad(set_to_none=True)
+                    self._train(self.step.prepare())
+                    self._count()
+                prepared = self.step.prepare()
+                self._count()
+                self.optimizer.zero_grad(set_to_none=True)
+            torch.cuda.current_stream(self.step.device).wait_stream(main)
             self._graph = torch.cuda.CUDAGraph()
             self._graph.register_generator_state(self.step.generator)
-            with torch.cuda.graph(self._graph):
-                self._one()
+            with torch.cuda.graph(self._graph, stream=main):
+                aside.wait_stream(main)
+                with torch.cuda.stream(aside):
+                    following = self.step.prepare()
+                self._train(prepared)
+                main.wait_stream(aside)
+                for place, value in zip(prepared, following, strict=True):
+                    place.copy_(value)
+                self._count()
         finally:
             torch.backends.cuda.matmul.allow_tf32 = before
         return n_warm_up
 
-    def _one(self) -> None:
+    def _train(self, prepared: tuple[Tensor, ...]) -> None:
         self.optimizer.zero_grad(set_to_none=True)
-        losses = self.step.mean_losses()
+        losses = self.step.mean_losses(prepared)
         losses.sum().backward()  # type: ignore[no-untyped-call]
         self.optimizer.step()
         self._loss_sums += losses.detach()
+
+    def _count(self) -> None:
+        """Move on to the kernels' next random numbers."""
         self.step.seed_and_step[1] += 1
 
 

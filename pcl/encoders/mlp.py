@@ -69,11 +69,18 @@ class StackedMlp(nn.Module):
         """(R, B, n_in) -> (R, B, n_out)."""
         last = len(self.weights) - 1
         for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
-            # One run alone has a product with the bias fused into it.
-            x = torch.addmm(bias[0, 0], x[0], weight[0])[None] if len(weight) == 1 else torch.baddbmm(bias, x, weight)
+            x = stacked_linear(x, weight, bias)
             if i < last:
                 x = leaky_relu(x)
         return x
+
+
+def stacked_linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """x W + b of every run: (R, B, n_in), (R, n_in, n_out), (R, 1, n_out)."""
+    if len(weight) > 1:
+        return torch.baddbmm(bias, x, weight)
+    # One run alone has a product with the bias fused into it. Views, not entries: an entry's gradient would be a copy.
+    return torch.addmm(bias.flatten(), x.squeeze(0), weight.squeeze(0)).unsqueeze(0)
 
 
 class KappaHead(nn.Module):
@@ -173,13 +180,13 @@ class MlpEncoder(Encoder):
 
     def kappa(self, x: Tensor, mu: Tensor) -> Tensor:
         """Concentrations, (R, B)."""
-        kappa: Tensor = self.kappa_head(self.kappa_net(self._kappa_input(x, mu)))
+        kappa: Tensor = self.kappa_head(self.kappa_net(self.kappa_input(x, mu)))
         return kappa
 
     @torch.no_grad()
     def span_kappa(self, x: Tensor, kappa_min: float, kappa_max: float) -> None:
         """Bring kappa to a range over these inputs, before training."""
-        self.kappa_head.span(self.kappa_net(self._kappa_input(x, self.mu(x))), kappa_min, kappa_max)
+        self.kappa_head.span(self.kappa_net(self.kappa_input(x, self.mu(x))), kappa_min, kappa_max)
 
     def mu_parameters(self) -> Iterator[nn.Parameter]:
         """What a phase that trains mu trains."""
@@ -189,5 +196,6 @@ class MlpEncoder(Encoder):
         """What a phase that trains kappa trains."""
         return self.kappa_net.parameters()
 
-    def _kappa_input(self, x: Tensor, mu: Tensor) -> Tensor:
+    def kappa_input(self, x: Tensor, mu: Tensor) -> Tensor:
+        """What the kappa network sees."""
         return x if self.config.backbone is Backbone.INDEPENDENT else mu

@@ -9,14 +9,16 @@ Axes: R runs, B anchors, K samples, N negatives, D dim.
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import leaky_relu_, normalize
+from torch.nn.functional import leaky_relu_, normalize, pad
 
 from pcl.distributions import VonMisesFisher
-from pcl.encoders import StackedMlp
+from pcl.encoders import Backbone, StackedMlp
+from pcl.encoders.mlp import stacked_linear
 from pcl.kernels.growth import growth_table
 from pcl.kernels.integrated import log_mean_similarity
 from pcl.kernels.latents import sample_latents
 from pcl.kernels.mc_info_nce import LARGEST_KAPPA_POS, FusedMCInfoNCE
+from pcl.kernels.narrow_mlp import NarrowMlp, fits
 from pcl.kernels.reference import Partners
 from pcl.kernels.transport import SMALLEST_DIM, transport_table
 from pcl.losses import MCInfoNCE, PartnerSamples
@@ -35,6 +37,9 @@ class FusedStep(TrainingStep):
             table = transport_table(task.config.dim, task.truth.law, self.device)
             task.sample_latents = lambda mu, kappa, _: sample_latents(table, mu, kappa, self.seed_and_step)
         self._half_mu_net = HalfMlp(encoder.mu_net) if trained is Trained.KAPPA else None
+        # Its gradient stops at its inputs, which only another backbone's mu would want.
+        is_narrow = fits(encoder.kappa_net) and encoder.config.backbone is Backbone.INDEPENDENT
+        self._kappa_net = NarrowMlp(encoder.kappa_net) if is_narrow else encoder.kappa_net
         config = self.config.loss
         is_sampled = isinstance(config, MCInfoNCE.Config) and encoder.config.dim >= SMALLEST_DIM
         self._fused: FusedMCInfoNCE | None = None
@@ -48,12 +53,17 @@ class FusedStep(TrainingStep):
                 self._fused = FusedMCInfoNCE(table, config.n_samples, config.positive_weight.of(n))
         return super().enter(trained, source)
 
-    def encode(self, x: Tensor) -> VonMisesFisher:
-        """Posteriors of inputs."""
-        if self._half_mu_net is None:
-            return super().encode(x)
-        mu = normalize(self._half_mu_net(x), dim=-1)
-        return VonMisesFisher(mu, self.encoder.kappa(x, mu), validate_args=False, law=self.encoder.law)
+    def prepare(self) -> tuple[Tensor, ...]:
+        """Inputs and, where no one trains it, their mu."""
+        (x,) = super().prepare()
+        return (x,) if self._half_mu_net is None else (x, normalize(self._half_mu_net(x), dim=-1))
+
+    def encode(self, x: Tensor, mu: Tensor | None = None) -> VonMisesFisher:
+        """Posteriors of inputs, whose mu may be known."""
+        encoder = self.encoder
+        mu = encoder.mu(x) if mu is None else mu
+        kappa = encoder.kappa_head(self._kappa_net(encoder.kappa_input(x, mu)))
+        return VonMisesFisher(mu, kappa, validate_args=False, law=encoder.law)
 
     def losses_of(self, anchor: VonMisesFisher, positive: VonMisesFisher, negatives: VonMisesFisher) -> Tensor:
         """Mean loss of each run, (R,)."""
@@ -93,16 +103,29 @@ class FusedStep(TrainingStep):
 
 
 class HalfMlp:
-    """A perceptron that is not trained, in half precision."""
+    """A perceptron that is not trained, in half precision, its layers padded to widths that tensor cores are fast at."""
 
     def __init__(self, net: StackedMlp) -> None:
-        self.layers = [(w.detach().half(), b.detach().half()) for w, b in zip(net.weights, net.biases, strict=True)]
+        self.n_in, self.n_out = net.weights[0].shape[1], net.weights[-1].shape[2]
+        self.layers = [
+            (_padded(weight.detach().half(), (1, 2)), _padded(bias.detach().half(), (2,)))
+            for weight, bias in zip(net.weights, net.biases, strict=True)
+        ]
 
     def __call__(self, x: Tensor) -> Tensor:
         """(R, B, n_in) -> (R, B, n_out), in float32."""
-        x = x.half()
+        x = _padded(x.half(), (2,))
         for i, (weight, bias) in enumerate(self.layers):
-            x = torch.addmm(bias[0, 0], x[0], weight[0])[None] if len(weight) == 1 else torch.baddbmm(bias, x, weight)
+            x = stacked_linear(x, weight, bias)
             if i < len(self.layers) - 1:
                 x = leaky_relu_(x)
-        return x.float()
+        return x[..., : self.n_out].float()
+
+
+def _padded(x: Tensor, axes: tuple[int, ...]) -> Tensor:
+    """The tensor with these axes filled up with zeros to multiples of 64, or to 16 where they are no longer."""
+    widths = [0] * (2 * x.ndim)
+    for axis in axes:
+        size = x.shape[axis]
+        widths[2 * (x.ndim - 1 - axis) + 1] = (16 if size <= 16 else -(-size // 64) * 64) - size
+    return pad(x, widths)

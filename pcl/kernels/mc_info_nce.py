@@ -68,26 +68,95 @@ def curves(table: TransportTable, kappa: Tensor) -> Tensor:
 
 @triton.jit
 def _samples_kernel(
-    mu_ptr, curve_ptr, seed_ptr, z_ptr, slope_ptr, n_curves,
-    K: tl.constexpr, D: tl.constexpr, BK: tl.constexpr, BD: tl.constexpr,
+    mu_a_ptr, mu_p_ptr, mu_n_ptr, curve_ptr, seed_ptr, z_ptr, slope_ptr, c_a_ptr, c_p_ptr, c_n_ptr, n_curves,
+    K: tl.constexpr, N: tl.constexpr, D: tl.constexpr, BK: tl.constexpr, BN: tl.constexpr, BD: tl.constexpr,
+    KEEP_Z: tl.constexpr,
 ):  # fmt: skip
     a = tl.program_id(0)
-    k = tl.program_id(1) * BK + tl.arange(0, BK)
+    QUARTER: tl.constexpr = (K + 3) // 4
+    row = tl.program_id(1) * BK + tl.arange(0, BK)
     d = tl.arange(0, BD)
-    is_entry = (k < K)[:, None] & (d < D)[None, :]
+    n = tl.arange(0, BN)
+    in_d, in_n = d < D, n < N
     seed, step = tl.load(seed_ptr), tl.load(seed_ptr + 1)
-    mu = tl.load(mu_ptr + a * D + d, mask=d < D, other=0.0)
-    g0, g1, _, _ = words(seed, step, _TANGENT, k[:, None] * BD + d[None, :], a)
-    noise, _ = normals(g0, g1)
-    along = tl.sum(noise * mu[None, :], axis=1)
-    rest = tl.where(is_entry, noise - along[:, None] * mu[None, :], 0.0)
-    length = tl.sqrt(tl.sum(rest * rest, axis=1))
-    s0, s1, _, _ = words(seed, step, _SAMPLE, k, a)
-    t, _ = normals(s0, s1)
-    cosine, sine = polar(polynomial(curve_ptr + a, n_curves, t))
-    z = cosine[:, None] * mu[None, :] + (sine / length)[:, None] * rest
-    tl.store(z_ptr + (a * K + k[:, None]) * D + d[None, :], z, mask=is_entry)
-    tl.store(slope_ptr + a * K + k, polynomial(curve_ptr + _N_COEFFICIENTS * n_curves + a, n_curves, t), mask=k < K)
+    mu_a = tl.load(mu_a_ptr + a * D + d, mask=in_d, other=0.0)
+    mu_p = tl.load(mu_p_ptr + a * D + d, mask=in_d, other=0.0)
+    g0, g1, g2, g3 = words(seed, step, _TANGENT, row[:, None] * BD + d[None, :], a)
+    noise_0, noise_1 = normals(g0, g1)
+    noise_2, noise_3 = normals(g2, g3)
+    for quarter in tl.static_range(4):
+        k = row + quarter * QUARTER
+        inside = (row < QUARTER) & (k < K)
+        if quarter == 0:
+            noise = noise_0
+        elif quarter == 1:
+            noise = noise_1
+        elif quarter == 2:
+            noise = noise_2
+        else:
+            noise = noise_3
+        along = tl.sum(noise * mu_a[None, :], axis=1)
+        rest = tl.where(in_d[None, :], noise - along[:, None] * mu_a[None, :], 0.0)
+        length = tl.sqrt(tl.sum(rest * rest, axis=1))
+        s0, s1, _, _ = words(seed, step, _SAMPLE, k, a)
+        t, _ = normals(s0, s1)
+        cosine, sine = polar(polynomial(curve_ptr + a, n_curves, t))
+        z = cosine[:, None] * mu_a[None, :] + (sine / length)[:, None] * rest
+        at = a * K + k
+        tl.store(c_a_ptr + at, cosine, mask=inside)
+        tl.store(c_p_ptr + at, tl.sum(z * mu_p[None, :], axis=1), mask=inside)
+        tl.store(slope_ptr + at, polynomial(curve_ptr + _N_COEFFICIENTS * n_curves + a, n_curves, t), mask=inside)
+        if N == 1:
+            mu_1 = tl.load(mu_n_ptr + a * D + d, mask=in_d, other=0.0)
+            tl.store(c_n_ptr + at, tl.sum(z * mu_1[None, :], axis=1), mask=inside)
+        else:
+            mu_n = tl.load(
+                mu_n_ptr + (a * N + n[None, :]) * D + d[:, None], mask=in_d[:, None] & in_n[None, :], other=0.0
+            )
+            c_n = tl.dot(z, mu_n, input_precision="ieee")
+            tl.store(
+                c_n_ptr + (a * N + n[None, :]) * K + k[:, None], c_n, mask=inside[:, None] & in_n[None, :]
+            )
+        if KEEP_Z:
+            tl.store(z_ptr + at[:, None] * D + d[None, :], z, mask=inside[:, None] & in_d[None, :])
+
+
+@triton.jit
+def _one_negative_kernel(
+    mu_a_ptr, mu_p_ptr, mu_n_ptr, z_ptr, c_a_ptr, e_ptr, push_ptr, toward_ptr, weight_ptr,
+    d_a_ptr, d_p_ptr, d_n_ptr, K: tl.constexpr, D: tl.constexpr, BK: tl.constexpr, BD: tl.constexpr,
+):  # fmt: skip
+    """The gradients in the modes where there is one negative: see `_mu_gradients`."""
+    a = tl.program_id(0)
+    d = tl.arange(0, BD)
+    in_d = d < D
+    mu_a = tl.load(mu_a_ptr + a * D + d, mask=in_d, other=0.0)
+    mu_p = tl.load(mu_p_ptr + a * D + d, mask=in_d, other=0.0)
+    mu_n = tl.load(mu_n_ptr + a * D + d, mask=in_d, other=0.0)
+    mode_p, mode_n = tl.sum(mu_a * mu_p, axis=0), tl.sum(mu_a * mu_n, axis=0)
+    d_a = tl.zeros([BD], tl.float32)
+    d_p = tl.zeros([BD], tl.float32)
+    d_n = tl.zeros([BD], tl.float32)
+    along_p = tl.zeros([BK], tl.float32)
+    along_n = tl.zeros([BK], tl.float32)
+    for start in range(0, K, BK):
+        k = start + tl.arange(0, BK)
+        inside = k < K
+        at = a * K + k
+        z = tl.load(z_ptr + at[:, None] * D + d[None, :], mask=inside[:, None] & in_d[None, :], other=0.0)
+        weight = tl.load(weight_ptr + at, mask=inside, other=0.0)
+        c_a = tl.load(c_a_ptr + at, mask=inside, other=0.0)
+        e = tl.load(e_ptr + at, mask=inside, other=0.0) * tl.load(push_ptr + at, mask=inside, other=0.0) * weight
+        toward = tl.load(toward_ptr + at, mask=inside, other=0.0) * weight
+        d_n += tl.sum(e[:, None] * z, axis=0)
+        d_p -= tl.sum(toward[:, None] * z, axis=0)
+        d_a -= tl.sum((e * mode_n - toward * mode_p)[:, None] * z, axis=0)
+        along_n += e * c_a
+        along_p += toward * c_a
+    d_a += tl.sum(along_n, axis=0) * mu_n - tl.sum(along_p, axis=0) * mu_p
+    tl.store(d_a_ptr + a * D + d, d_a, mask=in_d)
+    tl.store(d_p_ptr + a * D + d, d_p, mask=in_d)
+    tl.store(d_n_ptr + a * D + d, d_n, mask=in_d)
 
 
 @triton.jit
@@ -215,31 +284,29 @@ class _FusedMCInfoNCE(Function):
         mu_a, mu_p, mu_n = mu_a.contiguous(), mu_p.contiguous(), mu_n.contiguous()
         curve = curves(settings.table, torch.cat([kappa_a, kappa_p, kappa_n.flatten()]))
         n_curves = curve.shape[1]
-        z, slope_a = mu_a.new_empty(n_anchors, k, dim), mu_a.new_empty(n_anchors, k)
+        z = mu_a.new_empty(n_anchors, k, dim) if grad_mu else mu_a
+        c_a, c_p, slope_a = mu_a.new_empty(3, n_anchors, k)
+        c_n = mu_a.new_empty(n_anchors, n, k)
         block_d = block_of(dim)
-        block_k = max(16, min(64, triton.next_power_of_2(k)), 1024 // block_d)
-        _samples_kernel[(n_anchors, triton.cdiv(k, block_k))](
-            mu_a, curve, seed_and_step, z, slope_a, n_curves, K=k, D=dim, BK=block_k, BD=block_d, num_warps=4
-        )
-        # In full precision: these cosines are what the loss is about.
-        with _full_precision():
-            fixed = torch.stack([mu_a, mu_p], dim=1)  # (A, 2, D)
-            c_a, c_p = (fixed @ z.mT).unbind(1)
-            c_n = mu_n @ z.mT  # (A, N, K)
-            modes = torch.cat([mu_p.unsqueeze(1), mu_n], dim=1) @ mu_a.unsqueeze(-1)  # (A, 1 + N, 1)
+        block_k = 64 if block_d == 16 else 16
+        _samples_kernel[(n_anchors, triton.cdiv(triton.cdiv(k, 4), block_k))](
+            mu_a, mu_p, mu_n, curve, seed_and_step, z, slope_a, c_a, c_p, c_n, n_curves, K=k, N=n, D=dim, BK=block_k,
+            BN=max(16, triton.next_power_of_2(n)), BD=block_d, KEEP_Z=grad_mu, num_warps=4,
+        )  # fmt: skip
+        modes = (torch.cat([mu_p.unsqueeze(1), mu_n], dim=1) * mu_a.unsqueeze(1)).sum(-1)  # (A, 1 + N)
         mode_p, mode_n = modes[:, 0].contiguous(), modes[:, 1:].contiguous()
         per_sample = mu_a.new_empty(7, n_anchors, k)
         ratio, pull, push, gap, d_a, d_p, toward = per_sample
         e_kappa = torch.empty_like(c_n) if grad_kappa else c_n
         e_mu = torch.empty_like(c_n) if grad_mu else c_n
         weight = settings.positive_weight
-        block_k = min(128, max(32, triton.next_power_of_2(k)))
-        _similarities_kernel[(n_anchors, triton.cdiv(k, block_k))](
-            c_a.contiguous(), c_p.contiguous(), c_n, mode_p, mode_n, slope_a, curve, settings.table.tangent,
+        block_s = min(128, max(32, triton.next_power_of_2(k)))
+        _similarities_kernel[(n_anchors, triton.cdiv(k, block_s))](
+            c_a, c_p, c_n, mode_p, mode_n, slope_a, curve, settings.table.tangent,
             kappa_pos.expand(n_anchors).contiguous(), seed_and_step, ratio, pull, push, gap, d_a, d_p, e_kappa, e_mu,
             toward, n_anchors, n_curves, math.log(weight) if weight > 0 else 0.0,
-            K=k, N=n, BK=block_k, HAS_POSITIVE=weight > 0, GRAD_MU=grad_mu, GRAD_KAPPA=grad_kappa,
-            num_warps=block_k // 32,
+            K=k, N=n, BK=block_s, HAS_POSITIVE=weight > 0, GRAD_MU=grad_mu, GRAD_KAPPA=grad_kappa,
+            num_warps=block_s // 32,
         )  # fmt: skip
         loss, sample_weight = mu_a.new_empty(n_anchors), torch.empty_like(ratio)
         d_kappa_pos, d_kappa = torch.empty_like(loss), mu_a.new_empty(n_curves)
@@ -247,7 +314,15 @@ class _FusedMCInfoNCE(Function):
             ratio, push, gap, d_a, d_p, e_kappa, loss, sample_weight, d_kappa_pos, d_kappa, n_anchors,
             K=k, N=n, BK=triton.next_power_of_2(k), GRAD_KAPPA=grad_kappa, num_warps=4,
         )  # fmt: skip
-        d_mus = _mu_gradients(mu_a, mu_p, mu_n, z, c_a, e_mu, sample_weight * push, sample_weight * toward) if grad_mu else ()
+        d_mus: tuple[Tensor, ...] = ()
+        if grad_mu and n == 1:
+            d_mus = torch.empty_like(mu_a), torch.empty_like(mu_p), torch.empty_like(mu_n)
+            _one_negative_kernel[(n_anchors,)](
+                mu_a, mu_p, mu_n, z, c_a, e_mu, push, toward, sample_weight, *d_mus, K=k, D=dim, BK=block_k, BD=block_d,
+                num_warps=4,
+            )  # fmt: skip
+        elif grad_mu:
+            d_mus = _mu_gradients(mu_a, mu_p, mu_n, z, c_a, e_mu, sample_weight * push, sample_weight * toward)
         ctx.save_for_backward(d_kappa, d_kappa_pos, *d_mus)
         ctx.n_anchors, ctx.kappa_n_shape, ctx.kappa_pos_shape = n_anchors, kappa_n.shape, kappa_pos.shape
         return loss
@@ -283,17 +358,6 @@ def _mu_gradients(
     shares = (mu_n @ mu_a.unsqueeze(-1)).mT @ e_mu  # (A, 1, K), sum_n e_mu mu_a.mu_n
     shares = shares - toward.unsqueeze(1) * (mu_p * mu_a).sum(-1).view(-1, 1, 1)
     return (d_mu_a - shares @ z).squeeze(1), d_mu_p, d_mu_n
-
-
-class _full_precision:  # noqa: N801  reads as a statement
-    """Float32 products without TF32."""
-
-    def __enter__(self) -> None:
-        self.before = torch.backends.cuda.matmul.allow_tf32
-        torch.backends.cuda.matmul.allow_tf32 = False
-
-    def __exit__(self, *_: object) -> None:
-        torch.backends.cuda.matmul.allow_tf32 = self.before
 
 
 class FusedMCInfoNCE:

@@ -1,0 +1,159 @@
+"""A perceptron with layers of at most 64 units, forward and backward in one kernel each.
+
+The released kappa network is so narrow (10 and 50 units) that its sixteen small products cost far more in launches and
+memory than in arithmetic. Here a block of rows passes all layers in registers. Products are in TF32, as they would be
+elsewhere on the fast path.
+
+Axes: R runs, M rows, L layers.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from torch.autograd.function import Function, once_differentiable
+
+from pcl.encoders import StackedMlp
+
+# mypy: disable-error-code="no-untyped-def, untyped-decorator"
+
+WIDTH = 64
+_WIDTH = tl.constexpr(WIDTH)
+_ROWS = 128
+_SLOPE = tl.constexpr(0.01)  # of torch's leaky ReLU
+
+
+@triton.jit
+def _weights(w_ptr, run, n_in, n_out):
+    row, column = tl.arange(0, _WIDTH), tl.arange(0, _WIDTH)
+    inside = (row < n_in)[:, None] & (column < n_out)[None, :]
+    return tl.load(w_ptr + run * n_in * n_out + row[:, None] * n_out + column[None, :], mask=inside, other=0.0)
+
+
+@triton.jit
+def _forward_kernel(x_ptr, w_ptr, b_ptr, acts_ptr, y_ptr, layout_ptr, m, n_runs, dim_x, L: tl.constexpr, BM: tl.constexpr):
+    run = tl.program_id(1)
+    row = tl.program_id(0) * BM + tl.arange(0, BM)
+    unit = tl.arange(0, _WIDTH)
+    is_row = row < m
+    x = tl.load(
+        x_ptr + (run * m + row[:, None]) * dim_x + unit[None, :], mask=is_row[:, None] & (unit < dim_x)[None, :], other=0.0
+    )
+    for layer in range(L):
+        n_in = tl.load(layout_ptr + 4 * layer)
+        n_out = tl.load(layout_ptr + 4 * layer + 1)
+        w_at = tl.load(layout_ptr + 4 * layer + 2)
+        b_at = tl.load(layout_ptr + 4 * layer + 3)
+        tl.store(
+            acts_ptr + ((layer * n_runs + run) * m + row[:, None]) * _WIDTH + unit[None, :], x, mask=is_row[:, None]
+        )
+        bias = tl.load(b_ptr + b_at + run * n_out + unit, mask=unit < n_out, other=0.0)
+        x = tl.dot(x, _weights(w_ptr + w_at, run, n_in, n_out)) + bias[None, :]
+        x = tl.where((x < 0) & (layer < L - 1), _SLOPE * x, x)
+    y = tl.sum(tl.where(unit[None, :] == 0, x, 0.0), axis=1)
+    tl.store(y_ptr + run * m + row, y, mask=is_row)
+
+
+@triton.jit
+def _backward_kernel(
+    grad_ptr, w_ptr, acts_ptr, d_w_ptr, d_b_ptr, layout_ptr, m, n_runs, w_size, b_size, L: tl.constexpr, BM: tl.constexpr
+):
+    block, run = tl.program_id(0), tl.program_id(1)
+    row = block * BM + tl.arange(0, BM)
+    unit = tl.arange(0, _WIDTH)
+    is_row = row < m
+    grad = tl.load(grad_ptr + run * m + row, mask=is_row, other=0.0)
+    delta = tl.where(unit[None, :] == 0, grad[:, None], 0.0)
+    for i in range(L):
+        layer = L - 1 - i
+        n_in = tl.load(layout_ptr + 4 * layer)
+        n_out = tl.load(layout_ptr + 4 * layer + 1)
+        w_at = tl.load(layout_ptr + 4 * layer + 2)
+        b_at = tl.load(layout_ptr + 4 * layer + 3)
+        x = tl.load(
+            acts_ptr + ((layer * n_runs + run) * m + row[:, None]) * _WIDTH + unit[None, :],
+            mask=is_row[:, None], other=0.0,
+        )  # fmt: skip
+        d_w = tl.dot(tl.trans(x), delta)
+        inside = (unit < n_in)[:, None] & (unit < n_out)[None, :]
+        at = block * w_size + w_at + run * n_in * n_out + unit[:, None] * n_out + unit[None, :]
+        tl.store(d_w_ptr + at, d_w, mask=inside)
+        tl.store(d_b_ptr + block * b_size + b_at + run * n_out + unit, tl.sum(delta, axis=0), mask=unit < n_out)
+        delta = tl.dot(delta, tl.trans(_weights(w_ptr + w_at, run, n_in, n_out)))
+        delta = tl.where(x < 0, _SLOPE * delta, delta)
+
+
+class NarrowMlp:
+    """Computes what a `StackedMlp` of one output computes, with gradients in its parameters alone.
+
+    The parameters move into two flat buffers, of weights and of biases, which they become views of.
+
+    Args:
+        net: All layers at most `WIDTH` wide, inputs included.
+    """
+
+    def __init__(self, net: StackedMlp) -> None:
+        self.net = net
+        weights, biases = list(net.weights), list(net.biases)
+        sizes = [(w.shape[1], w.shape[2]) for w in weights]
+        self.flat_weights, w_starts = _flattened(weights)
+        self.flat_biases, b_starts = _flattened(biases)
+        layout = [[*size, w, b] for size, w, b in zip(sizes, w_starts, b_starts, strict=True)]
+        self.layout = torch.tensor(layout, dtype=torch.int32, device=weights[0].device)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """(R, M, n_in) -> (R, M, 1)."""
+        result: Tensor = _NarrowMlp.apply(x, self, *self.net.weights, *self.net.biases)  # type: ignore[no-untyped-call]
+        return result
+
+
+def fits(net: StackedMlp) -> bool:
+    """Whether `NarrowMlp` can compute a network."""
+    return all(max(w.shape[1:]) <= WIDTH for w in net.weights) and net.weights[-1].shape[2] == 1
+
+
+class _NarrowMlp(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, mlp: NarrowMlp, *parameters: Tensor) -> Tensor:
+        x = x.contiguous()
+        n_runs, m, dim_x = x.shape
+        n_layers = len(mlp.net.weights)
+        acts, y = x.new_empty(n_layers, n_runs, m, WIDTH), x.new_empty(n_runs, m, 1)
+        _forward_kernel[(triton.cdiv(m, _ROWS), n_runs)](
+            x, mlp.flat_weights, mlp.flat_biases, acts, y, mlp.layout, m, n_runs, dim_x, L=n_layers, BM=_ROWS, num_warps=8
+        )
+        ctx.save_for_backward(acts)
+        ctx.mlp, ctx.shapes = mlp, [p.shape for p in parameters]
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        (acts,) = ctx.saved_tensors
+        mlp, (n_layers, n_runs, m, _) = ctx.mlp, acts.shape
+        n_blocks = triton.cdiv(m, _ROWS)
+        d_w, d_b = acts.new_empty(n_blocks, mlp.flat_weights.numel()), acts.new_empty(n_blocks, mlp.flat_biases.numel())
+        _backward_kernel[(n_blocks, n_runs)](
+            grad.contiguous(), mlp.flat_weights, acts, d_w, d_b, mlp.layout, m, n_runs, d_w.shape[1], d_b.shape[1],
+            L=n_layers, BM=_ROWS, num_warps=8,
+        )  # fmt: skip
+        parts = [*_split(d_w.sum(0), ctx.shapes[:n_layers]), *_split(d_b.sum(0), ctx.shapes[n_layers:])]
+        return None, None, *parts
+
+
+def _flattened(parameters: Sequence[torch.nn.Parameter]) -> tuple[Tensor, list[int]]:
+    """One buffer that the parameters become views of, and where each starts."""
+    flat = torch.cat([p.detach().flatten() for p in parameters])
+    starts, start = [], 0
+    for parameter, part in zip(parameters, _split(flat, [p.shape for p in parameters]), strict=True):
+        parameter.data = part
+        starts.append(start)
+        start += parameter.numel()
+    return flat, starts
+
+
+def _split(flat: Tensor, shapes: Sequence[torch.Size]) -> list[Tensor]:
+    return [part.view(shape) for part, shape in zip(flat.split([s.numel() for s in shapes]), shapes, strict=True)]
