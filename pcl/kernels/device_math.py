@@ -27,9 +27,28 @@ def words(seed, step, stream: tl.constexpr, c0, c1):
 def normals(radius_word, angle_word):
     """Two standard normals from two words: see `pcl.kernels.philox.normals`."""
     u = (radius_word >> 8).to(tl.float32) * (1 / 16777216) + (1 / 33554432)
-    angle = (angle_word >> 8).to(tl.float32) * (6.283185307179586 / 16777216)
+    cosine, sine = _of_turns((angle_word >> 8).to(tl.float32) * (1 / 16777216))
     radius = tl.sqrt(-2.0 * tl.log(u))
-    return radius * tl.cos(angle), radius * tl.sin(angle)
+    return radius * cosine, radius * sine
+
+
+@triton.jit
+def _of_turns(v):
+    """Cosine and sine of 2 pi v, 0 <= v < 1, to 1e-7: the library's functions also serve angles of any size.
+
+    Within an eighth of a turn around a multiple of a quarter, Taylor's polynomials; then the quarter decides which is
+    which, and the signs.
+    """
+    quarter = (v * 4.0 + 0.5).to(tl.int32)
+    g = v - quarter * 0.25
+    g2 = g * g
+    sine = g * (6.2831853 + g2 * (-41.341702 + g2 * (81.605249 + g2 * (-76.705860 + g2 * 42.058694))))
+    cosine = 1.0 + g2 * (-19.739209 + g2 * (64.939394 + g2 * (-85.456817 + g2 * (60.244641 - g2 * 26.426257))))
+    is_odd = (quarter & 1) == 1
+    c = tl.where(is_odd, -sine, cosine)
+    s = tl.where(is_odd, cosine, sine)
+    is_turned = (quarter & 2) == 2
+    return tl.where(is_turned, -c, c), tl.where(is_turned, -s, s)
 
 
 @triton.jit
@@ -42,21 +61,21 @@ def polynomial(pointer, stride, t):
 
 
 @triton.jit
+def odd_polynomial(pointer, t):
+    """The same for a polynomial whose even coefficients are zero, coefficients side by side."""
+    t2 = t * t
+    value = t * 0.0
+    for p in tl.static_range(POLYNOMIAL_DEGREE, 0, -2):
+        value = value * t2 + tl.load(pointer + p)
+    return value * t
+
+
+@triton.jit
 def polynomial_at(pointers, stride, t, mask):
     """The same with a polynomial for each entry of t."""
     value = t * 0.0
     for p in tl.static_range(POLYNOMIAL_DEGREE + 1):
         value = value * t + tl.load(pointers + (POLYNOMIAL_DEGREE - p) * stride, mask=mask, other=0.0)
-    return value
-
-
-@triton.jit
-def polynomial_of_columns(pointers, stride, t, mask):
-    """The same with a polynomial for each column of t: (BK, BN), pointers (BN,)."""
-    value = t * 0.0
-    for p in tl.static_range(POLYNOMIAL_DEGREE + 1):
-        coefficient = tl.load(pointers + (POLYNOMIAL_DEGREE - p) * stride, mask=mask, other=0.0)
-        value = value * t + coefficient[None, :]
     return value
 
 

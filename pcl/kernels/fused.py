@@ -13,7 +13,6 @@ from torch.nn.functional import leaky_relu_, normalize, pad
 
 from pcl.distributions import VonMisesFisher
 from pcl.encoders import Backbone, StackedMlp
-from pcl.encoders.mlp import stacked_linear
 from pcl.kernels.growth import growth_table
 from pcl.kernels.integrated import log_mean_similarity
 from pcl.kernels.latents import sample_latents
@@ -103,29 +102,36 @@ class FusedStep(TrainingStep):
 
 
 class HalfMlp:
-    """A perceptron that is not trained, in half precision, its layers padded to widths that tensor cores are fast at."""
+    """A perceptron that is not trained, in half precision, its layers padded to widths that tensor cores are fast at.
+
+    A unit of the padding is always 1, and the biases are its weights: a product of several runs with a bias of each
+    would first copy the biases to all of the output.
+    """
 
     def __init__(self, net: StackedMlp) -> None:
-        self.n_in, self.n_out = net.weights[0].shape[1], net.weights[-1].shape[2]
-        self.layers = [
-            (_padded(weight.detach().half(), (1, 2)), _padded(bias.detach().half(), (2,)))
-            for weight, bias in zip(net.weights, net.biases, strict=True)
-        ]
+        self.n_out = net.weights[-1].shape[2]
+        self.n_in = net.weights[0].shape[1]
+        self.padding = _padded(self.n_in) - self.n_in
+        self.layers = []
+        for weight, bias in zip(net.weights, net.biases, strict=True):
+            n_runs, n_in, n_out = weight.shape
+            padded = weight.new_zeros(n_runs, _padded(n_in), _padded(n_out))
+            padded[:, :n_in, :n_out] = weight.detach()
+            padded[:, n_in, :n_out] = bias.detach().squeeze(1)
+            padded[:, n_in, n_out] = 1
+            self.layers.append(padded.half())
 
     def __call__(self, x: Tensor) -> Tensor:
         """(R, B, n_in) -> (R, B, n_out), in float32."""
-        x = _padded(x.half(), (2,))
-        for i, (weight, bias) in enumerate(self.layers):
-            x = stacked_linear(x, weight, bias)
+        x = pad(x.half(), (0, self.padding))
+        x[..., self.n_in] = 1
+        for i, weight in enumerate(self.layers):
+            x = x @ weight
             if i < len(self.layers) - 1:
                 x = leaky_relu_(x)
         return x[..., : self.n_out].float()
 
 
-def _padded(x: Tensor, axes: tuple[int, ...]) -> Tensor:
-    """The tensor with these axes filled up with zeros to multiples of 64, or to 16 where they are no longer."""
-    widths = [0] * (2 * x.ndim)
-    for axis in axes:
-        size = x.shape[axis]
-        widths[2 * (x.ndim - 1 - axis) + 1] = (16 if size <= 16 else -(-size // 64) * 64) - size
-    return pad(x, widths)
+def _padded(width: int) -> int:
+    """The next width after this one, for a unit that is 1: 16 or a multiple of 64."""
+    return 16 if width < 16 else (width // 64 + 1) * 64

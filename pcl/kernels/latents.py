@@ -41,7 +41,7 @@ def sample_latents(table: TransportTable, mu: Tensor, kappa: Tensor, seed_and_st
     mu = mu.contiguous()
     n, dim = kappa.numel(), mu.shape[-1]
     out = torch.empty_like(mu)
-    block_d = max(16, triton.next_power_of_2(dim))
+    block_d = triton.next_power_of_2(dim)
     grid = (triton.cdiv(n, _ROWS),)
     _kernel[grid](mu, curves(table, kappa), seed_and_step, out, n, D=dim, BD=block_d, ROWS=_ROWS)
     return out

@@ -12,6 +12,8 @@ Axes: K samples, A anchors (of all runs), N negatives, D dim.
 """
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -20,8 +22,8 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import Function, once_differentiable
 
-from pcl.kernels.device_math import normals, polar, polynomial, words
-from pcl.kernels.reference import STREAM_NEGATIVES, STREAM_SAMPLE, STREAM_TANGENT, Partners, block_of
+from pcl.kernels.device_math import normals, odd_polynomial, polar, polynomial, words
+from pcl.kernels.reference import STREAM_NEGATIVES, STREAM_SAMPLE, STREAM_TANGENT, Partners
 from pcl.kernels.transport import N_COEFFICIENTS, R_CELLS, TransportTable
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
@@ -68,95 +70,78 @@ def curves(table: TransportTable, kappa: Tensor) -> Tensor:
 
 @triton.jit
 def _samples_kernel(
-    mu_a_ptr, mu_p_ptr, mu_n_ptr, curve_ptr, seed_ptr, z_ptr, slope_ptr, c_a_ptr, c_p_ptr, c_n_ptr, n_curves,
-    K: tl.constexpr, N: tl.constexpr, D: tl.constexpr, BK: tl.constexpr, BN: tl.constexpr, BD: tl.constexpr,
-    KEEP_Z: tl.constexpr,
+    mu_ptr, curve_ptr, seed_ptr, z_ptr, slope_ptr, c_a_ptr, n_curves,
+    K: tl.constexpr, D: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
+    """Samples z = w mu + s v, v the direction of what is left of the noise across mu; the noise is drawn twice."""
     a = tl.program_id(0)
-    QUARTER: tl.constexpr = (K + 3) // 4
-    row = tl.program_id(1) * BK + tl.arange(0, BK)
-    d = tl.arange(0, BD)
-    n = tl.arange(0, BN)
-    in_d, in_n = d < D, n < N
+    k = tl.program_id(1) * BK + tl.arange(0, BK)
+    inside = k < K
     seed, step = tl.load(seed_ptr), tl.load(seed_ptr + 1)
-    mu_a = tl.load(mu_a_ptr + a * D + d, mask=in_d, other=0.0)
-    mu_p = tl.load(mu_p_ptr + a * D + d, mask=in_d, other=0.0)
-    g0, g1, g2, g3 = words(seed, step, _TANGENT, row[:, None] * BD + d[None, :], a)
-    noise_0, noise_1 = normals(g0, g1)
-    noise_2, noise_3 = normals(g2, g3)
-    for quarter in tl.static_range(4):
-        k = row + quarter * QUARTER
-        inside = (row < QUARTER) & (k < K)
-        if quarter == 0:
-            noise = noise_0
-        elif quarter == 1:
-            noise = noise_1
-        elif quarter == 2:
-            noise = noise_2
-        else:
-            noise = noise_3
-        along = tl.sum(noise * mu_a[None, :], axis=1)
-        rest = tl.where(in_d[None, :], noise - along[:, None] * mu_a[None, :], 0.0)
-        length = tl.sqrt(tl.sum(rest * rest, axis=1))
-        s0, s1, _, _ = words(seed, step, _SAMPLE, k, a)
-        t, _ = normals(s0, s1)
-        cosine, sine = polar(polynomial(curve_ptr + a, n_curves, t))
-        z = cosine[:, None] * mu_a[None, :] + (sine / length)[:, None] * rest
-        at = a * K + k
-        tl.store(c_a_ptr + at, cosine, mask=inside)
-        tl.store(c_p_ptr + at, tl.sum(z * mu_p[None, :], axis=1), mask=inside)
-        tl.store(slope_ptr + at, polynomial(curve_ptr + _N_COEFFICIENTS * n_curves + a, n_curves, t), mask=inside)
-        if N == 1:
-            mu_1 = tl.load(mu_n_ptr + a * D + d, mask=in_d, other=0.0)
-            tl.store(c_n_ptr + at, tl.sum(z * mu_1[None, :], axis=1), mask=inside)
-        else:
-            mu_n = tl.load(
-                mu_n_ptr + (a * N + n[None, :]) * D + d[:, None], mask=in_d[:, None] & in_n[None, :], other=0.0
-            )
-            c_n = tl.dot(z, mu_n, input_precision="ieee")
-            tl.store(
-                c_n_ptr + (a * N + n[None, :]) * K + k[:, None], c_n, mask=inside[:, None] & in_n[None, :]
-            )
-        if KEEP_Z:
-            tl.store(z_ptr + at[:, None] * D + d[None, :], z, mask=inside[:, None] & in_d[None, :])
+    along = tl.zeros([BK], tl.float32)
+    square = tl.zeros([BK], tl.float32)
+    for group in range((D + 3) // 4):
+        g0, g1, g2, g3 = words(seed, step, _TANGENT, group * K + k, a)
+        for i in tl.static_range(4):
+            g = _one_of_four(g0, g1, g2, g3, i)
+            d = 4 * group + i
+            is_used = d < D
+            mu = tl.load(mu_ptr + a * D + d, mask=is_used, other=0.0)
+            along += g * mu
+            square += tl.where(is_used, g * g, 0.0)
+    s0, s1, _, _ = words(seed, step, _SAMPLE, k, a)
+    t, _ = normals(s0, s1)
+    cosine, sine = polar(polynomial(curve_ptr + a, n_curves, t))
+    across = sine / tl.sqrt(tl.maximum(square - along * along, 1e-12))
+    tl.store(c_a_ptr + a * K + k, cosine, mask=inside)
+    slope = polynomial(curve_ptr + _N_COEFFICIENTS * n_curves + a, n_curves, t)
+    tl.store(slope_ptr + a * K + k, slope, mask=inside)
+    for group in range((D + 3) // 4):
+        g0, g1, g2, g3 = words(seed, step, _TANGENT, group * K + k, a)
+        for i in tl.static_range(4):
+            g = _one_of_four(g0, g1, g2, g3, i)
+            d = 4 * group + i
+            mu = tl.load(mu_ptr + a * D + d, mask=d < D, other=0.0)
+            z = cosine * mu + across * (g - along * mu)
+            tl.store(z_ptr + (a * D + d) * K + k, z, mask=inside & (d < D))
+
+
+@triton.jit
+def _one_of_four(g0, g1, g2, g3, i: tl.constexpr):
+    """The i-th normal of four words."""
+    if i == 0:
+        g, _ = normals(g0, g1)
+    elif i == 1:
+        _, g = normals(g0, g1)
+    elif i == 2:
+        g, _ = normals(g2, g3)
+    else:
+        _, g = normals(g2, g3)
+    return g
 
 
 @triton.jit
 def _one_negative_kernel(
-    mu_a_ptr, mu_p_ptr, mu_n_ptr, z_ptr, c_a_ptr, e_ptr, push_ptr, toward_ptr, weight_ptr,
-    d_a_ptr, d_p_ptr, d_n_ptr, K: tl.constexpr, D: tl.constexpr, BK: tl.constexpr, BD: tl.constexpr,
+    mu_a_ptr, mu_p_ptr, mu_n_ptr, z_ptr, c_a_ptr, e_ptr, push_ptr, toward_ptr, weight_ptr, mode_p_ptr, mode_n_ptr,
+    d_a_ptr, d_p_ptr, d_n_ptr, K: tl.constexpr, D: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
     """The gradients in the modes where there is one negative: see `_mu_gradients`."""
     a = tl.program_id(0)
-    d = tl.arange(0, BD)
-    in_d = d < D
-    mu_a = tl.load(mu_a_ptr + a * D + d, mask=in_d, other=0.0)
-    mu_p = tl.load(mu_p_ptr + a * D + d, mask=in_d, other=0.0)
-    mu_n = tl.load(mu_n_ptr + a * D + d, mask=in_d, other=0.0)
-    mode_p, mode_n = tl.sum(mu_a * mu_p, axis=0), tl.sum(mu_a * mu_n, axis=0)
-    d_a = tl.zeros([BD], tl.float32)
-    d_p = tl.zeros([BD], tl.float32)
-    d_n = tl.zeros([BD], tl.float32)
-    along_p = tl.zeros([BK], tl.float32)
-    along_n = tl.zeros([BK], tl.float32)
-    for start in range(0, K, BK):
-        k = start + tl.arange(0, BK)
-        inside = k < K
-        at = a * K + k
-        z = tl.load(z_ptr + at[:, None] * D + d[None, :], mask=inside[:, None] & in_d[None, :], other=0.0)
-        weight = tl.load(weight_ptr + at, mask=inside, other=0.0)
-        c_a = tl.load(c_a_ptr + at, mask=inside, other=0.0)
-        e = tl.load(e_ptr + at, mask=inside, other=0.0) * tl.load(push_ptr + at, mask=inside, other=0.0) * weight
-        toward = tl.load(toward_ptr + at, mask=inside, other=0.0) * weight
-        d_n += tl.sum(e[:, None] * z, axis=0)
-        d_p -= tl.sum(toward[:, None] * z, axis=0)
-        d_a -= tl.sum((e * mode_n - toward * mode_p)[:, None] * z, axis=0)
-        along_n += e * c_a
-        along_p += toward * c_a
-    d_a += tl.sum(along_n, axis=0) * mu_n - tl.sum(along_p, axis=0) * mu_p
-    tl.store(d_a_ptr + a * D + d, d_a, mask=in_d)
-    tl.store(d_p_ptr + a * D + d, d_p, mask=in_d)
-    tl.store(d_n_ptr + a * D + d, d_n, mask=in_d)
+    k = tl.arange(0, BK)
+    inside = k < K
+    at = a * K + k
+    weight = tl.load(weight_ptr + at, mask=inside, other=0.0)
+    c_a = tl.load(c_a_ptr + at, mask=inside, other=0.0)
+    e = tl.load(e_ptr + at, mask=inside, other=0.0) * tl.load(push_ptr + at, mask=inside, other=0.0) * weight
+    toward = tl.load(toward_ptr + at, mask=inside, other=0.0) * weight
+    turned = e * tl.load(mode_n_ptr + a) - toward * tl.load(mode_p_ptr + a)
+    along_n, along_p = tl.sum(e * c_a, axis=0), tl.sum(toward * c_a, axis=0)
+    for d in range(D):
+        z = tl.load(z_ptr + (a * D + d) * K + k, mask=inside, other=0.0)
+        mu_p, mu_n = tl.load(mu_p_ptr + a * D + d), tl.load(mu_n_ptr + a * D + d)
+        tl.store(d_n_ptr + a * D + d, tl.sum(e * z, axis=0))
+        tl.store(d_p_ptr + a * D + d, -tl.sum(toward * z, axis=0))
+        tl.store(d_a_ptr + a * D + d, along_n * mu_n - along_p * mu_p - tl.sum(turned * z, axis=0))
 
 
 @triton.jit
@@ -173,7 +158,7 @@ def _cosine(c, log_tan, tangent_log_tan):
 
 @triton.jit
 def _similarities_kernel(
-    c_a_ptr, c_p_ptr, c_n_ptr, mode_p_ptr, mode_n_ptr, slope_a_ptr, curve_ptr, tangent_ptr, kappa_pos_ptr, seed_ptr,
+    c_a_ptr, cosine_ptr, mode_p_ptr, mode_n_ptr, slope_a_ptr, curve_ptr, tangent_ptr, kappa_pos_ptr, seed_ptr,
     ratio_ptr, pull_ptr, push_ptr, gap_ptr, d_a_ptr, d_p_ptr, e_kappa_ptr, e_mu_ptr, toward_ptr,
     n_anchors, n_curves, log_weight,
     K: tl.constexpr, N: tl.constexpr, BK: tl.constexpr,
@@ -190,9 +175,9 @@ def _similarities_kernel(
     s0, s1, s2, s3 = words(seed, step, _SAMPLE, k, a)
     _, t_p = normals(s0, s1)
     u_p, _ = normals(s2, s3)
-    c_p = tl.load(c_p_ptr + at, mask=inside, other=0.0)
+    c_p = tl.load(cosine_ptr + a * (N + 1) * K + k, mask=inside, other=0.0)
     curve_p = curve_ptr + n_anchors + a
-    x_p, slope_c_p, slope_l_p = _cosine(c_p, polynomial(curve_p, n_curves, t_p), polynomial(tangent_ptr, 1, u_p))
+    x_p, slope_c_p, slope_l_p = _cosine(c_p, polynomial(curve_p, n_curves, t_p), odd_polynomial(tangent_ptr, u_p))
 
     total = tl.zeros([BK], tl.float32)
     x_sum = tl.zeros([BK], tl.float32)
@@ -207,10 +192,10 @@ def _similarities_kernel(
                 t_n, u_n = normals(v0, v1)
             else:
                 t_n, u_n = normals(v2, v3)
-            c_n = tl.load(c_n_ptr + (a * N + n_at) * K + k, mask=is_negative, other=0.0)
+            c_n = tl.load(cosine_ptr + (a * (N + 1) + 1 + n_at) * K + k, mask=is_negative, other=0.0)
             curve_n = curve_ptr + 2 * n_anchors + a * N + n_at
             x_n, slope_c_n, slope_l_n = _cosine(
-                c_n, polynomial(curve_n, n_curves, t_n), polynomial(tangent_ptr, 1, u_n)
+                c_n, polynomial(curve_n, n_curves, t_n), odd_polynomial(tangent_ptr, u_n)
             )
             e = tl.where(is_negative, tl.exp(kappa_pos * (x_n - 1.0)), 0.0)
             total += e
@@ -284,29 +269,29 @@ class _FusedMCInfoNCE(Function):
         mu_a, mu_p, mu_n = mu_a.contiguous(), mu_p.contiguous(), mu_n.contiguous()
         curve = curves(settings.table, torch.cat([kappa_a, kappa_p, kappa_n.flatten()]))
         n_curves = curve.shape[1]
-        z = mu_a.new_empty(n_anchors, k, dim) if grad_mu else mu_a
-        c_a, c_p, slope_a = mu_a.new_empty(3, n_anchors, k)
-        c_n = mu_a.new_empty(n_anchors, n, k)
-        block_d = block_of(dim)
-        block_k = 64 if block_d == 16 else 16
-        _samples_kernel[(n_anchors, triton.cdiv(triton.cdiv(k, 4), block_k))](
-            mu_a, mu_p, mu_n, curve, seed_and_step, z, slope_a, c_a, c_p, c_n, n_curves, K=k, N=n, D=dim, BK=block_k,
-            BN=max(16, triton.next_power_of_2(n)), BD=block_d, KEEP_Z=grad_mu, num_warps=4,
-        )  # fmt: skip
-        modes = (torch.cat([mu_p.unsqueeze(1), mu_n], dim=1) * mu_a.unsqueeze(1)).sum(-1)  # (A, 1 + N)
+        z = mu_a.new_empty(n_anchors, dim, k)
+        c_a, slope_a = mu_a.new_empty(2, n_anchors, k)
+        block_k = min(128, max(32, triton.next_power_of_2(k)))
+        blocks = (n_anchors, triton.cdiv(k, block_k))
+        _samples_kernel[blocks](
+            mu_a, curve, seed_and_step, z, slope_a, c_a, n_curves, K=k, D=dim, BK=block_k, num_warps=block_k // 32
+        )
+        others = torch.cat([mu_p.unsqueeze(1), mu_n], dim=1)  # (A, 1 + N, D)
+        with _full_precision():  # these cosines are what the loss is about
+            cosines = others @ z  # (A, 1 + N, K)
+        modes = (others * mu_a.unsqueeze(1)).sum(-1)  # (A, 1 + N)
         mode_p, mode_n = modes[:, 0].contiguous(), modes[:, 1:].contiguous()
         per_sample = mu_a.new_empty(7, n_anchors, k)
         ratio, pull, push, gap, d_a, d_p, toward = per_sample
-        e_kappa = torch.empty_like(c_n) if grad_kappa else c_n
-        e_mu = torch.empty_like(c_n) if grad_mu else c_n
+        e_kappa = mu_a.new_empty(n_anchors, n, k) if grad_kappa else cosines
+        e_mu = mu_a.new_empty(n_anchors, n, k) if grad_mu else cosines
         weight = settings.positive_weight
-        block_s = min(128, max(32, triton.next_power_of_2(k)))
-        _similarities_kernel[(n_anchors, triton.cdiv(k, block_s))](
-            c_a, c_p, c_n, mode_p, mode_n, slope_a, curve, settings.table.tangent,
+        _similarities_kernel[blocks](
+            c_a, cosines, mode_p, mode_n, slope_a, curve, settings.table.tangent,
             kappa_pos.expand(n_anchors).contiguous(), seed_and_step, ratio, pull, push, gap, d_a, d_p, e_kappa, e_mu,
             toward, n_anchors, n_curves, math.log(weight) if weight > 0 else 0.0,
-            K=k, N=n, BK=block_s, HAS_POSITIVE=weight > 0, GRAD_MU=grad_mu, GRAD_KAPPA=grad_kappa,
-            num_warps=block_s // 32,
+            K=k, N=n, BK=block_k, HAS_POSITIVE=weight > 0, GRAD_MU=grad_mu, GRAD_KAPPA=grad_kappa,
+            num_warps=max(1, block_k // 64),
         )  # fmt: skip
         loss, sample_weight = mu_a.new_empty(n_anchors), torch.empty_like(ratio)
         d_kappa_pos, d_kappa = torch.empty_like(loss), mu_a.new_empty(n_curves)
@@ -318,8 +303,8 @@ class _FusedMCInfoNCE(Function):
         if grad_mu and n == 1:
             d_mus = torch.empty_like(mu_a), torch.empty_like(mu_p), torch.empty_like(mu_n)
             _one_negative_kernel[(n_anchors,)](
-                mu_a, mu_p, mu_n, z, c_a, e_mu, push, toward, sample_weight, *d_mus, K=k, D=dim, BK=block_k, BD=block_d,
-                num_warps=4,
+                mu_a, mu_p, mu_n, z, c_a, e_mu, push, toward, sample_weight, mode_p, mode_n, *d_mus,
+                K=k, D=dim, BK=triton.next_power_of_2(k), num_warps=4,
             )  # fmt: skip
         elif grad_mu:
             d_mus = _mu_gradients(mu_a, mu_p, mu_n, z, c_a, e_mu, sample_weight * push, sample_weight * toward)
@@ -348,16 +333,25 @@ class _FusedMCInfoNCE(Function):
 def _mu_gradients(
     mu_a: Tensor, mu_p: Tensor, mu_n: Tensor, z: Tensor, c_a: Tensor, e_mu: Tensor, push: Tensor, toward: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of the loss in the modes."""
+    """Gradients of the loss in the modes: dz = -toward mu_p + sum_n e mu_n and dmu_a = sum_k (mu.z) dz - (mu.dz) z."""
     e_mu = e_mu * push.unsqueeze(1)  # (A, N, K)
-    d_mu_n = e_mu @ z
-    d_mu_p = -(toward.unsqueeze(1) @ z).squeeze(1)
-    # dz = -toward mu_p + sum_n e_mu mu_n, and d mu = sum_k (mu.z) dz - (mu.dz) z
-    along = e_mu * c_a.unsqueeze(1)
-    d_mu_a = along.sum(-1).unsqueeze(1) @ mu_n - (toward * c_a).sum(-1, keepdim=True).unsqueeze(1) * mu_p.unsqueeze(1)
-    shares = (mu_n @ mu_a.unsqueeze(-1)).mT @ e_mu  # (A, 1, K), sum_n e_mu mu_a.mu_n
-    shares = shares - toward.unsqueeze(1) * (mu_p * mu_a).sum(-1).view(-1, 1, 1)
-    return (d_mu_a - shares @ z).squeeze(1), d_mu_p, d_mu_n
+    d_mu_n = e_mu @ z.mT
+    d_mu_p = -(toward.unsqueeze(1) @ z.mT)
+    along = e_mu @ c_a.unsqueeze(-1)  # (A, N, 1)
+    turned = (mu_n @ mu_a.unsqueeze(-1)).mT @ e_mu - toward.unsqueeze(1) * (mu_p * mu_a).sum(-1).view(-1, 1, 1)
+    d_mu_a = along.mT @ mu_n - (toward * c_a).sum(-1).view(-1, 1, 1) * mu_p.unsqueeze(1) - turned @ z.mT
+    return d_mu_a.squeeze(1), d_mu_p.squeeze(1), d_mu_n
+
+
+@contextmanager
+def _full_precision() -> Iterator[None]:
+    """Float32 products without TF32."""
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = False
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
 
 
 class FusedMCInfoNCE:

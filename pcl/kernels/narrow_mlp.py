@@ -1,8 +1,8 @@
 """A perceptron with layers of at most 64 units, forward and backward in one kernel each.
 
 The released kappa network is so narrow (10 and 50 units) that its sixteen small products cost far more in launches and
-memory than in arithmetic. Here a block of rows passes all layers in registers. Products are in TF32, as they would be
-elsewhere on the fast path.
+memory than in arithmetic. Here a block of rows passes all layers in registers. Products are as good as float32's: a scale
+in the thousands follows this network. What the backward pass needs of the forward one is kept in half precision.
 
 Axes: R runs, M rows, L layers.
 """
@@ -51,7 +51,7 @@ def _forward_kernel(x_ptr, w_ptr, b_ptr, acts_ptr, y_ptr, layout_ptr, m, n_runs,
             acts_ptr + ((layer * n_runs + run) * m + row[:, None]) * _WIDTH + unit[None, :], x, mask=is_row[:, None]
         )
         bias = tl.load(b_ptr + b_at + run * n_out + unit, mask=unit < n_out, other=0.0)
-        x = tl.dot(x, _weights(w_ptr + w_at, run, n_in, n_out)) + bias[None, :]
+        x = tl.dot(x, _weights(w_ptr + w_at, run, n_in, n_out), input_precision="tf32x3") + bias[None, :]
         x = tl.where((x < 0) & (layer < L - 1), _SLOPE * x, x)
     y = tl.sum(tl.where(unit[None, :] == 0, x, 0.0), axis=1)
     tl.store(y_ptr + run * m + row, y, mask=is_row)
@@ -76,13 +76,14 @@ def _backward_kernel(
         x = tl.load(
             acts_ptr + ((layer * n_runs + run) * m + row[:, None]) * _WIDTH + unit[None, :],
             mask=is_row[:, None], other=0.0,
-        )  # fmt: skip
-        d_w = tl.dot(tl.trans(x), delta)
+        ).to(tl.float32)  # fmt: skip
+        d_w = tl.dot(tl.trans(x), delta, input_precision="tf32x3")
         inside = (unit < n_in)[:, None] & (unit < n_out)[None, :]
         at = block * w_size + w_at + run * n_in * n_out + unit[:, None] * n_out + unit[None, :]
         tl.store(d_w_ptr + at, d_w, mask=inside)
         tl.store(d_b_ptr + block * b_size + b_at + run * n_out + unit, tl.sum(delta, axis=0), mask=unit < n_out)
-        delta = tl.dot(delta, tl.trans(_weights(w_ptr + w_at, run, n_in, n_out)))
+        weights = _weights(w_ptr + w_at, run, n_in, n_out)
+        delta = tl.dot(delta, tl.trans(weights), input_precision="tf32x3")
         delta = tl.where(x < 0, _SLOPE * delta, delta)
 
 
@@ -121,7 +122,8 @@ class _NarrowMlp(Function):
         x = x.contiguous()
         n_runs, m, dim_x = x.shape
         n_layers = len(mlp.net.weights)
-        acts, y = x.new_empty(n_layers, n_runs, m, WIDTH), x.new_empty(n_runs, m, 1)
+        acts = x.new_empty(n_layers, n_runs, m, WIDTH, dtype=torch.float16)
+        y = x.new_empty(n_runs, m, 1)
         _forward_kernel[(triton.cdiv(m, _ROWS), n_runs)](
             x, mlp.flat_weights, mlp.flat_biases, acts, y, mlp.layout, m, n_runs, dim_x, L=n_layers, BM=_ROWS, num_warps=8
         )
@@ -135,7 +137,7 @@ class _NarrowMlp(Function):
         (acts,) = ctx.saved_tensors
         mlp, (n_layers, n_runs, m, _) = ctx.mlp, acts.shape
         n_blocks = triton.cdiv(m, _ROWS)
-        d_w, d_b = acts.new_empty(n_blocks, mlp.flat_weights.numel()), acts.new_empty(n_blocks, mlp.flat_biases.numel())
+        d_w, d_b = (grad.new_empty(n_blocks, flat.numel()) for flat in (mlp.flat_weights, mlp.flat_biases))
         _backward_kernel[(n_blocks, n_runs)](
             grad.contiguous(), mlp.flat_weights, acts, d_w, d_b, mlp.layout, m, n_runs, d_w.shape[1], d_b.shape[1],
             L=n_layers, BM=_ROWS, num_warps=8,

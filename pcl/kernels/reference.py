@@ -40,10 +40,10 @@ def draw_noise(seed: int, step: int, n_samples: int, partners: Partners) -> Nois
     """The normals that the kernel draws."""
     n_anchors, n, dim = partners.mu_negatives.shape
     sample, anchor = torch.arange(n_samples).view(-1, 1), torch.arange(n_anchors)
-    # One counter serves four samples, a quarter of all of them apart.
-    at_entry = sample[: (n_samples + 3) // 4].unsqueeze(-1) * block_of(dim) + torch.arange(dim)
-    g = philox(seed, (at_entry, anchor.view(-1, 1), STREAM_TANGENT, step))
-    tangent = torch.cat([*normals(g[:2]), *normals(g[2:])])[:n_samples]
+    # One counter serves four coordinates.
+    at_group = torch.arange((dim + 3) // 4) * n_samples + sample.unsqueeze(-1)
+    g = philox(seed, (at_group, anchor.view(-1, 1), STREAM_TANGENT, step))
+    tangent = torch.stack([*normals(g[:2]), *normals(g[2:])], dim=-1).flatten(-2)[..., :dim]
     s = philox(seed, (sample, anchor, STREAM_SAMPLE, step))
     t_anchor, t_positive = normals(s[:2])
     u_positive, _ = normals(s[2:])
@@ -94,8 +94,3 @@ def _polar(log_tan: Tensor) -> tuple[Tensor, Tensor]:
     tangent = log_tan.exp()
     sine = 2 * tangent / (1 + tangent * tangent)
     return 1 - tangent * sine, sine
-
-
-def block_of(dim: int) -> int:
-    """Entries that a kernel reserves for a vector: a power of two."""
-    return max(16, 1 << (dim - 1).bit_length())

@@ -109,7 +109,9 @@ def _fit(dim: int, law: CosineLaw) -> tuple[float, NDArray[np.float64], NDArray[
     nodes = np.stack([values, slopes], axis=1)
     before, after = (3 * nodes[a] - 3 * nodes[b] + nodes[c] for a, b, c in ((0, 1, 2), (-1, -2, -3)))
     padded = np.concatenate([before[None], nodes, after[None]])
-    return scale, padded, _polynomials(t, coordinate_quantiles(dim - 1, t)[None])[0]
+    tangent = _polynomials(t, coordinate_quantiles(dim - 1, t)[None])[0]
+    tangent[::2] = 0  # the law is symmetric; what is left there is rounding
+    return scale, padded, tangent
 
 
 def _polynomials(t: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
