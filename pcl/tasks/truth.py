@@ -9,7 +9,7 @@ from enum import Enum
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import normalize
+from torch.nn.functional import leaky_relu, normalize
 
 from pcl.distributions import CosineLaw, ProjectedLaplace, ProjectedNormal, Sampler, VonMisesFisher
 from pcl.distributions.directional import Directional
@@ -177,21 +177,69 @@ class TruthRecipe:
         )
 
 
+@torch.no_grad()
 def smooth(nets: StackedMlp, dim_x: int, generators: Sequence[torch.Generator]) -> None:
-    """The release's smoothing: Adam on the mean over pairs of (|x - x'| - d)^2 (sqrt 2 - d)^4, d = 1 - mu.mu'/2."""
-    optimizer = torch.optim.Adam(nets.parameters(), lr=_SMOOTHING_LR, foreach=True)
-    n = _SMOOTHING_BATCH
+    """The release's smoothing: Adam on the mean over pairs of (|x - x'| - d)^2 (sqrt 2 - d)^4, d = 1 - mu.mu'/2.
+
+    The gradient is written out: on networks this small, autograd's bookkeeping would take six times as long.
+    """
+    parameters = [*nets.weights, *nets.biases]
+    adam = _Adam(parameters)
+    n, block = _SMOOTHING_BATCH, 250
     # Pairs i >= j of n points, as weights of the whole matrix: its two halves are alike.
     weight = (torch.ones(n, n) + torch.eye(n)) / (n * (n + 1))
-    for _ in range(_SMOOTHING_STEPS):
-        x = torch.stack([torch.rand(n, dim_x, generator=generator) for generator in generators])
-        mu = normalize(nets(x), dim=-1)
-        distance = 1 - (mu @ mu.mT) / 2
-        emphasis = weight * (math.sqrt(2) - distance.detach()).pow(4)
-        loss = (emphasis * (torch.cdist(x, x) - distance).square()).sum()
-        optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
+    for _ in range(0, _SMOOTHING_STEPS, block):
+        inputs = torch.stack([torch.rand(block, n, dim_x, generator=generator) for generator in generators], dim=1)
+        for x, distance_x in zip(inputs, torch.cdist(inputs, inputs), strict=True):
+            adam.step(_smoothing_gradient(nets, x, distance_x, weight))
+
+
+def _smoothing_gradient(nets: StackedMlp, x: Tensor, distance_x: Tensor, weight: Tensor) -> list[Tensor]:
+    """Gradient of the smoothing loss in all weights and then all biases; the factor (sqrt 2 - d)^4 counts as constant.
+
+    Args:
+        nets: R networks.
+        x: Inputs, (R, n, dim_x).
+        distance_x: Their distances, (R, n, n).
+        weight: Of each pair, (n, n), symmetric.
+    """
+    acts = [x]
+    for i, (w, b) in enumerate(zip(nets.weights, nets.biases, strict=True)):
+        y = torch.baddbmm(b, acts[-1], w)
+        acts.append(leaky_relu(y) if i < len(nets.weights) - 1 else y)
+    length = acts[-1].norm(dim=-1, keepdim=True)
+    mu = acts[-1] / length
+    distance = torch.baddbmm(torch.ones(()), mu, mu.mT, alpha=-0.5)
+    slope = weight * (math.sqrt(2) - distance).square_().square_() * (distance - distance_x)  # half of dloss/d distance
+    d_mu = -2 * (slope @ mu)
+    delta = (d_mu - mu * (mu * d_mu).sum(-1, keepdim=True)) / length
+    d_weights, d_biases = [], []
+    for i in reversed(range(len(nets.weights))):
+        d_weights.append(acts[i].mT @ delta)
+        d_biases.append(delta.sum(1, keepdim=True))
+        if i:
+            delta = delta @ nets.weights[i].mT
+            delta = torch.where(acts[i] < 0, 0.01 * delta, delta)  # the slope of torch's leaky ReLU
+    return [*reversed(d_weights), *reversed(d_biases)]
+
+
+class _Adam:
+    """Adam with torch's defaults on parameters that become views of one buffer."""
+
+    def __init__(self, parameters: Sequence[nn.Parameter]) -> None:
+        self.flat = torch.cat([p.detach().flatten() for p in parameters])
+        for parameter, part in zip(parameters, self.flat.split([p.numel() for p in parameters]), strict=True):
+            parameter.data = part.view(parameter.shape)
+        self.mean, self.square = torch.zeros_like(self.flat), torch.zeros_like(self.flat)
+        self.n_steps = 0
+
+    def step(self, gradients: Sequence[Tensor]) -> None:
+        gradient = torch.cat([g.flatten() for g in gradients])
+        self.n_steps += 1
+        self.mean.lerp_(gradient, 0.1)
+        self.square.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
+        root = (self.square / (1 - 0.999**self.n_steps)).sqrt_().add_(1e-8)
+        self.flat.addcdiv_(self.mean, root, value=-_SMOOTHING_LR / (1 - 0.9**self.n_steps))
 
 
 @torch.no_grad()
