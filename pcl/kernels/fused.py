@@ -39,6 +39,7 @@ class FusedStep(TrainingStep):
         # Its gradient stops at its inputs, which only another backbone's mu would want.
         is_narrow = fits(encoder.kappa_net) and encoder.config.backbone is Backbone.INDEPENDENT
         self._kappa_net = NarrowMlp(encoder.kappa_net) if is_narrow else encoder.kappa_net
+        self._is_kappa_fixed = trained is Trained.MU and encoder.config.backbone is Backbone.INDEPENDENT
         config = self.config.loss
         is_sampled = isinstance(config, MCInfoNCE.Config) and encoder.config.dim >= SMALLEST_DIM
         self._fused: FusedMCInfoNCE | None = None
@@ -53,16 +54,27 @@ class FusedStep(TrainingStep):
         return super().enter(trained, source)
 
     def prepare(self) -> tuple[Tensor, ...]:
-        """Inputs and, where no one trains it, their mu."""
+        """Inputs and, where no one trains it, their mu or kappa."""
         (x,) = super().prepare()
-        return (x,) if self._half_mu_net is None else (x, normalize(self._half_mu_net(x), dim=-1))
+        if self._half_mu_net is not None:
+            return x, normalize(self._half_mu_net(x), dim=-1)
+        if self._is_kappa_fixed:
+            return x, self._kappa(x)
+        return (x,)
 
-    def encode(self, x: Tensor, mu: Tensor | None = None) -> VonMisesFisher:
-        """Posteriors of inputs, whose mu may be known."""
+    def encode(self, x: Tensor, known: Tensor | None = None) -> VonMisesFisher:
+        """Posteriors of inputs, whose mu or kappa is known where this phase does not train it."""
         encoder = self.encoder
-        mu = encoder.mu(x) if mu is None else mu
-        kappa = encoder.kappa_head(self._kappa_net(encoder.kappa_input(x, mu)))
+        mu = encoder.mu(x) if known is None or self._is_kappa_fixed else known
+        if known is not None and self._is_kappa_fixed:
+            kappa = known
+        else:
+            kappa = self._kappa(encoder.kappa_input(x, mu))
         return VonMisesFisher(mu, kappa, validate_args=False, law=encoder.law)
+
+    def _kappa(self, inputs: Tensor) -> Tensor:
+        kappa: Tensor = self.encoder.kappa_head(self._kappa_net(inputs))
+        return kappa
 
     def losses_of(self, anchor: VonMisesFisher, positive: VonMisesFisher, negatives: VonMisesFisher) -> Tensor:
         """Mean loss of each run, (R,)."""

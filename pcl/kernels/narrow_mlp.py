@@ -22,7 +22,7 @@ from pcl.encoders import StackedMlp
 
 WIDTH = 64
 _WIDTH = tl.constexpr(WIDTH)
-_ROWS = 128
+_ROWS = 64
 _SLOPE = tl.constexpr(0.01)  # of torch's leaky ReLU
 
 
@@ -51,7 +51,7 @@ def _forward_kernel(x_ptr, w_ptr, b_ptr, acts_ptr, y_ptr, layout_ptr, m, n_runs,
             acts_ptr + ((layer * n_runs + run) * m + row[:, None]) * _WIDTH + unit[None, :], x, mask=is_row[:, None]
         )
         bias = tl.load(b_ptr + b_at + run * n_out + unit, mask=unit < n_out, other=0.0)
-        x = tl.dot(x, _weights(w_ptr + w_at, run, n_in, n_out), input_precision="tf32x3") + bias[None, :]
+        x = tl.dot(x, _weights(w_ptr + w_at, run, n_in, n_out), input_precision="ieee") + bias[None, :]
         x = tl.where((x < 0) & (layer < L - 1), _SLOPE * x, x)
     y = tl.sum(tl.where(unit[None, :] == 0, x, 0.0), axis=1)
     tl.store(y_ptr + run * m + row, y, mask=is_row)
@@ -77,13 +77,13 @@ def _backward_kernel(
             acts_ptr + ((layer * n_runs + run) * m + row[:, None]) * _WIDTH + unit[None, :],
             mask=is_row[:, None], other=0.0,
         ).to(tl.float32)  # fmt: skip
-        d_w = tl.dot(tl.trans(x), delta, input_precision="tf32x3")
+        d_w = tl.dot(tl.trans(x), delta, input_precision="ieee")
         inside = (unit < n_in)[:, None] & (unit < n_out)[None, :]
         at = block * w_size + w_at + run * n_in * n_out + unit[:, None] * n_out + unit[None, :]
         tl.store(d_w_ptr + at, d_w, mask=inside)
         tl.store(d_b_ptr + block * b_size + b_at + run * n_out + unit, tl.sum(delta, axis=0), mask=unit < n_out)
         weights = _weights(w_ptr + w_at, run, n_in, n_out)
-        delta = tl.dot(delta, tl.trans(weights), input_precision="tf32x3")
+        delta = tl.dot(delta, tl.trans(weights), input_precision="ieee")
         delta = tl.where(x < 0, _SLOPE * delta, delta)
 
 
@@ -125,7 +125,7 @@ class _NarrowMlp(Function):
         acts = x.new_empty(n_layers, n_runs, m, WIDTH, dtype=torch.float16)
         y = x.new_empty(n_runs, m, 1)
         _forward_kernel[(triton.cdiv(m, _ROWS), n_runs)](
-            x, mlp.flat_weights, mlp.flat_biases, acts, y, mlp.layout, m, n_runs, dim_x, L=n_layers, BM=_ROWS, num_warps=8
+            x, mlp.flat_weights, mlp.flat_biases, acts, y, mlp.layout, m, n_runs, dim_x, L=n_layers, BM=_ROWS, num_warps=4, num_stages=1
         )
         ctx.save_for_backward(acts)
         ctx.mlp, ctx.shapes = mlp, [p.shape for p in parameters]
@@ -140,7 +140,7 @@ class _NarrowMlp(Function):
         d_w, d_b = (grad.new_empty(n_blocks, flat.numel()) for flat in (mlp.flat_weights, mlp.flat_biases))
         _backward_kernel[(n_blocks, n_runs)](
             grad.contiguous(), mlp.flat_weights, acts, d_w, d_b, mlp.layout, m, n_runs, d_w.shape[1], d_b.shape[1],
-            L=n_layers, BM=_ROWS, num_warps=8,
+            L=n_layers, BM=_ROWS, num_warps=4, num_stages=1,
         )  # fmt: skip
         parts = [*_split(d_w.sum(0), ctx.shapes[:n_layers]), *_split(d_b.sum(0), ctx.shapes[n_layers:])]
         return None, None, *parts

@@ -28,7 +28,7 @@ from pcl.tasks.truth import Family, Smoothing, Truth, TruthRecipe
 _SPREAD_SAMPLES = 512  # of each true posterior that has no closed form
 _TABLE_CELLS = 4096
 _SMALLEST_POOL, _LARGEST_POOL = 512, 4096
-_LARGEST_TRIES = 64
+_LARGEST_TRIES = 32
 _FAILURE = 1e-4
 # kappa(x) may leave the range that it has over the probes; the acceptance of exact positives is bounded up to here.
 _KAPPA_MARGIN = 1.1
@@ -269,13 +269,13 @@ class ToyTask(Task):
         """
         n_runs, batch_size, dim = z.shape
         z_x, x = z_x.view(n_runs, batch_size, -1, dim), x.view(n_runs, batch_size, -1, self.config.dim_x)
-        tried = torch.stack([z_x.roll(-i, dims=1) for i in range(self.n_tries)], dim=2)  # (R, B, T, N, D)
-        acceptance = 1 - self._acceptance(torch.einsum("rbd,rbtnd->rbtn", z, tried))
+        around = torch.cat([z_x, z_x[:, : self.n_tries - 1]], dim=1).unfold(1, self.n_tries, 1)  # (R, B, N, D, T)
+        acceptance = 1 - self._acceptance(torch.einsum("rbd,rbndt->rbnt", z, around))
         ratio = torch.rand(acceptance.shape, device=z.device, generator=generator) / acceptance
-        order = torch.arange(self.n_tries, device=z.device).view(-1, 1) / self.n_tries
-        chosen = torch.where(ratio < 1, order, 1 + ratio).argmin(2, keepdim=True)  # (R, B, 1, N)
-        options = torch.stack([x.roll(-i, dims=1) for i in range(self.n_tries)], dim=2)
-        return options.gather(2, chosen.unsqueeze(-1).expand(-1, -1, -1, -1, x.shape[-1])).squeeze(2)
+        order = torch.arange(self.n_tries, device=z.device) / self.n_tries
+        tried = torch.where(ratio < 1, order, 1 + ratio).argmin(-1)  # (R, B, N)
+        source = (tried + torch.arange(batch_size, device=z.device).view(-1, 1)) % batch_size
+        return x.gather(1, source.unsqueeze(-1).expand(-1, -1, -1, x.shape[-1]))
 
     def _sizes(self) -> tuple[int, int, float]:
         """Size of the pool, tries for a negative, and how often the pool holds no acceptable candidate."""
