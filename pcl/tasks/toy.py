@@ -269,10 +269,11 @@ class ToyTask(Task):
         """
         n_runs, batch_size, dim = z.shape
         z_x, x = z_x.view(n_runs, batch_size, -1, dim), x.view(n_runs, batch_size, -1, self.config.dim_x)
-        around = torch.cat([z_x, z_x[:, : self.n_tries - 1]], dim=1).unfold(1, self.n_tries, 1)  # (R, B, N, D, T)
+        n_tries = min(self.n_tries, batch_size)
+        around = torch.cat([z_x, z_x[:, : n_tries - 1]], dim=1).unfold(1, n_tries, 1)  # (R, B, N, D, T)
         acceptance = 1 - self._acceptance(torch.einsum("rbd,rbndt->rbnt", z, around))
         ratio = torch.rand(acceptance.shape, device=z.device, generator=generator) / acceptance
-        order = torch.arange(self.n_tries, device=z.device) / self.n_tries
+        order = torch.arange(n_tries, device=z.device) / n_tries
         tried = torch.where(ratio < 1, order, 1 + ratio).argmin(-1)  # (R, B, N)
         source = (tried + torch.arange(batch_size, device=z.device).view(-1, 1)) % batch_size
         return x.gather(1, source.unsqueeze(-1).expand(-1, -1, -1, x.shape[-1]))
