@@ -4,6 +4,8 @@ import sys
 from collections.abc import Callable
 from typing import NoReturn
 
+from pcl import Diverged
+
 
 def say(line: str) -> None:
     """Print a line at once, also into a pipe."""
@@ -11,13 +13,21 @@ def say(line: str) -> None:
 
 
 def run(main: Callable[[], None]) -> NoReturn:
-    """Call `main` and exit: 0 when it returns, 2 for what a user can cause, 130 for Ctrl-C."""
+    """Call `main` and exit: 0 when it returns, 1 where training diverged, 2 for a user's error, 130 for Ctrl-C."""
     try:
         main()
     except (ValueError, OSError, MemoryError) as error:
         print(f"{sys.argv[0]}: {error}", file=sys.stderr)
         sys.exit(2)
-    except KeyboardInterrupt:
-        print(f"\n{sys.argv[0]}: stopped; nothing was left half written. Run it again to start over.", file=sys.stderr)
+    except Diverged as error:
+        print(f"{sys.argv[0]}: {error}", file=sys.stderr)
+        sys.exit(1)
+    except KeyboardInterrupt as interrupt:
+        told = (
+            interrupt.args[0]
+            if interrupt.args
+            else "stopped; nothing was left half written. Run it again to start over"
+        )
+        print(f"\n{sys.argv[0]}: {told}.", file=sys.stderr)
         sys.exit(130)
     sys.exit(0)

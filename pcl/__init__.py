@@ -1,7 +1,11 @@
 """Probabilistic contrastive learning: exact mathematics, losses and training for probabilistic embeddings.
 
 Importing this package imports nothing else: take what you need from its modules (`pcl.special`,
-`pcl.distributions`, `pcl.losses`). None of them imports Ray, MLflow or Optuna.
+`pcl.distributions`, `pcl.losses`, `pcl.training`). None of them imports Ray, MLflow or Optuna.
 """
 
 __version__ = "0.1.0"
+
+
+class Diverged(RuntimeError):
+    """Every run of a training ended early; the message names the cause of each."""

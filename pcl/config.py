@@ -116,7 +116,9 @@ class RunConfig:
                 raise ValueError(f"Unknown path {path!r}.{hint}")
             part, name = path.split(".")
             parts.setdefault(part, {})[name] = _read(path, value, known[path])
-        replaced: dict[str, Any] = {part: dataclasses.replace(getattr(self, part), **new) for part, new in parts.items()}
+        replaced: dict[str, Any] = {
+            part: dataclasses.replace(getattr(self, part), **new) for part, new in parts.items()
+        }
         return dataclasses.replace(self, **replaced)
 
     def paths(self) -> dict[str, type]:
@@ -173,22 +175,29 @@ def _read(path: str, value: Any, kind: type) -> Any:
     """A value of the field's type, from text or from a number that is exactly representable in it."""
     if isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
         return value
-    rule = {int: "a whole number", float: "a number", bool: "true or false"}
     try:
-        if kind is Phases:
-            return Phases.parse(str(value))
-        if issubclass(kind, Enum):
-            return kind(value)
-        if kind is bool:
-            return {"true": True, "false": False}[str(value).lower()]
-        if isinstance(value, bool):
-            raise TypeError
-        if kind is int and float(value) != int(float(value)):
-            raise ValueError
-        return int(float(value)) if kind is int else kind(value)
+        return _converted(value, kind)
     except (ValueError, KeyError, TypeError, OverflowError) as error:
         if kind is Phases:
             raise ValueError(f"`{path}`: {error}") from None
-        is_choice = issubclass(kind, Enum)
-        wanted = f"one of {', '.join(str(m.value) for m in kind)}" if is_choice else rule[kind]  # type: ignore[attr-defined]
-        raise ValueError(f"`{path}` must be {wanted}, but got {value!r}.") from None
+        rule = {int: "a whole number", float: "a number", bool: "true or false"}.get(kind)
+        if issubclass(kind, Enum):
+            rule = f"one of {', '.join(str(member.value) for member in kind)}"
+        raise ValueError(f"`{path}` must be {rule}, but got {value!r}.") from None
+
+
+def _converted(value: Any, kind: type) -> Any:
+    if kind is Phases:
+        return Phases.parse(str(value))
+    if issubclass(kind, Enum):
+        return kind(value)
+    if kind is bool:
+        return {"true": True, "false": False}[str(value).lower()]
+    if isinstance(value, bool):
+        raise TypeError
+    number = float(value)
+    if kind is int:
+        if number != int(number):
+            raise ValueError
+        return int(number)
+    return number

@@ -56,11 +56,12 @@ SETTINGS = (
         "the release's vMF samples at nominal kappa 16 have kappa 15.9 at D = 10, 12.1 at 32, 0.5 at 64",
     ),
     Setting(
-        "encoder.sampler", Sampler.EXACT, Sampler.RELEASED, Sampler.EXACT, "the same for samples from the encoder's posteriors",
+        "encoder.sampler", Sampler.EXACT, Sampler.RELEASED, Sampler.EXACT,
+        "the same for samples from the encoder's posteriors",
     ),
     Setting(
         "encoder.sampler_gradient", SamplerGradient.EXACT, SamplerGradient.UNCORRECTED, SamplerGradient.EXACT,
-        "without the correction term of rejection sampling the gradient in kappa is 0.98 of the exact one at D = 10, 1.45 at 32",
+        "without the correction for rejection, the gradient in kappa is 0.98 of the exact one at D = 10, 1.45 at 32",
     ),
     Setting(
         "task.acceptance_constant", AcceptanceConstant.EXACT, AcceptanceConstant.FITTED, AcceptanceConstant.EXACT,
@@ -76,7 +77,7 @@ SETTINGS = (
     ),
     Setting(
         "task.smoothing", Smoothing.NONE, Smoothing.RELEASED, Smoothing.RELEASED,
-        "as drawn, modes crowd together (mean cosine 0.9 at D = 10) and one draw in hundreds passes; smoothed, they cover the sphere",
+        "as drawn, modes crowd together (mean cosine 0.9) and one draw in hundreds passes; smoothed, they spread",
     ),
     Setting(
         "task.kappa_link", KappaLink.ONE_PLUS_EXP, KappaLink.SCALED_SOFTPLUS, KappaLink.SCALED_SOFTPLUS,
@@ -103,7 +104,10 @@ SETTINGS = (
         "training.negatives", Negatives.DRAWN, Negatives.DRAWN, Negatives.SHARED,
         "many negatives that all anchors share stand in for infinitely many",
     ),
-    Setting("training.mu_phase_negatives", Negatives.IN_BATCH, Negatives.IN_BATCH, Negatives.SHARED, "the same in mu phases"),
+    Setting(
+        "training.mu_phase_negatives", Negatives.IN_BATCH, Negatives.IN_BATCH, Negatives.SHARED,
+        "the same in mu phases",
+    ),
     Setting("training.n_negatives", 32, 32, 1024, "how many"),
     Setting(
         "loss.positive_weight", PositiveWeight.ONE_OVER_N, PositiveWeight.ONE, PositiveWeight.ZERO,

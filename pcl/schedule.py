@@ -1,12 +1,12 @@
 """What is trained when, and how fast: phases and learning rates as data.
 
-A phase trains mu, kappa or both for a share of the batches. Text form: "mu kappa" or, with shares, "mu:3 kappa:1 mu kappa".
+A phase trains mu, kappa or both for a share of the batches. Text form: "mu kappa" or, with shares, "mu:3 kappa:1".
 """
 
 import math
 from dataclasses import dataclass
 from enum import Enum
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 from pcl.tasks.base import Negatives
 
@@ -123,11 +123,11 @@ class TrainingConfig:
     def lr_at(self, batch: int) -> float:
         """Learning rate of a batch."""
         if self.lr_schedule is LrSchedule.QUARTERS:
-            return self.lr * self.lr_decay ** (4 * batch // self.n_batches)
+            return float(self.lr * self.lr_decay ** (4 * batch // self.n_batches))
         phase = self.phase_at(batch)
         ends = [0, *self.phases.ends(self.n_batches)]
         is_second_half = 2 * batch >= ends[phase] + ends[phase + 1]
-        return self.lr * self.lr_decay ** (phase / 2 + is_second_half)
+        return float(self.lr * self.lr_decay ** (phase / 2 + is_second_half))
 
     def negatives_at(self, phase: int) -> Negatives:
         """Where negatives come from in a phase."""
@@ -140,5 +140,5 @@ class TrainingConfig:
             stops |= {-(-self.n_batches * i // 4) for i in range(1, 5)}
         else:
             ends = [0, *self.phases.ends(self.n_batches)]
-            stops |= {-(-(a + b) // 2) for a, b in zip(ends, ends[1:], strict=False)}
+            stops |= {-(-(a + b) // 2) for a, b in pairwise(ends)}
         return min(stop for stop in stops if stop > batch)

@@ -28,9 +28,7 @@ class TrainingStep:
         seed: Of everything random in training.
     """
 
-    def __init__(
-        self, config: RunConfig, task: ToyTask, encoder: MlpEncoder, device: torch.device, seed: int
-    ) -> None:
+    def __init__(self, config: RunConfig, task: ToyTask, encoder: MlpEncoder, device: torch.device, seed: int) -> None:
         self.config = config
         self.task = task.to(device)
         self.encoder = encoder.to(device)
@@ -181,7 +179,7 @@ class PlainStepper(Stepper):
         for _ in range(n_batches):
             losses = self.step.mean_losses(self.step.prepare())
             self.optimizer.zero_grad()
-            losses.sum().backward()  # type: ignore[no-untyped-call]
+            losses.sum().backward()
             self.optimizer.step()
             self._loss_sums += losses.detach()
             self._n_summed += 1
@@ -252,7 +250,7 @@ class GraphStepper(Stepper):
     def _train(self, prepared: tuple[Tensor, ...]) -> None:
         self.optimizer.zero_grad(set_to_none=True)
         losses = self.step.mean_losses(prepared)
-        losses.sum().backward()  # type: ignore[no-untyped-call]
+        losses.sum().backward()
         self.optimizer.step()
         self._loss_sums += losses.detach()
 
@@ -272,5 +270,3 @@ def _merged(d: VonMisesFisher) -> VonMisesFisher:
 
 def _run(d: VonMisesFisher, run: int) -> VonMisesFisher:
     return VonMisesFisher(d.mu[run], d.kappa[run], validate_args=False, law=d.law)
-
-

@@ -8,7 +8,6 @@ Axes: R runs (seeds), B anchors.
 import math
 import os
 import time
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,18 +15,16 @@ from typing import Any
 
 import torch
 
+from pcl import Diverged
 from pcl.config import RunConfig
 from pcl.encoders import KappaRange, MlpEncoder
+from pcl.randomness import mixed_seed, uniform_inputs
 from pcl.stepping import GraphStepper, PlainStepper, Stepper, TrainingStep
 from pcl.tasks import Family, Negatives, ToyTask
 from pcl.tasks.base import Metrics
+from pcl.tasks.truth import N_PROBES
 
 _FORMAT = 1
-_N_PROBES = 1000  # inputs over which kappa-hat is brought to its range, as in the paper
-
-
-class Diverged(RuntimeError):
-    """Every run of a training ended early; the message names the cause of each."""
 
 
 @dataclass(frozen=True)
@@ -73,16 +70,20 @@ class Run:
         [4, 8]
     """
 
+    config: RunConfig
+    seeds: tuple[int, ...]
+    batch: int
+    seconds: float
+
     def __init__(
         self, config: RunConfig, seeds: Sequence[int], device: str | torch.device = "cpu", is_fast: bool = True
     ) -> None:
         self._check(seeds)
         self.config, self.seeds = config, tuple(seeds)
         self.device = torch.device(device)
-        sources = [torch.Generator().manual_seed(seed) for seed in self.seeds]
-        task = config.task.build(sources)
-        encoder = config.encoder.build(config.task.dim_x, sources)
-        probes = torch.stack([torch.rand(_N_PROBES, config.task.dim_x, generator=source) for source in sources])
+        task = config.task.build(self.seeds)
+        encoder = config.encoder.build(config.task.dim_x, self.seeds)
+        probes = uniform_inputs(self.seeds, "encoder/probes", N_PROBES, config.task.dim_x)
         encoder.span_kappa(probes, *self._kappa_range())
         self._assemble(task, encoder, is_fast)
 
@@ -99,8 +100,7 @@ class Run:
         run.seeds = tuple(content["seeds"])
         run.device = torch.device(device)
         task = run.config.task.restore(content["task"])
-        sources = [torch.Generator()] * len(run.seeds)
-        encoder = run.config.encoder.build(run.config.task.dim_x, sources)
+        encoder = run.config.encoder.build(run.config.task.dim_x, run.seeds)
         run._assemble(task, encoder, is_fast)
         run._load(content)
         return run
@@ -151,7 +151,7 @@ class Run:
             from pcl.kernels.fused import FusedStep  # noqa: PLC0415  needs Triton, which only CUDA machines have
 
             step_type = FusedStep
-        self.step = step_type(self.config, task, encoder, self.device, _mixed(self.seeds))
+        self.step = step_type(self.config, task, encoder, self.device, mixed_seed(self.seeds, "training"))
         self.stepper: Stepper = GraphStepper(self.step) if is_graph else PlainStepper(self.step)
         self.batch, self.phase, self.seconds = 0, -1, 0.0
         self.failures: dict[int, str] = {}
@@ -210,7 +210,8 @@ def check_same_config(path: Path, config: RunConfig, seeds: Sequence[int]) -> No
     """Raise a ValueError that names the first difference unless a checkpoint is of this configuration and seeds."""
     content = _read_checkpoint(path)
     if tuple(content["seeds"]) != tuple(seeds):
-        raise ValueError(f"The checkpoint {path} is of the seeds {content['seeds']}, not {list(seeds)}; name another file.")
+        theirs = content["seeds"]
+        raise ValueError(f"The checkpoint {path} is of the seeds {theirs}, not {list(seeds)}; name another file.")
     theirs, ours = content["config"], config.flat()
     for key in ours:
         if theirs.get(key) != ours[key]:
@@ -225,13 +226,8 @@ def _read_checkpoint(path: Path) -> dict[str, Any]:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
         raise ValueError(f"There is no checkpoint {path}.") from None
-    except Exception:  # noqa: BLE001  torch raises a dozen kinds for a file that is not its own
+    except Exception:
         raise ValueError(f"{path} is not a readable checkpoint; it was left as it is.") from None
     if not isinstance(content, dict) or content.get("format") != _FORMAT:
         raise ValueError(f"{path} is not a checkpoint of format {_FORMAT}; it was left as it is.")
     return content
-
-
-def _mixed(seeds: Sequence[int]) -> int:
-    """One seed of training for a set of seeds."""
-    return zlib.crc32(repr(tuple(seeds)).encode())

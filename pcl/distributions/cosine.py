@@ -108,9 +108,7 @@ class Curve:
 
 
 @lru_cache(maxsize=64)
-def cosine_table(
-    dim: int, dtype: torch.dtype, device: torch.device, law: CosineLaw = EXACT_LAW
-) -> CosineTable:
+def cosine_table(dim: int, dtype: torch.dtype, device: torch.device, law: CosineLaw = EXACT_LAW) -> CosineTable:
     """The table of a dimension and law; the first use of a dimension takes about 0.4 s."""
     scale, coefficients = vmf_coefficients(dim, law.sampler)
     return CosineTable(dim, law, scale, torch.from_numpy(coefficients).to(device, dtype))

@@ -1,9 +1,9 @@
 """Which law a sampled vMF cosine follows, and which gradient its samples carry: exact, or as the release computes them.
 
-The release samples by rejection: e ~ Beta((D-1)/2, (D-1)/2), w = (1 - (1+b) e) / (1 - (1-b) e), accepted with probability
-min(1, t^(D-1) e^(d - t)), t = 2 a b / (1 - (1-b) e). With b = (c - 2 kappa) / (D-1), c = sqrt(4 kappa^2 + (D-1)^2),
-a = (D-1 + 2 kappa + c) / 4 and d = 4 a b / (1+b) - (D-1) log(D-1) this is exact. For kappa >= 11 it puts the
-approximation (D-1) / (4 kappa) in place of b, and keeps a and d.
+The release samples by rejection: e ~ Beta((D-1)/2, (D-1)/2), w = (1 - (1+b) e) / (1 - (1-b) e), accepted with
+probability min(1, t^(D-1) e^(d - t)), t = 2 a b / (1 - (1-b) e). With b = (c - 2 kappa) / (D-1),
+c = sqrt(4 kappa^2 + (D-1)^2), a = (D-1 + 2 kappa + c) / 4 and d = 4 a b / (1+b) - (D-1) log(D-1) this is exact. For
+kappa >= 11 it puts the approximation (D-1) / (4 kappa) in place of b, and keeps a and d.
 """
 
 import math
@@ -46,7 +46,7 @@ class CosineLaw:
     gradient: SamplerGradient = SamplerGradient.EXACT
 
     def uncorrected_slope(self, kappa: Tensor, dim: int) -> Tensor:
-        """Derivative of log tan(theta/2) in kappa at a fixed accepted e: as tan^2(theta/2) = b e / (1-e), (log b)'/2."""
+        """Derivative of log tan(theta/2) in kappa at an accepted e: as tan^2(theta/2) = b e / (1-e), (log b)'/2."""
         n = dim - 1
         root = torch.sqrt(4 * kappa * kappa + n * n)
         if self.sampler is Sampler.EXACT:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +15,7 @@ from torch.nn.functional import leaky_relu, normalize, softplus
 
 from pcl.distributions import CosineLaw, Sampler, SamplerGradient, VonMisesFisher
 from pcl.encoders.base import Encoder
+from pcl.randomness import streams
 
 _MU_WIDTHS = (10, 50, 50, 50, 50, 50, 10)  # times D
 
@@ -59,7 +61,7 @@ class StackedMlp(nn.Module):
         super().__init__()
         self.weights = nn.ParameterList()
         self.biases = nn.ParameterList()
-        for n_in, n_out in zip(sizes[:-1], sizes[1:], strict=True):
+        for n_in, n_out in pairwise(sizes):
             bound = 1 / math.sqrt(n_in)
             for parameters, shape in ((self.weights, (n_in, n_out)), (self.biases, (1, n_out))):
                 drawn = [torch.rand(shape, generator=generator) for generator in generators]
@@ -76,7 +78,7 @@ class StackedMlp(nn.Module):
 
 
 def stacked_linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """x W + b of every run: (R, B, n_in), (R, n_in, n_out), (R, 1, n_out)."""
+    """X W + b of every run: (R, B, n_in), (R, n_in, n_out), (R, 1, n_out)."""
     if len(weight) > 1:
         return torch.baddbmm(bias, x, weight)
     # One run alone has a product with the bias fused into it. Views, not entries: an entry's gradient would be a copy.
@@ -125,7 +127,7 @@ class MlpEncoder(Encoder):
     Args:
         config: Settings.
         dim_x: Dimension of the inputs.
-        generators: One source of initial weights per run.
+        seeds: Of the initial weights, one per run.
     """
 
     @dataclass(frozen=True)
@@ -154,20 +156,21 @@ class MlpEncoder(Encoder):
             if self.dim < 2:
                 raise ValueError(f"`encoder.dim >= 2` must hold, but got {self.dim}.")
 
-        def build(self, dim_x: int, generators: Sequence[torch.Generator]) -> "MlpEncoder":
+        def build(self, dim_x: int, seeds: Sequence[int]) -> "MlpEncoder":
             """The encoders with these settings."""
-            return MlpEncoder(self, dim_x, generators)
+            return MlpEncoder(self, dim_x, seeds)
 
-    def __init__(self, config: Config, dim_x: int, generators: Sequence[torch.Generator]) -> None:
+    def __init__(self, config: Config, dim_x: int, seeds: Sequence[int]) -> None:
         super().__init__()
         self.config = config
         self.law = CosineLaw(config.sampler, config.sampler_gradient)
         dim = config.dim
         kappa_unit = dim if config.kappa_width is KappaWidth.AS_MU else 1
         kappa_in = dim_x if config.backbone is Backbone.INDEPENDENT else dim
-        self.mu_net = StackedMlp([dim_x, *(width * dim for width in _MU_WIDTHS), dim], generators)
-        self.kappa_net = StackedMlp([kappa_in, *(width * kappa_unit for width in _MU_WIDTHS), 1], generators)
-        self.kappa_head = KappaHead(config.kappa_link, len(generators))
+        self.mu_net = StackedMlp([dim_x, *(width * dim for width in _MU_WIDTHS), dim], streams(seeds, "encoder/mu"))
+        kappa_sizes = [kappa_in, *(width * kappa_unit for width in _MU_WIDTHS), 1]
+        self.kappa_net = StackedMlp(kappa_sizes, streams(seeds, "encoder/kappa"))
+        self.kappa_head = KappaHead(config.kappa_link, len(seeds))
 
     def forward(self, x: Tensor) -> VonMisesFisher:
         """Posteriors with batch (R, B) of inputs (R, B, dim_x)."""

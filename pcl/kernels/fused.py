@@ -66,10 +66,9 @@ class FusedStep(TrainingStep):
         """Posteriors of inputs, whose mu or kappa is known where this phase does not train it."""
         encoder = self.encoder
         mu = encoder.mu(x) if known is None or self._is_kappa_fixed else known
-        if known is not None and self._is_kappa_fixed:
-            kappa = known
-        else:
-            kappa = self._kappa(encoder.kappa_input(x, mu))
+        is_kappa_known = known is not None and self._is_kappa_fixed
+        kappa = known if is_kappa_known else self._kappa(encoder.kappa_input(x, mu))
+        assert kappa is not None
         return VonMisesFisher(mu, kappa, validate_args=False, law=encoder.law)
 
     def _kappa(self, inputs: Tensor) -> Tensor:
@@ -94,9 +93,7 @@ class FusedStep(TrainingStep):
             return torch.stack([torch.as_tensor(value) for value in each]).repeat_interleave(batch_size)
         return torch.full((1,), each[0], device=self.device)
 
-    def _integrated(
-        self, anchor: VonMisesFisher, positive: VonMisesFisher, negatives: VonMisesFisher
-    ) -> Tensor:
+    def _integrated(self, anchor: VonMisesFisher, positive: VonMisesFisher, negatives: VonMisesFisher) -> Tensor:
         config = self.config.loss
         assert isinstance(config, MCInfoNCE.Config)
         n_runs, batch_size = anchor.batch_shape
@@ -108,7 +105,9 @@ class FusedStep(TrainingStep):
         resultant = (kappa.square() + kappa_pos**2 + 2 * kappa_pos * kappa * cosine).clamp(min=1e-12).sqrt()
         attracting = table(resultant) - table(positive.kappa).unsqueeze(1)
         scale = torch.full((n_runs,), kappa_pos, device=self.device)
-        repelling = log_mean_similarity(z.flatten(1, 2), negatives.mu.squeeze(1), negatives.kappa.squeeze(1), scale, table)
+        repelling = log_mean_similarity(
+            z.flatten(1, 2), negatives.mu.squeeze(1), negatives.kappa.squeeze(1), scale, table
+        )
         log_ratio = attracting - repelling.view(n_runs, -1, batch_size)
         return -(log_ratio.exp().mean(1).log()).mean(-1)
 

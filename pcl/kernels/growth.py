@@ -31,7 +31,7 @@ class GrowthTable:
         return self.largest / CELLS
 
     def __call__(self, kappa: Tensor) -> Tensor:
-        """log C(0)/C(kappa), with gradients; off by less than 2e-4, its derivative by 1e-3."""
+        """Log C(0)/C(kappa), with gradients; off by less than 2e-4, its derivative by 1e-3."""
         result: Tensor = _Growth.apply(kappa, self)  # type: ignore[no-untyped-call]
         return result
 

@@ -1,8 +1,8 @@
 """MCInfoNCE with integrated partners and shared negatives: log mean_n of the similarities without storing any.
 
 For a sample z of an anchor and a negative (mu, kappa), the similarity is s = g(rho) - g(kappa), g(k) = log C(0)/C(k),
-rho = |kappa mu + kappa_pos z|. The first kernel goes over rows (samples z) and returns log mean_n e^s with its gradient in
-z; the second goes over columns (negatives) and returns the gradients in mu and kappa.
+rho = |kappa mu + kappa_pos z|. The first kernel goes over rows (samples z) and returns log mean_n e^s with its gradient
+in z; the second goes over columns (negatives) and returns the gradients in mu and kappa.
 
 Axes: R runs, M rows (samples of all anchors of a run), N negatives, D dim.
 """
@@ -117,9 +117,7 @@ def _slope(kappa, table_ptr, inverse_width):
 
 class _LogMean(Function):
     @staticmethod
-    def forward(
-        ctx: Any, z: Tensor, mu: Tensor, kappa: Tensor, kappa_pos: Tensor, table: GrowthTable
-    ) -> Tensor:
+    def forward(ctx: Any, z: Tensor, mu: Tensor, kappa: Tensor, kappa_pos: Tensor, table: GrowthTable) -> Tensor:
         z, mu, kappa = z.contiguous(), mu.contiguous(), kappa.contiguous()
         n_runs, m, dim = z.shape
         n = mu.shape[1]
@@ -155,7 +153,7 @@ def _sizes(dim: int) -> dict[str, int]:
 
 
 def log_mean_similarity(z: Tensor, mu: Tensor, kappa: Tensor, kappa_pos: Tensor, table: GrowthTable) -> Tensor:
-    """log 1/N sum_n e^{s_n} for every row, (R, M).
+    """Log 1/N sum_n e^{s_n} for every row, (R, M).
 
     Args:
         z: Samples, (R, M, D).

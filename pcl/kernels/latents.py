@@ -5,8 +5,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from pcl.kernels.curves import curves
 from pcl.kernels.device_math import normals, polar, polynomial_at, words
-from pcl.kernels.mc_info_nce import curves
 from pcl.kernels.transport import TransportTable
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"

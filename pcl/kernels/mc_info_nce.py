@@ -22,9 +22,10 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import Function, once_differentiable
 
+from pcl.kernels.curves import curves
 from pcl.kernels.device_math import normals, odd_polynomial, polar, polynomial, words
 from pcl.kernels.reference import STREAM_NEGATIVES, STREAM_SAMPLE, STREAM_TANGENT, Partners
-from pcl.kernels.transport import N_COEFFICIENTS, R_CELLS, TransportTable
+from pcl.kernels.transport import N_COEFFICIENTS, TransportTable
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
 
@@ -32,40 +33,9 @@ _TANGENT = tl.constexpr(STREAM_TANGENT)
 _SAMPLE = tl.constexpr(STREAM_SAMPLE)
 _NEGATIVES = tl.constexpr(STREAM_NEGATIVES)
 _N_COEFFICIENTS = tl.constexpr(N_COEFFICIENTS)
-_R_CELLS = tl.constexpr(R_CELLS)
 
 # e^{2 kappa_pos} must be a float32: the sums over samples and negatives need no running maximum then.
 LARGEST_KAPPA_POS = 40.0
-
-
-@triton.jit
-def _curves_kernel(kappa_ptr, nodes_ptr, out_ptr, scale, n, BLOCK: tl.constexpr):
-    index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    inside = index < n
-    kappa = tl.load(kappa_ptr + index, mask=inside, other=1.0)
-    grown = kappa + scale
-    position = (kappa / grown) * _R_CELLS
-    cell = tl.minimum(tl.maximum(position.to(tl.int32), 0), _R_CELLS - 1)
-    f = position - cell
-    w0 = -f * (f - 1) * (f - 2) / 6
-    w1 = (f + 1) * (f - 1) * (f - 2) / 2
-    w2 = -(f + 1) * f * (f - 2) / 2
-    w3 = (f + 1) * f * (f - 1) / 6
-    row = nodes_ptr + cell * (2 * _N_COEFFICIENTS)
-    for p in range(2 * _N_COEFFICIENTS):
-        value = w0 * tl.load(row + p) + w1 * tl.load(row + 2 * _N_COEFFICIENTS + p)
-        value += w2 * tl.load(row + 4 * _N_COEFFICIENTS + p) + w3 * tl.load(row + 6 * _N_COEFFICIENTS + p)
-        value = tl.where(p == 0, value - 0.5 * tl.log(1 + kappa / scale), value)
-        value = tl.where(p >= _N_COEFFICIENTS, value / grown, value)
-        tl.store(out_ptr + p * n + index, value, mask=inside)
-
-
-def curves(table: TransportTable, kappa: Tensor) -> Tensor:
-    """`TransportTable.curves` as one kernel."""
-    n = kappa.numel()
-    out = kappa.new_empty(2 * N_COEFFICIENTS, n)
-    _curves_kernel[(triton.cdiv(n, 64),)](kappa.contiguous(), table.nodes, out, table.scale, n, BLOCK=64)
-    return out
 
 
 @triton.jit
@@ -157,7 +127,7 @@ def _cosine(c, log_tan, tangent_log_tan):
 
 
 @triton.jit
-def _similarities_kernel(
+def _similarities_kernel(  # noqa: PLR0915  one pass
     c_a_ptr, cosine_ptr, mode_p_ptr, mode_n_ptr, slope_a_ptr, curve_ptr, tangent_ptr, kappa_pos_ptr, seed_ptr,
     ratio_ptr, pull_ptr, push_ptr, gap_ptr, d_a_ptr, d_p_ptr, e_kappa_ptr, e_mu_ptr, toward_ptr,
     n_anchors, n_curves, log_weight,

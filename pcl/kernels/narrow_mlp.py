@@ -53,7 +53,9 @@ def _forward_kernel(
     unit = tl.arange(0, _WIDTH)
     is_row = row < m
     x = tl.load(
-        x_ptr + (run * m + row[:, None]) * dim_x + unit[None, :], mask=is_row[:, None] & (unit < dim_x)[None, :], other=0.0
+        x_ptr + (run * m + row[:, None]) * dim_x + unit[None, :],
+        mask=is_row[:, None] & (unit < dim_x)[None, :],
+        other=0.0,
     )
     entry = unit[:, None] * _WIDTH + unit[None, :]
     for layer in range(L):
@@ -63,7 +65,9 @@ def _forward_kernel(
         x_high = x.to(tl.float16)
         x_low = (x - x_high.to(tl.float32)).to(tl.float16)
         tl.store(
-            acts_ptr + ((layer * n_runs + run) * m + row[:, None]) * _WIDTH + unit[None, :], x_high, mask=is_row[:, None]
+            acts_ptr + ((layer * n_runs + run) * m + row[:, None]) * _WIDTH + unit[None, :],
+            x_high,
+            mask=is_row[:, None],
         )
         x = tl.dot(x_low, high) + tl.dot(x_high, low)
         x = tl.dot(x_high, high, acc=x) + tl.load(bias_ptr + at * _WIDTH + unit)[None, :]

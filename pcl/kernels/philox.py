@@ -1,4 +1,4 @@
-"""Philox4x32, the counter-based random numbers of the fused kernels, in torch: the reference form of `triton.language.philox`.
+"""Philox4x32 in torch, the counter-based random numbers of the fused kernels: a twin of `triton.language.philox`.
 
 A number is a function of (seed, counter): nothing is stored, a kernel can draw the same numbers twice, and a run that
 resumes at a step draws what it would have drawn.

@@ -45,7 +45,7 @@ class TransportTable:
     def curves(self, kappa: Tensor) -> Tensor:
         """Both polynomials for every kappa, (2 N_COEFFICIENTS, n): first of the value, then of the derivative in kappa.
 
-        This is the reference form of the kernel `pcl.kernels.mc_info_nce.curves`.
+        This is the reference form of the kernel `pcl.kernels.curves.curves`.
         """
         kappa = kappa.flatten()
         grown = kappa + self.scale

@@ -127,9 +127,7 @@ class MCInfoNCE(Loss):
         chunks = over_samples(reduce_chunk, posteriors, self.config.n_samples, self.chunk_size, generator)
         return _negative_log_mean(torch.cat([log_ratio for (log_ratio,) in chunks]))
 
-    def _integrated(
-        self, posteriors: Triple, kappa_pos: Tensor | float, generator: torch.Generator | None
-    ) -> Tensor:
+    def _integrated(self, posteriors: Triple, kappa_pos: Tensor | float, generator: torch.Generator | None) -> Tensor:
         anchor, positive, negatives = posteriors
         z = anchor.rsample((self.config.n_samples,), generator)
         attracting = log_mean_similarity(positive, (z * positive.mu).sum(-1), kappa_pos)
@@ -139,11 +137,11 @@ class MCInfoNCE(Loss):
 
 
 def log_mean_similarity(partner: VonMisesFisher, cosine: Tensor, kappa_pos: Tensor | float) -> Tensor:
-    """log E e^{kappa_pos z.z'} over z' ~ vMF(mu', kappa'), for c = z.mu': log C(kappa') - log C(|kappa' mu' + kappa_pos z|).
+    """Log E e^{kappa_pos z.z'} over z' ~ vMF(mu', kappa'): log C(kappa') - log C(|kappa' mu' + kappa_pos z|).
 
     Args:
         partner: Its batch broadcasts to the shape of the cosines.
-        cosine: c.
+        cosine: z.mu'.
         kappa_pos: Scale of the similarity.
     """
     kappa = partner.kappa.double()

@@ -1,7 +1,8 @@
 """Where training data come from and how encoders are judged."""
 
 from pcl.tasks.base import Batch, Negatives, Task
-from pcl.tasks.toy import AcceptanceConstant, Family, NegativeRule, PositiveRule, Smoothing, ToyTask
+from pcl.tasks.toy import AcceptanceConstant, NegativeRule, PositiveRule, ToyTask, calibration_scan
+from pcl.tasks.truth import Family, Smoothing
 
 __all__ = [
     "AcceptanceConstant",
@@ -13,4 +14,5 @@ __all__ = [
     "Smoothing",
     "Task",
     "ToyTask",
+    "calibration_scan",
 ]

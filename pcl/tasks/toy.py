@@ -21,9 +21,13 @@ from pcl.distributions import Sampler, VonMisesFisher
 from pcl.distributions.cosine import cosine_table
 from pcl.encoders import Encoder, KappaLink
 from pcl.metrics.recovery import compare, compare_pairs
+from pcl.randomness import uniform_inputs
 from pcl.special import log_vmf_normalizer
 from pcl.tasks.base import Batch, Metrics, Negatives, Task
+from pcl.tasks.calibration import Calibration, calibration_scan
 from pcl.tasks.truth import Family, Smoothing, Truth, TruthRecipe
+
+__all__ = ["AcceptanceConstant", "Calibration", "NegativeRule", "PositiveRule", "ToyTask", "calibration_scan"]
 
 _SPREAD_SAMPLES = 512  # of each true posterior that has no closed form
 _TABLE_CELLS = 4096
@@ -72,12 +76,12 @@ _FIT = {
 
 
 def log_uniform_to_vmf(kappa: float, dim: int, constant: AcceptanceConstant) -> float:
-    """log C(0)/C(kappa)."""
+    """Log C(0)/C(kappa)."""
     if constant is AcceptanceConstant.FITTED and dim in _FIT:
         a, b, c = _FIT[dim]
-        return a + b * kappa + c * kappa**1.55
-    zero, positive = log_vmf_normalizer(torch.tensor([0.0, kappa], dtype=torch.float64), dim).tolist()
-    return float(zero - positive)
+        return float(a + b * kappa + c * kappa**1.55)
+    log_c = log_vmf_normalizer(torch.tensor([0.0, kappa], dtype=torch.float64), dim)
+    return (log_c[0] - log_c[1]).item()
 
 
 class ToyTask(Task):
@@ -144,10 +148,9 @@ class ToyTask(Task):
             if not -1 <= self.largest_cosine <= 1:
                 raise ValueError(f"`-1 <= task.largest_cosine <= 1` must hold, but got {self.largest_cosine:g}.")
 
-        def build(self, generators: Sequence[torch.Generator]) -> "ToyTask":
-            """A task with a truth drawn from each generator, on the CPU, and inputs to be judged on."""
-            truth = self._recipe().draw(generators)
-            return ToyTask(self, truth, torch.stack([torch.rand(self.n_eval, self.dim_x, generator=g) for g in generators]))
+        def build(self, seeds: Sequence[int]) -> "ToyTask":
+            """A task with a truth for each seed, on the CPU."""
+            return ToyTask(self, self._recipe().draw(seeds), uniform_inputs(seeds, "eval", self.n_eval, self.dim_x))
 
         def restore(self, state: dict[str, Tensor]) -> "ToyTask":
             """The task that `state_dict` was taken from."""
@@ -255,7 +258,7 @@ class ToyTask(Task):
         return (log_weight - self._largest_log_weight).clamp(min=-60, max=0).exp()
 
     def _growth_at(self, kappa: Tensor) -> Tensor:
-        """log C(0)/C(kappa) by linear interpolation, off by less than 1e-5."""
+        """Log C(0)/C(kappa) by linear interpolation, off by less than 1e-5."""
         position = (kappa * (_TABLE_CELLS / _largest_resultant(self.config))).clamp(max=_TABLE_CELLS)
         cell = position.to(torch.int32).clamp(max=_TABLE_CELLS - 1)
         value, step = (column[cell] for column in self._growth)
@@ -355,7 +358,7 @@ def _largest_resultant(config: ToyTask.Config) -> float:
 
 
 def _growth_table(config: ToyTask.Config) -> Tensor:
-    """log C(0)/C(kappa) at the cells' starts and its growth over each, (2, _TABLE_CELLS)."""
+    """Log C(0)/C(kappa) at the cells' starts and its growth over each, (2, _TABLE_CELLS)."""
     nodes = torch.linspace(0, _largest_resultant(config), _TABLE_CELLS + 1, dtype=torch.float64)
     log_c = log_vmf_normalizer(nodes, config.dim)
     growth = log_c[0] - log_c

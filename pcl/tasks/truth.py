@@ -12,11 +12,11 @@ from torch import Tensor, nn
 from torch.nn.functional import leaky_relu, normalize
 
 from pcl.distributions import CosineLaw, ProjectedLaplace, ProjectedNormal, Sampler, VonMisesFisher
-from pcl.distributions.directional import Directional
 from pcl.encoders import KappaLink, StackedMlp
 from pcl.encoders.mlp import KappaHead
+from pcl.randomness import streams, uniform_inputs
 
-_N_PROBES = 1000  # inputs over which kappa is brought to its range and the spread of mu is measured, as in the paper
+N_PROBES = 1000  # inputs over which kappa is brought to its range and the spread of mu is measured, as in the paper
 _BLOCK_OF_DRAWS = 64  # generators drawn and judged at once: 64 x 1000^2 cosines are 256 MB
 _SMOOTHING_STEPS, _SMOOTHING_BATCH, _SMOOTHING_LR = 5000, 64, 0.01  # the release's
 
@@ -60,13 +60,13 @@ class Truth(nn.Module):
         self.requires_grad_(False)
 
     def parameters_of(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """mu (R, B, D) and kappa (R, B) of inputs (R, B, dim_x)."""
+        """Mu (R, B, D) and kappa (R, B) of inputs (R, B, dim_x)."""
         mu = normalize(self.mu_net(x), dim=-1)
         if self.family is Family.DIRAC:
             return mu, torch.full_like(mu[..., 0], math.inf)
         return mu, self.kappa_head(self.kappa_net(x))
 
-    def posteriors(self, mu: Tensor, kappa: Tensor) -> Directional:
+    def posteriors(self, mu: Tensor, kappa: Tensor) -> VonMisesFisher | ProjectedNormal | ProjectedLaplace:
         """The posteriors with these parameters."""
         if self.family is Family.GAUSSIAN:
             return ProjectedNormal(mu, kappa, validate_args=False)
@@ -78,8 +78,7 @@ class Truth(nn.Module):
         """One latent z of each posterior, (R, B, D)."""
         if self.family is Family.DIRAC:
             return mu
-        latents: Tensor = self.posteriors(mu, kappa).sample(generator=generator)
-        return latents
+        return self.posteriors(mu, kappa).sample(generator=generator)
 
 
 class TruthRecipe:
@@ -99,7 +98,7 @@ class TruthRecipe:
         max_draws: After which a run gives up.
     """
 
-    def __init__(  # noqa: PLR0913  a record; built in one place
+    def __init__(
         self,
         *,
         dim: int,
@@ -120,22 +119,22 @@ class TruthRecipe:
         self.kappa_range, self.kappa_link = (kappa_min, kappa_max), kappa_link
         self.largest_cosine, self.max_draws = largest_cosine, max_draws
 
-    def draw(self, generators: Sequence[torch.Generator]) -> Truth:
-        """A truth per generator, each redrawn until its modes spread."""
+    def draw(self, seeds: Sequence[int]) -> Truth:
+        """A truth per seed, its mu network redrawn until its modes spread."""
         draw = self._smoothed if self.smoothing is Smoothing.RELEASED else self._drawn
-        mu_net = _stack(draw(list(generators)))
-        kappa_net = StackedMlp(self.kappa_sizes, generators)
-        head = KappaHead(self.kappa_link, len(generators))
+        mu_net = _stack(draw(streams(seeds, "truth/mu")))
+        kappa_net = StackedMlp(self.kappa_sizes, streams(seeds, "truth/kappa"))
+        head = KappaHead(self.kappa_link, len(seeds))
         if self.family is not Family.DIRAC:
-            probes = torch.stack([torch.rand(_N_PROBES, self.dim_x, generator=g) for g in generators])
+            probes = uniform_inputs(seeds, "truth/probes", N_PROBES, self.dim_x)
             head.span(kappa_net(probes), *self.kappa_range)
         return Truth(mu_net, kappa_net, head, self.family, self.sampler)
 
     def blank(self, n_runs: int) -> Truth:
         """A truth of the right shape, to load a state into."""
         sources = [torch.Generator()] * n_runs
-        nets = (StackedMlp(sizes, sources) for sizes in (self.mu_sizes, self.kappa_sizes))
-        return Truth(*nets, KappaHead(self.kappa_link, n_runs), self.family, self.sampler)
+        mu_net, kappa_net = (StackedMlp(sizes, sources) for sizes in (self.mu_sizes, self.kappa_sizes))
+        return Truth(mu_net, kappa_net, KappaHead(self.kappa_link, n_runs), self.family, self.sampler)
 
     def _drawn(self, generators: list[torch.Generator]) -> list[StackedMlp]:
         """For every generator, the first network that spreads; blocks of draws are judged at once."""
@@ -143,7 +142,7 @@ class TruthRecipe:
         for generator in generators:
             for _ in range(0, self.max_draws, _BLOCK_OF_DRAWS):
                 nets = StackedMlp(self.mu_sizes, [generator] * _BLOCK_OF_DRAWS)
-                probes = torch.rand(1, _N_PROBES, self.dim_x, generator=generator)
+                probes = torch.rand(1, N_PROBES, self.dim_x, generator=generator)
                 spread = _smallest_cosine(nets, probes.expand(_BLOCK_OF_DRAWS, -1, -1))
                 accepted = (spread <= self.largest_cosine).nonzero()
                 if len(accepted):
@@ -163,7 +162,7 @@ class TruthRecipe:
             sources = [generators[i] for i in pending]
             nets = StackedMlp(self.mu_sizes, sources)
             smooth(nets, self.dim_x, sources)
-            probes = torch.stack([torch.rand(_N_PROBES, self.dim_x, generator=g) for g in sources])
+            probes = torch.stack([torch.rand(N_PROBES, self.dim_x, generator=g) for g in sources])
             spread = _smallest_cosine(nets, probes)
             found |= {i: _select(nets, j) for j, i in enumerate(pending) if spread[j] <= self.largest_cosine}
         if len(found) < len(generators):
@@ -173,7 +172,7 @@ class TruthRecipe:
     def _gave_up(self) -> ValueError:
         return ValueError(
             f"No generator with a cosine of at most {self.largest_cosine:g} between two modes was found in "
-            f"{self.max_draws} draws; raise `task.largest_cosine` or `task.max_draws`, or set `task.smoothing=released`."
+            f"{self.max_draws} draws; raise `task.largest_cosine` or `task.max_draws`, or set task.smoothing=released."
         )
 
 

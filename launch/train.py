@@ -1,0 +1,168 @@
+"""One training without Ray: `python launch/train.py --profile reference --seed 4 --set loss.n_samples=16`.
+
+It writes a checkpoint at every evaluation. Run again, it goes on from there; a finished one is shown, not repeated.
+"""
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from launch.command import run, say
+
+if TYPE_CHECKING:
+    from pcl.config import RunConfig
+    from pcl.training import Report, Run
+
+SHOWN = {
+    "train/loss": "loss", "eval/mu_mae": "mu MAE", "eval/mu_rank_corr": "mu rank", "eval/kappa_mae": "kappa MAE",
+    "eval/kappa_rank_corr": "kappa rank", "eval/kappa_mean": "mean kappa",
+}  # fmt: skip
+
+
+def main() -> None:
+    """Parse the command line, train and report."""
+    arguments = _parser().parse_args()
+    from pcl.config import RunConfig  # noqa: PLC0415  -h answers at once
+
+    config = RunConfig.of(_values(arguments.set), loss=arguments.loss, profile=arguments.profile, scale=arguments.scale)
+    if arguments.show_config:
+        say(json.dumps(config.flat(), indent=2))
+        return
+    seeds = tuple(arguments.seed or [4])
+    name = f"{config.loss_name}-{config.profile.value}-{config.scale.value}-{config.fingerprint()}"
+    checkpoint = arguments.checkpoint or Path("runs") / "train" / f"{name}-seed{'-'.join(map(str, seeds))}.pt"
+    if checkpoint.is_dir():
+        raise ValueError(f"`--checkpoint` must name a file, but {checkpoint} is a folder.")
+    if arguments.calibrate:
+        _calibrate(config, seeds[0])
+    training = _start(config, seeds, checkpoint, arguments)
+    try:
+        _train(training, checkpoint)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(
+            f"stopped at batch {training.batch:,}; run it again to go on from {checkpoint}"
+        ) from None
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="train.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--loss", default="mc_info_nce", help="mc_info_nce (default), hib, elk or info_nce")
+    parser.add_argument("--profile", default="paper", help="fidelity: paper, reference or exact (default: paper)")
+    parser.add_argument("--scale", default="paper", help="smoke, quick or paper (default: paper)")
+    parser.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help="a setting; may be repeated")
+    parser.add_argument("--seed", type=int, action="append", help="repeated, they train side by side (default: 4)")
+    parser.add_argument("--device", default=None, help="cpu or cuda (default: cuda where there is one)")
+    parser.add_argument("--plain", action="store_true", help="without CUDA graphs and fused kernels")
+    parser.add_argument("--checkpoint", type=Path, default=None, help="file (default: runs/train/...pt)")
+    parser.add_argument("--fresh", action="store_true", help="start over even if there is a checkpoint")
+    parser.add_argument("--calibrate", action="store_true", help="first ask where the loss's optimum in kappa lies")
+    parser.add_argument("--show-config", action="store_true", help="print every setting and stop")
+    return parser
+
+
+def _values(settings: list[str]) -> dict[str, str]:
+    values = {}
+    for text in settings:
+        path, separator, value = text.partition("=")
+        if not separator:
+            raise ValueError(f"`--set` takes PATH=VALUE, but got {text!r}.")
+        values[path.strip()] = value.strip()
+    return values
+
+
+def _start(config: "RunConfig", seeds: tuple[int, ...], checkpoint: Path, arguments: argparse.Namespace) -> "Run":
+    """A training, new or from its checkpoint."""
+    import torch  # noqa: PLC0415
+
+    from pcl.training import Run, check_same_config  # noqa: PLC0415
+
+    device = arguments.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    if device not in ("cpu", "cuda"):
+        raise ValueError(f"`--device` must be cpu or cuda, but got {device!r}.")
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ValueError("`--device cuda` needs a CUDA device, and there is none here; leave it out to use the CPU.")
+    if checkpoint.exists() and not arguments.fresh:
+        check_same_config(checkpoint, config, seeds)
+        training = Run.restore(checkpoint, device, is_fast=not arguments.plain)
+        say(f"going on from {checkpoint} at batch {training.batch:,}")
+        return training
+    say(
+        f"{config.loss_name}, profile {config.profile.value}, scale {config.scale.value}, seeds {list(seeds)}, {device}"
+    )
+    started = time.perf_counter()
+    training = Run(config, seeds, device, is_fast=not arguments.plain)
+    say(f"set up in {time.perf_counter() - started:.1f} s; checkpoints go to {checkpoint}")
+    return training
+
+
+def _train(training: "Run", checkpoint: Path) -> None:
+    started, first = time.perf_counter(), training.batch
+    report: Report | None = None
+    for report in training:
+        training.save(checkpoint)
+        _write_report(checkpoint, training, report)
+        spent = time.perf_counter() - started
+        eta = spent / (report.batch - first) * (report.n_batches - report.batch)
+        shown = "  ".join(f"{label} {report.metrics[key]:.4g}" for key, label in SHOWN.items() if key in report.metrics)
+        _progress(f"{report.batch:,}/{report.n_batches:,} {report.phase}  ETA {_duration(eta)}  {shown}")
+    if report is None:
+        say(f"already finished; {checkpoint.with_suffix('.json')} has the results")
+        return
+    _progress_done()
+    for seed, metrics in report.by_seed.items():
+        shown = "  ".join(f"{label} {metrics[key]:.4g}" for key, label in SHOWN.items() if key in metrics)
+        say(f"seed {seed}: {report.failures.get(seed, shown)}")
+    say(f"trained in {report.seconds:.1f} s; {checkpoint.with_suffix('.json')} has the results")
+
+
+def _calibrate(config: "RunConfig", seed: int) -> None:
+    from pcl.tasks.toy import calibration_scan  # noqa: PLC0415
+
+    task = config.task.build([seed])
+    source = config.training.negatives_at(len(config.training.phases) - 1)
+    scan = calibration_scan(task, config.loss_with(source).build(), source, config.training.n_negatives, n_anchors=2048)
+    say("c (kappa-hat = c kappa):  " + "  ".join(f"{factor:.3g}" for factor in scan.factors))
+    say("mean loss:                " + "  ".join(f"{loss:.4f}" for loss in scan.losses))
+    say(scan.warning or f"optimum at c = {scan.best:.3g}")
+
+
+def _write_report(checkpoint: Path, training: "Run", report: "Report") -> None:
+    content: dict[str, Any] = {
+        "config": training.config.flat(),
+        "batch": report.batch,
+        "seconds": report.seconds,
+        "device": str(training.device),
+        "by_seed": report.by_seed,
+        "failures": report.failures,
+    }
+    unfinished = checkpoint.with_suffix(".json.tmp")
+    unfinished.write_text(json.dumps(content, indent=2) + "\n")
+    unfinished.replace(checkpoint.with_suffix(".json"))
+
+
+def _progress(line: str) -> None:
+    """One line that renews itself on a terminal, and lines elsewhere."""
+    if sys.stdout.isatty():
+        print(f"\r\033[K{line}", end="", flush=True)
+    else:
+        say(line)
+
+
+def _progress_done() -> None:
+    if sys.stdout.isatty():
+        print(flush=True)
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,22 @@
+"""Random numbers by purpose: what one part of a run draws never changes what another one does."""
+
+import hashlib
+from collections.abc import Sequence
+
+import torch
+
+
+def mixed_seed(*parts: object) -> int:
+    """A seed below 2^63 that is a function of all parts."""
+    text = "/".join(map(str, parts))
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
+
+
+def streams(seeds: Sequence[int], purpose: str) -> list[torch.Generator]:
+    """A source on the CPU for each seed, for one purpose."""
+    return [torch.Generator().manual_seed(mixed_seed(seed, purpose)) for seed in seeds]
+
+
+def uniform_inputs(seeds: Sequence[int], purpose: str, n: int, dim_x: int) -> torch.Tensor:
+    """Points of the unit cube for each seed, (R, n, dim_x)."""
+    return torch.stack([torch.rand(n, dim_x, generator=generator) for generator in streams(seeds, purpose)])

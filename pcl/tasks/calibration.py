@@ -1,0 +1,108 @@
+"""Which c minimises a loss when the true posteriors are put in with kappa-hat = c kappa: 1 means calibrated.
+
+A cheap question to ask before a grid: a cell whose loss has its minimum at infinity trains kappa to infinity.
+
+Axes: B anchors, N negatives, D dim.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+from pcl.distributions import VonMisesFisher
+from pcl.losses import Loss, in_batch_negatives
+from pcl.tasks.base import Negatives
+
+if TYPE_CHECKING:
+    from pcl.tasks.toy import ToyTask
+
+# Fine around 1, coarse towards the ends; the last stands for infinity.
+FACTORS = (0.25, 0.5, 0.75, 1.0, 4 / 3, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0)
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The outcome of a scan.
+
+    Attributes:
+        factors: The c tried.
+        losses: Mean loss at each.
+        errors: Standard error of each loss's difference to that of the best c, over blocks of anchors.
+    """
+
+    factors: tuple[float, ...]
+    losses: tuple[float, ...]
+    errors: tuple[float, ...]
+
+    @property
+    def best(self) -> float:
+        """The c with the smallest loss; infinite where that is the last, or where the loss never rises again."""
+        index = min(range(len(self.losses)), key=self.losses.__getitem__)
+        is_flat = self.losses[-1] - self.losses[index] <= 2 * self.errors[-1]
+        return math.inf if index == len(self.losses) - 1 or is_flat else self.factors[index]
+
+    @property
+    def warning(self) -> str:
+        """What to tell a user whose optimum is infinite, or nothing."""
+        if math.isfinite(self.best):
+            return ""
+        return (
+            f"The loss has no finite optimum in kappa: with the true posteriors put in, it still falls at "
+            f"{self.factors[-1]:g} times the true kappa. A training of kappa will run away."
+        )
+
+
+@torch.no_grad()
+def calibration_scan(
+    task: "ToyTask",
+    loss: Loss,
+    source: Negatives = Negatives.DRAWN,
+    n_negatives: int = 32,
+    n_anchors: int = 8192,
+    factors: tuple[float, ...] = FACTORS,
+    seed: int = 0,
+) -> Calibration:
+    """Scan c for the first run of a task.
+
+    All c see the same anchors, positives and negatives and the same random numbers, so that their differences are known
+    far better than the losses.
+
+    Args:
+        task: With vMF posteriors.
+        loss: To be minimised.
+        source: Of negatives.
+        n_negatives: How many.
+        n_anchors: Rounded up to blocks of 512.
+        factors: The c to try, rising; the last stands for infinity.
+        seed: Of data and samples.
+    """
+    block = 512
+    device = task.x_eval.device
+    generator = torch.Generator(device).manual_seed(seed)
+    blocks = []
+    for _ in range(-(-n_anchors // block)):
+        batch = task.draw(block, source, n_negatives, generator)
+        truths = [task.truth.parameters_of(x.flatten(1, -2)) for x in batch]
+        state = generator.get_state()
+        losses = []
+        for factor in factors:
+            generator.set_state(state)
+            anchor, positive, negatives = (
+                VonMisesFisher(mu[0], factor * kappa[0], validate_args=False) for mu, kappa in truths
+            )
+            if source is Negatives.IN_BATCH:
+                negatives = in_batch_negatives(positive)
+            else:
+                shape = (batch.negatives.shape[1], n_negatives)
+                negatives = VonMisesFisher(
+                    negatives.mu.view(*shape, -1), negatives.kappa.view(shape), validate_args=False
+                )
+            losses.append(loss(anchor, positive, negatives, generator=generator).mean())
+        blocks.append(torch.stack(losses).double())
+    table = torch.stack(blocks)
+    mean = table.mean(0)
+    difference = table - table[:, mean.argmin()].unsqueeze(1)
+    error = difference.std(0) / math.sqrt(len(table)) if len(table) > 1 else torch.full_like(mean, math.inf)
+    return Calibration(tuple(factors), tuple(mean.tolist()), tuple(error.tolist()))
