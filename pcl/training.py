@@ -86,6 +86,7 @@ class Run:
         probes = uniform_inputs(self.seeds, "encoder/probes", N_PROBES, config.task.dim_x)
         encoder.span_kappa(probes, *self._kappa_range())
         self._assemble(task, encoder, is_fast)
+        self._enter_phase()
 
     @classmethod
     def restore(cls, path: Path, device: str | torch.device = "cpu", is_fast: bool = True) -> "Run":
@@ -160,8 +161,7 @@ class Run:
         self.batch, self.seconds = content["batch"], content["seconds"]
         self.failures = {int(seed): cause for seed, cause in content["failures"].items()}
         self.phase = content["phase"]
-        if self.phase >= 0:
-            self.stepper.enter(self.config.training.phases[self.phase].trained, self._source())
+        self.stepper.enter(self.config.training.phases[self.phase].trained, self._source())
         self.stepper.load_state_dict(content["stepper"])
 
     def _enter_phase(self) -> None:

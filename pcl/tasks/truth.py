@@ -208,7 +208,7 @@ def _smoothing_gradient(nets: StackedMlp, x: Tensor, distance_x: Tensor, weight:
         acts.append(leaky_relu(y) if i < len(nets.weights) - 1 else y)
     length = acts[-1].norm(dim=-1, keepdim=True)
     mu = acts[-1] / length
-    distance = torch.baddbmm(torch.ones(()), mu, mu.mT, alpha=-0.5)
+    distance = torch.baddbmm(mu.new_ones(()), mu, mu.mT, alpha=-0.5)
     slope = weight * (math.sqrt(2) - distance).square_().square_() * (distance - distance_x)  # half of dloss/d distance
     d_mu = -2 * (slope @ mu)
     delta = (d_mu - mu * (mu * d_mu).sum(-1, keepdim=True)) / length

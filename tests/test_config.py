@@ -1,0 +1,128 @@
+"""RunConfig: dotted paths, profiles, scales, errors."""
+
+import math
+
+import pytest
+
+from pcl.config import RunConfig, Scale
+from pcl.fidelity import SETTINGS, Profile
+from pcl.losses import LOSSES, PositiveWeight
+from pcl.schedule import LrSchedule, Phases, TrainingConfig
+
+
+@pytest.mark.parametrize("loss", list(LOSSES))
+@pytest.mark.parametrize("profile", [p.value for p in Profile])
+@pytest.mark.parametrize("scale", [s.value for s in Scale])
+def test_every_configuration_round_trips(loss: str, profile: str, scale: str) -> None:
+    config = RunConfig.of(loss=loss, profile=profile, scale=scale)
+    again = RunConfig.from_flat(config.flat())
+    assert again == config
+    assert again.fingerprint() == config.fingerprint()
+
+
+def test_profiles_set_what_they_name() -> None:
+    for profile in Profile:
+        for loss in LOSSES:
+            flat = RunConfig.of(loss=loss, profile=profile.value).flat()
+            for setting in SETTINGS:
+                if setting.loss in ("", loss):
+                    value = setting.of(profile)
+                    assert flat[setting.path] == getattr(value, "value", value)
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda s: s.path)
+def test_each_setting_varies_alone(setting: object) -> None:
+    """From `paper`, the value of another profile at one path changes that path and no other."""
+    assert setting in SETTINGS
+    loss = setting.loss or "mc_info_nce"  # type: ignore[attr-defined]
+    base = RunConfig.of(loss=loss, profile="paper")
+    others = {setting.reference, setting.exact} - {setting.paper}  # type: ignore[attr-defined]
+    assert others
+    for value in others:
+        values = {setting.path: value}  # type: ignore[attr-defined]
+        if setting.path == "loss.partners":  # type: ignore[attr-defined]
+            values |= {"loss.positive_weight": PositiveWeight.ZERO, "training.mu_phase_negatives": "shared"}
+        changed = base.with_values(values)
+        before, after = base.flat(), changed.flat()
+        assert {path for path in before if before[path] != after[path]} == set(values)
+        assert changed.fingerprint() != base.fingerprint()
+
+
+def test_values_are_read_as_their_type() -> None:
+    values = {
+        "loss.n_samples": "16",
+        "training.lr": "3e-4",
+        "loss.learn_kappa_pos": "true",
+        "training.phases": "mu:3 kappa",
+    }
+    config = RunConfig.of(values)
+    flat = config.flat()
+    assert flat["loss.n_samples"] == 16
+    assert flat["training.lr"] == 3e-4
+    assert flat["loss.learn_kappa_pos"] is True
+    assert flat["training.phases"] == "mu:3 kappa"
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ({"loss.n_sample": 1}, "Did you mean 'loss.n_samples'"),
+        ({"loss.n_samples": 0}, "n_samples >= 1"),
+        ({"loss.n_samples": "1.5"}, "whole number"),
+        ({"loss.n_samples": True}, "whole number"),
+        ({"task.dim": 1}, "task.dim >= 2"),
+        ({"encoder.dim": 1}, "encoder.dim >= 2"),
+        ({"task.family": "cauchy"}, "vmf, gaussian, laplace, dirac"),
+        ({"task.kappa_min": 40}, "task.kappa_min < task.kappa_max"),
+        ({"task.kappa_max": math.inf}, "task.family=dirac"),
+        ({"training.phases": "mu kapa"}, "mu, kappa, joint"),
+        ({"training.phases": ""}, "At least one phase"),
+        ({"training.phases": "mu:-1"}, "positive number"),
+        ({"training.n_batches": 0}, "n_batches >= 1"),
+        ({"training.lr": 0}, "training.lr"),
+        ({"loss.partners": "integrated"}, "positive_weight"),
+        ({"loss.learn_kappa_pos": "maybe"}, "true or false"),
+    ],
+)
+def test_bad_values_get_one_sentence(values: dict[str, object], says: str) -> None:
+    with pytest.raises(ValueError, match=r".") as error:
+        RunConfig.of(values)
+    assert says in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["loss", "profile", "scale"])
+def test_unknown_names_are_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="must be one of"):
+        RunConfig.of(**{name: "papr"})  # type: ignore[arg-type]
+
+
+def test_info_nce_has_no_kappa_phase() -> None:
+    assert str(RunConfig.of(loss="info_nce").training.phases) == "mu"
+    with pytest.raises(ValueError, match="no gradient in kappa"):
+        RunConfig.of({"training.phases": "mu kappa"}, loss="info_nce")
+
+
+def test_schedules_of_text_and_release() -> None:
+    quarters = TrainingConfig(n_batches=100)
+    assert [quarters.lr_at(b) for b in (0, 24, 25, 50, 99)] == pytest.approx([1e-4, 1e-4, 1e-5, 1e-6, 1e-7])
+    phases = TrainingConfig(n_batches=100, lr_schedule=LrSchedule.PHASES, lr_decay=0.5)
+    assert [phases.lr_at(b) * 1e4 for b in (0, 25, 50, 75)] == pytest.approx([1, 0.5, 0.5**0.5, 0.5**1.5])
+    joint = TrainingConfig(n_batches=100, lr_schedule=LrSchedule.PHASES, lr_decay=0.5, phases=Phases.parse("joint"))
+    assert [joint.lr_at(b) * 1e4 for b in (0, 49, 50, 99)] == pytest.approx([1, 1, 0.5, 0.5])
+
+
+@pytest.mark.parametrize("schedule", LrSchedule)
+@pytest.mark.parametrize("text", ["mu kappa", "joint", "mu:3 kappa:1 mu kappa"])
+def test_nothing_changes_between_stops(schedule: LrSchedule, text: str) -> None:
+    """Between two stops the phase and the learning rate are constant, and evaluations fall on stops."""
+    training = TrainingConfig(n_batches=97, eval_every=10, lr_schedule=schedule, phases=Phases.parse(text))
+    batch, stops = 0, []
+    while batch < training.n_batches:
+        stop = training.next_stop(batch)
+        stops.append(stop)
+        assert {training.phase_at(b) for b in range(batch, stop)} == {training.phase_at(batch)}
+        assert {training.lr_at(b) for b in range(batch, stop)} == {training.lr_at(batch)}
+        batch = stop
+    assert stops[-1] == 97
+    assert set(range(10, 97, 10)) <= set(stops)

@@ -1,0 +1,220 @@
+"""The controlled experiment's data: the truth, positives and negatives against their closed forms."""
+
+import math
+
+import pytest
+import torch
+from scipy import stats
+from torch import Tensor
+
+from pcl.distributions import VonMisesFisher
+from pcl.tasks import Family, NegativeRule, Negatives, PositiveRule, Smoothing, ToyTask
+from pcl.tasks.toy import AcceptanceConstant, log_uniform_to_vmf, vmf_spread
+from pcl.tasks.truth import smooth
+
+SMALL = {"dim": 3, "dim_x": 1, "n_eval": 50, "largest_cosine": -0.8}
+
+
+def small_task(**settings: object) -> ToyTask:
+    return ToyTask.Config(**{**SMALL, **settings}).build([4])  # type: ignore[arg-type]
+
+
+def drawn_pairs(task: ToyTask, n: int) -> tuple[Tensor, Tensor]:
+    """Anchors and positives of a task with scalar inputs, flat, drawn independently of each other."""
+    generator = torch.Generator().manual_seed(0)
+    # A few anchors a batch: those of one batch share their pool of candidates.
+    batches = [task.draw(8, Negatives.IN_BATCH, 1, generator) for _ in range(n // 8)]
+    return tuple(torch.cat([batch[i].flatten() for batch in batches]) for i in (0, 1))  # type: ignore[return-value]
+
+
+def expected_shares(task: ToyTask, n_bins: int) -> Tensor:
+    """P(x+ in bin | x in bin) = E over z ~ P(z|x) of w(x+|z) / integral of w(x'|z), w the acceptance of x' given z.
+
+    The integrals over x, x' and z' are sums over grids and samples, straight from the formulas.
+    """
+    config = task.config
+    generator = torch.Generator().manual_seed(1)
+    n_x, n_z, n_candidates, n_latents = 40, 50, 200, 100
+
+    def posteriors(n: int) -> VonMisesFisher:
+        grid = ((torch.arange(n) + 0.5) / n).view(1, -1, 1)
+        mu, kappa = task.truth.parameters_of(grid)
+        return VonMisesFisher(mu[0], kappa[0])
+
+    z = posteriors(n_x).sample((n_z,), generator).transpose(0, 1)  # (n_x, n_z, D)
+    latents = posteriors(n_candidates).sample((n_latents,), generator)  # (n_latents, n_candidates, D)
+    similarity = config.kappa_pos * torch.einsum("xzd,lcd->xzlc", z, latents)
+    if config.positives is PositiveRule.LOGISTIC:
+        constant = log_uniform_to_vmf(config.kappa_pos, config.dim, config.acceptance_constant)
+        weight = torch.sigmoid(similarity - constant).mean(2)
+    else:
+        weight = torch.exp(similarity - config.kappa_pos).mean(2)
+    share = weight / weight.sum(-1, keepdim=True)  # (n_x, n_z, n_candidates)
+    return share.mean(1).view(n_bins, n_x // n_bins, n_bins, -1).sum(-1).mean(1).double()
+
+
+def p_value(task: ToyTask, shares: Tensor, n: int = 8000) -> float:
+    """Of the drawn pairs under given conditional shares, by a chi-square test."""
+    n_bins = len(shares)
+    anchor, positive = (torch.clamp((x * n_bins).long(), max=n_bins - 1) for x in drawn_pairs(task, n))
+    counts = torch.zeros(n_bins, n_bins, dtype=torch.float64).index_put_(
+        (anchor, positive), torch.ones(n, dtype=torch.float64), accumulate=True
+    )
+    expected = counts.sum(-1, keepdim=True) * shares
+    statistic = ((counts - expected).square() / expected).sum().item()
+    return float(stats.chi2.sf(statistic, n_bins * (n_bins - 1)))
+
+
+RULES: dict[str, dict[str, object]] = {
+    "logistic": {},
+    "logistic, fitted constant": {"acceptance_constant": AcceptanceConstant.FITTED, "dim": 4},
+    "vmf": {"positives": PositiveRule.VMF},
+}
+
+
+@pytest.mark.parametrize("rule", list(RULES))
+def test_pairs_follow_the_closed_form(rule: str) -> None:
+    task = small_task(**RULES[rule])
+    shares = expected_shares(task, 4)
+    assert p_value(task, shares) > 1e-3
+    # The test can tell: a tenth of the pairs drawn at random instead is rejected.
+    assert p_value(task, 0.9 * shares + 0.1 / 4) < 1e-3
+
+
+def test_vmf_weights_do_not_depend_on_who_integrates() -> None:
+    """The closed form of the acceptance agrees with the mean over samples of z'."""
+    task = small_task(positives=PositiveRule.VMF)
+    generator = torch.Generator().manual_seed(0)
+    mu, kappa = task.truth.parameters_of(torch.rand(1, 30, 1, generator=generator))
+    z = VonMisesFisher(mu[0, :5], kappa[0, :5]).sample(generator=generator)
+    closed = task._integrated_acceptance((z @ mu[0].T)[None], kappa[:, None])[0]
+    samples = VonMisesFisher(mu[0], kappa[0]).sample((20_000,), generator)
+    sampled = torch.exp(task.config.kappa_pos * (torch.einsum("bd,scd->sbc", z, samples) - 1)).mean(0)
+    is_near = closed > 0.05  # far from z, the mean over samples is decided by samples that were not drawn
+    ratio = (closed / sampled)[is_near]
+    assert is_near.sum() > 10
+    assert (ratio / ratio.mean() - 1).abs().max() < 0.05
+
+
+def test_rejected_negatives_follow_their_law() -> None:
+    """Negatives have density proportional to 1 - p, p the probability to be called positive."""
+    task = small_task(negatives=NegativeRule.REJECT_POSITIVES)
+    generator = torch.Generator().manual_seed(0)
+    x = torch.rand(1, 4000, 1, generator=generator)
+    mu, kappa = task.truth.parameters_of(x)
+    latents = task.truth.latents(mu, kappa, generator)
+    z = latents[:, :1].expand(-1, 400, -1)  # one anchor, many times
+    drawn = task._accepted_negatives(z, x, latents, generator).flatten()
+    called = task._acceptance((latents @ z[:, :1].mT).squeeze(-1))[0]
+    weight = 1 - called
+    expected = (x.flatten() * weight).sum() / weight.sum()
+    spread = x.std() / math.sqrt(len(drawn))
+    assert abs(drawn.mean() - expected) < 5 * spread
+    assert called.mean() > 0.05, "nothing would have been rejected"
+
+
+@pytest.mark.parametrize("source", Negatives)
+def test_shapes(source: Negatives) -> None:
+    task = ToyTask.Config(n_eval=20, dim=5, dim_x=7, largest_cosine=0.95).build([4, 5])
+    batch = task.draw(6, source, 3, torch.Generator().manual_seed(0))
+    assert batch.anchor.shape == batch.positive.shape == (2, 6, 7)
+    expected = {Negatives.DRAWN: (2, 6, 3, 7), Negatives.SHARED: (2, 1, 3, 7), Negatives.IN_BATCH: (2, 1, 0, 7)}
+    assert batch.negatives.shape == expected[source]
+    assert all(((x >= 0) & (x <= 1)).all() for x in batch)
+
+
+def test_truth_spans_its_range_and_spreads() -> None:
+    task = ToyTask.Config(n_eval=2000).build([4, 5])
+    for run in range(2):
+        cosines = task.mu_true[run] @ task.mu_true[run].T
+        assert cosines.min() < 0.6
+        assert 14 < task.kappa_true[run].min() < 18
+        assert 28 < task.kappa_true[run].max() < 37
+
+
+def test_a_seed_has_the_same_truth_alone_and_beside_others() -> None:
+    alone, beside = (ToyTask.Config(n_eval=30).build(seeds) for seeds in ([5], [4, 5]))
+    assert torch.equal(alone.x_eval[0], beside.x_eval[1])
+    torch.testing.assert_close(alone.mu_true[0], beside.mu_true[1])
+    torch.testing.assert_close(alone.kappa_true[0], beside.kappa_true[1])
+
+
+def test_redraws_are_bounded() -> None:
+    with pytest.raises(ValueError, match="in 64 draws; raise"):
+        ToyTask.Config(n_eval=20, largest_cosine=-1.0, max_draws=64).build([4])
+
+
+def test_smoothing_gradient_is_autograds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few steps of the written-out gradient end where torch's autograd and Adam do."""
+    from pcl.encoders import StackedMlp  # noqa: PLC0415
+    from pcl.randomness import streams  # noqa: PLC0415
+
+    n_steps, batch = 250, 64
+    monkeypatch.setattr("pcl.tasks.truth._SMOOTHING_STEPS", n_steps)
+    ours, twin = (StackedMlp((3, 10, 10, 4), streams([4, 5], "net")).double() for _ in range(2))
+    monkeypatch.setattr(
+        torch, "rand", lambda *size, generator: torch.empty(size, dtype=torch.float64).uniform_(generator=generator)
+    )
+    smooth(ours, 3, streams([4, 5], "x"))
+    inputs = torch.stack([torch.rand(n_steps, batch, 3, generator=g) for g in streams([4, 5], "x")], dim=1)
+    optimizer = torch.optim.Adam(twin.parameters(), lr=0.01)
+    lower = torch.tril_indices(batch, batch)
+    for x in inputs:
+        mu = torch.nn.functional.normalize(twin(x), dim=-1)
+        distance_x, distance = (d[:, lower[0], lower[1]] for d in (torch.cdist(x, x), 1 - mu @ mu.mT / 2))
+        loss = ((distance_x - distance) ** 2 * (math.sqrt(2) - distance.detach()) ** 4).mean(-1).sum()
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+    for a, b in zip(ours.parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_smoothing_spreads_the_modes() -> None:
+    recipe = {"n_eval": 500, "dim": 10, "dim_x": 10}
+    drawn, smoothed = (
+        ToyTask.Config(smoothing=smoothing, **recipe).build([4])  # type: ignore[arg-type]
+        for smoothing in (Smoothing.NONE, Smoothing.RELEASED)
+    )
+    mean_cosine = [(task.mu_true[0] @ task.mu_true[0].T).mean().item() for task in (drawn, smoothed)]
+    assert mean_cosine[0] > 0.7
+    assert abs(mean_cosine[1]) < 0.2
+    torch.testing.assert_close(drawn.kappa_true, smoothed.kappa_true)
+
+
+@pytest.mark.parametrize("family", Family)
+def test_families(family: Family) -> None:
+    task = ToyTask.Config(n_eval=100, dim=4, dim_x=3, largest_cosine=0.9, family=family).build([4])
+    generator = torch.Generator().manual_seed(0)
+    mu, kappa = task.truth.parameters_of(task.x_eval)
+    z = task.truth.latents(mu, kappa, generator)
+    torch.testing.assert_close(z.norm(dim=-1), torch.ones(1, 100))
+    assert kappa.isinf().all() == (family is Family.DIRAC)
+    assert torch.equal(z, mu) == (family is Family.DIRAC)
+    assert ((task.spread_true > 0) & (task.spread_true <= 1)).all()
+    assert task.draw(8, Negatives.DRAWN, 2, generator).anchor.shape == (1, 8, 3)
+
+
+def test_spread_is_the_mean_absolute_cosine() -> None:
+    kappa = torch.tensor([0.0, 1.0, 20.0, 300.0])
+    mu = torch.nn.functional.normalize(torch.ones(4, 5), dim=-1)
+    posterior = VonMisesFisher(mu, kappa)
+    cosines = (posterior.sample((40_000,), torch.Generator().manual_seed(0)) * mu).sum(-1).abs()
+    torch.testing.assert_close(vmf_spread(posterior), cosines.mean(0), rtol=5e-3, atol=0)
+
+
+def test_fitted_constant() -> None:
+    """Known values of the release's regression and of the exact constant at kappa_pos = 20."""
+    fitted, exact = AcceptanceConstant.FITTED, AcceptanceConstant.EXACT
+    assert log_uniform_to_vmf(20, 10, fitted) == pytest.approx(9.50, abs=0.01)
+    assert log_uniform_to_vmf(20, 10, exact) == pytest.approx(11.15, abs=0.01)
+    assert log_uniform_to_vmf(20, 64, fitted) == pytest.approx(-3.03, abs=0.01)
+    assert log_uniform_to_vmf(20, 64, exact) == pytest.approx(2.99, abs=0.01)
+    assert log_uniform_to_vmf(20, 7, fitted) == log_uniform_to_vmf(20, 7, exact)
+
+
+def test_restored_task_is_the_same() -> None:
+    task = small_task()
+    again = task.config.restore(task.state_dict())
+    assert torch.equal(task.mu_true, again.mu_true)
+    assert torch.equal(task.kappa_true, again.kappa_true)

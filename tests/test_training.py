@@ -1,0 +1,253 @@
+"""Run: resumed runs are the same to the bit, phases train what they name, failures are named, settings act alone."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from pcl import Diverged
+from pcl.config import RunConfig
+from pcl.encoders import KappaLink, MlpEncoder
+from pcl.fidelity import SETTINGS, Setting
+from pcl.tasks import Smoothing
+from pcl.training import Report, Run, check_same_config
+
+# The truth is drawn at once and small networks train in milliseconds.
+FAST: dict[str, Any] = {"task.largest_cosine": 0.9, "task.dim": 4, "task.dim_x": 3, "encoder.dim": 4}
+
+
+def smoke(profile: str = "paper", loss: str = "mc_info_nce", **values: Any) -> RunConfig:
+    paths = {name.replace("__", "."): value for name, value in values.items()}
+    shrunk = {"training.n_negatives": 4} if profile == "exact" else {}
+    base = RunConfig.of({"task.smoothing": Smoothing.NONE, **FAST, **shrunk}, scale="smoke", profile=profile, loss=loss)
+    return base.with_values(paths)
+
+
+def last(run: Run) -> Report:
+    *_, report = run
+    return report
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        smoke(),
+        smoke("reference"),
+        smoke("exact"),
+        smoke(training__phases="mu kappa mu kappa", training__eval_every=1),
+        smoke(loss__learn_kappa_pos=True),
+        smoke(loss="hib", training__phases="joint"),
+        smoke("reference", loss="elk"),
+    ],
+    ids=["paper", "reference", "exact", "alternating", "learned kappa_pos", "hib joint", "elk"],
+)
+def test_a_resumed_run_is_the_same_to_the_bit(config: RunConfig, tmp_path: Path) -> None:
+    seeds = (4, 5)
+    whole = Run(config, seeds)
+    reports = list(whole)
+    for stop in range(1, len(reports)):
+        first = Run(config, seeds)
+        for _, _report in zip(range(stop), first, strict=False):
+            pass
+        first.save(tmp_path / "run.pt")
+        second = Run.restore(tmp_path / "run.pt")
+        resumed = list(second)
+        assert [r.batch for r in resumed] == [r.batch for r in reports[stop:]]
+        for ours, theirs in zip(resumed, reports[stop:], strict=True):
+            for seed in seeds:
+                timeless = {k: v for k, v in ours.by_seed[seed].items() if not k.startswith("time/")}
+                assert timeless == {k: theirs.by_seed[seed][k] for k in timeless}
+        for a, b in zip(second.step.encoder.parameters(), whole.step.encoder.parameters(), strict=True):
+            assert torch.equal(a, b)
+
+
+def test_a_run_is_a_function_of_its_seed() -> None:
+    first, again, other = (last(Run(smoke(), (seed,))).by_seed[seed] for seed in (4, 4, 5))
+    untimed = [{k: v for k, v in metrics.items() if not k.startswith("time/")} for metrics in (first, again, other)]
+    assert untimed[0] == untimed[1]
+    assert untimed[0] != untimed[2]
+
+
+def test_seeds_side_by_side_start_as_they_would_alone() -> None:
+    together, alone = Run(smoke(), (4, 5)), Run(smoke(), (5,))
+    for a, b in zip(together.step.encoder.state_dict().values(), alone.step.encoder.state_dict().values(), strict=True):
+        torch.testing.assert_close(a[1], b[0])
+    report = last(together)
+    assert set(report.by_seed) == {4, 5}
+    assert report.by_seed[4]["eval/kappa_mae"] != report.by_seed[5]["eval/kappa_mae"]
+    mean = (report.by_seed[4]["eval/kappa_mae"] + report.by_seed[5]["eval/kappa_mae"]) / 2
+    assert report.metrics["eval/kappa_mae"] == pytest.approx(mean)
+
+
+def test_a_seed_does_not_feel_the_others() -> None:
+    """The gradient of one run's loss in another run's weights is zero."""
+    run = Run(smoke("reference"), (4, 5, 6))
+    run._enter_phase()
+    losses = run.step.mean_losses(run.step.prepare())
+    gradients = torch.autograd.grad(losses[1], list(run.step.encoder.mu_parameters()))
+    assert all(g[0].abs().max() == g[2].abs().max() == 0 for g in gradients)
+    assert any(g[1].abs().max() > 0 for g in gradients)
+
+
+@pytest.mark.parametrize(("phase", "moves"), [("mu", (True, False)), ("kappa", (False, True)), ("joint", (True, True))])
+@pytest.mark.parametrize("profile", ["paper", "reference", "exact"])
+def test_a_phase_trains_what_it_names(phase: str, moves: tuple[bool, bool], profile: str) -> None:
+    run = Run(smoke(profile, training__phases=phase), (4,))
+    before = {name: value.clone() for name, value in run.step.encoder.state_dict().items()}
+    last(run)
+    after = run.step.encoder.state_dict()
+    for part, is_moving in zip(("mu_net", "kappa_net"), moves, strict=True):
+        changed = [not torch.equal(before[name], after[name]) for name in before if name.startswith(part)]
+        assert all(changed) if is_moving else not any(changed)
+    assert torch.equal(before["kappa_head.scale"], after["kappa_head.scale"])
+
+
+def test_kappa_pos_is_learned_by_each_seed() -> None:
+    run = Run(smoke(loss__learn_kappa_pos=True), (4, 5))
+    last(run)
+    learned = [loss.kappa_pos().item() for loss in run.step.losses]  # type: ignore[operator, union-attr]
+    assert len(learned) == 2
+    assert learned[0] != learned[1] != 20.0
+
+
+@pytest.mark.parametrize("link", KappaLink)
+def test_a_restored_encoder_returns_the_same_kappa(link: KappaLink) -> None:
+    config = MlpEncoder.Config(dim=4, kappa_link=link)
+    x = torch.rand(2, 100, 3, generator=torch.Generator().manual_seed(0))
+    encoder = config.build(3, (4, 5))
+    encoder.span_kappa(x, 16.0, 32.0)
+    kappa = encoder(x).kappa
+    torch.testing.assert_close(kappa.amin(1), torch.full((2,), 16.0), rtol=1e-3, atol=0)
+    torch.testing.assert_close(kappa.amax(1), torch.full((2,), 32.0), rtol=1e-3, atol=0)
+    other = config.build(3, (6, 7))
+    other.load_state_dict(encoder.state_dict())
+    assert torch.equal(other(x).kappa, kappa)
+
+
+def test_runaway_kappa_ends_the_run_with_its_cause() -> None:
+    run = Run(smoke(training__kappa_limit=10.0), (4, 5))
+    reports = []
+    with pytest.raises(Diverged, match=r"seed 4: runaway kappa: its median .* at batch 4; seed 5"):
+        reports.extend(run)
+    assert len(reports) == 0 or reports[-1].batch == 4
+
+
+def test_nan_ends_the_run_with_its_cause() -> None:
+    run = Run(smoke(), (4,))
+    with torch.no_grad():
+        next(iter(run.step.encoder.mu_parameters())).fill_(torch.nan)
+    with pytest.raises(Diverged, match="NaN"):
+        list(run)
+
+
+def test_one_failed_seed_leaves_the_others(tmp_path: Path) -> None:
+    run = Run(smoke(), (4, 5))
+    with torch.no_grad():
+        next(iter(run.step.encoder.mu_parameters()))[0].fill_(torch.nan)
+    report = last(run)
+    assert list(report.failures) == [4]
+    assert report.metrics["eval/kappa_mae"] == report.by_seed[5]["eval/kappa_mae"]
+    assert report.batch == 8
+    run.save(tmp_path / "run.pt")
+    assert Run.restore(tmp_path / "run.pt").failures == run.failures
+
+
+def test_checkpoints_of_others_are_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "run.pt"
+    Run(smoke(), (4,)).save(path)
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match=r"loss.n_samples is 4 there and 5 here"):
+        check_same_config(path, smoke(loss__n_samples=5), (4,))
+    with pytest.raises(ValueError, match=r"of the seeds \[4\], not \[5\]"):
+        check_same_config(path, smoke(), (5,))
+    check_same_config(path, smoke(), (4,))
+    assert path.read_bytes() == before
+    path.write_bytes(b"not a checkpoint")
+    with pytest.raises(ValueError, match="not a readable checkpoint"):
+        Run.restore(path)
+    assert path.read_bytes() == b"not a checkpoint"
+    with pytest.raises(ValueError, match="There is no checkpoint"):
+        Run.restore(tmp_path / "none.pt")
+
+
+@pytest.mark.parametrize("seeds", [(), (4, 4), (-1,)])
+def test_seeds_are_checked(seeds: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match="Seeds must be different"):
+        Run(smoke(), seeds)
+
+
+def test_infinite_truth_reports_the_level_of_kappa() -> None:
+    report = last(Run(smoke(task__family="dirac"), (4,)))
+    assert "eval/kappa_mae" not in report.metrics
+    assert report.metrics["eval/kappa_mean"] > 0
+    assert report.metrics["eval/mu_rank_corr"] <= 1
+
+
+# What a step of a run consists of, from the data to the loss: a setting must change its own part and leave the others.
+def parts_of(config: RunConfig) -> dict[str, Any]:
+    run = Run(config, (4,))
+    training, step = config.training, run.step
+    truth = {"truth mu": step.task.mu_true, "truth kappa": step.task.kappa_true}
+    weights = {
+        "encoder mu": torch.cat([p.flatten() for p in step.encoder.mu_parameters()]),
+        "encoder kappa": torch.cat([p.flatten() for p in step.encoder.kappa_parameters()]),
+        "kappa range": step.encoder(step.task.x_eval).kappa.aminmax(),
+    }
+    lr = {"lr": [training.lr_at(b) for b in range(training.n_batches)]}
+    sources = {"negatives": [training.negatives_at(p) for p in range(len(training.phases))]}
+    losses = {"loss": run.config.loss}
+    law = {"latents": step.task.truth.law, "posteriors": step.encoder.law}
+    task = config.task
+    data = {"pairs": (task.positives, task.acceptance_constant), "accepted negatives": task.negatives}
+    counts = {"count": training.n_negatives}
+    return {**truth, **weights, **lr, **sources, **losses, **law, **data, **counts}
+
+
+AFFECTED = {
+    "task.sampler": {"latents"},
+    "encoder.sampler": {"posteriors"},
+    "encoder.sampler_gradient": {"posteriors"},
+    "task.acceptance_constant": {"pairs"},
+    "task.positives": {"pairs"},
+    "task.negatives": {"accepted negatives"},
+    "task.smoothing": {"truth mu"},
+    "task.kappa_link": {"truth kappa"},
+    "encoder.kappa_link": {"kappa range"},
+    "encoder.kappa_width": {"encoder kappa", "kappa range"},
+    "encoder.kappa_range": {"kappa range"},
+    "training.lr_schedule": {"lr"},
+    "training.lr_decay": {"lr"},
+    "training.negatives": {"negatives"},
+    "training.mu_phase_negatives": {"negatives"},
+    "training.n_negatives": {"count"},
+}
+
+
+def test_every_setting_is_covered() -> None:
+    assert {s.path for s in SETTINGS} == set(AFFECTED) | {s.path for s in SETTINGS if s.loss}
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda s: s.path)
+def test_a_fidelity_setting_changes_what_it_names_and_nothing_else(setting: Setting) -> None:
+    # Away from 16 to 32, so that the fixed range differs from the truth's.
+    values = {"task__kappa_min": 20.0, "task__kappa_max": 40.0, "training__lr_schedule": "quarters"}
+    base = smoke("paper", setting.loss or "mc_info_nce", **values)
+    extra: dict[str, Any] = {}
+    if setting.path == "loss.partners":
+        extra = {"loss.positive_weight": "zero", "training.mu_phase_negatives": "shared"}
+    if setting.path == "training.lr_decay":
+        base = base.with_values({"training.lr_schedule": "phases"})
+    before = parts_of(base.with_values(extra))
+    others = [v for v in dict.fromkeys((setting.reference, setting.exact)) if v != setting.paper]
+    after = parts_of(base.with_values({**extra, setting.path: others[0]}))
+    changed = {name for name in before if not _same(before[name], after[name])}
+    assert changed == AFFECTED.get(setting.path, {"loss"})
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, torch.Tensor):
+        return a.shape == b.shape and torch.equal(a, b)
+    if isinstance(a, torch.return_types.aminmax):
+        return all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
+    return bool(a == b)
