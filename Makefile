@@ -20,6 +20,7 @@ lint: $(READY)
 bench: $(READY)
 	$(PY) launch/bench.py vmf
 	$(PY) launch/bench.py loss
+	$(PY) launch/bench.py toy
 
 # The stamp is written last: an interrupted installation is done again. A venv that is older than the lock is
 # brought up to date in place.

@@ -56,7 +56,18 @@ LAYERS = {  # module prefix -> prefixes of this distribution that it may import
     "pcl.distributions": ("pcl.special", "pcl.distributions"),
     "pcl.losses": ("pcl.special", "pcl.distributions", "pcl.losses"),
     "pcl.metrics": ("pcl.metrics",),
-}
+    "pcl.randomness": (),
+    "pcl.encoders": ("pcl.distributions", "pcl.encoders", "pcl.randomness"),
+    "pcl.tasks": (
+        "pcl.special", "pcl.distributions", "pcl.losses", "pcl.encoders", "pcl.metrics", "pcl.randomness", "pcl.tasks",
+    ),
+    "pcl.schedule": ("pcl.tasks.base",),
+    "pcl.fidelity": ("pcl.distributions", "pcl.losses", "pcl.encoders", "pcl.schedule", "pcl.tasks"),
+    "pcl.config": ("pcl.losses", "pcl.encoders", "pcl.tasks", "pcl.schedule", "pcl.fidelity"),
+    "pcl.stepping": ("pcl.distributions", "pcl.losses", "pcl.encoders", "pcl.tasks", "pcl.schedule", "pcl.config"),
+    "pcl.kernels": ("pcl",),
+    "pcl.training": ("pcl",),
+}  # fmt: skip
 
 
 def test_layers() -> None:
@@ -113,7 +124,7 @@ def test_readme_example() -> None:
     assert result.returncode == 0, result.stderr
 
 
-@pytest.mark.parametrize("command", ["grid", "bench"])
+@pytest.mark.parametrize("command", ["grid", "bench", "train"])
 def test_commands_run_as_file_and_as_module(command: str) -> None:
     as_file = run(sys.executable, f"launch/{command}.py", "-h")
     as_module = run(sys.executable, "-m", f"launch.{command}", "-h")

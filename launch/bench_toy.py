@@ -1,0 +1,102 @@
+"""What a batch of the controlled experiment costs: fast path and plain twin, one seed and five, and as sizes double."""
+
+import argparse
+import time
+from typing import TYPE_CHECKING, Any
+
+from launch.command import say
+
+if TYPE_CHECKING:
+    from pcl.config import RunConfig
+
+Row = dict[str, Any]
+
+_DOUBLED = {
+    "K": ("loss.n_samples",),
+    "M": ("training.n_negatives",),
+    "B": ("training.batch_size",),
+    "D": ("task.dim", "task.dim_x", "encoder.dim"),
+}
+_SEEDS = (4, 5, 6, 7, 8)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `bench.py toy`."""
+    parser.add_argument("--profile", default="reference", help="fidelity profile (default: reference)")
+    parser.add_argument("--scale", default=None, help="sizes: paper or quick (default: paper on a GPU, else quick)")
+    parser.add_argument("--device", default=None, help="cpu or cuda (default: cuda where there is one)")
+    parser.add_argument(
+        "--batches", type=int, default=None, help="timed batches a row (default: 500 on a GPU, else 10)"
+    )
+
+
+def measure(arguments: argparse.Namespace) -> list[Row]:
+    """The table, printed row by row."""
+    import torch  # noqa: PLC0415
+
+    from pcl.config import RunConfig  # noqa: PLC0415
+
+    device = arguments.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    if device not in ("cpu", "cuda"):
+        raise ValueError(f"`--device` must be cpu or cuda, but got {device!r}.")
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ValueError("`--device cuda` needs a CUDA device, and there is none here; leave it out to use the CPU.")
+    scale = arguments.scale or ("paper" if device == "cuda" else "quick")
+    n_batches = arguments.batches or (500 if device == "cuda" else 10)
+    # Evaluations are not timed here, so their inputs can be few.
+    base = RunConfig.of({"task.n_eval": 100}, profile=arguments.profile, scale=scale)
+    flat = base.flat()
+    sizes = {name: flat[paths[0]] for name, paths in _DOUBLED.items()}
+    say(f"MCInfoNCE, profile {arguments.profile}, {sizes}, {device}, {n_batches} batches a row")
+    say(f"{'variant':<10}{'seeds':>6}{'phase':>7}{'path':>7}{'ms/batch':>10}{'peak MiB':>10}{'first batches s':>17}")
+    rows: list[Row] = []
+    paths = (True, False) if device == "cuda" else (False,)
+    for n_seeds in (1, len(_SEEDS)):
+        for is_fast in paths:
+            rows += _rows("base", base, _SEEDS[:n_seeds], device, is_fast, n_batches)
+    for name, doubled in _DOUBLED.items():
+        larger = base.with_values({path: 2 * int(flat[path]) for path in doubled})
+        rows += _rows(f"2 x {name}", larger, _SEEDS[:1], device, paths[0], n_batches)
+    return rows
+
+
+def _rows(
+    variant: str, config: "RunConfig", seeds: tuple[int, ...], device: str, is_fast: bool, n_batches: int
+) -> list[Row]:
+    import torch  # noqa: PLC0415
+
+    from pcl.training import Run  # noqa: PLC0415
+
+    training = config.training
+    run = Run(config, seeds, device, is_fast=is_fast)
+    # The plain twin is timed on fewer batches: it is only there to be compared with.
+    n_timed = n_batches if is_fast or device == "cpu" else max(10, n_batches // 20)
+    rows = []
+    for index, phase in enumerate(training.phases):
+        if device == "cuda":
+            torch.cuda.reset_peak_memory_stats()
+        started = time.perf_counter()
+        run.stepper.enter(phase.trained, training.negatives_at(index))
+        run.stepper.advance(5, training.lr)
+        first = time.perf_counter() - started
+        if device == "cuda":
+            torch.cuda.synchronize()
+        started = time.perf_counter()
+        run.stepper.advance(n_timed, training.lr)
+        if device == "cuda":
+            torch.cuda.synchronize()
+        row: Row = {
+            "variant": variant,
+            "seeds": len(seeds),
+            "phase": phase.trained.value,
+            "path": "fast" if is_fast and device == "cuda" else "plain",
+            "ms_per_batch": 1e3 * (time.perf_counter() - started) / n_timed,
+            "peak_mib": torch.cuda.max_memory_allocated() / 2**20 if device == "cuda" else None,
+            "first_batches_s": first,
+            "config": config.flat(),
+        }
+        rows.append(row)
+        peak = f"{row['peak_mib']:.0f}" if row["peak_mib"] is not None else "-"
+        head = f"{variant:<10}{row['seeds']:>6}{row['phase']:>7}{row['path']:>7}"
+        say(f"{head}{row['ms_per_batch']:>10.3f}{peak:>10}{first:>17.1f}")
+    return rows

@@ -1,0 +1,114 @@
+"""`launch/train.py`: overrides, progress, resuming after a kill, refusals."""
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+FAST = ["task.largest_cosine=0.9", "task.dim=4", "task.dim_x=3", "encoder.dim=4"]
+
+
+def command(*arguments: str) -> list[str]:
+    sets = [part for setting in FAST for part in ("--set", setting)]
+    return [sys.executable, "launch/train.py", "--scale", "smoke", "--device", "cpu", *sets, *arguments]
+
+
+def train(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command(*arguments), cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_overrides_progress_and_results(tmp_path: Path) -> None:
+    checkpoint = tmp_path / "run.pt"
+    result = train("--set", "loss.n_samples=16", "--seed", "4", "--seed", "5", "--checkpoint", str(checkpoint))
+    assert result.returncode == 0, result.stderr
+    assert "ETA" in result.stdout
+    assert "seed 5:" in result.stdout
+    content = json.loads(checkpoint.with_suffix(".json").read_text())
+    assert content["config"]["loss.n_samples"] == 16
+    assert set(content["by_seed"]) == {"4", "5"}
+    again = train("--set", "loss.n_samples=16", "--seed", "4", "--seed", "5", "--checkpoint", str(checkpoint))
+    assert "already finished" in again.stdout
+
+
+def untimed(path: Path) -> dict[str, object]:
+    by_seed = json.loads(path.read_text())["by_seed"]["4"]
+    return {key: value for key, value in by_seed.items() if not key.startswith("time/")}
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_killed_and_restarted_it_goes_on(how: signal.Signals, tmp_path: Path) -> None:
+    """Killed after its first checkpoint, it ends where an undisturbed run ends."""
+    length = ("--set", "training.n_batches=400", "--set", "training.eval_every=20", "--seed", "4")
+    whole = train(*length, "--checkpoint", str(tmp_path / "whole.pt"))
+    assert whole.returncode == 0, whole.stderr
+    arguments = command(*length, "--checkpoint", str(tmp_path / "cut.pt"))
+    process = subprocess.Popen(
+        arguments, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509  no threads here
+    )  # fmt: skip
+    assert process.stdout is not None
+    while "20/400" not in process.stdout.readline():
+        pass
+    process.send_signal(how)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode in (130, -signal.SIGKILL)
+    if how is signal.SIGINT:
+        assert "run it again to go on" in errors
+        assert "Traceback" not in errors
+    resumed = train(*length, "--checkpoint", str(tmp_path / "cut.pt"))
+    assert resumed.returncode == 0, resumed.stderr
+    assert "going on from" in resumed.stdout
+    assert untimed(tmp_path / "cut.json") == untimed(tmp_path / "whole.json")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--profile", "papr"), "Did you mean 'paper'"),
+        (("--loss", "mcinfonce"), "must be one of"),
+        (("--set", "loss.n_sample=1"), "Did you mean 'loss.n_samples'"),
+        (("--set", "loss.n_samples"), "PATH=VALUE"),
+        (("--set", "loss.n_samples=0"), "n_samples >= 1"),
+        (("--set", "task.dim=1"), "task.dim >= 2"),
+        (("--set", "task.kappa_min=50"), "kappa_min < task.kappa_max"),
+        (("--device", "tpu"), "cpu or cuda"),
+        (("--seed", "-3"), "Seeds must be"),
+    ],
+)
+def test_bad_input_exits_with_2_and_one_sentence(arguments: tuple[str, ...], says: str, tmp_path: Path) -> None:
+    result = train(*arguments, "--checkpoint", str(tmp_path / "run.pt"))
+    assert result.returncode == 2
+    assert says in result.stderr
+    assert "Traceback" not in result.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_checkpoint_of_another_config_is_kept(tmp_path: Path) -> None:
+    checkpoint = tmp_path / "run.pt"
+    assert train("--checkpoint", str(checkpoint)).returncode == 0
+    before = checkpoint.read_bytes()
+    result = train("--set", "loss.n_samples=5", "--checkpoint", str(checkpoint))
+    assert result.returncode == 2
+    assert "another configuration: loss.n_samples is 4 there and 5 here" in result.stderr
+    assert checkpoint.read_bytes() == before
+
+
+def test_divergence_has_its_own_exit_code(tmp_path: Path) -> None:
+    result = train("--set", "training.kappa_limit=10", "--checkpoint", str(tmp_path / "run.pt"))
+    assert result.returncode == 1
+    assert "runaway kappa" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_show_config_and_calibrate(tmp_path: Path) -> None:
+    shown = train("--show-config", "--profile", "reference")
+    assert json.loads(shown.stdout)["loss.positive_weight"] == "one"
+    result = train(
+        "--loss", "hib", "--set", "training.phases=joint", "--calibrate", "--checkpoint", str(tmp_path / "r.pt")
+    )
+    assert "mean loss" in result.stdout
+    assert "optimum" in result.stdout
