@@ -38,6 +38,7 @@ def main() -> None:
         raise ValueError(f"`--checkpoint` must name a file, but {checkpoint} is a folder.")
     if arguments.calibrate:
         _calibrate(config, seeds[0])
+        return
     training = _start(config, seeds, checkpoint, arguments)
     try:
         _train(training, checkpoint)
@@ -60,7 +61,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--plain", action="store_true", help="without CUDA graphs and fused kernels")
     parser.add_argument("--checkpoint", type=Path, default=None, help="file (default: runs/train/...pt)")
     parser.add_argument("--fresh", action="store_true", help="start over even if there is a checkpoint")
-    parser.add_argument("--calibrate", action="store_true", help="first ask where the loss's optimum in kappa lies")
+    parser.add_argument("--calibrate", action="store_true", help="say where the loss's optimum in kappa lies, and stop")
     parser.add_argument("--show-config", action="store_true", help="print every setting and stop")
     return parser
 

@@ -170,7 +170,7 @@ class PlainStepper(Stepper):
 
     def enter(self, trained: Trained, source: Negatives) -> None:
         """Begin a phase with a fresh optimiser."""
-        self.optimizer = torch.optim.Adam(self.step.enter(trained, source), lr=1.0, foreach=True)
+        self.optimizer = torch.optim.Adam(self.step.enter(trained, source), lr=1.0, fused=True)
 
     def advance(self, n_batches: int, lr: float) -> None:
         """Train so many batches."""
