@@ -152,10 +152,14 @@ class Stepper(ABC):
             "n_summed": self._n_summed,
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go back to where `state_dict` was called."""
+    def resume(self, trained: Trained, source: Negatives, state: dict[str, Any]) -> None:
+        """Go back to where `state_dict` was called, in this phase.
+
+        Parameters come first: what a phase prepares from those that it leaves alone, it prepares on entering.
+        """
         self.step.encoder.load_state_dict(state["encoder"])
         self.step.losses.load_state_dict(state["losses"])
+        self.enter(trained, source)
         self.optimizer.load_state_dict(state["optimizer"])
         self.step.generator.set_state(state["generator"])
         self.step.seed_and_step.copy_(state["seed_and_step"])

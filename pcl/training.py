@@ -19,6 +19,7 @@ from pcl import Diverged
 from pcl.config import RunConfig
 from pcl.encoders import KappaRange, MlpEncoder
 from pcl.randomness import mixed_seed, uniform_inputs
+from pcl.schedule import Trained
 from pcl.stepping import GraphStepper, PlainStepper, Stepper, TrainingStep
 from pcl.tasks import Family, Negatives, ToyTask
 from pcl.tasks.base import Metrics
@@ -161,14 +162,16 @@ class Run:
         self.batch, self.seconds = content["batch"], content["seconds"]
         self.failures = {int(seed): cause for seed, cause in content["failures"].items()}
         self.phase = content["phase"]
-        self.stepper.enter(self.config.training.phases[self.phase].trained, self._source())
-        self.stepper.load_state_dict(content["stepper"])
+        self.stepper.resume(self._trained(), self._source(), content["stepper"])
 
     def _enter_phase(self) -> None:
         phase = self.config.training.phase_at(self.batch)
         if phase != self.phase:
             self.phase = phase
-            self.stepper.enter(self.config.training.phases[phase].trained, self._source())
+            self.stepper.enter(self._trained(), self._source())
+
+    def _trained(self) -> Trained:
+        return self.config.training.phases[self.phase].trained
 
     def _source(self) -> Negatives:
         return self.config.training.negatives_at(self.phase)
@@ -182,9 +185,8 @@ class Run:
             by_seed[seed] = {"train/loss": loss, **metrics, **rate}
             if seed not in self.failures and (cause := self._cause(loss, metrics)):
                 self.failures[seed] = f"{cause} at batch {self.batch}"
-        trained = self.config.training.phases[self.phase].trained
         n_batches = self.config.training.n_batches
-        return Report(self.batch, n_batches, trained.value, self.seconds, by_seed, dict(self.failures))
+        return Report(self.batch, n_batches, self._trained().value, self.seconds, by_seed, dict(self.failures))
 
     def _cause(self, loss: float, metrics: Metrics) -> str:
         """Why a run has to end, or nothing."""

@@ -10,6 +10,7 @@ from pcl import Diverged
 from pcl.config import RunConfig
 from pcl.encoders import KappaLink, MlpEncoder
 from pcl.fidelity import SETTINGS, Setting
+from pcl.stepping import TrainingStep
 from pcl.tasks import Smoothing
 from pcl.training import Report, Run, check_same_config
 
@@ -60,6 +61,25 @@ def test_a_resumed_run_is_the_same_to_the_bit(config: RunConfig, tmp_path: Path)
                 assert timeless == {k: theirs.by_seed[seed][k] for k in timeless}
         for a, b in zip(second.step.encoder.parameters(), whole.step.encoder.parameters(), strict=True):
             assert torch.equal(a, b)
+
+
+def test_a_phase_is_entered_with_the_restored_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fast path copies frozen weights on entering a phase: on resuming, they must be there by then."""
+    run = Run(smoke(), (4,))
+    last(run)
+    run.save(tmp_path / "run.pt")
+    seen = []
+    enter = TrainingStep.enter
+
+    def noting(step: TrainingStep, *phase: Any) -> list[torch.nn.Parameter]:
+        seen.append([parameter.detach().clone() for parameter in step.encoder.parameters()])
+        return enter(step, *phase)
+
+    monkeypatch.setattr(TrainingStep, "enter", noting)
+    Run.restore(tmp_path / "run.pt")
+    assert len(seen) == 1
+    for parameter, entered in zip(run.step.encoder.parameters(), seen[0], strict=True):
+        assert torch.equal(parameter, entered)
 
 
 def test_a_run_is_a_function_of_its_seed() -> None:
