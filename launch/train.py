@@ -5,6 +5,8 @@ It writes a checkpoint at every evaluation. Run again, it goes on from there; a 
 
 import argparse
 import json
+import math
+import statistics
 import sys
 import time
 from pathlib import Path
@@ -118,7 +120,20 @@ def _train(training: "Run", checkpoint: Path) -> None:
     for seed, metrics in report.by_seed.items():
         shown = "  ".join(f"{label} {metrics[key]:.4g}" for key, label in SHOWN.items() if key in metrics)
         say(f"seed {seed}: {report.failures.get(seed, shown)}")
+    if len(report.by_seed) - len(report.failures) > 1:
+        say(_summary([metrics for seed, metrics in report.by_seed.items() if seed not in report.failures]))
     say(f"trained in {report.seconds:.1f} s; {checkpoint.with_suffix('.json')} has the results")
+
+
+def _summary(by_seed: list[dict[str, float]]) -> str:
+    """Mean and standard error of every shown metric."""
+    parts = []
+    for key, label in SHOWN.items():
+        values = [metrics[key] for metrics in by_seed if key in metrics]
+        if values:
+            error = statistics.stdev(values) / math.sqrt(len(values))
+            parts.append(f"{label} {statistics.mean(values):.4g} ± {error:.2g}")
+    return f"mean ± standard error of {len(by_seed)} seeds: " + "  ".join(parts)
 
 
 def _calibrate(config: "RunConfig", seed: int) -> None:

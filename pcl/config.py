@@ -36,8 +36,8 @@ _SCALES: dict[Scale, dict[str, Plain]] = {
         "loss.n_samples": 4, "task.n_eval": 64,
     },
     Scale.QUICK: {
-        "training.n_batches": 3000, "training.batch_size": 64, "training.n_negatives": 8, "training.eval_every": 500,
-        "loss.n_samples": 16, "task.n_eval": 2000,
+        "training.n_batches": 1200, "training.batch_size": 128, "training.n_negatives": 4, "training.eval_every": 200,
+        "loss.n_samples": 32, "task.n_eval": 2000,
     },
     Scale.PAPER: {},
 }  # fmt: skip

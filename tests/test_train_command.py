@@ -27,6 +27,7 @@ def test_overrides_progress_and_results(tmp_path: Path) -> None:
     assert result.returncode == 0, result.stderr
     assert "ETA" in result.stdout
     assert "seed 5:" in result.stdout
+    assert "of 2 seeds: loss" in result.stdout
     content = json.loads(checkpoint.with_suffix(".json").read_text())
     assert content["config"]["loss.n_samples"] == 16
     assert set(content["by_seed"]) == {"4", "5"}
