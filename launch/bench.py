@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from launch import bench_toy
-from launch.command import run, say
+from launch.command import run, say, whole_number
 
 Row = dict[str, Any]
 
@@ -54,14 +54,6 @@ def main() -> None:
     rows = {"vmf": _vmf, "loss": _loss, "toy": bench_toy.measure}[arguments.benchmark](arguments)
     _write(output, {"benchmark": arguments.benchmark, **_circumstances(), "rows": rows})
     say(f"written to {output}")
-
-
-def whole_number(text: str) -> int:
-    """An argument of at least 1."""
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"a number of at least 1 must be given, but got {number}.")
-    return number
 
 
 def _vmf(arguments: argparse.Namespace) -> list[Row]:

@@ -4,7 +4,7 @@ import argparse
 import time
 from typing import TYPE_CHECKING, Any
 
-from launch.command import say
+from launch.command import say, whole_number
 
 if TYPE_CHECKING:
     from pcl.config import RunConfig
@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--scale", default=None, help="sizes: paper or quick (default: paper on a GPU, else quick)")
     parser.add_argument("--device", default=None, help="cpu or cuda (default: cuda where there is one)")
     parser.add_argument(
-        "--batches", type=int, default=None, help="timed batches a row (default: 500 on a GPU, else 10)"
+        "--batches", type=whole_number, default=None, help="timed batches a row (default: 500 on a GPU, else 10)"
     )
 
 

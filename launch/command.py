@@ -1,5 +1,6 @@
 """How every command speaks and ends: bad input with one sentence and exit code 2, Ctrl-C without a traceback."""
 
+import argparse
 import sys
 from collections.abc import Callable
 from typing import NoReturn
@@ -31,3 +32,11 @@ def run(main: Callable[[], None]) -> NoReturn:
         print(f"\n{sys.argv[0]}: {told}.", file=sys.stderr)
         sys.exit(130)
     sys.exit(0)
+
+
+def whole_number(text: str) -> int:
+    """An argument of at least 1."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"a number of at least 1 must be given, but got {number}.")
+    return number

@@ -8,9 +8,10 @@ import json
 import math
 import statistics
 import sys
+import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from launch.command import run, say
 
@@ -42,12 +43,7 @@ def main() -> None:
         _calibrate(config, seeds[0])
         return
     training = _start(config, seeds, checkpoint, arguments)
-    try:
-        _train(training, checkpoint)
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(
-            f"stopped at batch {training.batch:,}; run it again to go on from {checkpoint}"
-        ) from None
+    _train(training, checkpoint)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -104,25 +100,68 @@ def _start(config: "RunConfig", seeds: tuple[int, ...], checkpoint: Path, argume
 
 
 def _train(training: "Run", checkpoint: Path) -> None:
-    started, first = time.perf_counter(), training.batch
     report: Report | None = None
-    for report in training:
-        training.save(checkpoint)
-        _write_report(checkpoint, training, report)
-        spent = time.perf_counter() - started
-        eta = spent / (report.batch - first) * (report.n_batches - report.batch)
-        shown = "  ".join(f"{label} {report.metrics[key]:.4g}" for key, label in SHOWN.items() if key in report.metrics)
-        _progress(f"{report.batch:,}/{report.n_batches:,} {report.phase}  ETA {_duration(eta)}  {shown}")
+    with Progress(training) as progress:
+        for report in training:
+            training.save(checkpoint)
+            _write_report(checkpoint, training, report)
+            progress.saved, progress.shown = report.batch, _shown(report.metrics)
+            progress.tell()
     if report is None:
-        say(f"already finished; {checkpoint.with_suffix('.json')} has the results")
+        say(f"already finished; {results_of(checkpoint)} has the results")
         return
-    _progress_done()
     for seed, metrics in report.by_seed.items():
-        shown = "  ".join(f"{label} {metrics[key]:.4g}" for key, label in SHOWN.items() if key in metrics)
-        say(f"seed {seed}: {report.failures.get(seed, shown)}")
+        say(f"seed {seed}: {report.failures.get(seed, _shown(metrics))}")
     if len(report.by_seed) - len(report.failures) > 1:
         say(_summary([metrics for seed, metrics in report.by_seed.items() if seed not in report.failures]))
-    say(f"trained in {report.seconds:.1f} s; {checkpoint.with_suffix('.json')} has the results")
+    say(f"trained in {report.seconds:.1f} s; {results_of(checkpoint)} has the results")
+
+
+class Progress:
+    """A line with batch, ETA and the last metrics: renewed every second on a terminal, else every 15 seconds.
+
+    Args:
+        training: Whose `batch` is watched.
+    """
+
+    def __init__(self, training: "Run") -> None:
+        self.training = training
+        self.saved, self.shown = training.batch, ""
+        self._first, self._started = training.batch, time.perf_counter()
+        self._is_done = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._is_done.set()
+        self._thread.join()
+        if sys.stdout.isatty():
+            print(flush=True)
+        if kind is KeyboardInterrupt:
+            where = f"goes on from batch {self.saved:,}" if self.saved else "starts over: nothing was saved yet"
+            raise KeyboardInterrupt(f"stopped at batch {self.training.batch:,}; the same command {where}") from None
+
+    def tell(self) -> None:
+        """Print the line."""
+        batch, n_batches = self.training.batch, self.training.config.training.n_batches
+        spent, done = time.perf_counter() - self._started, batch - self._first
+        eta = _duration(spent / done * (n_batches - batch)) if done else "?"
+        line = f"{batch:,}/{n_batches:,}  ETA {eta}  {self.shown}"
+        if sys.stdout.isatty():
+            print(f"\r\033[K{line}", end="", flush=True)
+        else:
+            say(line)
+
+    def _watch(self) -> None:
+        while not self._is_done.wait(1.0 if sys.stdout.isatty() else 15.0):
+            self.tell()
+
+
+def _shown(metrics: dict[str, float]) -> str:
+    return "  ".join(f"{label} {metrics[key]:.4g}" for key, label in SHOWN.items() if key in metrics)
 
 
 def _summary(by_seed: list[dict[str, float]]) -> str:
@@ -137,11 +176,18 @@ def _summary(by_seed: list[dict[str, float]]) -> str:
 
 
 def _calibrate(config: "RunConfig", seed: int) -> None:
+    from pcl.distributions import CosineLaw  # noqa: PLC0415
+    from pcl.schedule import Trained  # noqa: PLC0415
     from pcl.tasks.toy import calibration_scan  # noqa: PLC0415
 
     task = config.task.build([seed])
-    source = config.training.negatives_at(len(config.training.phases) - 1)
-    scan = calibration_scan(task, config.loss_with(source).build(), source, config.training.n_negatives, n_anchors=2048)
+    phases = [i for i, phase in enumerate(config.training.phases) if phase.trained is not Trained.MU]
+    if not phases:
+        raise ValueError("A calibration scan is about kappa, which no phase of `training.phases` trains.")
+    source = config.training.negatives_at(phases[-1])
+    law = CosineLaw(config.encoder.sampler, config.encoder.sampler_gradient)
+    loss = config.loss_with(source).build()
+    scan = calibration_scan(task, loss, source, config.training.n_negatives, n_anchors=2048, law=law)
     say("c (kappa-hat = c kappa):  " + "  ".join(f"{factor:.3g}" for factor in scan.factors))
     say("mean loss:                " + "  ".join(f"{loss:.4f}" for loss in scan.losses))
     say(scan.warning or f"optimum at c = {scan.best:.3g}")
@@ -153,25 +199,23 @@ def _write_report(checkpoint: Path, training: "Run", report: "Report") -> None:
         "batch": report.batch,
         "seconds": report.seconds,
         "device": str(training.device),
-        "by_seed": report.by_seed,
+        "by_seed": {seed: _finite(metrics) for seed, metrics in report.by_seed.items()},
         "failures": report.failures,
     }
-    unfinished = checkpoint.with_suffix(".json.tmp")
+    results = results_of(checkpoint)
+    unfinished = results.with_name(f"{results.name}.tmp")
     unfinished.write_text(json.dumps(content, indent=2) + "\n")
-    unfinished.replace(checkpoint.with_suffix(".json"))
+    unfinished.replace(results)
 
 
-def _progress(line: str) -> None:
-    """One line that renews itself on a terminal, and lines elsewhere."""
-    if sys.stdout.isatty():
-        print(f"\r\033[K{line}", end="", flush=True)
-    else:
-        say(line)
+def results_of(checkpoint: Path) -> Path:
+    """The file of results beside a checkpoint."""
+    return checkpoint.with_name(f"{checkpoint.name}.json")
 
 
-def _progress_done() -> None:
-    if sys.stdout.isatty():
-        print(flush=True)
+def _finite(metrics: dict[str, float]) -> dict[str, float | None]:
+    """JSON has no NaN and no infinity."""
+    return {key: value if math.isfinite(value) else None for key, value in metrics.items()}
 
 
 def _duration(seconds: float) -> str:

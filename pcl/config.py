@@ -15,9 +15,9 @@ from typing import Any, get_type_hints
 
 from pcl.encoders import MlpEncoder
 from pcl.fidelity import Profile, settings_of
-from pcl.losses import ELK, LOSSES, ElkNegatives, LossConfig, MCInfoNCE, PartnerSamples
+from pcl.losses import ELK, LOSSES, ElkNegatives, ElkNormalizer, LossConfig, MCInfoNCE, PartnerSamples
 from pcl.schedule import Phases, Trained, TrainingConfig
-from pcl.tasks import Negatives, ToyTask
+from pcl.tasks import NegativeRule, Negatives, ToyTask
 
 Plain = str | int | float | bool
 
@@ -71,6 +71,10 @@ class RunConfig:
         if is_integrated and Negatives.IN_BATCH in sources:
             raise ValueError("`loss.partners=integrated` stands for infinitely many negatives; in-batch ones are one.")
 
+        if self.task.negatives is NegativeRule.REJECT_POSITIVES and Negatives.SHARED in sources:
+            raise ValueError("`task.negatives=reject_positives` needs negatives of each anchor's own, not shared ones.")
+        if isinstance(self.loss, ELK.Config) and self.loss.normalizer is ElkNormalizer.FITTED:
+            ELK.require_fitted(self.encoder.dim)
         if self.loss_name == "info_nce" and any(phase.trained is Trained.KAPPA for phase in self.training.phases):
             raise ValueError("InfoNCE has no gradient in kappa: `training.phases` must not have a phase 'kappa'.")
 

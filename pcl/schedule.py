@@ -67,7 +67,7 @@ class Phases(tuple[Phase, ...]):
         return cls(phases)
 
     def __str__(self) -> str:
-        return " ".join(p.trained.value + (f":{p.share:g}" if p.share != 1 else "") for p in self)
+        return " ".join(p.trained.value + (f":{p.share:.17g}" if p.share != 1 else "") for p in self)
 
     def ends(self, n_batches: int) -> list[int]:
         """The batch after each phase's last."""

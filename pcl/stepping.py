@@ -4,7 +4,7 @@ Axes: R runs, B anchors, N negatives, D dim.
 """
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +13,7 @@ from pcl.config import RunConfig
 from pcl.distributions import VonMisesFisher
 from pcl.encoders import MlpEncoder
 from pcl.losses import ELK, ElkNegatives, Loss
+from pcl.randomness import mixed_seed
 from pcl.schedule import Trained
 from pcl.tasks import Negatives, ToyTask
 
@@ -42,6 +43,11 @@ class TrainingStep:
     def enter(self, trained: Trained, source: Negatives) -> list[nn.Parameter]:
         """Prepare for a phase; returns what it trains."""
         self.trained, self.source = trained, source
+        for loss in self.losses:
+            if isinstance(loss, ELK):
+                config = self.config.loss_with(source)
+                assert isinstance(config, ELK.Config)
+                loss.config = config
         has_mu, has_kappa = trained is not Trained.KAPPA, trained is not Trained.MU
         parts = (
             (has_mu, list(self.encoder.mu_parameters())),
@@ -104,8 +110,6 @@ class TrainingStep:
     def _loss_of(self, run: int) -> Loss:
         loss = self.losses[run if len(self.losses) > 1 else 0]
         assert isinstance(loss, Loss)
-        if isinstance(loss, ELK) and self.source is not Negatives.IN_BATCH and _rolls(loss):
-            return self.config.loss_with(self.source).build().to(self.device)
         return loss
 
     def _is_run_by_run(self) -> bool:
@@ -113,12 +117,14 @@ class TrainingStep:
         if self.task.n_runs == 1:
             return False
         loss = self.losses[0]
-        is_rolled = isinstance(loss, ELK) and _rolls(loss) and self.source is Negatives.IN_BATCH
+        is_rolled = isinstance(loss, ELK) and loss.config.negatives is ElkNegatives.ROLLED_POSITIVES
         return len(self.losses) > 1 or self.source is Negatives.SHARED or is_rolled
 
 
 class Stepper(ABC):
     """Repeats a step."""
+
+    slice_length: ClassVar[int]  # batches that take about a second or less
 
     def __init__(self, step: TrainingStep) -> None:
         self.step = step
@@ -146,6 +152,7 @@ class Stepper(ABC):
             "encoder": self.step.encoder.state_dict(),
             "losses": self.step.losses.state_dict(),
             "optimizer": self.optimizer.state_dict(),
+            "kind": self._kind(),
             "generator": self.step.generator.get_state(),
             "seed_and_step": self.step.seed_and_step,
             "loss_sums": self._loss_sums,
@@ -160,17 +167,31 @@ class Stepper(ABC):
         self.step.encoder.load_state_dict(state["encoder"])
         self.step.losses.load_state_dict(state["losses"])
         self.enter(trained, source)
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.step.generator.set_state(state["generator"])
+        self._adopt(state["optimizer"])
         self.step.seed_and_step.copy_(state["seed_and_step"])
+        if state["kind"] == self._kind():
+            self.step.generator.set_state(state["generator"])
+        else:  # another device's state means nothing here: go on with fresh numbers
+            self.step.generator.manual_seed(mixed_seed(*state["seed_and_step"].tolist(), state["kind"]))
         self._loss_sums.copy_(state["loss_sums"])
         self._n_summed = state["n_summed"]
+
+    def _adopt(self, state: dict[str, Any]) -> None:
+        """Take over an optimiser's state, but not how it was computed elsewhere."""
+        for ours, theirs in zip(self.optimizer.param_groups, state["param_groups"], strict=True):
+            theirs.update({name: ours[name] for name in ("lr", "foreach", "fused", "capturable")})
+        self.optimizer.load_state_dict(state)
+
+    def _kind(self) -> str:
+        return f"{type(self).__name__} on {self.step.device.type}"
 
     optimizer: torch.optim.Optimizer
 
 
 class PlainStepper(Stepper):
     """One step after the other, anywhere."""
+
+    slice_length = 25
 
     def enter(self, trained: Trained, source: Negatives) -> None:
         """Begin a phase with a fresh optimiser."""
@@ -187,14 +208,19 @@ class PlainStepper(Stepper):
             self.optimizer.step()
             self._loss_sums += losses.detach()
             self._n_summed += 1
+        if self.step.device.type == "cuda":
+            torch.cuda.synchronize(self.step.device)
 
 
 class GraphStepper(Stepper):
-    """The step captured once per phase and replayed: no launch of single kernels, and no wait between evaluations."""
+    """The step captured once per phase and replayed: no launch of single kernels, and no wait within a slice."""
+
+    slice_length = 1000
 
     def __init__(self, step: TrainingStep) -> None:
         super().__init__(step)
         self._graph: torch.cuda.CUDAGraph | None = None
+        self._prepared: tuple[Tensor, ...] = ()  # what the graph trains on; it must live as long
 
     def enter(self, trained: Trained, source: Negatives) -> None:
         """Begin a phase with a fresh optimiser."""
@@ -236,9 +262,9 @@ class GraphStepper(Stepper):
                 self._count()
                 self.optimizer.zero_grad(set_to_none=True)
             torch.cuda.current_stream(self.step.device).wait_stream(main)
-            self._graph = torch.cuda.CUDAGraph()
-            self._graph.register_generator_state(self.step.generator)
-            with torch.cuda.graph(self._graph, stream=main):
+            graph = torch.cuda.CUDAGraph()
+            graph.register_generator_state(self.step.generator)
+            with torch.cuda.graph(graph, stream=main):
                 aside.wait_stream(main)
                 with torch.cuda.stream(aside):
                     following = self.step.prepare()
@@ -249,6 +275,7 @@ class GraphStepper(Stepper):
                 self._count()
         finally:
             torch.backends.cuda.matmul.allow_tf32 = before
+        self._graph, self._prepared = graph, prepared
         return n_warm_up
 
     def _train(self, prepared: tuple[Tensor, ...]) -> None:
@@ -261,10 +288,6 @@ class GraphStepper(Stepper):
     def _count(self) -> None:
         """Move on to the kernels' next random numbers."""
         self.step.seed_and_step[1] += 1
-
-
-def _rolls(loss: ELK) -> bool:
-    return loss.config.negatives is ElkNegatives.ROLLED_POSITIVES
 
 
 def _merged(d: VonMisesFisher) -> VonMisesFisher:

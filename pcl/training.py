@@ -119,10 +119,12 @@ class Run:
                 raise Diverged("; ".join(f"seed {seed}: {cause}" for seed, cause in self.failures.items()))
             self._enter_phase()
             stop = training.next_stop(self.batch)
-            started = time.perf_counter()
-            self.stepper.advance(stop - self.batch, training.lr_at(self.batch))
-            self.seconds += time.perf_counter() - started
-            self.batch = stop
+            while self.batch < stop:  # in slices, so that others can watch `batch`
+                n_batches = min(self.stepper.slice_length, stop - self.batch)
+                started = time.perf_counter()
+                self.stepper.advance(n_batches, training.lr_at(self.batch))
+                self.seconds += time.perf_counter() - started
+                self.batch += n_batches
             if stop % training.eval_every == 0 or stop == training.n_batches:
                 yield self._report()
         if len(self.failures) == len(self.seeds):

@@ -82,6 +82,8 @@ def test_values_are_read_as_their_type() -> None:
         ({"training.lr": 0}, "training.lr"),
         ({"loss.partners": "integrated"}, "positive_weight"),
         ({"loss.learn_kappa_pos": "maybe"}, "true or false"),
+        ({"task.kappa_min": 0.5}, "1 < task.kappa_min"),
+        ({"task.negatives": "reject_positives", "training.negatives": "shared"}, "each anchor's own"),
     ],
 )
 def test_bad_values_get_one_sentence(values: dict[str, object], says: str) -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from launch.train import results_of
+
 ROOT = Path(__file__).parent.parent
 FAST = ["task.largest_cosine=0.9", "task.dim=4", "task.dim_x=3", "encoder.dim=4"]
 
@@ -28,7 +30,7 @@ def test_overrides_progress_and_results(tmp_path: Path) -> None:
     assert "ETA" in result.stdout
     assert "seed 5:" in result.stdout
     assert "of 2 seeds: loss" in result.stdout
-    content = json.loads(checkpoint.with_suffix(".json").read_text())
+    content = json.loads(results_of(checkpoint).read_text())
     assert content["config"]["loss.n_samples"] == 16
     assert set(content["by_seed"]) == {"4", "5"}
     again = train("--set", "loss.n_samples=16", "--seed", "4", "--seed", "5", "--checkpoint", str(checkpoint))
@@ -58,12 +60,12 @@ def test_killed_and_restarted_it_goes_on(how: signal.Signals, tmp_path: Path) ->
     _, errors = process.communicate(timeout=60)
     assert process.returncode in (130, -signal.SIGKILL)
     if how is signal.SIGINT:
-        assert "run it again to go on" in errors
+        assert "the same command goes on from batch" in errors
         assert "Traceback" not in errors
     resumed = train(*length, "--checkpoint", str(tmp_path / "cut.pt"))
     assert resumed.returncode == 0, resumed.stderr
     assert "going on from" in resumed.stdout
-    assert untimed(tmp_path / "cut.json") == untimed(tmp_path / "whole.json")
+    assert untimed(tmp_path / "cut.pt.json") == untimed(tmp_path / "whole.pt.json")
 
 
 @pytest.mark.parametrize(

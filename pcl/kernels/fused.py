@@ -1,11 +1,13 @@
 """The training step with fused kernels: same statistics as `TrainingStep`, its twin.
 
 What is fused: latents of the data; MCInfoNCE with drawn partners, value and gradient in one kernel; MCInfoNCE with
-integrated partners and shared negatives. A network that a phase leaves alone runs in half precision, whose ten bits of
-mantissa are those of the TF32 products that it replaces. Everything else is the plain step, inside the same graph.
+integrated partners and shared negatives. A mu network that a phase leaves alone runs in half precision, whose ten bits
+of mantissa are those of the TF32 products that it replaces. Everything else is the plain step, inside the same graph.
 
 Axes: R runs, B anchors, K samples, N negatives, D dim.
 """
+
+import math
 
 import torch
 from torch import Tensor, nn
@@ -47,8 +49,10 @@ class FusedStep(TrainingStep):
         if is_sampled and isinstance(config, MCInfoNCE.Config):
             n = 1 if source is Negatives.IN_BATCH else self.config.training.n_negatives
             is_integrated = config.partners is PartnerSamples.INTEGRATED
+            # A learned one could leave the range.
+            is_in_range = config.kappa_pos <= LARGEST_KAPPA_POS and not config.learn_kappa_pos
             self._is_integrated = is_integrated and source is Negatives.SHARED and not config.learn_kappa_pos
-            if not is_integrated and source is not Negatives.SHARED and config.kappa_pos <= LARGEST_KAPPA_POS:
+            if not is_integrated and source is not Negatives.SHARED and is_in_range:
                 table = transport_table(encoder.config.dim, encoder.law, self.device)
                 self._fused = FusedMCInfoNCE(table, config.n_samples, config.positive_weight.of(n))
         return super().enter(trained, source)
@@ -80,18 +84,13 @@ class FusedStep(TrainingStep):
         n_runs, batch_size = anchor.batch_shape
         if self._is_integrated:
             return self._integrated(anchor, positive, negatives)
-        if self._fused is None:
+        config = self.config.loss
+        if self._fused is None or not isinstance(config, MCInfoNCE.Config):
             return super().losses_of(anchor, positive, negatives)
         triple = (anchor, positive, negatives)
         partners = Partners(*(d.mu.flatten(0, 1) for d in triple), *(d.kappa.flatten(0, 1) for d in triple))
-        return self._fused(partners, self._kappa_pos(batch_size), self.seed_and_step).view(n_runs, batch_size).mean(-1)
-
-    def _kappa_pos(self, batch_size: int) -> Tensor:
-        """Of every anchor, (R B,), or one for all."""
-        each = [loss.kappa_pos() for loss in self.losses if isinstance(loss, MCInfoNCE)]
-        if isinstance(each[0], Tensor):
-            return torch.stack([torch.as_tensor(value) for value in each]).repeat_interleave(batch_size)
-        return torch.full((1,), each[0], device=self.device)
+        kappa_pos = torch.full((1,), config.kappa_pos, device=self.device)
+        return self._fused(partners, kappa_pos, self.seed_and_step).view(n_runs, batch_size).mean(-1)
 
     def _integrated(self, anchor: VonMisesFisher, positive: VonMisesFisher, negatives: VonMisesFisher) -> Tensor:
         config = self.config.loss
@@ -109,7 +108,7 @@ class FusedStep(TrainingStep):
             z.flatten(1, 2), negatives.mu.squeeze(1), negatives.kappa.squeeze(1), scale, table
         )
         log_ratio = attracting - repelling.view(n_runs, -1, batch_size)
-        return -(log_ratio.exp().mean(1).log()).mean(-1)
+        return (math.log(config.n_samples) - torch.logsumexp(log_ratio, dim=1)).mean(-1)
 
 
 class HalfMlp:

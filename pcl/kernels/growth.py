@@ -14,7 +14,7 @@ from torch.autograd.function import Function, once_differentiable
 from pcl.special import log_vmf_normalizer
 
 CELLS = 2**13
-# Encoders' kappas beyond this are clamped in the table; a run that goes there has run away.
+# Beyond this, the table goes on with its last slope, which is 1 to half a percent at D = 10.
 LARGEST_KAPPA = 1000.0
 
 
@@ -37,8 +37,8 @@ class GrowthTable:
 
     def lookup(self, kappa: Tensor) -> tuple[Tensor, Tensor]:
         """The value and the derivative."""
-        position = (kappa / self.cell_width).clamp(0, CELLS - 0.5)
-        cell = position.to(torch.int32)
+        position = kappa / self.cell_width
+        cell = position.clamp(0, CELLS - 1).to(torch.int32)
         start, step = self.cells[0][cell], self.cells[1][cell]
         return torch.addcmul(start, step, position - cell), step / self.cell_width
 

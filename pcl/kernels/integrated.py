@@ -28,8 +28,8 @@ _SPLITS = 8  # parts of the rows that a column is summed over by programs of the
 def _similarity(c, kappa, growth_kappa, kappa_pos, table_ptr, inverse_width):
     """s, and A(rho) / rho."""
     rho = tl.sqrt(tl.maximum(kappa * kappa + kappa_pos * kappa_pos + 2 * kappa_pos * kappa * c, 1e-12))
-    position = tl.minimum(rho * inverse_width, _CELLS - 0.5)
-    cell = position.to(tl.int32)
+    position = rho * inverse_width
+    cell = tl.minimum(position, _CELLS - 1.0).to(tl.int32)
     start = tl.load(table_ptr + cell)
     step = tl.load(table_ptr + _CELLS + cell)
     return start + step * (position - cell) - growth_kappa, step * inverse_width / rho
@@ -111,7 +111,7 @@ def _columns_kernel(
 
 @triton.jit
 def _slope(kappa, table_ptr, inverse_width):
-    cell = tl.minimum(kappa * inverse_width, _CELLS - 0.5).to(tl.int32)
+    cell = tl.minimum(kappa * inverse_width, _CELLS - 1.0).to(tl.int32)
     return tl.load(table_ptr + _CELLS + cell) * inverse_width
 
 

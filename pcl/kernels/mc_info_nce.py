@@ -44,7 +44,7 @@ def _samples_kernel(
     K: tl.constexpr, D: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
     """Samples z = w mu + s v, v the direction of what is left of the noise across mu; the noise is drawn twice."""
-    a = tl.program_id(0)
+    a = tl.program_id(0).to(tl.int64)  # with it, offsets may pass 2^31
     k = tl.program_id(1) * BK + tl.arange(0, BK)
     inside = k < K
     seed, step = tl.load(seed_ptr), tl.load(seed_ptr + 1)
@@ -96,7 +96,7 @@ def _one_negative_kernel(
     d_a_ptr, d_p_ptr, d_n_ptr, K: tl.constexpr, D: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
     """The gradients in the modes where there is one negative: see `_mu_gradients`."""
-    a = tl.program_id(0)
+    a = tl.program_id(0).to(tl.int64)  # with it, offsets may pass 2^31
     k = tl.arange(0, BK)
     inside = k < K
     at = a * K + k
@@ -134,7 +134,7 @@ def _similarities_kernel(  # noqa: PLR0915  one pass
     K: tl.constexpr, N: tl.constexpr, BK: tl.constexpr,
     HAS_POSITIVE: tl.constexpr, GRAD_MU: tl.constexpr, GRAD_KAPPA: tl.constexpr,
 ):  # fmt: skip
-    a = tl.program_id(0)
+    a = tl.program_id(0).to(tl.int64)  # with it, offsets may pass 2^31
     k = tl.program_id(1) * BK + tl.arange(0, BK)
     inside = k < K
     at = a * K + k
@@ -206,7 +206,7 @@ def _sums_kernel(
     loss_ptr, weight_ptr, d_kappa_pos_ptr, d_kappa_ptr, n_anchors,
     K: tl.constexpr, N: tl.constexpr, BK: tl.constexpr, GRAD_KAPPA: tl.constexpr,
 ):  # fmt: skip
-    a = tl.program_id(0)
+    a = tl.program_id(0).to(tl.int64)  # with it, offsets may pass 2^31
     k = tl.arange(0, BK)
     inside = k < K
     at = a * K + k

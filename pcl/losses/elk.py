@@ -88,11 +88,16 @@ class ELK(Loss):
             repelling = kappa_pos * self._similarity(columns, negatives)
         return info_nce(attracting, repelling, self.config.positive_weight.of(repelling.shape[-1]))
 
+    @staticmethod
+    def require_fitted(dim: int) -> None:
+        """Raise a ValueError unless the fitted normalizer knows a dimension."""
+        require(dim in _FIT, f"The fitted normalizer needs a dimension of {', '.join(map(str, _FIT))}, but got {dim}.")
+
     def _similarity(self, first: VonMisesFisher, second: VonMisesFisher) -> Tensor:
         if self.config.normalizer is ElkNormalizer.EXACT:
             return first.log_expected_likelihood(second)
         dim = first.dim
-        require(dim in _FIT, f"The fitted normalizer needs a dimension of {', '.join(map(str, _FIT))}, but got {dim}.")
+        self.require_fitted(dim)
         resultant_sq = (first.kappa.unsqueeze(-1) * first.mu + second.kappa.unsqueeze(-1) * second.mu).square().sum(-1)
         resultant = resultant_sq.clamp(min=torch.finfo(resultant_sq.dtype).tiny).sqrt()
         return _fitted(first.kappa, dim) + _fitted(second.kappa, dim) - _fitted(resultant, dim)

@@ -9,9 +9,11 @@ from enum import Enum
 
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from pcl.distributions import VonMisesFisher
 from pcl.losses.base import (
+    CPU_CHUNK_SIZE,
     DEFAULT_CHUNK_SIZE,
     Loss,
     PositiveScalar,
@@ -130,10 +132,20 @@ class MCInfoNCE(Loss):
     def _integrated(self, posteriors: Triple, kappa_pos: Tensor | float, generator: torch.Generator | None) -> Tensor:
         anchor, positive, negatives = posteriors
         z = anchor.rsample((self.config.n_samples,), generator)
-        attracting = log_mean_similarity(positive, (z * positive.mu).sum(-1), kappa_pos)
         modes = negatives.mu.expand(z.shape[1], -1, -1)
-        repelling = log_mean_similarity(negatives, torch.einsum("sbd,bnd->sbn", z, modes), kappa_pos)
-        return _negative_log_mean(contrastive_log_ratio(attracting, repelling, 0.0))
+
+        def log_ratio(z: Tensor) -> Tensor:
+            attracting = log_mean_similarity(positive, (z * positive.mu).sum(-1), kappa_pos)
+            repelling = log_mean_similarity(negatives, torch.einsum("sbd,bnd->sbn", z, modes), kappa_pos)
+            return contrastive_log_ratio(attracting, repelling, 0.0)
+
+        # In float64, and every similarity passes a few hundred operations: an eighth of the usual chunk.
+        length = max(1, min(self.chunk_size, CPU_CHUNK_SIZE) // (8 * modes.shape[0] * modes.shape[1]))
+        parts = z.split(length)
+        if len(parts) == 1:
+            return _negative_log_mean(log_ratio(z))
+        ratios = [checkpoint(log_ratio, part, use_reentrant=False, preserve_rng_state=False) for part in parts]
+        return _negative_log_mean(torch.cat(ratios))
 
 
 def log_mean_similarity(partner: VonMisesFisher, cosine: Tensor, kappa_pos: Tensor | float) -> Tensor:

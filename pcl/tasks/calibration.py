@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from pcl.distributions import VonMisesFisher
+from pcl.distributions import EXACT_LAW, CosineLaw, VonMisesFisher
 from pcl.losses import Loss, in_batch_negatives
 from pcl.tasks.base import Negatives
+from pcl.tasks.truth import Family
 
 if TYPE_CHECKING:
     from pcl.tasks.toy import ToyTask
 
+_BLOCK = 128
 # Fine around 1, coarse towards the ends; the last stands for infinity.
 FACTORS = (0.25, 0.5, 0.75, 1.0, 4 / 3, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0)
 
@@ -62,6 +64,7 @@ def calibration_scan(
     n_negatives: int = 32,
     n_anchors: int = 8192,
     factors: tuple[float, ...] = FACTORS,
+    law: CosineLaw = EXACT_LAW,
     seed: int = 0,
 ) -> Calibration:
     """Scan c for the first run of a task.
@@ -74,35 +77,38 @@ def calibration_scan(
         loss: To be minimised.
         source: Of negatives.
         n_negatives: How many.
-        n_anchors: Rounded up to blocks of 512.
+        n_anchors: Rounded up to blocks of 128, over which errors are estimated.
         factors: The c to try, rising; the last stands for infinity.
+        law: Of samples from the posteriors that are put in.
         seed: Of data and samples.
     """
-    block = 512
+    if task.config.family is not Family.VMF:
+        raise ValueError(f"A calibration scan needs `task.family=vmf`, but got {task.config.family.value}.")
+    if n_anchors < 2 * _BLOCK:
+        raise ValueError(f"`n_anchors >= {2 * _BLOCK}` must hold, but got {n_anchors}.")
     device = task.x_eval.device
     generator = torch.Generator(device).manual_seed(seed)
     blocks = []
-    for _ in range(-(-n_anchors // block)):
-        batch = task.draw(block, source, n_negatives, generator)
+    for _ in range(-(-n_anchors // _BLOCK)):
+        batch = task.draw(_BLOCK, source, n_negatives, generator)
         truths = [task.truth.parameters_of(x.flatten(1, -2)) for x in batch]
         state = generator.get_state()
         losses = []
         for factor in factors:
             generator.set_state(state)
             anchor, positive, negatives = (
-                VonMisesFisher(mu[0], factor * kappa[0], validate_args=False) for mu, kappa in truths
+                VonMisesFisher(mu[0], factor * kappa[0], validate_args=False, law=law) for mu, kappa in truths
             )
             if source is Negatives.IN_BATCH:
                 negatives = in_batch_negatives(positive)
             else:
                 shape = (batch.negatives.shape[1], n_negatives)
-                negatives = VonMisesFisher(
-                    negatives.mu.view(*shape, -1), negatives.kappa.view(shape), validate_args=False
-                )
+                mu, kappa = negatives.mu.view(*shape, -1), negatives.kappa.view(shape)
+                negatives = VonMisesFisher(mu, kappa, validate_args=False, law=law)
             losses.append(loss(anchor, positive, negatives, generator=generator).mean())
         blocks.append(torch.stack(losses).double())
     table = torch.stack(blocks)
     mean = table.mean(0)
     difference = table - table[:, mean.argmin()].unsqueeze(1)
-    error = difference.std(0) / math.sqrt(len(table)) if len(table) > 1 else torch.full_like(mean, math.inf)
+    error = difference.std(0) / math.sqrt(len(table))
     return Calibration(tuple(factors), tuple(mean.tolist()), tuple(error.tolist()))

@@ -1,10 +1,13 @@
 """The controlled experiment: data from a known truth, and how much of it an encoder recovers.
 
-Positives. Given an anchor's latent z, a candidate x' is accepted with probability p(x'). Of a shared pool of candidates
-each anchor takes the one with the smallest u/p, u uniform: every accepted candidate has u/p < 1, uniform whatever its
-p, so this is one accepted candidate, drawn evenly, which is what rejection sampling returns. Nothing loops; only
-where the pool held no acceptable candidate (probability `pool_failure`, below 1e-4 by the pool's size) the law is
-approximate. Negatives that are rejected where they would pass as positives are replaced likewise.
+Positives. Given an anchor's latent z, a candidate x' is accepted with probability p(x'). Of a shared pool of
+candidates each anchor takes the one with the smallest u/p, u uniform: every accepted candidate has u/p < 1, uniform
+whatever its p, so this is one accepted candidate, drawn evenly, which is what rejection sampling returns. Nothing
+loops. The law of a pair is approximate only where the pool held no acceptable candidate: `pool_failure`, below 1e-4
+as far as a pool of 4,096 can make it so (1e-2 for exact positives at D = 10); a candidate is then taken in proportion
+to its p. Anchors of a batch share the pool, so that two of them, hence an anchor's positive and an in-batch negative,
+are now and then the same point (0.2% with a pool of 512). Negatives that are rejected where they would pass as
+positives are replaced likewise.
 
 Axes: R runs, B anchors, N negatives, P candidates, D dim.
 """
@@ -143,6 +146,10 @@ class ToyTask(Task):
                     f"`0 < task.kappa_min < task.kappa_max < inf` must hold, but got {self.kappa_min:g} and "
                     f"{self.kappa_max:g}; for infinite kappa, set `task.family=dirac`."
                 )
+            if self.kappa_link is KappaLink.ONE_PLUS_EXP and self.kappa_min <= 1:
+                raise ValueError(
+                    f"`1 < task.kappa_min` must hold for the link one_plus_exp, but got {self.kappa_min:g}."
+                )
             if not 0 < self.kappa_pos < math.inf:
                 raise ValueError(f"`0 < task.kappa_pos < inf` must hold, but got {self.kappa_pos:g}.")
             if not -1 <= self.largest_cosine <= 1:
@@ -213,7 +220,7 @@ class ToyTask(Task):
             acceptance = self._integrated_acceptance(z @ mu[:, in_pool].mT, kappa[:, None, in_pool])
         else:
             acceptance = torch.exp(config.kappa_pos * (z @ z_pool.mT - 1))
-        u = torch.rand(acceptance.shape, device=x.device, generator=generator)
+        u = 1 - torch.rand(acceptance.shape, device=x.device, generator=generator)  # never 0, which any p would accept
         chosen = (u / acceptance).argmin(-1, keepdim=True)
         positive = pool.gather(1, chosen.expand(-1, -1, config.dim_x))
         if is_rejecting:
@@ -275,7 +282,7 @@ class ToyTask(Task):
         n_tries = min(self.n_tries, batch_size)
         around = torch.cat([z_x, z_x[:, : n_tries - 1]], dim=1).unfold(1, n_tries, 1)  # (R, B, N, D, T)
         acceptance = 1 - self._acceptance(torch.einsum("rbd,rbndt->rbnt", z, around))
-        ratio = torch.rand(acceptance.shape, device=z.device, generator=generator) / acceptance
+        ratio = (1 - torch.rand(acceptance.shape, device=z.device, generator=generator)) / acceptance
         order = torch.arange(n_tries, device=z.device) / n_tries
         tried = torch.where(ratio < 1, order, 1 + ratio).argmin(-1)  # (R, B, N)
         source = (tried + torch.arange(batch_size, device=z.device).view(-1, 1)) % batch_size

@@ -140,10 +140,11 @@ class TruthRecipe:
         """For every generator, the first network that spreads; blocks of draws are judged at once."""
         found = []
         for generator in generators:
-            for _ in range(0, self.max_draws, _BLOCK_OF_DRAWS):
-                nets = StackedMlp(self.mu_sizes, [generator] * _BLOCK_OF_DRAWS)
+            for start in range(0, self.max_draws, _BLOCK_OF_DRAWS):
+                n = min(_BLOCK_OF_DRAWS, self.max_draws - start)
+                nets = StackedMlp(self.mu_sizes, [generator] * n)
                 probes = torch.rand(1, N_PROBES, self.dim_x, generator=generator)
-                spread = _smallest_cosine(nets, probes.expand(_BLOCK_OF_DRAWS, -1, -1))
+                spread = _smallest_cosine(nets, probes.expand(n, -1, -1))
                 accepted = (spread <= self.largest_cosine).nonzero()
                 if len(accepted):
                     found.append(_select(nets, int(accepted[0])))
