@@ -257,19 +257,16 @@ def parts_of(config: RunConfig) -> dict[str, Any]:
     }
 
 
-# A changed truth or encoder changes what is computed from it.
-FROM_TRUTH = {"positives"}
-FROM_KAPPA = {"encoder kappa", "loss"}
+FROM_KAPPA = {"encoder kappa", "loss"}  # the loss is computed from it
 AFFECTED = {
-    "task.sampler": {"latents", *FROM_TRUTH},
+    "task.sampler": {"latents"},
     "encoder.sampler": {"sample", "sample gradient"},
     "encoder.sampler_gradient": {"sample gradient"},
     "task.acceptance_constant": {"positives"},
     "task.positives": {"positives"},
-    # Negatives that need latents are drawn with them, which shifts the random numbers that positives are chosen by.
-    "task.negatives": {"drawn negatives", "positives"},
-    "task.smoothing": {"truth mu", *FROM_TRUTH},
-    "task.kappa_link": {"truth kappa", *FROM_TRUTH},
+    "task.negatives": {"drawn negatives"},
+    "task.smoothing": {"truth mu"},
+    "task.kappa_link": {"truth kappa"},
     "encoder.kappa_link": FROM_KAPPA,
     "encoder.kappa_width": {"encoder kappa weights", *FROM_KAPPA},
     "encoder.kappa_range": FROM_KAPPA,
@@ -278,8 +275,10 @@ AFFECTED = {
     "training.negatives": {"sources"},
     "training.mu_phase_negatives": {"sources"},
     "training.n_negatives": {"count"},
-    # Rolled positives are the release's where none are drawn: see `RunConfig.loss_with`.
 }
+# Positives are chosen by their latents, few of which change hands where latents change little; and negatives that need
+# latents are drawn with them, which shifts the random numbers that positives are chosen by.
+MAY_FOLLOW = dict.fromkeys(("task.sampler", "task.smoothing", "task.kappa_link", "task.negatives"), {"positives"})
 
 
 def test_every_setting_is_covered() -> None:
@@ -300,7 +299,8 @@ def test_a_fidelity_setting_changes_what_it_names_and_nothing_else(setting: Sett
     others = [v for v in dict.fromkeys((setting.reference, setting.exact)) if v != setting.paper]
     after = parts_of(base.with_values({**extra, setting.path: others[0]}))
     changed = {name for name in before if not _same(before[name], after[name])}
-    assert changed == AFFECTED.get(setting.path, {"loss"})
+    affected = AFFECTED.get(setting.path, {"loss"})
+    assert affected <= changed <= affected | MAY_FOLLOW.get(setting.path, set())
 
 
 def _same(a: Any, b: Any) -> bool:
