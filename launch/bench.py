@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from launch import bench_toy
-from launch.command import run, say, whole_number
+from launch.command import chosen_device, run, say, whole_number
 
 Row = dict[str, Any]
 
@@ -118,13 +118,7 @@ def _vmf(arguments: argparse.Namespace) -> list[Row]:
 
 def _loss(arguments: argparse.Namespace) -> list[Row]:
     """Forward and backward of each loss, each in a process of its own, so that peak memory is its own."""
-    import torch  # noqa: PLC0415
-
-    device = arguments.device or ("cuda" if torch.cuda.is_available() else "cpu")
-    if device not in ("cpu", "cuda"):
-        raise ValueError(f"`--device` must be cpu or cuda, but got {device}.")
-    if device == "cuda" and not torch.cuda.is_available():
-        raise ValueError("`--device cuda` needs a CUDA device, and there is none here; leave it out to use the CPU.")
+    device = chosen_device(arguments.device)
     sizes = {
         "n_samples": arguments.samples,
         "batch_size": arguments.batch_size,

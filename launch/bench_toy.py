@@ -4,7 +4,7 @@ import argparse
 import time
 from typing import TYPE_CHECKING, Any
 
-from launch.command import say, whole_number
+from launch.command import chosen_device, say, whole_number
 
 if TYPE_CHECKING:
     from pcl.config import RunConfig
@@ -32,15 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def measure(arguments: argparse.Namespace) -> list[Row]:
     """The table, printed row by row."""
-    import torch  # noqa: PLC0415
-
     from pcl.config import RunConfig  # noqa: PLC0415
 
-    device = arguments.device or ("cuda" if torch.cuda.is_available() else "cpu")
-    if device not in ("cpu", "cuda"):
-        raise ValueError(f"`--device` must be cpu or cuda, but got {device!r}.")
-    if device == "cuda" and not torch.cuda.is_available():
-        raise ValueError("`--device cuda` needs a CUDA device, and there is none here; leave it out to use the CPU.")
+    device = chosen_device(arguments.device)
     scale = arguments.scale or ("paper" if device == "cuda" else "quick")
     n_batches = arguments.batches or (500 if device == "cuda" else 10)
     # Evaluations are not timed here, so their inputs can be few.

@@ -40,3 +40,15 @@ def whole_number(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError(f"a number of at least 1 must be given, but got {number}.")
     return number
+
+
+def chosen_device(asked: str | None) -> str:
+    """The device that was asked for, or CUDA where there is one."""
+    import torch  # noqa: PLC0415  -h answers at once
+
+    device = asked or ("cuda" if torch.cuda.is_available() else "cpu")
+    if device not in ("cpu", "cuda"):
+        raise ValueError(f"`--device` must be cpu or cuda, but got {device}.")
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ValueError("`--device cuda` needs a CUDA device, and there is none here; leave it out to use the CPU.")
+    return device

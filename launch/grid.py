@@ -8,9 +8,10 @@ import time
 from launch.command import run, say
 
 NOTICE = """\
-pcl has no search service yet: no trials are scheduled, nothing is trained or recorded. This runs what there is: the
-losses on a grid of Monte-Carlo samples and negatives over synthetic posteriors (D = 10, kappa 16 to 32; the modes of
-positive pairs are vMF(20) apart, those of negatives uniform). Watch MCInfoNCE's bias shrink as the samples grow.
+pcl has no search service yet: no trials are scheduled, nothing is trained or recorded (launch/train.py trains one
+configuration). This runs the losses on a grid of Monte-Carlo samples and negatives over synthetic posteriors (D = 10,
+kappa 16 to 32; the modes of positive pairs are vMF(20) apart, those of negatives uniform). Watch MCInfoNCE's bias
+shrink as the samples grow.
 """
 
 

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from launch.command import run, say
+from launch.command import chosen_device, run, say
 
 if TYPE_CHECKING:
     from pcl.config import RunConfig
@@ -76,15 +76,9 @@ def _values(settings: list[str]) -> dict[str, str]:
 
 def _start(config: "RunConfig", seeds: tuple[int, ...], checkpoint: Path, arguments: argparse.Namespace) -> "Run":
     """A training, new or from its checkpoint."""
-    import torch  # noqa: PLC0415
-
     from pcl.training import Run, check_same_config  # noqa: PLC0415
 
-    device = arguments.device or ("cuda" if torch.cuda.is_available() else "cpu")
-    if device not in ("cpu", "cuda"):
-        raise ValueError(f"`--device` must be cpu or cuda, but got {device!r}.")
-    if device == "cuda" and not torch.cuda.is_available():
-        raise ValueError("`--device cuda` needs a CUDA device, and there is none here; leave it out to use the CPU.")
+    device = chosen_device(arguments.device)
     if checkpoint.exists() and not arguments.fresh:
         check_same_config(checkpoint, config, seeds)
         training = Run.restore(checkpoint, device, is_fast=not arguments.plain)
