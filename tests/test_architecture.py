@@ -64,7 +64,9 @@ LAYERS = {  # module prefix -> prefixes of this distribution that it may import
     "pcl.schedule": ("pcl.tasks.base",),
     "pcl.fidelity": ("pcl.distributions", "pcl.losses", "pcl.encoders", "pcl.schedule", "pcl.tasks"),
     "pcl.config": ("pcl.losses", "pcl.encoders", "pcl.tasks", "pcl.schedule", "pcl.fidelity"),
-    "pcl.stepping": ("pcl.randomness", "pcl.distributions", "pcl.losses", "pcl.encoders", "pcl.tasks", "pcl.schedule", "pcl.config"),
+    "pcl.stepping": (
+        "pcl.distributions", "pcl.losses", "pcl.encoders", "pcl.randomness", "pcl.tasks", "pcl.schedule", "pcl.config",
+    ),
     "pcl.kernels": ("pcl",),
     "pcl.training": ("pcl",),
 }  # fmt: skip

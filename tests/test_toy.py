@@ -9,7 +9,8 @@ from torch import Tensor
 
 from pcl.distributions import VonMisesFisher
 from pcl.tasks import Family, NegativeRule, Negatives, PositiveRule, Smoothing, ToyTask
-from pcl.tasks.toy import AcceptanceConstant, log_uniform_to_vmf, vmf_spread
+from pcl.tasks.judging import vmf_spread
+from pcl.tasks.rules import AcceptanceConstant, log_uniform_to_vmf
 from pcl.tasks.truth import smooth
 
 SMALL = {"dim": 3, "dim_x": 1, "n_eval": 50, "largest_cosine": -0.8}

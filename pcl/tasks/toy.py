@@ -15,19 +15,19 @@ Axes: R runs, B anchors, N negatives, P candidates, D dim.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import Enum
 
 import torch
 from torch import Tensor
 
 from pcl.distributions import Sampler, VonMisesFisher
-from pcl.distributions.cosine import cosine_table
 from pcl.encoders import Encoder, KappaLink
-from pcl.metrics.recovery import compare, compare_pairs
+from pcl.metrics.recovery import compare_pairs
 from pcl.randomness import uniform_inputs
 from pcl.special import log_vmf_normalizer
 from pcl.tasks.base import Batch, Metrics, Negatives, Task
 from pcl.tasks.calibration import Calibration, calibration_scan
+from pcl.tasks.judging import kappa_metrics, recovery_metrics, vmf_spread
+from pcl.tasks.rules import AcceptanceConstant, NegativeRule, PositiveRule, log_uniform_to_vmf
 from pcl.tasks.truth import Family, Smoothing, Truth, TruthRecipe
 
 __all__ = ["AcceptanceConstant", "Calibration", "NegativeRule", "PositiveRule", "ToyTask", "calibration_scan"]
@@ -42,49 +42,6 @@ _KAPPA_MARGIN = 1.1
 
 
 LatentSampler = Callable[[Tensor, Tensor, torch.Generator], Tensor]  # mu, kappa -> z
-
-
-class PositiveRule(Enum):
-    """How positives are drawn."""
-
-    # Candidates (x', z') accepted with probability e^s / (e^s + C(0)/C(kappa_pos)), s = kappa_pos z.z': the paper's
-    # appendix and the released code. Not the positives of the theorem: acceptance saturates near z.
-    LOGISTIC = "logistic"
-    # x' with z' ~ vMF(z, kappa_pos): the theorem's. z' is integrated out in closed form for vMF posteriors.
-    VMF = "vmf"
-
-
-class AcceptanceConstant(Enum):
-    """log C(0)/C(kappa_pos) in the logistic rule."""
-
-    EXACT = "exact"
-    FITTED = "fitted"  # the release's regression: 9.50 for 11.15 at D = 10, kappa_pos = 20; more pairs pass as positive
-
-
-class NegativeRule(Enum):
-    """Which negatives an anchor may have."""
-
-    UNIFORM = "uniform"  # any, as the paper writes it
-    REJECT_POSITIVES = "reject_positives"  # those that the logistic rule would call positive are drawn again: release
-
-
-# log C(0)/C(kappa) = a + b kappa + c kappa^1.55 in the released code, for these dimensions; it is exact elsewhere.
-_FIT = {
-    2: (-2.439, 0.9904, 2.185e-4), 4: (-4.817, 0.9713, 6.479e-4), 8: (-7.908, 0.9344, 1.477e-3),
-    10: (-9.024, 0.9165, 1.877e-3), 12: (-9.958, 0.8990, 2.267e-3), 16: (-11.43, 0.8649, 3.020e-3),
-    32: (-14.38, 0.7416, 5.686e-3), 40: (-14.92, 0.6868, 6.837e-3), 48: (-15.13, 0.6360, 7.882e-3),
-    56: (-15.12, 0.5889, 8.833e-3), 64: (-14.94, 0.5450, 9.698e-3), 96: (-13.42, 0.3973, 1.246e-2),
-    128: (-11.44, 0.2839, 1.425e-2), 256: (-4.7340339, 0.0289469, 0.0173026), 512: (0.8674, -0.1124, 0.01589),
-}  # fmt: skip
-
-
-def log_uniform_to_vmf(kappa: float, dim: int, constant: AcceptanceConstant) -> float:
-    """Log C(0)/C(kappa)."""
-    if constant is AcceptanceConstant.FITTED and dim in _FIT:
-        a, b, c = _FIT[dim]
-        return float(a + b * kappa + c * kappa**1.55)
-    log_c = log_vmf_normalizer(torch.tensor([0.0, kappa], dtype=torch.float64), dim)
-    return (log_c[0] - log_c[1]).item()
 
 
 class ToyTask(Task):
@@ -237,8 +194,8 @@ class ToyTask(Task):
         return [
             {
                 **self._mu_metrics(run, posterior.mu[run]),
-                **_kappa_metrics(posterior.kappa[run], self.kappa_true[run]),
-                **_recovery("spread", spread[run], self.spread_true[run]),
+                **kappa_metrics(posterior.kappa[run], self.kappa_true[run]),
+                **recovery_metrics("spread", spread[run], self.spread_true[run]),
             }
             for run in range(self.n_runs)
         ]
@@ -331,33 +288,6 @@ class ToyTask(Task):
             }  # fmt: skip
             judged = self._judged[run] = mu.clone(), metrics
         return judged[1]
-
-
-def vmf_spread(posterior: VonMisesFisher) -> Tensor:
-    """Mean absolute cosine to the mode, by 64 quantiles of the cosine, in the shape of the batch."""
-    n = 64
-    middle = (torch.arange(n, dtype=torch.float64) + 0.5) / n
-    t = torch.special.ndtri(middle).to(posterior.mu)
-    table = cosine_table(posterior.dim, posterior.mu.dtype, posterior.mu.device)
-    total = torch.zeros_like(posterior.kappa)
-    for node in t:
-        total += table.polar(node.expand(posterior.kappa.shape), posterior.kappa)[0].abs()
-    return total / n
-
-
-def _kappa_metrics(kappa: Tensor, kappa_true: Tensor) -> Metrics:
-    level = {"eval/kappa_mean": kappa.mean().item(), "eval/kappa_median": kappa.median().item()}
-    if not kappa_true.isfinite().all():
-        return level  # an infinite truth has no error and no ranks
-    return {**level, **_recovery("kappa", kappa, kappa_true)}
-
-
-def _recovery(what: str, predicted: Tensor, true: Tensor) -> Metrics:
-    recovery = compare(predicted, true)
-    return {
-        f"eval/{what}_rmse": recovery.rmse, f"eval/{what}_mae": recovery.mae,
-        f"eval/{what}_rank_corr": recovery.rank_corr,
-    }  # fmt: skip
 
 
 def _largest_resultant(config: ToyTask.Config) -> float:

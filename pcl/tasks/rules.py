@@ -1,0 +1,50 @@
+"""How the controlled experiment draws positives and negatives: the rules of text, released code and theorem."""
+
+from enum import Enum
+
+import torch
+
+from pcl.special import log_vmf_normalizer
+
+
+class PositiveRule(Enum):
+    """How positives are drawn."""
+
+    # Candidates (x', z') accepted with probability e^s / (e^s + C(0)/C(kappa_pos)), s = kappa_pos z.z': the paper's
+    # appendix and the released code. Not the positives of the theorem: acceptance saturates near z.
+    LOGISTIC = "logistic"
+    # x' with z' ~ vMF(z, kappa_pos): the theorem's. z' is integrated out in closed form for vMF posteriors.
+    VMF = "vmf"
+
+
+class AcceptanceConstant(Enum):
+    """log C(0)/C(kappa_pos) in the logistic rule."""
+
+    EXACT = "exact"
+    FITTED = "fitted"  # the release's regression: 9.50 for 11.15 at D = 10, kappa_pos = 20; more pairs pass as positive
+
+
+class NegativeRule(Enum):
+    """Which negatives an anchor may have."""
+
+    UNIFORM = "uniform"  # any, as the paper writes it
+    REJECT_POSITIVES = "reject_positives"  # those that the logistic rule would call positive are drawn again: release
+
+
+# log C(0)/C(kappa) = a + b kappa + c kappa^1.55 in the released code, for these dimensions; it is exact elsewhere.
+_FIT = {
+    2: (-2.439, 0.9904, 2.185e-4), 4: (-4.817, 0.9713, 6.479e-4), 8: (-7.908, 0.9344, 1.477e-3),
+    10: (-9.024, 0.9165, 1.877e-3), 12: (-9.958, 0.8990, 2.267e-3), 16: (-11.43, 0.8649, 3.020e-3),
+    32: (-14.38, 0.7416, 5.686e-3), 40: (-14.92, 0.6868, 6.837e-3), 48: (-15.13, 0.6360, 7.882e-3),
+    56: (-15.12, 0.5889, 8.833e-3), 64: (-14.94, 0.5450, 9.698e-3), 96: (-13.42, 0.3973, 1.246e-2),
+    128: (-11.44, 0.2839, 1.425e-2), 256: (-4.7340339, 0.0289469, 0.0173026), 512: (0.8674, -0.1124, 0.01589),
+}  # fmt: skip
+
+
+def log_uniform_to_vmf(kappa: float, dim: int, constant: AcceptanceConstant) -> float:
+    """Log C(0)/C(kappa)."""
+    if constant is AcceptanceConstant.FITTED and dim in _FIT:
+        a, b, c = _FIT[dim]
+        return float(a + b * kappa + c * kappa**1.55)
+    log_c = log_vmf_normalizer(torch.tensor([0.0, kappa], dtype=torch.float64), dim)
+    return (log_c[0] - log_c[1]).item()
