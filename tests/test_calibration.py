@@ -6,7 +6,7 @@ import pytest
 
 from pcl.losses import HIB, Expectation, MCInfoNCE, NegativeWeight, PositiveWeight
 from pcl.tasks import AcceptanceConstant, Negatives, PositiveRule, Smoothing, ToyTask, calibration_scan
-from pcl.tasks.calibration import Calibration
+from pcl.tasks.calibration import FACTORS, Calibration
 
 K = 64
 LOSSES = {
@@ -18,6 +18,13 @@ LOSSES = {
     "hib written": HIB.Config(n_samples=K),
     "hib written, a = 2, b = 1": HIB.Config(n_samples=K, a=2.0, b=1.0),
 }
+
+
+def is_close(found: float, known: float) -> bool:
+    """Equal, or next to each other on the grid of factors; infinity only equals itself."""
+    if math.isinf(found) or math.isinf(known):
+        return found == known
+    return abs(FACTORS.index(found) - FACTORS.index(known)) <= 1
 
 
 @pytest.fixture(scope="module")
@@ -36,9 +43,9 @@ def theorem() -> ToyTask:
     [("coded", 1.0), ("written", 0.75), ("hib coded", math.inf), ("hib written", math.inf)],
 )
 def test_the_released_rule(released: ToyTask, loss: str, best: float) -> None:
-    """The first row of the known table."""
+    """The first row of the known table, to one step of the grid: neighbours are often within their errors."""
     scan = calibration_scan(released, LOSSES[loss].build(), n_anchors=1024)
-    assert scan.best == best
+    assert is_close(scan.best, best)
     assert bool(scan.warning) == math.isinf(best)
 
 
@@ -48,7 +55,7 @@ def test_a_corrected_hib_has_a_finite_optimum(released: ToyTask) -> None:
 
 
 def test_true_positives_need_a_larger_kappa_of_the_released_loss(theorem: ToyTask) -> None:
-    assert calibration_scan(theorem, LOSSES["coded"].build(), n_anchors=1024).best == 2.0
+    assert is_close(calibration_scan(theorem, LOSSES["coded"].build(), n_anchors=1024).best, 2.0)
 
 
 @pytest.mark.parametrize("source", Negatives)
