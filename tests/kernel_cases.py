@@ -8,7 +8,7 @@ from torch import Tensor
 
 from pcl.distributions import CosineLaw
 from pcl.encoders import StackedMlp
-from pcl.kernels.growth import growth_table
+from pcl.growth import growth_table
 from pcl.kernels.integrated import log_mean_similarity
 from pcl.kernels.latents import sample_latents
 from pcl.kernels.mc_info_nce import FusedMCInfoNCE

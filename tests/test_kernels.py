@@ -12,7 +12,7 @@ import torch
 from pcl.config import RunConfig
 from pcl.distributions import CosineLaw, Sampler, SamplerGradient, VonMisesFisher
 from pcl.distributions.cosine import cosine_table
-from pcl.kernels.growth import growth_table
+from pcl.growth import growth_table
 from pcl.kernels.philox import normals, philox
 from pcl.kernels.reference import Partners, draw_noise, fused_mc_info_nce
 from pcl.kernels.transport import N_COEFFICIENTS, polynomial, transport_table

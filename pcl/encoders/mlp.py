@@ -77,6 +77,14 @@ class StackedMlp(nn.Module):
         return x
 
 
+def flattened(parameters: Sequence[nn.Parameter]) -> Tensor:
+    """One buffer, of which the parameters become views."""
+    flat = torch.cat([parameter.detach().flatten() for parameter in parameters])
+    for parameter, part in zip(parameters, flat.split([p.numel() for p in parameters]), strict=True):
+        parameter.data = part.view(parameter.shape)
+    return flat
+
+
 def stacked_linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """X W + b of every run: (R, B, n_in), (R, n_in, n_out), (R, 1, n_out)."""
     if len(weight) > 1:

@@ -15,7 +15,7 @@ from torch.nn.functional import leaky_relu_, normalize, pad
 
 from pcl.distributions import VonMisesFisher
 from pcl.encoders import Backbone, StackedMlp
-from pcl.kernels.growth import growth_table
+from pcl.growth import growth_table
 from pcl.kernels.integrated import log_mean_similarity
 from pcl.kernels.latents import sample_latents
 from pcl.kernels.mc_info_nce import LARGEST_KAPPA_POS, FusedMCInfoNCE

@@ -16,7 +16,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import Function, once_differentiable
 
-from pcl.kernels.growth import CELLS, GrowthTable
+from pcl.growth import CELLS, GrowthTable
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
 
@@ -25,11 +25,17 @@ _SPLITS = 8  # parts of the rows that a column is summed over by programs of the
 
 
 @triton.jit
+def _cell(position):
+    """Index of a cell; bounded after the conversion too, for NaN must not become an index out of range."""
+    return tl.minimum(tl.maximum(tl.minimum(position, _CELLS * 1.0).to(tl.int32), 0), _CELLS - 1)
+
+
+@triton.jit
 def _similarity(c, kappa, growth_kappa, kappa_pos, table_ptr, inverse_width):
     """s, and A(rho) / rho."""
     rho = tl.sqrt(tl.maximum(kappa * kappa + kappa_pos * kappa_pos + 2 * kappa_pos * kappa * c, 1e-12))
     position = rho * inverse_width
-    cell = tl.minimum(position, _CELLS - 1.0).to(tl.int32)
+    cell = _cell(position)
     start = tl.load(table_ptr + cell)
     step = tl.load(table_ptr + _CELLS + cell)
     return start + step * (position - cell) - growth_kappa, step * inverse_width / rho
@@ -111,7 +117,7 @@ def _columns_kernel(
 
 @triton.jit
 def _slope(kappa, table_ptr, inverse_width):
-    cell = tl.minimum(kappa * inverse_width, _CELLS - 1.0).to(tl.int32)
+    cell = _cell(kappa * inverse_width)
     return tl.load(table_ptr + _CELLS + cell) * inverse_width
 
 

@@ -8,6 +8,8 @@
 The random numbers are functions of (seed, step, stream, anchor, sample, negative); `pcl.kernels.reference` draws the
 same ones in torch. The gradient in the anchor's mode turns z with it: dz = (mu.z) dmu - (dmu.z) mu.
 
+One file, though long: the kernels share layouts that nothing else knows.
+
 Axes: K samples, A anchors (of all runs), N negatives, D dim.
 """
 

@@ -9,6 +9,7 @@ Axes: R runs, M rows, L layers.
 """
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from torch import Tensor
 from torch.autograd.function import Function, once_differentiable
 
 from pcl.encoders import StackedMlp
+from pcl.encoders.mlp import flattened
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
 
@@ -120,9 +122,8 @@ class NarrowMlp:
         self.net = net
         weights, biases = list(net.weights), list(net.biases)
         sizes = [(w.shape[1], w.shape[2]) for w in weights]
-        self.flat_weights, w_starts = _flattened(weights)
-        self.flat_biases, b_starts = _flattened(biases)
-        layout = [[*size, w, b] for size, w, b in zip(sizes, w_starts, b_starts, strict=True)]
+        self.flat_weights, self.flat_biases = flattened(weights), flattened(biases)
+        layout = [[*size, w, b] for size, w, b in zip(sizes, _starts(weights), _starts(biases), strict=True)]
         self.layout = torch.tensor(layout, dtype=torch.int32, device=weights[0].device)
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -169,15 +170,9 @@ class _NarrowMlp(Function):
         return None, None, *parts
 
 
-def _flattened(parameters: Sequence[torch.nn.Parameter]) -> tuple[Tensor, list[int]]:
-    """One buffer that the parameters become views of, and where each starts."""
-    flat = torch.cat([p.detach().flatten() for p in parameters])
-    starts, start = [], 0
-    for parameter, part in zip(parameters, _split(flat, [p.shape for p in parameters]), strict=True):
-        parameter.data = part
-        starts.append(start)
-        start += parameter.numel()
-    return flat, starts
+def _starts(parameters: Sequence[torch.nn.Parameter]) -> list[int]:
+    """Where each begins in their flat buffer."""
+    return [0, *accumulate(parameter.numel() for parameter in parameters)][:-1]
 
 
 def _split(flat: Tensor, shapes: Sequence[torch.Size]) -> list[Tensor]:

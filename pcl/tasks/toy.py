@@ -21,9 +21,9 @@ from torch import Tensor
 
 from pcl.distributions import Sampler, VonMisesFisher
 from pcl.encoders import Encoder, KappaLink
+from pcl.growth import growth_table
 from pcl.metrics.recovery import compare_pairs
 from pcl.randomness import uniform_inputs
-from pcl.special import log_vmf_normalizer
 from pcl.tasks.base import Batch, Metrics, Negatives, Task
 from pcl.tasks.calibration import Calibration, calibration_scan
 from pcl.tasks.judging import kappa_metrics, recovery_metrics, vmf_spread
@@ -33,7 +33,6 @@ from pcl.tasks.truth import Family, Smoothing, Truth, TruthRecipe
 __all__ = ["AcceptanceConstant", "Calibration", "NegativeRule", "PositiveRule", "ToyTask", "calibration_scan"]
 
 _SPREAD_SAMPLES = 512  # of each true posterior that has no closed form
-_TABLE_CELLS = 4096
 _SMALLEST_POOL, _LARGEST_POOL = 512, 4096
 _LARGEST_TRIES = 32
 _FAILURE = 1e-4
@@ -137,9 +136,9 @@ class ToyTask(Task):
         self.mu_true, self.kappa_true = truth.parameters_of(x_eval)
         self.spread_true = self._true_spread()
         self._threshold = log_uniform_to_vmf(config.kappa_pos, config.dim, config.acceptance_constant)
-        self._growth = _growth_table(config)
+        growth = growth_table(config.dim, torch.device("cpu"))
         largest = _KAPPA_MARGIN * config.kappa_max
-        edges = self._growth_at(torch.tensor([largest, largest + config.kappa_pos]))
+        edges = growth(torch.tensor([largest, largest + config.kappa_pos]))
         self._largest_log_weight = float(edges[1] - edges[0])
         self._judged: dict[int, tuple[Tensor, Metrics]] = {}
         self.sample_latents: LatentSampler = self.truth.latents
@@ -157,7 +156,7 @@ class ToyTask(Task):
     def to(self, device: torch.device) -> "ToyTask":
         """The same task with its tensors elsewhere."""
         self.truth.to(device)
-        for name in ("x_eval", "mu_true", "kappa_true", "spread_true", "_growth"):
+        for name in ("x_eval", "mu_true", "kappa_true", "spread_true"):
             setattr(self, name, getattr(self, name).to(device))
         return self
 
@@ -218,15 +217,9 @@ class ToyTask(Task):
         """
         kappa_pos = self.config.kappa_pos
         resultant = (kappa.square() + kappa_pos**2 + 2 * kappa_pos * kappa * cosine).clamp(min=0).sqrt()
-        log_weight = self._growth_at(resultant) - self._growth_at(kappa)
+        growth = growth_table(self.config.dim, cosine.device)
+        log_weight = growth(resultant) - growth(kappa)
         return (log_weight - self._largest_log_weight).clamp(min=-60, max=0).exp()
-
-    def _growth_at(self, kappa: Tensor) -> Tensor:
-        """Log C(0)/C(kappa) by linear interpolation, off by less than 1e-5."""
-        position = (kappa * (_TABLE_CELLS / _largest_resultant(self.config))).clamp(max=_TABLE_CELLS)
-        cell = position.to(torch.int32).clamp(max=_TABLE_CELLS - 1)
-        value, step = (column[cell] for column in self._growth)
-        return torch.addcmul(value, step, position - cell)
 
     def _accepted_negatives(self, z: Tensor, x: Tensor, z_x: Tensor, generator: torch.Generator) -> Tensor:
         """For every place the first of `n_tries` candidates that is not called positive: (R, B, N, dim_x).
@@ -288,15 +281,3 @@ class ToyTask(Task):
             }  # fmt: skip
             judged = self._judged[run] = mu.clone(), metrics
         return judged[1]
-
-
-def _largest_resultant(config: ToyTask.Config) -> float:
-    return 2 * _KAPPA_MARGIN * config.kappa_max + config.kappa_pos
-
-
-def _growth_table(config: ToyTask.Config) -> Tensor:
-    """Log C(0)/C(kappa) at the cells' starts and its growth over each, (2, _TABLE_CELLS)."""
-    nodes = torch.linspace(0, _largest_resultant(config), _TABLE_CELLS + 1, dtype=torch.float64)
-    log_c = log_vmf_normalizer(nodes, config.dim)
-    growth = log_c[0] - log_c
-    return torch.stack([growth[:-1], growth.diff()]).float()

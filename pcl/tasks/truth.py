@@ -13,7 +13,7 @@ from torch.nn.functional import leaky_relu, normalize
 
 from pcl.distributions import CosineLaw, ProjectedLaplace, ProjectedNormal, Sampler, VonMisesFisher
 from pcl.encoders import KappaLink, StackedMlp
-from pcl.encoders.mlp import KappaHead
+from pcl.encoders.mlp import KappaHead, flattened
 from pcl.randomness import streams, uniform_inputs
 
 N_PROBES = 1000  # inputs over which kappa is brought to its range and the spread of mu is measured, as in the paper
@@ -181,7 +181,7 @@ class TruthRecipe:
 def smooth(nets: StackedMlp, dim_x: int, generators: Sequence[torch.Generator]) -> None:
     """The release's smoothing: Adam on the mean over pairs of (|x - x'| - d)^2 (sqrt 2 - d)^4, d = 1 - mu.mu'/2.
 
-    The gradient is written out: on networks this small, autograd's bookkeeping would take six times as long.
+    The gradient is written out: on networks this small, autograd's bookkeeping would take several times as long.
     """
     parameters = [*nets.weights, *nets.biases]
     adam = _Adam(parameters)
@@ -227,9 +227,7 @@ class _Adam:
     """Adam with torch's defaults on parameters that become views of one buffer."""
 
     def __init__(self, parameters: Sequence[nn.Parameter]) -> None:
-        self.flat = torch.cat([p.detach().flatten() for p in parameters])
-        for parameter, part in zip(parameters, self.flat.split([p.numel() for p in parameters]), strict=True):
-            parameter.data = part.view(parameter.shape)
+        self.flat = flattened(parameters)
         self.mean, self.square = torch.zeros_like(self.flat), torch.zeros_like(self.flat)
         self.n_steps = 0
 
