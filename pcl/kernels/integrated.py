@@ -64,7 +64,7 @@ def _rows_kernel(
         )
         kappa = tl.load(kappa_ptr + run * n + column, mask=is_column, other=1.0)
         growth = tl.load(growth_ptr + run * n + column, mask=is_column, other=0.0)
-        c = tl.dot(z, tl.trans(mu), input_precision="ieee")
+        c = tl.dot(z, tl.trans(mu), input_precision="tf32x3")
         s, slope = _similarity(c, kappa[None, :], growth[None, :], kappa_pos, table_ptr, inverse_width)
         s = tl.where(is_column[None, :], s, -float("inf"))
         new_top = tl.maximum(top, tl.max(s, axis=1))
@@ -72,7 +72,7 @@ def _rows_kernel(
         share = tl.exp(s - new_top[:, None])
         total = total * fade + tl.sum(share, axis=1)
         pull = share * slope * kappa[None, :] * kappa_pos
-        grad = grad * fade[:, None] + tl.dot(pull, mu, input_precision="ieee")
+        grad = grad * fade[:, None] + tl.dot(pull, mu, input_precision="tf32x3")
         top = new_top
     tl.store(out_ptr + run * m + row, top + tl.log(total) - log_n, mask=row < m)
     tl.store(grad_ptr + at, grad / total[:, None], mask=is_entry)
@@ -104,12 +104,12 @@ def _columns_kernel(
         )
         log_mean = tl.load(out_ptr + run * m + row, mask=is_row, other=0.0)
         upstream = tl.load(upstream_ptr + run * m + row, mask=is_row, other=0.0)
-        c = tl.dot(z, tl.trans(mu), input_precision="ieee")
+        c = tl.dot(z, tl.trans(mu), input_precision="tf32x3")
         s, slope = _similarity(c, kappa[None, :], growth[None, :], kappa_pos, table_ptr, inverse_width)
         weight = tl.where(is_row[:, None], tl.exp(s - (log_mean + log_n)[:, None]) * upstream[:, None], 0.0)
         d_kappa += tl.sum(weight * slope * (kappa[None, :] + kappa_pos * c), axis=0)
         d_kappa -= tl.sum(weight, axis=0) * _slope(kappa, table_ptr, inverse_width)
-        d_mu += tl.dot(tl.trans(weight * slope * kappa[None, :] * kappa_pos), z, input_precision="ieee")
+        d_mu += tl.dot(tl.trans(weight * slope * kappa[None, :] * kappa_pos), z, input_precision="tf32x3")
     offset = (split * n_runs + run) * n + column
     tl.store(d_kappa_ptr + offset, d_kappa, mask=is_column)
     tl.store(d_mu_ptr + offset[:, None] * D + d[None, :], d_mu, mask=is_mu)

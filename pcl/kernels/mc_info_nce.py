@@ -39,6 +39,11 @@ _N_COEFFICIENTS = tl.constexpr(N_COEFFICIENTS)
 # e^{2 kappa_pos} must be a float32: the sums over samples and negatives need no running maximum then.
 LARGEST_KAPPA_POS = 40.0
 
+# Up to here the cosines of samples and modes cost less in the kernel than the memory of a product.
+LARGEST_INLINE_DIM = 16
+SIMILARITY_BLOCK = 256  # samples of a program
+SAMPLES_PER_THREAD = 4  # they share the coefficients that a thread loads
+
 
 @triton.jit
 def _samples_kernel(
@@ -129,11 +134,20 @@ def _cosine(c, log_tan, tangent_log_tan):
 
 
 @triton.jit
+def _cosine_of_mode(z_ptrs, mode_ptr, mask, K: tl.constexpr, D: tl.constexpr):
+    """Cosines of samples with one mode."""
+    value = tl.load(z_ptrs, mask=mask, other=0.0) * tl.load(mode_ptr)
+    for d in tl.static_range(1, D):
+        value += tl.load(z_ptrs + d * K, mask=mask, other=0.0) * tl.load(mode_ptr + d)
+    return value
+
+
+@triton.jit
 def _similarities_kernel(  # noqa: PLR0915  one pass
-    c_a_ptr, cosine_ptr, mode_p_ptr, mode_n_ptr, slope_a_ptr, curve_ptr, tangent_ptr, kappa_pos_ptr, seed_ptr,
+    c_a_ptr, z_ptr, others_ptr, cosine_ptr, mode_p_ptr, mode_n_ptr, slope_a_ptr, curve_ptr, tangent_ptr, kappa_pos_ptr, seed_ptr,
     ratio_ptr, pull_ptr, push_ptr, gap_ptr, d_a_ptr, d_p_ptr, e_kappa_ptr, e_mu_ptr, toward_ptr,
     n_anchors, n_curves, log_weight,
-    K: tl.constexpr, N: tl.constexpr, BK: tl.constexpr,
+    K: tl.constexpr, N: tl.constexpr, D: tl.constexpr, BK: tl.constexpr, IS_INLINE: tl.constexpr,
     HAS_POSITIVE: tl.constexpr, GRAD_MU: tl.constexpr, GRAD_KAPPA: tl.constexpr,
 ):  # fmt: skip
     a = tl.program_id(0).to(tl.int64)  # with it, offsets may pass 2^31
@@ -147,7 +161,10 @@ def _similarities_kernel(  # noqa: PLR0915  one pass
     s0, s1, s2, s3 = words(seed, step, _SAMPLE, k, a)
     _, t_p = normals(s0, s1)
     u_p, _ = normals(s2, s3)
-    c_p = tl.load(cosine_ptr + a * (N + 1) * K + k, mask=inside, other=0.0)
+    if IS_INLINE:
+        c_p = _cosine_of_mode(z_ptr + a * D * K + k, others_ptr + a * (N + 1) * D, inside, K, D)
+    else:
+        c_p = tl.load(cosine_ptr + a * (N + 1) * K + k, mask=inside, other=0.0)
     curve_p = curve_ptr + n_anchors + a
     x_p, slope_c_p, slope_l_p = _cosine(c_p, polynomial(curve_p, n_curves, t_p), odd_polynomial(tangent_ptr, u_p))
 
@@ -164,7 +181,12 @@ def _similarities_kernel(  # noqa: PLR0915  one pass
                 t_n, u_n = normals(v0, v1)
             else:
                 t_n, u_n = normals(v2, v3)
-            c_n = tl.load(cosine_ptr + (a * (N + 1) + 1 + n_at) * K + k, mask=is_negative, other=0.0)
+            if IS_INLINE:
+                c_n = _cosine_of_mode(
+                    z_ptr + a * D * K + k, others_ptr + (a * (N + 1) + 1 + n_at) * D, is_negative, K, D
+                )
+            else:
+                c_n = tl.load(cosine_ptr + (a * (N + 1) + 1 + n_at) * K + k, mask=is_negative, other=0.0)
             curve_n = curve_ptr + 2 * n_anchors + a * N + n_at
             x_n, slope_c_n, slope_l_n = _cosine(
                 c_n, polynomial(curve_n, n_curves, t_n), odd_polynomial(tangent_ptr, u_n)
@@ -244,13 +266,18 @@ class _FusedMCInfoNCE(Function):
         z = mu_a.new_empty(n_anchors, dim, k)
         c_a, slope_a = mu_a.new_empty(2, n_anchors, k)
         block_k = min(128, max(32, triton.next_power_of_2(k)))
+        similarity_block = min(SIMILARITY_BLOCK, max(32, triton.next_power_of_2(k)))
         blocks = (n_anchors, triton.cdiv(k, block_k))
         _samples_kernel[blocks](
             mu_a, curve, seed_and_step, z, slope_a, c_a, n_curves, K=k, D=dim, BK=block_k, num_warps=block_k // 32
         )
         others = torch.cat([mu_p.unsqueeze(1), mu_n], dim=1)  # (A, 1 + N, D)
-        with _full_precision():  # these cosines are what the loss is about
-            cosines = others @ z  # (A, 1 + N, K)
+        is_inline = dim <= LARGEST_INLINE_DIM
+        if is_inline:
+            cosines = z
+        else:
+            with _full_precision():  # these cosines are what the loss is about
+                cosines = others @ z  # (A, 1 + N, K)
         modes = (others * mu_a.unsqueeze(1)).sum(-1)  # (A, 1 + N)
         mode_p, mode_n = modes[:, 0].contiguous(), modes[:, 1:].contiguous()
         per_sample = mu_a.new_empty(7, n_anchors, k)
@@ -258,12 +285,13 @@ class _FusedMCInfoNCE(Function):
         e_kappa = mu_a.new_empty(n_anchors, n, k) if grad_kappa else cosines
         e_mu = mu_a.new_empty(n_anchors, n, k) if grad_mu else cosines
         weight = settings.positive_weight
-        _similarities_kernel[blocks](
-            c_a, cosines, mode_p, mode_n, slope_a, curve, settings.table.tangent,
+        _similarities_kernel[(n_anchors, triton.cdiv(k, similarity_block))](
+            c_a, z, others, cosines, mode_p, mode_n, slope_a, curve, settings.table.tangent,
             kappa_pos.expand(n_anchors).contiguous(), seed_and_step, ratio, pull, push, gap, d_a, d_p, e_kappa, e_mu,
             toward, n_anchors, n_curves, math.log(weight) if weight > 0 else 0.0,
-            K=k, N=n, BK=block_k, HAS_POSITIVE=weight > 0, GRAD_MU=grad_mu, GRAD_KAPPA=grad_kappa,
-            num_warps=max(1, block_k // 64),
+            K=k, N=n, D=dim, BK=similarity_block, IS_INLINE=is_inline,
+            HAS_POSITIVE=weight > 0, GRAD_MU=grad_mu, GRAD_KAPPA=grad_kappa,
+            num_warps=max(1, similarity_block // (32 * SAMPLES_PER_THREAD)),
         )  # fmt: skip
         loss, sample_weight = mu_a.new_empty(n_anchors), torch.empty_like(ratio)
         d_kappa_pos, d_kappa = torch.empty_like(loss), mu_a.new_empty(n_curves)

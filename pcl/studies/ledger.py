@@ -1,0 +1,281 @@
+"""What a study has done, on disk: a folder per trial that survives the death of drivers, workers and tracking servers.
+
+    STORAGE/STUDY/study.json               what the study is; see `pcl.studies.runner`
+    STORAGE/STUDY/trials/KEY/trial.json    the trial: configuration, seeds, stage
+                            /reports.json  every report so far, each with the time of its first publication
+                            /checkpoint.pt the training, to go on from
+                            /result.json   how it ended; there is none before
+                            /owner         who may write; the last one to claim a trial wins
+
+Every file is replaced in one step. MLflow is brought in line with these folders, again and again if need be.
+"""
+
+import hashlib
+import json
+import os
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from pcl.config import Plain, RunConfig
+
+# Raised whenever the same configuration gives other numbers than before: old results are then not found again.
+MATHS_VERSION = 1
+
+Metrics = dict[str, float]
+
+
+class Status(Enum):
+    """How a trial ended."""
+
+    FINISHED = "finished"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One configuration, trained for some seeds side by side.
+
+    Attributes:
+        config: The whole configuration, by dotted path.
+        seeds: Seeds that train side by side.
+        stage: Name of the search space's stage, or "report" for the final runs of the best.
+        varied: What the search varied, by axis.
+        data: Fingerprint of the data.
+    """
+
+    config: dict[str, Plain]
+    seeds: tuple[int, ...]
+    stage: str
+    varied: dict[str, Plain] = field(default_factory=dict)
+    data: str = "toy"
+
+    @property
+    def key(self) -> str:
+        """Twenty hexadecimal digits: equal for equal configuration, seeds, data and mathematics."""
+        identity = [dict(sorted(self.config.items())), list(self.seeds), self.data, MATHS_VERSION]
+        return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:20]
+
+    @property
+    def run_config(self) -> RunConfig:
+        """The configuration, typed and checked."""
+        return RunConfig.from_flat(self.config)
+
+    @property
+    def label(self) -> str:
+        """The varied values in a line."""
+        return " ".join(f"{axis}={value}" for axis, value in self.varied.items()) or "(base)"
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any]) -> "Trial":
+        """From what `asdict` returned, perhaps by way of JSON."""
+        return cls(**{**content, "seeds": tuple(content["seeds"])})
+
+
+@dataclass(frozen=True)
+class Row:
+    """A published report.
+
+    Attributes:
+        batch: Batches trained.
+        n_batches: Of how many.
+        time_ms: When it was first published, in milliseconds since 1970; never changes afterwards.
+        seconds: Spent training.
+        by_seed: Metrics of every seed.
+        failures: Causes of seeds that have ended early.
+    """
+
+    batch: int
+    n_batches: int
+    time_ms: int
+    seconds: float
+    by_seed: dict[int, Metrics]
+    failures: dict[int, str]
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any]) -> "Row":
+        """From JSON, whose keys are text."""
+        by_seed = {int(seed): _from_json(metrics) for seed, metrics in content["by_seed"].items()}
+        failures = {int(seed): cause for seed, cause in content["failures"].items()}
+        return cls(**{**content, "by_seed": by_seed, "failures": failures})
+
+    @property
+    def metrics(self) -> Metrics:
+        """The mean over the seeds that have not failed, or over all where all have."""
+        chosen = [m for seed, m in self.by_seed.items() if seed not in self.failures] or list(self.by_seed.values())
+        return {key: sum(metrics[key] for metrics in chosen) / len(chosen) for key in chosen[0]} if chosen else {}
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a trial ended.
+
+    Attributes:
+        status: Finished or failed.
+        cause: One line that says why it failed.
+        traceback: Where, if an exception was the cause.
+        time_ms: When.
+        hardware: What it ran on.
+    """
+
+    status: Status
+    cause: str = ""
+    traceback: str = ""
+    time_ms: int = field(default_factory=lambda: now_ms())
+    hardware: str = ""
+
+
+class Lost(RuntimeError):
+    """Another worker has taken over this trial."""
+
+
+class TrialFolder:
+    """A trial's files.
+
+    Args:
+        path: The folder; `open` makes it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def key(self) -> str:
+        """The trial's key."""
+        return self.path.name
+
+    @property
+    def checkpoint(self) -> Path:
+        """File of the training, which need not exist yet."""
+        return self.path / "checkpoint.pt"
+
+    def trial(self) -> Trial:
+        """What the folder is of."""
+        return Trial.of(json.loads((self.path / "trial.json").read_text()))
+
+    def rows(self) -> list[Row]:
+        """Reports published so far, in order."""
+        try:
+            return [Row.of(content) for content in json.loads((self.path / "reports.json").read_text())]
+        except FileNotFoundError:
+            return []
+
+    def result(self) -> Result | None:
+        """How the trial ended, if it has."""
+        try:
+            content = json.loads((self.path / "result.json").read_text())
+        except FileNotFoundError:
+            return None
+        return Result(**{**content, "status": Status(content["status"])})
+
+    def begin(self, trial: Trial) -> None:
+        """Make the folder, unless it is there."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        if not (self.path / "trial.json").exists():
+            write_json(self.path / "trial.json", asdict(trial))
+
+    def claim(self) -> str:
+        """Become the one who may write; the token is to be shown with every write."""
+        token = uuid.uuid4().hex
+        write_text(self.path / "owner", token)
+        return token
+
+    def publish(self, row: Row, token: str) -> None:
+        """Add a report. The first one at a batch stays: a training that goes on from a checkpoint repeats the rest.
+
+        Raises:
+            Lost: If another has claimed the trial since.
+        """
+        self.check_owner(token)
+        rows = self.rows()
+        if all(row.batch != other.batch for other in rows):
+            write_json(self.path / "reports.json", [_row_json(r) for r in [*rows, row]])
+
+    def end(self, result: Result, token: str) -> None:
+        """Record how the trial ended.
+
+        Raises:
+            Lost: If another has claimed the trial since.
+        """
+        self.check_owner(token)
+        self.close(result)
+
+    def close(self, result: Result) -> None:
+        """Record how the trial ended, as the driver may for a trial without a worker."""
+        write_json(self.path / "result.json", {**asdict(result), "status": result.status.value})
+
+    def reopen(self) -> None:
+        """Forget that it ended, and with it what it had reached, so that it runs again from the start."""
+        for name in ("result.json", "reports.json", "checkpoint.pt"):
+            (self.path / name).unlink(missing_ok=True)
+
+    def check_owner(self, token: str) -> None:
+        """Raise `Lost` if another has claimed the trial since."""
+        if (self.path / "owner").read_text() != token:
+            raise Lost(f"Trial {self.key} has been taken over by another worker.")
+
+
+class StudyFolder:
+    """A study's files.
+
+    Args:
+        path: STORAGE/STUDY.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def name(self) -> str:
+        """The study's name."""
+        return self.path.name
+
+    def trial(self, key: str) -> TrialFolder:
+        """The folder of a trial, which need not exist yet."""
+        return TrialFolder(self.path / "trials" / key)
+
+    def trials(self) -> Iterator[TrialFolder]:
+        """Every trial that has begun."""
+        for path in sorted((self.path / "trials").glob("*/trial.json")):
+            yield TrialFolder(path.parent)
+
+
+def now_ms() -> int:
+    """Milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Replace a file in one step."""
+    write_text(path, json.dumps(content, indent=1) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replace a file in one step: whoever reads sees the old or the new, also after a crash."""
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}.tmp")
+    try:
+        with unfinished.open("w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
+
+
+def _row_json(row: Row) -> dict[str, Any]:
+    return {**asdict(row), "by_seed": {seed: _to_json(metrics) for seed, metrics in row.by_seed.items()}}
+
+
+def _to_json(metrics: Metrics) -> dict[str, float | str]:
+    """JSON has no NaN and no infinity: they become text."""
+    return {key: value if abs(value) < float("inf") else str(value) for key, value in metrics.items()}
+
+
+def _from_json(metrics: Mapping[str, float | str]) -> Metrics:
+    return {key: float(value) for key, value in metrics.items()}
