@@ -10,7 +10,7 @@ test: $(READY)
 	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(PY) -m pytest
 
 grid: $(READY)
-	$(PY) launch/grid.py
+	$(PY) launch/grid.py --space toy_mcinfonce --scale quick
 
 lint: $(READY)
 	$(PY) -m ruff check .

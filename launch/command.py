@@ -34,6 +34,17 @@ def run(main: Callable[[], None]) -> NoReturn:
     sys.exit(0)
 
 
+def settings(texts: list[str]) -> dict[str, str]:
+    """The values of `--set PATH=VALUE`, by path."""
+    values = {}
+    for text in texts:
+        path, separator, value = text.partition("=")
+        if not separator:
+            raise ValueError(f"`--set` takes PATH=VALUE, but got {text!r}.")
+        values[path.strip()] = value.strip()
+    return values
+
+
 def whole_number(text: str) -> int:
     """An argument of at least 1."""
     number = int(text)

@@ -13,7 +13,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from launch.command import chosen_device, run, say
+import yaml
+
+from launch.command import chosen_device, run, say, settings
 
 if TYPE_CHECKING:
     from pcl.config import RunConfig
@@ -28,9 +30,7 @@ SHOWN = {
 def main() -> None:
     """Parse the command line, train and report."""
     arguments = _parser().parse_args()
-    from pcl.config import RunConfig  # noqa: PLC0415  -h answers at once
-
-    config = RunConfig.of(_values(arguments.set), loss=arguments.loss, profile=arguments.profile, scale=arguments.scale)
+    config = _config(arguments)
     if arguments.show_config:
         say(json.dumps(config.flat(), indent=2))
         return
@@ -50,9 +50,10 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="train.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--loss", default="mc_info_nce", help="mc_info_nce (default), hib, elk or info_nce")
-    parser.add_argument("--profile", default="paper", help="fidelity: paper, reference or exact (default: paper)")
-    parser.add_argument("--scale", default="paper", help="smoke, quick or paper (default: paper)")
+    parser.add_argument("--config", type=Path, help="a whole configuration, such as a study's best.yaml")
+    parser.add_argument("--loss", help="mc_info_nce (default), hib, elk or info_nce")
+    parser.add_argument("--profile", help="fidelity: paper, reference or exact (default: reference)")
+    parser.add_argument("--scale", help="smoke, quick or paper (default: paper)")
     parser.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help="a setting; may be repeated")
     parser.add_argument("--seed", type=int, action="append", help="repeated, they train side by side (default: 4)")
     parser.add_argument("--device", default=None, help="cpu or cuda (default: cuda where there is one)")
@@ -64,14 +65,23 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _values(settings: list[str]) -> dict[str, str]:
-    values = {}
-    for text in settings:
-        path, separator, value = text.partition("=")
-        if not separator:
-            raise ValueError(f"`--set` takes PATH=VALUE, but got {text!r}.")
-        values[path.strip()] = value.strip()
-    return values
+def _config(arguments: argparse.Namespace) -> "RunConfig":
+    """From a file or from the flags, with the values of `--set` on top."""
+    from pcl.config import RunConfig  # noqa: PLC0415  -h answers at once
+
+    values = settings(arguments.set)
+    if arguments.config is None:
+        profile, scale = arguments.profile or "reference", arguments.scale or "paper"
+        return RunConfig.of(values, loss=arguments.loss or "mc_info_nce", profile=profile, scale=scale)
+    if arguments.loss or arguments.profile or arguments.scale:
+        raise ValueError("`--config` is a whole configuration: leave out `--loss`, `--profile` and `--scale`.")
+    try:
+        content = yaml.safe_load(arguments.config.read_text())
+    except (yaml.YAMLError, UnicodeDecodeError):
+        content = None
+    if not isinstance(content, dict):
+        raise ValueError(f"{arguments.config} must be a YAML file of `path: value` lines, as best.yaml is.")
+    return RunConfig.from_flat(content).with_values(values)
 
 
 def _start(config: "RunConfig", seeds: tuple[int, ...], checkpoint: Path, arguments: argparse.Namespace) -> "Run":

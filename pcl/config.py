@@ -13,13 +13,27 @@ from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import Any, get_type_hints
 
-from pcl.encoders import MlpEncoder
+from pcl.encoders import MlpEncoder, ResNetEncoder
 from pcl.fidelity import Profile, settings_of
 from pcl.losses import ELK, LOSSES, ElkNegatives, ElkNormalizer, LossConfig, MCInfoNCE, PartnerSamples
 from pcl.schedule import Phases, Trained, TrainingConfig
-from pcl.tasks import NegativeRule, Negatives, ToyTask
+from pcl.tasks import CifarTask, NegativeRule, Negatives, ToyTask
 
 Plain = str | int | float | bool
+TaskConfig = ToyTask.Config | CifarTask.Config
+EncoderConfig = MlpEncoder.Config | ResNetEncoder.Config
+
+# Each task with its encoder, and the published sizes where they are not the parts' own.
+_TASKS: dict[str, tuple[TaskConfig, EncoderConfig, dict[str, Plain]]] = {
+    "toy": (ToyTask.Config(), MlpEncoder.Config(), {}),
+    "images": (
+        CifarTask.Config(), ResNetEncoder.Config(),
+        {
+            "training.n_batches": 8_192, "training.batch_size": 128, "training.eval_every": 16,
+            "loss.n_samples": 128, "loss.kappa_pos": 16.0,
+        },
+    ),
+}  # fmt: skip
 
 
 class Scale(Enum):
@@ -35,9 +49,10 @@ _SCALES: dict[Scale, dict[str, Plain]] = {
         "training.n_batches": 8, "training.batch_size": 16, "training.n_negatives": 4, "training.eval_every": 4,
         "loss.n_samples": 4, "task.n_eval": 64,
     },
+    # A shallow network at ten times the rate: the paper's needs about ten thousand batches to leave its start.
     Scale.QUICK: {
-        "training.n_batches": 1200, "training.batch_size": 128, "training.n_negatives": 4, "training.eval_every": 200,
-        "loss.n_samples": 32, "task.n_eval": 2000,
+        "training.n_batches": 1000, "training.batch_size": 128, "training.n_negatives": 4, "training.eval_every": 250,
+        "training.lr": 1e-3, "encoder.hidden": "shallow", "loss.n_samples": 16, "task.n_eval": 2000,
     },
     Scale.PAPER: {},
 }  # fmt: skip
@@ -60,23 +75,31 @@ class RunConfig:
     profile: Profile = Profile.PAPER
     scale: Scale = Scale.PAPER
     loss_name: str = "mc_info_nce"
-    task: ToyTask.Config = field(default_factory=ToyTask.Config)
-    encoder: MlpEncoder.Config = field(default_factory=MlpEncoder.Config)
+    task: TaskConfig = field(default_factory=ToyTask.Config)
+    encoder: EncoderConfig = field(default_factory=MlpEncoder.Config)
     loss: LossConfig = field(default_factory=MCInfoNCE.Config)
     training: TrainingConfig = field(default_factory=TrainingConfig)
 
     def __post_init__(self) -> None:
+        if isinstance(self.task, ToyTask.Config) is not isinstance(self.encoder, MlpEncoder.Config):
+            raise ValueError("The task 'toy' needs the encoder `MlpEncoder`, and 'images' `ResNetEncoder`.")
         is_integrated = isinstance(self.loss, MCInfoNCE.Config) and self.loss.partners is PartnerSamples.INTEGRATED
         sources = {self.training.negatives_at(phase) for phase in range(len(self.training.phases))}
         if is_integrated and Negatives.IN_BATCH in sources:
             raise ValueError("`loss.partners=integrated` stands for infinitely many negatives; in-batch ones are one.")
 
-        if self.task.negatives is NegativeRule.REJECT_POSITIVES and Negatives.SHARED in sources:
+        is_rejecting = isinstance(self.task, ToyTask.Config) and self.task.negatives is NegativeRule.REJECT_POSITIVES
+        if is_rejecting and Negatives.SHARED in sources:
             raise ValueError("`task.negatives=reject_positives` needs negatives of each anchor's own, not shared ones.")
         if isinstance(self.loss, ELK.Config) and self.loss.normalizer is ElkNormalizer.FITTED:
             ELK.require_fitted(self.encoder.dim)
         if self.loss_name == "info_nce" and any(phase.trained is Trained.KAPPA for phase in self.training.phases):
             raise ValueError("InfoNCE has no gradient in kappa: `training.phases` must not have a phase 'kappa'.")
+
+    @property
+    def task_name(self) -> str:
+        """Which task: toy or images."""
+        return "toy" if isinstance(self.task, ToyTask.Config) else "images"
 
     @classmethod
     def of(
@@ -86,14 +109,18 @@ class RunConfig:
         loss: str = "mc_info_nce",
         profile: str = "paper",
         scale: str = "paper",
+        task: str = "toy",
     ) -> "RunConfig":
-        """A configuration from a profile, a scale and single values.
+        """A configuration from a task, a profile, a scale and single values.
+
+        Settings of a profile or a scale that the task, its encoder or the loss do not have are left out.
 
         Args:
             values: Dotted path -> value, applied last. Text is read as the field's type.
             loss: Which of `LOSSES`.
             profile: Which fidelity profile.
             scale: Which scale.
+            task: "toy" or "images".
 
         Example:
             >>> RunConfig.of({"loss.n_samples": "16"}, profile="reference").loss.n_samples
@@ -102,28 +129,32 @@ class RunConfig:
         _require_choice("loss", loss, list(LOSSES))
         _require_choice("profile", profile, [member.value for member in Profile])
         _require_choice("scale", scale, [member.value for member in Scale])
+        _require_choice("task", task, list(_TASKS))
         # A loss without a gradient in kappa has but one phase.
         training = TrainingConfig(phases=Phases.parse("mu")) if loss == "info_nce" else TrainingConfig()
-        base = cls(Profile(profile), Scale(scale), loss, loss=LOSSES[loss].Config(), training=training)
-        settings = settings_of(Profile(profile), loss)
-        sizes = {path: value for path, value in _SCALES[Scale(scale)].items() if path in base.paths()}
-        return base.with_values({**settings, **sizes, **(values or {})})
+        data, encoder, published = _TASKS[task]
+        base = cls(Profile(profile), Scale(scale), loss, data, encoder, LOSSES[loss].Config(), training)
+        settings = {**published, **settings_of(Profile(profile), loss), **_SCALES[Scale(scale)]}
+        known = base.paths()
+        chosen = {path: value for path, value in settings.items() if path in known}
+        return base.with_values({**chosen, **(values or {})})
 
     def with_values(self, values: Mapping[str, Any]) -> "RunConfig":
         """The same with values at dotted paths replaced; all are checked together."""
         known = self.paths()
         parts: dict[str, dict[str, Any]] = {}
         for path, value in values.items():
-            if path not in known:
-                near = difflib.get_close_matches(path, list(known), n=1)
-                hint = f" Did you mean {near[0]!r}?" if near else f" Known are {', '.join(known)}."
-                raise ValueError(f"Unknown path {path!r}.{hint}")
+            read = _read(path, value, known)
             part, name = path.split(".")
-            parts.setdefault(part, {})[name] = _read(path, value, known[path])
+            parts.setdefault(part, {})[name] = read
         replaced: dict[str, Any] = {
             part: dataclasses.replace(getattr(self, part), **new) for part, new in parts.items()
         }
         return dataclasses.replace(self, **replaced)
+
+    def read(self, path: str, value: Any) -> Plain:
+        """A value as the path's type takes it, plain; whether it suits the other settings is not checked."""
+        return _plain(_read(path, value, self.paths()))
 
     def paths(self) -> dict[str, type]:
         """Every dotted path and the type of its value."""
@@ -135,7 +166,10 @@ class RunConfig:
 
     def flat(self) -> dict[str, Plain]:
         """Every setting by its dotted path, as plain values; `from_flat` is the way back."""
-        head: dict[str, Plain] = {"profile": self.profile.value, "scale": self.scale.value, "loss_name": self.loss_name}
+        head: dict[str, Plain] = {
+            "profile": self.profile.value, "scale": self.scale.value, "loss_name": self.loss_name,
+            "task_name": self.task_name,
+        }  # fmt: skip
         return head | {
             f"{part}.{f.name}": _plain(getattr(getattr(self, part), f.name))
             for part in ("task", "encoder", "loss", "training")
@@ -144,11 +178,12 @@ class RunConfig:
 
     @classmethod
     def from_flat(cls, flat: Mapping[str, Any]) -> "RunConfig":
-        """From what `flat` returned."""
-        rest = dict(flat)
+        """From what `flat` returned; before there was a choice, it had no `task_name`."""
+        rest = {"task_name": "toy", **flat}
+        task = str(rest.pop("task_name"))
         head = {name: str(rest.pop(name, "")) for name in ("profile", "scale", "loss_name")}
         _require_choice("loss_name", head["loss_name"], list(LOSSES))
-        return cls.of(rest, loss=head["loss_name"], profile=head["profile"], scale=head["scale"])
+        return cls.of(rest, loss=head["loss_name"], profile=head["profile"], scale=head["scale"], task=task)
 
     def fingerprint(self) -> str:
         """Sixteen hexadecimal digits that two configurations share only where all settings are equal."""
@@ -175,8 +210,13 @@ def _plain(value: Any) -> Plain:
     return str(value) if isinstance(value, Phases) else value
 
 
-def _read(path: str, value: Any, kind: type) -> Any:
-    """A value of the field's type, from text or from a number that is exactly representable in it."""
+def _read(path: str, value: Any, known: Mapping[str, type]) -> Any:
+    """A value of the path's type, from text or from a number that is exactly representable in it."""
+    if path not in known:
+        near = difflib.get_close_matches(path, list(known), n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else f" Known are {', '.join(known)}."
+        raise ValueError(f"Unknown path {path!r}.{hint}")
+    kind = known[path]
     if isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
         return value
     try:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from pcl.config import RunConfig
 from pcl.distributions import VonMisesFisher
 from pcl.encoders import MlpEncoder
-from pcl.losses import ELK, ElkNegatives, Loss
+from pcl.losses import ELK, HIB, ElkNegatives, Loss, MCInfoNCE
 from pcl.randomness import mixed_seed
 from pcl.schedule import Trained
 from pcl.tasks import Negatives, ToyTask
@@ -106,6 +106,12 @@ class TrainingStep:
         first = self.config.loss.build()
         n_losses = self.task.n_runs if list(first.parameters()) else 1
         return nn.ModuleList([first, *(self.config.loss.build() for _ in range(n_losses - 1))]).to(self.device)
+
+    def set_chunk_size(self, chunk_size: int) -> None:
+        """Bound the similarities that sampling losses hold at once."""
+        for loss in self.losses:
+            if isinstance(loss, MCInfoNCE | HIB):
+                loss.chunk_size = chunk_size
 
     def _loss_of(self, run: int) -> Loss:
         loss = self.losses[run if len(self.losses) > 1 else 0]

@@ -18,6 +18,8 @@ import torch
 from pcl import Diverged
 from pcl.config import RunConfig
 from pcl.encoders import KappaRange, MlpEncoder
+from pcl.encoders.resnet import NO_IMAGES
+from pcl.losses.base import DEFAULT_CHUNK_SIZE
 from pcl.randomness import mixed_seed, uniform_inputs
 from pcl.schedule import Trained
 from pcl.stepping import GraphStepper, PlainStepper, Stepper, TrainingStep
@@ -64,6 +66,7 @@ class Run:
         device: Where.
         is_fast: Whether to use CUDA graphs and the fused kernels where there is a CUDA device; the plain path has
             the same statistics.
+        chunk_size: Largest number of similarities that the plain losses hold at once; changes memory, not results.
 
     Example:
         >>> config = RunConfig.of(scale="smoke", profile="paper")
@@ -77,20 +80,32 @@ class Run:
     seconds: float
 
     def __init__(
-        self, config: RunConfig, seeds: Sequence[int], device: str | torch.device = "cpu", is_fast: bool = True
+        self,
+        config: RunConfig,
+        seeds: Sequence[int],
+        device: str | torch.device = "cpu",
+        is_fast: bool = True,
+        chunk_size: int = DEFAULT_CHUNK_SIZE,
     ) -> None:
         self._check(seeds)
+        toy, mlp = _toy_parts(config)
         self.config, self.seeds = config, tuple(seeds)
         self.device = torch.device(device)
-        task = config.task.build(self.seeds)
-        encoder = config.encoder.build(config.task.dim_x, self.seeds)
-        probes = uniform_inputs(self.seeds, "encoder/probes", N_PROBES, config.task.dim_x)
-        encoder.span_kappa(probes, *self._kappa_range())
-        self._assemble(task, encoder, is_fast)
+        task = toy.build(self.seeds)
+        encoder = mlp.build(toy.dim_x, self.seeds)
+        probes = uniform_inputs(self.seeds, "encoder/probes", N_PROBES, toy.dim_x)
+        encoder.span_kappa(probes, *_kappa_range(toy, mlp))
+        self._assemble(task, encoder, is_fast, chunk_size)
         self._enter_phase()
 
     @classmethod
-    def restore(cls, path: Path, device: str | torch.device = "cpu", is_fast: bool = True) -> "Run":
+    def restore(
+        cls,
+        path: Path,
+        device: str | torch.device = "cpu",
+        is_fast: bool = True,
+        chunk_size: int = DEFAULT_CHUNK_SIZE,
+    ) -> "Run":
         """The training that a checkpoint was taken from, ready to go on.
 
         Raises:
@@ -101,9 +116,10 @@ class Run:
         run.config = RunConfig.from_flat(content["config"])
         run.seeds = tuple(content["seeds"])
         run.device = torch.device(device)
-        task = run.config.task.restore(content["task"])
-        encoder = run.config.encoder.build(run.config.task.dim_x, run.seeds)
-        run._assemble(task, encoder, is_fast)
+        toy, mlp = _toy_parts(run.config)
+        task = toy.restore(content["task"])
+        encoder = mlp.build(toy.dim_x, run.seeds)
+        run._assemble(task, encoder, is_fast, chunk_size)
         run._load(content)
         return run
 
@@ -148,7 +164,7 @@ class Run:
         torch.save(content, unfinished)
         unfinished.replace(path)
 
-    def _assemble(self, task: ToyTask, encoder: MlpEncoder, is_fast: bool) -> None:
+    def _assemble(self, task: ToyTask, encoder: MlpEncoder, is_fast: bool, chunk_size: int) -> None:
         is_graph = is_fast and self.device.type == "cuda"
         step_type = TrainingStep
         if is_graph:
@@ -156,6 +172,7 @@ class Run:
 
             step_type = FusedStep
         self.step = step_type(self.config, task, encoder, self.device, mixed_seed(self.seeds, "training"))
+        self.step.set_chunk_size(chunk_size)
         self.stepper: Stepper = GraphStepper(self.step) if is_graph else PlainStepper(self.step)
         self.batch, self.phase, self.seconds = 0, -1, 0.0
         self.failures: dict[int, str] = {}
@@ -199,15 +216,21 @@ class Run:
             return f"runaway kappa: its median {kappa:.3g} is beyond training.kappa_limit = {limit:g}"
         return "" if math.isfinite(loss) else f"the loss is {loss}"
 
-    def _kappa_range(self) -> tuple[float, float]:
-        task = self.config.task
-        is_fixed = self.config.encoder.kappa_range is KappaRange.SIXTEEN_TO_32 or task.family is Family.DIRAC
-        return (16.0, 32.0) if is_fixed else (task.kappa_min, task.kappa_max)
-
     @staticmethod
     def _check(seeds: Sequence[int]) -> None:
         if not seeds or len(set(seeds)) != len(seeds) or not all(0 <= seed < 2**63 for seed in seeds):
             raise ValueError(f"Seeds must be different whole numbers from 0 to 2^63 - 1, but got {list(seeds)}.")
+
+
+def _toy_parts(config: RunConfig) -> tuple[ToyTask.Config, MlpEncoder.Config]:
+    if not isinstance(config.task, ToyTask.Config) or not isinstance(config.encoder, MlpEncoder.Config):
+        raise ValueError(NO_IMAGES)
+    return config.task, config.encoder
+
+
+def _kappa_range(task: ToyTask.Config, encoder: MlpEncoder.Config) -> tuple[float, float]:
+    is_fixed = encoder.kappa_range is KappaRange.SIXTEEN_TO_32 or task.family is Family.DIRAC
+    return (16.0, 32.0) if is_fixed else (task.kappa_min, task.kappa_max)
 
 
 def check_same_config(path: Path, config: RunConfig, seeds: Sequence[int]) -> None:

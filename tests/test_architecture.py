@@ -71,12 +71,14 @@ LAYERS = {  # module prefix -> prefixes of this distribution that it may import
     ),
     "pcl.kernels": ("pcl",),
     "pcl.training": ("pcl",),
+    "pcl.studies": ("pcl", "search_spaces"),
+    "search_spaces": ("pcl.studies.space",),
 }  # fmt: skip
 
 
 def test_layers() -> None:
     checked = 0
-    for path in sorted((ROOT / "pcl").rglob("*.py")):
+    for path in sorted([*(ROOT / "pcl").rglob("*.py"), *(ROOT / "search_spaces").rglob("*.py")]):
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
         layer = next((prefix for prefix in LAYERS if module.startswith(prefix)), None)
         if layer is None:

@@ -17,7 +17,19 @@ from pcl.distributions import CosineLaw, Sampler, SamplerGradient, VonMisesFishe
 from pcl.encoders.base import Encoder
 from pcl.randomness import streams
 
-_MU_WIDTHS = (10, 50, 50, 50, 50, 50, 10)  # times D
+
+class Hidden(Enum):
+    """The hidden layers of both networks."""
+
+    DEEP = "deep"  # widths 10, 50, 50, 50, 50, 50 and 10, as in the paper
+    # Widths 20 and 20: its modes are apart from the start, where those of the deep one begin all in one place and take
+    # thousands of batches to leave it.
+    SHALLOW = "shallow"
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Of the layers, times D for mu; `KappaWidth` says by what they are multiplied for kappa."""
+        return (10, 50, 50, 50, 50, 50, 10) if self is Hidden.DEEP else (20, 20)
 
 
 class KappaLink(Enum):
@@ -30,8 +42,8 @@ class KappaLink(Enum):
 class KappaWidth(Enum):
     """Widths of the kappa network's hidden layers."""
 
-    AS_MU = "as_mu"  # 10 D and 50 D, as the paper writes it: 1.1 million parameters at D = 10
-    NARROW = "narrow"  # 10 and 50, as the released code computes it: 11 thousand
+    AS_MU = "as_mu"  # times D, as the paper writes it: 1.1 million parameters at D = 10
+    NARROW = "narrow"  # times 1, as the released code computes it: 11 thousand
 
 
 class Backbone(Enum):
@@ -130,7 +142,7 @@ class KappaHead(nn.Module):
 
 
 class MlpEncoder(Encoder):
-    """mu by a perceptron with widths (10, 50, 50, 50, 50, 50, 10) D, normalised; kappa by another, of one output.
+    """mu by a perceptron whose widths are those of `Hidden` times D, normalised; kappa by another, of one output.
 
     Args:
         config: Settings.
@@ -144,6 +156,7 @@ class MlpEncoder(Encoder):
 
         Attributes:
             dim: Dimension D of the latent space.
+            hidden: Hidden layers of both networks.
             kappa_link: From the kappa network's output to kappa.
             kappa_width: Widths of the kappa network.
             kappa_range: Range of kappa-hat before training.
@@ -153,6 +166,7 @@ class MlpEncoder(Encoder):
         """
 
         dim: int = 10
+        hidden: Hidden = Hidden.DEEP
         kappa_link: KappaLink = KappaLink.ONE_PLUS_EXP
         kappa_width: KappaWidth = KappaWidth.AS_MU
         kappa_range: KappaRange = KappaRange.GENERATOR
@@ -175,8 +189,9 @@ class MlpEncoder(Encoder):
         dim = config.dim
         kappa_unit = dim if config.kappa_width is KappaWidth.AS_MU else 1
         kappa_in = dim_x if config.backbone is Backbone.INDEPENDENT else dim
-        self.mu_net = StackedMlp([dim_x, *(width * dim for width in _MU_WIDTHS), dim], streams(seeds, "encoder/mu"))
-        kappa_sizes = [kappa_in, *(width * kappa_unit for width in _MU_WIDTHS), 1]
+        widths = config.hidden.widths
+        self.mu_net = StackedMlp([dim_x, *(width * dim for width in widths), dim], streams(seeds, "encoder/mu"))
+        kappa_sizes = [kappa_in, *(width * kappa_unit for width in widths), 1]
         self.kappa_net = StackedMlp(kappa_sizes, streams(seeds, "encoder/kappa"))
         self.kappa_head = KappaHead(config.kappa_link, len(seeds))
 

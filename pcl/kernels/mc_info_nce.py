@@ -143,8 +143,9 @@ def _cosine_of_mode(z_ptrs, mode_ptr, mask, K: tl.constexpr, D: tl.constexpr):
 
 
 @triton.jit
-def _similarities_kernel(  # noqa: PLR0915  one pass
-    c_a_ptr, z_ptr, others_ptr, cosine_ptr, mode_p_ptr, mode_n_ptr, slope_a_ptr, curve_ptr, tangent_ptr, kappa_pos_ptr, seed_ptr,
+def _similarities_kernel(  # noqa: PLR0912, PLR0915  one pass
+    c_a_ptr, z_ptr, others_ptr, cosine_ptr, mode_p_ptr, mode_n_ptr, slope_a_ptr, curve_ptr, tangent_ptr,
+    kappa_pos_ptr, seed_ptr,
     ratio_ptr, pull_ptr, push_ptr, gap_ptr, d_a_ptr, d_p_ptr, e_kappa_ptr, e_mu_ptr, toward_ptr,
     n_anchors, n_curves, log_weight,
     K: tl.constexpr, N: tl.constexpr, D: tl.constexpr, BK: tl.constexpr, IS_INLINE: tl.constexpr,

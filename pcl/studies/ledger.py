@@ -29,6 +29,11 @@ MATHS_VERSION = 1
 Metrics = dict[str, float]
 
 
+def now_ms() -> int:
+    """Milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
 class Status(Enum):
     """How a trial ended."""
 
@@ -120,13 +125,15 @@ class Result:
         traceback: Where, if an exception was the cause.
         time_ms: When.
         hardware: What it ran on.
+        reused_from: Study that had run the same trial before, whose result this is.
     """
 
     status: Status
     cause: str = ""
     traceback: str = ""
-    time_ms: int = field(default_factory=lambda: now_ms())
+    time_ms: int = field(default_factory=now_ms)
     hardware: str = ""
+    reused_from: str = ""
 
 
 class Lost(RuntimeError):
@@ -242,11 +249,6 @@ class StudyFolder:
         """Every trial that has begun."""
         for path in sorted((self.path / "trials").glob("*/trial.json")):
             yield TrialFolder(path.parent)
-
-
-def now_ms() -> int:
-    """Milliseconds since 1970."""
-    return time.time_ns() // 1_000_000
 
 
 def write_json(path: Path, content: Any) -> None:

@@ -1,13 +1,16 @@
 """Where training data come from and how encoders are judged."""
 
 from pcl.tasks.base import Batch, Negatives, Task
+from pcl.tasks.cifar import CifarTask, Labels
 from pcl.tasks.toy import AcceptanceConstant, NegativeRule, PositiveRule, ToyTask, calibration_scan
 from pcl.tasks.truth import Family, Smoothing
 
 __all__ = [
     "AcceptanceConstant",
     "Batch",
+    "CifarTask",
     "Family",
+    "Labels",
     "NegativeRule",
     "Negatives",
     "PositiveRule",

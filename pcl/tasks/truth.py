@@ -5,7 +5,10 @@ Axes: R runs, B inputs, D dim.
 
 import math
 from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 
 import torch
 from torch import Tensor, nn
@@ -113,16 +116,15 @@ class TruthRecipe:
         largest_cosine: float,
         max_draws: int,
     ) -> None:
-        self.mu_sizes, self.kappa_sizes = (dim_x, width, width, dim), (dim_x, width, 1)
+        self.mu = _MuRecipe((dim_x, width, width, dim), smoothing, largest_cosine, max_draws)
+        self.kappa_sizes = (dim_x, width, 1)
         self.dim_x = dim_x
-        self.family, self.sampler, self.smoothing = family, sampler, smoothing
+        self.family, self.sampler = family, sampler
         self.kappa_range, self.kappa_link = (kappa_min, kappa_max), kappa_link
-        self.largest_cosine, self.max_draws = largest_cosine, max_draws
 
     def draw(self, seeds: Sequence[int]) -> Truth:
         """A truth per seed, its mu network redrawn until its modes spread."""
-        draw = self._smoothed if self.smoothing is Smoothing.RELEASED else self._drawn
-        mu_net = _stack(draw(streams(seeds, "truth/mu")))
+        mu_net = deepcopy(self.mu.nets(tuple(seeds)))
         kappa_net = StackedMlp(self.kappa_sizes, streams(seeds, "truth/kappa"))
         head = KappaHead(self.kappa_link, len(seeds))
         if self.family is not Family.DIRAC:
@@ -133,17 +135,38 @@ class TruthRecipe:
     def blank(self, n_runs: int) -> Truth:
         """A truth of the right shape, to load a state into."""
         sources = [torch.Generator()] * n_runs
-        mu_net, kappa_net = (StackedMlp(sizes, sources) for sizes in (self.mu_sizes, self.kappa_sizes))
+        mu_net, kappa_net = (StackedMlp(sizes, sources) for sizes in (self.mu.sizes, self.kappa_sizes))
         return Truth(mu_net, kappa_net, KappaHead(self.kappa_link, n_runs), self.family, self.sampler)
 
-    def _drawn(self, generators: list[torch.Generator]) -> list[StackedMlp]:
+
+@dataclass(frozen=True)
+class _MuRecipe:
+    """How the mu networks are drawn.
+
+    Attributes:
+        sizes: Of the layers.
+        smoothing: Applied to each draw.
+        largest_cosine: See `TruthRecipe`.
+        max_draws: See `TruthRecipe`.
+    """
+
+    sizes: tuple[int, ...]
+    smoothing: Smoothing
+    largest_cosine: float
+    max_draws: int
+
+    def nets(self, seeds: tuple[int, ...]) -> StackedMlp:
+        """A network per seed, redrawn until its modes spread; not to be changed, for others may get the same."""
+        return _mu_nets(self, seeds)
+
+    def drawn(self, generators: list[torch.Generator]) -> list[StackedMlp]:
         """For every generator, the first network that spreads; blocks of draws are judged at once."""
         found = []
         for generator in generators:
             for start in range(0, self.max_draws, _BLOCK_OF_DRAWS):
                 n = min(_BLOCK_OF_DRAWS, self.max_draws - start)
-                nets = StackedMlp(self.mu_sizes, [generator] * n)
-                probes = torch.rand(1, N_PROBES, self.dim_x, generator=generator)
+                nets = StackedMlp(self.sizes, [generator] * n)
+                probes = torch.rand(1, N_PROBES, self.sizes[0], generator=generator)
                 spread = _smallest_cosine(nets, probes.expand(n, -1, -1))
                 accepted = (spread <= self.largest_cosine).nonzero()
                 if len(accepted):
@@ -153,7 +176,7 @@ class TruthRecipe:
                 raise self._gave_up()
         return found
 
-    def _smoothed(self, generators: list[torch.Generator]) -> list[StackedMlp]:
+    def smoothed(self, generators: list[torch.Generator]) -> list[StackedMlp]:
         """The same with smoothing, which is slow: one draw of every pending generator at a time."""
         found: dict[int, StackedMlp] = {}
         for _ in range(self.max_draws):
@@ -161,9 +184,9 @@ class TruthRecipe:
             if not pending:
                 break
             sources = [generators[i] for i in pending]
-            nets = StackedMlp(self.mu_sizes, sources)
-            smooth(nets, self.dim_x, sources)
-            probes = torch.stack([torch.rand(N_PROBES, self.dim_x, generator=g) for g in sources])
+            nets = StackedMlp(self.sizes, sources)
+            smooth(nets, self.sizes[0], sources)
+            probes = torch.stack([torch.rand(N_PROBES, self.sizes[0], generator=g) for g in sources])
             spread = _smallest_cosine(nets, probes)
             found |= {i: _select(nets, j) for j, i in enumerate(pending) if spread[j] <= self.largest_cosine}
         if len(found) < len(generators):
@@ -175,6 +198,13 @@ class TruthRecipe:
             f"No generator with a cosine of at most {self.largest_cosine:g} between two modes was found in "
             f"{self.max_draws} draws; raise `task.largest_cosine` or `task.max_draws`, or set task.smoothing=released."
         )
+
+
+@lru_cache(maxsize=16)
+def _mu_nets(recipe: _MuRecipe, seeds: tuple[int, ...]) -> StackedMlp:
+    """Kept, for a worker trains trial after trial on the same truths, and smoothing takes seconds."""
+    draw = recipe.smoothed if recipe.smoothing is Smoothing.RELEASED else recipe.drawn
+    return _stack(draw(streams(seeds, "truth/mu")))
 
 
 @torch.no_grad()

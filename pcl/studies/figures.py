@@ -1,0 +1,41 @@
+"""Figures that go with the records."""
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+
+def scatter(true: ArrayLike, predicted: ArrayLike, title: str, path: Path) -> None:
+    """Plot predicted values against true ones into a file, with the diagonal.
+
+    Axes are logarithmic where all values are positive and the true ones span more than a factor of 30.
+
+    Args:
+        true: (B,)
+        predicted: (B,)
+        title: Stands above.
+        path: The file; its suffix says the format.
+    """
+    # Takes half a second, and only winners are plotted. A Figure of its own has no state to share, as pyplot has.
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    x, y = np.asarray(true, dtype=float).ravel(), np.asarray(predicted, dtype=float).ravel()
+    if x.shape != y.shape:
+        raise ValueError(f"As many true as predicted values must be given, but got {x.size} and {y.size}.")
+    is_finite = np.isfinite(x) & np.isfinite(y)
+    x, y = x[is_finite], y[is_finite]
+    figure = Figure(figsize=(4.5, 4.5), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    axes.scatter(x, y, s=6, alpha=0.35, linewidths=0, rasterized=True)
+    if x.size:
+        ends = [float(min(x.min(), y.min())), float(max(x.max(), y.max()))]
+        axes.plot(ends, ends, color="0.4", linewidth=1, linestyle="--", label="exact")
+        axes.legend(frameon=False)
+        if ends[0] > 0 and x.max() > 30 * x.min():
+            axes.set_xscale("log")
+            axes.set_yscale("log")
+    axes.set(xlabel="true", ylabel="predicted", title=f"{title} (n = {x.size:,})")
+    figure.savefig(path, dpi=110)

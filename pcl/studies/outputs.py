@@ -1,0 +1,146 @@
+"""What a study leaves: the ranked table, best.yaml, trials.csv, summary.json, and figures of the winner."""
+
+import csv
+import io
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from pcl.config import Plain
+from pcl.studies.ledger import StudyFolder, Trial, write_json, write_text
+from pcl.studies.progress import plus_minus
+from pcl.studies.searching import Finding
+from pcl.studies.selection import Outcome
+from pcl.studies.space import SearchSpace
+from pcl.studies.study import StudySpec
+
+_SHOWN = {
+    "eval/kappa_rank_corr": "kappa rank", "eval/kappa_mae": "kappa MAE", "eval/mu_rank_corr": "mu rank",
+    "eval/mu_mae": "mu MAE", "val/crop_rank_corr": "crop", "val/entropy_rank_corr": "entropy",
+    "val/recall_at_1": "R@1",
+}  # fmt: skip
+_N_PAIRS = 2000  # points of the plot of mu
+
+
+def table(outcomes: Sequence[Outcome], space: SearchSpace) -> list[str]:
+    """Trials in a given order, with the means of the usual metrics; failures with their causes."""
+    axes = list(outcomes[0].trial.varied) if outcomes else []
+    metrics = [space.objective.metric, *(m for m in _SHOWN if m != space.objective.metric)]
+    metrics = [m for m in metrics if any(m in values for o in outcomes for values in o.by_seed.values())]
+    rows = [["", *axes, *(_SHOWN.get(metric, metric) for metric in metrics), "train s", ""]]
+    for place, outcome in enumerate(outcomes, start=1):
+        values = [_value(outcome.trial.varied[axis]) for axis in axes]
+        is_published = is_published_winner(outcome.trial, space)
+        note = "published winner" if is_published else ""
+        if outcome.result is None:
+            rows.append(["-", *values, *("" for _ in metrics), "", "not run"])
+        elif not outcome.is_finished:
+            rows.append(["-", *values, *("" for _ in metrics), "", f"FAILED: {outcome.cause} {note}".rstrip()])
+        else:
+            shown = [f"{outcome.mean(m):.3f}{plus_minus(outcome.standard_error(m))}" for m in metrics]
+            lost = f"lost seeds ({outcome.cause}) " if outcome.failures else ""
+            rows.append([str(place), *values, *shown, f"{outcome.seconds:.1f}", f"{lost}{note}".rstrip()])
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def is_published_winner(trial: Trial, space: SearchSpace) -> bool:
+    """Whether a trial has the published winner's value of every axis that it varies."""
+    return bool(space.published) and all(space.published.get(axis) == value for axis, value in trial.varied.items())
+
+
+def write_all(folder: StudyFolder, space: SearchSpace, spec: StudySpec, finding: Finding) -> list[Path]:
+    """Write the study's files; returns them."""
+    files = [folder.path / "trials.csv", folder.path / "summary.json"]
+    write_text(files[0], _csv(finding))
+    write_json(files[1], summary(space, spec, finding))
+    if finding.best is not None:
+        files.append(folder.path / "best.yaml")
+        write_text(files[-1], _best_yaml(finding.best, folder.name))
+    return files
+
+
+def summary(space: SearchSpace, spec: StudySpec, finding: Finding) -> dict[str, Any]:
+    """The study in what JSON has."""
+    return {
+        "spec": spec.as_json(),
+        "objective": {"metric": space.objective.metric, "mode": space.objective.mode.value},
+        "published_winner": dict(space.published),
+        "best": _entry(finding.best) if finding.best else None,
+        "stages": {name: [_entry(outcome) for outcome in outcomes] for name, outcomes in finding.stages.items()},
+        "report": [_entry(outcome) for outcome in finding.report],
+    }
+
+
+def figures(folder: StudyFolder, best: Outcome) -> list[Path]:
+    """Scatter plots of kappa and of pairs of mu for the winner's first seed; none without its checkpoint."""
+    checkpoint = folder.trial(best.trial.key).checkpoint
+    if not checkpoint.exists() or best.trial.run_config.task_name != "toy":
+        return []
+    import torch  # noqa: PLC0415
+
+    from pcl.studies.figures import scatter  # noqa: PLC0415
+    from pcl.training import Run  # noqa: PLC0415
+
+    run = Run.restore(checkpoint)
+    task = run.step.task
+    with torch.no_grad():
+        posterior = run.step.encoder(task.x_eval)
+    seed = run.seeds[0]
+    paths = [folder.path / "kappa.png", folder.path / "mu.png"]
+    scatter(task.kappa_true[0].numpy(), posterior.kappa[0].numpy(), f"kappa, seed {seed}", paths[0])
+    first, second = torch.randint(task.x_eval.shape[1], (2, _N_PAIRS), generator=torch.Generator().manual_seed(0))
+    true, predicted = ((mu[0][first] * mu[0][second]).sum(-1).numpy() for mu in (task.mu_true, posterior.mu))
+    scatter(true, predicted, f"mu_i.mu_j, seed {seed}", paths[1])
+    return paths
+
+
+def _entry(outcome: Outcome) -> dict[str, Any]:
+    metrics = sorted({metric for values in outcome.by_seed.values() for metric in values})
+    return {
+        "key": outcome.trial.key,
+        "varied": outcome.trial.varied,
+        "seeds": list(outcome.trial.seeds),
+        "status": outcome.result.status.value if outcome.result else "not run",
+        "cause": outcome.cause,
+        "seconds": _finite(outcome.seconds),
+        "mean": {metric: _finite(outcome.mean(metric)) for metric in metrics},
+        "standard_error": {metric: _finite(outcome.standard_error(metric)) for metric in metrics},
+    }
+
+
+def _csv(finding: Finding) -> str:
+    """A line for every trial and seed."""
+    metrics = sorted({metric for o in finding.outcomes for values in o.by_seed.values() for metric in values})
+    axes = list(dict.fromkeys(axis for o in finding.outcomes for axis in o.trial.varied))
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["trial", "stage", "seed", "status", "cause", *axes, *metrics])
+    for outcome in finding.outcomes:
+        varied = [outcome.trial.varied.get(axis, "") for axis in axes]
+        for seed in outcome.trial.seeds:
+            values = outcome.by_seed.get(seed, {})
+            cause = outcome.failures.get(seed, outcome.result.cause if outcome.result else "")
+            status = "failed" if cause else outcome.result.status.value if outcome.result else "not run"
+            row = [outcome.trial.key, outcome.trial.stage, seed, status, cause, *varied]
+            writer.writerow([*row, *(values.get(metric, "") for metric in metrics)])
+    return text.getvalue()
+
+
+def _best_yaml(best: Outcome, study: str) -> str:
+    varied: Mapping[str, Plain] = best.trial.varied
+    head = f"# The winner of the study {study}: {', '.join(f'{a} = {_value(v)}' for a, v in varied.items())}.\n"
+    return f"{head}# python launch/train.py --config best.yaml\n{yaml.safe_dump(best.trial.config, sort_keys=False)}"
+
+
+def _value(value: Plain) -> str:
+    return json.dumps(value) if isinstance(value, bool) else str(value)
+
+
+def _finite(value: float) -> float | None:
+    """JSON has no NaN and no infinity."""
+    return value if math.isfinite(value) else None

@@ -1,0 +1,129 @@
+"""What a study will do and what it will take, before it does it."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pcl.config import RunConfig
+from pcl.studies.axes import Domain, Variants
+from pcl.studies.ledger import StudyFolder
+from pcl.studies.progress import duration
+from pcl.studies.runner import Resources
+from pcl.studies.searching import N_REPORTED
+from pcl.studies.space import SearchSpace
+from pcl.studies.study import StudySpec
+
+_OVERHEAD_S = 0.25  # of a trial outside of training; `bench.py study` measures it
+_START_S = 15.0  # Ray, and torch in the first workers
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of one trial.
+
+    Attributes:
+        seconds: Set-up, training and evaluations.
+        n_bytes: Of its checkpoint.
+    """
+
+    seconds: float
+    n_bytes: int
+
+
+def probe(config: RunConfig, seeds: Sequence[int], device: str, n_batches: int = 3) -> Cost:
+    """Measure a few batches of every phase and one evaluation, and reckon what the whole trial takes."""
+    from pcl.training import Run  # noqa: PLC0415  torch
+
+    training = config.training
+    started = time.perf_counter()
+    run = Run(config, seeds, device)
+    seconds = time.perf_counter() - started
+    ends = [0, *training.phases.ends(training.n_batches)]
+    for index, phase in enumerate(training.phases):
+        run.stepper.enter(phase.trained, training.negatives_at(index))
+        run.stepper.advance(1, training.lr)
+        started = time.perf_counter()
+        run.stepper.advance(n_batches, training.lr)
+        run.stepper.mean_losses()
+        seconds += (time.perf_counter() - started) / n_batches * (ends[index + 1] - ends[index])
+    started = time.perf_counter()
+    run.step.task.evaluate(run.step.encoder)
+    seconds += (time.perf_counter() - started) * -(-training.n_batches // training.eval_every)
+    n_parameters = sum(parameter.numel() for parameter in run.step.encoder.parameters())
+    return Cost(seconds, 3 * 4 * n_parameters)  # Adam keeps two numbers for each, four bytes each
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A study as it is about to run.
+
+    Attributes:
+        space: What is searched.
+        spec: What the study is.
+        folder: Where it is kept.
+        resources: Of a trial.
+        available: Of the cluster.
+        is_finalized: Whether the best run on the report seeds.
+    """
+
+    space: SearchSpace
+    spec: StudySpec
+    folder: StudyFolder
+    resources: Resources
+    available: Mapping[str, float]
+    is_finalized: bool
+
+    def lines(self, costs: Sequence[Cost]) -> list[str]:
+        """In words.
+
+        Args:
+            costs: Of some of the first stage's trials, whose mean stands for all; none for no estimate.
+        """
+        spec, space = self.spec, self.space
+        seeds = " ".join(map(str, spec.tuning_seeds))
+        lines = [
+            f"study {self.folder.name}: space {space.name}, fidelity {spec.profile}, scale {spec.scale}, "
+            f"data {spec.data}, seeds {seeds}, by {space.objective.metric} ({space.objective.mode.value})"
+        ]
+        for index, (stage, n) in enumerate(zip(space.stages, space.n_trials, strict=True)):
+            axes = " x ".join(f"{name} {{{_values(axis)}}}" for name, axis in stage.axes.items())
+            after = " at the winner's settings" if index else ""
+            lines.append(f"  stage {index + 1}: {n} trials{after}: {axes}")
+        if self.is_finalized:
+            report = " ".join(map(str, spec.report_seeds))
+            lines.append(f"  report: the best {N_REPORTED} on seeds {report}, which select nothing")
+        done = sum(folder.result() is not None for folder in self.folder.trials())
+        if done:
+            lines.append(f"  done: {done} of {self.n_trials}")
+        slots = self.resources.slots(dict(self.available))
+        gpus = f" and {self.resources.gpus:g} GPU" if self.resources.gpus else ""
+        lines.append(f"  each on {self.resources.cpus:g} CPU{gpus}, {slots} at once")
+        if costs:
+            lines.append(self._estimate(costs, done, slots))
+        return lines
+
+    @property
+    def n_trials(self) -> int:
+        """Of all stages and the report."""
+        return sum(self.space.n_trials) + (N_REPORTED if self.is_finalized else 0)
+
+    def _estimate(self, costs: Sequence[Cost], done: int, slots: int) -> str:
+        mean = sum(cost.seconds for cost in costs) / len(costs)
+        n_tuning = sum(self.space.n_trials)
+        more_seeds = len(self.spec.report_seeds) / len(self.spec.tuning_seeds)
+        units = max(0, n_tuning - done) + (N_REPORTED * more_seeds if self.is_finalized else 0)
+        seconds = _START_S + units * (mean + _OVERHEAD_S) / max(1, slots)
+        n_bytes = max(cost.n_bytes for cost in costs) * self.n_trials
+        return (
+            f"  estimated: {duration(seconds)} in all, {duration(mean)} a trial (probe of {len(costs)}), "
+            f"{n_bytes / 1e6:,.0f} MB on disk"
+        )
+
+
+def _values(axis: object) -> str:
+    if isinstance(axis, Variants):
+        return ", ".join(axis.settings)
+    if isinstance(axis, Domain):
+        return axis.domain_str
+    assert isinstance(axis, tuple)
+    return ", ".join(str(value).lower() if isinstance(value, bool) else str(value) for value in axis)

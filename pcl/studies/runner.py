@@ -1,0 +1,214 @@
+"""Runs trials on Ray Tune. What happened is read from the study's folder, never from Tune's own state.
+
+Tune is asked for one thing: to keep workers busy with the trials that are left, and to start a trial again whose worker
+died. It is not asked to restore anything: a new driver looks at the folders and runs what has not ended.
+"""
+
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any, Protocol
+
+from pcl.studies.ledger import Result, Status, StudyFolder, Trial, TrialFolder
+
+# Read when Ray is imported, or by the processes that it starts.
+_ENVIRONMENT = {
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",  # a third of the cost of a report
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",  # Ctrl-C is ours: Tune's makes an unfinished study look like a finished one
+    "TUNE_GLOBAL_CHECKPOINT_S": "3600",  # Tune's state is not used
+    "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
+    "RAY_AIR_NEW_OUTPUT": "0",
+    "RAY_CHDIR_TO_TRIAL_DIR": "0",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+}
+# A trial whose worker died is started again this often, from its last checkpoint.
+MOST_RESTARTS = 3
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What a trial is given.
+
+    Attributes:
+        cpus: Cores.
+        gpus: Devices, or a share of one.
+        most_at_once: Bound on trials that run at once; 0 for as many as fit.
+    """
+
+    cpus: float = 1.0
+    gpus: float = 0.0
+    most_at_once: int = 0
+
+    def slots(self, available: dict[str, float]) -> int:
+        """How many trials run at once on a cluster."""
+        slots = [available.get("CPU", 0.0) / self.cpus] if self.cpus else []
+        slots += [available.get("GPU", 0.0) / self.gpus] if self.gpus else []
+        n_slots = int(min(slots) + 1e-9) if slots else 1
+        return min(n_slots, self.most_at_once) if self.most_at_once else n_slots
+
+    def require(self, available: dict[str, float]) -> None:
+        """Raise a ValueError unless at least one trial fits: Ray itself would wait for ever."""
+        if self.slots(available) < 1:
+            raise ValueError(
+                f"A trial asks for {self.cpus:g} CPUs and {self.gpus:g} GPUs, but the cluster has "
+                f"{available.get('CPU', 0):g} and {available.get('GPU', 0):g}; lower `--cpus-per-trial` or "
+                f"`--gpus-per-trial`."
+            )
+
+
+class Listener(Protocol):
+    """Who is told how trials go."""
+
+    def started(self, folder: TrialFolder) -> None:
+        """A worker has taken a trial."""
+
+    def reported(self, folder: TrialFolder, batch: int, n_batches: int, objective: float) -> None:
+        """A trial has published a report."""
+
+    def restarted(self, folder: TrialFolder) -> None:
+        """A trial's worker died and another takes over."""
+
+    def ended(self, folder: TrialFolder) -> None:
+        """A trial has a result."""
+
+
+class Interrupt:
+    """What can end a study early: Ctrl-C, a time budget, a failure where none is wanted."""
+
+    def __init__(self, time_budget_s: float = 0.0) -> None:
+        self.cause = ""
+        self._deadline = time.monotonic() + time_budget_s if time_budget_s else float("inf")
+
+    def set(self, cause: str) -> None:
+        """Stop all trials soon; the first cause stays."""
+        self.cause = self.cause or cause
+
+    def is_set(self) -> bool:
+        """Whether to stop."""
+        if time.monotonic() > self._deadline:
+            self.set("the time budget is used up")
+        return bool(self.cause)
+
+    @contextmanager
+    def on_ctrl_c(self, say: Callable[[str], None]) -> Iterator[None]:
+        """A first Ctrl-C (or SIGTERM) stops cleanly, a second one at once."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def handle(_: int, __: FrameType | None) -> None:
+            if self.cause:
+                raise KeyboardInterrupt("stopped at once; what was published is kept")
+            self.set("stopped")
+            say("stopping: workers are ended, reports are recorded; once more stops at once")
+
+        before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+@contextmanager
+def ray_cluster(address: str | None, n_cpus: int | None = None, n_gpus: int | None = None) -> Iterator[str]:
+    """Ray, started here or joined; yields the dashboard's address, or nothing where there is none.
+
+    Args:
+        address: Of a running cluster, or none to start one on this machine that ends with this process.
+        n_cpus: Of a cluster that is started here; by default those of the machine.
+        n_gpus: The same.
+
+    Raises:
+        ValueError: If there is no cluster at the address.
+    """
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    import ray  # noqa: PLC0415  reads the environment above
+
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": True}
+    try:
+        if address is None:
+            context = ray.init(
+                address="local", num_cpus=n_cpus, num_gpus=n_gpus, include_dashboard=True,
+                dashboard_host="127.0.0.1", **quiet,
+            )  # fmt: skip
+        else:
+            context = ray.init(address=address, **quiet)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        told = str(error).strip().splitlines()[0]
+        raise ValueError(f"No Ray cluster could be reached at {address or 'this machine'}: {told}") from None
+    logging.getLogger("ray.tune").setLevel(logging.ERROR)
+    try:
+        url = getattr(context, "dashboard_url", "")
+        yield f"http://{url}" if url else ""
+    finally:
+        ray.shutdown()
+
+
+def available_resources() -> dict[str, float]:
+    """Of the cluster that is joined."""
+    import ray  # noqa: PLC0415
+
+    return dict(ray.cluster_resources())  # type: ignore[no-untyped-call]
+
+
+def run_trials(
+    trials: Sequence[Trial], study: StudyFolder, objective: str, resources: Resources, listener: Listener,
+    interrupt: Interrupt, scratch: Path,
+) -> None:  # fmt: skip
+    """Run trials until every one has ended, or until interrupted.
+
+    Args:
+        trials: Those that have not ended yet.
+        study: Where their folders are.
+        objective: Metric that the listener is told.
+        resources: Of each trial.
+        listener: Told of every event, in this thread.
+        interrupt: Looked at several times a second.
+        scratch: Folder for Tune's own files.
+    """
+    from ray import tune  # noqa: PLC0415
+
+    from pcl.studies.trainable import Job, run_trial  # noqa: PLC0415
+    from pcl.studies.tune_adapter import Events, StopAll  # noqa: PLC0415
+
+    device = "cuda" if resources.gpus else "cpu"
+    jobs = [
+        Job(trial, str(study.trial(trial.key).path), objective, max(1, int(resources.cpus)), device) for trial in trials
+    ]
+    trainable = tune.with_resources(run_trial, {"cpu": resources.cpus, "gpu": resources.gpus})
+    tuner = tune.Tuner(
+        trainable,
+        param_space={"job": tune.grid_search([job.as_config() for job in jobs])},
+        tune_config=tune.TuneConfig(
+            reuse_actors=True,
+            max_concurrent_trials=resources.most_at_once or None,
+            trial_name_creator=lambda trial: str(trial.trial_id),
+            trial_dirname_creator=lambda trial: str(trial.trial_id),
+        ),
+        run_config=tune.RunConfig(
+            name="tune",
+            storage_path=str(scratch.absolute()),
+            callbacks=[Events(listener)],
+            stop=StopAll(interrupt),
+            failure_config=tune.FailureConfig(max_failures=MOST_RESTARTS),
+            verbose=0,
+        ),
+    )
+    tuner.fit()
+    for trial in trials:
+        folder = study.trial(trial.key)
+        if not interrupt.is_set() and folder.result() is None:
+            folder.begin(trial)
+            folder.close(Result(Status.FAILED, "the worker ended without a result"))
+            listener.ended(folder)

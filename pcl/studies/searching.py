@@ -1,0 +1,156 @@
+"""A study from its first stage to the final row: reuse what is known, run what is left, select, report."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pcl.config import Plain
+from pcl.studies.ledger import Result, Row, Status, StudyFolder, Trial, now_ms
+from pcl.studies.progress import Progress
+from pcl.studies.recorder import Recorder
+from pcl.studies.runner import Interrupt, Resources, run_trials
+from pcl.studies.selection import Outcome, ranked, winner
+from pcl.studies.space import SearchSpace
+from pcl.studies.study import StudySpec
+from pcl.studies.tracking import StoreError, Tracker
+
+REPORT_STAGE = "report"
+N_REPORTED = 3  # configurations that are run on the report seeds: the winner and the next two
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What the user decides about how a study runs; nothing here changes its results.
+
+    Attributes:
+        resources: Of a trial.
+        is_finalized: Whether the best run on the report seeds at the end.
+        is_rerun: Whether trials run again that are known already.
+        is_fail_fast: Whether the first failure ends the study.
+    """
+
+    resources: Resources
+    is_finalized: bool = True
+    is_rerun: bool = False
+    is_fail_fast: bool = False
+
+
+@dataclass
+class Finding:
+    """What a study has found.
+
+    Attributes:
+        stages: Outcomes of every stage that was begun, best first.
+        best: The winner of the last stage, if all stages have ended.
+        report: Outcomes on the report seeds, in the order of the selection.
+    """
+
+    stages: dict[str, list[Outcome]] = field(default_factory=dict)
+    best: Outcome | None = None
+    report: list[Outcome] = field(default_factory=list)
+
+    @property
+    def outcomes(self) -> list[Outcome]:
+        """All, stage by stage."""
+        return [outcome for stage in self.stages.values() for outcome in stage] + self.report
+
+
+class Search:
+    """Runs a study; see `run`.
+
+    Args:
+        space: What is searched.
+        spec: What the study is.
+        folder: Its files.
+        tracker: With the study open.
+        recorder: Of the same tracker.
+        choices: How it runs.
+        interrupt: Ends it early.
+        say: Prints a line.
+    """
+
+    def __init__(
+        self, space: SearchSpace, spec: StudySpec, folder: StudyFolder, tracker: Tracker, recorder: Recorder,
+        choices: Choices, interrupt: Interrupt, say: Callable[[str], None],
+    ) -> None:  # fmt: skip
+        self.space, self.spec, self.folder = space, spec, folder
+        self._tracker, self._recorder = tracker, recorder
+        self._choices, self._interrupt, self._say = choices, interrupt, say
+
+    def run(self) -> Finding:
+        """Run stage after stage, then the report; returns early where interrupted or where a stage has no winner."""
+        finding = Finding()
+        varied: dict[str, Plain] = {}
+        for index, stage in enumerate(self.space.stages):
+            trials = self.spec.trials(self.space, index, varied)
+            outcomes = self._run_all(trials, f"stage {index + 1} of {len(self.space.stages)}: {stage.name}")
+            finding.stages[stage.name] = ranked(outcomes, self.space.objective)
+            best = winner(outcomes, self.space.objective)
+            if self._interrupt.is_set() or best is None:
+                return finding
+            varied = best.trial.varied
+            if index == len(self.space.stages) - 1:
+                finding.best = best
+        if self._choices.is_finalized:
+            chosen = [o for o in finding.stages[self.space.stages[-1].name] if o.is_finished][:N_REPORTED]
+            trials = [
+                Trial(o.trial.config, self.spec.report_seeds, REPORT_STAGE, o.trial.varied, self.spec.data)
+                for o in chosen
+            ]
+            finding.report = self._run_all(trials, f"report: the best {len(trials)} on the report seeds")
+        return finding
+
+    def _run_all(self, trials: list[Trial], title: str) -> list[Outcome]:
+        """Every trial's outcome, run or known."""
+        n_reused = 0
+        for trial in trials:
+            folder = self.folder.trial(trial.key)
+            result = folder.result()
+            if self._choices.is_rerun or (result and result.cause.startswith("worker died")):
+                folder.reopen()
+            elif result is None:
+                n_reused += self._reuse(trial)
+        left = [trial for trial in trials if self.folder.trial(trial.key).result() is None]
+        before = [Outcome.of(t, self.folder.trial(t.key)) for t in trials if t not in left]
+        for outcome in before:
+            self._recorder.submit(self.folder.trial(outcome.trial.key))
+        known = f", {len(before)} known" if before else ""
+        self._say(f"{title} ({len(trials)} trials{known})")
+        if left and not self._interrupt.is_set():
+            with Progress(
+                trials, before, self.space.objective, self._recorder, self._interrupt, self._choices.is_fail_fast,
+                self._say,
+            ) as progress:  # fmt: skip
+                run_trials(
+                    left, self.folder, self.space.objective.metric, self._choices.resources, progress,
+                    self._interrupt, self._scratch(),
+                )  # fmt: skip
+        return [Outcome.of(trial, self.folder.trial(trial.key)) for trial in trials]
+
+    def _reuse(self, trial: Trial) -> bool:
+        """Take over the result of the same trial from another study, if there is one."""
+        folder = self.folder.trial(trial.key)
+        if folder.rows():
+            return False  # begun here: it goes on here
+        try:
+            found = self._tracker.finished(trial.key)
+        except StoreError:
+            return False
+        if found is None or found.study == self.folder.name or set(found.by_seed) != set(trial.seeds):
+            return False
+        n_batches = int(trial.config["training.n_batches"])
+        seconds = max((m.get("time/train_s", math.nan) for m in found.by_seed.values()), default=math.nan)
+        folder.begin(trial)
+        token = folder.claim()
+        folder.publish(Row(n_batches, n_batches, now_ms(), seconds, found.by_seed, found.failures), token)
+        folder.end(Result(Status.FINISHED, reused_from=found.study), token)
+        return True
+
+    def _scratch(self) -> Path:
+        return self.folder.path / "ray"
+
+
+def unfinished(finding: Finding) -> Sequence[Outcome]:
+    """Trials that have not ended."""
+    return [outcome for outcome in finding.outcomes if outcome.result is None]

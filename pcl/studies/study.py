@@ -1,0 +1,139 @@
+"""What a study is, kept in its folder: a resumed study is the same one or is refused.
+
+A study belongs to one driver at a time: the lock is the kernel's and goes with the process that held it.
+"""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pcl.config import Plain
+from pcl.studies.ledger import StudyFolder, Trial, write_json
+from pcl.studies.space import Cell, SearchSpace
+
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class StudySpec:
+    """Everything that decides a study's results.
+
+    Attributes:
+        space: What `--space` named.
+        fingerprint: Of the space's content.
+        profile: Fidelity profile.
+        scale: Scale.
+        overrides: Settings of `--set`.
+        tuning_seeds: Seeds that select.
+        report_seeds: Seeds of the final row.
+        data: Fingerprint of the data.
+    """
+
+    space: str
+    fingerprint: str
+    profile: str
+    scale: str
+    overrides: dict[str, Plain] = field(default_factory=dict)
+    tuning_seeds: tuple[int, ...] = (1, 2, 3)
+    report_seeds: tuple[int, ...] = (4, 5, 6, 7, 8)
+    data: str = "toy"
+
+    def __post_init__(self) -> None:
+        if shared := sorted(set(self.tuning_seeds) & set(self.report_seeds)):
+            raise ValueError(f"Tuning and report seeds must have none in common, but both have {shared}.")
+
+    def as_json(self) -> dict[str, Any]:
+        """For study.json."""
+        return {"format": _FORMAT, **asdict(self)}
+
+    @classmethod
+    def read(cls, folder: StudyFolder) -> "StudySpec":
+        """From study.json.
+
+        Raises:
+            ValueError: If there is no study in the folder.
+        """
+        path = folder.path / "study.json"
+        try:
+            content = json.loads(path.read_text())
+        except FileNotFoundError:
+            raise ValueError(f"There is no study {folder.name!r} in {folder.path.parent}.") from None
+        except json.JSONDecodeError:
+            raise ValueError(f"{path} is not readable; it was left as it is.") from None
+        if content.pop("format", None) != _FORMAT:
+            raise ValueError(f"{path} is not of format {_FORMAT}; it was left as it is.")
+        seeds = {name: tuple(content[name]) for name in ("tuning_seeds", "report_seeds")}
+        return cls(**{**content, **seeds})
+
+    def difference(self, other: "StudySpec") -> str:
+        """The first difference in words, or nothing."""
+        ours, theirs = asdict(self), asdict(other)
+        for name, value in ours.items():
+            if theirs[name] != value:
+                what = "content of the space" if name == "fingerprint" else name
+                return f"{what}: {_shown(theirs[name])} there, {_shown(value)} here"
+        return ""
+
+    def trials(self, space: SearchSpace, stage_index: int, winner: dict[str, Plain]) -> list[Trial]:
+        """The trials of a stage of the grid."""
+        cells = space.cells(
+            stage_index, winner, profile=self.profile, scale=self.scale, overrides=self.overrides
+        )  # fmt: skip
+        return [self.trial(cell, space.stages[stage_index].name, self.tuning_seeds) for cell in cells]
+
+    def trial(self, cell: Cell, stage: str, seeds: tuple[int, ...]) -> Trial:
+        """A cell as a trial."""
+        return Trial(cell.config.flat(), seeds, stage, cell.varied, self.data)
+
+
+def _shown(value: object) -> str:
+    return str(list(value)) if isinstance(value, tuple) else repr(value)
+
+
+@contextmanager
+def opened(folder: StudyFolder, spec: StudySpec) -> Iterator[None]:
+    """Hold the study's lock; makes study.json, or checks that it says the same.
+
+    Raises:
+        ValueError: If the folder is of another study, or another process works on it.
+    """
+    if (folder.path / "study.json").exists() and (difference := spec.difference(StudySpec.read(folder))):
+        raise ValueError(
+            f"The study {folder.name!r} is another one ({difference}); give the new one a `--name` of its own."
+        )
+    folder.path.mkdir(parents=True, exist_ok=True)
+    with (folder.path / ".lock").open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ValueError(f"Another process is at work on the study {folder.name!r}; wait for it.") from None
+        os.utime(file.fileno())
+        if not (folder.path / "study.json").exists():
+            write_json(folder.path / "study.json", spec.as_json())
+        yield
+
+
+def latest_study(storage: Path) -> str:
+    """Name of the study that was last begun or resumed.
+
+    Raises:
+        ValueError: If there is none.
+    """
+    found = sorted(storage.glob("*/study.json"), key=lambda path: (path.parent / ".lock").stat().st_mtime)
+    if not found:
+        raise ValueError(f"There is no study in {storage} to resume.")
+    return found[-1].parent.name
+
+
+def check_writable(storage: Path) -> None:
+    """Raise a ValueError unless files can be made in a folder or, where it is missing, in its nearest parent."""
+    place = storage
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+        raise ValueError(f"`--storage` must be a folder that can be written to, but {storage} is not.")

@@ -1,0 +1,123 @@
+"""A trial as Ray Tune runs it: drives `Run`, publishes reports to the trial's folder, and ends as finished or failed.
+
+A worker imports this module and with it torch, but neither MLflow nor Optuna. Everything that a trial leaves behind is
+in its folder (see `pcl.studies.ledger`): a worker that takes over a trial goes on from the last checkpoint there.
+"""
+
+import math
+import platform
+import traceback
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from ray import tune
+
+from pcl import Diverged
+from pcl.losses.base import DEFAULT_CHUNK_SIZE
+from pcl.studies.ledger import Lost, Result, Row, Status, Trial, TrialFolder, now_ms
+from pcl.training import Report, Run
+
+# After running out of memory a trial goes on, once, with chunks of a 16th: same numbers, less memory.
+_SMALL_CHUNK_SIZE = DEFAULT_CHUNK_SIZE // 16
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a worker is sent.
+
+    Attributes:
+        trial: What to train.
+        folder: Its folder.
+        objective: Metric that is shown while it runs.
+        n_threads: For torch.
+        device: cpu or cuda.
+    """
+
+    trial: Trial
+    folder: str
+    objective: str
+    n_threads: int = 1
+    device: str = "cpu"
+
+    def as_config(self) -> dict[str, Any]:
+        """For Tune, which hands it to `run_trial`."""
+        return asdict(self)
+
+    @classmethod
+    def of(cls, config: dict[str, Any]) -> "Job":
+        """The way back."""
+        return cls(**{**config, "trial": Trial.of(config["trial"])})
+
+
+def run_trial(config: dict[str, Any]) -> None:
+    """Tune's trainable: `config["job"]` is what `Job.as_config` returned."""
+    job = Job.of(config["job"])
+    torch.set_num_threads(job.n_threads)  # a reused worker may have had another number
+    folder = TrialFolder(Path(job.folder))
+    folder.begin(job.trial)
+    token = folder.claim()
+    try:
+        result = _trained(job, folder, token)
+        folder.end(result, token)
+    except Lost:
+        return  # another worker goes on with it
+
+
+def _trained(job: Job, folder: TrialFolder, token: str) -> Result:
+    """Train to the end; failures of the training become a result, so that the study goes on."""
+    hardware = hardware_name(job.device)
+    for chunk_size in (DEFAULT_CHUNK_SIZE, _SMALL_CHUNK_SIZE):
+        try:
+            _train(job, folder, token, chunk_size)
+        except Lost:
+            raise
+        except Diverged as error:
+            return Result(Status.FAILED, _first_line(error), "", now_ms(), hardware)
+        except Exception as error:
+            cause, told = f"{type(error).__name__}: {_first_line(error)}", traceback.format_exc()
+            if not _is_out_of_memory(error):
+                break
+            cause = f"out of memory: {_first_line(error)}"
+            if job.device == "cuda":
+                torch.cuda.empty_cache()
+        else:
+            return Result(Status.FINISHED, "", "", now_ms(), hardware)
+    return Result(Status.FAILED, cause, told, now_ms(), hardware)
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """On a CPU, torch has no class of its own for it."""
+    is_cpu_allocator = isinstance(error, RuntimeError) and "DefaultCPUAllocator" in str(error)
+    return is_cpu_allocator or isinstance(error, torch.OutOfMemoryError | MemoryError)
+
+
+def _train(job: Job, folder: TrialFolder, token: str, chunk_size: int) -> None:
+    run = _run_of(job, folder, chunk_size)
+    for report in run:
+        folder.publish(_row(report), token)
+        run.save(folder.checkpoint)
+        shown = report.metrics.get(job.objective, math.nan)
+        tune.report({"batch": report.batch, "n_batches": report.n_batches, "objective": shown})
+
+
+def _run_of(job: Job, folder: TrialFolder, chunk_size: int) -> Run:
+    """The training, from its checkpoint where there is one."""
+    is_fast = chunk_size == DEFAULT_CHUNK_SIZE  # the fused kernels have no chunks
+    if folder.checkpoint.exists():
+        return Run.restore(folder.checkpoint, job.device, is_fast, chunk_size)
+    return Run(job.trial.run_config, job.trial.seeds, job.device, is_fast, chunk_size)
+
+
+def _row(report: Report) -> Row:
+    return Row(report.batch, report.n_batches, now_ms(), report.seconds, report.by_seed, report.failures)
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def hardware_name(device: str) -> str:
+    """What a trial runs on, for its record."""
+    return torch.cuda.get_device_name() if device == "cuda" else f"CPU {platform.machine()}"

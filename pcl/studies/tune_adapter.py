@@ -1,0 +1,71 @@
+"""Between Tune's interfaces and ours: events of trials, and the wish to stop."""
+
+from pathlib import Path
+from typing import Any
+
+from ray import tune
+from ray.tune.experiment import Trial as TuneTrial
+
+from pcl.studies.ledger import Result, Status, TrialFolder
+from pcl.studies.runner import Interrupt, Listener
+
+
+class Events(tune.Callback):
+    """Tells a listener of trials' events."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+
+    def on_trial_start(self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, **info: Any) -> None:
+        """Tune has given the trial a worker."""
+        self._listener.started(_folder(trial))
+
+    def on_trial_result(
+        self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, result: dict[str, Any], **info: Any
+    ) -> None:
+        """The trial has published a report."""
+        if "batch" in result:
+            folder = _folder(trial)
+            self._listener.reported(folder, result["batch"], result["n_batches"], result["objective"])
+
+    def on_trial_complete(self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, **info: Any) -> None:
+        """The trainable has returned, or the trial was stopped."""
+        folder = _folder(trial)
+        if folder.result() is not None:
+            self._listener.ended(folder)
+
+    def on_trial_recover(self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, **info: Any) -> None:
+        """The worker died; another will go on."""
+        self._listener.restarted(_folder(trial))
+
+    def on_trial_error(self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, **info: Any) -> None:
+        """Workers died too often."""
+        folder = _folder(trial)
+        if folder.result() is None:
+            error = trial.get_error()
+            told = (str(error).strip() or type(error).__name__) if error else "unknown"
+            folder.close(Result(Status.FAILED, f"worker died: {told.splitlines()[0]}", told))
+        self._listener.ended(folder)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Nothing: Tune keeps a copy of its callbacks with the state that we do not use."""
+        return {}
+
+
+class StopAll(tune.Stopper):
+    """Stops every trial when a study is interrupted."""
+
+    def __init__(self, interrupt: Interrupt) -> None:
+        self._interrupt = interrupt
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        """Whether to stop a single trial: never."""
+        return False
+
+    def stop_all(self) -> bool:
+        """Whether to stop."""
+        return self._interrupt.is_set()
+
+
+def _folder(trial: TuneTrial) -> TrialFolder:
+    return TrialFolder(Path(trial.config["job"]["folder"]))

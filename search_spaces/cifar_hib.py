@@ -1,0 +1,46 @@
+"""HIB on CIFAR-10H's soft labels: the paper's grid, 36 cells and then, at the best of them, 20 of a and b.
+
+    python launch/grid.py --space cifar_hib
+
+Hardware, time, result: not yet run. Published winner: D = 8, M = 0, kappa_pos = 32, mu before kappa, a = 2, b = 1.
+
+HIB's formula has no kappa_pos. In all of the released scripts the same number is also the gain of the last layer's
+initialisation, hence the scale of kappa-hat before training: that is all that the axis does here. The first stage has
+a = 1 and b = 0, the loss's own values.
+"""
+
+from pcl.studies.space import Objective, SearchSpace, Stage, Variants, negatives_axis
+
+SPACE = SearchSpace(
+    name="cifar_hib",
+    loss="hib",
+    task="images",
+    base={"task.labels": "soft"},
+    stages=(
+        Stage(
+            "dimension, negatives and phases",
+            {
+                "encoder.dim": (8, 16),
+                "M": negatives_axis(0, 1, 32),
+                "kappa_pos": Variants(
+                    {
+                        "16": {"encoder.head_gain": 16},
+                        "32": {"encoder.head_gain": 32},
+                        "64": {"encoder.head_gain": 64},
+                    }
+                ),
+                "training.phases": ("mu kappa", "joint"),
+            },
+        ),
+        Stage("a and b", {"loss.a": (0.5, 1, 2, 4), "loss.b": (-2, -1, 0, 1, 2)}),
+    ),
+    objective=Objective("val/crop_rank_corr"),
+    published={
+        "encoder.dim": 8,
+        "M": "0",
+        "kappa_pos": "32",
+        "training.phases": "mu kappa",
+        "loss.a": 2,
+        "loss.b": 1,
+    },
+)

@@ -1,0 +1,26 @@
+"""ELK in the controlled experiment: the paper's grid of 12 cells.
+
+    python launch/grid.py --space toy_elk
+
+Hardware, time, result: not yet run. Published winner: M = 1, kappa_pos not learned, joint training.
+
+Under the profile `reference`, the cells with M = 0 are void: nothing repels, as in the released code. They run.
+"""
+
+from pcl.studies.space import SearchSpace, Stage, negatives_axis
+
+SPACE = SearchSpace(
+    name="toy_elk",
+    loss="elk",
+    stages=(
+        Stage(
+            "grid",
+            {
+                "M": negatives_axis(0, 1, 32),
+                "loss.learn_kappa_pos": (True, False),
+                "training.phases": ("mu kappa", "joint"),
+            },
+        ),
+    ),
+    published={"M": "1", "loss.learn_kappa_pos": False, "training.phases": "joint"},
+)

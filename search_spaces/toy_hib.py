@@ -1,0 +1,28 @@
+"""HIB in the controlled experiment: the paper's grid, 12 cells and then, at the best of them, 36 of a and b.
+
+    python launch/grid.py --space toy_hib
+
+Hardware, time, result: not yet run. Published winner: M = 0, kappa_pos not learned, joint training, a = 1, b = 0.
+
+HIB's formula has no kappa_pos: what is learned or not is its scale a, as in the released code. The first stage has
+a = 1 and b = 0, the loss's own values.
+"""
+
+from pcl.studies.space import SearchSpace, Stage, negatives_axis
+
+SPACE = SearchSpace(
+    name="toy_hib",
+    loss="hib",
+    stages=(
+        Stage(
+            "negatives and phases",
+            {
+                "M": negatives_axis(0, 1, 32),
+                "loss.learn_a": (True, False),
+                "training.phases": ("mu kappa", "joint"),
+            },
+        ),
+        Stage("a and b", {"loss.a": (0.5, 1, 2, 4), "loss.b": (-8, -4, -2, -1, 0, 1, 2, 4, 8)}),
+    ),
+    published={"M": "0", "loss.learn_a": False, "training.phases": "joint", "loss.a": 1, "loss.b": 0},
+)

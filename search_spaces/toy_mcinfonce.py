@@ -1,0 +1,26 @@
+"""MCInfoNCE in the controlled experiment: the paper's grid of 12 cells.
+
+    python launch/grid.py --space toy_mcinfonce
+
+Hardware, time, result: not yet run. Published winner: M = 32, kappa_pos not learned, mu before kappa.
+
+Under the profile `exact`, which stands for infinitely many negatives, the cells with M = 0 are not possible.
+"""
+
+from pcl.studies.space import SearchSpace, Stage, negatives_axis
+
+SPACE = SearchSpace(
+    name="toy_mcinfonce",
+    loss="mc_info_nce",
+    stages=(
+        Stage(
+            "grid",
+            {
+                "M": negatives_axis(0, 1, 32),
+                "loss.learn_kappa_pos": (True, False),
+                "training.phases": ("mu kappa", "joint"),
+            },
+        ),
+    ),
+    published={"M": "32", "loss.learn_kappa_pos": False, "training.phases": "mu kappa"},
+)
