@@ -9,6 +9,7 @@ import json
 import os
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from launch.command import run, say, settings, whole_number
 
 if TYPE_CHECKING:
     from pcl.studies.ledger import StudyFolder
+    from pcl.studies.plan import Cost
     from pcl.studies.recorder import Recorder
     from pcl.studies.runner import Interrupt, Resources
     from pcl.studies.searching import Finding
@@ -78,7 +80,8 @@ def _run(arguments: argparse.Namespace) -> None:
     started = time.perf_counter()
     space, spec, folder = _study(arguments)
     if arguments.plan:
-        _show_plan(arguments, space, spec, folder, _machine())
+        resources = _resources(arguments, _machine())
+        _show_plan(arguments, space, spec, folder, _machine(), _costs(space, spec, resources))
         return
     from pcl.studies.tracking import Tracker, tracking_uri  # noqa: PLC0415
 
@@ -90,10 +93,12 @@ def _run(arguments: argparse.Namespace) -> None:
     if arguments.address is None:
         _resources(arguments, _machine()).require(_machine())  # before Ray starts, which takes a while
     interrupt = Interrupt(60 * (arguments.time_budget or 0))
+    probes = ThreadPoolExecutor(1)
+    costs = probes.submit(_costs, space, spec, _resources(arguments, _machine()))  # while Ray starts
     with interrupt.on_ctrl_c(say), ray_cluster(arguments.address) as dashboard, opened(folder, spec):
         available = available_resources()
         _resources(arguments, available).require(available)
-        _show_plan(arguments, space, spec, folder, available)
+        _show_plan(arguments, space, spec, folder, available, costs.result())
         parent = tracker.open_study(folder.name, _tags(space, spec))
         _say_addresses(dashboard, tracker)
         finding = _search(arguments, space, spec, folder, tracker, available, interrupt, parent)
@@ -182,18 +187,22 @@ def _is_finalized(arguments: argparse.Namespace, spec: "StudySpec") -> bool:
     return bool(arguments.finalize) if arguments.finalize is not None else spec.scale == "paper"
 
 
-def _show_plan(
-    arguments: argparse.Namespace, space: "SearchSpace", spec: "StudySpec", folder: "StudyFolder",
-    available: dict[str, float],
-) -> None:  # fmt: skip
-    from pcl.studies.plan import Plan, probe  # noqa: PLC0415
+def _costs(space: "SearchSpace", spec: "StudySpec", resources: "Resources") -> list["Cost"]:
+    """Of a grid's corners, the first and the last: the cheapest and the dearest, or near it."""
+    from pcl.studies.plan import probe  # noqa: PLC0415
 
-    resources = _resources(arguments, available)
     trials = spec.trials(space, 0, {})
     device = "cuda" if resources.gpus and _machine()["GPU"] else "cpu"
-    # Of a grid's corners, the first and the last are the cheapest and the dearest, or near it.
-    costs = [probe(trial.run_config, trial.seeds, device) for trial in (trials[0], trials[-1])]
-    plan = Plan(space, spec, folder, resources, available, _is_finalized(arguments, spec))
+    return [probe(trial.run_config, trial.seeds, device) for trial in (trials[0], trials[-1])]
+
+
+def _show_plan(
+    arguments: argparse.Namespace, space: "SearchSpace", spec: "StudySpec", folder: "StudyFolder",
+    available: dict[str, float], costs: list["Cost"],
+) -> None:  # fmt: skip
+    from pcl.studies.plan import Plan  # noqa: PLC0415
+
+    plan = Plan(space, spec, folder, _resources(arguments, available), available, _is_finalized(arguments, spec))
     for line in plan.lines(costs):
         say(line)
 
@@ -211,13 +220,13 @@ def _tags(space: "SearchSpace", spec: "StudySpec") -> "StudyTags":
 
 def _say_addresses(dashboard: str, tracker: "Tracker") -> None:
     if dashboard:
-        say(f"Ray dashboard: {dashboard}")
+        say(f"Ray dashboard: {dashboard} (if it asks for a token: `ray get-auth-token`)")
     uri = tracker.shown_uri
     if uri.startswith("http"):
-        say(f"MLflow UI: {uri}")
+        say(f"MLflow UI: {uri.rstrip('/')}/{tracker.trials_page}")
     else:
-        command = f"{Path(sys.executable).parent / 'mlflow'} ui --backend-store-uri {uri}"
-        say(f"MLflow UI: http://127.0.0.1:5000 after `{command}`")
+        say(f"MLflow UI: {Path(sys.executable).parent / 'mlflow'} ui --backend-store-uri {uri}")
+        say(f"           then http://127.0.0.1:5000/{tracker.trials_page}")
 
 
 def _search(
@@ -233,6 +242,7 @@ def _search(
     )
     recorder = Recorder(tracker)
     finding = Search(space, spec, folder, tracker, recorder, choices, interrupt, say).run()
+    from pcl.studies.ledger import label  # noqa: PLC0415
     from pcl.studies.outputs import figures, table, write_all  # noqa: PLC0415
 
     for name, outcomes in {**finding.stages, "report seeds": finding.report}.items():
@@ -244,7 +254,7 @@ def _search(
     if finding.best is not None:
         say(f"\nwinner: {finding.best.trial.label}")
         if space.published:
-            say(f"published winner: {' '.join(f'{axis}={value}' for axis, value in space.published.items())}")
+            say(f"published winner: {label(space.published)}")
         files += figures(folder, finding.best)
         checkpoint = folder.trial(finding.best.trial.key).checkpoint
         files += [checkpoint] if checkpoint.exists() else []

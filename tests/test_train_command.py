@@ -7,8 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from launch.train import results_of
+from pcl.config import RunConfig
 
 ROOT = Path(__file__).parent.parent
 FAST = ["task.largest_cosine=0.9", "task.dim=4", "task.dim_x=3", "encoder.dim=4"]
@@ -16,7 +18,8 @@ FAST = ["task.largest_cosine=0.9", "task.dim=4", "task.dim_x=3", "encoder.dim=4"
 
 def command(*arguments: str) -> list[str]:
     sets = [part for setting in FAST for part in ("--set", setting)]
-    return [sys.executable, "launch/train.py", "--scale", "smoke", "--device", "cpu", *sets, *arguments]
+    kind = ("--profile", "paper", "--scale", "smoke")
+    return [sys.executable, "launch/train.py", *kind, "--device", "cpu", *sets, *arguments]
 
 
 def train(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -35,6 +38,23 @@ def test_overrides_progress_and_results(tmp_path: Path) -> None:
     assert set(content["by_seed"]) == {"4", "5"}
     again = train("--set", "loss.n_samples=16", "--seed", "4", "--seed", "5", "--checkpoint", str(checkpoint))
     assert "already finished" in again.stdout
+
+
+def test_a_whole_configuration_from_a_file(tmp_path: Path) -> None:
+    """What a study's best.yaml is for."""
+    config = RunConfig.of(dict(setting.split("=") for setting in FAST), profile="paper", scale="smoke")
+    file = tmp_path / "best.yaml"
+    file.write_text(yaml.safe_dump(config.flat()))
+    base = [sys.executable, "launch/train.py", "--config", str(file)]
+    shown = subprocess.run([*base, "--show-config"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert json.loads(shown.stdout) == config.flat()
+    changed = [*base, "--set", "loss.n_samples=7", "--show-config"]
+    shown = subprocess.run(changed, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert json.loads(shown.stdout) == config.with_values({"loss.n_samples": 7}).flat()
+    for bad, told in ((["--scale", "quick"], "leave out"), (["--config", "README.md"], "must be a YAML file")):
+        refused = subprocess.run([*base, *bad], cwd=ROOT, capture_output=True, text=True, check=False)
+        assert refused.returncode == 2
+        assert told in refused.stderr
 
 
 def untimed(path: Path) -> dict[str, object]:

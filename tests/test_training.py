@@ -205,3 +205,10 @@ def test_infinite_truth_reports_the_level_of_kappa() -> None:
     assert "eval/kappa_mae" not in report.metrics
     assert report.metrics["eval/kappa_mean"] > 0
     assert report.metrics["eval/mu_rank_corr"] <= 1
+
+
+def test_a_quick_run_recovers_the_truth_on_a_cpu() -> None:
+    """What `launch/train.py --scale quick` shows in less than a minute: modes nearly all right, kappa on its way."""
+    *_, last = Run(RunConfig.of(profile="reference", scale="quick"), seeds=(4,))
+    assert last.metrics["eval/mu_rank_corr"] > 0.9
+    assert last.metrics["eval/kappa_rank_corr"] > 0.3

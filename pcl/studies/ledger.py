@@ -72,8 +72,8 @@ class Trial:
 
     @property
     def label(self) -> str:
-        """The varied values in a line."""
-        return " ".join(f"{axis}={value}" for axis, value in self.varied.items()) or "(base)"
+        """The varied values in a line, each by the last part of its path."""
+        return label(self.varied) or "(base)"
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> "Trial":
@@ -125,6 +125,7 @@ class Result:
         traceback: Where, if an exception was the cause.
         time_ms: When.
         hardware: What it ran on.
+        wall_s: What the last worker spent on it, with set-up and evaluations.
         reused_from: Study that had run the same trial before, whose result this is.
     """
 
@@ -133,6 +134,7 @@ class Result:
     traceback: str = ""
     time_ms: int = field(default_factory=now_ms)
     hardware: str = ""
+    wall_s: float = 0.0
     reused_from: str = ""
 
 
@@ -249,6 +251,12 @@ class StudyFolder:
         """Every trial that has begun."""
         for path in sorted((self.path / "trials").glob("*/trial.json")):
             yield TrialFolder(path.parent)
+
+
+def label(varied: Mapping[str, Plain]) -> str:
+    """Values by axis in a line, each by the last part of its path."""
+    parts = ((axis.rpartition(".")[2], value) for axis, value in varied.items())
+    return " ".join(f"{name}={str(value).lower() if isinstance(value, bool) else value}" for name, value in parts)
 
 
 def write_json(path: Path, content: Any) -> None:

@@ -164,7 +164,7 @@ def available_resources() -> dict[str, float]:
 
 def run_trials(
     trials: Sequence[Trial], study: StudyFolder, objective: str, resources: Resources, listener: Listener,
-    interrupt: Interrupt, scratch: Path,
+    interrupt: Interrupt, scratch: Path, trainable: Callable[[dict[str, Any]], None] | None = None,
 ) -> None:  # fmt: skip
     """Run trials until every one has ended, or until interrupted.
 
@@ -176,6 +176,7 @@ def run_trials(
         listener: Told of every event, in this thread.
         interrupt: Looked at several times a second.
         scratch: Folder for Tune's own files.
+        trainable: What a worker does with a job; `run_trial` unless a benchmark wants another.
     """
     from ray import tune  # noqa: PLC0415
 
@@ -186,9 +187,8 @@ def run_trials(
     jobs = [
         Job(trial, str(study.trial(trial.key).path), objective, max(1, int(resources.cpus)), device) for trial in trials
     ]
-    trainable = tune.with_resources(run_trial, {"cpu": resources.cpus, "gpu": resources.gpus})
     tuner = tune.Tuner(
-        trainable,
+        tune.with_resources(trainable or run_trial, {"cpu": resources.cpus, "gpu": resources.gpus}),
         param_space={"job": tune.grid_search([job.as_config() for job in jobs])},
         tune_config=tune.TuneConfig(
             reuse_actors=True,

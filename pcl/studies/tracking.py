@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote, urlencode
 
 from pcl.studies import run_content as content
 from pcl.studies.ledger import Metrics, Row, Trial, TrialFolder, now_ms
@@ -113,6 +114,14 @@ class Tracker:
     def shown_uri(self) -> str:
         """The address without user and password."""
         return self.store.shown_uri
+
+    @property
+    def trials_page(self) -> str:
+        """Where the UI shows the study's trials, best first: they would be folded under their parent elsewhere."""
+        study = self._study()
+        trials = f"tags.\"pcl.kind\" = 'trial' AND tags.\"pcl.study\" = '{study.name}'"
+        query = {"searchFilter": trials, "orderByKey": "metrics.`objective`", "workflowType": "machine_learning"}
+        return f"#/experiments/{study.experiment}/runs?{urlencode(query, quote_via=quote)}"
 
     def check(self) -> None:
         """Raise a ValueError with one sentence unless the store can be used. Makes nothing."""

@@ -6,8 +6,9 @@ in its folder (see `pcl.studies.ledger`): a worker that takes over a trial goes 
 
 import math
 import platform
+import time
 import traceback
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -59,8 +60,9 @@ def run_trial(config: dict[str, Any]) -> None:
     folder.begin(job.trial)
     token = folder.claim()
     try:
+        started = time.perf_counter()
         result = _trained(job, folder, token)
-        folder.end(result, token)
+        folder.end(replace(result, wall_s=time.perf_counter() - started), token)
     except Lost:
         return  # another worker goes on with it
 
