@@ -3,9 +3,13 @@
 import argparse
 import sys
 from collections.abc import Callable
-from typing import NoReturn
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
 
 from pcl import Diverged
+
+if TYPE_CHECKING:
+    from pcl.data.images import ImageSet
 
 
 def say(line: str) -> None:
@@ -43,6 +47,21 @@ def settings(texts: list[str]) -> dict[str, str]:
             raise ValueError(f"`--set` takes PATH=VALUE, but got {text!r}.")
         values[path.strip()] = value.strip()
     return values
+
+
+def chosen_data(asked: str | None) -> "ImageSet":
+    """The images that were asked for; CIFAR-10H, where it is or can be had, or else the embedded ones, by default."""
+    from pcl.data.sources import resolve  # noqa: PLC0415  -h answers at once
+    from pcl.tasks.cifar import data_folder  # noqa: PLC0415
+
+    return resolve(asked or "auto", data_folder(), may_download=True, tell=say)
+
+
+def named(asked: str | None, data: "ImageSet") -> str:
+    """What `task.data` is to say: of "auto", what was taken; of a path, where it is."""
+    if asked in (None, "auto") or asked == data.name:
+        return data.name
+    return str(Path(str(asked)).expanduser().absolute())
 
 
 def whole_number(text: str) -> int:

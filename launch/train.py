@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import yaml
 
-from launch.command import chosen_device, run, say, settings
+from launch.command import chosen_data, chosen_device, named, run, say, settings
 
 if TYPE_CHECKING:
     from pcl.config import RunConfig
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 SHOWN = {
     "train/loss": "loss", "eval/mu_mae": "mu MAE", "eval/mu_rank_corr": "mu rank", "eval/kappa_mae": "kappa MAE",
     "eval/kappa_rank_corr": "kappa rank", "eval/kappa_mean": "mean kappa",
+    "val/crop_rank_corr": "crop", "val/entropy_rank_corr": "entropy", "val/recall_at_1": "Recall@1",
+    "test/crop_rank_corr": "test crop", "test/entropy_rank_corr": "test entropy",
+    "test/recall_at_1": "test Recall@1",
 }  # fmt: skip
 
 
@@ -35,7 +38,7 @@ def main() -> None:
         say(json.dumps(config.flat(), indent=2))
         return
     seeds = tuple(arguments.seed or [4])
-    name = f"{config.loss_name}-{config.profile.value}-{config.scale.value}-{config.fingerprint()}"
+    name = f"{config.task_name}-{config.loss_name}-{config.profile.value}-{config.scale.value}-{config.fingerprint()}"
     checkpoint = arguments.checkpoint or Path("runs") / "train" / f"{name}-seed{'-'.join(map(str, seeds))}.pt"
     if checkpoint.is_dir():
         raise ValueError(f"`--checkpoint` must name a file, but {checkpoint} is a folder.")
@@ -51,6 +54,8 @@ def _parser() -> argparse.ArgumentParser:
         prog="train.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--config", type=Path, help="a whole configuration, such as a study's best.yaml")
+    parser.add_argument("--task", help="toy (default) or images")
+    parser.add_argument("--data", help="images: auto (default), cifar10h, embedded, or a folder of class folders")
     parser.add_argument("--loss", help="mc_info_nce (default), hib, elk or info_nce")
     parser.add_argument("--profile", help="fidelity: paper, reference or exact (default: reference)")
     parser.add_argument("--scale", help="smoke, quick or paper (default: paper)")
@@ -72,9 +77,14 @@ def _config(arguments: argparse.Namespace) -> "RunConfig":
     values = settings(arguments.set)
     if arguments.config is None:
         profile, scale = arguments.profile or "reference", arguments.scale or "paper"
-        return RunConfig.of(values, loss=arguments.loss or "mc_info_nce", profile=profile, scale=scale)
-    if arguments.loss or arguments.profile or arguments.scale:
-        raise ValueError("`--config` is a whole configuration: leave out `--loss`, `--profile` and `--scale`.")
+        task = arguments.task or "toy"
+        if arguments.data is not None and task != "images":
+            raise ValueError("`--data` is for `--task images`.")
+        if task == "images" and not arguments.show_config:
+            values = {"task.data": named(arguments.data, chosen_data(arguments.data)), **values}
+        return RunConfig.of(values, loss=arguments.loss or "mc_info_nce", profile=profile, scale=scale, task=task)
+    if arguments.loss or arguments.profile or arguments.scale or arguments.task or arguments.data:
+        raise ValueError("`--config` is a whole configuration: leave out what it says already.")
     try:
         content = yaml.safe_load(arguments.config.read_text())
     except (yaml.YAMLError, UnicodeDecodeError):
@@ -182,8 +192,10 @@ def _summary(by_seed: list[dict[str, float]]) -> str:
 def _calibrate(config: "RunConfig", seed: int) -> None:
     from pcl.distributions import CosineLaw  # noqa: PLC0415
     from pcl.schedule import Trained  # noqa: PLC0415
-    from pcl.tasks.toy import calibration_scan  # noqa: PLC0415
+    from pcl.tasks.toy import ToyTask, calibration_scan  # noqa: PLC0415
 
+    if not isinstance(config.task, ToyTask.Config):
+        raise ValueError("A calibration scan needs a known truth: take the task 'toy'.")
     task = config.task.build([seed])
     phases = [i for i, phase in enumerate(config.training.phases) if phase.trained is not Trained.MU]
     if not phases:

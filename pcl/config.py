@@ -37,24 +37,39 @@ _TASKS: dict[str, tuple[TaskConfig, EncoderConfig, dict[str, Plain]]] = {
 
 
 class Scale(Enum):
-    """How large a run is; it changes lengths and counts, never what is compared."""
+    """How large a run is; it changes lengths, counts and the width of networks, never what is compared."""
 
     SMOKE = "smoke"  # seconds, for tests
     QUICK = "quick"  # half a minute on two CPU cores
     PAPER = "paper"  # the published sizes
 
 
-_SCALES: dict[Scale, dict[str, Plain]] = {
-    Scale.SMOKE: {
-        "training.n_batches": 8, "training.batch_size": 16, "training.n_negatives": 4, "training.eval_every": 4,
-        "loss.n_samples": 4, "task.n_eval": 64,
+_SCALES: dict[str, dict[Scale, dict[str, Plain]]] = {
+    "toy": {
+        Scale.SMOKE: {
+            "training.n_batches": 8, "training.batch_size": 16, "training.n_negatives": 4, "training.eval_every": 4,
+            "loss.n_samples": 4, "task.n_eval": 64,
+        },
+        # A shallow network at ten times the rate: the paper's needs about ten thousand batches to leave its start.
+        Scale.QUICK: {
+            "training.n_batches": 1000, "training.batch_size": 128, "training.n_negatives": 4,
+            "training.eval_every": 250, "training.lr": 1e-3, "encoder.hidden": "shallow", "loss.n_samples": 16,
+            "task.n_eval": 2000,
+        },
+        Scale.PAPER: {},
     },
-    # A shallow network at ten times the rate: the paper's needs about ten thousand batches to leave its start.
-    Scale.QUICK: {
-        "training.n_batches": 1000, "training.batch_size": 128, "training.n_negatives": 4, "training.eval_every": 250,
-        "training.lr": 1e-3, "encoder.hidden": "shallow", "loss.n_samples": 16, "task.n_eval": 2000,
+    "images": {
+        Scale.SMOKE: {
+            "training.n_batches": 4, "training.batch_size": 8, "training.n_negatives": 4, "training.eval_every": 2,
+            "loss.n_samples": 4, "task.n_eval": 60, "encoder.width": 4,
+        },
+        # A sixteenth of the width, from scratch: for two CPU cores.
+        Scale.QUICK: {
+            "training.n_batches": 200, "training.batch_size": 16, "training.n_negatives": 4, "training.eval_every": 50,
+            "training.lr": 1e-3, "loss.n_samples": 16, "task.n_eval": 200, "encoder.width": 4,
+        },
+        Scale.PAPER: {},
     },
-    Scale.PAPER: {},
 }  # fmt: skip
 
 
@@ -88,6 +103,8 @@ class RunConfig:
         if is_integrated and Negatives.IN_BATCH in sources:
             raise ValueError("`loss.partners=integrated` stands for infinitely many negatives; in-batch ones are one.")
 
+        if isinstance(self.task, CifarTask.Config) and Negatives.SHARED in sources:
+            raise ValueError("Images have negatives of each anchor's own, by its class: shared ones are not possible.")
         is_rejecting = isinstance(self.task, ToyTask.Config) and self.task.negatives is NegativeRule.REJECT_POSITIVES
         if is_rejecting and Negatives.SHARED in sources:
             raise ValueError("`task.negatives=reject_positives` needs negatives of each anchor's own, not shared ones.")
@@ -134,7 +151,7 @@ class RunConfig:
         training = TrainingConfig(phases=Phases.parse("mu")) if loss == "info_nce" else TrainingConfig()
         data, encoder, published = _TASKS[task]
         base = cls(Profile(profile), Scale(scale), loss, data, encoder, LOSSES[loss].Config(), training)
-        settings = {**published, **settings_of(Profile(profile), loss), **_SCALES[Scale(scale)]}
+        settings = {**published, **settings_of(Profile(profile), loss), **_SCALES[task][Scale(scale)]}
         known = base.paths()
         chosen = {path: value for path, value in settings.items() if path in known}
         return base.with_values({**chosen, **(values or {})})

@@ -11,10 +11,18 @@ from dataclasses import dataclass
 from enum import Enum
 
 from pcl.distributions import Sampler, SamplerGradient
-from pcl.encoders import KappaLink, KappaRange, KappaWidth
+from pcl.encoders import Head, KappaLink, KappaPhase, KappaRange, KappaWidth
 from pcl.losses import ElkNegatives, ElkNormalizer, Expectation, NegativeWeight, PartnerSamples, PositiveWeight
 from pcl.schedule import LrSchedule
-from pcl.tasks import AcceptanceConstant, NegativeRule, Negatives, PositiveRule, Smoothing
+from pcl.tasks import (
+    AcceptanceConstant,
+    NegativePool,
+    NegativeRule,
+    Negatives,
+    NegativeWeights,
+    PositiveRule,
+    Smoothing,
+)
 
 
 class Profile(Enum):
@@ -36,6 +44,7 @@ class Setting:
         exact: Its value under `exact`.
         effect: What the difference does.
         loss: The only loss that has this setting; empty where it is not the loss's.
+        task: The only task that has it; empty where several have.
     """
 
     path: str
@@ -44,6 +53,7 @@ class Setting:
     exact: object
     effect: str
     loss: str = ""
+    task: str = ""
 
     def of(self, profile: Profile) -> object:
         """Its value under a profile."""
@@ -109,6 +119,27 @@ SETTINGS = (
         "the same in mu phases",
     ),
     Setting("training.n_negatives", 32, 32, 1024, "how many"),
+    Setting(
+        "task.negative_weights", NegativeWeights.NOT_OF_CLASS, NegativeWeights.UNLIKE_ANCHOR,
+        NegativeWeights.NOT_OF_CLASS,
+        "images: negatives by 1 - P(c|x) of the positive's class c, or by 1 - p.p' of the two images' shares",
+        task="images",
+    ),
+    Setting(
+        "task.negative_pool", NegativePool.ALL, NegativePool.FIRST_256, NegativePool.ALL,
+        "images: the release keeps the numbers of negatives in eight bits, so that only 256 images are ever negatives",
+        task="images",
+    ),
+    Setting(
+        "encoder.head", Head.LINEAR, Head.WEIGHT_NORMED, Head.LINEAR,
+        "images: the last layer with a bias, or without one and weight-normed",
+        task="images",
+    ),
+    Setting(
+        "encoder.kappa_phase", KappaPhase.MU_FIXED, KappaPhase.EVERYTHING, KappaPhase.MU_FIXED,
+        "images: in kappa phases no gradient passes through mu, or all of the network trains",
+        task="images",
+    ),
     Setting(
         "loss.positive_weight", PositiveWeight.ONE_OVER_N, PositiveWeight.ONE, PositiveWeight.ZERO,
         "weight of the positive in the denominator: 1/M, M times as much, or none (infinitely many negatives)",

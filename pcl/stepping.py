@@ -11,11 +11,11 @@ from torch import Tensor, nn
 
 from pcl.config import RunConfig
 from pcl.distributions import VonMisesFisher
-from pcl.encoders import MlpEncoder
+from pcl.encoders import Encoder, KappaPhase, ResNetEncoder
 from pcl.losses import ELK, HIB, ElkNegatives, Loss, MCInfoNCE
 from pcl.randomness import mixed_seed
 from pcl.schedule import Trained
-from pcl.tasks import Negatives, ToyTask
+from pcl.tasks import Negatives, Task
 
 
 class TrainingStep:
@@ -29,7 +29,7 @@ class TrainingStep:
         seed: Of everything random in training.
     """
 
-    def __init__(self, config: RunConfig, task: ToyTask, encoder: MlpEncoder, device: torch.device, seed: int) -> None:
+    def __init__(self, config: RunConfig, task: Task, encoder: Encoder, device: torch.device, seed: int) -> None:
         self.config = config
         self.task = task.to(device)
         self.encoder = encoder.to(device)
@@ -54,11 +54,13 @@ class TrainingStep:
             (has_kappa, list(self.encoder.kappa_parameters())),
             (True, list(self.losses.parameters())),
         )
-        for is_trained, parameters in parts:
+        # Once each, for one network may have both.
+        wanted = {id(p): p for is_trained, parameters in parts if is_trained for p in parameters}
+        for _, parameters in parts:
             for parameter in parameters:
-                parameter.requires_grad_(is_trained)
+                parameter.requires_grad_(id(parameter) in wanted)
                 parameter.grad = None
-        return [parameter for is_trained, parameters in parts if is_trained for parameter in parameters]
+        return list(wanted.values())
 
     def prepare(self) -> tuple[Tensor, ...]:
         """What a step needs and no trained parameter decides; first the inputs, (R, 2 B + negatives, ...)."""
@@ -71,8 +73,14 @@ class TrainingStep:
         return self.losses_of(*self._triple(self.encode(*prepared)))
 
     def encode(self, x: Tensor) -> VonMisesFisher:
-        """Posteriors of inputs."""
-        return self.encoder(x)
+        """Posteriors of inputs; where one network has mu and kappa, the gradient passes through what a phase trains."""
+        posterior = self.encoder(x)
+        if not isinstance(self.encoder, ResNetEncoder):
+            return posterior
+        is_mu_fixed = self.encoder.config.kappa_phase is KappaPhase.MU_FIXED and self.trained is Trained.KAPPA
+        mu = posterior.mu.detach() if is_mu_fixed else posterior.mu
+        kappa = posterior.kappa.detach() if self.trained is Trained.MU else posterior.kappa
+        return VonMisesFisher(mu, kappa, validate_args=False, law=posterior.law)
 
     def losses_of(self, anchor: VonMisesFisher, positive: VonMisesFisher, negatives: VonMisesFisher) -> Tensor:
         """Mean loss of each run, (R,), of posteriors with batches (R, B), (R, B) and (R, B or 1, N)."""

@@ -9,23 +9,23 @@ import math
 import os
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from pcl import Diverged
+from pcl.assembly import assembled, reassembled
 from pcl.config import RunConfig
-from pcl.encoders import KappaRange, MlpEncoder
-from pcl.encoders.resnet import NO_IMAGES
+from pcl.encoders import Encoder
 from pcl.losses.base import DEFAULT_CHUNK_SIZE
-from pcl.randomness import mixed_seed, uniform_inputs
+from pcl.randomness import mixed_seed
 from pcl.schedule import Trained
 from pcl.stepping import GraphStepper, PlainStepper, Stepper, TrainingStep
-from pcl.tasks import Family, Negatives, ToyTask
+from pcl.tasks import Negatives, Task, ToyTask
 from pcl.tasks.base import Metrics
-from pcl.tasks.truth import N_PROBES
 
 _FORMAT = 1
 
@@ -55,6 +55,29 @@ class Report:
         """The mean over the seeds that have not failed, or over all where all have."""
         chosen = [m for seed, m in self.by_seed.items() if seed not in self.failures] or list(self.by_seed.values())
         return {key: sum(metrics[key] for metrics in chosen) / len(chosen) for key in chosen[0]}
+
+
+@dataclass
+class Best:
+    """A run's best evaluation so far.
+
+    Attributes:
+        batch: When.
+        metrics: What it found.
+        weights: Of the encoder then.
+    """
+
+    batch: int = 0
+    metrics: Metrics = field(default_factory=dict)
+    weights: dict[str, Tensor] = field(default_factory=dict)
+
+    def take(self, batch: int, metrics: Metrics, weights: dict[str, Tensor]) -> None:
+        """Be this evaluation from now on."""
+        self.batch, self.metrics, self.weights = batch, metrics, weights
+
+    def as_dict(self) -> dict[str, Any]:
+        """For a checkpoint."""
+        return {"batch": self.batch, "metrics": self.metrics, "weights": self.weights}
 
 
 class Run:
@@ -88,14 +111,9 @@ class Run:
         chunk_size: int = DEFAULT_CHUNK_SIZE,
     ) -> None:
         self._check(seeds)
-        toy, mlp = _toy_parts(config)
         self.config, self.seeds = config, tuple(seeds)
         self.device = torch.device(device)
-        task = toy.build(self.seeds)
-        encoder = mlp.build(toy.dim_x, self.seeds)
-        probes = uniform_inputs(self.seeds, "encoder/probes", N_PROBES, toy.dim_x)
-        encoder.span_kappa(probes, *_kappa_range(toy, mlp))
-        self._assemble(task, encoder, is_fast, chunk_size)
+        self._assemble(*assembled(config, self.seeds), is_fast, chunk_size)
         self._enter_phase()
 
     @classmethod
@@ -116,10 +134,7 @@ class Run:
         run.config = RunConfig.from_flat(content["config"])
         run.seeds = tuple(content["seeds"])
         run.device = torch.device(device)
-        toy, mlp = _toy_parts(run.config)
-        task = toy.restore(content["task"])
-        encoder = mlp.build(toy.dim_x, run.seeds)
-        run._assemble(task, encoder, is_fast, chunk_size)
+        run._assemble(*reassembled(run.config, run.seeds, content["task"]), is_fast, chunk_size)
         run._load(content)
         return run
 
@@ -157,6 +172,7 @@ class Run:
             "seconds": self.seconds,
             "failures": {str(seed): cause for seed, cause in self.failures.items()},
             "task": self.step.task.state_dict(),
+            "best": [best.as_dict() for best in self._best],
             "stepper": self.stepper.state_dict(),
         }
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -164,10 +180,10 @@ class Run:
         torch.save(content, unfinished)
         unfinished.replace(path)
 
-    def _assemble(self, task: ToyTask, encoder: MlpEncoder, is_fast: bool, chunk_size: int) -> None:
+    def _assemble(self, task: Task, encoder: Encoder, is_fast: bool, chunk_size: int) -> None:
         is_graph = is_fast and self.device.type == "cuda"
         step_type = TrainingStep
-        if is_graph:
+        if is_graph and isinstance(task, ToyTask):
             from pcl.kernels.fused import FusedStep  # noqa: PLC0415  needs Triton, which only CUDA machines have
 
             step_type = FusedStep
@@ -176,11 +192,13 @@ class Run:
         self.stepper: Stepper = GraphStepper(self.step) if is_graph else PlainStepper(self.step)
         self.batch, self.phase, self.seconds = 0, -1, 0.0
         self.failures: dict[int, str] = {}
+        self._best = [Best() for _ in self.seeds]
 
     def _load(self, content: dict[str, Any]) -> None:
         self.batch, self.seconds = content["batch"], content["seconds"]
         self.failures = {int(seed): cause for seed, cause in content["failures"].items()}
         self.phase = content["phase"]
+        self._best = [Best(**best) for best in content["best"]]
         self.stepper.resume(self._trained(), self._source(), content["stepper"])
 
     def _enter_phase(self) -> None:
@@ -199,18 +217,41 @@ class Run:
         losses = self.stepper.mean_losses()
         judged = self.step.task.evaluate(self.step.encoder)
         rate = {"time/ms_per_batch": 1e3 * self.seconds / self.batch, "time/train_s": self.seconds}
-        by_seed = {}
-        for seed, loss, metrics in zip(self.seeds, losses, judged, strict=True):
-            by_seed[seed] = {"train/loss": loss, **metrics, **rate}
-            if seed not in self.failures and (cause := self._cause(loss, metrics)):
+        for run, (seed, loss) in enumerate(zip(self.seeds, losses, strict=True)):
+            if seed not in self.failures and (cause := self._cause(loss, judged[run])):
                 self.failures[seed] = f"{cause} at batch {self.batch}"
+        if self.step.task.selects:
+            judged = self._selected(judged)
+        by_seed = {
+            seed: {"train/loss": loss, **metrics, **rate}
+            for seed, loss, metrics in zip(self.seeds, losses, judged, strict=True)
+        }
         n_batches = self.config.training.n_batches
         return Report(self.batch, n_batches, self._trained().value, self.seconds, by_seed, dict(self.failures))
 
+    def _selected(self, judged: list[Metrics]) -> list[Metrics]:
+        """Remember each run's best evaluation; the last report is of that one, with the final metrics."""
+        encoder, key = self.step.encoder, self.step.task.selects
+        for run, (best, metrics) in enumerate(zip(self._best, judged, strict=True)):
+            if metrics[key] > best.metrics.get(key, -math.inf):
+                best.take(self.batch, metrics, encoder.run_state(run))
+        if self.batch < self.config.training.n_batches:
+            return judged
+        now = [encoder.run_state(run) for run in range(len(self.seeds))]
+        for run, best in enumerate(self._best):
+            encoder.load_run_state(run, best.weights or now[run])
+        final = self.step.task.final(encoder)
+        for run, weights in enumerate(now):
+            encoder.load_run_state(run, weights)
+        return [
+            {**(best.metrics or metrics), **last, "best/batch": float(best.batch)}
+            for best, metrics, last in zip(self._best, judged, final, strict=True)
+        ]
+
     def _cause(self, loss: float, metrics: Metrics) -> str:
         """Why a run has to end, or nothing."""
-        kappa, limit = metrics["eval/kappa_median"], self.config.training.kappa_limit
-        if math.isnan(kappa) or math.isnan(metrics["eval/mu_mae"]):
+        kappa, limit = metrics[f"{self.step.task.split}/kappa_median"], self.config.training.kappa_limit
+        if math.isnan(kappa) or math.isnan(metrics.get("eval/mu_mae", 0.0)):
             return "the encoder returns NaN"
         if kappa > limit:
             return f"runaway kappa: its median {kappa:.3g} is beyond training.kappa_limit = {limit:g}"
@@ -220,17 +261,6 @@ class Run:
     def _check(seeds: Sequence[int]) -> None:
         if not seeds or len(set(seeds)) != len(seeds) or not all(0 <= seed < 2**63 for seed in seeds):
             raise ValueError(f"Seeds must be different whole numbers from 0 to 2^63 - 1, but got {list(seeds)}.")
-
-
-def _toy_parts(config: RunConfig) -> tuple[ToyTask.Config, MlpEncoder.Config]:
-    if not isinstance(config.task, ToyTask.Config) or not isinstance(config.encoder, MlpEncoder.Config):
-        raise ValueError(NO_IMAGES)
-    return config.task, config.encoder
-
-
-def _kappa_range(task: ToyTask.Config, encoder: MlpEncoder.Config) -> tuple[float, float]:
-    is_fixed = encoder.kappa_range is KappaRange.SIXTEEN_TO_32 or task.family is Family.DIRAC
-    return (16.0, 32.0) if is_fixed else (task.kappa_min, task.kappa_max)
 
 
 def check_same_config(path: Path, config: RunConfig, seeds: Sequence[int]) -> None:

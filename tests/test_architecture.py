@@ -57,10 +57,11 @@ LAYERS = {  # module prefix -> prefixes of this distribution that it may import
     "pcl.losses": ("pcl.special", "pcl.distributions", "pcl.losses"),
     "pcl.growth": ("pcl.special",),
     "pcl.metrics": ("pcl.metrics",),
+    "pcl.data": ("pcl.data",),
     "pcl.randomness": (),
     "pcl.encoders": ("pcl.distributions", "pcl.encoders", "pcl.randomness"),
     "pcl.tasks": (
-        "pcl.special", "pcl.growth", "pcl.distributions",
+        "pcl.special", "pcl.growth", "pcl.distributions", "pcl.data",
         "pcl.losses", "pcl.encoders", "pcl.metrics", "pcl.randomness", "pcl.tasks",
     ),
     "pcl.schedule": ("pcl.tasks.base",),
@@ -69,6 +70,7 @@ LAYERS = {  # module prefix -> prefixes of this distribution that it may import
     "pcl.stepping": (
         "pcl.distributions", "pcl.losses", "pcl.encoders", "pcl.randomness", "pcl.tasks", "pcl.schedule", "pcl.config",
     ),
+    "pcl.assembly": ("pcl.config", "pcl.encoders", "pcl.randomness", "pcl.tasks"),
     "pcl.kernels": ("pcl",),
     "pcl.training": ("pcl",),
     "pcl.studies": ("pcl", "search_spaces"),
@@ -130,7 +132,7 @@ def test_readme_example() -> None:
     assert result.returncode == 0, result.stderr
 
 
-@pytest.mark.parametrize("command", ["grid", "bench", "train"])
+@pytest.mark.parametrize("command", ["grid", "bench", "train", "data"])
 def test_commands_run_as_file_and_as_module(command: str) -> None:
     as_file = run(sys.executable, f"launch/{command}.py", "-h")
     as_module = run(sys.executable, "-m", f"launch.{command}", "-h")

@@ -75,11 +75,14 @@ AFFECTED = {
 MAY_CHANGE_POSITIVES = ("task.sampler", "task.smoothing", "task.kappa_link", "task.negatives")
 
 
+TOY_SETTINGS = [setting for setting in SETTINGS if setting.task != "images"]  # the others: tests/test_cifar.py
+
+
 def test_every_setting_is_covered() -> None:
-    assert {s.path for s in SETTINGS} == set(AFFECTED) | {s.path for s in SETTINGS if s.loss}
+    assert {s.path for s in TOY_SETTINGS} == set(AFFECTED) | {s.path for s in SETTINGS if s.loss}
 
 
-@pytest.mark.parametrize("setting", SETTINGS, ids=lambda s: s.path)
+@pytest.mark.parametrize("setting", TOY_SETTINGS, ids=lambda s: s.path)
 def test_a_fidelity_setting_changes_what_it_names_and_nothing_else(setting: Setting) -> None:
     # Away from 16 to 32, so that the fixed range differs from the truth's.
     values = {"task__kappa_min": 20.0, "task__kappa_max": 40.0, "training__lr_schedule": "quarters"}

@@ -27,3 +27,11 @@ class Encoder(nn.Module, ABC):
     @abstractmethod
     def kappa_parameters(self) -> Iterator[nn.Parameter]:
         """What a phase that trains kappa trains."""
+
+    def run_state(self, run: int) -> dict[str, Tensor]:
+        """A copy of one run's state, where runs have networks of their own."""
+        raise NotImplementedError
+
+    def load_run_state(self, run: int, state: dict[str, Tensor]) -> None:
+        """Put one run's state back."""
+        raise NotImplementedError

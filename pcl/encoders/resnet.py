@@ -1,18 +1,49 @@
-"""The image experiments' encoder: a ResNet-18 for 32 x 32 pixels. Only its settings are here yet."""
+"""The image experiments' encoder: a ResNet-18 for 32 x 32 pixels; the direction of its output is mu, the length kappa.
+
+Axes: R runs, B images, D dim.
+"""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NoReturn, final
+from enum import Enum
+from typing import final
 
-from pcl.distributions import Sampler, SamplerGradient
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize
 
-NO_IMAGES = "Image training is not part of this version; train a configuration of the task 'toy'."
+from pcl.distributions import CosineLaw, Sampler, SamplerGradient, VonMisesFisher
+from pcl.encoders.base import Encoder
+from pcl.randomness import mixed_seed
+
+# Means and deviations of CIFAR-10's training images, of each colour from 0 to 1.
+_MEAN, _DEVIATION = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
+_BLOCKS = (1, 2, 4, 8)  # widths of the four stages of two blocks each, times the first
+
+
+class Head(Enum):
+    """The last layer."""
+
+    LINEAR = "linear"  # with a bias, as the paper writes it
+    WEIGHT_NORMED = "weight_normed"  # without one, directions and lengths of its rows apart, as the release has it
+
+
+class KappaPhase(Enum):
+    """What a phase that trains kappa leaves alone, where one network has both."""
+
+    MU_FIXED = "mu_fixed"  # no gradient passes through mu, as the paper writes it
+    EVERYTHING = "everything"  # nothing: all of it trains, as in the release
 
 
 @final
-class ResNetEncoder:
-    """mu = e / ||e|| and kappa = ||e|| of an embedding e, linear in the last features."""
+class ResNetEncoder(Encoder):
+    """mu = e / ||e|| and kappa = ||e|| of an embedding e, linear in the last features.
+
+    Args:
+        config: Settings.
+        seeds: Of the initial weights, one per run; every run has a network of its own.
+    """
 
     @dataclass(frozen=True)
     class Config:
@@ -20,23 +51,98 @@ class ResNetEncoder:
 
         Attributes:
             dim: Dimension D of the latent space.
+            width: Channels of the first stage; 64 makes a ResNet-18.
+            head: The last layer.
             head_gain: Gain of the last layer's Xavier initialisation, hence the scale of kappa-hat before training; the
                 released scripts set it to kappa_pos.
+            kappa_phase: What kappa phases leave alone.
             sampler: Law of samples from the posteriors.
             sampler_gradient: Gradient that these samples carry.
         """
 
         dim: int = 8
+        width: int = 64
+        head: Head = Head.LINEAR
         head_gain: float = 16.0  # as kappa_pos of the images task
+        kappa_phase: KappaPhase = KappaPhase.MU_FIXED
         sampler: Sampler = Sampler.EXACT
         sampler_gradient: SamplerGradient = SamplerGradient.EXACT
 
         def __post_init__(self) -> None:
             if self.dim < 2:
                 raise ValueError(f"`encoder.dim >= 2` must hold, but got {self.dim}.")
+            if self.width < 1:
+                raise ValueError(f"`encoder.width >= 1` must hold, but got {self.width}.")
             if not 0 < self.head_gain < math.inf:
                 raise ValueError(f"`0 < encoder.head_gain < inf` must hold, but got {self.head_gain:g}.")
 
-        def build(self, seeds: Sequence[int]) -> NoReturn:
-            """The encoders with these settings, in a later version."""
-            raise ValueError(NO_IMAGES)
+        def build(self, seeds: Sequence[int]) -> "ResNetEncoder":
+            """The encoders with these settings."""
+            return ResNetEncoder(self, seeds)
+
+    mean: Tensor
+    deviation: Tensor
+
+    def __init__(self, config: Config, seeds: Sequence[int]) -> None:
+        super().__init__()
+        self.config = config
+        self.law = CosineLaw(config.sampler, config.sampler_gradient)
+        self.nets = nn.ModuleList(_network(config, mixed_seed(seed, "encoder/resnet")) for seed in seeds)
+        # Of bytes, to spare a division.
+        self.register_buffer("mean", 255 * torch.tensor(_MEAN).view(3, 1, 1), persistent=False)
+        self.register_buffer("deviation", 255 * torch.tensor(_DEVIATION).view(3, 1, 1), persistent=False)
+
+    def forward(self, x: Tensor) -> VonMisesFisher:
+        """Posteriors with batch (R, B) of images (R, B, 3, 32, 32), bytes or numbers from 0 to 255."""
+        embedding = torch.stack(
+            [net((images - self.mean) / self.deviation) for net, images in zip(self.nets, x, strict=True)]
+        )
+        kappa = embedding.norm(dim=-1)
+        return VonMisesFisher(normalize(embedding, dim=-1), kappa, validate_args=False, law=self.law)
+
+    def run_state(self, run: int) -> dict[str, Tensor]:
+        """A copy of one run's network."""
+        return {name: value.detach().cpu().clone() for name, value in self.nets[run].state_dict().items()}
+
+    def load_run_state(self, run: int, state: dict[str, Tensor]) -> None:
+        """Put one run's network back."""
+        self.nets[run].load_state_dict(state)
+
+    def mu_parameters(self) -> Iterator[nn.Parameter]:
+        """All: one network has both."""
+        return self.parameters()
+
+    def kappa_parameters(self) -> Iterator[nn.Parameter]:
+        """All."""
+        return self.parameters()
+
+
+def backbone(width: int) -> nn.Sequential:
+    """ResNet-18 up to its last features, (B, 3, 32, 32) -> (B, 8 width), with a first layer for small images."""
+    from torchvision.models.resnet import BasicBlock, conv1x1  # noqa: PLC0415  takes seconds to import
+
+    layers: list[nn.Module] = [nn.Conv2d(3, width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU()]
+    n_in = width
+    for stage, factor in enumerate(_BLOCKS):
+        n_out = factor * width
+        stride = 2 if stage else 1
+        shortcut = nn.Sequential(conv1x1(n_in, n_out, stride), nn.BatchNorm2d(n_out)) if stage else None
+        layers += [BasicBlock(n_in, n_out, stride, shortcut), BasicBlock(n_out, n_out)]
+        n_in = n_out
+    for layer in layers:
+        for module in layer.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+
+
+def _network(config: ResNetEncoder.Config, seed: int) -> nn.Module:
+    with torch.random.fork_rng(devices=[]):  # torch's layers draw from the global source
+        torch.manual_seed(seed)
+        body = backbone(config.width)
+        head = nn.Linear(_BLOCKS[-1] * config.width, config.dim, bias=config.head is Head.LINEAR)
+        torch.manual_seed(seed)  # both kinds of heads start from the same weights
+        nn.init.xavier_uniform_(head.weight, gain=config.head_gain)
+    if config.head is Head.WEIGHT_NORMED:
+        head = nn.utils.parametrizations.weight_norm(head)
+    return nn.Sequential(body, head)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.functional import leaky_relu_, normalize, pad
 
 from pcl.distributions import VonMisesFisher
-from pcl.encoders import Backbone, StackedMlp
+from pcl.encoders import Backbone, MlpEncoder, StackedMlp
 from pcl.growth import growth_table
 from pcl.kernels.integrated import log_mean_similarity
 from pcl.kernels.latents import sample_latents
@@ -25,11 +25,14 @@ from pcl.kernels.transport import SMALLEST_DIM, transport_table
 from pcl.losses import MCInfoNCE, PartnerSamples
 from pcl.schedule import Trained
 from pcl.stepping import TrainingStep
-from pcl.tasks import Family, Negatives
+from pcl.tasks import Family, Negatives, ToyTask
 
 
 class FusedStep(TrainingStep):
-    """A training step on a CUDA device."""
+    """A training step of the controlled experiment on a CUDA device."""
+
+    task: ToyTask
+    encoder: MlpEncoder
 
     def enter(self, trained: Trained, source: Negatives) -> list[nn.Parameter]:
         """Prepare for a phase."""

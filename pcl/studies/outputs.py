@@ -79,15 +79,18 @@ def summary(space: SearchSpace, spec: StudySpec, finding: Finding) -> dict[str, 
 def figures(folder: StudyFolder, best: Outcome) -> list[Path]:
     """Scatter plots of kappa and of pairs of mu for the winner's first seed; none without its checkpoint."""
     checkpoint = folder.trial(best.trial.key).checkpoint
-    if not checkpoint.exists() or best.trial.run_config.task_name != "toy":
+    if not checkpoint.exists():
         return []
     import torch  # noqa: PLC0415
 
     from pcl.studies.figures import scatter  # noqa: PLC0415
+    from pcl.tasks import ToyTask  # noqa: PLC0415
     from pcl.training import Run  # noqa: PLC0415
 
     run = Run.restore(checkpoint)
     task = run.step.task
+    if not isinstance(task, ToyTask):
+        return []
     with torch.no_grad():
         posterior = run.step.encoder(task.x_eval)
     seed = run.seeds[0]

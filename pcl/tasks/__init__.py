@@ -1,7 +1,7 @@
 """Where training data come from and how encoders are judged."""
 
 from pcl.tasks.base import Batch, Negatives, Task
-from pcl.tasks.cifar import CifarTask, Labels
+from pcl.tasks.cifar import CifarTask, Labels, NegativePool, NegativeWeights
 from pcl.tasks.toy import AcceptanceConstant, NegativeRule, PositiveRule, ToyTask, calibration_scan
 from pcl.tasks.truth import Family, Smoothing
 
@@ -11,7 +11,9 @@ __all__ = [
     "CifarTask",
     "Family",
     "Labels",
+    "NegativePool",
     "NegativeRule",
+    "NegativeWeights",
     "Negatives",
     "PositiveRule",
     "Smoothing",

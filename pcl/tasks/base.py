@@ -5,7 +5,7 @@ Axes: R runs, B anchors, N negatives.
 
 from abc import ABC, abstractmethod
 from enum import Enum
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -32,7 +32,20 @@ class Batch(NamedTuple):
 
 
 class Task(ABC):
-    """Contrastive data for R runs, each with its own truth or split."""
+    """Contrastive data for R runs, each with its own truth or split.
+
+    Attributes:
+        split: First part of the names of the metrics that `evaluate` returns.
+        selects: Metric whose largest value decides which evaluation a run ends with; the last one where there is none.
+    """
+
+    split: ClassVar[str] = "eval"
+    selects: ClassVar[str] = ""
+
+    @property
+    @abstractmethod
+    def n_runs(self) -> int:
+        """R."""
 
     @abstractmethod
     def draw(self, batch_size: int, source: Negatives, n_negatives: int, generator: torch.Generator) -> Batch:
@@ -41,3 +54,15 @@ class Task(ABC):
     @abstractmethod
     def evaluate(self, encoder: Encoder) -> list[Metrics]:
         """The metrics of each run."""
+
+    def final(self, encoder: Encoder) -> list[Metrics]:
+        """More metrics of each run, which are computed once, at its end, and select nothing."""
+        return [{} for _ in range(self.n_runs)]
+
+    @abstractmethod
+    def state_dict(self) -> dict[str, Tensor]:
+        """What cannot be made again from the configuration."""
+
+    @abstractmethod
+    def to(self, device: torch.device) -> "Task":
+        """The same task with its tensors elsewhere."""

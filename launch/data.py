@@ -1,0 +1,140 @@
+"""Real images: `python launch/data.py` gets CIFAR-10 and CIFAR-10H into data/ and builds the cache that training reads.
+
+Interrupted, it goes on from where it was. Without a network: `python launch/data.py --from cifar10.npz`, with the
+arrays train_images, train_labels, test_images, test_labels and maybe cifar10h_probs, or `--from FOLDER`, which holds
+torchvision's cifar-10-batches-py. CIFAR-10H (Peterson et al., 2019) is under CC BY-NC-SA 4.0.
+"""
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from launch.command import run, say
+
+if TYPE_CHECKING:
+    from pcl.data import ImageSet
+
+
+def main() -> None:
+    """Parse the command line, get the data and say what is there."""
+    arguments = _parser().parse_args()
+    if arguments.picture:
+        _draw(arguments.picture)
+        return
+    folder = arguments.folder
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"`--folder` must name a folder, but {folder} is a file.")
+    if arguments.cifar10h and not arguments.source:
+        raise ValueError("`--cifar10h` goes with `--from`; without it, everything is downloaded.")
+    if arguments.cifar10h and not arguments.cifar10h.is_file():
+        raise ValueError(
+            f"`--cifar10h` must name the authors' cifar10h-probs.npy, but {arguments.cifar10h} is no file."
+        )
+    started = time.perf_counter()
+    images = _taken(arguments) if arguments.source else _fetched(folder)
+    _describe(images, folder, time.perf_counter() - started)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="data.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--folder", type=Path, default=Path("data"), help="where to (default: data)")
+    parser.add_argument(
+        "--from", type=Path, dest="source", metavar="FILE", help="an .npz, or a folder with torchvision's files"
+    )
+    parser.add_argument("--cifar10h", type=Path, metavar="FILE", help="the authors' cifar10h-probs.npy, with --from")
+    parser.add_argument("--picture", type=Path, metavar="FILE", help="write a PNG of the embedded set, and stop")
+    return parser
+
+
+def _fetched(folder: Path) -> "ImageSet":
+    """From the cache, or from the network."""
+    from pcl.data import Unreachable, cache_file, fetch, load  # noqa: PLC0415  -h answers at once
+
+    path = cache_file("cifar10h", folder)
+    if path.is_file():
+        images = load(path)
+        say(f"{path} is there already")
+        return images
+    progress = Progress()
+    try:
+        return fetch(folder, progress.tell)
+    except Unreachable as error:
+        told = str(error).rstrip(".")
+        raise ValueError(f"{told}; run it again with a network, or give files you have with `--from FILE`.") from None
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("stopped; the same command goes on from where it was") from None
+
+
+def _taken(arguments: argparse.Namespace) -> "ImageSet":
+    from pcl.data import Unreachable, take  # noqa: PLC0415
+
+    probs = arguments.cifar10h or arguments.folder / "cifar10h-probs.npy"
+    try:
+        return take(arguments.source, probs, arguments.folder, Progress().tell)
+    except Unreachable as error:
+        told = str(error).rstrip(".")
+        raise ValueError(
+            f"{arguments.source} has no cifar10h_probs, and {told}; give the authors' file with `--cifar10h FILE`."
+        ) from None
+
+
+def _describe(images: "ImageSet", folder: Path, seconds: float) -> None:
+    from pcl.data import cache_file  # noqa: PLC0415
+
+    path = cache_file(images.name, folder)
+    shares = images.soft_labels.double()
+    entropy = -(shares * shares.clamp_min(1e-12).log()).sum(1).mean()
+    agreement = (images.soft_labels.argmax(1) == images.hard_labels).double().mean()
+    say(f"{path}: {path.stat().st_size / 1e6:.0f} MB, fingerprint {images.fingerprint}, ready in {seconds:.1f} s")
+    say(
+        f"{len(images.images):,} images with shares of annotators (mean entropy {entropy:.3f}, most voted class is the "
+        f"label of {agreement:.2%}), {len(images.train_images):,} training images, {len(images.classes)} classes"
+    )
+
+
+def _draw(path: Path) -> None:
+    from pcl.data import write_sheet  # noqa: PLC0415
+
+    if path.is_dir():
+        raise ValueError(f"`--picture` must name a file, but {path} is a folder.")
+    write_sheet(path)
+    say(f"{path}: {path.stat().st_size / 1e3:.0f} kB")
+
+
+class Progress:
+    """Per cent and ETA of each file: renewed in place on a terminal, else a line every 10 seconds and at the end."""
+
+    def __init__(self) -> None:
+        self._name, self._first, self._started, self._shown = "", 0, 0.0, 0.0
+
+    def tell(self, name: str, done: int, total: int) -> None:
+        """Say how far a file is; `total` is 0 where it is unknown."""
+        now, is_terminal = time.perf_counter(), sys.stdout.isatty()
+        if name != self._name:
+            self._name, self._first, self._started, self._shown = name, done, now, now
+        is_done = done == total
+        if not is_done and now - self._shown < (0.2 if is_terminal else 10.0):
+            return
+        self._shown = now
+        line = f"{name}  {_progress(done, total, done - self._first, now - self._started)}"
+        if is_terminal:
+            print(f"\r\033[K{line}", end="\n" if is_done else "", flush=True)
+        else:
+            say(line)
+
+
+def _progress(done: int, total: int, arrived: int, seconds: float) -> str:
+    """Such as "42%  71.6 of 170.5 MB  ETA 0:31"."""
+    if not total:
+        return f"{done / 1e6:.1f} MB"
+    left = round(seconds / arrived * (total - done)) if arrived else 0
+    eta = f"{left // 60}:{left % 60:02}" if arrived or done == total else "?"
+    return f"{done / total:.0%}  {done / 1e6:.1f} of {total / 1e6:.1f} MB  ETA {eta}"
+
+
+if __name__ == "__main__":
+    run(main)

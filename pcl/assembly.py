@@ -1,0 +1,36 @@
+"""From a configuration to a task and its encoder."""
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from pcl.config import RunConfig
+from pcl.encoders import Encoder, KappaRange, MlpEncoder, ResNetEncoder
+from pcl.randomness import uniform_inputs
+from pcl.tasks import CifarTask, Family, Task, ToyTask
+from pcl.tasks.truth import N_PROBES
+
+
+def assembled(config: RunConfig, seeds: Sequence[int]) -> tuple[Task, Encoder]:
+    """A new task and encoder, on the CPU."""
+    if isinstance(config.task, CifarTask.Config):
+        assert isinstance(config.encoder, ResNetEncoder.Config)
+        return config.task.build(seeds), config.encoder.build(seeds)
+    assert isinstance(config.encoder, MlpEncoder.Config)
+    toy, mlp = config.task, config.encoder
+    encoder = mlp.build(toy.dim_x, seeds)
+    encoder.span_kappa(uniform_inputs(seeds, "encoder/probes", N_PROBES, toy.dim_x), *_kappa_range(toy, mlp))
+    return toy.build(seeds), encoder
+
+
+def reassembled(config: RunConfig, seeds: Sequence[int], state: dict[str, Tensor]) -> tuple[Task, Encoder]:
+    """The task that a state was taken from, and an encoder to load a state into."""
+    if isinstance(config.task, CifarTask.Config):
+        return assembled(config, seeds)
+    assert isinstance(config.encoder, MlpEncoder.Config)
+    return config.task.restore(state), config.encoder.build(config.task.dim_x, seeds)
+
+
+def _kappa_range(task: ToyTask.Config, encoder: MlpEncoder.Config) -> tuple[float, float]:
+    is_fixed = encoder.kappa_range is KappaRange.SIXTEEN_TO_32 or task.family is Family.DIRAC
+    return (16.0, 32.0) if is_fixed else (task.kappa_min, task.kappa_max)

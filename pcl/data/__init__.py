@@ -1,0 +1,28 @@
+"""Labelled images: CIFAR-10H, a set that the program draws, the user's own; their cache and their folds."""
+
+from pcl.data.download import Unreachable
+from pcl.data.embedded import Embedded, embedded, write_sheet
+from pcl.data.folder import BadFiles
+from pcl.data.folds import N_FOLDS, Split, folds, split
+from pcl.data.images import SIDE, ImageSet, cache_file, load, save
+from pcl.data.sources import fetch, resolve, take
+
+__all__ = [
+    "N_FOLDS",
+    "SIDE",
+    "BadFiles",
+    "Embedded",
+    "ImageSet",
+    "Split",
+    "Unreachable",
+    "cache_file",
+    "embedded",
+    "fetch",
+    "folds",
+    "load",
+    "resolve",
+    "save",
+    "split",
+    "take",
+    "write_sheet",
+]

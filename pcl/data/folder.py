@@ -1,0 +1,113 @@
+"""The user's own images: a folder with one subfolder a class."""
+
+import hashlib
+import re
+from collections.abc import Callable
+from enum import Enum
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from pcl.data.images import SIDE, ImageSet, cache_file, load, save
+
+Tell = Callable[[str], None]
+
+RESERVED = ("auto", "cifar10h", "embedded")  # names of sets that are not the user's
+_N_NAMED = 5  # unreadable files that a message names
+
+
+class BadFiles(Enum):
+    """What to do about files that are no images."""
+
+    REFUSE = "refuse"
+    SKIP = "skip"
+
+
+def read_folder(folder: Path, cache: Path, bad_files: BadFiles, tell: Tell) -> ImageSet:
+    """Images cropped to a square about their centre and resized to 32 x 32; each is wholly of its subfolder's class.
+
+    What was read is kept in `cache` under a name that the files' names, sizes and times are in: later calls are fast,
+    and a changed folder is read anew.
+
+    Args:
+        folder: With subfolders; hidden files are left out, and deeper ones belong to the class above them.
+        cache: Folder of the caches.
+        bad_files: Whether files that cannot be read are an error or left out.
+        tell: Is told which files were left out.
+    """
+    classes = sorted(path.name for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+    if len(classes) < 2:
+        got = f"{len(classes)}: {classes[0]}" if classes else "none"
+        raise ValueError(f"{folder} must have a subfolder for each of at least two classes, but got {got}.")
+    files = [_files(folder / name) for name in classes]
+    name = _name(folder)
+    path = cache_file(f"{name}-{_stamp(folder, files)}-{bad_files.value}", cache)
+    left_out = path.with_suffix(".left_out.txt")
+    if path.is_file():
+        if left_out.is_file():
+            tell(_told(left_out.read_text().splitlines(), sum(map(len, files)), folder) + " They are left out.")
+        return load(path)
+    pixels, labels, bad = _read(files)
+    if bad:
+        told = _told(bad, sum(map(len, files)), folder)
+        if bad_files is BadFiles.REFUSE:
+            raise ValueError(f"{told} Remove them, or leave them out with `--skip-bad`.")
+        tell(f"{told} They are left out.")
+        cache.mkdir(parents=True, exist_ok=True)
+        left_out.write_text("\n".join(bad) + "\n")
+    empty = [text for index, text in enumerate(classes) if index not in set(labels)]
+    if empty:
+        raise ValueError(f"Every class must have an image, but {', '.join(empty)} in {folder} has none.")
+    hard = torch.tensor(labels)
+    soft = torch.nn.functional.one_hot(hard, len(classes)).float()
+    images = ImageSet(name, tuple(classes), torch.from_numpy(np.stack(pixels)), soft, hard)
+    save(images, path)
+    return images
+
+
+def _name(folder: Path) -> str:
+    name = re.sub(r"[^\w.-]", "_", folder.resolve().name)
+    if name in RESERVED or not name.strip("."):
+        raise ValueError(f"{folder} must not be called {name!r}, as another image set is; rename it.")
+    return name
+
+
+def _files(folder: Path) -> list[Path]:
+    deep = (path for path in folder.rglob("*") if path.is_file() or not path.exists())  # or a link to nowhere
+    return sorted(path for path in deep if not any(part.startswith(".") for part in path.relative_to(folder).parts))
+
+
+def _stamp(folder: Path, files: list[list[Path]]) -> str:
+    digest = hashlib.sha256()
+    for path in (path for part in files for path in part):
+        state = path.stat() if path.exists() else path.lstat()
+        digest.update(f"{path.relative_to(folder)}\0{state.st_size}\0{state.st_mtime_ns}\n".encode())
+    return digest.hexdigest()[:12]
+
+
+def _read(
+    files: list[list[Path]],
+) -> tuple[list[np.ndarray[tuple[int, ...], np.dtype[np.uint8]]], list[int], list[str]]:
+    """Pixels (3, 32, 32), labels, and the unreadable files."""
+    from PIL import Image, ImageOps  # noqa: PLC0415  only for folders
+
+    pixels, labels, bad = [], [], []
+    for label, part in enumerate(files):
+        for path in part:
+            try:
+                with Image.open(path) as opened:
+                    opened.draft("RGB", (4 * SIDE, 4 * SIDE))  # a large JPEG is decoded at a fraction of its size
+                    upright = ImageOps.exif_transpose(opened).convert("RGB")
+                square = ImageOps.fit(upright, (SIDE, SIDE), method=Image.Resampling.BICUBIC)
+            except Exception:  # by the format, PIL raises OSError, ValueError, SyntaxError, struct.error and its own
+                bad.append(str(path))
+                continue
+            pixels.append(np.asarray(square, dtype=np.uint8).transpose(2, 0, 1))
+            labels.append(label)
+    return pixels, labels, bad
+
+
+def _told(bad: list[str], n: int, folder: Path) -> str:
+    more = f" and {len(bad) - _N_NAMED} more" if len(bad) > _N_NAMED else ""
+    return f"{len(bad)} of {n} files in {folder} cannot be read as images: {', '.join(bad[:_N_NAMED])}{more}."

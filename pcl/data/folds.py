@@ -1,0 +1,55 @@
+"""Five folds of a set's images, fixed by a seed.
+
+The order is that of the hashes of `seed/index`: no library's random numbers are in it, so that it never changes.
+"""
+
+import hashlib
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+N_FOLDS = 5
+
+
+class Split(NamedTuple):
+    """Indices of images, int64, ascending, without a common one."""
+
+    train: Tensor
+    validation: Tensor
+    test: Tensor
+
+
+def folds(n: int, seed: int = 0) -> tuple[Tensor, ...]:
+    """Five sets of indices that share none and hold all; their sizes differ by one at most.
+
+    Args:
+        n: Images, at least 5.
+        seed: Of the division; 0 is the published one.
+
+    Returns:
+        Five tensors int64, each ascending.
+
+    Example:
+        >>> [part.tolist() for part in folds(10)]
+        [[0, 4], [6, 9], [2, 7], [1, 5], [3, 8]]
+    """
+    if n < N_FOLDS:
+        raise ValueError(f"`n >= {N_FOLDS}` images must be given for {N_FOLDS} folds, but got {n}.")
+    order = sorted(range(n), key=lambda index: hashlib.sha256(f"{seed}/{index}".encode()).digest())
+    return tuple(part.sort().values for part in torch.tensor(order).tensor_split(N_FOLDS))
+
+
+def split(n: int, fold: int, seed: int = 0) -> Split:
+    """Fold f trains on the sets f, f + 1 and f + 2, validates on f + 3 and tests on f + 4, modulo five.
+
+    Args:
+        n: Images, at least 5.
+        fold: f, in 0..4.
+        seed: As of `folds`.
+    """
+    if not 0 <= fold < N_FOLDS:
+        raise ValueError(f"`0 <= fold <= {N_FOLDS - 1}` must hold, but got {fold}.")
+    parts = folds(n, seed)
+    a, b, c, validation, test = (parts[(fold + step) % N_FOLDS] for step in range(N_FOLDS))
+    return Split(torch.cat((a, b, c)).sort().values, validation, test)

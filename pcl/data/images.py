@@ -1,0 +1,172 @@
+"""A set of labelled 32 x 32 images, and the one file it is kept in.
+
+Axes: N images, C classes.
+"""
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+SIDE = 32  # pixels
+_SUM_TOLERANCE = 1e-3  # of a row of soft labels: shares are published with three decimals or more
+_FORMAT = 1  # of the file
+_TENSORS = ("images", "soft_labels", "hard_labels", "train_images", "train_labels")
+
+
+def _no_images() -> Tensor:
+    return torch.empty(0, 3, SIDE, SIDE, dtype=torch.uint8)
+
+
+def _no_labels() -> Tensor:
+    return torch.empty(0, dtype=torch.int64)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ImageSet:
+    """Images with the annotators' shares and one label each; where there are any, training images apart from them.
+
+    Attributes:
+        name: "cifar10h", "embedded", or that of the user's folder or file.
+        classes: Names of the C classes, C at least 2.
+        images: uint8 (N, 3, 32, 32), channels first: the images that folds are made of.
+        soft_labels: float32 (N, C), P(C|x) of each image; rows sum to 1.
+        hard_labels: int64 (N,), the set's own labels. The most voted class is `soft_labels.argmax(1)`, and differs.
+        train_images: uint8 (M, 3, 32, 32), in no fold, such as the 50,000 of CIFAR-10; M may be 0.
+        train_labels: int64 (M,).
+    """
+
+    name: str
+    classes: tuple[str, ...]
+    images: Tensor
+    soft_labels: Tensor
+    hard_labels: Tensor
+    train_images: Tensor = field(default_factory=_no_images)
+    train_labels: Tensor = field(default_factory=_no_labels)
+
+    def __post_init__(self) -> None:
+        n_classes = len(self.classes)
+        if n_classes < 2:
+            raise ValueError(f"{self.name}: at least two classes must be given, but got {n_classes}: {self.classes}.")
+        _require_images(f"{self.name}: images", self.images)
+        if len(self.images) < 1:
+            raise ValueError(f"{self.name}: at least one image must be given, but got none.")
+        _require_images(f"{self.name}: train_images", self.train_images)
+        _require_labels(f"{self.name}: hard_labels", self.hard_labels, len(self.images), n_classes)
+        _require_labels(f"{self.name}: train_labels", self.train_labels, len(self.train_images), n_classes)
+        _require_shares(f"{self.name}: soft_labels", self.soft_labels, (len(self.images), n_classes))
+
+    @property
+    def has_train(self) -> bool:
+        """Whether there are training images apart from the folds."""
+        return len(self.train_images) > 0
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Sixteen hexadecimal digits that two sets share only where classes, pixels and labels are equal."""
+        tensors = [getattr(self, name) for name in _TENSORS]
+        head = {"classes": self.classes, "shapes": [list(tensor.shape) for tensor in tensors]}
+        digest = hashlib.sha256(json.dumps(head).encode())
+        for tensor in tensors:
+            digest.update(tensor.cpu().contiguous().numpy())
+        return digest.hexdigest()[:16]
+
+
+def cache_file(name: str, folder: Path) -> Path:
+    """Where a set of this name is kept."""
+    return folder / f"{name}.pt"
+
+
+def save(images: ImageSet, path: Path) -> None:
+    """Write a set; the file is there whole or not at all.
+
+    Args:
+        images: What to keep.
+        path: The file, replaced where it exists; its folder is made.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    content: dict[str, Any] = {name: getattr(images, name).cpu().contiguous() for name in _TENSORS}
+    content |= {
+        "format": _FORMAT, "name": images.name, "classes": list(images.classes), "fingerprint": images.fingerprint,
+    }  # fmt: skip
+    # The process's own name: two that write at once both end with a whole file.
+    unfinished = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        with unfinished.open("wb") as file:
+            torch.save(content, file)
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def load(path: Path) -> ImageSet:
+    """The set that `save` wrote, mapped into memory and compared with its fingerprint.
+
+    Raises:
+        ValueError: Where the file is cut, changed or of another kind.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"There is no image set at {path}; `python launch/data.py` makes one.")
+    try:
+        content = torch.load(path, weights_only=True, mmap=True, map_location="cpu")
+        if content["format"] != _FORMAT:
+            raise ValueError(f"format {_FORMAT} was expected, not {content['format']}")
+        tensors = {name: content[name] for name in _TENSORS}
+        images = ImageSet(name=content["name"], classes=tuple(content["classes"]), **tensors)
+        if images.fingerprint != content["fingerprint"]:
+            raise ValueError(f"its content is {images.fingerprint}, and was {content['fingerprint']}")
+    except Exception as error:  # a damaged archive fails in as many ways as it has bytes
+        reason = str(error).split("\n", maxsplit=1)[0].rstrip(".")[:120]
+        raise ValueError(
+            f"{path} is damaged or not an image set ({reason}); delete it and run `python launch/data.py` again."
+        ) from None
+    return images
+
+
+def _require_images(what: str, images: Tensor) -> None:
+    if images.dim() != 4 or tuple(images.shape[1:]) != (3, SIDE, SIDE) or images.dtype != torch.uint8:
+        raise ValueError(
+            f"{what} must be uint8 of shape (N, 3, {SIDE}, {SIDE}), but got {_kind(images)} {tuple(images.shape)}."
+        )
+
+
+def _require_labels(what: str, labels: Tensor, n: int, n_classes: int) -> None:
+    if tuple(labels.shape) != (n,) or labels.dtype != torch.int64:
+        raise ValueError(f"{what} must be int64 of shape ({n},), but got {_kind(labels)} {tuple(labels.shape)}.")
+    outside = ((labels < 0) | (labels >= n_classes)).nonzero()
+    if len(outside):
+        first = int(outside[0])
+        raise ValueError(
+            f"{what} must lie in 0..{n_classes - 1}, but label {first} is {int(labels[first])} "
+            f"({len(outside)} of {n} lie outside)."
+        )
+
+
+def _require_shares(what: str, shares: Tensor, shape: tuple[int, int]) -> None:
+    if tuple(shares.shape) != shape or shares.dtype != torch.float32:
+        raise ValueError(f"{what} must be float32 of shape {shape}, but got {_kind(shares)} {tuple(shares.shape)}.")
+    negative = (~(shares >= 0)).any(dim=1).nonzero()  # NaN is neither
+    if len(negative):
+        first = int(negative[0])
+        raise ValueError(f"{what} must not be negative, but row {first} is {shares[first].tolist()}.")
+    sums = shares.sum(dim=1, dtype=torch.float64)
+    wrong = ((sums - 1).abs() > _SUM_TOLERANCE).nonzero()
+    if len(wrong):
+        first = int(wrong[0])
+        raise ValueError(
+            f"{what} must sum to 1 in every row, but row {first} sums to {float(sums[first]):.4g} "
+            f"({len(wrong)} of {len(shares)} do not)."
+        )
+
+
+def _kind(tensor: Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")

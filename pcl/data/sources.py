@@ -1,0 +1,140 @@
+"""From what a user names to an image set: the cache, a download, the drawn set, a folder or a file of their own."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+
+from pcl.data.arrays import CIFAR10H, Arrays, cifar10h, image_set, read_npz, read_probs, read_torchvision
+from pcl.data.download import Remote, Report, Unreachable, download
+from pcl.data.embedded import embedded
+from pcl.data.folder import RESERVED, BadFiles, Tell, read_folder
+from pcl.data.images import ImageSet, cache_file, load, save
+
+_AUTHORS = "https://raw.githubusercontent.com/jcpeterson/cifar-10h/master/data"
+PROBS = Remote(
+    f"{_AUTHORS}/cifar10h-probs.npy", "cifar10h-probs.npy",
+    "sha256", "436ae98620e00073f9d08585ac870573b588853e7af9f54eb1647408114af77d",
+)  # fmt: skip
+COUNTS = Remote(
+    f"{_AUTHORS}/cifar10h-counts.npy", "cifar10h-counts.npy",
+    "sha256", "9b36b4550349af56c79083356312eb4af856cc5fd3caf1f669d40b9d0bbb69ff",
+)  # fmt: skip
+
+
+def silent(*_: object) -> None:
+    """For callers that tell nobody."""
+
+
+def resolve(
+    text: str,
+    folder: Path,
+    *,
+    may_download: bool = False,
+    bad_files: BadFiles = BadFiles.REFUSE,
+    tell: Tell = silent,
+    report: Report = silent,
+) -> ImageSet:
+    """The image set that a user names.
+
+    Args:
+        text: "auto" (CIFAR-10H where it is or can be had, else the embedded set), "cifar10h", "embedded", a folder with
+            one subfolder a class, or a file .npz or .pt.
+        folder: Of the caches and downloads.
+        may_download: Whether CIFAR-10H may be downloaded where it is not in `folder`.
+        bad_files: For a folder of images.
+        tell: Is told, in a sentence, what a user should know: that "auto" took the embedded set, files left out.
+        report: Is told of a download's bytes.
+    """
+    if text == "embedded":
+        return embedded().images
+    if text in ("auto", CIFAR10H):
+        return _cifar10h_or_embedded(text, folder, may_download, tell, report)
+    path = Path(text).expanduser()
+    if path.is_dir():
+        return read_folder(path, folder, bad_files, tell)
+    if path.is_file() and path.suffix == ".pt":
+        return load(path)
+    if path.is_file() and path.suffix == ".npz":
+        name = re.sub(r"[^\w.-]", "_", path.stem)
+        if name in RESERVED:
+            raise ValueError(f"{path} must not be called {name!r}, as another image set is; rename it.")
+        return image_set(name, read_npz(path))
+    raise ValueError(
+        "`--data` must be auto, cifar10h, embedded, a folder with one subfolder a class, or a file .npz or .pt, "
+        f"but got {text!r}{'' if path.exists() else ', and there is no such folder or file'}."
+    )
+
+
+def _cifar10h_or_embedded(text: str, folder: Path, may_download: bool, tell: Tell, report: Report) -> ImageSet:
+    path = cache_file(CIFAR10H, folder)
+    if path.is_file():
+        return load(path)
+    why = f"{path} is not there"
+    if may_download:
+        try:
+            return fetch(folder, report)
+        except Unreachable as error:
+            why = str(error).rstrip(".")
+    if text == CIFAR10H:
+        raise ValueError(
+            f"CIFAR-10H cannot be had: {why}. Run `python launch/data.py` with a network or `--from FILE`, "
+            "or take `--data embedded`."
+        )
+    tell(f"data: the embedded image set, drawn by the program, not CIFAR-10H ({why}; `python launch/data.py` gets it).")
+    return embedded().images
+
+
+def fetch(folder: Path, report: Report) -> ImageSet:
+    """Download CIFAR-10 and CIFAR-10H into a folder and build the cache there; what is there already is not repeated.
+
+    Raises:
+        Unreachable: Without a network; the next call goes on from where this one was cut.
+    """
+    from torchvision.datasets import CIFAR10  # noqa: PLC0415  seconds to import
+    from torchvision.datasets.utils import extract_archive  # noqa: PLC0415
+
+    probs = download(PROBS, folder, report)
+    download(COUNTS, folder, report)
+    try:
+        arrays = read_torchvision(folder)
+    except ValueError:  # not there yet, or damaged
+        archive = download(Remote(CIFAR10.url, CIFAR10.filename, "md5", CIFAR10.tgz_md5), folder, report)
+        extract_archive(str(archive), str(folder))
+        arrays = read_torchvision(folder)
+    return _kept(arrays._replace(probs=read_probs(probs)), folder)
+
+
+def take(source: Path, probs: Path, folder: Path, report: Report) -> ImageSet:
+    """Build the cache of CIFAR-10H from files that the user has.
+
+    Args:
+        source: An .npz with train_images, train_labels, test_images, test_labels and maybe cifar10h_probs; or a folder
+            with torchvision's files.
+        probs: The authors' cifar10h-probs.npy, where `source` has no shares; downloaded into `folder` if not there.
+        folder: Of the caches and downloads.
+        report: Is told of a download's bytes.
+    """
+    if not source.exists():
+        raise ValueError(f"`--from` must name an .npz or a folder with torchvision's files, but {source} is not there.")
+    arrays = read_torchvision(source) if source.is_dir() else read_npz(source)
+    if arrays.probs.size == 0:
+        arrays = arrays._replace(probs=_authors_probs(probs, folder, report))
+    return _kept(arrays, folder)
+
+
+def _authors_probs(path: Path, folder: Path, report: Report) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+    if not path.is_file():
+        path = download(PROBS, folder, report)
+    if not PROBS.matches(path):
+        raise ValueError(
+            f"{path} must be the authors' {PROBS.name} (sha256 {PROBS.digest[:12]}...), but is another or damaged; "
+            "get it again, or put shares of your own into the .npz as cifar10h_probs."
+        )
+    return read_probs(path)
+
+
+def _kept(arrays: Arrays, folder: Path) -> ImageSet:
+    images = cifar10h(arrays)
+    save(images, cache_file(CIFAR10H, folder))
+    return images

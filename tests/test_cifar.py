@@ -1,0 +1,181 @@
+"""The image experiment: how pairs are drawn, what phases train, which evaluation a run ends with."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from pcl.config import RunConfig
+from pcl.data.folds import split
+from pcl.data.images import ImageSet
+from pcl.encoders import Head, ResNetEncoder
+from pcl.fidelity import SETTINGS
+from pcl.schedule import Trained
+from pcl.tasks import Batch, CifarTask, Labels, Negatives, NegativeWeights
+from pcl.training import Run
+
+N, C = 50, 3
+
+
+def numbered(n_train: int = 0) -> ImageSet:
+    """Images whose first byte is their number, with shares that are far from even."""
+    generator = torch.Generator().manual_seed(0)
+    shares = torch.softmax(2 * torch.randn(N, C, generator=generator), -1)
+    shares[0], shares[1] = torch.tensor([1.0, 0.0, 0.0]), torch.tensor([0.0, 0.0, 1.0])
+    images = torch.arange(N, dtype=torch.uint8).view(N, 1, 1, 1).expand(N, 3, 32, 32).contiguous()
+    return ImageSet(
+        "numbered", ("a", "b", "c"), images, shares, shares.argmax(1), images[:n_train], shares.argmax(1)[:n_train]
+    )
+
+
+def numbers(images: Tensor) -> Tensor:
+    return images[..., 0, 0, 0].long()
+
+
+def drawn(task: CifarTask, n_batches: int = 200) -> Batch:
+    generator = torch.Generator().manual_seed(1)
+    batches = [task.draw(64, Negatives.DRAWN, 2, generator) for _ in range(n_batches)]
+    return Batch(*(torch.cat(parts, dim=1) for parts in zip(*batches, strict=True)))
+
+
+@pytest.mark.parametrize("labels", [Labels.SOFT, Labels.HARD])
+@pytest.mark.parametrize("weights", list(NegativeWeights))
+def test_pairs_follow_their_formulas(labels: Labels, weights: NegativeWeights) -> None:
+    """Given the anchor, P(x+) = sum_c P(c|x) P(c|x+) / sum_x' P(c|x'), and negatives likewise by 1 - P(c|x-)."""
+    data = numbered()
+    task = CifarTask(CifarTask.Config(labels=labels, negative_weights=weights), data, 1)
+    train = split(N, 0).train
+    shares = data.soft_labels[train].double()
+    if labels is Labels.HARD:
+        shares = torch.nn.functional.one_hot(shares.argmax(1), C).double()
+    batch = drawn(task)
+    place = torch.full((N,), -1)
+    place[train] = torch.arange(len(train))
+    anchor, positive, negative = (place[numbers(part[0])] for part in batch)
+    assert anchor.min() >= 0  # of the training part only
+    to_positive = shares @ (shares / shares.sum(0)).T
+    unlike = 1 - shares
+    to_negative = shares @ (unlike / unlike.sum(0)).T
+    if weights is NegativeWeights.UNLIKE_ANCHOR:
+        to_negative = 1 - shares @ shares.T
+        to_negative /= to_negative.sum(1, keepdim=True)
+    for found, expected in ((positive, to_positive), (negative[:, 0], to_negative), (negative[:, 1], to_negative)):
+        counts = torch.bincount(found, minlength=len(train)).double()
+        mean = expected[anchor].sum(0)
+        spread = (expected[anchor] * (1 - expected[anchor])).sum(0).sqrt()
+        assert ((counts - mean).abs() <= 4.5 * spread + 1e-9).all()
+
+
+def test_positives_depend_on_the_anchor() -> None:
+    data = numbered()
+    batch = drawn(CifarTask(CifarTask.Config(), data, 1))
+    of_first = data.soft_labels[numbers(batch.positive[0])][numbers(batch.anchor[0]) == int(split(N, 0).train[0])]
+    same = data.soft_labels[split(N, 0).train[0]]
+    assert (of_first.mean(0) @ same) > (data.soft_labels.mean(0) @ same)
+
+
+def test_sources_of_training_images() -> None:
+    with pytest.raises(ValueError, match="needs training images apart, which 'numbered' does not have"):
+        CifarTask(CifarTask.Config(labels=Labels.CIFAR10_HARD), numbered(), 1)
+    task = CifarTask(CifarTask.Config(labels=Labels.CIFAR10_HARD), numbered(n_train=20), 1)
+    assert len(task.images) == 20
+    assert task.draw(8, Negatives.IN_BATCH, 4, torch.Generator()).negatives.shape == (1, 8, 0, 3, 32, 32)
+
+
+def smoke(profile: str = "paper", loss: str = "mc_info_nce", **values: Any) -> RunConfig:
+    paths = {name.replace("__", "."): value for name, value in values.items()}
+    return RunConfig.of({"task.data": "embedded", **paths}, task="images", scale="smoke", profile=profile, loss=loss)
+
+
+@pytest.fixture(scope="module")
+def finished() -> tuple[Run, list[dict[str, float]]]:
+    run = Run(smoke(training__n_batches=6, training__lr=1e-3), seeds=(1, 2))
+    return run, [report.by_seed[1] for report in run]
+
+
+def test_a_run_ends_with_its_best_evaluation(finished: tuple[Run, list[dict[str, float]]]) -> None:
+    _, (*before, last) = finished
+    key = "val/crop_rank_corr"
+    assert last[key] >= max(metrics[key] for metrics in before)
+    assert all("test/crop_rank_corr" not in metrics for metrics in before)
+    best = next((m for m in before if m[key] == last[key]), None)
+    if best is not None:
+        assert {k: v for k, v in last.items() if k.startswith("val/")} == {
+            k: v for k, v in best.items() if k.startswith("val/")
+        }
+    assert last["best/batch"] in (2, 4, 6)
+    assert {"test/crop_rank_corr", "test/entropy_rank_corr", "test/recall_at_1"} <= set(last)
+
+
+def test_resumed_to_the_bit(tmp_path: Path, finished: tuple[Run, list[dict[str, float]]]) -> None:
+    run, reports = finished
+    again = Run(run.config, run.seeds)
+    for report in again:
+        if report.batch == 4:
+            again.save(tmp_path / "half.pt")
+            break
+    *_, last = Run.restore(tmp_path / "half.pt")
+    timeless = {k: v for k, v in last.by_seed[1].items() if not k.startswith("time/")}
+    assert timeless == {k: v for k, v in reports[-1].items() if not k.startswith("time/")}
+
+
+@pytest.mark.parametrize("loss", ["hib", "elk", "info_nce"])
+def test_other_losses_train(loss: str) -> None:
+    phases = "mu" if loss == "info_nce" else "joint"
+    *_, last = Run(smoke(loss=loss, training__phases=phases), seeds=(1,))
+    assert last.metrics["test/recall_at_1"] >= 0
+
+
+def gradients(config: RunConfig, trained: Trained) -> tuple[bool, bool]:
+    """Whether a phase's gradient reaches mu, and kappa."""
+    run = Run(config, seeds=(1,))
+    run.stepper.enter(trained, Negatives.DRAWN)
+    posterior = run.step.encode(*run.step.prepare())
+    return posterior.mu.requires_grad, posterior.kappa.requires_grad
+
+
+def test_what_phases_train() -> None:
+    assert gradients(smoke("paper"), Trained.MU) == (True, False)
+    assert gradients(smoke("paper"), Trained.KAPPA) == (False, True)
+    assert gradients(smoke("reference"), Trained.KAPPA) == (True, True)
+    assert gradients(smoke("paper"), Trained.JOINT) == (True, True)
+
+
+def test_every_setting_of_images_changes_what_it_names() -> None:
+    """Those of the phases and negatives above; here the head and the pool."""
+    assert {s.path for s in SETTINGS if s.task == "images"} == {
+        "task.negative_weights", "task.negative_pool", "encoder.head", "encoder.kappa_phase",
+    }  # fmt: skip
+    linear, normed = (ResNetEncoder.Config(width=2, head=head).build([1]) for head in (Head.LINEAR, Head.WEIGHT_NORMED))
+    x = torch.rand(1, 4, 3, 32, 32)
+    linear.nets[0][1].bias.data.zero_()  # type: ignore[index, union-attr]
+    torch.testing.assert_close(linear(x).mu, normed(x).mu)  # the same first weights, without the bias
+    assert sum("bias" in name for name, _ in normed.nets[0][1].named_parameters()) == 0  # type: ignore[index]
+    config = smoke("reference")
+    assert isinstance(config.task, CifarTask.Config)
+    assert config.task.build([1]).negatives.shape[1] == 256
+
+
+def test_kappa_and_weights_are_the_seeds() -> None:
+    first, again, other = (ResNetEncoder.Config(width=2).build([seed]) for seed in (1, 1, 2))
+    x = torch.randint(256, (1, 5, 3, 32, 32), dtype=torch.uint8)
+    torch.testing.assert_close(first(x).kappa, again(x).kappa, rtol=0, atol=0)
+    assert not torch.equal(first(x).kappa, other(x).kappa)
+    posterior = first(x)
+    torch.testing.assert_close(posterior.mu.norm(dim=-1), torch.ones(1, 5))
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"encoder__dim": 1}, "`encoder.dim >= 2` must hold, but got 1."),
+        ({"task__fold": 5}, "`0 <= task.fold <= 4` must hold, but got 5."),
+        ({"training__negatives": "shared"}, "shared ones are not possible"),
+        ({"task__labels": "soft-ish"}, "must be one of soft, hard, cifar10_hard"),
+    ],
+)
+def test_bad_settings(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message.replace("(", r"\(")):
+        smoke(**values)
