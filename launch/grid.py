@@ -6,19 +6,19 @@ runs/STUDY/best.yaml, and all trials in MLflow. Killed or stopped at any time, `
 
 import argparse
 import json
-import os
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from launch.command import run, say, settings, whole_number
+from launch.command import run, say, whole_number
+from launch.ending import command_to_resume, leave, resumable
+from launch.grid_study import asked_study, machine
 
 if TYPE_CHECKING:
     from pcl.studies.ledger import StudyFolder
     from pcl.studies.plan import Cost
-    from pcl.studies.recorder import Recorder
     from pcl.studies.runner import Interrupt, Resources
     from pcl.studies.searching import Finding
     from pcl.studies.space import SearchSpace
@@ -48,6 +48,7 @@ def _parser() -> argparse.ArgumentParser:
     what.add_argument("--fidelity", choices=["paper", "reference", "exact"], help="profile (default: reference)")
     what.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help="a setting; may be repeated")
     what.add_argument("--seeds", metavar="1,2,3", help="tuning seeds (default: the space's; its first at quick, smoke)")
+    what.add_argument("--data", help="images: auto (default: CIFAR-10H, else embedded), cifar10h, embedded or a folder")
     how = parser.add_argument_group("how to run it")
     how.add_argument("--plan", action="store_true", help="print what would run and what it takes, and stop")
     how.add_argument("--name", help="of the study (default: space, scale and time)")
@@ -78,24 +79,28 @@ def _list() -> None:
 
 def _run(arguments: argparse.Namespace) -> None:
     started = time.perf_counter()
-    space, spec, folder = _study(arguments)
+    space, spec, folder = asked_study(arguments)
     if arguments.plan:
-        resources = _resources(arguments, _machine())
-        _show_plan(arguments, space, spec, folder, _machine(), _costs(space, spec, resources))
+        _show_plan(arguments, space, spec, folder, machine(), _costs(arguments, space, spec))
         return
     from pcl.studies.tracking import Tracker, tracking_uri  # noqa: PLC0415
 
     tracker = Tracker(tracking_uri(arguments.tracking_uri, arguments.storage.absolute()))
     tracker.check()
-    from pcl.studies.runner import Interrupt, available_resources, ray_cluster  # noqa: PLC0415
+    from pcl.studies.runner import Interrupt, available_resources, check_address, ray_cluster  # noqa: PLC0415
     from pcl.studies.study import opened  # noqa: PLC0415
 
     if arguments.address is None:
-        _resources(arguments, _machine()).require(_machine())  # before Ray starts, which takes a while
+        _resources(arguments, machine()).require(machine())  # before Ray starts, which takes a while
+    else:
+        check_address(arguments.address)
     interrupt = Interrupt(60 * (arguments.time_budget or 0))
     probes = ThreadPoolExecutor(1)
-    costs = probes.submit(_costs, space, spec, _resources(arguments, _machine()))  # while Ray starts
-    with interrupt.on_ctrl_c(say), ray_cluster(arguments.address) as dashboard, opened(folder, spec):
+    costs = probes.submit(_costs, arguments, space, spec)  # while Ray starts
+    with (
+        interrupt.on_ctrl_c(say), ray_cluster(arguments.address) as dashboard,
+        opened(folder, spec), resumable(folder, arguments),
+    ):  # fmt: skip
         available = available_resources()
         _resources(arguments, available).require(available)
         _show_plan(arguments, space, spec, folder, available, costs.result())
@@ -107,69 +112,7 @@ def _run(arguments: argparse.Namespace) -> None:
         from pcl.studies.outputs import summary  # noqa: PLC0415
 
         print(json.dumps(summary(space, spec, finding), indent=1), file=sys.__stdout__, flush=True)
-    _leave(finding, interrupt.cause, f"python launch/grid.py --resume {folder.name}{_storage_flag(arguments)}")
-
-
-def _study(arguments: argparse.Namespace) -> tuple["SearchSpace", "StudySpec", "StudyFolder"]:
-    """What is asked for: a new study or one to go on with. Makes nothing."""
-    from pcl.studies.ledger import StudyFolder  # noqa: PLC0415
-    from pcl.studies.space import load_space  # noqa: PLC0415
-    from pcl.studies.study import StudySpec, check_writable, latest_study  # noqa: PLC0415
-
-    check_writable(arguments.storage)
-    if arguments.resume is not None:
-        fixed = ("space", "scale", "fidelity", "set", "seeds", "name")
-        if given := [f"--{name}" for name in fixed if getattr(arguments, name)]:
-            raise ValueError(f"A study that is resumed has its settings already: leave out {', '.join(given)}.")
-        folder = StudyFolder(arguments.storage / (arguments.resume or latest_study(arguments.storage)))
-        spec = StudySpec.read(folder)
-        space = load_space(spec.space)
-        if space.fingerprint() != spec.fingerprint:
-            raise ValueError(
-                f"The space {spec.space} has changed since the study {folder.name!r} began; start a new study (what "
-                f"it shares with the old one is not run again), or restore the space."
-            )
-        return space, spec, folder
-    if arguments.space is None:
-        raise ValueError("`--space NAME`, `--resume` or `--list` must be given.")
-    space = load_space(arguments.space)
-    scale = arguments.scale or ("paper" if _machine()["GPU"] else "quick")
-    where = arguments.space if arguments.space.endswith(".py") else space.name
-    spec = StudySpec(
-        str(Path(where).absolute()) if where.endswith(".py") else where,
-        space.fingerprint(),
-        arguments.fidelity or "reference",
-        scale,
-        dict(settings(arguments.set)),
-        _seeds(arguments.seeds) or (space.tuning_seeds if scale == "paper" else space.tuning_seeds[:1]),
-        space.report_seeds,
-    )
-    for trial in spec.trials(space, 0, {}):  # every cell is possible, or is refused here
-        if trial.run_config.task_name != "toy":
-            raise ValueError(f"The space {space.name!r} is of images, which this version cannot train yet.")
-    name = arguments.name or f"{space.name}-{scale}-{time.strftime('%Y%m%d-%H%M%S')}"
-    if not name.replace("-", "").replace("_", "").replace(".", "").isalnum() or name.startswith("."):
-        raise ValueError(f"`--name` must be letters, digits, '-', '_' and '.', but got {name!r}.")
-    return space, spec, StudyFolder(arguments.storage / name)
-
-
-def _seeds(text: str | None) -> tuple[int, ...]:
-    if text is None:
-        return ()
-    try:
-        seeds = tuple(int(word) for word in text.replace(",", " ").split())
-    except ValueError:
-        seeds = ()
-    if not seeds or len(set(seeds)) != len(seeds) or min(seeds) < 0:
-        raise ValueError(f"`--seeds` takes different whole numbers such as 1,2,3, but got {text!r}.")
-    return seeds
-
-
-def _machine() -> dict[str, float]:
-    """What a cluster that is started here will have."""
-    import torch  # noqa: PLC0415
-
-    return {"CPU": float(os.cpu_count() or 1), "GPU": float(torch.cuda.device_count())}
+    leave(finding, interrupt.cause, command_to_resume(folder, arguments))
 
 
 def _resources(arguments: argparse.Namespace, available: dict[str, float]) -> "Resources":
@@ -187,13 +130,11 @@ def _is_finalized(arguments: argparse.Namespace, spec: "StudySpec") -> bool:
     return bool(arguments.finalize) if arguments.finalize is not None else spec.scale == "paper"
 
 
-def _costs(space: "SearchSpace", spec: "StudySpec", resources: "Resources") -> list["Cost"]:
-    """Of a grid's corners, the first and the last: the cheapest and the dearest, or near it."""
-    from pcl.studies.plan import probe  # noqa: PLC0415
+def _costs(arguments: argparse.Namespace, space: "SearchSpace", spec: "StudySpec") -> list["Cost"]:
+    from pcl.studies.plan import corner_costs  # noqa: PLC0415
 
-    trials = spec.trials(space, 0, {})
-    device = "cuda" if resources.gpus and _machine()["GPU"] else "cpu"
-    return [probe(trial.run_config, trial.seeds, device) for trial in (trials[0], trials[-1])]
+    is_gpu = machine()["GPU"] and _resources(arguments, machine()).gpus
+    return corner_costs(space, spec, "cuda" if is_gpu else "cpu")
 
 
 def _show_plan(
@@ -212,7 +153,7 @@ def _tags(space: "SearchSpace", spec: "StudySpec") -> "StudyTags":
     from pcl.studies.tracking import StudyTags  # noqa: PLC0415
     from pcl.studies.trainable import hardware_name  # noqa: PLC0415
 
-    hardware = hardware_name("cuda" if _machine()["GPU"] else "cpu")
+    hardware = hardware_name("cuda" if machine()["GPU"] else "cpu")
     return StudyTags(
         space.name, spec.scale, spec.profile, space.objective.metric, spec.data, commit(), lock_hash(), hardware
     )  # fmt: skip
@@ -235,7 +176,7 @@ def _search(
 ) -> "Finding":  # fmt: skip
     """Run the study, print and write what it found, and bring MLflow in line."""
     from pcl.studies.recorder import Recorder  # noqa: PLC0415
-    from pcl.studies.searching import Choices, Search  # noqa: PLC0415
+    from pcl.studies.searching import Choices, Search, close  # noqa: PLC0415
 
     choices = Choices(
         _resources(arguments, available), _is_finalized(arguments, spec), arguments.rerun, arguments.fail_fast
@@ -261,44 +202,12 @@ def _search(
     say("written: " + ", ".join(str(file) for file in files))
     for file in files:
         recorder.submit_artifact(parent, file)
-    _close(recorder, tracker, finding, interrupt.cause, folder, space.objective.metric)
-    return finding
-
-
-def _close(
-    recorder: "Recorder", tracker: "Tracker", finding: "Finding", cause: str, folder: "StudyFolder", metric: str
-) -> None:
-    """Wait for the records and end the study in MLflow, or say what is missing there."""
-    from pcl.studies.tracking import End, StoreError  # noqa: PLC0415
-
-    missing = recorder.close(timeout_s=60)
-    if not missing:
-        try:
-            if finding.best is not None:
-                tracker.summarize({"best/objective": finding.best.mean(metric)})
-            end = End.KILLED if cause else End.FINISHED if finding.best is not None else End.FAILED
-            tracker.close_study(end)
-        except StoreError as error:
-            missing = [str(error)]
-    if missing:
+    if missing := close(finding, tracker, recorder, space.objective.metric, bool(interrupt.cause)):
         say(
             f"MLflow lacks {len(missing)} records (such as {missing[0]}); they are kept in {folder.path}: "
-            f"`python launch/grid.py --resume {folder.name}` sends them."
+            f"`{command_to_resume(folder, arguments)}` sends them."
         )
-
-
-def _leave(finding: "Finding", cause: str, command: str) -> None:
-    """Exit with 0 only if there is a winner."""
-    if cause == "stopped":
-        raise KeyboardInterrupt(f"stopped; `{command}` goes on")
-    if cause or finding.best is None:
-        reason = cause or "no trial of a stage finished, so there is no winner"
-        print(f"grid.py: {reason}; `{command}` goes on.", file=sys.stderr)
-        sys.exit(1)
-
-
-def _storage_flag(arguments: argparse.Namespace) -> str:
-    return f" --storage {arguments.storage}" if arguments.storage != Path("runs") else ""
+    return finding
 
 
 if __name__ == "__main__":

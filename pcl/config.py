@@ -48,7 +48,7 @@ _SCALES: dict[str, dict[Scale, dict[str, Plain]]] = {
     "toy": {
         Scale.SMOKE: {
             "training.n_batches": 8, "training.batch_size": 16, "training.n_negatives": 4, "training.eval_every": 4,
-            "loss.n_samples": 4, "task.n_eval": 64,
+            "encoder.hidden": "shallow", "loss.n_samples": 4, "task.n_eval": 64,
         },
         # A shallow network at ten times the rate: the paper's needs about ten thousand batches to leave its start.
         Scale.QUICK: {
@@ -147,6 +147,8 @@ class RunConfig:
         _require_choice("profile", profile, [member.value for member in Profile])
         _require_choice("scale", scale, [member.value for member in Scale])
         _require_choice("task", task, list(_TASKS))
+        if task == "images" and profile == Profile.EXACT.value:
+            raise ValueError("The profile 'exact' is of a known truth, which images lack; take paper or reference.")
         # A loss without a gradient in kappa has but one phase.
         training = TrainingConfig(phases=Phases.parse("mu")) if loss == "info_nce" else TrainingConfig()
         data, encoder, published = _TASKS[task]

@@ -189,6 +189,8 @@ class TrialFolder:
 
     def claim(self) -> str:
         """Become the one who may write; the token is to be shown with every write."""
+        for left in self.path.glob("*.tmp"):  # by a worker that was killed while it wrote
+            left.unlink(missing_ok=True)
         token = uuid.uuid4().hex
         write_text(self.path / "owner", token)
         return token

@@ -37,7 +37,8 @@ def table(outcomes: Sequence[Outcome], space: SearchSpace) -> list[str]:
         is_published = is_published_winner(outcome.trial, space)
         note = "published winner" if is_published else ""
         if outcome.result is None:
-            rows.append(["-", *values, *("" for _ in metrics), "", "not run"])
+            stopped = f"stopped at batch {outcome.batch}" if outcome.batch else "not run"
+            rows.append(["-", *values, *("" for _ in metrics), "", stopped])
         elif not outcome.is_finished:
             rows.append(["-", *values, *("" for _ in metrics), "", f"FAILED: {outcome.cause} {note}".rstrip()])
         else:

@@ -1,5 +1,6 @@
 """What a study will do and what it will take, before it does it."""
 
+import contextlib
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -51,6 +52,16 @@ def probe(config: RunConfig, seeds: Sequence[int], device: str, n_batches: int =
     seconds += (time.perf_counter() - started) * -(-training.n_batches // training.eval_every)
     n_parameters = sum(parameter.numel() for parameter in run.step.encoder.parameters())
     return Cost(seconds, 3 * 4 * n_parameters)  # Adam keeps two numbers for each, four bytes each
+
+
+def corner_costs(space: SearchSpace, spec: StudySpec, device: str) -> list[Cost]:
+    """Of a grid's corners, the first and the last: the cheapest and the dearest, or near it."""
+    trials = spec.trials(space, 0, {})
+    costs = []
+    for trial in (trials[0], trials[-1]):
+        with contextlib.suppress(ValueError, RuntimeError, MemoryError):  # it will be seen as a failed trial
+            costs.append(probe(trial.run_config, trial.seeds, device))
+    return costs
 
 
 @dataclass(frozen=True)

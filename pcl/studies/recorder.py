@@ -53,7 +53,7 @@ class Recorder:
             return dict(self._errors)
 
     def close(self, timeout_s: float) -> list[str]:
-        """Try what is left at once and until the time is over; then stop. What is submitted later is not recorded.
+        """Try what is left at once, and stop where nothing gets through for so long. What comes later is not recorded.
 
         Returns:
             Keys of trials (or "artifact NAME") that could not be brought in line.
@@ -62,7 +62,10 @@ class Recorder:
             self._is_closing = True
             self._changed.notify_all()
         self._hurry.set()
-        self._thread.join(timeout_s)
+        left = self.pending + 1
+        while self.pending < left:
+            left = self.pending
+            self._thread.join(timeout_s)
         with self._changed:
             self._is_stopped = True
             return self._left()

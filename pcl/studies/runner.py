@@ -7,6 +7,7 @@ died. It is not asked to restore anything: a new driver looks at the folders and
 import logging
 import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -23,8 +24,10 @@ _ENVIRONMENT = {
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",  # a third of the cost of a report
     "TUNE_DISABLE_SIGINT_HANDLER": "1",  # Ctrl-C is ours: Tune's makes an unfinished study look like a finished one
     "TUNE_GLOBAL_CHECKPOINT_S": "3600",  # Tune's state is not used
+    "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",  # a page of traceback when a worker dies; what matters is said in a line
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
     "RAY_AIR_NEW_OUTPUT": "0",
+    "RAY_COLOR_PREFIX": "0",
     "RAY_CHDIR_TO_TRIAL_DIR": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
@@ -32,6 +35,7 @@ _ENVIRONMENT = {
 }
 # A trial whose worker died is started again this often, from its last checkpoint.
 MOST_RESTARTS = 3
+_PROBE_S = 5.0  # how long an unreachable cluster may keep a user waiting; Ray itself takes many minutes
 
 
 @dataclass(frozen=True)
@@ -107,7 +111,7 @@ class Interrupt:
 
         def handle(_: int, __: FrameType | None) -> None:
             if self.cause:
-                raise KeyboardInterrupt("stopped at once; what was published is kept")
+                raise KeyboardInterrupt
             self.set("stopped")
             say("stopping: workers are ended, reports are recorded; once more stops at once")
 
@@ -147,12 +151,23 @@ def ray_cluster(address: str | None, n_cpus: int | None = None, n_gpus: int | No
     except (ConnectionError, ValueError, RuntimeError) as error:
         told = str(error).strip().splitlines()[0]
         raise ValueError(f"No Ray cluster could be reached at {address or 'this machine'}: {told}") from None
-    logging.getLogger("ray.tune").setLevel(logging.ERROR)
+    logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # its errors are tracebacks about state we do not use
     try:
         url = getattr(context, "dashboard_url", "")
         yield f"http://{url}" if url else ""
     finally:
         ray.shutdown()
+
+
+def check_address(address: str) -> None:
+    """Raise a ValueError unless someone listens at an address; one without a port, such as auto, is for Ray to find."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not port.isdecimal():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _PROBE_S).close()
+    except (OSError, OverflowError) as error:
+        raise ValueError(f"No Ray cluster can be reached at {address}: {error}.") from None
 
 
 def available_resources() -> dict[str, float]:
@@ -185,7 +200,8 @@ def run_trials(
 
     device = "cuda" if resources.gpus else "cpu"
     jobs = [
-        Job(trial, str(study.trial(trial.key).path), objective, max(1, int(resources.cpus)), device) for trial in trials
+        Job(trial, str(study.trial(trial.key).path.absolute()), objective, max(1, int(resources.cpus)), device)
+        for trial in trials
     ]
     tuner = tune.Tuner(
         tune.with_resources(trainable or run_trial, {"cpu": resources.cpus, "gpu": resources.gpus}),
@@ -199,7 +215,7 @@ def run_trials(
         run_config=tune.RunConfig(
             name="tune",
             storage_path=str(scratch.absolute()),
-            callbacks=[Events(listener)],
+            callbacks=[Events(listener, interrupt)],
             stop=StopAll(interrupt),
             failure_config=tune.FailureConfig(max_failures=MOST_RESTARTS),
             verbose=0,

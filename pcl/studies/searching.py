@@ -1,7 +1,7 @@
 """A study from its first stage to the final row: reuse what is known, run what is left, select, report."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,9 +13,10 @@ from pcl.studies.runner import Interrupt, Resources, run_trials
 from pcl.studies.selection import Outcome, ranked, winner
 from pcl.studies.space import SearchSpace
 from pcl.studies.study import StudySpec
-from pcl.studies.tracking import StoreError, Tracker
+from pcl.studies.tracking import End, StoreError, Tracker
 
 REPORT_STAGE = "report"
+_PATIENCE_S = 20.0  # how long MLflow may take nothing before a study ends without it
 N_REPORTED = 3  # configurations that are run on the report seeds: the winner and the next two
 
 
@@ -151,6 +152,16 @@ class Search:
         return self.folder.path / "ray"
 
 
-def unfinished(finding: Finding) -> Sequence[Outcome]:
-    """Trials that have not ended."""
-    return [outcome for outcome in finding.outcomes if outcome.result is None]
+def close(finding: Finding, tracker: Tracker, recorder: Recorder, objective: str, is_stopped: bool) -> list[str]:
+    """Wait for the records and end the study in MLflow; what is missing there."""
+    missing = recorder.close(timeout_s=_PATIENCE_S)
+    if missing:
+        return missing
+    end = End.KILLED if is_stopped else End.FINISHED if finding.best is not None else End.FAILED
+    try:
+        if finding.best is not None:
+            tracker.summarize({"best/objective": finding.best.mean(objective)})
+        tracker.close_study(end)
+    except StoreError as error:
+        return [str(error)]
+    return []

@@ -130,6 +130,21 @@ def latest_study(storage: Path) -> str:
     return found[-1].parent.name
 
 
+def read_seeds(text: str) -> tuple[int, ...]:
+    """Seeds from a list such as 1,2,3; none from no text.
+
+    Raises:
+        ValueError: If they are not different whole numbers.
+    """
+    try:
+        seeds = tuple(int(word) for word in text.replace(",", " ").split())
+    except ValueError:
+        seeds = ()
+    if text and (not seeds or len(set(seeds)) != len(seeds) or not all(0 <= seed < 2**63 for seed in seeds)):
+        raise ValueError(f"`--seeds` takes different whole numbers such as 1,2,3, but got {text!r}.")
+    return seeds
+
+
 def check_writable(storage: Path) -> None:
     """Raise a ValueError unless files can be made in a folder or, where it is missing, in its nearest parent."""
     place = storage

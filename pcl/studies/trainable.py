@@ -8,6 +8,8 @@ import math
 import platform
 import time
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,13 @@ from pcl.training import Report, Run
 
 # After running out of memory a trial goes on, once, with chunks of a 16th: same numbers, less memory.
 _SMALL_CHUNK_SIZE = DEFAULT_CHUNK_SIZE // 16
+# Between two checkpoints there is at least this many times what one takes: large networks are evaluated often.
+_SAVING_SHARE = 20.0
+UNWRITABLE = "unwritable"  # in what a worker tells Tune: why a trial's files cannot be written
+
+
+class Unwritable(OSError):
+    """A trial's files cannot be written."""
 
 
 @dataclass(frozen=True)
@@ -57,14 +66,16 @@ def run_trial(config: dict[str, Any]) -> None:
     job = Job.of(config["job"])
     torch.set_num_threads(job.n_threads)  # a reused worker may have had another number
     folder = TrialFolder(Path(job.folder))
-    folder.begin(job.trial)
-    token = folder.claim()
     try:
+        folder.begin(job.trial)
+        token = folder.claim()
         started = time.perf_counter()
         result = _trained(job, folder, token)
         folder.end(replace(result, wall_s=time.perf_counter() - started), token)
     except Lost:
         return  # another worker goes on with it
+    except OSError as error:
+        tune.report({UNWRITABLE: str(error)})  # the trial can go on later, but the study had better end
 
 
 def _trained(job: Job, folder: TrialFolder, token: str) -> Result:
@@ -73,8 +84,8 @@ def _trained(job: Job, folder: TrialFolder, token: str) -> Result:
     for chunk_size in (DEFAULT_CHUNK_SIZE, _SMALL_CHUNK_SIZE):
         try:
             _train(job, folder, token, chunk_size)
-        except Lost:
-            raise
+        except (Lost, Unwritable):
+            raise  # no failure of the training
         except Diverged as error:
             return Result(Status.FAILED, _first_line(error), "", now_ms(), hardware)
         except Exception as error:
@@ -97,11 +108,28 @@ def _is_out_of_memory(error: Exception) -> bool:
 
 def _train(job: Job, folder: TrialFolder, token: str, chunk_size: int) -> None:
     run = _run_of(job, folder, chunk_size)
+    saved, cost = time.perf_counter(), 0.0
     for report in run:
-        folder.publish(_row(report), token)
-        run.save(folder.checkpoint)
+        with _writing():
+            folder.publish(_row(report), token)
+        started = time.perf_counter()
+        if started - saved >= _SAVING_SHARE * cost or report.batch == report.n_batches:
+            with _writing():
+                run.save(folder.checkpoint)
+            saved = time.perf_counter()
+            cost = saved - started
         shown = report.metrics.get(job.objective, math.nan)
         tune.report({"batch": report.batch, "n_batches": report.n_batches, "objective": shown})
+
+
+@contextmanager
+def _writing() -> Iterator[None]:
+    try:
+        yield
+    except Lost:
+        raise
+    except (OSError, RuntimeError) as error:  # for torch, a full disk is a RuntimeError
+        raise Unwritable(_first_line(error)) from None
 
 
 def _run_of(job: Job, folder: TrialFolder, chunk_size: int) -> Run:

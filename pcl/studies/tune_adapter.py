@@ -8,13 +8,14 @@ from ray.tune.experiment import Trial as TuneTrial
 
 from pcl.studies.ledger import Result, Status, TrialFolder
 from pcl.studies.runner import Interrupt, Listener
+from pcl.studies.trainable import UNWRITABLE
 
 
 class Events(tune.Callback):
-    """Tells a listener of trials' events."""
+    """Tells a listener of trials' events, and ends the study where a trial's files cannot be written."""
 
-    def __init__(self, listener: Listener) -> None:
-        self._listener = listener
+    def __init__(self, listener: Listener, interrupt: Interrupt) -> None:
+        self._listener, self._interrupt = listener, interrupt
 
     def on_trial_start(self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, **info: Any) -> None:
         """Tune has given the trial a worker."""
@@ -23,8 +24,10 @@ class Events(tune.Callback):
     def on_trial_result(
         self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, result: dict[str, Any], **info: Any
     ) -> None:
-        """The trial has published a report."""
-        if "batch" in result:
+        """The trial has published a report, or its worker says that it cannot."""
+        if UNWRITABLE in result:
+            self._interrupt.set(f"a trial's files cannot be written ({result[UNWRITABLE]})")
+        elif "batch" in result:
             folder = _folder(trial)
             self._listener.reported(folder, result["batch"], result["n_batches"], result["objective"])
 
@@ -44,7 +47,11 @@ class Events(tune.Callback):
         if folder.result() is None:
             error = trial.get_error()
             told = (str(error).strip() or type(error).__name__) if error else "unknown"
-            folder.close(Result(Status.FAILED, f"worker died: {told.splitlines()[0]}", told))
+            try:
+                folder.close(Result(Status.FAILED, f"worker died: {told.splitlines()[0]}", told))
+            except OSError as full:
+                self._interrupt.set(f"a trial's files cannot be written ({full})")
+                return
         self._listener.ended(folder)
 
     def __getstate__(self) -> dict[str, Any]:

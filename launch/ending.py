@@ -1,0 +1,50 @@
+"""How a study's command ends: with a winner, with the reason why there is none, and with the command that goes on."""
+
+import argparse
+import contextlib
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pcl.studies.ledger import StudyFolder
+    from pcl.studies.searching import Finding
+
+
+def leave(finding: "Finding", cause: str, command: str) -> None:
+    """Exit with 0 only if there is a winner."""
+    if cause == "stopped":
+        raise KeyboardInterrupt(f"stopped; `{command}` goes on")
+    if cause or finding.best is None:
+        lacks = "no trial of a stage finished, so there is no winner; the table says why"
+        told = f"{cause}; `{command}` goes on" if cause else lacks
+        print(f"grid.py: {told}.", file=sys.stderr)
+        sys.exit(1)
+
+
+@contextlib.contextmanager
+def resumable(folder: "StudyFolder", arguments: argparse.Namespace) -> Iterator[None]:
+    """Say how to go on after what the study itself cannot bear."""
+    from pcl.studies.tracking import StoreError  # noqa: PLC0415  -h answers at once
+
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"stopped at once; `{command_to_resume(folder, arguments)}` goes on") from None
+    except (OSError, StoreError) as error:
+        print(
+            f"grid.py: {error}; once that is mended, `{command_to_resume(folder, arguments)}` goes on.", file=sys.stderr
+        )
+        sys.exit(1)
+
+
+def command_to_resume(folder: "StudyFolder", arguments: argparse.Namespace) -> str:
+    """The command that goes on with a study."""
+    from pcl.studies.tracking import shown_uri  # noqa: PLC0415
+
+    flags = [("--storage", str(arguments.storage) if arguments.storage != Path("runs") else "")]
+    flags += [("--tracking-uri", shown_uri(arguments.tracking_uri or "")), ("--address", arguments.address)]
+    given = "".join(f" {flag} {shlex.quote(value)}" for flag, value in flags if value)
+    return f"python launch/grid.py --resume {folder.name}{given}"

@@ -1,0 +1,310 @@
+"""Studies as users run them: processes of launch/grid.py that tests start, disturb, and count the traces of."""
+
+import contextlib
+import json
+import math
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from pcl.studies.ledger import Row, Status, StudyFolder, Trial
+from pcl.studies.mlflow_store import Store, default_uri
+from pcl.studies.run_content import params_of
+from pcl.studies.space import load_space
+from pcl.training import Run
+
+ROOT = Path(__file__).parent.parent
+Reports = dict[str, list[dict[int, dict[str, float]]]]  # trial's key -> report -> seed -> metric
+
+# A network that trains in milliseconds, whose truth is drawn at once.
+BASE = {
+    "task.largest_cosine": 0.9, "task.dim": 4, "task.dim_x": 3, "task.smoothing": "none", "encoder.dim": 4,
+    "encoder.hidden": "shallow",
+}  # fmt: skip
+
+# Some seconds a trial, with thirty reports: time to disturb it.
+LONG = {**BASE, "training.n_batches": 60, "training.eval_every": 2}
+GRID = {"grid": {"loss.n_samples": [2, 4], "training.phases": ["mu kappa", "joint"]}}
+
+
+def wait_for(is_so: Callable[[], Any], what: str, timeout_s: float = 90.0) -> None:
+    """Look every twentieth of a second until something is so."""
+    deadline = time.monotonic() + timeout_s
+    while not is_so():
+        assert time.monotonic() < deadline, f"after {timeout_s:g} s still not: {what}"
+        time.sleep(0.05)
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+@dataclass
+class Grid:
+    """A process of launch/grid.py; what it says goes to files, which no one has to read for it to go on."""
+
+    process: subprocess.Popen[bytes]
+    output: Path
+
+    @property
+    def said(self) -> str:
+        return self.output.read_text()
+
+    @property
+    def errors(self) -> str:
+        return self.output.with_suffix(".err").read_text()
+
+    def ended(self, code: int = 0, timeout_s: float = 150.0) -> Self:
+        """Wait for its end, which has to have this exit code and no traceback."""
+        self.process.wait(timeout_s)
+        told = f"{self.said}\n{self.errors}"
+        assert self.process.returncode == code, told
+        assert "Traceback" not in told, told
+        return self
+
+    def wait_until_saying(self, text: str, timeout_s: float = 90.0) -> None:
+        wait_for(lambda: text in self.said or self.process.poll() is not None, f"saying {text!r}", timeout_s)
+        assert text in self.said, f"{self.said}\n{self.errors}"
+
+    def interrupt(self) -> None:
+        """Ctrl-C: the terminal signals every process of the group."""
+        os.killpg(self.process.pid, signal.SIGINT)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(10)
+
+
+@dataclass
+class Home:
+    """A folder of studies with a Ray of its own. Paths are short: those of Ray's sockets have at most 107 bytes."""
+
+    path: Path
+    environment: dict[str, str] = field(default_factory=dict)
+    uri: str = ""
+    n_started: int = 0
+
+    @property
+    def storage(self) -> Path:
+        return self.path / "runs"
+
+    def space(self, name: str, stages: dict[str, Any], base: dict[str, Any] = BASE, **more: Any) -> Path:
+        """Write a user's own search space of MCInfoNCE."""
+        lines = [f"Stage({stage!r}, {axes!r})," for stage, axes in stages.items()]
+        options = "".join(f", {key}={value!r}" for key, value in more.items())
+        file = self.path / f"{name}.py"
+        file.write_text(
+            "from pcl.studies.space import SearchSpace, Stage, Variants\n"
+            f"SPACE = SearchSpace({name!r}, 'mc_info_nce', ({''.join(lines)}), {base!r}{options})\n"
+        )
+        return file
+
+    def start(self, *arguments: str | Path) -> Grid:
+        self.n_started += 1
+        output = self.path / f"{self.n_started}.out"
+        command = [sys.executable, "launch/grid.py", *map(str, arguments)]
+        if "--storage" not in arguments:
+            command += ["--storage", str(self.storage)]
+        with output.open("wb") as out, output.with_suffix(".err").open("wb") as err:
+            process = subprocess.Popen(
+                command, cwd=ROOT, stdout=out, stderr=err, stdin=subprocess.DEVNULL, start_new_session=True,
+                env={**os.environ, "RAY_TMPDIR": str(self.path), **self.environment},
+                # Where the tests run in a shell's background, Ctrl-C is ignored there and would be here.
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509  no threads here
+            )  # fmt: skip
+        return Grid(process, output)
+
+    def run(self, *arguments: str | Path, code: int = 0) -> Grid:
+        return self.start(*arguments).ended(code)
+
+    def study(self, name: str) -> StudyFolder:
+        return StudyFolder(self.storage / name)
+
+    def n_reports(self, name: str) -> int:
+        return sum(len(folder.rows()) for folder in self.study(name).trials())
+
+    def processes(self) -> list[int]:
+        """Every process of this home: Ray's have its folder in their environment."""
+        mark, found = f"RAY_TMPDIR={self.path}".encode(), []
+        for entry in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if mark in (entry / "environ").read_bytes().split(b"\0") and int(entry.name) != os.getpid():
+                    found.append(int(entry.name))
+        return found
+
+    def workers(self) -> list[int]:
+        """Workers that have a trial."""
+        return [pid for pid in self.processes() if _command(pid).startswith("ray::ImplicitFunc")]
+
+    def end_all(self) -> None:
+        for pid in self.processes():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def home() -> Iterator[Home]:
+    """A new one; nothing of it is left."""
+    path = Path(tempfile.mkdtemp(prefix="pcl-", dir="/tmp"))
+    found = Home(path)
+    try:
+        yield found
+    finally:
+        found.end_all()
+        wait_for(lambda: not found.processes(), "no process left", 20)
+        shutil.rmtree(path, ignore_errors=True)
+
+
+@dataclass
+class Server:
+    """An MLflow server that can be killed and started again on the same port."""
+
+    folder: Path
+    port: int = field(default_factory=free_port)
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def uri(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        command = [
+            sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(self.port), "--workers", "1",
+            "--backend-store-uri", f"sqlite:///{self.folder / 'server.db'}",
+            "--artifacts-destination", str(self.folder / "served"),
+        ]  # fmt: skip
+        environment = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
+        with (self.folder / "server.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                command, env=environment, cwd=self.folder, stdout=log, stderr=log, start_new_session=True
+            )
+        wait_for(self._is_up, "the MLflow server answers", 60)
+
+    def kill(self) -> None:
+        if self.process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait(10)
+
+    def _is_up(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"{self.uri}/health", timeout=2) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+
+class Records:
+    """What MLflow has of a study."""
+
+    def __init__(self, uri: str | Path, study: str) -> None:
+        self.store = Store(default_uri(uri) if isinstance(uri, Path) else uri)
+        self.study = study
+
+    def runs(self, kind: str) -> list[Any]:
+        return self.store.find(self.store.experiments("pcl/"), {"pcl.study": self.study, "pcl.kind": kind})
+
+    def parent(self) -> Any:
+        (run,) = self.runs("study")
+        return run
+
+    def steps(self, run: Any, metric: str = "train/loss") -> list[int]:
+        history = self.store.call(lambda client: client.get_metric_history(run.info.run_id, metric))
+        return [point.step for point in history]
+
+    def artifacts(self, run: Any) -> set[str]:
+        return {file.path for file in self.store.call(lambda client: client.list_artifacts(run.info.run_id))}
+
+    def artifact(self, run: Any, name: str) -> str:
+        with tempfile.TemporaryDirectory() as folder:
+            found = self.store.call(lambda client: client.download_artifacts(run.info.run_id, name, folder))
+            return Path(found).read_text()
+
+    def statuses(self) -> Counter[str]:
+        return Counter(run.info.status for run in self.runs("trial"))
+
+
+def check_records(folder: StudyFolder, uri: str | Path, status: str = "FINISHED") -> Records:
+    """Disk and MLflow tell the same: one run for each trial, every report in it once."""
+    records = Records(uri, folder.name)
+    trials = {trial.key: trial for trial in folder.trials()}
+    runs = records.runs("trial")
+    assert sorted(run.data.tags["pcl.trial"] for run in runs) == sorted(trials)
+    assert records.parent().info.status == status
+    for run in runs:
+        trial, result = trials[run.data.tags["pcl.trial"]], trials[run.data.tags["pcl.trial"]].result()
+        assert result is not None
+        assert run.info.status == result.status.name
+        assert run.data.tags["mlflow.parentRunId"] == records.parent().info.run_id
+        expected = [row.batch for row in trial.rows()]
+        assert expected == sorted(set(expected))
+        for metric in ("train/loss", "eval/kappa_rank_corr") if expected else ():
+            assert records.steps(run, metric) == expected, metric
+        assert run.data.params == params_of(trial.trial(), trial.trial().seeds)
+        if result.status is Status.FINISHED:
+            assert run.data.metrics["objective"] == trial.rows()[-1].metrics[run.data.tags["pcl.objective"]]
+            assert "pcl.cause" not in run.data.tags
+        else:
+            assert run.data.tags["pcl.cause"] == result.cause
+            assert records.artifact(run, "failure.txt").startswith(result.cause)
+        assert "config.yaml" in records.artifacts(run)
+    of_seeds = Counter(run.data.tags["pcl.trial"] for run in records.runs("seed"))
+    assert of_seeds == {key: len(f.trial().seeds) for key, f in trials.items() if len(f.trial().seeds) > 1}
+    return records
+
+
+def alone(space: Path, seeds: tuple[int, ...] = (1,)) -> Reports:
+    """Every report of every trial of a space's first stage, each trained by itself in this process; by key."""
+    found = {}
+    for cell in load_space(str(space)).cells(0, profile="reference", scale="smoke"):
+        reports = [without_times(report.by_seed) for report in Run(cell.config, seeds)]
+        found[Trial(cell.config.flat(), seeds, "grid").key] = reports
+    return found
+
+
+def without_times(by_seed: dict[int, dict[str, float]]) -> dict[int, dict[str, float]]:
+    """Metrics that do not depend on the clock."""
+    return {
+        seed: {key: value for key, value in metrics.items() if not key.startswith("time/")}
+        for seed, metrics in by_seed.items()
+    }
+
+
+def on_disk(folder: StudyFolder) -> Reports:
+    """The same from a study's folder."""
+    return {trial.key: [without_times(row.by_seed) for row in trial.rows()] for trial in folder.trials()}
+
+
+def best_of(reports: Reports, metric: str = "eval/kappa_rank_corr") -> str:
+    """Key of the trial whose last report has the largest mean."""
+    return max(reports, key=lambda key: math.fsum(m[metric] for m in reports[key][-1].values()))
+
+
+def summary_of(folder: StudyFolder) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((folder.path / "summary.json").read_text())
+    return content
+
+
+def unfinished_rows(folder: StudyFolder) -> dict[str, list[Row]]:
+    """Reports of trials that have begun and not ended, by key."""
+    return {trial.key: trial.rows() for trial in folder.trials() if trial.result() is None}
+
+
+def _command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    except OSError:
+        return ""

@@ -1,0 +1,390 @@
+"""The main command with the real thing: real Ray and real MLflow, killed, interrupted, starved, and resumed.
+
+After each, trials on disk and runs in MLflow are counted and compared, to the bit, with the same trials trained alone.
+"""
+
+import contextlib
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from launch.command import run
+from launch.grid import main
+from pcl.studies.ledger import Status
+from tests.services import (
+    BASE,
+    GRID,
+    LONG,
+    ROOT,
+    Grid,
+    Home,
+    Records,
+    Reports,
+    Server,
+    alone,
+    best_of,
+    check_records,
+    free_port,
+    home,
+    on_disk,
+    summary_of,
+    wait_for,
+)
+
+METRIC = "eval/kappa_rank_corr"
+
+
+@pytest.fixture
+def place() -> Iterator[Home]:
+    with home() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Home]:
+    """For what leaves nothing behind."""
+    with home() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def expected(shared: Home) -> Reports:
+    """The long space's reports when every trial is trained alone."""
+    return alone(shared.space("long", GRID, LONG))
+
+
+def check_undisturbed(place: Home, name: str, expected: Reports, uri: str = "") -> Records:
+    """The study has what it would have, had nothing happened to it."""
+    folder = place.study(name)
+    assert on_disk(folder) == expected
+    assert all(trial.result().status is Status.FINISHED for trial in folder.trials())  # type: ignore[union-attr]
+    assert summary_of(folder)["best"]["key"] == best_of(expected)
+    assert not list(folder.path.rglob("*.tmp"))
+    return check_records(folder, uri or place.storage)
+
+
+@pytest.fixture(scope="module")
+def calm() -> Iterator[tuple[Home, Path, Grid]]:
+    """A home with an undisturbed study of two seeds, its space, and what it said."""
+    with home() as found:
+        space = found.space("long", GRID, LONG)
+        grid = found.run("--space", space, "--scale", "smoke", "--seeds", "1,2", "--name", "calm", "--json")
+        assert not found.processes()
+        yield found, space, grid
+
+
+def test_a_study_leaves_its_files_and_records(calm: tuple[Home, Path, Grid], tmp_path: Path) -> None:
+    place, space, grid = calm
+    folder = place.study("calm")
+    reports = alone(space, (1, 2))
+    records = check_undisturbed(place, "calm", reports)
+    assert json.loads(grid.said) == summary_of(folder)
+    assert "4/4" in grid.errors
+    with (folder.path / "trials.csv").open() as file:
+        values = [float(row[METRIC]) for row in csv.DictReader(file)]
+    assert sorted(values) == sorted(metrics[METRIC] for rows in reports.values() for metrics in rows[-1].values())
+    left = {"best.yaml", "trials.csv", "summary.json", "kappa.png", "mu.png", "checkpoint.pt"}
+    assert records.artifacts(records.parent()) == left
+    value = summary_of(folder)["best"]["mean"][METRIC]
+    assert records.parent().data.metrics["best/objective"] == pytest.approx(value)
+
+    # The winner's file is a whole configuration, which trains to the same numbers.
+    options = ["--seed", "1", "--seed", "2", "--device", "cpu", "--checkpoint", str(tmp_path / "alone.pt")]
+    trained = subprocess.run(
+        [sys.executable, "launch/train.py", "--config", str(folder.path / "best.yaml"), *options],
+        cwd=ROOT, capture_output=True, text=True, timeout=100, check=False,
+    )  # fmt: skip
+    assert trained.returncode == 0, trained.stderr
+    assert f"{value:.3f}" in trained.stdout
+
+
+def test_what_is_known_is_not_run_again(calm: tuple[Home, Path, Grid]) -> None:
+    place, space, _ = calm
+    grid = place.run("--space", space, "--scale", "smoke", "--seeds", "1,2", "--name", "known")
+    assert "4 known" in grid.said
+    folder = place.study("known")
+    assert summary_of(folder)["best"] == summary_of(place.study("calm"))["best"]
+    assert [trial.result().reused_from for trial in folder.trials()] == ["calm"] * 4  # type: ignore[union-attr]
+    check_records(folder, place.storage)
+
+
+def test_a_killed_worker_is_replaced(calm: tuple[Home, Path, Grid]) -> None:
+    """Under --rerun, which takes nothing from the study before."""
+    place, space, _ = calm
+    arguments = ["--scale", "smoke", "--seeds", "1,2", "--name", "rerun", "--rerun", "--max-concurrent", "1"]
+    grid = place.start("--space", space, *arguments)
+    wait_for(lambda: place.n_reports("rerun") > 10, "a trial has reports")
+    (worker, *_) = place.workers()
+    os.kill(worker, signal.SIGKILL)
+    grid.ended()
+    assert "worker died; another goes on" in grid.said
+    assert not any(trial.result().reused_from for trial in place.study("rerun").trials())  # type: ignore[union-attr]
+    check_undisturbed(place, "rerun", on_disk(place.study("calm")))
+
+
+def test_a_killed_driver_loses_nothing(place: Home, expected: Reports) -> None:
+    grid = place.start("--space", place.space("long", GRID, LONG), "--scale", "smoke", "--name", "s")
+    folder = place.study("s")
+    wait_for(lambda: place.n_reports("s") > 65, "two trials have ended, others have reports")
+    grid.kill()
+    wait_for(lambda: not place.workers(), "the workers follow their driver", 30)
+    before = {trial.key: (trial.rows(), trial.result()) for trial in folder.trials()}
+    assert any(rows and not result for rows, result in before.values())
+    assert Records(place.storage, "s").parent().info.status == "RUNNING"
+
+    place.run("--resume")
+    check_undisturbed(place, "s", expected)
+    for key, (rows, result) in before.items():  # what was published and what had ended stays as it was
+        assert folder.trial(key).rows()[: len(rows)] == rows
+        assert result in (None, folder.trial(key).result())
+
+
+def test_ctrl_c_stops_and_can_be_resumed(place: Home, expected: Reports) -> None:
+    space = place.space("long", GRID, LONG)
+    grid = place.start("--space", space, "--scale", "smoke", "--name", "s")
+    wait_for(lambda: place.n_reports("s") > 10, "some trials have reports")
+    grid.interrupt()
+    grid.ended(130)
+    assert f"`python launch/grid.py --resume s --storage {place.storage}` goes on" in grid.errors
+    records = Records(place.storage, "s")
+    assert records.parent().info.status == "KILLED"
+    assert "RUNNING" not in records.statuses()
+    assert not place.processes()
+
+    n_reports = place.n_reports("s")
+    grid = place.start("--resume", "s")
+    wait_for(lambda: place.n_reports("s") > n_reports + 10, "it goes on")
+    grid.interrupt()
+    time.sleep(0.2)
+    grid.interrupt()
+    stopped = time.monotonic()
+    grid.ended(130)
+    assert time.monotonic() - stopped < 15
+    assert "--resume s" in grid.errors
+
+    # The space is another one now: refused before anything is touched.
+    before = {file: file.stat().st_mtime_ns for file in place.storage.rglob("*")}
+    content = space.read_text()
+    space.write_text(content.replace("[2, 4]", "[2, 8]"))
+    refused = place.run("--resume", "s", code=2)
+    assert "has changed since the study 's' began" in refused.errors
+    assert {file: file.stat().st_mtime_ns for file in place.storage.rglob("*")} == before
+    space.write_text(content)
+
+    place.run("--resume", "s")
+    check_undisturbed(place, "s", expected)
+
+
+def test_a_tracking_server_may_go_and_come_back(place: Home, expected: Reports) -> None:
+    server = Server(place.path)
+    try:
+        server.start()
+        space = place.space("long", GRID, LONG)
+        grid = place.start("--space", space, "--scale", "smoke", "--name", "s", "--tracking-uri", server.uri)
+        wait_for(lambda: place.n_reports("s") > 10, "some trials have reports")
+        server.kill()
+        n_reports = place.n_reports("s")
+        wait_for(lambda: place.n_reports("s") > n_reports + 10, "training goes on without the server")
+        workers = place.workers()
+        for pid in workers:  # the rest has to wait until the server has come and gone again
+            os.kill(pid, signal.SIGSTOP)
+        server.start()
+        records = Records(server.uri, "s")
+        n_reports = place.n_reports("s")
+        wait_for(lambda: sum(len(records.steps(run)) for run in records.runs("trial")) == n_reports, "all is recorded")
+        server.kill()
+        for pid in workers:
+            os.kill(pid, signal.SIGCONT)
+        grid.ended(timeout_s=200)
+        assert "MLflow lacks" in grid.said
+        command = f"python launch/grid.py --resume s --storage {place.storage} --tracking-uri {server.uri}"
+        assert f"`{command}` sends them" in grid.said
+        assert on_disk(place.study("s")) == expected
+
+        server.start()
+        place.run(*command.split()[2:])
+        check_undisturbed(place, "s", expected, server.uri)
+    finally:
+        server.kill()
+
+
+FAULTS = {
+    "diverges": {"training.lr": 1e30},
+    "runs away": {"training.kappa_limit": 1e-3},
+    "raises": {"task.max_draws": 1, "task.largest_cosine": -0.999},
+    "too large": {"loss.n_samples": 10**12},
+    "fine": {"training.lr": 1e-3},
+}
+CAUSES = {
+    "diverges": "the encoder returns NaN at batch 4",
+    "runs away": "runaway kappa",
+    "raises": "ValueError: No generator",
+    "too large": "out of memory",
+}
+
+
+def faults(place: Home, name: str, *labels: str) -> Path:
+    """A space of trials of which most fail."""
+    base = {path: value for path, value in BASE.items() if path != "task.largest_cosine"}
+    fine = {"task.largest_cosine": 0.9}
+    settings = {label: {**fine, **FAULTS[label]} for label in labels}
+    space = place.space(name, {"grid": {"fault": "VARIANTS"}}, base)
+    space.write_text(space.read_text().replace("'VARIANTS'", f"Variants({settings!r})"))
+    return space
+
+
+def test_failed_trials_are_recorded_and_the_study_goes_on(place: Home) -> None:
+    space = faults(place, "faults", *FAULTS)
+    stopped = place.run(
+        "--space", space, "--scale", "smoke", "--name", "s", "--fail-fast", "--max-concurrent", "1", code=1
+    )  # fmt: skip
+    assert "a trial failed (seed 1: the encoder returns NaN" in stopped.errors
+    assert Records(place.storage, "s").parent().info.status == "KILLED"
+    (failed,) = [trial for trial in place.study("s").trials() if trial.result()]
+    first_end = failed.result()
+
+    grid = place.run("--resume", "s")
+    records = check_records(place.study("s"), place.storage)
+    assert records.statuses() == {"FAILED": 4, "FINISHED": 1}
+    assert failed.result() == first_end
+    causes = {run.data.tags["mlflow.runName"]: run.data.tags.get("pcl.cause", "") for run in records.runs("trial")}
+    assert set(causes) == {f"fault={label}" for label in FAULTS}
+    for label, cause in CAUSES.items():
+        assert cause in causes[f"fault={label}"]
+        assert any(label in line and f"FAILED: {causes[f'fault={label}']}" in line for line in grid.said.splitlines())
+    too_large = next(run for run in records.runs("trial") if run.data.tags["mlflow.runName"] == "fault=too large")
+    assert "Traceback" in records.artifact(too_large, "failure.txt")
+    assert summary_of(place.study("s"))["best"]["varied"] == {"fault": "fine"}
+
+
+def test_a_trial_whose_workers_are_always_killed_fails(place: Home) -> None:
+    """As by a kernel that is out of memory."""
+    space = place.space("doomed", {"grid": {"loss.n_samples": [2]}}, LONG)
+    grid = place.start("--space", space, "--scale", "smoke", "--name", "s")
+    while grid.process.poll() is None:
+        for pid in place.workers():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.1)
+    grid.ended(1)
+    assert "FAILED: worker died" in grid.said
+    check_records(place.study("s"), place.storage, "FAILED")
+
+
+def test_two_studies_at_once_share_a_store(place: Home) -> None:
+    """One of them goes through two stages, the other has no winner."""
+    staged = place.space("staged", {"first": {"loss.n_samples": [2, 4]}, "second": {"training.lr": [1e-4, 1e-3, 1e-2]}})
+    failing = faults(place, "failing", "diverges", "runs away")
+    grids = [
+        place.start("--space", staged, "--scale", "smoke", "--name", "a", "--finalize"),
+        place.start("--space", failing, "--scale", "smoke", "--name", "b"),
+    ]
+    grids[1].ended(1)
+    assert "no trial of a stage finished" in grids[1].errors
+    grids[0].ended()
+    records = check_records(place.study("b"), place.storage, "FAILED")
+    assert records.statuses() == {"FAILED": 2}
+    assert summary_of(place.study("b"))["best"] is None
+    assert not (place.study("b").path / "best.yaml").exists()
+
+    # The second stage's cell at the default rate is the first stage's winner, which is not trained again.
+    records = check_records(place.study("a"), place.storage)
+    found = summary_of(place.study("a"))
+    assert [len(stage) for stage in found["stages"].values()] == [2, 3]
+    assert found["stages"]["second"][0]["varied"].keys() == {"loss.n_samples", "training.lr"}
+    assert {entry["varied"]["loss.n_samples"] for entry in found["stages"]["second"]} == {
+        found["stages"]["first"][0]["varied"]["loss.n_samples"]
+    }
+    assert [entry["seeds"] for entry in found["report"]] == [[4, 5, 6, 7, 8]] * 3
+    assert len(records.runs("trial")) == 2 + 2 + 3
+
+
+@pytest.fixture
+def small_disk(place: Home) -> Iterator[Path]:
+    """The storage folder as a disk of its own, of which little is free."""
+    place.storage.mkdir()
+    options = ["-t", "tmpfs", "-o", "size=3m", "tmpfs", str(place.storage)]
+    if subprocess.run(["mount", *options], capture_output=True, check=False).returncode:
+        pytest.skip("a small disk is a mount, which needs root")
+    try:
+        yield place.storage
+    finally:
+        place.end_all()
+        subprocess.run(["umount", "-l", str(place.storage)], check=True)
+
+
+def test_a_full_disk_ends_a_study_that_can_be_resumed(place: Home, small_disk: Path, expected: Reports) -> None:
+    grid = place.start("--space", place.space("long", GRID, LONG), "--scale", "smoke", "--name", "s")
+    wait_for(lambda: place.n_reports("s") > 10, "some trials have reports")
+    with contextlib.suppress(OSError), (small_disk / "filler").open("wb", buffering=0) as filler:
+        while True:
+            filler.write(bytes(4096))
+    grid.ended(1)
+    assert "cannot be written" in grid.errors or "No space left on device" in grid.errors
+    assert f"--resume s --storage {small_disk}` goes on" in grid.errors
+    (small_disk / "filler").unlink()
+    subprocess.run(["mount", "-o", "remount,size=50m", str(small_disk)], check=True)
+    place.run("--resume", "s")
+    check_undisturbed(place, "s", expected)
+
+
+SPACE = "from pcl.studies.space import SearchSpace, Stage\n"
+BAD_INPUT = {
+    "unknown space": (["--space", "toy_mcinfonc"], "Did you mean 'toy_mcinfonce'?"),
+    "no space": ([], "`--space NAME`, `--resume` or `--list` must be given."),
+    "missing file": (["--space", "nowhere/mine.py"], "There is no search space file nowhere/mine.py."),
+    "malformed space": (["--space", "{bad}"], "bad.py cannot be read: line 2"),
+    "no images": (["--space", "toy_elk", "--data", "embedded"], "`--data` is for spaces of images"),
+    "unknown path": (["--space", "toy_elk", "--set", "loss.kappa_po=3"], "Did you mean 'loss.kappa_pos'?"),
+    "wrong type": (["--space", "toy_elk", "--set", "training.n_batches=many"], "training.n_batches"),
+    "no value": (["--space", "toy_elk", "--set", "training.lr"], "`--set` takes PATH=VALUE"),
+    "set axis": (["--space", "toy_elk", "--set", "training.phases=joint"], "must not set what the stage"),
+    "bad seeds": (["--space", "toy_elk", "--seeds", "1,1"], "`--seeds` takes different whole numbers"),
+    "report seeds": (["--space", "toy_elk", "--seeds", "1,4"], "must have none in common, but both have [4]"),
+    "bad name": (["--space", "toy_elk", "--name", "../up"], "`--name` must be letters"),
+    "contradiction": (["--resume", "s", "--space", "toy_elk", "--seeds", "1"], "leave out --space, --seeds"),
+    "nothing there": (["--resume"], "There is no study in"),
+    "no such study": (["--resume", "s"], "There is no study 's' in"),
+    "no cluster": (["--space", "toy_elk", "--address", "127.0.0.1:{port}"], "No Ray cluster can be reached at 127."),
+    "no server": (["--space", "toy_elk", "--tracking-uri", "http://127.0.0.1:{port}"], "cannot be reached"),
+    "odd store": (["--space", "toy_elk", "--tracking-uri", "ftp://x"], "The tracking URI must be"),
+    "no such GPU": (["--space", "toy_elk", "--gpus-per-trial", "64"], "but the cluster has"),
+    "too many CPUs": (["--space", "toy_elk", "--cpus-per-trial", "4096"], "lower `--cpus-per-trial`"),
+    "not a folder": (["--space", "toy_elk", "--storage", "{bad}/runs"], "`--storage` must be a folder"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BAD_INPUT)
+def test_bad_input_is_refused_in_one_sentence_and_makes_nothing(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments, message = BAD_INPUT[case]
+    bad, storage = tmp_path / "bad.py", tmp_path / "runs"
+    bad.write_text(f"{SPACE}SPACE = SearchSpace('x', 'elk', (Stage('s', {{'loss.nothing': (1, 2)}}),))\n")
+    words = [word.format(bad=bad, port=free_port()) for word in arguments]
+    words += ["--storage", str(storage)] if "--storage" not in words else []
+    monkeypatch.setattr(sys, "argv", ["launch/grid.py", *words])
+    with pytest.raises(SystemExit) as end:
+        run(main)
+    told = capsys.readouterr()
+    assert end.value.code == 2
+    assert message in told.err
+    assert len(told.err.splitlines()) == 1
+    assert not told.out
+    assert not storage.exists()
+
+
+def test_the_plan_of_a_staged_space_has_the_papers_counts(shared: Home) -> None:
+    fast = [word for path in ("task.smoothing", "task.largest_cosine") for word in ("--set", f"{path}={BASE[path]}")]
+    plan = shared.run("--space", "toy_hib", "--scale", "smoke", "--plan", *fast).said
+    assert "stage 1: 12 trials: M {0, 1, 32}" in plan
+    assert "stage 2: 36 trials at the winner's settings: loss.a" in plan
+    assert not shared.storage.exists()
