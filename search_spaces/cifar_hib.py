@@ -9,7 +9,7 @@ initialisation, hence the scale of kappa-hat before training: that is all that t
 a = 1 and b = 0, the loss's own values.
 """
 
-from pcl.studies.space import Objective, SearchSpace, Stage, Variants, negatives_axis
+from pcl.studies.space import Objective, SearchSpace, Stage, negatives_axis, tied_axis
 
 SPACE = SearchSpace(
     name="cifar_hib",
@@ -22,13 +22,7 @@ SPACE = SearchSpace(
             {
                 "encoder.dim": (8, 16),
                 "M": negatives_axis(0, 1, 32),
-                "kappa_pos": Variants(
-                    {
-                        "16": {"encoder.head_gain": 16},
-                        "32": {"encoder.head_gain": 32},
-                        "64": {"encoder.head_gain": 64},
-                    }
-                ),
+                "kappa_pos": tied_axis(16, 32, 64, paths=("encoder.head_gain",)),
                 "training.phases": ("mu kappa", "joint"),
             },
         ),

@@ -6,11 +6,9 @@ Hardware, time, result: not yet run. Published winner: D = 16, M = 0, kappa_pos 
 
 kappa_pos is also the gain of the last layer's initialisation, hence the scale of kappa-hat before training, as in all
 of the released scripts.
-
-Under the profile `exact`, which stands for infinitely many negatives, the cells with M = 0 are not possible.
 """
 
-from pcl.studies.space import Objective, SearchSpace, Stage, Variants, negatives_axis
+from pcl.studies.space import Objective, SearchSpace, Stage, negatives_axis, tied_axis
 
 SPACE = SearchSpace(
     name="cifar_mcinfonce_hard",
@@ -23,13 +21,7 @@ SPACE = SearchSpace(
             {
                 "encoder.dim": (8, 16),
                 "M": negatives_axis(0, 1, 32),
-                "kappa_pos": Variants(
-                    {
-                        "16": {"loss.kappa_pos": 16, "encoder.head_gain": 16},
-                        "32": {"loss.kappa_pos": 32, "encoder.head_gain": 32},
-                        "64": {"loss.kappa_pos": 64, "encoder.head_gain": 64},
-                    }
-                ),
+                "kappa_pos": tied_axis(16, 32, 64, paths=("loss.kappa_pos", "encoder.head_gain")),
                 "training.phases": ("mu kappa", "joint"),
             },
         ),

@@ -8,6 +8,7 @@ from scipy import stats
 from torch import Tensor
 
 from pcl.distributions import VonMisesFisher
+from pcl.encoders import MlpEncoder
 from pcl.tasks import Family, NegativeRule, Negatives, PositiveRule, Smoothing, ToyTask
 from pcl.tasks.judging import vmf_spread
 from pcl.tasks.rules import AcceptanceConstant, log_uniform_to_vmf
@@ -219,3 +220,17 @@ def test_restored_task_is_the_same() -> None:
     again = task.config.restore(task.state_dict())
     assert torch.equal(task.mu_true, again.mu_true)
     assert torch.equal(task.kappa_true, again.kappa_true)
+
+
+def test_one_of_several_encoders_can_be_put_back() -> None:
+    encoder = MlpEncoder.Config(dim=4).build(3, (1, 2))
+    x = torch.rand(2, 5, 3)
+    before = encoder(x).mu.clone()
+    kept = encoder.run_state(1)
+    with torch.no_grad():
+        for parameter in encoder.parameters():
+            parameter.add_(1)
+    encoder.load_run_state(1, kept)
+    after = encoder(x).mu
+    assert torch.equal(after[1], before[1])
+    assert not torch.equal(after[0], before[0])

@@ -28,10 +28,10 @@ class Encoder(nn.Module, ABC):
     def kappa_parameters(self) -> Iterator[nn.Parameter]:
         """What a phase that trains kappa trains."""
 
+    @abstractmethod
     def run_state(self, run: int) -> dict[str, Tensor]:
-        """A copy of one run's state, where runs have networks of their own."""
-        raise NotImplementedError
+        """A copy of one run's part of the state."""
 
+    @abstractmethod
     def load_run_state(self, run: int, state: dict[str, Tensor]) -> None:
-        """Put one run's state back."""
-        raise NotImplementedError
+        """Put one run's part back."""

@@ -225,3 +225,12 @@ class MlpEncoder(Encoder):
     def kappa_input(self, x: Tensor, mu: Tensor) -> Tensor:
         """What the kappa network sees."""
         return x if self.config.backbone is Backbone.INDEPENDENT else mu
+
+    def run_state(self, run: int) -> dict[str, Tensor]:
+        """A copy of one run's part of the state: its entry of every stack."""
+        return {name: value[run].clone() for name, value in self.state_dict().items()}
+
+    def load_run_state(self, run: int, state: dict[str, Tensor]) -> None:
+        """Put one run's part back."""
+        for name, value in self.state_dict().items():
+            value[run].copy_(state[name])

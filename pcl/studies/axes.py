@@ -56,6 +56,11 @@ def negatives_axis(*counts: int, source: str = "training.negatives") -> Variants
     return Variants({str(m): {source: "drawn", "training.n_negatives": m} if m else in_batch for m in counts})
 
 
+def tied_axis(*values: int, paths: Sequence[str]) -> Variants:
+    """One number for several paths."""
+    return Variants({str(value): dict.fromkeys(paths, value) for value in values})
+
+
 @dataclass(frozen=True)
 class Stage:
     """Axes that are searched together, after those of earlier stages are fixed at their best.

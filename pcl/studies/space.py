@@ -19,11 +19,11 @@ from types import MappingProxyType
 from typing import Any
 
 from pcl.config import Plain, RunConfig
-from pcl.studies.axes import Axis, Domain, Stage, Variants, negatives_axis
+from pcl.studies.axes import Axis, Domain, Stage, Variants, negatives_axis, tied_axis
 
 __all__ = [
     "METRICS", "Axis", "Cell", "Domain", "Mode", "Objective", "SearchSpace", "Stage", "Variants",
-    "load_space", "negatives_axis", "space_names",
+    "load_space", "negatives_axis", "space_names", "tied_axis",
 ]  # fmt: skip
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
