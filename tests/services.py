@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from pcl.studies.ledger import Row, Status, StudyFolder, Trial
+from pcl.studies.ledger import Status, StudyFolder, Trial
 from pcl.studies.mlflow_store import Store, default_uri
 from pcl.studies.run_content import params_of
 from pcl.studies.space import load_space
@@ -75,10 +75,6 @@ class Grid:
         assert "Traceback" not in told, told
         return self
 
-    def wait_until_saying(self, text: str, timeout_s: float = 90.0) -> None:
-        wait_for(lambda: text in self.said or self.process.poll() is not None, f"saying {text!r}", timeout_s)
-        assert text in self.said, f"{self.said}\n{self.errors}"
-
     def interrupt(self) -> None:
         """Ctrl-C: the terminal signals every process of the group."""
         os.killpg(self.process.pid, signal.SIGINT)
@@ -93,8 +89,6 @@ class Home:
     """A folder of studies with a Ray of its own. Paths are short: those of Ray's sockets have at most 107 bytes."""
 
     path: Path
-    environment: dict[str, str] = field(default_factory=dict)
-    uri: str = ""
     n_started: int = 0
 
     @property
@@ -121,7 +115,7 @@ class Home:
         with output.open("wb") as out, output.with_suffix(".err").open("wb") as err:
             process = subprocess.Popen(
                 command, cwd=ROOT, stdout=out, stderr=err, stdin=subprocess.DEVNULL, start_new_session=True,
-                env={**os.environ, "RAY_TMPDIR": str(self.path), **self.environment},
+                env={**os.environ, "RAY_TMPDIR": str(self.path)},
                 # Where the tests run in a shell's background, Ctrl-C is ignored there and would be here.
                 preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509  no threads here
             )  # fmt: skip
@@ -296,11 +290,6 @@ def best_of(reports: Reports, metric: str = "eval/kappa_rank_corr") -> str:
 def summary_of(folder: StudyFolder) -> dict[str, Any]:
     content: dict[str, Any] = json.loads((folder.path / "summary.json").read_text())
     return content
-
-
-def unfinished_rows(folder: StudyFolder) -> dict[str, list[Row]]:
-    """Reports of trials that have begun and not ended, by key."""
-    return {trial.key: trial.rows() for trial in folder.trials() if trial.result() is None}
 
 
 def _command(pid: int) -> str:

@@ -222,7 +222,7 @@ class Store:
                     if self.database:
                         import mlflow.store.tracking.sqlalchemy_store  # noqa: F401, PLC0415  slow: before the lock
                     for name in ("mlflow", "alembic"):
-                        logging.getLogger(name).setLevel(logging.WARNING)
+                        logging.getLogger(name).setLevel(logging.CRITICAL)  # what fails is raised as well
                     with _creation_lock(self.database):
                         self._client = MlflowClient(self.uri, registry_uri=self.uri)
             return self._client
