@@ -216,7 +216,7 @@ def test_a_tracking_server_may_go_and_come_back(place: Home, expected: Reports) 
         server.kill()
 
 
-FAULTS = {
+FAULTS: dict[str, dict[str, float]] = {
     "diverges": {"training.lr": 1e30},
     "runs away": {"training.kappa_limit": 1e-3},
     "raises": {"task.max_draws": 1, "task.largest_cosine": -0.999},

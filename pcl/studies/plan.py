@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pcl.config import RunConfig
@@ -31,7 +31,7 @@ class Cost:
     n_bytes: int
 
 
-def probe(config: RunConfig, seeds: Sequence[int], device: str, n_batches: int = 3) -> Cost:
+def probe(config: RunConfig, seeds: Sequence[int], device: str, n_batches: int = 5) -> Cost:
     """Measure a few batches of every phase and one evaluation, and reckon what the whole trial takes."""
     from pcl.training import Run  # noqa: PLC0415  torch
 
@@ -43,15 +43,19 @@ def probe(config: RunConfig, seeds: Sequence[int], device: str, n_batches: int =
     for index, phase in enumerate(training.phases):
         run.stepper.enter(phase.trained, training.negatives_at(index))
         run.stepper.advance(1, training.lr)
-        started = time.perf_counter()
-        run.stepper.advance(n_batches, training.lr)
-        run.stepper.mean_losses()
-        seconds += (time.perf_counter() - started) / n_batches * (ends[index + 1] - ends[index])
-    started = time.perf_counter()
-    run.step.task.evaluate(run.step.encoder)
-    seconds += (time.perf_counter() - started) * -(-training.n_batches // training.eval_every)
+        # The fastest: others are slowed down by what starts at the same time.
+        fastest = min(_timed(lambda: run.stepper.advance(1, training.lr)) for _ in range(n_batches))
+        seconds += fastest * (ends[index + 1] - ends[index])
+    evaluation = _timed(lambda: run.step.task.evaluate(run.step.encoder))
+    seconds += evaluation * -(-training.n_batches // training.eval_every)
     n_parameters = sum(parameter.numel() for parameter in run.step.encoder.parameters())
     return Cost(seconds, 3 * 4 * n_parameters)  # Adam keeps two numbers for each, four bytes each
+
+
+def _timed(work: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
 
 
 def corner_costs(space: SearchSpace, spec: StudySpec, device: str) -> list[Cost]:
