@@ -42,6 +42,8 @@ def asked_study(arguments: argparse.Namespace) -> tuple["SearchSpace", "StudySpe
         raise ValueError("`--space NAME`, `--resume` or `--list` must be given.")
     space = load_space(arguments.space)
     scale = arguments.scale or ("paper" if machine()["GPU"] else "quick")
+    if space.is_sampled:
+        raise ValueError(f"The space {space.name!r} has Ray domains, and this version runs grids: list their values.")
     overrides, data = _with_data(arguments, space)
     is_file = arguments.space.endswith(".py") or "/" in arguments.space
     spec = StudySpec(

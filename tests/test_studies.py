@@ -142,7 +142,7 @@ def test_probe_reckons_with_every_phase() -> None:
     config = smoke(training__n_batches=1000)
     cost = probe(config, (1,), "cpu")
     longer = probe(config.with_values({"training.n_batches": 100_000}), (1,), "cpu")
-    assert longer.seconds > 5 * cost.seconds
+    assert longer.run_s > 5 * cost.run_s
     assert cost.n_bytes > 0
 
 
@@ -154,7 +154,7 @@ def space() -> SearchSpace:
 def test_plan_names_counts_and_estimate(tmp_path: Path, space: SearchSpace) -> None:
     spec = StudySpec(space.name, space.fingerprint(), "reference", "paper")
     plan = Plan(space, spec, StudyFolder(tmp_path / "s"), Resources(1, 0), {"CPU": 2.0}, is_finalized=True)
-    text = "\n".join(plan.lines([Cost(60.0, 1000)]))
+    text = "\n".join(plan.lines([Cost(5.0, 60.0, 1000), Cost(0.0, 60.0, 1000)]))
     assert "12 trials: M {0, 1, 32} x loss.learn_kappa_pos {true, false} x training.phases {mu kappa, joint}" in text
     assert "the best 3 on seeds 4 5 6 7 8" in text
     assert "each on 1 CPU, 2 at once" in text

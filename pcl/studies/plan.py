@@ -23,11 +23,13 @@ class Cost:
     """Of one trial.
 
     Attributes:
-        seconds: Set-up, training and evaluations.
+        set_up_s: Once a worker; its next trials find what it made.
+        run_s: Training and evaluations.
         n_bytes: Of its checkpoint.
     """
 
-    seconds: float
+    set_up_s: float
+    run_s: float
     n_bytes: int
 
 
@@ -38,7 +40,7 @@ def probe(config: RunConfig, seeds: Sequence[int], device: str, n_batches: int =
     training = config.training
     started = time.perf_counter()
     run = Run(config, seeds, device)
-    seconds = time.perf_counter() - started
+    set_up, seconds = time.perf_counter() - started, 0.0
     ends = [0, *training.phases.ends(training.n_batches)]
     for index, phase in enumerate(training.phases):
         run.stepper.enter(phase.trained, training.negatives_at(index))
@@ -49,7 +51,7 @@ def probe(config: RunConfig, seeds: Sequence[int], device: str, n_batches: int =
     evaluation = _timed(lambda: run.step.task.evaluate(run.step.encoder))
     seconds += evaluation * -(-training.n_batches // training.eval_every)
     n_parameters = sum(parameter.numel() for parameter in run.step.encoder.parameters())
-    return Cost(seconds, 3 * 4 * n_parameters)  # Adam keeps two numbers for each, four bytes each
+    return Cost(set_up, seconds, 3 * 4 * n_parameters)  # Adam keeps two numbers for each, four bytes each
 
 
 def _timed(work: Callable[[], object]) -> float:
@@ -123,7 +125,7 @@ class Plan:
         return sum(self.space.n_trials) + (N_REPORTED if self.is_finalized else 0)
 
     def _estimate(self, costs: Sequence[Cost], done: int, slots: int) -> str:
-        mean = sum(cost.seconds for cost in costs) / len(costs)
+        mean = sum(cost.run_s for cost in costs) / len(costs) + min(cost.set_up_s for cost in costs)
         n_tuning = sum(self.space.n_trials)
         more_seeds = len(self.spec.report_seeds) / len(self.spec.tuning_seeds)
         units = max(0, n_tuning - done) + (N_REPORTED * more_seeds if self.is_finalized else 0)
