@@ -1,13 +1,13 @@
 """What an MLflow run says about a study, a trial or a seed. Pure: `pcl.studies.tracking` writes it."""
 
 import math
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
 import yaml
 
 from pcl.studies.ledger import Metrics, Result, Row, Status, Trial
+from pcl.studies.selection import standard_error
 
 FINISHED, FAILED, KILLED, RUNNING = "FINISHED", "FAILED", "KILLED", "RUNNING"  # MLflow's words
 ENDS = {Status.FINISHED: FINISHED, Status.FAILED: FAILED}
@@ -123,8 +123,7 @@ def trial_ending(trial: Trial, result: Result, rows: Sequence[Row], objective: s
         if values:
             metrics.append((OBJECTIVE, sum(values) / len(values), last.time_ms, last.batch))
         if len(values) > 1:
-            error = statistics.stdev(values) / math.sqrt(len(values)) if all(map(math.isfinite, values)) else math.nan
-            metrics.append((OBJECTIVE_SE, error, last.time_ms, last.batch))
+            metrics.append((OBJECTIVE_SE, standard_error(values), last.time_ms, last.batch))
     return Ending(ENDS[result.status], result.time_ms, {k: v for k, v in tags.items() if v}, metrics, texts)
 
 

@@ -104,14 +104,13 @@ class Search:
 
     def _run_all(self, trials: list[Trial], title: str) -> list[Outcome]:
         """Every trial's outcome, run or known."""
-        n_reused = 0
         for trial in trials:
             folder = self.folder.trial(trial.key)
             result = folder.result()
             if self._choices.is_rerun or (result and result.cause.startswith("worker died")):
                 folder.reopen()
             elif result is None:
-                n_reused += self._reuse(trial)
+                self._reuse(trial)
         left = [trial for trial in trials if self.folder.trial(trial.key).result() is None]
         before = [Outcome.of(t, self.folder.trial(t.key)) for t in trials if t not in left]
         for outcome in before:
@@ -129,24 +128,23 @@ class Search:
                 )  # fmt: skip
         return [Outcome.of(trial, self.folder.trial(trial.key)) for trial in trials]
 
-    def _reuse(self, trial: Trial) -> bool:
+    def _reuse(self, trial: Trial) -> None:
         """Take over the result of the same trial from another study, if there is one."""
         folder = self.folder.trial(trial.key)
         if folder.rows():
-            return False  # begun here: it goes on here
+            return  # begun here: it goes on here
         try:
             found = self._tracker.finished(trial.key)
         except StoreError:
-            return False
+            return
         if found is None or found.study == self.folder.name or set(found.by_seed) != set(trial.seeds):
-            return False
+            return
         n_batches = int(trial.config["training.n_batches"])
         seconds = max((m.get("time/train_s", math.nan) for m in found.by_seed.values()), default=math.nan)
         folder.begin(trial)
         token = folder.claim()
         folder.publish(Row(n_batches, n_batches, now_ms(), seconds, found.by_seed, found.failures), token)
         folder.end(Result(Status.FINISHED, reused_from=found.study), token)
-        return True
 
     def _scratch(self) -> Path:
         return self.folder.path / "ray"
