@@ -1,10 +1,7 @@
-"""One training step, and how steps are repeated: plainly, or as a CUDA graph with fused kernels.
+"""One training step: data, posteriors, losses. `pcl.steppers` repeats it.
 
 Axes: R runs, B anchors, N negatives, D dim.
 """
-
-from abc import ABC, abstractmethod
-from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +10,6 @@ from pcl.config import RunConfig
 from pcl.distributions import VonMisesFisher
 from pcl.encoders import Encoder, KappaPhase, ResNetEncoder
 from pcl.losses import ELK, HIB, ElkNegatives, Loss, MCInfoNCE
-from pcl.randomness import mixed_seed
 from pcl.schedule import Trained
 from pcl.tasks import Negatives, Task
 
@@ -133,175 +129,6 @@ class TrainingStep:
         loss = self.losses[0]
         is_rolled = isinstance(loss, ELK) and loss.config.negatives is ElkNegatives.ROLLED_POSITIVES
         return len(self.losses) > 1 or self.source is Negatives.SHARED or is_rolled
-
-
-class Stepper(ABC):
-    """Repeats a step."""
-
-    slice_length: ClassVar[int]  # batches that take about a second or less
-
-    def __init__(self, step: TrainingStep) -> None:
-        self.step = step
-        self._loss_sums = torch.zeros(step.task.n_runs, device=step.device)
-        self._n_summed = 0
-
-    @abstractmethod
-    def enter(self, trained: Trained, source: Negatives) -> None:
-        """Begin a phase with a fresh optimiser."""
-
-    @abstractmethod
-    def advance(self, n_batches: int, lr: float) -> None:
-        """Train so many batches."""
-
-    def mean_losses(self) -> list[float]:
-        """Mean loss of each run since the last call."""
-        means = (self._loss_sums / max(1, self._n_summed)).tolist()
-        self._loss_sums.zero_()
-        self._n_summed = 0
-        return [float(mean) for mean in means]
-
-    def state_dict(self) -> dict[str, Any]:
-        """Everything that the next batch depends on."""
-        return {
-            "encoder": self.step.encoder.state_dict(),
-            "losses": self.step.losses.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "kind": self._kind(),
-            "generator": self.step.generator.get_state(),
-            "seed_and_step": self.step.seed_and_step,
-            "loss_sums": self._loss_sums,
-            "n_summed": self._n_summed,
-        }
-
-    def resume(self, trained: Trained, source: Negatives, state: dict[str, Any]) -> None:
-        """Go back to where `state_dict` was called, in this phase.
-
-        Parameters come first: what a phase prepares from those that it leaves alone, it prepares on entering.
-        """
-        self.step.encoder.load_state_dict(state["encoder"])
-        self.step.losses.load_state_dict(state["losses"])
-        self.enter(trained, source)
-        self._adopt(state["optimizer"])
-        self.step.seed_and_step.copy_(state["seed_and_step"])
-        if state["kind"] == self._kind():
-            self.step.generator.set_state(state["generator"])
-        else:  # another device's state means nothing here: go on with fresh numbers
-            self.step.generator.manual_seed(mixed_seed(*state["seed_and_step"].tolist(), state["kind"]))
-        self._loss_sums.copy_(state["loss_sums"])
-        self._n_summed = state["n_summed"]
-
-    def _adopt(self, state: dict[str, Any]) -> None:
-        """Take over an optimiser's state, but not how it was computed elsewhere."""
-        for ours, theirs in zip(self.optimizer.param_groups, state["param_groups"], strict=True):
-            theirs.update({name: ours[name] for name in ("lr", "foreach", "fused", "capturable")})
-        self.optimizer.load_state_dict(state)
-
-    def _kind(self) -> str:
-        return f"{type(self).__name__} on {self.step.device.type}"
-
-    optimizer: torch.optim.Optimizer
-
-
-class PlainStepper(Stepper):
-    """One step after the other, anywhere."""
-
-    slice_length = 25
-
-    def enter(self, trained: Trained, source: Negatives) -> None:
-        """Begin a phase with a fresh optimiser."""
-        self.optimizer = torch.optim.Adam(self.step.enter(trained, source), lr=1.0, fused=True)
-
-    def advance(self, n_batches: int, lr: float) -> None:
-        """Train so many batches."""
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
-        for _ in range(n_batches):
-            losses = self.step.mean_losses(self.step.prepare())
-            self.optimizer.zero_grad()
-            losses.sum().backward()
-            self.optimizer.step()
-            self._loss_sums += losses.detach()
-            self._n_summed += 1
-        if self.step.device.type == "cuda":
-            torch.cuda.synchronize(self.step.device)
-
-
-class GraphStepper(Stepper):
-    """The step captured once per phase and replayed: no launch of single kernels, and no wait within a slice."""
-
-    slice_length = 1000
-
-    def __init__(self, step: TrainingStep) -> None:
-        super().__init__(step)
-        self._graph: torch.cuda.CUDAGraph | None = None
-        self._prepared: tuple[Tensor, ...] = ()  # what the graph trains on; it must live as long
-
-    def enter(self, trained: Trained, source: Negatives) -> None:
-        """Begin a phase with a fresh optimiser."""
-        self._graph = None
-        parameters = self.step.enter(trained, source)
-        self._lr = torch.zeros((), device=self.step.device)
-        self.optimizer = torch.optim.Adam(parameters, lr=self._lr, fused=True, capturable=True)
-
-    def advance(self, n_batches: int, lr: float) -> None:
-        """Train so many batches; returns when the device has."""
-        self._lr.fill_(lr)
-        for group in self.optimizer.param_groups:
-            group["lr"] = self._lr  # loading a state replaces it
-        remaining = n_batches
-        if self._graph is None:
-            remaining -= self._capture(n_batches)
-        assert self._graph is not None or remaining == 0
-        for _ in range(remaining):
-            self._graph.replay()  # type: ignore[union-attr]
-        torch.cuda.synchronize(self.step.device)
-        self._n_summed += n_batches
-
-    def _capture(self, n_batches: int) -> int:
-        """Train a few batches outside of the graph, as torch asks for, then capture one; returns how many.
-
-        While a batch is trained on, the next one is prepared beside it.
-        """
-        n_warm_up = min(3, n_batches)
-        before = torch.backends.cuda.matmul.allow_tf32
-        torch.backends.cuda.matmul.allow_tf32 = True
-        try:
-            main, aside = torch.cuda.Stream(self.step.device), torch.cuda.Stream(self.step.device)
-            main.wait_stream(torch.cuda.current_stream(self.step.device))
-            with torch.cuda.stream(main):
-                for _ in range(n_warm_up):
-                    self._train(self.step.prepare())
-                    self._count()
-                prepared = self.step.prepare()
-                self._count()
-                self.optimizer.zero_grad(set_to_none=True)
-            torch.cuda.current_stream(self.step.device).wait_stream(main)
-            graph = torch.cuda.CUDAGraph()
-            graph.register_generator_state(self.step.generator)
-            with torch.cuda.graph(graph, stream=main):
-                aside.wait_stream(main)
-                with torch.cuda.stream(aside):
-                    following = self.step.prepare()
-                self._train(prepared)
-                main.wait_stream(aside)
-                for place, value in zip(prepared, following, strict=True):
-                    place.copy_(value)
-                self._count()
-        finally:
-            torch.backends.cuda.matmul.allow_tf32 = before
-        self._graph, self._prepared = graph, prepared
-        return n_warm_up
-
-    def _train(self, prepared: tuple[Tensor, ...]) -> None:
-        self.optimizer.zero_grad(set_to_none=True)
-        losses = self.step.mean_losses(prepared)
-        losses.sum().backward()
-        self.optimizer.step()
-        self._loss_sums += losses.detach()
-
-    def _count(self) -> None:
-        """Move on to the kernels' next random numbers."""
-        self.step.seed_and_step[1] += 1
 
 
 def _merged(d: VonMisesFisher) -> VonMisesFisher:

@@ -23,7 +23,8 @@ from pcl.encoders import Encoder
 from pcl.losses.base import DEFAULT_CHUNK_SIZE
 from pcl.randomness import mixed_seed
 from pcl.schedule import Trained
-from pcl.stepping import GraphStepper, PlainStepper, Stepper, TrainingStep
+from pcl.steppers import GraphStepper, PlainStepper, Stepper
+from pcl.stepping import TrainingStep
 from pcl.tasks import Negatives, Task, ToyTask
 from pcl.tasks.base import Metrics
 
