@@ -154,8 +154,9 @@ PHASES = [
     ("reference", Trained.KAPPA, Negatives.DRAWN),
     ("reference", Trained.MU, Negatives.IN_BATCH),
     ("paper", Trained.JOINT, Negatives.DRAWN),
-    ("exact", Trained.KAPPA, Negatives.SHARED),
+    ("exact", Trained.KAPPA, Negatives.POOL),
     ("exact", Trained.MU, Negatives.SHARED),
+    ("exact", Trained.JOINT, Negatives.POOL),
 ]
 
 
@@ -191,14 +192,29 @@ def test_fused_step_has_the_plain_steps_statistics(profile: str, trained: Traine
     assert z.square().mean() < 1.6
 
 
+TRAININGS: list[tuple[str, str, dict[str, object]]] = [
+    ("paper", "mc_info_nce", {}),
+    ("reference", "mc_info_nce", {}),
+    ("exact", "mc_info_nce", {}),
+    ("exact", "mc_info_nce", {"loss.anchors": "posterior"}),
+    ("reference", "mc_info_nce", {"loss.learn_kappa_pos": True}),
+    ("reference", "mc_info_nce", {"encoder.backbone": "shared"}),
+    ("paper", "hib", {"loss.a": 2.0, "loss.b": 1.0}),
+    ("reference", "elk", {"training.phases": "joint"}),
+    ("reference", "info_nce", {}),
+]
+
+
 @pytest.mark.gpu
-@pytest.mark.parametrize("profile", ["paper", "reference", "exact"])
-def test_graph_trains_like_the_plain_path(profile: str) -> None:
+@pytest.mark.parametrize(("profile", "loss", "varied"), TRAININGS, ids=str)
+def test_graph_trains_like_the_plain_path(profile: str, loss: str, varied: dict[str, object]) -> None:
     values = {
         "training.n_batches": 600, "training.eval_every": 300, "training.batch_size": 64, "training.n_negatives": 8,
-        "loss.n_samples": 16, "task.smoothing": "none",
+        "loss.n_samples": 16, "task.smoothing": "none", **varied,
     }  # fmt: skip
-    config = RunConfig.of(values, profile=profile, scale="smoke")
+    if loss in ("elk", "info_nce"):
+        del values["loss.n_samples"]
+    config = RunConfig.of(values, loss=loss, profile=profile, scale="smoke")
     fast, plain = (list(Run(config, (4, 5, 6), "cuda", is_fast=is_fast)) for is_fast in (True, False))
     for a, b in zip(fast, plain, strict=True):
         assert a.metrics["train/loss"] == pytest.approx(b.metrics["train/loss"], rel=0.05, abs=0.02)

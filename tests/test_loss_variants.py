@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from pcl.distributions import VonMisesFisher
-from pcl.losses import ELK, ElkNormalizer, MCInfoNCE, PartnerSamples, PositiveWeight
+from pcl.losses import ELK, AnchorSamples, ElkNormalizer, MCInfoNCE, PartnerSamples, PositiveWeight
 from pcl.losses.mc_info_nce import log_mean_similarity
 from tests.oracles import unit_vectors
 
@@ -68,3 +68,42 @@ def test_fitted_elk_knows_six_dimensions() -> None:
     negatives = VonMisesFisher(mu.unsqueeze(1), torch.full((2, 1), 20.0))
     with pytest.raises(ValueError, match="4, 8, 10, 16, 32, 64, but got 7"):
         ELK.Config(normalizer=ElkNormalizer.FITTED).build()(posteriors, posteriors, negatives)
+
+
+def test_guided_samples_give_the_same_loss_with_far_fewer() -> None:
+    """Value and gradient are those of very many of the anchors' own; eight are nearer to them than 32 of those."""
+    generator = torch.Generator().manual_seed(0)
+    modes = unit_vectors(8, 10, generator=generator)
+    negatives = VonMisesFisher(unit_vectors(1, 64, 10, generator=generator), 22.0)
+    parameters = [
+        modes.clone().requires_grad_(), torch.full((8,), 22.0, dtype=modes.dtype, requires_grad=True),
+    ]  # fmt: skip
+
+    def value_and_gradients(anchors: AnchorSamples, n_samples: int, repeats: int) -> list[torch.Tensor]:
+        config = MCInfoNCE.Config(
+            n_samples=n_samples, positive_weight=PositiveWeight.ZERO, partners=PartnerSamples.INTEGRATED,
+            anchors=anchors,
+        )  # fmt: skip
+        total = torch.zeros((), dtype=modes.dtype)
+        for _ in range(repeats):
+            mu = torch.nn.functional.normalize(parameters[0], dim=-1)
+            near = torch.nn.functional.normalize(mu + 1.5 * mu.roll(1, 0).detach(), dim=-1)
+            anchor, positive = VonMisesFisher(mu, parameters[1]), VonMisesFisher(near, parameters[1].roll(1))
+            total = total + config.build()(anchor, positive, negatives, generator=generator).mean() / repeats
+        return [total.detach(), *torch.autograd.grad(total, parameters)]
+
+    many = value_and_gradients(AnchorSamples.POSTERIOR, 16_384, 4)
+    limit = value_and_gradients(AnchorSamples.GUIDED, 1024, 4)
+    own = value_and_gradients(AnchorSamples.POSTERIOR, 32, 64)
+    few = value_and_gradients(AnchorSamples.GUIDED, 8, 64)
+    assert limit[0].item() == pytest.approx(many[0].item(), abs=0.03)
+    for ours, theirs in zip(limit[1:], many[1:], strict=True):
+        assert (ours - theirs).norm() < 0.15 * theirs.norm()
+    assert abs(few[0] - limit[0]) < 0.5 * abs(own[0] - limit[0])
+    for ours, theirs in zip(few[1:], limit[1:], strict=True):
+        assert (ours - theirs).norm() < 0.15 * theirs.norm()
+
+
+def test_guided_samples_need_integrated_partners() -> None:
+    with pytest.raises(ValueError, match="`partners` must be integrated where anchors are guided, but got drawn"):
+        MCInfoNCE.Config(anchors=AnchorSamples.GUIDED)

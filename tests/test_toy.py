@@ -120,9 +120,32 @@ def test_shapes(source: Negatives) -> None:
     task = ToyTask.Config(n_eval=20, dim=5, dim_x=7, largest_cosine=0.95).build([4, 5])
     batch = task.draw(6, source, 3, torch.Generator().manual_seed(0))
     assert batch.anchor.shape == batch.positive.shape == (2, 6, 7)
-    expected = {Negatives.DRAWN: (2, 6, 3, 7), Negatives.SHARED: (2, 1, 3, 7), Negatives.IN_BATCH: (2, 1, 0, 7)}
+    expected = {
+        Negatives.DRAWN: (2, 6, 3, 7), Negatives.SHARED: (2, 1, 3, 7), Negatives.POOL: (2, 1, 3, 7),
+        Negatives.IN_BATCH: (2, 1, 0, 7),
+    }  # fmt: skip
     assert batch.negatives.shape == expected[source]
     assert all(((x >= 0) & (x <= 1)).all() for x in batch)
+
+
+def test_pool_holds_the_positives_which_are_chosen_by_weight() -> None:
+    task = ToyTask.Config(dim=4, n_eval=20, kappa_pos=4.0, positives=PositiveRule.VMF).build([4])
+    task.sample_latents = lambda mu, _kappa, _generator: mu  # known, to weigh the pool by hand
+    batch = task.draw(20_000, Negatives.POOL, 5, torch.Generator().manual_seed(0))
+    pool = batch.negatives[0, 0]
+    chosen = (batch.positive[0].unsqueeze(1) == pool).all(-1)
+    assert (chosen.sum(1) == 1).all()
+    (z,), _ = task.truth.parameters_of(batch.anchor)
+    (mu,), (kappa,) = task.truth.parameters_of(pool.unsqueeze(0))
+    partners = VonMisesFisher(mu, kappa)
+    # E e^{kappa_pos z.z'} by samples of z', not by the closed form.
+    latents = partners.sample((4000,), torch.Generator().manual_seed(1))
+    weight = torch.stack([torch.exp(4 * z @ latents[:, i].T).mean(1) for i in range(5)], dim=1)
+    share = weight / weight.sum(1, keepdim=True)
+    expected, observed = share.sum(0), chosen.sum(0)
+    error = (share * (1 - share)).sum(0).sqrt()
+    assert ((observed - expected).abs() < 4 * error + 0.002 * len(z)).all()
+    assert observed.min() > 100
 
 
 def test_truth_spans_its_range_and_spreads() -> None:

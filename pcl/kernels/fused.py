@@ -15,14 +15,15 @@ from torch.nn.functional import leaky_relu_, normalize, pad
 
 from pcl.distributions import VonMisesFisher
 from pcl.encoders import Backbone, MlpEncoder, StackedMlp
-from pcl.growth import growth_table
+from pcl.growth import GrowthTable, growth_table
 from pcl.kernels.integrated import log_mean_similarity
 from pcl.kernels.latents import sample_latents
 from pcl.kernels.mc_info_nce import LARGEST_KAPPA_POS, FusedMCInfoNCE
 from pcl.kernels.narrow_mlp import NarrowMlp, fits
 from pcl.kernels.reference import Partners
 from pcl.kernels.transport import SMALLEST_DIM, transport_table
-from pcl.losses import MCInfoNCE, PartnerSamples
+from pcl.losses import AnchorSamples, MCInfoNCE, PartnerSamples
+from pcl.losses.mc_info_nce import guiding_law
 from pcl.schedule import Trained
 from pcl.stepping import TrainingStep
 from pcl.tasks import Family, Negatives, ToyTask
@@ -54,8 +55,8 @@ class FusedStep(TrainingStep):
             is_integrated = config.partners is PartnerSamples.INTEGRATED
             # A learned one could leave the range.
             is_in_range = config.kappa_pos <= LARGEST_KAPPA_POS and not config.learn_kappa_pos
-            self._is_integrated = is_integrated and source is Negatives.SHARED and not config.learn_kappa_pos
-            if not is_integrated and source is not Negatives.SHARED and is_in_range:
+            self._is_integrated = is_integrated and source.are_common and not config.learn_kappa_pos
+            if not is_integrated and not source.are_common and is_in_range:
                 table = transport_table(encoder.config.dim, encoder.law, self.device)
                 self._fused = FusedMCInfoNCE(table, config.n_samples, config.positive_weight.of(n))
         return super().enter(trained, source)
@@ -101,7 +102,7 @@ class FusedStep(TrainingStep):
         n_runs, batch_size = anchor.batch_shape
         kappa_pos = config.kappa_pos
         table = growth_table(anchor.dim, self.device)
-        z = anchor.rsample((config.n_samples,), self.generator).transpose(0, 1)  # (R, K, B, D)
+        z, log_weight = self._anchor_samples(anchor, positive, table)
         cosine = (z * positive.mu.unsqueeze(1)).sum(-1)
         kappa = positive.kappa.unsqueeze(1)
         resultant = (kappa.square() + kappa_pos**2 + 2 * kappa_pos * kappa * cosine).clamp(min=1e-12).sqrt()
@@ -110,8 +111,27 @@ class FusedStep(TrainingStep):
         repelling = log_mean_similarity(
             z.flatten(1, 2), negatives.mu.squeeze(1), negatives.kappa.squeeze(1), scale, table
         )
-        log_ratio = attracting - repelling.view(n_runs, -1, batch_size)
+        log_ratio = log_weight + attracting - repelling.view(n_runs, -1, batch_size)
         return (math.log(config.n_samples) - torch.logsumexp(log_ratio, dim=1)).mean(-1)
+
+    def _anchor_samples(
+        self, anchor: VonMisesFisher, positive: VonMisesFisher, table: GrowthTable
+    ) -> tuple[Tensor, Tensor | float]:
+        """Samples of the anchors, (R, K, B, D), and their log weights."""
+        config = self.config.loss
+        assert isinstance(config, MCInfoNCE.Config)
+        shape = (config.n_samples,)
+        if config.anchors is AnchorSamples.POSTERIOR:
+            return anchor.rsample(shape, self.generator).transpose(0, 1), 0.0
+        guide = guiding_law(anchor, positive, config.kappa_pos, lambda kappa: table.lookup(kappa)[1])
+        z = guide.rsample(shape, self.generator).transpose(0, 1)
+        return z, _log_density(anchor, z, table) - _log_density(guide, z, table)
+
+
+def _log_density(posterior: VonMisesFisher, z: Tensor, table: GrowthTable) -> Tensor:
+    """Log Q(z) for samples (R, K, B, D), up to a constant."""
+    cosine = (z * posterior.mu.unsqueeze(1)).sum(-1)
+    return posterior.kappa.unsqueeze(1) * cosine - table(posterior.kappa).unsqueeze(1)
 
 
 class HalfMlp:

@@ -4,7 +4,7 @@ from pcl.losses.base import Loss, PositiveWeight, in_batch_negatives
 from pcl.losses.elk import ELK, ElkNegatives, ElkNormalizer
 from pcl.losses.hib import HIB, Expectation, NegativeWeight, hib
 from pcl.losses.info_nce import InfoNCE, info_nce
-from pcl.losses.mc_info_nce import MCInfoNCE, PartnerSamples, mc_info_nce
+from pcl.losses.mc_info_nce import AnchorSamples, MCInfoNCE, PartnerSamples, mc_info_nce
 
 LossConfig = MCInfoNCE.Config | HIB.Config | ELK.Config | InfoNCE.Config
 
@@ -19,6 +19,7 @@ __all__ = [
     "ELK",
     "HIB",
     "LOSSES",
+    "AnchorSamples",
     "ElkNegatives",
     "ElkNormalizer",
     "Expectation",

@@ -4,11 +4,14 @@ Axes: S samples, B anchors, N negatives, D dim.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 from torch.utils.checkpoint import checkpoint
 
 from pcl.distributions import VonMisesFisher
@@ -26,7 +29,7 @@ from pcl.losses.base import (
     require_member,
     require_positive,
 )
-from pcl.special import log_vmf_normalizer
+from pcl.special import bessel_ratio, log_vmf_normalizer
 
 
 class PartnerSamples(Enum):
@@ -36,6 +39,15 @@ class PartnerSamples(Enum):
     # Its expectation over z', C(kappa') / C(|kappa' mu' + kappa_pos z|). Only with infinitely many negatives (positive
     # weight zero) is the loss then the same: numerator and denominator are independent given z.
     INTEGRATED = "integrated"
+
+
+class AnchorSamples(Enum):
+    """Where samples z of the anchor come from, where partners are integrated."""
+
+    POSTERIOR = "posterior"  # the anchor's own, as the paper writes it
+    # Near the anchor and its positive at once, weighted by the ratio of the two densities: the same loss, where the
+    # paper's needs many samples. Of the anchor's own, few come near the positive, and the log of their mean is off.
+    GUIDED = "guided"
 
 
 def mc_info_nce(positive: Tensor, negatives: Tensor, positive_weight: float) -> Tensor:
@@ -88,6 +100,7 @@ class MCInfoNCE(Loss):
             learn_kappa_pos: Whether kappa_pos is a parameter (its logarithm is).
             positive_weight: Weight of the positive in the denominator.
             partners: How positives and negatives enter.
+            anchors: Where the anchor's samples come from.
         """
 
         n_samples: int = 512
@@ -95,15 +108,21 @@ class MCInfoNCE(Loss):
         learn_kappa_pos: bool = False
         positive_weight: PositiveWeight = PositiveWeight.ONE_OVER_N
         partners: PartnerSamples = PartnerSamples.DRAWN
+        anchors: AnchorSamples = AnchorSamples.POSTERIOR
 
         def __post_init__(self) -> None:
             require_count("n_samples", self.n_samples)
             require_positive("kappa_pos", self.kappa_pos)
             require_member("positive_weight", self.positive_weight, PositiveWeight)
             require_member("partners", self.partners, PartnerSamples)
+            require_member("anchors", self.anchors, AnchorSamples)
             require(
                 self.partners is PartnerSamples.DRAWN or self.positive_weight is PositiveWeight.ZERO,
                 f"`positive_weight` must be zero where partners are integrated, but got {self.positive_weight.value}.",
+            )
+            require(
+                self.anchors is AnchorSamples.POSTERIOR or self.partners is PartnerSamples.INTEGRATED,
+                f"`partners` must be integrated where anchors are guided, but got {self.partners.value}.",
             )
 
         def build(self) -> "MCInfoNCE":
@@ -131,7 +150,7 @@ class MCInfoNCE(Loss):
 
     def _integrated(self, posteriors: Triple, kappa_pos: Tensor | float, generator: torch.Generator | None) -> Tensor:
         anchor, positive, negatives = posteriors
-        z = anchor.rsample((self.config.n_samples,), generator)
+        z, log_weight = self._anchor_samples(anchor, positive, kappa_pos, generator)
         modes = negatives.mu.expand(z.shape[1], -1, -1)
 
         def log_ratio(z: Tensor) -> Tensor:
@@ -143,9 +162,53 @@ class MCInfoNCE(Loss):
         length = max(1, min(self.chunk_size, CPU_CHUNK_SIZE) // (8 * modes.shape[0] * modes.shape[1]))
         parts = z.split(length)
         if len(parts) == 1:
-            return _negative_log_mean(log_ratio(z))
+            return _negative_log_mean(log_ratio(z) + log_weight)
         ratios = [checkpoint(log_ratio, part, use_reentrant=False, preserve_rng_state=False) for part in parts]
-        return _negative_log_mean(torch.cat(ratios))
+        return _negative_log_mean(torch.cat(ratios) + log_weight)
+
+    def _anchor_samples(
+        self,
+        anchor: VonMisesFisher,
+        positive: VonMisesFisher,
+        kappa_pos: Tensor | float,
+        generator: torch.Generator | None,
+    ) -> tuple[Tensor, Tensor | float]:
+        """Samples z, (S, B, D), and log Q(z|x) less the log density that they were drawn with."""
+        shape = (self.config.n_samples,)
+        if self.config.anchors is AnchorSamples.POSTERIOR:
+            return anchor.rsample(shape, generator), 0.0
+        guide = guiding_law(anchor, positive, kappa_pos, partial(bessel_ratio, dim=anchor.dim))
+        z = guide.rsample(shape, generator)
+        return z, anchor.log_prob(z) - guide.log_prob(z)
+
+
+def guiding_law(
+    anchor: VonMisesFisher,
+    positive: VonMisesFisher,
+    kappa_pos: Tensor | float,
+    ratio: Callable[[Tensor], Tensor],
+) -> VonMisesFisher:
+    """The vMF with the natural parameter kappa mu + a mu+: about Q(z|x) times the similarity of z and the positive.
+
+    a is the slope of the log similarity in z.mu+ at about the most likely z. That log is concave in z.mu+, so that it
+    lies below its tangent and the weighted similarity is bounded. Gradients pass, but for a's: samples that stay where
+    they are while the posteriors move pull these towards themselves.
+
+    Args:
+        anchor: Q(z|x).
+        positive: Of the same batch.
+        kappa_pos: Scale of the similarity.
+        ratio: A(kappa), the mean cosine of a vMF to its mode.
+    """
+    own = anchor.kappa.unsqueeze(-1) * anchor.mu
+    with torch.no_grad():
+        scale = kappa_pos * positive.kappa
+        near = own + (scale / (kappa_pos + positive.kappa)).unsqueeze(-1) * positive.mu
+        cosine = (normalize(near, dim=-1) * positive.mu).sum(-1)
+        resultant = (positive.kappa.square() + kappa_pos**2 + 2 * scale * cosine).clamp(min=1e-12).sqrt()
+        slope = scale * ratio(resultant) / resultant
+    natural = own + slope.unsqueeze(-1) * positive.mu
+    return VonMisesFisher(normalize(natural, dim=-1), natural.norm(dim=-1), validate_args=False)
 
 
 def log_mean_similarity(partner: VonMisesFisher, cosine: Tensor, kappa_pos: Tensor | float) -> Tensor:

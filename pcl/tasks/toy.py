@@ -164,7 +164,9 @@ class ToyTask(Task):
         """One batch for every run."""
         config = self.config
         is_rejecting = source is Negatives.DRAWN and config.negatives is NegativeRule.REJECT_POSITIVES
-        sizes = [batch_size, self.pool_size, batch_size * n_negatives if is_rejecting else 0]
+        is_pool = source is Negatives.POOL
+        pool_size = n_negatives if is_pool else self.pool_size
+        sizes = [batch_size, pool_size, batch_size * n_negatives if is_rejecting else 0]
         x = self._inputs(sum(sizes), generator)
         mu, kappa = self.truth.parameters_of(x)
         z, z_pool, z_candidates = self.sample_latents(mu, kappa, generator).split(sizes, dim=1)
@@ -172,15 +174,18 @@ class ToyTask(Task):
         if config.positives is PositiveRule.LOGISTIC:
             acceptance = self._acceptance(z @ z_pool.mT)
         elif config.family is Family.VMF:
-            in_pool = slice(batch_size, batch_size + self.pool_size)
+            in_pool = slice(batch_size, batch_size + pool_size)
             acceptance = self._integrated_acceptance(z @ mu[:, in_pool].mT, kappa[:, None, in_pool])
         else:
             acceptance = torch.exp(config.kappa_pos * (z @ z_pool.mT - 1))
         u = 1 - torch.rand(acceptance.shape, device=x.device, generator=generator)  # never 0, which any p would accept
-        chosen = (u / acceptance).argmin(-1, keepdim=True)
+        # Uniform clocks choose as rejection does; exponential ones by the share of the pool's weights.
+        chosen = ((-u.log() if is_pool else u) / acceptance).argmin(-1, keepdim=True)
         positive = pool.gather(1, chosen.expand(-1, -1, config.dim_x))
         if is_rejecting:
             return Batch(anchor, positive, self._accepted_negatives(z, candidates, z_candidates, generator))
+        if is_pool:
+            return Batch(anchor, positive, pool.unsqueeze(1))
         shape = {Negatives.DRAWN: (batch_size, n_negatives), Negatives.SHARED: (1, n_negatives)}.get(source, (1, 0))
         negatives = self._inputs(math.prod(shape), generator)
         return Batch(anchor, positive, negatives.view(self.n_runs, *shape, config.dim_x))
