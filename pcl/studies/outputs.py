@@ -4,7 +4,7 @@ import csv
 import io
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -77,8 +77,33 @@ def summary(space: SearchSpace, spec: StudySpec, finding: Finding) -> dict[str, 
     }
 
 
-def figures(folder: StudyFolder, best: Outcome) -> list[Path]:
-    """Scatter plots of kappa and of pairs of mu for the winner's first seed; none without its checkpoint."""
+def figures(folder: StudyFolder, best: Outcome, say: Callable[[str], None]) -> list[Path]:
+    """What there is to see of the winner: files or a folder of them. What fails is said in a line, and not drawn."""
+    try:
+        if best.trial.run_config.task_name == "images":
+            return _look(folder, best)
+        return _scatter_plots(folder, best)
+    except Exception as error:  # a study has its results, whatever its pictures have
+        say(f"the winner is not drawn: {(str(error).strip() or type(error).__name__).splitlines()[0]}")
+        return []
+
+
+def _look(folder: StudyFolder, best: Outcome) -> list[Path]:
+    """The page of `launch/look.py` for the winner's first seed that has not failed."""
+    import torch  # noqa: PLC0415
+
+    from pcl.data.sources import data_folder, resolve  # noqa: PLC0415
+    from pcl.studies.looks import of_winner, write_look  # noqa: PLC0415
+    from pcl.trained import TrainedEncoder  # noqa: PLC0415
+
+    source = of_winner(folder, best.trial.key)
+    trained = TrainedEncoder.read(source.checkpoint, device="cuda" if torch.cuda.is_available() else "cpu")
+    write_look(source, trained, resolve(trained.task.data, data_folder()), is_other=False, output=source.output)
+    return [source.output]
+
+
+def _scatter_plots(folder: StudyFolder, best: Outcome) -> list[Path]:
+    """Kappa and pairs of mu for the winner's first seed; none without its checkpoint."""
     checkpoint = folder.trial(best.trial.key).checkpoint
     if not checkpoint.exists():
         return []
@@ -90,8 +115,7 @@ def figures(folder: StudyFolder, best: Outcome) -> list[Path]:
 
     run = Run.restore(checkpoint)
     task = run.step.task
-    if not isinstance(task, ToyTask):
-        return []
+    assert isinstance(task, ToyTask)
     with torch.no_grad():
         posterior = run.step.encoder(task.x_eval)
     seed = run.seeds[0]

@@ -38,7 +38,8 @@ class Recorder:
 
     def submit_artifact(self, owner: TrialFolder | str, path: Path, folder: str = "") -> None:
         """Have a file or folder copied into the artifacts of a trial, or of a run such as the parent."""
-        self._add(f"artifact {path.name}", partial(self._tracker.log_artifact, owner, path, folder))
+        of_trial = f" of {owner.key}" if isinstance(owner, TrialFolder) else ""
+        self._add(f"artifact {path.name}{of_trial}", partial(self._tracker.log_artifact, owner, path, folder))
 
     @property
     def pending(self) -> int:
@@ -56,7 +57,7 @@ class Recorder:
         """Try what is left at once, and stop where nothing gets through for so long. What comes later is not recorded.
 
         Returns:
-            Keys of trials (or "artifact NAME") that could not be brought in line.
+            Keys of trials (or "artifact NAME", of a trial "artifact NAME of KEY") that could not be brought in line.
         """
         with self._changed:
             self._is_closing = True

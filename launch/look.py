@@ -1,0 +1,42 @@
+"""Look at images with a trained encoder: `python launch/look.py STUDY` or `python launch/look.py CHECKPOINT`.
+
+It writes a page, index.html, and its pictures: the least and most certain images of each class, queries with the images
+in their credible intervals, Recall@1 as the least certain are rejected, kappa against annotators and crops. The page
+needs no network.
+"""
+
+import argparse
+from pathlib import Path
+
+from launch.command import chosen_data, chosen_device, named, run, say
+
+
+def main() -> None:
+    """Parse the command line, look and write."""
+    parser = argparse.ArgumentParser(
+        prog="look.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("source", metavar="STUDY|CHECKPOINT", help="a study of runs/ or its folder (its winner is "
+                        "taken), or a checkpoint of train.py or of a trial")  # fmt: skip
+    parser.add_argument("--data", help="other images than the run's test images, such as a folder of class folders")
+    parser.add_argument("--seed", type=int, help="which of the checkpoint's (default: the first that has not failed)")
+    parser.add_argument("--output", type=Path, help="folder (default: look/ in the study's folder or beside the file)")
+    parser.add_argument("--device", default=None, help="cpu or cuda (default: cuda where there is one)")
+    arguments = parser.parse_args()
+    from pcl.studies.looks import source_of, write_look  # noqa: PLC0415  -h answers at once
+    from pcl.trained import TrainedEncoder  # noqa: PLC0415
+
+    source = source_of(arguments.source, Path("runs"))
+    output = arguments.output or source.output
+    if output.exists() and not output.is_dir():
+        raise ValueError(f"`--output` must name a folder, but {output} is a file.")
+    trained = TrainedEncoder.read(source.checkpoint, arguments.seed, chosen_device(arguments.device))
+    data = chosen_data(arguments.data or trained.task.data)
+    is_other = arguments.data is not None and named(arguments.data, data) != trained.task.data
+    say(f"{source.checkpoint}: seed {trained.seed}, batch {trained.best_batch:,}, {data.name}, {trained.device}")
+    files = write_look(source, trained, data, is_other and not source.has_seen(data), output)
+    say(f"written: {', '.join(str(file) for file in files)}")
+
+
+if __name__ == "__main__":
+    run(main)

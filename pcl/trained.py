@@ -1,0 +1,88 @@
+"""The encoder that an image run ends with, as its checkpoint holds it: from anyone's images to posteriors."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from pcl.checkpoints import read_checkpoint
+from pcl.config import RunConfig
+from pcl.distributions import VonMisesFisher
+from pcl.encoders import Encoder, ResNetEncoder
+from pcl.tasks import CifarTask
+from pcl.tasks.base import Metrics
+
+_BLOCK = 500  # images that are encoded at once, as where runs are judged: the same numbers to the bit
+
+
+@dataclass(frozen=True)
+class TrainedEncoder:
+    """An encoder with the weights of a run's best evaluation.
+
+    Attributes:
+        config: Of the run.
+        task: Its part about the images.
+        seed: Of the run.
+        encoder: One run's, for evaluation.
+        device: Where it is.
+        best_batch: When the best evaluation was.
+        validation: What it found.
+    """
+
+    config: RunConfig
+    task: CifarTask.Config
+    seed: int
+    encoder: Encoder
+    device: torch.device
+    best_batch: int
+    validation: Metrics
+
+    @classmethod
+    def read(cls, path: Path, seed: int | None = None, device: str | torch.device = "cpu") -> "TrainedEncoder":
+        """From a checkpoint, which may be of an unfinished run.
+
+        Args:
+            path: The file.
+            seed: Which of the run's; by default the first that has not failed.
+            device: Where to compute.
+
+        Raises:
+            ValueError: If the file is no checkpoint of images, has no such seed, or no evaluation of it.
+        """
+        content = read_checkpoint(path)
+        config = RunConfig.from_flat(content["config"])
+        if not isinstance(config.task, CifarTask.Config):
+            raise ValueError(f"{path} is of the task {config.task_name!r}, which has no images.")
+        run = _chosen(path, content["seeds"], content["failures"], seed)
+        best = content["best"][run]
+        if not best["weights"]:
+            raise ValueError(f"{path} has no evaluation with a finite {CifarTask.selects} to take the weights of.")
+        assert isinstance(config.encoder, ResNetEncoder.Config)
+        # The pretrained weights that it began with need not be there any more.
+        encoder = replace(config.encoder, weights="").build(content["seeds"][run : run + 1])
+        try:
+            encoder.load_run_state(0, best["weights"])
+        except RuntimeError:
+            raise ValueError(f"{path} has weights that do not fit its configuration.") from None
+        place = torch.device(device)
+        return cls(
+            config, config.task, content["seeds"][run], encoder.eval().to(place), place, best["batch"], best["metrics"]
+        )  # fmt: skip
+
+    @torch.no_grad()
+    def encode(self, images: Tensor) -> VonMisesFisher:
+        """Posteriors of images (N, 3, 32, 32), bytes or numbers from 0 to 255; on the CPU."""
+        parts = [self.encoder(part.to(self.device).unsqueeze(0)) for part in images.split(_BLOCK)]
+        mu, kappa = (torch.cat([getattr(p, name)[0].cpu() for p in parts]) for name in ("mu", "kappa"))
+        return VonMisesFisher(mu, kappa, validate_args=False)
+
+
+def _chosen(path: Path, seeds: list[int], failures: dict[str, str], asked: int | None) -> int:
+    """Place of a seed in the run."""
+    if asked is None:
+        asked = next((seed for seed in seeds if str(seed) not in failures), seeds[0])
+    if asked not in seeds:
+        known = ", ".join(map(str, seeds))
+        raise ValueError(f"`--seed` must be one of {known}, which {path} has, but got {asked}.")
+    return seeds.index(asked)
