@@ -21,6 +21,7 @@ bench: $(READY)
 	$(PY) launch/bench.py vmf
 	$(PY) launch/bench.py loss
 	$(PY) launch/bench.py toy
+	$(PY) launch/bench.py cifar
 
 # The stamp is written last: an interrupted installation is done again. A venv that is older than the lock is
 # brought up to date in place.

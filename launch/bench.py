@@ -1,4 +1,4 @@
-"""Benchmarks with their slow twins: `python launch/bench.py vmf`, `loss`, `toy` and `study`.
+"""Benchmarks with their slow twins: `python launch/bench.py vmf`, `loss`, `toy`, `cifar` and `study`.
 
 Each prints a table and writes it, with the hardware and the versions, as JSON.
 """
@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from launch import bench_study, bench_toy
+from launch import bench_cifar, bench_study, bench_toy
 from launch.command import chosen_device, run, say, whole_number
 
 Row = dict[str, Any]
@@ -40,11 +40,13 @@ def main() -> None:
     loss.add_argument("--device", default=None, help="cpu or cuda (default: cuda where there is one)")
     toy = benchmarks.add_parser("toy", help="a batch of the controlled experiment, fast path against plain twin")
     bench_toy.add_arguments(toy)
+    cifar = benchmarks.add_parser("cifar", help="a batch of images and its parts, an evaluation, a whole fold")
+    bench_cifar.add_arguments(cifar)
     study = benchmarks.add_parser("study", help="what the service costs: trials that do nothing, and a real grid")
     bench_study.add_arguments(study)
     for command in (vmf, loss):
         command.add_argument("--repeats", type=whole_number, default=5, help="timed calls a row (default: 5)")
-    for command in (vmf, loss, toy, study):
+    for command in (vmf, loss, toy, cifar, study):
         command.add_argument("--output", type=Path, default=None, help="JSON file (default: runs/bench/NAME.json)")
     arguments = parser.parse_args()
     if arguments.benchmark in ("vmf", "loss") and arguments.dim < 2:
@@ -53,7 +55,10 @@ def main() -> None:
     if output.is_dir():
         raise ValueError(f"`--output` must name a file, but {output} is a folder.")
     output.parent.mkdir(parents=True, exist_ok=True)
-    measures = {"vmf": _vmf, "loss": _loss, "toy": bench_toy.measure, "study": bench_study.measure}
+    measures = {
+        "vmf": _vmf, "loss": _loss, "toy": bench_toy.measure, "cifar": bench_cifar.measure,
+        "study": bench_study.measure,
+    }  # fmt: skip
     rows = measures[arguments.benchmark](arguments)
     _write(output, {"benchmark": arguments.benchmark, **_circumstances(), "rows": rows})
     say(f"written to {output}")

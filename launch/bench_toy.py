@@ -1,9 +1,9 @@
 """What a batch of the controlled experiment costs: fast path and plain twin, one seed and five, and as sizes double."""
 
 import argparse
-import time
 from typing import TYPE_CHECKING, Any
 
+from launch.bench_phases import peak, phase_row
 from launch.command import chosen_device, say, whole_number
 
 if TYPE_CHECKING:
@@ -57,40 +57,21 @@ def measure(arguments: argparse.Namespace) -> list[Row]:
 def _rows(
     variant: str, config: "RunConfig", seeds: tuple[int, ...], device: str, is_fast: bool, n_batches: int
 ) -> list[Row]:
-    import torch  # noqa: PLC0415
-
     from pcl.training import Run  # noqa: PLC0415
 
-    training = config.training
     run = Run(config, seeds, device, is_fast=is_fast)
     # The plain twin is timed on fewer batches: it is only there to be compared with.
     n_timed = n_batches if is_fast or device == "cpu" else max(10, n_batches // 20)
     rows = []
-    for index, phase in enumerate(training.phases):
-        if device == "cuda":
-            torch.cuda.reset_peak_memory_stats()
-        started = time.perf_counter()
-        run.stepper.enter(phase.trained, training.negatives_at(index))
-        run.stepper.advance(5, training.lr)
-        first = time.perf_counter() - started
-        if device == "cuda":
-            torch.cuda.synchronize()
-        started = time.perf_counter()
-        run.stepper.advance(n_timed, training.lr)
-        if device == "cuda":
-            torch.cuda.synchronize()
+    for index in range(len(config.training.phases)):
         row: Row = {
             "variant": variant,
             "seeds": len(seeds),
-            "phase": phase.trained.value,
             "path": "fast" if is_fast and device == "cuda" else "plain",
-            "ms_per_batch": 1e3 * (time.perf_counter() - started) / n_timed,
-            "peak_mib": torch.cuda.max_memory_allocated() / 2**20 if device == "cuda" else None,
-            "first_batches_s": first,
             "config": config.flat(),
+            **phase_row(run, index, n_timed),
         }
         rows.append(row)
-        peak = f"{row['peak_mib']:.0f}" if row["peak_mib"] is not None else "-"
         head = f"{variant:<10}{row['seeds']:>6}{row['phase']:>7}{row['path']:>7}"
-        say(f"{head}{row['ms_per_batch']:>10.3f}{peak:>10}{first:>17.1f}")
+        say(f"{head}{row['ms_per_batch']:>10.3f}{peak(row):>10}{row['first_batches_s']:>17.1f}")
     return rows

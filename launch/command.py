@@ -51,8 +51,7 @@ def settings(texts: list[str]) -> dict[str, str]:
 
 def chosen_data(asked: str | None) -> "ImageSet":
     """The images that were asked for; CIFAR-10H, where it is or can be had, or else the embedded ones, by default."""
-    from pcl.data.sources import resolve  # noqa: PLC0415  -h answers at once
-    from pcl.tasks.cifar import data_folder  # noqa: PLC0415
+    from pcl.data.sources import data_folder, resolve  # noqa: PLC0415  -h answers at once
 
     return resolve(asked or "auto", data_folder(), may_download=True, tell=say)
 

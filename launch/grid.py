@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from launch.command import run, say, whole_number
 from launch.ending import command_to_resume, leave, resumable
 from launch.grid_study import asked_study, machine
+from launch.weights import HELP
 
 if TYPE_CHECKING:
     from pcl.studies.ledger import StudyFolder
@@ -49,6 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     what.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help="a setting; may be repeated")
     what.add_argument("--seeds", metavar="1,2,3", help="tuning seeds (default: the space's; its first at quick, smoke)")
     what.add_argument("--data", help="images: auto (default: CIFAR-10H, else embedded), cifar10h, embedded or a folder")
+    what.add_argument("--weights", metavar="auto|none|FILE", help=HELP)
     how = parser.add_argument_group("how to run it")
     how.add_argument("--plan", action="store_true", help="print what would run and what it takes, and stop")
     how.add_argument("--name", help="of the study (default: space, scale and time)")
@@ -79,8 +81,11 @@ def _list() -> None:
 
 def _run(arguments: argparse.Namespace) -> None:
     started = time.perf_counter()
-    space, spec, folder = asked_study(arguments)
+    asked = asked_study(arguments)
+    space, spec, folder, missing = asked
     if arguments.plan:
+        if missing:
+            say(f"pretraining would come first: {missing}")
         _show_plan(arguments, space, spec, folder, machine(), _costs(arguments, space, spec))
         return
     from pcl.studies.tracking import Tracker, tracking_uri  # noqa: PLC0415
@@ -94,6 +99,7 @@ def _run(arguments: argparse.Namespace) -> None:
         _resources(arguments, machine()).require(machine())  # before Ray starts, which takes a while
     else:
         check_address(arguments.address)
+    spec = asked.with_weights("cuda" if machine()["GPU"] else "cpu").spec
     interrupt = Interrupt(60 * (arguments.time_budget or 0))
     probes = ThreadPoolExecutor(1)
     costs = probes.submit(_costs, arguments, space, spec)  # while Ray starts
@@ -133,8 +139,9 @@ def _is_finalized(arguments: argparse.Namespace, spec: "StudySpec") -> bool:
 def _costs(arguments: argparse.Namespace, space: "SearchSpace", spec: "StudySpec") -> list["Cost"]:
     from pcl.studies.plan import corner_costs  # noqa: PLC0415
 
-    is_gpu = machine()["GPU"] and _resources(arguments, machine()).gpus
-    return corner_costs(space, spec, "cuda" if is_gpu else "cpu")
+    resources = _resources(arguments, machine())
+    is_gpu = machine()["GPU"] and resources.gpus
+    return corner_costs(space, spec, "cuda" if is_gpu else "cpu", max(1, int(resources.cpus)))
 
 
 def _show_plan(
@@ -196,8 +203,12 @@ def _search(
         say(f"\nwinner: {finding.best.trial.label}")
         if space.published:
             say(f"published winner: {label(space.published)}")
-        files += figures(folder, finding.best)
-        checkpoint = folder.trial(finding.best.trial.key).checkpoint
+        winner = folder.trial(finding.best.trial.key)
+        drawn = figures(folder, finding.best, say)
+        for file in drawn:
+            recorder.submit_artifact(winner, file)
+        files += drawn
+        checkpoint = winner.checkpoint
         files += [checkpoint] if checkpoint.exists() else []
     say("written: " + ", ".join(str(file) for file in files))
     for file in files:

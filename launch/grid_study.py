@@ -4,19 +4,47 @@ import argparse
 import os
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from launch.command import chosen_data, named, settings
+from launch.command import chosen_data, named, say, settings
+from launch.weights import Missing, check_weights, chosen_weights
 
 if TYPE_CHECKING:
     from pcl.config import Plain
+    from pcl.data.images import ImageSet
     from pcl.studies.ledger import StudyFolder
     from pcl.studies.space import SearchSpace
     from pcl.studies.study import StudySpec
 
+WEIGHTS = "encoder.weights"
 
-def asked_study(arguments: argparse.Namespace) -> tuple["SearchSpace", "StudySpec", "StudyFolder"]:
+
+class Asked(NamedTuple):
+    """A study that is about to run.
+
+    Attributes:
+        space: What is searched.
+        spec: What the study is; its weights are still open where some are missing.
+        folder: Where it is kept.
+        missing: A backbone that has to be trained first.
+    """
+
+    space: "SearchSpace"
+    spec: "StudySpec"
+    folder: "StudyFolder"
+    missing: Missing | None
+
+    def with_weights(self, device: str) -> "Asked":
+        """The same with nothing missing: trains the backbone where there is none yet."""
+        if self.missing is None:
+            return self
+        overrides = {**self.spec.overrides, WEIGHTS: self.missing.train(device)}
+        return self._replace(spec=replace(self.spec, overrides=overrides), missing=None)
+
+
+def asked_study(arguments: argparse.Namespace) -> Asked:
     """What is asked for: a new study or one to go on with. Makes nothing."""
     from pcl.studies.ledger import StudyFolder  # noqa: PLC0415
     from pcl.studies.space import load_space  # noqa: PLC0415
@@ -24,7 +52,7 @@ def asked_study(arguments: argparse.Namespace) -> tuple["SearchSpace", "StudySpe
 
     check_writable(arguments.storage)
     if arguments.resume is not None:
-        fixed = ("space", "scale", "fidelity", "set", "seeds", "name", "data")
+        fixed = ("space", "scale", "fidelity", "set", "seeds", "name", "data", "weights")
         if given := [f"--{name}" for name in fixed if getattr(arguments, name)]:
             raise ValueError(f"A study that is resumed has its settings already: leave out {', '.join(given)}.")
         folder = StudyFolder(arguments.storage / (arguments.resume or latest_study(arguments.storage)))
@@ -37,14 +65,15 @@ def asked_study(arguments: argparse.Namespace) -> tuple["SearchSpace", "StudySpe
             )
         if space.task != "toy" and not spec.data.endswith(chosen_data(str(spec.overrides["task.data"])).fingerprint):
             raise ValueError(f"The images {spec.overrides['task.data']} have changed since {folder.name!r} began.")
-        return space, spec, folder
+        check_weights(str(spec.overrides.get(WEIGHTS, "")))
+        return Asked(space, spec, folder, None)
     if arguments.space is None:
         raise ValueError("`--space NAME`, `--resume` or `--list` must be given.")
     space = load_space(arguments.space)
     scale = arguments.scale or ("paper" if machine()["GPU"] else "quick")
     if space.is_sampled:
         raise ValueError(f"The space {space.name!r} has Ray domains, and this version runs grids: list their values.")
-    overrides, data = _with_data(arguments, space)
+    overrides, data, missing = _with_data(arguments, space, scale)
     is_file = arguments.space.endswith(".py") or "/" in arguments.space
     spec = StudySpec(
         str(Path(arguments.space).absolute()) if is_file else space.name,
@@ -60,18 +89,52 @@ def asked_study(arguments: argparse.Namespace) -> tuple["SearchSpace", "StudySpe
     name = arguments.name or "-".join([*_names(space, spec), scale, time.strftime("%Y%m%d-%H%M%S")])
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name):
         raise ValueError(f"`--name` must be letters, digits, '-', '_' and '.', but got {name!r}.")
-    return space, spec, StudyFolder(arguments.storage / name)
+    return Asked(space, spec, StudyFolder(arguments.storage / name), missing)
 
 
-def _with_data(arguments: argparse.Namespace, space: "SearchSpace") -> tuple[dict[str, "Plain"], str]:
-    """The settings of `--set`, those that say which images are used, and the data's name and fingerprint."""
+def _with_data(
+    arguments: argparse.Namespace, space: "SearchSpace", scale: str
+) -> tuple[dict[str, "Plain"], str, Missing | None]:
+    """The settings of `--set`, those that say which images and weights are used, the data's name and fingerprint."""
     values: dict[str, Plain] = {**settings(arguments.set)}
     if space.task == "toy":
-        if arguments.data is not None:
-            raise ValueError(f"`--data` is for spaces of images, but {space.name!r} has none.")
-        return values, "toy"
-    images = chosen_data(arguments.data)
-    return {"task.data": named(arguments.data, images), **values}, f"{images.name}-{images.fingerprint}"
+        for name in ("data", "weights"):
+            if getattr(arguments, name) is not None:
+                raise ValueError(f"`--{name}` is for spaces of images, but {space.name!r} has none.")
+        return values, "toy", None
+    asked = str(values["task.data"]) if "task.data" in values else arguments.data
+    images = chosen_data(asked)
+    values["task.data"] = named(asked, images)
+    weights = _weights(arguments, space, scale, values, images)
+    missing = weights if isinstance(weights, Missing) else None
+    if isinstance(weights, str):
+        values[WEIGHTS] = weights
+    return values, f"{images.name}-{images.fingerprint}", missing
+
+
+def _weights(
+    arguments: argparse.Namespace, space: "SearchSpace", scale: str, values: dict[str, "Plain"], images: "ImageSet"
+) -> str | Missing | None:
+    """What `encoder.weights` is to be in every cell; nothing where the space varies it."""
+    varied = {path for stage in space.stages for path in stage.paths()}
+    if WEIGHTS in varied:
+        if arguments.weights is not None:
+            raise ValueError(f"`--weights` must be left out: the space {space.name!r} varies them.")
+        return None
+    asked = values.get(WEIGHTS, space.base.get(WEIGHTS, arguments.weights))
+    if "encoder.width" in varied:
+        if asked not in (None, "auto", "none", ""):
+            raise ValueError(f"`--weights` must be left out: the space {space.name!r} varies the width.")
+        say("weights: none, for the space varies the width; all networks start from scratch")
+        return ""
+    from pcl.config import RunConfig  # noqa: PLC0415  -h answers at once
+    from pcl.encoders import ResNetEncoder  # noqa: PLC0415
+
+    settings_of_all = {path: value for path, value in {**space.base, **values}.items() if path != WEIGHTS}
+    profile = arguments.fidelity or "reference"
+    config = RunConfig.of(settings_of_all, loss=space.loss, profile=profile, scale=scale, task=space.task)
+    assert isinstance(config.encoder, ResNetEncoder.Config)
+    return chosen_weights(None if asked is None else str(asked), images, config.encoder.width, scale)
 
 
 def _names(space: "SearchSpace", spec: "StudySpec") -> list[str]:

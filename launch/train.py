@@ -1,21 +1,21 @@
 """One training without Ray: `python launch/train.py --profile reference --seed 4 --set loss.n_samples=16`.
 
-It writes a checkpoint at every evaluation. Run again, it goes on from there; a finished one is shown, not repeated.
+It writes checkpoints at evaluations. Run again, it goes on from there; a finished one is shown, not repeated.
 """
 
 import argparse
 import json
 import math
 import statistics
-import sys
-import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from launch.command import chosen_data, chosen_device, named, run, say, settings
+from launch.progress import Progress
+from launch.weights import HELP, chosen_weights
 
 if TYPE_CHECKING:
     from pcl.config import RunConfig
@@ -56,6 +56,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--config", type=Path, help="a whole configuration, such as a study's best.yaml")
     parser.add_argument("--task", help="toy (default) or images")
     parser.add_argument("--data", help="images: auto (default), cifar10h, embedded, or a folder of class folders")
+    parser.add_argument("--weights", metavar="auto|none|FILE", help=HELP)
     parser.add_argument("--loss", help="mc_info_nce (default), hib, elk or info_nce")
     parser.add_argument("--profile", help="fidelity: paper, reference or exact (default: reference)")
     parser.add_argument("--scale", help="smoke, quick or paper (default: paper)")
@@ -78,12 +79,15 @@ def _config(arguments: argparse.Namespace) -> "RunConfig":
     if arguments.config is None:
         profile, scale = arguments.profile or "reference", arguments.scale or "paper"
         task = arguments.task or "toy"
-        if arguments.data is not None and task != "images":
-            raise ValueError("`--data` is for `--task images`.")
-        if task == "images" and not arguments.show_config:
-            values = {"task.data": named(arguments.data, chosen_data(arguments.data)), **values}
-        return RunConfig.of(values, loss=arguments.loss or "mc_info_nce", profile=profile, scale=scale, task=task)
-    if arguments.loss or arguments.profile or arguments.scale or arguments.task or arguments.data:
+        for name in ("data", "weights"):
+            if getattr(arguments, name) is not None and task != "images":
+                raise ValueError(f"`--{name}` is for `--task images`.")
+        weights = values.pop("encoder.weights", arguments.weights) if task == "images" else None
+        config = RunConfig.of(values, loss=arguments.loss or "mc_info_nce", profile=profile, scale=scale, task=task)
+        if task != "images" or arguments.show_config:
+            return config
+        return _with_images(config, "task.data" in values, weights, arguments)
+    if any((arguments.loss, arguments.profile, arguments.scale, arguments.task, arguments.data, arguments.weights)):
         raise ValueError("`--config` is a whole configuration: leave out what it says already.")
     try:
         content = yaml.safe_load(arguments.config.read_text())
@@ -94,9 +98,26 @@ def _config(arguments: argparse.Namespace) -> "RunConfig":
     return RunConfig.from_flat(content).with_values(values)
 
 
+def _with_images(
+    config: "RunConfig", is_given: bool, weights: str | None, arguments: argparse.Namespace
+) -> "RunConfig":
+    """The configuration with its images and pretrained weights named; trains the weights where there are none yet."""
+    from pcl.encoders import ResNetEncoder  # noqa: PLC0415
+    from pcl.tasks import CifarTask  # noqa: PLC0415
+
+    assert isinstance(config.task, CifarTask.Config)
+    assert isinstance(config.encoder, ResNetEncoder.Config)
+    asked = config.task.data if is_given else arguments.data
+    data = chosen_data(asked)
+    chosen = chosen_weights(weights, data, config.encoder.width, config.scale.value)
+    name = chosen if isinstance(chosen, str) else chosen.train(chosen_device(arguments.device))
+    return config.with_values({"task.data": named(asked, data), "encoder.weights": name})
+
+
 def _start(config: "RunConfig", seeds: tuple[int, ...], checkpoint: Path, arguments: argparse.Namespace) -> "Run":
     """A training, new or from its checkpoint."""
-    from pcl.training import Run, check_same_config  # noqa: PLC0415
+    from pcl.checkpoints import check_same_config  # noqa: PLC0415
+    from pcl.training import Run  # noqa: PLC0415
 
     device = chosen_device(arguments.device)
     if checkpoint.exists() and not arguments.fresh:
@@ -114,12 +135,22 @@ def _start(config: "RunConfig", seeds: tuple[int, ...], checkpoint: Path, argume
 
 
 def _train(training: "Run", checkpoint: Path) -> None:
+    from pcl.checkpoints import Saving  # noqa: PLC0415  -h answers at once
+
     report: Report | None = None
-    with Progress(training) as progress:
+    saved = training.batch
+
+    def stopped() -> str:
+        where = f"goes on from batch {saved:,}" if saved else "starts over: nothing was saved yet"
+        return f"the same command {where}"
+
+    with Progress(lambda: training.batch, training.config.training.n_batches, stopped) as progress:
+        saving = Saving(training, checkpoint)
         for report in training:
-            training.save(checkpoint)
+            if saving.save():
+                saved = report.batch
             _write_report(checkpoint, training, report)
-            progress.saved, progress.shown = report.batch, _shown(report.metrics)
+            progress.shown = _shown(report.metrics)
             progress.tell()
     if report is None:
         say(f"already finished; {results_of(checkpoint)} has the results")
@@ -129,49 +160,6 @@ def _train(training: "Run", checkpoint: Path) -> None:
     if len(report.by_seed) - len(report.failures) > 1:
         say(_summary([metrics for seed, metrics in report.by_seed.items() if seed not in report.failures]))
     say(f"trained in {report.seconds:.1f} s; {results_of(checkpoint)} has the results")
-
-
-class Progress:
-    """A line with batch, ETA and the last metrics: renewed every second on a terminal, else every 15 seconds.
-
-    Args:
-        training: Whose `batch` is watched.
-    """
-
-    def __init__(self, training: "Run") -> None:
-        self.training = training
-        self.saved, self.shown = training.batch, ""
-        self._first, self._started = training.batch, time.perf_counter()
-        self._is_done = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._is_done.set()
-        self._thread.join()
-        if sys.stdout.isatty():
-            print(flush=True)
-        if kind is KeyboardInterrupt:
-            where = f"goes on from batch {self.saved:,}" if self.saved else "starts over: nothing was saved yet"
-            raise KeyboardInterrupt(f"stopped at batch {self.training.batch:,}; the same command {where}") from None
-
-    def tell(self) -> None:
-        """Print the line."""
-        batch, n_batches = self.training.batch, self.training.config.training.n_batches
-        spent, done = time.perf_counter() - self._started, batch - self._first
-        eta = _duration(spent / done * (n_batches - batch)) if done else "?"
-        line = f"{batch:,}/{n_batches:,}  ETA {eta}  {self.shown}"
-        if sys.stdout.isatty():
-            print(f"\r\033[K{line}", end="", flush=True)
-        else:
-            say(line)
-
-    def _watch(self) -> None:
-        while not self._is_done.wait(1.0 if sys.stdout.isatty() else 15.0):
-            self.tell()
 
 
 def _shown(metrics: dict[str, float]) -> str:
@@ -232,12 +220,6 @@ def results_of(checkpoint: Path) -> Path:
 def _finite(metrics: dict[str, float]) -> dict[str, float | None]:
     """JSON has no NaN and no infinity."""
     return {key: value if math.isfinite(value) else None for key, value in metrics.items()}
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """From a configuration to a task and its encoder."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from torch import Tensor
 
@@ -26,7 +27,9 @@ def assembled(config: RunConfig, seeds: Sequence[int]) -> tuple[Task, Encoder]:
 def reassembled(config: RunConfig, seeds: Sequence[int], state: dict[str, Tensor]) -> tuple[Task, Encoder]:
     """The task that a state was taken from, and an encoder to load a state into."""
     if isinstance(config.task, CifarTask.Config):
-        return assembled(config, seeds)
+        assert isinstance(config.encoder, ResNetEncoder.Config)
+        # The state has all weights: those that it began with need not be there any more.
+        return config.task.build(seeds), replace(config.encoder, weights="").build(seeds)
     assert isinstance(config.encoder, MlpEncoder.Config)
     return config.task.restore(state), config.encoder.build(config.task.dim_x, seeds)
 

@@ -12,8 +12,16 @@ from enum import Enum
 
 from pcl.distributions import Sampler, SamplerGradient
 from pcl.encoders import Head, KappaLink, KappaPhase, KappaRange, KappaWidth
-from pcl.losses import ElkNegatives, ElkNormalizer, Expectation, NegativeWeight, PartnerSamples, PositiveWeight
-from pcl.schedule import LrSchedule
+from pcl.losses import (
+    AnchorSamples,
+    ElkNegatives,
+    ElkNormalizer,
+    Expectation,
+    NegativeWeight,
+    PartnerSamples,
+    PositiveWeight,
+)
+from pcl.schedule import LrSchedule, Optimizer
 from pcl.tasks import (
     AcceptanceConstant,
     NegativePool,
@@ -111,14 +119,19 @@ SETTINGS = (
     ),
     Setting("training.lr_decay", 0.1, 0.5, 0.1, "see training.lr_schedule; the release's first version has 0.1 here"),
     Setting(
-        "training.negatives", Negatives.DRAWN, Negatives.DRAWN, Negatives.SHARED,
-        "many negatives that all anchors share stand in for infinitely many",
+        "training.negatives", Negatives.DRAWN, Negatives.DRAWN, Negatives.POOL,
+        "against all candidates that the positive was chosen from, the truth is the optimum for any number of them",
     ),
     Setting(
-        "training.mu_phase_negatives", Negatives.IN_BATCH, Negatives.IN_BATCH, Negatives.SHARED,
+        "training.mu_phase_negatives", Negatives.IN_BATCH, Negatives.IN_BATCH, Negatives.POOL,
         "the same in mu phases",
     ),
     Setting("training.n_negatives", 32, 32, 1024, "how many"),
+    Setting(
+        "training.optimizer", Optimizer.ADAM, Optimizer.ADAMW, Optimizer.ADAM,
+        "images: without or with a weight decay of 0.01",
+        task="images",
+    ),
     Setting(
         "task.negative_weights", NegativeWeights.NOT_OF_CLASS, NegativeWeights.UNLIKE_ANCHOR,
         NegativeWeights.NOT_OF_CLASS,
@@ -151,6 +164,11 @@ SETTINGS = (
         loss="mc_info_nce",
     ),
     Setting(
+        "loss.anchors", AnchorSamples.POSTERIOR, AnchorSamples.POSTERIOR, AnchorSamples.GUIDED,
+        "samples of the anchor's own, or near it and its positive: four of those are worth 256",
+        loss="mc_info_nce",
+    ),
+    Setting(
         "loss.expectation", Expectation.LOG_OF_MEAN, Expectation.MEAN_OF_LOGS, Expectation.LOG_OF_MEAN,
         "HIB's mean outside the logarithm drives kappa to infinity for every (a, b)",
         loss="hib",
@@ -173,6 +191,7 @@ SETTINGS = (
 )  # fmt: skip
 
 
-def settings_of(profile: Profile, loss: str) -> dict[str, object]:
-    """The value of every path under a profile, for a loss of `LOSSES`."""
-    return {setting.path: setting.of(profile) for setting in SETTINGS if setting.loss in ("", loss)}
+def settings_of(profile: Profile, loss: str, task: str) -> dict[str, object]:
+    """The value of every path under a profile, for a loss of `LOSSES` and a task."""
+    fit = [setting for setting in SETTINGS if setting.loss in ("", loss) and setting.task in ("", task)]
+    return {setting.path: setting.of(profile) for setting in fit}

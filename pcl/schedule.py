@@ -19,12 +19,25 @@ class Trained(Enum):
     JOINT = "joint"
 
 
+class Optimizer(Enum):
+    """What makes steps of gradients."""
+
+    ADAM = "adam"
+    ADAMW = "adamw"  # with a weight decay of 0.01, torch's own, as in the release's image scripts
+
+
 class LrSchedule(Enum):
-    """How the learning rate falls by factors of `lr_decay`."""
+    """How the learning rate changes: by factors of `lr_decay`, but for the last."""
 
     QUARTERS = "quarters"  # at each 25% of training, as the paper writes it
     # At the middle of every phase; phase i starts at lr lr_decay^(i/2), as the released code computes it.
     PHASES = "phases"
+    # Up in a line over the first 5% of training, then along a cosine to 0: the paper's where it trains from scratch.
+    WARM_UP_COSINE = "warm_up_cosine"
+
+
+_WARM_UP = 0.05  # share of training
+_N_SLICES = 512  # steps in which the rate changes, so that batches between them can be trained in one go
 
 
 @dataclass(frozen=True)
@@ -86,7 +99,8 @@ class TrainingConfig:
         n_negatives: How many there are; in-batch ones are always one.
         mu_phase_negatives: Where they come from in phases that train mu alone.
         phases: What is trained when.
-        lr: Adam's first learning rate.
+        optimizer: What makes steps of gradients.
+        lr: Its first learning rate; with a warm-up, the highest.
         lr_decay: Factor by which it falls.
         lr_schedule: When it falls.
         eval_every: Batches between evaluations.
@@ -99,6 +113,7 @@ class TrainingConfig:
     n_negatives: int = 32
     mu_phase_negatives: Negatives = Negatives.IN_BATCH
     phases: Phases = Phases((Phase(Trained.MU), Phase(Trained.KAPPA)))  # noqa: RUF009  a tuple, immutable
+    optimizer: Optimizer = Optimizer.ADAM
     lr: float = 1e-4
     lr_decay: float = 0.1
     lr_schedule: LrSchedule = LrSchedule.QUARTERS
@@ -124,6 +139,8 @@ class TrainingConfig:
         """Learning rate of a batch."""
         if self.lr_schedule is LrSchedule.QUARTERS:
             return float(self.lr * self.lr_decay ** (4 * batch // self.n_batches))
+        if self.lr_schedule is LrSchedule.WARM_UP_COSINE:
+            return self.lr * warm_up_cosine((_N_SLICES * batch // self.n_batches + 0.5) / _N_SLICES, _WARM_UP)
         phase = self.phase_at(batch)
         ends = [0, *self.phases.ends(self.n_batches)]
         is_second_half = 2 * batch >= ends[phase] + ends[phase + 1]
@@ -138,7 +155,16 @@ class TrainingConfig:
         stops = {self.n_batches, (batch // self.eval_every + 1) * self.eval_every, *self.phases.ends(self.n_batches)}
         if self.lr_schedule is LrSchedule.QUARTERS:
             stops |= {-(-self.n_batches * i // 4) for i in range(1, 5)}
+        elif self.lr_schedule is LrSchedule.WARM_UP_COSINE:
+            stops.add(-(-self.n_batches * (_N_SLICES * batch // self.n_batches + 1) // _N_SLICES))
         else:
             ends = [0, *self.phases.ends(self.n_batches)]
             stops |= {-(-(a + b) // 2) for a, b in pairwise(ends)}
         return min(stop for stop in stops if stop > batch)
+
+
+def warm_up_cosine(done: float, warm_up: float) -> float:
+    """The share of the highest rate when a share of training is done: done / warm_up, then (1 + cos(pi t)) / 2."""
+    if done < warm_up:
+        return done / warm_up
+    return (1 + math.cos(math.pi * (done - warm_up) / (1 - warm_up))) / 2

@@ -7,10 +7,10 @@ from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pcl.randomness import mixed_seed
-from pcl.schedule import Trained
+from pcl.schedule import Optimizer, Trained
 from pcl.stepping import TrainingStep
 from pcl.tasks import Negatives
 
@@ -76,6 +76,12 @@ class Stepper(ABC):
             theirs.update({name: ours[name] for name in ("lr", "foreach", "fused", "capturable")})
         self.optimizer.load_state_dict(state)
 
+    def _fresh(self, parameters: list[nn.Parameter], lr: float | Tensor, is_captured: bool) -> torch.optim.Optimizer:
+        """The optimiser that the settings name."""
+        is_adamw = self.step.config.training.optimizer is Optimizer.ADAMW
+        kind = torch.optim.AdamW if is_adamw else torch.optim.Adam
+        return kind(parameters, lr=lr, fused=True, capturable=is_captured)
+
     def _kind(self) -> str:
         return f"{type(self).__name__} on {self.step.device.type}"
 
@@ -89,7 +95,7 @@ class PlainStepper(Stepper):
 
     def enter(self, trained: Trained, source: Negatives) -> None:
         """Begin a phase with a fresh optimiser."""
-        self.optimizer = torch.optim.Adam(self.step.enter(trained, source), lr=1.0, fused=True)
+        self.optimizer = self._fresh(self.step.enter(trained, source), lr=1.0, is_captured=False)
 
     def advance(self, n_batches: int, lr: float) -> None:
         """Train so many batches."""
@@ -121,7 +127,7 @@ class GraphStepper(Stepper):
         self._graph = None
         parameters = self.step.enter(trained, source)
         self._lr = torch.zeros((), device=self.step.device)
-        self.optimizer = torch.optim.Adam(parameters, lr=self._lr, fused=True, capturable=True)
+        self.optimizer = self._fresh(parameters, self._lr, is_captured=True)
 
     def advance(self, n_batches: int, lr: float) -> None:
         """Train so many batches; returns when the device has."""
@@ -143,8 +149,8 @@ class GraphStepper(Stepper):
         While a batch is trained on, the next one is prepared beside it.
         """
         n_warm_up = min(3, n_batches)
-        before = torch.backends.cuda.matmul.allow_tf32
-        torch.backends.cuda.matmul.allow_tf32 = True
+        before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.benchmark
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.benchmark = True
         try:
             main, aside = torch.cuda.Stream(self.step.device), torch.cuda.Stream(self.step.device)
             main.wait_stream(torch.cuda.current_stream(self.step.device))
@@ -168,7 +174,7 @@ class GraphStepper(Stepper):
                     place.copy_(value)
                 self._count()
         finally:
-            torch.backends.cuda.matmul.allow_tf32 = before
+            torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.benchmark = before
         self._graph, self._prepared = graph, prepared
         return n_warm_up
 

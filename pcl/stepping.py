@@ -128,7 +128,7 @@ class TrainingStep:
             return False
         loss = self.losses[0]
         is_rolled = isinstance(loss, ELK) and loss.config.negatives is ElkNegatives.ROLLED_POSITIVES
-        return len(self.losses) > 1 or self.source is Negatives.SHARED or is_rolled
+        return len(self.losses) > 1 or self.source.are_common or is_rolled
 
 
 def _merged(d: VonMisesFisher) -> VonMisesFisher:

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from pcl import Diverged
 from pcl.assembly import assembled, reassembled
+from pcl.checkpoints import FORMAT, read_checkpoint
 from pcl.config import RunConfig
 from pcl.encoders import Encoder
 from pcl.losses.base import DEFAULT_CHUNK_SIZE
@@ -27,8 +28,6 @@ from pcl.steppers import GraphStepper, PlainStepper, Stepper
 from pcl.stepping import TrainingStep
 from pcl.tasks import Negatives, Task, ToyTask
 from pcl.tasks.base import Metrics
-
-_FORMAT = 1
 
 
 @dataclass(frozen=True)
@@ -130,7 +129,7 @@ class Run:
         Raises:
             ValueError: If the file is not a checkpoint of this program.
         """
-        content = _read_checkpoint(path)
+        content = read_checkpoint(path)
         run = cls.__new__(cls)
         run.config = RunConfig.from_flat(content["config"])
         run.seeds = tuple(content["seeds"])
@@ -165,7 +164,7 @@ class Run:
     def save(self, path: Path) -> None:
         """Write a checkpoint in one step: an interrupted write leaves the previous file whole."""
         content = {
-            "format": _FORMAT,
+            "format": FORMAT,
             "config": self.config.flat(),
             "seeds": list(self.seeds),
             "batch": self.batch,
@@ -262,30 +261,3 @@ class Run:
     def _check(seeds: Sequence[int]) -> None:
         if not seeds or len(set(seeds)) != len(seeds) or not all(0 <= seed < 2**63 for seed in seeds):
             raise ValueError(f"Seeds must be different whole numbers from 0 to 2^63 - 1, but got {list(seeds)}.")
-
-
-def check_same_config(path: Path, config: RunConfig, seeds: Sequence[int]) -> None:
-    """Raise a ValueError that names the first difference unless a checkpoint is of this configuration and seeds."""
-    content = _read_checkpoint(path)
-    if tuple(content["seeds"]) != tuple(seeds):
-        theirs = content["seeds"]
-        raise ValueError(f"The checkpoint {path} is of the seeds {theirs}, not {list(seeds)}; name another file.")
-    theirs, ours = content["config"], config.flat()
-    for key in ours:
-        if theirs.get(key) != ours[key]:
-            raise ValueError(
-                f"The checkpoint {path} is of another configuration: {key} is {theirs.get(key)} there and {ours[key]} "
-                f"here; name another file or change the setting."
-            )
-
-
-def _read_checkpoint(path: Path) -> dict[str, Any]:
-    try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
-    except FileNotFoundError:
-        raise ValueError(f"There is no checkpoint {path}.") from None
-    except Exception:
-        raise ValueError(f"{path} is not a readable checkpoint; it was left as it is.") from None
-    if not isinstance(content, dict) or content.get("format") != _FORMAT:
-        raise ValueError(f"{path} is not a checkpoint of format {_FORMAT}; it was left as it is.")
-    return content

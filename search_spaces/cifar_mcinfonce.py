@@ -2,7 +2,10 @@
 
     python launch/grid.py --space cifar_mcinfonce
 
-Hardware, time, result: not yet run. Published winner: D = 8, M = 32, kappa_pos = 16, mu before kappa.
+Hardware, time, result: not yet run at full length. Published winner: D = 8, M = 32, kappa_pos = 16, mu before kappa.
+With `--scale quick` on the embedded images, two CPU cores beside other work, seed 1: 20 minutes with the pretraining;
+crop correlations of the validation images from 0.15 to 0.44, Recall@1 above 0.9, D = 8 above D = 16 on average, first
+D = 8, M = 0, kappa_pos = 16, mu before kappa. A third of the cells were best at their first evaluation.
 
 kappa_pos is also the gain of the last layer's initialisation, hence the scale of kappa-hat before training, as in all
 of the released scripts.

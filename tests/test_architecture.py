@@ -59,7 +59,7 @@ LAYERS = {  # module prefix -> prefixes of this distribution that it may import
     "pcl.metrics": ("pcl.metrics",),
     "pcl.data": ("pcl.data",),
     "pcl.randomness": (),
-    "pcl.encoders": ("pcl.distributions", "pcl.encoders", "pcl.randomness"),
+    "pcl.encoders": ("pcl.data", "pcl.distributions", "pcl.encoders", "pcl.randomness"),
     "pcl.tasks": (
         "pcl.special", "pcl.growth", "pcl.distributions", "pcl.data",
         "pcl.losses", "pcl.encoders", "pcl.metrics", "pcl.randomness", "pcl.tasks",
@@ -74,6 +74,10 @@ LAYERS = {  # module prefix -> prefixes of this distribution that it may import
     "pcl.assembly": ("pcl.config", "pcl.encoders", "pcl.randomness", "pcl.tasks"),
     "pcl.kernels": ("pcl",),
     "pcl.training": ("pcl",),
+    "pcl.pretraining": ("pcl",),
+    "pcl.checkpoints": ("pcl.config", "pcl.training"),
+    "pcl.trained": ("pcl.checkpoints", "pcl.config", "pcl.distributions", "pcl.encoders", "pcl.tasks"),
+    "pcl.looking": ("pcl.data", "pcl.distributions", "pcl.metrics", "pcl.randomness"),
     "pcl.studies": ("pcl", "search_spaces"),
     "search_spaces": ("pcl.studies.space",),
 }  # fmt: skip
@@ -133,7 +137,7 @@ def test_readme_example() -> None:
     assert result.returncode == 0, result.stderr
 
 
-@pytest.mark.parametrize("command", ["grid", "bench", "train", "data"])
+@pytest.mark.parametrize("command", ["grid", "bench", "train", "data", "look", "pretrain"])
 def test_commands_run_as_file_and_as_module(command: str) -> None:
     as_file = run(sys.executable, f"launch/{command}.py", "-h")
     as_module = run(sys.executable, "-m", f"launch.{command}", "-h")

@@ -11,7 +11,7 @@ from torch import Tensor
 from pcl.config import RunConfig
 from pcl.data.folds import split
 from pcl.data.images import ImageSet
-from pcl.encoders import Head, ResNetEncoder
+from pcl.encoders import Head, Precision, ResNetEncoder
 from pcl.fidelity import SETTINGS
 from pcl.schedule import Trained
 from pcl.tasks import Batch, CifarTask, Labels, Negatives, NegativeWeights
@@ -20,12 +20,12 @@ from pcl.training import Run
 N, C = 50, 3
 
 
-def numbered(n_train: int = 0) -> ImageSet:
+def numbered(n_train: int = 0, n: int = N) -> ImageSet:
     """Images whose first byte is their number, with shares that are far from even."""
     generator = torch.Generator().manual_seed(0)
-    shares = torch.softmax(2 * torch.randn(N, C, generator=generator), -1)
+    shares = torch.softmax(2 * torch.randn(n, C, generator=generator), -1)
     shares[0], shares[1] = torch.tensor([1.0, 0.0, 0.0]), torch.tensor([0.0, 0.0, 1.0])
-    images = torch.arange(N, dtype=torch.uint8).view(N, 1, 1, 1).expand(N, 3, 32, 32).contiguous()
+    images = torch.arange(n, dtype=torch.uint8).view(n, 1, 1, 1).expand(n, 3, 32, 32).contiguous()
     return ImageSet(
         "numbered", ("a", "b", "c"), images, shares, shares.argmax(1), images[:n_train], shares.argmax(1)[:n_train]
     )
@@ -46,7 +46,7 @@ def drawn(task: CifarTask, n_batches: int = 200) -> Batch:
 def test_pairs_follow_their_formulas(labels: Labels, weights: NegativeWeights) -> None:
     """Given the anchor, P(x+) = sum_c P(c|x) P(c|x+) / sum_x' P(c|x'), and negatives likewise by 1 - P(c|x-)."""
     data = numbered()
-    task = CifarTask(CifarTask.Config(labels=labels, negative_weights=weights), data, 1)
+    task = CifarTask(CifarTask.Config(labels=labels, negative_weights=weights), data, [0])
     train = split(N, 0).train
     shares = data.soft_labels[train].double()
     if labels is Labels.HARD:
@@ -71,17 +71,35 @@ def test_pairs_follow_their_formulas(labels: Labels, weights: NegativeWeights) -
 
 def test_positives_depend_on_the_anchor() -> None:
     data = numbered()
-    batch = drawn(CifarTask(CifarTask.Config(), data, 1))
+    batch = drawn(CifarTask(CifarTask.Config(), data, [0]))
     of_first = data.soft_labels[numbers(batch.positive[0])][numbers(batch.anchor[0]) == int(split(N, 0).train[0])]
     same = data.soft_labels[split(N, 0).train[0]]
     assert (of_first.mean(0) @ same) > (data.soft_labels.mean(0) @ same)
 
 
+def test_five_seeds_have_each_fold_once() -> None:
+    n, seeds = 52, (4, 5, 6, 7, 8)  # sets of 11 and of 10
+    task = CifarTask(CifarTask.Config(), numbered(n=n), seeds)
+    batch = task.draw(64, Negatives.DRAWN, 2, torch.Generator().manual_seed(1))
+    for run, fold in enumerate((4, 0, 1, 2, 3)):
+        train = set(split(n, fold).train.tolist())
+        for part in batch:
+            assert set(numbers(part[run]).flatten().tolist()) <= train
+    encoder = ResNetEncoder.Config(width=2).build(seeds)
+    together = [task.evaluate(encoder), task.final(encoder)]
+    for run, seed in enumerate(seeds):
+        alone = CifarTask(CifarTask.Config(), numbered(n=n), [seed])
+        own = ResNetEncoder.Config(width=2).build([seed])
+        for theirs, ours in zip(together, (alone.evaluate(own), alone.final(own)), strict=True):
+            assert theirs[run] == pytest.approx(ours[0], rel=1e-5)
+    assert len({metrics["val/kappa_mean"] for metrics in together[0]}) == 5
+
+
 def test_sources_of_training_images() -> None:
     with pytest.raises(ValueError, match="needs training images apart, which 'numbered' does not have"):
-        CifarTask(CifarTask.Config(labels=Labels.CIFAR10_HARD), numbered(), 1)
-    task = CifarTask(CifarTask.Config(labels=Labels.CIFAR10_HARD), numbered(n_train=20), 1)
-    assert len(task.images) == 20
+        CifarTask(CifarTask.Config(labels=Labels.CIFAR10_HARD), numbered(), [0])
+    task = CifarTask(CifarTask.Config(labels=Labels.CIFAR10_HARD), numbered(n_train=20), [0])
+    assert len(task.folds[0].images) == 20
     assert task.draw(8, Negatives.IN_BATCH, 4, torch.Generator()).negatives.shape == (1, 8, 0, 3, 32, 32)
 
 
@@ -145,6 +163,40 @@ def gradients(config: RunConfig, trained: Trained) -> tuple[bool, bool]:
     return posterior.mu.requires_grad, posterior.kappa.requires_grad
 
 
+def test_a_cpu_computes_in_float32_whatever_the_precision() -> None:
+    encoders = [ResNetEncoder.Config(width=2, precision=precision).build([1]) for precision in Precision]
+    x = torch.randint(256, (1, 4, 3, 32, 32), dtype=torch.uint8)
+    first, second = (encoder(x) for encoder in encoders)
+    assert torch.equal(first.mu, second.mu)
+    assert torch.equal(first.kappa, second.kappa)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", [precision.value for precision in Precision])
+@pytest.mark.parametrize(("loss", "phases"), [("mc_info_nce", "mu kappa"), ("hib", "joint"), ("elk", "joint")])
+def test_graph_trains_images_like_the_plain_path(loss: str, phases: str, precision: str) -> None:
+    values = {
+        "task.data": "embedded", "encoder.precision": precision, "encoder.width": 16, "training.phases": phases,
+        "training.n_batches": 200, "training.eval_every": 100, "training.batch_size": 32, "training.lr": 1e-3,
+        "task.n_eval": 500,
+    }  # fmt: skip
+    config = RunConfig.of(values, loss=loss, profile="paper", scale="smoke", task="images")
+    fast, plain = (list(Run(config, (1, 2), "cuda", is_fast=is_fast)) for is_fast in (True, False))
+    for a, b in zip(fast, plain, strict=True):
+        assert a.metrics["train/loss"] == pytest.approx(b.metrics["train/loss"], rel=0.1, abs=0.05)
+        assert a.metrics["val/recall_at_1"] == pytest.approx(b.metrics["val/recall_at_1"], abs=0.15)
+
+
+@pytest.mark.gpu
+def test_bfloat16_moves_posteriors_by_little() -> None:
+    encoders = [ResNetEncoder.Config(precision=precision).build([1]).cuda().eval() for precision in Precision]
+    x = torch.randint(256, (1, 64, 3, 32, 32), dtype=torch.uint8, device="cuda")
+    half, single = (encoder(x) for encoder in encoders)
+    assert (half.mu * single.mu).sum(-1).min() > 0.999
+    torch.testing.assert_close(half.kappa, single.kappa, rtol=0.03, atol=0)
+    assert not torch.equal(half.kappa, single.kappa)
+
+
 def test_what_phases_train() -> None:
     assert gradients(smoke("paper"), Trained.MU) == (True, False)
     assert gradients(smoke("paper"), Trained.KAPPA) == (False, True)
@@ -153,9 +205,9 @@ def test_what_phases_train() -> None:
 
 
 def test_every_setting_of_images_changes_what_it_names() -> None:
-    """Those of the phases and negatives above; here the head and the pool."""
+    """Those of the phases and negatives above, the optimiser in test_pretraining; here the head and the pool."""
     assert {s.path for s in SETTINGS if s.task == "images"} == {
-        "task.negative_weights", "task.negative_pool", "encoder.head", "encoder.kappa_phase",
+        "task.negative_weights", "task.negative_pool", "encoder.head", "encoder.kappa_phase", "training.optimizer",
     }  # fmt: skip
     linear, normed = (ResNetEncoder.Config(width=2, head=head).build([1]) for head in (Head.LINEAR, Head.WEIGHT_NORMED))
     x = torch.rand(1, 4, 3, 32, 32)
@@ -164,7 +216,7 @@ def test_every_setting_of_images_changes_what_it_names() -> None:
     assert sum("bias" in name for name, _ in normed.nets[0][1].named_parameters()) == 0  # type: ignore[index]
     config = smoke("reference")
     assert isinstance(config.task, CifarTask.Config)
-    assert config.task.build([1]).negatives.shape[1] == 256
+    assert config.task.build([1]).folds[0].negatives.shape[1] == 256
 
 
 def test_kappa_and_weights_are_the_seeds() -> None:

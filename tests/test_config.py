@@ -9,6 +9,7 @@ from pcl.config import RunConfig, Scale
 from pcl.fidelity import SETTINGS, Profile, Setting
 from pcl.losses import LOSSES, PositiveWeight
 from pcl.schedule import LrSchedule, Phases, TrainingConfig
+from pcl.tasks import Negatives
 
 
 @pytest.mark.parametrize("loss", list(LOSSES))
@@ -28,7 +29,7 @@ def test_profiles_set_what_they_name() -> None:
                 continue  # its shared negatives are of a known truth
             flat = RunConfig.of(loss=loss, profile=profile.value, task=task).flat()
             for setting in SETTINGS:
-                if setting.loss in ("", loss) and setting.path in flat:
+                if setting.loss in ("", loss) and setting.task in ("", task) and setting.path in flat:
                     value = setting.of(profile)
                     assert flat[setting.path] == getattr(value, "value", value)
 
@@ -43,6 +44,13 @@ def test_each_setting_varies_alone(setting: Setting) -> None:
         values = {setting.path: value}
         if setting.path == "loss.partners":
             values |= {"loss.positive_weight": PositiveWeight.ZERO, "training.mu_phase_negatives": "shared"}
+        if setting.path == "loss.anchors":
+            values |= {
+                "loss.positive_weight": PositiveWeight.ZERO, "training.mu_phase_negatives": "shared",
+                "loss.partners": "integrated",
+            }  # fmt: skip
+        if value is Negatives.POOL:
+            values["task.positives"] = "vmf"
         changed = base.with_values(values)
         before, after = base.flat(), changed.flat()
         assert {path for path in before if before[path] != after[path]} == set(values)
@@ -85,6 +93,7 @@ def test_values_are_read_as_their_type() -> None:
         ({"loss.learn_kappa_pos": "maybe"}, "true or false"),
         ({"task.kappa_min": 0.5}, "1 < task.kappa_min"),
         ({"task.negatives": "reject_positives", "training.negatives": "shared"}, "each anchor's own"),
+        ({"training.negatives": "pool"}, "need `task.positives=vmf`"),
     ],
 )
 def test_bad_values_get_one_sentence(values: dict[str, object], says: str) -> None:

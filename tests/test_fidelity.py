@@ -90,6 +90,12 @@ def test_a_fidelity_setting_changes_what_it_names_and_nothing_else(setting: Sett
     extra: dict[str, Any] = {}
     if setting.path == "loss.partners":
         extra = {"loss.positive_weight": "zero", "training.mu_phase_negatives": "shared"}
+    if setting.path == "loss.anchors":
+        extra = {
+            "loss.positive_weight": "zero", "training.mu_phase_negatives": "shared", "loss.partners": "integrated",
+        }  # fmt: skip
+    if setting.path in ("training.negatives", "training.mu_phase_negatives"):
+        extra = {"task.positives": "vmf"}
     if setting.path == "training.lr_decay":
         base = base.with_values({"training.lr_schedule": "phases"})
     before = parts_of(base.with_values(extra))

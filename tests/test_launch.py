@@ -50,6 +50,18 @@ def test_bench_loss(tmp_path: Path) -> None:
     assert all(row["forward_ms"] > 0 and row["backward_ms"] > 0 and row["n_samples"] == 8 for row in rows)
 
 
+def test_bench_cifar(tmp_path: Path) -> None:
+    output = tmp_path / "cifar.json"
+    sizes = ("--data", "embedded", "--scale", "smoke", "--batches", "1")
+    result = launch("launch/bench.py", "cifar", *sizes, "--device", "cpu", "--output", str(output))
+    assert result.returncode == 0, result.stderr
+    rows = json.loads(output.read_text())["rows"]
+    phases, parts = ["mu phase, M = 0", "kappa phase, M = 4"], ["pairs", "encoder", "encoder and back", "evaluation"]
+    assert [row["what"] for row in rows] == phases + parts
+    assert all(row["ms_per_batch"] > 0 for row in rows)
+    assert "a fold of 4 batches with an evaluation every 2" in result.stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

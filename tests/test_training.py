@@ -7,10 +7,11 @@ import pytest
 import torch
 
 from pcl import Diverged
+from pcl.checkpoints import Saving, check_same_config
 from pcl.config import RunConfig
 from pcl.encoders import KappaLink, MlpEncoder
 from pcl.stepping import TrainingStep
-from pcl.training import Report, Run, check_same_config
+from pcl.training import Report, Run
 from tests.smoke import smoke
 
 
@@ -212,3 +213,20 @@ def test_a_quick_run_recovers_the_truth_on_a_cpu() -> None:
     *_, last = Run(RunConfig.of(profile="reference", scale="quick"), seeds=(4,))
     assert last.metrics["eval/mu_rank_corr"] > 0.9
     assert last.metrics["eval/kappa_rank_corr"] > 0.3
+
+
+def test_checkpoints_are_not_written_too_soon_but_after_the_last_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Run(smoke(), (4,))
+    clock = iter([0.0, 1.0, 3.0, 40.0, 44.0, 46.0, 47.0, 48.0])  # made; then begun and, where written, ended
+    monkeypatch.setattr("pcl.checkpoints.time.perf_counter", lambda: next(clock))
+    saving = Saving(run, tmp_path / "run.pt")
+    run.batch = 1
+    assert saving.save()  # took 2 seconds
+    assert not saving.save()  # 37 seconds later: 40 are to pass
+    assert saving.save()  # 41 seconds later
+    run.batch = run.config.training.n_batches
+    (tmp_path / "run.pt").unlink()
+    assert saving.save()
+    assert (tmp_path / "run.pt").exists()

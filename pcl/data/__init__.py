@@ -1,4 +1,4 @@
-"""Labelled images: CIFAR-10H, a set that the program draws, the user's own; their cache and their folds."""
+"""Labelled images: CIFAR-10H, a set that the program draws, the user's own; their cache, folds and backbones."""
 
 from pcl.data.download import Unreachable
 from pcl.data.embedded import Embedded, embedded, write_sheet

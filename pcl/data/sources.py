@@ -1,5 +1,6 @@
 """From what a user names to an image set: the cache, a download, the drawn set, a folder or a file of their own."""
 
+import os
 import re
 from pathlib import Path
 
@@ -20,6 +21,11 @@ COUNTS = Remote(
     f"{_AUTHORS}/cifar10h-counts.npy", "cifar10h-counts.npy",
     "sha256", "9b36b4550349af56c79083356312eb4af856cc5fd3caf1f669d40b9d0bbb69ff",
 )  # fmt: skip
+
+
+def data_folder() -> Path:
+    """Where image sets are kept: PCL_DATA, or data/ where the program was started."""
+    return Path(os.environ.get("PCL_DATA", "data"))
 
 
 def silent(*_: object) -> None:

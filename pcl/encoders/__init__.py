@@ -2,7 +2,7 @@
 
 from pcl.encoders.base import Encoder
 from pcl.encoders.mlp import Backbone, Hidden, KappaLink, KappaRange, KappaWidth, MlpEncoder, StackedMlp
-from pcl.encoders.resnet import Head, KappaPhase, ResNetEncoder
+from pcl.encoders.resnet import Head, KappaPhase, Precision, ResNetEncoder
 
 __all__ = [
     "Backbone",
@@ -14,6 +14,7 @@ __all__ = [
     "KappaRange",
     "KappaWidth",
     "MlpEncoder",
+    "Precision",
     "ResNetEncoder",
     "StackedMlp",
 ]

@@ -60,8 +60,18 @@ def _timed(work: Callable[[], object]) -> float:
     return time.perf_counter() - started
 
 
-def corner_costs(space: SearchSpace, spec: StudySpec, device: str) -> list[Cost]:
-    """Of a grid's corners, the first and the last: the cheapest and the dearest, or near it."""
+def corner_costs(space: SearchSpace, spec: StudySpec, device: str, n_threads: int) -> list[Cost]:
+    """Of a grid's corners, the first and the last: the cheapest and the dearest, or near it.
+
+    Args:
+        space: The grid.
+        spec: The study.
+        device: cpu or cuda.
+        n_threads: Of a trial; the probe has as many.
+    """
+    import torch  # noqa: PLC0415
+
+    torch.set_num_threads(n_threads)
     trials = spec.trials(space, 0, {})
     costs = []
     for trial in (trials[0], trials[-1]):

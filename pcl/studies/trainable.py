@@ -18,14 +18,13 @@ import torch
 from ray import tune
 
 from pcl import Diverged
+from pcl.checkpoints import Saving
 from pcl.losses.base import DEFAULT_CHUNK_SIZE
 from pcl.studies.ledger import Lost, Result, Row, Status, Trial, TrialFolder, now_ms
 from pcl.training import Report, Run
 
 # After running out of memory a trial goes on, once, with chunks of a 16th: same numbers, less memory.
 _SMALL_CHUNK_SIZE = DEFAULT_CHUNK_SIZE // 16
-# Between two checkpoints there is at least this many times what one takes: large networks are evaluated often.
-_SAVING_SHARE = 20.0
 UNWRITABLE = "unwritable"  # in what a worker tells Tune: why a trial's files cannot be written
 
 
@@ -108,16 +107,11 @@ def _is_out_of_memory(error: Exception) -> bool:
 
 def _train(job: Job, folder: TrialFolder, token: str, chunk_size: int) -> None:
     run = _run_of(job, folder, chunk_size)
-    saved, cost = time.perf_counter(), 0.0
+    saving = Saving(run, folder.checkpoint)
     for report in run:
         with _writing():
             folder.publish(_row(report), token)
-        started = time.perf_counter()
-        if started - saved >= _SAVING_SHARE * cost or report.batch == report.n_batches:
-            with _writing():
-                run.save(folder.checkpoint)
-            saved = time.perf_counter()
-            cost = saved - started
+            saving.save()
         shown = report.metrics.get(job.objective, math.nan)
         tune.report({"batch": report.batch, "n_batches": report.n_batches, "objective": shown})
 

@@ -5,19 +5,18 @@ The same for any set of images with labels: see `pcl.data`. Images stay on the d
 Axes: R runs, N images, B anchors, C classes.
 """
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from pathlib import Path
 from typing import NamedTuple, final
 
 import torch
 from torch import Tensor
 
+from pcl.data.augmentation import crop_and_flip
 from pcl.data.folds import N_FOLDS, split
 from pcl.data.images import ImageSet
-from pcl.data.sources import resolve
+from pcl.data.sources import data_folder, resolve
 from pcl.encoders import Encoder
 from pcl.metrics.crops import centre_crop_and_resize, draw_fractions
 from pcl.metrics.retrieval import recall_at_1
@@ -25,7 +24,7 @@ from pcl.metrics.uncertainty import crop_rank_corr, entropy, rank_corr_with_unce
 from pcl.randomness import mixed_seed
 from pcl.tasks.base import Batch, Metrics, Negatives, Task
 
-_BLOCK = 500  # images that are encoded at once
+_BLOCK, _CUDA_BLOCK = 500, 2_000  # images that are encoded at once
 
 
 class Labels(Enum):
@@ -50,6 +49,13 @@ class NegativePool(Enum):
     FIRST_256 = "first_256"  # the release keeps their numbers in eight bits
 
 
+class Augmentation(Enum):
+    """What is done at random to images that are trained on."""
+
+    NONE = "none"
+    CROP_FLIP = "crop_flip"  # cropped after padding by 4 pixels, reflected: the paper's when it trains from scratch
+
+
 class _Judged(NamedTuple):
     """Images that an encoder is judged on, (n, 3, 32, 32), with labels and the entropy of the annotators' shares."""
 
@@ -60,6 +66,54 @@ class _Judged(NamedTuple):
     kept: Tensor  # side of the crop over that of the image
 
 
+class _Fold:
+    """What a run trains on and is judged on.
+
+    Args:
+        config: Settings of the task.
+        data: The images.
+        fold: Of the five.
+    """
+
+    def __init__(self, config: "CifarTask.Config", data: ImageSet, fold: int) -> None:
+        self.config = config
+        parts = split(len(data.images), fold)
+        self.images, shares = _training_part(config, data, parts.train)
+        n_pool = min(len(self.images), 256) if config.negative_pool is NegativePool.FIRST_256 else len(self.images)
+        # Class by class, the cumulative weights of all images: a draw is one search.
+        self.shares = shares
+        self.class_of = shares.double().cumsum(1)
+        self.positives = shares.double().T.contiguous().cumsum(1)
+        self.negatives = (1 - shares[:n_pool].double()).T.contiguous().cumsum(1)
+        self.validation = _judged(data, parts.validation[: config.n_eval], f"crops/val/{fold}")
+        self.test = _judged(data, parts.test[: config.n_eval], f"crops/test/{fold}")
+
+    def to(self, device: torch.device) -> None:
+        """Move its tensors."""
+        for name in ("images", "shares", "class_of", "positives", "negatives"):
+            setattr(self, name, getattr(self, name).to(device))
+        for name in ("validation", "test"):
+            setattr(self, name, _Judged(*(tensor.to(device) for tensor in getattr(self, name))))
+
+    def draw(self, batch_size: int, n_negatives: int, generator: torch.Generator) -> Batch:
+        """A batch of one run: anchors uniform, the class c of P(C|x), the positive by P(c|x+)."""
+        anchor = torch.randint(len(self.images), (batch_size,), device=generator.device, generator=generator)
+        chosen = _search(self.class_of[anchor], (batch_size, 1), generator).squeeze(-1)
+        positive = _search(self.positives[chosen], (batch_size, 1), generator).squeeze(-1)
+        if self.config.negative_weights is NegativeWeights.UNLIKE_ANCHOR:
+            unlike = 1 - self.shares[anchor] @ self.shares[: self.negatives.shape[1]].T
+            cumulative = unlike.double().cumsum(-1)
+        else:
+            cumulative = self.negatives[chosen]
+        negative = _search(cumulative, (batch_size, n_negatives), generator)
+        return Batch(*(self._taken(index, generator) for index in (anchor, positive, negative)))
+
+    def _taken(self, index: Tensor, generator: torch.Generator) -> Tensor:
+        if self.config.augmentation is Augmentation.CROP_FLIP:
+            return crop_and_flip(self.images, index, generator)
+        return self.images[index]
+
+
 @final
 class CifarTask(Task):
     """Fold f trains on the sets f, f + 1 and f + 2, validates on f + 3 and tests on f + 4, modulo five.
@@ -67,7 +121,7 @@ class CifarTask(Task):
     Args:
         config: Settings.
         data: The images.
-        n_runs: R; all have the same folds.
+        seeds: Of the runs; five that follow one another have each fold once.
     """
 
     split = "val"
@@ -80,10 +134,11 @@ class CifarTask(Task):
         Attributes:
             data: Which images: auto, cifar10h, embedded, or a folder or file; see `pcl.data.sources.resolve`.
             labels: Which images train, and by which labels.
-            fold: Of the five.
+            fold: Of the five; a run has this one plus its seed, modulo five.
             n_eval: Most images that encoders are judged on, of those for validation and as many for the test.
             negative_weights: Which images are likely negatives.
             negative_pool: Which can be.
+            augmentation: What is done to anchors, positives and negatives, each on its own.
         """
 
         data: str = "auto"
@@ -92,6 +147,7 @@ class CifarTask(Task):
         n_eval: int = 2_000
         negative_weights: NegativeWeights = NegativeWeights.NOT_OF_CLASS
         negative_pool: NegativePool = NegativePool.ALL
+        augmentation: Augmentation = Augmentation.NONE
 
         def __post_init__(self) -> None:
             if not 0 <= self.fold < N_FOLDS:
@@ -100,26 +156,23 @@ class CifarTask(Task):
                 raise ValueError(f"`task.n_eval >= 3` must hold, but got {self.n_eval}.")
 
         def build(self, seeds: Sequence[int]) -> "CifarTask":
-            """The task on the CPU; the seeds only say how many runs there are."""
-            return CifarTask(self, resolve(self.data, data_folder()), len(seeds))
+            """The task on the CPU."""
+            return CifarTask(self, resolve(self.data, data_folder()), seeds)
 
-    def __init__(self, config: Config, data: ImageSet, n_runs: int) -> None:
-        self.config, self._n_runs = config, n_runs
-        parts = split(len(data.images), config.fold)
-        self.images, shares = _training_part(config, data, parts.train)
-        n_pool = min(len(self.images), 256) if config.negative_pool is NegativePool.FIRST_256 else len(self.images)
-        # Class by class, the cumulative weights of all images: a draw is one search.
-        self.shares = shares
-        self.class_of = shares.double().cumsum(1)
-        self.positives = shares.double().T.contiguous().cumsum(1)
-        self.negatives = (1 - shares[:n_pool].double()).T.contiguous().cumsum(1)
-        self.validation = _judged(data, parts.validation[: config.n_eval], f"crops/val/{config.fold}")
-        self.test = _judged(data, parts.test[: config.n_eval], f"crops/test/{config.fold}")
+        def fold_of(self, seed: int) -> int:
+            """The fold of a run."""
+            return (self.fold + seed) % N_FOLDS
+
+    def __init__(self, config: Config, data: ImageSet, seeds: Sequence[int]) -> None:
+        self.config = config
+        numbers = [config.fold_of(seed) for seed in seeds]
+        self._different = {number: _Fold(config, data, number) for number in dict.fromkeys(numbers)}
+        self.folds = [self._different[number] for number in numbers]
 
     @property
     def n_runs(self) -> int:
         """R."""
-        return self._n_runs
+        return len(self.folds)
 
     def state_dict(self) -> dict[str, Tensor]:
         """Nothing: images are read again."""
@@ -127,53 +180,38 @@ class CifarTask(Task):
 
     def to(self, device: torch.device) -> "CifarTask":
         """The same task with its tensors elsewhere."""
-        for name in ("images", "shares", "class_of", "positives", "negatives"):
-            setattr(self, name, getattr(self, name).to(device))
-        for name in ("validation", "test"):
-            setattr(self, name, _Judged(*(tensor.to(device) for tensor in getattr(self, name))))
+        for fold in self._different.values():
+            fold.to(device)
         return self
 
     def draw(self, batch_size: int, source: Negatives, n_negatives: int, generator: torch.Generator) -> Batch:
-        """One batch for every run: anchors uniform, the class c of P(C|x), the positive by P(c|x+)."""
-        shape = (self.n_runs, batch_size)
-        anchor = torch.randint(len(self.images), shape, device=generator.device, generator=generator)
-        chosen = _search(self.class_of[anchor], (*shape, 1), generator).squeeze(-1)
-        positive = _search(self.positives[chosen], (*shape, 1), generator).squeeze(-1)
+        """One batch for every run."""
         n = n_negatives if source is Negatives.DRAWN else 0
-        if self.config.negative_weights is NegativeWeights.UNLIKE_ANCHOR:
-            unlike = 1 - self.shares[anchor] @ self.shares[: self.negatives.shape[1]].T
-            cumulative = unlike.double().cumsum(-1)
-        else:
-            cumulative = self.negatives[chosen]
-        negative = _search(cumulative, (*shape, n), generator)
-        return Batch(self.images[anchor], self.images[positive], self.images[negative])
+        batches = [fold.draw(batch_size, n, generator) for fold in self.folds]
+        return Batch(*(torch.stack(parts) for parts in zip(*batches, strict=True)))
 
     def evaluate(self, encoder: Encoder) -> list[Metrics]:
         """Validation metrics of each run."""
-        return self._judge(encoder, self.validation, "val")
+        return _metrics(encoder, [fold.validation for fold in self.folds], "val")
 
     def final(self, encoder: Encoder) -> list[Metrics]:
         """Test metrics of each run; to be looked at once, with the weights that validation has chosen."""
-        return self._judge(encoder, self.test, "test")
-
-    def _judge(self, encoder: Encoder, judged: _Judged, split: str) -> list[Metrics]:
-        mu, kappa = _encoded(encoder, judged.images, self.n_runs)
-        _, kappa_of_crops = _encoded(encoder, judged.crops, self.n_runs)
-        return [
-            {
-                f"{split}/crop_rank_corr": crop_rank_corr(kappa_of_crops[run], judged.kept),
-                f"{split}/entropy_rank_corr": rank_corr_with_uncertainty(kappa[run], judged.entropy),
-                f"{split}/recall_at_1": recall_at_1(mu[run], judged.labels),
-                f"{split}/kappa_mean": kappa[run].mean().item(),
-                f"{split}/kappa_median": kappa[run].median().item(),
-            }
-            for run in range(self.n_runs)
-        ]
+        return _metrics(encoder, [fold.test for fold in self.folds], "test")
 
 
-def data_folder() -> Path:
-    """Where image sets are kept: PCL_DATA, or data/ where the program was started."""
-    return Path(os.environ.get("PCL_DATA", "data"))
+def _metrics(encoder: Encoder, by_run: list[_Judged], split: str) -> list[Metrics]:
+    encoded = _encoded(encoder, [judged.images for judged in by_run])
+    encoded_crops = _encoded(encoder, [judged.crops for judged in by_run])
+    return [
+        {
+            f"{split}/crop_rank_corr": crop_rank_corr(kappa_of_crops, judged.kept),
+            f"{split}/entropy_rank_corr": rank_corr_with_uncertainty(kappa, judged.entropy),
+            f"{split}/recall_at_1": recall_at_1(mu, judged.labels),
+            f"{split}/kappa_mean": kappa.mean().item(),
+            f"{split}/kappa_median": kappa.median().item(),
+        }
+        for judged, (mu, kappa), (_, kappa_of_crops) in zip(by_run, encoded, encoded_crops, strict=True)
+    ]
 
 
 def _training_part(config: CifarTask.Config, data: ImageSet, train: Tensor) -> tuple[Tensor, Tensor]:
@@ -204,12 +242,18 @@ def _search(cumulative: Tensor, shape: tuple[int, ...], generator: torch.Generat
 
 
 @torch.no_grad()
-def _encoded(encoder: Encoder, images: Tensor, n_runs: int) -> tuple[Tensor, Tensor]:
-    """Modes (R, n, D) and concentrations (R, n), with the statistics of training where layers have any."""
+def _encoded(encoder: Encoder, by_run: list[Tensor]) -> list[tuple[Tensor, Tensor]]:
+    """Modes (n, D) and concentrations (n,) of each run's images, with the statistics of training where layers have any.
+
+    Runs go side by side, so that those with fewer images encode their last one again.
+    """
+    longest = max(len(images) for images in by_run)
+    images = torch.stack([torch.cat([i, i[-1:].expand(longest - len(i), *i.shape[1:])]) for i in by_run])
     was_training = encoder.training
     encoder.eval()
     try:
-        posteriors = [encoder(part.expand(n_runs, *part.shape)) for part in images.split(_BLOCK)]
+        posteriors = [encoder(part) for part in images.split(_CUDA_BLOCK if images.is_cuda else _BLOCK, dim=1)]
     finally:
         encoder.train(was_training)
-    return torch.cat([p.mu for p in posteriors], dim=1), torch.cat([p.kappa for p in posteriors], dim=1)
+    mu, kappa = (torch.cat([getattr(p, name) for p in posteriors], dim=1) for name in ("mu", "kappa"))
+    return [(mu[run, : len(i)], kappa[run, : len(i)]) for run, i in enumerate(by_run)]

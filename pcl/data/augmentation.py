@@ -1,0 +1,38 @@
+"""Random crops and reflections of images that stay on their device as bytes.
+
+Axes: N images, then channels, rows and columns of pixels.
+"""
+
+import torch
+from torch import Tensor
+
+from pcl.data.images import SIDE
+
+PADDING = 4  # black pixels on every side, as usual for CIFAR-10
+
+
+def crop_and_flip(images: Tensor, chosen: Tensor, generator: torch.Generator) -> Tensor:
+    """Chosen images, each padded, cropped to its size at a random place, and reflected with probability 1/2.
+
+    Only gathers: nothing waits for the device, and a CUDA graph can hold it.
+
+    Args:
+        images: uint8 (N, 3, 32, 32).
+        chosen: Their numbers, int64 (...), on the same device.
+        generator: Of that device.
+
+    Returns:
+        uint8 (..., 3, 32, 32).
+    """
+    device, index = images.device, chosen.reshape(-1)
+    shift = torch.randint(-PADDING, PADDING + 1, (2, len(index), 1), generator=generator, device=device)
+    is_flipped = torch.randint(2, (len(index), 1), generator=generator, device=device) == 1
+    axis = torch.arange(SIDE, device=device)
+    rows = (axis + shift[0]).view(-1, 1, SIDE, 1)
+    columns = torch.where(is_flipped, SIDE - 1 - axis, axis) + shift[1]
+    columns = columns.view(-1, 1, 1, SIDE)
+    channels = torch.arange(3, device=device).view(1, 3, 1, 1)
+    last = SIDE - 1
+    pixels = images[index.view(-1, 1, 1, 1), channels, rows.clamp(0, last), columns.clamp(0, last)]
+    is_inside = (rows >= 0) & (rows <= last) & (columns >= 0) & (columns <= last)
+    return (pixels * is_inside).view(*chosen.shape, 3, SIDE, SIDE)

@@ -1,0 +1,194 @@
+"""Pretraining of the image encoder's backbone: a classifier of the training images that a set has apart from its folds.
+
+Images stay on the device as bytes; crops and reflections are made there, and nothing waits for it within an epoch.
+
+Axes: B images.
+"""
+
+import contextlib
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from pcl import Diverged
+from pcl.data.augmentation import crop_and_flip
+from pcl.data.images import ImageSet
+from pcl.data.weights import Weights
+from pcl.encoders.resnet import KIND, backbone, byte_statistics
+from pcl.randomness import mixed_seed
+from pcl.schedule import warm_up_cosine
+
+_MOMENTUM, _WEIGHT_DECAY = 0.9, 5e-4  # as usual for ResNets on CIFAR-10
+_WARM_UP = 0.15  # share of training
+_BLOCK = 500  # images that are judged at once
+_N_SMALL = 10_000  # training images below which steps are made of fewer images, and more often
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a backbone is pretrained.
+
+    Attributes:
+        width: Channels of its first stage.
+        epochs: Passes through the training images.
+        batch_size: Images of a step.
+        lr: Highest learning rate of stochastic gradient descent with momentum.
+        seed: Of weights, order, crops and reflections.
+    """
+
+    width: int = 64
+    epochs: int = 30
+    batch_size: int = 512
+    lr: float = 0.2
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, least in (("width", 1), ("epochs", 1), ("batch_size", 2), ("seed", 0)):
+            if getattr(self, name) < least:
+                raise ValueError(f"`{name} >= {least}` must hold, but got {getattr(self, name)}.")
+        if not 0 < self.lr < math.inf:
+            raise ValueError(f"`0 < lr < inf` must hold, but got {self.lr:g}.")
+
+    @classmethod
+    def suited(cls, data: ImageSet, width: int) -> "Recipe":
+        """The usual one; for few images, smaller steps and more epochs."""
+        return cls(width, 24, 64, 0.05) if len(data.train_images) < _N_SMALL else cls(width)
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """Where a pretraining stands.
+
+    Attributes:
+        epoch: Passes done.
+        loss: Mean cross-entropy of the last pass.
+        accuracy: Share of that pass's images, cropped and reflected, that were right.
+    """
+
+    epoch: int
+    loss: float
+    accuracy: float
+
+
+class Pretraining:
+    """A pretraining: iterate for its epochs, then take `weights`.
+
+    Args:
+        data: Its training images train, its judged images judge.
+        recipe: How.
+        device: Where.
+
+    Raises:
+        ValueError: Where the set has no training images apart.
+    """
+
+    def __init__(self, data: ImageSet, recipe: Recipe, device: str | torch.device = "cpu") -> None:
+        if not data.has_train:
+            raise ValueError(f"Pretraining needs training images apart from the folds, which {data.name!r} lacks.")
+        self.data, self.recipe, self.device = data, recipe, torch.device(device)
+        self.batch_size = min(recipe.batch_size, len(data.train_images))
+        self.n_batches = recipe.epochs * (len(data.train_images) // self.batch_size)
+        self.batch = 0
+        self.net = _classifier(recipe, len(data.classes)).to(self.device)
+        self._mean, self._deviation = (tensor.to(self.device) for tensor in byte_statistics())
+        self._images, self._labels = data.train_images.to(self.device), data.train_labels.to(self.device)
+        self._generator = torch.Generator(self.device).manual_seed(mixed_seed(recipe.seed, "pretraining"))
+        self._optimizer = torch.optim.SGD(
+            self.net.parameters(), lr=recipe.lr, momentum=_MOMENTUM, weight_decay=_WEIGHT_DECAY, nesterov=True
+        )
+
+    def __iter__(self) -> Iterator[Epoch]:
+        """Train to the end.
+
+        Raises:
+            Diverged: Where the loss is not finite.
+        """
+        with self._threads():
+            for epoch in range(1, self.recipe.epochs + 1):
+                loss, accuracy = (self._pass() / (self.n_batches / self.recipe.epochs)).tolist()
+                if not math.isfinite(loss):
+                    raise Diverged(f"the loss of the pretraining is {loss} in epoch {epoch}; take a lower `--lr`")
+                yield Epoch(epoch, loss, accuracy)
+
+    def weights(self) -> Weights:
+        """The backbone as it is, with the accuracy on the judged images."""
+        state = {name: value.detach().cpu().contiguous().clone() for name, value in self.net[0].state_dict().items()}
+        recipe = self.recipe
+        return Weights(
+            KIND, recipe.width, self.data.name, self.data.fingerprint, self.accuracy(),
+            recipe.epochs, self.batch_size, recipe.lr, recipe.seed, state,
+        )  # fmt: skip
+
+    @torch.no_grad()
+    def accuracy(self) -> float:
+        """Share of the set's judged images that get their own label."""
+        self.net.eval()
+        images, labels = self.data.images.split(_BLOCK), self.data.hard_labels.split(_BLOCK)
+        right = [
+            (self._logits(part.to(self.device)).argmax(1) == truth.to(self.device)).sum()
+            for part, truth in zip(images, labels, strict=True)
+        ]
+        self.net.train()
+        return int(torch.stack(right).sum()) / len(self.data.images)
+
+    def _pass(self) -> Tensor:
+        """Train one epoch; returns the sums over its batches of loss and accuracy, (2,), without waiting for them."""
+        order = torch.randperm(len(self._images), generator=self._generator, device=self.device)
+        sums = torch.zeros(2, device=self.device)
+        for chosen in order.split(self.batch_size)[: len(order) // self.batch_size]:
+            sums += self.step(chosen)
+        return sums
+
+    def step(self, chosen: Tensor) -> Tensor:
+        """Train on these images; returns their mean loss and accuracy, (2,)."""
+        for group in self._optimizer.param_groups:
+            group["lr"] = self.recipe.lr * warm_up_cosine((self.batch + 0.5) / self.n_batches, _WARM_UP)
+        labels = self._labels[chosen]
+        logits = self._logits(crop_and_flip(self._images, chosen, self._generator))
+        loss = cross_entropy(logits, labels)
+        self._optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        self._optimizer.step()
+        self.batch += 1
+        return torch.stack([loss.detach(), (logits.argmax(1) == labels).float().mean()])
+
+    def _logits(self, images: Tensor) -> Tensor:
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
+            logits: Tensor = self.net((images - self._mean) / self._deviation)
+        return logits.float()
+
+    @contextlib.contextmanager
+    def _threads(self) -> Iterator[None]:
+        """On a CPU, one thread unless all are twice as fast: once a machine is busy, they wait ten times as long."""
+        before = torch.get_num_threads()
+        try:
+            if self.device.type == "cpu" and 2 * self._seconds(before) > self._seconds(1):
+                torch.set_num_threads(1)
+            else:
+                torch.set_num_threads(before)
+            yield
+        finally:
+            torch.set_num_threads(before)
+
+    @torch.no_grad()
+    def _seconds(self, n_threads: int) -> float:
+        """What a step's images take, forwards, with so many threads; changes nothing."""
+        torch.set_num_threads(n_threads)
+        images = self._images[: self.batch_size]
+        self.net.eval()
+        self._logits(images)  # threads start at their first work
+        started = time.perf_counter()
+        self._logits(images)
+        self.net.train()
+        return time.perf_counter() - started
+
+
+def _classifier(recipe: Recipe, n_classes: int) -> nn.Sequential:
+    with torch.random.fork_rng(devices=[]):  # torch's layers draw from the global source
+        torch.manual_seed(mixed_seed(recipe.seed, "pretraining/classifier"))
+        return nn.Sequential(backbone(recipe.width), nn.Linear(8 * recipe.width, n_classes))

@@ -1,0 +1,268 @@
+"""Pretrained backbones: their training, their files, how encoders start from them; what training from scratch needs."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from pcl.config import RunConfig
+from pcl.data.augmentation import PADDING, crop_and_flip
+from pcl.data.embedded import embedded
+from pcl.data.images import ImageSet
+from pcl.data.weights import Weights, keep_weights, kept_weights, load_weights, named_weights, weights_folder
+from pcl.encoders import ResNetEncoder
+from pcl.encoders.resnet import KIND
+from pcl.pretraining import Pretraining, Recipe
+from pcl.schedule import LrSchedule, TrainingConfig, warm_up_cosine
+from pcl.tasks import CifarTask, Negatives
+from pcl.training import Run
+
+RECIPE = Recipe(width=2, epochs=5, batch_size=20, lr=0.05)
+
+
+@pytest.fixture(scope="module")
+def data() -> ImageSet:
+    return embedded(n=200, n_train=300).images
+
+
+@pytest.fixture(scope="module")
+def weights(data: ImageSet) -> Weights:
+    training = Pretraining(data, RECIPE)
+    epochs = list(training)
+    assert [epoch.epoch for epoch in epochs] == list(range(1, 6))
+    assert epochs[-1].loss < epochs[0].loss
+    assert training.batch == training.n_batches == 5 * 15
+    return training.weights()
+
+
+@pytest.fixture
+def kept(weights: Weights, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The weights' file in a data folder of its own."""
+    monkeypatch.setenv("PCL_DATA", str(tmp_path))
+    return keep_weights(weights, weights_folder())
+
+
+def test_a_backbone_learns_the_classes(weights: Weights) -> None:
+    assert weights.accuracy > 0.25  # of ten classes
+    assert (weights.kind, weights.width, weights.data, weights.epochs, weights.batch_size) == (
+        KIND, 2, "embedded", 5, 20,
+    )  # fmt: skip
+    assert all(value.is_contiguous() and value.isfinite().all() for value in weights.state.values())
+
+
+def test_the_seed_decides(data: ImageSet) -> None:
+    def trained(seed: int) -> Weights:
+        training = Pretraining(data, Recipe(2, 1, 100, 0.05, seed))
+        for _ in training:
+            pass
+        return training.weights()
+
+    first, again, other = trained(1), trained(1), trained(2)
+    assert first.digest == again.digest != other.digest
+
+
+def test_accuracy_is_that_of_a_loop_over_images(data: ImageSet) -> None:
+    training = Pretraining(data, RECIPE)
+    n_right = 0
+    training.net.eval()
+    with torch.no_grad():
+        for image, label in zip(data.images, data.hard_labels, strict=True):
+            logits = training._logits(image.unsqueeze(0))
+            n_right += int(logits.argmax()) == int(label)
+    assert training.accuracy() == n_right / len(data.images)
+
+
+def test_few_images_and_bad_recipes(data: ImageSet) -> None:
+    assert Pretraining(data, Recipe(2, 3, 1000)).n_batches == 3  # all in one step
+    assert Recipe.suited(data, 8).batch_size < Recipe().batch_size
+    without = replace(data, train_images=data.train_images[:0], train_labels=data.train_labels[:0])
+    with pytest.raises(ValueError, match="training images apart from the folds, which 'embedded' lacks"):
+        Pretraining(without, RECIPE)
+    for bad in ({"width": 0}, {"epochs": 0}, {"batch_size": 1}, {"lr": 0.0}, {"lr": math.nan}, {"seed": -1}):
+        with pytest.raises(ValueError, match=next(iter(bad))):
+            Recipe(**bad)  # type: ignore[arg-type]
+
+
+def test_files_keep_everything(kept: Path, weights: Weights) -> None:
+    assert kept.name == weights.file_name
+    assert kept.name.endswith(f"-{weights.digest}.pt")
+    again = load_weights(kept)
+    assert again.facts == weights.facts
+    assert all(torch.equal(again.state[name], value) for name, value in weights.state.items())
+    assert named_weights(kept.name).digest == named_weights(str(kept)).digest == weights.digest
+    assert [file.name for file in kept.parent.iterdir()] == [kept.name]  # nothing unfinished beside it
+
+
+def test_kept_ones_are_found_by_images_and_width(kept: Path, weights: Weights) -> None:
+    better = replace(weights, accuracy=0.99)
+    for other in (better, replace(weights, width=3), replace(weights, fingerprint="0" * 16)):
+        keep_weights(other, kept.parent)
+    found = kept_weights(kept.parent, KIND, 2, weights.fingerprint)
+    assert [one.digest for one in found] == [better.digest, weights.digest]
+    assert not kept_weights(kept.parent / "nowhere", KIND, 2, weights.fingerprint)
+
+
+def test_damaged_and_foreign_files_are_refused(kept: Path, weights: Weights, tmp_path: Path) -> None:
+    content = torch.load(kept, weights_only=True)
+    changed = {**content, "state": {name: value + (name == "0.weight") for name, value in content["state"].items()}}
+    cases: dict[str, Any] = {"changed": changed, "other facts": {**content, "accuracy": 1.0}, "another": {"a": 1}}
+    for name, case in cases.items():
+        torch.save(case, tmp_path / f"{name}.pt")
+    (tmp_path / "cut.pt").write_bytes(kept.read_bytes()[:1000])
+    (tmp_path / "text.pt").write_text("weights")
+    for name in (*cases, "cut", "text"):
+        with pytest.raises(ValueError, match="is damaged or has no weights of this program") as error:
+            load_weights(tmp_path / f"{name}.pt")
+        assert "\n" not in str(error.value)
+    with pytest.raises(ValueError, match="There are no weights"):
+        load_weights(tmp_path / "nothing.pt")
+    renamed = tmp_path / f"resnet18-{'0' * 16}.pt"
+    kept.rename(renamed)
+    with pytest.raises(ValueError, match=f"must be called {weights.file_name}"):
+        named_weights(str(renamed))
+
+
+def test_encoders_start_from_them(kept: Path, weights: Weights) -> None:
+    scratch, started = (ResNetEncoder.Config(width=2, weights=name).build([1, 2]) for name in ("", kept.name))
+    for run in (0, 1):
+        before, after = scratch.run_state(run), started.run_state(run)
+        for name in before:
+            expected = weights.state[name.removeprefix("0.")] if name.startswith("0.") else before[name]
+            torch.testing.assert_close(after[name], expected, rtol=0, atol=0)
+
+
+def test_encoders_refuse_others(kept: Path, weights: Weights) -> None:
+    with pytest.raises(ValueError, match=r"`encoder.width=4` needs weights of a resnet18 of that width"):
+        ResNetEncoder.Config(width=4, weights=kept.name).build([1])
+    with pytest.raises(ValueError, match=r"with sixteen digits at its end, but got 'mine\.pt'"):
+        ResNetEncoder.Config(weights="mine.pt")
+    with pytest.raises(ValueError, match="There are no weights"):
+        ResNetEncoder.Config(weights=f"gone-{'0' * 16}.pt").build([1])
+    strange = replace(weights, state={"0.weight": torch.zeros(1)})
+    with pytest.raises(ValueError, match="another network"):
+        ResNetEncoder.Config(width=2, weights=keep_weights(strange, kept.parent).name).build([1])
+
+
+def images(**values: Any) -> RunConfig:
+    paths = {name.replace("__", "."): value for name, value in values.items()}
+    base = {"task.data": "embedded", "encoder.width": 2, "task.n_eval": 20}
+    return RunConfig.of({**base, **paths}, task="images", scale="smoke")
+
+
+def test_a_checkpoint_needs_its_first_weights_no_more(kept: Path, tmp_path: Path) -> None:
+    run = Run(images(encoder__weights=kept.name), seeds=(1,))
+    next(iter(run)) and run.save(tmp_path / "run.pt")
+    kept.unlink()
+    again = Run.restore(tmp_path / "run.pt")
+    assert again.config == run.config
+    for name, value in run.step.encoder.run_state(0).items():
+        assert torch.equal(again.step.encoder.run_state(0)[name], value)
+
+
+# Augmentation
+
+
+def cropped(image: Tensor, down: int, right: int, is_flipped: bool) -> Tensor:
+    """Pixel by pixel."""
+    result = torch.zeros_like(image)
+    for row in range(32):
+        for column in range(32):
+            from_row = row + down
+            from_column = (31 - column if is_flipped else column) + right
+            if 0 <= from_row < 32 and 0 <= from_column < 32:
+                result[:, row, column] = image[:, from_row, from_column]
+    return result
+
+
+def test_crops_and_reflections_are_those_of_a_loop(generator: torch.Generator) -> None:
+    """Every result is one of the 2 x 81 crops of its image; here of images without a repeated pixel."""
+    pixels = torch.stack([torch.randperm(256 * 12, generator=generator).view(3, 32, 32) % 256 for _ in range(3)])
+    pixels = pixels.to(torch.uint8)
+    chosen = torch.tensor([[2, 0], [1, 2]])
+    results = crop_and_flip(pixels, chosen, generator)
+    assert results.shape == (2, 2, 3, 32, 32)
+    assert results.dtype is torch.uint8
+    shifts = range(-PADDING, PADDING + 1)
+    for index, result in zip(chosen.flatten(), results.flatten(0, 1), strict=True):
+        padded = torch.nn.functional.pad(pixels[index], (PADDING,) * 4)
+        windows = {
+            (down, right, is_flipped): window.flip(-1) if is_flipped else window
+            for down in shifts
+            for right in shifts
+            for is_flipped in (False, True)
+            for window in [padded[:, 4 + down : 36 + down, 4 + right : 36 + right]]
+        }
+        found = [how for how, window in windows.items() if torch.equal(window, result)]
+        assert len(found) == 1
+        torch.testing.assert_close(result, cropped(pixels[index], *found[0]), rtol=0, atol=0)
+
+
+def test_crops_are_uniform(generator: torch.Generator) -> None:
+    """An image whose rows and columns number themselves tells where its crop was taken."""
+    n = 20_000
+    axis = torch.arange(32, dtype=torch.uint8)
+    image = torch.stack([axis.view(-1, 1).expand(32, 32), axis.view(1, -1).expand(32, 32), axis.expand(32, 32)])
+    results = crop_and_flip(image.unsqueeze(0), torch.zeros(n, dtype=torch.int64), generator)
+    down = results[:, 0, 16, 16].long() - 16
+    left, right = results[:, 1, 16, 15].long(), results[:, 1, 16, 16].long()
+    is_flipped = left > right
+    shift = torch.minimum(left, right) - 15
+    for counts in (torch.bincount(down + PADDING), torch.bincount(shift + PADDING)):
+        assert len(counts) == 2 * PADDING + 1
+        assert ((counts - n / 9).abs() < 4.5 * math.sqrt(n * 8 / 81)).all()
+    assert abs(is_flipped.sum() - n / 2) < 4.5 * math.sqrt(n / 4)
+    assert abs(torch.corrcoef(torch.stack([down, shift]).double())[0, 1]) < 4.5 / math.sqrt(n)
+
+
+def test_the_task_augments_all_three_and_only_if_asked(data: ImageSet) -> None:
+    plain, augmented = (
+        CifarTask(images(task__augmentation=how).task, data, [0, 5])  # type: ignore[arg-type]
+        for how in ("none", "crop_flip")
+    )
+    before, after = (task.draw(8, Negatives.DRAWN, 3, torch.Generator().manual_seed(1)) for task in (plain, augmented))
+    for a, b in zip(before, after, strict=True):
+        assert a.shape == b.shape
+        assert not torch.equal(a, b)
+    assert augmented.draw(4, Negatives.IN_BATCH, 3, torch.Generator()).negatives.shape == (2, 4, 0, 3, 32, 32)
+
+
+# Schedule and optimiser
+
+
+def test_warm_up_and_cosine_by_hand() -> None:
+    training = TrainingConfig(n_batches=5120, lr=2.0, lr_schedule=LrSchedule.WARM_UP_COSINE)
+    assert training.lr_at(0) == pytest.approx(2 * (0.5 / 512) / 0.05)
+    assert training.lr_at(9) == training.lr_at(0) < training.lr_at(10)  # in slices of 1/512
+    assert training.lr_at(100) == pytest.approx(2 * (10.5 / 512) / 0.05)
+    middle = (256.5 / 512 - 0.05) / 0.95
+    assert training.lr_at(2560) == pytest.approx(1 + math.cos(math.pi * middle))
+    assert 0 < training.lr_at(5119) < 1e-4
+    assert max(training.lr_at(batch) for batch in range(5120)) == pytest.approx(2, rel=1e-3)
+    assert [warm_up_cosine(done, 0.05) for done in (0, 0.025, 0.05, 0.525, 1)] == pytest.approx([0, 0.5, 1, 0.5, 0])
+    assert [training.next_stop(batch) for batch in (0, 9, 10, 5115)] == [10, 10, 20, 5120]
+
+
+def test_adamw_is_adam_with_decay() -> None:
+    """From the same start and gradients, a first step differs by lr 0.01 times the weights, and by nothing else."""
+    lr = 1e-3
+    adam, adamw = (Run(images(training__optimizer=kind, training__lr=lr), seeds=(1,)) for kind in ("adam", "adamw"))
+    start = {name: p.detach().clone() for name, p in adam.step.encoder.named_parameters()}
+    for run in (adam, adamw):
+        run.stepper.advance(1, lr)
+    theirs = dict(adamw.step.encoder.named_parameters())
+    for name, ours in adam.step.encoder.named_parameters():
+        torch.testing.assert_close(theirs[name], ours - lr * 0.01 * start[name], rtol=1e-5, atol=1e-7)
+    assert images().flat()["training.optimizer"] == "adam"
+    assert RunConfig.of(task="images", profile="reference").flat()["training.optimizer"] == "adamw"
+    assert RunConfig.of(task="toy", profile="reference").flat()["training.optimizer"] == "adam"
+
+
+def test_records_from_before_there_was_a_choice() -> None:
+    new = {"training.optimizer", "task.augmentation", "encoder.weights"}
+    config = RunConfig.of(task="images", profile="reference", scale="smoke")
+    old = RunConfig.from_flat({path: value for path, value in config.flat().items() if path not in new})
+    assert old == config.with_values({"training.optimizer": "adam"})
