@@ -241,10 +241,10 @@ def _circumstances() -> dict[str, Any]:
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:
-    """Write in one step, so that an interrupted run leaves the previous file whole."""
-    unfinished = path.with_suffix(".tmp")
-    unfinished.write_text(json.dumps(content, indent=2) + "\n")
-    unfinished.replace(path)
+    from pcl.files import replacing  # noqa: PLC0415  -h answers at once
+
+    with replacing(path) as unfinished:
+        unfinished.write_text(json.dumps(content, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -5,8 +5,9 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from launch import bench_phases
 from launch.bench_phases import peak, phase_row, synchronize
-from launch.command import chosen_data, chosen_device, named, say, whole_number
+from launch.command import chosen_data, named, say
 
 if TYPE_CHECKING:
     from pcl.training import Run
@@ -17,21 +18,14 @@ Row = dict[str, Any]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `bench.py cifar`."""
     parser.add_argument("--data", help="auto (default), cifar10h, embedded, or a folder of class folders")
-    parser.add_argument("--profile", default="reference", help="fidelity profile (default: reference)")
-    parser.add_argument("--scale", default=None, help="sizes: paper or quick (default: paper on a GPU, else quick)")
-    parser.add_argument("--device", default=None, help="cpu or cuda (default: cuda where there is one)")
-    parser.add_argument(
-        "--batches", type=whole_number, default=None, help="timed batches a row (default: 100 on a GPU, else 5)"
-    )
+    bench_phases.add_arguments(parser, on_gpu=100, on_cpu=5)
 
 
 def measure(arguments: argparse.Namespace) -> list[Row]:
     """The table, printed row by row."""
     from pcl.config import RunConfig  # noqa: PLC0415
 
-    device = chosen_device(arguments.device)
-    scale = arguments.scale or ("paper" if device == "cuda" else "quick")
-    n_timed = arguments.batches or (100 if device == "cuda" else 5)
+    device, scale, n_timed = bench_phases.sizes(arguments)
     data = chosen_data(arguments.data)
     values = {"task.data": named(arguments.data, data), "training.phases": "mu kappa"}
     base = RunConfig.of(values, profile=arguments.profile, scale=scale, task="images")

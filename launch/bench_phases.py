@@ -1,12 +1,36 @@
 """What a batch of a training costs, phase by phase: shared by `bench.py toy` and `bench.py cifar`."""
 
+import argparse
 import time
 from typing import TYPE_CHECKING, Any
+
+from launch.command import chosen_device, whole_number
 
 if TYPE_CHECKING:
     from pcl.training import Run
 
 Row = dict[str, Any]
+
+
+def add_arguments(parser: argparse.ArgumentParser, on_gpu: int, on_cpu: int) -> None:
+    """Options that both have; the numbers are the batches that are timed for a row."""
+    parser.add_argument("--profile", default="reference", help="fidelity profile (default: reference)")
+    parser.add_argument("--scale", default=None, help="sizes: paper or quick (default: paper on a GPU, else quick)")
+    parser.add_argument("--device", default=None, help="cpu or cuda (default: cuda where there is one)")
+    parser.add_argument(
+        "--batches", type=whole_number, default=None,
+        help=f"timed batches a row (default: {on_gpu} on a GPU, else {on_cpu})",
+    )  # fmt: skip
+    parser.set_defaults(timed=(on_gpu, on_cpu))
+
+
+def sizes(arguments: argparse.Namespace) -> tuple[str, str, int]:
+    """The device, the scale, and how many batches are timed."""
+    device = chosen_device(arguments.device)
+    on_gpu, on_cpu = arguments.timed
+    is_cuda = device == "cuda"
+    scale = arguments.scale or ("paper" if is_cuda else "quick")
+    return device, scale, arguments.batches or (on_gpu if is_cuda else on_cpu)
 
 
 def phase_row(run: "Run", index: int, n_timed: int) -> Row:

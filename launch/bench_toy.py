@@ -3,8 +3,9 @@
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from launch import bench_phases
 from launch.bench_phases import peak, phase_row
-from launch.command import chosen_device, say, whole_number
+from launch.command import say
 
 if TYPE_CHECKING:
     from pcl.config import RunConfig
@@ -22,21 +23,14 @@ _SEEDS = (4, 5, 6, 7, 8)
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `bench.py toy`."""
-    parser.add_argument("--profile", default="reference", help="fidelity profile (default: reference)")
-    parser.add_argument("--scale", default=None, help="sizes: paper or quick (default: paper on a GPU, else quick)")
-    parser.add_argument("--device", default=None, help="cpu or cuda (default: cuda where there is one)")
-    parser.add_argument(
-        "--batches", type=whole_number, default=None, help="timed batches a row (default: 500 on a GPU, else 10)"
-    )
+    bench_phases.add_arguments(parser, on_gpu=500, on_cpu=10)
 
 
 def measure(arguments: argparse.Namespace) -> list[Row]:
     """The table, printed row by row."""
     from pcl.config import RunConfig  # noqa: PLC0415
 
-    device = chosen_device(arguments.device)
-    scale = arguments.scale or ("paper" if device == "cuda" else "quick")
-    n_batches = arguments.batches or (500 if device == "cuda" else 10)
+    device, scale, n_batches = bench_phases.sizes(arguments)
     # Evaluations are not timed here, so their inputs can be few.
     base = RunConfig.of({"task.n_eval": 100}, profile=arguments.profile, scale=scale)
     flat = base.flat()

@@ -198,6 +198,8 @@ def _calibrate(config: "RunConfig", seed: int) -> None:
 
 
 def _write_report(checkpoint: Path, training: "Run", report: "Report") -> None:
+    from pcl.files import replacing  # noqa: PLC0415  -h answers at once
+
     content: dict[str, Any] = {
         "config": training.config.flat(),
         "batch": report.batch,
@@ -206,10 +208,8 @@ def _write_report(checkpoint: Path, training: "Run", report: "Report") -> None:
         "by_seed": {seed: _finite(metrics) for seed, metrics in report.by_seed.items()},
         "failures": report.failures,
     }
-    results = results_of(checkpoint)
-    unfinished = results.with_name(f"{results.name}.tmp")
-    unfinished.write_text(json.dumps(content, indent=2) + "\n")
-    unfinished.replace(results)
+    with replacing(results_of(checkpoint)) as unfinished:
+        unfinished.write_text(json.dumps(content, indent=2) + "\n")
 
 
 def results_of(checkpoint: Path) -> Path:

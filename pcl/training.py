@@ -6,7 +6,6 @@ Axes: R runs (seeds), B anchors.
 """
 
 import math
-import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from pcl.assembly import assembled, reassembled
 from pcl.checkpoints import FORMAT, read_checkpoint
 from pcl.config import RunConfig
 from pcl.encoders import Encoder
+from pcl.files import replacing
 from pcl.losses.base import DEFAULT_CHUNK_SIZE
 from pcl.randomness import mixed_seed
 from pcl.schedule import Trained
@@ -175,10 +175,8 @@ class Run:
             "best": [best.as_dict() for best in self._best],
             "stepper": self.stepper.state_dict(),
         }
-        path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-        torch.save(content, unfinished)
-        unfinished.replace(path)
+        with replacing(path) as unfinished:
+            torch.save(content, unfinished)
 
     def _assemble(self, task: Task, encoder: Encoder, is_fast: bool, chunk_size: int) -> None:
         is_graph = is_fast and self.device.type == "cuda"

@@ -57,7 +57,8 @@ LAYERS = {  # module prefix -> prefixes of this distribution that it may import
     "pcl.losses": ("pcl.special", "pcl.distributions", "pcl.losses"),
     "pcl.growth": ("pcl.special",),
     "pcl.metrics": ("pcl.metrics",),
-    "pcl.data": ("pcl.data",),
+    "pcl.files": (),
+    "pcl.data": ("pcl.data", "pcl.files"),
     "pcl.randomness": (),
     "pcl.encoders": ("pcl.data", "pcl.distributions", "pcl.encoders", "pcl.randomness"),
     "pcl.tasks": (

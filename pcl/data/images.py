@@ -5,7 +5,6 @@ Axes: N images, C classes.
 
 import hashlib
 import json
-import os
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +12,8 @@ from typing import Any, final
 
 import torch
 from torch import Tensor
+
+from pcl.files import replacing
 
 SIDE = 32  # pixels
 _SUM_TOLERANCE = 1e-3  # of a row of soft labels: shares are published with three decimals or more
@@ -91,21 +92,12 @@ def save(images: ImageSet, path: Path) -> None:
         images: What to keep.
         path: The file, replaced where it exists; its folder is made.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     content: dict[str, Any] = {name: getattr(images, name).cpu().contiguous() for name in _TENSORS}
     content |= {
         "format": _FORMAT, "name": images.name, "classes": list(images.classes), "fingerprint": images.fingerprint,
     }  # fmt: skip
-    # The process's own name: two that write at once both end with a whole file.
-    unfinished = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    try:
-        with unfinished.open("wb") as file:
-            torch.save(content, file)
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    with replacing(path) as unfinished:
+        torch.save(content, unfinished)
 
 
 def load(path: Path) -> ImageSet:

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ import torch
 from torch import Tensor
 
 from pcl.data.sources import data_folder
+from pcl.files import replacing
 
 _FORMAT = 1  # of the file
 _FACTS = ("kind", "width", "data", "fingerprint", "accuracy", "epochs", "batch_size", "lr", "seed")
@@ -95,16 +95,9 @@ def keep_weights(weights: Weights, folder: Path) -> Path:
         folder: Where; it is made.
     """
     path = folder / weights.file_name
-    folder.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    try:
-        with unfinished.open("wb") as file:
-            torch.save({"format": _FORMAT, "digest": weights.digest, "state": weights.state, **weights.facts}, file)
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    content = {"format": _FORMAT, "digest": weights.digest, "state": weights.state, **weights.facts}
+    with replacing(path) as unfinished:
+        torch.save(content, unfinished)
     return path
 
 

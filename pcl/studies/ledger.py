@@ -12,7 +12,6 @@ Every file is replaced in one step. MLflow is brought in line with these folders
 
 import hashlib
 import json
-import os
 import time
 import uuid
 from collections.abc import Iterator, Mapping
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from pcl.config import Plain, RunConfig
+from pcl.files import replacing
 
 # Raised whenever the same configuration gives other numbers than before: old results are then not found again.
 MATHS_VERSION = 1
@@ -268,16 +268,8 @@ def write_json(path: Path, content: Any) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Replace a file in one step: whoever reads sees the old or the new, also after a crash."""
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}.tmp")
-    try:
-        with unfinished.open("w") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(path)
-    except BaseException:
-        unfinished.unlink(missing_ok=True)
-        raise
+    with replacing(path) as unfinished:
+        unfinished.write_text(text)
 
 
 def _row_json(row: Row) -> dict[str, Any]:

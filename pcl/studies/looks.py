@@ -1,13 +1,13 @@
 """Looks at images with a trained encoder, and leaves a page and its pictures in a folder."""
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pcl.config import Plain
 from pcl.data.images import ImageSet
+from pcl.files import replacing
 from pcl.looking import LEVEL, Findings, Pictures, all_pictures, look
 from pcl.studies import look_figures as figures
 from pcl.studies.ledger import StudyFolder, TrialFolder
@@ -130,7 +130,8 @@ def write_look(source: Source, trained: TrainedEncoder, data: ImageSet, is_other
     if "entropy.png" not in files:
         (output / "entropy.png").unlink(missing_ok=True)  # of a look at other images
     for name, content in files.items():
-        _replace(output / name, content)
+        with replacing(output / name) as unfinished:
+            unfinished.write_bytes(content)
     return [output / name for name in files]
 
 
@@ -178,13 +179,3 @@ def _credible_rows(findings: Findings, data: ImageSet) -> list[Row]:
         title = (name, f"kappa {kappa}", f"{query.n_inside:,} in its {LEVEL:.0%}")
         rows.append(Row(title, [Tile(query.image, "query"), *others]))
     return rows
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """In one step: whoever looks sees the old or the new."""
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        unfinished.write_bytes(content)
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
