@@ -191,7 +191,8 @@ def _calibrate(config: "RunConfig", seed: int) -> None:
     source = config.training.negatives_at(phases[-1])
     law = CosineLaw(config.encoder.sampler, config.encoder.sampler_gradient)
     loss = config.loss_with(source).build()
-    scan = calibration_scan(task, loss, source, config.training.n_negatives, n_anchors=2048, law=law)
+    n_anchors = 512 if source.are_common else 2048  # each with many negatives, or with few
+    scan = calibration_scan(task, loss, source, config.training.n_negatives, n_anchors=n_anchors, law=law)
     say("c (kappa-hat = c kappa):  " + "  ".join(f"{factor:.3g}" for factor in scan.factors))
     say("mean loss:                " + "  ".join(f"{loss:.4f}" for loss in scan.losses))
     say(scan.warning or f"optimum at c = {scan.best:.3g}")
