@@ -21,9 +21,14 @@ def test_a_file_is_replaced_whole_and_its_folder_made(tmp_path: Path) -> None:
 def test_a_failure_leaves_the_old_one_and_nothing_else(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("old")
-    with pytest.raises(KeyboardInterrupt), replacing(path) as unfinished:
-        unfinished.write_text("half")
-        raise KeyboardInterrupt
+
+    def interrupted() -> None:
+        with replacing(path) as unfinished:
+            unfinished.write_text("half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
     with pytest.raises(FileNotFoundError), replacing(path):
         pass  # nothing was written
     assert path.read_text() == "old"
