@@ -64,7 +64,7 @@ def _parser() -> argparse.ArgumentParser:
     where = parser.add_argument_group("where")
     where.add_argument("--storage", type=Path, default=Path("runs"), help="folder of studies (default: runs)")
     where.add_argument("--tracking-uri", help="MLflow (default: MLFLOW_TRACKING_URI, else STORAGE/mlflow.db)")
-    where.add_argument("--address", help="of a Ray cluster (default: start one here)")
+    where.add_argument("--address", help="of a Ray cluster: auto or HOST:PORT (default: start one here)")
     where.add_argument("--cpus-per-trial", type=float, default=1.0, help="default: 1")
     where.add_argument("--gpus-per-trial", type=float, help="may be a fraction (default: 1 if there are any)")
     where.add_argument("--max-concurrent", type=whole_number, help="trials at once (default: as many as fit)")
@@ -86,13 +86,14 @@ def _run(arguments: argparse.Namespace) -> None:
     if arguments.plan:
         if missing:
             say(f"pretraining would come first: {missing}")
-        _show_plan(arguments, space, spec, folder, machine(), _costs(arguments, space, spec))
+        _show_plan(arguments, space, spec, folder, machine(arguments.address), _costs(arguments, space, spec))
         return
     from pcl.studies.tracking import Tracker, tracking_uri  # noqa: PLC0415
 
     tracker = Tracker(tracking_uri(arguments.tracking_uri, arguments.storage.absolute()))
     tracker.check()
-    from pcl.studies.runner import Interrupt, available_resources, check_address, ray_cluster  # noqa: PLC0415
+    from pcl.studies.cluster import check_address  # noqa: PLC0415
+    from pcl.studies.runner import Interrupt, available_resources, ray_cluster  # noqa: PLC0415
     from pcl.studies.study import opened  # noqa: PLC0415
 
     if arguments.address is None:
@@ -104,7 +105,8 @@ def _run(arguments: argparse.Namespace) -> None:
     probes = ThreadPoolExecutor(1)
     costs = probes.submit(_costs, arguments, space, spec)  # while Ray starts
     with (
-        interrupt.on_ctrl_c(say), ray_cluster(arguments.address) as dashboard,
+        interrupt.on_ctrl_c(say),
+        ray_cluster(arguments.address, storage=arguments.storage.absolute()) as dashboard,
         opened(folder, spec), resumable(folder, arguments),
     ):  # fmt: skip
         available = available_resources()
