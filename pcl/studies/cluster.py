@@ -1,21 +1,25 @@
 """A Ray cluster that is already there: who may join it, what travels to its nodes, and whether they share a disk."""
 
+import json
 import os
 import socket
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pcl.data.sources import data_folder
+
+T = TypeVar("T")
 
 LEFT_BEHIND = ["**/__pycache__", "**/*.pyc", "**/.mypy_cache", "**/.ruff_cache"]  # of a folder that travels
 _PACKAGE = Path(__file__).parents[1]
 _JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # set by Ray in the process of a job that was submitted
 _PROBE_S = 5.0  # how long an unreachable cluster may keep a user waiting; Ray itself takes many minutes
 _NODES_S = 120.0  # how long nodes may take to unpack the code and to look
+_ROOM_S = 60.0  # how long a busy cluster may keep a question waiting
 _SYNC_S = 5.0  # how long a network file system may keep a new file from other machines
 
 
@@ -48,15 +52,30 @@ def check_address(address: str) -> None:
 def runtime_env(environment: Mapping[str, str]) -> dict[str, Any]:
     """What workers of a cluster that was started by others are given.
 
-    The package travels, because the nodes need not have it, or not this version; in a job it is there already.
+    The package travels, unless it has with a job: the nodes need not have it, or not this version.
 
     Args:
         environment: Variables that they read.
     """
     found: dict[str, Any] = {"env_vars": {**environment, "PCL_DATA": str(data_folder().absolute())}}
-    if _JOB not in os.environ:
+    if not {"working_dir", "py_modules"} & set(json.loads(os.environ.get(_JOB, "{}")).get("runtime_env", {})):
         found |= {"py_modules": [str(_PACKAGE)], "excludes": LEFT_BEHIND}
     return found
+
+
+def on_a_node(n_cpus: float, n_gpus: float, work: Callable[..., T], *arguments: Any) -> T | None:
+    """What a function returns on a node with room for it; nothing where it fails, or no node has room for a while."""
+    import ray  # noqa: PLC0415
+
+    try:
+        task = ray.remote(num_cpus=n_cpus, num_gpus=n_gpus)(work).remote(*arguments)
+        if ray.wait([task], timeout=_ROOM_S)[0]:
+            found: T = ray.get(task)
+            return found
+        ray.cancel(task, force=True)
+    except (ray.exceptions.RayError, TypeError):  # the latter where arguments cannot travel
+        pass
+    return None
 
 
 def check_shared(storage: Path) -> None:
