@@ -48,12 +48,17 @@ class Parcel(NamedTuple):
             shutil.copyfile(source, into / name)
 
     def command(self, python: str) -> str:
-        """For the shell of a node, started where the parcel was unpacked."""
+        """For the shell of a node, started where the parcel was unpacked.
+
+        Args:
+            python: Which to run; where there is none such, the node's own.
+        """
         words = [f'"$here"/{shlex.quote(word)}' if word in self.files else shlex.quote(word) for word in self.words]
         steps = ["here=$PWD", 'export PYTHONPATH="$here:$PYTHONPATH"']
         if self.folder:
             steps += [f"mkdir -p {shlex.quote(self.folder)}", f"cd {shlex.quote(self.folder)}"]
-        return " && ".join([*steps, " ".join(["exec", shlex.quote(python), "-m", f"launch.{self.name}", *words])])
+        steps += [f"python=$(command -v {shlex.quote(python)} || command -v python)"]
+        return " && ".join([*steps, " ".join(['exec "$python"', "-m", f"launch.{self.name}", *words])])
 
 
 def parcel(command: list[str], folder: str | None, tracking_uri: str) -> Parcel:

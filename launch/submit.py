@@ -58,7 +58,7 @@ def _parser() -> argparse.ArgumentParser:
     new.add_argument("--folder", metavar="/PATH", help="where the command starts, on a disk that all nodes share: "
                      "runs/ and data/ will be in it (default: an absolute `--storage` of the command)")  # fmt: skip
     new.add_argument("--name", metavar="ID", help="of the job (default: command and time)")
-    new.add_argument("--python", help="on the cluster (default: python; on this machine this one)")
+    new.add_argument("--python", help="on the cluster (default: python, or this one where it is there)")
     until = new.add_mutually_exclusive_group()
     until.add_argument("--wait", action="store_true", help="show what it says until it ends (default)")
     until.add_argument("--detach", action="store_true", help="leave as soon as it is sent")
@@ -86,10 +86,10 @@ def _submit(arguments: argparse.Namespace, command: list[str]) -> None:
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name):
         raise ValueError(f"`--name` must be letters, digits, '-', '_' and '.', but got {name!r}.")
     jobs = _jobs(arguments)
-    is_here = urlsplit(jobs.address).hostname in _HERE
+    python = arguments.python or (sys.executable if urlsplit(jobs.address).hostname in _HERE else "python")
     with tempfile.TemporaryDirectory(prefix="pcl-parcel-") as folder:
         sent.pack(Path(folder))
-        jobs.submit(sent.command(arguments.python or (sys.executable if is_here else "python")), Path(folder), name)
+        jobs.submit(sent.command(python), Path(folder), name)
     say(f"sent: {name} to {jobs.address}")
     for what in ("--status", "--logs", "--stop"):
         say(f"  {_asking(arguments, what, name)}{' --wait' if what == '--logs' else ''}")

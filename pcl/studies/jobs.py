@@ -80,15 +80,10 @@ class Jobs:
         Raises:
             ValueError: If there is such a job.
         """
+        if any(job.name == name for job in self.all()):
+            raise ValueError(f"There is a job {name!r} already; give this one another `--name`.")
         environment = {"working_dir": str(folder), "excludes": LEFT_BEHIND, "env_vars": _ENVIRONMENT}
-        try:
-            self._asked(
-                lambda: self._client.submit_job(entrypoint=command, runtime_env=environment, submission_id=name)
-            )
-        except ValueError as error:
-            if "already exists" in str(error):
-                raise ValueError(f"There is a job {name!r} already; give this one another `--name`.") from None
-            raise
+        self._asked(lambda: self._client.submit_job(entrypoint=command, runtime_env=environment, submission_id=name))
 
     def job(self, name: str) -> Job:
         """What is known of a job.
@@ -152,7 +147,8 @@ class Jobs:
                 f"it: put it in a file, and the file's path in RAY_AUTH_TOKEN_PATH."
             ) from None
         except RuntimeError as error:
-            told = str(error).strip().splitlines()[0]
+            lines = str(error).strip().splitlines()
+            told = lines[-1] if "Traceback" in lines[0] else lines[0]
             if name and "404" in told:
                 raise ValueError(
                     f"There is no job {name!r} at {self.address}; `--list` shows those there are."
