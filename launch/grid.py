@@ -64,7 +64,7 @@ def _parser() -> argparse.ArgumentParser:
     where = parser.add_argument_group("where")
     where.add_argument("--storage", type=Path, default=Path("runs"), help="folder of studies (default: runs)")
     where.add_argument("--tracking-uri", help="MLflow (default: MLFLOW_TRACKING_URI, else STORAGE/mlflow.db)")
-    where.add_argument("--address", help="of a Ray cluster (default: start one here)")
+    where.add_argument("--address", help="of a Ray cluster: auto or HOST:PORT (default: start one here)")
     where.add_argument("--cpus-per-trial", type=float, default=1.0, help="default: 1")
     where.add_argument("--gpus-per-trial", type=float, help="may be a fraction (default: 1 if there are any)")
     where.add_argument("--max-concurrent", type=whole_number, help="trials at once (default: as many as fit)")
@@ -86,30 +86,33 @@ def _run(arguments: argparse.Namespace) -> None:
     if arguments.plan:
         if missing:
             say(f"pretraining would come first: {missing}")
-        _show_plan(arguments, space, spec, folder, machine(), _costs(arguments, space, spec))
+        costs = _costs(arguments, space, spec) if arguments.address is None else []
+        _show_plan(arguments, space, spec, folder, machine(arguments.address), costs)
         return
     from pcl.studies.tracking import Tracker, tracking_uri  # noqa: PLC0415
 
     tracker = Tracker(tracking_uri(arguments.tracking_uri, arguments.storage.absolute()))
     tracker.check()
-    from pcl.studies.runner import Interrupt, available_resources, check_address, ray_cluster  # noqa: PLC0415
+    from pcl.studies.cluster import check_address  # noqa: PLC0415
+    from pcl.studies.runner import Interrupt, available_resources, ray_cluster  # noqa: PLC0415
     from pcl.studies.study import opened  # noqa: PLC0415
 
-    if arguments.address is None:
+    if here := arguments.address is None:
         _resources(arguments, machine()).require(machine())  # before Ray starts, which takes a while
     else:
         check_address(arguments.address)
     spec = asked.with_weights("cuda" if machine()["GPU"] else "cpu").spec
     interrupt = Interrupt(60 * (arguments.time_budget or 0))
-    probes = ThreadPoolExecutor(1)
-    costs = probes.submit(_costs, arguments, space, spec)  # while Ray starts
+    probe = ThreadPoolExecutor(1).submit(_costs, arguments, space, spec) if here else None  # while Ray starts
     with (
-        interrupt.on_ctrl_c(say), ray_cluster(arguments.address) as dashboard,
+        interrupt.on_ctrl_c(say),
+        ray_cluster(arguments.address, storage=arguments.storage.absolute()) as dashboard,
         opened(folder, spec), resumable(folder, arguments),
     ):  # fmt: skip
         available = available_resources()
         _resources(arguments, available).require(available)
-        _show_plan(arguments, space, spec, folder, available, costs.result())
+        costs = probe.result() if probe else _costs_there(_resources(arguments, available), space, spec)
+        _show_plan(arguments, space, spec, folder, available, costs)
         parent = tracker.open_study(folder.name, _tags(space, spec))
         _say_addresses(dashboard, tracker)
         finding = _search(arguments, space, spec, folder, tracker, available, interrupt, parent)
@@ -142,6 +145,15 @@ def _costs(arguments: argparse.Namespace, space: "SearchSpace", spec: "StudySpec
     resources = _resources(arguments, machine())
     is_gpu = machine()["GPU"] and resources.gpus
     return corner_costs(space, spec, "cuda" if is_gpu else "cpu", max(1, int(resources.cpus)))
+
+
+def _costs_there(resources: "Resources", space: "SearchSpace", spec: "StudySpec") -> list["Cost"]:
+    """Measured on a node as a trial would be; none where the cluster is busy."""
+    from pcl.studies.cluster import on_a_node  # noqa: PLC0415
+    from pcl.studies.plan import corner_costs  # noqa: PLC0415
+
+    device, n_threads = "cuda" if resources.gpus else "cpu", max(1, int(resources.cpus))
+    return on_a_node(resources.cpus, resources.gpus, corner_costs, space, spec, device, n_threads) or []
 
 
 def _show_plan(

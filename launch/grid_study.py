@@ -5,6 +5,7 @@ import os
 import re
 import time
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -48,7 +49,7 @@ def asked_study(arguments: argparse.Namespace) -> Asked:
     """What is asked for: a new study or one to go on with. Makes nothing."""
     from pcl.studies.ledger import StudyFolder  # noqa: PLC0415
     from pcl.studies.space import load_space  # noqa: PLC0415
-    from pcl.studies.study import StudySpec, check_writable, latest_study, read_seeds  # noqa: PLC0415
+    from pcl.studies.study import StudySpec, check_writable, latest_study, read_seeds, space_of  # noqa: PLC0415
 
     check_writable(arguments.storage)
     if arguments.resume is not None:
@@ -57,7 +58,7 @@ def asked_study(arguments: argparse.Namespace) -> Asked:
             raise ValueError(f"A study that is resumed has its settings already: leave out {', '.join(given)}.")
         folder = StudyFolder(arguments.storage / (arguments.resume or latest_study(arguments.storage)))
         spec = StudySpec.read(folder)
-        space = load_space(spec.space)
+        space = load_space(space_of(folder, spec))
         if space.fingerprint() != spec.fingerprint:
             raise ValueError(
                 f"The space {spec.space} has changed since the study {folder.name!r} began; start a new study (what "
@@ -70,7 +71,7 @@ def asked_study(arguments: argparse.Namespace) -> Asked:
     if arguments.space is None:
         raise ValueError("`--space NAME`, `--resume` or `--list` must be given.")
     space = load_space(arguments.space)
-    scale = arguments.scale or ("paper" if machine()["GPU"] else "quick")
+    scale = arguments.scale or ("paper" if machine(arguments.address).get("GPU") else "quick")
     if space.is_sampled:
         raise ValueError(f"The space {space.name!r} has Ray domains, and this version runs grids: list their values.")
     overrides, data, missing = _with_data(arguments, space, scale)
@@ -143,8 +144,13 @@ def _names(space: "SearchSpace", spec: "StudySpec") -> list[str]:
     return [space.name] if space.task == "toy" else [space.name, data]
 
 
-def machine() -> dict[str, float]:
-    """What a cluster that is started here will have."""
+@lru_cache
+def machine(address: str | None = None) -> dict[str, float]:
+    """What the cluster at an address has, or one that is started here will have."""
+    if address is not None:
+        from pcl.studies.runner import resources_at  # noqa: PLC0415
+
+        return resources_at(address)
     import torch  # noqa: PLC0415
 
     return {"CPU": float(os.cpu_count() or 1), "GPU": float(torch.cuda.device_count())}

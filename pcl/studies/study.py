@@ -6,6 +6,7 @@ A study belongs to one driver at a time: the lock is the kernel's and goes with 
 import fcntl
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -17,6 +18,7 @@ from pcl.studies.ledger import StudyFolder, Trial, write_json
 from pcl.studies.space import Cell, SearchSpace
 
 _FORMAT = 1
+_SPACE = "space.py"
 
 
 @dataclass(frozen=True)
@@ -71,8 +73,10 @@ class StudySpec:
         return cls(**{**content, **seeds})
 
     def difference(self, other: "StudySpec") -> str:
-        """The first difference in words, or nothing."""
+        """The first difference in words, or nothing; a space's file may lie elsewhere, as it does in every job."""
         ours, theirs = asdict(self), asdict(other)
+        if self.fingerprint == other.fingerprint and Path(self.space).name == Path(other.space).name:
+            theirs["space"] = self.space
         for name, value in ours.items():
             if theirs[name] != value:
                 what = "content of the space" if name == "fingerprint" else name
@@ -114,8 +118,21 @@ def opened(folder: StudyFolder, spec: StudySpec) -> Iterator[None]:
             raise ValueError(f"Another process is at work on the study {folder.name!r}; wait for it.") from None
         os.utime(file.fileno())
         if not (folder.path / "study.json").exists():
+            _keep_space(folder, spec)
             write_json(folder.path / "study.json", spec.as_json())
         yield
+
+
+def _keep_space(folder: StudyFolder, spec: StudySpec) -> None:
+    """Keep a copy of a user's own space: the file of a job is gone when it ends."""
+    if "/" in spec.space:
+        shutil.copyfile(spec.space, folder.path / _SPACE)
+
+
+def space_of(folder: StudyFolder, spec: StudySpec) -> str:
+    """What `load_space` takes to find a study's space: its file, or the copy where that is gone."""
+    is_gone = "/" in spec.space and not Path(spec.space).exists()
+    return str(folder.path / _SPACE) if is_gone else spec.space
 
 
 def latest_study(storage: Path) -> str:
