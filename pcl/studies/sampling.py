@@ -16,6 +16,7 @@ import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import FrozenTrial, TrialState, create_trial
 from sqlalchemy.engine import URL
+from sqlalchemy.exc import SQLAlchemyError
 
 from pcl.config import Plain
 from pcl.studies.axes import Stage
@@ -165,7 +166,7 @@ class Sampling:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 yield
-        except optuna.exceptions.StorageInternalError as error:
+        except (optuna.exceptions.StorageInternalError, SQLAlchemyError) as error:
             told = str(error.__cause__ or error).strip().splitlines()[0]
             raise OSError(f"{self._samples.database} cannot be used ({told})") from None
 
