@@ -22,11 +22,12 @@ from pcl.studies.figures import pareto
 from pcl.studies.ledger import Result, Row, Status, StudyFolder, Trial, TrialFolder
 from pcl.studies.method import OPTUNA, RANDOM, Method, draws, n_trials_of, searched
 from pcl.studies.objectives import objective_of, pareto_front, read_objectives, with_objectives
-from pcl.studies.outputs import front_table, write_all
+from pcl.studies.outputs import front_table, table, write_all
 from pcl.studies.proposing import Proposer
 from pcl.studies.ranges import Range, integers, log_uniform, uniform
+from pcl.studies.runner import Interrupt, Resources
 from pcl.studies.sampling import DATABASE
-from pcl.studies.searching import Finding
+from pcl.studies.searching import Choices, Finding, Search
 from pcl.studies.selection import Outcome
 from pcl.studies.space import Mode, Objective, SearchSpace, Stage, load_space, negatives_axis
 from pcl.studies.study import StudySpec
@@ -294,6 +295,32 @@ class TestOptuna:
         (tmp_path / "s" / DATABASE).write_text("no database")
         with pytest.raises(OSError, match=r"optuna\.db cannot be used"):
             Driver(RANGED, spec_of(RANGED), tmp_path / "s")
+
+
+@pytest.mark.parametrize("kind", [RANDOM, "grid"])
+def test_a_later_stage_that_finds_nothing_better_does_not_win(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Of a search in part: the whole grid of a stage has the earlier winner among its cells, or is meant not to."""
+    space = make(stages=(Stage("one", {"loss.kappa_pos": (1, 2, 3)}), Stage("two", {"training.lr": (0.1, 0.2)})))
+    nothing: Any = None
+    choices = Choices(Resources(), is_finalized=True)
+    spec = spec_of(space, kind, 2)
+    search = Search(space, spec, StudyFolder(tmp_path), nothing, nothing, choices, Interrupt(), print)
+
+    def run_all(trials: list[Trial], title: str) -> list[Outcome]:
+        worse = [float(trial.config["loss.kappa_pos"]) - 9 * ("training.lr" in trial.varied) for trial in trials]
+        return [
+            Outcome(t, Result(Status.FINISHED), {1: {METRIC: value}}) for t, value in zip(trials, worse, strict=True)
+        ]
+
+    monkeypatch.setattr(search, "_run_all", run_all)
+    finding = search.run()
+    assert finding.best is not None
+    first = finding.stages["one"][0].trial
+    assert (finding.best.trial == first) == (kind == RANDOM)
+    assert len({outcome.trial.key for outcome in finding.report}) == len(finding.report) == 2 + (kind == RANDOM)
+    assert len(table(finding.report, space)) == 1 + len(finding.report)
 
 
 class TestWarmStart:

@@ -28,12 +28,13 @@ _N_PAIRS = 2000  # points of the plot of mu
 
 def table(outcomes: Sequence[Outcome], space: SearchSpace) -> list[str]:
     """Trials in a given order, with the means of the usual metrics; failures with their causes."""
-    axes = list(outcomes[0].trial.varied) if outcomes else []
+    axes = list(dict.fromkeys(axis for outcome in outcomes for axis in outcome.trial.varied))
     metrics = [space.objective.metric, *(m for m in _SHOWN if m != space.objective.metric)]
     metrics = [m for m in metrics if any(m in values for o in outcomes for values in o.by_seed.values())]
     rows = [["", *axes, *(_SHOWN.get(metric, metric) for metric in metrics), "train s", ""]]
     for place, outcome in enumerate(outcomes, start=1):
-        values = [shown(outcome.trial.varied[axis]) for axis in axes]
+        varied = outcome.trial.varied  # of an earlier stage, without the later ones' axes
+        values = [shown(varied[axis]) if axis in varied else "" for axis in axes]
         is_published = is_published_winner(outcome.trial, space)
         note = "published winner" if is_published else ""
         if outcome.result is None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pcl.config import Plain
 from pcl.studies.ledger import StudyFolder, Trial
-from pcl.studies.method import OPTUNA
+from pcl.studies.method import GRID, OPTUNA
 from pcl.studies.objectives import pareto_front, with_objectives
 from pcl.studies.progress import Progress
 from pcl.studies.recorder import Recorder
@@ -46,7 +46,8 @@ class Finding:
 
     Attributes:
         stages: Outcomes of every stage that was begun, best first.
-        best: The winner of the last stage, if all stages have ended.
+        best: The winner of the last stage, if all stages have ended; that of an earlier one where the last was
+            searched in part and has none as good.
         report: Outcomes on the report seeds, in the order of the selection.
         objectives: All that were asked for; the first decides.
         front: Trials of all stages than which none is better in every objective; nothing for one objective.
@@ -90,6 +91,7 @@ class Search:
     def run(self) -> Finding:
         """Run stage after stage, then the report; returns early where interrupted or where a stage has no winner."""
         finding = Finding(objectives=self.objectives)
+        candidates: list[Outcome] = []
         varied: dict[str, Plain] = {}
         for index, stage in enumerate(self.space.stages):
             title = f"stage {index + 1} of {len(self.space.stages)}: {stage.name}"
@@ -104,10 +106,14 @@ class Search:
             if self._interrupt.is_set() or best is None:
                 return finding
             varied = best.trial.varied
-            if index == len(self.space.stages) - 1:
-                finding.best = best
+            keys = {outcome.trial.key for outcome in outcomes}
+            # A whole grid has, as a rule, the earlier winner among its cells.
+            is_partial = self.spec.method.kind != GRID
+            earlier = [outcome for outcome in candidates[:1] if is_partial and outcome.trial.key not in keys]
+            candidates = ranked([*outcomes, *earlier], self.space.objective)
+        finding.best = winner(candidates, self.space.objective)
         if self._choices.is_finalized:
-            chosen = [o for o in finding.stages[self.space.stages[-1].name] if o.is_finished][:N_REPORTED]
+            chosen = [outcome for outcome in candidates if outcome.is_finished][:N_REPORTED]
             trials = [
                 Trial(o.trial.config, self.spec.report_seeds, REPORT_STAGE, o.trial.varied, self.spec.data)
                 for o in chosen
