@@ -51,6 +51,16 @@ def _parser() -> argparse.ArgumentParser:
     what.add_argument("--seeds", metavar="1,2,3", help="tuning seeds (default: the space's; its first at quick, smoke)")
     what.add_argument("--data", help="images: auto (default: CIFAR-10H, else embedded), cifar10h, embedded or a folder")
     what.add_argument("--weights", metavar="auto|none|FILE", help=HELP)
+    search = parser.add_argument_group("how to search")
+    search.add_argument("--search", choices=["grid", "random", "optuna"], help="default: grid, all of its cells")
+    search.add_argument("--trials", type=whole_number, metavar="N", help="of each stage of a random or Optuna search "
+                        "(default: a tenth of the grid, from 10 to 100; the plan says)")  # fmt: skip
+    search.add_argument("--search-seed", type=int, metavar="SEED", help="of the draws and the sampler (default: 0)")
+    search.add_argument("--sampler", choices=["tpe", "gp"], help="Optuna's: tree-structured Parzen estimator (default) "
+                        "or Gaussian process")  # fmt: skip
+    search.add_argument("--warm-start", metavar="STUDY", help="Optuna begins with this study's finished trials")
+    search.add_argument("--objectives", metavar="METRIC,METRIC", help="metrics of a Pareto front; the first decides "
+                        "(default: the space's)")  # fmt: skip
     how = parser.add_argument_group("how to run it")
     how.add_argument("--plan", action="store_true", help="print what would run and what it takes, and stop")
     how.add_argument("--name", help="of the study (default: space, scale and time)")
@@ -118,9 +128,11 @@ def _run(arguments: argparse.Namespace) -> None:
         finding = _search(arguments, space, spec, folder, tracker, available, interrupt, parent)
     say(f"{time.perf_counter() - started:.0f} s in all")
     if arguments.json:
+        from pcl.studies.objectives import with_objectives  # noqa: PLC0415
         from pcl.studies.outputs import summary  # noqa: PLC0415
 
-        print(json.dumps(summary(space, spec, finding), indent=1), file=sys.__stdout__, flush=True)
+        decided, _ = with_objectives(space, spec.objectives)
+        print(json.dumps(summary(decided, spec, finding), indent=1), file=sys.__stdout__, flush=True)
     leave(finding, interrupt.cause, command_to_resume(folder, arguments))
 
 
@@ -168,13 +180,15 @@ def _show_plan(
 
 
 def _tags(space: "SearchSpace", spec: "StudySpec") -> "StudyTags":
+    from pcl.studies.objectives import with_objectives  # noqa: PLC0415
     from pcl.studies.provenance import commit, lock_hash  # noqa: PLC0415
     from pcl.studies.tracking import StudyTags  # noqa: PLC0415
     from pcl.studies.trainable import hardware_name  # noqa: PLC0415
 
     hardware = hardware_name("cuda" if machine()["GPU"] else "cpu")
+    decided, _ = with_objectives(space, spec.objectives)
     return StudyTags(
-        space.name, spec.scale, spec.profile, space.objective.metric, spec.data, commit(), lock_hash(), hardware
+        space.name, spec.scale, spec.profile, decided.objective.metric, spec.data, commit(), lock_hash(), hardware
     )  # fmt: skip
 
 
@@ -201,18 +215,23 @@ def _search(
         _resources(arguments, available), _is_finalized(arguments, spec), arguments.rerun, arguments.fail_fast
     )
     recorder = Recorder(tracker)
-    finding = Search(space, spec, folder, tracker, recorder, choices, interrupt, say).run()
+    search = Search(space, spec, folder, tracker, recorder, choices, interrupt, say)
+    space = search.space  # by the first objective
+    finding = search.run()
     from pcl.studies.ledger import label  # noqa: PLC0415
-    from pcl.studies.outputs import figures, table, write_all  # noqa: PLC0415
+    from pcl.studies.outputs import figures, front_table, table, write_all  # noqa: PLC0415
 
     for name, outcomes in {**finding.stages, "report seeds": finding.report}.items():
         if outcomes:
             say(f"\n{name}")
             for line in table(outcomes, space):
                 say(line)
+    if finding.front:
+        say("\n" + "\n".join(["Pareto front", *front_table(finding)]))
     files = write_all(folder, space, spec, finding)
     if finding.best is not None:
-        say(f"\nwinner: {finding.best.trial.label}")
+        by = f" (by {space.objective.metric}, the first objective)" if finding.front else ""
+        say(f"\nwinner: {finding.best.trial.label}{by}")
         if space.published:
             say(f"published winner: {label(space.published)}")
         winner = folder.trial(finding.best.trial.key)

@@ -86,6 +86,20 @@ class Listener(Protocol):
         """A trial has a result."""
 
 
+class Source(Protocol):
+    """Who has trials, one after the other."""
+
+    @property
+    def trials(self) -> list[Trial]:
+        """All so far."""
+
+    def next(self) -> Trial | None:
+        """One that has not ended; nothing if that was all."""
+
+    def ended(self, key: str) -> None:
+        """One may have ended: its folder says how."""
+
+
 class Interrupt:
     """What can end a study early: Ctrl-C, a time budget, a failure where none is wanted."""
 
@@ -203,21 +217,54 @@ def run_trials(
     """
     from ray import tune  # noqa: PLC0415
 
-    from pcl.studies.trainable import Job, run_trial  # noqa: PLC0415
-    from pcl.studies.tune_adapter import Events, StopAll  # noqa: PLC0415
+    jobs = [_job(trial, study, objective, resources) for trial in trials]
+    _fit(
+        {"job": tune.grid_search(jobs)}, {"max_concurrent_trials": resources.most_at_once or None},
+        resources, listener, interrupt, scratch, trainable,
+    )  # fmt: skip
+    _close(trials, study, listener, interrupt)
+
+
+def run_source(
+    source: Source, study: StudyFolder, objective: str, resources: Resources, listener: Listener,
+    interrupt: Interrupt, scratch: Path,
+) -> None:  # fmt: skip
+    """Run trials as they come, each asked for when there is room for it; for the rest see `run_trials`."""
+    from pcl.studies.tune_adapter import Proposals  # noqa: PLC0415
+
+    proposals = Proposals(source, lambda trial: _job(trial, study, objective, resources), interrupt)
+    at_once = max(1, resources.slots(available_resources()))
+    search = {"search_alg": proposals, "num_samples": -1, "max_concurrent_trials": at_once}
+    _fit({}, search, resources, listener, interrupt, scratch, None)
+    _close(source.trials, study, listener, interrupt)
+    for trial in source.trials:
+        source.ended(trial.key)
+
+
+def _job(trial: Trial, study: StudyFolder, objective: str, resources: Resources) -> dict[str, Any]:
+    from pcl.studies.trainable import Job  # noqa: PLC0415  torch
 
     study.path.mkdir(parents=True, exist_ok=True)
     device = "cuda" if resources.gpus else "cpu"
-    jobs = [
-        Job(trial, str(study.trial(trial.key).path.absolute()), objective, max(1, int(resources.cpus)), device)
-        for trial in trials
-    ]
+    folder = str(study.trial(trial.key).path.absolute())
+    return Job(trial, folder, objective, max(1, int(resources.cpus)), device).as_config()
+
+
+def _fit(
+    param_space: dict[str, Any], search: dict[str, Any], resources: Resources, listener: Listener,
+    interrupt: Interrupt, scratch: Path, trainable: Callable[[dict[str, Any]], None] | None,
+) -> None:  # fmt: skip
+    from ray import tune  # noqa: PLC0415
+
+    from pcl.studies.trainable import run_trial  # noqa: PLC0415
+    from pcl.studies.tune_adapter import Events, StopAll  # noqa: PLC0415
+
     tuner = tune.Tuner(
         tune.with_resources(trainable or run_trial, {"cpu": resources.cpus, "gpu": resources.gpus}),
-        param_space={"job": tune.grid_search([job.as_config() for job in jobs])},
+        param_space=param_space,
         tune_config=tune.TuneConfig(
+            **search,
             reuse_actors=True,
-            max_concurrent_trials=resources.most_at_once or None,
             trial_name_creator=lambda trial: str(trial.trial_id),
             trial_dirname_creator=lambda trial: str(trial.trial_id),
         ),
@@ -231,6 +278,10 @@ def run_trials(
         ),
     )
     tuner.fit()
+
+
+def _close(trials: Sequence[Trial], study: StudyFolder, listener: Listener, interrupt: Interrupt) -> None:
+    """Trials that are left without a result have failed, unless all were to stop."""
     for trial in trials:
         folder = study.trial(trial.key)
         if not interrupt.is_set() and folder.result() is None:
