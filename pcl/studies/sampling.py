@@ -168,7 +168,8 @@ class Sampling:
                 yield
         except (optuna.exceptions.StorageInternalError, SQLAlchemyError) as error:
             told = str(error.__cause__ or error).strip().splitlines()[0]
-            raise OSError(f"{self._samples.database} cannot be used ({told})") from None
+            hint = "where it is damaged, delete it: it is made again from the trials' folders"
+            raise OSError(f"{self._samples.database} cannot be used ({told}; {hint})") from None
 
 
 def _distribution(axis: Range | tuple[Plain, ...]) -> BaseDistribution:
