@@ -72,7 +72,7 @@ def _nothing(space: "SearchSpace", storage: Path, n_trials: int) -> Row:
     with _study(space, spec, storage / "nothing") as (folder, tracker, recorder):
         interrupt = Interrupt()
         started = time.perf_counter()
-        with Progress(trials, [], space.objective, recorder, interrupt, False, lambda _: None) as progress:
+        with Progress(trials, len(trials), [], space.objective, recorder, interrupt, False, lambda _: None) as progress:
             scratch = folder.path / "ray"
             run_trials(
                 trials, folder, space.objective.metric, Resources(), progress, interrupt, scratch, do_nothing

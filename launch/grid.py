@@ -51,6 +51,16 @@ def _parser() -> argparse.ArgumentParser:
     what.add_argument("--seeds", metavar="1,2,3", help="tuning seeds (default: the space's; its first at quick, smoke)")
     what.add_argument("--data", help="images: auto (default: CIFAR-10H, else embedded), cifar10h, embedded or a folder")
     what.add_argument("--weights", metavar="auto|none|FILE", help=HELP)
+    search = parser.add_argument_group("how to search")
+    search.add_argument("--search", choices=["grid", "random", "optuna"], help="default: grid, all of its cells")
+    search.add_argument("--trials", type=whole_number, metavar="N", help="of each stage of a random or Optuna search "
+                        "(default: a tenth of the grid, from 10 to 100; the plan says)")  # fmt: skip
+    search.add_argument("--search-seed", type=int, metavar="SEED", help="of the draws and the sampler (default: 0)")
+    search.add_argument("--sampler", choices=["tpe", "gp"], help="Optuna's: tree-structured Parzen estimator (default) "
+                        "or Gaussian process")  # fmt: skip
+    search.add_argument("--warm-start", metavar="STUDY", help="Optuna begins with this study's finished trials")
+    search.add_argument("--objectives", metavar="METRIC,METRIC", help="metrics of a Pareto front; the first decides "
+                        "(default: the space's)")  # fmt: skip
     how = parser.add_argument_group("how to run it")
     how.add_argument("--plan", action="store_true", help="print what would run and what it takes, and stop")
     how.add_argument("--name", help="of the study (default: space, scale and time)")
@@ -64,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     where = parser.add_argument_group("where")
     where.add_argument("--storage", type=Path, default=Path("runs"), help="folder of studies (default: runs)")
     where.add_argument("--tracking-uri", help="MLflow (default: MLFLOW_TRACKING_URI, else STORAGE/mlflow.db)")
-    where.add_argument("--address", help="of a Ray cluster (default: start one here)")
+    where.add_argument("--address", help="of a Ray cluster: auto or HOST:PORT (default: start one here)")
     where.add_argument("--cpus-per-trial", type=float, default=1.0, help="default: 1")
     where.add_argument("--gpus-per-trial", type=float, help="may be a fraction (default: 1 if there are any)")
     where.add_argument("--max-concurrent", type=whole_number, help="trials at once (default: as many as fit)")
@@ -86,38 +96,44 @@ def _run(arguments: argparse.Namespace) -> None:
     if arguments.plan:
         if missing:
             say(f"pretraining would come first: {missing}")
-        _show_plan(arguments, space, spec, folder, machine(), _costs(arguments, space, spec))
+        costs = _costs(arguments, space, spec) if arguments.address is None else []
+        _show_plan(arguments, space, spec, folder, machine(arguments.address), costs)
         return
     from pcl.studies.tracking import Tracker, tracking_uri  # noqa: PLC0415
 
     tracker = Tracker(tracking_uri(arguments.tracking_uri, arguments.storage.absolute()))
     tracker.check()
-    from pcl.studies.runner import Interrupt, available_resources, check_address, ray_cluster  # noqa: PLC0415
+    from pcl.studies.cluster import check_address  # noqa: PLC0415
+    from pcl.studies.runner import Interrupt, available_resources, ray_cluster  # noqa: PLC0415
     from pcl.studies.study import opened  # noqa: PLC0415
 
-    if arguments.address is None:
+    if here := arguments.address is None:
         _resources(arguments, machine()).require(machine())  # before Ray starts, which takes a while
     else:
         check_address(arguments.address)
     spec = asked.with_weights("cuda" if machine()["GPU"] else "cpu").spec
     interrupt = Interrupt(60 * (arguments.time_budget or 0))
-    probes = ThreadPoolExecutor(1)
-    costs = probes.submit(_costs, arguments, space, spec)  # while Ray starts
+    probe = ThreadPoolExecutor(1).submit(_costs, arguments, space, spec) if here else None  # while Ray starts
     with (
-        interrupt.on_ctrl_c(say), ray_cluster(arguments.address) as dashboard,
+        interrupt.on_ctrl_c(say),
+        ray_cluster(arguments.address, storage=arguments.storage.absolute()) as dashboard,
+        interrupt.on_ctrl_c(say),  # again: Ray has put a handler of SIGTERM that dies in the place of ours
         opened(folder, spec), resumable(folder, arguments),
     ):  # fmt: skip
         available = available_resources()
         _resources(arguments, available).require(available)
-        _show_plan(arguments, space, spec, folder, available, costs.result())
+        costs = probe.result() if probe else _costs_there(_resources(arguments, available), space, spec)
+        _show_plan(arguments, space, spec, folder, available, costs)
         parent = tracker.open_study(folder.name, _tags(space, spec))
         _say_addresses(dashboard, tracker)
         finding = _search(arguments, space, spec, folder, tracker, available, interrupt, parent)
     say(f"{time.perf_counter() - started:.0f} s in all")
     if arguments.json:
+        from pcl.studies.objectives import with_objectives  # noqa: PLC0415
         from pcl.studies.outputs import summary  # noqa: PLC0415
 
-        print(json.dumps(summary(space, spec, finding), indent=1), file=sys.__stdout__, flush=True)
+        decided, _ = with_objectives(space, spec.objectives)
+        print(json.dumps(summary(decided, spec, finding), indent=1), file=sys.__stdout__, flush=True)
     leave(finding, interrupt.cause, command_to_resume(folder, arguments))
 
 
@@ -144,6 +160,15 @@ def _costs(arguments: argparse.Namespace, space: "SearchSpace", spec: "StudySpec
     return corner_costs(space, spec, "cuda" if is_gpu else "cpu", max(1, int(resources.cpus)))
 
 
+def _costs_there(resources: "Resources", space: "SearchSpace", spec: "StudySpec") -> list["Cost"]:
+    """Measured on a node as a trial would be; none where the cluster is busy."""
+    from pcl.studies.cluster import on_a_node  # noqa: PLC0415
+    from pcl.studies.plan import corner_costs  # noqa: PLC0415
+
+    device, n_threads = "cuda" if resources.gpus else "cpu", max(1, int(resources.cpus))
+    return on_a_node(resources.cpus, resources.gpus, corner_costs, space, spec, device, n_threads) or []
+
+
 def _show_plan(
     arguments: argparse.Namespace, space: "SearchSpace", spec: "StudySpec", folder: "StudyFolder",
     available: dict[str, float], costs: list["Cost"],
@@ -156,13 +181,15 @@ def _show_plan(
 
 
 def _tags(space: "SearchSpace", spec: "StudySpec") -> "StudyTags":
+    from pcl.studies.objectives import with_objectives  # noqa: PLC0415
     from pcl.studies.provenance import commit, lock_hash  # noqa: PLC0415
     from pcl.studies.tracking import StudyTags  # noqa: PLC0415
     from pcl.studies.trainable import hardware_name  # noqa: PLC0415
 
     hardware = hardware_name("cuda" if machine()["GPU"] else "cpu")
+    decided, _ = with_objectives(space, spec.objectives)
     return StudyTags(
-        space.name, spec.scale, spec.profile, space.objective.metric, spec.data, commit(), lock_hash(), hardware
+        space.name, spec.scale, spec.profile, decided.objective.metric, spec.data, commit(), lock_hash(), hardware
     )  # fmt: skip
 
 
@@ -189,18 +216,23 @@ def _search(
         _resources(arguments, available), _is_finalized(arguments, spec), arguments.rerun, arguments.fail_fast
     )
     recorder = Recorder(tracker)
-    finding = Search(space, spec, folder, tracker, recorder, choices, interrupt, say).run()
+    search = Search(space, spec, folder, tracker, recorder, choices, interrupt, say)
+    space = search.space  # by the first objective
+    finding = search.run()
     from pcl.studies.ledger import label  # noqa: PLC0415
-    from pcl.studies.outputs import figures, table, write_all  # noqa: PLC0415
+    from pcl.studies.outputs import figures, front_table, table, write_all  # noqa: PLC0415
 
     for name, outcomes in {**finding.stages, "report seeds": finding.report}.items():
         if outcomes:
             say(f"\n{name}")
             for line in table(outcomes, space):
                 say(line)
+    if finding.front:
+        say("\n" + "\n".join(["Pareto front", *front_table(finding)]))
     files = write_all(folder, space, spec, finding)
     if finding.best is not None:
-        say(f"\nwinner: {finding.best.trial.label}")
+        by = f" (by {space.objective.metric}, the first objective)" if finding.front else ""
+        say(f"\nwinner: {finding.best.trial.label}{by}")
         if space.published:
             say(f"published winner: {label(space.published)}")
         winner = folder.trial(finding.best.trial.key)

@@ -5,10 +5,12 @@ import os
 import re
 import time
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from launch.command import chosen_data, named, say, settings
+from launch.grid_search import asked_method, check_possible, check_warm_start
 from launch.weights import Missing, check_weights, chosen_weights
 
 if TYPE_CHECKING:
@@ -47,17 +49,21 @@ class Asked(NamedTuple):
 def asked_study(arguments: argparse.Namespace) -> Asked:
     """What is asked for: a new study or one to go on with. Makes nothing."""
     from pcl.studies.ledger import StudyFolder  # noqa: PLC0415
+    from pcl.studies.objectives import read_objectives  # noqa: PLC0415
     from pcl.studies.space import load_space  # noqa: PLC0415
-    from pcl.studies.study import StudySpec, check_writable, latest_study, read_seeds  # noqa: PLC0415
+    from pcl.studies.study import StudySpec, check_writable, latest_study, read_seeds, space_of  # noqa: PLC0415
 
     check_writable(arguments.storage)
     if arguments.resume is not None:
-        fixed = ("space", "scale", "fidelity", "set", "seeds", "name", "data", "weights")
-        if given := [f"--{name}" for name in fixed if getattr(arguments, name)]:
+        fixed = (
+            "space", "scale", "fidelity", "set", "seeds", "name", "data", "weights",
+            "search", "trials", "search_seed", "sampler", "warm_start", "objectives",
+        )  # fmt: skip
+        if given := [f"--{n.replace('_', '-')}" for n in fixed if getattr(arguments, n) not in (None, "", [])]:
             raise ValueError(f"A study that is resumed has its settings already: leave out {', '.join(given)}.")
         folder = StudyFolder(arguments.storage / (arguments.resume or latest_study(arguments.storage)))
         spec = StudySpec.read(folder)
-        space = load_space(spec.space)
+        space = load_space(space_of(folder, spec))
         if space.fingerprint() != spec.fingerprint:
             raise ValueError(
                 f"The space {spec.space} has changed since the study {folder.name!r} began; start a new study (what "
@@ -70,9 +76,9 @@ def asked_study(arguments: argparse.Namespace) -> Asked:
     if arguments.space is None:
         raise ValueError("`--space NAME`, `--resume` or `--list` must be given.")
     space = load_space(arguments.space)
-    scale = arguments.scale or ("paper" if machine()["GPU"] else "quick")
-    if space.is_sampled:
-        raise ValueError(f"The space {space.name!r} has Ray domains, and this version runs grids: list their values.")
+    scale = arguments.scale or ("paper" if machine(arguments.address).get("GPU") else "quick")
+    method = asked_method(arguments, space)
+    objectives = read_objectives(arguments.objectives or "", space)
     overrides, data, missing = _with_data(arguments, space, scale)
     is_file = arguments.space.endswith(".py") or "/" in arguments.space
     spec = StudySpec(
@@ -84,8 +90,12 @@ def asked_study(arguments: argparse.Namespace) -> Asked:
         read_seeds(arguments.seeds or "") or (space.tuning_seeds if scale == "paper" else space.tuning_seeds[:1]),
         space.report_seeds,
         data,
+        method,
+        objectives,
     )
-    spec.trials(space, 0, {})  # every cell is possible, or is refused here
+    check_possible(space, spec)
+    if method.warm_start:
+        check_warm_start(spec, StudyFolder(arguments.storage / method.warm_start))
     name = arguments.name or "-".join([*_names(space, spec), scale, time.strftime("%Y%m%d-%H%M%S")])
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name):
         raise ValueError(f"`--name` must be letters, digits, '-', '_' and '.', but got {name!r}.")
@@ -143,8 +153,13 @@ def _names(space: "SearchSpace", spec: "StudySpec") -> list[str]:
     return [space.name] if space.task == "toy" else [space.name, data]
 
 
-def machine() -> dict[str, float]:
-    """What a cluster that is started here will have."""
+@lru_cache
+def machine(address: str | None = None) -> dict[str, float]:
+    """What the cluster at an address has, or one that is started here will have."""
+    if address is not None:
+        from pcl.studies.runner import resources_at  # noqa: PLC0415
+
+        return resources_at(address)
     import torch  # noqa: PLC0415
 
     return {"CPU": float(os.cpu_count() or 1), "GPU": float(torch.cuda.device_count())}

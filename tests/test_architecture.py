@@ -138,7 +138,7 @@ def test_readme_example() -> None:
     assert result.returncode == 0, result.stderr
 
 
-@pytest.mark.parametrize("command", ["grid", "bench", "train", "data", "look", "pretrain"])
+@pytest.mark.parametrize("command", ["grid", "bench", "train", "data", "look", "pretrain", "submit"])
 def test_commands_run_as_file_and_as_module(command: str) -> None:
     as_file = run(sys.executable, f"launch/{command}.py", "-h")
     as_module = run(sys.executable, "-m", f"launch.{command}", "-h")

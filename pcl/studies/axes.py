@@ -1,7 +1,7 @@
 """What a search space varies: axes, and the stages that they are searched in.
 
-An axis is a dotted path with plain values, a dotted path with a Ray domain such as `ray.tune.loguniform(1e-5, 1e-3)`,
-or a name of its own with `Variants`, whose labels stand for several settings each. Ray is not imported for it.
+An axis is a dotted path with plain values, a dotted path with a range such as `log_uniform(1e-5, 1e-3)` or Ray's domain
+for it, or a name of its own with `Variants`, whose labels stand for several settings each. Ray is not imported for it.
 """
 
 import itertools
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from pcl.config import Plain, RunConfig
+from pcl.studies.ranges import Range
 
 _MOST_CELLS = 10_000  # all are checked when a space is made: a few seconds
 _N_PROBES = 16  # draws by which a domain is checked
@@ -29,7 +30,7 @@ class Variants:
 
 @runtime_checkable
 class Domain(Protocol):
-    """By what Ray's domains are known."""
+    """By what ranges and Ray's domains are known."""
 
     @property
     def domain_str(self) -> str:
@@ -93,7 +94,7 @@ class Stage:
         lengths = [len(_values(axis)) for axis in self.axes.values() if not isinstance(axis, Domain)]
         for i in range(max(_N_PROBES, *lengths, 0)):
             yield {
-                name: axis.sample(random_state=i) if isinstance(axis, Domain) else _values(axis)[i % len(_values(axis))]
+                name: _probe(axis, i) if isinstance(axis, Domain) else _values(axis)[i % len(_values(axis))]
                 for name, axis in self.axes.items()
             }
 
@@ -131,6 +132,11 @@ def _values(axis: Axis) -> Sequence[Plain]:
     return list(axis.settings) if isinstance(axis, Variants) else axis
 
 
+def _probe(axis: Domain, i: int) -> Any:
+    """The ends of a range come first: what is not possible is most often there."""
+    return (axis.low, axis.high)[i] if isinstance(axis, Range) and i < 2 else axis.sample(random_state=i)
+
+
 def _read(name: str, axis: Any, reader: RunConfig) -> Axis:
     if isinstance(axis, dict) and list(axis) == ["grid_search"]:  # what ray.tune.grid_search returns
         axis = axis["grid_search"]
@@ -142,7 +148,7 @@ def _read(name: str, axis: Any, reader: RunConfig) -> Axis:
     if isinstance(axis, Variants):
         return _read_variants(name, axis, reader)
     if isinstance(axis, str) or not isinstance(axis, Sequence):
-        raise ValueError(f"the axis {name!r} must be a tuple of values, `Variants` or a Ray domain, but got {axis!r}.")
+        raise ValueError(f"the axis {name!r} must be a tuple of values, a range or `Variants`, but got {axis!r}.")
     values = tuple(reader.read(name, value) for value in axis)
     _require_different(name, values)
     return values

@@ -1,5 +1,6 @@
 """Figures that go with the records."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -38,4 +39,33 @@ def scatter(true: ArrayLike, predicted: ArrayLike, title: str, path: Path) -> No
             axes.set_xscale("log")
             axes.set_yscale("log")
     axes.set(xlabel="true", ylabel="predicted", title=f"{title} (n = {x.size:,})")
+    figure.savefig(path, dpi=110)
+
+
+def pareto(points: ArrayLike, is_front: Sequence[bool], names: Sequence[str], path: Path) -> None:
+    """Plot every objective but the first against the first, with the Pareto front on top, into a file.
+
+    Args:
+        points: (B, number of objectives)
+        is_front: (B,), whether a point is on the front.
+        names: Of the objectives.
+        path: The file; its suffix says the format.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    values, chosen = np.asarray(points, dtype=float), np.asarray(is_front, dtype=bool)
+    n_plots = len(names) - 1
+    figure = Figure(figsize=(4.8 * n_plots, 4.2), layout="constrained")
+    FigureCanvasAgg(figure)
+    for index in range(1, len(names)):
+        axes = figure.add_subplot(1, n_plots, index)
+        axes.scatter(values[~chosen, 0], values[~chosen, index], s=14, color="0.6", linewidths=0, label="trials")
+        front = values[chosen][np.argsort(values[chosen, 0])]
+        axes.plot(
+            front[:, 0], front[:, index], "o-" if n_plots == 1 else "o", markersize=5, linewidth=1, label="Pareto front"
+        )
+        axes.set(xlabel=names[0], ylabel=names[index])
+        axes.legend(frameon=False)
+    figure.suptitle(f"Pareto front: {chosen.sum()} of {len(values)} trials")
     figure.savefig(path, dpi=110)

@@ -257,8 +257,13 @@ class StudyFolder:
 
 def label(varied: Mapping[str, Plain]) -> str:
     """Values by axis in a line, each by the last part of its path."""
-    parts = ((axis.rpartition(".")[2], value) for axis, value in varied.items())
-    return " ".join(f"{name}={str(value).lower() if isinstance(value, bool) else value}" for name, value in parts)
+    return " ".join(f"{axis.rpartition('.')[2]}={shown(value)}" for axis, value in varied.items())
+
+
+def shown(value: Plain) -> str:
+    """A value for people, who have no use for the last digits of one that was drawn."""
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    return f"{value:.4g}" if isinstance(value, float) and len(text) > 8 else text
 
 
 def write_json(path: Path, content: Any) -> None:

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -11,7 +10,8 @@ from typing import Any
 import yaml
 
 from pcl.config import Plain
-from pcl.studies.ledger import StudyFolder, Trial, write_json, write_text
+from pcl.studies.ledger import StudyFolder, Trial, shown, write_json, write_text
+from pcl.studies.objectives import values_of
 from pcl.studies.progress import plus_minus
 from pcl.studies.searching import Finding
 from pcl.studies.selection import Outcome
@@ -28,12 +28,13 @@ _N_PAIRS = 2000  # points of the plot of mu
 
 def table(outcomes: Sequence[Outcome], space: SearchSpace) -> list[str]:
     """Trials in a given order, with the means of the usual metrics; failures with their causes."""
-    axes = list(outcomes[0].trial.varied) if outcomes else []
+    axes = list(dict.fromkeys(axis for outcome in outcomes for axis in outcome.trial.varied))
     metrics = [space.objective.metric, *(m for m in _SHOWN if m != space.objective.metric)]
     metrics = [m for m in metrics if any(m in values for o in outcomes for values in o.by_seed.values())]
     rows = [["", *axes, *(_SHOWN.get(metric, metric) for metric in metrics), "train s", ""]]
     for place, outcome in enumerate(outcomes, start=1):
-        values = [_value(outcome.trial.varied[axis]) for axis in axes]
+        varied = outcome.trial.varied  # of an earlier stage, without the later ones' axes
+        values = [shown(varied[axis]) if axis in varied else "" for axis in axes]
         is_published = is_published_winner(outcome.trial, space)
         note = "published winner" if is_published else ""
         if outcome.result is None:
@@ -42,9 +43,20 @@ def table(outcomes: Sequence[Outcome], space: SearchSpace) -> list[str]:
         elif not outcome.is_finished:
             rows.append(["-", *values, *("" for _ in metrics), "", f"FAILED: {outcome.cause} {note}".rstrip()])
         else:
-            shown = [f"{outcome.mean(m):.3f}{plus_minus(outcome.standard_error(m))}" for m in metrics]
+            means = [f"{outcome.mean(m):.3f}{plus_minus(outcome.standard_error(m))}" for m in metrics]
             lost = f"lost seeds ({outcome.cause}) " if outcome.failures else ""
-            rows.append([str(place), *values, *shown, f"{outcome.seconds:.1f}", f"{lost}{note}".rstrip()])
+            rows.append([str(place), *values, *means, f"{outcome.seconds:.1f}", f"{lost}{note}".rstrip()])
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def front_table(finding: Finding) -> list[str]:
+    """The Pareto front, best by the first objective first."""
+    metrics = [objective.metric for objective in finding.objectives]
+    rows = [[*(_SHOWN.get(metric, metric) for metric in metrics), ""]]
+    for outcome in finding.front:
+        means = [f"{outcome.mean(m):.3f}{plus_minus(outcome.standard_error(m))}" for m in metrics]
+        rows.append([*means, outcome.trial.label])
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
@@ -61,8 +73,21 @@ def write_all(folder: StudyFolder, space: SearchSpace, spec: StudySpec, finding:
     write_json(files[1], summary(space, spec, finding))
     if finding.best is not None:
         files.append(folder.path / "best.yaml")
-        write_text(files[-1], _best_yaml(finding.best, folder.name))
+        write_text(files[-1], _best_yaml(finding, finding.best, folder.name))
+    if finding.front:
+        files.append(folder.path / "pareto.png")
+        _draw_front(finding, files[-1])
     return files
+
+
+def _draw_front(finding: Finding, path: Path) -> None:
+    from pcl.studies.figures import pareto  # noqa: PLC0415
+
+    metrics = [objective.metric for objective in finding.objectives]
+    found = [o for o in finding.outcomes if o not in finding.report and values_of(o, finding.objectives)]
+    points = [[outcome.mean(metric) for metric in metrics] for outcome in found]
+    on_front = {outcome.trial.key for outcome in finding.front}
+    pareto(points, [outcome.trial.key in on_front for outcome in found], metrics, path)
 
 
 def summary(space: SearchSpace, spec: StudySpec, finding: Finding) -> dict[str, Any]:
@@ -70,6 +95,8 @@ def summary(space: SearchSpace, spec: StudySpec, finding: Finding) -> dict[str, 
     return {
         "spec": spec.as_json(),
         "objective": {"metric": space.objective.metric, "mode": space.objective.mode.value},
+        "objectives": [{"metric": o.metric, "mode": o.mode.value} for o in finding.objectives],
+        "pareto": [_entry(outcome) for outcome in finding.front],
         "published_winner": dict(space.published),
         "best": _entry(finding.best) if finding.best else None,
         "stages": {name: [_entry(outcome) for outcome in outcomes] for name, outcomes in finding.stages.items()},
@@ -159,14 +186,13 @@ def _csv(finding: Finding) -> str:
     return text.getvalue()
 
 
-def _best_yaml(best: Outcome, study: str) -> str:
+def _best_yaml(finding: Finding, best: Outcome, study: str) -> str:
     varied: Mapping[str, Plain] = best.trial.varied
-    head = f"# The winner of the study {study}: {', '.join(f'{a} = {_value(v)}' for a, v in varied.items())}.\n"
+    head = f"# The winner of the study {study}: {', '.join(f'{a} = {shown(v)}' for a, v in varied.items())}.\n"
+    if len(finding.objectives) > 1:
+        others = ", ".join(objective.metric for objective in finding.objectives[1:])
+        head += f"# It is the best by {finding.objectives[0].metric}; for {others} see the Pareto front.\n"
     return f"{head}# python launch/train.py --config best.yaml\n{yaml.safe_dump(best.trial.config, sort_keys=False)}"
-
-
-def _value(value: Plain) -> str:
-    return json.dumps(value) if isinstance(value, bool) else str(value)
 
 
 def _finite(value: float) -> float | None:

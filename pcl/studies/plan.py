@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pcl.config import RunConfig
 from pcl.studies.axes import Domain, Variants
 from pcl.studies.ledger import StudyFolder
+from pcl.studies.method import GRID
+from pcl.studies.objectives import with_objectives
 from pcl.studies.progress import duration
 from pcl.studies.runner import Resources
 from pcl.studies.searching import N_REPORTED
@@ -61,10 +63,10 @@ def _timed(work: Callable[[], object]) -> float:
 
 
 def corner_costs(space: SearchSpace, spec: StudySpec, device: str, n_threads: int) -> list[Cost]:
-    """Of a grid's corners, the first and the last: the cheapest and the dearest, or near it.
+    """Of the first stage's corners: the cheapest and the dearest trial, or near it.
 
     Args:
-        space: The grid.
+        space: What is searched.
         spec: The study.
         device: cpu or cuda.
         n_threads: Of a trial; the probe has as many.
@@ -72,9 +74,8 @@ def corner_costs(space: SearchSpace, spec: StudySpec, device: str, n_threads: in
     import torch  # noqa: PLC0415
 
     torch.set_num_threads(n_threads)
-    trials = spec.trials(space, 0, {})
     costs = []
-    for trial in (trials[0], trials[-1]):
+    for trial in spec.corners(space):
         with contextlib.suppress(ValueError, RuntimeError, MemoryError):  # it will be seen as a failed trial
             costs.append(probe(trial.run_config, trial.seeds, device))
     return costs
@@ -108,14 +109,21 @@ class Plan:
         """
         spec, space = self.spec, self.space
         seeds = " ".join(map(str, spec.tuning_seeds))
+        _, objectives = with_objectives(space, spec.objectives)
+        by = ", ".join(f"{objective.metric} ({objective.mode.value})" for objective in objectives)
         lines = [
             f"study {self.folder.name}: space {space.name}, fidelity {spec.profile}, scale {spec.scale}, "
-            f"data {spec.data}, seeds {seeds}, by {space.objective.metric} ({space.objective.mode.value})"
+            f"data {spec.data}, seeds {seeds}, by {by}"
         ]
-        for index, (stage, n) in enumerate(zip(space.stages, space.n_trials, strict=True)):
+        if len(objectives) > 1:
+            lines.append(f"  the Pareto front of them; the winner is the best by {objectives[0].metric}")
+        is_grid = spec.method.kind == GRID
+        lines += [] if is_grid else [f"  search: {spec.method.label}"]
+        for index, (stage, n) in enumerate(zip(space.stages, spec.n_trials(space), strict=True)):
             axes = " x ".join(f"{name} {{{_values(axis)}}}" for name, axis in stage.axes.items())
+            of = "" if is_grid or stage.is_sampled else f" of {stage.n_cells} cells"
             after = " at the winner's settings" if index else ""
-            lines.append(f"  stage {index + 1}: {n} trials{after}: {axes}")
+            lines.append(f"  stage {index + 1}: {n} trials{of}{after}: {axes}")
         if self.is_finalized:
             report = " ".join(map(str, spec.report_seeds))
             lines.append(f"  report: the best {N_REPORTED} on seeds {report}, which select nothing")
@@ -132,11 +140,11 @@ class Plan:
     @property
     def n_trials(self) -> int:
         """Of all stages and the report."""
-        return sum(self.space.n_trials) + (N_REPORTED if self.is_finalized else 0)
+        return sum(self.spec.n_trials(self.space)) + (N_REPORTED if self.is_finalized else 0)
 
     def _estimate(self, costs: Sequence[Cost], done: int, slots: int) -> str:
         mean = sum(cost.run_s for cost in costs) / len(costs) + min(cost.set_up_s for cost in costs)
-        n_tuning = sum(self.space.n_trials)
+        n_tuning = sum(self.spec.n_trials(self.space))
         more_seeds = len(self.spec.report_seeds) / len(self.spec.tuning_seeds)
         units = max(0, n_tuning - done) + (N_REPORTED * more_seeds if self.is_finalized else 0)
         seconds = _START_S + units * (mean + _OVERHEAD_S) / max(1, slots)

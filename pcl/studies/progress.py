@@ -18,7 +18,8 @@ class Progress:
     """A `Listener` that shows how a stage's trials go and has them recorded.
 
     Args:
-        trials: All trials of the stage.
+        trials: Those that are known of from the start; of others the folder has to tell.
+        n_trials: How many the stage will have.
         outcomes: Of those that have ended before.
         objective: What is shown of them.
         recorder: Told of every report and end.
@@ -28,10 +29,10 @@ class Progress:
     """
 
     def __init__(
-        self, trials: Sequence[Trial], outcomes: Sequence[Outcome], objective: Objective, recorder: Recorder,
-        interrupt: Interrupt, is_fail_fast: bool, say: Callable[[str], None],
+        self, trials: Sequence[Trial], n_trials: int, outcomes: Sequence[Outcome], objective: Objective,
+        recorder: Recorder, interrupt: Interrupt, is_fail_fast: bool, say: Callable[[str], None],
     ) -> None:  # fmt: skip
-        self._trials = {trial.key: trial for trial in trials}
+        self._trials, self._n_trials = {trial.key: trial for trial in trials}, n_trials
         self._outcomes = {outcome.trial.key: outcome for outcome in outcomes}
         self._n_before = len(self._outcomes)
         self._objective, self._recorder, self._interrupt = objective, recorder, interrupt
@@ -65,11 +66,11 @@ class Progress:
 
     def restarted(self, folder: TrialFolder) -> None:
         """A trial's worker died and another takes over."""
-        self._tell(f"  worker died; another goes on with {self._trials[folder.key].label}")
+        self._tell(f"  worker died; another goes on with {self._trial(folder).label}")
 
     def ended(self, folder: TrialFolder) -> None:
         """A trial has a result."""
-        outcome = Outcome.of(self._trials[folder.key], folder)
+        outcome = Outcome.of(self._trial(folder), folder)
         with self._lock:
             self._running.pop(folder.key, None)
             is_new = folder.key not in self._outcomes
@@ -77,7 +78,7 @@ class Progress:
         self._recorder.submit(folder)
         if is_new:
             n_done = len(self._outcomes)
-            self._tell(f"  {n_done:>3}/{len(self._trials)}  {described(outcome, self._objective)}")
+            self._tell(f"  {n_done:>3}/{self._n_trials}  {described(outcome, self._objective)}")
         if not outcome.is_finished and self._is_fail_fast:
             self._interrupt.set(f"a trial failed ({outcome.cause})")
 
@@ -87,7 +88,7 @@ class Progress:
             outcomes, running = list(self._outcomes.values()), dict(self._running)
         n_failed = sum(not outcome.is_finished for outcome in outcomes)
         best = winner(ranked(outcomes, self._objective), self._objective)
-        parts = [f"{len(outcomes)}/{len(self._trials)} done"]
+        parts = [f"{len(outcomes)}/{self._n_trials} done"]
         parts += [f"{n_failed} failed"] if n_failed else []
         shares = " ".join(f"{share:.0%}" for share, _ in running.values())
         parts += [f"{len(running)} running ({shares})"] if running else []
@@ -96,9 +97,12 @@ class Progress:
         parts += [f"MLflow is away, {len(waiting)} records wait"] if waiting else []
         return "  ".join([*parts, f"ETA {self._eta(running)}"])
 
+    def _trial(self, folder: TrialFolder) -> Trial:
+        return self._trials.get(folder.key) or folder.trial()
+
     def _eta(self, running: dict[str, tuple[float, float]]) -> str:
         done = len(self._outcomes) - self._n_before + sum(share for share, _ in running.values())
-        left = len(self._trials) - self._n_before - done
+        left = self._n_trials - self._n_before - done
         return duration((time.perf_counter() - self._started) * left / done) if done else "?"
 
     def _watch(self) -> None:

@@ -7,7 +7,6 @@ died. It is not asked to restore anything: a new driver looks at the folders and
 import logging
 import os
 import signal
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -17,6 +16,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
 
+from pcl.studies.cluster import check_address, check_shared, runtime_env, use_token
 from pcl.studies.ledger import Result, Status, StudyFolder, Trial, TrialFolder
 
 # Read when Ray is imported, or by the processes that it starts.
@@ -32,10 +32,12 @@ _ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_NUM_REDIS_GET_RETRIES": "5",  # seconds, in which a cluster whose port answers takes our token or does not
 }
+# What the workers of a cluster that is started here inherit, and those of others are sent.
+_FOR_WORKERS = {name: _ENVIRONMENT[name] for name in ("RAY_CHDIR_TO_TRIAL_DIR", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO")}
 # A trial whose worker died is started again this often, from its last checkpoint.
 MOST_RESTARTS = 3
-_PROBE_S = 5.0  # how long an unreachable cluster may keep a user waiting; Ray itself takes many minutes
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,20 @@ class Listener(Protocol):
         """A trial has a result."""
 
 
+class Source(Protocol):
+    """Who has trials, one after the other."""
+
+    @property
+    def trials(self) -> list[Trial]:
+        """All so far."""
+
+    def next(self) -> Trial | None:
+        """One that has not ended; nothing if that was all."""
+
+    def ended(self, key: str) -> None:
+        """One may have ended: its folder says how."""
+
+
 class Interrupt:
     """What can end a study early: Ctrl-C, a time budget, a failure where none is wanted."""
 
@@ -124,17 +140,22 @@ class Interrupt:
 
 
 @contextmanager
-def ray_cluster(address: str | None, n_cpus: int | None = None, n_gpus: int | None = None) -> Iterator[str]:
+def ray_cluster(
+    address: str | None, n_cpus: int | None = None, n_gpus: int | None = None, storage: Path | None = None
+) -> Iterator[str]:
     """Ray, started here or joined; yields the dashboard's address, or nothing where there is none.
 
     Args:
         address: Of a running cluster, or none to start one on this machine that ends with this process.
         n_cpus: Of a cluster that is started here; by default those of the machine.
         n_gpus: The same.
+        storage: A folder that all nodes of a cluster that is joined must share.
 
     Raises:
-        ValueError: If there is no cluster at the address.
+        ValueError: If there is no cluster at the address, or its nodes do not share the folder.
     """
+    if address is not None:
+        use_token()
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     import ray  # noqa: PLC0415  reads the environment above
@@ -147,27 +168,18 @@ def ray_cluster(address: str | None, n_cpus: int | None = None, n_gpus: int | No
                 dashboard_host="127.0.0.1", **quiet,
             )  # fmt: skip
         else:
-            context = ray.init(address=address, **quiet)
+            context = ray.init(address=address, runtime_env=runtime_env(_FOR_WORKERS), **quiet)
     except (ConnectionError, ValueError, RuntimeError) as error:
         told = str(error).strip().splitlines()[0]
         raise ValueError(f"No Ray cluster could be reached at {address or 'this machine'}: {told}") from None
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # its errors are tracebacks about state we do not use
     try:
+        if address is not None and storage is not None:
+            check_shared(storage)
         url = getattr(context, "dashboard_url", "")
         yield f"http://{url}" if url else ""
     finally:
         ray.shutdown()
-
-
-def check_address(address: str) -> None:
-    """Raise a ValueError unless someone listens at an address; one without a port, such as auto, is for Ray to find."""
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    if not port.isdecimal():
-        return
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), _PROBE_S).close()
-    except (OSError, OverflowError) as error:
-        raise ValueError(f"No Ray cluster can be reached at {address}: {error}.") from None
 
 
 def available_resources() -> dict[str, float]:
@@ -175,6 +187,17 @@ def available_resources() -> dict[str, float]:
     import ray  # noqa: PLC0415
 
     return dict(ray.cluster_resources())  # type: ignore[no-untyped-call]
+
+
+def resources_at(address: str) -> dict[str, float]:
+    """Of a cluster that is joined for this question only.
+
+    Raises:
+        ValueError: If there is no cluster at the address.
+    """
+    check_address(address)
+    with ray_cluster(address):
+        return available_resources()
 
 
 def run_trials(
@@ -195,20 +218,54 @@ def run_trials(
     """
     from ray import tune  # noqa: PLC0415
 
-    from pcl.studies.trainable import Job, run_trial  # noqa: PLC0415
+    jobs = [_job(trial, study, objective, resources) for trial in trials]
+    _fit(
+        {"job": tune.grid_search(jobs)}, {"max_concurrent_trials": resources.most_at_once or None},
+        resources, listener, interrupt, scratch, trainable,
+    )  # fmt: skip
+    _close(trials, study, listener, interrupt)
+
+
+def run_source(
+    source: Source, study: StudyFolder, objective: str, resources: Resources, listener: Listener,
+    interrupt: Interrupt, scratch: Path,
+) -> None:  # fmt: skip
+    """Run trials as they come, each asked for when there is room for it; for the rest see `run_trials`."""
+    from pcl.studies.tune_adapter import Proposals  # noqa: PLC0415
+
+    proposals = Proposals(source, lambda trial: _job(trial, study, objective, resources), interrupt)
+    at_once = max(1, resources.slots(available_resources()))
+    search = {"search_alg": proposals, "num_samples": -1, "max_concurrent_trials": at_once}
+    _fit({}, search, resources, listener, interrupt, scratch, None)
+    _close(source.trials, study, listener, interrupt)
+    for trial in source.trials:
+        source.ended(trial.key)
+
+
+def _job(trial: Trial, study: StudyFolder, objective: str, resources: Resources) -> dict[str, Any]:
+    from pcl.studies.trainable import Job  # noqa: PLC0415  torch
+
+    study.path.mkdir(parents=True, exist_ok=True)
+    device = "cuda" if resources.gpus else "cpu"
+    folder = str(study.trial(trial.key).path.absolute())
+    return Job(trial, folder, objective, max(1, int(resources.cpus)), device).as_config()
+
+
+def _fit(
+    param_space: dict[str, Any], search: dict[str, Any], resources: Resources, listener: Listener,
+    interrupt: Interrupt, scratch: Path, trainable: Callable[[dict[str, Any]], None] | None,
+) -> None:  # fmt: skip
+    from ray import tune  # noqa: PLC0415
+
+    from pcl.studies.trainable import run_trial  # noqa: PLC0415
     from pcl.studies.tune_adapter import Events, StopAll  # noqa: PLC0415
 
-    device = "cuda" if resources.gpus else "cpu"
-    jobs = [
-        Job(trial, str(study.trial(trial.key).path.absolute()), objective, max(1, int(resources.cpus)), device)
-        for trial in trials
-    ]
     tuner = tune.Tuner(
         tune.with_resources(trainable or run_trial, {"cpu": resources.cpus, "gpu": resources.gpus}),
-        param_space={"job": tune.grid_search([job.as_config() for job in jobs])},
+        param_space=param_space,
         tune_config=tune.TuneConfig(
+            **search,
             reuse_actors=True,
-            max_concurrent_trials=resources.most_at_once or None,
             trial_name_creator=lambda trial: str(trial.trial_id),
             trial_dirname_creator=lambda trial: str(trial.trial_id),
         ),
@@ -222,6 +279,10 @@ def run_trials(
         ),
     )
     tuner.fit()
+
+
+def _close(trials: Sequence[Trial], study: StudyFolder, listener: Listener, interrupt: Interrupt) -> None:
+    """Trials that are left without a result have failed, unless all were to stop."""
     for trial in trials:
         folder = study.trial(trial.key)
         if not interrupt.is_set() and folder.result() is None:

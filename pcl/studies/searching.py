@@ -6,12 +6,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pcl.config import Plain
-from pcl.studies.ledger import Result, Row, Status, StudyFolder, Trial, now_ms
+from pcl.studies.ledger import StudyFolder, Trial
+from pcl.studies.method import GRID, OPTUNA
+from pcl.studies.objectives import pareto_front, with_objectives
 from pcl.studies.progress import Progress
 from pcl.studies.recorder import Recorder
-from pcl.studies.runner import Interrupt, Resources, run_trials
+from pcl.studies.reuse import is_lost, take_over
+from pcl.studies.runner import Interrupt, Resources, run_source, run_trials
 from pcl.studies.selection import Outcome, ranked, winner
-from pcl.studies.space import SearchSpace
+from pcl.studies.space import Objective, SearchSpace
 from pcl.studies.study import StudySpec
 from pcl.studies.tracking import End, StoreError, Tracker
 
@@ -43,13 +46,18 @@ class Finding:
 
     Attributes:
         stages: Outcomes of every stage that was begun, best first.
-        best: The winner of the last stage, if all stages have ended.
+        best: The winner of the last stage, if all stages have ended; that of an earlier one where the last was
+            searched in part and has none as good.
         report: Outcomes on the report seeds, in the order of the selection.
+        objectives: All that were asked for; the first decides.
+        front: Trials of all stages than which none is better in every objective; nothing for one objective.
     """
 
     stages: dict[str, list[Outcome]] = field(default_factory=dict)
     best: Outcome | None = None
     report: list[Outcome] = field(default_factory=list)
+    objectives: tuple[Objective, ...] = ()
+    front: list[Outcome] = field(default_factory=list)
 
     @property
     def outcomes(self) -> list[Outcome]:
@@ -61,7 +69,7 @@ class Search:
     """Runs a study; see `run`.
 
     Args:
-        space: What is searched.
+        space: What is searched; `self.space` then goes by the first of the study's objectives.
         spec: What the study is.
         folder: Its files.
         tracker: With the study open.
@@ -75,26 +83,37 @@ class Search:
         self, space: SearchSpace, spec: StudySpec, folder: StudyFolder, tracker: Tracker, recorder: Recorder,
         choices: Choices, interrupt: Interrupt, say: Callable[[str], None],
     ) -> None:  # fmt: skip
-        self.space, self.spec, self.folder = space, spec, folder
+        self.spec, self.folder = spec, folder
+        self.space, self.objectives = with_objectives(space, spec.objectives)
         self._tracker, self._recorder = tracker, recorder
         self._choices, self._interrupt, self._say = choices, interrupt, say
 
     def run(self) -> Finding:
         """Run stage after stage, then the report; returns early where interrupted or where a stage has no winner."""
-        finding = Finding()
+        finding = Finding(objectives=self.objectives)
+        candidates: list[Outcome] = []
         varied: dict[str, Plain] = {}
         for index, stage in enumerate(self.space.stages):
-            trials = self.spec.trials(self.space, index, varied)
-            outcomes = self._run_all(trials, f"stage {index + 1} of {len(self.space.stages)}: {stage.name}")
+            title = f"stage {index + 1} of {len(self.space.stages)}: {stage.name}"
+            if self.spec.method.kind == OPTUNA:
+                outcomes = self._run_proposed(index, varied, title)
+            else:
+                outcomes = self._run_all(self.spec.trials(self.space, index, varied), title)
             finding.stages[stage.name] = ranked(outcomes, self.space.objective)
+            if len(self.objectives) > 1:
+                finding.front = pareto_front(finding.outcomes, self.objectives)
             best = winner(outcomes, self.space.objective)
             if self._interrupt.is_set() or best is None:
                 return finding
             varied = best.trial.varied
-            if index == len(self.space.stages) - 1:
-                finding.best = best
+            keys = {outcome.trial.key for outcome in outcomes}
+            # A whole grid has, as a rule, the earlier winner among its cells.
+            is_partial = self.spec.method.kind != GRID
+            earlier = [outcome for outcome in candidates[:1] if is_partial and outcome.trial.key not in keys]
+            candidates = ranked([*outcomes, *earlier], self.space.objective)
+        finding.best = winner(candidates, self.space.objective)
         if self._choices.is_finalized:
-            chosen = [o for o in finding.stages[self.space.stages[-1].name] if o.is_finished][:N_REPORTED]
+            chosen = [outcome for outcome in candidates if outcome.is_finished][:N_REPORTED]
             trials = [
                 Trial(o.trial.config, self.spec.report_seeds, REPORT_STAGE, o.trial.varied, self.spec.data)
                 for o in chosen
@@ -106,32 +125,57 @@ class Search:
         """Every trial's outcome, run or known."""
         for trial in trials:
             folder = self.folder.trial(trial.key)
-            result = folder.result()
-            if self._choices.is_rerun or (result and result.cause.startswith("worker died")):
+            if self._choices.is_rerun or is_lost(folder.result()):
                 folder.reopen()
-            elif result is None:
+            elif folder.result() is None:
                 self._reuse(trial)
         left = [trial for trial in trials if self.folder.trial(trial.key).result() is None]
         before = [Outcome.of(t, self.folder.trial(t.key)) for t in trials if t not in left]
-        for outcome in before:
-            self._recorder.submit(self.folder.trial(outcome.trial.key))
-        known = f", {len(before)} known" if before else ""
-        self._say(f"{title} ({len(trials)} trials{known})")
+        self._announce(title, len(trials), before)
         if left and not self._interrupt.is_set():
-            with Progress(
-                trials, before, self.space.objective, self._recorder, self._interrupt, self._choices.is_fail_fast,
-                self._say,
-            ) as progress:  # fmt: skip
+            with self._progress(trials, len(trials), before) as progress:
                 run_trials(
                     left, self.folder, self.space.objective.metric, self._choices.resources, progress,
                     self._interrupt, self._scratch(),
                 )  # fmt: skip
         return [Outcome.of(trial, self.folder.trial(trial.key)) for trial in trials]
 
+    def _run_proposed(self, index: int, winner: dict[str, Plain], title: str) -> list[Outcome]:
+        """The outcome of every trial that Optuna proposes, run or known, and of those that it began with."""
+        from pcl.studies.proposing import Proposer  # noqa: PLC0415  Optuna takes a second
+
+        proposer = Proposer(
+            self.space, self.spec, self.folder, index, winner, self.objectives, self._reuse, self._recorder.submit,
+            is_rerun=self._choices.is_rerun,
+        )  # fmt: skip
+        is_left = not self._interrupt.is_set() and proposer.has_next()
+        outcomes = [Outcome.of(trial, self.folder.trial(trial.key)) for trial in proposer.trials]
+        before = [outcome for outcome in outcomes if outcome.result is not None]
+        self._announce(title, proposer.n_trials, before)
+        if is_left:
+            with self._progress([], proposer.n_trials, before) as progress:
+                proposer.on_known = progress.ended
+                run_source(
+                    proposer, self.folder, self.space.objective.metric, self._choices.resources, progress,
+                    self._interrupt, self._scratch(),
+                )  # fmt: skip
+        return [Outcome.of(trial, self.folder.trial(trial.key)) for trial in proposer.trials]
+
+    def _announce(self, title: str, n_trials: int, before: list[Outcome]) -> None:
+        for outcome in before:
+            self._recorder.submit(self.folder.trial(outcome.trial.key))
+        known = f", {len(before)} known" if before else ""
+        self._say(f"{title} ({n_trials} trials{known})")
+
+    def _progress(self, trials: list[Trial], n_trials: int, before: list[Outcome]) -> Progress:
+        return Progress(
+            trials, n_trials, before, self.space.objective, self._recorder, self._interrupt,
+            self._choices.is_fail_fast, self._say,
+        )  # fmt: skip
+
     def _reuse(self, trial: Trial) -> None:
         """Take over the result of the same trial from another study, if there is one."""
-        folder = self.folder.trial(trial.key)
-        if folder.rows():
+        if self.folder.trial(trial.key).rows():
             return  # begun here: it goes on here
         try:
             found = self._tracker.finished(trial.key)
@@ -139,12 +183,9 @@ class Search:
             return
         if found is None or found.study == self.folder.name or set(found.by_seed) != set(trial.seeds):
             return
-        n_batches = int(trial.config["training.n_batches"])
         seconds = max((m.get("time/train_s", math.nan) for m in found.by_seed.values()), default=math.nan)
-        folder.begin(trial)
-        token = folder.claim()
-        folder.publish(Row(n_batches, n_batches, now_ms(), seconds, found.by_seed, found.failures), token)
-        folder.end(Result(Status.FINISHED, reused_from=found.study), token)
+        outcome = Outcome(trial, None, found.by_seed, found.failures, seconds=seconds)
+        take_over(self.folder, trial, outcome, found.study)
 
     def _scratch(self) -> Path:
         return self.folder.path / "ray"

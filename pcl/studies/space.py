@@ -20,10 +20,11 @@ from typing import Any
 
 from pcl.config import Plain, RunConfig
 from pcl.studies.axes import Axis, Domain, Stage, Variants, negatives_axis, tied_axis
+from pcl.studies.ranges import integers, log_uniform, uniform
 
 __all__ = [
     "METRICS", "Axis", "Cell", "Domain", "Mode", "Objective", "SearchSpace", "Stage", "Variants",
-    "load_space", "negatives_axis", "space_names", "tied_axis",
+    "integers", "load_space", "log_uniform", "negatives_axis", "space_names", "tied_axis", "uniform",
 ]  # fmt: skip
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -131,7 +132,7 @@ class SearchSpace:
 
     @property
     def is_sampled(self) -> bool:
-        """Whether an axis is a Ray domain."""
+        """Whether an axis is a range."""
         return any(stage.is_sampled for stage in self.stages)
 
     def cells(

@@ -6,7 +6,8 @@ A study belongs to one driver at a time: the lock is the kernel's and goes with 
 import fcntl
 import json
 import os
-from collections.abc import Iterator
+import shutil
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -14,9 +15,12 @@ from typing import Any
 
 from pcl.config import Plain
 from pcl.studies.ledger import StudyFolder, Trial, write_json
+from pcl.studies.method import RANDOM, Method, draws, random_cells
 from pcl.studies.space import Cell, SearchSpace
 
 _FORMAT = 1
+_SPACE = "space.py"
+_MOST_DRAWS = 1000  # in a row that are not possible or known, before a random search gives up
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,8 @@ class StudySpec:
         tuning_seeds: Seeds that select.
         report_seeds: Seeds of the final row.
         data: Fingerprint of the data.
+        method: How the space is searched.
+        objectives: Metrics of `--objectives`; nothing for the space's own.
     """
 
     space: str
@@ -42,6 +48,8 @@ class StudySpec:
     tuning_seeds: tuple[int, ...] = (1, 2, 3)
     report_seeds: tuple[int, ...] = (4, 5, 6, 7, 8)
     data: str = "toy"
+    method: Method = field(default_factory=Method)
+    objectives: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if shared := sorted(set(self.tuning_seeds) & set(self.report_seeds)):
@@ -67,24 +75,78 @@ class StudySpec:
             raise ValueError(f"{path} is not readable; it was left as it is.") from None
         if content.pop("format", None) != _FORMAT:
             raise ValueError(f"{path} is not of format {_FORMAT}; it was left as it is.")
-        seeds = {name: tuple(content[name]) for name in ("tuning_seeds", "report_seeds")}
-        return cls(**{**content, **seeds})
+        content.setdefault("objectives", [])  # of studies from before there were searches, as the method
+        lists = {name: tuple(content[name]) for name in ("tuning_seeds", "report_seeds", "objectives")}
+        method = Method.of(content["method"]) if "method" in content else Method()
+        return cls(**{**content, **lists, "method": method})
 
     def difference(self, other: "StudySpec") -> str:
-        """The first difference in words, or nothing."""
-        ours, theirs = asdict(self), asdict(other)
+        """The first difference in words, or nothing; a space's file may lie elsewhere, as it does in every job."""
+        ours, theirs = ({**asdict(spec), **asdict(spec.method), "method": ""} for spec in (self, other))
+        if self.fingerprint == other.fingerprint and Path(self.space).name == Path(other.space).name:
+            theirs["space"] = self.space
         for name, value in ours.items():
             if theirs[name] != value:
-                what = "content of the space" if name == "fingerprint" else name
+                what = {"fingerprint": "content of the space", "kind": "search", "n_trials": "trials"}.get(name, name)
                 return f"{what}: {_shown(theirs[name])} there, {_shown(value)} here"
         return ""
 
-    def trials(self, space: SearchSpace, stage_index: int, winner: dict[str, Plain]) -> list[Trial]:
-        """The trials of a stage of the grid."""
-        cells = space.cells(
-            stage_index, winner, profile=self.profile, scale=self.scale, overrides=self.overrides
-        )  # fmt: skip
-        return [self.trial(cell, space.stages[stage_index].name, self.tuning_seeds) for cell in cells]
+    def n_trials(self, space: SearchSpace) -> tuple[int, ...]:
+        """Trials of each stage, with no warm start."""
+        return self.method.n_trials or space.n_trials
+
+    def trials(self, space: SearchSpace, stage_index: int, winner: Mapping[str, Plain]) -> list[Trial]:
+        """The trials of a stage of a grid or a random search.
+
+        Raises:
+            ValueError: If one is not possible; of a stage with ranges, if none is.
+        """
+        stage = space.stages[stage_index]
+        if self.method.kind != RANDOM:
+            points = list(stage.grid())
+        elif stage.is_sampled:
+            return self._drawn(space, stage_index, winner)
+        else:
+            points = random_cells(stage, self.method.n_trials[stage_index], self.method.seed)
+        return [self.trial_at(space, stage_index, values, winner) for values in points]
+
+    def corners(self, space: SearchSpace) -> list[Trial]:
+        """Trials of the first stage that stand for all: of a grid, the first and the last; of ranges, their ends.
+
+        Raises:
+            ValueError: If one of the grid, or of those by which ranges are checked, is not possible.
+        """
+        stage = space.stages[0]
+        points = list(stage.probes() if stage.is_sampled else stage.grid())
+        trials = [self.trial_at(space, 0, values, {}) for values in points]
+        return trials[:2] if stage.is_sampled else [trials[0], trials[-1]]
+
+    def trial_at(
+        self, space: SearchSpace, stage_index: int, values: Mapping[str, Plain], winner: Mapping[str, Plain]
+    ) -> Trial:
+        """The trial at these values of a stage's axes."""
+        cell = space.cell_from(
+            stage_index, values, winner, profile=self.profile, scale=self.scale, overrides=self.overrides
+        )
+        return self.trial(cell, space.stages[stage_index].name, self.tuning_seeds)
+
+    def _drawn(self, space: SearchSpace, stage_index: int, winner: Mapping[str, Plain]) -> list[Trial]:
+        """Different possible points of a stage with ranges, as many as asked for or as there are."""
+        found: dict[str, Trial] = {}
+        cause, n_misses = "", 0
+        for values in draws(space.stages[stage_index], self.method.seed):
+            try:
+                trial = self.trial_at(space, stage_index, values, winner)
+            except ValueError as error:
+                cause, n_misses = str(error), n_misses + 1
+            else:
+                n_misses = n_misses + 1 if trial.key in found else 0
+                found[trial.key] = trial
+            if len(found) == self.method.n_trials[stage_index] or n_misses == _MOST_DRAWS:
+                break
+        if not found:
+            raise ValueError(cause)
+        return list(found.values())
 
     def trial(self, cell: Cell, stage: str, seeds: tuple[int, ...]) -> Trial:
         """A cell as a trial."""
@@ -114,8 +176,21 @@ def opened(folder: StudyFolder, spec: StudySpec) -> Iterator[None]:
             raise ValueError(f"Another process is at work on the study {folder.name!r}; wait for it.") from None
         os.utime(file.fileno())
         if not (folder.path / "study.json").exists():
+            _keep_space(folder, spec)
             write_json(folder.path / "study.json", spec.as_json())
         yield
+
+
+def _keep_space(folder: StudyFolder, spec: StudySpec) -> None:
+    """Keep a copy of a user's own space: the file of a job is gone when it ends."""
+    if "/" in spec.space:
+        shutil.copyfile(spec.space, folder.path / _SPACE)
+
+
+def space_of(folder: StudyFolder, spec: StudySpec) -> str:
+    """What `load_space` takes to find a study's space: its file, or the copy where that is gone."""
+    is_gone = "/" in spec.space and not Path(spec.space).exists()
+    return str(folder.path / _SPACE) if is_gone else spec.space
 
 
 def latest_study(storage: Path) -> str:

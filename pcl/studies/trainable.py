@@ -66,6 +66,8 @@ def run_trial(config: dict[str, Any]) -> None:
     torch.set_num_threads(job.n_threads)  # a reused worker may have had another number
     folder = TrialFolder(Path(job.folder))
     try:
+        if not folder.path.parents[1].is_dir():  # the driver has made it; a node that has come since may not share it
+            raise FileNotFoundError(f"{platform.node()} does not have {folder.path.parents[1]}, which must be shared")
         folder.begin(job.trial)
         token = folder.claim()
         started = time.perf_counter()

@@ -1,13 +1,15 @@
 """Between Tune's interfaces and ours: events of trials, and the wish to stop."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from ray import tune
 from ray.tune.experiment import Trial as TuneTrial
+from ray.tune.search import Searcher
 
-from pcl.studies.ledger import Result, Status, TrialFolder
-from pcl.studies.runner import Interrupt, Listener
+from pcl.studies.ledger import Result, Status, Trial, TrialFolder
+from pcl.studies.runner import Interrupt, Listener, Source
 from pcl.studies.trainable import UNWRITABLE
 
 
@@ -72,6 +74,44 @@ class StopAll(tune.Stopper):
     def stop_all(self) -> bool:
         """Whether to stop."""
         return self._interrupt.is_set()
+
+
+class Proposals(Searcher):
+    """Hands Tune a source's trials, one for each free place.
+
+    Args:
+        source: Asked in Tune's own loop.
+        job_of: What a worker is sent for a trial.
+        interrupt: Set where the source cannot write its files.
+    """
+
+    def __init__(self, source: Source, job_of: Callable[[Trial], dict[str, Any]], interrupt: Interrupt) -> None:
+        super().__init__()
+        self._source, self._job_of, self._interrupt = source, job_of, interrupt
+
+    def suggest(self, trial_id: str) -> Any:
+        """The next job, or Tune's word for that there is none."""
+        if self._interrupt.is_set():
+            return Searcher.FINISHED
+        try:
+            trial = self._source.next()
+        except OSError as error:
+            self._interrupt.set(str(error))
+            trial = None
+        return Searcher.FINISHED if trial is None else {"job": self._job_of(trial)}
+
+    def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
+        """Nothing: the source looks at the folders before it proposes."""
+
+    def save(self, checkpoint_path: str) -> None:
+        """Nothing: the state is the source's."""
+
+    def restore(self, checkpoint_path: str) -> None:
+        """Nothing, for the same reason."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Nothing: Tune keeps a copy with the state that we do not use."""
+        return {}
 
 
 def _folder(trial: TuneTrial) -> TrialFolder:

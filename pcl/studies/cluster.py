@@ -1,0 +1,139 @@
+"""A Ray cluster that is already there: who may join it, what travels to its nodes, and whether they share a disk."""
+
+import json
+import os
+import socket
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pcl.data.sources import data_folder
+
+T = TypeVar("T")
+
+LEFT_BEHIND = ["**/__pycache__", "**/*.pyc", "**/.mypy_cache", "**/.ruff_cache"]  # of a folder that travels
+_PACKAGE = Path(__file__).parents[1]
+_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # set by Ray in the process of a job that was submitted
+_PROBE_S = 5.0  # how long an unreachable cluster may keep a user waiting; Ray itself takes many minutes
+_NODES_S = 120.0  # how long nodes may take to unpack the code and to look
+_ROOM_S = 60.0  # how long a busy cluster may keep a question waiting
+_SYNC_S = 5.0  # how long a network file system may keep a new file from other machines
+
+
+def use_token() -> None:
+    """Show Ray's token where there is one; has to be called before Ray is imported.
+
+    Without RAY_AUTH_MODE, Ray wants it from those who join a cluster, but does not show it there.
+    """
+    default = Path.home() / ".ray" / "auth_token"
+    if os.environ.get("RAY_AUTH_TOKEN") or os.environ.get("RAY_AUTH_TOKEN_PATH") or default.exists():
+        os.environ.setdefault("RAY_AUTH_MODE", "token")
+
+
+def check_address(address: str) -> None:
+    """Raise a ValueError unless someone listens at an address; one without a port, such as auto, is for Ray to find."""
+    if address.startswith(("ray://", "http://", "https://")):
+        raise ValueError(
+            f"`--address` must be auto or HOST:PORT of a cluster that this machine is part of, but got {address}; from "
+            f"elsewhere, `python launch/submit.py --address http://HOST:8265 -- launch/grid.py ...` sends the command."
+        )
+    host, _, port = address.rpartition(":")
+    if not port.isdecimal():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _PROBE_S).close()
+    except (OSError, OverflowError) as error:
+        raise ValueError(f"No Ray cluster can be reached at {address}: {error}.") from None
+
+
+def runtime_env(environment: Mapping[str, str]) -> dict[str, Any]:
+    """What workers of a cluster that was started by others are given.
+
+    The package travels, unless it has with a job: the nodes need not have it, or not this version.
+
+    Args:
+        environment: Variables that they read.
+    """
+    found: dict[str, Any] = {"env_vars": {**environment, "PCL_DATA": str(data_folder().absolute())}}
+    if not {"working_dir", "py_modules"} & set(json.loads(os.environ.get(_JOB, "{}")).get("runtime_env", {})):
+        found |= {"py_modules": [str(_PACKAGE)], "excludes": LEFT_BEHIND}
+    return found
+
+
+def on_a_node(n_cpus: float, n_gpus: float, work: Callable[..., T], *arguments: Any) -> T | None:
+    """What a function returns on a node with room for it; nothing where it fails, or no node has room for a while."""
+    import ray  # noqa: PLC0415
+
+    try:
+        task = ray.remote(num_cpus=n_cpus, num_gpus=n_gpus)(work).remote(*arguments)
+        if ray.wait([task], timeout=_ROOM_S)[0]:
+            found: T = ray.get(task)
+            return found
+        ray.cancel(task, force=True)
+    except (ray.exceptions.RayError, TypeError):  # the latter where arguments cannot travel
+        pass
+    return None
+
+
+def check_shared(storage: Path) -> None:
+    """Raise a ValueError unless every node of the cluster that is joined can write to the same folder.
+
+    A file is written here, and a task on every node looks for it.
+    """
+    import ray  # noqa: PLC0415
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # noqa: PLC0415
+
+    nodes = [node for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
+    if len(nodes) < 2:
+        return
+    is_new = not storage.exists()
+    storage.mkdir(parents=True, exist_ok=True)
+    file, text = storage / f".probe-{uuid.uuid4().hex}", uuid.uuid4().hex
+    look = ray.remote(num_cpus=0)(_sees)
+    is_shared = False
+    try:
+        file.write_text(text)
+        answers = {}
+        for node in nodes:
+            on_node = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+            answers[look.options(scheduling_strategy=on_node).remote(str(file), text)] = node["NodeManagerAddress"]
+        _, silent = ray.wait(list(answers), num_returns=len(answers), timeout=_NODES_S)
+        if silent:
+            raise ValueError(f"The node {answers[silent[0]]} of the cluster did not answer within {_NODES_S:g} s.")
+        for answer, address in answers.items():
+            if not _answer(answer, address):
+                raise ValueError(
+                    f"`--storage` must be a folder on a file system that all nodes of the cluster share, but "
+                    f"{address} cannot write to this machine's {storage}."
+                )
+        is_shared = True
+    finally:
+        with suppress(OSError):
+            file.unlink()
+        if is_new and not is_shared:
+            with suppress(OSError):
+                storage.rmdir()
+
+
+def _answer(answer: Any, address: str) -> bool:
+    import ray  # noqa: PLC0415
+
+    try:
+        return bool(ray.get(answer))
+    except ray.exceptions.RayError as error:
+        told = str(error).strip().splitlines()[0]
+        raise ValueError(f"The node {address} of the cluster cannot run pcl: {told}") from None
+
+
+def _sees(file: str, text: str) -> bool:
+    """Whether a file is on this node, with the text in it, in a folder that can be written to."""
+    path, deadline = Path(file), time.monotonic() + _SYNC_S
+    while time.monotonic() < deadline:
+        with suppress(OSError):
+            if path.read_text() == text:
+                return os.access(path.parent, os.W_OK | os.X_OK)
+        time.sleep(0.1)
+    return False

@@ -1,0 +1,180 @@
+"""A stage's Optuna study, in STORAGE/STUDY/optuna.db: asked for points and told what they gave.
+
+What a sampler proposes follows from its seed, the number of the proposal and what the study knows, and from nothing
+that is lost with a process: a new driver goes on with what the old one would have proposed.
+"""
+
+import hashlib
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import optuna
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.trial import FrozenTrial, TrialState, create_trial
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import SQLAlchemyError
+
+from pcl.config import Plain
+from pcl.studies.axes import Stage
+from pcl.studies.method import GP, Method, searched
+from pcl.studies.ranges import Range
+from pcl.studies.space import Mode, Objective
+
+DATABASE = "optuna.db"
+_MOST_STARTUP = 10  # Optuna's own number of draws before a sampler begins
+_KEY, _WINNER, _WARM = "trial", "winner", "warm"
+
+
+class Point(NamedTuple):
+    """What Optuna proposed.
+
+    Attributes:
+        number: Its number in Optuna.
+        values: By axis.
+        key: Of the trial that it is, once that is known.
+        is_open: Whether it has not been told about.
+    """
+
+    number: int
+    values: dict[str, Plain]
+    key: str
+    is_open: bool
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Where and how a stage is sampled.
+
+    Attributes:
+        database: File of the studies, one for each stage.
+        name: Of the study in it.
+        stage: What is sampled.
+        objectives: What is told.
+        method: Sampler and seed.
+        n_trials: How many there will be: a third of them, at most ten, are drawn before the sampler begins.
+    """
+
+    database: Path
+    name: str
+    stage: Stage
+    objectives: tuple[Objective, ...]
+    method: Method
+    n_trials: int
+
+
+class Sampling:
+    """Asks and tells.
+
+    Args:
+        samples: What, where and how.
+        winner: Values of earlier stages' axes. A study that was begun at other ones is begun anew.
+        is_anew: Whether it is begun anew in any case.
+
+    Raises:
+        OSError: If the database cannot be read or written; so do all methods.
+    """
+
+    def __init__(self, samples: Samples, winner: Mapping[str, Plain], *, is_anew: bool = False) -> None:
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        self._samples = samples
+        axes = {name: searched(name, axis) for name, axis in samples.stage.axes.items()}
+        self._distributions = {name: _distribution(axis) for name, axis in axes.items()}
+        url = URL.create("sqlite", database=str(samples.database.absolute())).render_as_string()
+        with self._database():
+            storage = optuna.storages.RDBStorage(url)
+            if samples.name in optuna.get_all_study_names(storage):
+                left = optuna.load_study(study_name=samples.name, storage=storage)
+                if is_anew or left.user_attrs.get(_WINNER) != dict(winner):
+                    optuna.delete_study(study_name=samples.name, storage=storage)
+            self._study = optuna.create_study(
+                storage=storage, study_name=samples.name, load_if_exists=True,
+                directions=["maximize" if o.mode is Mode.MAX else "minimize" for o in samples.objectives],
+            )  # fmt: skip
+            self._study.set_metric_names([objective.metric for objective in samples.objectives])
+            self._study.set_user_attr(_WINNER, dict(winner))
+
+    def points(self) -> list[Point]:
+        """Whatever has been proposed or added so far, in order; what an ask left half done is told to have failed."""
+        with self._database():
+            found = []
+            for trial in self._study.get_trials(deepcopy=False):
+                is_open = trial.state is TrialState.RUNNING
+                if is_open and set(trial.params) != set(self._distributions):
+                    self._study.tell(trial.number, state=TrialState.FAIL)
+                elif trial.state is not TrialState.WAITING and trial.params:
+                    key = str(trial.user_attrs.get(_KEY, ""))
+                    found.append(Point(trial.number, dict(trial.params), key, is_open))
+            return found
+
+    @property
+    def warm(self) -> set[str]:
+        """Keys of the trials of another study that were added."""
+        with self._database():
+            return {str(t.user_attrs[_KEY]) for t in self._study.get_trials(deepcopy=False) if _WARM in t.user_attrs}
+
+    def ask(self, values: Mapping[str, Plain] | None = None) -> Point:
+        """Propose a point: the sampler's, or this one."""
+        with self._database():
+            if values is not None:
+                self._study.enqueue_trial(dict(values))
+            self._study.sampler = self._sampler(len(self._study.get_trials(deepcopy=False)))
+            trial = self._study.ask(self._distributions)
+            return Point(trial.number, dict(trial.params), "", is_open=True)
+
+    def name(self, number: int, key: str) -> None:
+        """Note which trial a point is."""
+        with self._database():
+            storage, study = self._study._storage, self._study._study_id  # by number, Optuna has no other way
+            storage.set_trial_user_attr(storage.get_trial_id_from_study_id_trial_number(study, number), _KEY, key)
+
+    def tell(self, number: int, values: Sequence[float] | None) -> None:
+        """What a point gave; nothing where it failed."""
+        with self._database():
+            state = TrialState.FAIL if values is None else TrialState.COMPLETE
+            self._study.tell(number, values, state, skip_if_finished=True)
+
+    def add(self, point: Mapping[str, Plain], key: str, values: Sequence[float] | None, warm: str = "") -> None:
+        """Add what is known of a point that this study has not proposed, perhaps from another one."""
+        with self._database():
+            self._study.add_trial(self._frozen(point, {_KEY: key, **({_WARM: warm} if warm else {})}, values))
+
+    def _frozen(
+        self, point: Mapping[str, Plain], attributes: dict[str, Any], values: Sequence[float] | None
+    ) -> FrozenTrial:
+        return create_trial(
+            state=TrialState.FAIL if values is None else TrialState.COMPLETE, values=values, params=dict(point),
+            distributions=self._distributions, user_attrs=attributes,
+        )  # fmt: skip
+
+    def _sampler(self, number: int) -> optuna.samplers.BaseSampler:
+        """One for a single proposal. Trials that run at once count as bad (TPE) or are reckoned with (GP)."""
+        text = f"{self._samples.method.seed} {self._samples.stage.name} {number}"
+        seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:4])
+        n_startup = max(1, min(_MOST_STARTUP, self._samples.n_trials // 3))
+        if self._samples.method.sampler == GP:
+            return optuna.samplers.GPSampler(seed=seed, n_startup_trials=n_startup)
+        return optuna.samplers.TPESampler(seed=seed, n_startup_trials=n_startup, constant_liar=True)
+
+    @contextmanager
+    def _database(self) -> Iterator[None]:
+        """Errors of the database become an OSError; warnings are about experimental parts of Optuna."""
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                yield
+        except (optuna.exceptions.StorageInternalError, SQLAlchemyError) as error:
+            told = str(error.__cause__ or error).strip().splitlines()[0]
+            hint = "where it is damaged, delete it: it is made again from the trials' folders"
+            raise OSError(f"{self._samples.database} cannot be used ({told}; {hint})") from None
+
+
+def _distribution(axis: Range | tuple[Plain, ...]) -> BaseDistribution:
+    if not isinstance(axis, Range):
+        return CategoricalDistribution(axis)
+    if axis.is_whole:
+        return IntDistribution(int(axis.low), int(axis.high), log=axis.is_log, step=int(axis.step) or 1)
+    return FloatDistribution(axis.low, axis.high, log=axis.is_log, step=axis.step or None)
