@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from dashboards.board.frame import Surroundings, page
 from dashboards.board.markup import tag
-from dashboards.board.records import Study
+from dashboards.board.records import Study, differing
 from dashboards.board.words import metric_name
 
 
@@ -36,9 +36,8 @@ def compare_page(studies: Sequence[Study], around: Surroundings) -> str:
 def study_data(study: Study) -> str:
     """A study's runs as a script, which a page from disk can load too; settings that all share stand once."""
     runs = [trial.run for trial in study.trials]
-    shared = dict(runs[0].params) if runs else {}
-    for run in runs:
-        shared = {path: value for path, value in shared.items() if run.params.get(path) == value}
+    apart = differing([run.params for run in runs])
+    shared = {path: value for path, value in runs[0].params.items() if path not in apart} if runs else {}
     metrics = sorted({metric for run in runs for metric in run.metrics})
     content = {
         "experiment": study.run.experiment,

@@ -36,7 +36,7 @@ class Surroundings:
         if not self.mlflow:
             return tag("code", run.id[:8], class_="id", title=run.id)
         address = f"{self.mlflow}/#/experiments/{quote(run.experiment)}/runs/{quote(run.id)}"
-        return tag("a", text, href=address, rel="noreferrer", class_="out", aria_label=f"{run.name} in MLflow")
+        return tag("a", text, href=address, class_="out", aria_label=f"{run.name} in MLflow")
 
     def trials_link(self, study: Study) -> Html | None:
         """To a study's trials in MLflow, unfolded and best first."""
@@ -46,7 +46,7 @@ class Surroundings:
         trials = f"tags.\"pcl.kind\" = 'trial' AND tags.\"pcl.study\" = '{name}'"
         query = f"searchFilter={quote(trials)}&orderByKey={quote('metrics.`objective`')}&workflowType=machine_learning"
         address = f"{self.mlflow}/#/experiments/{quote(study.run.experiment)}/runs?{query}"
-        return tag("a", "All trials in MLflow", href=address, rel="noreferrer", class_="out")
+        return tag("a", "All trials in MLflow", href=address, class_="out")
 
 
 def page(
@@ -72,7 +72,7 @@ def page(
     entries = [("index.html", "Overview"), ("scoreboard.html", "Scoreboard"), ("compare.html", "Compare")]
     links = [tag("a", text, href=href, aria_current="page" if href == current else None) for href, text in entries]
     outside = [("MLflow", around.mlflow), ("Ray", around.ray)]
-    links += [tag("a", text, href=address, rel="noreferrer", class_="out") for text, address in outside if address]
+    links += [tag("a", text, href=address, class_="out") for text, address in outside if address]
     head = [
         tag("meta", charset="utf-8"),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),

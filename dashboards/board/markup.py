@@ -2,12 +2,16 @@
 
 import math
 import time
-from html import escape
+from functools import lru_cache
+from html import escape as escape_all
 
 MISSING = "\u2013"  # an en dash
 MINUS = "\u2212"
 
 _VOID = {"br", "circle", "img", "input", "line", "link", "meta", "path", "rect"}
+
+
+escape = lru_cache(8192)(escape_all)  # most texts of a long table come again and again
 
 
 class Html(str):
@@ -50,11 +54,15 @@ def tag(name: str, /, *children: Child, **attributes: object) -> Html:
     for key, value in attributes.items():
         if value is None or value is False:
             continue
-        key = key.rstrip("_").replace("_", "-")  # noqa: PLW2901
-        head += f" {key}" if value is True else f' {key}="{escape(str(value))}"'
+        head += _spelled(key) if value is True else f'{_spelled(key)}="{escape(str(value))}"'
     if name in _VOID:
         return Html(f"<{head}/>" if name in ("circle", "line", "path", "rect") else f"<{head}>")
     return Html(f"<{head}>{join(*children)}</{name}>")
+
+
+@lru_cache
+def _spelled(key: str) -> str:
+    return " " + key.rstrip("_").replace("_", "-")
 
 
 def number(value: float) -> str:

@@ -15,8 +15,14 @@ REPORT = "report"  # the stage of the report seeds, which select nothing
 
 _LARGEST = 1.7976931348623157e308  # what MLflow's databases keep of an infinity
 _TRIAL_TAGS = (
-    "pcl.kind", "pcl.stage", "pcl.seed", "pcl.cause", "pcl.hardware", "pcl.reused_from", "mlflow.parentRunId",
+    "pcl.kind", "pcl.trial", "pcl.stage", "pcl.seed", "pcl.cause", "pcl.hardware", "pcl.reused_from",
+    "mlflow.parentRunId",
 )  # fmt: skip
+# Of a study's own run all are read.
+_TAGS = (
+    f"select run_uuid, key, value from tags where (key in {_TRIAL_TAGS!r} "
+    "or run_uuid in (select run_uuid from tags where key = 'pcl.kind' and value = 'study'))"
+)
 _SUMMARY_METRICS = ("objective", "objective_se", "best/objective", "time/train_s")
 
 
@@ -147,15 +153,10 @@ class Study:
 
 def all_studies(database: Database) -> list[Study]:
     """Every study with what an overview shows, the latest first."""
-    tags = ", ".join(f"'{tag}'" for tag in _TRIAL_TAGS)
-    of_studies = "(select run_uuid from tags where key = 'pcl.kind' and value = 'study')"
-    metrics = ", ".join(f"'{metric}'" for metric in _SUMMARY_METRICS)
     runs = _runs(database)
-    _fill_tags(runs, database.rows(
-        f"select run_uuid, key, value from tags where key in ({tags}) or run_uuid in {of_studies}"
-    ))  # fmt: skip
+    _fill_tags(runs, database.rows(_TAGS))
     _fill_metrics(runs, database.rows(
-        f"select run_uuid, key, value, is_nan, timestamp from latest_metrics where key in ({metrics})"
+        f"select run_uuid, key, value, is_nan, timestamp from latest_metrics where key in {_SUMMARY_METRICS!r}"
     ))  # fmt: skip
     return sorted(_grouped(runs.values())[0], key=lambda study: -study.run.start_ms)
 
@@ -189,16 +190,23 @@ def histories(database: Database, runs: Iterable[Run], metric: str) -> dict[str,
     return dict(found)
 
 
+def differing(params: Sequence[Mapping[str, str]]) -> set[str]:
+    """Paths at which some have other values than the first, or none."""
+    found: set[str] = set()
+    for other in params[1:]:
+        if other != params[0]:
+            found.update(path for path, _ in other.items() ^ params[0].items())
+    return found
+
+
 def varied_params(trials: Iterable[Trial]) -> list[tuple[str, ...]]:
     """Paths of settings in which trials differ; those that change together stand in one group."""
     of_trials = [trial.run.params for trial in trials if trial.run.params]
-    paths = dict.fromkeys(path for params in of_trials for path in params if path != "seeds")
+    paths = differing(of_trials) - {"seeds"}
     groups: dict[tuple[int, ...], list[str]] = defaultdict(list)
-    for path in paths:
+    for path in dict.fromkeys(path for params in of_trials for path in params if path in paths):
         numbers: dict[str | None, int] = {}
-        pattern = tuple(numbers.setdefault(params.get(path), len(numbers)) for params in of_trials)
-        if len(numbers) > 1:
-            groups[pattern].append(path)
+        groups[tuple(numbers.setdefault(params.get(path), len(numbers)) for params in of_trials)].append(path)
     return [tuple(group) for group in groups.values()]
 
 
@@ -220,13 +228,29 @@ def _whole(database: Database, identifiers: Sequence[str]) -> list[Run]:
     """Runs with all that is recorded of them."""
     chosen, asked = "run_uuid in (select value from json_each(?))", json.dumps(identifiers)
     runs = _runs(database, f"and r.{chosen}", asked)
-    _fill_tags(runs, database.rows(f"select run_uuid, key, value from tags where {chosen}", asked))
+    _fill_tags(runs, database.rows(f"{_TAGS} and {chosen}", asked))
     metrics = f"select run_uuid, key, value, is_nan, timestamp from latest_metrics where {chosen}"
     _fill_metrics(runs, database.rows(metrics, asked))
-    for run_id, key, value in database.rows(f"select run_uuid, key, value from params where {chosen}", asked):
-        if run_id in runs:
-            runs[run_id].params[key] = value
+    _fill_params(runs, database, chosen, asked)
     return list(runs.values())
+
+
+def _fill_params(runs: Mapping[str, Run], database: Database, chosen: str, asked: str) -> None:
+    """Most settings are the same in all runs of a study: those are read once."""
+    rows = database.rows(f"select key, min(value), max(value), count(*) from params where {chosen} group by key", asked)
+    n_runs = max((count for *_, count in rows), default=0)
+    shared = {key: low for key, low, high, count in rows if low == high and count == n_runs and key != "seeds"}
+    others = json.dumps([key for key, *_ in rows if key not in shared])
+    own = database.rows(
+        f"select run_uuid, key, value from params where {chosen} and key in (select value from json_each(?))",
+        asked, others,
+    )  # fmt: skip
+    for run_id, key, value in own:
+        if run_id in runs:
+            run = runs[run_id]
+            if not run.params:
+                run.params.update(shared)
+            run.params[key] = value
 
 
 def _fill_tags(runs: Mapping[str, Run], rows: Iterable[Row]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dashboards.board.charts import Line, curves, parallel
 from dashboards.board.frame import Surroundings, badge, facts, note, page, section, state_of, state_of_study, study_tabs
 from dashboards.board.markup import MISSING, Child, Html, duration, join, moment, number, plus_minus, tag
-from dashboards.board.records import FAILED, REPORT, RUNNING, Study, Trial
+from dashboards.board.records import FAILED, REPORT, RUNNING, Study, Trial, differing
 from dashboards.board.tables import Cell, Column, TableRow, table
 from dashboards.board.words import axes_of, metric_name, shown_metrics
 from pcl.studies.metric_ends import larger_is_better
@@ -173,10 +173,8 @@ def _settings(study: Study) -> Html | None:
     all_params = [trial.run.params for trial in study.trials if trial.run.params]
     if not all_params:
         return None
-    shared = {
-        path: value for path, value in all_params[0].items()
-        if path != "seeds" and all(params.get(path) == value for params in all_params)
-    }  # fmt: skip
+    apart = differing(all_params) | {"seeds"}
+    shared = {path: value for path, value in all_params[0].items() if path not in apart}
     rows = [tag("tr", tag("th", path, scope="row"), tag("td", value)) for path, value in shared.items()]
     return tag("details", tag("summary", f"{len(shared)} settings that all trials share"),
                tag("table", tag("tbody", rows), class_="settings"), class_="shared")  # fmt: skip

@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from dashboards.board.frame import Surroundings, facts, note, page, section, state_of_study, study_tabs
 from dashboards.board.markup import Child, Html, number, plus_minus, tag
 from dashboards.board.pairing import estimate
-from dashboards.board.records import Study, Trial
+from dashboards.board.records import Study, Trial, differing
 from dashboards.board.tables import Column, TableRow, table
 from dashboards.board.words import metric_name
 
@@ -159,7 +159,7 @@ def _code(text: str) -> Html:
 def _config(study: Study, winner: Trial) -> Html:
     others = [trial.run.params for trial in study.ranked if trial.run.params]
     settings = [(path, value) for path, value in winner.run.params.items() if path != "seeds"]
-    varied = {path for path, value in settings if any(params.get(path, value) != value for params in others)}
+    varied = differing(others) & dict(settings).keys()
     settings.sort(key=lambda setting: setting[0] not in varied)
     rows = [
         TableRow((tag("code", path), value, "yes" if path in varied else ""), is_marked=path in varied)
