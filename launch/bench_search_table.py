@@ -51,7 +51,7 @@ def cells(n_batches: int) -> list["Cell"]:
     return wide_space().cells(0, profile=_PROFILE, scale=_SCALE, overrides=lengths)
 
 
-def make(path: Path, n_batches: int, device: str, limit_s: float, most_cells: int | None = None) -> list[Row]:
+def make(path: Path, n_batches: int, device: str, limit_s: float) -> list[Row]:
     """Train what the table lacks, one shape after the other, until all is there or the time is up.
 
     Args:
@@ -59,7 +59,6 @@ def make(path: Path, n_batches: int, device: str, limit_s: float, most_cells: in
         n_batches: Of each cell.
         device: cpu or cuda.
         limit_s: No shape is begun that would likely end after so many seconds, and one that takes longer is left.
-        most_cells: Only the first so many cells of each shape, for tests.
 
     Returns:
         The cells that were trained.
@@ -76,7 +75,7 @@ def make(path: Path, n_batches: int, device: str, limit_s: float, most_cells: in
     made: list[Row] = []
     longest = 0.0
     for place, group in enumerate(shapes.values(), start=1):
-        left = [cell for cell in group[:most_cells] if _key(cell.varied) not in known]
+        left = [cell for cell in group if _key(cell.varied) not in known]
         if not left:
             continue
         begun = time.perf_counter()

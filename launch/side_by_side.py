@@ -64,7 +64,7 @@ def train(configs: Sequence[RunConfig], seeds: Sequence[int], device: torch.devi
     """Train configurations of one shape to the end, with a moment at every evaluation."""
     common = shape_of(configs[0])
     assert all(shape_of(config) == common for config in configs)
-    step = _step(configs, seeds, device)
+    step = step_of(configs, seeds, device)
     stepper: Stepper = _GraphStepper(step) if device.type == "cuda" else _PlainStepper(step)
     training, batch, phase, seconds = common.training, 0, -1, 0.0
     while batch < training.n_batches:
@@ -160,7 +160,8 @@ class SideBySideStep(TrainingStep):
         return nn.ModuleList([self._kappa_pos]).to(self.device)
 
 
-def _step(configs: Sequence[RunConfig], seeds: Sequence[int], device: torch.device) -> SideBySideStep:
+def step_of(configs: Sequence[RunConfig], seeds: Sequence[int], device: torch.device) -> SideBySideStep:
+    """The step of configurations of one shape, for every seed."""
     common = shape_of(configs[0])
     task, encoder = assembled(common, seeds)
     assert isinstance(task, ToyTask)

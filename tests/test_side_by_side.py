@@ -8,13 +8,15 @@ import torch
 from torch import nn
 
 from launch import bench_search_table
-from launch.side_by_side import KappaPosOfRuns, RunwiseAdam, SideBySideStep, _step, shape_of, train
+from launch.side_by_side import KappaPosOfRuns, RunwiseAdam, shape_of, step_of, train
 from pcl.assembly import assembled
 from pcl.config import RunConfig
 from pcl.schedule import Trained
 from pcl.stepping import TrainingStep
+from pcl.studies.space import Cell
 from pcl.tasks import Negatives, ToyTask
 
+ALL_CELLS = bench_search_table.cells
 CPU = torch.device("cpu")
 DRAWN_AT_ONCE = {"task.smoothing": "none", "task.largest_cosine": 1.0}
 
@@ -33,13 +35,13 @@ def losses_of(step: TrainingStep) -> torch.Tensor:
 def test_runs_have_the_truths_weights_and_losses_that_they_have_alone() -> None:
     config, seeds = config_of(loss__kappa_pos=12.0), (1, 2)
     alone = TrainingStep(config, *assembled(config, seeds), CPU, 0)
-    both = _step([config, config], seeds, CPU)
+    both = step_of([config, config], seeds, CPU)
     assert isinstance(alone.task, ToyTask)
     for tensor, other in ((alone.task.kappa_true, both.task.kappa_true), (alone.task.x_eval, both.task.x_eval)):
         assert torch.equal(torch.cat([tensor, tensor]), other)
     for parameter, other in zip(alone.encoder.parameters(), both.encoder.parameters(), strict=True):
         assert torch.equal(torch.cat([parameter, parameter]), other)
-    one = _step([config], seeds, CPU)
+    one = step_of([config], seeds, CPU)
     assert torch.allclose(losses_of(alone), losses_of(one), atol=1e-6)
 
 
@@ -47,9 +49,9 @@ def test_kappa_pos_is_each_run_s_own_and_learned_only_where_it_is_to_be() -> Non
     seeds = (1,)
     pair = [config_of(loss__kappa_pos=5.0), config_of(loss__kappa_pos=40.0, loss__learn_kappa_pos=True)]
     other = [pair[0], config_of(loss__kappa_pos=80.0)]
-    step = _step(pair, seeds, CPU)
+    step = step_of(pair, seeds, CPU)
     losses = losses_of(step)
-    changed = losses_of(_step(other, seeds, CPU))
+    changed = losses_of(step_of(other, seeds, CPU))
     # The seed of training is of the shape, which both groups share.
     assert losses[0] == changed[0]
     assert losses[1] != changed[1]
@@ -103,9 +105,17 @@ def test_a_run_whose_kappa_is_out_of_bounds_is_told_to_have_failed() -> None:
     assert all(moment.has_failed == [[True]] for moment in train([config], (1,), CPU))
 
 
-def few_cells(n_batches: int) -> list[bench_search_table.Cell]:
+@pytest.mark.gpu
+def test_a_captured_step_trains_as_the_plain_one_does() -> None:
+    config = config_of(training__lr=1e-3, training__n_batches=400, training__eval_every=400)
+    last = {device: list(train([config], (1, 2), torch.device(device)))[-1] for device in ("cpu", "cuda")}
+    for on_cpu, on_gpu in zip(last["cpu"].kappa_rank_corr[0], last["cuda"].kappa_rank_corr[0], strict=True):
+        assert on_gpu == pytest.approx(on_cpu, abs=0.2)
+
+
+def few_cells(n_batches: int) -> list[Cell]:
     """Two shapes of two cells, drawn at once and small."""
-    chosen = [c for c in bench_search_table.wide_cells(n_batches) if c.varied["loss.kappa_pos"] == 5.0]
+    chosen = [c for c in ALL_CELLS(n_batches) if c.varied["loss.kappa_pos"] == 5.0]
     chosen = [c for c in chosen if c.varied["M"] == "0" and c.varied["training.lr"] in (1e-4, 1e-2)]
     small = {**DRAWN_AT_ONCE, "training.batch_size": 8, "loss.n_samples": 2, "task.n_eval": 32}
     return [replace(cell, config=cell.config.with_values(small)) for cell in chosen]
@@ -117,7 +127,7 @@ def test_the_table_is_made_shape_by_shape_goes_on_and_is_not_mixed(
     monkeypatch.setattr(bench_search_table, "cells", few_cells)
     path = tmp_path / "table.jsonl"
     assert bench_search_table.make(path, 16, "cpu", limit_s=0.0) == []
-    assert "not done within 0 s" in capsys.readouterr().out
+    assert "the limit of 0 s is near" in capsys.readouterr().out
     rows = bench_search_table.make(path, 16, "cpu", limit_s=1000.0)
     assert len(rows) == 8
     assert all(row["batches"] == list(range(1, 17)) for row in rows)
@@ -135,5 +145,3 @@ def test_the_wide_grid_has_a_few_hundred_cells_of_six_shapes() -> None:
     cells = bench_search_table.cells(4000)
     assert len(cells) == 300
     assert len({shape_of(cell.config) for cell in cells}) == 6
-
-
