@@ -59,6 +59,8 @@ def _parser() -> argparse.ArgumentParser:
     search.add_argument("--sampler", choices=["tpe", "gp"], help="Optuna's: tree-structured Parzen estimator (default) "
                         "or Gaussian process")  # fmt: skip
     search.add_argument("--warm-start", metavar="STUDY", help="Optuna begins with this study's finished trials")
+    search.add_argument("--scheduler", choices=["none", "asha", "pbt"], help="asha: stop trials early that fall behind "
+                        "(default: none; pbt is refused and says why)")  # fmt: skip
     search.add_argument("--objectives", metavar="METRIC,METRIC", help="metrics of a Pareto front; the first decides "
                         "(default: the space's)")  # fmt: skip
     how = parser.add_argument_group("how to run it")

@@ -40,6 +40,10 @@ def table(outcomes: Sequence[Outcome], space: SearchSpace) -> list[str]:
         if outcome.result is None:
             stopped = f"stopped at batch {outcome.batch}" if outcome.batch else "not run"
             rows.append(["-", *values, *("" for _ in metrics), "", stopped])
+        elif outcome.is_stopped:
+            rows.append(
+                ["-", *values, *("" for _ in metrics), f"{outcome.seconds:.1f}", f"{outcome.cause} {note}".rstrip()]
+            )
         elif not outcome.is_finished:
             rows.append(["-", *values, *("" for _ in metrics), "", f"FAILED: {outcome.cause} {note}".rstrip()])
         else:
@@ -180,7 +184,8 @@ def _csv(finding: Finding) -> str:
         for seed in outcome.trial.seeds:
             values = outcome.by_seed.get(seed, {})
             cause = outcome.failures.get(seed, outcome.result.cause if outcome.result else "")
-            status = "failed" if cause else outcome.result.status.value if outcome.result else "not run"
+            is_failed = bool(cause) and not outcome.is_stopped
+            status = "failed" if is_failed else outcome.result.status.value if outcome.result else "not run"
             row = [outcome.trial.key, outcome.trial.stage, seed, status, cause, *varied]
             writer.writerow([*row, *(values.get(metric, "") for metric in metrics)])
     return text.getvalue()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pcl.config import RunConfig
 from pcl.studies.axes import Domain, Variants
 from pcl.studies.ledger import StudyFolder
-from pcl.studies.method import GRID
+from pcl.studies.method import GRID, Method
 from pcl.studies.objectives import with_objectives
 from pcl.studies.progress import duration
 from pcl.studies.runner import Resources
@@ -118,7 +118,7 @@ class Plan:
         if len(objectives) > 1:
             lines.append(f"  the Pareto front of them; the winner is the best by {objectives[0].metric}")
         is_grid = spec.method.kind == GRID
-        lines += [] if is_grid else [f"  search: {spec.method.label}"]
+        lines += [f"  search: {spec.method.label}"] if spec.method != Method() else []
         for index, (stage, n) in enumerate(zip(space.stages, spec.n_trials(space), strict=True)):
             axes = " x ".join(f"{name} {{{_values(axis)}}}" for name, axis in stage.axes.items())
             of = "" if is_grid or stage.is_sampled else f" of {stage.n_cells} cells"

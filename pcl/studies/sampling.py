@@ -46,6 +46,27 @@ class Point(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Known:
+    """What a point gave.
+
+    Attributes:
+        values: Of every objective; nothing where it failed or was stopped early.
+        curve: Percent done and objective of one that was stopped early, of which samplers then learn; else nothing.
+    """
+
+    values: Sequence[float] | None = None
+    curve: Sequence[tuple[float, float]] = ()
+
+    @property
+    def state(self) -> TrialState:
+        """In Optuna's words."""
+        return TrialState.PRUNED if self.curve else TrialState.FAIL if self.values is None else TrialState.COMPLETE
+
+
+NOTHING = Known()
+
+
+@dataclass(frozen=True)
 class Samples:
     """Where and how a stage is sampled.
 
@@ -128,26 +149,31 @@ class Sampling:
     def name(self, number: int, key: str) -> None:
         """Note which trial a point is."""
         with self._database():
-            storage, study = self._study._storage, self._study._study_id  # by number, Optuna has no other way
-            storage.set_trial_user_attr(storage.get_trial_id_from_study_id_trial_number(study, number), _KEY, key)
+            self._study._storage.set_trial_user_attr(self._id(number), _KEY, key)
 
-    def tell(self, number: int, values: Sequence[float] | None) -> None:
-        """What a point gave; nothing where it failed."""
+    def tell(self, number: int, known: Known) -> None:
+        """What a point gave."""
         with self._database():
-            state = TrialState.FAIL if values is None else TrialState.COMPLETE
-            self._study.tell(number, values, state, skip_if_finished=True)
+            storage, trial_id = self._study._storage, self._id(number)
+            if not storage.get_trial(trial_id).state.is_finished():
+                for percent, value in known.curve:
+                    storage.set_trial_intermediate_value(trial_id, round(percent), value)
+            self._study.tell(number, known.values, known.state, skip_if_finished=True)
 
-    def add(self, point: Mapping[str, Plain], key: str, values: Sequence[float] | None, warm: str = "") -> None:
+    def add(self, point: Mapping[str, Plain], key: str, known: Known, warm: str = "") -> None:
         """Add what is known of a point that this study has not proposed, perhaps from another one."""
         with self._database():
-            self._study.add_trial(self._frozen(point, {_KEY: key, **({_WARM: warm} if warm else {})}, values))
+            self._study.add_trial(self._frozen(point, {_KEY: key, **({_WARM: warm} if warm else {})}, known))
 
-    def _frozen(
-        self, point: Mapping[str, Plain], attributes: dict[str, Any], values: Sequence[float] | None
-    ) -> FrozenTrial:
+    def _id(self, number: int) -> int:
+        """In the storage; Optuna has no other way to write to a trial by its number."""
+        return int(self._study._storage.get_trial_id_from_study_id_trial_number(self._study._study_id, number))
+
+    def _frozen(self, point: Mapping[str, Plain], attributes: dict[str, Any], known: Known) -> FrozenTrial:
+        last = [known.curve[-1][1]] if known.curve else known.values  # of a pruned one, Optuna takes its last value
         return create_trial(
-            state=TrialState.FAIL if values is None else TrialState.COMPLETE, values=values, params=dict(point),
-            distributions=self._distributions, user_attrs=attributes,
+            state=known.state, values=last, params=dict(point), distributions=self._distributions,
+            user_attrs=attributes, intermediate_values={round(percent): value for percent, value in known.curve},
         )  # fmt: skip
 
     def _sampler(self, number: int) -> optuna.samplers.BaseSampler:

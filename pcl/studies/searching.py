@@ -4,10 +4,11 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pcl.config import Plain
 from pcl.studies.ledger import StudyFolder, Trial
-from pcl.studies.method import GRID, OPTUNA
+from pcl.studies.method import ASHA, GRID, OPTUNA
 from pcl.studies.objectives import pareto_front, with_objectives
 from pcl.studies.progress import Progress
 from pcl.studies.recorder import Recorder
@@ -17,6 +18,9 @@ from pcl.studies.selection import Outcome, ranked, winner
 from pcl.studies.space import Objective, SearchSpace
 from pcl.studies.study import StudySpec
 from pcl.studies.tracking import End, StoreError, Tracker
+
+if TYPE_CHECKING:
+    from pcl.studies.halving import Halving
 
 REPORT_STAGE = "report"
 _PATIENCE_S = 20.0  # how long MLflow may take nothing before a study ends without it
@@ -98,7 +102,7 @@ class Search:
             if self.spec.method.kind == OPTUNA:
                 outcomes = self._run_proposed(index, varied, title)
             else:
-                outcomes = self._run_all(self.spec.trials(self.space, index, varied), title)
+                outcomes = self._run_all(self.spec.trials(self.space, index, varied), title, stage.name)
             finding.stages[stage.name] = ranked(outcomes, self.space.objective)
             if len(self.objectives) > 1:
                 finding.front = pareto_front(finding.outcomes, self.objectives)
@@ -121,8 +125,8 @@ class Search:
             finding.report = self._run_all(trials, f"report: the best {len(trials)} on the report seeds")
         return finding
 
-    def _run_all(self, trials: list[Trial], title: str) -> list[Outcome]:
-        """Every trial's outcome, run or known."""
+    def _run_all(self, trials: list[Trial], title: str, stage: str = "") -> list[Outcome]:
+        """Every trial's outcome, run or known; trials of a stage of the search may be stopped early."""
         for trial in trials:
             folder = self.folder.trial(trial.key)
             if self._choices.is_rerun or is_lost(folder.result()):
@@ -136,7 +140,7 @@ class Search:
             with self._progress(trials, len(trials), before) as progress:
                 run_trials(
                     left, self.folder, self.space.objective.metric, self._choices.resources, progress,
-                    self._interrupt, self._scratch(),
+                    self._interrupt, self._scratch(), scheduler=self._scheduler(stage),
                 )  # fmt: skip
         return [Outcome.of(trial, self.folder.trial(trial.key)) for trial in trials]
 
@@ -157,9 +161,17 @@ class Search:
                 proposer.on_known = progress.ended
                 run_source(
                     proposer, self.folder, self.space.objective.metric, self._choices.resources, progress,
-                    self._interrupt, self._scratch(),
+                    self._interrupt, self._scratch(), self._scheduler(self.space.stages[index].name),
                 )  # fmt: skip
         return [Outcome.of(trial, self.folder.trial(trial.key)) for trial in proposer.trials]
+
+    def _scheduler(self, stage: str) -> "Halving | None":
+        """What ends a stage's trials early, if anything does; the report's are never."""
+        if not stage or self.spec.method.scheduler != ASHA:
+            return None
+        from pcl.studies.halving import Halving  # noqa: PLC0415  Ray
+
+        return Halving(self.folder, stage, self.space.objective, self._interrupt)
 
     def _announce(self, title: str, n_trials: int, before: list[Outcome]) -> None:
         for outcome in before:
