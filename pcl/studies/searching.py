@@ -102,7 +102,7 @@ class Search:
             if self.spec.method.kind == OPTUNA:
                 outcomes = self._run_proposed(index, varied, title)
             else:
-                outcomes = self._run_all(self.spec.trials(self.space, index, varied), title, stage.name)
+                outcomes = self._run_all(self.spec.trials(self.space, index, varied), title)
             finding.stages[stage.name] = ranked(outcomes, self.space.objective)
             if len(self.objectives) > 1:
                 finding.front = pareto_front(finding.outcomes, self.objectives)
@@ -125,8 +125,8 @@ class Search:
             finding.report = self._run_all(trials, f"report: the best {len(trials)} on the report seeds")
         return finding
 
-    def _run_all(self, trials: list[Trial], title: str, stage: str = "") -> list[Outcome]:
-        """Every trial's outcome, run or known; trials of a stage of the search may be stopped early."""
+    def _run_all(self, trials: list[Trial], title: str) -> list[Outcome]:
+        """Every trial's outcome, run or known."""
         for trial in trials:
             folder = self.folder.trial(trial.key)
             if self._choices.is_rerun or is_lost(folder.result()):
@@ -140,7 +140,7 @@ class Search:
             with self._progress(trials, len(trials), before) as progress:
                 run_trials(
                     left, self.folder, self.space.objective.metric, self._choices.resources, progress,
-                    self._interrupt, self._scratch(), scheduler=self._scheduler(stage),
+                    self._interrupt, self._scratch(), scheduler=self._scheduler(left[0].stage),
                 )  # fmt: skip
         return [Outcome.of(trial, self.folder.trial(trial.key)) for trial in trials]
 
@@ -167,7 +167,7 @@ class Search:
 
     def _scheduler(self, stage: str) -> "Halving | None":
         """What ends a stage's trials early, if anything does; the report's are never."""
-        if not stage or self.spec.method.scheduler != ASHA:
+        if stage == REPORT_STAGE or self.spec.method.scheduler != ASHA:
             return None
         from pcl.studies.halving import Halving  # noqa: PLC0415  Ray
 
