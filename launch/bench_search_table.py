@@ -13,6 +13,7 @@ import json
 import math
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from launch.command import say
 
 if TYPE_CHECKING:
     from pcl.config import Plain, RunConfig
+    from pcl.studies.halving import Rungs
     from pcl.studies.space import Cell, SearchSpace
 
 TABLE = Path(__file__).with_name("bench_search.jsonl")
@@ -119,6 +121,73 @@ def final(row: Row) -> float | None:
     values = [curve[-1] for curve in row["curves"]]
     is_whole = not any(row["failed_at"]) and all(map(math.isfinite, values))
     return sum(values) / len(values) if is_whole else None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A cell as a search meets it.
+
+    Attributes:
+        cell: Its values by axis.
+        batches: At which it reports.
+        seconds: Spent training until then.
+        value: At its end; nothing where a seed fails.
+        standard_error: Of that, over the seeds.
+        judged: Percent done and value of every report at which ASHA judges it, and the report's batch.
+    """
+
+    cell: "dict[str, Plain]"
+    batches: list[int]
+    seconds: list[float]
+    value: float | None
+    standard_error: float
+    judged: "list[tuple[tuple[float, float], int]]"
+
+    def stopped_at(self, rungs: "Rungs") -> int | None:
+        """The batch at which ASHA stops it, if it does."""
+        key = _key(self.cell)
+        return next((batch for point, batch in self.judged if not rungs.goes_on(key, *point)), None)
+
+
+def read_entries(path: Path) -> list[Entry]:
+    """The table's cells, in the grid's order.
+
+    Raises:
+        ValueError: If there is no table, it is not one, or it lacks cells.
+    """
+    head, rows = read(path)
+    by_key = {_key(row["cell"]): row for row in rows}
+    found = [(cell, by_key.get(_key(cell.varied))) for cell in cells(head["n_batches"])]
+    if lacking := sum(row is None for _, row in found):
+        raise ValueError(f"{path} lacks {lacking} of {len(found)} cells; `bench.py search --make` goes on with it.")
+    return [_entry(cell, row) for cell, row in found if row is not None]
+
+
+def threshold_of(entries: list[Entry]) -> float:
+    """The best value less its standard error."""
+    best = max((entry for entry in entries if entry.value is not None), key=lambda entry: entry.value or 0.0)
+    return (best.value or 0.0) - best.standard_error
+
+
+def _entry(cell: "Cell", row: Row) -> Entry:
+    """A row as a search meets it: a cell all of whose seeds fail ends with the last of them."""
+    from pcl.studies.judged import judged_curve, judged_from  # noqa: PLC0415
+    from pcl.studies.ledger import Row as Report  # noqa: PLC0415
+    from pcl.studies.selection import standard_error  # noqa: PLC0415
+
+    n_batches = cell.config.training.n_batches
+    end = max(row["failed_at"]) if all(row["failed_at"]) else n_batches
+    batches = [batch for batch in row["batches"] if batch <= end]
+    reports = [
+        Report(batch, n_batches, 0, row["seconds"][i], {s: {OBJECTIVE: c[i]} for s, c in enumerate(row["curves"])}, {})
+        for i, batch in enumerate(batches)
+    ]
+    curve = judged_curve(reports, cell.config, OBJECTIVE)
+    judged = [batch for batch in batches if judged_from(cell.config, OBJECTIVE) < batch < n_batches]
+    return Entry(
+        row["cell"], batches, row["seconds"][: len(batches)], final(row),
+        standard_error([seed[-1] for seed in row["curves"]]), list(zip(curve, judged, strict=True)),
+    )  # fmt: skip
 
 
 def _begin(path: Path, n_batches: int, seeds: Sequence[int]) -> set[str]:

@@ -102,8 +102,7 @@ class Sampling:
     def __init__(self, samples: Samples, winner: Mapping[str, Plain], *, is_anew: bool = False) -> None:
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         self._samples = samples
-        axes = {name: searched(name, axis) for name, axis in samples.stage.axes.items()}
-        self._distributions = {name: _distribution(axis) for name, axis in axes.items()}
+        self._distributions = distributions_of(samples.stage)
         url = URL.create("sqlite", database=str(samples.database.absolute())).render_as_string()
         with self._database():
             storage = optuna.storages.RDBStorage(url)
@@ -142,7 +141,8 @@ class Sampling:
         with self._database():
             if values is not None:
                 self._study.enqueue_trial(dict(values))
-            self._study.sampler = self._sampler(len(self._study.get_trials(deepcopy=False)))
+            samples, number = self._samples, len(self._study.get_trials(deepcopy=False))
+            self._study.sampler = sampler_of(samples.method, samples.stage, samples.n_trials, number)
             trial = self._study.ask(self._distributions)
             return Point(trial.number, dict(trial.params), "", is_open=True)
 
@@ -176,15 +176,6 @@ class Sampling:
             user_attrs=attributes, intermediate_values={round(percent): value for percent, value in known.curve},
         )  # fmt: skip
 
-    def _sampler(self, number: int) -> optuna.samplers.BaseSampler:
-        """One for a single proposal. Trials that run at once count as bad (TPE) or are reckoned with (GP)."""
-        text = f"{self._samples.method.seed} {self._samples.stage.name} {number}"
-        seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:4])
-        n_startup = max(1, min(_MOST_STARTUP, self._samples.n_trials // 3))
-        if self._samples.method.sampler == GP:
-            return optuna.samplers.GPSampler(seed=seed, n_startup_trials=n_startup)
-        return optuna.samplers.TPESampler(seed=seed, n_startup_trials=n_startup, constant_liar=True)
-
     @contextmanager
     def _database(self) -> Iterator[None]:
         """Errors of the database become an OSError; warnings are about experimental parts of Optuna."""
@@ -196,6 +187,28 @@ class Sampling:
             told = str(error.__cause__ or error).strip().splitlines()[0]
             hint = "where it is damaged, delete it: it is made again from the trials' folders"
             raise OSError(f"{self._samples.database} cannot be used ({told}; {hint})") from None
+
+
+def sampler_of(method: Method, stage: Stage, n_trials: int, number: int) -> optuna.samplers.BaseSampler:
+    """One for a single proposal. Trials that run at once count as bad (TPE) or are reckoned with (GP).
+
+    Args:
+        method: Sampler and seed.
+        stage: What is sampled.
+        n_trials: How many there will be.
+        number: Of the proposal.
+    """
+    text = f"{method.seed} {stage.name} {number}"
+    seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:4])
+    n_startup = max(1, min(_MOST_STARTUP, n_trials // 3))
+    if method.sampler == GP:
+        return optuna.samplers.GPSampler(seed=seed, n_startup_trials=n_startup)
+    return optuna.samplers.TPESampler(seed=seed, n_startup_trials=n_startup, constant_liar=True)
+
+
+def distributions_of(stage: Stage) -> dict[str, BaseDistribution]:
+    """What Optuna draws each axis from."""
+    return {name: _distribution(searched(name, axis)) for name, axis in stage.axes.items()}
 
 
 def _distribution(axis: Range | tuple[Plain, ...]) -> BaseDistribution:
