@@ -13,6 +13,7 @@ from pcl.config import Plain
 from pcl.studies.ledger import StudyFolder, Trial, shown, write_json, write_text
 from pcl.studies.objectives import values_of
 from pcl.studies.progress import plus_minus
+from pcl.studies.replication import SEEDS_A_ROUND, Replication, described
 from pcl.studies.searching import Finding
 from pcl.studies.selection import Outcome
 from pcl.studies.space import SearchSpace
@@ -65,6 +66,15 @@ def front_table(finding: Finding) -> list[str]:
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
+def replication_table(stage: str, replication: Replication, space: SearchSpace) -> list[str]:
+    """What more seeds say about the best of a stage."""
+    if not replication.n_rounds:
+        return [f"{stage}: clear without more seeds"]
+    left = f"{replication.n_unclear} not clearly worse" if replication.n_unclear else "it is clear"
+    head = f"{stage}: the best after {replication.n_rounds} rounds of {SEEDS_A_ROUND} more seeds; {left}"
+    return [head, *described(replication, space.objective)]
+
+
 def is_published_winner(trial: Trial, space: SearchSpace) -> bool:
     """Whether a trial has the published winner's value of every axis that it varies."""
     return bool(space.published) and all(space.published.get(axis) == value for axis, value in trial.varied.items())
@@ -104,8 +114,16 @@ def summary(space: SearchSpace, spec: StudySpec, finding: Finding) -> dict[str, 
         "published_winner": dict(space.published),
         "best": _entry(finding.best) if finding.best else None,
         "stages": {name: [_entry(outcome) for outcome in outcomes] for name, outcomes in finding.stages.items()},
+        "replication": {name: _replication(found) for name, found in finding.replications.items()},
         "report": [_entry(outcome) for outcome in finding.report],
     }
+
+
+def _replication(found: Replication) -> dict[str, Any]:
+    behind = [{"mean": _finite(d.mean), "half_width": _finite(d.half_width), "seeds": d.n_seeds}
+              for d in found.differences]  # fmt: skip
+    compared = [{**_entry(o), "seeds": list(o.by_seed)} for o in found.compared]
+    return {"rounds": found.n_rounds, "unclear": found.n_unclear, "compared": compared, "behind_the_best": behind}
 
 
 def figures(folder: StudyFolder, best: Outcome, say: Callable[[str], None]) -> list[Path]:
@@ -174,12 +192,13 @@ def _entry(outcome: Outcome) -> dict[str, Any]:
 
 def _csv(finding: Finding) -> str:
     """A line for every trial and seed."""
-    metrics = sorted({metric for o in finding.outcomes for values in o.by_seed.values() for metric in values})
-    axes = list(dict.fromkeys(axis for o in finding.outcomes for axis in o.trial.varied))
+    outcomes = [*finding.outcomes, *finding.replicates]
+    metrics = sorted({metric for o in outcomes for values in o.by_seed.values() for metric in values})
+    axes = list(dict.fromkeys(axis for o in outcomes for axis in o.trial.varied))
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["trial", "stage", "seed", "status", "cause", *axes, *metrics])
-    for outcome in finding.outcomes:
+    for outcome in outcomes:
         varied = [outcome.trial.varied.get(axis, "") for axis in axes]
         for seed in outcome.trial.seeds:
             values = outcome.by_seed.get(seed, {})

@@ -11,6 +11,7 @@ from pcl.studies.ledger import StudyFolder
 from pcl.studies.method import GRID, Method
 from pcl.studies.objectives import with_objectives
 from pcl.studies.progress import duration
+from pcl.studies.replication import RULE
 from pcl.studies.runner import Resources
 from pcl.studies.searching import N_REPORTED
 from pcl.studies.space import SearchSpace
@@ -124,6 +125,8 @@ class Plan:
             of = "" if is_grid or stage.is_sampled else f" of {stage.n_cells} cells"
             after = " at the winner's settings" if index else ""
             lines.append(f"  stage {index + 1}: {n} trials{of}{after}: {axes}")
+        if spec.replicate:
+            lines.append(f"  {RULE}")
         if self.is_finalized:
             report = " ".join(map(str, spec.report_seeds))
             lines.append(f"  report: the best {N_REPORTED} on seeds {report}, which select nothing")
