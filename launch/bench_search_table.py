@@ -14,6 +14,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,7 @@ _N_DIGITS = 4
 Row = dict[str, Any]
 
 
+@lru_cache
 def wide_space() -> "SearchSpace":
     """The paper's grid of 12 cells times five kappa_pos and five learning rates."""
     from pcl.studies.space import Stage, load_space  # noqa: PLC0415  -h answers at once
