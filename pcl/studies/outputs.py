@@ -16,7 +16,7 @@ from pcl.studies.progress import plus_minus
 from pcl.studies.replication import SEEDS_A_ROUND, Replication, described
 from pcl.studies.searching import Finding
 from pcl.studies.selection import Outcome
-from pcl.studies.space import SearchSpace
+from pcl.studies.space import Mode, SearchSpace
 from pcl.studies.study import StudySpec
 
 _SHOWN = {
@@ -101,7 +101,9 @@ def _draw_front(finding: Finding, path: Path) -> None:
     found = [o for o in finding.outcomes if o not in finding.report and values_of(o, finding.objectives)]
     points = [[outcome.mean(metric) for metric in metrics] for outcome in found]
     on_front = {outcome.trial.key for outcome in finding.front}
-    pareto(points, [outcome.trial.key in on_front for outcome in found], metrics, path)
+    names = [f"{o.metric} ({'larger' if o.mode is Mode.MAX else 'smaller'} is better)" for o in finding.objectives]
+    is_first_max = finding.objectives[0].mode is Mode.MAX
+    pareto(points, [outcome.trial.key in on_front for outcome in found], names, path, is_first_max)
 
 
 def summary(space: SearchSpace, spec: StudySpec, finding: Finding) -> dict[str, Any]:
