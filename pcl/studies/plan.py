@@ -10,6 +10,7 @@ from pcl.studies.axes import Domain, Variants
 from pcl.studies.ledger import StudyFolder
 from pcl.studies.method import GRID, Method
 from pcl.studies.objectives import with_objectives
+from pcl.studies.packing import Cost
 from pcl.studies.progress import duration
 from pcl.studies.replication import RULE
 from pcl.studies.runner import Resources
@@ -21,25 +22,15 @@ _OVERHEAD_S = 0.25  # of a trial outside of training; `bench.py study` measures 
 _START_S = 15.0  # Ray, and torch in the first workers
 
 
-@dataclass(frozen=True)
-class Cost:
-    """Of one trial.
-
-    Attributes:
-        set_up_s: Once a worker; its next trials find what it made.
-        run_s: Training and evaluations.
-        n_bytes: Of its checkpoint.
-    """
-
-    set_up_s: float
-    run_s: float
-    n_bytes: int
-
-
 def probe(config: RunConfig, seeds: Sequence[int], device: str, n_batches: int = 5) -> Cost:
     """Measure a few batches of every phase and one evaluation, and reckon what the whole trial takes."""
-    from pcl.training import Run  # noqa: PLC0415  torch
+    import torch  # noqa: PLC0415
 
+    from pcl.training import Run  # noqa: PLC0415
+
+    if is_gpu := device == "cuda":
+        torch.cuda.empty_cache()  # of earlier probes
+        torch.cuda.reset_peak_memory_stats()
     training = config.training
     started = time.perf_counter()
     run = Run(config, seeds, device)
@@ -54,7 +45,10 @@ def probe(config: RunConfig, seeds: Sequence[int], device: str, n_batches: int =
     evaluation = _timed(lambda: run.step.task.evaluate(run.step.encoder))
     seconds += evaluation * -(-training.n_batches // training.eval_every)
     n_parameters = sum(parameter.numel() for parameter in run.step.encoder.parameters())
-    return Cost(set_up, seconds, 3 * 4 * n_parameters)  # Adam keeps two numbers for each, four bytes each
+    n_bytes = 3 * 4 * n_parameters  # Adam keeps two numbers for each, four bytes each
+    if not is_gpu:
+        return Cost(set_up, seconds, n_bytes)
+    return Cost(set_up, seconds, n_bytes, torch.cuda.max_memory_reserved(), torch.cuda.mem_get_info()[1])
 
 
 def _timed(work: Callable[[], object]) -> float:
