@@ -227,8 +227,8 @@ def check_writable(storage: Path) -> None:
     """Raise a ValueError unless files can be made in a folder or, where it is missing, in its nearest parent."""
     if is_address := re.match(r"([A-Za-z][A-Za-z0-9+.-]+):/", str(storage)):
         raise ValueError(
-            f"`--storage` must be a folder, but {storage} is an address; mount what is behind {is_address[1]}: on every "
-            f"node and give the folder."
+            f"`--storage` must be a folder, but {storage} is an address; mount what is behind {is_address[1]}: on "
+            f"every node and give the folder."
         )
     place = storage
     while not place.exists() and place != place.parent:
