@@ -59,6 +59,10 @@ def _parser() -> argparse.ArgumentParser:
     search.add_argument("--sampler", choices=["tpe", "gp"], help="Optuna's: tree-structured Parzen estimator (default) "
                         "or Gaussian process")  # fmt: skip
     search.add_argument("--warm-start", metavar="STUDY", help="Optuna begins with this study's finished trials")
+    search.add_argument("--scheduler", choices=["none", "asha", "pbt"], help="asha: stop trials early that fall behind "
+                        "(default: none; pbt is refused and says why)")  # fmt: skip
+    search.add_argument("--replicate", choices=["auto"], help="more seeds for the best of each stage until it is "
+                        "clear which is best (the plan has the rule)")  # fmt: skip
     search.add_argument("--objectives", metavar="METRIC,METRIC", help="metrics of a Pareto front; the first decides "
                         "(default: the space's)")  # fmt: skip
     how = parser.add_argument_group("how to run it")
@@ -220,13 +224,16 @@ def _search(
     space = search.space  # by the first objective
     finding = search.run()
     from pcl.studies.ledger import label  # noqa: PLC0415
-    from pcl.studies.outputs import figures, front_table, table, write_all  # noqa: PLC0415
+    from pcl.studies.outputs import figures, front_table, replication_table, table, write_all  # noqa: PLC0415
 
     for name, outcomes in {**finding.stages, "report seeds": finding.report}.items():
         if outcomes:
             say(f"\n{name}")
             for line in table(outcomes, space):
                 say(line)
+    for name, replication in finding.replications.items():
+        for line in ["", *replication_table(name, replication, space)]:
+            say(line)
     if finding.front:
         say("\n" + "\n".join(["Pareto front", *front_table(finding)]))
     files = write_all(folder, space, spec, finding)

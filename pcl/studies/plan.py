@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pcl.config import RunConfig
 from pcl.studies.axes import Domain, Variants
 from pcl.studies.ledger import StudyFolder
-from pcl.studies.method import GRID
+from pcl.studies.method import GRID, Method
 from pcl.studies.objectives import with_objectives
 from pcl.studies.progress import duration
+from pcl.studies.replication import RULE
 from pcl.studies.runner import Resources
 from pcl.studies.searching import N_REPORTED
 from pcl.studies.space import SearchSpace
@@ -118,12 +119,14 @@ class Plan:
         if len(objectives) > 1:
             lines.append(f"  the Pareto front of them; the winner is the best by {objectives[0].metric}")
         is_grid = spec.method.kind == GRID
-        lines += [] if is_grid else [f"  search: {spec.method.label}"]
+        lines += [f"  search: {spec.method.label}"] if spec.method != Method() else []
         for index, (stage, n) in enumerate(zip(space.stages, spec.n_trials(space), strict=True)):
             axes = " x ".join(f"{name} {{{_values(axis)}}}" for name, axis in stage.axes.items())
             of = "" if is_grid or stage.is_sampled else f" of {stage.n_cells} cells"
             after = " at the winner's settings" if index else ""
             lines.append(f"  stage {index + 1}: {n} trials{of}{after}: {axes}")
+        if spec.replicate:
+            lines.append(f"  {RULE}")
         if self.is_finalized:
             report = " ".join(map(str, spec.report_seeds))
             lines.append(f"  report: the best {N_REPORTED} on seeds {report}, which select nothing")

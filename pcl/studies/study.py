@@ -38,6 +38,7 @@ class StudySpec:
         data: Fingerprint of the data.
         method: How the space is searched.
         objectives: Metrics of `--objectives`; nothing for the space's own.
+        replicate: "auto" where the best get more seeds until it is clear which is best; else nothing.
     """
 
     space: str
@@ -50,6 +51,7 @@ class StudySpec:
     data: str = "toy"
     method: Method = field(default_factory=Method)
     objectives: tuple[str, ...] = ()
+    replicate: str = ""
 
     def __post_init__(self) -> None:
         if shared := sorted(set(self.tuning_seeds) & set(self.report_seeds)):
