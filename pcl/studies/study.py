@@ -21,6 +21,9 @@ from pcl.studies.space import Cell, SearchSpace
 
 _FORMAT = 1
 SEARCH, ABLATION, REPRODUCTION = "search", "ablation", "reproduction"
+_COMMANDS = {
+    SEARCH: "grid.py --resume", ABLATION: "ablate.py --resume", REPRODUCTION: "reproduce.py",
+}  # fmt: skip
 _SPACE = "space.py"
 _MOST_DRAWS = 1000  # in a row that are not possible or known, before a random search gives up
 
@@ -211,6 +214,12 @@ def latest_study(storage: Path, kind: str = SEARCH) -> str:
         what = "study" if kind == SEARCH else kind
         raise ValueError(f"There is no {what} in {storage} to resume.")
     return found[-1].parent.name
+
+
+def require_kind(folder: StudyFolder, spec: StudySpec, kind: str) -> None:
+    """Raise a ValueError that says which command a study is of, unless it is of this kind."""
+    if spec.kind != kind:
+        raise ValueError(f"The study {folder.name!r} is not of this command: `python launch/{_COMMANDS[spec.kind]}`.")
 
 
 def _kind_of(path: Path) -> str:
