@@ -80,6 +80,7 @@ def draw_posteriors(checkpoint: Path, title: str, mark: str, path: Path, n_shown
         n_shown: How many.
     """
     import torch  # noqa: PLC0415
+    from scipy.special import i0e  # noqa: PLC0415
 
     from pcl.tasks import ToyTask  # noqa: PLC0415
     from pcl.training import Run  # noqa: PLC0415
@@ -94,14 +95,16 @@ def draw_posteriors(checkpoint: Path, title: str, mark: str, path: Path, n_shown
     places = _apart(mu_true, n_shown)
     angle = np.linspace(0, 2 * np.pi, 721)
     figure = _figure(8.4, 4.3)
+    largest = max(float(kappa[0][places].max()) for kappa in (task.kappa_true, posterior.kappa))
     panels = (("true", mu_true, task.kappa_true[0]), ("predicted, turned", mu @ (left @ right), posterior.kappa[0]))
     for place, (name, modes, kappa) in enumerate(panels, start=1):
         axes: Any = figure.add_subplot(1, 2, place, projection="polar")
         for i in places:
             concentration = float(kappa[i])
             density = np.exp(concentration * (np.cos(angle - math.atan2(modes[i, 1], modes[i, 0])) - 1))
-            axes.plot(angle, density * math.sqrt(max(concentration, 1e-6) / (2 * np.pi)), linewidth=1.5)
+            axes.plot(angle, density / (2 * np.pi * i0e(concentration)), linewidth=1.5)
         axes.set_yticks([])
+        axes.set_ylim(0, 1.05 / (2 * np.pi * i0e(largest)))
         axes.set_title(name)
     figure.suptitle(f"{title}, seed {run.seeds[0]}{mark}")
     figure.savefig(path, dpi=_DPI)

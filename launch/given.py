@@ -105,7 +105,7 @@ class Given:
 
 def run_given(
     study: Given, arguments: argparse.Namespace, tracker: "Tracker", interrupt: "Interrupt", command: str,
-    write: "Callable[[list[Outcome]], list[Path]]",
+    write: "Callable[[list[Outcome]], list[Path]]", on_open: Callable[[], None] = lambda: None,
 ) -> "list[Outcome]":  # fmt: skip
     """Run what is not known, on the Ray that is joined, and bring MLflow in line.
 
@@ -116,6 +116,7 @@ def run_given(
         interrupt: Ends it early.
         command: Which of the commands this is.
         write: Writes what was found to files, which go to MLflow too.
+        on_open: Called once MLflow has the study.
     """
     from pcl.studies.execution import Choices, Execution, close_study  # noqa: PLC0415
     from pcl.studies.recorder import Recorder  # noqa: PLC0415
@@ -130,6 +131,7 @@ def run_given(
         resources = resources_of(arguments, available, _costs_there(resources, study.trials))
     with opened(study.folder, study.spec), resumable(study.folder, arguments, command):
         parent = tracker.open_study(study.folder.name, study.tags)
+        on_open()
         recorder = Recorder(tracker)
         choices = Choices(resources, False, arguments.rerun, arguments.fail_fast)
         execution = Execution(study.objective, study.folder, tracker, recorder, choices, interrupt, say)

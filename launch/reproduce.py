@@ -130,9 +130,8 @@ def _train(
     found = {} if arguments.rerun else recorded(tracker, list(cells.trials.values()))
     left = replace(cells, trials={key: trial for key, trial in cells.trials.items() if key not in found})
     with joined(arguments, interrupt) as dashboard:
-        say(
-            f"Ray dashboard: {dashboard or 'none'}; studies, as they go: python launch/ui.py --storage {arguments.storage}"
-        )
+        say(f"Ray dashboard: {dashboard or 'none'}")
+        say(f"the studies, as they go: python launch/ui.py --storage {arguments.storage}")
         for study in studies_of(left, setting, arguments.storage):
             run_given(study, arguments, tracker, interrupt, REPRODUCE, lambda _: [])
         for grid in grids:

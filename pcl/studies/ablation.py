@@ -25,6 +25,7 @@ from pcl.studies.loading import Shelf
 from pcl.studies.space import Objective
 
 STAGE = "ablation"
+OWN = "it is the baseline's own"
 SEEDS = (4, 5, 6, 7, 8)  # the paper's report seeds: an ablation selects nothing
 _N_SEEDS = {"paper": 5, "quick": 3, "smoke": 2}  # intervals need two
 _WEIGHTS = "encoder.weights"
@@ -155,8 +156,8 @@ class Ablation:
             except ValueError as error:
                 left_out[label] = str(error)
                 continue
-            if config == base:
-                left_out[label] = "it is the baseline's own"
+            if config == base or self._is_own(label, profile, given):
+                left_out[label] = OWN
                 continue
             trials[label] = self._trial(label, config, seeds, data)
         return Cells(trials, left_out)
@@ -169,6 +170,10 @@ class Ablation:
              for label, v in self.variants.items()],
         ]  # fmt: skip
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
+
+    def _is_own(self, label: str, profile: str, given: Mapping[str, Plain]) -> bool:
+        """Whether a variant is the baseline at the published size, of which smaller scales have other counts."""
+        return self._config(label, profile, "paper", given) == self._config(self.baseline, profile, "paper", given)
 
     def _config(self, label: str, profile: str, scale: str, given: Mapping[str, Plain]) -> dict[str, Plain]:
         variant = self.variants[label]
