@@ -100,8 +100,8 @@ def trial_of(table: Table, row: Row, setting: Setting) -> "Trial":
     return Trial(config.with_values(given).flat(), setting.seeds, STAGE, {"cell": name}, images.data)
 
 
-def studies_of(cells: Cells, setting: Setting, storage: Path) -> list[Given]:
-    """The cells as studies, one for each task; the same setting has the same studies, which then go on."""
+def studies_of(trials: "Sequence[Trial]", setting: Setting, storage: Path) -> list[Given]:
+    """Trials as studies, one for each task; the same setting has the same studies, which then go on."""
     from pcl.studies.ledger import StudyFolder  # noqa: PLC0415
     from pcl.studies.space import METRICS, Objective  # noqa: PLC0415
     from pcl.studies.study import REPRODUCTION, StudySpec  # noqa: PLC0415
@@ -109,8 +109,8 @@ def studies_of(cells: Cells, setting: Setting, storage: Path) -> list[Given]:
 
     found = []
     for task in METRICS:
-        trials = [trial for trial in cells.trials.values() if trial.config["task_name"] == task]
-        if not trials:
+        of_task = [trial for trial in trials if trial.config["task_name"] == task]
+        if not of_task:
             continue
         images = setting.images_of(task)
         objective = Objective(METRICS[task][0])
@@ -121,7 +121,7 @@ def studies_of(cells: Cells, setting: Setting, storage: Path) -> list[Given]:
         folder = StudyFolder(storage / study_name(spec))
         tags = StudyTags(spec.space, spec.scale, spec.profile, objective.metric, spec.data, *provenance())
         title = f"cells of the {'controlled' if task == 'toy' else 'image'} experiment"
-        found.append(Given(folder, spec, tags, objective, trials, title))
+        found.append(Given(folder, spec, tags, objective, of_task, title))
     return found
 
 

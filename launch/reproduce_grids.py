@@ -15,7 +15,7 @@ from launch.reproduce_cells import Setting, study_name
 
 if TYPE_CHECKING:
     from pcl.config import Plain
-    from pcl.studies.ledger import StudyFolder
+    from pcl.studies.ledger import StudyFolder, Trial
     from pcl.studies.runner import Interrupt
     from pcl.studies.space import SearchSpace
     from pcl.studies.study import StudySpec
@@ -56,6 +56,10 @@ class GridStudy:
         except FileNotFoundError:
             return None
         return dict(best["varied"]) if best else None
+
+    def first_trials(self) -> "list[Trial]":
+        """Those that wait for no winner."""
+        return [] if self.spec is None else self.spec.trials(self.space, 0, {})
 
     def lines(self) -> list[Line]:
         """Published and ours, axis by axis."""
