@@ -26,10 +26,11 @@ def main() -> None:
     from dashboards.board.database import StoreError, open_database  # noqa: PLC0415  -h answers at once
     from pcl.studies.mlflow_store import Store, tracking_uri  # noqa: PLC0415
 
+    _check(arguments)
     store = Store(tracking_uri(arguments.tracking_uri, arguments.storage))
-    if store.database is None or store.database.exists():
+    if store.database is None:
         store.check()
-    elif arguments.export:
+    elif arguments.export and not store.database.exists():
         raise ValueError(
             f"There is no tracking database {store.database} to export; `--storage` or `--tracking-uri` names it."
         )
@@ -41,6 +42,21 @@ def main() -> None:
             _serve(arguments, store, database)
     except StoreError as error:
         raise ValueError(str(error)) from None
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    """Raise a ValueError for what cannot be meant."""
+    from dashboards.board.export import check_folder  # noqa: PLC0415
+    from launch.ui_services import check_address  # noqa: PLC0415
+
+    for name in ("port", "mlflow_port"):
+        if not 0 <= (getattr(arguments, name) or 0) < 2**16:
+            flag = name.replace("_", "-")
+            raise ValueError(f"`--{flag}` must be from 0 to 65535, but got {getattr(arguments, name)}.")
+    if arguments.ray:
+        check_address(arguments.ray)
+    if arguments.export:
+        check_folder(arguments.export)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -59,10 +75,9 @@ def _parser() -> argparse.ArgumentParser:
 
 def _export(folder: Path, store: "Store", database: "Database") -> None:
     from dashboards.board.artifacts import Artifacts  # noqa: PLC0415
-    from dashboards.board.export import check_folder, export  # noqa: PLC0415
+    from dashboards.board.export import export  # noqa: PLC0415
     from dashboards.board.site import Site  # noqa: PLC0415
 
-    check_folder(folder)
     address = "" if store.database else store.shown_uri
     files = export(Site(database, Artifacts(store), lambda: address, lambda: "", is_live=False), folder)
     size = sum(file.stat().st_size for file in files)
@@ -75,8 +90,6 @@ def _serve(arguments: argparse.Namespace, store: "Store", database: "Database") 
     from dashboards.board.site import Site  # noqa: PLC0415
     from launch.ui_services import MlflowPages, RayPages, found_board  # noqa: PLC0415
 
-    if not 0 <= (arguments.port or 0) < 2**16:
-        raise ValueError(f"`--port` must be from 0 to 65535, but got {arguments.port}.")
     port = _PORT if arguments.port is None else arguments.port
     if (there := found_board(arguments.host, port)) == store.shown_uri:
         say(f"The board of {store.shown_uri} is there already: http://{arguments.host}:{port}/")

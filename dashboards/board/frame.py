@@ -1,5 +1,6 @@
 """What all pages have: head, navigation, tables that can be sorted and filtered, links to MLflow."""
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import quote, urlsplit
@@ -79,6 +80,7 @@ def page(
         tag("meta", http_equiv="Content-Security-Policy", content=POLICY.format(source)),
         tag("meta", name="referrer", content="no-referrer"),
         tag("title", f"{title} · pcl board"),
+        tag("link", rel="icon", href="icon.svg", type="image/svg+xml"),
         tag("link", rel="stylesheet", href="board.css"),
         [tag("script", src=name, defer=True) for name in ("board.js", *scripts)],
     ]
@@ -87,10 +89,11 @@ def page(
         tag("a", "Skip to the content", class_="skip", href="#main"),
         tag("header", tag("a", "pcl", tag("span", " board"), class_="brand", href="index.html"),
             tag("nav", links, aria_label="Pages"),
-            tag("span", id="news", class_="news", role="status") if every else None),
+            tag("span", id="news", class_="news") if every else None),
         tag("main", body, id="main", tabindex="-1"),
     ]  # fmt: skip
-    html = tag("html", tag("head", head), tag("body", content, data_every=every), lang="en")
+    mark = hashlib.sha256(join(content).encode()).hexdigest()[:16] if every else None
+    html = tag("html", tag("head", head), tag("body", content, data_every=every, data_mark=mark), lang="en")
     return f"<!DOCTYPE html>\n{html}\n"
 
 

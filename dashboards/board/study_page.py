@@ -175,6 +175,6 @@ def _settings(study: Study) -> Html | None:
         return None
     apart = differing(all_params) | {"seeds"}
     shared = {path: value for path, value in all_params[0].items() if path not in apart}
-    rows = [tag("tr", tag("th", path, scope="row"), tag("td", value)) for path, value in shared.items()]
+    rows = [tag("tr", tag("th", path, scope="row"), tag("td", value)) for path, value in sorted(shared.items())]
     return tag("details", tag("summary", f"{len(shared)} settings that all trials share"),
                tag("table", tag("tbody", rows), class_="settings"), class_="shared")  # fmt: skip
