@@ -20,6 +20,16 @@ def tags(space: str) -> StudyTags:
     return StudyTags(space, "smoke", "reference", OBJECTIVE, "toy", "c0ffee", "10c4", "CPU x86_64")
 
 
+def score(shift: float, seed: int, batch: int = 12) -> float:
+    """The objective of a seed; a shift is worth more to some seeds than to others."""
+    return shift * (1 + seed / 20) + seed**2 / 100 + batch / 1000
+
+
+def error(shift: float, seed: int) -> float:
+    """The mean absolute error of kappa."""
+    return 3 - shift * (1 - seed / 5) + seed / 7
+
+
 class Writer:
     """Studies in a store of its own.
 
@@ -49,7 +59,7 @@ class Writer:
         for batch in range(4, 4 * n_reports + 1, 4):
             by_seed = {
                 seed: {
-                    OBJECTIVE: shift + seed**2 / 100 + batch / 1000, "eval/kappa_mae": 3 - shift + seed / 7,
+                    OBJECTIVE: score(shift, seed, batch), "eval/kappa_mae": error(shift, seed),
                     "eval/mu_rank_corr": 0.9, "train/loss": 1.0 / batch, "time/train_s": 2.5,
                 }
                 for seed in trial.seeds
@@ -92,10 +102,10 @@ def write_studies(folder: Path) -> dict[str, str]:
     lost = writer.trial(32, seeds, 0.9, failures={2: "NaN in the loss"})
     bad = writer.trial(2, seeds, 0.0, n_reports=1)
     report = writer.trial(5, (4, 5), 0.28, stage="report")
-    best = 0.3 + 14 / 300 + 0.012
+    best = sum(score(0.3, seed) for seed in seeds) / 3
     found = {"whole": writer.study("whole", [*trials, lost, report], {bad: CAUSE}, best, figure)}
     nasty = [writer.trial(n, (1,), n / 100, label=f"{n}{NASTY}") for n in (1, 4)]
-    found["nasty"] = writer.study(NASTY.replace("'", "`"), nasty, {writer.trial(2, (1,), 0.0): NASTY}, 0.062)
+    found["nasty"] = writer.study(NASTY.replace("'", "`"), nasty, {writer.trial(2, (1,), 0.0): NASTY}, score(0.04, 1))
     row = published_tables()[0].rows[0]
     ours = writer.begun(Trial(row.config("reference", "smoke"), (4, 5, 6), "report", {"row": row.name}), 0.5)
     found["paper"] = writer.study("paper", [ours], {}, 1.0)

@@ -14,7 +14,7 @@ import pytest
 
 from dashboards.board.markup import MINUS, MISSING
 from pcl.studies.ledger import Result, Status
-from tests.board_store import Writer, tags, write_studies
+from tests.board_store import Writer, score, tags, write_studies
 from tests.browser import CHROMIUM, Browser, browser
 from tests.services import free_port, wait_for
 
@@ -116,7 +116,7 @@ def test_sorting_filtering_and_comparing(ui: Started, tab: Browser) -> None:
     compare_rows(tab, 0, 4)
     assert cells(tab, "setting-differences") == [["loss.n_samples", "32", "1"]]
     differences = {row[0]: row[3] for row in cells(tab, "metric-differences")}
-    lost, whole = 0.9 + (1 + 9) / 200, 0.1 + 14 / 300  # the one has lost seed 2
+    lost, whole = (score(0.9, 1) + score(0.9, 3)) / 2, sum(score(0.1, seed) for seed in (1, 2, 3)) / 3
     assert differences["κ rank ↑ (eval/kappa_rank_corr)"] == f"{whole - lost:.3f}".replace("-", MINUS)
     assert tab.said == []
 

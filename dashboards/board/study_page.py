@@ -143,7 +143,7 @@ def _curves(study: Study, histories: Histories) -> Html | None:
         ("best", "winner"), ("finished", "finished"), ("running", "running"), ("failed", "failed"),
     ) if any(line.kind == kind for line in lines)], class_="legend")  # fmt: skip
     name = metric_name(study.objective)
-    words = f"{name} over batches, the mean over seeds: the {len(lines)} best trials and those that run."
+    words = f"{name} over batches, the mean over seeds, of {len(lines)} trials: the best, and those that run."
     chart = curves(lines, f"Learning curves of {len(lines)} trials", name)
     return section("Learning curves", chart, legend, words=words, name="curves")
 
