@@ -110,7 +110,8 @@ def _serve(arguments: argparse.Namespace, store: "Store", database: "Database") 
         say(f"board: {server.address}  ({store.shown_uri})")
         if not is_loopback(arguments.host):
             say("It asks for no password: whoever reaches this address can read all studies.")
-        say("MLflow's pages follow in some seconds. Ctrl-C ends what was started here.")
+        follows = "MLflow's pages follow in some seconds. " if store.database else ""
+        say(f"{follows}Ctrl-C ends what was started here.")
         try:
             server.serve_forever(poll_interval=0.2)
         except KeyboardInterrupt:
