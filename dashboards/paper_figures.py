@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _OURS, _PUBLISHED, _FAINT = "#2a66b8", "#b4570b", "#c9ced8"
 _DPI = 110
+_STRIP = 24  # pixels
 _AXES = {"loss.n_samples": "Monte-Carlo samples K", "encoder.dim": "dimension of the encoder D'", "task.dim": "D"}
 
 
@@ -108,6 +109,19 @@ def draw_posteriors(checkpoint: Path, title: str, mark: str, path: Path, n_shown
         axes.set_title(name)
     figure.suptitle(f"{title}, seed {run.seeds[0]}{mark}")
     figure.savefig(path, dpi=_DPI)
+
+
+def stamped(picture: Path, mark: str, path: Path) -> None:
+    """Copy a picture, with the mark of reduced results above it."""
+    from PIL import Image, ImageDraw  # noqa: PLC0415  comes with Matplotlib
+
+    with Image.open(picture) as drawn:
+        height = _STRIP if mark else 0
+        canvas = Image.new("RGB", (drawn.width, drawn.height + height), "white")
+        canvas.paste(drawn.convert("RGB"), (0, height))
+    if mark:
+        ImageDraw.Draw(canvas).text((8, 4), mark.strip(), fill=_PUBLISHED, font_size=14)
+    canvas.save(path, format="PNG")
 
 
 def _apart(modes: "np.ndarray[Any, Any]", n: int) -> list[int]:

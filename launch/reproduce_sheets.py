@@ -1,13 +1,12 @@
 """What `launch/reproduce.py` writes: every table and figure in five formats, the figures drawn, and a page of all."""
 
 import math
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dashboards.formats import FORMATS, Sheet, page, text
-from dashboards.paper_figures import Curve, draw_curves, draw_posteriors
+from dashboards.paper_figures import Curve, draw_curves, draw_posteriors, stamped
 from dashboards.reproduction import Line, Ours, counts, lines_of, mark_of, size_lines
 from dashboards.scoreboard import Measured, Table, published_grids, published_sizes, published_tables
 from launch.command import say
@@ -125,7 +124,7 @@ def _draw_picture(table: Table, cells: Cells, mark: str, path: Path, storage: Pa
     if checkpoint is None:
         raise ValueError(f"there is no checkpoint of {row.name!r} in {storage}; `--rerun` trains it again.")
     if table.picture in _LOOK:
-        shutil.copyfile(_looked_at(checkpoint, path.parent / "look", storage) / _LOOK[table.picture], path)
+        stamped(_looked_at(checkpoint, path.parent / "look", storage) / _LOOK[table.picture], mark, path)
     else:
         draw_posteriors(checkpoint, table.title, mark, path)
 

@@ -6,7 +6,6 @@ and to Ray's dashboard where a cluster runs. `--export DIR` writes the same page
 """
 
 import argparse
-import ipaddress
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,10 +25,11 @@ def main() -> None:
     from dashboards.board.database import StoreError, open_database  # noqa: PLC0415  -h answers at once
     from pcl.studies.mlflow_store import Store, tracking_uri  # noqa: PLC0415
 
+    _check(arguments)
     store = Store(tracking_uri(arguments.tracking_uri, arguments.storage))
-    if store.database is None or store.database.exists():
+    if store.database is None:
         store.check()
-    elif arguments.export:
+    elif arguments.export and not store.database.exists():
         raise ValueError(
             f"There is no tracking database {store.database} to export; `--storage` or `--tracking-uri` names it."
         )
@@ -41,6 +41,21 @@ def main() -> None:
             _serve(arguments, store, database)
     except StoreError as error:
         raise ValueError(str(error)) from None
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    """Raise a ValueError for what cannot be meant."""
+    from dashboards.board.export import check_folder  # noqa: PLC0415
+    from launch.ui_services import check_address  # noqa: PLC0415
+
+    for name in ("port", "mlflow_port"):
+        if not 0 <= (getattr(arguments, name) or 0) < 2**16:
+            flag = name.replace("_", "-")
+            raise ValueError(f"`--{flag}` must be from 0 to 65535, but got {getattr(arguments, name)}.")
+    if arguments.ray:
+        check_address(arguments.ray)
+    if arguments.export:
+        check_folder(arguments.export)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -59,10 +74,9 @@ def _parser() -> argparse.ArgumentParser:
 
 def _export(folder: Path, store: "Store", database: "Database") -> None:
     from dashboards.board.artifacts import Artifacts  # noqa: PLC0415
-    from dashboards.board.export import check_folder, export  # noqa: PLC0415
+    from dashboards.board.export import export  # noqa: PLC0415
     from dashboards.board.site import Site  # noqa: PLC0415
 
-    check_folder(folder)
     address = "" if store.database else store.shown_uri
     files = export(Site(database, Artifacts(store), lambda: address, lambda: "", is_live=False), folder)
     size = sum(file.stat().st_size for file in files)
@@ -71,16 +85,17 @@ def _export(folder: Path, store: "Store", database: "Database") -> None:
 
 def _serve(arguments: argparse.Namespace, store: "Store", database: "Database") -> None:
     from dashboards.board.artifacts import Artifacts  # noqa: PLC0415
-    from dashboards.board.server import BoardServer  # noqa: PLC0415
+    from dashboards.board.server import BoardServer, is_loopback  # noqa: PLC0415
     from dashboards.board.site import Site  # noqa: PLC0415
     from launch.ui_services import MlflowPages, RayPages, found_board  # noqa: PLC0415
 
-    if not 0 <= (arguments.port or 0) < 2**16:
-        raise ValueError(f"`--port` must be from 0 to 65535, but got {arguments.port}.")
     port = _PORT if arguments.port is None else arguments.port
     if (there := found_board(arguments.host, port)) == store.shown_uri:
         say(f"The board of {store.shown_uri} is there already: http://{arguments.host}:{port}/")
         return
+    if store.database is None:
+        say(f"reading what {store.shown_uri} has recorded; with thousands of runs this takes a while")
+    database.version()
     mlflow, ray = MlflowPages(store, arguments.mlflow_port), RayPages(arguments.ray)
     site = Site(database, Artifacts(store), mlflow.address, ray.address)
     try:
@@ -93,20 +108,14 @@ def _serve(arguments: argparse.Namespace, store: "Store", database: "Database") 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: nothing that was started stays
     with mlflow, ray, server:
         say(f"board: {server.address}  ({store.shown_uri})")
-        if not _is_loopback(arguments.host):
+        if not is_loopback(arguments.host):
             say("It asks for no password: whoever reaches this address can read all studies.")
-        say("MLflow's pages follow in some seconds. Ctrl-C ends what was started here.")
+        follows = "MLflow's pages follow in some seconds. " if store.database else ""
+        say(f"{follows}Ctrl-C ends what was started here.")
         try:
             server.serve_forever(poll_interval=0.2)
         except KeyboardInterrupt:
             raise KeyboardInterrupt("stopped, and with it what it had started") from None
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 if __name__ == "__main__":

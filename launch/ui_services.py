@@ -113,8 +113,6 @@ class RayPages:
     """
 
     def __init__(self, asked: str | None) -> None:
-        if asked and urlsplit(asked).scheme not in ("http", "https"):
-            raise ValueError(f"`--ray` must be an http(s) address, but got {asked!r}.")
         self._candidates = [asked] if asked else [f"http://127.0.0.1:{port}" for port in _RAY_PORTS]
         if not asked and (known := os.environ.get("RAY_API_SERVER_ADDRESS", "")).startswith("http"):
             self._candidates.insert(0, known)
@@ -141,6 +139,12 @@ class RayPages:
         self.look()
         while not self._is_ending.wait(_LOOK_S):
             self.look()
+
+
+def check_address(ray: str) -> None:
+    """Raise a ValueError unless a dashboard's address can be linked to."""
+    if urlsplit(ray).scheme not in ("http", "https"):
+        raise ValueError(f"`--ray` must be an http(s) address, but got {ray!r}.")
 
 
 def found_board(host: str, port: int) -> str:

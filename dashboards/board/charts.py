@@ -74,7 +74,7 @@ def parallel(
         goal: Name of the objective, with a value for every trial.
         words: What it shows.
     """
-    height, top, bottom, side = 330, 44, 16, 76
+    height, top, bottom, side = 330, 44, 16, 100
     step = (_WIDTH - 2 * side) / len(axes)
     places: list[Sequence[float]] = []
     uprights: list[Child] = []

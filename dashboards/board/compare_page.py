@@ -55,7 +55,7 @@ def study_data(study: Study) -> str:
             for run in runs
         },
     }
-    return f"board.take({json.dumps(study.run.id)}, {json.dumps(content)});\n"
+    return f"board.take({json.dumps(study.run.id)}, {json.dumps(content, sort_keys=True)});\n"
 
 
 def _plain(value: float) -> float | str:

@@ -7,7 +7,7 @@ from dashboards.board.site import Site
 from pcl.files import replacing
 
 _OURS = re.compile(
-    r"(index|scoreboard|compare)\.html|(study|ablation|winner|data|image)-[A-Za-z0-9_.-]+|board\.(css|js)|compare\.js"
+    r"(index|scoreboard|compare)\.html|(study|ablation|winner|data|image)-[A-Za-z0-9_.-]+|board\.(css|js)|compare\.js|icon\.svg"
 )
 
 

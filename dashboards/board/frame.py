@@ -1,8 +1,9 @@
-"""What all pages have: head, navigation, tables that can be sorted and filtered, links to MLflow."""
+"""What all pages have: head, navigation, states of runs, links to MLflow."""
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from dashboards.board.markup import Child, Html, join, tag
 from dashboards.board.records import FAILED, FINISHED, RUNNING, Run, Study
@@ -31,12 +32,12 @@ class Surroundings:
     is_live: bool = True
     now_ms: int = 0
 
-    def run_link(self, run: Run, text: Child = "MLflow") -> Html:
+    def run_link(self, run: Run) -> Html:
         """To a run in MLflow, or its identifier where that has no address."""
         if not self.mlflow:
             return tag("code", run.id[:8], class_="id", title=run.id)
         address = f"{self.mlflow}/#/experiments/{quote(run.experiment)}/runs/{quote(run.id)}"
-        return tag("a", text, href=address, class_="out", aria_label=f"{run.name} in MLflow")
+        return tag("a", "MLflow", href=address, class_="out", aria_label=f"{run.name} in MLflow")
 
     def trials_link(self, study: Study) -> Html | None:
         """To a study's trials in MLflow, unfolded and best first."""
@@ -79,6 +80,7 @@ def page(
         tag("meta", http_equiv="Content-Security-Policy", content=POLICY.format(source)),
         tag("meta", name="referrer", content="no-referrer"),
         tag("title", f"{title} · pcl board"),
+        tag("link", rel="icon", href="icon.svg", type="image/svg+xml"),
         tag("link", rel="stylesheet", href="board.css"),
         [tag("script", src=name, defer=True) for name in ("board.js", *scripts)],
     ]
@@ -87,10 +89,11 @@ def page(
         tag("a", "Skip to the content", class_="skip", href="#main"),
         tag("header", tag("a", "pcl", tag("span", " board"), class_="brand", href="index.html"),
             tag("nav", links, aria_label="Pages"),
-            tag("span", id="news", class_="news", role="status") if every else None),
+            tag("span", id="news", class_="news") if every else None),
         tag("main", body, id="main", tabindex="-1"),
     ]  # fmt: skip
-    html = tag("html", tag("head", head), tag("body", content, data_every=every), lang="en")
+    mark = hashlib.sha256(join(content).encode()).hexdigest()[:16] if every else None
+    html = tag("html", tag("head", head), tag("body", content, data_every=every, data_mark=mark), lang="en")
     return f"<!DOCTYPE html>\n{html}\n"
 
 
@@ -127,11 +130,6 @@ def study_tabs(study: Study, current: str) -> Html:
         for name, text in pages
     ]
     return tag("nav", links, class_="tabs", aria_label=f"Pages of {study.run.name}")
-
-
-def is_address(text: str) -> bool:
-    """Whether a text is an address that may be linked to."""
-    return urlsplit(text).scheme in ("http", "https")
 
 
 def note(*content: Child) -> Html:

@@ -14,8 +14,8 @@ _STATES = ("finished", "failed", "running", "stopped")
 _COLUMNS = (
     Column("Study"), Column("State"), Column("Trials", is_number=True, words="How many, and how they stand"),
     Column("Best", is_number=True, words="Mean of the objective over the winner's tuning seeds, ± standard error"),
-    Column("Winner"), Column("GPU time", is_number=True, words="Spent training on GPUs"),
-    Column("CPU time", is_number=True, words="Spent training on CPUs"), Column("Began (UTC)"), Column("Record"),
+    Column("Winner"), Column("GPU time", is_number=True, words="Spent training on GPUs, and on CPUs"),
+    Column("Began (UTC)"), Column("Record"),
 )  # fmt: skip
 
 
@@ -65,7 +65,8 @@ def _row(study: Study, around: Surroundings) -> TableRow:
             Cell(join(f"{len(study.trials):,}", tag("small", _counts(study.trials))), len(study.trials)),
             Cell(best, winner.objective if winner else math.nan),
             tag("a", winner.run.name, href=f"winner-{run.id}.html", class_="wrap") if winner else "",
-            Cell(duration(gpu), gpu), Cell(duration(cpu), cpu), Cell(moment(run.start_ms), run.start_ms),
+            Cell(join(duration(gpu), tag("small", f"CPU {duration(cpu)}") if cpu else None), gpu),
+            Cell(moment(run.start_ms), run.start_ms),
             around.run_link(run),
         ),
         state,

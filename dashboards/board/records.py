@@ -204,7 +204,7 @@ def varied_params(trials: Iterable[Trial]) -> list[tuple[str, ...]]:
     of_trials = [trial.run.params for trial in trials if trial.run.params]
     paths = differing(of_trials) - {"seeds"}
     groups: dict[tuple[int, ...], list[str]] = defaultdict(list)
-    for path in dict.fromkeys(path for params in of_trials for path in params if path in paths):
+    for path in sorted(paths):
         numbers: dict[str | None, int] = {}
         groups[tuple(numbers.setdefault(params.get(path), len(numbers)) for params in of_trials)].append(path)
     return [tuple(group) for group in groups.values()]

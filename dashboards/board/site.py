@@ -21,7 +21,9 @@ from dashboards.board.winner_page import winner_page
 from dashboards.scoreboard import report_seeds
 
 _STATIC = Path(__file__).with_name("static")
-_KINDS = {".css": "text/css", ".js": "text/javascript", ".html": "text/html", ".png": "image/png"}
+_KINDS = {
+    ".css": "text/css", ".js": "text/javascript", ".html": "text/html", ".png": "image/png", ".svg": "image/svg+xml",
+}  # fmt: skip
 _OF_STUDY = re.compile(r"(study|ablation|winner|data)-([A-Za-z0-9]{1,64})\.(html|js)")
 _IMAGE = re.compile(r"image-([A-Za-z0-9]{1,64})-([A-Za-z0-9_.-]+\.png)")
 _MOST_KEPT = 128  # files
@@ -116,4 +118,4 @@ class Site:
 
 def _kind(name: str) -> str:
     kind = _KINDS[Path(name).suffix]
-    return kind if kind == "image/png" else f"{kind}; charset=utf-8"
+    return kind if kind.startswith("image/") else f"{kind}; charset=utf-8"

@@ -143,7 +143,7 @@ def _curves(study: Study, histories: Histories) -> Html | None:
         ("best", "winner"), ("finished", "finished"), ("running", "running"), ("failed", "failed"),
     ) if any(line.kind == kind for line in lines)], class_="legend")  # fmt: skip
     name = metric_name(study.objective)
-    words = f"{name} over batches, the mean over seeds: the {len(lines)} best trials and those that run."
+    words = f"{name} over batches, the mean over seeds, of {len(lines)} trials: the best, and those that run."
     chart = curves(lines, f"Learning curves of {len(lines)} trials", name)
     return section("Learning curves", chart, legend, words=words, name="curves")
 
@@ -152,10 +152,10 @@ def _failures(study: Study, around: Surroundings) -> Html | None:
     causes: dict[str, list[Child]] = defaultdict(list)
     for trial in study.trials:
         if trial.run.status == FAILED:
-            causes[trial.run.cause or "unknown"].append(around.run_link(trial.run, trial.run.name))
+            causes[trial.run.cause or "unknown"].append(join(trial.run.name, " ", around.run_link(trial.run)))
         for seed in trial.lost:
             if trial.run.status != FAILED:
-                causes[seed.cause].append(around.run_link(seed, seed.name))
+                causes[seed.cause].append(join(seed.name, " ", around.run_link(seed)))
     if not causes:
         return None
     parts: list[Child] = []
@@ -175,6 +175,6 @@ def _settings(study: Study) -> Html | None:
         return None
     apart = differing(all_params) | {"seeds"}
     shared = {path: value for path, value in all_params[0].items() if path not in apart}
-    rows = [tag("tr", tag("th", path, scope="row"), tag("td", value)) for path, value in shared.items()]
+    rows = [tag("tr", tag("th", path, scope="row"), tag("td", value)) for path, value in sorted(shared.items())]
     return tag("details", tag("summary", f"{len(shared)} settings that all trials share"),
                tag("table", tag("tbody", rows), class_="settings"), class_="shared")  # fmt: skip

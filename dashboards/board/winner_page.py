@@ -160,7 +160,7 @@ def _config(study: Study, winner: Trial) -> Html:
     others = [trial.run.params for trial in study.ranked if trial.run.params]
     settings = [(path, value) for path, value in winner.run.params.items() if path != "seeds"]
     varied = differing(others) & dict(settings).keys()
-    settings.sort(key=lambda setting: setting[0] not in varied)
+    settings.sort(key=lambda setting: (setting[0] not in varied, setting[0]))
     rows = [
         TableRow((tag("code", path), value, "yes" if path in varied else ""), is_marked=path in varied)
         for path, value in settings

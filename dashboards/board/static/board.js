@@ -137,7 +137,7 @@ board.offer = (table) => {
   if (!study || !chosen.length) return;
   const line = document.createElement(chosen.length === 2 ? "a" : "span");
   line.className = "chosen";
-  line.textContent = chosen.length === 2 ? "Compare the two that are chosen" : "One is chosen; choose another to compare them";
+  line.textContent = chosen.length === 2 ? "Compare the two that are chosen" : "One is chosen: choose another to compare";
   if (chosen.length === 2) line.href = `compare.html#${chosen.map((run) => `${study}/${run}`).join(",")}`;
   box.append(line);
 };
@@ -145,7 +145,8 @@ board.offer = (table) => {
 // ---- Drawings -------------------------------------------------------------------------------------------------------
 
 board.light = (run, isLit) => {
-  for (const element of document.querySelectorAll(`[data-run="${CSS.escape(run)}"]`)) element.classList.toggle("lit", isLit);
+  const ofRun = document.querySelectorAll(`[data-run="${CSS.escape(run)}"]`);
+  for (const element of ofRun) element.classList.toggle("lit", isLit);
 };
 
 for (const [kind, isLit] of [["mouseover", true], ["mouseout", false], ["focusin", true], ["focusout", false]]) {
@@ -157,11 +158,13 @@ for (const [kind, isLit] of [["mouseover", true], ["mouseout", false], ["focusin
 
 // ---- News -----------------------------------------------------------------------------------------------------------
 
-board.replace = (html) => {
-  const old = document.getElementById("live");
-  const fresh = new DOMParser().parseFromString(html, "text/html").getElementById("live");
+board.replace = (page) => {
+  const [old, fresh] = [document.getElementById("live"), page.getElementById("live")];
   if (!old || !fresh) return;
-  const keep = (root) => [...root.querySelectorAll("details, .scroll, .tools input, .tools select, thead button, td.pick input")];
+  document.querySelector("header nav").replaceWith(document.adoptNode(page.querySelector("header nav")));
+  Object.assign(document.body.dataset, page.body.dataset);
+  const kinds = "details, .scroll, .tools input, .tools select, thead button, td.pick input";
+  const keep = (root) => [...root.querySelectorAll(kinds)];
   const places = keep(old);
   const focused = places.indexOf(document.activeElement);
   const kept = places.map((element) => [element.open, element.scrollLeft, element.selectionStart]);
@@ -181,25 +184,21 @@ board.replace = (html) => {
 };
 
 board.listen = () => {
-  const every = Number(document.body.dataset.every);
   const news = document.getElementById("news");
-  if (!every || !document.getElementById("live")) return;
-  let mark = null;
+  if (!document.body.dataset.every || !document.getElementById("live")) return;
   const look = async () => {
     if (!document.hidden) {
       try {
         const answer = await fetch(location.href, { cache: "no-cache" });
-        const html = await answer.text();
         if (!answer.ok) throw new Error(String(answer.status));
-        const found = answer.headers.get("ETag");
-        if (mark !== null && found !== mark) board.replace(html);
-        mark = found;
+        const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+        if (page.body.dataset.mark !== document.body.dataset.mark) board.replace(page);
         news.textContent = `Looked at ${new Date().toLocaleTimeString()}`;
       } catch {
         news.textContent = "The board does not answer";
       }
     }
-    setTimeout(look, 1000 * every);
+    setTimeout(look, 1000 * Number(document.body.dataset.every));
   };
   setTimeout(look, 500);
 };
