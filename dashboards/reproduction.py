@@ -64,16 +64,16 @@ class Ours:
         return Measured(found.mean, found.error, found.n)
 
 
-def mark_of(scale: str, data: str, is_changed: bool) -> str:
-    """What stands in every cell that is not of the published size or images, or has other settings of the user's.
+def mark_of(scale: str, data: str, *others: str) -> str:
+    """What stands in every cell that is not of the published size or images, or otherwise not as published.
 
     Example:
-        >>> mark_of("smoke", "embedded", False), mark_of("paper", "toy", True), mark_of("paper", "cifar10h", False)
+        >>> mark_of("smoke", "embedded"), mark_of("paper", "toy", "changed"), mark_of("paper", "cifar10h")
         (' [smoke, embedded]', ' [changed]', '')
     """
     words = [scale] if scale != "paper" else []
     words += [data] if data not in _PAPER_DATA else []
-    words += ["changed"] if is_changed else []
+    words += others
     return f" [{', '.join(words)}]" if words else ""
 
 

@@ -44,9 +44,17 @@ class Setting:
         """Those of a task."""
         return self.images if task == "images" else NO_IMAGES
 
-    def mark(self, task: str) -> str:
-        """What stands in every cell of ours that is not as published."""
-        return mark_of(self.scale, self.images_of(task).name, bool(self.overrides))
+    def mark(self, task: str, is_from_scratch: bool = False) -> str:
+        """What stands in every cell of ours that is not as published.
+
+        Args:
+            task: Of the cell.
+            is_from_scratch: Of images: whether the paper has no pretrained weights there either.
+        """
+        images = self.images_of(task)
+        lacks_weights = task == "images" and not is_from_scratch and not images.values.get(WEIGHTS)
+        others = ["not pretrained"] if lacks_weights and images.missing is None else []
+        return mark_of(self.scale, images.name, *others, *(["changed"] if self.overrides else []))
 
 
 @dataclass
@@ -160,7 +168,7 @@ def ours_of(table: Table, cells: Cells, found: "dict[str, Found]", setting: Sett
     """What MLflow has of a table's rows."""
     ours = {}
     for row in table.rows:
-        mark = setting.mark(row.task)
+        mark = setting.mark(row.task, row.is_from_scratch)
         if why := cells.impossible.get((table.name, row.name)):
             ours[row.name] = Ours(cause=f"not possible: {why}", mark=mark)
             continue

@@ -56,7 +56,7 @@ def write_sheets(
             picture = _draw(table, cells, ours, setting, folder, storage)
         else:
             lines, picture = _other_lines(name, grids, setting), ""
-        sheet = Sheet(name, titles()[name], _caption(lines, setting), lines, picture)
+        sheet = Sheet(name, titles()[name], _caption(name, lines, setting), lines, picture)
         sheets.append(sheet)
         say(f"\n{text(sheet)}".rstrip())
         for ending, written in FORMATS.items():
@@ -77,8 +77,7 @@ def _other_lines(name: str, grids: "Sequence[GridStudy]", setting: Setting) -> l
     return size_lines(published_sizes(), configs, setting.mark("toy"))
 
 
-def _caption(lines: Sequence[Line], setting: Setting) -> str:
-    seeds = " ".join(map(str, setting.seeds))
+def _caption(name: str, lines: Sequence[Line], setting: Setting) -> str:
     reduced = " This is not the published size: lengths and counts are reduced." if setting.scale != "paper" else ""
     return (
         f"Ours: fidelity {setting.profile}, scale {setting.scale}, seeds {seeds}.{reduced} Verdicts: {counts(lines)}."

@@ -61,7 +61,7 @@ class Home:
 
     def start(self, *arguments: str | Path, script: str = "launch/grid.py") -> Grid:
         self.n_started += 1
-        command = [sys.executable, "launch/grid.py", *arguments]
+        command = [sys.executable, script, *arguments]
         if "--storage" not in arguments:
             command += ["--storage", self.storage]
         return started(command, self.path / f"{self.n_started}.out", {**os.environ, "RAY_TMPDIR": str(self.path)})

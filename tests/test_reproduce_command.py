@@ -11,6 +11,8 @@ import pytest
 
 from launch.ablate import _parser as ablate_parser
 from launch.ablate import asked_ablation
+from launch.grid import _parser as grid_parser
+from launch.grid_study import asked_study
 from pcl.studies.ledger import StudyFolder
 from tests.services import Home, Records, home
 
@@ -108,7 +110,8 @@ def test_a_study_is_of_its_command(place: Home) -> None:
     assert asked_ablation(arguments).folder.name == "a"
     (name,) = [path.parent.name for path in place.storage.glob("reproduce_toy*/study.json")]
     assert json.loads((StudyFolder(place.storage / name).path / "study.json").read_text())["kind"] == "reproduction"
-    refused = place.run("--resume", name, code=2)
-    assert "is not of this command: `python launch/reproduce.py`" in refused.errors
-    refused = place.run("--resume", "a", "--seeds", "4", code=2, script=ABLATE)
-    assert "leave out --seeds" in refused.errors
+    with pytest.raises(ValueError, match=r"is not of this command: `python launch/reproduce.py`"):
+        asked_study(grid_parser().parse_args(["--resume", name, "--storage", str(place.storage)]))
+    arguments = ablate_parser().parse_args(["--resume", "a", "--seeds", "4", "--storage", str(place.storage)])
+    with pytest.raises(ValueError, match="leave out --seeds"):
+        asked_ablation(arguments)

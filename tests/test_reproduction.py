@@ -89,7 +89,8 @@ def test_verdicts(values: tuple[float, ...], verdict: str) -> None:
     assert (line.what, line.verdict) == ("κ rank corr.", verdict)
 
 
-EMBEDDED = Images({"task.data": "embedded"}, "embedded-0123456789abcdef", None)
+EMBEDDED = Images({"task.data": "embedded", "encoder.weights": "some.pt"}, "embedded-0123456789abcdef", None)
+SCRATCH = Images({"task.data": "cifar10h", "encoder.weights": ""}, "cifar10h-0123456789abcdef", None)
 
 
 @pytest.mark.parametrize(
@@ -98,6 +99,7 @@ EMBEDDED = Images({"task.data": "embedded"}, "embedded-0123456789abcdef", None)
         (Setting("reference", "smoke", (4, 5), images=EMBEDDED), " [smoke, embedded]"),
         (Setting("reference", "paper", (4, 5), images=EMBEDDED), " [embedded]"),
         (Setting("reference", "paper", (4, 5), {"training.lr": 0.1}, EMBEDDED), " [embedded, changed]"),
+        (Setting("reference", "paper", (4, 5), images=SCRATCH), " [not pretrained]"),
     ],
 )
 def test_reduced_cells_are_all_marked(setting: Setting, mark: str) -> None:
@@ -107,6 +109,12 @@ def test_reduced_cells_are_all_marked(setting: Setting, mark: str) -> None:
     found = {key: Found("s", "r", {4: values, 5: values}, {}) for key in cells.trials}
     for line in lines_of(table, ours_of(table, cells, found, setting)):
         assert all(cell.endswith(mark) for cell in (line.ours, line.difference, line.verdict))
+
+
+def test_the_row_from_scratch_is_as_published_without_weights() -> None:
+    table, setting = TABLES["tab:cifar_pretraining"], Setting("reference", "paper", (4, 5), images=SCRATCH)
+    ours = ours_of(table, Cells.of([table], setting), {}, setting)
+    assert (ours["with pretraining"].mark, ours["from scratch"].mark) == (" [not pretrained]", "")
 
 
 def test_what_ran_away_and_what_is_not_possible() -> None:
