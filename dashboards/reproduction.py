@@ -99,7 +99,8 @@ def _is_of_row(row: Row, metric: str) -> bool:
 
 def _line(row: Row, metric: str, heading: str, ours: Ours) -> Line:
     published = row.published.get(metric)
-    printed = published.text if published else (row.note or "not printed")
+    note = row.note if metric.endswith("rank_corr") or "rank corr." not in row.note else ""  # of the other column
+    printed = published.text if published else (note or "not printed")
     mark = ours.mark
     measured = ours.measured(metric)
     if not measured.n and (instead := ours.measured(_INSTEAD)).n and metric.startswith("eval/kappa"):

@@ -78,10 +78,17 @@ def _other_lines(name: str, grids: "Sequence[GridStudy]", setting: Setting) -> l
 
 
 def _caption(name: str, lines: Sequence[Line], setting: Setting) -> str:
-    reduced = " This is not the published size: lengths and counts are reduced." if setting.scale != "paper" else ""
-    return (
-        f"Ours: fidelity {setting.profile}, scale {setting.scale}, seeds {seeds}.{reduced} Verdicts: {counts(lines)}."
-    )
+    seeds = f", seeds {' '.join(map(str, setting.seeds))}" if name in {t.name for t in published_tables()} else ""
+    if name in {grid.name for grid in published_grids()}:
+        seeds = ", the winners of searches on tuning seeds: three at the scale paper, else one"
+    words = [f"Ours: fidelity {setting.profile}, scale {setting.scale}{seeds}."]
+    if setting.scale != "paper":
+        words.append("This is not the published size: lengths and counts are reduced.")
+    if setting.overrides:
+        words.append(f"Changed: {', '.join(f'{path} = {value}' for path, value in setting.overrides.items())}.")
+    if any("RMSE" in line.what for line in lines):
+        words.append("RMSE is the paper's word: both columns are mean absolute errors.")
+    return " ".join([*words, f"Verdicts: {counts(lines)}."])
 
 
 def _draw(table: Table, cells: Cells, ours: dict[str, Ours], setting: Setting, folder: Path, storage: Path) -> str:
