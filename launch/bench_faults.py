@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pcl.studies.ledger import StudyFolder, TrialFolder
 
 Row = dict[str, Any]
+Reports = dict[str, list[dict[int, dict[str, float]]]]  # trial's key -> report -> seed -> metric
 
 # A small network whose truth is drawn at once.
 _BASE = {
@@ -119,16 +120,21 @@ class Study:
         stalls = [0.0]
         for trial in self.folder.trials():
             times = [row.time_ms for row in trial.rows()]
-            gaps = [(after - before) / 1000 for before, after in pairwise(times) if before <= self._event_ms < after]
-            usual = statistics.median([(after - before) / 1000 for before, after in pairwise(times)])
-            stalls += [gap - usual for gap in gaps]
+            stalls += [
+                (after - before) / 1000 for before, after in pairwise(times) if before <= self._event_ms < after
+            ]  # fmt: skip
         return max(stalls)
+
+    def interval_s(self) -> float:
+        """The usual time between two reports of a trial."""
+        times = [[row.time_ms for row in trial.rows()] for trial in self.folder.trials()]
+        return statistics.median((after - before) / 1000 for each in times for before, after in pairwise(each))
 
     def recorded_s(self) -> float:
         """From the end of the last trial to that of the driver, which is now."""
         return time.time() - max(result.time_ms for t in self.folder.trials() if (result := t.result())) / 1000
 
-    def reports(self) -> dict[str, list[dict[int, dict[str, float]]]]:
+    def reports(self) -> Reports:
         """All, by trial, without what depends on the clock."""
         return {
             trial.key: [
@@ -212,6 +218,10 @@ class Faults:
         self._n_studies = 0
         self._calm_best, self._calm_reports = "", {}  # type: tuple[str, dict[str, Any]]
 
+    def expect(self, best: str, reports: Reports) -> None:
+        """What a study finds that nothing happens to: the winner's key, and all reports."""
+        self._calm_best, self._calm_reports = best, reports
+
     def happen(self, event: str) -> Row:
         """A row of the table: the same study with an event."""
         storage = self.nodes.folder / "runs" / event.replace(" ", "-")
@@ -238,12 +248,12 @@ class Faults:
         best = json.loads((study.folder.path / "summary.json").read_text())["best"]["key"]
         reports = study.reports()
         if event == _CALM:
-            self._calm_best, self._calm_reports = best, reports
+            self.expect(best, reports)
         duplicates, missing = count(study.tracking.database, study.folder, list(self._calm_reports))
         moved = study.moved()
         row = {
             "event": event, "trials": len(reports), "moved": len(moved), "redone_s": max(moved, default=0.0),
-            "stalled_s": study.stalled_s(), "recorded_s": recorded_s, "wall_s": seconds,
+            "stalled_s": study.stalled_s(), "interval_s": study.interval_s(), "recorded_s": recorded_s, "wall_s": seconds,
             "duplicates": duplicates, "missing": missing,
             "same_winner": best == self._calm_best, "same_reports": reports == self._calm_reports,
             "nodes_used": len({result.node for t in study.folder.trials() if (result := t.result())}),
