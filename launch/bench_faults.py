@@ -253,8 +253,8 @@ class Faults:
         moved = study.moved()
         row = {
             "event": event, "trials": len(reports), "moved": len(moved), "redone_s": max(moved, default=0.0),
-            "stalled_s": study.stalled_s(), "interval_s": study.interval_s(), "recorded_s": recorded_s, "wall_s": seconds,
-            "duplicates": duplicates, "missing": missing,
+            "interval_s": study.interval_s(), "stalled_s": study.stalled_s(), "recorded_s": recorded_s,
+            "wall_s": seconds, "duplicates": duplicates, "missing": missing,
             "same_winner": best == self._calm_best, "same_reports": reports == self._calm_reports,
             "nodes_used": len({result.node for t in study.folder.trials() if (result := t.result())}),
         }  # fmt: skip
@@ -265,7 +265,8 @@ class Faults:
 def shown(row: Row) -> str:
     """A row in a line."""
     return (
-        f"{row['event']:<18}{row['trials']} trials, {row['moved']} moved, {row['redone_s']:.2f} s redone, "
+        f"{row['event']:<18}{row['trials']} trials, {row['moved']} moved, {row['redone_s']:.2f} s redone "
+        f"(reports every {row['interval_s']:.2f} s), "
         f"{row['stalled_s']:.1f} s stalled, {row['recorded_s']:.0f} s after the last, "
         f"{row['wall_s']:.0f} s in all, {row['duplicates']} doubled, {row['missing']} missing, "
         f"winner {'the same' if row['same_winner'] else 'ANOTHER'}, "

@@ -142,7 +142,7 @@ def _many(space: "SearchSpace", spec: "StudySpec", path: Path, trials: list["Tri
     from pcl.studies.tracking import Tracker, default_uri  # noqa: PLC0415
 
     n_copies = -(-n_records // len(trials)) - 1
-    _copy_runs(path / "mlflow.db", n_copies)
+    copy_runs(path / "mlflow.db", n_copies)
     tracker = Tracker(default_uri(path))
     rows = []
 
@@ -184,7 +184,7 @@ def _copy_folders(source: "StudyFolder", target: "StudyFolder", trials: list["Tr
         shutil.copytree(copied, target.trial(trial.key).path)
 
 
-def _copy_runs(database: Path, n_copies: int) -> None:
+def copy_runs(database: Path, n_copies: int) -> None:
     """Row by row in the database, which takes seconds instead of half an hour; each copy is another study's."""
     trials = "SELECT run_uuid FROM tags WHERE key = 'pcl.kind' AND value = 'trial'"
     with closing(sqlite3.connect(database)) as connection, connection:
