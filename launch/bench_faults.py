@@ -8,7 +8,7 @@ import argparse
 import json
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -30,7 +30,8 @@ _BASE = {
     "task.largest_cosine": 0.9, "task.dim": 4, "task.dim_x": 3, "task.smoothing": "none", "encoder.dim": 4,
     "encoder.hidden": "shallow",
 }  # fmt: skip
-_AXES = {"loss.n_samples": [2, 4], "training.phases": ["mu kappa", "joint"], "loss.kappa_pos": [10, 20]}
+_AXES = {"loss.n_samples": [2, 4], "training.phases": ["mu kappa", "joint"]}
+_KAPPAS = (10, 20)
 _N_BEFORE = 8  # reports of a trial before something happens to it
 _SHORT_CUT_S, _LONG_CUT_S = 5.0, 60.0  # Ray bears the first; in the second it gives the node up
 _SLOW_S = 5.0  # a request
@@ -56,13 +57,14 @@ def measure(arguments: argparse.Namespace) -> list[Row]:
     return [{**row, "nodes": by} for row in rows]
 
 
-def write_space(folder: Path, n_reports: int) -> Path:
-    """A space of eight trials that report every two batches."""
+def write_space(folder: Path, n_reports: int, kappas: Sequence[int] = _KAPPAS) -> Path:
+    """A space of trials, four for every value of kappa_pos, that report every two batches."""
+    axes = {**_AXES, "loss.kappa_pos": list(kappas)}
     base = {**_BASE, "training.n_batches": 2 * n_reports, "training.eval_every": 2}
     file = folder / "faults.py"
     file.write_text(
         "from pcl.studies.space import SearchSpace, Stage\n"
-        f"SPACE = SearchSpace('faults', 'mc_info_nce', (Stage('grid', {_AXES!r}),), {base!r})\n"
+        f"SPACE = SearchSpace('faults', 'mc_info_nce', (Stage('grid', {axes!r}),), {base!r})\n"
     )
     return file
 
@@ -211,10 +213,11 @@ class Faults:
     Args:
         nodes: A head without cores, and one node with a core; every study brings its second.
         space: The studies' space.
+        is_served: Whether they are recorded by way of a server, and not in a database.
     """
 
-    def __init__(self, nodes: Cluster, space: Path) -> None:
-        self.nodes, self.space = nodes, space
+    def __init__(self, nodes: Cluster, space: Path, is_served: bool = True) -> None:
+        self.nodes, self.space, self.is_served = nodes, space, is_served
         self._n_studies = 0
         self._calm_best, self._calm_reports = "", {}  # type: tuple[str, dict[str, Any]]
 
@@ -230,7 +233,7 @@ class Faults:
         self._n_studies += 1
         self.nodes.add_node(second)
         delay_s = _SLOW_S if event == "tracking slow" else 0.0
-        with Tracking(storage, self.nodes.prefix, delay_s) as tracking:
+        with Tracking(storage, self.nodes.prefix, delay_s, self.is_served) as tracking:
             began = time.monotonic()
             where = ["--storage", str(storage), "--tracking-uri", tracking.uri, "--address", self.nodes.address]
             new = ["--space", str(self.space), "--scale", "smoke", "--name", "s"]

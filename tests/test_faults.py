@@ -27,12 +27,12 @@ def test_the_trials_of_a_killed_node_go_on_elsewhere() -> None:
     with cluster() as nodes:
         nodes.start(n_cpus=0)
         nodes.add_node("first")
-        space = write_space(nodes.folder, n_reports=24)
+        space = write_space(nodes.folder, n_reports=20, kappas=[10])
         expected = alone(space)
-        faults = Faults(nodes, space)
+        faults = Faults(nodes, space, is_served=False)
         faults.expect(best_of(expected), expected)
         row = faults.happen("node killed")
-    assert (row["trials"], row["duplicates"], row["missing"]) == (8, 0, 0)
+    assert (row["trials"], row["duplicates"], row["missing"]) == (4, 0, 0)
     assert row["same_winner"]
     assert row["same_reports"]
     assert row["moved"] >= 1
