@@ -80,6 +80,7 @@ class Study:
         tracking: Its MLflow.
         where: Options of its command that say so.
         process: Its driver.
+        until_ms: When the event was over, in milliseconds since 1970.
     """
 
     nodes: Cluster
@@ -89,6 +90,7 @@ class Study:
     where: list[str]
     process: Started
     _owners: dict[str, tuple[str, float]] = field(default_factory=dict)
+    until_ms: float = 0.0
     _event_ms: float = float("inf")
 
     @property
@@ -118,14 +120,11 @@ class Study:
         return [age for trial, owner, age in trials if (trial.path / "owner").read_text() != owner]
 
     def stalled_s(self) -> float:
-        """The longest that a trial took, by its reports' own times, to go on after the event; 0 without one."""
-        stalls = [0.0]
-        for trial in self.folder.trials():
-            times = [row.time_ms for row in trial.rows()]
-            stalls += [
-                (after - before) / 1000 for before, after in pairwise(times) if before <= self._event_ms < after
-            ]  # fmt: skip
-        return max(stalls)
+        """The longest time between two reports of a trial of which a part is in the event's; 0 without one."""
+        times = [[row.time_ms for row in trial.rows()] for trial in self.folder.trials()]
+        gaps = [(before, after) for each in times for before, after in pairwise(each)]
+        within = [after - before for before, after in gaps if before <= self.until_ms and after > self._event_ms]
+        return max(within, default=0.0) / 1000
 
     def interval_s(self) -> float:
         """The usual time between two reports of a trial."""
@@ -240,6 +239,7 @@ class Faults:
             driver = self.nodes.begin("launch/grid.py", *new, *where)
             study = Study(self.nodes, second, storage, tracking, where, driver)
             EVENTS.get(event, nothing)(study)
+            study.until_ms = 1000 * time.time()
             study.process.ended(timeout_s=900)
             seconds, recorded_s = time.monotonic() - began, study.recorded_s()
         row = self._row(event, study, seconds, recorded_s)
