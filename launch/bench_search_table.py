@@ -148,7 +148,8 @@ class Entry:
     def stopped_at(self, rungs: "Rungs") -> int | None:
         """The batch at which ASHA stops it, if it does."""
         key = _key(self.cell)
-        return next((batch for point, batch in self.judged if not rungs.goes_on(key, *point)), None)
+        phases = str(self.cell["training.phases"])
+        return next((batch for point, batch in self.judged if not rungs.goes_on(key, phases, *point)), None)
 
 
 def read_entries(path: Path) -> list[Entry]:
