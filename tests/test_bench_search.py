@@ -53,9 +53,9 @@ def value_of(cell: dict[str, Any]) -> float:
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("stored") / "table.jsonl"
-    table._begin(path, N_BATCHES, table.wide_space().tuning_seeds)
+    table._begin(path, N_BATCHES, table.wide_space().tuning_seeds, {})
     noise = random.Random(0)
-    rows = [row_of(cell.varied, value_of(cell.varied) + noise.gauss(0, 0.001)) for cell in table.cells(N_BATCHES)]
+    rows = [row_of(cell.varied, value_of(cell.varied) + noise.gauss(0, 0.001)) for cell in table.cells(N_BATCHES, {})]
     with path.open("a") as file:
         file.writelines(json.dumps(row) + "\n" for row in rows)
     return path
