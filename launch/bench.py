@@ -1,4 +1,4 @@
-"""Benchmarks with their slow twins: `python launch/bench.py vmf`, `loss`, `toy`, `cifar` and `study`.
+"""Benchmarks with their slow twins: `python launch/bench.py vmf`, `loss`, `toy`, `cifar`, `study` and `search`.
 
 Each prints a table and writes it, with the hardware and the versions, as JSON.
 """
@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from launch import bench_cifar, bench_study, bench_toy
+from launch import bench_cifar, bench_search, bench_study, bench_toy
 from launch.command import chosen_device, run, say, whole_number
 
 Row = dict[str, Any]
@@ -44,9 +44,11 @@ def main() -> None:
     bench_cifar.add_arguments(cifar)
     study = benchmarks.add_parser("study", help="what the service costs: trials that do nothing, and a real grid")
     bench_study.add_arguments(study)
+    search = benchmarks.add_parser("search", help="trials and time until a search has found the best, on a table")
+    bench_search.add_arguments(search)
     for command in (vmf, loss):
         command.add_argument("--repeats", type=whole_number, default=5, help="timed calls a row (default: 5)")
-    for command in (vmf, loss, toy, cifar, study):
+    for command in (vmf, loss, toy, cifar, study, search):
         command.add_argument("--output", type=Path, default=None, help="JSON file (default: runs/bench/NAME.json)")
     arguments = parser.parse_args()
     if arguments.benchmark in ("vmf", "loss") and arguments.dim < 2:
@@ -57,7 +59,7 @@ def main() -> None:
     output.parent.mkdir(parents=True, exist_ok=True)
     measures = {
         "vmf": _vmf, "loss": _loss, "toy": bench_toy.measure, "cifar": bench_cifar.measure,
-        "study": bench_study.measure,
+        "study": bench_study.measure, "search": bench_search.measure,
     }  # fmt: skip
     rows = measures[arguments.benchmark](arguments)
     _write(output, {"benchmark": arguments.benchmark, **_circumstances(), "rows": rows})

@@ -6,8 +6,10 @@ runs/STUDY/best.yaml, and all trials in MLflow. Killed or stopped at any time, `
 
 import argparse
 import json
+import math
 import sys
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +21,7 @@ from launch.weights import HELP
 
 if TYPE_CHECKING:
     from pcl.studies.ledger import StudyFolder
-    from pcl.studies.plan import Cost
+    from pcl.studies.packing import Cost
     from pcl.studies.runner import Interrupt, Resources
     from pcl.studies.searching import Finding
     from pcl.studies.space import SearchSpace
@@ -59,6 +61,10 @@ def _parser() -> argparse.ArgumentParser:
     search.add_argument("--sampler", choices=["tpe", "gp"], help="Optuna's: tree-structured Parzen estimator (default) "
                         "or Gaussian process")  # fmt: skip
     search.add_argument("--warm-start", metavar="STUDY", help="Optuna begins with this study's finished trials")
+    search.add_argument("--scheduler", choices=["none", "asha", "pbt"], help="asha: stop trials early that fall behind "
+                        "(default: none; pbt is refused and says why)")  # fmt: skip
+    search.add_argument("--replicate", choices=["auto"], help="more seeds for the best of each stage until it is "
+                        "clear which is best (the plan has the rule)")  # fmt: skip
     search.add_argument("--objectives", metavar="METRIC,METRIC", help="metrics of a Pareto front; the first decides "
                         "(default: the space's)")  # fmt: skip
     how = parser.add_argument_group("how to run it")
@@ -76,9 +82,22 @@ def _parser() -> argparse.ArgumentParser:
     where.add_argument("--tracking-uri", help="MLflow (default: MLFLOW_TRACKING_URI, else STORAGE/mlflow.db)")
     where.add_argument("--address", help="of a Ray cluster: auto or HOST:PORT (default: start one here)")
     where.add_argument("--cpus-per-trial", type=float, default=1.0, help="default: 1")
-    where.add_argument("--gpus-per-trial", type=float, help="may be a fraction (default: 1 if there are any)")
+    where.add_argument("--gpus-per-trial", type=_gpus, metavar="N|auto", help="may be a fraction; auto: the share that "
+                       "a first trial is seen to need (default: 1 if there are any)")  # fmt: skip
     where.add_argument("--max-concurrent", type=whole_number, help="trials at once (default: as many as fit)")
     return parser
+
+
+def _gpus(text: str) -> float | str:
+    if text == "auto":
+        return text
+    try:
+        n_gpus = float(text)
+    except ValueError:
+        n_gpus = math.nan
+    if not 0 <= n_gpus < math.inf:
+        raise argparse.ArgumentTypeError(f"must be a number from 0 or auto, but got {text!r}")
+    return n_gpus
 
 
 def _list() -> None:
@@ -97,7 +116,8 @@ def _run(arguments: argparse.Namespace) -> None:
         if missing:
             say(f"pretraining would come first: {missing}")
         costs = _costs(arguments, space, spec) if arguments.address is None else []
-        _show_plan(arguments, space, spec, folder, machine(arguments.address), costs)
+        available = machine(arguments.address)
+        _show_plan(arguments, space, spec, folder, available, _resources(arguments, available, costs), costs)
         return
     from pcl.studies.tracking import Tracker, tracking_uri  # noqa: PLC0415
 
@@ -123,10 +143,11 @@ def _run(arguments: argparse.Namespace) -> None:
         available = available_resources()
         _resources(arguments, available).require(available)
         costs = probe.result() if probe else _costs_there(_resources(arguments, available), space, spec)
-        _show_plan(arguments, space, spec, folder, available, costs)
+        resources = _resources(arguments, available, costs)
+        _show_plan(arguments, space, spec, folder, available, resources, costs)
         parent = tracker.open_study(folder.name, _tags(space, spec))
         _say_addresses(dashboard, tracker)
-        finding = _search(arguments, space, spec, folder, tracker, available, interrupt, parent)
+        finding = _search(arguments, space, spec, folder, tracker, resources, interrupt, parent)
     say(f"{time.perf_counter() - started:.0f} s in all")
     if arguments.json:
         from pcl.studies.objectives import with_objectives  # noqa: PLC0415
@@ -137,12 +158,16 @@ def _run(arguments: argparse.Namespace) -> None:
     leave(finding, interrupt.cause, command_to_resume(folder, arguments))
 
 
-def _resources(arguments: argparse.Namespace, available: dict[str, float]) -> "Resources":
+def _resources(arguments: argparse.Namespace, available: dict[str, float], costs: Sequence["Cost"] = ()) -> "Resources":
+    """Of a trial; where its share of a GPU is to be found out, a whole one until costs are known."""
+    from pcl.studies.packing import gpu_share  # noqa: PLC0415
     from pcl.studies.runner import Resources  # noqa: PLC0415
 
     gpus = arguments.gpus_per_trial
-    if gpus is None:
+    if gpus is None or gpus == "auto":
         gpus = 1.0 if available.get("GPU") else 0.0
+    if arguments.gpus_per_trial == "auto":
+        gpus *= gpu_share(costs)
     if arguments.cpus_per_trial < 0 or gpus < 0 or (gpus > 1 and gpus != int(gpus)):
         raise ValueError(f"`--cpus-per-trial {arguments.cpus_per_trial:g} --gpus-per-trial {gpus:g}` is not possible.")
     return Resources(arguments.cpus_per_trial, gpus, arguments.max_concurrent or 0)
@@ -171,11 +196,11 @@ def _costs_there(resources: "Resources", space: "SearchSpace", spec: "StudySpec"
 
 def _show_plan(
     arguments: argparse.Namespace, space: "SearchSpace", spec: "StudySpec", folder: "StudyFolder",
-    available: dict[str, float], costs: list["Cost"],
+    available: dict[str, float], resources: "Resources", costs: list["Cost"],
 ) -> None:  # fmt: skip
     from pcl.studies.plan import Plan  # noqa: PLC0415
 
-    plan = Plan(space, spec, folder, _resources(arguments, available), available, _is_finalized(arguments, spec))
+    plan = Plan(space, spec, folder, resources, available, _is_finalized(arguments, spec))
     for line in plan.lines(costs):
         say(line)
 
@@ -206,27 +231,28 @@ def _say_addresses(dashboard: str, tracker: "Tracker") -> None:
 
 def _search(
     arguments: argparse.Namespace, space: "SearchSpace", spec: "StudySpec", folder: "StudyFolder",
-    tracker: "Tracker", available: dict[str, float], interrupt: "Interrupt", parent: str,
+    tracker: "Tracker", resources: "Resources", interrupt: "Interrupt", parent: str,
 ) -> "Finding":  # fmt: skip
     """Run the study, print and write what it found, and bring MLflow in line."""
     from pcl.studies.recorder import Recorder  # noqa: PLC0415
     from pcl.studies.searching import Choices, Search, close  # noqa: PLC0415
 
-    choices = Choices(
-        _resources(arguments, available), _is_finalized(arguments, spec), arguments.rerun, arguments.fail_fast
-    )
+    choices = Choices(resources, _is_finalized(arguments, spec), arguments.rerun, arguments.fail_fast)
     recorder = Recorder(tracker)
     search = Search(space, spec, folder, tracker, recorder, choices, interrupt, say)
     space = search.space  # by the first objective
     finding = search.run()
     from pcl.studies.ledger import label  # noqa: PLC0415
-    from pcl.studies.outputs import figures, front_table, table, write_all  # noqa: PLC0415
+    from pcl.studies.outputs import figures, front_table, replication_table, table, write_all  # noqa: PLC0415
 
     for name, outcomes in {**finding.stages, "report seeds": finding.report}.items():
         if outcomes:
             say(f"\n{name}")
             for line in table(outcomes, space):
                 say(line)
+    for name, replication in finding.replications.items():
+        for line in ["", *replication_table(name, replication, space)]:
+            say(line)
     if finding.front:
         say("\n" + "\n".join(["Pareto front", *front_table(finding)]))
     files = write_all(folder, space, spec, finding)

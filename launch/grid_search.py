@@ -30,13 +30,30 @@ def asked_method(arguments: argparse.Namespace, space: "SearchSpace") -> "Method
                 f"The space {space.name!r} has ranges, of which there is no grid: take `--search random` or "
                 f"`--search optuna`, or list their values."
             )
-        return Method()
+        return Method(scheduler=_scheduler(arguments))
     seed = arguments.search_seed or 0
     if seed < 0:
         raise ValueError(f"`--search-seed` must be at least 0, but got {seed}.")
     n_trials = tuple(n_trials_of(stage, arguments.trials) for stage in space.stages)
     sampler = (arguments.sampler or TPE) if kind == OPTUNA else ""
-    return Method(kind, n_trials, seed, sampler, arguments.warm_start or "")
+    return Method(kind, n_trials, seed, sampler, arguments.warm_start or "", _scheduler(arguments))
+
+
+def _scheduler(arguments: argparse.Namespace) -> str:
+    """What ends trials early, if anything does."""
+    from pcl.studies.method import ASHA  # noqa: PLC0415
+
+    if arguments.scheduler == "pbt":
+        raise ValueError(
+            "`--scheduler pbt` is not possible: its trials take over each other's weights and change settings on the "
+            "way, so that no configuration stands for what one has reached; take `--scheduler asha`, and search "
+            "`training.lr` and `training.lr_schedule`."
+        )
+    if arguments.scheduler != ASHA:
+        return ""
+    if "," in (arguments.objectives or ""):
+        raise ValueError("`--scheduler asha` goes by one metric: give one of `--objectives`, or leave them out.")
+    return ASHA
 
 
 _KINDS = {
@@ -66,7 +83,7 @@ def check_warm_start(spec: "StudySpec", folder: "StudyFolder") -> None:
     from pcl.studies.study import StudySpec  # noqa: PLC0415
 
     other = StudySpec.read(folder)
-    if difference := spec.difference(replace(other, method=spec.method, space=spec.space)):
+    if difference := spec.difference(replace(other, method=spec.method, space=spec.space, replicate=spec.replicate)):
         raise ValueError(
             f"`--warm-start` takes a study of the same space, objectives, seeds and settings, but {folder.name!r} is "
             f"another one ({difference})."

@@ -57,7 +57,7 @@ def asked_study(arguments: argparse.Namespace) -> Asked:
     if arguments.resume is not None:
         fixed = (
             "space", "scale", "fidelity", "set", "seeds", "name", "data", "weights",
-            "search", "trials", "search_seed", "sampler", "warm_start", "objectives",
+            "search", "trials", "search_seed", "sampler", "warm_start", "objectives", "scheduler", "replicate",
         )  # fmt: skip
         if given := [f"--{n.replace('_', '-')}" for n in fixed if getattr(arguments, n) not in (None, "", [])]:
             raise ValueError(f"A study that is resumed has its settings already: leave out {', '.join(given)}.")
@@ -92,6 +92,7 @@ def asked_study(arguments: argparse.Namespace) -> Asked:
         data,
         method,
         objectives,
+        arguments.replicate or "",
     )
     check_possible(space, spec)
     if method.warm_start:

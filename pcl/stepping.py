@@ -85,7 +85,7 @@ class TrainingStep:
             runs = range(self.task.n_runs)
             each = [self._loss_of(run)(*(_run(d, run) for d in triple), generator=self.generator) for run in runs]
             return torch.stack(each).mean(-1)
-        together = self._loss_of(0)(*(_merged(d) for d in triple), generator=self.generator)
+        together = self._loss_of(0)(*(merged(d) for d in triple), generator=self.generator)
         return together.view(anchor.batch_shape).mean(-1)
 
     def _triple(self, posterior: VonMisesFisher) -> tuple[VonMisesFisher, VonMisesFisher, VonMisesFisher]:
@@ -131,7 +131,7 @@ class TrainingStep:
         return len(self.losses) > 1 or self.source.are_common or is_rolled
 
 
-def _merged(d: VonMisesFisher) -> VonMisesFisher:
+def merged(d: VonMisesFisher) -> VonMisesFisher:
     """The runs as part of the batch: (R, B, ...) -> (R B, ...)."""
     return VonMisesFisher(d.mu.flatten(0, 1), d.kappa.flatten(0, 1), validate_args=False, law=d.law)
 

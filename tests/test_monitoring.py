@@ -128,13 +128,13 @@ def test_a_driver_publishes_trials_by_state(told: Told, tmp_path: Path) -> None:
             trials, 4, [done], objective, _NoRecorder(), Interrupt(), False, lambda _: None, gauges,  # type: ignore[arg-type]
         ) as progress,
     ):  # fmt: skip
-        assert states() == {"waiting": 3, "running": 0, "finished": 1, "failed": 0}
+        assert states() == {"waiting": 3, "running": 0, "finished": 1, "stopped": 0, "failed": 0}
         assert (last("pcl_best_objective"), last("pcl_worker_deaths")) == (0.25, 0)
         progress.started(folders[1])
         progress.started(folders[2])
         progress.restarted(folders[2])
-        assert states() == {"waiting": 1, "running": 2, "finished": 1, "failed": 0}
+        assert states() == {"waiting": 1, "running": 2, "finished": 1, "stopped": 0, "failed": 0}
         assert last("pcl_worker_deaths") == 1
         folders[2].close(Result(Status.FAILED, "no reason"))
         progress.ended(folders[2])
-        assert states() == {"waiting": 1, "running": 1, "finished": 1, "failed": 1}
+        assert states() == {"waiting": 1, "running": 1, "finished": 1, "stopped": 0, "failed": 1}

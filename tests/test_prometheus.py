@@ -111,7 +111,9 @@ def test_what_is_shown_is_so(watched: tuple[Home, Grid, Prometheus]) -> None:
     def trials() -> dict[str, float]:
         return {labels["state"]: value for labels, value in server.values(f"ray_{TRIALS.name}")}
 
-    wait_for(lambda: trials() == {"waiting": 0, "running": 2, "finished": 2, "failed": 0}, "two and two trials")
+    wait_for(
+        lambda: trials() == {"waiting": 0, "running": 2, "finished": 2, "stopped": 0, "failed": 0}, "two and two trials"
+    )
     wait_for(lambda: len(server.values(f"ray_{KAPPA_MEAN.name}")) == 2, "both workers are there")
     kappas = [value for _, value in server.values(f"ray_{KAPPA_MEAN.name}")]
     rows = [row for folder in place.study("watched").trials() for row in folder.rows()]

@@ -42,14 +42,19 @@ def scatter(true: ArrayLike, predicted: ArrayLike, title: str, path: Path) -> No
     figure.savefig(path, dpi=110)
 
 
-def pareto(points: ArrayLike, is_front: Sequence[bool], names: Sequence[str], path: Path) -> None:
+def pareto(
+    points: ArrayLike, is_front: Sequence[bool], names: Sequence[str], path: Path, is_first_max: bool = True
+) -> None:
     """Plot every objective but the first against the first, with the Pareto front on top, into a file.
+
+    Of two objectives, the front is the edge of what trials have reached: steps, for nothing between them is known.
 
     Args:
         points: (B, number of objectives)
         is_front: (B,), whether a point is on the front.
         names: Of the objectives.
         path: The file; its suffix says the format.
+        is_first_max: Whether the first objective is the better the larger it is.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
     from matplotlib.figure import Figure  # noqa: PLC0415
@@ -63,8 +68,9 @@ def pareto(points: ArrayLike, is_front: Sequence[bool], names: Sequence[str], pa
         axes.scatter(values[~chosen, 0], values[~chosen, index], s=14, color="0.6", linewidths=0, label="trials")
         front = values[chosen][np.argsort(values[chosen, 0])]
         axes.plot(
-            front[:, 0], front[:, index], "o-" if n_plots == 1 else "o", markersize=5, linewidth=1, label="Pareto front"
-        )
+            front[:, 0], front[:, index], "o-" if n_plots == 1 else "o", markersize=5, linewidth=1,
+            drawstyle="steps-pre" if is_first_max else "steps-post", label="Pareto front",
+        )  # fmt: skip
         axes.set(xlabel=names[0], ylabel=names[index])
         axes.legend(frameon=False)
     figure.suptitle(f"Pareto front: {chosen.sum()} of {len(values)} trials")

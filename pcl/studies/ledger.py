@@ -24,7 +24,7 @@ from pcl.config import Plain, RunConfig
 from pcl.files import replacing
 
 # Raised whenever the same configuration gives other numbers than before: old results are then not found again.
-MATHS_VERSION = 1
+MATHS_VERSION = 2
 
 Metrics = dict[str, float]
 
@@ -39,6 +39,7 @@ class Status(Enum):
 
     FINISHED = "finished"
     FAILED = "failed"
+    STOPPED = "stopped"  # early, by a scheduler: what it has reached is not the whole
 
 
 @dataclass(frozen=True)
@@ -120,8 +121,8 @@ class Result:
     """How a trial ended.
 
     Attributes:
-        status: Finished or failed.
-        cause: One line that says why it failed.
+        status: Finished, failed or stopped early.
+        cause: One line that says why it has not finished.
         traceback: Where, if an exception was the cause.
         time_ms: When.
         hardware: What it ran on.

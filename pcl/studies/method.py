@@ -14,6 +14,7 @@ from pcl.studies.axes import Axis, Domain, Stage, Variants
 from pcl.studies.ranges import Range
 
 GRID, RANDOM, OPTUNA = "grid", "random", "optuna"
+ASHA = "asha"
 TPE, GP = "tpe", "gp"
 _LEAST, _MOST = 10, 100  # trials of a stage where none are asked for
 _VALUES_OF_A_RANGE = 10  # as which it counts there
@@ -29,6 +30,7 @@ class Method:
         seed: Of the draws and the sampler.
         sampler: Of Optuna: tpe or gp; nothing without it.
         warm_start: Study whose finished trials the sampler begins with.
+        scheduler: What ends trials early: asha, or nothing.
     """
 
     kind: str = GRID
@@ -36,6 +38,7 @@ class Method:
     seed: int = 0
     sampler: str = ""
     warm_start: str = ""
+    scheduler: str = ""
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> "Method":
@@ -45,10 +48,13 @@ class Method:
     @property
     def label(self) -> str:
         """In words."""
+        text = "grid"
         if self.kind == OPTUNA:
             warm = f", with the trials of {self.warm_start}" if self.warm_start else ""
-            return f"Optuna ({self.sampler.upper()}), seed {self.seed}{warm}"
-        return f"random, seed {self.seed}" if self.kind == RANDOM else "grid"
+            text = f"Optuna ({self.sampler.upper()}), seed {self.seed}{warm}"
+        elif self.kind == RANDOM:
+            text = f"random, seed {self.seed}"
+        return f"{text}, {self.scheduler.upper()} stops trials early" if self.scheduler else text
 
 
 def n_trials_of(stage: Stage, asked: int | None) -> int:

@@ -38,7 +38,7 @@ _STAGE = ("study", "stage")
 _TRIAL = (*_STAGE, "loss")
 
 # By the driver:
-TRIALS = Measure("pcl_trials", "Trials of a stage: waiting, running, finished or failed", (*_STAGE, "state"))
+TRIALS = Measure("pcl_trials", "Trials of a stage that wait, run, finished, were stopped or failed", (*_STAGE, "state"))
 BEST_OBJECTIVE = Measure("pcl_best_objective", "Objective of the best trial of a stage so far", (*_STAGE, "metric"))
 WORKER_DEATHS = Measure("pcl_worker_deaths", "Workers of a stage that died and were replaced", _STAGE)
 # By workers, of the trial that they have:

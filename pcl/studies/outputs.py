@@ -13,9 +13,10 @@ from pcl.config import Plain
 from pcl.studies.ledger import StudyFolder, Trial, shown, write_json, write_text
 from pcl.studies.objectives import values_of
 from pcl.studies.progress import plus_minus
+from pcl.studies.replication import SEEDS_A_ROUND, Replication, described
 from pcl.studies.searching import Finding
 from pcl.studies.selection import Outcome
-from pcl.studies.space import SearchSpace
+from pcl.studies.space import Mode, SearchSpace
 from pcl.studies.study import StudySpec
 
 _SHOWN = {
@@ -40,6 +41,10 @@ def table(outcomes: Sequence[Outcome], space: SearchSpace) -> list[str]:
         if outcome.result is None:
             stopped = f"stopped at batch {outcome.batch}" if outcome.batch else "not run"
             rows.append(["-", *values, *("" for _ in metrics), "", stopped])
+        elif outcome.is_stopped:
+            rows.append(
+                ["-", *values, *("" for _ in metrics), f"{outcome.seconds:.1f}", f"{outcome.cause} {note}".rstrip()]
+            )
         elif not outcome.is_finished:
             rows.append(["-", *values, *("" for _ in metrics), "", f"FAILED: {outcome.cause} {note}".rstrip()])
         else:
@@ -59,6 +64,15 @@ def front_table(finding: Finding) -> list[str]:
         rows.append([*means, outcome.trial.label])
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def replication_table(stage: str, replication: Replication, space: SearchSpace) -> list[str]:
+    """What more seeds say about the best of a stage."""
+    if not replication.n_rounds:
+        return [f"{stage}: clear without more seeds"]
+    left = f"{replication.n_unclear} not clearly worse" if replication.n_unclear else "it is clear"
+    head = f"{stage}: the best after {replication.n_rounds} rounds of {SEEDS_A_ROUND} more seeds; {left}"
+    return [head, *described(replication, space.objective)]
 
 
 def is_published_winner(trial: Trial, space: SearchSpace) -> bool:
@@ -87,7 +101,9 @@ def _draw_front(finding: Finding, path: Path) -> None:
     found = [o for o in finding.outcomes if o not in finding.report and values_of(o, finding.objectives)]
     points = [[outcome.mean(metric) for metric in metrics] for outcome in found]
     on_front = {outcome.trial.key for outcome in finding.front}
-    pareto(points, [outcome.trial.key in on_front for outcome in found], metrics, path)
+    names = [f"{o.metric} ({'larger' if o.mode is Mode.MAX else 'smaller'} is better)" for o in finding.objectives]
+    is_first_max = finding.objectives[0].mode is Mode.MAX
+    pareto(points, [outcome.trial.key in on_front for outcome in found], names, path, is_first_max)
 
 
 def summary(space: SearchSpace, spec: StudySpec, finding: Finding) -> dict[str, Any]:
@@ -100,8 +116,16 @@ def summary(space: SearchSpace, spec: StudySpec, finding: Finding) -> dict[str, 
         "published_winner": dict(space.published),
         "best": _entry(finding.best) if finding.best else None,
         "stages": {name: [_entry(outcome) for outcome in outcomes] for name, outcomes in finding.stages.items()},
+        "replication": {name: _replication(found) for name, found in finding.replications.items()},
         "report": [_entry(outcome) for outcome in finding.report],
     }
+
+
+def _replication(found: Replication) -> dict[str, Any]:
+    behind = [{"mean": _finite(d.mean), "half_width": _finite(d.half_width), "seeds": d.n_seeds}
+              for d in found.differences]  # fmt: skip
+    compared = [{**_entry(o), "seeds": list(o.by_seed)} for o in found.compared]
+    return {"rounds": found.n_rounds, "unclear": found.n_unclear, "compared": compared, "behind_the_best": behind}
 
 
 def figures(folder: StudyFolder, best: Outcome, say: Callable[[str], None]) -> list[Path]:
@@ -170,17 +194,19 @@ def _entry(outcome: Outcome) -> dict[str, Any]:
 
 def _csv(finding: Finding) -> str:
     """A line for every trial and seed."""
-    metrics = sorted({metric for o in finding.outcomes for values in o.by_seed.values() for metric in values})
-    axes = list(dict.fromkeys(axis for o in finding.outcomes for axis in o.trial.varied))
+    outcomes = [*finding.outcomes, *finding.replicates]
+    metrics = sorted({metric for o in outcomes for values in o.by_seed.values() for metric in values})
+    axes = list(dict.fromkeys(axis for o in outcomes for axis in o.trial.varied))
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["trial", "stage", "seed", "status", "cause", *axes, *metrics])
-    for outcome in finding.outcomes:
+    for outcome in outcomes:
         varied = [outcome.trial.varied.get(axis, "") for axis in axes]
         for seed in outcome.trial.seeds:
             values = outcome.by_seed.get(seed, {})
             cause = outcome.failures.get(seed, outcome.result.cause if outcome.result else "")
-            status = "failed" if cause else outcome.result.status.value if outcome.result else "not run"
+            is_failed = bool(cause) and not outcome.is_stopped
+            status = "failed" if is_failed else outcome.result.status.value if outcome.result else "not run"
             row = [outcome.trial.key, outcome.trial.stage, seed, status, cause, *varied]
             writer.writerow([*row, *(values.get(metric, "") for metric in metrics)])
     return text.getvalue()

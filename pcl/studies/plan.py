@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from pcl.config import RunConfig
 from pcl.studies.axes import Domain, Variants
 from pcl.studies.ledger import StudyFolder
-from pcl.studies.method import GRID
+from pcl.studies.method import GRID, Method
 from pcl.studies.objectives import with_objectives
+from pcl.studies.packing import Cost
 from pcl.studies.progress import duration
+from pcl.studies.replication import RULE
 from pcl.studies.runner import Resources
 from pcl.studies.searching import N_REPORTED
 from pcl.studies.space import SearchSpace
@@ -20,25 +22,15 @@ _OVERHEAD_S = 0.25  # of a trial outside of training; `bench.py study` measures 
 _START_S = 15.0  # Ray, and torch in the first workers
 
 
-@dataclass(frozen=True)
-class Cost:
-    """Of one trial.
-
-    Attributes:
-        set_up_s: Once a worker; its next trials find what it made.
-        run_s: Training and evaluations.
-        n_bytes: Of its checkpoint.
-    """
-
-    set_up_s: float
-    run_s: float
-    n_bytes: int
-
-
 def probe(config: RunConfig, seeds: Sequence[int], device: str, n_batches: int = 5) -> Cost:
     """Measure a few batches of every phase and one evaluation, and reckon what the whole trial takes."""
-    from pcl.training import Run  # noqa: PLC0415  torch
+    import torch  # noqa: PLC0415
 
+    from pcl.training import Run  # noqa: PLC0415
+
+    if is_gpu := device == "cuda":
+        torch.cuda.empty_cache()  # of earlier probes
+        torch.cuda.reset_peak_memory_stats()
     training = config.training
     started = time.perf_counter()
     run = Run(config, seeds, device)
@@ -53,7 +45,10 @@ def probe(config: RunConfig, seeds: Sequence[int], device: str, n_batches: int =
     evaluation = _timed(lambda: run.step.task.evaluate(run.step.encoder))
     seconds += evaluation * -(-training.n_batches // training.eval_every)
     n_parameters = sum(parameter.numel() for parameter in run.step.encoder.parameters())
-    return Cost(set_up, seconds, 3 * 4 * n_parameters)  # Adam keeps two numbers for each, four bytes each
+    n_bytes = 3 * 4 * n_parameters  # Adam keeps two numbers for each, four bytes each
+    if not is_gpu:
+        return Cost(set_up, seconds, n_bytes)
+    return Cost(set_up, seconds, n_bytes, torch.cuda.max_memory_reserved(), torch.cuda.mem_get_info()[1])
 
 
 def _timed(work: Callable[[], object]) -> float:
@@ -118,12 +113,14 @@ class Plan:
         if len(objectives) > 1:
             lines.append(f"  the Pareto front of them; the winner is the best by {objectives[0].metric}")
         is_grid = spec.method.kind == GRID
-        lines += [] if is_grid else [f"  search: {spec.method.label}"]
+        lines += [f"  search: {spec.method.label}"] if spec.method != Method() else []
         for index, (stage, n) in enumerate(zip(space.stages, spec.n_trials(space), strict=True)):
             axes = " x ".join(f"{name} {{{_values(axis)}}}" for name, axis in stage.axes.items())
             of = "" if is_grid or stage.is_sampled else f" of {stage.n_cells} cells"
             after = " at the winner's settings" if index else ""
             lines.append(f"  stage {index + 1}: {n} trials{of}{after}: {axes}")
+        if spec.replicate:
+            lines.append(f"  {RULE}")
         if self.is_finalized:
             report = " ".join(map(str, spec.report_seeds))
             lines.append(f"  report: the best {N_REPORTED} on seeds {report}, which select nothing")

@@ -87,17 +87,19 @@ class Progress:
         if is_new:
             n_done = len(self._outcomes)
             self._tell(f"  {n_done:>3}/{self._n_trials}  {described(outcome, self._objective)}")
-        if not outcome.is_finished and self._is_fail_fast:
+        if not outcome.is_finished and not outcome.is_stopped and self._is_fail_fast:
             self._interrupt.set(f"a trial failed ({outcome.cause})")
 
     def line(self) -> str:
         """How things stand."""
         with self._lock:
             outcomes, running = list(self._outcomes.values()), dict(self._running)
-        n_failed = sum(not outcome.is_finished for outcome in outcomes)
+        n_stopped = sum(outcome.is_stopped for outcome in outcomes)
+        n_failed = sum(not outcome.is_finished for outcome in outcomes) - n_stopped
         best = winner(outcomes, self._objective)
         parts = [f"{len(outcomes)}/{self._n_trials} done"]
         parts += [f"{n_failed} failed"] if n_failed else []
+        parts += [f"{n_stopped} stopped early"] if n_stopped else []
         shares = " ".join(f"{share:.0%}" for share, _ in running.values())
         parts += [f"{len(running)} running ({shares})"] if running else []
         parts += [f"best {best.mean(self._objective.metric):.3f} ({best.trial.label})"] if best else []
@@ -109,9 +111,10 @@ class Progress:
         with self._lock:
             outcomes, n_running = list(self._outcomes.values()), len(self._running)
         n_finished = sum(outcome.is_finished for outcome in outcomes)
+        n_stopped = sum(outcome.is_stopped for outcome in outcomes)
         counts = {
             "waiting": self._n_trials - len(outcomes) - n_running, "running": n_running,
-            "finished": n_finished, "failed": len(outcomes) - n_finished,
+            "finished": n_finished, "stopped": n_stopped, "failed": len(outcomes) - n_finished - n_stopped,
         }  # fmt: skip
         for state, n_trials in counts.items():
             self._gauges.set(TRIALS, n_trials, state=state)
@@ -148,6 +151,8 @@ def described(outcome: Outcome, objective: Objective) -> str:
     """A trial's value, or why it has none, with its settings."""
     value = f"{outcome.mean(objective.metric):>7.3f}{plus_minus(outcome.standard_error(objective.metric))}"
     reused = f"  (from study {outcome.result.reused_from})" if outcome.result and outcome.result.reused_from else ""
+    if outcome.is_stopped:
+        return f"{value}  {outcome.trial.label}: {outcome.cause}"
     if not outcome.is_finished:
         return f" FAILED  {outcome.trial.label}: {outcome.cause}"
     lost = f"  lost {len(outcome.failures)} of {len(outcome.by_seed)} seeds" if outcome.failures else ""

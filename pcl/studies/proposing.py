@@ -8,11 +8,12 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from pcl.config import Plain
+from pcl.studies.judged import judged_curve
 from pcl.studies.ledger import StudyFolder, Trial, TrialFolder
 from pcl.studies.method import draws
 from pcl.studies.objectives import values_of
 from pcl.studies.reuse import is_lost, take_over
-from pcl.studies.sampling import DATABASE, Point, Samples, Sampling
+from pcl.studies.sampling import DATABASE, NOTHING, Known, Point, Samples, Sampling
 from pcl.studies.selection import Outcome
 from pcl.studies.space import Objective, SearchSpace
 from pcl.studies.study import StudySpec
@@ -105,18 +106,25 @@ class Proposer:
         if folder.result() is None:
             return
         trial = self._trials[key]
-        values = values_of(Outcome.of(trial, folder), self._objectives)
+        known = self._known(trial, folder)
         for number in self._open.pop(key, []):
-            self._sampling.tell(number, values)
+            self._sampling.tell(number, known)
         if key in self._again:
-            self._sampling.add(self._values(trial), key, values)
+            self._sampling.add(self._values(trial), key, known)
             self._again.remove(key)
+
+    def _known(self, trial: Trial, folder: TrialFolder) -> Known:
+        """What a trial that has ended gave."""
+        outcome = Outcome.of(trial, folder)
+        if outcome.is_stopped:
+            return Known(curve=judged_curve(folder.rows(), trial.run_config, self._objectives[0].metric))
+        return Known(values_of(outcome, self._objectives))
 
     def _take(self, point: Point) -> Trial | None:
         """The trial that a point is, if it is a new one; what is known of others is told at once."""
         trial = self._trial(point.values)
         if trial is None:
-            self._sampling.tell(point.number, None)
+            self._sampling.tell(point.number, NOTHING)
             return None
         self._sampling.name(point.number, trial.key)
         self._open.setdefault(trial.key, []).append(point.number)
@@ -141,7 +149,7 @@ class Proposer:
             trial = self._trial(point.values)
             if trial is None:
                 if point.is_open:
-                    self._sampling.tell(point.number, None)
+                    self._sampling.tell(point.number, NOTHING)
                 continue
             self._trials.setdefault(trial.key, trial)
             folder = self._folder.trial(trial.key)
@@ -157,8 +165,8 @@ class Proposer:
                 self._again |= set() if point.is_open else {trial.key}
         for trial in self._of_stage(self._folder) if not self._is_rerun else []:
             if trial.key not in self._trials:  # the database was lost, or is older than the folders
-                outcome = Outcome.of(trial, self._folder.trial(trial.key))
-                self._sampling.add(self._values(trial), trial.key, values_of(outcome, self._objectives))
+                known = self._known(trial, self._folder.trial(trial.key))
+                self._sampling.add(self._values(trial), trial.key, known)
                 self._trials[trial.key] = trial
 
     def _warm_up(self, other: StudyFolder) -> None:
@@ -168,8 +176,8 @@ class Proposer:
             if not outcome.is_finished:
                 continue
             take_over(self._folder, trial, outcome, other.name)
-            values = values_of(outcome, self._objectives)
-            self._sampling.add(self._values(trial), trial.key, values, other.name)
+            known = Known(values_of(outcome, self._objectives))
+            self._sampling.add(self._values(trial), trial.key, known, other.name)
 
     def _of_stage(self, study: StudyFolder) -> list[Trial]:
         """Trials in a study's folders that have ended and are points of this stage, the first to end first."""

@@ -10,13 +10,13 @@ from pcl.studies.ledger import Metrics, Result, Row, Status, Trial
 from pcl.studies.selection import standard_error
 
 FINISHED, FAILED, KILLED, RUNNING = "FINISHED", "FAILED", "KILLED", "RUNNING"  # MLflow's words
-ENDS = {Status.FINISHED: FINISHED, Status.FAILED: FAILED}
+ENDS = {Status.FINISHED: FINISHED, Status.FAILED: FAILED, Status.STOPPED: KILLED}
 
 # Metrics of a run that no report has
 OBJECTIVE, OBJECTIVE_SE = "objective", "objective_se"
 
-# Tags of a run that has ended: why it failed, and which result it is in line with
-CAUSE, SYNCED = "pcl.cause", "pcl.synced"
+# Tags of a run that has ended: why it failed or was stopped early, and which result it is in line with
+CAUSE, STOPPED_EARLY, SYNCED = "pcl.cause", "pcl.stopped_early", "pcl.synced"
 
 _LARGEST = 1.7976931348623157e308  # what MLflow's databases keep of an infinity
 
@@ -116,6 +116,8 @@ def trial_ending(trial: Trial, result: Result, rows: Sequence[Row], objective: s
     if result.status is Status.FAILED:
         tags[CAUSE] = result.cause or "unknown"
         texts["failure.txt"] = f"{tags[CAUSE]}\n\n{result.traceback}".rstrip() + "\n"
+    elif result.status is Status.STOPPED:
+        tags[STOPPED_EARLY] = tags.pop(CAUSE)
     elif rows:
         last = rows[-1]
         chosen = [m for seed, m in last.by_seed.items() if seed not in last.failures and objective in m]
@@ -132,6 +134,8 @@ def seed_ending(seed: int, result: Result, rows: Sequence[Row], objective: str) 
     cause = rows[-1].failures.get(seed, "") if rows else ""
     if cause or result.status is Status.FAILED:
         return Ending(FAILED, result.time_ms, {CAUSE: cause or result.cause or "unknown"})
+    if result.status is Status.STOPPED:
+        return Ending(KILLED, result.time_ms, {STOPPED_EARLY: result.cause})
     last = rows[-1] if rows else None
     value = last.by_seed.get(seed, {}).get(objective) if last else None
     metrics = [(OBJECTIVE, value, last.time_ms, last.batch)] if last and value is not None else []

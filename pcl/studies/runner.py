@@ -14,10 +14,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pcl.studies.cluster import check_address, check_shared, runtime_env, use_token
 from pcl.studies.ledger import Result, Status, StudyFolder, Trial, TrialFolder
+
+if TYPE_CHECKING:
+    from ray.tune.schedulers import TrialScheduler
 
 # Read when Ray is imported, or by the processes that it starts.
 _ENVIRONMENT = {
@@ -203,6 +206,7 @@ def resources_at(address: str) -> dict[str, float]:
 def run_trials(
     trials: Sequence[Trial], study: StudyFolder, objective: str, resources: Resources, listener: Listener,
     interrupt: Interrupt, scratch: Path, trainable: Callable[[dict[str, Any]], None] | None = None,
+    scheduler: "TrialScheduler | None" = None,
 ) -> None:  # fmt: skip
     """Run trials until every one has ended, or until interrupted.
 
@@ -215,27 +219,26 @@ def run_trials(
         interrupt: Looked at several times a second.
         scratch: Folder for Tune's own files.
         trainable: What a worker does with a job; `run_trial` unless a benchmark wants another.
+        scheduler: Tune's, which may end trials early; it then leaves a result in their folders.
     """
     from ray import tune  # noqa: PLC0415
 
     jobs = [_job(trial, study, objective, resources) for trial in trials]
-    _fit(
-        {"job": tune.grid_search(jobs)}, {"max_concurrent_trials": resources.most_at_once or None},
-        resources, listener, interrupt, scratch, trainable,
-    )  # fmt: skip
+    search = {"max_concurrent_trials": resources.most_at_once or None, "scheduler": scheduler}
+    _fit({"job": tune.grid_search(jobs)}, search, resources, listener, interrupt, scratch, trainable)
     _close(trials, study, listener, interrupt)
 
 
 def run_source(
     source: Source, study: StudyFolder, objective: str, resources: Resources, listener: Listener,
-    interrupt: Interrupt, scratch: Path,
+    interrupt: Interrupt, scratch: Path, scheduler: "TrialScheduler | None" = None,
 ) -> None:  # fmt: skip
     """Run trials as they come, each asked for when there is room for it; for the rest see `run_trials`."""
     from pcl.studies.tune_adapter import Proposals  # noqa: PLC0415
 
     proposals = Proposals(source, lambda trial: _job(trial, study, objective, resources), interrupt)
     at_once = max(1, resources.slots(available_resources()))
-    search = {"search_alg": proposals, "num_samples": -1, "max_concurrent_trials": at_once}
+    search = {"search_alg": proposals, "num_samples": -1, "max_concurrent_trials": at_once, "scheduler": scheduler}
     _fit({}, search, resources, listener, interrupt, scratch, None)
     _close(source.trials, study, listener, interrupt)
     for trial in source.trials:

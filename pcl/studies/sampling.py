@@ -46,6 +46,27 @@ class Point(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Known:
+    """What a point gave.
+
+    Attributes:
+        values: Of every objective; nothing where it failed or was stopped early.
+        curve: Percent done and objective of one that was stopped early, of which samplers then learn; else nothing.
+    """
+
+    values: Sequence[float] | None = None
+    curve: Sequence[tuple[float, float]] = ()
+
+    @property
+    def state(self) -> TrialState:
+        """In Optuna's words."""
+        return TrialState.PRUNED if self.curve else TrialState.FAIL if self.values is None else TrialState.COMPLETE
+
+
+NOTHING = Known()
+
+
+@dataclass(frozen=True)
 class Samples:
     """Where and how a stage is sampled.
 
@@ -81,8 +102,7 @@ class Sampling:
     def __init__(self, samples: Samples, winner: Mapping[str, Plain], *, is_anew: bool = False) -> None:
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         self._samples = samples
-        axes = {name: searched(name, axis) for name, axis in samples.stage.axes.items()}
-        self._distributions = {name: _distribution(axis) for name, axis in axes.items()}
+        self._distributions = distributions_of(samples.stage)
         url = URL.create("sqlite", database=str(samples.database.absolute())).render_as_string()
         with self._database():
             storage = optuna.storages.RDBStorage(url)
@@ -121,43 +141,40 @@ class Sampling:
         with self._database():
             if values is not None:
                 self._study.enqueue_trial(dict(values))
-            self._study.sampler = self._sampler(len(self._study.get_trials(deepcopy=False)))
+            samples, number = self._samples, len(self._study.get_trials(deepcopy=False))
+            self._study.sampler = sampler_of(samples.method, samples.stage, samples.n_trials, number)
             trial = self._study.ask(self._distributions)
             return Point(trial.number, dict(trial.params), "", is_open=True)
 
     def name(self, number: int, key: str) -> None:
         """Note which trial a point is."""
         with self._database():
-            storage, study = self._study._storage, self._study._study_id  # by number, Optuna has no other way
-            storage.set_trial_user_attr(storage.get_trial_id_from_study_id_trial_number(study, number), _KEY, key)
+            self._study._storage.set_trial_user_attr(self._id(number), _KEY, key)
 
-    def tell(self, number: int, values: Sequence[float] | None) -> None:
-        """What a point gave; nothing where it failed."""
+    def tell(self, number: int, known: Known) -> None:
+        """What a point gave."""
         with self._database():
-            state = TrialState.FAIL if values is None else TrialState.COMPLETE
-            self._study.tell(number, values, state, skip_if_finished=True)
+            storage, trial_id = self._study._storage, self._id(number)
+            if not storage.get_trial(trial_id).state.is_finished():
+                for percent, value in known.curve:
+                    storage.set_trial_intermediate_value(trial_id, round(percent), value)
+            self._study.tell(number, known.values, known.state, skip_if_finished=True)
 
-    def add(self, point: Mapping[str, Plain], key: str, values: Sequence[float] | None, warm: str = "") -> None:
+    def add(self, point: Mapping[str, Plain], key: str, known: Known, warm: str = "") -> None:
         """Add what is known of a point that this study has not proposed, perhaps from another one."""
         with self._database():
-            self._study.add_trial(self._frozen(point, {_KEY: key, **({_WARM: warm} if warm else {})}, values))
+            self._study.add_trial(self._frozen(point, {_KEY: key, **({_WARM: warm} if warm else {})}, known))
 
-    def _frozen(
-        self, point: Mapping[str, Plain], attributes: dict[str, Any], values: Sequence[float] | None
-    ) -> FrozenTrial:
+    def _id(self, number: int) -> int:
+        """In the storage; Optuna has no other way to write to a trial by its number."""
+        return int(self._study._storage.get_trial_id_from_study_id_trial_number(self._study._study_id, number))
+
+    def _frozen(self, point: Mapping[str, Plain], attributes: dict[str, Any], known: Known) -> FrozenTrial:
+        last = [known.curve[-1][1]] if known.curve else known.values  # of a pruned one, Optuna takes its last value
         return create_trial(
-            state=TrialState.FAIL if values is None else TrialState.COMPLETE, values=values, params=dict(point),
-            distributions=self._distributions, user_attrs=attributes,
+            state=known.state, values=last, params=dict(point), distributions=self._distributions,
+            user_attrs=attributes, intermediate_values={round(percent): value for percent, value in known.curve},
         )  # fmt: skip
-
-    def _sampler(self, number: int) -> optuna.samplers.BaseSampler:
-        """One for a single proposal. Trials that run at once count as bad (TPE) or are reckoned with (GP)."""
-        text = f"{self._samples.method.seed} {self._samples.stage.name} {number}"
-        seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:4])
-        n_startup = max(1, min(_MOST_STARTUP, self._samples.n_trials // 3))
-        if self._samples.method.sampler == GP:
-            return optuna.samplers.GPSampler(seed=seed, n_startup_trials=n_startup)
-        return optuna.samplers.TPESampler(seed=seed, n_startup_trials=n_startup, constant_liar=True)
 
     @contextmanager
     def _database(self) -> Iterator[None]:
@@ -170,6 +187,28 @@ class Sampling:
             told = str(error.__cause__ or error).strip().splitlines()[0]
             hint = "where it is damaged, delete it: it is made again from the trials' folders"
             raise OSError(f"{self._samples.database} cannot be used ({told}; {hint})") from None
+
+
+def sampler_of(method: Method, stage: Stage, n_trials: int, number: int) -> optuna.samplers.BaseSampler:
+    """One for a single proposal. Trials that run at once count as bad (TPE) or are reckoned with (GP).
+
+    Args:
+        method: Sampler and seed.
+        stage: What is sampled.
+        n_trials: How many there will be.
+        number: Of the proposal.
+    """
+    text = f"{method.seed} {stage.name} {number}"
+    seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:4])
+    n_startup = max(1, min(_MOST_STARTUP, n_trials // 3))
+    if method.sampler == GP:
+        return optuna.samplers.GPSampler(seed=seed, n_startup_trials=n_startup)
+    return optuna.samplers.TPESampler(seed=seed, n_startup_trials=n_startup, constant_liar=True)
+
+
+def distributions_of(stage: Stage) -> dict[str, BaseDistribution]:
+    """What Optuna draws each axis from."""
+    return {name: _distribution(searched(name, axis)) for name, axis in stage.axes.items()}
 
 
 def _distribution(axis: Range | tuple[Plain, ...]) -> BaseDistribution:

@@ -5,14 +5,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pcl.config import Plain
 from pcl.studies.ledger import StudyFolder, Trial
-from pcl.studies.method import GRID, OPTUNA
+from pcl.studies.method import ASHA, GRID, OPTUNA
 from pcl.studies.monitoring import Gauges
 from pcl.studies.objectives import pareto_front, with_objectives
 from pcl.studies.progress import Progress
 from pcl.studies.recorder import Recorder
+from pcl.studies.replication import MOST_ROUNDS, Replication, concluded, new_seeds, together, unclear
 from pcl.studies.reuse import is_lost, take_over
 from pcl.studies.runner import Interrupt, Resources, run_source, run_trials
 from pcl.studies.selection import Outcome, ranked, winner
@@ -20,7 +22,10 @@ from pcl.studies.space import Objective, SearchSpace
 from pcl.studies.study import StudySpec
 from pcl.studies.tracking import End, StoreError, Tracker
 
-REPORT_STAGE = "report"
+if TYPE_CHECKING:
+    from pcl.studies.halving import Halving
+
+REPORT_STAGE, REPLICATE_STAGE = "report", "replicate"
 _PATIENCE_S = 20.0  # how long MLflow may take nothing before a study ends without it
 N_REPORTED = 3  # configurations that are run on the report seeds: the winner and the next two
 
@@ -53,6 +58,8 @@ class Finding:
         report: Outcomes on the report seeds, in the order of the selection.
         objectives: All that were asked for; the first decides.
         front: Trials of all stages than which none is better in every objective; nothing for one objective.
+        replications: Of every stage that was replicated.
+        replicates: Their trials, as they were run.
     """
 
     stages: dict[str, list[Outcome]] = field(default_factory=dict)
@@ -60,6 +67,8 @@ class Finding:
     report: list[Outcome] = field(default_factory=list)
     objectives: tuple[Objective, ...] = ()
     front: list[Outcome] = field(default_factory=list)
+    replications: dict[str, Replication] = field(default_factory=dict)
+    replicates: list[Outcome] = field(default_factory=list)
 
     @property
     def outcomes(self) -> list[Outcome]:
@@ -102,9 +111,10 @@ class Search:
             else:
                 outcomes = self._run_all(self.spec.trials(self.space, index, varied), title)
             finding.stages[stage.name] = ranked(outcomes, self.space.objective)
+            compared = self._replicated(outcomes, stage.name, finding) if self.spec.replicate else []
             if len(self.objectives) > 1:
                 finding.front = pareto_front(finding.outcomes, self.objectives)
-            best = winner(outcomes, self.space.objective)
+            best = winner(compared[:1] or outcomes, self.space.objective)
             if self._interrupt.is_set() or best is None:
                 return finding
             varied = best.trial.varied
@@ -112,8 +122,12 @@ class Search:
             # A whole grid has, as a rule, the earlier winner among its cells.
             is_partial = self.spec.method.kind != GRID
             earlier = [outcome for outcome in candidates[:1] if is_partial and outcome.trial.key not in keys]
-            candidates = ranked([*outcomes, *earlier], self.space.objective)
-        finding.best = winner(candidates, self.space.objective)
+            again = {outcome.trial.key for outcome in compared}
+            rest = [outcome for outcome in outcomes if outcome.trial.key not in again]
+            # Those that were compared on more seeds are in order already, and before the rest.
+            candidates = ranked([*(compared[:1] or rest), *earlier], self.space.objective)
+            candidates += [*compared[1:], *ranked(rest, self.space.objective)] if compared else []
+        finding.best = winner(candidates[:1], self.space.objective)
         if self._choices.is_finalized:
             chosen = [outcome for outcome in candidates if outcome.is_finished][:N_REPORTED]
             trials = [
@@ -122,6 +136,25 @@ class Search:
             ]
             finding.report = self._run_all(trials, f"report: the best {len(trials)} on the report seeds")
         return finding
+
+    def _replicated(self, outcomes: list[Outcome], stage: str, finding: Finding) -> list[Outcome]:
+        """The best of a stage with more seeds, the best first; nothing where it is clear without: see `replication`."""
+        objective, known = self.space.objective, [*self.spec.tuning_seeds, *self.spec.report_seeds]
+        compared: dict[str, Outcome] = {}
+        left, n_rounds = unclear(outcomes, objective), 0
+        while len(left) > 1 and n_rounds < MOST_ROUNDS and not self._interrupt.is_set():
+            seeds = new_seeds(known, n_rounds)
+            n_rounds += 1
+            trials = [Trial(o.trial.config, seeds, REPLICATE_STAGE, o.trial.varied, self.spec.data) for o in left]
+            named = ", ".join(map(str, seeds))
+            more = self._run_all(trials, f"replication {n_rounds} of {stage}: the best {len(left)} on seeds {named}")
+            finding.replicates += more
+            pooled = [together(outcome, new) for outcome, new in zip(left, more, strict=True)]
+            compared |= {outcome.trial.key: outcome for outcome in pooled}
+            left = unclear(pooled, objective)
+        excluded = [outcome for key, outcome in compared.items() if key not in {o.trial.key for o in left}]
+        finding.replications[stage] = concluded(left, excluded, objective, n_rounds)
+        return finding.replications[stage].compared
 
     def _run_all(self, trials: list[Trial], title: str) -> list[Outcome]:
         """Every trial's outcome, run or known."""
@@ -138,7 +171,7 @@ class Search:
             with self._progress(trials[0].stage, trials, len(trials), before) as progress:
                 run_trials(
                     left, self.folder, self.space.objective.metric, self._choices.resources, progress,
-                    self._interrupt, self._scratch(),
+                    self._interrupt, self._scratch(), scheduler=self._scheduler(left[0].stage),
                 )  # fmt: skip
         return [Outcome.of(trial, self.folder.trial(trial.key)) for trial in trials]
 
@@ -159,9 +192,17 @@ class Search:
                 proposer.on_known = progress.ended
                 run_source(
                     proposer, self.folder, self.space.objective.metric, self._choices.resources, progress,
-                    self._interrupt, self._scratch(),
+                    self._interrupt, self._scratch(), self._scheduler(self.space.stages[index].name),
                 )  # fmt: skip
         return [Outcome.of(trial, self.folder.trial(trial.key)) for trial in proposer.trials]
+
+    def _scheduler(self, stage: str) -> "Halving | None":
+        """What ends a stage's trials early, if anything does; replicates and the report's trials are not stopped."""
+        if stage in (REPORT_STAGE, REPLICATE_STAGE) or self.spec.method.scheduler != ASHA:
+            return None
+        from pcl.studies.halving import Halving  # noqa: PLC0415  Ray
+
+        return Halving(self.folder, stage, self.space.objective, self._interrupt)
 
     def _announce(self, title: str, n_trials: int, before: list[Outcome]) -> None:
         for outcome in before:

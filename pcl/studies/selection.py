@@ -44,8 +44,13 @@ class Outcome:
         return self.result is not None and self.result.status is Status.FINISHED
 
     @property
+    def is_stopped(self) -> bool:
+        """Whether a scheduler ended it early."""
+        return self.result is not None and self.result.status is Status.STOPPED
+
+    @property
     def cause(self) -> str:
-        """Why the trial, or some of its seeds, failed."""
+        """Why the trial, or some of its seeds, failed, or why it was stopped."""
         if self.result is not None and self.result.cause:
             return self.result.cause
         return "; ".join(f"seed {seed}: {cause}" for seed, cause in self.failures.items())
@@ -72,12 +77,16 @@ def standard_error(values: Sequence[float]) -> float:
 
 
 def ranked(outcomes: Iterable[Outcome], objective: Objective) -> list[Outcome]:
-    """Best first. Behind all trials whose every seed finished come those that lost seeds, then those that failed."""
+    """Best first. Behind all trials whose every seed finished come those that lost seeds, then those that have no end.
+
+    Of the last, those that a scheduler stopped come before those that failed: a value that is not of the whole training
+    is not compared with one that is.
+    """
 
     def place(outcome: Outcome) -> tuple[int, float]:
         mean = outcome.mean(objective.metric)
         if not outcome.is_finished or math.isnan(mean):
-            return 2, 0.0
+            return (2, -outcome.batch) if outcome.is_stopped else (3, 0.0)
         return int(bool(outcome.failures)), -mean if objective.mode is Mode.MAX else mean
 
     return sorted(outcomes, key=place)

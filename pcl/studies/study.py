@@ -6,6 +6,7 @@ A study belongs to one driver at a time: the lock is the kernel's and goes with 
 import fcntl
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -38,6 +39,7 @@ class StudySpec:
         data: Fingerprint of the data.
         method: How the space is searched.
         objectives: Metrics of `--objectives`; nothing for the space's own.
+        replicate: "auto" where the best get more seeds until it is clear which is best; else nothing.
     """
 
     space: str
@@ -50,6 +52,7 @@ class StudySpec:
     data: str = "toy"
     method: Method = field(default_factory=Method)
     objectives: tuple[str, ...] = ()
+    replicate: str = ""
 
     def __post_init__(self) -> None:
         if shared := sorted(set(self.tuning_seeds) & set(self.report_seeds)):
@@ -222,6 +225,11 @@ def read_seeds(text: str) -> tuple[int, ...]:
 
 def check_writable(storage: Path) -> None:
     """Raise a ValueError unless files can be made in a folder or, where it is missing, in its nearest parent."""
+    if is_address := re.match(r"([A-Za-z][A-Za-z0-9+.-]+):/", str(storage)):
+        raise ValueError(
+            f"`--storage` must be a folder, but {storage} is an address; mount what is behind {is_address[1]}: on "
+            f"every node and give the folder."
+        )
     place = storage
     while not place.exists() and place != place.parent:
         place = place.parent

@@ -22,7 +22,7 @@ from urllib.parse import quote, urlencode
 from pcl.studies import run_content as content
 from pcl.studies.ledger import Metrics, Row, Trial, TrialFolder, now_ms
 from pcl.studies.mlflow_store import Store, StoreError, default_uri, shown_uri, tracking_uri
-from pcl.studies.run_content import CAUSE, RUNNING, SYNCED, Ending, Found, StudyTags
+from pcl.studies.run_content import CAUSE, RUNNING, STOPPED_EARLY, SYNCED, Ending, Found, StudyTags
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
@@ -271,7 +271,7 @@ class Tracker:
         """Send what this process has not sent, in one request if it can be, and set the run's status last."""
         run_id = record.run_id
         end = ending or Ending(RUNNING, 0)
-        for key in {CAUSE, SYNCED} & set(record.tags) - set(end.tags):
+        for key in {CAUSE, STOPPED_EARLY, SYNCED} & set(record.tags) - set(end.tags):
             self.store.drop_tag(run_id, key)
             del record.tags[key]
         if ending is None and record.status != RUNNING:

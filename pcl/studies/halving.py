@@ -1,0 +1,90 @@
+"""Ends trials early that fall behind (ASHA): Ray's scheduler, asked about judged reports only.
+
+At a ninth and at a third of the part in which a trial is judged (see `pcl.studies.judged`), it goes on if it is among
+the best third of those that have come so far. The rungs are filled again from the trials' folders by a new driver. A
+trial that has come to its end has finished, whatever the others have.
+"""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from ray.tune.experiment import Trial as TuneTrial
+from ray.tune.schedulers import ASHAScheduler, FIFOScheduler
+
+from pcl.studies.judged import judged_curve
+from pcl.studies.ledger import Result, Status, StudyFolder, TrialFolder
+from pcl.studies.runner import Interrupt
+from pcl.studies.space import Objective
+
+_FACTOR = 3  # of so many, one goes on
+_N_RUNGS = 2
+
+
+class Rungs:
+    """ASHA over curves in percent.
+
+    Args:
+        objective: What decides; only its better end is looked at.
+    """
+
+    def __init__(self, objective: Objective) -> None:
+        first = 100 / _FACTOR**_N_RUNGS
+        self._asha = ASHAScheduler(
+            time_attr="percent", metric="value", mode=objective.mode.value, max_t=100, grace_period=first,
+            reduction_factor=_FACTOR, stop_last_trials=False,
+        )  # fmt: skip
+        self._keys: set[str] = set()
+
+    def goes_on(self, key: str, percent: float, value: float) -> bool:
+        """Whether a trial that is at this point of its curve is to go on; asked again about the same rung, it is."""
+        trial: Any = SimpleNamespace(trial_id=key)
+        controller: Any = None  # which ASHA has no use for
+        if key not in self._keys:
+            self._keys.add(key)
+            self._asha.on_trial_add(controller, trial)
+        answer = self._asha.on_trial_result(controller, trial, {"percent": percent, "value": value})
+        return bool(answer != ASHAScheduler.STOP)
+
+
+class Halving(FIFOScheduler):
+    """Tune's scheduler of a stage's trials.
+
+    Args:
+        study: Its folders say how trials go.
+        stage: Name of the stage; its trials are compared with each other.
+        objective: What decides.
+        interrupt: Set where a trial's files cannot be written.
+    """
+
+    def __init__(self, study: StudyFolder, stage: str, objective: Objective, interrupt: Interrupt) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._objective, self._interrupt = objective, interrupt
+        self._rungs = Rungs(objective)
+        for folder in study.trials():
+            trial = folder.trial()
+            if trial.stage == stage:
+                for point in judged_curve(folder.rows(), trial.run_config, objective.metric):
+                    self._rungs.goes_on(folder.key, *point)
+
+    def on_trial_result(self, tune_controller: Any, trial: TuneTrial, result: dict[str, Any]) -> str:
+        """Whether a trial goes on; one that does not is closed here, while its worker waits for the answer."""
+        if "batch" not in result:
+            return str(self.CONTINUE)
+        folder = TrialFolder(Path(trial.config["job"]["folder"]))
+        config, rows = folder.trial().run_config, folder.rows()
+        is_judged = bool(rows) and rows[-1].batch == result["batch"]
+        curve = judged_curve(rows, config, self._objective.metric) if is_judged else []
+        if not curve or result["batch"] == config.training.n_batches or self._rungs.goes_on(folder.key, *curve[-1]):
+            return str(self.CONTINUE)
+        try:
+            folder.claim()  # whoever writes after this has lost the trial
+            told = f"stopped early by ASHA at batch {result['batch']} of {result['n_batches']}"
+            folder.close(Result(Status.STOPPED, told))
+        except OSError as error:
+            self._interrupt.set(f"a trial's files cannot be written ({error})")
+        return str(self.STOP)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Nothing: Tune keeps a copy with the state that we do not use."""
+        return {}
