@@ -1,8 +1,9 @@
 """A study from its first stage to the final row: reuse what is known, run what is left, select, report."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 from pcl.config import Plain
 from pcl.studies.ledger import StudyFolder, Trial
 from pcl.studies.method import ASHA, GRID, OPTUNA
+from pcl.studies.monitoring import Gauges
 from pcl.studies.objectives import pareto_front, with_objectives
 from pcl.studies.progress import Progress
 from pcl.studies.recorder import Recorder
@@ -171,7 +173,7 @@ class Search:
         before = [Outcome.of(t, self.folder.trial(t.key)) for t in trials if t not in left]
         self._announce(title, len(trials), before)
         if left and not self._interrupt.is_set():
-            with self._progress(trials, len(trials), before) as progress:
+            with self._progress(trials[0].stage, trials, len(trials), before) as progress:
                 run_trials(
                     left, self.folder, self.space.objective.metric, self._choices.resources, progress,
                     self._interrupt, self._scratch(), scheduler=self._scheduler(left[0].stage),
@@ -191,7 +193,7 @@ class Search:
         before = [outcome for outcome in outcomes if outcome.result is not None]
         self._announce(title, proposer.n_trials, before)
         if is_left:
-            with self._progress([], proposer.n_trials, before) as progress:
+            with self._progress(self.space.stages[index].name, [], proposer.n_trials, before) as progress:
                 proposer.on_known = progress.ended
                 run_source(
                     proposer, self.folder, self.space.objective.metric, self._choices.resources, progress,
@@ -213,11 +215,19 @@ class Search:
         known = f", {len(before)} known" if before else ""
         self._say(f"{title} ({n_trials} trials{known})")
 
-    def _progress(self, trials: list[Trial], n_trials: int, before: list[Outcome]) -> Progress:
-        return Progress(
-            trials, n_trials, before, self.space.objective, self._recorder, self._interrupt,
-            self._choices.is_fail_fast, self._say,
-        )  # fmt: skip
+    @contextmanager
+    def _progress(
+        self, stage: str, trials: list[Trial], n_trials: int, before: list[Outcome]
+    ) -> Iterator[Progress]:  # fmt: skip
+        objective = self.space.objective
+        with (
+            Gauges(study=self.folder.name, stage=stage, metric=objective.metric) as gauges,
+            Progress(
+                trials, n_trials, before, objective, self._recorder, self._interrupt, self._choices.is_fail_fast,
+                self._say, gauges,
+            ) as progress,
+        ):  # fmt: skip
+            yield progress
 
     def _reuse(self, trial: Trial) -> None:
         """Take over the result of the same trial from another study, if there is one."""
