@@ -103,6 +103,15 @@ def test_layers() -> None:
     assert checked >= 15
 
 
+def test_the_board_reads_records_alone() -> None:
+    """It starts at once, and needs neither Ray nor what trains; MLflow's client is for servers."""
+    code = (
+        "import sys, dashboards.board.server, dashboards.board.export, dashboards.board.mirror; "
+        "print(sorted({'ray', 'torch', 'optuna', 'mlflow', 'pandas', 'matplotlib'} & set(sys.modules)))"
+    )
+    assert run(sys.executable, "-c", code).stdout.strip() == "[]"
+
+
 def test_packages_belong_to_one_distribution() -> None:
     code = "import pcl, search_spaces, launch, dashboards; print('together')"
     assert run(sys.executable, "-c", code).stdout.strip() == "together"
@@ -138,7 +147,7 @@ def test_readme_example() -> None:
     assert result.returncode == 0, result.stderr
 
 
-@pytest.mark.parametrize("command", ["grid", "bench", "train", "data", "look", "pretrain", "submit"])
+@pytest.mark.parametrize("command", ["grid", "bench", "train", "data", "look", "pretrain", "submit", "ui"])
 def test_commands_run_as_file_and_as_module(command: str) -> None:
     as_file = run(sys.executable, f"launch/{command}.py", "-h")
     as_module = run(sys.executable, "-m", f"launch.{command}", "-h")
