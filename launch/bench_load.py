@@ -100,6 +100,7 @@ def _run(
     nodes: Cluster, space: "SearchSpace", spec: "StudySpec", path: Path, trials: list["Trial"],
     arguments: argparse.Namespace,
 ) -> Row:  # fmt: skip
+    from pcl.studies.monitoring import Gauges  # noqa: PLC0415
     from pcl.studies.progress import Progress  # noqa: PLC0415
     from pcl.studies.runner import Interrupt, Resources, available_resources, ray_cluster, run_trials  # noqa: PLC0415
 
@@ -107,7 +108,12 @@ def _run(
         resources, interrupt = Resources(), Interrupt()
         slots = resources.slots(available_resources())
         before, began = _peak_mib(), time.perf_counter()
-        with Progress(trials, len(trials), [], space.objective, recorder, interrupt, False, lambda _: None) as progress:
+        with (
+            Gauges(study=folder.name, stage=trials[0].stage, metric=space.objective.metric) as gauges,
+            Progress(
+                trials, len(trials), [], space.objective, recorder, interrupt, False, lambda _: None, gauges
+            ) as progress,
+        ):
             run_trials(
                 trials, folder, space.objective.metric, resources, progress, interrupt, path / "ray",
                 sleeping(arguments.seconds),
