@@ -159,14 +159,16 @@ def _many(space: "SearchSpace", spec: "StudySpec", path: Path, trials: list["Tri
         say(f"{what}: {n_found} in {seconds:.1f} s")
         rows.append({"what": what, "records": n_found, "seconds": seconds})
 
-    def listed() -> int:
+    def listed(**tags: str) -> int:
         store = tracker.store
-        return len(store.find(store.experiments("pcl/"), {"pcl.kind": "trial"}, "FINISHED"))
+        return len(store.find(store.experiments("pcl/"), {f"pcl.{name}": value for name, value in tags.items()}))
 
     folder = StudyFolder(path.parent / "many")
     many = make_trials(space, spec, n_records)
     _copy_folders(StudyFolder(path), folder, trials, many)
-    timed("all runs listed from MLflow", listed)
+    timed("studies listed from MLflow", lambda: listed(kind="study"))
+    timed("a study's trials listed from MLflow", lambda: listed(kind="trial", study=path.name))
+    timed("all trials listed from MLflow", lambda: listed(kind="trial"))
     timed("one known trial looked up", lambda: int(tracker.finished(trials[-1].key) is not None))
     timed("a study's trials reported: table and files", lambda: report(space, spec, folder, many))
     return rows
