@@ -121,6 +121,7 @@ def _run(arguments: argparse.Namespace) -> None:
     with (
         interrupt.on_ctrl_c(say),
         ray_cluster(arguments.address, storage=arguments.storage.absolute()) as dashboard,
+        interrupt.on_ctrl_c(say),  # again: Ray has put a handler of SIGTERM that dies in the place of ours
         opened(folder, spec), resumable(folder, arguments),
     ):  # fmt: skip
         available = available_resources()

@@ -28,7 +28,7 @@ def main() -> None:
             f"Pretraining needs training images apart from the folds, which {data.name!r} lacks; take cifar10h or "
             "embedded, or a file with train_images and train_labels."
         )
-    given = {name: getattr(arguments, name) for name in ("epochs", "batch_size", "lr", "seed")}
+    given = {name: getattr(arguments, name) for name in ("epochs", "batch_size", "lr", "seed", "erased")}
     recipe = replace(
         Recipe.suited(data, arguments.width), **{name: value for name, value in given.items() if value is not None}
     )
@@ -45,10 +45,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--data", help="auto (default), cifar10h, embedded, or a file with training images")
     parser.add_argument("--width", type=whole_number, default=64, help="channels of the first stage (default: 64)")
-    parser.add_argument("--epochs", type=whole_number, help="default: 30; 24 for less than 10,000 images")
+    parser.add_argument("--epochs", type=whole_number, help="default: 100; 24 for less than 10,000 images")
     parser.add_argument("--batch-size", type=whole_number, help="default: 512; 64 for less than 10,000 images")
     parser.add_argument("--lr", type=float, help="highest rate (default: 0.2; 0.05 for less than 10,000 images)")
     parser.add_argument("--seed", type=int, help="default: 0")
+    parser.add_argument(
+        "--erased", type=int, help="side of the square erased in an image (default: 16; 0 for less than 10,000 images)"
+    )
     parser.add_argument("--device", default=None, help="cpu or cuda (default: cuda where there is one)")
     parser.add_argument("--output", type=Path, help="folder to keep the weights in (default: data/weights)")
     return parser

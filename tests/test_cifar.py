@@ -177,14 +177,17 @@ def test_a_cpu_computes_in_float32_whatever_the_precision() -> None:
 def test_graph_trains_images_like_the_plain_path(loss: str, phases: str, precision: str) -> None:
     values = {
         "task.data": "embedded", "encoder.precision": precision, "encoder.width": 16, "training.phases": phases,
-        "training.n_batches": 200, "training.eval_every": 100, "training.batch_size": 32, "training.lr": 1e-3,
+        "training.n_batches": 120, "training.eval_every": 60, "training.batch_size": 32, "training.lr": 1e-3,
         "task.n_eval": 500,
     }  # fmt: skip
     config = RunConfig.of(values, loss=loss, profile="paper", scale="smoke", task="images")
-    fast, plain = (list(Run(config, (1, 2), "cuda", is_fast=is_fast)) for is_fast in (True, False))
+    seeds = range(6)
+    fast, plain = (list(Run(config, seeds, "cuda", is_fast=is_fast)) for is_fast in (True, False))
     for a, b in zip(fast, plain, strict=True):
-        assert a.metrics["train/loss"] == pytest.approx(b.metrics["train/loss"], rel=0.1, abs=0.05)
-        assert a.metrics["val/recall_at_1"] == pytest.approx(b.metrics["val/recall_at_1"], abs=0.15)
+        for key in ("train/loss", "val/recall_at_1"):
+            ours, theirs = (torch.tensor([report.by_seed[seed][key] for seed in seeds]) for report in (a, b))
+            error = ((ours.var() + theirs.var()) / len(seeds)).sqrt()
+            assert abs(ours.mean() - theirs.mean()) < 4 * error + 0.01, key
 
 
 @pytest.mark.gpu

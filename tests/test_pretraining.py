@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pcl.config import RunConfig
-from pcl.data.augmentation import PADDING, crop_and_flip
+from pcl.data.augmentation import GREY, PADDING, crop_and_flip, erase
 from pcl.data.embedded import embedded
 from pcl.data.images import ImageSet
 from pcl.data.weights import Weights, keep_weights, kept_weights, load_weights, named_weights, weights_folder
@@ -136,7 +136,7 @@ def test_encoders_start_from_them(kept: Path, weights: Weights) -> None:
 
 
 def test_encoders_refuse_others(kept: Path, weights: Weights) -> None:
-    with pytest.raises(ValueError, match=r"`encoder.width=4` needs weights of a resnet18 of that width"):
+    with pytest.raises(ValueError, match=r"`encoder.width=4` needs weights of a resnet18_pooled of that width"):
         ResNetEncoder.Config(width=4, weights=kept.name).build([1])
     with pytest.raises(ValueError, match=r"with sixteen digits at its end, but got 'mine\.pt'"):
         ResNetEncoder.Config(weights="mine.pt")
@@ -266,3 +266,30 @@ def test_records_from_before_there_was_a_choice() -> None:
     config = RunConfig.of(task="images", profile="reference", scale="smoke")
     old = RunConfig.from_flat({path: value for path, value in config.flat().items() if path not in new})
     assert old == config.with_values({"training.optimizer": "adam"})
+
+
+def test_squares_are_erased_around_every_pixel_alike(generator: torch.Generator) -> None:
+    n, side = 20_000, 16
+    images = torch.full((n, 3, 32, 32), GREY + 1, dtype=torch.uint8)
+    is_erased = erase(images, side, generator) == GREY
+    assert (is_erased == is_erased[:, :1]).all()  # in all colours
+    heights, widths = (is_erased[:, 0].any(dim).sum(-1) for dim in (2, 1))
+    assert (is_erased[:, 0].sum((1, 2)) == heights * widths).all()  # rectangles
+    assert {int(size) for size in heights} == set(range(side // 2, side + 1))  # cut off at the borders
+    # A pixel in the middle is within reach of side x side of the 32 x 32 middles; the corner of a quarter of these.
+    shares = is_erased[:, 0].double().mean(0)
+    for place, expected in (((16, 16), side**2), ((0, 31), (side // 2 + 1) * (side // 2))):
+        expected_share = expected / 32**2
+        assert abs(shares[place] - expected_share) < 4 * math.sqrt(expected_share / n)
+
+
+@pytest.mark.gpu
+def test_captured_pretraining_is_the_plain_one(data: ImageSet, monkeypatch: pytest.MonkeyPatch) -> None:
+    fast = Pretraining(data, RECIPE, "cuda")
+    monkeypatch.setattr(Pretraining, "_capture", lambda _: None)
+    plain = Pretraining(data, RECIPE, "cuda")
+    chosen = torch.arange(RECIPE.batch_size, device="cuda")
+    for _ in range(3):
+        torch.testing.assert_close(fast.step(chosen), plain.step(chosen), rtol=0.02, atol=0.02)
+    for (name, ours), theirs in zip(fast.net.state_dict().items(), plain.net.state_dict().values(), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0.05, atol=0.01, msg=name)

@@ -356,6 +356,7 @@ BAD_INPUT = {
     "nothing there": (["--resume"], "There is no study in"),
     "no such study": (["--resume", "s"], "There is no study 's' in"),
     "no cluster": (["--space", "toy_elk", "--address", "127.0.0.1:{port}"], "No Ray cluster can be reached at 127."),
+    "client": (["--space", "toy_elk", "--address", "ray://127.0.0.1:1"], "launch/submit.py --address http://HOST:8265"),
     "no server": (["--space", "toy_elk", "--tracking-uri", "http://127.0.0.1:{port}"], "cannot be reached"),
     "odd store": (["--space", "toy_elk", "--tracking-uri", "ftp://x"], "The tracking URI must be"),
     "no such GPU": (["--space", "toy_elk", "--gpus-per-trial", "64"], "but the cluster has"),

@@ -1,5 +1,6 @@
 """Commands sent to a cluster: real jobs on a real Ray, with a token, and what is refused before anything is sent."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -14,7 +15,19 @@ from launch.submit import main
 from pcl.studies.ledger import Status, StudyFolder
 from pcl.studies.provenance import commit
 from tests.clusters import Cluster, cluster
-from tests.services import BASE, GRID, LONG, alone, best_of, check_records, free_port, on_disk, summary_of, wait_for
+from tests.services import (
+    BASE,
+    GRID,
+    LONG,
+    Records,
+    alone,
+    best_of,
+    check_records,
+    free_port,
+    on_disk,
+    summary_of,
+    wait_for,
+)
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +48,10 @@ def test_a_study_runs_as_a_job(ray: Cluster) -> None:
     """With a space of the user's own, which travels; nothing of the checkout is on the cluster."""
     space, folder = ray.place.space("short", GRID, BASE), ray.place.path / "shared folder"
     study = ["launch/grid.py", "--space", space, "--scale", "smoke", "--name", "s"]
+    bad = ["launch/grid.py", "--space", "toy_elk", "--set", "loss.kappa_po=3", "--scale", "smoke"]
+    failing = ray.begin(
+        "launch/submit.py", "--address", ray.url, "--folder", folder, "--name", "failing", "--", *bad
+    )  # fmt: skip
     said = submitted(ray, "--folder", folder, "--name", "first", "--wait", "--", *study)
     assert "first: SUCCEEDED" in said
     assert "4/4" in said
@@ -49,32 +66,41 @@ def test_a_study_runs_as_a_job(ray: Cluster) -> None:
     assert "first  " in submitted(ray, "--list")
     assert "4/4" in submitted(ray, "--logs", "first")
 
-    # A name is given once; a command that fails fails the job, and says why.
     assert "There is a job 'first' already" in submitted(
         ray, "--folder", folder, "--name", "first", "--", *study, code=2
     )
-    failing = ["launch/grid.py", "--space", "toy_elk", "--set", "loss.kappa_po=3", "--scale", "smoke"]
-    said = submitted(ray, "--folder", folder, "--name", "failing", "--", *failing, code=1)
+    said = failing.ended(1).said  # a command that fails fails the job, and says why
     assert "Did you mean 'loss.kappa_pos'?" in said
     assert "failing: FAILED" in said
 
 
 def test_a_job_goes_on_without_its_sender_and_can_be_stopped_and_resumed(ray: Cluster) -> None:
-    space, storage = ray.place.space("long", GRID, LONG), ray.place.path / "runs"
+    """Its workers are held while it is asked about: however slow the questions are, it has not ended."""
+    base = {**LONG, "training.n_batches": 30}
+    space, storage = ray.place.space("long", {"grid": {"loss.n_samples": [2, 4]}}, base), ray.place.path / "runs"
     study = ["launch/grid.py", "--space", space, "--scale", "smoke", "--name", "s", "--storage", storage]
     said = submitted(ray, "--name", "second", "--detach", "--", *study)
     assert f"--address {ray.url} --stop second" in said
 
     following = ray.begin("launch/submit.py", "--address", ray.url, "--logs", "second", "--wait")
     wait_for(lambda: ray.place.n_reports("s") > 5, "a trial has reports", 120)
+    workers = ray.place.workers()
+    for pid in workers:
+        os.kill(pid, signal.SIGSTOP)
     wait_for(lambda: "stage 1 of 1" in following.said, "the log is shown", 30)
     following.process.send_signal(signal.SIGINT)
     following.ended(130)
     assert "the job second goes on" in following.errors
 
     assert "second: RUNNING" in submitted(ray, "--status", "second")
-    assert "second: STOPPED" in submitted(ray, "--stop", "second")
+    stopping = ray.begin("launch/submit.py", "--address", ray.url, "--stop", "second")
+    (log,) = ray.place.path.glob("ray/session_latest/logs/job-driver-second.log")
+    wait_for(lambda: "stopping: " in log.read_text(), "the job is asked to stop")
+    for pid in workers:
+        os.kill(pid, signal.SIGCONT)
+    assert "second: STOPPED" in stopping.ended().said
     assert "second: STOPPED" in submitted(ray, "--status", "second", code=1)
+    assert Records(storage, "s").parent().info.status == "KILLED"  # as by Ctrl-C, recorded
     n_stopped = ray.place.n_reports("s")
     assert not all(trial.result() for trial in ray.place.study("s").trials())
 
@@ -90,7 +116,7 @@ def test_a_job_goes_on_without_its_sender_and_can_be_stopped_and_resumed(ray: Cl
 def test_strangers_are_refused(ray: Cluster) -> None:
     assert "There is no job 'nobody'" in submitted(ray, "--status", "nobody", code=2)
     assert "There is no job 'nobody'" in submitted(ray, "--logs", "nobody", "--wait", code=2)
-    stranger = Cluster(ray.place, ray.port, ray.dashboard)
+    stranger = Cluster(ray.place, port=ray.port, dashboard=ray.dashboard)
     assert "wants a token" in submitted(stranger, "--list", code=2)
 
 

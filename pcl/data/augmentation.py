@@ -1,4 +1,4 @@
-"""Random crops and reflections of images that stay on their device as bytes.
+"""Random crops, reflections and erased squares of images that stay on their device as bytes.
 
 Axes: N images, then channels, rows and columns of pixels.
 """
@@ -9,6 +9,7 @@ from torch import Tensor
 from pcl.data.images import SIDE
 
 PADDING = 4  # black pixels on every side, as usual for CIFAR-10
+GREY = 120  # about the mean byte
 
 
 def crop_and_flip(images: Tensor, chosen: Tensor, generator: torch.Generator) -> Tensor:
@@ -36,3 +37,21 @@ def crop_and_flip(images: Tensor, chosen: Tensor, generator: torch.Generator) ->
     pixels = images[index.view(-1, 1, 1, 1), channels, rows.clamp(0, last), columns.clamp(0, last)]
     is_inside = (rows >= 0) & (rows <= last) & (columns >= 0) & (columns <= last)
     return (pixels * is_inside).view(*chosen.shape, 3, SIDE, SIDE)
+
+
+def erase(images: Tensor, side: int, generator: torch.Generator) -> Tensor:
+    """Images with a grey square of so many pixels each, around a random pixel, cut off at the borders ("cutout").
+
+    Args:
+        images: uint8 (N, 3, 32, 32).
+        side: Of the squares.
+        generator: Of the images' device.
+
+    Returns:
+        uint8 (N, 3, 32, 32).
+    """
+    middle = torch.randint(SIDE, (2, len(images), 1), generator=generator, device=images.device)
+    offset = torch.arange(SIDE, device=images.device) - middle + side // 2
+    rows, columns = (offset >= 0) & (offset < side)
+    is_erased = rows.view(-1, 1, SIDE, 1) & columns.view(-1, 1, 1, SIDE)
+    return images.masked_fill(is_erased, GREY)

@@ -15,8 +15,8 @@ from torch import Tensor
 from pcl.data.sources import data_folder
 from pcl.files import replacing
 
-_FORMAT = 1  # of the file
-_FACTS = ("kind", "width", "data", "fingerprint", "accuracy", "epochs", "batch_size", "lr", "seed")
+_FORMAT = 2  # of the file
+_FACTS = ("kind", "width", "data", "fingerprint", "accuracy", "epochs", "batch_size", "lr", "seed", "erased")
 _NAME = re.compile(r"[\w.-]*-[0-9a-f]{16}\.pt")
 
 
@@ -26,7 +26,7 @@ class Weights:
     """A backbone's weights, and how they came about.
 
     Attributes:
-        kind: Of the network, such as "resnet18".
+        kind: Of the network, such as "resnet18_pooled".
         width: Channels of its first stage.
         data: Name of the images that they were trained on.
         fingerprint: Of these images.
@@ -35,6 +35,7 @@ class Weights:
         batch_size: Images of a step.
         lr: Highest learning rate.
         seed: Of everything random.
+        erased: Side of the square that was erased in every image, in pixels.
         state: What the backbone's `state_dict` returned, on the CPU.
     """
 
@@ -47,6 +48,7 @@ class Weights:
     batch_size: int
     lr: float
     seed: int
+    erased: int
     state: dict[str, Tensor]
 
     @cached_property

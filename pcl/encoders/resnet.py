@@ -21,7 +21,7 @@ from pcl.randomness import mixed_seed
 # Means and deviations of CIFAR-10's training images, of each colour from 0 to 1.
 _MEAN, _DEVIATION = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 _BLOCKS = (1, 2, 4, 8)  # widths of the four stages of two blocks each, times the first
-KIND = "resnet18"  # of the backbone, in files of weights
+KIND = "resnet18_pooled"  # of the backbone, in files of weights
 
 
 class Head(Enum):
@@ -151,10 +151,14 @@ def byte_statistics() -> tuple[Tensor, Tensor]:
 
 
 def backbone(width: int) -> nn.Sequential:
-    """ResNet-18 up to its last features, (B, 3, 32, 32) -> (B, 8 width), with a first layer for small images."""
+    """ResNet-18 up to its last features, (B, 3, 32, 32) -> (B, 8 width), with a first layer for small images.
+
+    It keeps the pooling after that layer, as the pretrained network that the paper cites does.
+    """
     from torchvision.models.resnet import BasicBlock, conv1x1  # noqa: PLC0415  takes seconds to import
 
     layers: list[nn.Module] = [nn.Conv2d(3, width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU()]
+    layers.append(nn.MaxPool2d(3, stride=2, padding=1))
     n_in = width
     for stage, factor in enumerate(_BLOCKS):
         n_out = factor * width

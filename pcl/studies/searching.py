@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 REPORT_STAGE, REPLICATE_STAGE = "report", "replicate"
 _PATIENCE_S = 20.0  # how long MLflow may take nothing before a study ends without it
+_AT_ONCE = 8  # questions to MLflow, which may be far away
 N_REPORTED = 3  # configurations that are run on the report seeds: the winner and the next two
 
 
@@ -156,12 +158,15 @@ class Search:
 
     def _run_all(self, trials: list[Trial], title: str) -> list[Outcome]:
         """Every trial's outcome, run or known."""
+        unknown = []
         for trial in trials:
             folder = self.folder.trial(trial.key)
             if self._choices.is_rerun or is_lost(folder.result()):
                 folder.reopen()
             elif folder.result() is None:
-                self._reuse(trial)
+                unknown.append(trial)
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            list(pool.map(self._reuse, unknown))
         left = [trial for trial in trials if self.folder.trial(trial.key).result() is None]
         before = [Outcome.of(t, self.folder.trial(t.key)) for t in trials if t not in left]
         self._announce(title, len(trials), before)
