@@ -1,10 +1,11 @@
 """The table that `bench.py search` replays: every cell of a grid of 300, trained for three seeds, with its curves.
 
-    python launch/bench.py search --make --limit 300
+    python launch/bench.py search --make --table FILE --limit 300
 
-makes launch/bench_search.jsonl: a line on how it was made, then a line for each cell. It needs torch alone of all that
-the service needs, takes a few minutes on a GPU, writes the cells of a shape as soon as they are trained, and goes on
-where it was stopped. The grid is the paper's for MCInfoNCE times kappa_pos and the learning rate, at a reduced size.
+makes it: a line on how it was made, then a line for each cell. It needs torch alone of all that the service needs,
+writes the cells of a shape as soon as they are trained, and goes on where it was stopped. The grid is the paper's for
+MCInfoNCE times kappa_pos and the learning rate, at the scale `quick` with 4,000 batches, which is meant for a GPU. What
+is stored beside this file was made on a CPU, at a smaller size still: its first line has the command.
 """
 
 import dataclasses

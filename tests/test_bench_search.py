@@ -115,6 +115,12 @@ def test_a_table_that_is_not_there_not_one_or_not_whole_is_refused(stored: Path,
         assert "\n" not in str(error.value)
 
 
+def test_the_table_that_is_stored_is_whole() -> None:
+    entries = table.read_entries(table.TABLE)
+    assert len(entries) == 300
+    assert sum(entry.value is not None for entry in entries) > 200
+
+
 def test_the_maker_needs_no_service(tmp_path: Path) -> None:
     command = [sys.executable, "-c", MAKE_WITHOUT_SERVICES, str(tmp_path / "t.jsonl")]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
