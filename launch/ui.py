@@ -6,7 +6,6 @@ and to Ray's dashboard where a cluster runs. `--export DIR` writes the same page
 """
 
 import argparse
-import ipaddress
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -86,7 +85,7 @@ def _export(folder: Path, store: "Store", database: "Database") -> None:
 
 def _serve(arguments: argparse.Namespace, store: "Store", database: "Database") -> None:
     from dashboards.board.artifacts import Artifacts  # noqa: PLC0415
-    from dashboards.board.server import BoardServer  # noqa: PLC0415
+    from dashboards.board.server import BoardServer, is_loopback  # noqa: PLC0415
     from dashboards.board.site import Site  # noqa: PLC0415
     from launch.ui_services import MlflowPages, RayPages, found_board  # noqa: PLC0415
 
@@ -94,6 +93,9 @@ def _serve(arguments: argparse.Namespace, store: "Store", database: "Database") 
     if (there := found_board(arguments.host, port)) == store.shown_uri:
         say(f"The board of {store.shown_uri} is there already: http://{arguments.host}:{port}/")
         return
+    if store.database is None:
+        say(f"reading what {store.shown_uri} has recorded; with thousands of runs this takes a while")
+    database.version()
     mlflow, ray = MlflowPages(store, arguments.mlflow_port), RayPages(arguments.ray)
     site = Site(database, Artifacts(store), mlflow.address, ray.address)
     try:
@@ -106,20 +108,14 @@ def _serve(arguments: argparse.Namespace, store: "Store", database: "Database") 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: nothing that was started stays
     with mlflow, ray, server:
         say(f"board: {server.address}  ({store.shown_uri})")
-        if not _is_loopback(arguments.host):
+        if not is_loopback(arguments.host):
             say("It asks for no password: whoever reaches this address can read all studies.")
-        say("MLflow's pages follow in some seconds. Ctrl-C ends what was started here.")
+        follows = "MLflow's pages follow in some seconds. " if store.database else ""
+        say(f"{follows}Ctrl-C ends what was started here.")
         try:
             server.serve_forever(poll_interval=0.2)
         except KeyboardInterrupt:
             raise KeyboardInterrupt("stopped, and with it what it had started") from None
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 if __name__ == "__main__":

@@ -356,6 +356,8 @@ def test_the_server_answers_its_own_name_alone(stored: Stored) -> None:
         assert "frame-ancestors 'none'" in first.headers["Content-Security-Policy"]
         assert first.headers["Cross-Origin-Resource-Policy"] == "same-origin"
         assert ask("/", f"localhost:{port}").status == 200
+        assert ask("/", "[").status == 403
+        assert ask("/", "192.0.2.1").status == 403
         assert ask("/", "rebound.example").status == 403
         assert ask(f"/data-{stored.runs['whole']}.js", "rebound.example:80").status == 403
         assert ask("/", mark=first.headers["ETag"]).status == 304
@@ -364,6 +366,12 @@ def test_the_server_answers_its_own_name_alone(stored: Stored) -> None:
         unknown = f"/study-{'0' * 32}.html"
         for path in ("/nothing.html", "/../pyproject.toml", "/%2e%2e/board.css", "/study-.html", unknown):
             assert ask(path).status == 404, path
+
+
+def test_a_server_for_others_answers_to_numbers_too(stored: Stored) -> None:
+    with BoardServer(stored.site, "0.0.0.0", 0, "a store") as server:
+        assert server.answers_to("192.0.2.1:8300")
+        assert not server.answers_to("rebound.example:8300")
 
 
 def test_a_database_that_cannot_be_read_is_a_sentence(tmp_path: Path) -> None:

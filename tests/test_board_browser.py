@@ -1,5 +1,6 @@
 """The board as people use it: `launch/ui.py` and its export, clicked through in a headless Chromium."""
 
+import contextlib
 import os
 import re
 import signal
@@ -37,9 +38,8 @@ class Started:
     mlflow: str
 
 
-@pytest.fixture(scope="module")
-def ui(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
-    folder = tmp_path_factory.mktemp("ui")
+@contextlib.contextmanager
+def started(folder: Path) -> Iterator[Started]:
     runs = write_studies(folder)
     ports = free_port(), free_port()
     options = ["--storage", str(folder), "--port", str(ports[0]), "--mlflow-port", str(ports[1])]
@@ -57,12 +57,6 @@ def ui(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
         if process.poll() is None:
             process.send_signal(signal.SIGINT)
             process.wait(30)
-
-
-@pytest.fixture(scope="module")
-def tab() -> Iterator[Browser]:
-    with browser() as found:
-        yield found
 
 
 def heading(name: str) -> str:
@@ -99,7 +93,18 @@ def compare_rows(tab: Browser, *rows: int) -> None:
     tab.wait("document.querySelector('#metric-differences') !== null")
 
 
-def test_sorting_filtering_and_comparing(ui: Started, tab: Browser) -> None:
+def test_the_board_in_a_browser(tmp_path: Path) -> None:
+    """One test of many steps: what they share takes longer to start than they take."""
+    with started(tmp_path) as ui, browser() as tab:
+        check_sorting_filtering_and_comparing(ui, tab)
+        check_markup_in_names_stays_text(ui, tab)
+        check_news_come_without_a_reload(ui, tab)
+        check_an_export_opens_from_disk_with_the_network_off(ui, tab, tmp_path / "site")
+        check_the_deep_link_leads_to_the_run_in_mlflow(ui, tab)
+        check_ctrl_c_stops_what_was_started(ui)
+
+
+def check_sorting_filtering_and_comparing(ui: Started, tab: Browser) -> None:
     tab.open(ui.address)
     open_study(tab, "whole")
     assert column(tab, "Rank") == ["1", "2", "3", "4", "5", MISSING]
@@ -121,7 +126,7 @@ def test_sorting_filtering_and_comparing(ui: Started, tab: Browser) -> None:
     assert tab.said == []
 
 
-def test_markup_in_names_stays_text(ui: Started, tab: Browser) -> None:
+def check_markup_in_names_stays_text(ui: Started, tab: Browser) -> None:
     addresses = [f"{kind}-{ui.runs['nasty']}.html" for kind in ("study", "ablation", "winner")]
     for address in [*addresses, f"compare.html#{ui.runs['nasty']}/x,{ui.runs['nasty']}/y"]:
         tab.open(ui.address + address)
@@ -133,7 +138,7 @@ def test_markup_in_names_stays_text(ui: Started, tab: Browser) -> None:
     assert tab.said == []
 
 
-def test_news_come_without_a_reload(ui: Started, tab: Browser) -> None:
+def check_news_come_without_a_reload(ui: Started, tab: Browser) -> None:
     tab.open(f"{ui.address}study-{ui.runs['running']}.html")
     tab.run("window.isTheSame = true")
     assert column(tab, "State") == ["running"]
@@ -146,7 +151,7 @@ def test_news_come_without_a_reload(ui: Started, tab: Browser) -> None:
     assert tab.run("window.isTheSame") is True
 
 
-def test_the_deep_link_leads_to_the_run_in_mlflow(ui: Started, tab: Browser) -> None:
+def check_the_deep_link_leads_to_the_run_in_mlflow(ui: Started, tab: Browser) -> None:
     study = f"{ui.address}study-{ui.runs['whole']}.html"
 
     def has_link() -> bool:
@@ -160,14 +165,14 @@ def test_the_deep_link_leads_to_the_run_in_mlflow(ui: Started, tab: Browser) -> 
     assert tab.run("location.origin") == ui.mlflow
 
 
-def test_an_export_opens_from_disk_with_the_network_off(ui: Started, tab: Browser, tmp_path: Path) -> None:
-    command = [sys.executable, "launch/ui.py", "--storage", str(ui.folder), "--export", str(tmp_path / "site")]
+def check_an_export_opens_from_disk_with_the_network_off(ui: Started, tab: Browser, site: Path) -> None:
+    command = [sys.executable, "launch/ui.py", "--storage", str(ui.folder), "--export", str(site)]
     said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True).stdout
     assert re.search(r"index\.html and \d+ more files", said)
     limits = {"latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
     tab.call("Network.emulateNetworkConditions", offline=True, **limits)
     try:
-        tab.open((tmp_path / "site" / "index.html").as_uri())
+        tab.open((site / "index.html").as_uri())
         tab.asked.clear()
         tab.said.clear()
         open_study(tab, "whole")
@@ -175,7 +180,7 @@ def test_an_export_opens_from_disk_with_the_network_off(ui: Started, tab: Browse
         assert column(tab, "n_samples") == ["1", "2", "5", "8", "16", "32"]
         compare_rows(tab, 0, 2)
         assert cells(tab, "setting-differences") == [["loss.n_samples", "1", "5"]]
-        tab.open((tmp_path / "site" / f"winner-{ui.runs['whole']}.html").as_uri())
+        tab.open((site / f"winner-{ui.runs['whole']}.html").as_uri())
         tab.wait("document.images.length === 1 && document.images[0].naturalWidth > 0")
     finally:
         tab.call("Network.emulateNetworkConditions", offline=False, **limits)
@@ -183,8 +188,7 @@ def test_an_export_opens_from_disk_with_the_network_off(ui: Started, tab: Browse
     assert all(address.startswith(("file://", "about:")) for address in tab.asked)
 
 
-def test_ctrl_c_stops_what_was_started(ui: Started) -> None:
-    """The last of these tests."""
+def check_ctrl_c_stops_what_was_started(ui: Started) -> None:
     ui.process.send_signal(signal.SIGINT)
     assert ui.process.wait(30) == 130
     said = (ui.folder / "ui.log").read_text()

@@ -1,9 +1,9 @@
-"""What all pages have: head, navigation, tables that can be sorted and filtered, links to MLflow."""
+"""What all pages have: head, navigation, states of runs, links to MLflow."""
 
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from dashboards.board.markup import Child, Html, join, tag
 from dashboards.board.records import FAILED, FINISHED, RUNNING, Run, Study
@@ -32,12 +32,12 @@ class Surroundings:
     is_live: bool = True
     now_ms: int = 0
 
-    def run_link(self, run: Run, text: Child = "MLflow") -> Html:
+    def run_link(self, run: Run) -> Html:
         """To a run in MLflow, or its identifier where that has no address."""
         if not self.mlflow:
             return tag("code", run.id[:8], class_="id", title=run.id)
         address = f"{self.mlflow}/#/experiments/{quote(run.experiment)}/runs/{quote(run.id)}"
-        return tag("a", text, href=address, class_="out", aria_label=f"{run.name} in MLflow")
+        return tag("a", "MLflow", href=address, class_="out", aria_label=f"{run.name} in MLflow")
 
     def trials_link(self, study: Study) -> Html | None:
         """To a study's trials in MLflow, unfolded and best first."""
@@ -130,11 +130,6 @@ def study_tabs(study: Study, current: str) -> Html:
         for name, text in pages
     ]
     return tag("nav", links, class_="tabs", aria_label=f"Pages of {study.run.name}")
-
-
-def is_address(text: str) -> bool:
-    """Whether a text is an address that may be linked to."""
-    return urlsplit(text).scheme in ("http", "https")
 
 
 def note(*content: Child) -> Html:

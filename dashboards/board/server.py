@@ -1,7 +1,9 @@
 """The board over HTTP, for the browsers of this machine."""
 
 import hashlib
+import ipaddress
 import json
+import socket
 import sys
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -40,7 +42,20 @@ class BoardServer(ThreadingHTTPServer):
     def __init__(self, site: Site, host: str, port: int, store: str) -> None:
         self.site, self.store = site, store
         super().__init__((host, port), _Handler)
-        self.hosts = {*LOOPBACK, host}
+        self._is_open = not is_loopback(host)
+        self._names = {*LOOPBACK, host, *({socket.gethostname(), socket.getfqdn()} if self._is_open else ())}
+
+    def answers_to(self, header: str) -> bool:
+        """Whether a Host header is one of ours.
+
+        A page of elsewhere whose name was made to lead here (DNS rebinding) would read all. Such a name is no number:
+        where others may come, numbers are as good as names that are known.
+        """
+        try:
+            host = urlsplit(f"//{header}").hostname or ""
+        except ValueError:
+            return False
+        return host in self._names or (self._is_open and _is_number(host))
 
     @property
     def address(self) -> str:
@@ -55,8 +70,7 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = 60
 
     def do_GET(self) -> None:
-        if not self._is_of_us():
-            # A page of elsewhere whose name was made to lead here (DNS rebinding) would read all.
+        if not self.server.answers_to(self.headers.get("Host", "")):
             self._send(HTTPStatus.FORBIDDEN, _told("This name is not the board's: open it by its own address."))
             return
         parts = urlsplit(self.path)
@@ -84,10 +98,6 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None:
         """Say nothing: every open page asks for news every few seconds."""
 
-    def _is_of_us(self) -> bool:
-        host = urlsplit(f"//{self.headers.get('Host', '')}").hostname
-        return host in self.server.hosts
-
     def _send(self, status: HTTPStatus, file: File) -> None:
         mark = f'"{hashlib.sha256(file.body).hexdigest()[:20]}"'
         is_known = status is HTTPStatus.OK and self.headers.get("If-None-Match") == mark
@@ -101,6 +111,19 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if not is_known and self.command != "HEAD":
             self.wfile.write(file.body)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach an address."""
+    return ipaddress.ip_address(host).is_loopback if _is_number(host) else host == "localhost"
+
+
+def _is_number(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def _told(text: str) -> File:

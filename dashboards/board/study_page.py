@@ -152,10 +152,10 @@ def _failures(study: Study, around: Surroundings) -> Html | None:
     causes: dict[str, list[Child]] = defaultdict(list)
     for trial in study.trials:
         if trial.run.status == FAILED:
-            causes[trial.run.cause or "unknown"].append(around.run_link(trial.run, trial.run.name))
+            causes[trial.run.cause or "unknown"].append(join(trial.run.name, " ", around.run_link(trial.run)))
         for seed in trial.lost:
             if trial.run.status != FAILED:
-                causes[seed.cause].append(around.run_link(seed, seed.name))
+                causes[seed.cause].append(join(seed.name, " ", around.run_link(seed)))
     if not causes:
         return None
     parts: list[Child] = []

@@ -137,7 +137,7 @@ board.offer = (table) => {
   if (!study || !chosen.length) return;
   const line = document.createElement(chosen.length === 2 ? "a" : "span");
   line.className = "chosen";
-  line.textContent = chosen.length === 2 ? "Compare the two that are chosen" : "One is chosen; choose another to compare them";
+  line.textContent = chosen.length === 2 ? "Compare the two that are chosen" : "One is chosen: choose another";
   if (chosen.length === 2) line.href = `compare.html#${chosen.map((run) => `${study}/${run}`).join(",")}`;
   box.append(line);
 };
@@ -145,7 +145,8 @@ board.offer = (table) => {
 // ---- Drawings -------------------------------------------------------------------------------------------------------
 
 board.light = (run, isLit) => {
-  for (const element of document.querySelectorAll(`[data-run="${CSS.escape(run)}"]`)) element.classList.toggle("lit", isLit);
+  const ofRun = document.querySelectorAll(`[data-run="${CSS.escape(run)}"]`);
+  for (const element of ofRun) element.classList.toggle("lit", isLit);
 };
 
 for (const [kind, isLit] of [["mouseover", true], ["mouseout", false], ["focusin", true], ["focusout", false]]) {
@@ -162,7 +163,8 @@ board.replace = (page) => {
   if (!old || !fresh) return;
   document.querySelector("header nav").replaceWith(document.adoptNode(page.querySelector("header nav")));
   Object.assign(document.body.dataset, page.body.dataset);
-  const keep = (root) => [...root.querySelectorAll("details, .scroll, .tools input, .tools select, thead button, td.pick input")];
+  const kinds = "details, .scroll, .tools input, .tools select, thead button, td.pick input";
+  const keep = (root) => [...root.querySelectorAll(kinds)];
   const places = keep(old);
   const focused = places.indexOf(document.activeElement);
   const kept = places.map((element) => [element.open, element.scrollLeft, element.selectionStart]);

@@ -20,7 +20,8 @@ compare.number = (value) => {
 compare.read = () => {
   // compare.html#STUDY/RUN,STUDY/RUN
   const parts = decodeURIComponent(location.hash.slice(1)).split(",").map((part) => part.split("/"));
-  return Object.fromEntries(compare.sides.map((side, index) => [side, { study: parts[index]?.[0], run: parts[index]?.[1] }]));
+  const asked = (index) => ({ study: parts[index]?.[0], run: parts[index]?.[1] });
+  return Object.fromEntries(compare.sides.map((side, index) => [side, asked(index)]));
 };
 
 compare.fill = async (side, run) => {
@@ -87,7 +88,8 @@ compare.about = (side, run) => {
   line.replaceChildren(run.cause ? `failed: ${run.cause} ` : "");
   if (!address) return;
   const link = compare.element("a", "MLflow");
-  link.href = `${address}/#/experiments/${encodeURIComponent(run.content.experiment)}/runs/${encodeURIComponent(run.run)}`;
+  const [experiment, id] = [run.content.experiment, run.run].map(encodeURIComponent);
+  link.href = `${address}/#/experiments/${experiment}/runs/${id}`;
   link.className = "out";
   line.append(link);
 };
@@ -108,8 +110,9 @@ compare.draw = () => {
     const isNumber = typeof x === "number" && typeof y === "number";
     const share = isNumber && x !== 0 ? `${(100 * (y - x) / Math.abs(x)).toFixed(1)}%`.replace("-", "−") : "";
     const name = a.content.names[metric] ?? b.content.names[metric] ?? metric;
-    return { isSame: x === y, cells: [name === metric ? metric : `${name} (${metric})`, [compare.number(x), x], [compare.number(y), y],
-      isNumber ? [compare.number(y - x), y - x] : "", share] };
+    const difference = isNumber ? [compare.number(y - x), y - x] : "";
+    const title = name === metric ? metric : `${name} (${metric})`;
+    return { isSame: x === y, cells: [title, [compare.number(x), x], [compare.number(y), y], difference, share] };
   });
   document.getElementById("told").textContent = `${differing.length} of ${paths.length} settings differ.`;
   compare.place.replaceChildren(
@@ -138,7 +141,10 @@ compare.open = async () => {
 
 if (compare.place) {
   for (const side of compare.sides) {
-    document.getElementById(`study-${side}`).addEventListener("change", async () => { await compare.fill(side); compare.draw(); });
+    document.getElementById(`study-${side}`).addEventListener("change", async () => {
+      await compare.fill(side);
+      compare.draw();
+    });
     document.getElementById(`trial-${side}`).addEventListener("change", compare.draw);
   }
   document.getElementById("same").addEventListener("change", compare.draw);
