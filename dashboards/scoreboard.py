@@ -52,6 +52,7 @@ class Row:
         settings_at_paper: More of them, at the scale `paper` alone: sizes.
         published: By metric; not all that a table's columns have are printed.
         note: What is printed instead of a number.
+        is_from_scratch: Of images: whether it does without pretrained weights.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Row:
     settings_at_paper: Mapping[str, Plain] = field(default_factory=dict)
     published: Mapping[str, Published] = field(default_factory=dict)
     note: str = ""
+    is_from_scratch: bool = False
 
     def config(self, profile: str, scale: str) -> dict[str, Plain]:
         """The whole configuration, by dotted path.
@@ -92,12 +94,31 @@ class Table:
         title: What it shows.
         columns: The paper's name of each metric.
         rows: In the paper's order.
+        axis: Of a figure with a curve: the setting along it.
+        picture: Of a figure without one: which picture of a trained encoder it is.
     """
 
     name: str
     title: str
     columns: Mapping[str, str]
     rows: Sequence[Row]
+    axis: str = ""
+    picture: str = ""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table of what was tuned.
+
+    Attributes:
+        name: Its label in the paper.
+        title: What it shows.
+        spaces: The paper's name of each search space.
+    """
+
+    name: str
+    title: str
+    spaces: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -132,9 +153,20 @@ class Comparison:
 def published_tables() -> tuple[Table, ...]:
     """All that the paper prints."""
     content = json.loads(_FILE.read_text())
-    return tuple(
-        Table(t["name"], t["title"], t["columns"], tuple(_row(row) for row in t["rows"])) for t in content["tables"]
-    )
+    return tuple(Table(**{**table, "rows": tuple(_row(row) for row in table["rows"])}) for table in content["tables"])
+
+
+@lru_cache
+def published_grids() -> tuple[Grid, ...]:
+    """Its tables of grids, whose winners the search spaces have."""
+    return tuple(Grid(**grid) for grid in json.loads(_FILE.read_text())["grids"])
+
+
+@lru_cache
+def published_sizes() -> Mapping[str, Any]:
+    """Its table of sizes: name, title, columns by dotted path, and rows with the table and row that each is of."""
+    sizes: Mapping[str, Any] = json.loads(_FILE.read_text())["sizes"]
+    return sizes
 
 
 @lru_cache

@@ -59,15 +59,15 @@ class Home:
         )
         return file
 
-    def start(self, *arguments: str | Path) -> Grid:
+    def start(self, *arguments: str | Path, script: str = "launch/grid.py") -> Grid:
         self.n_started += 1
         command = [sys.executable, "launch/grid.py", *arguments]
         if "--storage" not in arguments:
             command += ["--storage", self.storage]
         return started(command, self.path / f"{self.n_started}.out", {**os.environ, "RAY_TMPDIR": str(self.path)})
 
-    def run(self, *arguments: str | Path, code: int = 0) -> Grid:
-        return self.start(*arguments).ended(code)
+    def run(self, *arguments: str | Path, code: int = 0, script: str = "launch/grid.py") -> Grid:
+        return self.start(*arguments, script=script).ended(code)
 
     def study(self, name: str) -> StudyFolder:
         return StudyFolder(self.storage / name)

@@ -80,6 +80,7 @@ LAYERS = {  # module prefix -> prefixes of this distribution that it may import
     "pcl.trained": ("pcl.checkpoints", "pcl.config", "pcl.distributions", "pcl.encoders", "pcl.tasks"),
     "pcl.looking": ("pcl.data", "pcl.distributions", "pcl.metrics", "pcl.randomness"),
     "pcl.studies": ("pcl", "search_spaces"),
+    "search_spaces.ablations": ("pcl.studies.ablation",),
     "search_spaces": ("pcl.studies.space",),
 }  # fmt: skip
 
@@ -147,7 +148,9 @@ def test_readme_example() -> None:
     assert result.returncode == 0, result.stderr
 
 
-@pytest.mark.parametrize("command", ["grid", "bench", "train", "data", "look", "pretrain", "submit", "ui"])
+@pytest.mark.parametrize(
+    "command", ["grid", "bench", "train", "data", "look", "pretrain", "submit", "ui", "ablate", "reproduce"]
+)
 def test_commands_run_as_file_and_as_module(command: str) -> None:
     as_file = run(sys.executable, f"launch/{command}.py", "-h")
     as_module = run(sys.executable, "-m", f"launch.{command}", "-h")
