@@ -48,12 +48,12 @@ class Ours:
     Attributes:
         by_seed: Last metrics of every seed that has not failed.
         cause: Why there is none, or why some seeds are missing.
-        data: Which images.
+        mark: Of everything that is not as published; see `mark_of`.
     """
 
     by_seed: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
     cause: str = ""
-    data: str = "toy"
+    mark: str = ""
 
     def measured(self, metric: str) -> Measured:
         """Mean over the seeds that have this metric; of infinities, an infinity."""
@@ -64,28 +64,28 @@ class Ours:
         return Measured(found.mean, found.error, found.n)
 
 
-def mark_of(scale: str, data: str) -> str:
-    """What stands in every cell that is not of the published size or images.
+def mark_of(scale: str, data: str, is_changed: bool) -> str:
+    """What stands in every cell that is not of the published size or images, or has other settings of the user's.
 
     Example:
-        >>> mark_of("smoke", "embedded"), mark_of("paper", "cifar10h")
-        (' [smoke, embedded]', '')
+        >>> mark_of("smoke", "embedded", False), mark_of("paper", "toy", True), mark_of("paper", "cifar10h", False)
+        (' [smoke, embedded]', ' [changed]', '')
     """
     words = [scale] if scale != "paper" else []
     words += [data] if data not in _PAPER_DATA else []
+    words += ["changed"] if is_changed else []
     return f" [{', '.join(words)}]" if words else ""
 
 
-def lines_of(table: Table, ours: Mapping[str, Ours], scale: str) -> list[Line]:
+def lines_of(table: Table, ours: Mapping[str, Ours]) -> list[Line]:
     """A table's lines, those that the paper prints and those that ours has beside them.
 
     Args:
         table: Of the paper.
         ours: By row.
-        scale: Of all of ours.
     """
     return [
-        _line(row, metric, heading, ours.get(row.name, Ours(cause="not run")), scale)
+        _line(row, metric, heading, ours[row.name])
         for row in table.rows
         for metric, heading in table.columns.items()
         if _is_of_row(row, metric)
@@ -97,10 +97,10 @@ def _is_of_row(row: Row, metric: str) -> bool:
     return metric.startswith("eval/") == (row.task == "toy")
 
 
-def _line(row: Row, metric: str, heading: str, ours: Ours, scale: str) -> Line:
+def _line(row: Row, metric: str, heading: str, ours: Ours) -> Line:
     published = row.published.get(metric)
     printed = published.text if published else (row.note or "not printed")
-    mark = mark_of(scale, ours.data)
+    mark = ours.mark
     measured = ours.measured(metric)
     if not measured.n and (instead := ours.measured(_INSTEAD)).n and metric.startswith("eval/kappa"):
         told = f"median κ {shown(instead)}"
@@ -145,14 +145,14 @@ def _verdict(published: Published | None, measured: Measured, result: Comparison
 
 
 def size_lines(
-    content: Mapping[str, Any], configs: Mapping[tuple[str, str], Mapping[str, Plain]], scale: str
+    content: Mapping[str, Any], configs: Mapping[tuple[str, str], Mapping[str, Plain]], mark: str
 ) -> list[Line]:
     """Sizes as the paper prints them beside those of our runs.
 
     Args:
         content: `published_sizes`.
         configs: Whole configurations by table and row.
-        scale: Of all of ours.
+        mark: Of every cell of ours.
     """
     lines = []
     for row in content["rows"]:
@@ -160,7 +160,6 @@ def size_lines(
         for (path, heading), printed in zip(content["columns"].items(), row["printed"], strict=True):
             if printed == "":
                 continue
-            mark = mark_of(scale, "toy")
             if config is None:
                 lines.append(Line(row["name"], heading, str(printed), f"not possible{mark}", verdict=f"no value{mark}"))
                 continue

@@ -173,8 +173,10 @@ def _run(arguments: argparse.Namespace) -> None:
     command = command_to_resume(asked.folder, arguments, ABLATE)
     if interrupt.cause == "stopped":
         raise KeyboardInterrupt(f"stopped; `{command}` goes on")
-    if interrupt.cause or not all(outcome.is_finished for outcome in outcomes):
-        lacks = f"{interrupt.cause}; `{command}` goes on" if interrupt.cause else "a variant failed; the table says why"
+    is_compared = outcomes[0].is_finished and any(outcome.is_finished for outcome in outcomes[1:])
+    if interrupt.cause or not is_compared:
+        failed = "the baseline or all else failed; the table says why"
+        lacks = f"{interrupt.cause}; `{command}` goes on" if interrupt.cause else failed
         print(f"ablate.py: {lacks}.", file=sys.stderr)
         sys.exit(1)
 

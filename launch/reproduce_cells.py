@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dashboards.reproduction import Ours
+from dashboards.reproduction import Ours, mark_of
 from dashboards.scoreboard import Row, Table
 from launch.given import NO_IMAGES, WEIGHTS, Given, Images
 from launch.operating import provenance
@@ -43,6 +43,10 @@ class Setting:
     def images_of(self, task: str) -> Images:
         """Those of a task."""
         return self.images if task == "images" else NO_IMAGES
+
+    def mark(self, task: str) -> str:
+        """What stands in every cell of ours that is not as published."""
+        return mark_of(self.scale, self.images_of(task).name, bool(self.overrides))
 
 
 @dataclass
@@ -144,23 +148,28 @@ def recorded(tracker: "Tracker", trials: "Sequence[Trial]") -> "dict[str, Found]
 
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(ask, trials))
-    return {trial.key: entry for trial, entry in zip(trials, found, strict=True) if entry is not None}
+    return {t.key: entry for t, entry in zip(trials, found, strict=True) if entry and not _is_lost(entry)}
+
+
+def _is_lost(found: "Found") -> bool:
+    """Whether it failed through no fault of its own, so that it is trained again."""
+    return any(cause.startswith("worker died") for cause in found.failures.values())
 
 
 def ours_of(table: Table, cells: Cells, found: "dict[str, Found]", setting: Setting) -> dict[str, Ours]:
     """What MLflow has of a table's rows."""
     ours = {}
     for row in table.rows:
-        data = setting.images_of(row.task).name
+        mark = setting.mark(row.task)
         if why := cells.impossible.get((table.name, row.name)):
-            ours[row.name] = Ours(cause=f"not possible: {why}", data=data)
+            ours[row.name] = Ours(cause=f"not possible: {why}", mark=mark)
             continue
         entry = found.get(cells.keys[table.name, row.name])
         if entry is None:
-            ours[row.name] = Ours(cause="not run", data=data)
+            ours[row.name] = Ours(cause="not run", mark=mark)
             continue
         alive = {seed: metrics for seed, metrics in entry.by_seed.items() if seed not in entry.failures}
-        ours[row.name] = Ours(alive, next(iter(entry.failures.values()), ""), data)
+        ours[row.name] = Ours(alive, next(iter(entry.failures.values()), ""), mark)
     return ours
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dashboards.reproduction import Line, mark_of, winner_lines
+from dashboards.reproduction import Line, winner_lines
 from dashboards.scoreboard import published_grids
 from launch.command import say
 from launch.operating import provenance, resources_of
@@ -83,7 +83,7 @@ def asked_grids(names: Sequence[str], setting: Setting, storage: Path) -> list[G
                 name, space.fingerprint(), setting.profile, setting.scale, {**setting.overrides, **images.values},
                 seeds, space.report_seeds, images.data,
             )  # fmt: skip
-            mark = mark_of(setting.scale, images.name)
+            mark = setting.mark(space.task)
             folder = StudyFolder(storage / study_name(spec))
             try:
                 spec.trials(space, 0, {})

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dashboards.formats import FORMATS, Sheet, page, text
 from dashboards.paper_figures import Curve, draw_curves, draw_posteriors, stamped
-from dashboards.reproduction import Line, Ours, counts, lines_of, mark_of, size_lines
+from dashboards.reproduction import Line, Ours, counts, lines_of, size_lines
 from dashboards.scoreboard import Measured, Table, published_grids, published_sizes, published_tables
 from launch.command import say
 from launch.reproduce_cells import Cells, Setting, checkpoint_of, ours_of
@@ -52,7 +52,7 @@ def write_sheets(
         table = tables.get(name)
         if table is not None:
             ours = ours_of(table, cells, found, setting)
-            lines = lines_of(table, ours, setting.scale)
+            lines = lines_of(table, ours)
             picture = _draw(table, cells, ours, setting, folder, storage)
         else:
             lines, picture = _other_lines(name, grids, setting), ""
@@ -74,7 +74,7 @@ def _other_lines(name: str, grids: "Sequence[GridStudy]", setting: Setting) -> l
     rows = [(table.name, row.name) for table in published_tables() for row in table.rows]
     every = Cells.of(published_tables(), setting)
     configs = {place: config for place in rows if (config := every.config(*place)) is not None}
-    return size_lines(published_sizes(), configs, setting.scale)
+    return size_lines(published_sizes(), configs, setting.mark("toy"))
 
 
 def _caption(lines: Sequence[Line], setting: Setting) -> str:
@@ -88,7 +88,7 @@ def _caption(lines: Sequence[Line], setting: Setting) -> str:
 def _draw(table: Table, cells: Cells, ours: dict[str, Ours], setting: Setting, folder: Path, storage: Path) -> str:
     """Draw a figure; its file's name, or nothing where there is none or it cannot be drawn, which is said."""
     path = folder / f"{table.name.replace(':', '-')}.png"
-    mark = mark_of(setting.scale, setting.images_of(table.rows[0].task).name)
+    mark = setting.mark(table.rows[0].task)
     try:
         if table.axis:
             draw_curves(_curves(table, cells, ours), table.axis, table.title, mark, path)

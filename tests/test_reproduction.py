@@ -5,6 +5,7 @@ import csv
 import io
 import math
 import re
+from collections import defaultdict
 from html.parser import HTMLParser
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from dashboards.formats import FORMATS, Sheet, page
 from dashboards.reproduction import Line, Ours, lines_of, winner_lines
 from dashboards.scoreboard import published_grids, published_tables
+from launch.given import Images
 from launch.reproduce_cells import Cells, Setting, chosen_tables, ours_of
 from launch.reproduce_sheets import _other_lines, titles
 from pcl.studies.run_content import Found
@@ -53,7 +55,7 @@ def test_names() -> None:
 def test_what_is_not_run_has_no_number() -> None:
     """A published number is never ours."""
     for table in published_tables():
-        for line in lines_of(table, {}, "smoke"):
+        for line in lines_of(table, ours_of(table, Cells.of([table], SMOKE), {}, SMOKE)):
             assert line.ours == "not run [smoke]"
             assert line.verdict == "not run [smoke]"
             assert line.seeds == "0"
@@ -65,8 +67,8 @@ def of_metric(metric: str, *values: float) -> Ours:
 
 def test_a_line_by_hand() -> None:
     values = (5.0, 6.0, 7.0, 5.5)
-    ours = {"ambiguous": of_metric("eval/kappa_mae", *values)}
-    line = next(line for line in lines_of(TABLES["tab:toy_correctsetups"], ours, "paper") if line.what == "κ RMSE")
+    ours = defaultdict(Ours, {"ambiguous": of_metric("eval/kappa_mae", *values)})
+    line = next(line for line in lines_of(TABLES["tab:toy_correctsetups"], ours) if line.what == "κ RMSE")
     mean = sum(values) / 4
     error = math.sqrt(sum((v - mean) ** 2 for v in values) / 3 / 4)
     combined = math.sqrt(0.61**2 + error**2 + 0.005**2 / 3)
@@ -82,20 +84,29 @@ def test_a_line_by_hand() -> None:
     [((0.97, 0.98), "better"), ((0.10, 0.12), "worse"), ((0.80, 0.84), "agrees"), ((0.8,), "one seed")],
 )
 def test_verdicts(values: tuple[float, ...], verdict: str) -> None:
-    ours = {"ambiguous": of_metric("eval/kappa_rank_corr", *values)}
-    *_, line = lines_of(TABLES["tab:toy_correctsetups"], ours, "paper")[:4]
+    ours = defaultdict(Ours, {"ambiguous": of_metric("eval/kappa_rank_corr", *values)})
+    *_, line = lines_of(TABLES["tab:toy_correctsetups"], ours)[:4]
     assert (line.what, line.verdict) == ("κ rank corr.", verdict)
 
 
-def test_reduced_cells_are_all_marked() -> None:
+EMBEDDED = Images({"task.data": "embedded"}, "embedded-0123456789abcdef", None)
+
+
+@pytest.mark.parametrize(
+    ("setting", "mark"),
+    [
+        (Setting("reference", "smoke", (4, 5), images=EMBEDDED), " [smoke, embedded]"),
+        (Setting("reference", "paper", (4, 5), images=EMBEDDED), " [embedded]"),
+        (Setting("reference", "paper", (4, 5), {"training.lr": 0.1}, EMBEDDED), " [embedded, changed]"),
+    ],
+)
+def test_reduced_cells_are_all_marked(setting: Setting, mark: str) -> None:
     table = TABLES["tab:bench_cifar"]
-    ours = {
-        row.name: Ours({4: dict.fromkeys(table.columns, 0.3), 5: dict.fromkeys(table.columns, 0.4)}, data="embedded")
-        for row in table.rows
-    }
-    for scale, mark in (("smoke", " [smoke, embedded]"), ("paper", " [embedded]")):
-        for line in lines_of(table, ours, scale):
-            assert all(cell.endswith(mark) for cell in (line.ours, line.difference, line.verdict))
+    cells = Cells.of([table], setting)
+    values = dict.fromkeys(table.columns, 0.3)
+    found = {key: Found("s", "r", {4: values, 5: values}, {}) for key in cells.trials}
+    for line in lines_of(table, ours_of(table, cells, found, setting)):
+        assert all(cell.endswith(mark) for cell in (line.ours, line.difference, line.verdict))
 
 
 def test_what_ran_away_and_what_is_not_possible() -> None:
@@ -103,12 +114,12 @@ def test_what_ran_away_and_what_is_not_possible() -> None:
     key = cells.keys["tab:bench_results", "HIB"]
     found = {key: Found("s", "r", {4: {"eval/mu_mae": 9.0}}, {4: "runaway kappa: its median 1e+07", 5: "NaN"})}
     ours = ours_of(TABLES["tab:bench_results"], cells, found, SMOKE)
-    line = lines_of(TABLES["tab:bench_results"], ours, "smoke")[0]
+    line = lines_of(TABLES["tab:bench_results"], ours)[0]
     assert line.ours.startswith("runaway kappa")
     assert line.verdict == "ran away [smoke]"
     exact = Setting("exact", "smoke", (4, 5))
     images = TABLES["tab:bench_cifar"]
-    none = lines_of(images, ours_of(images, Cells.of([images], exact), {}, exact), "smoke")
+    none = lines_of(images, ours_of(images, Cells.of([images], exact), {}, exact))
     assert all(line.ours.startswith("not possible: The profile 'exact'") for line in none)
 
 
