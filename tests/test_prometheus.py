@@ -9,6 +9,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,8 @@ class Prometheus:
             with urllib.request.urlopen(url, timeout=10) as answer:
                 return json.load(answer)["data"]
         except urllib.error.HTTPError as error:
+            if error.code == HTTPStatus.SERVICE_UNAVAILABLE:
+                return None
             raise AssertionError(f"{parameters}: {error.read().decode()}") from None
         except OSError:
             return None
@@ -79,10 +82,12 @@ def watched() -> Iterator[tuple[Home, Grid, Prometheus]]:
         patch.setenv("RAY_metrics_report_interval_ms", "1000")
         space = place.space("watched", {"grid": GRID}, {**BASE, "training.eval_every": 4})
         grid = place.start("--space", space, "--scale", "smoke", "--seeds", "1,2", "--name", "watched")
-        wait_for(lambda: server.values(f"ray_{KAPPA_MEAN.name}") or grid.process.poll(), "a trial is known", 300)
-        assert grid.process.poll() is None, grid.errors
-        yield place, grid, server
-        grid.kill()
+        try:
+            wait_for(lambda: server.values(f"ray_{KAPPA_MEAN.name}") or grid.process.poll(), "a trial is known", 300)
+            assert grid.process.poll() is None, grid.errors
+            yield place, grid, server
+        finally:
+            grid.kill()
 
 
 @pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.stem)
