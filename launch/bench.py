@@ -1,4 +1,4 @@
-"""Benchmarks with their slow twins: `python launch/bench.py vmf`, `loss`, `toy`, `cifar`, `study` and `search`.
+"""Benchmarks: `python launch/bench.py vmf`, `loss`, `toy`, `cifar`, `study`, `search`, `faults` and `load`.
 
 Each prints a table and writes it, with the hardware and the versions, as JSON.
 """
@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from launch import bench_cifar, bench_search, bench_study, bench_toy
+from launch import bench_cifar, bench_faults, bench_load, bench_search, bench_study, bench_toy
 from launch.command import chosen_device, run, say, whole_number
 
 Row = dict[str, Any]
@@ -46,9 +46,13 @@ def main() -> None:
     bench_study.add_arguments(study)
     search = benchmarks.add_parser("search", help="trials and time until a search has found the best, on a table")
     bench_search.add_arguments(search)
+    faults = benchmarks.add_parser("faults", help="what studies lose when nodes, networks, drivers and MLflow fail")
+    bench_faults.add_arguments(faults)
+    load = benchmarks.add_parser("load", help="a thousand trials of a second on three nodes, and ten thousand records")
+    bench_load.add_arguments(load)
     for command in (vmf, loss):
         command.add_argument("--repeats", type=whole_number, default=5, help="timed calls a row (default: 5)")
-    for command in (vmf, loss, toy, cifar, study, search):
+    for command in (vmf, loss, toy, cifar, study, search, faults, load):
         command.add_argument("--output", type=Path, default=None, help="JSON file (default: runs/bench/NAME.json)")
     arguments = parser.parse_args()
     if arguments.benchmark in ("vmf", "loss") and arguments.dim < 2:
@@ -60,6 +64,7 @@ def main() -> None:
     measures = {
         "vmf": _vmf, "loss": _loss, "toy": bench_toy.measure, "cifar": bench_cifar.measure,
         "study": bench_study.measure, "search": bench_search.measure,
+        "faults": bench_faults.measure, "load": bench_load.measure,
     }  # fmt: skip
     rows = measures[arguments.benchmark](arguments)
     _write(output, {"benchmark": arguments.benchmark, **_circumstances(), "rows": rows})

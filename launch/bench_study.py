@@ -64,13 +64,13 @@ def _nothing(space: "SearchSpace", storage: Path, n_trials: int) -> Row:
     from pcl.studies.progress import Progress  # noqa: PLC0415
     from pcl.studies.runner import Interrupt, Resources, run_trials  # noqa: PLC0415
 
-    spec = _spec(space, "smoke")
+    spec = smallest_spec(space, "smoke")
     cell = spec.trials(space, 0, {})[0]
     trials: list[Trial] = [
         dataclasses.replace(cell, config={**cell.config, "training.lr": 1e-4 * (1 + i)}, varied={"training.lr": i})
         for i in range(n_trials)
     ]
-    with _study(space, spec, storage / "nothing") as (folder, tracker, recorder):
+    with open_study(space, spec, storage / "nothing") as (folder, tracker, recorder):
         interrupt = Interrupt()
         started = time.perf_counter()
         objective = space.objective
@@ -100,9 +100,9 @@ def _grid(space: "SearchSpace", storage: Path, scale: str) -> Row:
     from pcl.studies.runner import Interrupt, Resources, available_resources  # noqa: PLC0415
     from pcl.studies.searching import Choices, Search  # noqa: PLC0415
 
-    spec = _spec(space, scale)
+    spec = smallest_spec(space, scale)
     resources = Resources()
-    with _study(space, spec, storage / "grid") as (folder, tracker, recorder):
+    with open_study(space, spec, storage / "grid") as (folder, tracker, recorder):
         started = time.perf_counter()
         choices = Choices(resources, is_finalized=False)
         finding = Search(space, spec, folder, tracker, recorder, choices, Interrupt(), say).run()
@@ -115,16 +115,18 @@ def _grid(space: "SearchSpace", storage: Path, scale: str) -> Row:
     return {"what": space.name, "scale": scale, "run_s": seconds, "in_trials_s": in_trials, "outside": outside}
 
 
-def _spec(space: "SearchSpace", scale: str) -> "StudySpec":
+def smallest_spec(space: "SearchSpace", scale: str) -> "StudySpec":
+    """Of one seed."""
     from pcl.studies.study import StudySpec  # noqa: PLC0415
 
     return StudySpec(space.name, space.fingerprint(), "reference", scale, {}, space.tuning_seeds[:1])
 
 
 @contextmanager
-def _study(
+def open_study(
     space: "SearchSpace", spec: "StudySpec", path: Path
 ) -> Iterator[tuple["StudyFolder", "Tracker", "Recorder"]]:
+    """A study that is open on disk and in an MLflow of its own."""
     from pcl.studies.ledger import StudyFolder  # noqa: PLC0415
     from pcl.studies.recorder import Recorder  # noqa: PLC0415
     from pcl.studies.study import opened  # noqa: PLC0415

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from pcl.studies.ledger import StudyFolder
     from pcl.studies.searching import Finding
 
+GRID, ABLATE, REPRODUCE = "grid", "ablate", "reproduce"
+
 
 def leave(finding: "Finding", cause: str, command: str) -> None:
     """Exit with 0 only if there is a winner."""
@@ -25,26 +27,42 @@ def leave(finding: "Finding", cause: str, command: str) -> None:
 
 
 @contextlib.contextmanager
-def resumable(folder: "StudyFolder", arguments: argparse.Namespace) -> Iterator[None]:
-    """Say how to go on after what the study itself cannot bear."""
+def resumable(folder: "StudyFolder", arguments: argparse.Namespace, command: str = GRID) -> Iterator[None]:
+    """Say how to go on after what the study itself cannot bear.
+
+    Args:
+        folder: The study's.
+        arguments: Of the command line.
+        command: Which of the commands.
+    """
     from pcl.studies.tracking import StoreError  # noqa: PLC0415  -h answers at once
 
     try:
         yield
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"stopped at once; `{command_to_resume(folder, arguments)}` goes on") from None
+        raise KeyboardInterrupt(f"stopped at once; `{command_to_resume(folder, arguments, command)}` goes on") from None
     except (OSError, StoreError) as error:
-        print(
-            f"grid.py: {error}; once that is mended, `{command_to_resume(folder, arguments)}` goes on.", file=sys.stderr
-        )
+        going_on = command_to_resume(folder, arguments, command)
+        print(f"{command}.py: {error}; once that is mended, `{going_on}` goes on.", file=sys.stderr)
         sys.exit(1)
 
 
-def command_to_resume(folder: "StudyFolder", arguments: argparse.Namespace) -> str:
+def command_to_resume(folder: "StudyFolder", arguments: argparse.Namespace, command: str = GRID) -> str:
     """The command that goes on with a study."""
     from pcl.studies.tracking import shown_uri  # noqa: PLC0415
 
     flags = [("--storage", str(arguments.storage) if arguments.storage != Path("runs") else "")]
     flags += [("--tracking-uri", shown_uri(arguments.tracking_uri or "")), ("--address", arguments.address)]
     given = "".join(f" {flag} {shlex.quote(value)}" for flag, value in flags if value)
-    return f"python launch/grid.py --resume {folder.name}{given}"
+    return f"python launch/{command}.py {_going_on(command, folder, arguments)}{given}"
+
+
+def _going_on(command: str, folder: "StudyFolder", arguments: argparse.Namespace) -> str:
+    """What goes on with a study; a reproduction goes on where the same is asked for again."""
+    if command != REPRODUCE:
+        return f"--resume {folder.name}"
+    asked = [("--table", name) for name in arguments.table] + [("--figure", name) for name in arguments.figure]
+    asked += [("--scale", arguments.scale), ("--fidelity", arguments.fidelity)]
+    asked += [("--seeds", arguments.seeds), ("--data", arguments.data), ("--weights", arguments.weights)]
+    words = [word for flag, value in asked if value for word in (flag, shlex.quote(value))]
+    return " ".join([*(["--all"] if arguments.all else []), *words])

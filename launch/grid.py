@@ -6,18 +6,26 @@ runs/STUDY/best.yaml, and all trials in MLflow. Killed or stopped at any time, `
 
 import argparse
 import json
-import math
 import sys
 import time
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from launch.command import run, say, whole_number
 from launch.ending import command_to_resume, leave, resumable
-from launch.grid_study import asked_study, machine
-from launch.weights import HELP
+from launch.grid_study import asked_study
+from launch.operating import (
+    check_cluster,
+    checked_tracker,
+    how_flags,
+    joined,
+    machine,
+    provenance,
+    resources_of,
+    say_addresses,
+    what_flags,
+    where_flags,
+)
 
 if TYPE_CHECKING:
     from pcl.studies.ledger import StudyFolder
@@ -47,12 +55,7 @@ def _parser() -> argparse.ArgumentParser:
     what = parser.add_argument_group("what to search")
     what.add_argument("--space", metavar="NAME|FILE", help="a space of search_spaces/, or a file that defines SPACE")
     what.add_argument("--list", action="store_true", help="print the spaces and stop")
-    what.add_argument("--scale", choices=["smoke", "quick", "paper"], help="default: paper with a GPU, else quick")
-    what.add_argument("--fidelity", choices=["paper", "reference", "exact"], help="profile (default: reference)")
-    what.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help="a setting; may be repeated")
-    what.add_argument("--seeds", metavar="1,2,3", help="tuning seeds (default: the space's; its first at quick, smoke)")
-    what.add_argument("--data", help="images: auto (default: CIFAR-10H, else embedded), cifar10h, embedded or a folder")
-    what.add_argument("--weights", metavar="auto|none|FILE", help=HELP)
+    what_flags(what, "tuning seeds (default: the space's; its first at quick, smoke)")
     search = parser.add_argument_group("how to search")
     search.add_argument("--search", choices=["grid", "random", "optuna"], help="default: grid, all of its cells")
     search.add_argument("--trials", type=whole_number, metavar="N", help="of each stage of a random or Optuna search "
@@ -67,37 +70,12 @@ def _parser() -> argparse.ArgumentParser:
                         "clear which is best (the plan has the rule)")  # fmt: skip
     search.add_argument("--objectives", metavar="METRIC,METRIC", help="metrics of a Pareto front; the first decides "
                         "(default: the space's)")  # fmt: skip
-    how = parser.add_argument_group("how to run it")
-    how.add_argument("--plan", action="store_true", help="print what would run and what it takes, and stop")
-    how.add_argument("--name", help="of the study (default: space, scale and time)")
-    how.add_argument("--resume", nargs="?", const="", metavar="STUDY", help="go on with a study (default: the latest)")
-    how.add_argument("--rerun", action="store_true", help="run again also what is known")
-    how.add_argument("--fail-fast", action="store_true", help="stop at the first failed trial")
+    how = how_flags(parser, "space, scale and time")
     how.add_argument("--finalize", action=argparse.BooleanOptionalAction, help="run the best on the report seeds "
                      "(default: at scale paper)")  # fmt: skip
-    how.add_argument("--time-budget", type=float, metavar="MINUTES", help="stop cleanly after so long")
     how.add_argument("--json", action="store_true", help="print the result as JSON on stdout, all else on stderr")
-    where = parser.add_argument_group("where")
-    where.add_argument("--storage", type=Path, default=Path("runs"), help="folder of studies (default: runs)")
-    where.add_argument("--tracking-uri", help="MLflow (default: MLFLOW_TRACKING_URI, else STORAGE/mlflow.db)")
-    where.add_argument("--address", help="of a Ray cluster: auto or HOST:PORT (default: start one here)")
-    where.add_argument("--cpus-per-trial", type=float, default=1.0, help="default: 1")
-    where.add_argument("--gpus-per-trial", type=_gpus, metavar="N|auto", help="may be a fraction; auto: the share that "
-                       "a first trial is seen to need (default: 1 if there are any)")  # fmt: skip
-    where.add_argument("--max-concurrent", type=whole_number, help="trials at once (default: as many as fit)")
+    where_flags(parser)
     return parser
-
-
-def _gpus(text: str) -> float | str:
-    if text == "auto":
-        return text
-    try:
-        n_gpus = float(text)
-    except ValueError:
-        n_gpus = math.nan
-    if not 0 <= n_gpus < math.inf:
-        raise argparse.ArgumentTypeError(f"must be a number from 0 or auto, but got {text!r}")
-    return n_gpus
 
 
 def _list() -> None:
@@ -117,36 +95,28 @@ def _run(arguments: argparse.Namespace) -> None:
             say(f"pretraining would come first: {missing}")
         costs = _costs(arguments, space, spec) if arguments.address is None else []
         available = machine(arguments.address)
-        _show_plan(arguments, space, spec, folder, available, _resources(arguments, available, costs), costs)
+        _show_plan(arguments, space, spec, folder, available, resources_of(arguments, available, costs), costs)
         return
-    from pcl.studies.tracking import Tracker, tracking_uri  # noqa: PLC0415
-
-    tracker = Tracker(tracking_uri(arguments.tracking_uri, arguments.storage.absolute()))
-    tracker.check()
-    from pcl.studies.cluster import check_address  # noqa: PLC0415
-    from pcl.studies.runner import Interrupt, available_resources, ray_cluster  # noqa: PLC0415
+    tracker = checked_tracker(arguments)
+    from pcl.studies.runner import Interrupt, available_resources  # noqa: PLC0415
     from pcl.studies.study import opened  # noqa: PLC0415
 
-    if here := arguments.address is None:
-        _resources(arguments, machine()).require(machine())  # before Ray starts, which takes a while
-    else:
-        check_address(arguments.address)
+    check_cluster(arguments)
     spec = asked.with_weights("cuda" if machine()["GPU"] else "cpu").spec
     interrupt = Interrupt(60 * (arguments.time_budget or 0))
-    probe = ThreadPoolExecutor(1).submit(_costs, arguments, space, spec) if here else None  # while Ray starts
+    # While Ray starts
+    probe = ThreadPoolExecutor(1).submit(_costs, arguments, space, spec) if arguments.address is None else None
     with (
-        interrupt.on_ctrl_c(say),
-        ray_cluster(arguments.address, storage=arguments.storage.absolute()) as dashboard,
-        interrupt.on_ctrl_c(say),  # again: Ray has put a handler of SIGTERM that dies in the place of ours
+        joined(arguments, interrupt) as dashboard,
         opened(folder, spec), resumable(folder, arguments),
     ):  # fmt: skip
         available = available_resources()
-        _resources(arguments, available).require(available)
-        costs = probe.result() if probe else _costs_there(_resources(arguments, available), space, spec)
-        resources = _resources(arguments, available, costs)
+        resources_of(arguments, available).require(available)
+        costs = probe.result() if probe else _costs_there(resources_of(arguments, available), space, spec)
+        resources = resources_of(arguments, available, costs)
         _show_plan(arguments, space, spec, folder, available, resources, costs)
         parent = tracker.open_study(folder.name, _tags(space, spec))
-        _say_addresses(dashboard, tracker)
+        say_addresses(dashboard, tracker)
         finding = _search(arguments, space, spec, folder, tracker, resources, interrupt, parent)
     say(f"{time.perf_counter() - started:.0f} s in all")
     if arguments.json:
@@ -158,21 +128,6 @@ def _run(arguments: argparse.Namespace) -> None:
     leave(finding, interrupt.cause, command_to_resume(folder, arguments))
 
 
-def _resources(arguments: argparse.Namespace, available: dict[str, float], costs: Sequence["Cost"] = ()) -> "Resources":
-    """Of a trial; where its share of a GPU is to be found out, a whole one until costs are known."""
-    from pcl.studies.packing import gpu_share  # noqa: PLC0415
-    from pcl.studies.runner import Resources  # noqa: PLC0415
-
-    gpus = arguments.gpus_per_trial
-    if gpus is None or gpus == "auto":
-        gpus = 1.0 if available.get("GPU") else 0.0
-    if arguments.gpus_per_trial == "auto":
-        gpus *= gpu_share(costs)
-    if arguments.cpus_per_trial < 0 or gpus < 0 or (gpus > 1 and gpus != int(gpus)):
-        raise ValueError(f"`--cpus-per-trial {arguments.cpus_per_trial:g} --gpus-per-trial {gpus:g}` is not possible.")
-    return Resources(arguments.cpus_per_trial, gpus, arguments.max_concurrent or 0)
-
-
 def _is_finalized(arguments: argparse.Namespace, spec: "StudySpec") -> bool:
     return bool(arguments.finalize) if arguments.finalize is not None else spec.scale == "paper"
 
@@ -180,7 +135,7 @@ def _is_finalized(arguments: argparse.Namespace, spec: "StudySpec") -> bool:
 def _costs(arguments: argparse.Namespace, space: "SearchSpace", spec: "StudySpec") -> list["Cost"]:
     from pcl.studies.plan import corner_costs  # noqa: PLC0415
 
-    resources = _resources(arguments, machine())
+    resources = resources_of(arguments, machine())
     is_gpu = machine()["GPU"] and resources.gpus
     return corner_costs(space, spec, "cuda" if is_gpu else "cpu", max(1, int(resources.cpus)))
 
@@ -207,26 +162,10 @@ def _show_plan(
 
 def _tags(space: "SearchSpace", spec: "StudySpec") -> "StudyTags":
     from pcl.studies.objectives import with_objectives  # noqa: PLC0415
-    from pcl.studies.provenance import commit, lock_hash  # noqa: PLC0415
     from pcl.studies.tracking import StudyTags  # noqa: PLC0415
-    from pcl.studies.trainable import hardware_name  # noqa: PLC0415
 
-    hardware = hardware_name("cuda" if machine()["GPU"] else "cpu")
     decided, _ = with_objectives(space, spec.objectives)
-    return StudyTags(
-        space.name, spec.scale, spec.profile, decided.objective.metric, spec.data, commit(), lock_hash(), hardware
-    )  # fmt: skip
-
-
-def _say_addresses(dashboard: str, tracker: "Tracker") -> None:
-    if dashboard:
-        say(f"Ray dashboard: {dashboard} (if it asks for a token: `ray get-auth-token`)")
-    uri = tracker.shown_uri
-    if uri.startswith("http"):
-        say(f"MLflow UI: {uri.rstrip('/')}/{tracker.trials_page}")
-    else:
-        say(f"MLflow UI: {Path(sys.executable).parent / 'mlflow'} ui --backend-store-uri {uri}")
-        say(f"           then http://127.0.0.1:5000/{tracker.trials_page}")
+    return StudyTags(space.name, spec.scale, spec.profile, decided.objective.metric, spec.data, *provenance())
 
 
 def _search(

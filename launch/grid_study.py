@@ -1,16 +1,15 @@
 """Which study `launch/grid.py` is asked for: a new one or one to go on with."""
 
 import argparse
-import os
 import re
 import time
 from dataclasses import replace
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from launch.command import chosen_data, named, say, settings
 from launch.grid_search import asked_method, check_possible, check_warm_start
+from launch.operating import machine
 from launch.weights import Missing, check_weights, chosen_weights
 
 if TYPE_CHECKING:
@@ -51,7 +50,15 @@ def asked_study(arguments: argparse.Namespace) -> Asked:
     from pcl.studies.ledger import StudyFolder  # noqa: PLC0415
     from pcl.studies.objectives import read_objectives  # noqa: PLC0415
     from pcl.studies.space import load_space  # noqa: PLC0415
-    from pcl.studies.study import StudySpec, check_writable, latest_study, read_seeds, space_of  # noqa: PLC0415
+    from pcl.studies.study import (  # noqa: PLC0415
+        SEARCH,
+        StudySpec,
+        check_writable,
+        latest_study,
+        read_seeds,
+        require_kind,
+        space_of,
+    )
 
     check_writable(arguments.storage)
     if arguments.resume is not None:
@@ -63,6 +70,7 @@ def asked_study(arguments: argparse.Namespace) -> Asked:
             raise ValueError(f"A study that is resumed has its settings already: leave out {', '.join(given)}.")
         folder = StudyFolder(arguments.storage / (arguments.resume or latest_study(arguments.storage)))
         spec = StudySpec.read(folder)
+        require_kind(folder, spec, SEARCH)
         space = load_space(space_of(folder, spec))
         if space.fingerprint() != spec.fingerprint:
             raise ValueError(
@@ -152,15 +160,3 @@ def _names(space: "SearchSpace", spec: "StudySpec") -> list[str]:
     """What a study's name begins with: results on different images are never mixed."""
     data = re.sub(r"[^A-Za-z0-9_.]+", "_", spec.data.rpartition("-")[0])
     return [space.name] if space.task == "toy" else [space.name, data]
-
-
-@lru_cache
-def machine(address: str | None = None) -> dict[str, float]:
-    """What the cluster at an address has, or one that is started here will have."""
-    if address is not None:
-        from pcl.studies.runner import resources_at  # noqa: PLC0415
-
-        return resources_at(address)
-    import torch  # noqa: PLC0415
-
-    return {"CPU": float(os.cpu_count() or 1), "GPU": float(torch.cuda.device_count())}

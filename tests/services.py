@@ -6,26 +6,25 @@ import math
 import os
 import shutil
 import signal
-import socket
-import subprocess
 import sys
 import tempfile
-import time
-import urllib.request
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
+from launch.bench_processes import ROOT, Server, free_port, processes_of, signal_all, started, wait_for, workers_among
+from launch.bench_processes import Started as Grid
 from pcl.studies.ledger import Status, StudyFolder, Trial
 from pcl.studies.mlflow_store import Store, default_uri
 from pcl.studies.run_content import params_of
 from pcl.studies.space import load_space
 from pcl.training import Run
 
-ROOT = Path(__file__).parent.parent
 Reports = dict[str, list[dict[int, dict[str, float]]]]  # trial's key -> report -> seed -> metric
+
+__all__ = ["ROOT", "Grid", "Server", "free_port", "wait_for"]
 
 # A network that trains in milliseconds, whose truth is drawn at once.
 BASE = {
@@ -36,52 +35,6 @@ BASE = {
 # Some seconds a trial, with thirty reports: time to disturb it.
 LONG = {**BASE, "training.n_batches": 60, "training.eval_every": 2}
 GRID = {"grid": {"loss.n_samples": [2, 4], "training.phases": ["mu kappa", "joint"]}}
-
-
-def wait_for(is_so: Callable[[], Any], what: str, timeout_s: float = 90.0) -> None:
-    """Look every twentieth of a second until something is so."""
-    deadline = time.monotonic() + timeout_s
-    while not is_so():
-        assert time.monotonic() < deadline, f"after {timeout_s:g} s still not: {what}"
-        time.sleep(0.05)
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
-
-
-@dataclass
-class Grid:
-    """A process of launch/grid.py; what it says goes to files, which no one has to read for it to go on."""
-
-    process: subprocess.Popen[bytes]
-    output: Path
-
-    @property
-    def said(self) -> str:
-        return self.output.read_text()
-
-    @property
-    def errors(self) -> str:
-        return self.output.with_suffix(".err").read_text()
-
-    def ended(self, code: int = 0, timeout_s: float = 150.0) -> Self:
-        """Wait for its end, which has to have this exit code and no traceback."""
-        self.process.wait(timeout_s)
-        told = f"{self.said}\n{self.errors}"
-        assert self.process.returncode == code, told
-        assert "Traceback" not in told, told
-        return self
-
-    def interrupt(self) -> None:
-        """Ctrl-C: the terminal signals every process of the group."""
-        os.killpg(self.process.pid, signal.SIGINT)
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait(10)
 
 
 @dataclass
@@ -106,23 +59,15 @@ class Home:
         )
         return file
 
-    def start(self, *arguments: str | Path) -> Grid:
+    def start(self, *arguments: str | Path, script: str = "launch/grid.py") -> Grid:
         self.n_started += 1
-        output = self.path / f"{self.n_started}.out"
-        command = [sys.executable, "launch/grid.py", *map(str, arguments)]
+        command = [sys.executable, "launch/grid.py", *arguments]
         if "--storage" not in arguments:
-            command += ["--storage", str(self.storage)]
-        with output.open("wb") as out, output.with_suffix(".err").open("wb") as err:
-            process = subprocess.Popen(
-                command, cwd=ROOT, stdout=out, stderr=err, stdin=subprocess.DEVNULL, start_new_session=True,
-                env={**os.environ, "RAY_TMPDIR": str(self.path)},
-                # Where the tests run in a shell's background, Ctrl-C is ignored there and would be here.
-                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509  no threads here
-            )  # fmt: skip
-        return Grid(process, output)
+            command += ["--storage", self.storage]
+        return started(command, self.path / f"{self.n_started}.out", {**os.environ, "RAY_TMPDIR": str(self.path)})
 
-    def run(self, *arguments: str | Path, code: int = 0) -> Grid:
-        return self.start(*arguments).ended(code)
+    def run(self, *arguments: str | Path, code: int = 0, script: str = "launch/grid.py") -> Grid:
+        return self.start(*arguments, script=script).ended(code)
 
     def study(self, name: str) -> StudyFolder:
         return StudyFolder(self.storage / name)
@@ -131,22 +76,13 @@ class Home:
         return sum(len(folder.rows()) for folder in self.study(name).trials())
 
     def processes(self) -> list[int]:
-        """Every process of this home: Ray's have its folder in their environment."""
-        mark, found = f"RAY_TMPDIR={self.path}".encode(), []
-        for entry in Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError):
-                if mark in (entry / "environ").read_bytes().split(b"\0") and int(entry.name) != os.getpid():
-                    found.append(int(entry.name))
-        return found
+        return processes_of(self.path)
 
     def workers(self) -> list[int]:
-        """Workers that have a trial."""
-        return [pid for pid in self.processes() if _command(pid).startswith("ray::ImplicitFunc")]
+        return workers_among(self.processes())
 
     def end_all(self) -> None:
-        for pid in self.processes():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        signal_all(self.processes(), signal.SIGKILL)
 
 
 @contextlib.contextmanager
@@ -160,45 +96,6 @@ def home() -> Iterator[Home]:
         found.end_all()
         wait_for(lambda: not found.processes(), "no process left", 20)
         shutil.rmtree(path, ignore_errors=True)
-
-
-@dataclass
-class Server:
-    """An MLflow server that can be killed and started again on the same port."""
-
-    folder: Path
-    port: int = field(default_factory=free_port)
-    process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def uri(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
-
-    def start(self) -> None:
-        command = [
-            sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(self.port), "--workers", "1",
-            "--backend-store-uri", f"sqlite:///{self.folder / 'server.db'}",
-            "--artifacts-destination", str(self.folder / "served"),
-        ]  # fmt: skip
-        environment = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
-        with (self.folder / "server.log").open("ab") as log:
-            self.process = subprocess.Popen(
-                command, env=environment, cwd=self.folder, stdout=log, stderr=log, start_new_session=True
-            )
-        wait_for(self._is_up, "the MLflow server answers", 60)
-
-    def kill(self) -> None:
-        if self.process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait(10)
-
-    def _is_up(self) -> bool:
-        try:
-            with urllib.request.urlopen(f"{self.uri}/health", timeout=2) as answer:
-                return bool(answer.status == 200)
-        except OSError:
-            return False
 
 
 class Records:
@@ -290,10 +187,3 @@ def best_of(reports: Reports, metric: str = "eval/kappa_rank_corr") -> str:
 def summary_of(folder: StudyFolder) -> dict[str, Any]:
     content: dict[str, Any] = json.loads((folder.path / "summary.json").read_text())
     return content
-
-
-def _command(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
-    except OSError:
-        return ""

@@ -80,6 +80,7 @@ LAYERS = {  # module prefix -> prefixes of this distribution that it may import
     "pcl.trained": ("pcl.checkpoints", "pcl.config", "pcl.distributions", "pcl.encoders", "pcl.tasks"),
     "pcl.looking": ("pcl.data", "pcl.distributions", "pcl.metrics", "pcl.randomness"),
     "pcl.studies": ("pcl", "search_spaces"),
+    "search_spaces.ablations": ("pcl.studies.ablation",),
     "search_spaces": ("pcl.studies.space",),
 }  # fmt: skip
 
@@ -101,6 +102,15 @@ def test_layers() -> None:
                 if name.split(".")[0] in ("pcl", "search_spaces", "launch", "dashboards"):
                     assert name.startswith(LAYERS[layer]), f"{module} imports {name}"
     assert checked >= 15
+
+
+def test_the_board_reads_records_alone() -> None:
+    """It starts at once, and needs neither Ray nor what trains; MLflow's client is for servers."""
+    code = (
+        "import sys, dashboards.board.server, dashboards.board.export, dashboards.board.mirror; "
+        "print(sorted({'ray', 'torch', 'optuna', 'mlflow', 'pandas', 'matplotlib'} & set(sys.modules)))"
+    )
+    assert run(sys.executable, "-c", code).stdout.strip() == "[]"
 
 
 def test_packages_belong_to_one_distribution() -> None:
@@ -138,7 +148,9 @@ def test_readme_example() -> None:
     assert result.returncode == 0, result.stderr
 
 
-@pytest.mark.parametrize("command", ["grid", "bench", "train", "data", "look", "pretrain", "submit"])
+@pytest.mark.parametrize(
+    "command", ["grid", "bench", "train", "data", "look", "pretrain", "submit", "ui", "ablate", "reproduce"]
+)
 def test_commands_run_as_file_and_as_module(command: str) -> None:
     as_file = run(sys.executable, f"launch/{command}.py", "-h")
     as_module = run(sys.executable, "-m", f"launch.{command}", "-h")

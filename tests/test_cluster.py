@@ -15,6 +15,7 @@ import pytest
 import yaml
 from ray.autoscaler._private.util import prepare_config, validate_config
 
+from launch.bench_processes import parent_of
 from launch.grid import _parser as grid_parser
 from launch.grid import main
 from launch.parcel import parcel
@@ -41,7 +42,7 @@ def test_a_study_joins_a_cluster_and_uses_all_nodes(ray: Cluster) -> None:
     study = ["--space", space, "--scale", "smoke", "--name", "s", "--storage", ray.place.storage]
     expected = alone(space)
     grid = ray.begin("launch/grid.py", *study, "--address", ray.address)
-    wait_for(lambda: len({raylet_of(pid) for pid in ray.place.workers()}) == 2, "both nodes have a trial")
+    wait_for(lambda: len({parent_of(pid) for pid in ray.place.workers()}) == 2, "both nodes have a trial")
     grid.ended()
     assert "each on 1 CPU, 2 at once" in grid.said
     found = ray.place.study("s")
@@ -52,14 +53,9 @@ def test_a_study_joins_a_cluster_and_uses_all_nodes(ray: Cluster) -> None:
     assert not list(ray.place.storage.glob(".probe*"))
 
 
-def raylet_of(pid: int) -> int:
-    """A worker's parent."""
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-
-
 def test_a_cluster_with_another_token_is_refused(ray: Cluster) -> None:
     study = ["launch/grid.py", "--space", "toy_elk", "--storage", ray.place.path / "none"]
-    stranger = Cluster(ray.place, ray.port, ray.dashboard)
+    stranger = Cluster(ray.place, port=ray.port, dashboard=ray.dashboard)
     grid = stranger.run(*study, "--scale", "smoke", "--address", ray.address, code=2)
     assert f"No Ray cluster could be reached at {ray.address}" in grid.errors
     assert stranger.token not in grid.errors

@@ -116,7 +116,7 @@ def test_a_job_goes_on_without_its_sender_and_can_be_stopped_and_resumed(ray: Cl
 def test_strangers_are_refused(ray: Cluster) -> None:
     assert "There is no job 'nobody'" in submitted(ray, "--status", "nobody", code=2)
     assert "There is no job 'nobody'" in submitted(ray, "--logs", "nobody", "--wait", code=2)
-    stranger = Cluster(ray.place, ray.port, ray.dashboard)
+    stranger = Cluster(ray.place, port=ray.port, dashboard=ray.dashboard)
     assert "wants a token" in submitted(stranger, "--list", code=2)
 
 

@@ -128,6 +128,7 @@ class Result:
         hardware: What it ran on.
         wall_s: What the last worker spent on it, with set-up and evaluations.
         reused_from: Study that had run the same trial before, whose result this is.
+        node: Ray's identifier of the node that ended it.
     """
 
     status: Status
@@ -137,6 +138,7 @@ class Result:
     hardware: str = ""
     wall_s: float = 0.0
     reused_from: str = ""
+    node: str = ""
 
 
 class Lost(RuntimeError):

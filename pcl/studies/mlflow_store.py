@@ -37,6 +37,7 @@ _ENVIRONMENT = {
 }
 
 _PROBE_S = 3.0  # how long an unreachable server may keep a user waiting
+_SLOW_S = 10.0  # how long one that is there may take to answer, as with every other request
 _LOCKED_S = 30.0  # how long others may keep a database locked
 
 
@@ -69,6 +70,7 @@ class Store:
         self.artifacts = (artifacts or self.database.parent / "artifacts").absolute() if self.database else None
         self._client: MlflowClient | None = None
         self._opening = threading.Lock()
+        self.n_answers = 0  # to requests so far: whether a slow store gets on
 
     @property
     def shown_uri(self) -> str:
@@ -206,7 +208,9 @@ class Store:
         deadline = time.monotonic() + _LOCKED_S
         while True:
             try:
-                return request(self._open())
+                answer = request(self._open())
+                self.n_answers += 1
+                return answer
             except Exception as error:
                 if "database is locked" not in str(error) or time.monotonic() > deadline:
                     raise StoreError(self._told(error)) from None
@@ -240,7 +244,7 @@ class Store:
         import requests  # noqa: PLC0415
 
         try:
-            requests.get(f"{self.uri}/health", timeout=_PROBE_S)
+            requests.get(f"{self.uri}/health", timeout=(_PROBE_S, _SLOW_S))
         except requests.RequestException as error:
             raise ValueError(
                 f"The tracking server {self.shown_uri} cannot be reached ({type(error).__name__}): "

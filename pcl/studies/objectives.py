@@ -4,10 +4,9 @@ import dataclasses
 import math
 from collections.abc import Iterable, Sequence
 
+from pcl.studies.metric_ends import larger_is_better
 from pcl.studies.selection import Outcome
 from pcl.studies.space import METRICS, Mode, Objective, SearchSpace
-
-_BETTER = {"_corr": Mode.MAX, "recall_at_1": Mode.MAX, "_rmse": Mode.MIN, "_mae": Mode.MIN, "train/loss": Mode.MIN}
 
 
 def read_objectives(text: str, space: SearchSpace) -> tuple[str, ...]:
@@ -35,10 +34,10 @@ def objective_of(metric: str, space: SearchSpace) -> Objective:
         raise ValueError(f"`--objectives` takes some of {', '.join(known)}, but got {metric!r}.")
     if metric == space.objective.metric:
         return space.objective
-    for ending, mode in _BETTER.items():
-        if metric.endswith(ending):
-            return Objective(metric, mode)
-    raise ValueError(f"`--objectives` cannot have {metric!r}: neither end of it is the better one.")
+    is_max = larger_is_better(metric)
+    if is_max is None:
+        raise ValueError(f"`--objectives` cannot have {metric!r}: neither end of it is the better one.")
+    return Objective(metric, Mode.MAX if is_max else Mode.MIN)
 
 
 def with_objectives(space: SearchSpace, metrics: Sequence[str]) -> tuple[SearchSpace, tuple[Objective, ...]]:

@@ -83,7 +83,7 @@ def is_published_winner(trial: Trial, space: SearchSpace) -> bool:
 def write_all(folder: StudyFolder, space: SearchSpace, spec: StudySpec, finding: Finding) -> list[Path]:
     """Write the study's files; returns them."""
     files = [folder.path / "trials.csv", folder.path / "summary.json"]
-    write_text(files[0], _csv(finding))
+    write_text(files[0], trials_csv([*finding.outcomes, *finding.replicates]))
     write_json(files[1], summary(space, spec, finding))
     if finding.best is not None:
         files.append(folder.path / "best.yaml")
@@ -192,9 +192,8 @@ def _entry(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _csv(finding: Finding) -> str:
+def trials_csv(outcomes: Sequence[Outcome]) -> str:
     """A line for every trial and seed."""
-    outcomes = [*finding.outcomes, *finding.replicates]
     metrics = sorted({metric for o in outcomes for values in o.by_seed.values() for metric in values})
     axes = list(dict.fromkeys(axis for o in outcomes for axis in o.trial.varied))
     text = io.StringIO()

@@ -140,16 +140,28 @@ class Plan:
         return sum(self.spec.n_trials(self.space)) + (N_REPORTED if self.is_finalized else 0)
 
     def _estimate(self, costs: Sequence[Cost], done: int, slots: int) -> str:
-        mean = sum(cost.run_s for cost in costs) / len(costs) + min(cost.set_up_s for cost in costs)
         n_tuning = sum(self.spec.n_trials(self.space))
         more_seeds = len(self.spec.report_seeds) / len(self.spec.tuning_seeds)
         units = max(0, n_tuning - done) + (N_REPORTED * more_seeds if self.is_finalized else 0)
-        seconds = _START_S + units * (mean + _OVERHEAD_S) / max(1, slots)
-        n_bytes = max(cost.n_bytes for cost in costs) * self.n_trials
-        return (
-            f"  estimated: {duration(seconds)} in all, {duration(mean)} a trial (probe of {len(costs)}), "
-            f"{n_bytes / 1e6:,.0f} MB on disk"
-        )
+        return estimate(costs, units, self.n_trials, slots)
+
+
+def estimate(costs: Sequence[Cost], n_left: float, n_trials: int, slots: int) -> str:
+    """What a study will take, in words.
+
+    Args:
+        costs: Of some trials, whose mean stands for all.
+        n_left: Trials that have to run.
+        n_trials: All of them, as each has a checkpoint.
+        slots: Trials at once.
+    """
+    mean = sum(cost.run_s for cost in costs) / len(costs) + min(cost.set_up_s for cost in costs)
+    seconds = _START_S + n_left * (mean + _OVERHEAD_S) / max(1, slots)
+    n_bytes = max(cost.n_bytes for cost in costs) * n_trials
+    return (
+        f"  estimated: {duration(seconds)} in all, {duration(mean)} a trial (probe of {len(costs)}), "
+        f"{n_bytes / 1e6:,.0f} MB on disk"
+    )
 
 
 def _values(axis: object) -> str:

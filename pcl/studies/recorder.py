@@ -4,9 +4,18 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from pcl.studies.ledger import TrialFolder
 from pcl.studies.tracking import Tracker
+
+
+class _Standing(NamedTuple):
+    """How far a recorder is; a slow store that answers without failing gets on, if not by a whole record."""
+
+    pending: int
+    n_answers: int
+    n_failures: int
 
 
 class Recorder:
@@ -26,6 +35,7 @@ class Recorder:
         self._jobs: dict[str, Callable[[], None]] = {}  # in the order of their turns
         self._current: str | None = None
         self._errors: dict[str, str] = {}
+        self._n_failures = 0
         self._changed = threading.Condition()
         self._is_closing = self._is_stopped = False
         self._hurry = threading.Event()
@@ -54,7 +64,7 @@ class Recorder:
             return dict(self._errors)
 
     def close(self, timeout_s: float) -> list[str]:
-        """Try what is left at once, and stop where nothing gets through for so long. What comes later is not recorded.
+        """Try what is left at once, and stop where nothing is answered for so long. What comes later is not recorded.
 
         Returns:
             Keys of trials (or "artifact NAME", of a trial "artifact NAME of KEY") that could not be brought in line.
@@ -63,13 +73,20 @@ class Recorder:
             self._is_closing = True
             self._changed.notify_all()
         self._hurry.set()
-        left = self.pending + 1
-        while self.pending < left:
-            left = self.pending
+        before = self._standing()
+        while before.pending:
             self._thread.join(timeout_s)
+            now = self._standing()
+            is_answered = now.n_answers > before.n_answers and now.n_failures == before.n_failures
+            if now.pending >= before.pending and not is_answered:
+                break
+            before = now
         with self._changed:
             self._is_stopped = True
             return self._left()
+
+    def _standing(self) -> _Standing:
+        return _Standing(self.pending, self._tracker.store.n_answers, self._n_failures)
 
     def _left(self) -> list[str]:
         current = [self._current] if self._current is not None else []
@@ -96,6 +113,7 @@ class Recorder:
                 with self._changed:
                     self._current = None
                     self._errors[name] = str(error) or type(error).__name__
+                    self._n_failures += 1
                     self._jobs.setdefault(name, job)  # the last in turn, unless it was submitted again meanwhile
                 if self._hurry.wait(pause_s):
                     self._hurry.clear()  # of every pause but one, `close` waits for the whole

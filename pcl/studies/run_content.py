@@ -36,6 +36,8 @@ class StudyTags:
         commit: Of the code.
         lock: Hash of requirements.lock.
         hardware: Of the driver, until a trial says its own.
+        ablation: Name of the ablation, of a study that is one.
+        baseline: Key of the trial that its variants are compared with.
     """
 
     space: str
@@ -46,10 +48,13 @@ class StudyTags:
     commit: str
     lock: str
     hardware: str
+    ablation: str = ""
+    baseline: str = ""
 
     def as_tags(self) -> dict[str, str]:
         """By MLflow's names."""
         own = {f"pcl.{name}": value for name, value in asdict(self).items()}
+        own = {name: value for name, value in own.items() if value or name not in ("pcl.ablation", "pcl.baseline")}
         return {**own, "mlflow.source.git.commit": self.commit}
 
 

@@ -1,50 +1,29 @@
 """A study from its first stage to the final row: reuse what is known, run what is left, select, report."""
 
-import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pcl.config import Plain
+from pcl.studies.execution import Choices, Execution, close_study
 from pcl.studies.ledger import StudyFolder, Trial
 from pcl.studies.method import ASHA, GRID, OPTUNA
-from pcl.studies.monitoring import Gauges
 from pcl.studies.objectives import pareto_front, with_objectives
-from pcl.studies.progress import Progress
 from pcl.studies.recorder import Recorder
 from pcl.studies.replication import MOST_ROUNDS, Replication, concluded, new_seeds, together, unclear
-from pcl.studies.reuse import is_lost, take_over
-from pcl.studies.runner import Interrupt, Resources, run_source, run_trials
+from pcl.studies.runner import Interrupt, run_source
 from pcl.studies.selection import Outcome, ranked, winner
 from pcl.studies.space import Objective, SearchSpace
 from pcl.studies.study import StudySpec
-from pcl.studies.tracking import End, StoreError, Tracker
+from pcl.studies.tracking import End, Tracker
 
 if TYPE_CHECKING:
     from pcl.studies.halving import Halving
 
+__all__ = ["N_REPORTED", "REPLICATE_STAGE", "REPORT_STAGE", "Choices", "Finding", "Search", "close"]
+
 REPORT_STAGE, REPLICATE_STAGE = "report", "replicate"
-_PATIENCE_S = 20.0  # how long MLflow may take nothing before a study ends without it
 N_REPORTED = 3  # configurations that are run on the report seeds: the winner and the next two
-
-
-@dataclass(frozen=True)
-class Choices:
-    """What the user decides about how a study runs; nothing here changes its results.
-
-    Attributes:
-        resources: Of a trial.
-        is_finalized: Whether the best run on the report seeds at the end.
-        is_rerun: Whether trials run again that are known already.
-        is_fail_fast: Whether the first failure ends the study.
-    """
-
-    resources: Resources
-    is_finalized: bool = True
-    is_rerun: bool = False
-    is_fail_fast: bool = False
 
 
 @dataclass
@@ -96,8 +75,9 @@ class Search:
     ) -> None:  # fmt: skip
         self.spec, self.folder = spec, folder
         self.space, self.objectives = with_objectives(space, spec.objectives)
-        self._tracker, self._recorder = tracker, recorder
-        self._choices, self._interrupt, self._say = choices, interrupt, say
+        self._recorder = recorder
+        self._choices, self._interrupt = choices, interrupt
+        self._execution = Execution(self.space.objective, folder, tracker, recorder, choices, interrupt, say)
 
     def run(self) -> Finding:
         """Run stage after stage, then the report; returns early where interrupted or where a stage has no winner."""
@@ -158,41 +138,27 @@ class Search:
 
     def _run_all(self, trials: list[Trial], title: str) -> list[Outcome]:
         """Every trial's outcome, run or known."""
-        for trial in trials:
-            folder = self.folder.trial(trial.key)
-            if self._choices.is_rerun or is_lost(folder.result()):
-                folder.reopen()
-            elif folder.result() is None:
-                self._reuse(trial)
-        left = [trial for trial in trials if self.folder.trial(trial.key).result() is None]
-        before = [Outcome.of(t, self.folder.trial(t.key)) for t in trials if t not in left]
-        self._announce(title, len(trials), before)
-        if left and not self._interrupt.is_set():
-            with self._progress(trials[0].stage, trials, len(trials), before) as progress:
-                run_trials(
-                    left, self.folder, self.space.objective.metric, self._choices.resources, progress,
-                    self._interrupt, self._scratch(), scheduler=self._scheduler(left[0].stage),
-                )  # fmt: skip
-        return [Outcome.of(trial, self.folder.trial(trial.key)) for trial in trials]
+        scheduler = self._scheduler(trials[0].stage) if trials else None
+        return self._execution.run_all(trials, title, scheduler)
 
     def _run_proposed(self, index: int, winner: dict[str, Plain], title: str) -> list[Outcome]:
         """The outcome of every trial that Optuna proposes, run or known, and of those that it began with."""
         from pcl.studies.proposing import Proposer  # noqa: PLC0415  Optuna takes a second
 
         proposer = Proposer(
-            self.space, self.spec, self.folder, index, winner, self.objectives, self._reuse, self._recorder.submit,
-            is_rerun=self._choices.is_rerun,
+            self.space, self.spec, self.folder, index, winner, self.objectives, self._execution.reuse,
+            self._recorder.submit, is_rerun=self._choices.is_rerun,
         )  # fmt: skip
         is_left = not self._interrupt.is_set() and proposer.has_next()
         outcomes = [Outcome.of(trial, self.folder.trial(trial.key)) for trial in proposer.trials]
         before = [outcome for outcome in outcomes if outcome.result is not None]
-        self._announce(title, proposer.n_trials, before)
+        self._execution.announce(title, proposer.n_trials, before)
         if is_left:
-            with self._progress(self.space.stages[index].name, [], proposer.n_trials, before) as progress:
+            with self._execution.progress(self.space.stages[index].name, [], proposer.n_trials, before) as progress:
                 proposer.on_known = progress.ended
                 run_source(
                     proposer, self.folder, self.space.objective.metric, self._choices.resources, progress,
-                    self._interrupt, self._scratch(), self._scheduler(self.space.stages[index].name),
+                    self._interrupt, self._execution.scratch, self._scheduler(self.space.stages[index].name),
                 )  # fmt: skip
         return [Outcome.of(trial, self.folder.trial(trial.key)) for trial in proposer.trials]
 
@@ -204,54 +170,9 @@ class Search:
 
         return Halving(self.folder, stage, self.space.objective, self._interrupt)
 
-    def _announce(self, title: str, n_trials: int, before: list[Outcome]) -> None:
-        for outcome in before:
-            self._recorder.submit(self.folder.trial(outcome.trial.key))
-        known = f", {len(before)} known" if before else ""
-        self._say(f"{title} ({n_trials} trials{known})")
-
-    @contextmanager
-    def _progress(
-        self, stage: str, trials: list[Trial], n_trials: int, before: list[Outcome]
-    ) -> Iterator[Progress]:  # fmt: skip
-        objective = self.space.objective
-        with (
-            Gauges(study=self.folder.name, stage=stage, metric=objective.metric) as gauges,
-            Progress(
-                trials, n_trials, before, objective, self._recorder, self._interrupt, self._choices.is_fail_fast,
-                self._say, gauges,
-            ) as progress,
-        ):  # fmt: skip
-            yield progress
-
-    def _reuse(self, trial: Trial) -> None:
-        """Take over the result of the same trial from another study, if there is one."""
-        if self.folder.trial(trial.key).rows():
-            return  # begun here: it goes on here
-        try:
-            found = self._tracker.finished(trial.key)
-        except StoreError:
-            return
-        if found is None or found.study == self.folder.name or set(found.by_seed) != set(trial.seeds):
-            return
-        seconds = max((m.get("time/train_s", math.nan) for m in found.by_seed.values()), default=math.nan)
-        outcome = Outcome(trial, None, found.by_seed, found.failures, seconds=seconds)
-        take_over(self.folder, trial, outcome, found.study)
-
-    def _scratch(self) -> Path:
-        return self.folder.path / "ray"
-
 
 def close(finding: Finding, tracker: Tracker, recorder: Recorder, objective: str, is_stopped: bool) -> list[str]:
     """Wait for the records and end the study in MLflow; what is missing there."""
-    missing = recorder.close(timeout_s=_PATIENCE_S)
-    if missing:
-        return missing
     end = End.KILLED if is_stopped else End.FINISHED if finding.best is not None else End.FAILED
-    try:
-        if finding.best is not None:
-            tracker.summarize({"best/objective": finding.best.mean(objective)})
-        tracker.close_study(end)
-    except StoreError as error:
-        return [str(error)]
-    return []
+    best = {} if finding.best is None else {"best/objective": finding.best.mean(objective)}
+    return close_study(tracker, recorder, end, best)

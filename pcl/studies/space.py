@@ -3,23 +3,18 @@
 A space is one file that defines `SPACE`: see search_spaces/ for the paper's own, and `pcl.studies.axes` for axes.
 """
 
-import difflib
 import hashlib
-import importlib
-import importlib.util
 import json
 import re
-import runpy
-import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from pcl.config import Plain, RunConfig
 from pcl.studies.axes import Axis, Domain, Stage, Variants, negatives_axis, tied_axis
+from pcl.studies.loading import Shelf
 from pcl.studies.ranges import integers, log_uniform, uniform
 
 __all__ = [
@@ -28,7 +23,6 @@ __all__ = [
 ]  # fmt: skip
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
-_PACKAGE = "search_spaces"
 
 # What a search may go by. Images are never selected on the test set.
 METRICS = {
@@ -256,7 +250,7 @@ class SearchSpace:
 
 def space_names() -> list[str]:
     """The spaces of search_spaces/, none of which is imported."""
-    return sorted(path.stem for path in _folder().glob("*.py") if not path.stem.startswith("_"))
+    return _SPACES.names()
 
 
 def load_space(text: str) -> SearchSpace:
@@ -265,36 +259,7 @@ def load_space(text: str) -> SearchSpace:
     Raises:
         ValueError: If there is none, or it cannot be read: with file, line and cause.
     """
-    is_file, names = text.endswith(".py") or "/" in text, space_names()
-    if is_file and not Path(text).is_file():
-        raise ValueError(f"There is no search space file {text}.")
-    if not is_file and text not in names:
-        near = difflib.get_close_matches(text, names, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"Unknown search space {text!r}; there are {', '.join(names)}, or a file's path.{hint}")
-    file = text if is_file else str(_folder() / f"{text}.py")
-    try:
-        found = runpy.run_path(file) if is_file else vars(importlib.import_module(f"{_PACKAGE}.{text}"))
-    except (Exception, SystemExit) as error:
-        raise ValueError(f"The search space file {file} cannot be read: {_cause(error, file)}") from None
-    space = found.get("SPACE")
-    if not isinstance(space, SearchSpace):
-        got = f"`SPACE` is of the type {type(space).__name__}" if "SPACE" in found else "there is no `SPACE`"
-        raise ValueError(f"The search space file {file} must define `SPACE`, a SearchSpace, but {got}.")
-    return space
+    return _SPACES.load(text)
 
 
-def _folder() -> Path:
-    spec = importlib.util.find_spec(_PACKAGE)
-    return Path(str(spec.origin if spec else _PACKAGE)).parent
-
-
-def _cause(error: BaseException, file: str) -> str:
-    """In one line, with the file's own line where the cause lies in it."""
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
-    if isinstance(error, SyntaxError) and error.filename == file:
-        lines.append(error.lineno)
-    said = error.msg if isinstance(error, SyntaxError) else str(error)
-    text = (said.strip().splitlines() or [""])[0]
-    cause = text if isinstance(error, ValueError) and text else f"{type(error).__name__}: {text}".rstrip(": ") + "."
-    return f"line {lines[-1]}: {cause}" if lines else cause
+_SPACES = Shelf("search_spaces", "search space", "SPACE", SearchSpace)

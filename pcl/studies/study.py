@@ -20,6 +20,10 @@ from pcl.studies.method import RANDOM, Method, draws, random_cells
 from pcl.studies.space import Cell, SearchSpace
 
 _FORMAT = 1
+SEARCH, ABLATION, REPRODUCTION = "search", "ablation", "reproduction"
+_COMMANDS = {
+    SEARCH: "grid.py --resume", ABLATION: "ablate.py --resume", REPRODUCTION: "reproduce.py",
+}  # fmt: skip
 _SPACE = "space.py"
 _MOST_DRAWS = 1000  # in a row that are not possible or known, before a random search gives up
 
@@ -39,6 +43,7 @@ class StudySpec:
         data: Fingerprint of the data.
         method: How the space is searched.
         objectives: Metrics of `--objectives`; nothing for the space's own.
+        kind: search, ablation or reproduction: which command it is of.
         replicate: "auto" where the best get more seeds until it is clear which is best; else nothing.
     """
 
@@ -53,6 +58,7 @@ class StudySpec:
     method: Method = field(default_factory=Method)
     objectives: tuple[str, ...] = ()
     replicate: str = ""
+    kind: str = SEARCH
 
     def __post_init__(self) -> None:
         if shared := sorted(set(self.tuning_seeds) & set(self.report_seeds)):
@@ -196,16 +202,32 @@ def space_of(folder: StudyFolder, spec: StudySpec) -> str:
     return str(folder.path / _SPACE) if is_gone else spec.space
 
 
-def latest_study(storage: Path) -> str:
+def latest_study(storage: Path, kind: str = SEARCH) -> str:
     """Name of the study that was last begun or resumed.
 
     Raises:
-        ValueError: If there is none.
+        ValueError: If there is none of this kind.
     """
-    found = sorted(storage.glob("*/study.json"), key=lambda path: (path.parent / ".lock").stat().st_mtime)
+    of_kind = [path for path in storage.glob("*/study.json") if _kind_of(path) == kind]
+    found = sorted(of_kind, key=lambda path: (path.parent / ".lock").stat().st_mtime)
     if not found:
-        raise ValueError(f"There is no study in {storage} to resume.")
+        what = "study" if kind == SEARCH else kind
+        raise ValueError(f"There is no {what} in {storage} to resume.")
     return found[-1].parent.name
+
+
+def require_kind(folder: StudyFolder, spec: StudySpec, kind: str) -> None:
+    """Raise a ValueError that says which command a study is of, unless it is of this kind."""
+    if spec.kind != kind:
+        raise ValueError(f"The study {folder.name!r} is not of this command: `python launch/{_COMMANDS[spec.kind]}`.")
+
+
+def _kind_of(path: Path) -> str:
+    """What `StudySpec.read` would find; what is not readable is told when it is read."""
+    try:
+        return str(json.loads(path.read_text()).get("kind", SEARCH))
+    except (json.JSONDecodeError, AttributeError):
+        return SEARCH
 
 
 def read_seeds(text: str) -> tuple[int, ...]:

@@ -182,10 +182,10 @@ class Tracker:
             self.store.end(study.run_id, end.value, now_ms())
             study.records[_PARENT].status = end.value
 
-    def finished(self, key: str) -> Found | None:
-        """A finished trial with this key in any study, the first if there are several."""
+    def finished(self, key: str, end: End = End.FINISHED) -> Found | None:
+        """A trial with this key that ended so in any study, the first if there are several."""
         experiments = self.store.experiments(_EXPERIMENTS)
-        found = self.store.find(experiments, {"pcl.kind": "trial", "pcl.trial": key}, content.FINISHED)
+        found = self.store.find(experiments, {"pcl.kind": "trial", "pcl.trial": key}, end.value)
         if not found:
             return None
         tags, run_id = found[0].data.tags, found[0].info.run_id

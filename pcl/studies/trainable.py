@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import ray
 import torch
 from ray import tune
 
@@ -73,7 +74,8 @@ def run_trial(config: dict[str, Any]) -> None:
         token = folder.claim()
         started = time.perf_counter()
         result = _trained(job, folder, token)
-        folder.end(replace(result, wall_s=time.perf_counter() - started), token)
+        node = ray.get_runtime_context().get_node_id() if ray.is_initialized() else ""
+        folder.end(replace(result, wall_s=time.perf_counter() - started, node=node), token)
     except Lost:
         return  # another worker goes on with it
     except OSError as error:

@@ -1,0 +1,129 @@
+"""Rows of MLflow's tables, read only.
+
+Of a database file they are read directly: MLflow's own client takes twelve seconds for 5,000 runs, which SQLite has in
+one. Of a server, or a file whose tables are not those that are known here, the client fills the same tables in memory.
+"""
+
+import os
+import sqlite3
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pcl.studies.mlflow_store import Store, StoreError
+
+__all__ = ["PREFIX", "TABLES", "Database", "FileDatabase", "Row", "StoreError", "open_database"]
+
+PREFIX = "pcl/"  # of the experiments that studies are in
+
+Row = tuple[Any, ...]
+
+TABLES = {
+    "experiments": ("experiment_id", "name", "lifecycle_stage"),
+    "runs": ("run_uuid", "name", "status", "start_time", "end_time", "lifecycle_stage", "experiment_id"),
+    "tags": ("key", "value", "run_uuid"),
+    "params": ("key", "value", "run_uuid"),
+    "latest_metrics": ("key", "value", "timestamp", "step", "is_nan", "run_uuid"),
+    "metrics": ("key", "value", "timestamp", "step", "is_nan", "run_uuid"),
+}
+_PATIENCE_S = 20.0  # how long a writer may keep a database locked
+
+
+class Database(ABC):
+    """MLflow's tables. May be used by several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+
+    @abstractmethod
+    def version(self) -> str:
+        """Changes when the content does.
+
+        Raises:
+            StoreError: If the store cannot be read.
+        """
+
+    @abstractmethod
+    def rows(self, sql: str, *values: object) -> list[Row]:
+        """What a query returns.
+
+        Raises:
+            StoreError: If the store cannot be read.
+        """
+
+    def histories(self, runs: Sequence[str], metric: str) -> list[Row]:
+        """Run, step, value and whether that is NaN, of every point of a metric, by step."""
+        places = ",".join("?" * len(runs))
+        return self.rows(
+            f"select run_uuid, step, value, is_nan from metrics where run_uuid in ({places}) and key = ? "
+            "order by step, timestamp",
+            *runs, metric,
+        )  # fmt: skip
+
+
+class FileDatabase(Database):
+    """A database file, which need not exist yet."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._path = path
+        self._connection: sqlite3.Connection | None = None
+        self._opened: tuple[int, int] | None = None  # device and inode
+        self._n_opened = 0
+
+    def is_known(self) -> bool:
+        """Whether the tables have the columns that are read here."""
+        with self._lock:
+            found = {
+                table: {row[1] for row in self.rows(f"pragma table_info({table})")}
+                for table in TABLES
+                if self._open() is not None
+            }
+        return all(set(columns) <= found[table] for table, columns in TABLES.items()) if found else True
+
+    def version(self) -> str:
+        """By SQLite's count of what others have written."""
+        with self._lock:
+            ((version,),) = self.rows("pragma data_version") or [(0,)]
+            return f"{self._n_opened}.{version}"
+
+    def rows(self, sql: str, *values: object) -> list[Row]:
+        """Nothing where there is no file yet."""
+        with self._lock:
+            try:
+                connection = self._open()
+                return connection.execute(sql, values).fetchall() if connection else []
+            except sqlite3.Error as error:
+                raise StoreError(f"The tracking database {self._path} cannot be read: {error}.") from None
+
+    def _open(self) -> sqlite3.Connection | None:
+        """The connection; another one where the file has been replaced, none where there is no file."""
+        try:
+            found = os.stat(self._path)
+        except FileNotFoundError:
+            identity = None
+        else:
+            identity = (found.st_dev, found.st_ino) if found.st_size else None
+        if identity != self._opened:
+            if self._connection:
+                self._connection.close()
+            self._connection = None
+            if identity is not None:
+                address = f"{self._path.absolute().as_uri()}?mode=ro"
+                self._connection = sqlite3.connect(address, _PATIENCE_S, uri=True, check_same_thread=False)
+            self._opened = identity
+            self._n_opened += 1
+        return self._connection
+
+
+def open_database(store: Store) -> Database:
+    """The tables of a store: its file's, where they are those that are known here, else a mirror's."""
+    if store.database is not None:
+        file = FileDatabase(store.database)
+        if file.is_known():
+            return file
+    from dashboards.board.mirror import Mirror  # noqa: PLC0415  it needs what this module has
+
+    return Mirror(store)

@@ -1,0 +1,44 @@
+"""The board as files on a disk: they need neither a server nor a network."""
+
+import re
+from pathlib import Path
+
+from dashboards.board.site import Site
+from pcl.files import replacing
+
+_OURS = re.compile(
+    r"(index|scoreboard|compare)\.html|(study|ablation|winner|data|image)-[A-Za-z0-9_.-]+|board\.(css|js)|compare\.js|icon\.svg"
+)
+
+
+def check_folder(folder: Path) -> None:
+    """Raise a ValueError unless a folder is one to export to: missing, empty, or with an earlier export alone."""
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"`--export` must name a folder, but {folder} is a file.")
+    others = [path.name for path in folder.iterdir() if not _OURS.fullmatch(path.name)] if folder.exists() else []
+    if others:
+        raise ValueError(
+            f"`--export` must name a new folder or an earlier export, but {folder} has {sorted(others)[0]!r}."
+        )
+
+
+def export(site: Site, folder: Path) -> list[Path]:
+    """Write every file; what an earlier export has left is taken away.
+
+    Raises:
+        ValueError: If there are files of others in the folder.
+        StoreError: If the store cannot be read.
+    """
+    check_folder(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for name in site.names():
+        file = site.get(name)
+        if file is None:
+            continue  # deleted meanwhile
+        with replacing(folder / name) as unfinished:
+            unfinished.write_bytes(file.body)
+        written.append(folder / name)
+    for path in set(folder.iterdir()) - set(written):
+        path.unlink()
+    return written

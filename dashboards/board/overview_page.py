@@ -1,0 +1,73 @@
+"""All studies: what runs, what won, what it took."""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+from dashboards.board.frame import Surroundings, badge, facts, page, state_of, state_of_study
+from dashboards.board.markup import MISSING, Child, duration, join, moment, plus_minus, tag
+from dashboards.board.records import Study, Trial
+from dashboards.board.tables import Cell, Column, TableRow, table
+from dashboards.board.words import metric_name
+
+_STATES = ("finished", "failed", "running", "stopped")
+_COLUMNS = (
+    Column("Study"), Column("State"), Column("Trials", is_number=True, words="How many, and how they stand"),
+    Column("Best", is_number=True, words="Mean of the objective over the winner's tuning seeds, ± standard error"),
+    Column("Winner"), Column("GPU time", is_number=True, words="Spent training on GPUs, and on CPUs"),
+    Column("Began (UTC)"), Column("Record"),
+)  # fmt: skip
+
+
+def overview_page(studies: Sequence[Study], around: Surroundings) -> str:
+    """The first page."""
+    body: list[Child] = [tag("h1", "Studies")]
+    if studies:
+        body += [_totals(studies), table("studies", "Studies", _COLUMNS, [_row(study, around) for study in studies])]
+    else:
+        command = tag("code", "python launch/grid.py --space toy_mcinfonce --scale quick")
+        body.append(tag("p", "No study is recorded yet. ", command, " runs one, which appears here.", class_="empty"))
+    is_moving = any(state_of_study(study, around.now_ms) == "running" for study in studies)
+    return page("Studies", tag("div", body, id="live"), around, "index.html", is_moving=is_moving)
+
+
+def _totals(studies: Sequence[Study]) -> Child:
+    trials = [trial for study in studies for trial in study.trials]
+    return facts([
+        ("studies", f"{len(studies):,}"), ("trials", f"{len(trials):,}"), ("of them", _counts(trials)),
+        ("GPU time", duration(sum(study.seconds(of_gpu=True) for study in studies))),
+        ("CPU time", duration(sum(study.seconds(of_gpu=False) for study in studies))),
+    ])  # fmt: skip
+
+
+def _counts(trials: Sequence[Trial]) -> str:
+    states = Counter(state_of(trial.run) for trial in trials)
+    return ", ".join(f"{states[state]:,} {state}" for state in _STATES if states[state])
+
+
+def _row(study: Study, around: Surroundings) -> TableRow:
+    run, winner, tags = study.run, study.winner, study.run.tags
+    state = state_of_study(study, around.now_ms)
+    gpu, cpu = study.seconds(of_gpu=True), study.seconds(of_gpu=False)
+    about = [f"ablation {tags['pcl.ablation']}" if tags.get("pcl.ablation") else tags.get("pcl.space")]
+    about += [tags.get("pcl.scale"), tags.get("pcl.fidelity")]
+    name = join(
+        tag("a", run.name, href=f"study-{run.id}.html"), tag("small", " · ".join(word for word in about if word))
+    )
+    best = (
+        join(plus_minus(winner.objective, winner.error), tag("small", metric_name(study.objective)))
+        if winner
+        else MISSING
+    )
+    return TableRow(
+        (
+            Cell(name, run.name), badge(state),
+            Cell(join(f"{len(study.trials):,}", tag("small", _counts(study.trials))), len(study.trials)),
+            Cell(best, winner.objective if winner else math.nan),
+            tag("a", winner.run.name, href=f"winner-{run.id}.html", class_="wrap") if winner else "",
+            Cell(join(duration(gpu), tag("small", f"CPU {duration(cpu)}") if cpu else None), gpu),
+            Cell(moment(run.start_ms), run.start_ms),
+            around.run_link(run),
+        ),
+        state,
+    )  # fmt: skip

@@ -1,0 +1,284 @@
+"""Studies, trials and seeds, as MLflow has them recorded."""
+
+import json
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from dashboards.board.database import PREFIX, Database, Row
+from pcl.studies.metric_ends import larger_is_better
+
+RUNNING, FINISHED, FAILED = "RUNNING", "FINISHED", "FAILED"  # MLflow's words; the fourth is KILLED
+REPORT = "report"  # the stage of the report seeds, which select nothing
+
+_LARGEST = 1.7976931348623157e308  # what MLflow's databases keep of an infinity
+_TRIAL_TAGS = (
+    "pcl.kind", "pcl.trial", "pcl.stage", "pcl.seed", "pcl.cause", "pcl.hardware", "pcl.reused_from",
+    "mlflow.parentRunId",
+)  # fmt: skip
+# Of a study's own run all are read.
+_TAGS = (
+    f"select run_uuid, key, value from tags where (key in {_TRIAL_TAGS!r} "
+    "or run_uuid in (select run_uuid from tags where key = 'pcl.kind' and value = 'study'))"
+)
+_SUMMARY_METRICS = ("objective", "objective_se", "best/objective", "time/train_s")
+
+
+@dataclass
+class Run:
+    """A run of MLflow.
+
+    Attributes:
+        id: In MLflow.
+        experiment: Its experiment.
+        name: For people.
+        status: In MLflow's words.
+        start_ms: When it began, in milliseconds since 1970.
+        end_ms: When it ended; 0 before.
+        tags: By name.
+        metrics: The last values.
+        params: Settings by their dotted path; empty in an overview.
+        last_ms: When it last reported.
+    """
+
+    id: str
+    experiment: str
+    name: str
+    status: str
+    start_ms: int
+    end_ms: int
+    tags: dict[str, str] = field(default_factory=dict)
+    metrics: dict[str, float] = field(default_factory=dict)
+    params: dict[str, str] = field(default_factory=dict)
+    last_ms: int = 0
+
+    @property
+    def cause(self) -> str:
+        """Why it failed."""
+        return self.tags.get("pcl.cause", "")
+
+
+@dataclass
+class Trial:
+    """A trial's run, and those of its seeds where it has several."""
+
+    run: Run
+    seeds: list[Run] = field(default_factory=list)
+
+    @property
+    def stage(self) -> str:
+        """Of the search, or `REPORT`."""
+        return self.run.tags.get("pcl.stage", "")
+
+    @property
+    def objective(self) -> float:
+        """Mean over the seeds that have not failed; NaN where there is none."""
+        return self.run.metrics.get("objective", math.nan)
+
+    @property
+    def error(self) -> float:
+        """Standard error of `objective`; NaN for a single seed."""
+        return self.run.metrics.get("objective_se", math.nan)
+
+    @property
+    def lost(self) -> list[Run]:
+        """Seeds that failed."""
+        return [seed for seed in self.seeds if seed.cause]
+
+    @property
+    def seconds(self) -> float:
+        """Spent training by this study; nothing where the result is another study's."""
+        spent = self.run.metrics.get("time/train_s", 0.0)
+        return spent if math.isfinite(spent) and not self.run.tags.get("pcl.reused_from") else 0.0
+
+    def by_seed(self, metric: str) -> dict[str, float]:
+        """The last finite values of the seeds that have not failed."""
+        runs = [seed for seed in self.seeds if not seed.cause] if self.seeds else [self.run]
+        values = {run.tags.get("pcl.seed", ""): run.metrics.get(metric, math.nan) for run in runs}
+        return {seed: value for seed, value in values.items() if seed and math.isfinite(value)}
+
+
+@dataclass
+class Study:
+    """A study's run and its trials, in the order of their beginning."""
+
+    run: Run
+    trials: list[Trial] = field(default_factory=list)
+
+    @property
+    def objective(self) -> str:
+        """The metric that trials are selected by."""
+        return self.run.tags.get("pcl.objective", "objective")
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its driver has not said that it has ended."""
+        return self.run.status == RUNNING
+
+    @cached_property
+    def last_ms(self) -> int:
+        """When anything of it was last reported."""
+        return max([self.run.start_ms, self.run.last_ms, *(t.run.last_ms for t in self.trials)])
+
+    @cached_property
+    def ranked(self) -> list[Trial]:
+        """Trials of the tuning seeds, best first: whole ones, those that lost seeds, then those without a value."""
+        sign = -1.0 if larger_is_better(self.objective) is not False else 1.0
+
+        def place(trial: Trial) -> tuple[int, float]:
+            if trial.run.status != FINISHED or math.isnan(trial.objective):
+                return 2, 0.0
+            return int(bool(trial.lost)), sign * trial.objective
+
+        return sorted((t for t in self.trials if t.stage != REPORT), key=place)
+
+    @cached_property
+    def winner(self) -> Trial | None:
+        """What the study has chosen, or what is best so far."""
+        finished = [t for t in self.ranked if t.run.status == FINISHED and not math.isnan(t.objective)]
+        chosen = self.run.metrics.get("best/objective")
+        return next((t for t in finished if t.objective == chosen), finished[0] if finished else None)
+
+    @property
+    def reports(self) -> list[Trial]:
+        """Trials of the report seeds."""
+        return [trial for trial in self.trials if trial.stage == REPORT]
+
+    def seconds(self, *, of_gpu: bool) -> float:
+        """Time spent training, on GPUs or on CPUs."""
+        return sum(t.seconds for t in self.trials if t.run.tags.get("pcl.hardware", "").startswith("CPU") != of_gpu)
+
+
+def all_studies(database: Database) -> list[Study]:
+    """Every study with what an overview shows, the latest first."""
+    runs = _runs(database)
+    _fill_tags(runs, database.rows(_TAGS))
+    _fill_metrics(runs, database.rows(
+        f"select run_uuid, key, value, is_nan, timestamp from latest_metrics where key in {_SUMMARY_METRICS!r}"
+    ))  # fmt: skip
+    return sorted(_grouped(runs.values())[0], key=lambda study: -study.run.start_ms)
+
+
+def one_study(database: Database, run_id: str) -> Study | None:
+    """A study with all that is recorded of it."""
+    members = database.rows(
+        "select mine.run_uuid from tags theirs join tags mine on mine.key = 'pcl.study' and mine.value = theirs.value "
+        "where theirs.key = 'pcl.study' and theirs.run_uuid = ?",
+        run_id,
+    )
+    found = _whole(database, [member for (member,) in members])
+    return next((study for study in _grouped(found)[0] if study.run.id == run_id), None)
+
+
+def trials_on(database: Database, seeds: Iterable[int]) -> list[Trial]:
+    """Trials of all studies that were trained on some of these seeds, with all that is recorded of them."""
+    asked = {str(seed) for seed in seeds}
+    rows = database.rows("select run_uuid, value from params where key = 'seeds'")
+    found = _whole(database, [run_id for run_id, trained in rows if asked & set(trained.split(","))])
+    return _grouped(found)[1]
+
+
+def histories(database: Database, runs: Iterable[Run], metric: str) -> dict[str, list[tuple[int, float]]]:
+    """Steps and finite values of a metric, by run."""
+    found: dict[str, list[tuple[int, float]]] = defaultdict(list)
+    identifiers = [run.id for run in runs]
+    for run_id, step, value, is_nan in database.histories(identifiers, metric) if identifiers else ():
+        if not is_nan and abs(value) < _LARGEST:
+            found[run_id].append((step, value))
+    return dict(found)
+
+
+def differing(params: Sequence[Mapping[str, str]]) -> set[str]:
+    """Paths at which some have other values than the first, or none."""
+    found: set[str] = set()
+    for other in params[1:]:
+        if other != params[0]:
+            found.update(path for path, _ in other.items() ^ params[0].items())
+    return found
+
+
+def varied_params(trials: Iterable[Trial]) -> list[tuple[str, ...]]:
+    """Paths of settings in which trials differ; those that change together stand in one group."""
+    of_trials = [trial.run.params for trial in trials if trial.run.params]
+    paths = differing(of_trials) - {"seeds"}
+    groups: dict[tuple[int, ...], list[str]] = defaultdict(list)
+    for path in sorted(paths):
+        numbers: dict[str | None, int] = {}
+        groups[tuple(numbers.setdefault(params.get(path), len(numbers)) for params in of_trials)].append(path)
+    return [tuple(group) for group in groups.values()]
+
+
+def _runs(database: Database, condition: str = "", *values: object) -> dict[str, Run]:
+    rows = database.rows(
+        "select r.run_uuid, r.experiment_id, r.name, r.status, r.start_time, r.end_time from runs r "
+        "join experiments e on e.experiment_id = r.experiment_id "
+        f"where r.lifecycle_stage = 'active' and e.lifecycle_stage = 'active' and e.name like '{PREFIX}%' {condition} "
+        "order by r.start_time, r.run_uuid",
+        *values,
+    )
+    return {
+        run_id: Run(run_id, str(experiment), name or run_id, status or "", start or 0, end or 0)
+        for run_id, experiment, name, status, start, end in rows
+    }
+
+
+def _whole(database: Database, identifiers: Sequence[str]) -> list[Run]:
+    """Runs with all that is recorded of them."""
+    chosen, asked = "run_uuid in (select value from json_each(?))", json.dumps(identifiers)
+    runs = _runs(database, f"and r.{chosen}", asked)
+    _fill_tags(runs, database.rows(f"{_TAGS} and {chosen}", asked))
+    metrics = f"select run_uuid, key, value, is_nan, timestamp from latest_metrics where {chosen}"
+    _fill_metrics(runs, database.rows(metrics, asked))
+    _fill_params(runs, database, chosen, asked)
+    return list(runs.values())
+
+
+def _fill_params(runs: Mapping[str, Run], database: Database, chosen: str, asked: str) -> None:
+    """Most settings are the same in all runs of a study: those are read once."""
+    rows = database.rows(f"select key, min(value), max(value), count(*) from params where {chosen} group by key", asked)
+    n_runs = max((count for *_, count in rows), default=0)
+    shared = {key: low for key, low, high, count in rows if low == high and count == n_runs and key != "seeds"}
+    others = json.dumps([key for key, *_ in rows if key not in shared])
+    own = database.rows(
+        f"select run_uuid, key, value from params where {chosen} and key in (select value from json_each(?))",
+        asked, others,
+    )  # fmt: skip
+    for run_id, key, value in own:
+        if run_id in runs:
+            run = runs[run_id]
+            if not run.params:
+                run.params.update(shared)
+            run.params[key] = value
+
+
+def _fill_tags(runs: Mapping[str, Run], rows: Iterable[Row]) -> None:
+    for run_id, key, value in rows:
+        if run_id in runs:
+            runs[run_id].tags[key] = value or ""
+
+
+def _fill_metrics(runs: Mapping[str, Run], rows: Iterable[Row]) -> None:
+    for run_id, key, value, is_nan, time_ms in rows:
+        if run_id in runs:
+            run = runs[run_id]
+            infinite = abs(value) >= _LARGEST
+            run.metrics[key] = math.nan if is_nan else math.copysign(math.inf, value) if infinite else value
+            run.last_ms = max(run.last_ms, time_ms or 0)
+
+
+def _grouped(runs: Iterable[Run]) -> tuple[list[Study], list[Trial]]:
+    """Studies and trials with what is below them, each by the run that it says is above it."""
+    by_kind: dict[str, list[Run]] = defaultdict(list)
+    for run in runs:
+        by_kind[run.tags.get("pcl.kind", "")].append(run)
+    studies = {run.id: Study(run) for run in by_kind["study"]}
+    trials = {run.id: Trial(run) for run in by_kind["trial"]}
+    for seed in by_kind["seed"]:
+        if (trial := trials.get(seed.tags.get("mlflow.parentRunId", ""))) is not None:
+            trial.seeds.append(seed)
+    for trial in trials.values():
+        if (study := studies.get(trial.run.tags.get("mlflow.parentRunId", ""))) is not None:
+            study.trials.append(trial)
+    return list(studies.values()), list(trials.values())

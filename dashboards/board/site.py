@@ -1,0 +1,121 @@
+"""Every file of the board by its name, made when it is asked for: what is served and what is written are the same."""
+
+import re
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from dashboards.board.ablation_page import ablation_page
+from dashboards.board.artifacts import Artifacts
+from dashboards.board.compare_page import compare_page, study_data
+from dashboards.board.database import Database
+from dashboards.board.frame import Surroundings
+from dashboards.board.overview_page import overview_page
+from dashboards.board.records import Study, all_studies, histories, one_study, trials_on
+from dashboards.board.scoreboard_page import scoreboard_page
+from dashboards.board.study_page import learning, study_page
+from dashboards.board.winner_page import winner_page
+from dashboards.scoreboard import report_seeds
+
+_STATIC = Path(__file__).with_name("static")
+_KINDS = {
+    ".css": "text/css", ".js": "text/javascript", ".html": "text/html", ".png": "image/png", ".svg": "image/svg+xml",
+}  # fmt: skip
+_OF_STUDY = re.compile(r"(study|ablation|winner|data)-([A-Za-z0-9]{1,64})\.(html|js)")
+_IMAGE = re.compile(r"image-([A-Za-z0-9]{1,64})-([A-Za-z0-9_.-]+\.png)")
+_MOST_KEPT = 128  # files
+_NONE: Mapping[str, str] = {}
+
+
+@dataclass(frozen=True)
+class File:
+    """What is sent or written."""
+
+    body: bytes
+    kind: str
+
+
+class Site:
+    """The board's files. May be used by several threads.
+
+    Args:
+        database: What is shown.
+        artifacts: Pictures of winners.
+        mlflow: Says the address of MLflow's pages, or nothing.
+        ray: The same of Ray's dashboard.
+        is_live: Whether it is served, and pages look for news.
+    """
+
+    def __init__(
+        self, database: Database, artifacts: Artifacts, mlflow: Callable[[], str], ray: Callable[[], str], *,
+        is_live: bool = True,
+    ) -> None:  # fmt: skip
+        self._database, self._artifacts = database, artifacts
+        self._mlflow, self._ray, self._is_live = mlflow, ray, is_live
+        self._kept: OrderedDict[tuple[str, str], tuple[str, File]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def names(self) -> list[str]:
+        """Every file that there is now."""
+        found = ["index.html", "scoreboard.html", "compare.html", *sorted(path.name for path in _STATIC.iterdir())]
+        for study in all_studies(self._database):
+            found += [f"{kind}-{study.run.id}.html" for kind in ("study", "ablation", "winner")]
+            found += [f"data-{study.run.id}.js", *(figure.address for figure in self._artifacts.figures(study))]
+        return found
+
+    def get(self, name: str, query: Mapping[str, str] = _NONE) -> File | None:
+        """A file, if there is one of this name.
+
+        Raises:
+            StoreError: If the store cannot be read.
+        """
+        if (_STATIC / name).is_file() and "/" not in name:
+            return File((_STATIC / name).read_bytes(), _kind(name))
+        around = Surroundings(self._mlflow(), self._ray(), self._is_live, time.time_ns() // 1_000_000)
+        key = name, query.get("baseline", "")
+        version = f"{self._database.version()} {around.mlflow} {around.ray} {around.now_ms // 60_000}"
+        with self._lock:
+            if key in self._kept and self._kept[key][0] == version:
+                self._kept.move_to_end(key)
+                return self._kept[key][1]
+        body = self._make(name, key[1], around)
+        if body is None:
+            return None
+        file = File(body if isinstance(body, bytes) else body.encode(), _kind(name))
+        with self._lock:
+            self._kept[key] = version, file
+            while len(self._kept) > _MOST_KEPT:
+                self._kept.popitem(last=False)
+        return file
+
+    def _make(self, name: str, baseline: str, around: Surroundings) -> str | bytes | None:
+        if name == "index.html":
+            return overview_page(all_studies(self._database), around)
+        if name == "compare.html":
+            return compare_page(all_studies(self._database), around)
+        if name == "scoreboard.html":
+            seeds = report_seeds()
+            return scoreboard_page(trials_on(self._database, seeds), seeds, around)
+        if image := _IMAGE.fullmatch(name):
+            return self._artifacts.png(image[1], image[2])
+        if (found := _OF_STUDY.fullmatch(name)) and (found[1] == "data") == (found[3] == "js"):
+            study = one_study(self._database, found[2])
+            return self._of_study(found[1], study, baseline, around) if study else None
+        return None
+
+    def _of_study(self, kind: str, study: Study, baseline: str, around: Surroundings) -> str:
+        if kind == "data":
+            return study_data(study)
+        if kind == "ablation":
+            return ablation_page(study, around, baseline)
+        if kind == "winner":
+            return winner_page(study, self._artifacts.figures(study), around)
+        return study_page(study, histories(self._database, [t.run for t in learning(study)], study.objective), around)
+
+
+def _kind(name: str) -> str:
+    kind = _KINDS[Path(name).suffix]
+    return kind if kind.startswith("image/") else f"{kind}; charset=utf-8"

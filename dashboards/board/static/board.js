@@ -1,0 +1,240 @@
+"use strict";
+// Sorting, filtering and choosing in tables; news without a reload. Text from the store only ever enters as text.
+
+const board = { states: new Map(), data: new Map(), waiting: new Map() };
+
+// ---- Tables -------------------------------------------------------------------------------------------------------
+
+board.stateOf = (table) => {
+  if (!board.states.has(table.id)) {
+    board.states.set(table.id, { column: -1, isDescending: false, words: "", state: "", isWhole: false, chosen: [] });
+  }
+  return board.states.get(table.id);
+};
+
+board.valueOf = (row, column) => {
+  const cell = row.cells[column];
+  const text = cell.dataset.value ?? cell.textContent;
+  const number = Number(text.replace("−", "-"));
+  return text.trim() === "" || Number.isNaN(number) ? text : number;
+};
+
+board.before = (a, b) => {
+  // Numbers before words; what is missing comes last, whichever way the rest is sorted.
+  if (typeof a !== typeof b) return typeof a === "number" ? -1 : 1;
+  return typeof a === "number" ? a - b : a.localeCompare(b);
+};
+
+board.show = (table) => {
+  const state = board.stateOf(table);
+  const box = table.closest(".table");
+  const bodies = [...table.tBodies];
+  const rows = table.allRows ??= bodies.flatMap((body) => [...body.rows]);
+  let order = rows;
+  if (state.column >= 0) {
+    const sign = state.isDescending ? -1 : 1;
+    const keyed = rows.map((row) => [board.valueOf(row, state.column), row]);
+    const isMissing = (value) => value === "" || value === "–" || value === "nan";
+    keyed.sort(([a], [b]) => isMissing(a) - isMissing(b) || sign * board.before(a, b));
+    order = keyed.map(([, row]) => row);
+  }
+  const words = state.words.toLowerCase().split(/\s+/).filter(Boolean);
+  const matches = (row) => (!state.state || row.dataset.state === state.state)
+    && words.every((word) => (row.words ??= row.textContent.toLowerCase()).includes(word));
+  const shown = words.length || state.state ? order.filter(matches) : order;
+  const most = state.isWhole ? shown.length : Number(box?.dataset.first ?? shown.length);
+  bodies[0].replaceChildren(...shown.slice(0, most));
+  [...table.tHead.rows[0].cells].forEach((cell, index) => {
+    if (index === state.column) cell.setAttribute("aria-sort", state.isDescending ? "descending" : "ascending");
+    else cell.removeAttribute("aria-sort");
+  });
+  const count = box?.querySelector(".count");
+  if (!count) return;
+  const hidden = shown.length - Math.min(most, shown.length);
+  count.textContent = `${shown.length.toLocaleString("en")} of ${rows.length.toLocaleString("en")} rows`
+    + (hidden ? `, the first ${most} shown ` : "");
+  if (hidden) {
+    const all = document.createElement("button");
+    all.type = "button";
+    all.textContent = "Show all";
+    all.addEventListener("click", () => { state.isWhole = true; board.show(table); });
+    count.append(all);
+  }
+};
+
+board.enhance = (table) => {
+  const state = board.stateOf(table);
+  const box = table.closest(".table");
+  [...table.tHead.rows[0].cells].forEach((cell, index) => {
+    cell.querySelector("button")?.addEventListener("click", () => {
+      const isSame = state.column === index;
+      // Numbers are looked at from the largest down, words from A.
+      state.isDescending = isSame ? !state.isDescending : cell.classList.contains("number") && index > 1;
+      state.column = index;
+      board.show(table);
+    });
+  });
+  const tools = box?.querySelector(".tools");
+  if (tools) {
+    tools.hidden = false;
+    const field = tools.querySelector("input");
+    field.value = state.words;
+    field.addEventListener("input", () => { state.words = field.value; board.show(table); });
+    const chooser = tools.querySelector("select");
+    if (chooser) {
+      chooser.value = state.state;
+      chooser.addEventListener("change", () => { state.state = chooser.value; board.show(table); });
+    }
+  }
+  table.addEventListener("change", (event) => board.choose(table, event.target));
+  if (state.column >= 0 || state.words || state.state || state.isWhole) board.show(table);
+  for (const box of table.querySelectorAll("td.pick input")) box.checked = state.chosen.includes(box.value);
+  board.offer(table);
+};
+
+board.enhanceAll = (root) => {
+  // One filter for all tables of a page: those that have nothing to show are hidden with their headings.
+  const tools = root.querySelector(".all .tools");
+  if (!tools) return;
+  const [field, chooser] = [tools.querySelector("input"), tools.querySelector("select")];
+  const kept = board.stateOf({ id: "all tables" });
+  const apply = () => {
+    Object.assign(kept, { words: field.value, state: chooser.value });
+    let count = 0;
+    for (const table of root.querySelectorAll("table.sortable")) {
+      Object.assign(board.stateOf(table), { words: kept.words, state: kept.state });
+      board.show(table);
+      const n = table.tBodies[0].rows.length;
+      table.closest("section").hidden = n === 0;
+      count += n;
+    }
+    tools.querySelector(".count").textContent = `${count.toLocaleString("en")} rows`;
+  };
+  tools.hidden = false;
+  field.value = kept.words;
+  chooser.value = kept.state;
+  field.addEventListener("input", apply);
+  chooser.addEventListener("change", apply);
+  apply();
+};
+
+// ---- Choosing two runs ----------------------------------------------------------------------------------------------
+
+board.choose = (table, box) => {
+  if (box.type !== "checkbox") return;
+  const state = board.stateOf(table);
+  state.chosen = state.chosen.filter((run) => run !== box.value);
+  if (box.checked) state.chosen = [...state.chosen, box.value].slice(-2);
+  for (const other of table.querySelectorAll("td.pick input")) other.checked = state.chosen.includes(other.value);
+  board.offer(table);
+};
+
+board.offer = (table) => {
+  const { chosen } = board.stateOf(table);
+  const study = document.querySelector("[data-study]")?.dataset.study;
+  const box = table.closest(".table");
+  box?.querySelector(".chosen")?.remove();
+  if (!study || !chosen.length) return;
+  const line = document.createElement(chosen.length === 2 ? "a" : "span");
+  line.className = "chosen";
+  line.textContent = chosen.length === 2 ? "Compare the two that are chosen" : "One is chosen: choose another";
+  if (chosen.length === 2) line.href = `compare.html#${chosen.map((run) => `${study}/${run}`).join(",")}`;
+  box.append(line);
+};
+
+// ---- Drawings -------------------------------------------------------------------------------------------------------
+
+board.light = (run, isLit) => {
+  const ofRun = document.querySelectorAll(`[data-run="${CSS.escape(run)}"]`);
+  for (const element of ofRun) element.classList.toggle("lit", isLit);
+};
+
+for (const [kind, isLit] of [["mouseover", true], ["mouseout", false], ["focusin", true], ["focusout", false]]) {
+  document.addEventListener(kind, (event) => {
+    const run = event.target.closest?.("[data-run]")?.dataset.run;
+    if (run) board.light(run, isLit);
+  });
+}
+
+// ---- News -----------------------------------------------------------------------------------------------------------
+
+board.replace = (page) => {
+  const [old, fresh] = [document.getElementById("live"), page.getElementById("live")];
+  if (!old || !fresh) return;
+  document.querySelector("header nav").replaceWith(document.adoptNode(page.querySelector("header nav")));
+  Object.assign(document.body.dataset, page.body.dataset);
+  const kinds = "details, .scroll, .tools input, .tools select, thead button, td.pick input";
+  const keep = (root) => [...root.querySelectorAll(kinds)];
+  const places = keep(old);
+  const focused = places.indexOf(document.activeElement);
+  const kept = places.map((element) => [element.open, element.scrollLeft, element.selectionStart]);
+  const node = document.adoptNode(fresh);
+  old.replaceWith(node);
+  board.begin(node);
+  keep(node).forEach((element, index) => {
+    if (!kept[index]) return;
+    const [isOpen, left] = kept[index];
+    if (isOpen !== undefined) element.open = isOpen;
+    element.scrollLeft = left;
+    if (index === focused) {
+      element.focus({ preventScroll: true });
+      if (element.type === "search") element.setSelectionRange(kept[index][2], kept[index][2]);
+    }
+  });
+};
+
+board.listen = () => {
+  const news = document.getElementById("news");
+  if (!document.body.dataset.every || !document.getElementById("live")) return;
+  const look = async () => {
+    if (!document.hidden) {
+      try {
+        const answer = await fetch(location.href, { cache: "no-cache" });
+        if (!answer.ok) throw new Error(String(answer.status));
+        const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+        if (page.body.dataset.mark !== document.body.dataset.mark) board.replace(page);
+        news.textContent = `Looked at ${new Date().toLocaleTimeString()}`;
+      } catch {
+        news.textContent = "The board does not answer";
+      }
+    }
+    setTimeout(look, 1000 * Number(document.body.dataset.every));
+  };
+  setTimeout(look, 500);
+};
+
+// ---- Data of studies, which pages from disk can only load as scripts ------------------------------------------------
+
+board.take = (study, content) => {
+  board.data.set(study, content);
+  board.waiting.get(study)?.forEach((tell) => tell(content));
+  board.waiting.delete(study);
+};
+
+board.load = (study) => new Promise((tell, fail) => {
+  if (board.data.has(study)) { tell(board.data.get(study)); return; }
+  if (board.waiting.has(study)) { board.waiting.get(study).push(tell); return; }
+  board.waiting.set(study, [tell]);
+  const script = document.createElement("script");
+  script.src = `data-${encodeURIComponent(study)}.js`;
+  script.onerror = () => { board.waiting.delete(study); fail(new Error("The study cannot be loaded.")); };
+  document.head.append(script);
+});
+
+// ---- All of it ------------------------------------------------------------------------------------------------------
+
+board.begin = (root) => {
+  for (const table of root.querySelectorAll("table.sortable")) board.enhance(table);
+  board.enhanceAll(root);
+  for (const button of navigator.clipboard ? root.querySelectorAll(".copy") : []) {
+    button.hidden = false;
+    button.addEventListener("click", async () => {
+      await navigator.clipboard.writeText(button.parentElement.querySelector("code").textContent);
+      button.textContent = "Copied";
+    });
+  }
+};
+
+board.begin(document);
+board.listen();
+document.documentElement.dataset.ready = String(Math.round(performance.now()));

@@ -1,0 +1,157 @@
+"use strict";
+// Two runs side by side: their settings and metrics, and where these differ.
+
+const compare = { sides: ["A", "B"], place: document.getElementById("differences") };
+
+compare.element = (name, text, ...children) => {
+  const made = document.createElement(name);
+  if (text) made.textContent = text;
+  made.append(...children);
+  return made;
+};
+
+compare.number = (value) => {
+  if (typeof value === "string") return { nan: "–", inf: "∞", "-inf": "−∞" }[value] ?? value;
+  if (value === undefined) return "";
+  const size = Math.abs(value);
+  return (value === 0 || (size >= 5e-4 && size < 1e4) ? value.toFixed(3) : value.toPrecision(3)).replace("-", "−");
+};
+
+compare.read = () => {
+  // compare.html#STUDY/RUN,STUDY/RUN
+  const parts = decodeURIComponent(location.hash.slice(1)).split(",").map((part) => part.split("/"));
+  const asked = (index) => ({ study: parts[index]?.[0], run: parts[index]?.[1] });
+  return Object.fromEntries(compare.sides.map((side, index) => [side, asked(index)]));
+};
+
+compare.fill = async (side, run) => {
+  const study = document.getElementById(`study-${side}`).value;
+  const chooser = document.getElementById(`trial-${side}`);
+  const content = await board.load(study);
+  const options = Object.entries(content.runs).map(([id, { name, status, stage }]) => {
+    const option = compare.element("option", stage === "report" ? `${name} (report seeds)` : name);
+    if (status !== "FINISHED") option.textContent += ` (${status.toLowerCase()})`;
+    option.value = id;
+    return option;
+  });
+  chooser.replaceChildren(...options);
+  if (run && content.runs[run]) chooser.value = run;
+  else if (side === "B" && options.length > 1) chooser.selectedIndex = 1;
+};
+
+compare.chosen = (side) => {
+  const study = document.getElementById(`study-${side}`).value;
+  const run = document.getElementById(`trial-${side}`).value;
+  const content = board.data.get(study);
+  const found = content?.runs[run];
+  return found && { study, run, content, ...found, params: { ...content.shared, ...found.params } };
+};
+
+compare.table = (name, caption, columns, rows) => {
+  const heads = columns.map((title, index) => {
+    const button = compare.element("button", title);
+    button.type = "button";
+    const head = compare.element("th", "", button);
+    head.scope = "col";
+    if (name === "metric-differences" && index > 0) head.className = "number";
+    return head;
+  });
+  const body = rows.map((cells) => {
+    const row = document.createElement("tr");
+    cells.forEach((cell, index) => {
+      const [text, value] = Array.isArray(cell) ? cell : [cell];
+      const made = compare.element(index ? "td" : "th", text);
+      if (!index) made.scope = "row";
+      else if (name === "metric-differences") made.className = "number";
+      if (value !== undefined) made.dataset.value = value;
+      row.append(made);
+    });
+    return row;
+  });
+  const words = compare.element("caption", caption);
+  words.className = "unseen";
+  const table = compare.element("table", "", words, compare.element("thead", "", compare.element("tr", "", ...heads)),
+    compare.element("tbody", "", ...body));
+  table.id = name;
+  table.className = "sortable";
+  const scroll = compare.element("div", "", table);
+  scroll.className = "scroll";
+  const box = compare.element("div", "", scroll);
+  box.className = "table";
+  board.enhance(table);
+  return box;
+};
+
+compare.about = (side, run) => {
+  const line = document.getElementById(`about-${side}`);
+  const address = document.getElementById("compare").dataset.mlflow;
+  line.replaceChildren(run.cause ? `failed: ${run.cause} ` : "");
+  if (!address) return;
+  const link = compare.element("a", "MLflow");
+  const [experiment, id] = [run.content.experiment, run.run].map(encodeURIComponent);
+  link.href = `${address}/#/experiments/${experiment}/runs/${id}`;
+  link.className = "out";
+  line.append(link);
+};
+
+compare.draw = () => {
+  const [a, b] = compare.sides.map(compare.chosen);
+  if (!a || !b) return;
+  history.replaceState(null, "", `#${a.study}/${a.run},${b.study}/${b.run}`);
+  compare.about("A", a);
+  compare.about("B", b);
+  const isAll = document.getElementById("same").checked;
+  const union = (one, other) => [...new Set([...Object.keys(one), ...Object.keys(other)])];
+  const paths = union(a.params, b.params);
+  const differing = paths.filter((path) => a.params[path] !== b.params[path]);
+  const settings = (isAll ? paths : differing).map((path) => [path, a.params[path] ?? "", b.params[path] ?? ""]);
+  const metrics = union(a.metrics, b.metrics).sort().map((metric) => {
+    const [x, y] = [a.metrics[metric], b.metrics[metric]];
+    const isNumber = typeof x === "number" && typeof y === "number";
+    const share = isNumber && x !== 0 ? `${(100 * (y - x) / Math.abs(x)).toFixed(1)}%`.replace("-", "−") : "";
+    const name = a.content.names[metric] ?? b.content.names[metric] ?? metric;
+    const difference = isNumber ? [compare.number(y - x), y - x] : "";
+    const title = name === metric ? metric : `${name} (${metric})`;
+    return { isSame: x === y, cells: [title, [compare.number(x), x], [compare.number(y), y], difference, share] };
+  });
+  document.getElementById("told").textContent = `${differing.length} of ${paths.length} settings differ.`;
+  compare.place.replaceChildren(
+    compare.element("h2", "Settings"),
+    settings.length ? compare.table("setting-differences", "Settings", ["setting", "A", "B"], settings)
+      : compare.element("p", "All settings are equal."),
+    compare.element("h2", "Metrics"),
+    compare.table("metric-differences", "Metrics", ["metric", "A", "B", "B − A", "relative"],
+      metrics.filter(({ isSame }) => isAll || !isSame).map(({ cells }) => cells)),
+  );
+};
+
+compare.open = async () => {
+  const asked = compare.read();
+  try {
+    for (const side of compare.sides) {
+      const chooser = document.getElementById(`study-${side}`);
+      if ([...chooser.options].some(({ value }) => value === asked[side].study)) chooser.value = asked[side].study;
+      await compare.fill(side, asked[side].run);
+    }
+    compare.draw();
+  } catch (error) {
+    document.getElementById("told").textContent = error.message;
+  }
+};
+
+if (compare.place) {
+  for (const side of compare.sides) {
+    document.getElementById(`study-${side}`).addEventListener("change", async () => {
+      await compare.fill(side);
+      compare.draw();
+    });
+    document.getElementById(`trial-${side}`).addEventListener("change", compare.draw);
+  }
+  document.getElementById("same").addEventListener("change", compare.draw);
+  document.getElementById("exchange").addEventListener("click", () => {
+    const [a, b] = compare.sides.map(compare.chosen);
+    if (a && b) { location.hash = `#${b.study}/${b.run},${a.study}/${a.run}`; }
+  });
+  window.addEventListener("hashchange", compare.open);
+  compare.open();
+}

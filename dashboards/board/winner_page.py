@@ -1,0 +1,170 @@
+"""A study's winner: what it reached, its figures, and how to load it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from dashboards.board.frame import Surroundings, facts, note, page, section, state_of_study, study_tabs
+from dashboards.board.markup import Child, Html, number, plus_minus, tag
+from dashboards.board.pairing import estimate
+from dashboards.board.records import Study, Trial, differing
+from dashboards.board.tables import Column, TableRow, table
+from dashboards.board.words import metric_name
+
+_HIDDEN = ("objective", "objective_se")  # another name of what is there already
+_WORDS = {
+    "kappa.png": "Predicted against true κ, of the first seed",
+    "mu.png": "Predicted against true μᵢ·μⱼ of pairs, of the first seed",
+    "pareto.png": "The Pareto front of the study's objectives",
+    "rejection.png": "Recall@1 as the least certain images are rejected",
+    "entropy.png": "κ against the annotators' entropy",
+    "crops.png": "κ against the side that a centre crop keeps",
+    "certain.png": "The least and the most certain images of each class",
+    "credible.png": "Queries with the images in their 95% credible interval",
+}
+_SHEETS = ("certain.png", "credible.png")  # of many images each
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A picture among the artifacts.
+
+    Attributes:
+        path: In the artifacts.
+        address: Where the board has it.
+    """
+
+    path: str
+    address: str
+
+
+def winner_page(study: Study, figures: Sequence[Figure], around: Surroundings) -> str:
+    """The page of a study's winner."""
+    winner = study.winner
+    body: list[Child] = [tag("h1", f"Winner of {study.run.name}"), study_tabs(study, "winner")]
+    if winner is None:
+        body.append(note("No trial has finished yet."))
+    else:
+        body += [
+            _facts(study, winner, around),
+            _results(study, winner),
+            _figures(figures),
+            _loading(study, winner, around),
+            _config(study, winner),
+        ]
+    is_moving = state_of_study(study, around.now_ms) == "running"
+    return page(
+        f"{study.run.name}, winner", tag("div", body, id="live", data_study=study.run.id), around, is_moving=is_moving
+    )
+
+
+def _facts(study: Study, winner: Trial, around: Surroundings) -> Html:
+    reused = winner.run.tags.get("pcl.reused_from")
+    pairs: list[tuple[str, Child]] = [
+        ("trial", winner.run.name), (metric_name(study.objective), plus_minus(winner.objective, winner.error)),
+        ("seeds", winner.run.params.get("seeds", "").replace(",", ", ")), ("scale", study.run.tags.get("pcl.scale")),
+        ("fidelity", study.run.tags.get("pcl.fidelity")), ("hardware", winner.run.tags.get("pcl.hardware")),
+        ("result of", reused), ("key", tag("code", winner.run.tags.get("pcl.trial", ""))),
+        ("record", around.run_link(winner.run)),
+    ]  # fmt: skip
+    early = note("The study has not ended: this is its best so far.") if study.is_running else None
+    return tag("div", facts(pairs), early)
+
+
+def reported(study: Study, winner: Trial) -> Trial | None:
+    """The same configuration on the report seeds."""
+    config = {path: value for path, value in winner.run.params.items() if path != "seeds"}
+    for trial in study.reports:
+        if {path: value for path, value in trial.run.params.items() if path != "seeds"} == config:
+            return trial
+    return None
+
+
+def _results(study: Study, winner: Trial) -> Html:
+    report = reported(study, winner)
+    found = [("tuning seeds", winner), *([("report seeds", report)] if report else [])]
+    metrics = sorted({m for _, trial in found for m in trial.run.metrics if m not in _HIDDEN})
+    columns = [Column("metric"), *(Column(f"{text}, mean ± s.e.", is_number=True) for text, _ in found)]
+    seeds = [(seed, trial) for _, trial in found for seed in sorted(trial.by_seed(study.objective), key=int)]
+    has_seeds = len(seeds) > len(found)
+    columns += [Column(f"seed {seed}", is_number=True) for seed, _ in seeds] if has_seeds else []
+    rows = []
+    for metric in metrics:
+        means = [_mean(trial, metric) for _, trial in found]
+        singles = [number(t.by_seed(metric).get(seed, float("nan"))) for seed, t in seeds] if has_seeds else []
+        rows.append(TableRow((tag("code", metric), *means, *singles)))
+    return section("What it reached", table("metrics", "Metrics of the winner", columns, rows))
+
+
+def _mean(trial: Trial, metric: str) -> str:
+    values = list(trial.by_seed(metric).values())
+    if not values:
+        return number(trial.run.metrics.get(metric, float("nan")))
+    found = estimate(values)
+    return plus_minus(found.mean, found.error)
+
+
+def _figures(figures: Sequence[Figure]) -> Html | None:
+    if not figures:
+        return None
+    order = {name: place for place, name in enumerate(_WORDS)}
+    named = sorted(((PurePosixPath(f.path).name, f) for f in figures), key=lambda pair: order.get(pair[0], len(order)))
+    made = []
+    for name, figure in named:
+        words = _WORDS.get(name, figure.path)
+        picture = tag("a", tag("img", src=figure.address, alt=words, loading="lazy"), href=figure.address)
+        made.append(tag("figure", picture, tag("figcaption", words), class_="sheet" if name in _SHEETS else None))
+    return section("Figures", tag("div", made, class_="figures"), words="As they were recorded when the study ended.")
+
+
+def _loading(study: Study, winner: Trial, around: Surroundings) -> Html:
+    name, key = study.run.tags.get("pcl.study", study.run.name), winner.run.tags.get("pcl.trial", "")
+    fetch = f"mlflow artifacts download --run-id {study.run.id} --artifact-path checkpoint.pt --dst-path ."
+    if around.mlflow:
+        fetch = f"MLFLOW_TRACKING_URI={around.mlflow} {fetch}"
+    if winner.run.params.get("task_name") == "images":
+        load = (
+            "from pathlib import Path\nfrom pcl.trained import TrainedEncoder\n\n"
+            'trained = TrainedEncoder.read(Path("checkpoint.pt"))\n'
+            "posterior = trained.encode(images)  # (N, 3, 32, 32), numbers from 0 to 255\n"
+            "posterior.mu, posterior.kappa, posterior.credible_threshold(0.95)"
+        )
+        again_title = "Look at it, or train it again"
+        again = f"python launch/look.py {name}\npython launch/train.py --config runs/{name}/best.yaml"
+    else:
+        load = (
+            "from pathlib import Path\nfrom pcl.training import Run\n\n"
+            'run = Run.restore(Path("checkpoint.pt"))\n'
+            "posterior = run.step.encoder(run.step.task.x_eval)  # (seeds, points, dimension)\n"
+            "posterior.mu, posterior.kappa"
+        )
+        again_title = "Train it again"
+        again = f"python launch/train.py --config runs/{name}/best.yaml"
+    place = f"On the machine of the study it is runs/{name}/trials/{key}/checkpoint.pt."
+    return section(
+        "How to load it", tag("h3", "The checkpoint"), tag("p", place), _code(fetch),
+        tag("h3", "In Python"), _code(load), tag("h3", again_title), _code(again), name="load",
+    )  # fmt: skip
+
+
+def _code(text: str) -> Html:
+    return tag(
+        "div",
+        tag("pre", tag("code", text)),
+        tag("button", "Copy", type="button", class_="copy", hidden=True),
+        class_="code",
+    )
+
+
+def _config(study: Study, winner: Trial) -> Html:
+    others = [trial.run.params for trial in study.ranked if trial.run.params]
+    settings = [(path, value) for path, value in winner.run.params.items() if path != "seeds"]
+    varied = differing(others) & dict(settings).keys()
+    settings.sort(key=lambda setting: (setting[0] not in varied, setting[0]))
+    rows = [
+        TableRow((tag("code", path), value, "yes" if path in varied else ""), is_marked=path in varied)
+        for path, value in settings
+    ]
+    columns = [Column("setting"), Column("value"), Column("varied")]
+    told = tag("summary", f"{len(settings)} settings, {len(varied)} of which the study varied")
+    return section("Configuration", tag("details", told, table("config", "Configuration", columns, rows)))

@@ -1,0 +1,216 @@
+"""The paper's tables beside ours, line by line: published, ours, difference in combined standard errors, verdict.
+
+Ours is always of runs that MLflow has; a line whose run is missing says so. What is not of the published size, or not
+of the published images, is marked in every cell that is ours.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from dashboards.board.pairing import estimate
+from dashboards.scoreboard import Comparison, Measured, Plain, Published, Row, Table, compare
+
+MISSING = "—"
+_PAPER_DATA = ("toy", "cifar10h")
+_DIVERGED = "ran away"
+_INSTEAD = "eval/kappa_median"  # where the true kappa is infinite, there is no error of it
+
+
+@dataclass(frozen=True)
+class Line:
+    """Of a table: one number of the paper.
+
+    Attributes:
+        row: The paper's name of the row.
+        what: And of the column.
+        published: As it is printed.
+        ours: Mean ± standard error, with its mark.
+        seeds: How many are in it.
+        difference: Ours less published in combined standard errors, with its mark.
+        verdict: With its mark.
+    """
+
+    row: str
+    what: str
+    published: str
+    ours: str = MISSING
+    seeds: str = ""
+    difference: str = MISSING
+    verdict: str = ""
+
+
+@dataclass(frozen=True)
+class Ours:
+    """What MLflow has of a row.
+
+    Attributes:
+        by_seed: Last metrics of every seed that has not failed.
+        cause: Why there is none, or why some seeds are missing.
+        data: Which images.
+    """
+
+    by_seed: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
+    cause: str = ""
+    data: str = "toy"
+
+    def measured(self, metric: str) -> Measured:
+        """Mean over the seeds that have this metric; of infinities, an infinity."""
+        values = [m[metric] for m in self.by_seed.values() if not math.isnan(m.get(metric, math.nan))]
+        if not all(map(math.isfinite, values)):
+            return Measured(math.inf, math.nan, len(values))
+        found = estimate(values)
+        return Measured(found.mean, found.error, found.n)
+
+
+def mark_of(scale: str, data: str) -> str:
+    """What stands in every cell that is not of the published size or images.
+
+    Example:
+        >>> mark_of("smoke", "embedded"), mark_of("paper", "cifar10h")
+        (' [smoke, embedded]', '')
+    """
+    words = [scale] if scale != "paper" else []
+    words += [data] if data not in _PAPER_DATA else []
+    return f" [{', '.join(words)}]" if words else ""
+
+
+def lines_of(table: Table, ours: Mapping[str, Ours], scale: str) -> list[Line]:
+    """A table's lines, those that the paper prints and those that ours has beside them.
+
+    Args:
+        table: Of the paper.
+        ours: By row.
+        scale: Of all of ours.
+    """
+    return [
+        _line(row, metric, heading, ours.get(row.name, Ours(cause="not run")), scale)
+        for row in table.rows
+        for metric, heading in table.columns.items()
+        if _is_of_row(row, metric)
+    ]
+
+
+def _is_of_row(row: Row, metric: str) -> bool:
+    """Whether a column is of a row's task: a table may have toy and image rows."""
+    return metric.startswith("eval/") == (row.task == "toy")
+
+
+def _line(row: Row, metric: str, heading: str, ours: Ours, scale: str) -> Line:
+    published = row.published.get(metric)
+    printed = published.text if published else (row.note or "not printed")
+    mark = mark_of(scale, ours.data)
+    measured = ours.measured(metric)
+    if not measured.n and (instead := ours.measured(_INSTEAD)).n and metric.startswith("eval/kappa"):
+        told = f"median κ {shown(instead)}"
+        return Line(
+            row.name, heading, printed, f"{told}{mark}", str(instead.n), f"{MISSING}{mark}", f"nothing printed{mark}"
+        )
+    if not measured.n:
+        told = ours.cause or "not recorded"
+        verdict = _DIVERGED if "runaway" in told else ("not run" if told == "not run" else "no value")
+        return Line(row.name, heading, printed, f"{told}{mark}", "0", f"{MISSING}{mark}", f"{verdict}{mark}")
+    result = compare(metric, published, measured) if published else None
+    return Line(
+        row.name, heading, printed, f"{shown(measured)}{mark}", str(measured.n),
+        f"{_difference(result)}{mark}", f"{_verdict(published, measured, result)}{mark}",
+    )  # fmt: skip
+
+
+def shown(measured: Measured) -> str:
+    """Mean ± standard error.
+
+    Example:
+        >>> shown(Measured(0.8212, 0.0417, 5)), shown(Measured(1.23e7, math.nan, 1)), shown(Measured(math.inf, 0, 2))
+        ('0.821±0.042', '1.23e+07', '∞')
+    """
+    if math.isinf(measured.mean):
+        return "∞"
+    style = ".3f" if abs(measured.mean) < 1000 else ".3g"
+    error = "" if math.isnan(measured.error) else f"±{format(measured.error, style)}"
+    return f"{format(measured.mean, style)}{error}"
+
+
+def _difference(result: Comparison | None) -> str:
+    return MISSING if result is None or math.isnan(result.difference) else f"{result.difference:+.1f}"
+
+
+def _verdict(published: Published | None, measured: Measured, result: Comparison | None) -> str:
+    if published is None or result is None:
+        return "nothing printed"
+    if result.verdict:
+        return result.verdict
+    return "one seed" if measured.n < 2 else "no error printed" if math.isnan(published.error) else "no verdict"
+
+
+def size_lines(
+    content: Mapping[str, Any], configs: Mapping[tuple[str, str], Mapping[str, Plain]], scale: str
+) -> list[Line]:
+    """Sizes as the paper prints them beside those of our runs.
+
+    Args:
+        content: `published_sizes`.
+        configs: Whole configurations by table and row.
+        scale: Of all of ours.
+    """
+    lines = []
+    for row in content["rows"]:
+        config = configs.get(tuple(row["of"]))
+        for (path, heading), printed in zip(content["columns"].items(), row["printed"], strict=True):
+            if printed == "":
+                continue
+            mark = mark_of(scale, "toy")
+            if config is None:
+                lines.append(Line(row["name"], heading, str(printed), f"not possible{mark}", verdict=f"no value{mark}"))
+                continue
+            ours = config[path]
+            is_same = str(ours) == str(printed) or _number(ours) == _number(printed)
+            lines.append(
+                Line(row["name"], heading, str(printed), f"{_plain(ours)}{mark}", difference=f"{MISSING}{mark}",
+                     verdict=f"{'same' if is_same else 'differs'}{mark}")
+            )  # fmt: skip
+    return lines
+
+
+def winner_lines(
+    name: str, published: Mapping[str, Plain], ours: Mapping[str, Plain] | None, cause: str, mark: str
+) -> list[Line]:
+    """The chosen values of a grid: the paper's, and those of our search.
+
+    Args:
+        name: Of the loss.
+        published: By axis.
+        ours: By axis; nothing where there is no winner.
+        cause: Why there is none.
+        mark: Of every cell of ours.
+    """
+    lines = []
+    for axis, printed in published.items():
+        chosen = None if ours is None else ours.get(axis)
+        verdict = "no value" if chosen is None else "same" if chosen == printed else "differs"
+        told = cause if chosen is None else _plain(chosen)
+        lines.append(
+            Line(name, axis.rpartition(".")[2], _plain(printed), f"{told}{mark}", difference=f"{MISSING}{mark}",
+                 verdict=f"{verdict}{mark}")
+        )  # fmt: skip
+    return lines
+
+
+def counts(lines: Sequence[Line]) -> str:
+    """How the verdicts go, in words."""
+    verdicts = [line.verdict.partition(" [")[0] for line in lines]
+    return ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in dict.fromkeys(verdicts))
+
+
+def _plain(value: Plain) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _number(value: object) -> float:
+    try:
+        return float(str(value))
+    except ValueError:
+        return math.nan

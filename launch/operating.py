@@ -1,0 +1,163 @@
+"""What commands that run studies have in common: their flags, the cluster they join, the MLflow they write to."""
+
+import argparse
+import math
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from launch.command import say, whole_number
+from launch.weights import HELP
+
+if TYPE_CHECKING:
+    from argparse import _ArgumentGroup
+
+    from pcl.studies.packing import Cost
+    from pcl.studies.runner import Interrupt, Resources
+    from pcl.studies.tracking import Tracker
+
+
+def what_flags(what: "_ArgumentGroup", seeds: str) -> None:
+    """Add the flags that say of what kind the runs are.
+
+    Args:
+        what: Takes them.
+        seeds: What `--seeds` are.
+    """
+    what.add_argument("--scale", choices=["smoke", "quick", "paper"], help="default: paper with a GPU, else quick")
+    what.add_argument("--fidelity", choices=["paper", "reference", "exact"], help="profile (default: reference)")
+    what.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help="a setting; may be repeated")
+    what.add_argument("--seeds", metavar="1,2,3", help=seeds)
+    what.add_argument("--data", help="images: auto (default: CIFAR-10H, else embedded), cifar10h, embedded or a folder")
+    what.add_argument("--weights", metavar="auto|none|FILE", help=HELP)
+
+
+def how_flags(parser: argparse.ArgumentParser, name: str) -> "_ArgumentGroup":
+    """Add the flags of how a study runs; returns their group.
+
+    Args:
+        parser: Takes them.
+        name: What a study's name is made of by default.
+    """
+    how = parser.add_argument_group("how to run it")
+    how.add_argument("--plan", action="store_true", help="print what would run and what it takes, and stop")
+    how.add_argument("--name", help=f"of the study (default: {name})")
+    how.add_argument("--resume", nargs="?", const="", metavar="STUDY", help="go on with a study (default: the latest)")
+    running_flags(how)
+    return how
+
+
+def running_flags(how: "_ArgumentGroup") -> None:
+    """Add those flags that do not say which study."""
+    how.add_argument("--rerun", action="store_true", help="run again also what is known")
+    how.add_argument("--fail-fast", action="store_true", help="stop at the first failed trial")
+    how.add_argument("--time-budget", type=float, metavar="MINUTES", help="stop cleanly after so long")
+
+
+def where_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of where a study runs and is kept."""
+    where = parser.add_argument_group("where")
+    where.add_argument("--storage", type=Path, default=Path("runs"), help="folder of studies (default: runs)")
+    where.add_argument("--tracking-uri", help="MLflow (default: MLFLOW_TRACKING_URI, else STORAGE/mlflow.db)")
+    where.add_argument("--address", help="of a Ray cluster: auto or HOST:PORT (default: start one here)")
+    where.add_argument("--cpus-per-trial", type=float, default=1.0, help="default: 1")
+    where.add_argument("--gpus-per-trial", type=_gpus, metavar="N|auto", help="may be a fraction; auto: the share that "
+                       "a first trial is seen to need (default: 1 if there are any)")  # fmt: skip
+    where.add_argument("--max-concurrent", type=whole_number, help="trials at once (default: as many as fit)")
+
+
+def _gpus(text: str) -> float | str:
+    if text == "auto":
+        return text
+    try:
+        n_gpus = float(text)
+    except ValueError:
+        n_gpus = math.nan
+    if not 0 <= n_gpus < math.inf:
+        raise argparse.ArgumentTypeError(f"must be a number from 0 or auto, but got {text!r}")
+    return n_gpus
+
+
+def resources_of(
+    arguments: argparse.Namespace, available: dict[str, float], costs: Sequence["Cost"] = ()
+) -> "Resources":  # fmt: skip
+    """Of a trial; where its share of a GPU is to be found out, a whole one until costs are known."""
+    from pcl.studies.packing import gpu_share  # noqa: PLC0415
+    from pcl.studies.runner import Resources  # noqa: PLC0415
+
+    gpus = arguments.gpus_per_trial
+    if gpus is None or gpus == "auto":
+        gpus = 1.0 if available.get("GPU") else 0.0
+    if arguments.gpus_per_trial == "auto":
+        gpus *= gpu_share(costs)
+    if arguments.cpus_per_trial < 0 or gpus < 0 or (gpus > 1 and gpus != int(gpus)):
+        raise ValueError(f"`--cpus-per-trial {arguments.cpus_per_trial:g} --gpus-per-trial {gpus:g}` is not possible.")
+    return Resources(arguments.cpus_per_trial, gpus, arguments.max_concurrent or 0)
+
+
+def checked_tracker(arguments: argparse.Namespace) -> "Tracker":
+    """MLflow, where it can be used."""
+    from pcl.studies.tracking import Tracker, tracking_uri  # noqa: PLC0415
+
+    tracker = Tracker(tracking_uri(arguments.tracking_uri, arguments.storage.absolute()))
+    tracker.check()
+    return tracker
+
+
+def check_cluster(arguments: argparse.Namespace) -> None:
+    """Raise a ValueError unless a trial fits here, or there is a cluster: before Ray starts, which takes a while."""
+    from pcl.studies.cluster import check_address  # noqa: PLC0415
+
+    if arguments.address is None:
+        resources_of(arguments, machine()).require(machine())
+    else:
+        check_address(arguments.address)
+
+
+@contextmanager
+def joined(arguments: argparse.Namespace, interrupt: "Interrupt") -> Iterator[str]:
+    """Ray, started here or joined, with Ctrl-C in our hands; yields its dashboard's address."""
+    from pcl.studies.runner import ray_cluster  # noqa: PLC0415
+
+    with (
+        interrupt.on_ctrl_c(say),
+        ray_cluster(arguments.address, storage=arguments.storage.absolute()) as dashboard,
+        interrupt.on_ctrl_c(say),  # again: Ray has put a handler of SIGTERM that dies in the place of ours
+    ):
+        yield dashboard
+
+
+def say_addresses(dashboard: str, tracker: "Tracker") -> None:
+    """Tell where to look."""
+    if dashboard:
+        say(f"Ray dashboard: {dashboard} (if it asks for a token: `ray get-auth-token`)")
+    uri = tracker.shown_uri
+    if uri.startswith("http"):
+        say(f"MLflow UI: {uri.rstrip('/')}/{tracker.trials_page}")
+    else:
+        say(f"MLflow UI: {Path(sys.executable).parent / 'mlflow'} ui --backend-store-uri {uri}")
+        say(f"           then http://127.0.0.1:5000/{tracker.trials_page}")
+
+
+def provenance() -> tuple[str, str, str]:
+    """Commit, hash of the lock, and hardware, as a study's tags have them."""
+    from pcl.studies.provenance import commit, lock_hash  # noqa: PLC0415
+    from pcl.studies.trainable import hardware_name  # noqa: PLC0415
+
+    return commit(), lock_hash(), hardware_name("cuda" if machine()["GPU"] else "cpu")
+
+
+@lru_cache
+def machine(address: str | None = None) -> dict[str, float]:
+    """What the cluster at an address has, or one that is started here will have."""
+    if address is not None:
+        from pcl.studies.runner import resources_at  # noqa: PLC0415
+
+        return resources_at(address)
+    import torch  # noqa: PLC0415
+
+    return {"CPU": float(os.cpu_count() or 1), "GPU": float(torch.cuda.device_count())}

@@ -1,0 +1,146 @@
+"""The paper's tables and figures, ours beside the published: `python launch/reproduce.py --table bench_results`.
+
+It trains what MLflow does not have yet, reads the rest, and prints published | ours | difference in combined standard
+errors | verdict. The same goes to STORAGE/reproduce/ as text, Markdown, CSV, LaTeX and HTML, with the figures drawn.
+Stopped at any time, the same command goes on.
+"""
+
+import argparse
+import sys
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from launch.command import run, say, settings
+from launch.ending import REPRODUCE
+from launch.given import check_settings, chosen_images, run_given
+from launch.operating import check_cluster, checked_tracker, joined, machine, running_flags, what_flags, where_flags
+
+if TYPE_CHECKING:
+    from launch.reproduce_cells import Cells, Setting
+    from launch.reproduce_grids import GridStudy
+    from pcl.studies.tracking import Tracker
+
+
+def main() -> None:
+    """Parse the command line, then list, plan or run."""
+    arguments = _parser().parse_args()
+    if arguments.list:
+        _list()
+        return
+    _run(arguments)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="reproduce.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    what = parser.add_argument_group("what to reproduce")
+    what.add_argument("--table", action="append", default=[], metavar="NAME", help="a table; may be repeated")
+    what.add_argument("--figure", action="append", default=[], metavar="NAME", help="a figure; may be repeated")
+    what.add_argument("--all", action="store_true", help="every table and figure")
+    what.add_argument("--list", action="store_true", help="print their names and stop")
+    what_flags(what, "report seeds (default: 4,5,6,7,8; the first three at quick, two at smoke)")
+    how = parser.add_argument_group("how to run it")
+    how.add_argument("--plan", action="store_true", help="print what would run, and stop")
+    running_flags(how)
+    where_flags(parser)
+    return parser
+
+
+def _list() -> None:
+    from launch.reproduce_sheets import titles  # noqa: PLC0415
+
+    for name, title in titles().items():
+        kind, _, short = name.partition(":")
+        say(f"{'--table' if kind == 'tab' else '--figure':<9}{short:<20}{title}")
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    started = time.perf_counter()
+    from launch.reproduce_cells import Cells, chosen_tables, recorded  # noqa: PLC0415
+    from launch.reproduce_grids import asked_grids  # noqa: PLC0415
+    from launch.reproduce_sheets import needed_tables, titles, write_sheets  # noqa: PLC0415
+
+    names = chosen_tables(arguments, list(titles()))
+    setting = _setting(arguments, names)
+    tables = needed_tables(names)
+    cells, grids = Cells.of(tables, setting), asked_grids(names, setting, arguments.storage)
+    tracker = checked_tracker(arguments)
+    found = recorded(tracker, list(cells.trials.values()))
+    left = [key for key in cells.trials if arguments.rerun or key not in found]
+    grids_left = [grid for grid in grids if grid.is_left or (arguments.rerun and grid.spec)]
+    _say_plan(names, setting, len(cells.trials), len(left), grids_left)
+    if arguments.plan:
+        return
+    cause = ""
+    if left or grids_left:
+        setting = replace(setting, images=setting.images.with_weights())
+        cells, grids = Cells.of(tables, setting), asked_grids(names, setting, arguments.storage)
+        cause = _train(arguments, setting, cells, tracker, grids)
+        found = recorded(tracker, list(cells.trials.values()))
+    folder = write_sheets(names, cells, found, grids, setting, arguments.storage)
+    say(f"\nwritten: {folder / 'index.html'}, and each table as .txt .md .csv .tex .html beside it")
+    say(f"{time.perf_counter() - started:.0f} s in all")
+    if cause == "stopped":
+        raise KeyboardInterrupt("stopped; the same command goes on")
+    if cause:
+        print(f"reproduce.py: {cause}; the same command goes on.", file=sys.stderr)
+        sys.exit(1)
+
+
+def _setting(arguments: argparse.Namespace, names: list[str]) -> "Setting":
+    """How everything is reproduced; `--scale` is then what was chosen."""
+    from launch.reproduce_cells import Setting  # noqa: PLC0415
+    from launch.reproduce_sheets import needs_images  # noqa: PLC0415
+    from pcl.studies.ablation import seeds_at  # noqa: PLC0415
+    from pcl.studies.study import check_writable, read_seeds  # noqa: PLC0415
+
+    check_writable(arguments.storage)
+    scale = arguments.scale or ("paper" if machine(arguments.address).get("GPU") else "quick")
+    arguments.scale, profile = scale, arguments.fidelity or "reference"
+    setting = Setting(profile, scale, read_seeds(arguments.seeds or "") or seeds_at(scale), {**settings(arguments.set)})
+    check_settings(setting.overrides)
+    has_images = needs_images(names) and profile != "exact"
+    return replace(setting, images=chosen_images(arguments, scale)) if has_images else setting
+
+
+def _say_plan(names: list[str], setting: "Setting", n_cells: int, n_left: int, grids: "list[GridStudy]") -> None:
+    seeds = " ".join(map(str, setting.seeds))
+    say(f"{len(names)} tables and figures, fidelity {setting.profile}, scale {setting.scale}, seeds {seeds}, "
+        f"images {setting.images.data if setting.images.values else 'none'}")  # fmt: skip
+    say(f"  {n_cells} cells, each once however many tables have it; {n_left} are to be trained, MLflow has the rest")
+    if grids:
+        told = ", ".join(f"{grid.heading} ({' + '.join(map(str, grid.space.n_trials))})" for grid in grids)
+        say(f"  grids to be searched on tuning seeds, with their trials: {told}")
+    if setting.images.missing:
+        say(f"  pretraining comes first: {setting.images.missing}")
+
+
+def _train(
+    arguments: argparse.Namespace, setting: "Setting", cells: "Cells", tracker: "Tracker", grids: "list[GridStudy]"
+) -> str:
+    """Train what MLflow does not have; returns why that ended early, if it did."""
+    from launch.reproduce_cells import recorded, studies_of  # noqa: PLC0415
+    from launch.reproduce_grids import search  # noqa: PLC0415
+    from pcl.studies.runner import Interrupt  # noqa: PLC0415
+
+    check_cluster(arguments)
+    interrupt = Interrupt(60 * (arguments.time_budget or 0))
+    found = {} if arguments.rerun else recorded(tracker, list(cells.trials.values()))
+    left = {key: trial for key, trial in cells.trials.items() if key not in found}
+    if not arguments.rerun:  # a grid finds its first stage in MLflow: two studies start faster than ten
+        left |= {trial.key: trial for grid in grids if grid.is_left for trial in grid.first_trials()}
+    with joined(arguments, interrupt) as dashboard:
+        say(f"Ray dashboard: {dashboard or 'none'}")
+        say(f"the studies, as they go: python launch/ui.py --storage {arguments.storage}")
+        for study in studies_of(list(left.values()), setting, arguments.storage):
+            run_given(study, arguments, tracker, interrupt, REPRODUCE, lambda _: [])
+        for grid in grids:
+            if (grid.is_left or (arguments.rerun and grid.spec)) and not interrupt.is_set():
+                search(grid, arguments, tracker, interrupt)
+    return interrupt.cause
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,191 @@
+"""What `launch/reproduce.py` has to train for the paper's tables, and what MLflow has of it."""
+
+import argparse
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dashboards.reproduction import Ours
+from dashboards.scoreboard import Row, Table
+from launch.given import NO_IMAGES, WEIGHTS, Given, Images
+from launch.operating import provenance
+
+if TYPE_CHECKING:
+    from pcl.config import Plain
+    from pcl.studies.ledger import Trial
+    from pcl.studies.study import StudySpec
+    from pcl.studies.tracking import Found, Tracker
+
+STAGE = "reproduction"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How everything is reproduced.
+
+    Attributes:
+        profile: Fidelity profile.
+        scale: Scale.
+        seeds: Of every trial.
+        overrides: Settings of `--set`.
+        images: Which images; nothing of consequence where no row has any.
+    """
+
+    profile: str
+    scale: str
+    seeds: tuple[int, ...]
+    overrides: "dict[str, Plain]" = field(default_factory=dict)
+    images: Images = NO_IMAGES
+
+    def images_of(self, task: str) -> Images:
+        """Those of a task."""
+        return self.images if task == "images" else NO_IMAGES
+
+
+@dataclass
+class Cells:
+    """The trials of some tables.
+
+    Attributes:
+        trials: By key, each once however many tables have it.
+        keys: Of every row, by table and row.
+        impossible: Why a row has none.
+    """
+
+    trials: "dict[str, Trial]" = field(default_factory=dict)
+    keys: dict[tuple[str, str], str] = field(default_factory=dict)
+    impossible: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, tables: Iterable[Table], setting: Setting) -> "Cells":
+        """Those of some tables."""
+        cells = cls()
+        for table in tables:
+            for row in table.rows:
+                place = (table.name, row.name)
+                try:
+                    trial = trial_of(table, row, setting)
+                except ValueError as error:
+                    cells.impossible[place] = str(error)
+                    continue
+                cells.trials.setdefault(trial.key, trial)
+                cells.keys[place] = trial.key
+        return cells
+
+    def config(self, table: str, row: str) -> "dict[str, Plain] | None":
+        """A row's whole configuration."""
+        key = self.keys.get((table, row))
+        return self.trials[key].config if key else None
+
+
+def trial_of(table: Table, row: Row, setting: Setting) -> "Trial":
+    """What a row is of.
+
+    Raises:
+        ValueError: If the profile does not have it.
+    """
+    from pcl.config import RunConfig  # noqa: PLC0415
+    from pcl.studies.ledger import Trial  # noqa: PLC0415
+
+    images = setting.images_of(row.task)
+    config = RunConfig.from_flat({**row.config(setting.profile, setting.scale), **images.values})
+    paths = config.paths()
+    given = {path: value for path, value in setting.overrides.items() if path in paths and path not in row.settings}
+    if row.is_from_scratch:
+        given[WEIGHTS] = ""
+    name = f"{table.name.partition(':')[2]}, {row.name}"
+    return Trial(config.with_values(given).flat(), setting.seeds, STAGE, {"cell": name}, images.data)
+
+
+def studies_of(trials: "Sequence[Trial]", setting: Setting, storage: Path) -> list[Given]:
+    """Trials as studies, one for each task; the same setting has the same studies, which then go on."""
+    from pcl.studies.ledger import StudyFolder  # noqa: PLC0415
+    from pcl.studies.space import METRICS, Objective  # noqa: PLC0415
+    from pcl.studies.study import REPRODUCTION, StudySpec  # noqa: PLC0415
+    from pcl.studies.tracking import StudyTags  # noqa: PLC0415
+
+    found = []
+    for task in METRICS:
+        of_task = [trial for trial in trials if trial.config["task_name"] == task]
+        if not of_task:
+            continue
+        images = setting.images_of(task)
+        objective = Objective(METRICS[task][0])
+        spec = StudySpec(
+            f"reproduce_{task}", "", setting.profile, setting.scale, {**setting.overrides, **images.values}, (),
+            setting.seeds, images.data, kind=REPRODUCTION,
+        )  # fmt: skip
+        folder = StudyFolder(storage / study_name(spec))
+        tags = StudyTags(spec.space, spec.scale, spec.profile, objective.metric, spec.data, *provenance())
+        title = f"cells of the {'controlled' if task == 'toy' else 'image'} experiment"
+        found.append(Given(folder, spec, tags, objective, of_task, title))
+    return found
+
+
+def study_name(spec: "StudySpec") -> str:
+    """A name that only the same study has."""
+    seeds = [*spec.tuning_seeds, *spec.report_seeds]
+    content = json.dumps([sorted(spec.overrides.items()), seeds, spec.data, spec.fingerprint])
+    digest = hashlib.sha256(content.encode()).hexdigest()[:8]
+    return f"{spec.space}-{spec.profile}-{spec.scale}-{digest}"
+
+
+def recorded(tracker: "Tracker", trials: "Sequence[Trial]") -> "dict[str, Found]":
+    """What MLflow has of trials, by key: those that finished, and those that failed."""
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415
+
+    from pcl.studies.tracking import End  # noqa: PLC0415
+
+    def ask(trial: "Trial") -> "Found | None":
+        return tracker.finished(trial.key) or tracker.finished(trial.key, End.FAILED)
+
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(ask, trials))
+    return {trial.key: entry for trial, entry in zip(trials, found, strict=True) if entry is not None}
+
+
+def ours_of(table: Table, cells: Cells, found: "dict[str, Found]", setting: Setting) -> dict[str, Ours]:
+    """What MLflow has of a table's rows."""
+    ours = {}
+    for row in table.rows:
+        data = setting.images_of(row.task).name
+        if why := cells.impossible.get((table.name, row.name)):
+            ours[row.name] = Ours(cause=f"not possible: {why}", data=data)
+            continue
+        entry = found.get(cells.keys[table.name, row.name])
+        if entry is None:
+            ours[row.name] = Ours(cause="not run", data=data)
+            continue
+        alive = {seed: metrics for seed, metrics in entry.by_seed.items() if seed not in entry.failures}
+        ours[row.name] = Ours(alive, next(iter(entry.failures.values()), ""), data)
+    return ours
+
+
+def checkpoint_of(key: str, storage: Path) -> Path | None:
+    """The trained encoder of a trial, in whichever study it was trained."""
+    return next(iter(sorted(storage.glob(f"*/trials/{key}/checkpoint.pt"))), None)
+
+
+def chosen_tables(arguments: argparse.Namespace, names: Sequence[str]) -> list[str]:
+    """Names of what is asked for, in the paper's order.
+
+    Raises:
+        ValueError: If one is no table, or no figure, of the paper, or nothing is asked for.
+    """
+    if arguments.all:
+        return list(names)
+    chosen = set()
+    for kind, flag, asked in (("tab", "table", arguments.table), ("fig", "figure", arguments.figure)):
+        known = [name for name in names if name.startswith(f"{kind}:")]
+        for text in asked:
+            name = text if text.startswith(f"{kind}:") else f"{kind}:{text}"
+            if name not in known:
+                there = ", ".join(entry.partition(":")[2] for entry in known)
+                raise ValueError(f"There is no {flag} {text!r} of the paper here; there are {there}.")
+            chosen.add(name)
+    if not chosen:
+        raise ValueError("`--table NAME`, `--figure NAME`, `--all` or `--list` must be given.")
+    return [name for name in names if name in chosen]

@@ -1,0 +1,119 @@
+"""The grids behind the paper's tables of hyperparameters: searched where they have not been, and what won."""
+
+import argparse
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dashboards.reproduction import Line, mark_of, winner_lines
+from dashboards.scoreboard import published_grids
+from launch.command import say
+from launch.operating import provenance, resources_of
+from launch.reproduce_cells import Setting, study_name
+
+if TYPE_CHECKING:
+    from pcl.config import Plain
+    from pcl.studies.ledger import StudyFolder, Trial
+    from pcl.studies.runner import Interrupt
+    from pcl.studies.space import SearchSpace
+    from pcl.studies.study import StudySpec
+    from pcl.studies.tracking import Tracker
+
+
+@dataclass(frozen=True)
+class GridStudy:
+    """A search of one of the paper's spaces.
+
+    Attributes:
+        table: Name of the table that it is in.
+        heading: What it is called there.
+        space: What is searched.
+        spec: What the study is; nothing where the profile does not have it.
+        folder: Where it is kept.
+        mark: Of all that is ours.
+        why_not: Why there is no study.
+    """
+
+    table: str
+    heading: str
+    space: "SearchSpace"
+    spec: "StudySpec | None"
+    folder: "StudyFolder"
+    mark: str
+    why_not: str = ""
+
+    @property
+    def is_left(self) -> bool:
+        """Whether it has to be searched, or searched on."""
+        return self.spec is not None and self.best() is None
+
+    def best(self) -> "dict[str, Plain] | None":
+        """The winner's values by axis, once there is one."""
+        try:
+            best = json.loads((self.folder.path / "summary.json").read_text())["best"]
+        except FileNotFoundError:
+            return None
+        return dict(best["varied"]) if best else None
+
+    def first_trials(self) -> "list[Trial]":
+        """Those that wait for no winner."""
+        return [] if self.spec is None else self.spec.trials(self.space, 0, {})
+
+    def lines(self) -> list[Line]:
+        """Published and ours, axis by axis."""
+        cause = f"not possible: {self.why_not}" if self.why_not else "not run"
+        return winner_lines(self.heading, self.space.published, self.best() if self.spec else None, cause, self.mark)
+
+
+def asked_grids(names: Sequence[str], setting: Setting, storage: Path) -> list[GridStudy]:
+    """The studies of those tables that are of grids."""
+    from pcl.studies.ledger import StudyFolder  # noqa: PLC0415
+    from pcl.studies.space import load_space  # noqa: PLC0415
+    from pcl.studies.study import StudySpec  # noqa: PLC0415
+
+    found = []
+    for grid in published_grids():
+        for name, heading in grid.spaces.items() if grid.name in names else ():
+            space = load_space(name)
+            images = setting.images_of(space.task)
+            seeds = space.tuning_seeds if setting.scale == "paper" else space.tuning_seeds[:1]
+            spec = StudySpec(
+                name, space.fingerprint(), setting.profile, setting.scale, {**setting.overrides, **images.values},
+                seeds, space.report_seeds, images.data,
+            )  # fmt: skip
+            mark = mark_of(setting.scale, images.name)
+            folder = StudyFolder(storage / study_name(spec))
+            try:
+                spec.trials(space, 0, {})
+            except ValueError as error:
+                found.append(GridStudy(grid.name, heading, space, None, folder, mark, str(error)))
+            else:
+                found.append(GridStudy(grid.name, heading, space, spec, folder, mark))
+    return found
+
+
+def search(grid: GridStudy, arguments: argparse.Namespace, tracker: "Tracker", interrupt: "Interrupt") -> None:
+    """Search a grid on the Ray that is joined, into MLflow, as `launch/grid.py --no-finalize` does."""
+    from pcl.studies.outputs import write_all  # noqa: PLC0415
+    from pcl.studies.recorder import Recorder  # noqa: PLC0415
+    from pcl.studies.runner import available_resources  # noqa: PLC0415
+    from pcl.studies.searching import Choices, Search, close  # noqa: PLC0415
+    from pcl.studies.study import opened  # noqa: PLC0415
+    from pcl.studies.tracking import StudyTags  # noqa: PLC0415
+
+    space, spec, folder = grid.space, grid.spec, grid.folder
+    assert spec is not None
+    say(f"\n{grid.table}, {grid.heading}: study {folder.name}")
+    resources = resources_of(arguments, available_resources())
+    with opened(folder, spec):
+        tags = StudyTags(space.name, spec.scale, spec.profile, space.objective.metric, spec.data, *provenance())
+        parent = tracker.open_study(folder.name, tags)
+        recorder = Recorder(tracker)
+        choices = Choices(resources, False, arguments.rerun, arguments.fail_fast)
+        finding = Search(space, spec, folder, tracker, recorder, choices, interrupt, say).run()
+        for file in write_all(folder, space, spec, finding):
+            recorder.submit_artifact(parent, file)
+        if missing := close(finding, tracker, recorder, space.objective.metric, bool(interrupt.cause)):
+            say(f"MLflow lacks {len(missing)} records (such as {missing[0]}); they are kept in {folder.path}.")

@@ -1,0 +1,141 @@
+"""What `launch/reproduce.py` writes: every table and figure in five formats, the figures drawn, and a page of all."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dashboards.formats import FORMATS, Sheet, page, text
+from dashboards.paper_figures import Curve, draw_curves, draw_posteriors, stamped
+from dashboards.reproduction import Line, Ours, counts, lines_of, mark_of, size_lines
+from dashboards.scoreboard import Measured, Table, published_grids, published_sizes, published_tables
+from launch.command import say
+from launch.reproduce_cells import Cells, Setting, checkpoint_of, ours_of
+
+if TYPE_CHECKING:
+    from launch.reproduce_grids import GridStudy
+    from pcl.studies.tracking import Found
+
+_LOOK = {"rejection": "rejection.png", "credible": "credible.png", "certain": "certain.png"}
+
+
+def titles() -> dict[str, str]:
+    """Every table and figure that can be reproduced, by name, in the paper's order: results, then what led there."""
+    found = {table.name: table.title for table in published_tables()}
+    sizes = published_sizes()
+    return {**found, sizes["name"]: sizes["title"], **{grid.name: grid.title for grid in published_grids()}}
+
+
+def needed_tables(names: Sequence[str]) -> list[Table]:
+    """Those whose rows are trained."""
+    return [table for table in published_tables() if table.name in names]
+
+
+def needs_images(names: Sequence[str]) -> bool:
+    """Whether something of them is trained on images."""
+    is_grid = any(grid.name in names and any("cifar" in space for space in grid.spaces) for grid in published_grids())
+    return is_grid or any(row.task == "images" for table in needed_tables(names) for row in table.rows)
+
+
+def write_sheets(
+    names: Sequence[str], cells: Cells, found: "dict[str, Found]", grids: "Sequence[GridStudy]", setting: Setting,
+    storage: Path,
+) -> Path:  # fmt: skip
+    """Print every table and write it in all formats; returns the folder."""
+    from pcl.studies.ledger import write_text  # noqa: PLC0415
+
+    folder = storage / "reproduce" / f"{setting.profile}-{setting.scale}"
+    folder.mkdir(parents=True, exist_ok=True)
+    tables = {table.name: table for table in published_tables()}
+    sheets = []
+    for name in names:
+        table = tables.get(name)
+        if table is not None:
+            ours = ours_of(table, cells, found, setting)
+            lines = lines_of(table, ours, setting.scale)
+            picture = _draw(table, cells, ours, setting, folder, storage)
+        else:
+            lines, picture = _other_lines(name, grids, setting), ""
+        sheet = Sheet(name, titles()[name], _caption(lines, setting), lines, picture)
+        sheets.append(sheet)
+        say(f"\n{text(sheet)}".rstrip())
+        for ending, written in FORMATS.items():
+            write_text(folder / f"{sheet.file}.{ending}", written(sheet))
+    words = f"{counts([line for sheet in sheets for line in sheet.lines])}."
+    title = f"The paper beside ours: fidelity {setting.profile}, scale {setting.scale}"
+    write_text(folder / "index.html", page(title, sheets, words))
+    return folder
+
+
+def _other_lines(name: str, grids: "Sequence[GridStudy]", setting: Setting) -> list[Line]:
+    """Of a table that is of grids, or of sizes."""
+    if name != published_sizes()["name"]:
+        return [line for grid in grids if grid.table == name for line in grid.lines()]
+    rows = [(table.name, row.name) for table in published_tables() for row in table.rows]
+    every = Cells.of(published_tables(), setting)
+    configs = {place: config for place in rows if (config := every.config(*place)) is not None}
+    return size_lines(published_sizes(), configs, setting.scale)
+
+
+def _caption(lines: Sequence[Line], setting: Setting) -> str:
+    seeds = " ".join(map(str, setting.seeds))
+    reduced = " This is not the published size: lengths and counts are reduced." if setting.scale != "paper" else ""
+    return (
+        f"Ours: fidelity {setting.profile}, scale {setting.scale}, seeds {seeds}.{reduced} Verdicts: {counts(lines)}."
+    )
+
+
+def _draw(table: Table, cells: Cells, ours: dict[str, Ours], setting: Setting, folder: Path, storage: Path) -> str:
+    """Draw a figure; its file's name, or nothing where there is none or it cannot be drawn, which is said."""
+    path = folder / f"{table.name.replace(':', '-')}.png"
+    mark = mark_of(setting.scale, setting.images_of(table.rows[0].task).name)
+    try:
+        if table.axis:
+            draw_curves(_curves(table, cells, ours), table.axis, table.title, mark, path)
+        elif table.picture:
+            _draw_picture(table, cells, mark, path, storage)
+    except Exception as error:  # the numbers are there, whatever a picture lacks
+        say(f"{table.name} is not drawn: {(str(error).strip() or type(error).__name__).splitlines()[0]}")
+        path.unlink(missing_ok=True)
+    return path.name if path.exists() else ""
+
+
+def _curves(table: Table, cells: Cells, ours: dict[str, Ours]) -> list[Curve]:
+    configs = [(row, cells.config(table.name, row.name)) for row in table.rows]
+    possible = [(row, float(config[table.axis])) for row, config in configs if config is not None]
+    return [
+        Curve(
+            heading,
+            [x for _, x in possible],
+            [ours[row.name].measured(metric) if row.name in ours else Measured(math.nan, math.nan, 0)
+             for row, _ in possible],
+            [row.published.get(metric) for row, _ in possible],
+        )
+        for metric, heading in table.columns.items()
+    ]  # fmt: skip
+
+
+def _draw_picture(table: Table, cells: Cells, mark: str, path: Path, storage: Path) -> None:
+    """Raises a ValueError where there is no trained encoder."""
+    row = table.rows[0]
+    if why := cells.impossible.get((table.name, row.name)):
+        raise ValueError(f"not possible: {why}")
+    checkpoint = checkpoint_of(cells.keys[table.name, row.name], storage)
+    if checkpoint is None:
+        raise ValueError(f"there is no checkpoint of {row.name!r} in {storage}; `--rerun` trains it again.")
+    if table.picture in _LOOK:
+        stamped(_looked_at(checkpoint, path.parent / "look", storage) / _LOOK[table.picture], mark, path)
+    else:
+        draw_posteriors(checkpoint, table.title, mark, path)
+
+
+def _looked_at(checkpoint: Path, output: Path, storage: Path) -> Path:
+    """The pictures of `launch/look.py`, made once."""
+    from pcl.data.sources import data_folder, resolve  # noqa: PLC0415
+    from pcl.studies.looks import source_of, write_look  # noqa: PLC0415
+    from pcl.trained import TrainedEncoder  # noqa: PLC0415
+
+    trained = TrainedEncoder.read(checkpoint)
+    images = resolve(trained.task.data, data_folder())
+    write_look(source_of(str(checkpoint), storage), trained, images, is_other=False, output=output)
+    return output

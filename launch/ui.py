@@ -1,0 +1,122 @@
+"""Look at studies: `python launch/ui.py` serves the board, with MLflow beside it, until Ctrl-C.
+
+The board shows what MLflow has recorded: studies, their trials and winners, paired differences, the paper's numbers
+beside ours, any two runs compared. It links to MLflow's own pages, for which a server is started unless one is there,
+and to Ray's dashboard where a cluster runs. `--export DIR` writes the same pages as files, which need no server.
+"""
+
+import argparse
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from launch.command import run, say
+
+if TYPE_CHECKING:
+    from dashboards.board.database import Database
+    from pcl.studies.mlflow_store import Store
+
+_PORT = 8300
+
+
+def main() -> None:
+    """Parse the command line, then serve or write."""
+    arguments = _parser().parse_args()
+    from dashboards.board.database import StoreError, open_database  # noqa: PLC0415  -h answers at once
+    from pcl.studies.mlflow_store import Store, tracking_uri  # noqa: PLC0415
+
+    _check(arguments)
+    store = Store(tracking_uri(arguments.tracking_uri, arguments.storage))
+    if store.database is None:
+        store.check()
+    elif arguments.export and not store.database.exists():
+        raise ValueError(
+            f"There is no tracking database {store.database} to export; `--storage` or `--tracking-uri` names it."
+        )
+    try:
+        database = open_database(store)
+        if arguments.export:
+            _export(arguments.export, store, database)
+        else:
+            _serve(arguments, store, database)
+    except StoreError as error:
+        raise ValueError(str(error)) from None
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    """Raise a ValueError for what cannot be meant."""
+    from dashboards.board.export import check_folder  # noqa: PLC0415
+    from launch.ui_services import check_address  # noqa: PLC0415
+
+    for name in ("port", "mlflow_port"):
+        if not 0 <= (getattr(arguments, name) or 0) < 2**16:
+            flag = name.replace("_", "-")
+            raise ValueError(f"`--{flag}` must be from 0 to 65535, but got {getattr(arguments, name)}.")
+    if arguments.ray:
+        check_address(arguments.ray)
+    if arguments.export:
+        check_folder(arguments.export)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="ui.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--storage", type=Path, default=Path("runs"), help="folder of the studies (default: runs)")
+    parser.add_argument("--tracking-uri", help="MLflow (default: MLFLOW_TRACKING_URI, or STORAGE/mlflow.db)")
+    parser.add_argument("--export", type=Path, metavar="DIR", help="write the board as files and stop")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen at (default: this machine alone)")
+    parser.add_argument("--port", type=int, help=f"of the board (default: {_PORT}, or any where that is taken)")
+    parser.add_argument("--mlflow-port", type=int, default=5000, help="of MLflow's server (default: 5000, or any)")
+    parser.add_argument("--ray", metavar="URL", help="Ray's dashboard (default: found on this machine)")
+    return parser
+
+
+def _export(folder: Path, store: "Store", database: "Database") -> None:
+    from dashboards.board.artifacts import Artifacts  # noqa: PLC0415
+    from dashboards.board.export import export  # noqa: PLC0415
+    from dashboards.board.site import Site  # noqa: PLC0415
+
+    address = "" if store.database else store.shown_uri
+    files = export(Site(database, Artifacts(store), lambda: address, lambda: "", is_live=False), folder)
+    size = sum(file.stat().st_size for file in files)
+    say(f"written: {folder / 'index.html'} and {len(files) - 1} more files, {size / 2**20:.1f} MiB")
+
+
+def _serve(arguments: argparse.Namespace, store: "Store", database: "Database") -> None:
+    from dashboards.board.artifacts import Artifacts  # noqa: PLC0415
+    from dashboards.board.server import BoardServer, is_loopback  # noqa: PLC0415
+    from dashboards.board.site import Site  # noqa: PLC0415
+    from launch.ui_services import MlflowPages, RayPages, found_board  # noqa: PLC0415
+
+    port = _PORT if arguments.port is None else arguments.port
+    if (there := found_board(arguments.host, port)) == store.shown_uri:
+        say(f"The board of {store.shown_uri} is there already: http://{arguments.host}:{port}/")
+        return
+    if store.database is None:
+        say(f"reading what {store.shown_uri} has recorded; with thousands of runs this takes a while")
+    database.version()
+    mlflow, ray = MlflowPages(store, arguments.mlflow_port), RayPages(arguments.ray)
+    site = Site(database, Artifacts(store), mlflow.address, ray.address)
+    try:
+        server = BoardServer(site, arguments.host, port, store.shown_uri)
+    except OSError as error:
+        if arguments.port is not None:
+            raise ValueError(f"The board cannot listen at {arguments.host}:{port}: {error.strerror}.") from None
+        server = BoardServer(site, arguments.host, 0, store.shown_uri)
+        say(f"port {port} is taken{' by the board of another store' if there else ''}")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: nothing that was started stays
+    with mlflow, ray, server:
+        say(f"board: {server.address}  ({store.shown_uri})")
+        if not is_loopback(arguments.host):
+            say("It asks for no password: whoever reaches this address can read all studies.")
+        follows = "MLflow's pages follow in some seconds. " if store.database else ""
+        say(f"{follows}Ctrl-C ends what was started here.")
+        try:
+            server.serve_forever(poll_interval=0.2)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt("stopped, and with it what it had started") from None
+
+
+if __name__ == "__main__":
+    run(main)

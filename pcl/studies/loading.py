@@ -1,0 +1,75 @@
+"""What people declare in files, one thing a file: found by name in a package, or by path."""
+
+import difflib
+import importlib
+import importlib.util
+import runpy
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Shelf(Generic[T]):
+    """Files that each declare one thing.
+
+    Attributes:
+        package: That has those with a name; the file's name is the thing's.
+        what: In words.
+        variable: That a file defines.
+        kind: What it has to be.
+    """
+
+    package: str
+    what: str
+    variable: str
+    kind: type[T]
+
+    def names(self) -> list[str]:
+        """Those of the package, none of which is imported."""
+        return sorted(path.stem for path in self._folder().glob("*.py") if not path.stem.startswith("_"))
+
+    def load(self, text: str) -> T:
+        """One by its name, or by the path of a file.
+
+        Raises:
+            ValueError: If there is none, or it cannot be read: with file, line and cause.
+        """
+        is_file, names = text.endswith(".py") or "/" in text, self.names()
+        if is_file and not Path(text).is_file():
+            raise ValueError(f"There is no {self.what} file {text}.")
+        if not is_file and text not in names:
+            near = difflib.get_close_matches(text, names, n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise ValueError(f"Unknown {self.what} {text!r}; there are {', '.join(names)}, or a file's path.{hint}")
+        file = text if is_file else str(self._folder() / f"{text}.py")
+        try:
+            found = runpy.run_path(file) if is_file else vars(importlib.import_module(f"{self.package}.{text}"))
+        except (Exception, SystemExit) as error:
+            raise ValueError(f"The {self.what} file {file} cannot be read: {_cause(error, file)}") from None
+        declared = found.get(self.variable)
+        if not isinstance(declared, self.kind):
+            of_type = f"`{self.variable}` is of the type {type(declared).__name__}"
+            got = of_type if self.variable in found else f"there is no `{self.variable}`"
+            raise ValueError(
+                f"The {self.what} file {file} must define `{self.variable}`, a {self.kind.__name__}, but {got}."
+            )
+        return declared
+
+    def _folder(self) -> Path:
+        spec = importlib.util.find_spec(self.package)
+        return Path(str(spec.origin if spec else self.package)).parent
+
+
+def _cause(error: BaseException, file: str) -> str:
+    """In one line, with the file's own line where the cause lies in it."""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    if isinstance(error, SyntaxError) and error.filename == file:
+        lines.append(error.lineno)
+    said = error.msg if isinstance(error, SyntaxError) else str(error)
+    text = (said.strip().splitlines() or [""])[0]
+    cause = text if isinstance(error, ValueError) and text else f"{type(error).__name__}: {text}".rstrip(": ") + "."
+    return f"line {lines[-1]}: {cause}" if lines else cause

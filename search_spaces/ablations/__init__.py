@@ -1,0 +1,1 @@
+"""Ablations: one file each; the file's name is the ablation's name."""

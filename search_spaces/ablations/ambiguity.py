@@ -1,0 +1,20 @@
+"""How ambiguous inputs are: the paper's tab:toy_correctsetups.
+
+    python launch/ablate.py --ablation ambiguity
+
+Hardware, time, result: not yet run. Where the truth is a point, kappa-hat has to run away: such trials may end early.
+"""
+
+from pcl.studies.ablation import Ablation, Variant
+
+ABLATION = Ablation(
+    name="ambiguity",
+    question="Are posteriors recovered whatever their concentration?",
+    axis="ambiguity",
+    baseline="ambiguous",
+    variants={
+        "ambiguous": Variant(),
+        "clear": Variant({"task.kappa_min": 64, "task.kappa_max": 128}),
+        "injective": Variant({"task.family": "dirac"}),
+    },
+)

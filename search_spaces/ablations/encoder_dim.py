@@ -1,0 +1,20 @@
+"""Dimension of the encoder where the truth has 10: the paper's figure fig:encoder_size.
+
+    python launch/ablate.py --ablation encoder_dim
+
+Hardware, time, result: not yet run. The two largest have fewer samples, as in the paper, and one a smaller batch.
+"""
+
+from pcl.studies.ablation import Ablation, Variant, values
+
+ABLATION = Ablation(
+    name="encoder_dim",
+    question="What if the encoder's dimension is not the truth's?",
+    axis="encoder.dim",
+    baseline="10",
+    variants={
+        **values("encoder.dim", 4, 8, 10, 16, 32),
+        "64": Variant({"encoder.dim": 64}, settings_at_paper={"loss.n_samples": 256}),
+        "128": Variant({"encoder.dim": 128}, settings_at_paper={"loss.n_samples": 256, "training.batch_size": 256}),
+    },
+)

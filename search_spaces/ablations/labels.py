@@ -1,0 +1,30 @@
+"""Soft and hard labels, each at its published winner's settings: the paper's tab:cifar_dataset.
+
+    python launch/ablate.py --ablation labels
+
+Hardware, time, result: not yet run. The paper tuned every kind of labels, so that more than the labels differs.
+"""
+
+from pcl.studies.ablation import Ablation, Variant
+
+ABLATION = Ablation(
+    name="labels",
+    question="Does MCInfoNCE need soft labels?",
+    axis="labels",
+    baseline="soft",
+    task="images",
+    variants={
+        "soft": Variant({
+            "task.labels": "soft", "encoder.dim": 8, "loss.kappa_pos": 16, "encoder.head_gain": 16,
+            "training.phases": "mu kappa",
+        }),
+        "hard": Variant({
+            "task.labels": "hard", "encoder.dim": 16, "training.negatives": "in_batch", "loss.kappa_pos": 16,
+            "encoder.head_gain": 16, "training.phases": "joint",
+        }),
+        "CIFAR-10 hard": Variant({
+            "task.labels": "cifar10_hard", "encoder.dim": 8, "training.negatives": "in_batch", "loss.kappa_pos": 64,
+            "encoder.head_gain": 64, "training.phases": "mu kappa",
+        }),
+    },
+)  # fmt: skip

@@ -1,0 +1,25 @@
+"""Dimension of truth, inputs and encoder: the paper's figure fig:highdim.
+
+    python launch/ablate.py --ablation latent_dim
+
+Hardware, time, result: not yet run. From 32 on there are fewer samples and smaller batches, as in the paper. Another
+dimension is another truth: no two variants have their generators in common.
+"""
+
+from pcl.studies.ablation import Ablation, Variant
+
+_SMALLER = {"loss.n_samples": 256, "training.batch_size": 256}
+
+ABLATION = Ablation(
+    name="latent_dim",
+    question="Does recovery last in more dimensions?",
+    axis="latent_dim",
+    baseline="10",
+    variants={
+        str(dim): Variant(
+            {"task.dim": dim, "task.dim_x": dim, "encoder.dim": dim},
+            settings_at_paper=_SMALLER if dim >= 32 else {},
+        )
+        for dim in (10, 16, 32, 40, 48, 56, 64)
+    },
+)

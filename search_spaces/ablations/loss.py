@@ -1,0 +1,21 @@
+"""Losses in the controlled experiment, each at its published winner's settings: the paper's tab:bench_results.
+
+    python launch/ablate.py --ablation loss
+
+Hardware, time, result: not yet run. InfoNCE has no kappa; its row is the paper's tab:infonce.
+"""
+
+from pcl.studies.ablation import Ablation, Variant
+
+ABLATION = Ablation(
+    name="loss",
+    question="Which loss recovers the posteriors?",
+    axis="loss",
+    baseline="MCInfoNCE",
+    variants={
+        "MCInfoNCE": Variant(),
+        "HIB": Variant({"training.negatives": "in_batch", "training.phases": "joint"}, loss="hib"),
+        "ELK": Variant({"training.n_negatives": 1, "training.phases": "joint"}, loss="elk"),
+        "InfoNCE": Variant(loss="info_nce"),
+    },
+)

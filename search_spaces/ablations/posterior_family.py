@@ -1,0 +1,17 @@
+"""Families of the true posteriors, of which the encoder knows the vMF alone: the paper's tab:toy_distrfamily.
+
+    python launch/ablate.py --ablation posterior_family
+
+Hardware, time, result: not yet run. kappa means something else in each family; compare the spread.
+"""
+
+from pcl.studies.ablation import Ablation, values
+
+ABLATION = Ablation(
+    name="posterior_family",
+    question="What if the true posteriors are no vMFs?",
+    axis="task.family",
+    baseline="vmf",
+    variants=values("task.family", "vmf", "gaussian", "laplace"),
+    metrics=("eval/spread_rank_corr", "eval/spread_mae", "eval/mu_rank_corr", "eval/mu_mae"),
+)

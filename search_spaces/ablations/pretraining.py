@@ -1,0 +1,27 @@
+"""From a pretrained backbone or from scratch: the paper's tab:cifar_pretraining.
+
+    python launch/ablate.py --ablation pretraining
+
+Hardware, time, result: not yet run. From scratch it has the schedule and the augmentation that the paper has there. At
+the scale `smoke` nothing is pretrained, so that only these two differ.
+"""
+
+from pcl.studies.ablation import Ablation, Variant
+
+ABLATION = Ablation(
+    name="pretraining",
+    question="Does MCInfoNCE need a pretrained backbone?",
+    axis="start",
+    baseline="pretrained",
+    task="images",
+    base={
+        "task.labels": "soft", "encoder.dim": 8, "loss.kappa_pos": 16, "encoder.head_gain": 16,
+        "training.phases": "mu kappa",
+    },
+    variants={
+        "pretrained": Variant(),
+        "scratch": Variant(
+            {"training.lr_schedule": "warm_up_cosine", "task.augmentation": "crop_flip"}, is_from_scratch=True
+        ),
+    },
+)  # fmt: skip

@@ -1,0 +1,419 @@
+"""The board's pages against values that are worked out anew from MLflow; what they escape, export and refuse."""
+
+import contextlib
+import http.client
+import math
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from scipy import stats
+
+from dashboards.board.artifacts import Artifacts
+from dashboards.board.database import FileDatabase, StoreError, open_database
+from dashboards.board.export import export
+from dashboards.board.markup import MINUS, MISSING, number
+from dashboards.board.mirror import Mirror
+from dashboards.board.server import BoardServer
+from dashboards.board.site import Site
+from dashboards.scoreboard import Measured, compare, published_tables, read, report_seeds
+from pcl.studies.mlflow_store import Store, default_uri
+from tests.board_store import CAUSE, NASTY, OBJECTIVE, Writer, error, score, tags, write_many, write_studies
+
+ROOT = Path(__file__).parent.parent
+MLFLOW = "http://mlflow.example:5000"
+VOID = {"meta", "link", "input", "img", "br"}
+
+
+@dataclass
+class Page(HTMLParser):
+    """What a browser would make of a page."""
+
+    html: str
+    tags: list[tuple[str, dict[str, str | None]]] = field(default_factory=list)
+    tables: dict[str, list[list[str]]] = field(default_factory=dict)
+    text: str = ""
+
+    def __post_init__(self) -> None:
+        super().__init__()
+        self._table = ""
+        self._in_title = False
+        self.feed(self.html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag == "table":
+            self._table = dict(attrs).get("id") or ""
+            self.tables[self._table] = []
+        elif tag == "tr" and self._table:
+            self.tables[self._table].append([])
+        elif tag in ("td", "th") and self._table:
+            self.tables[self._table][-1].append("")
+        elif tag == "small" and self._table:
+            self.tables[self._table][-1][-1] += "|"
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "table":
+            self._table = ""
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+        if self._table and self.tables[self._table] and self.tables[self._table][-1]:
+            self.tables[self._table][-1][-1] += data
+
+    def rows(self, table: str) -> list[dict[str, str]]:
+        head, *rows = self.tables[table]
+        return [dict(zip(head, row, strict=True)) for row in rows]
+
+
+@dataclass
+class Stored:
+    """A store with studies in it, and its board."""
+
+    folder: Path
+    runs: dict[str, str]
+    store: Store
+    site: Site
+
+    def page(self, name: str, **query: str) -> Page:
+        file = self.site.get(name, query)
+        assert file is not None, name
+        return Page(file.body.decode())
+
+    def find(self, study: str, kind: str) -> list[Any]:
+        """Runs as MLflow's own client has them."""
+        name = self.store.call(lambda client: client.get_run(self.runs[study])).data.tags["pcl.study"]
+        return self.store.find(self.store.experiments("pcl/"), {"pcl.study": name, "pcl.kind": kind})
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Stored:
+    folder = tmp_path_factory.mktemp("board")
+    runs = write_studies(folder)
+    store = Store(default_uri(folder))
+    database = open_database(store)
+    assert isinstance(database, FileDatabase)
+    return Stored(folder, runs, store, Site(database, Artifacts(store), lambda: MLFLOW, lambda: ""))
+
+
+def shown(values: list[float]) -> str:
+    """Mean and standard error as the board writes them, worked out anew."""
+    error = statistics.stdev(values) / math.sqrt(len(values))
+    return f"{number(statistics.fmean(values))} ± {number(error)}"
+
+
+def by_seed(stored: Stored, study: str, metric: str) -> dict[str, dict[str, float]]:
+    """Last values of every seed that has not failed, by trial's name, of trials on tuning seeds."""
+    names = {run.info.run_id: run for run in stored.find(study, "trial") if run.data.tags["pcl.stage"] != "report"}
+    found: dict[str, dict[str, float]] = {run.info.run_name: {} for run in names.values()}
+    for seed in stored.find(study, "seed"):
+        parent = names.get(seed.data.tags["mlflow.parentRunId"])
+        if parent is not None and "pcl.cause" not in seed.data.tags:
+            found[parent.info.run_name][seed.data.tags["pcl.seed"]] = seed.data.metrics[metric]
+    return found
+
+
+def test_the_overview_tells_what_mlflow_has(stored: Stored) -> None:
+    rows = {row["Study"].split("|")[0]: row for row in stored.page("index.html").rows("studies")}
+    assert len(rows) == 4
+    whole = rows["whole"]
+    trials = stored.find("whole", "trial")
+    finished = [run for run in trials if run.info.status == "FINISHED"]
+    assert whole["State"] == "finished"
+    assert rows["running"]["State"] == "running"
+    assert whole["Trials"] == f"{len(trials)}|{len(finished)} finished, {len(trials) - len(finished)} failed"
+    scores = by_seed(stored, "whole", OBJECTIVE)
+    chosen = [name for name, values in scores.items() if len(values) == 3 and name != "n_samples=2"]
+    best = max(chosen, key=lambda name: statistics.fmean(scores[name].values()))
+    assert whole["Winner"] == best == "n_samples=5"
+    assert whole["Best"] == f"{shown(list(scores[best].values()))}|κ rank ↑"
+    spent = [run.data.metrics["time/train_s"] for run in trials if run.data.tags["pcl.hardware"] == "NVIDIA H200"]
+    assert whole["GPU time"] == f"{sum(spent):.0f} s|CPU 2.5 s"
+
+
+def test_a_study_ranks_its_trials_and_says_why_some_failed(stored: Stored) -> None:
+    page = stored.page(f"study-{stored.runs['whole']}.html")
+    rows = page.rows("trials")
+    scores = by_seed(stored, "whole", OBJECTIVE)
+    whole = {name: values for name, values in scores.items() if len(values) == 3 and name != "n_samples=2"}
+    order = sorted(whole, key=lambda name: -statistics.fmean(whole[name].values()))
+    assert [f"n_samples={row['n_samples']}" for row in rows] == [*order, "n_samples=32", "n_samples=2"]
+    assert [row["Rank"] for row in rows] == ["1", "2", "3", "4", "5", MISSING]
+    for row in rows[:-1]:
+        values = scores[f"n_samples={row['n_samples']}"]
+        assert row["κ rank ↑"] == shown(list(values.values()))
+        assert row["seeds"] == ("2/3" if row["n_samples"] == "32" else "3")
+    (run,) = [run for run in stored.find("whole", "trial") if run.info.run_name == "n_samples=1"]
+    assert next(row for row in rows if row["n_samples"] == "1")["κ MAE ↓"] == number(run.data.metrics["eval/kappa_mae"])
+    assert [row["κ rank ↑"] for row in page.rows("reports")] == [shown([score(0.28, seed) for seed in (4, 5)])]
+    assert f"{CAUSE} (1 run)" in page.text
+    assert "NaN in the loss (1 run)" in page.text
+    links = [
+        attrs["href"] or "" for tag, attrs in page.tags if tag == "a" and (attrs.get("href") or "").startswith("http")
+    ]
+    assert f"{MLFLOW}/#/experiments/{run.info.experiment_id}/runs/{run.info.run_id}" in links
+    lines = [attrs for tag, attrs in page.tags if tag == "g" and (attrs.get("class") or "").startswith("line")]
+    assert len([line for line in lines if "way" in (line["class"] or "")]) == 5
+    assert {line["data-run"] for line in lines} <= {run.info.run_id for run in stored.find("whole", "trial")}
+
+
+@pytest.mark.parametrize("asked", ["", "n_samples=16"])
+def test_an_ablation_pairs_seeds(stored: Stored, asked: str) -> None:
+    runs = {
+        run.info.run_name: run.info.run_id
+        for run in stored.find("whole", "trial")
+        if run.data.tags["pcl.stage"] == "grid"
+    }
+    page = stored.page(f"ablation-{stored.runs['whole']}.html", baseline=runs.get(asked, ""))
+    base = asked or "n_samples=1"
+    verdicts = set()
+    for metric, table in ((OBJECTIVE, "t-eval-kappa_rank_corr"), ("eval/kappa_mae", "t-eval-kappa_mae")):
+        scores = by_seed(stored, "whole", metric)
+        rows = page.rows(table)
+        assert [row["n_samples"] for row in rows] == ["1", "5", "8", "16", "32"]
+        for row in rows:
+            name = f"n_samples={row['n_samples']}"
+            if name == base:
+                assert row["verdict"] == "baseline"
+                continue
+            differences = [value - scores[base][seed] for seed, value in scores[name].items()]
+            assert row["difference ± s.e."] == shown(differences)
+            assert row["paired seeds"] == str(len(differences)) == ("2" if name == "n_samples=32" else "3")
+            low, high = stats.t.interval(
+                0.95, len(differences) - 1, statistics.fmean(differences), stats.sem(differences)
+            )
+            assert row["95% interval"] == f"{number(low)} to {number(high)}"
+            is_good = statistics.fmean(differences) > 0 if metric == OBJECTIVE else statistics.fmean(differences) < 0
+            verdicts.add(row["verdict"])
+            assert row["verdict"] == ("unclear" if low <= 0 <= high else "better" if is_good else "worse")
+    assert verdicts == ({"better", "unclear"} if not asked else {"better", "worse", "unclear"})
+
+
+def test_a_winner_has_its_numbers_its_figure_and_a_way_to_load_it(stored: Stored) -> None:
+    page = stored.page(f"winner-{stored.runs['whole']}.html")
+    scores = by_seed(stored, "whole", "eval/kappa_mae")["n_samples=5"]
+    row = next(row for row in page.rows("metrics") if row["metric"] == "eval/kappa_mae")
+    assert row["tuning seeds, mean ± s.e."] == shown(list(scores.values()))
+    assert row["report seeds, mean ± s.e."] == shown([error(0.28, seed) for seed in (4, 5)])
+    (source,) = [attrs["src"] for tag, attrs in page.tags if tag == "img"]
+    file = stored.site.get(source or "")
+    assert file is not None
+    assert file.body == (stored.folder / "kappa.png").read_bytes()
+    assert "Run.restore" in page.text
+    assert stored.site.get(f"image-{stored.runs['whole']}-summary.png") is None
+
+
+def test_ours_on_the_scoreboard_are_runs_of_the_rows_configuration(stored: Stored) -> None:
+    page = stored.page("scoreboard.html")
+    rows = [row for row in page.rows("s-tab-toy_correctsetups") if row["Row"] == "ambiguous"]
+    values = [score(0.5, seed) for seed in (4, 5, 6)]
+    (row,) = [row for row in rows if row["Metric"] == "κ rank corr."]
+    assert (row["Published"], row["Ours"], row["Seeds"]) == ("0.82 ± 0.04", f"{shown(values)} smoke", "3")
+    spread = statistics.stdev(values) / math.sqrt(3)
+    combined = math.sqrt(spread**2 + 0.04**2 + 0.005**2 / 3)
+    assert row["Difference"] == f"{(statistics.fmean(values) - 0.82) / combined:+.1f}".replace("-", MINUS)
+    tables = [rows for name, rows in page.tables.items() if name.startswith("s-")]
+    assert len(tables) == len(published_tables())
+    trained = ("ambiguous", "vMF", "MCInfoNCE", "K = 4", "D' = 10", "D = 10", "independent networks")
+    ours = {cells[3] for rows in tables for cells in rows[1:] if cells[0] not in trained}
+    assert ours == {MISSING}  # a published number never becomes ours
+
+
+def test_published_rows_can_be_trained_and_compared() -> None:
+    assert report_seeds() == (4, 5, 6, 7, 8)
+    names = [table.name for table in published_tables()]
+    assert len(set(names)) == len(names) == 12
+    for table in published_tables():
+        for row in table.rows:
+            assert set(row.published) <= set(table.columns)
+            config = row.config("reference", "paper")
+            params = {path: str(value) for path, value in config.items()}
+            elsewhere = {"encoder.weights": "resnet", "task.data": "cifar10h"} if row.task == "images" else {}
+            assert row.matches({**params, **elsewhere, "seeds": "4"})
+            assert not row.matches({**params, "training.lr": "0.5"})
+    assert compare("eval/kappa_mae", read("6.15±0.61"), Measured(6.15, 0.1, 5)).verdict == "agrees"
+    assert compare("eval/kappa_mae", read("6.15±0.61"), Measured(0.5, 0.1, 5)).verdict == "better"
+    assert compare("eval/kappa_rank_corr", read("0.82±0.04"), Measured(0.1, 0.01, 5)).verdict == "worse"
+    assert compare("eval/kappa_rank_corr", read("0.77"), Measured(0.1, 0.01, 5)).verdict == ""
+
+
+def test_a_server_is_mirrored_to_the_same_pages(stored: Stored) -> None:
+    mirror = Site(Mirror(stored.store), Artifacts(stored.store), lambda: MLFLOW, lambda: "")
+    names = [name for name in stored.site.names() if not name.startswith("image")]
+    assert names == [name for name in mirror.names() if not name.startswith("image")]
+    for name in names:
+        assert mirror.get(name) == stored.site.get(name), name
+
+
+def test_news_reach_the_pages(stored: Stored) -> None:
+    databases = [open_database(stored.store), Mirror(stored.store)]
+    sites = [Site(database, Artifacts(stored.store), lambda: "", lambda: "") for database in databases]
+    name = f"study-{stored.runs['running']}.html"
+    before = [len(Page((site.get(name) or pytest.fail("no such page")).body.decode()).rows("trials")) for site in sites]
+    versions = [database.version() for database in databases]
+    assert versions == [database.version() for database in databases]
+    writer = Writer(stored.folder)
+    writer.tracker.open_study("running", tags("toy_space"))
+    writer.tracker.sync(writer.trial(16 + before[0], (1,), 0.7, n_reports=2))
+    deadline = time.monotonic() + 20
+    for site, n_before in zip(sites, before, strict=True):
+        while len(Page((site.get(name) or pytest.fail("no such page")).body.decode()).rows("trials")) != n_before + 1:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+
+def test_a_store_that_is_not_there_yet_is_an_empty_board(tmp_path: Path) -> None:
+    store = Store(default_uri(tmp_path))
+    site = Site(open_database(store), Artifacts(store), lambda: "", lambda: "")
+    assert "No study is recorded yet" in (site.get("index.html") or pytest.fail("no such page")).body.decode()
+    assert not list(tmp_path.iterdir())
+
+
+def test_text_from_the_store_stays_text(stored: Stored, tmp_path: Path) -> None:
+    seen = 0
+    for name in stored.site.names():
+        if not name.endswith(".html"):
+            continue
+        page = stored.page(name)
+        seen += NASTY in page.text or NASTY.replace("'", "`") in page.text
+        scripts = [attrs.get("src") for tag, attrs in page.tags if tag == "script"]
+        assert set(scripts) <= {"board.js", "compare.js"}
+        assert not [key for _, attrs in page.tags for key in attrs if key.startswith("on") or key == "style"]
+        assert all((attrs.get("src") or "").startswith("image-") for tag, attrs in page.tags if tag == "img")
+    assert seen >= 4
+    data = stored.site.get(f"data-{stored.runs['nasty']}.js")
+    assert data is not None
+    assert data.body.decode().startswith("board.take(")
+
+
+def test_an_export_needs_nothing_from_outside(stored: Stored, tmp_path: Path) -> None:
+    site = Site(open_database(stored.store), Artifacts(stored.store), lambda: MLFLOW, lambda: "", is_live=False)
+    folder = tmp_path / "site"
+    (folder).mkdir()
+    (folder / "study-gone.html").write_text("of an earlier export")
+    files = export(site, folder)
+    assert set(files) == set(folder.iterdir())
+    assert len(files) == 3 + 4 + 4 * 4 + 1
+    for path in files:
+        if path.suffix in (".png", ".svg"):
+            continue
+        text = path.read_text()
+        addresses = re.findall(r"https?://[^\s\"'<>\\]+", text)
+        assert all(address.startswith(f"{MLFLOW}/#/") or address == MLFLOW for address in addresses), path.name
+        for _, attrs in Page(text).tags if path.suffix == ".html" else ():
+            for key in ("href", "src"):
+                target = attrs.get(key) or "#"
+                is_here = (folder / target.partition("#")[0]).is_file()
+                assert is_here or target.startswith(("#", "http")), target
+    (folder / "mine.txt").write_text("not an export's")
+    with pytest.raises(ValueError, match=r"'mine\.txt'"):
+        export(site, folder)
+
+
+class Answer(NamedTuple):
+    """Of a server."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+@contextlib.contextmanager
+def served(site: Site) -> Iterator[BoardServer]:
+    with BoardServer(site, "127.0.0.1", 0, "a store") as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def test_the_server_answers_its_own_name_alone(stored: Stored) -> None:
+    with served(stored.site) as server:
+        port = server.server_address[1]
+
+        def ask(path: str, host: str = f"127.0.0.1:{port}", method: str = "GET", mark: str = "") -> Answer:
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+            connection.request(method, path, headers={"Host": host, "If-None-Match": mark})
+            answer = connection.getresponse()
+            found = Answer(answer.status, dict(answer.headers), answer.read())
+            connection.close()
+            return found
+
+        first = ask("/")
+        assert first.status == 200
+        assert "default-src 'none'" in first.headers["Content-Security-Policy"]
+        assert "frame-ancestors 'none'" in first.headers["Content-Security-Policy"]
+        assert first.headers["Cross-Origin-Resource-Policy"] == "same-origin"
+        assert ask("/", f"localhost:{port}").status == 200
+        assert ask("/", "[").status == 403
+        assert ask("/", "192.0.2.1").status == 403
+        assert ask("/", "rebound.example").status == 403
+        assert ask(f"/data-{stored.runs['whole']}.js", "rebound.example:80").status == 403
+        assert ask("/", mark=first.headers["ETag"]).status == 304
+        assert ask("/", method="HEAD").body == b""
+        assert ask("/", method="POST").status == 501
+        unknown = f"/study-{'0' * 32}.html"
+        for path in ("/nothing.html", "/../pyproject.toml", "/%2e%2e/board.css", "/study-.html", unknown):
+            assert ask(path).status == 404, path
+
+
+def test_a_server_for_others_answers_to_numbers_too(stored: Stored) -> None:
+    with BoardServer(stored.site, "0.0.0.0", 0, "a store") as server:
+        assert server.answers_to("192.0.2.1:8300")
+        assert not server.answers_to("rebound.example:8300")
+
+
+def test_a_database_that_cannot_be_read_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "mlflow.db").write_text("no database" * 1000)
+    database = FileDatabase(tmp_path / "mlflow.db")
+    with pytest.raises(StoreError, match="cannot be read"):
+        database.rows("select * from runs")
+
+
+def test_five_thousand_runs_load_in_two_seconds(stored: Stored, tmp_path: Path) -> None:
+    shutil.copy(stored.folder / "mlflow.db", tmp_path)
+    write_many(tmp_path / "mlflow.db", n_studies=2, n_trials=2500)
+    store = Store(default_uri(tmp_path))
+    site = Site(open_database(store), Artifacts(store), lambda: MLFLOW, lambda: "")
+    start = time.process_time()  # other tests run beside this one
+    page = Page((site.get("index.html") or pytest.fail("no such page")).body.decode())
+    assert time.process_time() - start < 2
+    rows = {row["Study"].split("|")[0]: row for row in page.rows("studies")}
+    assert rows["study_1"]["Trials"] == "2,500|2,500 finished"
+    assert (rows["study_1"]["Best"], rows["study_1"]["Winner"]) == ("1.000|κ rank ↑", "lr=2499")
+    start = time.process_time()
+    body = (site.get(f"study-00000001{'f' * 24}.html") or pytest.fail("no such page")).body.decode()
+    assert time.process_time() - start < 2
+    assert [row["Rank"] for row in Page(body).rows("trials")] == [str(rank) for rank in range(1, 2501)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--tracking-uri", "file:///tmp/x"], "The tracking URI must be"),
+        (["--tracking-uri", "http://127.0.0.1:9"], "cannot be reached"),
+        (["--storage", "nowhere", "--export", "out"], "There is no tracking database"),
+        (["--storage", "STORE", "--export", "FILE"], "must name a folder"),
+        (["--storage", "STORE", "--export", "STORE"], "must name a new folder"),
+        (["--storage", "STORE", "--port", "70000"], "`--port` must be"),
+        (["--storage", "STORE", "--ray", "javascript:alert(1)"], "`--ray` must be"),
+    ],
+)
+def test_what_the_command_refuses(stored: Stored, arguments: list[str], told: str) -> None:
+    places = {"STORE": str(stored.folder), "FILE": str(stored.folder / "kappa.png")}
+    command = [sys.executable, "launch/ui.py", *(places.get(argument, argument) for argument in arguments)]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == 2
+    assert told in result.stderr
+    assert len(result.stderr.splitlines()) == 1

@@ -1,0 +1,114 @@
+"""`launch/reproduce.py` and `launch/ablate.py` with Ray and MLflow: one trains, the other finds, both say the same."""
+
+import csv
+import json
+import math
+import statistics
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from launch.ablate import _parser as ablate_parser
+from launch.ablate import asked_ablation
+from pcl.studies.ledger import StudyFolder
+from tests.services import Home, Records, home
+
+ABLATE, REPRODUCE = "launch/ablate.py", "launch/reproduce.py"
+# A truth that is drawn at once
+FAST = [
+    "--scale", "smoke", *(word for setting in ("task.smoothing=none", "task.largest_cosine=0.9")
+                          for word in ("--set", setting)),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Home]:
+    """Both variants of the shared backbone, ablated."""
+    with home() as found:
+        found.run("--ablation", "shared_backbone", "--name", "a", *FAST, script=ABLATE)
+        yield found
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    return list(csv.DictReader(path.read_text().splitlines()))
+
+
+def by_variant(place: Home, metric: str) -> dict[str, dict[str, float]]:
+    """Variant -> seed -> value, from MLflow's own store."""
+    runs = Records(place.storage, "a").runs("seed")
+    found: dict[str, dict[str, float]] = {}
+    for run in runs:
+        label = run.data.params["encoder.backbone"]
+        found.setdefault(label, {})[run.data.tags["pcl.seed"]] = run.data.metrics[metric]
+    return found
+
+
+def test_the_ablation_is_what_mlflow_has(place: Home) -> None:
+    rows = {(row["variant"], row["metric"]): row for row in rows_of(place.study("a").path / "ablation.csv")}
+    for metric in ("eval/kappa_rank_corr", "eval/mu_mae"):
+        values = by_variant(place, metric)
+        assert set(values["independent"]) == set(values["shared"]) == {"4", "5"}
+        differences = [values["shared"][seed] - values["independent"][seed] for seed in ("4", "5")]
+        row = rows["shared", metric]
+        assert float(row["mean"]) == pytest.approx(statistics.fmean(values["shared"].values()))
+        assert float(row["difference"]) == pytest.approx(statistics.fmean(differences))
+        half_width = 12.706204736 * statistics.stdev(differences) / math.sqrt(2)  # Student's t, one degree of freedom
+        assert float(row["high"]) - float(row["low"]) == pytest.approx(2 * half_width)
+        assert row["scale"] == "smoke"
+
+
+def test_the_board_finds_it(place: Home) -> None:
+    records = Records(place.storage, "a")
+    parent = records.parent()
+    (baseline,) = [run for run in records.runs("trial") if run.data.params["encoder.backbone"] == "independent"]
+    assert parent.data.tags["pcl.ablation"] == "shared_backbone"
+    assert parent.data.tags["pcl.baseline"] == baseline.data.tags["pcl.trial"]
+    assert {"ablation.txt", "ablation.csv", "trials.csv"} <= records.artifacts(parent)
+
+
+def test_the_table_reads_what_the_ablation_trained(place: Home) -> None:
+    """Nothing is left to train, so that no Ray starts; and every number is that of the store."""
+    said = place.run("--table", "ablation_shared", *FAST, script=REPRODUCE).said
+    assert "2 cells, each once however many tables have it; 0 are to be trained" in said
+    assert "Ray dashboard" not in said
+    folder = place.storage / "reproduce" / "reference-smoke"
+    rows = rows_of(folder / "tab-ablation_shared.csv")
+    names = {"independent networks": "independent", "shared backbone": "shared"}
+    metrics = {"μ RMSE": "eval/mu_mae", "κ rank corr.": "eval/kappa_rank_corr"}
+    checked = 0
+    for row in rows:
+        if row["metric"] in metrics:
+            values = list(by_variant(place, metrics[row["metric"]])[names[row["row"]]].values())
+            error = statistics.stdev(values) / math.sqrt(2)
+            assert row["ours"] == f"{statistics.fmean(values):.3f}±{error:.3f} [smoke]"
+            checked += 1
+    assert checked == 4
+    assert all((folder / f"tab-ablation_shared.{ending}").exists() for ending in ("txt", "md", "tex", "html"))
+    assert "[smoke]" in (folder / "index.html").read_text()
+
+
+def test_what_is_missing_is_trained_and_drawn(place: Home) -> None:
+    """A figure with one cell of its own; the same again trains nothing."""
+    asked = ["--figure", "2dplot", *FAST]
+    first = place.run(*asked, script=REPRODUCE).said
+    assert "1 are to be trained" in first
+    picture = place.storage / "reproduce" / "reference-smoke" / "fig-2dplot.png"
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    picture.unlink()
+    again = place.run(*asked, script=REPRODUCE).said
+    assert "0 are to be trained" in again
+    assert picture.exists()
+    table = first[first.index("fig:2dplot") : first.index("written")]
+    assert table in again
+
+
+def test_a_study_is_of_its_command(place: Home) -> None:
+    arguments = ablate_parser().parse_args(["--resume", "--storage", str(place.storage)])
+    assert asked_ablation(arguments).folder.name == "a"
+    (name,) = [path.parent.name for path in place.storage.glob("reproduce_toy*/study.json")]
+    assert json.loads((StudyFolder(place.storage / name).path / "study.json").read_text())["kind"] == "reproduction"
+    refused = place.run("--resume", name, code=2)
+    assert "is not of this command: `python launch/reproduce.py`" in refused.errors
+    refused = place.run("--resume", "a", "--seeds", "4", code=2, script=ABLATE)
+    assert "leave out --seeds" in refused.errors
