@@ -232,7 +232,7 @@ def test_ours_on_the_scoreboard_are_runs_of_the_rows_configuration(stored: Store
 def test_published_rows_can_be_trained_and_compared() -> None:
     assert report_seeds() == (4, 5, 6, 7, 8)
     names = [table.name for table in published_tables()]
-    assert len(set(names)) == len(names) == 12
+    assert len(set(names)) == len(names) >= 12
     for table in published_tables():
         for row in table.rows:
             assert set(row.published) <= set(table.columns)
