@@ -22,6 +22,7 @@ bench: $(READY)
 	$(PY) launch/bench.py loss
 	$(PY) launch/bench.py toy
 	$(PY) launch/bench.py cifar
+	$(PY) launch/bench.py search
 
 # The stamp is written last: an interrupted installation is done again. A venv that is older than the lock is
 # brought up to date in place.

@@ -8,7 +8,7 @@ import argparse
 import json
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -23,13 +23,15 @@ if TYPE_CHECKING:
     from pcl.studies.ledger import StudyFolder, TrialFolder
 
 Row = dict[str, Any]
+Reports = dict[str, list[dict[int, dict[str, float]]]]  # trial's key -> report -> seed -> metric
 
 # A small network whose truth is drawn at once.
 _BASE = {
     "task.largest_cosine": 0.9, "task.dim": 4, "task.dim_x": 3, "task.smoothing": "none", "encoder.dim": 4,
     "encoder.hidden": "shallow",
 }  # fmt: skip
-_AXES = {"loss.n_samples": [2, 4], "training.phases": ["mu kappa", "joint"], "loss.kappa_pos": [10, 20]}
+_AXES = {"loss.n_samples": [2, 4], "training.phases": ["mu kappa", "joint"]}
+_KAPPAS = (10, 20)
 _N_BEFORE = 8  # reports of a trial before something happens to it
 _SHORT_CUT_S, _LONG_CUT_S = 5.0, 60.0  # Ray bears the first; in the second it gives the node up
 _SLOW_S = 5.0  # a request
@@ -55,13 +57,14 @@ def measure(arguments: argparse.Namespace) -> list[Row]:
     return [{**row, "nodes": by} for row in rows]
 
 
-def write_space(folder: Path, n_reports: int) -> Path:
-    """A space of eight trials that report every two batches."""
+def write_space(folder: Path, n_reports: int, kappas: Sequence[int] = _KAPPAS) -> Path:
+    """A space of trials, four for every value of kappa_pos, that report every two batches."""
+    axes = {**_AXES, "loss.kappa_pos": list(kappas)}
     base = {**_BASE, "training.n_batches": 2 * n_reports, "training.eval_every": 2}
     file = folder / "faults.py"
     file.write_text(
         "from pcl.studies.space import SearchSpace, Stage\n"
-        f"SPACE = SearchSpace('faults', 'mc_info_nce', (Stage('grid', {_AXES!r}),), {base!r})\n"
+        f"SPACE = SearchSpace('faults', 'mc_info_nce', (Stage('grid', {axes!r}),), {base!r})\n"
     )
     return file
 
@@ -77,6 +80,7 @@ class Study:
         tracking: Its MLflow.
         where: Options of its command that say so.
         process: Its driver.
+        until_ms: When the event was over, in milliseconds since 1970.
     """
 
     nodes: Cluster
@@ -86,6 +90,7 @@ class Study:
     where: list[str]
     process: Started
     _owners: dict[str, tuple[str, float]] = field(default_factory=dict)
+    until_ms: float = 0.0
     _event_ms: float = float("inf")
 
     @property
@@ -115,20 +120,22 @@ class Study:
         return [age for trial, owner, age in trials if (trial.path / "owner").read_text() != owner]
 
     def stalled_s(self) -> float:
-        """The longest that a trial took, by its reports' own times, to go on after the event; 0 without one."""
-        stalls = [0.0]
-        for trial in self.folder.trials():
-            times = [row.time_ms for row in trial.rows()]
-            gaps = [(after - before) / 1000 for before, after in pairwise(times) if before <= self._event_ms < after]
-            usual = statistics.median([(after - before) / 1000 for before, after in pairwise(times)])
-            stalls += [gap - usual for gap in gaps]
-        return max(stalls)
+        """The longest time between two reports of a trial of which a part is in the event's; 0 without one."""
+        times = [[row.time_ms for row in trial.rows()] for trial in self.folder.trials()]
+        gaps = [(before, after) for each in times for before, after in pairwise(each)]
+        within = [after - before for before, after in gaps if before <= self.until_ms and after > self._event_ms]
+        return max(within, default=0.0) / 1000
+
+    def interval_s(self) -> float:
+        """The usual time between two reports of a trial."""
+        times = [[row.time_ms for row in trial.rows()] for trial in self.folder.trials()]
+        return statistics.median((after - before) / 1000 for each in times for before, after in pairwise(each))
 
     def recorded_s(self) -> float:
         """From the end of the last trial to that of the driver, which is now."""
         return time.time() - max(result.time_ms for t in self.folder.trials() if (result := t.result())) / 1000
 
-    def reports(self) -> dict[str, list[dict[int, dict[str, float]]]]:
+    def reports(self) -> Reports:
         """All, by trial, without what depends on the clock."""
         return {
             trial.key: [
@@ -205,12 +212,17 @@ class Faults:
     Args:
         nodes: A head without cores, and one node with a core; every study brings its second.
         space: The studies' space.
+        is_served: Whether they are recorded by way of a server, and not in a database.
     """
 
-    def __init__(self, nodes: Cluster, space: Path) -> None:
-        self.nodes, self.space = nodes, space
+    def __init__(self, nodes: Cluster, space: Path, is_served: bool = True) -> None:
+        self.nodes, self.space, self.is_served = nodes, space, is_served
         self._n_studies = 0
         self._calm_best, self._calm_reports = "", {}  # type: tuple[str, dict[str, Any]]
+
+    def expect(self, best: str, reports: Reports) -> None:
+        """What a study finds that nothing happens to: the winner's key, and all reports."""
+        self._calm_best, self._calm_reports = best, reports
 
     def happen(self, event: str) -> Row:
         """A row of the table: the same study with an event."""
@@ -220,13 +232,14 @@ class Faults:
         self._n_studies += 1
         self.nodes.add_node(second)
         delay_s = _SLOW_S if event == "tracking slow" else 0.0
-        with Tracking(storage, self.nodes.prefix, delay_s) as tracking:
+        with Tracking(storage, self.nodes.prefix, delay_s, self.is_served) as tracking:
             began = time.monotonic()
             where = ["--storage", str(storage), "--tracking-uri", tracking.uri, "--address", self.nodes.address]
             new = ["--space", str(self.space), "--scale", "smoke", "--name", "s"]
             driver = self.nodes.begin("launch/grid.py", *new, *where)
             study = Study(self.nodes, second, storage, tracking, where, driver)
             EVENTS.get(event, nothing)(study)
+            study.until_ms = 1000 * time.time()
             study.process.ended(timeout_s=900)
             seconds, recorded_s = time.monotonic() - began, study.recorded_s()
         row = self._row(event, study, seconds, recorded_s)
@@ -238,13 +251,13 @@ class Faults:
         best = json.loads((study.folder.path / "summary.json").read_text())["best"]["key"]
         reports = study.reports()
         if event == _CALM:
-            self._calm_best, self._calm_reports = best, reports
+            self.expect(best, reports)
         duplicates, missing = count(study.tracking.database, study.folder, list(self._calm_reports))
         moved = study.moved()
         row = {
             "event": event, "trials": len(reports), "moved": len(moved), "redone_s": max(moved, default=0.0),
-            "stalled_s": study.stalled_s(), "recorded_s": recorded_s, "wall_s": seconds,
-            "duplicates": duplicates, "missing": missing,
+            "interval_s": study.interval_s(), "stalled_s": study.stalled_s(), "recorded_s": recorded_s,
+            "wall_s": seconds, "duplicates": duplicates, "missing": missing,
             "same_winner": best == self._calm_best, "same_reports": reports == self._calm_reports,
             "nodes_used": len({result.node for t in study.folder.trials() if (result := t.result())}),
         }  # fmt: skip
@@ -255,7 +268,8 @@ class Faults:
 def shown(row: Row) -> str:
     """A row in a line."""
     return (
-        f"{row['event']:<18}{row['trials']} trials, {row['moved']} moved, {row['redone_s']:.2f} s redone, "
+        f"{row['event']:<18}{row['trials']} trials, {row['moved']} moved, {row['redone_s']:.2f} s redone "
+        f"(reports every {row['interval_s']:.2f} s), "
         f"{row['stalled_s']:.1f} s stalled, {row['recorded_s']:.0f} s after the last, "
         f"{row['wall_s']:.0f} s in all, {row['duplicates']} doubled, {row['missing']} missing, "
         f"winner {'the same' if row['same_winner'] else 'ANOTHER'}, "

@@ -100,6 +100,7 @@ def _run(
     nodes: Cluster, space: "SearchSpace", spec: "StudySpec", path: Path, trials: list["Trial"],
     arguments: argparse.Namespace,
 ) -> Row:  # fmt: skip
+    from pcl.studies.monitoring import Gauges  # noqa: PLC0415
     from pcl.studies.progress import Progress  # noqa: PLC0415
     from pcl.studies.runner import Interrupt, Resources, available_resources, ray_cluster, run_trials  # noqa: PLC0415
 
@@ -107,7 +108,12 @@ def _run(
         resources, interrupt = Resources(), Interrupt()
         slots = resources.slots(available_resources())
         before, began = _peak_mib(), time.perf_counter()
-        with Progress(trials, len(trials), [], space.objective, recorder, interrupt, False, lambda _: None) as progress:
+        with (
+            Gauges(study=folder.name, stage=trials[0].stage, metric=space.objective.metric) as gauges,
+            Progress(
+                trials, len(trials), [], space.objective, recorder, interrupt, False, lambda _: None, gauges
+            ) as progress,
+        ):
             run_trials(
                 trials, folder, space.objective.metric, resources, progress, interrupt, path / "ray",
                 sleeping(arguments.seconds),
@@ -142,7 +148,7 @@ def _many(space: "SearchSpace", spec: "StudySpec", path: Path, trials: list["Tri
     from pcl.studies.tracking import Tracker, default_uri  # noqa: PLC0415
 
     n_copies = -(-n_records // len(trials)) - 1
-    _copy_runs(path / "mlflow.db", n_copies)
+    copy_runs(path / "mlflow.db", n_copies)
     tracker = Tracker(default_uri(path))
     rows = []
 
@@ -153,14 +159,16 @@ def _many(space: "SearchSpace", spec: "StudySpec", path: Path, trials: list["Tri
         say(f"{what}: {n_found} in {seconds:.1f} s")
         rows.append({"what": what, "records": n_found, "seconds": seconds})
 
-    def listed() -> int:
+    def listed(**tags: str) -> int:
         store = tracker.store
-        return len(store.find(store.experiments("pcl/"), {"pcl.kind": "trial"}, "FINISHED"))
+        return len(store.find(store.experiments("pcl/"), {f"pcl.{name}": value for name, value in tags.items()}))
 
     folder = StudyFolder(path.parent / "many")
     many = make_trials(space, spec, n_records)
     _copy_folders(StudyFolder(path), folder, trials, many)
-    timed("all runs listed from MLflow", listed)
+    timed("studies listed from MLflow", lambda: listed(kind="study"))
+    timed("a study's trials listed from MLflow", lambda: listed(kind="trial", study=path.name))
+    timed("all trials listed from MLflow", lambda: listed(kind="trial"))
     timed("one known trial looked up", lambda: int(tracker.finished(trials[-1].key) is not None))
     timed("a study's trials reported: table and files", lambda: report(space, spec, folder, many))
     return rows
@@ -184,7 +192,7 @@ def _copy_folders(source: "StudyFolder", target: "StudyFolder", trials: list["Tr
         shutil.copytree(copied, target.trial(trial.key).path)
 
 
-def _copy_runs(database: Path, n_copies: int) -> None:
+def copy_runs(database: Path, n_copies: int) -> None:
     """Row by row in the database, which takes seconds instead of half an hour; each copy is another study's."""
     trials = "SELECT run_uuid FROM tags WHERE key = 'pcl.kind' AND value = 'trial'"
     with closing(sqlite3.connect(database)) as connection, connection:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from launch.bench_search_table import TABLE, Entry, make, read_entries, threshold_of, wide_space
-from launch.command import chosen_device, say, whole_number
+from launch.command import chosen_device, say, settings, whole_number
 
 if TYPE_CHECKING:
     from pcl.studies.halving import Rungs
@@ -31,6 +31,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--repeats", type=whole_number, default=50, help="searches of each kind (default: 50)")
     parser.add_argument("--make", action="store_true", help="train what the table lacks, and stop; needs torch alone")
     parser.add_argument("--batches", type=whole_number, default=4000, help="--make: of a cell (default: 4000)")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="PATH=VALUE", help="--make: a setting of all cells"
+    )
     parser.add_argument("--limit", type=float, default=600.0, metavar="SECONDS", help="--make: (default: 600)")
     parser.add_argument("--device", default=None, help="--make: cpu or cuda (default: cuda where there is one)")
 
@@ -38,7 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def measure(arguments: argparse.Namespace) -> list[Row]:
     """Make the table, or replay it."""
     if arguments.make:
-        return make(arguments.table, arguments.batches, chosen_device(arguments.device), arguments.limit)
+        device, overrides = chosen_device(arguments.device), settings(arguments.set)
+        return make(arguments.table, arguments.batches, device, arguments.limit, overrides)
     return replay(arguments.table, arguments.repeats)
 
 

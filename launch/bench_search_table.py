@@ -1,10 +1,11 @@
 """The table that `bench.py search` replays: every cell of a grid of 300, trained for three seeds, with its curves.
 
-    python launch/bench.py search --make --limit 300
+    python launch/bench.py search --make --table FILE --limit 300
 
-makes launch/bench_search.jsonl: a line on how it was made, then a line for each cell. It needs torch alone of all that
-the service needs, takes a few minutes on a GPU, writes the cells of a shape as soon as they are trained, and goes on
-where it was stopped. The grid is the paper's for MCInfoNCE times kappa_pos and the learning rate, at a reduced size.
+makes it: a line on how it was made, then a line for each cell. It needs torch alone of all that the service needs,
+writes the cells of a shape as soon as they are trained, and goes on where it was stopped. The grid is the paper's for
+MCInfoNCE times kappa_pos and the learning rate, at the scale `quick` with 4,000 batches, which is meant for a GPU. What
+is stored beside this file was made on a CPU, at a smaller size still: its first line has the command.
 """
 
 import dataclasses
@@ -12,10 +13,11 @@ import datetime
 import json
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from launch.command import say
@@ -33,6 +35,8 @@ _N_DIGITS = 4
 
 Row = dict[str, Any]
 
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
 
 @lru_cache
 def wide_space() -> "SearchSpace":
@@ -49,13 +53,15 @@ def wide_space() -> "SearchSpace":
     return dataclasses.replace(space, name="toy_mcinfonce_wide", stages=(Stage(stage.name, axes),), published={})
 
 
-def cells(n_batches: int) -> list["Cell"]:
+def cells(n_batches: int, overrides: "Mapping[str, Plain]") -> list["Cell"]:
     """All of its cells, in the grid's order."""
     lengths = {"training.n_batches": n_batches, "training.eval_every": max(1, n_batches // _N_EVALUATIONS)}
-    return wide_space().cells(0, profile=_PROFILE, scale=_SCALE, overrides=lengths)
+    return wide_space().cells(0, profile=_PROFILE, scale=_SCALE, overrides={**lengths, **overrides})
 
 
-def make(path: Path, n_batches: int, device: str, limit_s: float) -> list[Row]:
+def make(
+    path: Path, n_batches: int, device: str, limit_s: float, overrides: "Mapping[str, Plain]" = _NOTHING
+) -> list[Row]:
     """Train what the table lacks, one shape after the other, until all is there or the time is up.
 
     Args:
@@ -63,6 +69,7 @@ def make(path: Path, n_batches: int, device: str, limit_s: float) -> list[Row]:
         n_batches: Of each cell.
         device: cpu or cuda.
         limit_s: No shape is begun that would likely end after so many seconds, and one that takes longer is left.
+        overrides: Settings of all cells, by dotted path.
 
     Returns:
         The cells that were trained.
@@ -72,9 +79,9 @@ def make(path: Path, n_batches: int, device: str, limit_s: float) -> list[Row]:
     """
     started = time.perf_counter()
     seeds = wide_space().tuning_seeds
-    known = _begin(path, n_batches, seeds)
+    known = _begin(path, n_batches, seeds, overrides)
     shapes: dict[RunConfig, list[Cell]] = {}
-    for cell in cells(n_batches):
+    for cell in cells(n_batches, overrides):
         shapes.setdefault(_shape(cell), []).append(cell)
     made: list[Row] = []
     longest = 0.0
@@ -148,7 +155,8 @@ class Entry:
     def stopped_at(self, rungs: "Rungs") -> int | None:
         """The batch at which ASHA stops it, if it does."""
         key = _key(self.cell)
-        return next((batch for point, batch in self.judged if not rungs.goes_on(key, *point)), None)
+        phases = str(self.cell["training.phases"])
+        return next((batch for point, batch in self.judged if not rungs.goes_on(key, phases, *point)), None)
 
 
 def read_entries(path: Path) -> list[Entry]:
@@ -159,7 +167,7 @@ def read_entries(path: Path) -> list[Entry]:
     """
     head, rows = read(path)
     by_key = {_key(row["cell"]): row for row in rows}
-    found = [(cell, by_key.get(_key(cell.varied))) for cell in cells(head["n_batches"])]
+    found = [(cell, by_key.get(_key(cell.varied))) for cell in cells(head["n_batches"], head["set"])]
     if lacking := sum(row is None for _, row in found):
         raise ValueError(f"{path} lacks {lacking} of {len(found)} cells; `bench.py search --make` goes on with it.")
     return [_entry(cell, row) for cell, row in found if row is not None]
@@ -192,21 +200,22 @@ def _entry(cell: "Cell", row: Row) -> Entry:
     )  # fmt: skip
 
 
-def _begin(path: Path, n_batches: int, seeds: Sequence[int]) -> set[str]:
+def _begin(path: Path, n_batches: int, seeds: Sequence[int], overrides: "Mapping[str, Plain]") -> set[str]:
     """Make the table's first line, or check it; the cells that are there."""
     import torch  # noqa: PLC0415
 
     settings = {
         "format": 1, "profile": _PROFILE, "scale": _SCALE, "objective": OBJECTIVE, "n_batches": n_batches,
-        "seeds": list(seeds), "space": wide_space().fingerprint(),
+        "seeds": list(seeds), "set": dict(overrides), "space": wide_space().fingerprint(),
     }  # fmt: skip
     if path.exists():
         head, rows = read(path)
         if any(head[name] != value for name, value in settings.items()):
             raise ValueError(f"{path} was made with other settings; give another `--table`, or delete it.")
         return {_key(row["cell"]) for row in rows}
+    chosen = [f"--set {path}={value}" for path, value in overrides.items()]
     made = {
-        "command": f"python launch/bench.py search --make --batches {n_batches}",
+        "command": " ".join(["python launch/bench.py search --make --batches", str(n_batches), *chosen]),
         "hardware": torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU",
         "torch": torch.__version__,
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),

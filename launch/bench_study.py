@@ -60,6 +60,7 @@ def do_nothing(config: dict[str, Any]) -> None:
 
 def _nothing(space: "SearchSpace", storage: Path, n_trials: int) -> Row:
     """Seconds a trial, with tracking, from the first submission until the last record is in MLflow."""
+    from pcl.studies.monitoring import Gauges  # noqa: PLC0415
     from pcl.studies.progress import Progress  # noqa: PLC0415
     from pcl.studies.runner import Interrupt, Resources, run_trials  # noqa: PLC0415
 
@@ -72,7 +73,13 @@ def _nothing(space: "SearchSpace", storage: Path, n_trials: int) -> Row:
     with open_study(space, spec, storage / "nothing") as (folder, tracker, recorder):
         interrupt = Interrupt()
         started = time.perf_counter()
-        with Progress(trials, len(trials), [], space.objective, recorder, interrupt, False, lambda _: None) as progress:
+        objective = space.objective
+        with (
+            Gauges(study=folder.name, stage=cell.stage, metric=objective.metric) as gauges,
+            Progress(
+                trials, len(trials), [], objective, recorder, interrupt, False, lambda _: None, gauges
+            ) as progress,
+        ):  # fmt: skip
             scratch = folder.path / "ray"
             run_trials(
                 trials, folder, space.objective.metric, Resources(), progress, interrupt, scratch, do_nothing

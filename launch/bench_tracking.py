@@ -23,16 +23,21 @@ class Tracking:
         folder: Of its files.
         prefix: Words that run a command beside the driver.
         delay_s: Of every request.
+        is_served: Whether there is a server at all, and not its database alone.
     """
 
-    def __init__(self, folder: Path, prefix: tuple[str, ...] = (), delay_s: float = 0.0) -> None:
-        self.server = Server(folder, prefix=prefix)
+    def __init__(
+        self, folder: Path, prefix: tuple[str, ...] = (), delay_s: float = 0.0, is_served: bool = True
+    ) -> None:  # fmt: skip
+        self.server, self._is_served = Server(folder, prefix=prefix), is_served
         self._port, self._delay_s, self._prefix = free_port(), delay_s, prefix
         self._proxy: subprocess.Popen[bytes] | None = None
 
     @property
     def uri(self) -> str:
         """What the study is told."""
+        if not self._is_served:
+            return self.database
         return f"http://127.0.0.1:{self._port}" if self._delay_s else self.server.uri
 
     @property
@@ -41,7 +46,8 @@ class Tracking:
         return f"sqlite:///{self.server.folder / 'server.db'}"
 
     def __enter__(self) -> Self:
-        self.server.start()
+        if self._is_served:
+            self.server.start()
         if self._delay_s:
             words = ["-m", "launch.bench_proxy", str(self._port), str(self.server.port), str(self._delay_s)]
             self._proxy = subprocess.Popen(

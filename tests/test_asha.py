@@ -86,14 +86,15 @@ def test_images_have_a_curve_of_their_best_so_far() -> None:
 def test_of_nine_the_best_third_goes_on_at_a_rung(mode: Mode) -> None:
     sign = 1.0 if mode is Mode.MAX else -1.0
     rungs = Rungs(Objective(KAPPA, mode))
-    assert all(rungs.goes_on(f"early {i}", 5.0, 0.0) for i in range(9))  # before the first rung
+    assert all(rungs.goes_on(f"early {i}", "joint", 5.0, 0.0) for i in range(9))  # before the first rung
     for i in range(9):
-        rungs.goes_on(str(i), 12.0, sign * i)
-    assert not rungs.goes_on("worse", 12.0, sign * 5.0)
-    assert rungs.goes_on("better", 12.0, sign * 8.5)
-    assert rungs.goes_on("better", 20.0, sign * -9.0)  # between rungs nothing is asked
-    assert rungs.goes_on("better", 34.0, sign * -9.0)  # the first to come to a rung has no one to be compared with
-    assert not rungs.goes_on("8", 34.0, sign * -10.0)
+        rungs.goes_on(str(i), "joint", 12.0, sign * i)
+    assert not rungs.goes_on("worse", "joint", 12.0, sign * 5.0)
+    assert rungs.goes_on("better", "joint", 12.0, sign * 8.5)
+    assert rungs.goes_on("better", "joint", 20.0, sign * -9.0)  # between rungs nothing is asked
+    assert rungs.goes_on("better", "joint", 34.0, sign * -9.0)  # the first at a rung has no one beside it
+    assert not rungs.goes_on("8", "joint", 34.0, sign * -10.0)
+    assert rungs.goes_on("other phases", "mu kappa", 12.0, sign * -10.0)
 
 
 class Driven:

@@ -53,9 +53,9 @@ def value_of(cell: dict[str, Any]) -> float:
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("stored") / "table.jsonl"
-    table._begin(path, N_BATCHES, table.wide_space().tuning_seeds)
+    table._begin(path, N_BATCHES, table.wide_space().tuning_seeds, {})
     noise = random.Random(0)
-    rows = [row_of(cell.varied, value_of(cell.varied) + noise.gauss(0, 0.001)) for cell in table.cells(N_BATCHES)]
+    rows = [row_of(cell.varied, value_of(cell.varied) + noise.gauss(0, 0.001)) for cell in table.cells(N_BATCHES, {})]
     with path.open("a") as file:
         file.writelines(json.dumps(row) + "\n" for row in rows)
     return path
@@ -113,6 +113,12 @@ def test_a_table_that_is_not_there_not_one_or_not_whole_is_refused(stored: Path,
         with pytest.raises(ValueError, match=message) as error:
             table.read_entries(path)
         assert "\n" not in str(error.value)
+
+
+def test_the_table_that_is_stored_is_whole() -> None:
+    entries = table.read_entries(table.TABLE)
+    assert len(entries) == 300
+    assert sum(entry.value is not None for entry in entries) > 200
 
 
 def test_the_maker_needs_no_service(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Configurations trained side by side: each is trained as it would be alone, at its own rate and kappa_pos."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from torch import nn
 from launch import bench_search_table
 from launch.side_by_side import KappaPosOfRuns, RunwiseAdam, shape_of, step_of, train
 from pcl.assembly import assembled
-from pcl.config import RunConfig
+from pcl.config import Plain, RunConfig
 from pcl.schedule import Trained
 from pcl.stepping import TrainingStep
 from pcl.studies.space import Cell
@@ -113,9 +114,9 @@ def test_a_captured_step_trains_as_the_plain_one_does() -> None:
         assert on_gpu == pytest.approx(on_cpu, abs=0.2)
 
 
-def few_cells(n_batches: int) -> list[Cell]:
+def few_cells(n_batches: int, overrides: Mapping[str, Plain]) -> list[Cell]:
     """Two shapes of two cells, drawn at once and small."""
-    chosen = [c for c in ALL_CELLS(n_batches) if c.varied["loss.kappa_pos"] == 5.0]
+    chosen = [c for c in ALL_CELLS(n_batches, overrides) if c.varied["loss.kappa_pos"] == 5.0]
     chosen = [c for c in chosen if c.varied["M"] == "0" and c.varied["training.lr"] in (1e-4, 1e-2)]
     small = {**DRAWN_AT_ONCE, "training.batch_size": 8, "loss.n_samples": 2, "task.n_eval": 32}
     return [replace(cell, config=cell.config.with_values(small)) for cell in chosen]
@@ -139,9 +140,11 @@ def test_the_table_is_made_shape_by_shape_goes_on_and_is_not_mixed(
     assert [row["cell"] for row in again] == [rows[-1]["cell"]]
     with pytest.raises(ValueError, match="other settings"):
         bench_search_table.make(path, 32, "cpu", limit_s=1000.0)
+    with pytest.raises(ValueError, match="other settings"):
+        bench_search_table.make(path, 16, "cpu", limit_s=1000.0, overrides={"task.n_eval": 9})
 
 
 def test_the_wide_grid_has_a_few_hundred_cells_of_six_shapes() -> None:
-    cells = bench_search_table.cells(4000)
+    cells = bench_search_table.cells(4000, {})
     assert len(cells) == 300
     assert len({shape_of(cell.config) for cell in cells}) == 6

@@ -405,6 +405,7 @@ def test_the_recorder_coalesces_retries_and_says_what_is_left(tmp_path: Path) ->
         """Answers once it is allowed to."""
 
         def __init__(self) -> None:
+            super().__init__(default_uri(tmp_path))
             self.calls: Counter[str] = Counter()
             self.may_answer = threading.Event()
             self.is_away = True

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dashboards.board.markup import Child, Html, escape, join, tag
+from dashboards.board.markup import Child, Html, tag
 
 _FIRST_ROWS = 200  # of a long table, shown before all are asked for
 
@@ -89,14 +89,13 @@ def _row(row: TableRow, columns: Sequence[Column], can_compare: bool) -> Html:
     if can_compare:
         box = tag("input", type="checkbox", value=row.run, aria_label="Choose for comparing") if row.run else None
         cells.append(tag("td", box, class_="pick"))
-    # Written out, where `tag` would do: a long study has a hundred thousand cells.
     for index, (column, cell) in enumerate(zip(columns, row.cells, strict=True)):
         content, value = (cell.content, cell.value) if isinstance(cell, Cell) else (cell, None)
-        name = "td" if index else "th"
-        head = 'th scope="row"' if index == 0 else 'td class="number"' if column.is_number else "td"
-        if value is not None:
-            head += f' data-value="{escape(f"{value:.9g}" if isinstance(value, float) else str(value))}"'
-        cells.append(Html(f"<{head}>{join(content)}</{name}>"))
+        key = f"{value:.9g}" if isinstance(value, float) else value
+        if index == 0:
+            cells.append(tag("th", content, scope="row", data_value=key))
+        else:
+            cells.append(tag("td", content, class_="number" if column.is_number else None, data_value=key))
     return tag(
         "tr", cells, data_state=row.state or None, data_run=row.run or None, class_="marked" if row.is_marked else None
     )

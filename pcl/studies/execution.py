@@ -1,13 +1,15 @@
 """Runs a study's trials: takes over what is known, runs what is left, and has everything recorded."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pcl.studies.ledger import StudyFolder, Trial
+from pcl.studies.monitoring import Gauges
 from pcl.studies.progress import Progress
 from pcl.studies.recorder import Recorder
 from pcl.studies.reuse import is_lost, take_over
@@ -82,7 +84,7 @@ class Execution:
         before = [Outcome.of(t, self.folder.trial(t.key)) for t in trials if t not in left]
         self.announce(title, len(trials), before)
         if left and not self._interrupt.is_set():
-            with self.progress(trials, len(trials), before) as progress:
+            with self.progress(trials[0].stage, trials, len(trials), before) as progress:
                 run_trials(
                     left, self.folder, self.objective.metric, self.choices.resources, progress, self._interrupt,
                     self.scratch, scheduler=scheduler,
@@ -96,12 +98,19 @@ class Execution:
         known = f", {len(before)} known" if before else ""
         self._say(f"{title} ({n_trials} trials{known})")
 
-    def progress(self, trials: list[Trial], n_trials: int, before: list[Outcome]) -> Progress:
-        """Who is told how they go."""
-        return Progress(
-            trials, n_trials, before, self.objective, self._recorder, self._interrupt, self.choices.is_fail_fast,
-            self._say,
-        )  # fmt: skip
+    @contextmanager
+    def progress(
+        self, stage: str, trials: list[Trial], n_trials: int, before: list[Outcome]
+    ) -> Iterator[Progress]:  # fmt: skip
+        """Who is told how a stage's trials go."""
+        with (
+            Gauges(study=self.folder.name, stage=stage, metric=self.objective.metric) as gauges,
+            Progress(
+                trials, n_trials, before, self.objective, self._recorder, self._interrupt,
+                self.choices.is_fail_fast, self._say, gauges,
+            ) as progress,
+        ):  # fmt: skip
+            yield progress
 
     def reuse(self, trial: Trial) -> None:
         """Take over the result of the same trial from another study, if there is one."""

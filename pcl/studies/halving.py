@@ -1,8 +1,9 @@
 """Ends trials early that fall behind (ASHA): Ray's scheduler, asked about judged reports only.
 
 At a ninth and at a third of the part in which a trial is judged (see `pcl.studies.judged`), it goes on if it is among
-the best third of those that have come so far. The rungs are filled again from the trials' folders by a new driver. A
-trial that has come to its end has finished, whatever the others have.
+the best third of those that have come so far and have the same phases: a joint training that has just begun is not
+compared with one that begins with kappa where mu is trained already. The rungs are filled again from the trials'
+folders by a new driver. A trial that has come to its end has finished, whatever the others have.
 """
 
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 from ray.tune.experiment import Trial as TuneTrial
 from ray.tune.schedulers import ASHAScheduler, FIFOScheduler
 
+from pcl.config import RunConfig
 from pcl.studies.judged import judged_curve
 from pcl.studies.ledger import Result, Status, StudyFolder, TrialFolder
 from pcl.studies.runner import Interrupt
@@ -29,22 +31,26 @@ class Rungs:
     """
 
     def __init__(self, objective: Objective) -> None:
-        first = 100 / _FACTOR**_N_RUNGS
-        self._asha = ASHAScheduler(
-            time_attr="percent", metric="value", mode=objective.mode.value, max_t=100, grace_period=first,
-            reduction_factor=_FACTOR, stop_last_trials=False,
-        )  # fmt: skip
+        self._mode = objective.mode.value
+        self._by_phases: dict[str, ASHAScheduler] = {}
         self._keys: set[str] = set()
 
-    def goes_on(self, key: str, percent: float, value: float) -> bool:
+    def goes_on(self, key: str, phases: str, percent: float, value: float) -> bool:
         """Whether a trial that is at this point of its curve is to go on; asked again about the same rung, it is."""
+        asha = self._by_phases.setdefault(phases, self._new())
         trial: Any = SimpleNamespace(trial_id=key)
         controller: Any = None  # which ASHA has no use for
         if key not in self._keys:
             self._keys.add(key)
-            self._asha.on_trial_add(controller, trial)
-        answer = self._asha.on_trial_result(controller, trial, {"percent": percent, "value": value})
+            asha.on_trial_add(controller, trial)
+        answer = asha.on_trial_result(controller, trial, {"percent": percent, "value": value})
         return bool(answer != ASHAScheduler.STOP)
+
+    def _new(self) -> ASHAScheduler:
+        return ASHAScheduler(
+            time_attr="percent", metric="value", mode=self._mode, max_t=100, grace_period=100 / _FACTOR**_N_RUNGS,
+            reduction_factor=_FACTOR, stop_last_trials=False,
+        )  # fmt: skip
 
 
 class Halving(FIFOScheduler):
@@ -65,7 +71,7 @@ class Halving(FIFOScheduler):
             trial = folder.trial()
             if trial.stage == stage:
                 for point in judged_curve(folder.rows(), trial.run_config, objective.metric):
-                    self._rungs.goes_on(folder.key, *point)
+                    self._goes_on(folder.key, trial.run_config, point)
 
     def on_trial_result(self, tune_controller: Any, trial: TuneTrial, result: dict[str, Any]) -> str:
         """Whether a trial goes on; one that does not is closed here, while its worker waits for the answer."""
@@ -75,7 +81,8 @@ class Halving(FIFOScheduler):
         config, rows = folder.trial().run_config, folder.rows()
         is_judged = bool(rows) and rows[-1].batch == result["batch"]
         curve = judged_curve(rows, config, self._objective.metric) if is_judged else []
-        if not curve or result["batch"] == config.training.n_batches or self._rungs.goes_on(folder.key, *curve[-1]):
+        is_at_its_end = result["batch"] == config.training.n_batches
+        if not curve or is_at_its_end or self._goes_on(folder.key, config, curve[-1]):
             return str(self.CONTINUE)
         try:
             folder.claim()  # whoever writes after this has lost the trial
@@ -84,6 +91,9 @@ class Halving(FIFOScheduler):
         except OSError as error:
             self._interrupt.set(f"a trial's files cannot be written ({error})")
         return str(self.STOP)
+
+    def _goes_on(self, key: str, config: RunConfig, point: tuple[float, float]) -> bool:
+        return self._rungs.goes_on(key, str(config.training.phases), *point)
 
     def __getstate__(self) -> dict[str, Any]:
         """Nothing: Tune keeps a copy with the state that we do not use."""

@@ -8,9 +8,10 @@ from collections.abc import Callable, Sequence
 from typing import Self
 
 from pcl.studies.ledger import Trial, TrialFolder
+from pcl.studies.monitoring import BEST_OBJECTIVE, TRIALS, WORKER_DEATHS, Gauges
 from pcl.studies.recorder import Recorder
 from pcl.studies.runner import Interrupt
-from pcl.studies.selection import Outcome, ranked, winner
+from pcl.studies.selection import Outcome, winner
 from pcl.studies.space import Objective
 
 
@@ -26,17 +27,19 @@ class Progress:
         interrupt: Set at the first failure where `is_fail_fast`.
         is_fail_fast: Whether to stop at the first failure.
         say: Prints a line.
+        gauges: Tell Ray's monitoring how many trials wait, run and have ended.
     """
 
     def __init__(
         self, trials: Sequence[Trial], n_trials: int, outcomes: Sequence[Outcome], objective: Objective,
-        recorder: Recorder, interrupt: Interrupt, is_fail_fast: bool, say: Callable[[str], None],
+        recorder: Recorder, interrupt: Interrupt, is_fail_fast: bool, say: Callable[[str], None], gauges: Gauges,
     ) -> None:  # fmt: skip
         self._trials, self._n_trials = {trial.key: trial for trial in trials}, n_trials
         self._outcomes = {outcome.trial.key: outcome for outcome in outcomes}
         self._n_before = len(self._outcomes)
         self._objective, self._recorder, self._interrupt = objective, recorder, interrupt
-        self._is_fail_fast, self._say = is_fail_fast, say
+        self._is_fail_fast, self._say, self._gauges = is_fail_fast, say, gauges
+        self._n_deaths = 0
         self._running: dict[str, tuple[float, float]] = {}  # key -> share done, objective
         self._started = time.perf_counter()
         self._is_terminal = sys.stdout.isatty()
@@ -46,6 +49,7 @@ class Progress:
 
     def __enter__(self) -> Self:
         self._thread.start()
+        self._publish()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -57,6 +61,7 @@ class Progress:
         """A worker has taken a trial."""
         with self._lock:
             self._running[folder.key] = (0.0, math.nan)
+        self._publish()
 
     def reported(self, folder: TrialFolder, batch: int, n_batches: int, objective: float) -> None:
         """A trial has published a report."""
@@ -66,6 +71,8 @@ class Progress:
 
     def restarted(self, folder: TrialFolder) -> None:
         """A trial's worker died and another takes over."""
+        self._n_deaths += 1
+        self._publish()
         self._tell(f"  worker died; another goes on with {self._trial(folder).label}")
 
     def ended(self, folder: TrialFolder) -> None:
@@ -75,6 +82,7 @@ class Progress:
             self._running.pop(folder.key, None)
             is_new = folder.key not in self._outcomes
             self._outcomes[folder.key] = outcome
+        self._publish()
         self._recorder.submit(folder)
         if is_new:
             n_done = len(self._outcomes)
@@ -88,7 +96,7 @@ class Progress:
             outcomes, running = list(self._outcomes.values()), dict(self._running)
         n_stopped = sum(outcome.is_stopped for outcome in outcomes)
         n_failed = sum(not outcome.is_finished for outcome in outcomes) - n_stopped
-        best = winner(ranked(outcomes, self._objective), self._objective)
+        best = winner(outcomes, self._objective)
         parts = [f"{len(outcomes)}/{self._n_trials} done"]
         parts += [f"{n_failed} failed"] if n_failed else []
         parts += [f"{n_stopped} stopped early"] if n_stopped else []
@@ -98,6 +106,21 @@ class Progress:
         waiting = self._recorder.errors
         parts += [f"MLflow is away, {len(waiting)} records wait"] if waiting else []
         return "  ".join([*parts, f"ETA {self._eta(running)}"])
+
+    def _publish(self) -> None:
+        with self._lock:
+            outcomes, n_running = list(self._outcomes.values()), len(self._running)
+        n_finished = sum(outcome.is_finished for outcome in outcomes)
+        n_stopped = sum(outcome.is_stopped for outcome in outcomes)
+        counts = {
+            "waiting": self._n_trials - len(outcomes) - n_running, "running": n_running,
+            "finished": n_finished, "stopped": n_stopped, "failed": len(outcomes) - n_finished - n_stopped,
+        }  # fmt: skip
+        for state, n_trials in counts.items():
+            self._gauges.set(TRIALS, n_trials, state=state)
+        self._gauges.set(WORKER_DEATHS, self._n_deaths)
+        if best := winner(outcomes, self._objective):
+            self._gauges.set(BEST_OBJECTIVE, best.mean(self._objective.metric))
 
     def _trial(self, folder: TrialFolder) -> Trial:
         return self._trials.get(folder.key) or folder.trial()

@@ -154,7 +154,7 @@ class Search:
         before = [outcome for outcome in outcomes if outcome.result is not None]
         self._execution.announce(title, proposer.n_trials, before)
         if is_left:
-            with self._execution.progress([], proposer.n_trials, before) as progress:
+            with self._execution.progress(self.space.stages[index].name, [], proposer.n_trials, before) as progress:
                 proposer.on_known = progress.ended
                 run_source(
                     proposer, self.folder, self.space.objective.metric, self._choices.resources, progress,

@@ -22,6 +22,7 @@ from pcl import Diverged
 from pcl.checkpoints import Saving
 from pcl.losses.base import DEFAULT_CHUNK_SIZE
 from pcl.studies.ledger import Lost, Result, Row, Status, Trial, TrialFolder, now_ms
+from pcl.studies.monitoring import GPU_MEMORY, KAPPA_MEAN, MS_PER_BATCH, OBJECTIVE, SHARE_DONE, Gauges
 from pcl.training import Report, Run
 
 # After running out of memory a trial goes on, once, with chunks of a 16th: same numbers, less memory.
@@ -112,12 +113,24 @@ def _is_out_of_memory(error: Exception) -> bool:
 def _train(job: Job, folder: TrialFolder, token: str, chunk_size: int) -> None:
     run = _run_of(job, folder, chunk_size)
     saving = Saving(run, folder.checkpoint)
-    for report in run:
-        with _writing():
-            folder.publish(_row(report), token)
-            saving.save()
-        shown = report.metrics.get(job.objective, math.nan)
-        tune.report({"batch": report.batch, "n_batches": report.n_batches, "objective": shown})
+    with _gauges(job, folder) as gauges:
+        for report in run:
+            with _writing():
+                folder.publish(_row(report), token)
+                saving.save()
+            metrics = report.metrics
+            shown = metrics.get(job.objective, math.nan)
+            gauges.set(OBJECTIVE, shown)
+            gauges.set(KAPPA_MEAN, metrics.get(f"{run.step.task.split}/kappa_mean", math.nan))
+            gauges.set(MS_PER_BATCH, metrics["time/ms_per_batch"])
+            gauges.set(SHARE_DONE, report.batch / report.n_batches)
+            gauges.set(GPU_MEMORY, torch.cuda.memory_reserved() if job.device == "cuda" else 0)
+            tune.report({"batch": report.batch, "n_batches": report.n_batches, "objective": shown})
+
+
+def _gauges(job: Job, folder: TrialFolder) -> Gauges:
+    study = folder.path.parents[1].name
+    return Gauges(study=study, stage=job.trial.stage, loss=str(job.trial.config["loss_name"]), metric=job.objective)
 
 
 @contextmanager

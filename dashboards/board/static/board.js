@@ -137,7 +137,7 @@ board.offer = (table) => {
   if (!study || !chosen.length) return;
   const line = document.createElement(chosen.length === 2 ? "a" : "span");
   line.className = "chosen";
-  line.textContent = chosen.length === 2 ? "Compare the two that are chosen" : "One is chosen: choose another to compare";
+  line.textContent = chosen.length === 2 ? "Compare the two that are chosen" : "One is chosen: choose another";
   if (chosen.length === 2) line.href = `compare.html#${chosen.map((run) => `${study}/${run}`).join(",")}`;
   box.append(line);
 };

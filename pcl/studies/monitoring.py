@@ -1,0 +1,113 @@
+"""What Ray's monitoring, and with it Prometheus and Grafana, is told of running studies.
+
+Labels are few and bounded: a study, its stage, the loss, the objective's name, a trial's state. Trials have none of
+their own: the WorkerId that Ray adds tells those apart that run at the same time, and workers take one after the other.
+
+All are gauges. Ray forgets a gauge seconds after its process has gone, but a counter only with the node.
+"""
+
+import math
+import threading
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from ray.util.metrics import Gauge
+
+_HEARTBEAT_S = 1.0  # Ray exports at most once a second, by default every ten
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A gauge that is published, for Prometheus under the name `ray_NAME`.
+
+    Attributes:
+        name: Without Ray's prefix.
+        description: What it measures.
+        labels: Their names; Ray adds those of the process and the node.
+    """
+
+    name: str
+    description: str
+    labels: tuple[str, ...]
+
+
+_STAGE = ("study", "stage")
+_TRIAL = (*_STAGE, "loss")
+
+# By the driver:
+TRIALS = Measure("pcl_trials", "Trials of a stage that wait, run, finished, were stopped or failed", (*_STAGE, "state"))
+BEST_OBJECTIVE = Measure("pcl_best_objective", "Objective of the best trial of a stage so far", (*_STAGE, "metric"))
+WORKER_DEATHS = Measure("pcl_worker_deaths", "Workers of a stage that died and were replaced", _STAGE)
+# By workers, of the trial that they have:
+OBJECTIVE = Measure("pcl_objective", "Objective at the last evaluation", (*_TRIAL, "metric"))
+KAPPA_MEAN = Measure("pcl_kappa_mean", "Mean kappa of the evaluation's posteriors", _TRIAL)
+SHARE_DONE = Measure("pcl_share_done", "Share of the batches that are trained", _TRIAL)
+MS_PER_BATCH = Measure("pcl_ms_per_batch", "Milliseconds of training for a batch, without evaluations", _TRIAL)
+GPU_MEMORY = Measure("pcl_gpu_memory_bytes", "GPU memory that the worker holds; 0 without a GPU", _TRIAL)
+
+MEASURES = (
+    TRIALS, BEST_OBJECTIVE, WORKER_DEATHS, OBJECTIVE, KAPPA_MEAN, SHARE_DONE, MS_PER_BATCH, GPU_MEMORY,
+)  # fmt: skip
+
+
+class Gauges:
+    """Values of this process, seen by Ray's monitoring while the context is open.
+
+    Ray exports a value once after it was set, and drops it two exports later. A thread therefore sets all values again,
+    so that they last from one report to the next, and go when the context closes. Whatever Ray has against a value,
+    training goes on.
+
+    Args:
+        labels: Values of the labels that all measures share; those that a measure does not have are left out.
+    """
+
+    def __init__(self, **labels: str) -> None:
+        self._labels = labels
+        self._values: dict[tuple[Measure, tuple[str, ...]], float] = {}
+        self._lock = threading.Lock()
+        self._is_done = threading.Event()
+        self._thread = threading.Thread(target=self._repeat, name="pcl-gauges", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_done.set()
+        self._thread.join()
+
+    def set(self, measure: Measure, value: float, **labels: str) -> None:
+        """Publish a value from now on; one that is not finite, which Ray does not take, ends what was published."""
+        known = {**self._labels, **labels}
+        series = measure, tuple(_ascii(known[name]) for name in measure.labels)
+        with self._lock:
+            self._values.pop(series, None)
+            if math.isfinite(value):
+                self._values[series] = value
+                _tell(*series, value)
+
+    def _repeat(self) -> None:
+        while not self._is_done.wait(_HEARTBEAT_S):
+            with self._lock:
+                for series, value in self._values.items():
+                    _tell(*series, value)
+
+
+def _tell(measure: Measure, labels: tuple[str, ...], value: float) -> None:
+    with suppress(Exception):  # monitoring is not worth a trial
+        _gauge(measure).set(value, dict(zip(measure.labels, labels, strict=True)))
+
+
+@cache
+def _gauge(measure: Measure) -> "Gauge":
+    from ray.util.metrics import Gauge  # noqa: PLC0415  only once the environment is set that Ray reads
+
+    return Gauge(measure.name, measure.description, measure.labels)
+
+
+def _ascii(text: str) -> str:
+    """A label's value as Ray takes it."""
+    return text.encode("ascii", "backslashreplace").decode()

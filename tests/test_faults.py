@@ -1,0 +1,136 @@
+"""Faults of clusters and tracking servers, as `launch/bench.py faults` brings them about; here those that are quick."""
+
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launch.bench_faults import Faults, write_space
+from launch.bench_nodes import cluster
+from launch.bench_processes import free_port
+from launch.bench_proxy import proxy
+from launch.bench_tracking import count
+from pcl.studies.ledger import Result, Row, Status, StudyFolder, Trial
+from pcl.studies.mlflow_store import Store, StoreError
+from pcl.studies.recorder import Recorder
+from pcl.studies.tracking import StudyTags, Tracker
+from tests.services import alone, best_of
+
+
+def test_the_trials_of_a_killed_node_go_on_elsewhere() -> None:
+    with cluster() as nodes:
+        nodes.start(n_cpus=0)
+        nodes.add_node("first")
+        space = write_space(nodes.folder, n_reports=20, kappas=[10])
+        expected = alone(space)
+        faults = Faults(nodes, space, is_served=False)
+        faults.expect(best_of(expected), expected)
+        row = faults.happen("node killed")
+    assert (row["trials"], row["duplicates"], row["missing"]) == (4, 0, 0)
+    assert row["same_winner"]
+    assert row["same_reports"]
+    assert row["moved"] >= 1
+    assert row["redone_s"] < 10  # they report, and are saved, several times a second
+    assert row["nodes_used"] <= 2
+
+
+TAGS = StudyTags("space", "smoke", "reference", "eval/x", "toy", "", "", "")
+
+
+def ended_trial(study: StudyFolder) -> Trial:
+    trial = Trial({"a": 1}, (1,), "grid")
+    folder = study.trial(trial.key)
+    folder.begin(trial)
+    token = folder.claim()
+    folder.publish(Row(1, 1, 1000, 1.0, {1: {"eval/x": 0.5, "train/loss": 1.0}}, {}), token)
+    folder.end(Result(Status.FINISHED), token)
+    return trial
+
+
+@pytest.fixture(scope="module")
+def tracker(tmp_path_factory: pytest.TempPathFactory) -> Tracker:
+    return Tracker(f"sqlite:///{tmp_path_factory.mktemp('mlflow') / 'mlflow.db'}")
+
+
+def every_call(monkeypatch: pytest.MonkeyPatch, before: Callable[[], None]) -> None:
+    """Do something before every request to MLflow."""
+    call = Store.call
+
+    def with_before(self: Store, request: Any) -> Any:
+        before()
+        return call(self, request)
+
+    monkeypatch.setattr(Store, "call", with_before)
+
+
+def test_a_slow_server_is_waited_for_while_it_answers(
+    tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A record takes several requests, and so longer than the patience with a server that says nothing."""
+    study = StudyFolder(tmp_path / "slow")
+    tracker.open_study("slow", TAGS)
+    trial = ended_trial(study)
+    every_call(monkeypatch, lambda: time.sleep(0.4))
+    recorder = Recorder(tracker)
+    recorder.submit(study.trial(trial.key))
+    began = time.monotonic()
+    assert recorder.close(timeout_s=0.6) == []
+    assert time.monotonic() - began > 0.6
+    monkeypatch.undo()
+    assert count(tracker.store.uri, study, [trial.key]) == (0, 0)
+    assert count(tracker.store.uri, study, [trial.key, "another"]) == (0, 1)
+    assert count(tracker.store.uri, study, []) == (1, 0)
+
+
+def test_a_server_that_answers_and_always_fails_is_given_up(
+    tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = StudyFolder(tmp_path / "full")
+    tracker.open_study("full", TAGS)
+    trial = ended_trial(study)
+
+    def refuse(*_: object, **__: object) -> str:
+        raise StoreError("the disk is full")
+
+    monkeypatch.setattr(Store, "create", refuse)
+    recorder = Recorder(tracker, first_pause_s=0.01, longest_pause_s=0.05)
+    recorder.submit(study.trial(trial.key))
+    assert recorder.close(timeout_s=0.5) == [trial.key]
+
+
+@contextmanager
+def serving(server: ThreadingHTTPServer) -> Iterator[str]:
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+class Echo(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(201)
+        self.end_headers()
+        self.wfile.write(self.path.encode() + body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_the_proxy_passes_on_what_it_delays() -> None:
+    target, closed = ThreadingHTTPServer(("127.0.0.1", 0), Echo), free_port()
+    with serving(target), serving(proxy(0, target.server_port, 0.3)) as slow:
+        began = time.monotonic()
+        with urllib.request.urlopen(urllib.request.Request(f"{slow}/a?b=c", b"body"), timeout=5) as answer:
+            assert (answer.status, answer.read()) == (201, b"/a?b=cbody")
+        assert time.monotonic() - began >= 0.3
+    with serving(proxy(0, closed, 0.0)) as slow, pytest.raises(urllib.error.HTTPError, match="502"):
+        urllib.request.urlopen(slow, timeout=5)
