@@ -88,7 +88,7 @@ def _metrics(study: Study, variants: Variants) -> list[str]:
 def _head(study: Study, variants: Variants, around: Surroundings) -> Html:
     seeds = sorted({seed for trial in variants.trials for seed in trial.by_seed(study.objective)}, key=int)
     words = (
-        "Variants of a seed share truth and evaluation data as far as their shapes allow; differences are seed by seed. "
+        "Variants of a seed share truth and evaluation data where shapes allow; differences are taken seed by seed. "
         f"Bars are 95% confidence intervals (Student's t) over seeds {', '.join(seeds)}; small dots are single seeds."
     )
     if len(seeds) < 2:
