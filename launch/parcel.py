@@ -11,7 +11,9 @@ ROOT = Path(__file__).parents[1]
 _TRAVELS = ("pcl", "search_spaces", "launch", "dashboards", "pyproject.toml", "requirements.lock")
 _STAYS = ("__pycache__", "*.pyc", "screenshots", ".*")
 _GIVEN = "given"  # folder of the user's own files
-_FILES = ("--space", "--config")  # options whose files travel
+_FILES = ("--space", "--ablation", "--config")  # options whose files travel
+_NAMED = ("--space", "--ablation")  # of which ours are known by name
+_STUDIES = ("grid", "ablate", "reproduce")  # commands that join a cluster and record in MLflow
 _PLACES = ("--storage", "--checkpoint", "--output", "--data", "--weights", "--folder")  # whose paths are the cluster's
 _WRITES_NOTHING = ("--plan", "--list", "-h", "--help", "--show-config")
 _PASSWORD = re.compile(r"://[^/@]*:[^/@]*@")
@@ -93,10 +95,9 @@ def parcel(command: list[str], folder: str | None, tracking_uri: str) -> Parcel:
             value = _value(words, option)
             if value and "/" in value and not PurePosixPath(value).is_absolute():
                 raise ValueError(f"`{option}` must be an absolute path on the cluster, but got {value!r}.")
-    options = (ROOT / "launch" / f"{name}.py").read_text()
-    if '"--address"' in options and _value(words, "--address") is None:
+    if name in _STUDIES and _value(words, "--address") is None:
         words += ["--address", "auto"]
-    if '"--tracking-uri"' in options and tracking_uri and _value(words, "--tracking-uri") is None:
+    if name in _STUDIES and tracking_uri and _value(words, "--tracking-uri") is None:
         words += ["--tracking-uri", tracking_uri]
     files = _files(words)
     return Parcel(name, tuple(words), files, place if is_writing else "")
@@ -130,9 +131,9 @@ def _files(words: list[str]) -> dict[str, Path]:
     """The user's own files; their words are replaced by the paths inside the parcel."""
     files: dict[str, Path] = {}
     for index, (option, value) in enumerate(pairwise(words), start=1):
-        is_name = option == "--space" and not (value.endswith(".py") or "/" in value)
+        is_name = option in _NAMED and not (value.endswith(".py") or "/" in value)
         if option not in _FILES or is_name:
-            continue  # a space of ours travels with the code
+            continue  # what is ours travels with the code
         file = Path(value)
         if not file.is_file():
             raise ValueError(f"`{option}` must be a file here, which travels with the job, but there is no {value}.")

@@ -21,7 +21,7 @@ from pcl.schedule import LrSchedule, TrainingConfig, warm_up_cosine
 from pcl.tasks import CifarTask, Negatives
 from pcl.training import Run
 
-RECIPE = Recipe(width=2, epochs=5, batch_size=20, lr=0.05)
+RECIPE = Recipe(width=2, epochs=5, batch_size=20, lr=0.05, erased=0)
 
 
 @pytest.fixture(scope="module")

@@ -123,7 +123,7 @@ def test_strangers_are_refused(ray: Cluster) -> None:
 GRID_COMMAND = ["--", "launch/grid.py", "--space", "toy_elk"]
 BAD_INPUT = {
     "nothing": ([], "A command must be given after `--`"),
-    "not ours": (["--folder", "/x", "--", "launch/command.py"], "must be one of launch/bench.py, launch/data.py"),
+    "not ours": (["--folder", "/x", "--", "launch/command.py"], "must be one of launch/ablate.py, launch/bench.py"),
     "elsewhere": (["--folder", "/x", "--", "/tmp/grid.py"], "but got '/tmp/grid.py'"),
     "itself": (["--folder", "/x", "--", "launch/submit.py", "--list"], "but got 'launch/submit.py'"),
     "no folder": (GRID_COMMAND, "A job's own folder vanishes with it"),
@@ -184,6 +184,15 @@ def test_a_parcel_starts_where_results_stay(tmp_path: Path) -> None:
         sent.command(sys.executable), shell=True, cwd=unpacked, capture_output=True, text=True, timeout=60, check=False
     )
     assert again.stdout == shown.stdout, again.stderr
+
+
+@pytest.mark.parametrize("name", ["grid", "ablate", "reproduce"])
+def test_commands_that_are_told_the_cluster_take_its_address(name: str) -> None:
+    assert parcel([f"launch/{name}.py"], "/x", "http://m").words == ("--address", "auto", "--tracking-uri", "http://m")
+    command = [sys.executable, "-m", f"launch.{name}", "--help"]
+    shown = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    assert "--address" in shown
+    assert "--tracking-uri" in shown
 
 
 def test_a_study_is_sent_with_clusters_address_and_the_tracking_server() -> None:
