@@ -134,7 +134,8 @@ def check_records(folder: StudyFolder, uri: str | Path, status: str = "FINISHED"
     trials = {trial.key: trial for trial in folder.trials()}
     runs = records.runs("trial")
     assert sorted(run.data.tags["pcl.trial"] for run in runs) == sorted(trials)
-    assert records.parent().info.status == status
+    found = records.parent().info.status
+    assert found == status, f"the study's run is {found}"
     for run in runs:
         trial, result = trials[run.data.tags["pcl.trial"]], trials[run.data.tags["pcl.trial"]].result()
         assert result is not None

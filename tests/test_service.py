@@ -278,6 +278,7 @@ def test_a_trial_whose_workers_are_always_killed_fails(place: Home) -> None:
         time.sleep(0.1)
     grid.ended(1)
     assert "FAILED: worker died" in grid.said
+    assert "MLflow lacks" not in grid.said
     check_records(place.study("s"), place.storage, "FAILED")
 
 

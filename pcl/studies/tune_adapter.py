@@ -50,6 +50,7 @@ class Events(tune.Callback):
             error = trial.get_error()
             told = (str(error).strip() or type(error).__name__) if error else "unknown"
             try:
+                folder.begin(Trial.of(trial.config["job"]["trial"]))  # no worker may have come so far
                 folder.close(Result(Status.FAILED, f"worker died: {told.splitlines()[0]}", told))
             except OSError as full:
                 self._interrupt.set(f"a trial's files cannot be written ({full})")
