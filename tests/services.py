@@ -9,13 +9,16 @@ import signal
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from launch.bench_processes import ROOT, Server, free_port, processes_of, signal_all, started, wait_for, workers_among
 from launch.bench_processes import Started as Grid
+from launch.command import run as run_command
 from pcl.studies.ledger import Status, StudyFolder, Trial
 from pcl.studies.mlflow_store import Store, default_uri
 from pcl.studies.run_content import params_of
@@ -188,3 +191,19 @@ def best_of(reports: Reports, metric: str = "eval/kappa_rank_corr") -> str:
 def summary_of(folder: StudyFolder) -> dict[str, Any]:
     content: dict[str, Any] = json.loads((folder.path / "summary.json").read_text())
     return content
+
+
+def assert_refused(
+    program: str, main: Callable[[], None], words: list[str], message: str, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> str:  # fmt: skip
+    """A launch command ends with one sentence on stderr and exit code 2; returns the sentence."""
+    monkeypatch.setattr(sys, "argv", [program, *words])
+    with pytest.raises(SystemExit) as ended:
+        run_command(main)
+    told = capsys.readouterr()
+    assert ended.value.code == 2
+    assert message in told.err
+    assert len(told.err.splitlines()) == 1
+    assert not told.out
+    return told.err

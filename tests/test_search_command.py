@@ -2,7 +2,6 @@
 
 import dataclasses
 import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 import optuna
 import pytest
 
-from launch.command import run
 from launch.grid import main
 from pcl.studies.ledger import StudyFolder
 from pcl.studies.method import RANDOM
@@ -18,7 +16,7 @@ from pcl.studies.sampling import DATABASE
 from pcl.studies.space import load_space
 from pcl.studies.study import StudySpec
 from tests.searches import METRIC, OTHER, Driver, end, kept, spec_of
-from tests.services import LONG, Home, check_records, home, summary_of, wait_for
+from tests.services import LONG, Home, assert_refused, check_records, home, summary_of, wait_for
 
 BAD_INPUT = {
     "ranges as grid": (["--space", "{ranged}"], "has ranges, of which there is no grid: take `--search random`"),
@@ -47,21 +45,8 @@ def test_bad_input_is_refused_in_one_sentence_and_makes_nothing(
         axes = f"{{'loss.kappa_pos': {axis}}}"
         files[name].write_text(f"{head}SPACE = SearchSpace('{name}', 'elk', (Stage('s', {axes}),))\n")
     words = [word.format(**files) for word in arguments]
-    assert_refused([*words, "--storage", str(tmp_path / "runs")], message, monkeypatch, capsys)
+    assert_refused("launch/grid.py", main, [*words, "--storage", str(tmp_path / "runs")], message, monkeypatch, capsys)
     assert not (tmp_path / "runs").exists()
-
-
-def assert_refused(
-    words: list[str], message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["launch/grid.py", *words])
-    with pytest.raises(SystemExit) as ended:
-        run(main)
-    told = capsys.readouterr()
-    assert ended.value.code == 2
-    assert message in told.err
-    assert len(told.err.splitlines()) == 1
-    assert not told.out
 
 
 def test_a_warm_start_of_something_else_is_refused(
@@ -80,7 +65,7 @@ def test_a_warm_start_of_something_else_is_refused(
         (tmp_path / name).mkdir()
         kept(StudyFolder(tmp_path / name), spec)
         words = ["--space", "toy_elk", "--scale", "smoke", "--search", "optuna", "--warm-start", name]
-        assert_refused([*words, "--storage", str(tmp_path)], message, monkeypatch, capsys)
+        assert_refused("launch/grid.py", main, [*words, "--storage", str(tmp_path)], message, monkeypatch, capsys)
 
 
 @pytest.fixture

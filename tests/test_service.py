@@ -16,7 +16,6 @@ from pathlib import Path
 
 import pytest
 
-from launch.command import run
 from launch.grid import main
 from pcl.studies.ledger import Status
 from tests.services import (
@@ -30,6 +29,7 @@ from tests.services import (
     Reports,
     Server,
     alone,
+    assert_refused,
     best_of,
     check_records,
     free_port,
@@ -376,14 +376,7 @@ def test_bad_input_is_refused_in_one_sentence_and_makes_nothing(
     bad.write_text(f"{SPACE}SPACE = SearchSpace('x', 'elk', (Stage('s', {{'loss.nothing': (1, 2)}}),))\n")
     words = [word.format(bad=bad, port=free_port()) for word in arguments]
     words += ["--storage", str(storage)] if "--storage" not in words else []
-    monkeypatch.setattr(sys, "argv", ["launch/grid.py", *words])
-    with pytest.raises(SystemExit) as end:
-        run(main)
-    told = capsys.readouterr()
-    assert end.value.code == 2
-    assert message in told.err
-    assert len(told.err.splitlines()) == 1
-    assert not told.out
+    assert_refused("launch/grid.py", main, words, message, monkeypatch, capsys)
     assert not storage.exists()
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from launch.command import run
 from launch.parcel import commands, parcel
 from launch.submit import main
 from pcl.studies.ledger import Status, StudyFolder
@@ -21,6 +20,7 @@ from tests.services import (
     LONG,
     Records,
     alone,
+    assert_refused,
     best_of,
     check_records,
     free_port,
@@ -148,15 +148,8 @@ def test_bad_input_is_refused_in_one_sentence(
 ) -> None:
     arguments, message = BAD_INPUT[case]
     words = [word.format(port=free_port()) for word in arguments]
-    monkeypatch.setattr(sys, "argv", ["launch/submit.py", *words])
-    with pytest.raises(SystemExit) as end:
-        run(main)
-    told = capsys.readouterr()
-    assert end.value.code == 2
-    assert message in told.err
-    assert len(told.err.splitlines()) == 1
-    assert "secret" not in told.err
-    assert not told.out
+    told = assert_refused("launch/submit.py", main, words, message, monkeypatch, capsys)
+    assert "secret" not in told
 
 
 def test_commands_are_the_launch_files() -> None:
