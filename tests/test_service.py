@@ -77,7 +77,7 @@ def calm() -> Iterator[tuple[Home, Path, Grid]]:
     with home() as found:
         space = found.space("long", GRID, LONG)
         grid = found.run("--space", space, "--scale", "smoke", "--seeds", "1,2", "--name", "calm", "--json")
-        assert not found.processes()
+        found.wait_until_empty()
         yield found, space, grid
 
 
@@ -159,7 +159,7 @@ def test_ctrl_c_stops_and_can_be_resumed(place: Home, expected: Reports) -> None
     records = Records(place.storage, "s")
     assert records.parent().info.status == "KILLED"
     assert "RUNNING" not in records.statuses()
-    assert not place.processes()
+    place.wait_until_empty()
 
     n_reports = place.n_reports("s")
     grid = place.start("--resume", "s")
