@@ -22,7 +22,7 @@ from pcl.config import RunConfig
 from pcl.encoders import Encoder
 from pcl.files import replacing
 from pcl.losses.base import DEFAULT_CHUNK_SIZE
-from pcl.randomness import mixed_seed
+from pcl.randomness import check_seeds, mixed_seed
 from pcl.schedule import Trained
 from pcl.steppers import GraphStepper, PlainStepper, Stepper
 from pcl.stepping import TrainingStep
@@ -110,7 +110,7 @@ class Run:
         is_fast: bool = True,
         chunk_size: int = DEFAULT_CHUNK_SIZE,
     ) -> None:
-        self._check(seeds)
+        check_seeds(seeds)
         self.config, self.seeds = config, tuple(seeds)
         self.device = torch.device(device)
         self._assemble(*assembled(config, self.seeds), is_fast, chunk_size)
@@ -254,8 +254,3 @@ class Run:
         if kappa > limit:
             return f"runaway kappa: its median {kappa:.3g} is beyond training.kappa_limit = {limit:g}"
         return "" if math.isfinite(loss) else f"the loss is {loss}"
-
-    @staticmethod
-    def _check(seeds: Sequence[int]) -> None:
-        if not seeds or len(set(seeds)) != len(seeds) or not all(0 <= seed < 2**63 for seed in seeds):
-            raise ValueError(f"Seeds must be different whole numbers from 0 to 2^63 - 1, but got {list(seeds)}.")
