@@ -144,6 +144,10 @@ class Run:
         Raises:
             Diverged: After the last report, once no run is left whose loss and kappa are finite and in bounds.
         """
+        return (moment for moment in self.moments() if moment is not None)
+
+    def moments(self) -> Iterator[Report | None]:
+        """The same with a pause, None, whenever the device has been given work: time to give it that of others."""
         training = self.config.training
         while self.batch < training.n_batches:
             if len(self.failures) == len(self.seeds):
@@ -153,7 +157,9 @@ class Run:
             while self.batch < stop:  # in slices, so that others can watch `batch`
                 n_batches = min(self.stepper.slice_length, stop - self.batch)
                 started = time.perf_counter()
-                self.stepper.advance(n_batches, training.lr_at(self.batch))
+                self.stepper.start(n_batches, training.lr_at(self.batch))
+                yield None
+                self.stepper.wait()
                 self.seconds += time.perf_counter() - started
                 self.batch += n_batches
             if stop % training.eval_every == 0 or stop == training.n_batches:

@@ -11,13 +11,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pcl.studies.cluster import check_address, check_shared, runtime_env, use_token
 from pcl.studies.ledger import Result, Status, StudyFolder, Trial, TrialFolder
+from pcl.studies.packing import Resources
 
 if TYPE_CHECKING:
     from ray.tune.schedulers import TrialScheduler
@@ -41,37 +42,6 @@ _ENVIRONMENT = {
 _FOR_WORKERS = {name: _ENVIRONMENT[name] for name in ("RAY_CHDIR_TO_TRIAL_DIR", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO")}
 # A trial whose worker died is started again this often, from its last checkpoint.
 MOST_RESTARTS = 3
-
-
-@dataclass(frozen=True)
-class Resources:
-    """What a trial is given.
-
-    Attributes:
-        cpus: Cores.
-        gpus: Devices, or a share of one.
-        most_at_once: Bound on trials that run at once; 0 for as many as fit.
-    """
-
-    cpus: float = 1.0
-    gpus: float = 0.0
-    most_at_once: int = 0
-
-    def slots(self, available: dict[str, float]) -> int:
-        """How many trials run at once on a cluster."""
-        slots = [available.get("CPU", 0.0) / self.cpus] if self.cpus else []
-        slots += [available.get("GPU", 0.0) / self.gpus] if self.gpus else []
-        n_slots = int(min(slots) + 1e-9) if slots else 1
-        return min(n_slots, self.most_at_once) if self.most_at_once else n_slots
-
-    def require(self, available: dict[str, float]) -> None:
-        """Raise a ValueError unless at least one trial fits: Ray itself would wait for ever."""
-        if self.slots(available) < 1:
-            raise ValueError(
-                f"A trial asks for {self.cpus:g} CPUs and {self.gpus:g} GPUs, but the cluster has "
-                f"{available.get('CPU', 0):g} and {available.get('GPU', 0):g}; lower `--cpus-per-trial` or "
-                f"`--gpus-per-trial`."
-            )
 
 
 class Listener(Protocol):
@@ -218,14 +188,22 @@ def run_trials(
         listener: Told of every event, in this thread.
         interrupt: Looked at several times a second.
         scratch: Folder for Tune's own files.
-        trainable: What a worker does with a job; `run_trial` unless a benchmark wants another.
+        trainable: What a worker does with a job; `run_jobs` unless a benchmark wants another.
         scheduler: Tune's, which may end trials early; it then leaves a result in their folders.
     """
     from ray import tune  # noqa: PLC0415
 
+    size, n_workers = resources.groups(len(trials), resources.slots(available_resources()))
+    if scheduler is not None:  # which decides about trials one by one
+        size, n_workers = 1, resources.most_at_once
     jobs = [_job(trial, study, objective, resources) for trial in trials]
-    search = {"max_concurrent_trials": resources.most_at_once or None, "scheduler": scheduler}
-    _fit({"job": tune.grid_search(jobs)}, search, resources, listener, interrupt, scratch, trainable)
+    groups = [jobs[first : first + size] for first in range(0, len(jobs), size)]
+    search = {"max_concurrent_trials": n_workers or None, "scheduler": scheduler}
+    _fit({"jobs": tune.grid_search(groups)}, search, resources, listener, interrupt, scratch, trainable)
+    left = [trial for trial in trials if study.trial(trial.key).result() is None]
+    if size > 1 and left and not interrupt.is_set():  # a worker died too often: by whose fault, each alone shows
+        alone = replace(resources, side_by_side=1)
+        run_trials(left, study, objective, alone, listener, interrupt, scratch, trainable)
     _close(trials, study, listener, interrupt)
 
 
@@ -237,7 +215,7 @@ def run_source(
     from pcl.studies.tune_adapter import Proposals  # noqa: PLC0415
 
     proposals = Proposals(source, lambda trial: _job(trial, study, objective, resources), interrupt)
-    at_once = max(1, resources.slots(available_resources()))
+    at_once = max(1, replace(resources, side_by_side=1).slots(available_resources()))
     search = {"search_alg": proposals, "num_samples": -1, "max_concurrent_trials": at_once, "scheduler": scheduler}
     _fit({}, search, resources, listener, interrupt, scratch, None)
     _close(source.trials, study, listener, interrupt)
@@ -260,11 +238,11 @@ def _fit(
 ) -> None:  # fmt: skip
     from ray import tune  # noqa: PLC0415
 
-    from pcl.studies.trainable import run_trial  # noqa: PLC0415
+    from pcl.studies.trainable import run_jobs  # noqa: PLC0415
     from pcl.studies.tune_adapter import Events, StopAll  # noqa: PLC0415
 
     tuner = tune.Tuner(
-        tune.with_resources(trainable or run_trial, {"cpu": resources.cpus, "gpu": resources.gpus}),
+        tune.with_resources(trainable or run_jobs, {"cpu": resources.cpus, "gpu": resources.gpus}),
         param_space=param_space,
         tune_config=tune.TuneConfig(
             **search,
