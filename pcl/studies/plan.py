@@ -66,8 +66,13 @@ def probe(
     cost = Cost(set_up, seconds, n_bytes, torch.cuda.max_memory_reserved(), torch.cuda.mem_get_info()[1])
     if not is_shared:
         return cost
-    runs = [run, *(Run(config, seeds, device) for _ in range(3))]
-    return with_side_by_side(cost, lambda n: side_by_side_seconds(runs[:n], device))
+    runs = [run]
+
+    def seconds_of(n_runs: int) -> float:
+        runs.extend(Run(config, seeds, device) for _ in range(n_runs - len(runs)))
+        return side_by_side_seconds(runs, device)
+
+    return with_side_by_side(cost, seconds_of)
 
 
 def side_by_side_seconds(runs: "Sequence[Run]", device: str, n_batches: int = 200) -> float:
