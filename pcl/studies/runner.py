@@ -41,6 +41,8 @@ _ENVIRONMENT = {
 _FOR_WORKERS = {name: _ENVIRONMENT[name] for name in ("RAY_CHDIR_TO_TRIAL_DIR", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO")}
 # A trial whose worker died is started again this often, from its last checkpoint.
 MOST_RESTARTS = 3
+# As many trials wait for a place as there are places, and no fewer than this: clusters grow by what waits.
+_FEWEST_ASKED = 16
 
 
 @dataclass(frozen=True)
@@ -221,12 +223,12 @@ def run_trials(
         trainable: What a worker does with a job; `run_trial` unless a benchmark wants another.
         scheduler: Tune's, which may end trials early; it then leaves a result in their folders.
     """
-    from ray import tune  # noqa: PLC0415
+    from pcl.studies.tune_adapter import Listed  # noqa: PLC0415
 
-    jobs = [_job(trial, study, objective, resources) for trial in trials]
-    search = {"max_concurrent_trials": resources.most_at_once or None, "scheduler": scheduler}
-    _fit({"job": tune.grid_search(jobs)}, search, resources, listener, interrupt, scratch, trainable)
-    _close(trials, study, listener, interrupt)
+    source = Listed(trials)
+    _run(
+        source, study, objective, resources, resources.most_at_once, listener, interrupt, scratch, trainable, scheduler
+    )
 
 
 def run_source(
@@ -234,13 +236,8 @@ def run_source(
     interrupt: Interrupt, scratch: Path, scheduler: "TrialScheduler | None" = None,
 ) -> None:  # fmt: skip
     """Run trials as they come, each asked for when there is room for it; for the rest see `run_trials`."""
-    from pcl.studies.tune_adapter import Proposals  # noqa: PLC0415
-
-    proposals = Proposals(source, lambda trial: _job(trial, study, objective, resources), interrupt)
     at_once = max(1, resources.slots(available_resources()))
-    search = {"search_alg": proposals, "num_samples": -1, "max_concurrent_trials": at_once, "scheduler": scheduler}
-    _fit({}, search, resources, listener, interrupt, scratch, None)
-    _close(source.trials, study, listener, interrupt)
+    _run(source, study, objective, resources, at_once, listener, interrupt, scratch, None, scheduler)
     for trial in source.trials:
         source.ended(trial.key)
 
@@ -254,20 +251,25 @@ def _job(trial: Trial, study: StudyFolder, objective: str, resources: Resources)
     return Job(trial, folder, objective, max(1, int(resources.cpus)), device).as_config()
 
 
-def _fit(
-    param_space: dict[str, Any], search: dict[str, Any], resources: Resources, listener: Listener,
+def _run(
+    source: Source, study: StudyFolder, objective: str, resources: Resources, most_at_once: int, listener: Listener,
     interrupt: Interrupt, scratch: Path, trainable: Callable[[dict[str, Any]], None] | None,
+    scheduler: "TrialScheduler | None",
 ) -> None:  # fmt: skip
+    """Tune asks for trials as it has room for them: of a long list it would make copies of every entry for each one."""
     from ray import tune  # noqa: PLC0415
 
     from pcl.studies.trainable import run_trial  # noqa: PLC0415
-    from pcl.studies.tune_adapter import Events, StopAll  # noqa: PLC0415
+    from pcl.studies.tune_adapter import Events, Proposals, RestartedFirst, StopAll  # noqa: PLC0415
 
+    os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(max(_FEWEST_ASKED, resources.slots(available_resources())))
     tuner = tune.Tuner(
         tune.with_resources(trainable or run_trial, {"cpu": resources.cpus, "gpu": resources.gpus}),
-        param_space=param_space,
         tune_config=tune.TuneConfig(
-            **search,
+            search_alg=Proposals(source, lambda trial: _job(trial, study, objective, resources), interrupt),
+            num_samples=-1,
+            max_concurrent_trials=most_at_once or None,
+            scheduler=scheduler or RestartedFirst(),
             reuse_actors=True,
             trial_name_creator=lambda trial: str(trial.trial_id),
             trial_dirname_creator=lambda trial: str(trial.trial_id),
@@ -282,6 +284,7 @@ def _fit(
         ),
     )
     tuner.fit()
+    _close(source.trials, study, listener, interrupt)
 
 
 def _close(trials: Sequence[Trial], study: StudyFolder, listener: Listener, interrupt: Interrupt) -> None:

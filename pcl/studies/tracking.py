@@ -185,7 +185,7 @@ class Tracker:
     def finished(self, key: str, end: End = End.FINISHED) -> Found | None:
         """A trial with this key that ended so in any study, the first if there are several."""
         experiments = self.store.experiments(_EXPERIMENTS)
-        found = self.store.find(experiments, {"pcl.kind": "trial", "pcl.trial": key}, end.value)
+        found = self.store.find(experiments, {"pcl.kind": "trial", "pcl.trial": key}, end.value, most=1)
         if not found:
             return None
         tags, run_id = found[0].data.tags, found[0].info.run_id

@@ -1,11 +1,12 @@
 """Between Tune's interfaces and ours: events of trials, and the wish to stop."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from ray import tune
 from ray.tune.experiment import Trial as TuneTrial
+from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search import Searcher
 
 from pcl.studies.ledger import Result, Status, Trial, TrialFolder
@@ -75,6 +76,34 @@ class StopAll(tune.Stopper):
     def stop_all(self) -> bool:
         """Whether to stop."""
         return self._interrupt.is_set()
+
+
+class RestartedFirst(FIFOScheduler):
+    """Gives the next free worker to a trial whose own died: Tune would have it wait behind all the others."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+
+    def choose_trial_to_run(self, tune_controller: Any) -> TuneTrial | None:
+        """One that waits."""
+        waiting = [trial for trial in tune_controller.get_live_trials() if trial.status == TuneTrial.PENDING]
+        restarted = (trial for trial in waiting if trial.num_failures)
+        return next(restarted, None) or super().choose_trial_to_run(tune_controller)
+
+
+class Listed:
+    """A `Source` of trials that are known from the start."""
+
+    def __init__(self, trials: Sequence[Trial]) -> None:
+        self.trials = list(trials)
+        self._left = iter(self.trials)
+
+    def next(self) -> Trial | None:
+        """The next in the list."""
+        return next(self._left, None)
+
+    def ended(self, key: str) -> None:
+        """Nothing: what comes next does not depend on it."""
 
 
 class Proposals(Searcher):
