@@ -132,7 +132,7 @@ class Cluster:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "MLFLOW_"))}
         return {
             **kept, "RAY_TMPDIR": str(self.folder), "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": self.token,
-            "RAY_USAGE_STATS_ENABLED": "0",
+            "RAY_USAGE_STATS_ENABLED": "0", "RAY_health_check_timeout_ms": "3000",  # as the clusters of launch/cluster/
         }  # fmt: skip
 
     @property
