@@ -73,7 +73,7 @@ def sleeping(seconds: float) -> Callable[[dict[str, Any]], None]:
 
         from pcl.studies.ledger import Result, Row, Status, Trial, TrialFolder, now_ms  # noqa: PLC0415
 
-        job = config["job"]
+        (job,) = config["jobs"]
         trial, folder = Trial.of(job["trial"]), TrialFolder(Path(job["folder"]))
         folder.begin(trial)
         token, began = folder.claim(), time.perf_counter()
@@ -81,7 +81,7 @@ def sleeping(seconds: float) -> Callable[[dict[str, Any]], None]:
         value = trial.config["training.lr"]
         metrics = {job["objective"]: float(value), "train/loss": 0.0}
         folder.publish(Row(1, 1, now_ms(), seconds, dict.fromkeys(trial.seeds, metrics), {}), token)
-        tune.report({"batch": 1, "n_batches": 1, "objective": value})
+        tune.report({"folder": job["folder"], "batch": 1, "n_batches": 1, "objective": value})
         folder.end(Result(Status.FINISHED, wall_s=time.perf_counter() - began), token)
 
     return trainable
@@ -92,8 +92,9 @@ def _run(
     arguments: argparse.Namespace,
 ) -> Row:  # fmt: skip
     from pcl.studies.monitoring import Gauges  # noqa: PLC0415
+    from pcl.studies.packing import Resources  # noqa: PLC0415
     from pcl.studies.progress import Progress  # noqa: PLC0415
-    from pcl.studies.runner import Interrupt, Resources, available_resources, ray_cluster, run_trials  # noqa: PLC0415
+    from pcl.studies.runner import Interrupt, available_resources, ray_cluster, run_trials  # noqa: PLC0415
 
     with ray_cluster(nodes.address, storage=path.parent), open_study(space, spec, path) as (folder, tracker, recorder):
         resources, interrupt = Resources(), Interrupt()

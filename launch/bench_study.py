@@ -47,22 +47,23 @@ def do_nothing(config: dict[str, Any]) -> None:
     from ray import tune  # noqa: PLC0415
 
     from pcl.studies.ledger import Result, Row, Status, TrialFolder, now_ms  # noqa: PLC0415
-    from pcl.studies.trainable import Job  # noqa: PLC0415
+    from pcl.studies.trainable import FOLDER, Job  # noqa: PLC0415
 
-    job = Job.of(config["job"])
+    job = Job.of(config["jobs"][0])
     folder = TrialFolder(Path(job.folder))
     folder.begin(job.trial)
     token = folder.claim()
     folder.publish(Row(1, 1, now_ms(), 0.0, {seed: {job.objective: 0.5} for seed in job.trial.seeds}, {}), token)
-    tune.report({"batch": 1, "n_batches": 1, "objective": 0.5})
+    tune.report({FOLDER: job.folder, "batch": 1, "n_batches": 1, "objective": 0.5})
     folder.end(Result(Status.FINISHED), token)
 
 
 def _nothing(space: "SearchSpace", storage: Path, n_trials: int) -> Row:
     """Seconds a trial, with tracking, from the first submission until the last record is in MLflow."""
     from pcl.studies.monitoring import Gauges  # noqa: PLC0415
+    from pcl.studies.packing import Resources  # noqa: PLC0415
     from pcl.studies.progress import Progress  # noqa: PLC0415
-    from pcl.studies.runner import Interrupt, Resources, run_trials  # noqa: PLC0415
+    from pcl.studies.runner import Interrupt, run_trials  # noqa: PLC0415
 
     spec = smallest_spec(space, "smoke")
     cell = spec.trials(space, 0, {})[0]
@@ -97,7 +98,8 @@ def _nothing(space: "SearchSpace", storage: Path, n_trials: int) -> Row:
 
 def _grid(space: "SearchSpace", storage: Path, scale: str) -> Row:
     """The share of a real grid's time that its slots spend outside of trials."""
-    from pcl.studies.runner import Interrupt, Resources, available_resources  # noqa: PLC0415
+    from pcl.studies.packing import Resources  # noqa: PLC0415
+    from pcl.studies.runner import Interrupt, available_resources  # noqa: PLC0415
     from pcl.studies.searching import Choices, Search  # noqa: PLC0415
 
     spec = smallest_spec(space, scale)

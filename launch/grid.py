@@ -29,8 +29,8 @@ from launch.operating import (
 
 if TYPE_CHECKING:
     from pcl.studies.ledger import StudyFolder
-    from pcl.studies.packing import Cost
-    from pcl.studies.runner import Interrupt, Resources
+    from pcl.studies.packing import Cost, Resources
+    from pcl.studies.runner import Interrupt
     from pcl.studies.searching import Finding
     from pcl.studies.space import SearchSpace
     from pcl.studies.study import StudySpec
@@ -112,7 +112,7 @@ def _run(arguments: argparse.Namespace) -> None:
     ):  # fmt: skip
         available = available_resources()
         resources_of(arguments, available).require(available)
-        costs = probe.result() if probe else _costs_there(resources_of(arguments, available), space, spec)
+        costs = probe.result() if probe else _costs_there(arguments, space, spec, available)
         resources = resources_of(arguments, available, costs)
         _show_plan(arguments, space, spec, folder, available, resources, costs)
         parent = tracker.open_study(folder.name, _tags(space, spec))
@@ -137,16 +137,20 @@ def _costs(arguments: argparse.Namespace, space: "SearchSpace", spec: "StudySpec
 
     resources = resources_of(arguments, machine())
     is_gpu = machine()["GPU"] and resources.gpus
-    return corner_costs(space, spec, "cuda" if is_gpu else "cpu", max(1, int(resources.cpus)))
+    n_threads, is_shared = max(1, int(resources.cpus)), arguments.gpus_per_trial == "auto"
+    return corner_costs(space, spec, "cuda" if is_gpu else "cpu", n_threads, is_shared)
 
 
-def _costs_there(resources: "Resources", space: "SearchSpace", spec: "StudySpec") -> list["Cost"]:
+def _costs_there(
+    arguments: argparse.Namespace, space: "SearchSpace", spec: "StudySpec", available: dict[str, float]
+) -> list["Cost"]:
     """Measured on a node as a trial would be; none where the cluster is busy."""
     from pcl.studies.cluster import on_a_node  # noqa: PLC0415
     from pcl.studies.plan import corner_costs  # noqa: PLC0415
 
-    device, n_threads = "cuda" if resources.gpus else "cpu", max(1, int(resources.cpus))
-    return on_a_node(resources.cpus, resources.gpus, corner_costs, space, spec, device, n_threads) or []
+    resources = resources_of(arguments, available)
+    how = "cuda" if resources.gpus else "cpu", max(1, int(resources.cpus)), arguments.gpus_per_trial == "auto"
+    return on_a_node(resources.cpus, resources.gpus, corner_costs, space, spec, *how) or []
 
 
 def _show_plan(

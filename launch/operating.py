@@ -16,8 +16,8 @@ from launch.weights import HELP
 if TYPE_CHECKING:
     from argparse import _ArgumentGroup
 
-    from pcl.studies.packing import Cost
-    from pcl.studies.runner import Interrupt, Resources
+    from pcl.studies.packing import Cost, Resources
+    from pcl.studies.runner import Interrupt
     from pcl.studies.tracking import Tracker
 
 
@@ -67,6 +67,8 @@ def where_flags(parser: argparse.ArgumentParser) -> None:
     where.add_argument("--cpus-per-trial", type=float, default=1.0, help="default: 1")
     where.add_argument("--gpus-per-trial", type=_gpus, metavar="N|auto", help="may be a fraction; auto: the share that "
                        "a first trial is seen to need (default: 1 if there are any)")  # fmt: skip
+    where.add_argument("--side-by-side", type=whole_number, metavar="N", help="trials that share a process and what it "
+                       "is given (default: 1, or what --gpus-per-trial auto sees to pay)")  # fmt: skip
     where.add_argument("--max-concurrent", type=whole_number, help="trials at once (default: as many as fit)")
 
 
@@ -86,17 +88,17 @@ def resources_of(
     arguments: argparse.Namespace, available: dict[str, float], costs: Sequence["Cost"] = ()
 ) -> "Resources":  # fmt: skip
     """Of a trial; where its share of a GPU is to be found out, a whole one until costs are known."""
-    from pcl.studies.packing import gpu_share  # noqa: PLC0415
-    from pcl.studies.runner import Resources  # noqa: PLC0415
+    from pcl.studies.packing import Resources, gpu_share  # noqa: PLC0415
 
-    gpus = arguments.gpus_per_trial
+    gpus, side_by_side = arguments.gpus_per_trial, arguments.side_by_side or 1
     if gpus is None or gpus == "auto":
         gpus = 1.0 if available.get("GPU") else 0.0
-    if arguments.gpus_per_trial == "auto":
-        gpus *= gpu_share(costs)
+    if arguments.gpus_per_trial == "auto" and arguments.side_by_side is None:
+        side_by_side = min((cost.side_by_side for cost in costs), default=1)
+        gpus *= gpu_share(costs) if side_by_side == 1 else 1.0
     if arguments.cpus_per_trial < 0 or gpus < 0 or (gpus > 1 and gpus != int(gpus)):
         raise ValueError(f"`--cpus-per-trial {arguments.cpus_per_trial:g} --gpus-per-trial {gpus:g}` is not possible.")
-    return Resources(arguments.cpus_per_trial, gpus, arguments.max_concurrent or 0)
+    return Resources(arguments.cpus_per_trial, gpus, arguments.max_concurrent or 0, side_by_side)
 
 
 def checked_tracker(arguments: argparse.Namespace) -> "Tracker":

@@ -37,7 +37,10 @@ def main() -> None:
     if arguments.show_config:
         say(json.dumps(config.flat(), indent=2))
         return
+    from pcl.randomness import check_seeds  # noqa: PLC0415  -h answers at once
+
     seeds = tuple(arguments.seed or [4])
+    check_seeds(seeds)
     name = f"{config.task_name}-{config.loss_name}-{config.profile.value}-{config.scale.value}-{config.fingerprint()}"
     checkpoint = arguments.checkpoint or Path("runs") / "train" / f"{name}-seed{'-'.join(map(str, seeds))}.pt"
     if checkpoint.is_dir():

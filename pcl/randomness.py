@@ -6,6 +6,12 @@ from collections.abc import Sequence
 import torch
 
 
+def check_seeds(seeds: Sequence[int]) -> None:
+    """Raise a ValueError unless there are some, all different and from 0 to 2^63 - 1."""
+    if not seeds or len(set(seeds)) != len(seeds) or not all(0 <= seed < 2**63 for seed in seeds):
+        raise ValueError(f"Seeds must be different whole numbers from 0 to 2^63 - 1, but got {list(seeds)}.")
+
+
 def mixed_seed(*parts: object) -> int:
     """A seed below 2^63 that is a function of all parts."""
     text = "/".join(map(str, parts))

@@ -18,7 +18,7 @@ from pcl.tasks import Negatives
 class Stepper(ABC):
     """Repeats a step."""
 
-    slice_length: ClassVar[int]  # batches that take about a second or less
+    slice_length: ClassVar[int]  # batches that take a fraction of a second
 
     def __init__(self, step: TrainingStep) -> None:
         self.step = step
@@ -30,8 +30,18 @@ class Stepper(ABC):
         """Begin a phase with a fresh optimiser."""
 
     @abstractmethod
+    def start(self, n_batches: int, lr: float) -> None:
+        """Give the device so many batches to train; a CPU has trained them when this returns."""
+
+    def wait(self) -> None:
+        """Until the device has trained what it was given on the current stream."""
+        if self.step.device.type == "cuda":
+            torch.cuda.current_stream(self.step.device).synchronize()
+
     def advance(self, n_batches: int, lr: float) -> None:
         """Train so many batches."""
+        self.start(n_batches, lr)
+        self.wait()
 
     def mean_losses(self) -> list[float]:
         """Mean loss of each run since the last call."""
@@ -97,7 +107,7 @@ class PlainStepper(Stepper):
         """Begin a phase with a fresh optimiser."""
         self.optimizer = self._fresh(self.step.enter(trained, source), lr=1.0, is_captured=False)
 
-    def advance(self, n_batches: int, lr: float) -> None:
+    def start(self, n_batches: int, lr: float) -> None:
         """Train so many batches."""
         for group in self.optimizer.param_groups:
             group["lr"] = lr
@@ -108,14 +118,12 @@ class PlainStepper(Stepper):
             self.optimizer.step()
             self._loss_sums += losses.detach()
             self._n_summed += 1
-        if self.step.device.type == "cuda":
-            torch.cuda.synchronize(self.step.device)
 
 
 class GraphStepper(Stepper):
     """The step captured once per phase and replayed: no launch of single kernels, and no wait within a slice."""
 
-    slice_length = 1000
+    slice_length = 200
 
     def __init__(self, step: TrainingStep) -> None:
         super().__init__(step)
@@ -129,8 +137,8 @@ class GraphStepper(Stepper):
         self._lr = torch.zeros((), device=self.step.device)
         self.optimizer = self._fresh(parameters, self._lr, is_captured=True)
 
-    def advance(self, n_batches: int, lr: float) -> None:
-        """Train so many batches; returns when the device has."""
+    def start(self, n_batches: int, lr: float) -> None:
+        """Capture a batch at the phase's first; the rest are replays, which are not waited for."""
         self._lr.fill_(lr)
         for group in self.optimizer.param_groups:
             group["lr"] = self._lr  # loading a state replaces it
@@ -140,7 +148,6 @@ class GraphStepper(Stepper):
         assert self._graph is not None or remaining == 0
         for _ in range(remaining):
             self._graph.replay()  # type: ignore[union-attr]
-        torch.cuda.synchronize(self.step.device)
         self._n_summed += n_batches
 
     def _capture(self, n_batches: int) -> int:

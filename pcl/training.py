@@ -22,7 +22,7 @@ from pcl.config import RunConfig
 from pcl.encoders import Encoder
 from pcl.files import replacing
 from pcl.losses.base import DEFAULT_CHUNK_SIZE
-from pcl.randomness import mixed_seed
+from pcl.randomness import check_seeds, mixed_seed
 from pcl.schedule import Trained
 from pcl.steppers import GraphStepper, PlainStepper, Stepper
 from pcl.stepping import TrainingStep
@@ -110,7 +110,7 @@ class Run:
         is_fast: bool = True,
         chunk_size: int = DEFAULT_CHUNK_SIZE,
     ) -> None:
-        self._check(seeds)
+        check_seeds(seeds)
         self.config, self.seeds = config, tuple(seeds)
         self.device = torch.device(device)
         self._assemble(*assembled(config, self.seeds), is_fast, chunk_size)
@@ -144,6 +144,10 @@ class Run:
         Raises:
             Diverged: After the last report, once no run is left whose loss and kappa are finite and in bounds.
         """
+        return (moment for moment in self.moments() if moment is not None)
+
+    def moments(self) -> Iterator[Report | None]:
+        """The same with a pause, None, whenever the device has been given work: time to give it that of others."""
         training = self.config.training
         while self.batch < training.n_batches:
             if len(self.failures) == len(self.seeds):
@@ -153,7 +157,9 @@ class Run:
             while self.batch < stop:  # in slices, so that others can watch `batch`
                 n_batches = min(self.stepper.slice_length, stop - self.batch)
                 started = time.perf_counter()
-                self.stepper.advance(n_batches, training.lr_at(self.batch))
+                self.stepper.start(n_batches, training.lr_at(self.batch))
+                yield None
+                self.stepper.wait()
                 self.seconds += time.perf_counter() - started
                 self.batch += n_batches
             if stop % training.eval_every == 0 or stop == training.n_batches:
@@ -254,8 +260,3 @@ class Run:
         if kappa > limit:
             return f"runaway kappa: its median {kappa:.3g} is beyond training.kappa_limit = {limit:g}"
         return "" if math.isfinite(loss) else f"the loss is {loss}"
-
-    @staticmethod
-    def _check(seeds: Sequence[int]) -> None:
-        if not seeds or len(set(seeds)) != len(seeds) or not all(0 <= seed < 2**63 for seed in seeds):
-            raise ValueError(f"Seeds must be different whole numbers from 0 to 2^63 - 1, but got {list(seeds)}.")

@@ -1,9 +1,16 @@
+import os
+
 import pytest
 import torch
 
 
 def pytest_configure() -> None:
-    torch.set_num_threads(1)  # two workers on two cores
+    torch.set_num_threads(1)  # as many workers as cores, and one more
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than cores: tests that start services wait as much as they compute."""
+    return len(os.sched_getaffinity(0)) + 1
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -84,6 +84,10 @@ class Home:
     def workers(self) -> list[int]:
         return workers_among(self.processes())
 
+    def wait_until_empty(self) -> None:
+        """See that no process is left: those that Ray's raylet has started end soon after it, not with it."""
+        wait_for(lambda: not self.processes(), "no process left", 20)
+
     def end_all(self) -> None:
         signal_all(self.processes(), signal.SIGKILL)
 
@@ -97,7 +101,7 @@ def home() -> Iterator[Home]:
         yield found
     finally:
         found.end_all()
-        wait_for(lambda: not found.processes(), "no process left", 20)
+        found.wait_until_empty()
         shutil.rmtree(path, ignore_errors=True)
 
 

@@ -117,7 +117,7 @@ class Driven:
         folder = self.folder.trial(trial.key)
         folder.begin(trial)
         token = folder.claim()
-        ours: Any = SimpleNamespace(config={"job": {"folder": str(folder.path)}})
+        ours: Any = SimpleNamespace(config={"jobs": [{"folder": str(folder.path)}]})
         for row in rows_of(values)[start:]:
             folder.publish(row, token)
             if self.scheduler.on_trial_result(None, ours, {"batch": row.batch, "n_batches": 100}) == STOP:

@@ -230,7 +230,7 @@ def test_a_trial_on_a_node_without_the_studys_folder_ends_the_study(
     monkeypatch.setattr(trainable.tune, "report", told.update)
     trial = Trial(RunConfig.of(BASE, scale="smoke").flat(), (1,), "grid")
     folder = tmp_path / "study" / "trials" / trial.key
-    trainable.run_trial({"job": trainable.Job(trial, str(folder), "train/loss").as_config()})
+    trainable.run_jobs({"jobs": [trainable.Job(trial, str(folder), "train/loss").as_config()]})
     assert "must be shared" in told[trainable.UNWRITABLE]
     assert not list(tmp_path.iterdir())
 

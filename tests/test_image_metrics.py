@@ -1,6 +1,7 @@
 import itertools
 import math
 import re
+import time
 import timeit
 
 import numpy as np
@@ -230,7 +231,7 @@ def test_crops_equal_those_of_torchvision_with_and_without_antialias(generator: 
 @pytest.mark.parametrize(("n", "limit"), [(10_000, 2.0), (2_000, 0.1)])
 def test_recall_is_fast_on_two_cores(n: int, limit: float, generator: torch.Generator) -> None:
     mu, labels = clusters(n, generator, dim=16)
-    seconds = min(timeit.repeat(lambda: recall_at_1(mu, labels), number=1, repeat=3))
+    seconds = min(timeit.repeat(lambda: recall_at_1(mu, labels), number=1, repeat=3, timer=time.process_time))
     print(f"{n}: {seconds * 1e3:.0f} ms")
     assert seconds < limit
 

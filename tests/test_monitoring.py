@@ -14,7 +14,7 @@ from pcl.studies.progress import Progress
 from pcl.studies.runner import Interrupt
 from pcl.studies.selection import Outcome
 from pcl.studies.space import Mode, Objective
-from pcl.studies.trainable import Job, run_trial
+from pcl.studies.trainable import Job, run_jobs
 from tests.smoke import smoke
 
 METRIC = "eval/kappa_rank_corr"
@@ -81,7 +81,7 @@ def test_a_trial_publishes_what_it_reports(told: Told, tmp_path: Path, monkeypat
     trial = Trial(smoke().flat(), (1, 2), "grid")
     folder = StudyFolder(tmp_path / "study").trial(trial.key)
     folder.path.parents[1].mkdir()
-    run_trial({"job": Job(trial, str(folder.path), METRIC).as_config()})
+    run_jobs({"jobs": [Job(trial, str(folder.path), METRIC).as_config()]})
     result = folder.result()
     assert result is not None
     assert result.status is Status.FINISHED, result.traceback

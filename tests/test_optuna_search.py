@@ -10,7 +10,8 @@ from pcl.config import RunConfig
 from pcl.studies.ledger import Result, Status, StudyFolder, Trial
 from pcl.studies.method import RANDOM
 from pcl.studies.outputs import table
-from pcl.studies.runner import Interrupt, Resources
+from pcl.studies.packing import Resources
+from pcl.studies.runner import Interrupt
 from pcl.studies.sampling import DATABASE
 from pcl.studies.searching import Choices, Search
 from pcl.studies.selection import Outcome

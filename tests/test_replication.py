@@ -12,8 +12,9 @@ from scipy import stats
 from pcl.studies.ledger import Result, Status, StudyFolder, Trial
 from pcl.studies.method import Method
 from pcl.studies.outputs import replication_table, summary, write_all
+from pcl.studies.packing import Resources
 from pcl.studies.replication import MOST_COMPARED, MOST_ROUNDS, SEEDS_A_ROUND, new_seeds, paired, together, unclear
-from pcl.studies.runner import Interrupt, Resources
+from pcl.studies.runner import Interrupt
 from pcl.studies.searching import REPLICATE_STAGE, REPORT_STAGE, Choices, Finding, Search
 from pcl.studies.selection import Outcome
 from pcl.studies.space import Mode, Objective, SearchSpace, Stage

@@ -77,7 +77,7 @@ def calm() -> Iterator[tuple[Home, Path, Grid]]:
     with home() as found:
         space = found.space("long", GRID, LONG)
         grid = found.run("--space", space, "--scale", "smoke", "--seeds", "1,2", "--name", "calm", "--json")
-        assert not found.processes()
+        found.wait_until_empty()
         yield found, space, grid
 
 
@@ -119,15 +119,15 @@ def test_what_is_known_is_not_run_again(calm: tuple[Home, Path, Grid]) -> None:
 
 
 def test_a_killed_worker_is_replaced(calm: tuple[Home, Path, Grid]) -> None:
-    """Under --rerun, which takes nothing from the study before."""
+    """With the trials that it trained side by side; under --rerun, which takes nothing from the study before."""
     place, space, _ = calm
-    arguments = ["--scale", "smoke", "--seeds", "1,2", "--name", "rerun", "--rerun", "--max-concurrent", "1"]
-    grid = place.start("--space", space, *arguments)
+    arguments = ["--scale", "smoke", "--seeds", "1,2", "--name", "rerun", "--rerun"]
+    grid = place.start("--space", space, *arguments, "--side-by-side", "2", "--max-concurrent", "2")
     wait_for(lambda: place.n_reports("rerun") > 10, "a trial has reports")
     (worker, *_) = place.workers()
     os.kill(worker, signal.SIGKILL)
     grid.ended()
-    assert "worker died; another goes on" in grid.said
+    assert grid.said.count("worker died; another goes on") == 2
     assert not any(trial.result().reused_from for trial in place.study("rerun").trials())  # type: ignore[union-attr]
     check_undisturbed(place, "rerun", on_disk(place.study("calm")))
 
@@ -159,7 +159,7 @@ def test_ctrl_c_stops_and_can_be_resumed(place: Home, expected: Reports) -> None
     records = Records(place.storage, "s")
     assert records.parent().info.status == "KILLED"
     assert "RUNNING" not in records.statuses()
-    assert not place.processes()
+    place.wait_until_empty()
 
     n_reports = place.n_reports("s")
     grid = place.start("--resume", "s")

@@ -11,14 +11,13 @@ import pytest
 from pcl.config import RunConfig
 from pcl.studies.ledger import Lost, Result, Row, Status, StudyFolder, Trial, TrialFolder
 from pcl.studies.outputs import table, write_all
-from pcl.studies.packing import Cost, gpu_share
-from pcl.studies.plan import Plan, probe
-from pcl.studies.runner import Interrupt, Resources
+from pcl.studies.packing import Cost, Resources
+from pcl.studies.plan import Plan
+from pcl.studies.runner import Interrupt
 from pcl.studies.searching import Finding
 from pcl.studies.selection import Outcome, ranked, winner
 from pcl.studies.space import Mode, Objective, SearchSpace, load_space
 from pcl.studies.study import StudySpec, latest_study, opened
-from tests.smoke import smoke
 
 METRIC = "eval/kappa_rank_corr"
 
@@ -120,14 +119,6 @@ class TestStudy:
             dataclasses.replace(self.SPEC, tuning_seeds=(1, 4))
 
 
-def test_resources() -> None:
-    assert Resources(1, 0).slots({"CPU": 2.0}) == 2
-    assert Resources(1, 0.25).slots({"CPU": 16.0, "GPU": 2.0}) == 8
-    assert Resources(1, 0, most_at_once=1).slots({"CPU": 2.0}) == 1
-    with pytest.raises(ValueError, match="asks for 1 CPUs and 1 GPUs, but the cluster has 2 and 0"):
-        Resources(1, 1).require({"CPU": 2.0})
-
-
 def test_interrupt() -> None:
     interrupt = Interrupt()
     assert not interrupt.is_set()
@@ -137,43 +128,6 @@ def test_interrupt() -> None:
     late = Interrupt(time_budget_s=1e-9)
     assert late.is_set()
     assert "time budget" in late.cause
-
-
-def test_probe_reckons_with_every_phase() -> None:
-    config = smoke(training__n_batches=1000)
-    cost = probe(config, (1,), "cpu")
-    longer = probe(config.with_values({"training.n_batches": 100_000}), (1,), "cpu")
-    assert longer.run_s > 5 * cost.run_s
-    assert cost.n_bytes > 0
-
-
-GB = 10**9
-
-
-@pytest.mark.parametrize(
-    ("costs", "n_trials"),
-    [
-        ([], 1),
-        ([Cost(9.0, 1.0, 1)], 1),  # no GPU
-        ([Cost(0.0, 60.0, 1, GB, 140 * GB)], 1),  # it is never idle
-        ([Cost(5.0, 55.0, 1, GB, 140 * GB)], 1),
-        ([Cost(30.0, 15.0, 1, GB, 140 * GB)], 3),  # two set up while one trains
-        ([Cost(30.0, 15.0, 1, 10 * GB, 24 * GB)], 2),  # but a third has no room
-        ([Cost(30.0, 15.0, 1, 23 * GB, 24 * GB)], 1),
-        ([Cost(30.0, 5.0, 1, GB, 140 * GB), Cost(12.0, 1.0, 1, GB, 140 * GB)], 5),  # the least set-up, the mean run
-        ([Cost(600.0, 1.0, 1, GB, 140 * GB)], 16),
-    ],
-)
-def test_trials_share_a_gpu_as_memory_and_time_allow(costs: list[Cost], n_trials: int) -> None:
-    share = gpu_share(costs)
-    assert Resources(1, share).slots({"CPU": 64.0, "GPU": 2.0}) == 2 * n_trials
-    assert n_trials * math.ceil(1e4 * share) <= 1e4  # Ray counts so
-
-
-@pytest.mark.gpu
-def test_probe_knows_the_gpus_memory() -> None:
-    cost = probe(smoke(), (1,), "cuda")
-    assert 0 < cost.gpu_bytes < cost.gpu_total
 
 
 @pytest.fixture

@@ -526,7 +526,7 @@ def test_a_server_that_dies_and_comes_back_has_everything(tmp_path: Path, capfd:
         report(folder, 8, 12)
         start = time.perf_counter()
         recorder.submit(folder)
-        assert time.perf_counter() - start < 0.1
+        assert time.perf_counter() - start < 1  # no request, which may take ten
     end(folders[0])
     recorder.submit(folders[0])
     while len(recorder.errors) < 3:

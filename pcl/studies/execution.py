@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 from pcl.studies.ledger import StudyFolder, Trial
 from pcl.studies.monitoring import Gauges
+from pcl.studies.packing import Resources
 from pcl.studies.progress import Progress
 from pcl.studies.recorder import Recorder
 from pcl.studies.reuse import is_lost, take_over
-from pcl.studies.runner import Interrupt, Resources, run_trials
+from pcl.studies.runner import Interrupt, run_trials
 from pcl.studies.selection import Outcome
 from pcl.studies.space import Objective
 from pcl.studies.tracking import End, StoreError, Tracker

@@ -1,15 +1,58 @@
-"""How many trials share a GPU, by what one of them takes of it.
+"""What trials are given, and how many of them share a GPU, by what one of them takes of it.
 
 Processes on a GPU take turns: a second one fills the time in which the first sets up, not cores that it leaves idle.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 _CONTEXT_BYTES = 600 * 2**20  # of a process on a GPU, beside what torch allocates
 _USABLE = 0.9  # share of the memory
 _MOST = 16  # trials on one GPU
+_LEAST_GAIN = 1.1  # of more trials in a process, to be worth it
 _RAY_UNITS = 10_000  # that Ray divides a resource into
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What a worker is given.
+
+    Attributes:
+        cpus: Cores.
+        gpus: Devices, or a share of one.
+        most_at_once: Bound on trials that run at once; 0 for as many as fit.
+        side_by_side: Trials that one worker trains at once and that share what it is given.
+    """
+
+    cpus: float = 1.0
+    gpus: float = 0.0
+    most_at_once: int = 0
+    side_by_side: int = 1
+
+    def slots(self, available: dict[str, float]) -> int:
+        """How many trials run at once on a cluster."""
+        slots = [available.get("CPU", 0.0) / self.cpus] if self.cpus else []
+        slots += [available.get("GPU", 0.0) / self.gpus] if self.gpus else []
+        n_slots = self.side_by_side * (int(min(slots) + 1e-9) if slots else 1)
+        return min(n_slots, self.most_at_once) if self.most_at_once else n_slots
+
+    def groups(self, n_trials: int, slots: int) -> tuple[int, int]:
+        """How many trials a worker is to train side by side, and how many workers there are to be; 0 for all that fit.
+
+        A worker takes more than one trial only where every place has one.
+        """
+        n_workers = max(1, slots // self.side_by_side)
+        size = max(1, min(self.side_by_side, -(-n_trials // n_workers), self.most_at_once or self.side_by_side))
+        return size, max(1, self.most_at_once // size) if self.most_at_once else 0
+
+    def require(self, available: dict[str, float]) -> None:
+        """Raise a ValueError unless at least one trial fits: Ray itself would wait for ever."""
+        if self.slots(available) < 1:
+            raise ValueError(
+                f"A trial asks for {self.cpus:g} CPUs and {self.gpus:g} GPUs, but the cluster has "
+                f"{available.get('CPU', 0):g} and {available.get('GPU', 0):g}; lower `--cpus-per-trial` or "
+                f"`--gpus-per-trial`."
+            )
 
 
 @dataclass(frozen=True)
@@ -22,6 +65,7 @@ class Cost:
         n_bytes: Of its checkpoint.
         gpu_bytes: That torch takes of a GPU's memory at most; 0 on a CPU.
         gpu_total: What that GPU has.
+        side_by_side: As many in one process get most done.
     """
 
     set_up_s: float
@@ -29,6 +73,24 @@ class Cost:
     n_bytes: int
     gpu_bytes: int = 0
     gpu_total: int = 0
+    side_by_side: int = 1
+
+
+def most_side_by_side(seconds_of: Callable[[int], float], cost: Cost) -> int:
+    """Of one, two and four trainings in a process, the number that gets most done, by a tenth at least.
+
+    Args:
+        seconds_of: What so many take for the same work each, all of them together.
+        cost: Of one, for its memory.
+    """
+    best, rate = 1, 1 / seconds_of(1)
+    for n_trials in (2, 4):
+        if n_trials * cost.gpu_bytes > _USABLE * cost.gpu_total:
+            break
+        if (new := n_trials / seconds_of(n_trials)) < _LEAST_GAIN * rate:
+            break
+        best, rate = n_trials, new
+    return best
 
 
 def gpu_share(costs: Sequence[Cost]) -> float:

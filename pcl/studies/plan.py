@@ -2,28 +2,43 @@
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from pcl.config import RunConfig
+from pcl.interleaving import interleaved
 from pcl.studies.axes import Domain, Variants
 from pcl.studies.ledger import StudyFolder
 from pcl.studies.method import GRID, Method
 from pcl.studies.objectives import with_objectives
-from pcl.studies.packing import Cost
+from pcl.studies.packing import Cost, Resources, most_side_by_side
 from pcl.studies.progress import duration
 from pcl.studies.replication import RULE
-from pcl.studies.runner import Resources
 from pcl.studies.searching import N_REPORTED
 from pcl.studies.space import SearchSpace
 from pcl.studies.study import StudySpec
 
+if TYPE_CHECKING:
+    from pcl.training import Run
+
 _OVERHEAD_S = 0.25  # of a trial outside of training; `bench.py study` measures it
+_SLICE = 50  # batches that a probe gives the device at once
 _START_S = 15.0  # Ray, and torch in the first workers
 
 
-def probe(config: RunConfig, seeds: Sequence[int], device: str, n_batches: int = 5) -> Cost:
-    """Measure a few batches of every phase and one evaluation, and reckon what the whole trial takes."""
+def probe(
+    config: RunConfig, seeds: Sequence[int], device: str, is_shared: bool = False, n_batches: int = 5
+) -> Cost:  # fmt: skip
+    """Measure a few batches of every phase and one evaluation, and reckon what the whole trial takes.
+
+    Args:
+        config: Of the trial.
+        seeds: Of the trial.
+        device: cpu or cuda.
+        is_shared: Whether to find out how many of them a process on a GPU had better train side by side.
+        n_batches: Of each phase.
+    """
     import torch  # noqa: PLC0415
 
     from pcl.training import Run  # noqa: PLC0415
@@ -48,7 +63,29 @@ def probe(config: RunConfig, seeds: Sequence[int], device: str, n_batches: int =
     n_bytes = 3 * 4 * n_parameters  # Adam keeps two numbers for each, four bytes each
     if not is_gpu:
         return Cost(set_up, seconds, n_bytes)
-    return Cost(set_up, seconds, n_bytes, torch.cuda.max_memory_reserved(), torch.cuda.mem_get_info()[1])
+    cost = Cost(set_up, seconds, n_bytes, torch.cuda.max_memory_reserved(), torch.cuda.mem_get_info()[1])
+    if not is_shared:
+        return cost
+    runs = [run, *(Run(config, seeds, device) for _ in range(3))]
+    return replace(cost, side_by_side=most_side_by_side(lambda n: side_by_side_seconds(runs[:n], device), cost))
+
+
+def side_by_side_seconds(runs: "Sequence[Run]", device: str, n_batches: int = 200) -> float:
+    """What some batches of every phase take, of all runs side by side in this process."""
+    seconds = 0.0
+    for index, phase in enumerate(runs[0].config.training.phases):
+        for run in runs:
+            run.stepper.enter(phase.trained, run.config.training.negatives_at(index))
+            run.stepper.advance(4, run.config.training.lr)  # with the capture of one
+        seconds += _timed(lambda: list(interleaved([_slices(run, n_batches) for run in runs], device)))
+    return seconds
+
+
+def _slices(run: "Run", n_batches: int) -> Iterator[None]:
+    for _ in range(0, n_batches, _SLICE):
+        run.stepper.start(_SLICE, run.config.training.lr)
+        yield
+        run.stepper.wait()
 
 
 def _timed(work: Callable[[], object]) -> float:
@@ -57,7 +94,9 @@ def _timed(work: Callable[[], object]) -> float:
     return time.perf_counter() - started
 
 
-def corner_costs(space: SearchSpace, spec: StudySpec, device: str, n_threads: int) -> list[Cost]:
+def corner_costs(
+    space: SearchSpace, spec: StudySpec, device: str, n_threads: int, is_shared: bool = False
+) -> list[Cost]:  # fmt: skip
     """Of the first stage's corners: the cheapest and the dearest trial, or near it.
 
     Args:
@@ -65,6 +104,7 @@ def corner_costs(space: SearchSpace, spec: StudySpec, device: str, n_threads: in
         spec: The study.
         device: cpu or cuda.
         n_threads: Of a trial; the probe has as many.
+        is_shared: Whether to find out how many a process had better train side by side.
     """
     import torch  # noqa: PLC0415
 
@@ -72,7 +112,7 @@ def corner_costs(space: SearchSpace, spec: StudySpec, device: str, n_threads: in
     costs = []
     for trial in spec.corners(space):
         with contextlib.suppress(ValueError, RuntimeError, MemoryError):  # it will be seen as a failed trial
-            costs.append(probe(trial.run_config, trial.seeds, device))
+            costs.append(probe(trial.run_config, trial.seeds, device, is_shared))
     return costs
 
 
@@ -129,7 +169,8 @@ class Plan:
             lines.append(f"  done: {done} of {self.n_trials}")
         slots = self.resources.slots(dict(self.available))
         gpus = f" and {self.resources.gpus:g} GPU" if self.resources.gpus else ""
-        lines.append(f"  each on {self.resources.cpus:g} CPU{gpus}, {slots} at once")
+        beside = f", {self.resources.side_by_side} side by side" if self.resources.side_by_side > 1 else ""
+        lines.append(f"  each on {self.resources.cpus:g} CPU{gpus}{beside}, {slots} at once")
         if costs:
             lines.append(self._estimate(costs, done, slots))
         return lines

@@ -11,13 +11,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pcl.studies.cluster import check_address, check_shared, runtime_env, use_token
 from pcl.studies.ledger import Result, Status, StudyFolder, Trial, TrialFolder
+from pcl.studies.packing import Resources
 
 if TYPE_CHECKING:
     from ray.tune.schedulers import TrialScheduler
@@ -43,37 +44,6 @@ _FOR_WORKERS = {name: _ENVIRONMENT[name] for name in ("RAY_CHDIR_TO_TRIAL_DIR", 
 MOST_RESTARTS = 3
 # As many trials wait for a place as there are places, and no fewer than this: clusters grow by what waits.
 _FEWEST_ASKED = 16
-
-
-@dataclass(frozen=True)
-class Resources:
-    """What a trial is given.
-
-    Attributes:
-        cpus: Cores.
-        gpus: Devices, or a share of one.
-        most_at_once: Bound on trials that run at once; 0 for as many as fit.
-    """
-
-    cpus: float = 1.0
-    gpus: float = 0.0
-    most_at_once: int = 0
-
-    def slots(self, available: dict[str, float]) -> int:
-        """How many trials run at once on a cluster."""
-        slots = [available.get("CPU", 0.0) / self.cpus] if self.cpus else []
-        slots += [available.get("GPU", 0.0) / self.gpus] if self.gpus else []
-        n_slots = int(min(slots) + 1e-9) if slots else 1
-        return min(n_slots, self.most_at_once) if self.most_at_once else n_slots
-
-    def require(self, available: dict[str, float]) -> None:
-        """Raise a ValueError unless at least one trial fits: Ray itself would wait for ever."""
-        if self.slots(available) < 1:
-            raise ValueError(
-                f"A trial asks for {self.cpus:g} CPUs and {self.gpus:g} GPUs, but the cluster has "
-                f"{available.get('CPU', 0):g} and {available.get('GPU', 0):g}; lower `--cpus-per-trial` or "
-                f"`--gpus-per-trial`."
-            )
 
 
 class Listener(Protocol):
@@ -220,15 +190,22 @@ def run_trials(
         listener: Told of every event, in this thread.
         interrupt: Looked at several times a second.
         scratch: Folder for Tune's own files.
-        trainable: What a worker does with a job; `run_trial` unless a benchmark wants another.
+        trainable: What a worker does with a job; `run_jobs` unless a benchmark wants another.
         scheduler: Tune's, which may end trials early; it then leaves a result in their folders.
     """
-    from pcl.studies.tune_adapter import Listed  # noqa: PLC0415
+    from pcl.studies.tune_adapter import Listed, Proposals  # noqa: PLC0415
 
-    source = Listed(trials)
-    _run(
-        source, study, objective, resources, resources.most_at_once, listener, interrupt, scratch, trainable, scheduler
-    )
+    size, n_workers = resources.groups(len(trials), resources.slots(available_resources()))
+    if scheduler is not None:  # which decides about trials one by one
+        size, n_workers = 1, resources.most_at_once
+    proposals = Proposals(Listed(trials), lambda t: _job(t, study, objective, resources), interrupt, size)
+    search = {"search_alg": proposals, "max_concurrent_trials": n_workers or None, "scheduler": scheduler}
+    _fit(search, resources, listener, interrupt, scratch, trainable)
+    left = [trial for trial in trials if study.trial(trial.key).result() is None]
+    if size > 1 and left and not interrupt.is_set():  # a worker died too often: by whose fault, each alone shows
+        alone = replace(resources, side_by_side=1)
+        run_trials(left, study, objective, alone, listener, interrupt, scratch, trainable)
+    _close(trials, study, listener, interrupt)
 
 
 def run_source(
@@ -236,8 +213,13 @@ def run_source(
     interrupt: Interrupt, scratch: Path, scheduler: "TrialScheduler | None" = None,
 ) -> None:  # fmt: skip
     """Run trials as they come, each asked for when there is room for it; for the rest see `run_trials`."""
-    at_once = max(1, resources.slots(available_resources()))
-    _run(source, study, objective, resources, at_once, listener, interrupt, scratch, None, scheduler)
+    from pcl.studies.tune_adapter import Proposals  # noqa: PLC0415
+
+    proposals = Proposals(source, lambda trial: _job(trial, study, objective, resources), interrupt)
+    at_once = max(1, replace(resources, side_by_side=1).slots(available_resources()))
+    search = {"search_alg": proposals, "max_concurrent_trials": at_once, "scheduler": scheduler}
+    _fit(search, resources, listener, interrupt, scratch, None)
+    _close(source.trials, study, listener, interrupt)
     for trial in source.trials:
         source.ended(trial.key)
 
@@ -251,25 +233,22 @@ def _job(trial: Trial, study: StudyFolder, objective: str, resources: Resources)
     return Job(trial, folder, objective, max(1, int(resources.cpus)), device).as_config()
 
 
-def _run(
-    source: Source, study: StudyFolder, objective: str, resources: Resources, most_at_once: int, listener: Listener,
-    interrupt: Interrupt, scratch: Path, trainable: Callable[[dict[str, Any]], None] | None,
-    scheduler: "TrialScheduler | None",
+def _fit(
+    search: dict[str, Any], resources: Resources, listener: Listener, interrupt: Interrupt, scratch: Path,
+    trainable: Callable[[dict[str, Any]], None] | None,
 ) -> None:  # fmt: skip
-    """Tune asks for trials as it has room for them: of a long list it would make copies of every entry for each one."""
+    """Tune asks for trials as it has room for them: of a long list it would copy all entries for each of them."""
     from ray import tune  # noqa: PLC0415
 
-    from pcl.studies.trainable import run_trial  # noqa: PLC0415
-    from pcl.studies.tune_adapter import Events, Proposals, RestartedFirst, StopAll  # noqa: PLC0415
+    from pcl.studies.trainable import run_jobs  # noqa: PLC0415
+    from pcl.studies.tune_adapter import Events, RestartedFirst, StopAll  # noqa: PLC0415
 
     os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(max(_FEWEST_ASKED, resources.slots(available_resources())))
     tuner = tune.Tuner(
-        tune.with_resources(trainable or run_trial, {"cpu": resources.cpus, "gpu": resources.gpus}),
+        tune.with_resources(trainable or run_jobs, {"cpu": resources.cpus, "gpu": resources.gpus}),
         tune_config=tune.TuneConfig(
-            search_alg=Proposals(source, lambda trial: _job(trial, study, objective, resources), interrupt),
+            **{**search, "scheduler": search["scheduler"] or RestartedFirst()},
             num_samples=-1,
-            max_concurrent_trials=most_at_once or None,
-            scheduler=scheduler or RestartedFirst(),
             reuse_actors=True,
             trial_name_creator=lambda trial: str(trial.trial_id),
             trial_dirname_creator=lambda trial: str(trial.trial_id),
@@ -284,7 +263,6 @@ def _run(
         ),
     )
     tuner.fit()
-    _close(source.trials, study, listener, interrupt)
 
 
 def _close(trials: Sequence[Trial], study: StudyFolder, listener: Listener, interrupt: Interrupt) -> None:

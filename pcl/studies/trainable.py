@@ -8,7 +8,7 @@ import math
 import platform
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -20,6 +20,7 @@ from ray import tune
 
 from pcl import Diverged
 from pcl.checkpoints import Saving
+from pcl.interleaving import interleaved
 from pcl.losses.base import DEFAULT_CHUNK_SIZE
 from pcl.studies.ledger import Lost, Result, Row, Status, Trial, TrialFolder, now_ms
 from pcl.studies.monitoring import GPU_MEMORY, KAPPA_MEAN, MS_PER_BATCH, OBJECTIVE, SHARE_DONE, Gauges
@@ -27,7 +28,8 @@ from pcl.training import Report, Run
 
 # After running out of memory a trial goes on, once, with chunks of a 16th: same numbers, less memory.
 _SMALL_CHUNK_SIZE = DEFAULT_CHUNK_SIZE // 16
-UNWRITABLE = "unwritable"  # in what a worker tells Tune: why a trial's files cannot be written
+# What a worker tells Tune: which trial it is about, and why its files cannot be written.
+FOLDER, UNWRITABLE = "folder", "unwritable"
 
 
 class Unwritable(OSError):
@@ -53,7 +55,7 @@ class Job:
     device: str = "cpu"
 
     def as_config(self) -> dict[str, Any]:
-        """For Tune, which hands it to `run_trial`."""
+        """For Tune, which hands it to `run_jobs`."""
         return asdict(self)
 
     @classmethod
@@ -62,32 +64,42 @@ class Job:
         return cls(**{**config, "trial": Trial.of(config["trial"])})
 
 
-def run_trial(config: dict[str, Any]) -> None:
-    """Tune's trainable: `config["job"]` is what `Job.as_config` returned."""
-    job = Job.of(config["job"])
-    torch.set_num_threads(job.n_threads)  # a reused worker may have had another number
+def run_jobs(config: dict[str, Any]) -> None:
+    """Tune's trainable: `config["jobs"]` are what `Job.as_config` returned; they are trained side by side."""
+    jobs = [Job.of(job) for job in config["jobs"]]
+    torch.set_num_threads(jobs[0].n_threads)  # a reused worker may have had another number
+    for _ in interleaved([_run(job, len(jobs) == 1) for job in jobs], jobs[0].device):
+        pass
+
+
+def _run(job: Job, is_alone: bool) -> Iterator[None]:
+    """A trial from its beginning, or its last checkpoint, to its end, with pauses in which others can have a turn."""
     folder = TrialFolder(Path(job.folder))
     try:
+        if folder.result() is not None:
+            return  # ended side by side with others, before their worker died
         if not folder.path.parents[1].is_dir():  # the driver has made it; a node that has come since may not share it
             raise FileNotFoundError(f"{platform.node()} does not have {folder.path.parents[1]}, which must be shared")
         folder.begin(job.trial)
         token = folder.claim()
         started = time.perf_counter()
-        result = _trained(job, folder, token)
+        result = yield from _trained(job, folder, token)
         node = ray.get_runtime_context().get_node_id() if ray.is_initialized() else ""
         folder.end(replace(result, wall_s=time.perf_counter() - started, node=node), token)
+        if not is_alone:
+            tune.report({FOLDER: job.folder})  # of one that is alone, Tune tells the end
     except Lost:
         return  # another worker goes on with it
     except OSError as error:
         tune.report({UNWRITABLE: str(error)})  # the trial can go on later, but the study had better end
 
 
-def _trained(job: Job, folder: TrialFolder, token: str) -> Result:
+def _trained(job: Job, folder: TrialFolder, token: str) -> Generator[None, None, Result]:
     """Train to the end; failures of the training become a result, so that the study goes on."""
     hardware = hardware_name(job.device)
     for chunk_size in (DEFAULT_CHUNK_SIZE, _SMALL_CHUNK_SIZE):
         try:
-            _train(job, folder, token, chunk_size)
+            yield from _train(job, folder, token, chunk_size)
         except (Lost, Unwritable):
             raise  # no failure of the training
         except Diverged as error:
@@ -110,11 +122,14 @@ def _is_out_of_memory(error: Exception) -> bool:
     return is_cpu_allocator or isinstance(error, torch.OutOfMemoryError | MemoryError)
 
 
-def _train(job: Job, folder: TrialFolder, token: str, chunk_size: int) -> None:
+def _train(job: Job, folder: TrialFolder, token: str, chunk_size: int) -> Iterator[None]:
     run = _run_of(job, folder, chunk_size)
     saving = Saving(run, folder.checkpoint)
     with _gauges(job, folder) as gauges:
-        for report in run:
+        for report in run.moments():
+            if report is None:
+                yield
+                continue
             with _writing():
                 folder.publish(_row(report), token)
                 saving.save()
@@ -125,7 +140,8 @@ def _train(job: Job, folder: TrialFolder, token: str, chunk_size: int) -> None:
             gauges.set(MS_PER_BATCH, metrics["time/ms_per_batch"])
             gauges.set(SHARE_DONE, report.batch / report.n_batches)
             gauges.set(GPU_MEMORY, torch.cuda.memory_reserved() if job.device == "cuda" else 0)
-            tune.report({"batch": report.batch, "n_batches": report.n_batches, "objective": shown})
+            progress = {"batch": report.batch, "n_batches": report.n_batches, "objective": shown}
+            tune.report({FOLDER: job.folder, **progress})
 
 
 def _gauges(job: Job, folder: TrialFolder) -> Gauges:

@@ -1,6 +1,7 @@
 """Between Tune's interfaces and ours: events of trials, and the wish to stop."""
 
 from collections.abc import Callable, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from ray.tune.search import Searcher
 
 from pcl.studies.ledger import Result, Status, Trial, TrialFolder
 from pcl.studies.runner import Interrupt, Listener, Source
-from pcl.studies.trainable import UNWRITABLE
+from pcl.studies.trainable import FOLDER, UNWRITABLE
 
 
 class Events(tune.Callback):
@@ -22,36 +23,43 @@ class Events(tune.Callback):
 
     def on_trial_start(self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, **info: Any) -> None:
         """Tune has given the trial a worker."""
-        self._listener.started(_folder(trial))
+        for folder in _left(trial):
+            self._listener.started(folder)
 
     def on_trial_result(
         self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, result: dict[str, Any], **info: Any
     ) -> None:
-        """The trial has published a report, or its worker says that it cannot."""
+        """A trial has published a report or has ended, or its worker says that it cannot."""
         if UNWRITABLE in result:
             self._interrupt.set(f"a trial's files cannot be written ({result[UNWRITABLE]})")
         elif "batch" in result:
-            folder = _folder(trial)
+            folder = TrialFolder(Path(result[FOLDER]))
             self._listener.reported(folder, result["batch"], result["n_batches"], result["objective"])
+        elif FOLDER in result:
+            self._listener.ended(TrialFolder(Path(result[FOLDER])))
 
     def on_trial_complete(self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, **info: Any) -> None:
         """The trainable has returned, or the trial was stopped."""
-        folder = _folder(trial)
-        if folder.result() is not None:
-            self._listener.ended(folder)
+        folders = folders_of(trial)
+        if len(folders) == 1 and folders[0].result() is not None:
+            self._listener.ended(folders[0])
 
     def on_trial_recover(self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, **info: Any) -> None:
         """The worker died; another will go on."""
-        self._listener.restarted(_folder(trial))
+        for folder in _left(trial):
+            self._listener.restarted(folder)
 
     def on_trial_error(self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, **info: Any) -> None:
-        """Workers died too often."""
-        folder = _folder(trial)
+        """Workers died too often; of several trials side by side it is not known whose fault it was."""
+        folders = folders_of(trial)
+        if len(folders) > 1:
+            return
+        folder = folders[0]
         if folder.result() is None:
             error = trial.get_error()
             told = (str(error).strip() or type(error).__name__) if error else "unknown"
             try:
-                folder.begin(Trial.of(trial.config["job"]["trial"]))  # no worker may have come so far
+                folder.begin(Trial.of(trial.config["jobs"][0]["trial"]))  # no worker may have come so far
                 folder.close(Result(Status.FAILED, f"worker died: {told.splitlines()[0]}", told))
             except OSError as full:
                 self._interrupt.set(f"a trial's files cannot be written ({full})")
@@ -107,28 +115,31 @@ class Listed:
 
 
 class Proposals(Searcher):
-    """Hands Tune a source's trials, one for each free place.
+    """Hands Tune a source's trials as it has room for them.
 
     Args:
         source: Asked in Tune's own loop.
         job_of: What a worker is sent for a trial.
         interrupt: Set where the source cannot write its files.
+        size: Trials for one worker, side by side.
     """
 
-    def __init__(self, source: Source, job_of: Callable[[Trial], dict[str, Any]], interrupt: Interrupt) -> None:
+    def __init__(
+        self, source: Source, job_of: Callable[[Trial], dict[str, Any]], interrupt: Interrupt, size: int = 1
+    ) -> None:
         super().__init__()
-        self._source, self._job_of, self._interrupt = source, job_of, interrupt
+        self._source, self._job_of, self._interrupt, self._size = source, job_of, interrupt, size
 
     def suggest(self, trial_id: str) -> Any:
-        """The next job, or Tune's word for that there is none."""
+        """The next jobs, or Tune's word for that there are none."""
         if self._interrupt.is_set():
             return Searcher.FINISHED
         try:
-            trial = self._source.next()
+            group = list(islice(iter(self._source.next, None), self._size))
         except OSError as error:
             self._interrupt.set(str(error))
-            trial = None
-        return Searcher.FINISHED if trial is None else {"job": self._job_of(trial)}
+            group = []
+        return {"jobs": [self._job_of(trial) for trial in group]} if group else Searcher.FINISHED
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         """Nothing: the source looks at the folders before it proposes."""
@@ -144,5 +155,10 @@ class Proposals(Searcher):
         return {}
 
 
-def _folder(trial: TuneTrial) -> TrialFolder:
-    return TrialFolder(Path(trial.config["job"]["folder"]))
+def folders_of(trial: TuneTrial) -> list[TrialFolder]:
+    """Of the trials that a worker trains side by side, which to Tune are one."""
+    return [TrialFolder(Path(job["folder"])) for job in trial.config["jobs"]]
+
+
+def _left(trial: TuneTrial) -> list[TrialFolder]:
+    return [folder for folder in folders_of(trial) if folder.result() is None]

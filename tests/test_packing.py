@@ -1,0 +1,155 @@
+"""How trials share processes and GPUs."""
+
+import math
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pcl.interleaving import interleaved
+from pcl.studies import runner
+from pcl.studies.ledger import Result, Status, StudyFolder, Trial, TrialFolder
+from pcl.studies.packing import Cost, Resources, gpu_share, most_side_by_side
+from pcl.studies.plan import probe, side_by_side_seconds
+from pcl.training import Run
+from tests.smoke import smoke
+
+
+def test_resources() -> None:
+    assert Resources(1, 0).slots({"CPU": 2.0}) == 2
+    assert Resources(1, 0.25).slots({"CPU": 16.0, "GPU": 2.0}) == 8
+    assert Resources(1, 0, most_at_once=1).slots({"CPU": 2.0}) == 1
+    with pytest.raises(ValueError, match="asks for 1 CPUs and 1 GPUs, but the cluster has 2 and 0"):
+        Resources(1, 1).require({"CPU": 2.0})
+
+
+@pytest.mark.parametrize(
+    ("n_trials", "most_at_once", "groups"),
+    [
+        (12, 0, (4, 0)),  # three each on two GPUs would do, but so do four, four and four
+        (5, 0, (3, 0)),  # every GPU has some
+        (2, 0, (1, 0)),
+        (12, 3, (3, 1)),
+        (12, 8, (4, 2)),
+    ],
+)
+def test_trials_side_by_side_fill_all_places_first(n_trials: int, most_at_once: int, groups: tuple[int, int]) -> None:
+    resources = Resources(1, 1, most_at_once, side_by_side=4)
+    assert Resources(1, 1, side_by_side=4).slots({"CPU": 16.0, "GPU": 2.0}) == 8
+    assert resources.groups(n_trials, slots=8) == groups
+
+
+@pytest.mark.parametrize(
+    ("seconds", "gpu_bytes", "n_trials"),
+    [
+        ({1: 1.0, 2: 1.1, 4: 1.5}, 1, 4),
+        ({1: 1.0, 2: 1.1, 4: 2.1}, 1, 2),  # four take as long as twice two
+        ({1: 1.0, 2: 1.95}, 1, 1),
+        ({1: 1.0, 2: 1.1}, 30, 2),  # no room for four
+        ({1: 1.0}, 60, 1),
+    ],
+)
+def test_as_many_share_a_process_as_get_most_done(seconds: dict[int, float], gpu_bytes: int, n_trials: int) -> None:
+    cost = Cost(1.0, 1.0, 1, gpu_bytes, 100)
+    assert most_side_by_side(seconds.__getitem__, cost) == n_trials
+
+
+def test_trials_whose_worker_died_too_often_are_tried_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second of three ends its worker; whoever is beside it has no result either."""
+    trials = [Trial({"training.lr": lr}, (1,), "grid") for lr in (0.1, 0.2, 0.3)]
+    study = StudyFolder(tmp_path / "study")
+    sizes = []
+
+    def fit(space: dict[str, Any], *_: object) -> None:
+        groups = space["jobs"]["grid_search"]
+        sizes.append([len(group) for group in groups])
+        for group in groups:
+            if trials[1].key not in [Trial.of(job["trial"]).key for job in group]:
+                for job in group:
+                    folder = TrialFolder(Path(job["folder"]))
+                    folder.begin(Trial.of(job["trial"]))
+                    folder.close(Result(Status.FINISHED))
+
+    monkeypatch.setattr(runner, "_fit", fit)
+    monkeypatch.setattr(runner, "available_resources", lambda: {"CPU": 1.0})
+    ended: list[str] = []
+    listener: Any = SimpleNamespace(ended=lambda folder: ended.append(folder.key))
+    resources = Resources(side_by_side=2)
+    runner.run_trials(trials, study, "x", resources, listener, runner.Interrupt(), tmp_path)
+    assert sizes == [[2, 1], [1, 1]]
+    assert [study.trial(trial.key).result().status for trial in trials] == [  # type: ignore[union-attr]
+        Status.FINISHED, Status.FAILED, Status.FINISHED,
+    ]  # fmt: skip
+    assert ended == [trials[1].key]
+
+
+def test_trainings_in_turns_are_those_of_each_alone() -> None:
+    configs = [smoke(), smoke(loss__n_samples=2, training__phases="joint")]
+    alone = [[report.by_seed for report in Run(config, (1,))] for config in configs]
+    together: list[list[object]] = [[], []]
+    for index, report in interleaved([Run(config, (1,)).moments() for config in configs], "cpu"):
+        if report is not None:
+            together[index].append(report.by_seed)
+    for ours, theirs in zip(together, alone, strict=True):
+        assert [untimed(by_seed) for by_seed in ours] == [untimed(by_seed) for by_seed in theirs]
+
+
+def untimed(by_seed: Any) -> Any:
+    return {seed: {k: v for k, v in m.items() if not k.startswith("time/")} for seed, m in by_seed.items()}
+
+
+def test_probe_reckons_with_every_phase() -> None:
+    config = smoke(training__n_batches=1000)
+    cost = probe(config, (1,), "cpu")
+    longer = probe(config.with_values({"training.n_batches": 100_000}), (1,), "cpu")
+    assert longer.run_s > 5 * cost.run_s
+    assert cost.n_bytes > 0
+
+
+GB = 10**9
+
+
+@pytest.mark.parametrize(
+    ("costs", "n_trials"),
+    [
+        ([], 1),
+        ([Cost(9.0, 1.0, 1)], 1),  # no GPU
+        ([Cost(0.0, 60.0, 1, GB, 140 * GB)], 1),  # it is never idle
+        ([Cost(5.0, 55.0, 1, GB, 140 * GB)], 1),
+        ([Cost(30.0, 15.0, 1, GB, 140 * GB)], 3),  # two set up while one trains
+        ([Cost(30.0, 15.0, 1, 10 * GB, 24 * GB)], 2),  # but a third has no room
+        ([Cost(30.0, 15.0, 1, 23 * GB, 24 * GB)], 1),
+        ([Cost(30.0, 5.0, 1, GB, 140 * GB), Cost(12.0, 1.0, 1, GB, 140 * GB)], 5),  # the least set-up, the mean run
+        ([Cost(600.0, 1.0, 1, GB, 140 * GB)], 16),
+    ],
+)
+def test_trials_share_a_gpu_as_memory_and_time_allow(costs: list[Cost], n_trials: int) -> None:
+    share = gpu_share(costs)
+    assert Resources(1, share).slots({"CPU": 64.0, "GPU": 2.0}) == 2 * n_trials
+    assert n_trials * math.ceil(1e4 * share) <= 1e4  # Ray counts so
+
+
+@pytest.mark.gpu
+def test_probe_knows_the_gpus_memory() -> None:
+    cost = probe(smoke(), (1,), "cuda")
+    assert 0 < cost.gpu_bytes < cost.gpu_total
+
+
+@pytest.mark.gpu
+def test_trainings_on_streams_of_their_own_are_those_of_each_alone() -> None:
+    configs = [smoke(), smoke(loss__kappa_pos=5.0), smoke(training__lr=1e-3)]
+    alone = [[report.by_seed for report in Run(config, (1,), "cuda")] for config in configs]
+    parts = [Run(config, (1,), "cuda").moments() for config in configs]
+    together: list[list[object]] = [[], [], []]
+    for index, report in interleaved(parts, "cuda"):
+        if report is not None:
+            together[index].append(report.by_seed)
+    for ours, theirs in zip(together, alone, strict=True):
+        for mine, other in zip(ours, theirs, strict=True):
+            assert untimed(mine)[1] == pytest.approx(untimed(other)[1], rel=1e-3, abs=1e-3)
+
+
+def test_what_side_by_side_takes_is_measured_in_every_phase() -> None:
+    runs = [Run(smoke(), (1,)) for _ in range(2)]
+    assert 0 < side_by_side_seconds(runs[:1], "cpu", 50) < side_by_side_seconds(runs, "cpu", 50)
