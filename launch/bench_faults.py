@@ -6,7 +6,6 @@ while a network is cut.
 
 import argparse
 import json
-import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from launch.bench_checkpoints import Checkpoints, usual_and_longest
 from launch.bench_nodes import Cluster, cluster
 from launch.bench_processes import Started, wait_for
 from launch.bench_tracking import Tracking, count
@@ -41,7 +41,7 @@ _CALM = "undisturbed"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `bench.py faults`."""
-    parser.add_argument("--reports", type=whole_number, default=60, help="of each of the 8 trials (default: 60)")
+    parser.add_argument("--reports", type=whole_number, default=30, help="of each of the 8 trials (default: 30)")
     parser.add_argument("--events", nargs="+", choices=list(EVENTS), default=list(EVENTS), help="default: all")
 
 
@@ -80,7 +80,9 @@ class Study:
         tracking: Its MLflow.
         where: Options of its command that say so.
         process: Its driver.
-        until_ms: When the event was over, in milliseconds since 1970.
+        checkpoints: When its trials were saved.
+        event_s: When something happened to its trials, in seconds since 1970; never, at first.
+        until_s: When the event was over.
     """
 
     nodes: Cluster
@@ -89,9 +91,10 @@ class Study:
     tracking: Tracking
     where: list[str]
     process: Started
-    _owners: dict[str, tuple[str, float]] = field(default_factory=dict)
-    until_ms: float = 0.0
-    _event_ms: float = float("inf")
+    checkpoints: Checkpoints
+    event_s: float = float("inf")
+    until_s: float = 0.0
+    _owners: dict[str, str] = field(default_factory=dict)
 
     @property
     def folder(self) -> "StudyFolder":
@@ -107,29 +110,25 @@ class Study:
             return [t for t in self.folder.trials() if not t.result() and len(t.rows()) >= _N_BEFORE]
 
         wait_for(lambda: len(running()) >= n_trials, f"{n_trials} trials are on their way", 300)
-        now = time.time()
-        self._event_ms = 1000 * now
         begun = [t for t in self.folder.trials() if not t.result() and t.checkpoint.exists()]
-        self._owners = {
-            t.key: ((t.path / "owner").read_text(), now - t.checkpoint.stat().st_mtime) for t in begun
-        }  # fmt: skip
+        self._owners = {trial.key: (trial.path / "owner").read_text() for trial in begun}
+
+    def happened(self) -> None:
+        """Just now."""
+        self.event_s = time.time()
 
     def moved(self) -> list[float]:
         """Of trials that another worker has gone on with: seconds from the last checkpoint to the event."""
-        trials = [(self.folder.trial(key), *kept) for key, kept in self._owners.items()]
-        return [age for trial, owner, age in trials if (trial.path / "owner").read_text() != owner]
+        owners = {key: (self.folder.trial(key).path / "owner").read_text() for key in self._owners}
+        changed = [key for key, owner in self._owners.items() if owners[key] != owner]
+        return [self.checkpoints.since_last(key, self.event_s) for key in changed]
 
     def stalled_s(self) -> float:
         """The longest time between two reports of a trial of which a part is in the event's; 0 without one."""
-        times = [[row.time_ms for row in trial.rows()] for trial in self.folder.trials()]
+        times = [[row.time_ms / 1000 for row in trial.rows()] for trial in self.folder.trials()]
         gaps = [(before, after) for each in times for before, after in pairwise(each)]
-        within = [after - before for before, after in gaps if before <= self.until_ms and after > self._event_ms]
-        return max(within, default=0.0) / 1000
-
-    def interval_s(self) -> float:
-        """The usual time between two reports of a trial."""
-        times = [[row.time_ms for row in trial.rows()] for trial in self.folder.trials()]
-        return statistics.median((after - before) / 1000 for each in times for before, after in pairwise(each))
+        within = [after - before for before, after in gaps if before <= self.until_s and after > self.event_s]
+        return max(within, default=0.0)
 
     def recorded_s(self) -> float:
         """From the end of the last trial to that of the driver, which is now."""
@@ -150,11 +149,13 @@ def kill_node(study: Study) -> None:
     """One of two, and all its processes."""
     study.wait_until_running(2)
     study.nodes.kill_node(study.second)
+    study.happened()
 
 
 def add_node(study: Study) -> None:
     """A third one."""
     study.wait_until_running()
+    study.happened()
     study.nodes.add_node("third")
 
 
@@ -163,6 +164,7 @@ def kill_driver(study: Study) -> None:
     study.wait_until_running(2)
     study.process.kill()
     wait_for(lambda: not study.nodes.workers(), "the workers follow their driver", 60)
+    study.happened()  # until here they have trained
     study.process = study.nodes.begin("launch/grid.py", "--resume", "s", *study.where)
 
 
@@ -179,6 +181,7 @@ def cut_for_long(study: Study) -> None:
 def _cut(study: Study, seconds: float) -> None:
     study.wait_until_running(2)
     study.nodes.cut(study.second)
+    study.happened()
     time.sleep(seconds)
     study.nodes.heal(study.second)
 
@@ -187,6 +190,7 @@ def tracking_goes(study: Study) -> None:
     """MLflow's server is killed, and started again some seconds later."""
     study.wait_until_running()
     study.tracking.server.kill()
+    study.happened()
     time.sleep(_AWAY_S)
     study.tracking.server.start()
 
@@ -232,14 +236,17 @@ class Faults:
         self._n_studies += 1
         self.nodes.add_node(second)
         delay_s = _SLOW_S if event == "tracking slow" else 0.0
-        with Tracking(storage, self.nodes.prefix, delay_s, self.is_served) as tracking:
+        with (
+            Tracking(storage, self.nodes.prefix, delay_s, self.is_served) as tracking,
+            Checkpoints(storage / "s") as checkpoints,
+        ):
             began = time.monotonic()
             where = ["--storage", str(storage), "--tracking-uri", tracking.uri, "--address", self.nodes.address]
             new = ["--space", str(self.space), "--scale", "smoke", "--name", "s"]
             driver = self.nodes.begin("launch/grid.py", *new, *where)
-            study = Study(self.nodes, second, storage, tracking, where, driver)
+            study = Study(self.nodes, second, storage, tracking, where, driver, checkpoints)
             EVENTS.get(event, nothing)(study)
-            study.until_ms = 1000 * time.time()
+            study.until_s = time.time()
             study.process.ended(timeout_s=900)
             seconds, recorded_s = time.monotonic() - began, study.recorded_s()
         row = self._row(event, study, seconds, recorded_s)
@@ -254,9 +261,11 @@ class Faults:
             self.expect(best, reports)
         duplicates, missing = count(study.tracking.database, study.folder, list(self._calm_reports))
         moved = study.moved()
+        usual_s, longest_s = usual_and_longest(study.checkpoints.intervals(study.event_s))
         row = {
             "event": event, "trials": len(reports), "moved": len(moved), "redone_s": max(moved, default=0.0),
-            "interval_s": study.interval_s(), "stalled_s": study.stalled_s(), "recorded_s": recorded_s,
+            "interval_s": usual_s, "longest_interval_s": longest_s,
+            "stalled_s": study.stalled_s(), "recorded_s": recorded_s,
             "wall_s": seconds, "duplicates": duplicates, "missing": missing,
             "same_winner": best == self._calm_best, "same_reports": reports == self._calm_reports,
             "nodes_used": len({result.node for t in study.folder.trials() if (result := t.result())}),
@@ -269,7 +278,7 @@ def shown(row: Row) -> str:
     """A row in a line."""
     return (
         f"{row['event']:<18}{row['trials']} trials, {row['moved']} moved, {row['redone_s']:.2f} s redone "
-        f"(reports every {row['interval_s']:.2f} s), "
+        f"(saved every {row['interval_s']:.2f} s, at most {row['longest_interval_s']:.2f}), "
         f"{row['stalled_s']:.1f} s stalled, {row['recorded_s']:.0f} s after the last, "
         f"{row['wall_s']:.0f} s in all, {row['duplicates']} doubled, {row['missing']} missing, "
         f"winner {'the same' if row['same_winner'] else 'ANOTHER'}, "

@@ -6,15 +6,13 @@ import os
 import resource
 import shutil
 import sqlite3
-import tempfile
 import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from launch.bench_nodes import Cluster
-from launch.bench_processes import processes_of, wait_for
+from launch.bench_nodes import Cluster, cluster
 from launch.bench_study import open_study, smallest_spec
 from launch.bench_tracking import count
 from launch.command import say, whole_number
@@ -43,23 +41,16 @@ def measure(arguments: argparse.Namespace) -> list[Row]:
 
     space = load_space("toy_mcinfonce")
     spec = smallest_spec(space, "smoke")
-    folder = Path(tempfile.mkdtemp(prefix="pcl-", dir="/tmp"))
-    nodes = Cluster(folder, n_cpus=arguments.cpus)
-    os.environ.update(nodes.environment)  # before Ray is imported: this process is the driver
-    try:
+    with cluster(is_networked=False, n_cpus=arguments.cpus) as nodes:
+        os.environ.update(nodes.environment)  # before Ray is imported: this process is the driver
         nodes.start()
         for index in range(1, _N_NODES):
             nodes.add_node(f"node{index}")
-        study = folder / "runs" / "load"
+        study = nodes.folder / "runs" / "load"
         trials = make_trials(space, spec, arguments.trials)
-        rows = [_run(nodes, space, spec, study, trials, arguments)]
+        row = _run(nodes, space, spec, study, trials, arguments)
         nodes.end_all()
-        rows += _many(space, spec, study, trials, arguments.records)
-    finally:
-        nodes.end_all()
-        wait_for(lambda: not processes_of(folder), "no process left", 20)
-        shutil.rmtree(folder, ignore_errors=True)
-    return rows
+        return [row, *_many(space, spec, study, trials, arguments.records)]
 
 
 def make_trials(space: "SearchSpace", spec: "StudySpec", n_trials: int) -> list["Trial"]:

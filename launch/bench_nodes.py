@@ -7,12 +7,13 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from launch.bench_processes import (
     ROOT,
@@ -47,6 +48,9 @@ class Network:
         except (OSError, subprocess.CalledProcessError) as error:
             self.close()
             raise OSError(f"no network namespaces: {error}") from None
+        except BaseException:  # Ctrl-C
+            self.close()
+            raise
 
     def join(self, place: str) -> str:
         """Make a namespace; its address."""
@@ -128,7 +132,7 @@ class Cluster:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "MLFLOW_"))}
         return {
             **kept, "RAY_TMPDIR": str(self.folder), "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": self.token,
-            "RAY_USAGE_STATS_ENABLED": "0",
+            "RAY_USAGE_STATS_ENABLED": "0", "RAY_health_check_timeout_ms": "3000",  # as the clusters of launch/cluster/
         }  # fmt: skip
 
     @property
@@ -229,18 +233,38 @@ class Cluster:
 
 
 @contextmanager
-def cluster(**options: Any) -> Iterator[Cluster]:
-    """A folder for a cluster, in namespaces where this machine allows; nothing of either is left."""
-    folder = Path(tempfile.mkdtemp(prefix="pcl-", dir="/tmp"))
-    network: Network | None = None
-    with contextlib.suppress(OSError):
-        network = Network()
-    found = Cluster(folder, network=network, **options)
-    try:
-        yield found
-    finally:
-        found.end_all()
-        wait_for(lambda: not processes_of(folder), "no process left", 20)
+def cluster(is_networked: bool = True, **options: Any) -> Iterator[Cluster]:
+    """A folder for a cluster, in namespaces where asked for and allowed; nothing of either is left, also by SIGTERM."""
+    with stoppable() as is_ending, ExitStack() as after:
+        folder = Path(tempfile.mkdtemp(prefix="pcl-", dir="/tmp"))
+        after.callback(shutil.rmtree, folder, ignore_errors=True)
+        network: Network | None = None
+        with contextlib.suppress(OSError):
+            network = Network() if is_networked else None
         if network:
-            network.close()
-        shutil.rmtree(folder, ignore_errors=True)
+            after.callback(network.close)
+        found = Cluster(folder, network=network, **options)
+        after.callback(lambda: wait_for(lambda: not processes_of(folder), "no process left", 20))
+        after.callback(found.end_all)
+        after.callback(is_ending)
+        yield found
+
+
+@contextmanager
+def stoppable() -> Iterator[Callable[[], None]]:
+    """SIGTERM ends the context as Ctrl-C does; what is yielded is called when both are to be ignored: it is ending."""
+    signals = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
+
+    def stop(*_: object) -> NoReturn:
+        raise KeyboardInterrupt("stopped; its nodes, networks and files are gone")
+
+    def ignore() -> None:
+        for number in signals:
+            signal.signal(number, signal.SIG_IGN)
+
+    before = {number: signal.signal(number, stop) for number in signals}
+    try:
+        yield ignore
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -46,6 +46,21 @@ class Tracking:
         return f"sqlite:///{self.server.folder / 'server.db'}"
 
     def __enter__(self) -> Self:
+        try:
+            self._start()
+        except BaseException:  # Ctrl-C among them: nobody else would end what has started
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.server.kill()
+        if self._proxy is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._proxy.pid, signal.SIGKILL)
+            self._proxy.wait(10)
+
+    def _start(self) -> None:
         if self._is_served:
             self.server.start()
         if self._delay_s:
@@ -55,14 +70,6 @@ class Tracking:
                 start_new_session=True,
             )  # fmt: skip
             wait_for(lambda: answers(f"{self.uri}/health", self._prefix, 2 * self._delay_s), "the proxy answers", 60)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.server.kill()
-        if self._proxy is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._proxy.pid, signal.SIGKILL)
-            self._proxy.wait(10)
 
 
 def count(uri: str, folder: "StudyFolder", keys: Sequence[str], metric: str = "train/loss") -> tuple[int, int]:

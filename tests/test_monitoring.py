@@ -133,7 +133,7 @@ def test_a_driver_publishes_trials_by_state(told: Told, tmp_path: Path) -> None:
         progress.started(folders[1])
         progress.started(folders[2])
         progress.restarted(folders[2])
-        assert states() == {"waiting": 1, "running": 2, "finished": 1, "stopped": 0, "failed": 0}
+        assert states() == {"waiting": 2, "running": 1, "finished": 1, "stopped": 0, "failed": 0}
         assert last("pcl_worker_deaths") == 1
         folders[2].close(Result(Status.FAILED, "no reason"))
         progress.ended(folders[2])

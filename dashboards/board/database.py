@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from pcl.studies.mlflow_file import TABLES, is_known, read_only
 from pcl.studies.mlflow_store import Store, StoreError
 
 __all__ = ["PREFIX", "TABLES", "Database", "FileDatabase", "Row", "StoreError", "open_database"]
@@ -19,16 +20,6 @@ __all__ = ["PREFIX", "TABLES", "Database", "FileDatabase", "Row", "StoreError", 
 PREFIX = "pcl/"  # of the experiments that studies are in
 
 Row = tuple[Any, ...]
-
-TABLES = {
-    "experiments": ("experiment_id", "name", "lifecycle_stage"),
-    "runs": ("run_uuid", "name", "status", "start_time", "end_time", "lifecycle_stage", "experiment_id"),
-    "tags": ("key", "value", "run_uuid"),
-    "params": ("key", "value", "run_uuid"),
-    "latest_metrics": ("key", "value", "timestamp", "step", "is_nan", "run_uuid"),
-    "metrics": ("key", "value", "timestamp", "step", "is_nan", "run_uuid"),
-}
-_PATIENCE_S = 20.0  # how long a writer may keep a database locked
 
 
 class Database(ABC):
@@ -76,12 +67,11 @@ class FileDatabase(Database):
     def is_known(self) -> bool:
         """Whether the tables have the columns that are read here."""
         with self._lock:
-            found = {
-                table: {row[1] for row in self.rows(f"pragma table_info({table})")}
-                for table in TABLES
-                if self._open() is not None
-            }
-        return all(set(columns) <= found[table] for table, columns in TABLES.items()) if found else True
+            try:
+                connection = self._open()
+                return connection is None or is_known(connection)
+            except sqlite3.Error as error:
+                raise self._unreadable(error) from None
 
     def version(self) -> str:
         """By SQLite's count of what others have written."""
@@ -96,7 +86,10 @@ class FileDatabase(Database):
                 connection = self._open()
                 return connection.execute(sql, values).fetchall() if connection else []
             except sqlite3.Error as error:
-                raise StoreError(f"The tracking database {self._path} cannot be read: {error}.") from None
+                raise self._unreadable(error) from None
+
+    def _unreadable(self, error: sqlite3.Error) -> StoreError:
+        return StoreError(f"The tracking database {self._path} cannot be read: {error}.")
 
     def _open(self) -> sqlite3.Connection | None:
         """The connection; another one where the file has been replaced, none where there is no file."""
@@ -111,8 +104,7 @@ class FileDatabase(Database):
                 self._connection.close()
             self._connection = None
             if identity is not None:
-                address = f"{self._path.absolute().as_uri()}?mode=ro"
-                self._connection = sqlite3.connect(address, _PATIENCE_S, uri=True, check_same_thread=False)
+                self._connection = read_only(self._path)
             self._opened = identity
             self._n_opened += 1
         return self._connection

@@ -113,7 +113,10 @@ class Mirror(Database):
     def _take(self, run: "Run") -> None:
         info, data = run.info, run.data
         run_id = info.run_id
-        head = run_id, info.run_name, info.status, info.start_time, info.end_time, "active", info.experiment_id
+        head = (
+            run_id, info.run_name, info.status, info.start_time, info.end_time, "active", info.experiment_id,
+            info.user_id, info.artifact_uri,
+        )  # fmt: skip
         metrics = [_metric(run_id, m.key, m.value, m.timestamp, m.step) for m in data._metric_objs]
         content = hash((head, frozenset(data.tags.items()), frozenset(data.params), frozenset(metrics)))
         if self._seen.get(run_id) == content:

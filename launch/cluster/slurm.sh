@@ -20,6 +20,7 @@ storage=${STORAGE:-$PWD/runs}                                      # EDIT: the s
 tracking=(${MLFLOW_TRACKING_URI:+--tracking-uri "$MLFLOW_TRACKING_URI"}) # EDIT: the server; none: a database in $storage
 port=${RAY_PORT:-$((20000 + SLURM_JOB_ID % 20000))}                # others may have a cluster on the same node
 
+export RAY_health_check_timeout_ms=3000                            # a silent node is given up in 30 s, not in 65
 export RAY_USAGE_STATS_ENABLED=0 RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH="$storage/.ray-token-$SLURM_JOB_ID"
 mkdir -p "$storage"
 "$python" -c 'import secrets; print(secrets.token_hex(32), end="")' > "$RAY_AUTH_TOKEN_PATH"

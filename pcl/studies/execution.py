@@ -82,7 +82,8 @@ class Execution:
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             list(pool.map(self.reuse, unknown))
         left = [trial for trial in trials if self.folder.trial(trial.key).result() is None]
-        before = [Outcome.of(t, self.folder.trial(t.key)) for t in trials if t not in left]
+        keys = {trial.key for trial in left}
+        before = [Outcome.of(t, self.folder.trial(t.key)) for t in trials if t.key not in keys]
         self.announce(title, len(trials), before)
         if left and not self._interrupt.is_set():
             with self.progress(trials[0].stage, trials, len(trials), before) as progress:

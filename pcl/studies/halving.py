@@ -10,14 +10,14 @@ from types import SimpleNamespace
 from typing import Any
 
 from ray.tune.experiment import Trial as TuneTrial
-from ray.tune.schedulers import ASHAScheduler, FIFOScheduler
+from ray.tune.schedulers import ASHAScheduler
 
 from pcl.config import RunConfig
 from pcl.studies.judged import judged_curve
 from pcl.studies.ledger import Result, Status, StudyFolder
 from pcl.studies.runner import Interrupt
 from pcl.studies.space import Objective
-from pcl.studies.tune_adapter import folders_of
+from pcl.studies.tune_adapter import RestartedFirst, folders_of
 
 _FACTOR = 3  # of so many, one goes on
 _N_RUNGS = 2
@@ -53,7 +53,7 @@ class Rungs:
         )  # fmt: skip
 
 
-class Halving(FIFOScheduler):
+class Halving(RestartedFirst):
     """Tune's scheduler of a stage's trials.
 
     Args:
@@ -64,7 +64,7 @@ class Halving(FIFOScheduler):
     """
 
     def __init__(self, study: StudyFolder, stage: str, objective: Objective, interrupt: Interrupt) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self._objective, self._interrupt = objective, interrupt
         self._rungs = Rungs(objective)
         for folder in study.trials():

@@ -17,6 +17,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from enum import Enum
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,7 @@ class Trial:
     varied: dict[str, Plain] = field(default_factory=dict)
     data: str = "toy"
 
-    @property
+    @cached_property
     def key(self) -> str:
         """Twenty hexadecimal digits: equal for equal configuration, seeds, data and mathematics."""
         identity = [dict(sorted(self.config.items())), list(self.seeds), self.data, MATHS_VERSION]

@@ -3,8 +3,6 @@
 MLflow is imported at the first use: it takes more than a second, and its environment has to be set before.
 """
 
-import contextlib
-import fcntl
 import logging
 import os
 import random
@@ -13,9 +11,12 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
+
+from pcl.studies.mlflow_file import creation_lock, find_runs
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
@@ -38,6 +39,7 @@ _ENVIRONMENT = {
 
 _PROBE_S = 3.0  # how long an unreachable server may keep a user waiting
 _SLOW_S = 10.0  # how long one that is there may take to answer, as with every other request
+_PAGE = 1000  # runs of a request, as by MLflow's own default
 _LOCKED_S = 30.0  # how long others may keep a database locked
 
 
@@ -118,19 +120,33 @@ class Store:
         )
         return [str(experiment.experiment_id) for experiment in pages]
 
-    def find(self, experiments: list[str], tags: Mapping[str, str], status: str = "") -> list["Run"]:
-        """All runs that are not deleted and have these tags (and status), the oldest first."""
+    def find(self, experiments: list[str], tags: Mapping[str, str], status: str = "", most: int = 0) -> list["Run"]:
+        """Runs that are not deleted and have these tags (and status), the oldest first; all, or so many at most."""
+        if not experiments:
+            return []
+        if self.database is not None:
+            path = self.database
+            found = self.call(lambda _: find_runs(path, experiments, tags, status, most))
+            if found is not None:
+                return found
+        return self.find_by_client(experiments, tags, status, most)
+
+    def find_by_client(
+        self, experiments: list[str], tags: Mapping[str, str], status: str = "", most: int = 0
+    ) -> list["Run"]:
+        """The same by MLflow itself: of servers, and of databases whose tables are not known here."""
         conditions = [f"tags.`{key}` = '{value}'" for key, value in tags.items()]
         conditions += [f"attributes.status = '{status}'"] if status else []
         pages = self._pages(
             lambda client, token: client.search_runs(
                 experiments,
                 " and ".join(conditions),
+                max_results=min(most or _PAGE, _PAGE),
                 order_by=["attributes.start_time ASC", "attributes.run_id ASC"],
                 page_token=token,
             )
         )
-        return list(pages) if experiments else []
+        return list(islice(pages, most or None))
 
     def create(self, experiment: str, name: str, tags: Mapping[str, str]) -> str:
         """A new run's identifier."""
@@ -227,7 +243,7 @@ class Store:
                         import mlflow.store.tracking.sqlalchemy_store  # noqa: F401, PLC0415  slow: before the lock
                     for name in ("mlflow", "alembic"):
                         logging.getLogger(name).setLevel(logging.CRITICAL)  # what fails is raised as well
-                    with _creation_lock(self.database):
+                    with creation_lock(self.database):
                         self._client = MlflowClient(self.uri, registry_uri=self.uri)
             return self._client
 
@@ -277,15 +293,3 @@ def shown_uri(uri: str) -> str:
         'https://tracking.example:5000/team'
     """
     return re.sub(r"^(\w*:?//)?[^/]*@", r"\1", uri)
-
-
-@contextlib.contextmanager
-def _creation_lock(database: Path | None) -> Iterator[None]:
-    """One process at a time makes a database: MLflow's migrations fail where several do."""
-    if database is None:
-        yield
-        return
-    database.parent.mkdir(parents=True, exist_ok=True)
-    with database.with_name(f"{database.name}.lock").open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield

@@ -4,6 +4,7 @@ import math
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Self
 
@@ -13,6 +14,8 @@ from pcl.studies.recorder import Recorder
 from pcl.studies.runner import Interrupt
 from pcl.studies.selection import Outcome, winner
 from pcl.studies.space import Objective
+
+_ENDS = ("finished", "stopped", "failed")
 
 
 class Progress:
@@ -37,6 +40,8 @@ class Progress:
         self._trials, self._n_trials = {trial.key: trial for trial in trials}, n_trials
         self._outcomes = {outcome.trial.key: outcome for outcome in outcomes}
         self._n_before = len(self._outcomes)
+        self._n_by_state = Counter(map(_state, self._outcomes.values()))
+        self._best = winner(outcomes, objective)
         self._objective, self._recorder, self._interrupt = objective, recorder, interrupt
         self._is_fail_fast, self._say, self._gauges = is_fail_fast, say, gauges
         self._n_deaths = 0
@@ -72,6 +77,8 @@ class Progress:
     def restarted(self, folder: TrialFolder) -> None:
         """A trial's worker died and another takes over."""
         self._n_deaths += 1
+        with self._lock:
+            self._running.pop(folder.key, None)  # it waits for a place
         self._publish()
         self._tell(f"  worker died; another goes on with {self._trial(folder).label}")
 
@@ -81,7 +88,7 @@ class Progress:
         with self._lock:
             self._running.pop(folder.key, None)
             is_new = folder.key not in self._outcomes
-            self._outcomes[folder.key] = outcome
+            self._add(outcome)
         self._publish()
         self._recorder.submit(folder)
         if is_new:
@@ -93,13 +100,10 @@ class Progress:
     def line(self) -> str:
         """How things stand."""
         with self._lock:
-            outcomes, running = list(self._outcomes.values()), dict(self._running)
-        n_stopped = sum(outcome.is_stopped for outcome in outcomes)
-        n_failed = sum(not outcome.is_finished for outcome in outcomes) - n_stopped
-        best = winner(outcomes, self._objective)
-        parts = [f"{len(outcomes)}/{self._n_trials} done"]
-        parts += [f"{n_failed} failed"] if n_failed else []
-        parts += [f"{n_stopped} stopped early"] if n_stopped else []
+            counts, running, best = dict(self._n_by_state), dict(self._running), self._best
+        parts = [f"{sum(counts.values())}/{self._n_trials} done"]
+        parts += [f"{counts['failed']} failed"] if counts.get("failed") else []
+        parts += [f"{counts['stopped']} stopped early"] if counts.get("stopped") else []
         shares = " ".join(f"{share:.0%}" for share, _ in running.values())
         parts += [f"{len(running)} running ({shares})"] if running else []
         parts += [f"best {best.mean(self._objective.metric):.3f} ({best.trial.label})"] if best else []
@@ -107,19 +111,26 @@ class Progress:
         parts += [f"MLflow is away, {len(waiting)} records wait"] if waiting else []
         return "  ".join([*parts, f"ETA {self._eta(running)}"])
 
+    def _add(self, outcome: Outcome) -> None:
+        """Count an outcome, and see whether it is the best, without a look at all others: there may be thousands."""
+        key = outcome.trial.key
+        before = self._outcomes.get(key)
+        self._outcomes[key] = outcome
+        self._n_by_state[_state(outcome)] += 1
+        if before is not None:
+            self._n_by_state[_state(before)] -= 1
+            self._best = winner(self._outcomes.values(), self._objective)
+        else:
+            self._best = winner([*([self._best] if self._best else []), outcome], self._objective)
+
     def _publish(self) -> None:
         with self._lock:
-            outcomes, n_running = list(self._outcomes.values()), len(self._running)
-        n_finished = sum(outcome.is_finished for outcome in outcomes)
-        n_stopped = sum(outcome.is_stopped for outcome in outcomes)
-        counts = {
-            "waiting": self._n_trials - len(outcomes) - n_running, "running": n_running,
-            "finished": n_finished, "stopped": n_stopped, "failed": len(outcomes) - n_finished - n_stopped,
-        }  # fmt: skip
-        for state, n_trials in counts.items():
-            self._gauges.set(TRIALS, n_trials, state=state)
+            counts, n_running, best = dict(self._n_by_state), len(self._running), self._best
+        counts |= {"waiting": self._n_trials - sum(counts.values()) - n_running, "running": n_running}
+        for state in ("waiting", "running", *_ENDS):
+            self._gauges.set(TRIALS, counts.get(state, 0), state=state)
         self._gauges.set(WORKER_DEATHS, self._n_deaths)
-        if best := winner(outcomes, self._objective):
+        if best:
             self._gauges.set(BEST_OBJECTIVE, best.mean(self._objective.metric))
 
     def _trial(self, folder: TrialFolder) -> Trial:
@@ -145,6 +156,11 @@ class Progress:
     def _clear(self) -> None:
         if self._is_terminal:
             print("\r\033[K", end="", flush=True)
+
+
+def _state(outcome: Outcome) -> str:
+    finished, stopped, failed = _ENDS
+    return finished if outcome.is_finished else stopped if outcome.is_stopped else failed
 
 
 def described(outcome: Outcome, objective: Objective) -> str:

@@ -1,6 +1,7 @@
-"""A thread that keeps MLflow in line while trials run, and waits for it where it is away."""
+"""Threads that keep MLflow in line while trials run, and wait for it where it is away."""
 
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -8,6 +9,9 @@ from typing import NamedTuple
 
 from pcl.studies.ledger import TrialFolder
 from pcl.studies.tracking import Tracker
+
+_AT_ONCE = 4  # records that are sent to a server, which may be far away; to a database, one after the other
+_ARTIFACT = "artifact "
 
 
 class _Standing(NamedTuple):
@@ -19,7 +23,7 @@ class _Standing(NamedTuple):
 
 
 class Recorder:
-    """Syncs trials in a thread. Nothing here blocks on MLflow or raises because of it, but for `close`, which waits.
+    """Syncs trials in threads. Nothing here blocks on MLflow or raises because of it, but for `close`, which waits.
 
     What fails is tried again, with growing pauses. A trial that is submitted again before its turn is synced once.
 
@@ -33,14 +37,18 @@ class Recorder:
         self._tracker = tracker
         self._first_pause_s, self._longest_pause_s = first_pause_s, longest_pause_s
         self._jobs: dict[str, Callable[[], None]] = {}  # in the order of their turns
-        self._current: str | None = None
+        self._current: set[str] = set()
         self._errors: dict[str, str] = {}
         self._n_failures = 0
         self._changed = threading.Condition()
         self._is_closing = self._is_stopped = False
         self._hurry = threading.Event()
-        self._thread = threading.Thread(target=self._work, name="pcl-recorder", daemon=True)
-        self._thread.start()
+        n_threads = 1 if tracker.store.database else _AT_ONCE
+        self._threads = [
+            threading.Thread(target=self._work, name="pcl-recorder", daemon=True) for _ in range(n_threads)
+        ]
+        for thread in self._threads:
+            thread.start()
 
     def submit(self, folder: TrialFolder) -> None:
         """Have the trial's run brought in line with its folder."""
@@ -49,7 +57,7 @@ class Recorder:
     def submit_artifact(self, owner: TrialFolder | str, path: Path, folder: str = "") -> None:
         """Have a file or folder copied into the artifacts of a trial, or of a run such as the parent."""
         of_trial = f" of {owner.key}" if isinstance(owner, TrialFolder) else ""
-        self._add(f"artifact {path.name}{of_trial}", partial(self._tracker.log_artifact, owner, path, folder))
+        self._add(f"{_ARTIFACT}{path.name}{of_trial}", partial(self._tracker.log_artifact, owner, path, folder))
 
     @property
     def pending(self) -> int:
@@ -75,7 +83,9 @@ class Recorder:
         self._hurry.set()
         before = self._standing()
         while before.pending:
-            self._thread.join(timeout_s)
+            deadline = time.monotonic() + timeout_s
+            for thread in self._threads:
+                thread.join(max(0.0, deadline - time.monotonic()))
             now = self._standing()
             is_answered = now.n_answers > before.n_answers and now.n_failures == before.n_failures
             if now.pending >= before.pending and not is_answered:
@@ -83,14 +93,23 @@ class Recorder:
             before = now
         with self._changed:
             self._is_stopped = True
+            self._changed.notify_all()
             return self._left()
 
     def _standing(self) -> _Standing:
         return _Standing(self.pending, self._tracker.store.n_answers, self._n_failures)
 
     def _left(self) -> list[str]:
-        current = [self._current] if self._current is not None else []
-        return current + [name for name in self._jobs if name not in current]
+        return [*self._current, *(name for name in self._jobs if name not in self._current)]
+
+    def _next(self) -> str | None:
+        """Whose turn it is: no one is recorded twice at a time, and artifacts wait for what came before them."""
+        for name in self._jobs:
+            if name.startswith(_ARTIFACT) and self._current:
+                return None
+            if name not in self._current:
+                return name
+        return None
 
     def _add(self, name: str, job: Callable[[], None]) -> None:
         with self._changed:
@@ -102,25 +121,30 @@ class Recorder:
         pause_s = self._first_pause_s
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._jobs or self._is_closing)
-                if not self._jobs or self._is_stopped:
+                self._changed.wait_for(
+                    lambda: self._next() or (self._is_closing and not self._jobs) or self._is_stopped
+                )
+                name = self._next()
+                if name is None or self._is_stopped:
                     return
-                name = self._current = next(iter(self._jobs))
                 job = self._jobs.pop(name)
+                self._current.add(name)
             try:
                 job()
             except Exception as error:  # whatever MLflow or the disk has: training goes on
                 with self._changed:
-                    self._current = None
+                    self._current.remove(name)
                     self._errors[name] = str(error) or type(error).__name__
                     self._n_failures += 1
                     self._jobs.setdefault(name, job)  # the last in turn, unless it was submitted again meanwhile
+                    self._changed.notify_all()
                 if self._hurry.wait(pause_s):
                     self._hurry.clear()  # of every pause but one, `close` waits for the whole
                     pause_s = 0.0
                 pause_s = min(max(2 * pause_s, self._first_pause_s), self._longest_pause_s)
             else:
                 with self._changed:
-                    self._current = None
+                    self._current.remove(name)
                     self._errors.pop(name, None)
+                    self._changed.notify_all()
                 pause_s = self._first_pause_s

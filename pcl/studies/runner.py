@@ -42,6 +42,8 @@ _ENVIRONMENT = {
 _FOR_WORKERS = {name: _ENVIRONMENT[name] for name in ("RAY_CHDIR_TO_TRIAL_DIR", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO")}
 # A trial whose worker died is started again this often, from its last checkpoint.
 MOST_RESTARTS = 3
+# As many trials wait for a place as there are places, and no fewer than this: clusters grow by what waits.
+_FEWEST_ASKED = 16
 
 
 class Listener(Protocol):
@@ -191,15 +193,14 @@ def run_trials(
         trainable: What a worker does with a job; `run_jobs` unless a benchmark wants another.
         scheduler: Tune's, which may end trials early; it then leaves a result in their folders.
     """
-    from ray import tune  # noqa: PLC0415
+    from pcl.studies.tune_adapter import Listed, Proposals  # noqa: PLC0415
 
     size, n_workers = resources.groups(len(trials), resources.slots(available_resources()))
     if scheduler is not None:  # which decides about trials one by one
         size, n_workers = 1, resources.most_at_once
-    jobs = [_job(trial, study, objective, resources) for trial in trials]
-    groups = [jobs[first : first + size] for first in range(0, len(jobs), size)]
-    search = {"max_concurrent_trials": n_workers or None, "scheduler": scheduler}
-    _fit({"jobs": tune.grid_search(groups)}, search, resources, listener, interrupt, scratch, trainable)
+    proposals = Proposals(Listed(trials), lambda t: _job(t, study, objective, resources), interrupt, size)
+    search = {"search_alg": proposals, "max_concurrent_trials": n_workers or None, "scheduler": scheduler}
+    _fit(search, resources, listener, interrupt, scratch, trainable)
     left = [trial for trial in trials if study.trial(trial.key).result() is None]
     if size > 1 and left and not interrupt.is_set():  # a worker died too often: by whose fault, each alone shows
         alone = replace(resources, side_by_side=1)
@@ -216,8 +217,8 @@ def run_source(
 
     proposals = Proposals(source, lambda trial: _job(trial, study, objective, resources), interrupt)
     at_once = max(1, replace(resources, side_by_side=1).slots(available_resources()))
-    search = {"search_alg": proposals, "num_samples": -1, "max_concurrent_trials": at_once, "scheduler": scheduler}
-    _fit({}, search, resources, listener, interrupt, scratch, None)
+    search = {"search_alg": proposals, "max_concurrent_trials": at_once, "scheduler": scheduler}
+    _fit(search, resources, listener, interrupt, scratch, None)
     _close(source.trials, study, listener, interrupt)
     for trial in source.trials:
         source.ended(trial.key)
@@ -233,19 +234,21 @@ def _job(trial: Trial, study: StudyFolder, objective: str, resources: Resources)
 
 
 def _fit(
-    param_space: dict[str, Any], search: dict[str, Any], resources: Resources, listener: Listener,
-    interrupt: Interrupt, scratch: Path, trainable: Callable[[dict[str, Any]], None] | None,
+    search: dict[str, Any], resources: Resources, listener: Listener, interrupt: Interrupt, scratch: Path,
+    trainable: Callable[[dict[str, Any]], None] | None,
 ) -> None:  # fmt: skip
+    """Tune asks for trials as it has room for them: of a long list it would copy all entries for each of them."""
     from ray import tune  # noqa: PLC0415
 
     from pcl.studies.trainable import run_jobs  # noqa: PLC0415
-    from pcl.studies.tune_adapter import Events, StopAll  # noqa: PLC0415
+    from pcl.studies.tune_adapter import Events, RestartedFirst, StopAll  # noqa: PLC0415
 
+    os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(max(_FEWEST_ASKED, resources.slots(available_resources())))
     tuner = tune.Tuner(
         tune.with_resources(trainable or run_jobs, {"cpu": resources.cpus, "gpu": resources.gpus}),
-        param_space=param_space,
         tune_config=tune.TuneConfig(
-            **search,
+            **{**search, "scheduler": search["scheduler"] or RestartedFirst()},
+            num_samples=-1,
             reuse_actors=True,
             trial_name_creator=lambda trial: str(trial.trial_id),
             trial_dirname_creator=lambda trial: str(trial.trial_id),

@@ -11,7 +11,6 @@ it keeps the largest float, which `Tracker.finished` turns back.
 """
 
 import getpass
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -23,6 +22,7 @@ from pcl.studies import run_content as content
 from pcl.studies.ledger import Metrics, Row, Trial, TrialFolder, now_ms
 from pcl.studies.mlflow_store import Store, StoreError, default_uri, shown_uri, tracking_uri
 from pcl.studies.run_content import CAUSE, RUNNING, STOPPED_EARLY, SYNCED, Ending, Found, StudyTags
+from pcl.studies.turns import Turns
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
@@ -107,7 +107,7 @@ class Tracker:
 
     def __init__(self, uri: str, artifacts: Path | None = None) -> None:
         self.store = Store(uri, artifacts)
-        self._lock = threading.RLock()
+        self._turns = Turns()
         self._opened: _Study | None = None
 
     @property
@@ -131,7 +131,7 @@ class Tracker:
         """Find the study's parent run, or make it; its identifier."""
         if "'" in name + tags.space:
             raise ValueError(f"A study's and a space's name must have no apostrophe, but got {name!r}, {tags.space!r}.")
-        with self._lock:
+        with self._turns.alone():
             study = self._opened = _Study(name, tags)
             self._load(study)
             parent = study.records[_PARENT]
@@ -142,20 +142,22 @@ class Tracker:
             return study.run_id
 
     def sync(self, folder: TrialFolder) -> None:
-        """Bring the trial's run in line with its folder.
+        """Bring the trial's run in line with its folder; others may be brought in line meanwhile, but not the same.
 
         Raises:
             StoreError: If MLflow does not answer; call again.
         """
-        with self._lock:
-            study = self._study()
-            try:
-                if not study.is_loaded:
-                    self._load(study)
+        study = self._study()
+        try:
+            if not study.is_loaded:
+                with self._turns.alone():  # what others make meanwhile would not be seen, and made again
+                    if not study.is_loaded:
+                        self._load(study)
+            with self._turns.together():
                 self._sync(study, folder)
-            except BaseException:
-                study.is_loaded = False  # what was asked for may have been done all the same
-                raise
+        except BaseException:
+            study.is_loaded = False  # what was asked for may have been done all the same
+            raise
 
     def run_id(self, folder: TrialFolder) -> str:
         """The trial's run, which `sync` has made."""
@@ -172,7 +174,7 @@ class Tracker:
 
     def close_study(self, end: End) -> None:
         """End the parent run. Trials that are still open are marked as killed, until `sync` opens them again."""
-        with self._lock:
+        with self._turns.alone():
             study = self._study()
             self._load(study)  # also sees what an earlier driver has left
             for identity, record in study.records.items():
@@ -185,7 +187,7 @@ class Tracker:
     def finished(self, key: str, end: End = End.FINISHED) -> Found | None:
         """A trial with this key that ended so in any study, the first if there are several."""
         experiments = self.store.experiments(_EXPERIMENTS)
-        found = self.store.find(experiments, {"pcl.kind": "trial", "pcl.trial": key}, end.value)
+        found = self.store.find(experiments, {"pcl.kind": "trial", "pcl.trial": key}, end.value, most=1)
         if not found:
             return None
         tags, run_id = found[0].data.tags, found[0].info.run_id
@@ -251,7 +253,7 @@ class Tracker:
 
     def _retire(self, study: _Study, key: str) -> None:
         """Delete a trial's runs: MLflow cannot take back what the attempt before has reported."""
-        for identity in [identity for identity in study.records if identity.trial == key]:
+        for identity in [identity for identity in list(study.records) if identity.trial == key]:
             self.store.delete(study.records[identity].run_id)
             del study.records[identity]
 

@@ -1,11 +1,13 @@
 """Between Tune's interfaces and ours: events of trials, and the wish to stop."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from ray import tune
 from ray.tune.experiment import Trial as TuneTrial
+from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search import Searcher
 
 from pcl.studies.ledger import Result, Status, Trial, TrialFolder
@@ -84,29 +86,60 @@ class StopAll(tune.Stopper):
         return self._interrupt.is_set()
 
 
+class RestartedFirst(FIFOScheduler):
+    """Gives the next free worker to a trial whose own died: Tune would have it wait behind all the others."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+
+    def choose_trial_to_run(self, tune_controller: Any) -> TuneTrial | None:
+        """One that waits."""
+        waiting = [trial for trial in tune_controller.get_live_trials() if trial.status == TuneTrial.PENDING]
+        restarted = (trial for trial in waiting if trial.num_failures)
+        return next(restarted, None) or super().choose_trial_to_run(tune_controller)
+
+
+class Listed:
+    """A `Source` of trials that are known from the start."""
+
+    def __init__(self, trials: Sequence[Trial]) -> None:
+        self.trials = list(trials)
+        self._left = iter(self.trials)
+
+    def next(self) -> Trial | None:
+        """The next in the list."""
+        return next(self._left, None)
+
+    def ended(self, key: str) -> None:
+        """Nothing: what comes next does not depend on it."""
+
+
 class Proposals(Searcher):
-    """Hands Tune a source's trials, one for each free place.
+    """Hands Tune a source's trials as it has room for them.
 
     Args:
         source: Asked in Tune's own loop.
         job_of: What a worker is sent for a trial.
         interrupt: Set where the source cannot write its files.
+        size: Trials for one worker, side by side.
     """
 
-    def __init__(self, source: Source, job_of: Callable[[Trial], dict[str, Any]], interrupt: Interrupt) -> None:
+    def __init__(
+        self, source: Source, job_of: Callable[[Trial], dict[str, Any]], interrupt: Interrupt, size: int = 1
+    ) -> None:
         super().__init__()
-        self._source, self._job_of, self._interrupt = source, job_of, interrupt
+        self._source, self._job_of, self._interrupt, self._size = source, job_of, interrupt, size
 
     def suggest(self, trial_id: str) -> Any:
-        """The next job, or Tune's word for that there is none."""
+        """The next jobs, or Tune's word for that there are none."""
         if self._interrupt.is_set():
             return Searcher.FINISHED
         try:
-            trial = self._source.next()
+            group = list(islice(iter(self._source.next, None), self._size))
         except OSError as error:
             self._interrupt.set(str(error))
-            trial = None
-        return Searcher.FINISHED if trial is None else {"jobs": [self._job_of(trial)]}
+            group = []
+        return {"jobs": [self._job_of(trial) for trial in group]} if group else Searcher.FINISHED
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         """Nothing: the source looks at the folders before it proposes."""

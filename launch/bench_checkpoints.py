@@ -1,0 +1,62 @@
+"""When the trials of a study were saved, seen from outside: a trial loses what it has trained since."""
+
+import contextlib
+import statistics
+import threading
+import time
+from collections import defaultdict
+from itertools import pairwise
+from pathlib import Path
+from typing import Self
+
+_LOOK_S = 0.02
+
+
+class Checkpoints:
+    """Looks at the trials' folders, again and again, for checkpoints that have been replaced.
+
+    Args:
+        study: The study's folder, which need not exist yet.
+    """
+
+    def __init__(self, study: Path) -> None:
+        self._study = study
+        self._times: dict[str, list[float]] = defaultdict(list)
+        self._is_done = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="checkpoints", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_done.set()
+        self._thread.join()
+
+    def since_last(self, key: str, moment: float) -> float:
+        """Seconds from a trial's last checkpoint before a moment, in seconds since 1970, to it; NaN without one."""
+        before = [saved for saved in self._times[key] if saved <= moment]
+        return moment - before[-1] if before else float("nan")
+
+    def intervals(self, until: float = float("inf")) -> list[float]:
+        """Seconds between two checkpoints of a trial, of all trials, up to a moment."""
+        known = [[saved for saved in times if saved <= until] for times in self._times.values()]
+        return [after - before for times in known for before, after in pairwise(times)]
+
+    def look(self) -> None:
+        """Once, at all."""
+        for file in self._study.glob("trials/*/checkpoint.pt"):
+            with contextlib.suppress(FileNotFoundError):
+                saved, times = file.stat().st_mtime, self._times[file.parent.name]
+                if not times or times[-1] != saved:
+                    times.append(saved)
+
+    def _watch(self) -> None:
+        while not self._is_done.is_set():
+            self.look()
+            time.sleep(_LOOK_S)
+
+
+def usual_and_longest(intervals: list[float]) -> tuple[float, float]:
+    """Of seconds; NaN where there are none."""
+    return (statistics.median(intervals), max(intervals)) if intervals else (float("nan"), float("nan"))
