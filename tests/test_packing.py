@@ -10,7 +10,7 @@ import pytest
 from pcl.interleaving import interleaved
 from pcl.studies import runner
 from pcl.studies.ledger import Result, Status, StudyFolder, Trial, TrialFolder
-from pcl.studies.packing import Cost, Resources, gpu_share, most_side_by_side
+from pcl.studies.packing import Cost, Resources, gpu_share, with_side_by_side
 from pcl.studies.plan import probe, side_by_side_seconds
 from pcl.training import Run
 from tests.smoke import smoke
@@ -51,8 +51,9 @@ def test_trials_side_by_side_fill_all_places_first(n_trials: int, most_at_once: 
     ],
 )
 def test_as_many_share_a_process_as_get_most_done(seconds: dict[int, float], gpu_bytes: int, n_trials: int) -> None:
-    cost = Cost(1.0, 1.0, 1, gpu_bytes, 100)
-    assert most_side_by_side(seconds.__getitem__, cost) == n_trials
+    cost = with_side_by_side(Cost(1.0, 60.0, 1, gpu_bytes, 100), seconds.__getitem__)
+    assert cost.side_by_side == n_trials
+    assert cost.shared_run_s == pytest.approx(60 * seconds[n_trials])
 
 
 def test_trials_whose_worker_died_too_often_are_tried_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ Processes on a GPU take turns: a second one fills the time in which the first se
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 _CONTEXT_BYTES = 600 * 2**20  # of a process on a GPU, beside what torch allocates
 _USABLE = 0.9  # share of the memory
@@ -66,6 +66,7 @@ class Cost:
         gpu_bytes: That torch takes of a GPU's memory at most; 0 on a CPU.
         gpu_total: What that GPU has.
         side_by_side: As many in one process get most done.
+        gain: How much more they get done than one.
     """
 
     set_up_s: float
@@ -74,23 +75,30 @@ class Cost:
     gpu_bytes: int = 0
     gpu_total: int = 0
     side_by_side: int = 1
+    gain: float = 1.0
+
+    @property
+    def shared_run_s(self) -> float:
+        """Training and evaluations beside as many others."""
+        return self.run_s * self.side_by_side / self.gain
 
 
-def most_side_by_side(seconds_of: Callable[[int], float], cost: Cost) -> int:
-    """Of one, two and four trainings in a process, the number that gets most done, by a tenth at least.
+def with_side_by_side(cost: Cost, seconds_of: Callable[[int], float]) -> Cost:
+    """With the number of trainings in a process, of one, two and four, that gets most done, by a tenth at least.
 
     Args:
+        cost: Of one, alone.
         seconds_of: What so many take for the same work each, all of them together.
-        cost: Of one, for its memory.
     """
-    best, rate = 1, 1 / seconds_of(1)
+    alone = 1 / seconds_of(1)
+    best, rate = 1, alone
     for n_trials in (2, 4):
         if n_trials * cost.gpu_bytes > _USABLE * cost.gpu_total:
             break
         if (new := n_trials / seconds_of(n_trials)) < _LEAST_GAIN * rate:
             break
         best, rate = n_trials, new
-    return best
+    return replace(cost, side_by_side=best, gain=rate / alone)
 
 
 def gpu_share(costs: Sequence[Cost]) -> float:

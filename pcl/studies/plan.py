@@ -3,7 +3,7 @@
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pcl.config import RunConfig
@@ -12,7 +12,7 @@ from pcl.studies.axes import Domain, Variants
 from pcl.studies.ledger import StudyFolder
 from pcl.studies.method import GRID, Method
 from pcl.studies.objectives import with_objectives
-from pcl.studies.packing import Cost, Resources, most_side_by_side
+from pcl.studies.packing import Cost, Resources, with_side_by_side
 from pcl.studies.progress import duration
 from pcl.studies.replication import RULE
 from pcl.studies.searching import N_REPORTED
@@ -66,8 +66,13 @@ def probe(
     cost = Cost(set_up, seconds, n_bytes, torch.cuda.max_memory_reserved(), torch.cuda.mem_get_info()[1])
     if not is_shared:
         return cost
-    runs = [run, *(Run(config, seeds, device) for _ in range(3))]
-    return replace(cost, side_by_side=most_side_by_side(lambda n: side_by_side_seconds(runs[:n], device), cost))
+    runs = [run]
+
+    def seconds_of(n_runs: int) -> float:
+        runs.extend(Run(config, seeds, device) for _ in range(n_runs - len(runs)))
+        return side_by_side_seconds(runs, device)
+
+    return with_side_by_side(cost, seconds_of)
 
 
 def side_by_side_seconds(runs: "Sequence[Run]", device: str, n_batches: int = 200) -> float:
@@ -196,7 +201,7 @@ def estimate(costs: Sequence[Cost], n_left: float, n_trials: int, slots: int) ->
         n_trials: All of them, as each has a checkpoint.
         slots: Trials at once.
     """
-    mean = sum(cost.run_s for cost in costs) / len(costs) + min(cost.set_up_s for cost in costs)
+    mean = sum(cost.shared_run_s for cost in costs) / len(costs) + min(cost.set_up_s for cost in costs)
     seconds = _START_S + n_left * (mean + _OVERHEAD_S) / max(1, slots)
     n_bytes = max(cost.n_bytes for cost in costs) * n_trials
     return (
