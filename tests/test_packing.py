@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from ray.tune.search import Searcher
 
 from pcl.interleaving import interleaved
 from pcl.studies import runner
@@ -62,8 +63,9 @@ def test_trials_whose_worker_died_too_often_are_tried_alone(tmp_path: Path, monk
     study = StudyFolder(tmp_path / "study")
     sizes = []
 
-    def fit(space: dict[str, Any], *_: object) -> None:
-        groups = space["jobs"]["grid_search"]
+    def fit(search: dict[str, Any], *_: object) -> None:
+        suggestions = iter(lambda: search["search_alg"].suggest(""), Searcher.FINISHED)
+        groups = [suggestion["jobs"] for suggestion in suggestions]
         sizes.append([len(group) for group in groups])
         for group in groups:
             if trials[1].key not in [Trial.of(job["trial"]).key for job in group]:
