@@ -91,6 +91,7 @@ def _run(
     nodes: Cluster, space: "SearchSpace", spec: "StudySpec", path: Path, trials: list["Trial"],
     arguments: argparse.Namespace,
 ) -> Row:  # fmt: skip
+    from pcl.studies.ledger import now_ms  # noqa: PLC0415
     from pcl.studies.monitoring import Gauges  # noqa: PLC0415
     from pcl.studies.packing import Resources  # noqa: PLC0415
     from pcl.studies.progress import Progress  # noqa: PLC0415
@@ -99,7 +100,7 @@ def _run(
     with ray_cluster(nodes.address, storage=path.parent), open_study(space, spec, path) as (folder, tracker, recorder):
         resources, interrupt = Resources(), Interrupt()
         slots = resources.slots(available_resources())
-        before, began = _peak_mib(), time.perf_counter()
+        before, began, began_ms = _peak_mib(), time.perf_counter(), now_ms()
         with (
             Gauges(study=folder.name, stage=trials[0].stage, metric=space.objective.metric) as gauges,
             Progress(
@@ -111,20 +112,24 @@ def _run(
                 sleeping(arguments.seconds),
             )  # fmt: skip
         ran = time.perf_counter() - began
+        results = [result for trial in trials if (result := folder.trial(trial.key).result())]
+        first_s = min(result.time_ms / 1000 - result.wall_s for result in results) - began_ms / 1000
         left = recorder.close(timeout_s=60)
         recorded = time.perf_counter() - began
         peak = _peak_mib()
         duplicates, missing = count(tracker.store.uri, folder, [trial.key for trial in trials])
     ideal = len(trials) * arguments.seconds / slots
     row = {
-        "what": "trials", "trials": len(trials), "slots": slots, "run_s": ran, "recorded_s": recorded, "ideal_s": ideal,
+        "what": "trials", "trials": len(trials), "slots": slots, "first_s": first_s, "run_s": ran,
+        "recorded_s": recorded, "ideal_s": ideal,
         "overhead_s_a_trial": (recorded - ideal) / len(trials), "rss_before_mib": before, "rss_peak_mib": peak,
         "duplicates": duplicates, "missing": missing, "unrecorded": len(left),
     }  # fmt: skip
     say(
-        f"{len(trials)} trials of {arguments.seconds:g} s on {_N_NODES} nodes, {slots} at once: {ran:.0f} s, recorded "
-        f"after {recorded:.0f} s (ideal {ideal:.0f} s): {row['overhead_s_a_trial']:.3f} s a trial; driver at most "
-        f"{peak:.0f} MiB ({before:.0f} before); {duplicates} doubled, {missing} missing in MLflow"
+        f"{len(trials)} trials of {arguments.seconds:g} s on {_N_NODES} nodes, {slots} at once: {ran:.0f} s (ideal "
+        f"{ideal:.0f} s), the first began after {first_s:.0f} s, all were recorded after {recorded:.0f} s: "
+        f"{row['overhead_s_a_trial']:.3f} s a trial; driver at most {peak:.0f} MiB ({before:.0f} before); "
+        f"{duplicates} doubled, {missing} missing in MLflow"
     )
     return row
 

@@ -1,5 +1,8 @@
 """Faults of clusters and tracking servers, as `launch/bench.py faults` brings them about; here those that are quick."""
 
+import math
+import os
+import sys
 import threading
 import time
 import urllib.request
@@ -11,9 +14,10 @@ from typing import Any
 
 import pytest
 
+from launch.bench_checkpoints import Checkpoints, usual_and_longest
 from launch.bench_faults import Faults, write_space
 from launch.bench_nodes import cluster
-from launch.bench_processes import free_port
+from launch.bench_processes import free_port, processes_of, started, wait_for
 from launch.bench_proxy import proxy
 from launch.bench_tracking import count
 from pcl.studies.ledger import Result, Row, Status, StudyFolder, Trial
@@ -37,7 +41,42 @@ def test_the_trials_of_a_killed_node_go_on_elsewhere() -> None:
     assert row["same_reports"]
     assert row["moved"] >= 1
     assert row["redone_s"] < 10  # they report, and are saved, several times a second
+    assert row["interval_s"] <= row["longest_interval_s"] < 10
     assert row["nodes_used"] <= 2
+
+
+def test_a_benchmark_that_is_stopped_leaves_nothing(tmp_path: Path) -> None:
+    spaces, folders = namespaces(), set(Path("/tmp").glob("pcl-*"))
+    command = [sys.executable, "launch/bench.py", "faults", "--output", tmp_path / "faults.json"]
+    bench = started(command, tmp_path / "out", os.environ)
+    wait_for(lambda: "a head and two nodes" in bench.said or bench.process.poll() is not None, "its cluster", 90)
+    (folder,) = (path for path in set(Path("/tmp").glob("pcl-*")) - folders if processes_of(path))
+    bench.process.terminate()
+    assert bench.process.wait(60) == 130, bench.errors
+    assert "stopped; its nodes, networks and files are gone" in bench.errors
+    assert not processes_of(folder)
+    assert not folder.exists()
+    assert not [name for name in namespaces() - spaces if name.startswith("pcl")]
+
+
+def namespaces() -> set[str]:
+    """Of the network, by name."""
+    return {entry.name for entry in Path("/run/netns").glob("*")}
+
+
+def test_checkpoints_are_seen(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path)
+    file = tmp_path / "trials" / "key" / "checkpoint.pt"
+    file.parent.mkdir(parents=True)
+    for saved in (100.0, 101.0, 101.0, 104.0):
+        file.touch()
+        os.utime(file, (saved, saved))
+        checkpoints.look()
+    assert checkpoints.intervals() == [1.0, 3.0]
+    assert checkpoints.intervals(until=103.0) == [1.0]
+    assert usual_and_longest([1.0, 3.0, 1.0]) == (1.0, 3.0)
+    assert checkpoints.since_last("key", 103.5) == 2.5
+    assert math.isnan(checkpoints.since_last("key", 99.0))
 
 
 TAGS = StudyTags("space", "smoke", "reference", "eval/x", "toy", "", "", "")

@@ -64,7 +64,7 @@ def test_trials_whose_worker_died_too_often_are_tried_alone(tmp_path: Path, monk
     sizes = []
 
     def fit(search: dict[str, Any], *_: object) -> None:
-        suggestions = iter(lambda: search["search_alg"].suggest("id"), Searcher.FINISHED)
+        suggestions = iter(lambda: search["search_alg"].suggest(""), Searcher.FINISHED)
         groups = [suggestion["jobs"] for suggestion in suggestions]
         sizes.append([len(group) for group in groups])
         for group in groups:

@@ -1,0 +1,52 @@
+"""What Tune is told: which trials to run, and in what order."""
+
+from types import SimpleNamespace
+from typing import Any
+
+from ray.tune.experiment import Trial as TuneTrial
+from ray.tune.search import Searcher
+
+from pcl.studies.ledger import Trial
+from pcl.studies.runner import Interrupt
+from pcl.studies.tune_adapter import Listed, Proposals, RestartedFirst
+
+
+def waiting(name: str, n_failures: int = 0, status: str = TuneTrial.PENDING) -> Any:
+    return SimpleNamespace(name=name, num_failures=n_failures, status=status)
+
+
+def chosen(*trials: Any) -> str | None:
+    controller = SimpleNamespace(get_trials=lambda: list(trials), get_live_trials=lambda: list(trials))
+    found = RestartedFirst().choose_trial_to_run(controller)
+    return found.name if found else None  # type: ignore[attr-defined]
+
+
+def test_a_trial_that_lost_its_worker_is_the_next() -> None:
+    running = waiting("running", 1, TuneTrial.RUNNING)
+    assert chosen(running) is None
+    assert chosen(running, waiting("first"), waiting("second")) == "first"
+    assert chosen(running, waiting("first"), waiting("second"), waiting("moved", 1)) == "moved"
+
+
+def trials(n_trials: int) -> list[Trial]:
+    return [Trial({"x": index}, (1,), "grid") for index in range(n_trials)]
+
+
+def proposed(n_trials: int, size: int, interrupt: Interrupt) -> Proposals:
+    return Proposals(Listed(trials(n_trials)), lambda trial: {"x": trial.config["x"]}, interrupt, size)
+
+
+def test_a_list_is_handed_out_in_groups_and_in_order() -> None:
+    proposals = proposed(5, 2, Interrupt())
+    groups = [[job["x"] for job in proposals.suggest(str(i))["jobs"]] for i in range(3)]
+    assert groups == [[0, 1], [2, 3], [4]]
+    assert proposals.suggest("3") == Searcher.FINISHED
+    assert proposed(0, 1, Interrupt()).suggest("0") == Searcher.FINISHED
+
+
+def test_nothing_more_is_handed_out_once_interrupted() -> None:
+    interrupt = Interrupt()
+    proposals = proposed(5, 1, interrupt)
+    assert proposals.suggest("0") == {"jobs": [{"x": 0}]}
+    interrupt.set("stopped")
+    assert proposals.suggest("1") == Searcher.FINISHED
