@@ -3,12 +3,13 @@
 import contextlib
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from launch.bench_processes import Started, started
+from launch.bench_processes import ROOT, Started, started
 from tests.browser import Browser
 from tests.services import free_port, wait_for
 
@@ -54,6 +55,12 @@ def board(storage: Path, *options: str) -> Iterator[Board]:
     finally:
         if process.process.poll() is None:
             found.end()
+
+
+def exported(storage: Path, site: Path) -> str:
+    """Write the board as files; returns what is said."""
+    command = [sys.executable, "launch/ui.py", "--storage", str(storage), "--export", str(site)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True).stdout
 
 
 def heading(name: str) -> str:

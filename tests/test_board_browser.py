@@ -2,8 +2,6 @@
 
 import os
 import re
-import subprocess
-import sys
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +18,7 @@ from tests.board_process import (
     choose_state,
     column,
     compare_rows,
+    exported,
     filter_words,
     heading,
     open_study,
@@ -151,12 +150,8 @@ def check_the_deep_link_leads_to_the_run_in_mlflow(ui: Started, tab: Browser) ->
 
 
 def check_an_export_opens_from_disk_with_the_network_off(ui: Started, tab: Browser, site: Path) -> None:
-    command = [sys.executable, "launch/ui.py", "--storage", str(ui.folder), "--export", str(site)]
-    said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True).stdout
-    assert re.search(r"index\.html and \d+ more files", said)
-    limits = {"latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
-    tab.call("Network.emulateNetworkConditions", offline=True, **limits)
-    try:
+    assert re.search(r"index\.html and \d+ more files", exported(ui.folder, site))
+    with tab.offline():
         tab.open((site / "index.html").as_uri())
         tab.asked.clear()
         tab.said.clear()
@@ -167,8 +162,6 @@ def check_an_export_opens_from_disk_with_the_network_off(ui: Started, tab: Brows
         assert cells(tab, "setting-differences") == [["loss.n_samples", "1", "5"]]
         tab.open((site / f"winner-{ui.runs['whole']}.html").as_uri())
         tab.wait("document.images.length === 1 && document.images[0].naturalWidth > 0")
-    finally:
-        tab.call("Network.emulateNetworkConditions", offline=False, **limits)
     assert tab.said == []
     assert all(address.startswith(("file://", "about:")) for address in tab.asked)
 

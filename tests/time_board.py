@@ -21,7 +21,7 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        Writer(folder).running("small")
+        Writer(folder).study("small", [], {}, 0.0)
         write_many(folder / "mlflow.db", n_studies=1, n_trials=arguments.trials)
         for _ in range(arguments.repeats):
             print("  ".join(f"{what} {seconds:.2f} s" for what, seconds in _times(folder).items()), flush=True)
