@@ -124,6 +124,7 @@ def write_many(database: Path, n_studies: int, n_trials: int) -> None:
         "eval/mu_mae",
         "train/loss",
         "time/train_s",
+        *(f"time/part_{part}_s" for part in range(7)),
     )
     connection = sqlite3.connect(database)
     connection.execute("pragma synchronous = off")

@@ -99,6 +99,16 @@ class Browser:
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
         path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
 
+    @contextlib.contextmanager
+    def offline(self) -> Iterator[None]:
+        """Without a network."""
+        limits = {"latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
+        self.call("Network.emulateNetworkConditions", offline=True, **limits)
+        try:
+            yield
+        finally:
+            self.call("Network.emulateNetworkConditions", offline=False, **limits)
+
     def close(self) -> None:
         self._do(self._socket.close())
         self._do(self._session.close())

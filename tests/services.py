@@ -62,6 +62,12 @@ class Home:
         )
         return file
 
+    def variants(self, name: str, axis: str, settings: dict[str, dict[str, Any]], base: dict[str, Any] = BASE) -> Path:
+        """Write a space of one axis, whose values are named settings."""
+        file = self.space(name, {"grid": {axis: "VARIANTS"}}, base)
+        file.write_text(file.read_text().replace("'VARIANTS'", f"Variants({settings!r})"))
+        return file
+
     def start(self, *arguments: str | Path, script: str = "launch/grid.py") -> Grid:
         self.n_started += 1
         command = [sys.executable, script, *arguments]

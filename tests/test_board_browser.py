@@ -1,13 +1,8 @@
 """The board as people use it: `launch/ui.py` and its export, clicked through in a headless Chromium."""
 
-import contextlib
 import os
 import re
-import signal
-import subprocess
-import sys
 import urllib.request
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,88 +10,51 @@ import pytest
 
 from dashboards.board.markup import MINUS, MISSING
 from pcl.studies.ledger import Result, Status
-from tests.board_store import Writer, score, tags, write_studies
+from tests.board_process import (
+    ROWS,
+    Board,
+    board,
+    cells,
+    choose_state,
+    column,
+    compare_rows,
+    exported,
+    filter_words,
+    heading,
+    open_study,
+)  # fmt: skip
+from tests.board_store import Writer, score, tags, write_many, write_studies
 from tests.browser import CHROMIUM, Browser, browser
-from tests.services import free_port, wait_for
+from tests.services import wait_for
 
 ROOT = Path(__file__).parent.parent
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed (Debian: apt install chromium)")
 
-ROWS = "[...document.querySelectorAll('#trials tbody.first tr')]"
-IS_READY = "document.documentElement.dataset.ready !== undefined"
+N_MANY = 256  # trials: more than a page has as rows
 
 
 @dataclass
 class Started:
-    """A process of launch/ui.py with a store of four studies."""
+    """A board of a store of five studies."""
 
     folder: Path
     runs: dict[str, str]
-    process: subprocess.Popen[bytes]
-    address: str
-    mlflow: str
+    board: Board
 
-
-@contextlib.contextmanager
-def started(folder: Path) -> Iterator[Started]:
-    runs = write_studies(folder)
-    ports = free_port(), free_port()
-    options = ["--storage", str(folder), "--port", str(ports[0]), "--mlflow-port", str(ports[1])]
-    log = folder / "ui.log"
-    with log.open("wb") as file:
-        process = subprocess.Popen(
-            [sys.executable, "launch/ui.py", *options], cwd=ROOT, stdout=file, stderr=file, start_new_session=True,
-            # Where the tests run in a shell's background, Ctrl-C is ignored there and would be here.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509  no threads here
-        )  # fmt: skip
-    try:
-        wait_for(lambda: "Ctrl-C" in log.read_text() or process.poll() is not None, "the board is up", 60)
-        yield Started(folder, runs, process, f"http://127.0.0.1:{ports[0]}/", f"http://127.0.0.1:{ports[1]}")
-    finally:
-        if process.poll() is None:
-            process.send_signal(signal.SIGINT)
-            process.wait(30)
-
-
-def heading(name: str) -> str:
-    """A script that finds the button above a column of the trials."""
-    return f"[...document.querySelectorAll('#trials thead button')].find((button) => button.textContent === {name!r})"
-
-
-def column(tab: Browser, name: str) -> list[str]:
-    """What a column of the trials shows."""
-    return list(tab.run(f"{ROWS}.map((row) => row.cells[{heading(name)}.parentElement.cellIndex].textContent)"))
-
-
-def cells(tab: Browser, table: str) -> list[list[str]]:
-    rows = f"[...document.querySelectorAll('#{table} tbody tr')]"
-    return list(tab.run(f"{rows}.map((row) => [...row.cells].map((cell) => cell.textContent))"))
-
-
-def open_study(tab: Browser, name: str) -> None:
-    """From the overview, by its link."""
-    tab.run(f"[...document.querySelectorAll('#studies a')].find((link) => link.textContent === {name!r}).click()")
-    tab.wait(f"document.title.startsWith({name!r}) && {IS_READY}")
-
-
-def choose_state(tab: Browser, state: str) -> None:
-    tab.run(f"document.querySelector('.tools select.state').value = {state!r}")
-    tab.run("document.querySelector('.tools select.state').dispatchEvent(new Event('change'))")
-
-
-def compare_rows(tab: Browser, *rows: int) -> None:
-    """Choose two trials and follow the link that is offered."""
-    for row in rows:
-        tab.run(f"{ROWS}[{row}].querySelector('input').click()")
-    tab.run("document.querySelector('a.chosen').click()")
-    tab.wait("document.querySelector('#metric-differences') !== null")
+    @property
+    def address(self) -> str:
+        return self.board.address
 
 
 def test_the_board_in_a_browser(tmp_path: Path) -> None:
     """One test of many steps: what they share takes longer to start than they take."""
-    with started(tmp_path) as ui, browser() as tab:
+    runs = write_studies(tmp_path)
+    write_many(tmp_path / "mlflow.db", n_studies=1, n_trials=N_MANY)
+    with board(tmp_path) as process, browser() as tab:
+        ui = Started(tmp_path, runs, process)
         check_sorting_filtering_and_comparing(ui, tab)
+        check_a_long_table_is_whole(ui, tab)
         check_markup_in_names_stays_text(ui, tab)
         check_news_come_without_a_reload(ui, tab)
         check_an_export_opens_from_disk_with_the_network_off(ui, tab, tmp_path / "site")
@@ -123,6 +81,32 @@ def check_sorting_filtering_and_comparing(ui: Started, tab: Browser) -> None:
     differences = {row[0]: row[3] for row in cells(tab, "metric-differences")}
     lost, whole = (score(0.9, 1) + score(0.9, 3)) / 2, sum(score(0.1, seed) for seed in (1, 2, 3)) / 3
     assert differences["κ rank ↑ (eval/kappa_rank_corr)"] == f"{whole - lost:.3f}".replace("-", MINUS)
+    assert tab.said == []
+
+
+def check_a_long_table_is_whole(ui: Started, tab: Browser) -> None:
+    """Of many rows only the first are in the page; those that are made are as they are."""
+    tab.open(ui.address)
+    open_study(tab, "study_0")
+    whole = [str(lr) for lr in range(N_MANY)]
+    assert column(tab, "lr") == whole[:-201:-1]
+    shape = "(row) => row.innerHTML.replace(/[0-9a-f]{32}|[0-9.]+/g, '')"
+    first = tab.run(f"({shape})({ROWS}[1])")
+    assert "the first 200 shown" in tab.run("document.querySelector('.count').textContent")
+    tab.run(f"{heading('lr')}.click()")
+    assert column(tab, "lr") == whole[:200]
+    assert column(tab, "Rank")[0] == str(N_MANY)
+    assert tab.run(f"({shape})({ROWS}[20])") == first
+    run = f"{0:08x}{0:024x}"
+    assert tab.run(f"{ROWS}[0].dataset.run + {ROWS}[0].querySelector('input').value") == run + run
+    assert tab.run(f"{ROWS}[0].className + {ROWS}[0].dataset.state") == "finished"
+    filter_words(tab, f"0.{N_MANY - 100}")
+    assert len(column(tab, "lr")) == 1
+    filter_words(tab, "")
+    tab.run("document.querySelector('.count button').click()")
+    assert column(tab, "lr") == whole
+    compare_rows(tab, 0, N_MANY - 1)
+    assert cells(tab, "setting-differences") == [["training.lr", "0", str(N_MANY - 1)]]
     assert tab.said == []
 
 
@@ -156,22 +140,18 @@ def check_the_deep_link_leads_to_the_run_in_mlflow(ui: Started, tab: Browser) ->
 
     def has_link() -> bool:
         with urllib.request.urlopen(study, timeout=20) as answer:
-            return f'href="{ui.mlflow}/#/experiments/' in answer.read().decode()
+            return f'href="{ui.board.mlflow}/#/experiments/' in answer.read().decode()
 
     wait_for(has_link, "the MLflow server answers", 90)
     tab.open(study)
     tab.run("document.querySelector('#trials a.out').click()")
     tab.wait("location.hash.includes('/runs/') && document.body?.innerText.includes('n_samples=5')", 60)
-    assert tab.run("location.origin") == ui.mlflow
+    assert tab.run("location.origin") == ui.board.mlflow
 
 
 def check_an_export_opens_from_disk_with_the_network_off(ui: Started, tab: Browser, site: Path) -> None:
-    command = [sys.executable, "launch/ui.py", "--storage", str(ui.folder), "--export", str(site)]
-    said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True).stdout
-    assert re.search(r"index\.html and \d+ more files", said)
-    limits = {"latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
-    tab.call("Network.emulateNetworkConditions", offline=True, **limits)
-    try:
+    assert re.search(r"index\.html and \d+ more files", exported(ui.folder, site))
+    with tab.offline():
         tab.open((site / "index.html").as_uri())
         tab.asked.clear()
         tab.said.clear()
@@ -182,18 +162,14 @@ def check_an_export_opens_from_disk_with_the_network_off(ui: Started, tab: Brows
         assert cells(tab, "setting-differences") == [["loss.n_samples", "1", "5"]]
         tab.open((site / f"winner-{ui.runs['whole']}.html").as_uri())
         tab.wait("document.images.length === 1 && document.images[0].naturalWidth > 0")
-    finally:
-        tab.call("Network.emulateNetworkConditions", offline=False, **limits)
     assert tab.said == []
     assert all(address.startswith(("file://", "about:")) for address in tab.asked)
 
 
 def check_ctrl_c_stops_what_was_started(ui: Started) -> None:
-    ui.process.send_signal(signal.SIGINT)
-    assert ui.process.wait(30) == 130
-    said = (ui.folder / "ui.log").read_text()
-    assert "Traceback" not in said
-    assert "stopped, and with it what it had started" in said
+    assert ui.board.end() == 130
+    assert "Traceback" not in ui.board.said
+    assert "stopped, and with it what it had started" in ui.board.said
     commands = {entry: _command(entry) for entry in Path("/proc").glob("[0-9]*") if int(entry.name) != os.getpid()}
     assert [text for text in commands.values() if "mlflow" in text and str(ui.folder) in text] == []
 

@@ -237,10 +237,7 @@ def faults(place: Home, name: str, *labels: str) -> Path:
     """A space of trials of which most fail."""
     base = {path: value for path, value in BASE.items() if path != "task.largest_cosine"}
     fine = {"task.largest_cosine": 0.9}
-    settings = {label: {**fine, **FAULTS[label]} for label in labels}
-    space = place.space(name, {"grid": {"fault": "VARIANTS"}}, base)
-    space.write_text(space.read_text().replace("'VARIANTS'", f"Variants({settings!r})"))
-    return space
+    return place.variants(name, "fault", {label: {**fine, **FAULTS[label]} for label in labels}, base)
 
 
 def test_failed_trials_are_recorded_and_the_study_goes_on(place: Home) -> None:

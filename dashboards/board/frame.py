@@ -37,7 +37,7 @@ class Surroundings:
         if not self.mlflow:
             return tag("code", run.id[:8], class_="id", title=run.id)
         address = f"{self.mlflow}/#/experiments/{quote(run.experiment)}/runs/{quote(run.id)}"
-        return tag("a", "MLflow", href=address, class_="out", aria_label=f"{run.name} in MLflow")
+        return tag("a", "MLflow", href=address, class_="out", aria_label=f"Run {run.id[:8]} in MLflow")
 
     def trials_link(self, study: Study) -> Html | None:
         """To a study's trials in MLflow, unfolded and best first."""

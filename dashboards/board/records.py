@@ -18,10 +18,10 @@ _TRIAL_TAGS = (
     "pcl.kind", "pcl.trial", "pcl.stage", "pcl.seed", "pcl.cause", "pcl.hardware", "pcl.reused_from",
     "mlflow.parentRunId",
 )  # fmt: skip
-# Of a study's own run all are read.
+# What an overview needs; of a study's own run all are read.
 _TAGS = (
-    f"select run_uuid, key, value from tags where (key in {_TRIAL_TAGS!r} "
-    "or run_uuid in (select run_uuid from tags where key = 'pcl.kind' and value = 'study'))"
+    f"select run_uuid, key, value from tags where key in {_TRIAL_TAGS!r} "
+    "or run_uuid in (select run_uuid from tags where key = 'pcl.kind' and value = 'study')"
 )
 _SUMMARY_METRICS = ("objective", "objective_se", "best/objective", "time/train_s")
 
@@ -154,21 +154,26 @@ class Study:
 def all_studies(database: Database) -> list[Study]:
     """Every study with what an overview shows, the latest first."""
     runs = _runs(database)
-    _fill_tags(runs, database.rows(_TAGS))
+    for run_id, key, value in database.rows(_TAGS):
+        if run_id in runs:
+            runs[run_id].tags[key] = value or ""
     _fill_metrics(runs, database.rows(
         f"select run_uuid, key, value, is_nan, timestamp from latest_metrics where key in {_SUMMARY_METRICS!r}"
     ))  # fmt: skip
     return sorted(_grouped(runs.values())[0], key=lambda study: -study.run.start_ms)
 
 
-def one_study(database: Database, run_id: str) -> Study | None:
-    """A study with all that is recorded of it."""
+def one_study(database: Database, run_id: str, metrics: Sequence[str] = ()) -> Study | None:
+    """A study with all that is recorded of it or, of metrics, these, the objective, and what an overview shows."""
     members = database.rows(
         "select mine.run_uuid from tags theirs join tags mine on mine.key = 'pcl.study' and mine.value = theirs.value "
         "where theirs.key = 'pcl.study' and theirs.run_uuid = ?",
         run_id,
     )
-    found = _whole(database, [member for (member,) in members])
+    if metrics:
+        objective = database.rows("select value from tags where key = 'pcl.objective' and run_uuid = ?", run_id)
+        metrics = [*metrics, *_SUMMARY_METRICS, *(value for (value,) in objective)]
+    found = _whole(database, [member for (member,) in members], metrics)
     return next((study for study in _grouped(found)[0] if study.run.id == run_id), None)
 
 
@@ -224,39 +229,21 @@ def _runs(database: Database, condition: str = "", *values: object) -> dict[str,
     }
 
 
-def _whole(database: Database, identifiers: Sequence[str]) -> list[Run]:
-    """Runs with all that is recorded of them."""
+def _whole(database: Database, identifiers: Sequence[str], metrics: Sequence[str] = ()) -> list[Run]:
+    """Runs with all that is recorded of them or, of metrics, these."""
     chosen, asked = "run_uuid in (select value from json_each(?))", json.dumps(identifiers)
     runs = _runs(database, f"and r.{chosen}", asked)
-    _fill_tags(runs, database.rows(f"{_TAGS} and {chosen}", asked))
-    metrics = f"select run_uuid, key, value, is_nan, timestamp from latest_metrics where {chosen}"
-    _fill_metrics(runs, database.rows(metrics, asked))
-    _fill_params(runs, database, chosen, asked)
+    values = f"select run_uuid, key, value, is_nan, timestamp from latest_metrics where {chosen}"
+    if metrics:
+        values += " and key in (select value from json_each(?))"
+    _fill_metrics(runs, database.rows(values, asked, *([json.dumps(metrics)] if metrics else [])))
+    for table in ("tags", "params"):
+        # A row for each run: to read one for each entry takes twice as long.
+        entries = f"select run_uuid, json_group_object(key, ifnull(value, '')) from {table} where {chosen}"
+        for run_id, content in database.rows(f"{entries} group by run_uuid", asked):
+            if run_id in runs:
+                setattr(runs[run_id], table, json.loads(content))
     return list(runs.values())
-
-
-def _fill_params(runs: Mapping[str, Run], database: Database, chosen: str, asked: str) -> None:
-    """Most settings are the same in all runs of a study: those are read once."""
-    rows = database.rows(f"select key, min(value), max(value), count(*) from params where {chosen} group by key", asked)
-    n_runs = max((count for *_, count in rows), default=0)
-    shared = {key: low for key, low, high, count in rows if low == high and count == n_runs and key != "seeds"}
-    others = json.dumps([key for key, *_ in rows if key not in shared])
-    own = database.rows(
-        f"select run_uuid, key, value from params where {chosen} and key in (select value from json_each(?))",
-        asked, others,
-    )  # fmt: skip
-    for run_id, key, value in own:
-        if run_id in runs:
-            run = runs[run_id]
-            if not run.params:
-                run.params.update(shared)
-            run.params[key] = value
-
-
-def _fill_tags(runs: Mapping[str, Run], rows: Iterable[Row]) -> None:
-    for run_id, key, value in rows:
-        if run_id in runs:
-            runs[run_id].tags[key] = value or ""
 
 
 def _fill_metrics(runs: Mapping[str, Run], rows: Iterable[Row]) -> None:

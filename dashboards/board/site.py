@@ -1,23 +1,25 @@
 """Every file of the board by its name, made when it is asked for: what is served and what is written are the same."""
 
+import contextlib
 import re
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from dashboards.board.ablation_page import ablation_page
 from dashboards.board.artifacts import Artifacts
 from dashboards.board.compare_page import compare_page, study_data
-from dashboards.board.database import Database
+from dashboards.board.database import Database, StoreError
 from dashboards.board.frame import Surroundings
 from dashboards.board.overview_page import overview_page
-from dashboards.board.records import Study, all_studies, histories, one_study, trials_on
+from dashboards.board.records import RUNNING, Study, all_studies, histories, one_study, trials_on
 from dashboards.board.scoreboard_page import scoreboard_page
 from dashboards.board.study_page import learning, study_page
 from dashboards.board.winner_page import winner_page
+from dashboards.board.words import MAIN_METRICS
 from dashboards.scoreboard import report_seeds
 
 _STATIC = Path(__file__).with_name("static")
@@ -27,6 +29,8 @@ _KINDS = {
 _OF_STUDY = re.compile(r"(study|ablation|winner|data)-([A-Za-z0-9]{1,64})\.(html|js)")
 _IMAGE = re.compile(r"image-([A-Za-z0-9]{1,64})-([A-Za-z0-9_.-]+\.png)")
 _MOST_KEPT = 128  # files
+_MOST_PREPARED = 3  # pages of studies that are made before they are asked for
+_LARGE = 500  # trials from which on a page takes so long that this is worth it
 _NONE: Mapping[str, str] = {}
 
 
@@ -57,6 +61,8 @@ class Site:
         self._mlflow, self._ray, self._is_live = mlflow, ray, is_live
         self._kept: OrderedDict[tuple[str, str], tuple[str, File]] = OrderedDict()
         self._lock = threading.Lock()
+        self._turns = [threading.Lock() for _ in range(16)]
+        self._is_prepared = not is_live
 
     def names(self) -> list[str]:
         """Every file that there is now."""
@@ -76,24 +82,51 @@ class Site:
             return File((_STATIC / name).read_bytes(), _kind(name))
         around = Surroundings(self._mlflow(), self._ray(), self._is_live, time.time_ns() // 1_000_000)
         key = name, query.get("baseline", "")
-        version = f"{self._database.version()} {around.mlflow} {around.ray} {around.now_ms // 60_000}"
+        version = self._version(around)
+        with self._turns[hash(key) % len(self._turns)]:  # whoever asks for what is being made waits for it
+            file = self._find(key, version)
+            if file is None and (body := self._make(name, key[1], around)) is not None:
+                file = File(body if isinstance(body, bytes) else body.encode(), _kind(name))
+                self._keep(key, version, file)
+            return file
+
+    def _version(self, around: Surroundings) -> str:
+        """Changes when pages do; while something runs also with time, for it may have fallen silent."""
+        content = self._database.version()
+        is_running = self._database.rows("select 1 from runs where status = ? limit 1", RUNNING)
+        return f"{content} {around.mlflow} {around.ray} {around.now_ms // 60_000 if is_running else ''}"
+
+    def _find(self, key: tuple[str, str], version: str) -> File | None:
         with self._lock:
-            if key in self._kept and self._kept[key][0] == version:
-                self._kept.move_to_end(key)
-                return self._kept[key][1]
-        body = self._make(name, key[1], around)
-        if body is None:
-            return None
-        file = File(body if isinstance(body, bytes) else body.encode(), _kind(name))
+            if key not in self._kept or self._kept[key][0] != version:
+                return None
+            self._kept.move_to_end(key)
+            return self._kept[key][1]
+
+    def _keep(self, key: tuple[str, str], version: str, file: File) -> None:
         with self._lock:
             self._kept[key] = version, file
             while len(self._kept) > _MOST_KEPT:
                 self._kept.popitem(last=False)
-        return file
+
+    def _prepare(self, studies: Sequence[Study]) -> None:
+        """Once, in the background: who looks at the overview will open one of the studies."""
+        with self._lock:
+            is_prepared, self._is_prepared = self._is_prepared, True
+        names = [f"study-{study.run.id}.html" for study in studies if len(study.trials) >= _LARGE][:_MOST_PREPARED]
+        if not is_prepared and names:
+            threading.Thread(target=self._make_all, args=(names,), name="prepare", daemon=True).start()
+
+    def _make_all(self, names: Sequence[str]) -> None:
+        with contextlib.suppress(StoreError):  # those who ask will be told
+            for name in names:
+                self.get(name)
 
     def _make(self, name: str, baseline: str, around: Surroundings) -> str | bytes | None:
         if name == "index.html":
-            return overview_page(all_studies(self._database), around)
+            studies = all_studies(self._database)
+            self._prepare(studies)
+            return overview_page(studies, around)
         if name == "compare.html":
             return compare_page(all_studies(self._database), around)
         if name == "scoreboard.html":
@@ -102,7 +135,7 @@ class Site:
         if image := _IMAGE.fullmatch(name):
             return self._artifacts.png(image[1], image[2])
         if (found := _OF_STUDY.fullmatch(name)) and (found[1] == "data") == (found[3] == "js"):
-            study = one_study(self._database, found[2])
+            study = one_study(self._database, found[2], MAIN_METRICS if found[1] == "study" else ())
             return self._of_study(found[1], study, baseline, around) if study else None
         return None
 

@@ -3,6 +3,7 @@
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from dashboards.board.charts import Line, curves, parallel
 from dashboards.board.frame import Surroundings, badge, facts, note, page, section, state_of, state_of_study, study_tabs
@@ -52,17 +53,17 @@ def trials_table(
     rows = []
     for index, trial in enumerate(trials):
         has_rank = trial.run.status == "FINISHED" and not math.isnan(trial.objective)
-        n_seeds = len(trial.seeds) or 1
+        state, n_seeds = state_of(trial.run), len(trial.seeds) or 1
         spent = trial.run.metrics.get("time/train_s", math.nan)
         cells: list[Cell | Child] = [
-            Cell(index + 1 if has_rank else MISSING, index + 1), badge(state_of(trial.run)),
+            Cell(index + 1 if has_rank else MISSING, index + 1), Cell(partial(badge, state), state),
             *([trial.stage] if len(stages) > 1 else []), *(values[index] for _, values in axes),
             *(_metric(trial, metric, study.objective) for metric in metrics),
             Cell(f"{n_seeds - len(trial.lost)}/{n_seeds}" if trial.lost else n_seeds, n_seeds - len(trial.lost)),
-            Cell("" if math.isnan(spent) else duration(spent), spent), around.run_link(trial.run),
+            Cell("" if math.isnan(spent) else duration(spent), spent), Cell(partial(around.run_link, trial.run)),
         ]  # fmt: skip
-        rows.append(TableRow(cells, state_of(trial.run), trial.run.id, trial is study.winner))
-    return table(name, caption, columns, rows)
+        rows.append(TableRow(cells, state, trial.run.id, trial is study.winner))
+    return table(name, caption, columns, rows, is_long=True)
 
 
 def _metric(trial: Trial, metric: str, objective: str) -> Cell:

@@ -1,11 +1,15 @@
 """Tables that can be sorted and filtered where there are scripts, and read where there are none."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from dashboards.board.markup import Child, Html, tag
 
 _FIRST_ROWS = 200  # of a long table, shown before all are asked for
+
+_Told = str | list[str | None] | None  # of a cell: what it says, or that and what it is sorted by, or neither
 
 
 @dataclass(frozen=True)
@@ -23,16 +27,15 @@ class Column:
     words: str = ""
 
 
-@dataclass(frozen=True)
-class Cell:
-    """Of a table.
+class Cell(NamedTuple):
+    """Of a table; there are tens of thousands of them, and tuples are made fastest.
 
     Attributes:
-        content: What is shown.
+        content: What is shown, or what makes it.
         value: What it is sorted by, where that is another thing.
     """
 
-    content: Child
+    content: Child | Callable[[], Html]
     value: float | str | None = None
 
 
@@ -55,9 +58,21 @@ class TableRow:
 
 def table(
     name: str, caption: str, columns: Sequence[Column], rows: Sequence[TableRow], *, has_filter: bool = True,
-    kind: str = "",
+    kind: str = "", is_long: bool = False,
 ) -> Html:  # fmt: skip
-    """A table that can be sorted and filtered where there are scripts; of many rows, the first are shown."""
+    """A table that can be sorted and filtered where there are scripts.
+
+    Args:
+        name: Its id.
+        caption: What it is of.
+        columns: Of every row.
+        rows: In their first order.
+        has_filter: Whether a filter stands above.
+        kind: More classes of the style sheet.
+        is_long: Whether only the first of many rows are markup, and the others data that `board.js` makes rows of:
+            thousands are read several times as fast. Cells must be text or, where they tell the row's state and run
+            alone, make their markup.
+    """
     can_compare = any(row.run for row in rows)
     head = [tag("th", tag("span", "Compare", class_="unseen"), scope="col", class_="pick")] if can_compare else []
     head += [
@@ -65,15 +80,38 @@ def table(
             class_="number" if c.is_number else None)
         for c in columns
     ]  # fmt: skip
-    made = [_row(row, columns, can_compare) for row in rows]
-    more = tag("tbody", made[_FIRST_ROWS:], class_="more", hidden=True) if len(made) > _FIRST_ROWS else None
+    n_made = _FIRST_ROWS if is_long else len(rows)
+    made = [_row(row, columns, can_compare) for row in rows[:n_made]]
     states = list(dict.fromkeys(row.state for row in rows if row.state))
     tools = _tools(name, caption, states, len(rows)) if has_filter and len(rows) > 1 else None
     grid = tag("table", tag("caption", caption, class_="unseen"), tag("thead", tag("tr", head)),
-               tag("tbody", made[:_FIRST_ROWS], class_="first"), more, id=name,
-               class_=f"sortable {kind}".strip())  # fmt: skip
+               tag("tbody", made, class_="first"), id=name, class_=f"sortable {kind}".strip())  # fmt: skip
     return tag("div", tools, tag("div", grid, class_="scroll", tabindex="0", role="region", aria_label=caption),
-               class_="table", data_first=_FIRST_ROWS)  # fmt: skip
+               _more(rows[n_made:]), class_="table", data_first=n_made if len(rows) > n_made else None)  # fmt: skip
+
+
+def _more(rows: Sequence[TableRow]) -> Child:
+    """Rows as data, which a browser takes for no script, and what to read where there are no scripts."""
+    if not rows:
+        return None
+    told = [[row.run, row.state, row.is_marked, [None, *map(_told, row.cells)]] for row in rows]
+    data = json.dumps(told, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+    missing = f"{len(rows):,} more rows are shown where scripts may run."
+    return [tag("noscript", tag("p", missing)), tag("script", Html(data), type="application/json", class_="more")]
+
+
+def _told(cell: Cell | Child) -> _Told:
+    if not isinstance(cell, Cell):
+        return str(cell)
+    content, key = None if callable(cell.content) else str(cell.content), _key(cell)
+    return content if key is None else [content, key]
+
+
+def _key(cell: Cell | Child) -> str | None:
+    """What a cell is sorted by, where that is another thing than what it shows."""
+    if not isinstance(cell, Cell) or cell.value is None:
+        return None
+    return f"{cell.value:.9g}" if isinstance(cell.value, float) else str(cell.value)
 
 
 def _tools(name: str, caption: str, states: Sequence[str], n_rows: int) -> Html:
@@ -90,8 +128,8 @@ def _row(row: TableRow, columns: Sequence[Column], can_compare: bool) -> Html:
         box = tag("input", type="checkbox", value=row.run, aria_label="Choose for comparing") if row.run else None
         cells.append(tag("td", box, class_="pick"))
     for index, (column, cell) in enumerate(zip(columns, row.cells, strict=True)):
-        content, value = (cell.content, cell.value) if isinstance(cell, Cell) else (cell, None)
-        key = f"{value:.9g}" if isinstance(value, float) else value
+        content, key = cell.content if isinstance(cell, Cell) else cell, _key(cell)
+        content = content() if callable(content) else content
         if index == 0:
             cells.append(tag("th", content, scope="row", data_value=key))
         else:

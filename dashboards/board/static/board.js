@@ -12,9 +12,61 @@ board.stateOf = (table) => {
   return board.states.get(table.id);
 };
 
+// A row is asked for its state, for what its cells say, for what they are sorted by, and for itself.
+
+board.rowOf = (element) => ({
+  state: element.dataset.state,
+  text: (column) => element.cells[column].textContent,
+  key: (column) => element.cells[column].dataset.value,
+  element: () => element,
+});
+
+board.rowToldBy = (model, [run, state, isMarked, cells]) => {
+  // Of a long table only the first rows are in the page; others are made, as one of those, when they are shown.
+  const told = cells.map((cell) => (Array.isArray(cell) ? cell : [cell]));
+  let made;
+  return {
+    state,
+    text: (column) => told[column][0] ?? told[column][1] ?? "",
+    key: (column) => told[column][1],
+    element: () => made ??= board.make(model, run, state, isMarked, told),
+  };
+};
+
+board.make = (model, run, state, isMarked, told) => {
+  const row = model.cloneNode(true);
+  const [old, start] = [model.dataset.run, model.dataset.run.slice(0, 8)];
+  const renewed = (text) => text.replaceAll(old, run).replaceAll(start, run.slice(0, 8));
+  Object.assign(row.dataset, { run, state });
+  row.className = isMarked ? "marked" : "";
+  told.forEach(([text, key], column) => {
+    const cell = row.cells[column];
+    if (key === undefined) delete cell.dataset.value;
+    else cell.dataset.value = key;
+    if (text !== null) { cell.textContent = text; return; }
+    for (const element of cell.children) {
+      for (const { name, value } of [...element.attributes]) element.setAttribute(name, renewed(value));
+      if (element.classList.contains("state")) element.className = `state ${state}`;
+      element.textContent = key ?? renewed(element.textContent);
+    }
+  });
+  return row;
+};
+
+board.rowsOf = (table) => {
+  if (!table.allRows) {
+    const first = [...table.tBodies[0].rows];
+    const more = table.closest(".table")?.querySelector("script.more");
+    const told = more ? JSON.parse(more.textContent) : [];
+    table.allRows = [...first.map(board.rowOf), ...told.map((row) => board.rowToldBy(first[0], row))];
+  }
+  return table.allRows;
+};
+
+board.wordsOf = (row, n) => row.words ??= Array.from({ length: n }, (_, i) => row.text(i)).join(" ").toLowerCase();
+
 board.valueOf = (row, column) => {
-  const cell = row.cells[column];
-  const text = cell.dataset.value ?? cell.textContent;
+  const text = row.key(column) ?? row.text(column);
   const number = Number(text.replace("−", "-"));
   return text.trim() === "" || Number.isNaN(number) ? text : number;
 };
@@ -28,8 +80,8 @@ board.before = (a, b) => {
 board.show = (table) => {
   const state = board.stateOf(table);
   const box = table.closest(".table");
-  const bodies = [...table.tBodies];
-  const rows = table.allRows ??= bodies.flatMap((body) => [...body.rows]);
+  const heads = [...table.tHead.rows[0].cells];
+  const rows = board.rowsOf(table);
   let order = rows;
   if (state.column >= 0) {
     const sign = state.isDescending ? -1 : 1;
@@ -39,12 +91,13 @@ board.show = (table) => {
     order = keyed.map(([, row]) => row);
   }
   const words = state.words.toLowerCase().split(/\s+/).filter(Boolean);
-  const matches = (row) => (!state.state || row.dataset.state === state.state)
-    && words.every((word) => (row.words ??= row.textContent.toLowerCase()).includes(word));
+  const matches = (row) => (!state.state || row.state === state.state)
+    && words.every((word) => board.wordsOf(row, heads.length).includes(word));
   const shown = words.length || state.state ? order.filter(matches) : order;
   const most = state.isWhole ? shown.length : Number(box?.dataset.first ?? shown.length);
-  bodies[0].replaceChildren(...shown.slice(0, most));
-  [...table.tHead.rows[0].cells].forEach((cell, index) => {
+  table.tBodies[0].replaceChildren(...shown.slice(0, most).map((row) => row.element()));
+  board.check(table);
+  heads.forEach((cell, index) => {
     if (index === state.column) cell.setAttribute("aria-sort", state.isDescending ? "descending" : "ascending");
     else cell.removeAttribute("aria-sort");
   });
@@ -87,8 +140,8 @@ board.enhance = (table) => {
     }
   }
   table.addEventListener("change", (event) => board.choose(table, event.target));
-  if (state.column >= 0 || state.words || state.state || state.isWhole) board.show(table);
-  for (const box of table.querySelectorAll("td.pick input")) box.checked = state.chosen.includes(box.value);
+  if (state.column >= 0 || state.words || state.state || box?.dataset.first) board.show(table);
+  else board.check(table);
   board.offer(table);
 };
 
@@ -125,8 +178,13 @@ board.choose = (table, box) => {
   const state = board.stateOf(table);
   state.chosen = state.chosen.filter((run) => run !== box.value);
   if (box.checked) state.chosen = [...state.chosen, box.value].slice(-2);
-  for (const other of table.querySelectorAll("td.pick input")) other.checked = state.chosen.includes(other.value);
+  board.check(table);
   board.offer(table);
+};
+
+board.check = (table) => {
+  const { chosen } = board.stateOf(table);
+  for (const box of table.querySelectorAll("td.pick input")) box.checked = chosen.includes(box.value);
 };
 
 board.offer = (table) => {
