@@ -181,7 +181,7 @@ def test_the_kuberay_job_starts_a_study(planned: Callable[[Sequence[str]], str])
     words = shlex.split(command)
     arguments = grid_parser().parse_args(words)
     assert arguments.address == "auto"
-    assert arguments.storage.is_absolute()
+    assert arguments.storage.path.is_absolute()
     assert arguments.tracking_uri.startswith("http")
     assert f"study {arguments.name}" in planned(words)
 

@@ -6,7 +6,6 @@ compared with one that begins with kappa where mu is trained already. The rungs 
 folders by a new driver. A trial that has come to its end has finished, whatever the others have.
 """
 
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,9 +14,10 @@ from ray.tune.schedulers import ASHAScheduler, FIFOScheduler
 
 from pcl.config import RunConfig
 from pcl.studies.judged import judged_curve
-from pcl.studies.ledger import Result, Status, StudyFolder, TrialFolder
+from pcl.studies.ledger import Result, Status, StudyFolder
 from pcl.studies.runner import Interrupt
 from pcl.studies.space import Objective
+from pcl.studies.trainable import folder_of
 
 _FACTOR = 3  # of so many, one goes on
 _N_RUNGS = 2
@@ -77,7 +77,11 @@ class Halving(FIFOScheduler):
         """Whether a trial goes on; one that does not is closed here, while its worker waits for the answer."""
         if "batch" not in result:
             return str(self.CONTINUE)
-        folder = TrialFolder(Path(trial.config["job"]["folder"]))
+        folder = folder_of(trial.config["job"])
+        try:
+            folder.pull()
+        except OSError:
+            return str(self.CONTINUE)  # whoever is told of the report says so
         config, rows = folder.trial().run_config, folder.rows()
         is_judged = bool(rows) and rows[-1].batch == result["batch"]
         curve = judged_curve(rows, config, self._objective.metric) if is_judged else []

@@ -1,14 +1,17 @@
 """A trial as Ray Tune runs it: drives `Run`, publishes reports to the trial's folder, and ends as finished or failed.
 
 A worker imports this module and with it torch, but neither MLflow nor Optuna. Everything that a trial leaves behind is
-in its folder (see `pcl.studies.ledger`): a worker that takes over a trial goes on from the last checkpoint there.
+in its folder (see `pcl.studies.ledger`): a worker that takes over a trial goes on from the last checkpoint there. Of a
+folder that is in a store, a worker has a copy of its own while it trains.
 """
 
 import math
+import os
 import platform
+import shutil
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -21,7 +24,9 @@ from ray import tune
 from pcl import Diverged
 from pcl.checkpoints import Saving
 from pcl.losses.base import DEFAULT_CHUNK_SIZE
-from pcl.studies.ledger import Lost, Result, Row, Status, Trial, TrialFolder, now_ms
+from pcl.mirror import mirror_of
+from pcl.stores import copy_of
+from pcl.studies.ledger import CHECKPOINT, Lost, Result, Row, Status, Trial, TrialFolder, now_ms
 from pcl.studies.monitoring import GPU_MEMORY, KAPPA_MEAN, MS_PER_BATCH, OBJECTIVE, SHARE_DONE, Gauges
 from pcl.training import Report, Run
 
@@ -40,10 +45,11 @@ class Job:
 
     Attributes:
         trial: What to train.
-        folder: Its folder.
+        folder: Its folder; where that is in a store, the driver's copy.
         objective: Metric that is shown while it runs.
         n_threads: For torch.
         device: cpu or cuda.
+        store: Address of the folder in a store; nothing where `folder` is shared.
     """
 
     trial: Trial
@@ -51,6 +57,7 @@ class Job:
     objective: str
     n_threads: int = 1
     device: str = "cpu"
+    store: str = ""
 
     def as_config(self) -> dict[str, Any]:
         """For Tune, which hands it to `run_trial`."""
@@ -61,21 +68,46 @@ class Job:
         """The way back."""
         return cls(**{**config, "trial": Trial.of(config["trial"])})
 
+    @contextmanager
+    def opened(self) -> Iterator[TrialFolder]:
+        """The trial's folder for a worker.
+
+        Raises:
+            OSError: If there is no such folder on this node, or the store cannot be reached.
+        """
+        path = Path(self.folder)
+        if not self.store:
+            if not path.parents[1].is_dir():  # made by the driver; a node that has come since may not share it
+                raise FileNotFoundError(f"{platform.node()} does not have {path.parents[1]}, which must be shared")
+            yield TrialFolder(path)
+            return
+        own = copy_of(self.store) / str(os.getpid())
+        copy = own.joinpath(*path.parts[-3:])
+        try:
+            yield TrialFolder(copy, mirror_of(copy, self.store))
+        finally:
+            shutil.rmtree(own, ignore_errors=True)
+
+
+def folder_of(job: Mapping[str, Any]) -> TrialFolder:
+    """The trial's folder for the driver, from what `Job.as_config` returned."""
+    path = Path(job["folder"])
+    return TrialFolder(path, mirror_of(path, job.get("store", "")))
+
 
 def run_trial(config: dict[str, Any]) -> None:
     """Tune's trainable: `config["job"]` is what `Job.as_config` returned."""
     job = Job.of(config["job"])
     torch.set_num_threads(job.n_threads)  # a reused worker may have had another number
-    folder = TrialFolder(Path(job.folder))
     try:
-        if not folder.path.parents[1].is_dir():  # the driver has made it; a node that has come since may not share it
-            raise FileNotFoundError(f"{platform.node()} does not have {folder.path.parents[1]}, which must be shared")
-        folder.begin(job.trial)
-        token = folder.claim()
-        started = time.perf_counter()
-        result = _trained(job, folder, token)
-        node = ray.get_runtime_context().get_node_id() if ray.is_initialized() else ""
-        folder.end(replace(result, wall_s=time.perf_counter() - started, node=node), token)
+        with job.opened() as folder:
+            folder.begin(job.trial)
+            token = folder.claim()
+            folder.mirror.pull_all()  # after the claim: whoever had the trial before writes no more
+            started = time.perf_counter()
+            result = _trained(job, folder, token)
+            node = ray.get_runtime_context().get_node_id() if ray.is_initialized() else ""
+            folder.end(replace(result, wall_s=time.perf_counter() - started, node=node), token)
     except Lost:
         return  # another worker goes on with it
     except OSError as error:
@@ -112,7 +144,7 @@ def _is_out_of_memory(error: Exception) -> bool:
 
 def _train(job: Job, folder: TrialFolder, token: str, chunk_size: int) -> None:
     run = _run_of(job, folder, chunk_size)
-    saving = Saving(run, folder.checkpoint)
+    saving = Saving(run, folder.checkpoint, lambda: folder.mirror.push(CHECKPOINT))
     with _gauges(job, folder) as gauges:
         for report in run:
             with _writing():

@@ -1,7 +1,7 @@
 """Between Tune's interfaces and ours: events of trials, and the wish to stop."""
 
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from ray import tune
@@ -10,7 +10,7 @@ from ray.tune.search import Searcher
 
 from pcl.studies.ledger import Result, Status, Trial, TrialFolder
 from pcl.studies.runner import Interrupt, Listener, Source
-from pcl.studies.trainable import UNWRITABLE
+from pcl.studies.trainable import UNWRITABLE, folder_of
 
 
 class Events(tune.Callback):
@@ -31,13 +31,17 @@ class Events(tune.Callback):
             self._interrupt.set(f"a trial's files cannot be written ({result[UNWRITABLE]})")
         elif "batch" in result:
             folder = _folder(trial)
-            self._listener.reported(folder, result["batch"], result["n_batches"], result["objective"])
+            with self._using_files():
+                folder.pull()
+                self._listener.reported(folder, result["batch"], result["n_batches"], result["objective"])
 
     def on_trial_complete(self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, **info: Any) -> None:
         """The trainable has returned, or the trial was stopped."""
         folder = _folder(trial)
-        if folder.result() is not None:
-            self._listener.ended(folder)
+        with self._using_files():
+            folder.pull()
+            if folder.result() is not None:
+                self._listener.ended(folder)
 
     def on_trial_recover(self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, **info: Any) -> None:
         """The worker died; another will go on."""
@@ -46,16 +50,21 @@ class Events(tune.Callback):
     def on_trial_error(self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, **info: Any) -> None:
         """Workers died too often."""
         folder = _folder(trial)
-        if folder.result() is None:
-            error = trial.get_error()
-            told = (str(error).strip() or type(error).__name__) if error else "unknown"
-            try:
+        with self._using_files():
+            folder.pull()
+            if folder.result() is None:
+                error = trial.get_error()
+                told = (str(error).strip() or type(error).__name__) if error else "unknown"
                 folder.begin(Trial.of(trial.config["job"]["trial"]))  # no worker may have come so far
                 folder.close(Result(Status.FAILED, f"worker died: {told.splitlines()[0]}", told))
-            except OSError as full:
-                self._interrupt.set(f"a trial's files cannot be written ({full})")
-                return
-        self._listener.ended(folder)
+            self._listener.ended(folder)
+
+    @contextmanager
+    def _using_files(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self._interrupt.set(f"a trial's files cannot be written ({error})")
 
     def __getstate__(self) -> dict[str, Any]:
         """Nothing: Tune keeps a copy of its callbacks with the state that we do not use."""
@@ -116,4 +125,4 @@ class Proposals(Searcher):
 
 
 def _folder(trial: TuneTrial) -> TrialFolder:
-    return TrialFolder(Path(trial.config["job"]["folder"]))
+    return folder_of(trial.config["job"])
