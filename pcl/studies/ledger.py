@@ -28,10 +28,8 @@ from pcl.studies.labels import label
 
 # Raised whenever the same configuration gives other numbers than before: old results are then not found again.
 MATHS_VERSION = 2
-
 CHECKPOINT, LEASE, LOCK, SCRATCH, TRIALS = "checkpoint.pt", "lease", ".lock", "ray", "trials"
 _OWN = (LEASE, LOCK, SCRATCH)  # of a study's files, those that are a driver's own
-
 Metrics = dict[str, float]
 
 
@@ -199,9 +197,7 @@ class TrialFolder:
 
     def pull(self) -> None:
         """See what a worker elsewhere has written, but for the training itself."""
-        if self.mirror.uri:
-            is_known = (self.path / "trial.json").exists()
-            self.mirror.pull("reports.json", "result.json", *([] if is_known else ["trial.json"]))
+        self.mirror.pull("trial.json", "reports.json", "result.json")
 
     def claim(self) -> str:
         """Become the one who may write; the token is to be shown with every write."""
@@ -238,9 +234,8 @@ class TrialFolder:
 
     def reopen(self) -> None:
         """Forget that it ended, and with it what it had reached, so that it runs again from the start."""
-        names = ("result.json", "reports.json", CHECKPOINT)
-        self.mirror.delete(*names)
-        for name in names:
+        for name in ("result.json", "reports.json", CHECKPOINT):
+            self.mirror.delete(name)
             (self.path / name).unlink(missing_ok=True)
 
     def check_owner(self, token: str) -> None:
