@@ -33,13 +33,13 @@ def is_address(text: str) -> bool:
 
 
 def check_address(uri: str) -> None:
-    """Raise a ValueError, which does not repeat them, where an address has secrets in it: it is seen by many."""
+    """Raise a ValueError, which does not repeat them, where an address has secrets in it: many see it."""
     parts = urlsplit(uri)
     if parts.password is not None or any(_SECRET.search(key) for key, _ in parse_qsl(parts.query, True)):
         raise ValueError(
-            f"An address of a store must be without secrets, but that of {parts.scheme}://{parts.hostname} has some; "
-            f"give them to every node by its environment, such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a "
-            f"role."
+            f"A store's address must be without passwords and keys, but that of {parts.scheme}://{parts.hostname} has "
+            f"some; give them to every node by its environment, such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or "
+            f"by a role."
         )
 
 

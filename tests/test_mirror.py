@@ -127,7 +127,7 @@ def test_a_store_that_is_away_is_asked_again(s3: S3, tmp_path: Path, monkeypatch
     ["s3://key:secret@bucket/runs", "abfs://box@account.example/runs?client_id=a&client_secret=secret"],
 )
 def test_secrets_in_addresses_are_refused_and_not_repeated(address: str) -> None:
-    with pytest.raises(ValueError, match="must be without secrets") as refused:
+    with pytest.raises(ValueError, match="must be without passwords and keys") as refused:
         Storage.of(address).check()
     assert ":secret" not in str(refused.value)
     assert "=secret" not in str(refused.value)
