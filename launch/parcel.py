@@ -99,8 +99,9 @@ def parcel(command: list[str], folder: str | None, tracking_uri: str) -> Parcel:
     if not folder:
         for option in _PLACES:
             value = _value(words, option)
-            is_path = value and "/" in value and not (option == "--storage" and is_store)
-            if is_path and not PurePosixPath(value).is_absolute():
+            if option == "--storage" and is_store:
+                continue
+            if value and "/" in value and not PurePosixPath(value).is_absolute():
                 raise ValueError(f"`{option}` must be an absolute path on the cluster, but got {value!r}.")
     if name in _STUDIES and _value(words, "--address") is None:
         words += ["--address", "auto"]

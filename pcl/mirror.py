@@ -4,13 +4,14 @@ Work is done on a copy here. Whoever replaces a file pushes it, which a store do
 know what others have written pulls it. A plain folder has the mirror that does nothing.
 """
 
+import os
 import time
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar, final
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, final
 from urllib.parse import urlsplit
 
 from pcl.files import replacing
@@ -24,6 +25,14 @@ T = TypeVar("T")
 _AT_ONCE = 16  # files that travel at once
 _PATIENCE_S = 60.0  # how long a store may be away that has answered before
 _LONGEST_PAUSE_S = 8.0
+
+
+class _Info(NamedTuple):
+    """What a store says of a file."""
+
+    name: str
+    size: int
+    time_s: float
 
 
 class Mirror(ABC):
@@ -136,6 +145,16 @@ class Mirrored(Mirror):
             (self.path / name).unlink(missing_ok=True)
         self.pull(*sorted(there))
 
+    def pull_changed(self, pattern: str) -> None:
+        """Make the files of a pattern here what they are in the store where size or time differ; others stay."""
+        for info in self._infos():
+            path = self.path / info.name
+            if not path.match(pattern):
+                continue
+            if not path.exists() or (path.stat().st_size, path.stat().st_mtime) != (info.size, info.time_s):
+                self._pull(info.name)
+                os.utime(path, (info.time_s, info.time_s))
+
     def delete(self, *names: str) -> None:
         """Remove files from the store, which need not be there."""
         self._each(self._delete, names)
@@ -150,12 +169,7 @@ class Mirrored(Mirror):
 
     def names(self) -> list[str]:
         """Of all files in the store, also in folders within folders."""
-        from pyarrow.fs import FileSelector, FileType  # noqa: PLC0415  a tenth of a second
-
-        store, root = self._store()
-        select = FileSelector(root, allow_not_found=True, recursive=True)
-        found = self._patient(lambda: store.get_file_info(select))
-        return sorted(info.path[len(root) + 1 :] for info in found if info.type == FileType.File)
+        return [info.name for info in self._infos()]
 
     def folders(self) -> list[str]:
         """Names of the folders right in this one, in the store."""
@@ -189,6 +203,15 @@ class Mirrored(Mirror):
         parts = urlsplit(self.uri)
         store, base = connected(parts._replace(path="/" if parts.netloc == "" else "").geturl())
         return store, f"{base.rstrip('/')}/{parts.path.strip('/')}".rstrip("/")
+
+    def _infos(self) -> list[_Info]:
+        """Of all files in the store, by name."""
+        from pyarrow.fs import FileSelector, FileType  # noqa: PLC0415  a tenth of a second
+
+        store, root = self._store()
+        select = FileSelector(root, allow_not_found=True, recursive=True)
+        found = [info for info in self._patient(lambda: store.get_file_info(select)) if info.type == FileType.File]
+        return sorted(_Info(info.path[len(root) + 1 :], info.size, info.mtime.timestamp()) for info in found)
 
     def _push(self, name: str) -> None:
         content = (self.path / name).read_bytes()

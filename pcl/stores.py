@@ -38,8 +38,8 @@ def check_address(uri: str) -> None:
     if parts.password is not None or any(_SECRET.search(key) for key, _ in parse_qsl(parts.query, True)):
         raise ValueError(
             f"A store's address must be without passwords and keys, but that of {parts.scheme}://{parts.hostname} has "
-            f"some; give them to every node by its environment, such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or "
-            f"by a role."
+            f"some; give them to every node by its environment, such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
+            f"or by a role."
         )
 
 

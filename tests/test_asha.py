@@ -145,8 +145,9 @@ def test_a_kappa_metric_is_never_judged_in_the_mu_phase_nor_at_the_end(tmp_path:
     assert decision == CONTINUE
 
 
-def test_a_trial_in_a_store_is_stopped_from_afar(tmp_path: Path) -> None:
+def test_a_trial_in_a_store_is_stopped_from_afar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Driver and worker have copies of their own."""
+    monkeypatch.setenv("PCL_CACHE", str(tmp_path / "worker"))
     uri = (tmp_path / "store").as_uri()
     stage = Driven(tmp_path / "driver")
     stage.folder.mirror = Mirrored(tmp_path / "driver", uri)
@@ -155,15 +156,16 @@ def test_a_trial_in_a_store_is_stopped_from_afar(tmp_path: Path) -> None:
     trial = stage.trial(5)
     job = Job(trial, str(stage.folder.trial(trial.key).path), KAPPA, store=stage.folder.trial(trial.key).mirror.uri)
     ours: Any = SimpleNamespace(config={"job": job.as_config()})
-    decision = CONTINUE
-    with job.opened() as worker, pytest.raises(Lost):
+    with job.opened() as worker:
         worker.begin(trial)
         token = worker.claim()
-        for row in rows_of([-1.0] * 10):
+        for row in rows_of([-1.0] * 6):
             worker.publish(row, token)
             decision = stage.scheduler.on_trial_result(None, ours, {"batch": row.batch, "n_batches": 100})
-    assert decision == STOP
-    assert not worker.path.exists()
+        assert decision == STOP
+        with pytest.raises(Lost):
+            worker.publish(rows_of([-1.0] * 7)[-1], token)
+    assert not list((tmp_path / "worker").iterdir())
     result = stage.folder.trial(trial.key).result()
     assert result is not None
     assert result.status is Status.STOPPED

@@ -5,8 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from pcl import mirror as mirrors
+from pcl.data import sources
+from pcl.data.images import SIDE, ImageSet, cache_file, save
+from pcl.data.weights import Weights, keep_weights, named_weights, weights_folder
 from pcl.mirror import UNMIRRORED, Mirrored, mirror_of
 from pcl.stores import check_address, copy_of, joined, read
 from pcl.studies import lease
@@ -250,3 +254,35 @@ def test_what_there_is_in_a_store(places: list[Storage]) -> None:
     assert found is not None
     assert found.read_text() == "trained"
     assert two.checkpoint_of("other") is None
+
+
+def test_image_sets_and_weights_come_from_a_store_once(
+    uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    monkeypatch.setenv("PCL_DATA", uri)
+    fetched: list[str] = []
+    monkeypatch.setattr(mirrors, "read", lambda store, path: (fetched.append(Path(path).name), read(store, path))[1])
+
+    def on(machine: str) -> Path:
+        monkeypatch.setenv("PCL_CACHE", str(tmp_path / machine))
+        sources._copied.cache_clear()
+        return sources.data_folder()
+
+    images = torch.randint(256, (4, 3, SIDE, SIDE), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    labels = torch.tensor([0, 1, 0, 1])
+    arrays = ImageSet("cifar10h", ("a", "b"), images, torch.eye(2)[labels], labels, images[:1], labels[:1])
+    folder = on("one")
+    save(arrays, cache_file("cifar10h", folder))
+    sources.keep_in_store(cache_file("cifar10h", folder))
+    kept = keep_weights(Weights("kind", 8, "x", "y", 0.5, 1, 1, 0.1, 0, 0, {"w": torch.ones(2)}), weights_folder())
+    written(tmp_path, own="elsewhere")
+    sources.keep_in_store(tmp_path / "own")  # nothing of the data folder's
+    assert fetched == []
+    for _ in range(2):
+        assert sources.resolve("cifar10h", on("two")).fingerprint == arrays.fingerprint
+    assert named_weights(kept.name).digest in kept.name
+    assert sorted(fetched) == sorted(["cifar10h.pt", kept.name])
+    assert sources.data_place() == uri
+    monkeypatch.setenv("PCL_DATA", "s3://key:secret@bucket")
+    with pytest.raises(ValueError, match="must be without passwords"):
+        sources.data_place()

@@ -70,9 +70,8 @@ def check(uri: str, copy: Path, expected: dict[str, list[dict[int, dict[str, flo
     results = [trial.result() for trial in found.trials()]
     assert all(result is not None and result.status is Status.FINISHED for result in results)
     assert len({result.node for result in results if result}) == 2
-    assert {"best.yaml", "trials.csv", "summary.json", "kappa.png", "space.py"} <= {
-        p.name for p in found.path.iterdir()
-    }
+    left = {"best.yaml", "trials.csv", "summary.json", "kappa.png", "space.py"}
+    assert left <= {path.name for path in found.path.iterdir()}
     assert not (found.path / "ray").exists()
     check_records(StudyFolder(found.path), f"sqlite:///{records}/mlflow.db")
 

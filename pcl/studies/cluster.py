@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pcl.data.sources import data_folder
+from pcl.data.sources import data_place
 from pcl.mirror import Mirrored
 from pcl.stores import copy_of
 from pcl.studies.storage import Storage
@@ -60,7 +60,7 @@ def runtime_env(environment: Mapping[str, str]) -> dict[str, Any]:
     Args:
         environment: Variables that they read.
     """
-    found: dict[str, Any] = {"env_vars": {**environment, "PCL_DATA": str(data_folder().absolute())}}
+    found: dict[str, Any] = {"env_vars": {**environment, "PCL_DATA": data_place()}}
     if not {"working_dir", "py_modules"} & set(json.loads(os.environ.get(_JOB, "{}")).get("runtime_env", {})):
         found |= {"py_modules": [str(_PACKAGE)], "excludes": LEFT_BEHIND}
     return found

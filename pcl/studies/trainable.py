@@ -12,7 +12,7 @@ import shutil
 import time
 import traceback
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -87,6 +87,8 @@ class Job:
             yield TrialFolder(copy, mirror_of(copy, self.store))
         finally:
             shutil.rmtree(own, ignore_errors=True)
+            with suppress(OSError):  # a worker that has lost the trial may still have files there
+                own.parent.rmdir()
 
 
 def folder_of(job: Mapping[str, Any]) -> TrialFolder:
