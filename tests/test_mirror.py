@@ -14,6 +14,7 @@ from pcl.data.weights import Weights, keep_weights, named_weights, weights_folde
 from pcl.mirror import UNMIRRORED, Mirrored, mirror_of
 from pcl.stores import check_address, copy_of, joined, read
 from pcl.studies import lease
+from pcl.studies.cluster import _why_not
 from pcl.studies.lease import TAKEN_OVER, keep_outputs, leased
 from pcl.studies.ledger import Lost, Result, Row, Status, StudyFolder, Trial
 from pcl.studies.storage import Storage
@@ -100,6 +101,8 @@ def test_a_file_that_is_replaced_while_it_is_read_is_read_again(s3: S3, tmp_path
 def test_what_cannot_be_used_is_told_in_a_sentence(s3: S3, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"NO_SUCH_BUCKET.*does not exist\.$"):
         Mirrored(tmp_path, s3.address("missing")).check()
+    assert "NO_SUCH_BUCKET" in _why_not(s3.address("missing"))  # as a node would say
+    assert not _why_not(s3.bucket())
     with pytest.raises(ValueError, match="Unrecognized filesystem type"):
         Storage.of("ftp://host/runs").check()
     with pytest.raises(ValueError, match="endpoint_overide"):
@@ -254,6 +257,9 @@ def test_what_there_is_in_a_store(places: list[Storage]) -> None:
     assert found is not None
     assert found.read_text() == "trained"
     assert two.checkpoint_of("other") is None
+    one.study("s").mirror.delete("study.json", "trials/k/checkpoint.pt", "lease")
+    with pytest.raises(ValueError, match="There is no study in "):
+        latest_study(two)
 
 
 def test_image_sets_and_weights_come_from_a_store_once(

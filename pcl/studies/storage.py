@@ -5,6 +5,7 @@ A cluster whose nodes share no disk can share a store. Workers and drivers read 
 """
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,8 @@ from pcl.stores import check_address, copy_of, is_address
 
 if TYPE_CHECKING:
     from pcl.studies.ledger import StudyFolder
+
+_AT_ONCE = 8  # studies that are looked at
 
 
 @dataclass(frozen=True)
@@ -75,13 +78,21 @@ class Storage:
 
         if not isinstance(self.mirror, Mirrored):
             return
-        for name in self.mirror.folders():
-            study = self.mirror.inside(name)
+        names, mirror = self.mirror.folders(), self.mirror
+        for path in self.path.glob("*/study.json"):
+            if path.parent.name not in names:
+                path.unlink()
+
+        def pull(name: str) -> None:
+            study = mirror.inside(name)
             study.pull("study.json", "summary.json")
             if (study.path / "study.json").exists():
                 last = study.time_of(LEASE)
                 (study.path / LOCK).touch()
                 os.utime(study.path / LOCK, (last, last))
+
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            list(pool.map(pull, names))
 
     def checkpoint_of(self, key: str) -> Path | None:
         """The trained encoder of a trial, in whichever study it was trained."""

@@ -18,6 +18,7 @@ class Events(tune.Callback):
 
     def __init__(self, listener: Listener, interrupt: Interrupt) -> None:
         self._listener, self._interrupt = listener, interrupt
+        self._has_failed = False
 
     def on_trial_start(self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, **info: Any) -> None:
         """Tune has given the trial a worker."""
@@ -32,14 +33,14 @@ class Events(tune.Callback):
         elif "batch" in result:
             folder = _folder(trial)
             with self._using_files():
-                folder.pull()
+                self._see(folder)
                 self._listener.reported(folder, result["batch"], result["n_batches"], result["objective"])
 
     def on_trial_complete(self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, **info: Any) -> None:
         """The trainable has returned, or the trial was stopped."""
         folder = _folder(trial)
         with self._using_files():
-            folder.pull()
+            self._see(folder)
             if folder.result() is not None:
                 self._listener.ended(folder)
 
@@ -51,7 +52,7 @@ class Events(tune.Callback):
         """Workers died too often."""
         folder = _folder(trial)
         with self._using_files():
-            folder.pull()
+            self._see(folder)
             if folder.result() is None:
                 error = trial.get_error()
                 told = (str(error).strip() or type(error).__name__) if error else "unknown"
@@ -59,12 +60,18 @@ class Events(tune.Callback):
                 folder.close(Result(Status.FAILED, f"worker died: {told.splitlines()[0]}", told))
             self._listener.ended(folder)
 
+    def _see(self, folder: TrialFolder) -> None:
+        """Pull a trial's files, unless that has failed before: a store that is away keeps one waiting for a minute."""
+        if not self._has_failed:
+            folder.pull()
+
     @contextmanager
     def _using_files(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
-            self._interrupt.set(f"a trial's files cannot be written ({error})")
+            self._has_failed = True
+            self._interrupt.set(f"a trial's files cannot be used ({error})")
 
     def __getstate__(self) -> dict[str, Any]:
         """Nothing: Tune keeps a copy of its callbacks with the state that we do not use."""
