@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, final
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from pcl.files import replacing
 from pcl.stores import check_address, connected, joined, read, told, write
@@ -202,7 +202,8 @@ class Mirrored(Mirror):
         """What pyarrow makes of the address, and where in it the folder is."""
         parts = urlsplit(self.uri)
         store, base = connected(parts._replace(path="/" if parts.netloc == "" else "").geturl())
-        return store, f"{base.rstrip('/')}/{parts.path.strip('/')}".rstrip("/")
+        place = f"{base.rstrip('/')}/{unquote(parts.path).strip('/')}".rstrip("/")
+        return store, place.lstrip("/") if parts.netloc else place
 
     def _infos(self) -> list[_Info]:
         """Of all files in the store, by name."""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from pyarrow.fs import FileSystem
 
 from pcl import mirror as mirrors
 from pcl.data import sources
@@ -107,6 +108,21 @@ def test_what_cannot_be_used_is_told_in_a_sentence(s3: S3, tmp_path: Path) -> No
         Storage.of("ftp://host/runs").check()
     with pytest.raises(ValueError, match="endpoint_overide"):
         Storage.of("s3://bucket/runs?endpoint_overide=here").check()
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "s3://bucket/some/runs?region=us-east-1",
+        "gs://anonymous@bucket/runs",
+        "abfs://box@account.dfs.core.windows.net/a%20b/c",
+    ],
+)
+def test_addresses_mean_what_they_mean_to_pyarrow(address: str, s3: S3, tmp_path: Path) -> None:
+    store, folder = FileSystem.from_uri(address)
+    ours, place = Mirrored(tmp_path, address).inside("study").beside("other")._store()
+    assert place == f"{folder}/other"
+    assert ours.type_name == store.type_name
 
 
 def test_a_store_that_is_away_is_asked_again(s3: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
