@@ -93,10 +93,9 @@ def _list() -> None:
 def asked_ablation(arguments: argparse.Namespace) -> Asked:
     """What is asked for: a new study or one to go on with. Makes nothing."""
     from pcl.studies.ablation import load_ablation, seeds_at  # noqa: PLC0415
-    from pcl.studies.ledger import StudyFolder  # noqa: PLC0415
-    from pcl.studies.study import ABLATION, StudySpec, check_writable, read_seeds  # noqa: PLC0415
+    from pcl.studies.study import ABLATION, StudySpec, read_seeds  # noqa: PLC0415
 
-    check_writable(arguments.storage)
+    arguments.storage.check()
     if arguments.resume is not None:
         return _resumed(arguments)
     if arguments.ablation is None:
@@ -117,20 +116,19 @@ def asked_ablation(arguments: argparse.Namespace) -> Asked:
     name = arguments.name or f"{ablation.name}-{scale}-{time.strftime('%Y%m%d-%H%M%S')}"
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name):
         raise ValueError(f"`--name` must be letters, digits, '-', '_' and '.', but got {name!r}.")
-    asked = Asked(ablation, spec, StudyFolder(arguments.storage / name), images)
+    asked = Asked(ablation, spec, arguments.storage.study(name), images)
     asked.cells()  # possible, or a sentence that says why not
     return asked
 
 
 def _resumed(arguments: argparse.Namespace) -> Asked:
     from pcl.studies.ablation import load_ablation  # noqa: PLC0415
-    from pcl.studies.ledger import StudyFolder  # noqa: PLC0415
     from pcl.studies.study import ABLATION, StudySpec, latest_study, require_kind, space_of  # noqa: PLC0415
 
     fixed = ("ablation", "scale", "fidelity", "set", "seeds", "name", "data", "weights")
     if given := [f"--{name}" for name in fixed if getattr(arguments, name) not in (None, [])]:
         raise ValueError(f"A study that is resumed has its settings already: leave out {', '.join(given)}.")
-    folder = StudyFolder(arguments.storage / (arguments.resume or latest_study(arguments.storage, ABLATION)))
+    folder = arguments.storage.study(arguments.resume or latest_study(arguments.storage, ABLATION))
     spec = StudySpec.read(folder)
     require_kind(folder, spec, ABLATION)
     ablation = load_ablation(space_of(folder, spec))
@@ -221,7 +219,7 @@ def _say_estimate(arguments: argparse.Namespace, asked: Asked) -> None:
 def _written(asked: Asked, outcomes: "list[Outcome]") -> list[Path]:
     """Print the table and write it; returns the files."""
     from dashboards.paired_table import Reached, as_csv, as_text, compared  # noqa: PLC0415
-    from pcl.studies.ledger import write_text  # noqa: PLC0415
+    from pcl.files import write_text  # noqa: PLC0415
     from pcl.studies.outputs import trials_csv  # noqa: PLC0415
 
     ablation, spec = asked.ablation, asked.spec

@@ -16,6 +16,7 @@ from launch.bench_nodes import Cluster, cluster
 from launch.bench_study import open_study, smallest_spec
 from launch.bench_tracking import count
 from launch.command import say, whole_number
+from pcl.studies.storage import Storage
 
 if TYPE_CHECKING:
     from pcl.studies.ledger import StudyFolder, Trial
@@ -97,7 +98,10 @@ def _run(
     from pcl.studies.progress import Progress  # noqa: PLC0415
     from pcl.studies.runner import Interrupt, available_resources, ray_cluster, run_trials  # noqa: PLC0415
 
-    with ray_cluster(nodes.address, storage=path.parent), open_study(space, spec, path) as (folder, tracker, recorder):
+    with (
+        ray_cluster(nodes.address, storage=Storage(path.parent)),
+        open_study(space, spec, path) as (folder, tracker, recorder),
+    ):
         resources, interrupt = Resources(), Interrupt()
         slots = resources.slots(available_resources())
         before, began, began_ms = _peak_mib(), time.perf_counter(), now_ms()

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -140,17 +140,17 @@ class Cluster:
         """Words that run a command beside the head."""
         return self.network.prefix("head") if self.network else ()
 
-    def start(self, n_cpus: int | None = None) -> None:
+    def start(self, n_cpus: int | None = None, **environment: str) -> None:
         """Start the head."""
         options = [
             "--head", f"--port={self.port}", f"--dashboard-port={self.dashboard}", "--dashboard-host=127.0.0.1",
             "--include-dashboard=true", f"--ray-client-server-port={free_port()}",
         ]  # fmt: skip
-        self.host = self._start_node("head", options, n_cpus)
+        self.host = self._start_node("head", options, n_cpus, environment)
 
-    def add_node(self, name: str, before: str = "", n_cpus: int | None = None) -> None:
+    def add_node(self, name: str, before: str = "", n_cpus: int | None = None, **environment: str) -> None:
         """Another node; `before` is done first, where only this node sees it."""
-        self._start_node(name, [f"--address={self.address}"], n_cpus, before)
+        self._start_node(name, [f"--address={self.address}"], n_cpus, environment, before)
 
     def kill_node(self, name: str) -> None:
         """As when its power fails: all its processes at once."""
@@ -210,7 +210,9 @@ class Cluster:
             if Path(f"/proc/{pid}/exe").resolve().name == "raylet"
         ]  # fmt: skip
 
-    def _start_node(self, name: str, options: list[str], n_cpus: int | None, before: str = "") -> str:
+    def _start_node(
+        self, name: str, options: list[str], n_cpus: int | None, environment: Mapping[str, str], before: str = ""
+    ) -> str:  # fmt: skip
         """Returns the node's address when it has started."""
         address = self.network.join(name) if self.network else "127.0.0.1"
         options += [
@@ -222,11 +224,11 @@ class Cluster:
         if before:
             command = ["unshare", "-m", "bash", "-c", f'{before} && exec "$@"', "bash", *command]
         prefix = self.network.prefix(name) if self.network else ()
-        environment = {name: value for name, value in self.environment.items() if name != "PYTHONPATH"}
+        common = {name: value for name, value in self.environment.items() if name != "PYTHONPATH"}
         with (self.folder / f"{name}.log").open("wb") as log:
             self.nodes[name] = subprocess.Popen(
                 [*prefix, *command], cwd=self.folder, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
-                env=environment, start_new_session=True,
+                env={**common, **environment}, start_new_session=True,
             )  # fmt: skip
         wait_for(lambda: "Ray runtime started" in self.said(name), f"{name} has started", 90)
         return address

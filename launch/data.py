@@ -23,7 +23,7 @@ def main() -> None:
     if arguments.picture:
         _draw(arguments.picture)
         return
-    folder = arguments.folder
+    folder = arguments.folder = arguments.folder or _default_folder()
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"`--folder` must name a folder, but {folder} is a file.")
     if arguments.cifar10h and not arguments.source:
@@ -41,13 +41,20 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="data.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--folder", type=Path, default=Path("data"), help="where to (default: data)")
+    parser.add_argument("--folder", type=Path, help="where to (default: PCL_DATA, which may be a store such as "
+                        "s3://BUCKET/PREFIX, else data)")  # fmt: skip
     parser.add_argument(
         "--from", type=Path, dest="source", metavar="FILE", help="an .npz, or a folder with torchvision's files"
     )
     parser.add_argument("--cifar10h", type=Path, metavar="FILE", help="the authors' cifar10h-probs.npy, with --from")
     parser.add_argument("--picture", type=Path, metavar="FILE", help="write a PNG of the embedded set, and stop")
     return parser
+
+
+def _default_folder() -> Path:
+    from pcl.data.sources import data_folder  # noqa: PLC0415  -h answers at once
+
+    return data_folder()
 
 
 def _fetched(folder: Path) -> "ImageSet":

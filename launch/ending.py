@@ -5,7 +5,6 @@ import contextlib
 import shlex
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ def command_to_resume(folder: "StudyFolder", arguments: argparse.Namespace, comm
     """The command that goes on with a study."""
     from pcl.studies.tracking import shown_uri  # noqa: PLC0415
 
-    flags = [("--storage", str(arguments.storage) if arguments.storage != Path("runs") else "")]
+    flags = [("--storage", str(arguments.storage) if str(arguments.storage) != "runs" else "")]
     flags += [("--tracking-uri", shown_uri(arguments.tracking_uri or "")), ("--address", arguments.address)]
     given = "".join(f" {flag} {shlex.quote(value)}" for flag, value in flags if value)
     return f"python launch/{command}.py {_going_on(command, folder, arguments)}{given}"

@@ -119,6 +119,7 @@ def run_given(
         on_open: Called once MLflow has the study.
     """
     from pcl.studies.execution import Choices, Execution, close_study  # noqa: PLC0415
+    from pcl.studies.lease import keep_outputs  # noqa: PLC0415
     from pcl.studies.recorder import Recorder  # noqa: PLC0415
     from pcl.studies.runner import available_resources  # noqa: PLC0415
     from pcl.studies.study import opened  # noqa: PLC0415
@@ -129,7 +130,7 @@ def run_given(
     resources.require(available)
     if arguments.gpus_per_trial == "auto":
         resources = resources_of(arguments, available, _costs_there(resources, study.trials))
-    with opened(study.folder, study.spec), resumable(study.folder, arguments, command):
+    with opened(study.folder, study.spec, interrupt.set), resumable(study.folder, arguments, command):
         parent = tracker.open_study(study.folder.name, study.tags)
         on_open()
         recorder = Recorder(tracker)
@@ -138,6 +139,7 @@ def run_given(
         outcomes = execution.run_all(study.trials, study.title)
         for file in write(outcomes):
             recorder.submit_artifact(parent, file)
+        keep_outputs(study.folder, interrupt.cause)
         is_any = any(outcome.is_finished for outcome in outcomes)
         end = End.KILLED if interrupt.cause else End.FINISHED if is_any else End.FAILED
         if missing := close_study(tracker, recorder, end, {}):

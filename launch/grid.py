@@ -91,6 +91,7 @@ def _run(arguments: argparse.Namespace) -> None:
     asked = asked_study(arguments)
     space, spec, folder, missing = asked
     if arguments.plan:
+        folder.pull()
         if missing:
             say(f"pretraining would come first: {missing}")
         costs = _costs(arguments, space, spec) if arguments.address is None else []
@@ -108,7 +109,7 @@ def _run(arguments: argparse.Namespace) -> None:
     probe = ThreadPoolExecutor(1).submit(_costs, arguments, space, spec) if arguments.address is None else None
     with (
         joined(arguments, interrupt) as dashboard,
-        opened(folder, spec), resumable(folder, arguments),
+        opened(folder, spec, interrupt.set), resumable(folder, arguments),
     ):  # fmt: skip
         available = available_resources()
         resources_of(arguments, available).require(available)
@@ -185,7 +186,8 @@ def _search(
     search = Search(space, spec, folder, tracker, recorder, choices, interrupt, say)
     space = search.space  # by the first objective
     finding = search.run()
-    from pcl.studies.ledger import label  # noqa: PLC0415
+    from pcl.studies.labels import label  # noqa: PLC0415
+    from pcl.studies.lease import keep_outputs  # noqa: PLC0415
     from pcl.studies.outputs import figures, front_table, replication_table, table, write_all  # noqa: PLC0415
 
     for name, outcomes in {**finding.stages, "report seeds": finding.report}.items():
@@ -212,6 +214,7 @@ def _search(
         checkpoint = winner.checkpoint
         files += [checkpoint] if checkpoint.exists() else []
     say("written: " + ", ".join(str(file) for file in files))
+    keep_outputs(folder, interrupt.cause)
     for file in files:
         recorder.submit_artifact(parent, file)
     if missing := close(finding, tracker, recorder, space.objective.metric, bool(interrupt.cause)):

@@ -83,6 +83,7 @@ def check_warm_start(spec: "StudySpec", folder: "StudyFolder") -> None:
     from pcl.studies.study import StudySpec  # noqa: PLC0415
 
     other = StudySpec.read(folder)
+    folder.pull()
     if difference := spec.difference(replace(other, method=spec.method, space=spec.space, replicate=spec.replicate)):
         raise ValueError(
             f"`--warm-start` takes a study of the same space, objectives, seeds and settings, but {folder.name!r} is "

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pcl.data.images import ImageSet
     from pcl.studies.ledger import StudyFolder
     from pcl.studies.space import SearchSpace
+    from pcl.studies.storage import Storage
     from pcl.studies.study import StudySpec
 
 WEIGHTS = "encoder.weights"
@@ -47,20 +48,19 @@ class Asked(NamedTuple):
 
 def asked_study(arguments: argparse.Namespace) -> Asked:
     """What is asked for: a new study or one to go on with. Makes nothing."""
-    from pcl.studies.ledger import StudyFolder  # noqa: PLC0415
     from pcl.studies.objectives import read_objectives  # noqa: PLC0415
     from pcl.studies.space import load_space  # noqa: PLC0415
     from pcl.studies.study import (  # noqa: PLC0415
         SEARCH,
         StudySpec,
-        check_writable,
         latest_study,
         read_seeds,
         require_kind,
         space_of,
     )
 
-    check_writable(arguments.storage)
+    storage: Storage = arguments.storage
+    storage.check()
     if arguments.resume is not None:
         fixed = (
             "space", "scale", "fidelity", "set", "seeds", "name", "data", "weights",
@@ -68,7 +68,7 @@ def asked_study(arguments: argparse.Namespace) -> Asked:
         )  # fmt: skip
         if given := [f"--{n.replace('_', '-')}" for n in fixed if getattr(arguments, n) not in (None, "", [])]:
             raise ValueError(f"A study that is resumed has its settings already: leave out {', '.join(given)}.")
-        folder = StudyFolder(arguments.storage / (arguments.resume or latest_study(arguments.storage)))
+        folder = storage.study(arguments.resume or latest_study(storage))
         spec = StudySpec.read(folder)
         require_kind(folder, spec, SEARCH)
         space = load_space(space_of(folder, spec))
@@ -104,11 +104,11 @@ def asked_study(arguments: argparse.Namespace) -> Asked:
     )
     check_possible(space, spec)
     if method.warm_start:
-        check_warm_start(spec, StudyFolder(arguments.storage / method.warm_start))
+        check_warm_start(spec, storage.study(method.warm_start))
     name = arguments.name or "-".join([*_names(space, spec), scale, time.strftime("%Y%m%d-%H%M%S")])
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name):
         raise ValueError(f"`--name` must be letters, digits, '-', '_' and '.', but got {name!r}.")
-    return Asked(space, spec, StudyFolder(arguments.storage / name), missing)
+    return Asked(space, spec, storage.study(name), missing)
 
 
 def _with_data(

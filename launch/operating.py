@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from launch.command import say, whole_number
 from launch.weights import HELP
+from pcl.studies.storage import Storage
 
 if TYPE_CHECKING:
     from argparse import _ArgumentGroup
@@ -61,7 +62,8 @@ def running_flags(how: "_ArgumentGroup") -> None:
 def where_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of where a study runs and is kept."""
     where = parser.add_argument_group("where")
-    where.add_argument("--storage", type=Path, default=Path("runs"), help="folder of studies (default: runs)")
+    where.add_argument("--storage", type=Storage.of, default=Storage.of("runs"), metavar="FOLDER|URI",
+                       help="of studies: a folder, or a store such as s3://BUCKET/PREFIX (default: runs)")  # fmt: skip
     where.add_argument("--tracking-uri", help="MLflow (default: MLFLOW_TRACKING_URI, else STORAGE/mlflow.db)")
     where.add_argument("--address", help="of a Ray cluster: auto or HOST:PORT (default: start one here)")
     where.add_argument("--cpus-per-trial", type=float, default=1.0, help="default: 1")
@@ -105,7 +107,12 @@ def checked_tracker(arguments: argparse.Namespace) -> "Tracker":
     """MLflow, where it can be used."""
     from pcl.studies.tracking import Tracker, tracking_uri  # noqa: PLC0415
 
-    tracker = Tracker(tracking_uri(arguments.tracking_uri, arguments.storage.absolute()))
+    if arguments.storage.is_store and not (arguments.tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")):
+        raise ValueError(
+            f"`--tracking-uri` must be given with `--storage {arguments.storage}`: other machines that go on with a "
+            f"study would not find a database on this one."
+        )
+    tracker = Tracker(tracking_uri(arguments.tracking_uri, arguments.storage.path.absolute()))
     tracker.check()
     return tracker
 
@@ -127,7 +134,7 @@ def joined(arguments: argparse.Namespace, interrupt: "Interrupt") -> Iterator[st
 
     with (
         interrupt.on_ctrl_c(say),
-        ray_cluster(arguments.address, storage=arguments.storage.absolute()) as dashboard,
+        ray_cluster(arguments.address, storage=arguments.storage) as dashboard,
         interrupt.on_ctrl_c(say),  # again: Ray has put a handler of SIGTERM that dies in the place of ours
     ):
         yield dashboard

@@ -7,6 +7,8 @@ from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+from pcl.stores import check_address, is_address
+
 ROOT = Path(__file__).parents[1]
 _TRAVELS = ("pcl", "search_spaces", "launch", "dashboards", "pyproject.toml", "requirements.lock")
 _STAYS = ("__pycache__", "*.pyc", "screenshots", ".*")
@@ -26,7 +28,7 @@ class Parcel(NamedTuple):
         name: Of the launch file, without its ending.
         words: Its arguments; of a file that travels, the path inside the parcel.
         files: The user's own files by their path inside the parcel.
-        folder: Where on the cluster it starts, absolute; none for one that leaves nothing behind.
+        folder: Where on the cluster it starts, absolute; none for one that leaves nothing in folders.
     """
 
     name: str
@@ -83,16 +85,22 @@ def parcel(command: list[str], folder: str | None, tracking_uri: str) -> Parcel:
     storage = _value(words, "--storage")
     place = folder or storage or ""
     is_writing = not set(words) & set(_WRITES_NOTHING)
+    is_store = storage is not None and is_address(storage)
+    if is_store:
+        check_address(str(storage))
+        place = folder or ""
     if place and not PurePosixPath(place).is_absolute():
         raise ValueError(f"`--folder` and `--storage` must be absolute paths on the cluster, but got {place!r}.")
-    if is_writing and not place:
+    if is_writing and not place and not is_store:
         raise ValueError(
             "A job's own folder vanishes with it: give `--folder /PATH`, an absolute path that all nodes of the "
-            "cluster share, in which runs/ and data/ will be."
+            "cluster share, in which runs/ and data/ will be, or a study's `--storage` in a store, such as s3://BUCKET."
         )
     if not folder:
         for option in _PLACES:
             value = _value(words, option)
+            if option == "--storage" and is_store:
+                continue
             if value and "/" in value and not PurePosixPath(value).is_absolute():
                 raise ValueError(f"`{option}` must be an absolute path on the cluster, but got {value!r}.")
     if name in _STUDIES and _value(words, "--address") is None:

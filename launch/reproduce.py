@@ -80,6 +80,7 @@ def _run(arguments: argparse.Namespace) -> None:
         cause = _train(arguments, setting, cells, tracker, grids)
         found = recorded(tracker, list(cells.trials.values()))
     folder = write_sheets(names, cells, found, grids, setting, arguments.storage)
+    arguments.storage.mirror.inside("reproduce").push_all()
     say(f"\nwritten: {folder / 'index.html'}, and each table as .txt .md .csv .tex .html beside it")
     say(f"{time.perf_counter() - started:.0f} s in all")
     if cause == "stopped":
@@ -94,9 +95,10 @@ def _setting(arguments: argparse.Namespace, names: list[str]) -> "Setting":
     from launch.reproduce_cells import Setting  # noqa: PLC0415
     from launch.reproduce_sheets import needs_images  # noqa: PLC0415
     from pcl.studies.ablation import seeds_at  # noqa: PLC0415
-    from pcl.studies.study import check_writable, read_seeds  # noqa: PLC0415
+    from pcl.studies.study import read_seeds  # noqa: PLC0415
 
-    check_writable(arguments.storage)
+    arguments.storage.check()
+    arguments.storage.pull_heads()
     scale = arguments.scale or ("paper" if machine(arguments.address).get("GPU") else "quick")
     arguments.scale, profile = scale, arguments.fidelity or "reference"
     setting = Setting(profile, scale, read_seeds(arguments.seeds or "") or seeds_at(scale), {**settings(arguments.set)})
@@ -133,7 +135,10 @@ def _train(
         left |= {trial.key: trial for grid in grids if grid.is_left for trial in grid.first_trials()}
     with joined(arguments, interrupt) as dashboard:
         say(f"Ray dashboard: {dashboard or 'none'}")
-        say(f"the studies, as they go: python launch/ui.py --storage {arguments.storage}")
+        where = (
+            f"--tracking-uri {tracker.shown_uri}" if arguments.storage.is_store else f"--storage {arguments.storage}"
+        )
+        say(f"the studies, as they go: python launch/ui.py {where}")
         for study in studies_of(list(left.values()), setting, arguments.storage):
             run_given(study, arguments, tracker, interrupt, REPRODUCE, lambda _: [])
         for grid in grids:

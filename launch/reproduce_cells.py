@@ -5,7 +5,6 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dashboards.reproduction import Ours, mark_of
@@ -16,6 +15,7 @@ from launch.operating import provenance
 if TYPE_CHECKING:
     from pcl.config import Plain
     from pcl.studies.ledger import Trial
+    from pcl.studies.storage import Storage
     from pcl.studies.study import StudySpec
     from pcl.studies.tracking import Found, Tracker
 
@@ -112,9 +112,8 @@ def trial_of(table: Table, row: Row, setting: Setting) -> "Trial":
     return Trial(config.with_values(given).flat(), setting.seeds, STAGE, {"cell": name}, images.data)
 
 
-def studies_of(trials: "Sequence[Trial]", setting: Setting, storage: Path) -> list[Given]:
+def studies_of(trials: "Sequence[Trial]", setting: Setting, storage: "Storage") -> list[Given]:
     """Trials as studies, one for each task; the same setting has the same studies, which then go on."""
-    from pcl.studies.ledger import StudyFolder  # noqa: PLC0415
     from pcl.studies.space import METRICS, Objective  # noqa: PLC0415
     from pcl.studies.study import REPRODUCTION, StudySpec  # noqa: PLC0415
     from pcl.studies.tracking import StudyTags  # noqa: PLC0415
@@ -130,7 +129,7 @@ def studies_of(trials: "Sequence[Trial]", setting: Setting, storage: Path) -> li
             f"reproduce_{task}", "", setting.profile, setting.scale, {**setting.overrides, **images.values}, (),
             setting.seeds, images.data, kind=REPRODUCTION,
         )  # fmt: skip
-        folder = StudyFolder(storage / study_name(spec))
+        folder = storage.study(study_name(spec))
         tags = StudyTags(spec.space, spec.scale, spec.profile, objective.metric, spec.data, *provenance())
         title = f"cells of the {'controlled' if task == 'toy' else 'image'} experiment"
         found.append(Given(folder, spec, tags, objective, of_task, title))
@@ -179,11 +178,6 @@ def ours_of(table: Table, cells: Cells, found: "dict[str, Found]", setting: Sett
         alive = {seed: metrics for seed, metrics in entry.by_seed.items() if seed not in entry.failures}
         ours[row.name] = Ours(alive, next(iter(entry.failures.values()), ""), mark)
     return ours
-
-
-def checkpoint_of(key: str, storage: Path) -> Path | None:
-    """The trained encoder of a trial, in whichever study it was trained."""
-    return next(iter(sorted(storage.glob(f"*/trials/{key}/checkpoint.pt"))), None)
 
 
 def chosen_tables(arguments: argparse.Namespace, names: Sequence[str]) -> list[str]:

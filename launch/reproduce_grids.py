@@ -4,7 +4,6 @@ import argparse
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dashboards.reproduction import Line, winner_lines
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from pcl.studies.ledger import StudyFolder, Trial
     from pcl.studies.runner import Interrupt
     from pcl.studies.space import SearchSpace
+    from pcl.studies.storage import Storage
     from pcl.studies.study import StudySpec
     from pcl.studies.tracking import Tracker
 
@@ -67,9 +67,8 @@ class GridStudy:
         return winner_lines(self.heading, self.space.published, self.best() if self.spec else None, cause, self.mark)
 
 
-def asked_grids(names: Sequence[str], setting: Setting, storage: Path) -> list[GridStudy]:
+def asked_grids(names: Sequence[str], setting: Setting, storage: "Storage") -> list[GridStudy]:
     """The studies of those tables that are of grids."""
-    from pcl.studies.ledger import StudyFolder  # noqa: PLC0415
     from pcl.studies.space import load_space  # noqa: PLC0415
     from pcl.studies.study import StudySpec  # noqa: PLC0415
 
@@ -84,7 +83,7 @@ def asked_grids(names: Sequence[str], setting: Setting, storage: Path) -> list[G
                 seeds, space.report_seeds, images.data,
             )  # fmt: skip
             mark = setting.mark(space.task)
-            folder = StudyFolder(storage / study_name(spec))
+            folder = storage.study(study_name(spec))
             try:
                 spec.trials(space, 0, {})
             except ValueError as error:
@@ -96,6 +95,7 @@ def asked_grids(names: Sequence[str], setting: Setting, storage: Path) -> list[G
 
 def search(grid: GridStudy, arguments: argparse.Namespace, tracker: "Tracker", interrupt: "Interrupt") -> None:
     """Search a grid on the Ray that is joined, into MLflow, as `launch/grid.py --no-finalize` does."""
+    from pcl.studies.lease import keep_outputs  # noqa: PLC0415
     from pcl.studies.outputs import write_all  # noqa: PLC0415
     from pcl.studies.recorder import Recorder  # noqa: PLC0415
     from pcl.studies.runner import available_resources  # noqa: PLC0415
@@ -107,7 +107,7 @@ def search(grid: GridStudy, arguments: argparse.Namespace, tracker: "Tracker", i
     assert spec is not None
     say(f"\n{grid.table}, {grid.heading}: study {folder.name}")
     resources = resources_of(arguments, available_resources())
-    with opened(folder, spec):
+    with opened(folder, spec, interrupt.set):
         tags = StudyTags(space.name, spec.scale, spec.profile, space.objective.metric, spec.data, *provenance())
         parent = tracker.open_study(folder.name, tags)
         recorder = Recorder(tracker)
@@ -115,5 +115,6 @@ def search(grid: GridStudy, arguments: argparse.Namespace, tracker: "Tracker", i
         finding = Search(space, spec, folder, tracker, recorder, choices, interrupt, say).run()
         for file in write_all(folder, space, spec, finding):
             recorder.submit_artifact(parent, file)
+        keep_outputs(folder, interrupt.cause)
         if missing := close(finding, tracker, recorder, space.objective.metric, bool(interrupt.cause)):
             say(f"MLflow lacks {len(missing)} records (such as {missing[0]}); they are kept in {folder.path}.")

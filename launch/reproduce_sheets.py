@@ -10,10 +10,11 @@ from dashboards.paper_figures import Curve, draw_curves, draw_posteriors, stampe
 from dashboards.reproduction import Line, Ours, counts, lines_of, size_lines
 from dashboards.scoreboard import Measured, Table, published_grids, published_sizes, published_tables
 from launch.command import say
-from launch.reproduce_cells import Cells, Setting, checkpoint_of, ours_of
+from launch.reproduce_cells import Cells, Setting, ours_of
 
 if TYPE_CHECKING:
     from launch.reproduce_grids import GridStudy
+    from pcl.studies.storage import Storage
     from pcl.studies.tracking import Found
 
 _LOOK = {"rejection": "rejection.png", "credible": "credible.png", "certain": "certain.png"}
@@ -39,12 +40,12 @@ def needs_images(names: Sequence[str]) -> bool:
 
 def write_sheets(
     names: Sequence[str], cells: Cells, found: "dict[str, Found]", grids: "Sequence[GridStudy]", setting: Setting,
-    storage: Path,
+    storage: "Storage",
 ) -> Path:  # fmt: skip
     """Print every table and write it in all formats; returns the folder."""
-    from pcl.studies.ledger import write_text  # noqa: PLC0415
+    from pcl.files import write_text  # noqa: PLC0415
 
-    folder = storage / "reproduce" / f"{setting.profile}-{setting.scale}"
+    folder = storage.path / "reproduce" / f"{setting.profile}-{setting.scale}"
     folder.mkdir(parents=True, exist_ok=True)
     tables = {table.name: table for table in published_tables()}
     sheets = []
@@ -91,7 +92,7 @@ def _caption(name: str, lines: Sequence[Line], setting: Setting) -> str:
     return " ".join([*words, f"Verdicts: {counts(lines)}."])
 
 
-def _draw(table: Table, cells: Cells, ours: dict[str, Ours], setting: Setting, folder: Path, storage: Path) -> str:
+def _draw(table: Table, cells: Cells, ours: dict[str, Ours], setting: Setting, folder: Path, storage: "Storage") -> str:
     """Draw a figure; its file's name, or nothing where there is none or it cannot be drawn, which is said."""
     path = folder / f"{table.name.replace(':', '-')}.png"
     mark = setting.mark(table.rows[0].task)
@@ -121,16 +122,16 @@ def _curves(table: Table, cells: Cells, ours: dict[str, Ours]) -> list[Curve]:
     ]  # fmt: skip
 
 
-def _draw_picture(table: Table, cells: Cells, mark: str, path: Path, storage: Path) -> None:
+def _draw_picture(table: Table, cells: Cells, mark: str, path: Path, storage: "Storage") -> None:
     """Raises a ValueError where there is no trained encoder."""
     row = table.rows[0]
     if why := cells.impossible.get((table.name, row.name)):
         raise ValueError(f"not possible: {why}")
-    checkpoint = checkpoint_of(cells.keys[table.name, row.name], storage)
+    checkpoint = storage.checkpoint_of(cells.keys[table.name, row.name])
     if checkpoint is None:
         raise ValueError(f"there is no checkpoint of {row.name!r} in {storage}; `--rerun` trains it again.")
     if table.picture in _LOOK:
-        stamped(_looked_at(checkpoint, path.parent / "look", storage) / _LOOK[table.picture], mark, path)
+        stamped(_looked_at(checkpoint, path.parent / "look", storage.path) / _LOOK[table.picture], mark, path)
     else:
         draw_posteriors(checkpoint, table.title, mark, path)
 

@@ -56,7 +56,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--address", help=f"of the dashboard (default: RAY_API_SERVER_ADDRESS, else {_ADDRESS})")
     new = parser.add_argument_group("a new job")
     new.add_argument("--folder", metavar="/PATH", help="where the command starts, on a disk that all nodes share: "
-                     "runs/ and data/ will be in it (default: an absolute `--storage` of the command)")  # fmt: skip
+                     "runs/ and data/ will be in it (default: the command's absolute `--storage`, unless that is a "
+                     "store)")  # fmt: skip
     new.add_argument("--name", metavar="ID", help="of the job (default: command and time)")
     new.add_argument("--python", help="on the cluster (default: python, or this one where it is there)")
     until = new.add_mutually_exclusive_group()

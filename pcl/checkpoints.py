@@ -1,7 +1,7 @@
 """Checkpoints of a `pcl.training.Run`: reading them safely, and writing them not too often."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,10 +23,11 @@ class Saving:
     Args:
         run: What is saved.
         path: The file.
+        on_saved: Called when it has been written, in the time that is reckoned with.
     """
 
-    def __init__(self, run: "Run", path: Path) -> None:
-        self.run, self.path = run, path
+    def __init__(self, run: "Run", path: Path, on_saved: Callable[[], None] = lambda: None) -> None:
+        self.run, self.path, self._on_saved = run, path, on_saved
         self._last, self._cost = time.perf_counter(), 0.0
 
     def save(self) -> bool:
@@ -36,6 +37,7 @@ class Saving:
         if is_early and self.run.batch < self.run.config.training.n_batches:
             return False
         self.run.save(self.path)
+        self._on_saved()
         self._last = time.perf_counter()
         self._cost = self._last - started
         return True

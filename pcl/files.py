@@ -1,10 +1,12 @@
 """Files that are there whole or not at all."""
 
+import json
 import os
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 
 @contextmanager
@@ -37,3 +39,14 @@ def replacing(path: Path) -> Iterator[Path]:
         unfinished.replace(path)
     finally:
         unfinished.unlink(missing_ok=True)
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Replace a file in one step."""
+    write_text(path, json.dumps(content, indent=1) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replace a file in one step: whoever reads sees the old or the new, also after a crash."""
+    with replacing(path) as unfinished:
+        unfinished.write_text(text)

@@ -7,6 +7,7 @@ from typing import Any
 
 import optuna
 
+from pcl.mirror import UNMIRRORED
 from pcl.studies.ledger import Result, Row, Status, StudyFolder, Trial, TrialFolder
 from pcl.studies.method import OPTUNA, Method
 from pcl.studies.objectives import with_objectives
@@ -46,7 +47,7 @@ class Driver:
     """A study without Ray: proposals are run one after the other, or several at once."""
 
     def __init__(self, space: SearchSpace, spec: StudySpec, path: Path, stage: int = 0, **winner: Any) -> None:
-        self.folder = StudyFolder(path)
+        self.folder = StudyFolder(path, winner.pop("mirror", UNMIRRORED))
         path.mkdir(parents=True, exist_ok=True)
         _, objectives = with_objectives(space, spec.objectives)
         self.known: list[str] = []

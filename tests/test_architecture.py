@@ -58,7 +58,9 @@ LAYERS = {  # module prefix -> prefixes of this distribution that it may import
     "pcl.growth": ("pcl.special",),
     "pcl.metrics": ("pcl.metrics",),
     "pcl.files": (),
-    "pcl.data": ("pcl.data", "pcl.files"),
+    "pcl.stores": (),
+    "pcl.mirror": ("pcl.files", "pcl.stores"),
+    "pcl.data": ("pcl.data", "pcl.files", "pcl.mirror", "pcl.stores"),
     "pcl.randomness": (),
     "pcl.encoders": ("pcl.data", "pcl.distributions", "pcl.encoders", "pcl.randomness"),
     "pcl.tasks": (

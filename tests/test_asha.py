@@ -11,9 +11,10 @@ import pytest
 from launch.command import run
 from launch.grid import main
 from pcl.config import RunConfig
+from pcl.mirror import Mirrored
 from pcl.studies.halving import Halving, Rungs
 from pcl.studies.judged import judged_curve, judged_from
-from pcl.studies.ledger import Result, Row, Status, StudyFolder, Trial, TrialFolder
+from pcl.studies.ledger import Lost, Result, Row, Status, StudyFolder, Trial, TrialFolder
 from pcl.studies.method import OPTUNA, Method
 from pcl.studies.outputs import table
 from pcl.studies.proposing import Proposer
@@ -23,6 +24,7 @@ from pcl.studies.sampling import DATABASE
 from pcl.studies.selection import Outcome, ranked, winner
 from pcl.studies.space import Mode, Objective, Stage, log_uniform
 from pcl.studies.study import StudySpec
+from pcl.studies.trainable import Job
 from tests.services import BASE, Records, home, summary_of
 from tests.test_spaces import make
 
@@ -141,6 +143,32 @@ def test_a_kappa_metric_is_never_judged_in_the_mu_phase_nor_at_the_end(tmp_path:
     assert (result.status, result.cause) == (Status.STOPPED, "stopped early by ASHA at batch 60 of 100")
     decision, folder = stage.train(6, [0.9] * 9 + [-1.0])  # bad at its very end
     assert decision == CONTINUE
+
+
+def test_a_trial_in_a_store_is_stopped_from_afar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Driver and worker have copies of their own."""
+    monkeypatch.setenv("PCL_CACHE", str(tmp_path / "worker"))
+    uri = (tmp_path / "store").as_uri()
+    stage = Driven(tmp_path / "driver")
+    stage.folder.mirror = Mirrored(tmp_path / "driver", uri)
+    for i in range(4):
+        stage.train(i, [0.9] * 10)
+    trial = stage.trial(5)
+    job = Job(trial, str(stage.folder.trial(trial.key).path), KAPPA, store=stage.folder.trial(trial.key).mirror.uri)
+    ours: Any = SimpleNamespace(config={"jobs": [job.as_config()]})
+    with job.opened() as worker:
+        worker.begin(trial)
+        token = worker.claim()
+        for row in rows_of([-1.0] * 6):
+            worker.publish(row, token)
+            decision = stage.scheduler.on_trial_result(None, ours, {"batch": row.batch, "n_batches": 100})
+        assert decision == STOP
+        with pytest.raises(Lost):
+            worker.publish(rows_of([-1.0] * 7)[-1], token)
+    assert not list((tmp_path / "worker").iterdir())
+    result = stage.folder.trial(trial.key).result()
+    assert result is not None
+    assert result.status is Status.STOPPED
 
 
 def test_whoever_goes_on_writing_has_lost_the_trial(tmp_path: Path) -> None:

@@ -181,7 +181,7 @@ def test_the_kuberay_job_starts_a_study(planned: Callable[[Sequence[str]], str])
     words = shlex.split(command)
     arguments = grid_parser().parse_args(words)
     assert arguments.address == "auto"
-    assert arguments.storage.is_absolute()
+    assert arguments.storage.path.is_absolute()
     assert arguments.tracking_uri.startswith("http")
     assert f"study {arguments.name}" in planned(words)
 
@@ -192,12 +192,13 @@ COMMAND = re.compile(r"^#\s+(?:python )(launch/submit\.py .*)$", re.MULTILINE)
 def test_the_commands_that_files_name_can_be_sent(planned: Callable[[Sequence[str]], str]) -> None:
     lines = [COMMAND.findall((FILES / name).read_text()) for name in ("aws.yaml", "kuberay-cluster.yaml")]
     assert lines[0] == lines[1]
-    own, _, command = lines[0][0].removeprefix("launch/submit.py").partition(" -- ")
-    arguments = submit_parser().parse_args(shlex.split(own))
-    sent = parcel(shlex.split(command), arguments.folder, "")
-    assert sent.folder == "/shared/pcl"
-    assert sent.name == "grid"
-    assert "stage 1: " in planned(sent.words)
+    for line, folder in zip(lines[0], ["/shared/pcl", ""], strict=True):  # the second is for a store
+        own, _, command = line.removeprefix("launch/submit.py").partition("-- ")
+        arguments = submit_parser().parse_args(shlex.split(own))
+        sent = parcel(shlex.split(command), arguments.folder, "")
+        assert sent.folder == folder
+        assert sent.name == "grid"
+        assert "stage 1: " in planned(sent.words)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from pcl.config import RunConfig
+from pcl.mirror import Mirrored
 from pcl.studies.ledger import Result, Status, StudyFolder, Trial
 from pcl.studies.method import RANDOM
 from pcl.studies.outputs import table
@@ -112,6 +113,23 @@ class TestOptuna:
         assert driver.keys == expected.keys
         assert driver.known == expected.keys[:3]
         assert [trial.key for trial in driver.ran] == expected.keys[3:]
+
+    def test_a_search_in_a_store_goes_on_elsewhere(self, tmp_path: Path) -> None:
+        """Also with the trial that had just been proposed when the driver died: the store knows of it."""
+        spec, uri = spec_of(RANGED, n=8), (tmp_path / "store" / "s").as_uri()
+        expected = Driver(RANGED, spec, tmp_path / "calm").run()
+        one, two = (Mirrored(tmp_path / name / "s", uri) for name in ("one", "two"))
+        first = Driver(RANGED, spec, one.path, mirror=one).run(4)
+        proposed = first.proposer.next()
+        StudyFolder(two.path, two).pull()
+        second = Driver(RANGED, spec, two.path, mirror=two).run()
+        assert second.keys == expected.keys
+        assert second.ran[0] == proposed
+        assert len(second.ran) == 4
+        assert len(second.optuna().trials) == 8
+        warm = spec_of(RANGED, n=1, warm_start="s")
+        beside = Mirrored(tmp_path / "three" / "t", (tmp_path / "store" / "t").as_uri())
+        assert set(expected.keys) < set(Driver(RANGED, warm, beside.path, mirror=beside).run().keys)
 
     def test_rerun_begins_anew(self, tmp_path: Path) -> None:
         first = Driver(RANGED, spec_of(RANGED, n=5), tmp_path / "s").run()

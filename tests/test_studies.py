@@ -17,6 +17,7 @@ from pcl.studies.runner import Interrupt
 from pcl.studies.searching import Finding
 from pcl.studies.selection import Outcome, ranked, winner
 from pcl.studies.space import Mode, Objective, SearchSpace, load_space
+from pcl.studies.storage import Storage
 from pcl.studies.study import StudySpec, latest_study, opened
 
 METRIC = "eval/kappa_rank_corr"
@@ -98,14 +99,14 @@ class TestStudy:
         folder = StudyFolder(tmp_path / "one")
         with opened(folder, self.SPEC):
             assert StudySpec.read(folder) == self.SPEC
-        assert latest_study(tmp_path) == "one"
+        assert latest_study(Storage(tmp_path)) == "one"
         changed = dataclasses.replace(self.SPEC, scale="quick")
         with pytest.raises(ValueError, match="scale: 'smoke' there, 'quick' here"), opened(folder, changed):
             pass
         with pytest.raises(ValueError, match="There is no study 'two'"):
             StudySpec.read(StudyFolder(tmp_path / "two"))
         with pytest.raises(ValueError, match="There is no study"):
-            latest_study(tmp_path / "empty")
+            latest_study(Storage(tmp_path / "empty"))
 
     def test_one_driver_at_a_time(self, tmp_path: Path) -> None:
         folder = StudyFolder(tmp_path / "one")

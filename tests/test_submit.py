@@ -133,6 +133,7 @@ BAD_INPUT = {
     "missing space": (["--folder", "/x", "--", "launch/grid.py", "--space", "no/x.py"], "there is no no/x.py"),
     "missing config": (["--folder", "/x", "--", "launch/train.py", "--config=x.yaml"], "there is no x.yaml"),
     "password": ([*GRID_COMMAND, "--storage", "/x", "--tracking-uri", "http://me:secret@host"], "with a password"),
+    "secret": ([*GRID_COMMAND, "--storage", "abfs://a@b/c?client_secret=d"], "must be without passwords and keys"),
     "bad name": (["--folder", "/x", "--name", "a b", *GRID_COMMAND], "`--name` must be letters"),
     "no cluster": (["--address", "http://127.0.0.1:{port}", "--list"], "No Ray dashboard can be reached at"),
     "no host": (["--address", "http://no-such-host.invalid:8265", "--status", "x"], "No Ray dashboard can be reached"),

@@ -107,7 +107,7 @@ def check_rays_dashboard_has_its_actor(watched: Watched) -> None:
     watched.click("a", "Jobs")
     watched.shows("launch/grid.py", "--name watched", "RUNNING")
     watched.click("a", "Actors")
-    watched.shows("ImplicitFunc", "run_trial", "ALIVE")
+    watched.shows("ImplicitFunc", "run_jobs", "ALIVE")
 
 
 def check_mlflow_lists_and_compares_its_runs(watched: Watched) -> None:

@@ -3,7 +3,8 @@
 #
 #   sbatch launch/cluster/slurm.sh --space toy_mcinfonce --scale paper --name study
 #
-# Arguments are those of launch/grid.py. Ended by the time limit, the same command goes on. Lines to look at: EDIT.
+# Arguments are those of launch/grid.py. Ended by the time limit, the same command goes on. Lines to look at: EDIT. A
+# store (s3://...) cannot be $STORAGE here: the token is handed to the nodes by way of the shared disk.
 #SBATCH --job-name=pcl
 #SBATCH --nodes=4                   # EDIT
 #SBATCH --ntasks-per-node=1

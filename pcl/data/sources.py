@@ -1,7 +1,9 @@
 """From what a user names to an image set: the cache, a download, the drawn set, a folder or a file of their own."""
 
+import fcntl
 import os
 import re
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +13,8 @@ from pcl.data.download import Remote, Report, Unreachable, download
 from pcl.data.embedded import embedded
 from pcl.data.folder import RESERVED, BadFiles, Tell, read_folder
 from pcl.data.images import ImageSet, cache_file, load, save
+from pcl.mirror import Mirrored
+from pcl.stores import check_address, copy_of, is_address
 
 _AUTHORS = "https://raw.githubusercontent.com/jcpeterson/cifar-10h/master/data"
 PROBS = Remote(
@@ -23,9 +27,38 @@ COUNTS = Remote(
 )  # fmt: skip
 
 
+def data_place() -> str:
+    """What every node is told to find image sets in: an absolute folder, or the address of a store."""
+    given = os.environ.get("PCL_DATA", "data")
+    if not is_address(given):
+        return str(Path(given).absolute())
+    check_address(given)
+    return given
+
+
 def data_folder() -> Path:
-    """Where image sets are kept: PCL_DATA, or data/ where the program was started."""
-    return Path(os.environ.get("PCL_DATA", "data"))
+    """Where image sets are kept: PCL_DATA, or data/ where the program was started; of a store, this machine's copy."""
+    given = os.environ.get("PCL_DATA", "data")
+    return _copied(given) if is_address(given) else Path(given)
+
+
+@lru_cache
+def _copied(uri: str) -> Path:
+    """A machine's copy of the image sets and weights in a store, brought up to date by one process at a time."""
+    check_address(uri)
+    path = copy_of(uri)
+    path.mkdir(parents=True, exist_ok=True)
+    with (path / ".lock").open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        Mirrored(path, uri).pull_changed("*.pt")
+    return path
+
+
+def keep_in_store(path: Path) -> None:
+    """Put a file of the data folder into the store that this is a copy of, if it is one."""
+    given = os.environ.get("PCL_DATA", "")
+    if is_address(given) and path.is_relative_to(copy_of(given)):
+        Mirrored(copy_of(given), given).push(path.relative_to(copy_of(given)).as_posix())
 
 
 def silent(*_: object) -> None:
@@ -143,4 +176,5 @@ def _authors_probs(path: Path, folder: Path, report: Report) -> np.ndarray[tuple
 def _kept(arrays: Arrays, folder: Path) -> ImageSet:
     images = cifar10h(arrays)
     save(images, cache_file(CIFAR10H, folder))
+    keep_in_store(cache_file(CIFAR10H, folder))
     return images

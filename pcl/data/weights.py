@@ -12,7 +12,7 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from pcl.data.sources import data_folder
+from pcl.data.sources import data_folder, keep_in_store
 from pcl.files import replacing
 
 _FORMAT = 2  # of the file
@@ -100,6 +100,7 @@ def keep_weights(weights: Weights, folder: Path) -> Path:
     content = {"format": _FORMAT, "digest": weights.digest, "state": weights.state, **weights.facts}
     with replacing(path) as unfinished:
         torch.save(content, unfinished)
+    keep_in_store(path)
     return path
 
 

@@ -10,7 +10,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pcl.data.sources import data_folder
+from pcl.data.sources import data_place
+from pcl.mirror import Mirrored
+from pcl.stores import copy_of
+from pcl.studies.storage import Storage
 
 T = TypeVar("T")
 
@@ -57,7 +60,7 @@ def runtime_env(environment: Mapping[str, str]) -> dict[str, Any]:
     Args:
         environment: Variables that they read.
     """
-    found: dict[str, Any] = {"env_vars": {**environment, "PCL_DATA": str(data_folder().absolute())}}
+    found: dict[str, Any] = {"env_vars": {**environment, "PCL_DATA": data_place()}}
     if not {"working_dir", "py_modules"} & set(json.loads(os.environ.get(_JOB, "{}")).get("runtime_env", {})):
         found |= {"py_modules": [str(_PACKAGE)], "excludes": LEFT_BEHIND}
     return found
@@ -78,36 +81,33 @@ def on_a_node(n_cpus: float, n_gpus: float, work: Callable[..., T], *arguments: 
     return None
 
 
-def check_shared(storage: Path) -> None:
-    """Raise a ValueError unless every node of the cluster that is joined can write to the same folder.
+def check_shared(storage: Storage) -> None:
+    """Raise a ValueError unless every node of the cluster that is joined can write to the same folder or store.
 
     A file is written here, and a task on every node looks for it.
     """
-    import ray  # noqa: PLC0415
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # noqa: PLC0415
+    if storage.is_store:
+        for address, why in _asked_nodes(_why_not, storage.mirror.uri):
+            if why:
+                raise ValueError(
+                    f"`--storage` must be a store that all nodes of the cluster can write to, but on {address} {why}"
+                )
+    else:
+        _check_folder(storage.path.absolute())
 
-    nodes = [node for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
-    if len(nodes) < 2:
-        return
+
+def _check_folder(storage: Path) -> None:
     is_new = not storage.exists()
     storage.mkdir(parents=True, exist_ok=True)
     file, text = storage / f".probe-{uuid.uuid4().hex}", uuid.uuid4().hex
-    look = ray.remote(num_cpus=0)(_sees)
     is_shared = False
     try:
         file.write_text(text)
-        answers = {}
-        for node in nodes:
-            on_node = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-            answers[look.options(scheduling_strategy=on_node).remote(str(file), text)] = node["NodeManagerAddress"]
-        _, silent = ray.wait(list(answers), num_returns=len(answers), timeout=_NODES_S)
-        if silent:
-            raise ValueError(f"The node {answers[silent[0]]} of the cluster did not answer within {_NODES_S:g} s.")
-        for answer, address in answers.items():
-            if not _answer(answer, address):
+        for address, is_seen in _asked_nodes(_sees, str(file), text):
+            if not is_seen:
                 raise ValueError(
-                    f"`--storage` must be a folder on a file system that all nodes of the cluster share, but "
-                    f"{address} cannot write to this machine's {storage}."
+                    f"`--storage` must be a folder on a file system that all nodes of the cluster share, or a store's "
+                    f"address, but {address} cannot write to this machine's {storage}."
                 )
         is_shared = True
     finally:
@@ -118,11 +118,30 @@ def check_shared(storage: Path) -> None:
                 storage.rmdir()
 
 
-def _answer(answer: Any, address: str) -> bool:
+def _asked_nodes(look: Callable[..., T], *arguments: str) -> list[tuple[str, T]]:
+    """Addresses of all nodes and what they answer; nothing where there is only one."""
+    import ray  # noqa: PLC0415
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # noqa: PLC0415
+
+    nodes = [node for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
+    if len(nodes) < 2:
+        return []
+    task = ray.remote(num_cpus=0)(look)
+    answers = {}
+    for node in nodes:
+        on_node = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+        answers[task.options(scheduling_strategy=on_node).remote(*arguments)] = node["NodeManagerAddress"]
+    _, silent = ray.wait(list(answers), num_returns=len(answers), timeout=_NODES_S)
+    if silent:
+        raise ValueError(f"The node {answers[silent[0]]} of the cluster did not answer within {_NODES_S:g} s.")
+    return [(address, _answer(answer, address)) for answer, address in answers.items()]
+
+
+def _answer(answer: Any, address: str) -> Any:
     import ray  # noqa: PLC0415
 
     try:
-        return bool(ray.get(answer))
+        return ray.get(answer)
     except ray.exceptions.RayError as error:
         told = str(error).strip().splitlines()[0]
         raise ValueError(f"The node {address} of the cluster cannot run pcl: {told}") from None
@@ -137,3 +156,12 @@ def _sees(file: str, text: str) -> bool:
                 return os.access(path.parent, os.W_OK | os.X_OK)
         time.sleep(0.1)
     return False
+
+
+def _why_not(uri: str) -> str:
+    """Why this node cannot write to a store; nothing where it can."""
+    try:
+        Mirrored(copy_of(uri), uri).check()
+    except ValueError as error:
+        return str(error)
+    return ""

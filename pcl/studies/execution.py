@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pcl.studies.ledger import StudyFolder, Trial
+from pcl.studies.ledger import SCRATCH, StudyFolder, Trial
 from pcl.studies.monitoring import Gauges
 from pcl.studies.packing import Resources
 from pcl.studies.progress import Progress
@@ -65,8 +65,8 @@ class Execution:
 
     @property
     def scratch(self) -> Path:
-        """Folder for Tune's own files."""
-        return self.folder.path / "ray"
+        """Folder for Tune's own files: the driver's alone, for workers hand it neither checkpoints nor files."""
+        return self.folder.path / SCRATCH
 
     def run_all(
         self, trials: list[Trial], title: str, scheduler: "TrialScheduler | None" = None

@@ -78,6 +78,10 @@ class Halving(RestartedFirst):
         if "batch" not in result:
             return str(self.CONTINUE)
         (folder,) = folders_of(trial)
+        try:
+            folder.pull()
+        except OSError:
+            return str(self.CONTINUE)  # whoever is told of the report says so
         config, rows = folder.trial().run_config, folder.rows()
         is_judged = bool(rows) and rows[-1].batch == result["batch"]
         curve = judged_curve(rows, config, self._objective.metric) if is_judged else []

@@ -7,7 +7,8 @@
                             /result.json   how it ended; there is none before
                             /owner         who may write; the last one to claim a trial wins
 
-Every file is replaced in one step. MLflow is brought in line with these folders, again and again if need be.
+Every file is replaced in one step. MLflow is brought in line with these folders, again and again if need be. Where
+studies are in a store such as s3://bucket, these folders are copies (see `pcl.mirror`): what is written here is pushed.
 """
 
 import hashlib
@@ -22,11 +23,14 @@ from pathlib import Path
 from typing import Any
 
 from pcl.config import Plain, RunConfig
-from pcl.files import replacing
+from pcl.files import write_json, write_text
+from pcl.mirror import UNMIRRORED, Mirror
+from pcl.studies.labels import label
 
 # Raised whenever the same configuration gives other numbers than before: old results are then not found again.
 MATHS_VERSION = 2
-
+CHECKPOINT, LEASE, LOCK, SCRATCH, TRIALS = "checkpoint.pt", "lease", ".lock", "ray", "trials"
+_OWN = (LEASE, LOCK, SCRATCH)  # of a study's files, those that are a driver's own
 Metrics = dict[str, float]
 
 
@@ -150,11 +154,12 @@ class TrialFolder:
     """A trial's files.
 
     Args:
-        path: The folder; `open` makes it.
+        path: The folder; `begin` makes it.
+        mirror: What it is kept in line with.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, mirror: Mirror = UNMIRRORED) -> None:
+        self.path, self.mirror = path, mirror
 
     @property
     def key(self) -> str:
@@ -164,7 +169,7 @@ class TrialFolder:
     @property
     def checkpoint(self) -> Path:
         """File of the training, which need not exist yet."""
-        return self.path / "checkpoint.pt"
+        return self.path / CHECKPOINT
 
     def trial(self) -> Trial:
         """What the folder is of."""
@@ -189,7 +194,11 @@ class TrialFolder:
         """Make the folder, unless it is there."""
         self.path.mkdir(parents=True, exist_ok=True)
         if not (self.path / "trial.json").exists():
-            write_json(self.path / "trial.json", asdict(trial))
+            self._write("trial.json", asdict(trial))
+
+    def pull(self) -> None:
+        """See what a worker elsewhere has written, but for the training itself."""
+        self.mirror.pull("trial.json", "reports.json", "result.json")
 
     def claim(self) -> str:
         """Become the one who may write; the token is to be shown with every write."""
@@ -197,6 +206,7 @@ class TrialFolder:
             left.unlink(missing_ok=True)
         token = uuid.uuid4().hex
         write_text(self.path / "owner", token)
+        self.mirror.push("owner")
         return token
 
     def publish(self, row: Row, token: str) -> None:
@@ -208,7 +218,7 @@ class TrialFolder:
         self.check_owner(token)
         rows = self.rows()
         if all(row.batch != other.batch for other in rows):
-            write_json(self.path / "reports.json", [_row_json(r) for r in [*rows, row]])
+            self._write("reports.json", [_row_json(r) for r in [*rows, row]])
 
     def end(self, result: Result, token: str) -> None:
         """Record how the trial ended.
@@ -221,17 +231,23 @@ class TrialFolder:
 
     def close(self, result: Result) -> None:
         """Record how the trial ended, as the driver may for a trial without a worker."""
-        write_json(self.path / "result.json", {**asdict(result), "status": result.status.value})
+        self._write("result.json", {**asdict(result), "status": result.status.value})
 
     def reopen(self) -> None:
         """Forget that it ended, and with it what it had reached, so that it runs again from the start."""
-        for name in ("result.json", "reports.json", "checkpoint.pt"):
+        for name in ("result.json", "reports.json", CHECKPOINT):
+            self.mirror.delete(name)
             (self.path / name).unlink(missing_ok=True)
 
     def check_owner(self, token: str) -> None:
         """Raise `Lost` if another has claimed the trial since."""
+        self.mirror.pull("owner")
         if (self.path / "owner").read_text() != token:
             raise Lost(f"Trial {self.key} has been taken over by another worker.")
+
+    def _write(self, name: str, content: Any) -> None:
+        write_json(self.path / name, content)
+        self.mirror.push(name)
 
 
 class StudyFolder:
@@ -239,46 +255,37 @@ class StudyFolder:
 
     Args:
         path: STORAGE/STUDY.
+        mirror: What it is kept in line with.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, mirror: Mirror = UNMIRRORED) -> None:
+        self.path, self.mirror = path, mirror
 
     @property
     def name(self) -> str:
         """The study's name."""
         return self.path.name
 
+    def beside(self, name: str) -> "StudyFolder":
+        """Another study in the same storage."""
+        return StudyFolder(self.path.parent / name, self.mirror.beside(name))
+
+    def pull(self) -> None:
+        """See what others have written, but for the trainings themselves."""
+        self.mirror.pull_all(left_out=(*_OWN, CHECKPOINT))
+
+    def push(self) -> None:
+        """Keep what a study leaves beside its trials."""
+        self.mirror.push_all(left_out=(*_OWN, TRIALS))
+
     def trial(self, key: str) -> TrialFolder:
         """The folder of a trial, which need not exist yet."""
-        return TrialFolder(self.path / "trials" / key)
+        return TrialFolder(self.path / TRIALS / key, self.mirror.inside(f"{TRIALS}/{key}"))
 
     def trials(self) -> Iterator[TrialFolder]:
         """Every trial that has begun."""
-        for path in sorted((self.path / "trials").glob("*/trial.json")):
-            yield TrialFolder(path.parent)
-
-
-def label(varied: Mapping[str, Plain]) -> str:
-    """Values by axis in a line, each by the last part of its path."""
-    return " ".join(f"{axis.rpartition('.')[2]}={shown(value)}" for axis, value in varied.items())
-
-
-def shown(value: Plain) -> str:
-    """A value for people, who have no use for the last digits of one that was drawn."""
-    text = str(value).lower() if isinstance(value, bool) else str(value)
-    return f"{value:.4g}" if isinstance(value, float) and len(text) > 8 else text
-
-
-def write_json(path: Path, content: Any) -> None:
-    """Replace a file in one step."""
-    write_text(path, json.dumps(content, indent=1) + "\n")
-
-
-def write_text(path: Path, text: str) -> None:
-    """Replace a file in one step: whoever reads sees the old or the new, also after a crash."""
-    with replacing(path) as unfinished:
-        unfinished.write_text(text)
+        for path in sorted((self.path / TRIALS).glob("*/trial.json")):
+            yield self.trial(path.parent.name)
 
 
 def _row_json(row: Row) -> dict[str, Any]:

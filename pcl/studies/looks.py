@@ -10,7 +10,7 @@ from pcl.data.images import ImageSet
 from pcl.files import replacing
 from pcl.looking import LEVEL, Findings, Pictures, all_pictures, look
 from pcl.studies import look_figures as figures
-from pcl.studies.ledger import StudyFolder, TrialFolder
+from pcl.studies.ledger import CHECKPOINT, StudyFolder, TrialFolder
 from pcl.studies.look_figures import Row, Theme, Tile
 from pcl.studies.look_page import Caption, Plot, page
 from pcl.studies.study import StudySpec
@@ -86,8 +86,9 @@ def of_winner(study: StudyFolder, key: str) -> Source:
     """A study's trial; where it was taken over from another study, its checkpoint there."""
     folder = study.trial(key)
     result = folder.result()
-    owner = StudyFolder(study.path.parent / result.reused_from) if result and result.reused_from else study
-    checkpoint = owner.trial(key).checkpoint
+    owner = (study.beside(result.reused_from) if result and result.reused_from else study).trial(key)
+    owner.mirror.pull(CHECKPOINT)
+    checkpoint = owner.checkpoint
     if not checkpoint.is_file():
         raise ValueError(f"The winner of the study {study.name!r} has no checkpoint {checkpoint}.")
     trial = folder.trial()

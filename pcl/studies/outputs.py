@@ -10,7 +10,9 @@ from typing import Any
 import yaml
 
 from pcl.config import Plain
-from pcl.studies.ledger import StudyFolder, Trial, shown, write_json, write_text
+from pcl.files import write_json, write_text
+from pcl.studies.labels import shown
+from pcl.studies.ledger import CHECKPOINT, StudyFolder, Trial
 from pcl.studies.objectives import values_of
 from pcl.studies.progress import plus_minus
 from pcl.studies.replication import SEEDS_A_ROUND, Replication, described
@@ -155,7 +157,9 @@ def _look(folder: StudyFolder, best: Outcome) -> list[Path]:
 
 def _scatter_plots(folder: StudyFolder, best: Outcome) -> list[Path]:
     """Kappa and pairs of mu for the winner's first seed; none without its checkpoint."""
-    checkpoint = folder.trial(best.trial.key).checkpoint
+    trial = folder.trial(best.trial.key)
+    trial.mirror.pull(CHECKPOINT)
+    checkpoint = trial.checkpoint
     if not checkpoint.exists():
         return []
     import torch  # noqa: PLC0415

@@ -73,6 +73,11 @@ class Proposer:
 
     def next(self) -> Trial | None:
         """A trial that has no result yet; nothing once there are as many as there are to be, or all are known."""
+        trial = self._next()
+        self._folder.mirror.push(DATABASE)  # before the trial begins: a new driver then knows of it
+        return trial
+
+    def _next(self) -> Trial | None:
         for key in list(self._open):
             self.ended(key)
         if self._waiting:
@@ -143,7 +148,7 @@ class Proposer:
     def _begin(self, *, is_new: bool) -> None:
         """Bring Optuna in line with the folders."""
         if is_new and self._spec.method.warm_start:
-            self._warm_up(StudyFolder(self._folder.path.parent / self._spec.method.warm_start))
+            self._warm_up(self._folder.beside(self._spec.method.warm_start))
         self._warm = self._sampling.warm
         for point in self._sampling.points():
             trial = self._trial(point.values)
@@ -171,6 +176,7 @@ class Proposer:
 
     def _warm_up(self, other: StudyFolder) -> None:
         """Take over the finished trials of another study."""
+        other.pull()
         for trial in self._of_stage(other):
             outcome = Outcome.of(trial, other.trial(trial.key))
             if not outcome.is_finished:

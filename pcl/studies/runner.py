@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pcl.studies.cluster import check_address, check_shared, runtime_env, use_token
 from pcl.studies.ledger import Result, Status, StudyFolder, Trial, TrialFolder
 from pcl.studies.packing import Resources
+from pcl.studies.storage import Storage
 
 if TYPE_CHECKING:
     from ray.tune.schedulers import TrialScheduler
@@ -116,7 +117,7 @@ class Interrupt:
 
 @contextmanager
 def ray_cluster(
-    address: str | None, n_cpus: int | None = None, n_gpus: int | None = None, storage: Path | None = None
+    address: str | None, n_cpus: int | None = None, n_gpus: int | None = None, storage: Storage | None = None
 ) -> Iterator[str]:
     """Ray, started here or joined; yields the dashboard's address, or nothing where there is none.
 
@@ -124,10 +125,10 @@ def ray_cluster(
         address: Of a running cluster, or none to start one on this machine that ends with this process.
         n_cpus: Of a cluster that is started here; by default those of the machine.
         n_gpus: The same.
-        storage: A folder that all nodes of a cluster that is joined must share.
+        storage: What all nodes of a cluster that is joined must share.
 
     Raises:
-        ValueError: If there is no cluster at the address, or its nodes do not share the folder.
+        ValueError: If there is no cluster at the address, or its nodes do not share the storage.
     """
     if address is not None:
         use_token()
@@ -229,8 +230,9 @@ def _job(trial: Trial, study: StudyFolder, objective: str, resources: Resources)
 
     study.path.mkdir(parents=True, exist_ok=True)
     device = "cuda" if resources.gpus else "cpu"
-    folder = str(study.trial(trial.key).path.absolute())
-    return Job(trial, folder, objective, max(1, int(resources.cpus)), device).as_config()
+    folder = study.trial(trial.key)
+    n_threads, store = max(1, int(resources.cpus)), folder.mirror.uri
+    return Job(trial, str(folder.path.absolute()), objective, n_threads, device, store).as_config()
 
 
 def _fit(

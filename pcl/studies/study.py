@@ -1,30 +1,33 @@
 """What a study is, kept in its folder: a resumed study is the same one or is refused.
 
-A study belongs to one driver at a time: the lock is the kernel's and goes with the process that held it.
+A study belongs to one driver at a time: the lock is the kernel's and goes with the process that held it. A study in a
+store has a lease beside it (see `pcl.studies.lease`).
 """
 
 import fcntl
 import json
 import os
-import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pcl.config import Plain
-from pcl.studies.ledger import StudyFolder, Trial, write_json
+from pcl.files import write_json
+from pcl.studies.lease import leased
+from pcl.studies.ledger import LOCK, StudyFolder, Trial
 from pcl.studies.method import RANDOM, Method, draws, random_cells
 from pcl.studies.space import Cell, SearchSpace
+from pcl.studies.storage import Storage
 
 _FORMAT = 1
 SEARCH, ABLATION, REPRODUCTION = "search", "ablation", "reproduction"
 _COMMANDS = {
     SEARCH: "grid.py --resume", ABLATION: "ablate.py --resume", REPRODUCTION: "reproduce.py",
 }  # fmt: skip
-_SPACE = "space.py"
+_STUDY, _SPACE = "study.json", "space.py"
 _MOST_DRAWS = 1000  # in a row that are not possible or known, before a random search gives up
 
 
@@ -75,11 +78,14 @@ class StudySpec:
         Raises:
             ValueError: If there is no study in the folder.
         """
-        path = folder.path / "study.json"
+        path = folder.path / _STUDY
+        folder.mirror.pull(_STUDY)
         try:
             content = json.loads(path.read_text())
         except FileNotFoundError:
-            raise ValueError(f"There is no study {folder.name!r} in {folder.path.parent}.") from None
+            raise ValueError(
+                f"There is no study {folder.name!r} in {folder.mirror.uri or folder.path.parent}."
+            ) from None
         except json.JSONDecodeError:
             raise ValueError(f"{path} is not readable; it was left as it is.") from None
         if content.pop("format", None) != _FORMAT:
@@ -167,49 +173,62 @@ def _shown(value: object) -> str:
 
 
 @contextmanager
-def opened(folder: StudyFolder, spec: StudySpec) -> Iterator[None]:
+def opened(folder: StudyFolder, spec: StudySpec, on_lost: Callable[[str], None] = lambda _: None) -> Iterator[None]:
     """Hold the study's lock; makes study.json, or checks that it says the same.
+
+    Args:
+        folder: The study's files.
+        spec: What it is.
+        on_lost: Told why, in a thread of its own, where another process has taken over a study in a store.
 
     Raises:
         ValueError: If the folder is of another study, or another process works on it.
     """
-    if (folder.path / "study.json").exists() and (difference := spec.difference(StudySpec.read(folder))):
+    folder.mirror.pull(_STUDY)
+    if (folder.path / _STUDY).exists() and (difference := spec.difference(StudySpec.read(folder))):
         raise ValueError(
             f"The study {folder.name!r} is another one ({difference}); give the new one a `--name` of its own."
         )
     folder.path.mkdir(parents=True, exist_ok=True)
-    with (folder.path / ".lock").open("a") as file:
+    with (folder.path / LOCK).open("a") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise ValueError(f"Another process is at work on the study {folder.name!r}; wait for it.") from None
         os.utime(file.fileno())
-        if not (folder.path / "study.json").exists():
-            _keep_space(folder, spec)
-            write_json(folder.path / "study.json", spec.as_json())
-        yield
+        with leased(folder, on_lost):
+            folder.pull()
+            if not (folder.path / _STUDY).exists():
+                _keep_space(folder, spec)
+                write_json(folder.path / _STUDY, spec.as_json())
+                folder.mirror.push(_STUDY)
+            yield
 
 
 def _keep_space(folder: StudyFolder, spec: StudySpec) -> None:
     """Keep a copy of a user's own space: the file of a job is gone when it ends."""
     if "/" in spec.space:
         shutil.copyfile(spec.space, folder.path / _SPACE)
+        folder.mirror.push(_SPACE)
 
 
 def space_of(folder: StudyFolder, spec: StudySpec) -> str:
     """What `load_space` takes to find a study's space: its file, or the copy where that is gone."""
     is_gone = "/" in spec.space and not Path(spec.space).exists()
+    if is_gone:
+        folder.mirror.pull(_SPACE)
     return str(folder.path / _SPACE) if is_gone else spec.space
 
 
-def latest_study(storage: Path, kind: str = SEARCH) -> str:
+def latest_study(storage: Storage, kind: str = SEARCH) -> str:
     """Name of the study that was last begun or resumed.
 
     Raises:
         ValueError: If there is none of this kind.
     """
-    of_kind = [path for path in storage.glob("*/study.json") if _kind_of(path) == kind]
-    found = sorted(of_kind, key=lambda path: (path.parent / ".lock").stat().st_mtime)
+    storage.pull_heads()
+    of_kind = [path for path in storage.path.glob("*/study.json") if _kind_of(path) == kind]
+    found = sorted(of_kind, key=lambda path: (path.parent / LOCK).stat().st_mtime)
     if not found:
         what = "study" if kind == SEARCH else kind
         raise ValueError(f"There is no {what} in {storage} to resume.")
@@ -243,17 +262,3 @@ def read_seeds(text: str) -> tuple[int, ...]:
     if text and (not seeds or len(set(seeds)) != len(seeds) or not all(0 <= seed < 2**63 for seed in seeds)):
         raise ValueError(f"`--seeds` takes different whole numbers such as 1,2,3, but got {text!r}.")
     return seeds
-
-
-def check_writable(storage: Path) -> None:
-    """Raise a ValueError unless files can be made in a folder or, where it is missing, in its nearest parent."""
-    if is_address := re.match(r"([A-Za-z][A-Za-z0-9+.-]+):/", str(storage)):
-        raise ValueError(
-            f"`--storage` must be a folder, but {storage} is an address; mount what is behind {is_address[1]}: on "
-            f"every node and give the folder."
-        )
-    place = storage
-    while not place.exists() and place != place.parent:
-        place = place.parent
-    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
-        raise ValueError(f"`--storage` must be a folder that can be written to, but {storage} is not.")

@@ -1,15 +1,18 @@
 """A trial as Ray Tune runs it: drives `Run`, publishes reports to the trial's folder, and ends as finished or failed.
 
 A worker imports this module and with it torch, but neither MLflow nor Optuna. Everything that a trial leaves behind is
-in its folder (see `pcl.studies.ledger`): a worker that takes over a trial goes on from the last checkpoint there.
+in its folder (see `pcl.studies.ledger`): a worker that takes over a trial goes on from the last checkpoint there. Of a
+folder that is in a store, a worker has a copy of its own while it trains.
 """
 
 import math
+import os
 import platform
+import shutil
 import time
 import traceback
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +25,9 @@ from pcl import Diverged
 from pcl.checkpoints import Saving
 from pcl.interleaving import interleaved
 from pcl.losses.base import DEFAULT_CHUNK_SIZE
-from pcl.studies.ledger import Lost, Result, Row, Status, Trial, TrialFolder, now_ms
+from pcl.mirror import mirror_of
+from pcl.stores import copy_of
+from pcl.studies.ledger import CHECKPOINT, Lost, Result, Row, Status, Trial, TrialFolder, now_ms
 from pcl.studies.monitoring import GPU_MEMORY, KAPPA_MEAN, MS_PER_BATCH, OBJECTIVE, SHARE_DONE, Gauges
 from pcl.training import Report, Run
 
@@ -42,10 +47,11 @@ class Job:
 
     Attributes:
         trial: What to train.
-        folder: Its folder.
+        folder: Its folder; where that is in a store, the driver's copy.
         objective: Metric that is shown while it runs.
         n_threads: For torch.
         device: cpu or cuda.
+        store: Address of the folder in a store; nothing where `folder` is shared.
     """
 
     trial: Trial
@@ -53,6 +59,7 @@ class Job:
     objective: str
     n_threads: int = 1
     device: str = "cpu"
+    store: str = ""
 
     def as_config(self) -> dict[str, Any]:
         """For Tune, which hands it to `run_jobs`."""
@@ -62,6 +69,34 @@ class Job:
     def of(cls, config: dict[str, Any]) -> "Job":
         """The way back."""
         return cls(**{**config, "trial": Trial.of(config["trial"])})
+
+    @contextmanager
+    def opened(self) -> Iterator[TrialFolder]:
+        """The trial's folder for a worker.
+
+        Raises:
+            OSError: If there is no such folder on this node, or the store cannot be reached.
+        """
+        path = Path(self.folder)
+        if not self.store:
+            if not path.parents[1].is_dir():  # made by the driver; a node that has come since may not share it
+                raise FileNotFoundError(f"{platform.node()} does not have {path.parents[1]}, which must be shared")
+            yield TrialFolder(path)
+            return
+        own = copy_of(self.store) / f"{os.getpid()}-{path.name}"
+        copy = own.joinpath(*path.parts[-3:])
+        try:
+            yield TrialFolder(copy, mirror_of(copy, self.store))
+        finally:
+            shutil.rmtree(own, ignore_errors=True)
+            with suppress(OSError):  # a worker that has lost the trial may still have files there
+                own.parent.rmdir()
+
+
+def folder_of(job: Mapping[str, Any]) -> TrialFolder:
+    """The trial's folder for the driver, from what `Job.as_config` returned."""
+    path = Path(job["folder"])
+    return TrialFolder(path, mirror_of(path, job.get("store", "")))
 
 
 def run_jobs(config: dict[str, Any]) -> None:
@@ -74,20 +109,19 @@ def run_jobs(config: dict[str, Any]) -> None:
 
 def _run(job: Job, is_alone: bool) -> Iterator[None]:
     """A trial from its beginning, or its last checkpoint, to its end, with pauses in which others can have a turn."""
-    folder = TrialFolder(Path(job.folder))
     try:
-        if folder.result() is not None:
-            return  # ended side by side with others, before their worker died
-        if not folder.path.parents[1].is_dir():  # the driver has made it; a node that has come since may not share it
-            raise FileNotFoundError(f"{platform.node()} does not have {folder.path.parents[1]}, which must be shared")
-        folder.begin(job.trial)
-        token = folder.claim()
-        started = time.perf_counter()
-        result = yield from _trained(job, folder, token)
-        node = ray.get_runtime_context().get_node_id() if ray.is_initialized() else ""
-        folder.end(replace(result, wall_s=time.perf_counter() - started, node=node), token)
-        if not is_alone:
-            tune.report({FOLDER: job.folder})  # of one that is alone, Tune tells the end
+        with job.opened() as folder:
+            folder.begin(job.trial)
+            token = folder.claim()
+            folder.mirror.pull_all()  # after the claim: whoever had the trial before writes no more
+            if folder.result() is not None:
+                return  # ended side by side with others, before their worker died
+            started = time.perf_counter()
+            result = yield from _trained(job, folder, token)
+            node = ray.get_runtime_context().get_node_id() if ray.is_initialized() else ""
+            folder.end(replace(result, wall_s=time.perf_counter() - started, node=node), token)
+            if not is_alone:
+                tune.report({FOLDER: job.folder})  # of one that is alone, Tune tells the end
     except Lost:
         return  # another worker goes on with it
     except OSError as error:
@@ -124,7 +158,7 @@ def _is_out_of_memory(error: Exception) -> bool:
 
 def _train(job: Job, folder: TrialFolder, token: str, chunk_size: int) -> Iterator[None]:
     run = _run_of(job, folder, chunk_size)
-    saving = Saving(run, folder.checkpoint)
+    saving = Saving(run, folder.checkpoint, lambda: folder.mirror.push(CHECKPOINT))
     with _gauges(job, folder) as gauges:
         for report in run.moments():
             if report is None:

@@ -1,8 +1,8 @@
 """Between Tune's interfaces and ours: events of trials, and the wish to stop."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 from ray import tune
@@ -12,7 +12,7 @@ from ray.tune.search import Searcher
 
 from pcl.studies.ledger import Result, Status, Trial, TrialFolder
 from pcl.studies.runner import Interrupt, Listener, Source
-from pcl.studies.trainable import FOLDER, UNWRITABLE
+from pcl.studies.trainable import FOLDER, UNWRITABLE, folder_of
 
 
 class Events(tune.Callback):
@@ -20,6 +20,7 @@ class Events(tune.Callback):
 
     def __init__(self, listener: Listener, interrupt: Interrupt) -> None:
         self._listener, self._interrupt = listener, interrupt
+        self._has_failed = False
 
     def on_trial_start(self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, **info: Any) -> None:
         """Tune has given the trial a worker."""
@@ -33,16 +34,24 @@ class Events(tune.Callback):
         if UNWRITABLE in result:
             self._interrupt.set(f"a trial's files cannot be written ({result[UNWRITABLE]})")
         elif "batch" in result:
-            folder = TrialFolder(Path(result[FOLDER]))
-            self._listener.reported(folder, result["batch"], result["n_batches"], result["objective"])
+            folder = _folder(trial, result[FOLDER])
+            with self._using_files():
+                self._see(folder)
+                self._listener.reported(folder, result["batch"], result["n_batches"], result["objective"])
         elif FOLDER in result:
-            self._listener.ended(TrialFolder(Path(result[FOLDER])))
+            self._end(_folder(trial, result[FOLDER]))
 
     def on_trial_complete(self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, **info: Any) -> None:
-        """The trainable has returned, or the trial was stopped."""
+        """The trainable has returned, or the trial was stopped; of several side by side, each has told its end."""
         folders = folders_of(trial)
-        if len(folders) == 1 and folders[0].result() is not None:
-            self._listener.ended(folders[0])
+        if len(folders) == 1:
+            self._end(folders[0])
+
+    def _end(self, folder: TrialFolder) -> None:
+        with self._using_files():
+            self._see(folder)
+            if folder.result() is not None:
+                self._listener.ended(folder)
 
     def on_trial_recover(self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, **info: Any) -> None:
         """The worker died; another will go on."""
@@ -55,16 +64,27 @@ class Events(tune.Callback):
         if len(folders) > 1:
             return
         folder = folders[0]
-        if folder.result() is None:
-            error = trial.get_error()
-            told = (str(error).strip() or type(error).__name__) if error else "unknown"
-            try:
+        with self._using_files():
+            self._see(folder)
+            if folder.result() is None:
+                error = trial.get_error()
+                told = (str(error).strip() or type(error).__name__) if error else "unknown"
                 folder.begin(Trial.of(trial.config["jobs"][0]["trial"]))  # no worker may have come so far
                 folder.close(Result(Status.FAILED, f"worker died: {told.splitlines()[0]}", told))
-            except OSError as full:
-                self._interrupt.set(f"a trial's files cannot be written ({full})")
-                return
-        self._listener.ended(folder)
+            self._listener.ended(folder)
+
+    def _see(self, folder: TrialFolder) -> None:
+        """Pull a trial's files, unless that has failed before: a store that is away keeps one waiting for a minute."""
+        if not self._has_failed:
+            folder.pull()
+
+    @contextmanager
+    def _using_files(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self._has_failed = True
+            self._interrupt.set(f"a trial's files cannot be used ({error})")
 
     def __getstate__(self) -> dict[str, Any]:
         """Nothing: Tune keeps a copy of its callbacks with the state that we do not use."""
@@ -157,8 +177,12 @@ class Proposals(Searcher):
 
 def folders_of(trial: TuneTrial) -> list[TrialFolder]:
     """Of the trials that a worker trains side by side, which to Tune are one."""
-    return [TrialFolder(Path(job["folder"])) for job in trial.config["jobs"]]
+    return [folder_of(job) for job in trial.config["jobs"]]
 
 
 def _left(trial: TuneTrial) -> list[TrialFolder]:
     return [folder for folder in folders_of(trial) if folder.result() is None]
+
+
+def _folder(trial: TuneTrial, path: str) -> TrialFolder:
+    return next(folder for folder in folders_of(trial) if str(folder.path) == path)

@@ -1,0 +1,272 @@
+"""Folders whose files are in a store too, such as s3://bucket/prefix.
+
+Work is done on a copy here. Whoever replaces a file pushes it, which a store does in one step as well; whoever wants to
+know what others have written pulls it. A plain folder has the mirror that does nothing.
+"""
+
+import os
+import time
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, final
+from urllib.parse import unquote, urlsplit
+
+from pcl.files import replacing
+from pcl.stores import check_address, connected, joined, read, told, write
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+T = TypeVar("T")
+
+_AT_ONCE = 16  # files that travel at once
+_PATIENCE_S = 60.0  # how long a store may be away that has answered before
+_LONGEST_PAUSE_S = 8.0
+
+
+class _Info(NamedTuple):
+    """What a store says of a file."""
+
+    name: str
+    size: int
+    time_s: float
+
+
+class Mirror(ABC):
+    """What a folder's files are kept in line with. Names are those of files in the folder, with `/` between parts."""
+
+    uri: str  # of the folder in the store; nothing for a plain folder
+
+    @abstractmethod
+    def push(self, *names: str) -> None:
+        """Put files into the store as they are here."""
+
+    @abstractmethod
+    def push_all(self, left_out: Collection[str] = ()) -> None:
+        """Put every file into the store, but for those in some of the folder's own folders or of some names."""
+
+    @abstractmethod
+    def pull(self, *names: str) -> None:
+        """Make files here what they are in the store; what is not there is then not here."""
+
+    @abstractmethod
+    def pull_all(self, left_out: Collection[str] = ()) -> None:
+        """The same for every file, but for those in some of the folder's own folders or of some names."""
+
+    @abstractmethod
+    def delete(self, *names: str) -> None:
+        """Remove files from the store, which need not be there."""
+
+    @abstractmethod
+    def inside(self, name: str) -> "Mirror":
+        """Of a folder in this one."""
+
+    @abstractmethod
+    def beside(self, name: str) -> "Mirror":
+        """Of another folder in the one that this is in."""
+
+
+@final
+class Unmirrored(Mirror):
+    """Of a plain folder: nothing has to be done."""
+
+    uri = ""
+
+    def push(self, *names: str) -> None:
+        """Nothing."""
+
+    def push_all(self, left_out: Collection[str] = ()) -> None:
+        """Nothing."""
+
+    def pull(self, *names: str) -> None:
+        """Nothing."""
+
+    def pull_all(self, left_out: Collection[str] = ()) -> None:
+        """Nothing."""
+
+    def delete(self, *names: str) -> None:
+        """Nothing."""
+
+    def inside(self, name: str) -> Mirror:
+        """The same."""
+        return self
+
+    def beside(self, name: str) -> Mirror:
+        """The same."""
+        return self
+
+
+UNMIRRORED = Unmirrored()
+
+
+@final
+class Mirrored(Mirror):
+    """A copy here of a folder in a store.
+
+    Args:
+        path: The copy.
+        uri: The folder in the store.
+
+    Raises:
+        OSError: In all methods, in a sentence, where the store cannot be reached for a minute or refuses.
+
+    Example:
+        >>> import tempfile
+        >>> here, there, elsewhere = (Path(tempfile.mkdtemp()) for _ in range(3))
+        >>> _ = (here / "numbers.txt").write_text("1 2 3")
+        >>> Mirrored(here, there.as_uri()).push("numbers.txt")
+        >>> Mirrored(elsewhere, there.as_uri()).pull_all()
+        >>> (elsewhere / "numbers.txt").read_text()
+        '1 2 3'
+    """
+
+    def __init__(self, path: Path, uri: str) -> None:
+        self.path, self.uri = path, uri
+
+    def push(self, *names: str) -> None:
+        """Put files into the store as they are here."""
+        self._each(self._push, names)
+
+    def push_all(self, left_out: Collection[str] = ()) -> None:
+        """Put every file into the store, but for those in some of the folder's own folders or of some names."""
+        self.push(*self._here(left_out))
+
+    def pull(self, *names: str) -> None:
+        """Make files here what they are in the store; what is not there is then not here."""
+        self._each(self._pull, names)
+
+    def pull_all(self, left_out: Collection[str] = ()) -> None:
+        """The same for every file, but for those in some of the folder's own folders or of some names."""
+        there = set(_wanted(self.names(), left_out))
+        for name in set(self._here(left_out)) - there:
+            (self.path / name).unlink(missing_ok=True)
+        self.pull(*sorted(there))
+
+    def pull_changed(self, pattern: str) -> None:
+        """Make the files of a pattern here what they are in the store where size or time differ; others stay."""
+        for info in self._infos():
+            path = self.path / info.name
+            if not path.match(pattern):
+                continue
+            if not path.exists() or (path.stat().st_size, path.stat().st_mtime) != (info.size, info.time_s):
+                self._pull(info.name)
+                os.utime(path, (info.time_s, info.time_s))
+
+    def delete(self, *names: str) -> None:
+        """Remove files from the store, which need not be there."""
+        self._each(self._delete, names)
+
+    def inside(self, name: str) -> "Mirrored":
+        """Of a folder in this one."""
+        return Mirrored(self.path / name, joined(self.uri, name))
+
+    def beside(self, name: str) -> "Mirrored":
+        """Of another folder in the one that this is in."""
+        return Mirrored(self.path.with_name(name), joined(self.uri, name, depth=1))
+
+    def names(self) -> list[str]:
+        """Of all files in the store, also in folders within folders."""
+        return [info.name for info in self._infos()]
+
+    def folders(self) -> list[str]:
+        """Names of the folders right in this one, in the store."""
+        from pyarrow.fs import FileSelector, FileType  # noqa: PLC0415
+
+        store, root = self._store()
+        found = self._patient(lambda: store.get_file_info(FileSelector(root, allow_not_found=True)))
+        return sorted(info.base_name for info in found if info.type == FileType.Directory)
+
+    def time_of(self, name: str) -> float:
+        """When a file was last put into the store, by the store's clock, in seconds since 1970; 0 if it was not."""
+        store, root = self._store()
+        when = self._patient(lambda: store.get_file_info(f"{root}/{name}")).mtime
+        return when.timestamp() if when is not None else 0.0
+
+    def check(self) -> None:
+        """Raise a ValueError unless files can be written to the store and read back, at once."""
+        check_address(self.uri)
+        name = f".probe-{uuid.uuid4().hex}"
+        try:
+            store, root = self._store()
+            write(store, f"{root}/{name}", b"probe")
+            if read(store, f"{root}/{name}") != b"probe":
+                raise OSError("what was written is not what is read")
+            store.delete_file(f"{root}/{name}")
+        except (OSError, ValueError, NotImplementedError) as error:
+            raise ValueError(f"{self.uri} cannot be written to: {told(error)}.") from None
+
+    def _store(self) -> "tuple[FileSystem, str]":
+        """What pyarrow makes of the address, and where in it the folder is."""
+        parts = urlsplit(self.uri)
+        store, base = connected(parts._replace(path="/" if parts.netloc == "" else "").geturl())
+        place = f"{base.rstrip('/')}/{unquote(parts.path).strip('/')}".rstrip("/")
+        return store, place.lstrip("/") if parts.netloc else place
+
+    def _infos(self) -> list[_Info]:
+        """Of all files in the store, by name."""
+        from pyarrow.fs import FileSelector, FileType  # noqa: PLC0415  a tenth of a second
+
+        store, root = self._store()
+        select = FileSelector(root, allow_not_found=True, recursive=True)
+        found = [info for info in self._patient(lambda: store.get_file_info(select)) if info.type == FileType.File]
+        return sorted(_Info(info.path[len(root) + 1 :], info.size, info.mtime.timestamp()) for info in found)
+
+    def _push(self, name: str) -> None:
+        content = (self.path / name).read_bytes()
+        store, root = self._store()
+        self._patient(lambda: write(store, f"{root}/{name}", content))
+
+    def _pull(self, name: str) -> None:
+        store, root = self._store()
+        try:
+            content = self._patient(lambda: read(store, f"{root}/{name}"))
+        except FileNotFoundError:
+            (self.path / name).unlink(missing_ok=True)
+            return
+        with replacing(self.path / name) as unfinished:
+            unfinished.write_bytes(content)
+
+    def _delete(self, name: str) -> None:
+        store, root = self._store()
+        try:
+            self._patient(lambda: store.delete_file(f"{root}/{name}"))
+        except FileNotFoundError:
+            return
+
+    def _here(self, left_out: Collection[str]) -> list[str]:
+        files = (path for path in sorted(self.path.rglob("*")) if path.is_file() and path.suffix != ".tmp")
+        return _wanted((path.relative_to(self.path).as_posix() for path in files), left_out)
+
+    def _each(self, do: Callable[[str], None], names: Collection[str]) -> None:
+        if len(names) < 2:
+            for name in names:
+                do(name)
+            return
+        with ThreadPoolExecutor(min(_AT_ONCE, len(names))) as pool:
+            list(pool.map(do, names))
+
+    def _patient(self, ask: Callable[[], T]) -> T:
+        """An answer; a store that is away is asked again."""
+        deadline, pause_s = time.monotonic() + _PATIENCE_S, 0.5
+        while True:
+            try:
+                return ask()
+            except FileNotFoundError:
+                raise
+            except OSError as error:
+                if time.monotonic() + pause_s > deadline:
+                    raise OSError(f"{self.uri} cannot be used: {told(error)}") from None
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+
+def _wanted(names: Iterable[str], left_out: Collection[str]) -> list[str]:
+    return [n for n in names if n.partition("/")[0] not in left_out and n.rpartition("/")[2] not in left_out]
+
+
+def mirror_of(path: Path, uri: str) -> Mirror:
+    """Of a copy of what is at an address; of a plain folder where there is none."""
+    return Mirrored(path, uri) if uri else UNMIRRORED

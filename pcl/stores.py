@@ -1,0 +1,109 @@
+"""Stores of files that pyarrow reaches by an address: what an address says, and whole files in and out.
+
+Of every kind, what is written is there whole or not at all, and what is read is of one version.
+"""
+
+import hashlib
+import os
+import re
+import sys
+import uuid
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl, urlsplit
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+_SECRET = re.compile(r"secret|token|passw|access_key|account_key|signature|^sig$", re.IGNORECASE)
+_WHOLE = ("s3", "gcs", "abfs")  # kinds of stores that replace a file in one step
+_MOST_CHANGES = 5  # of a file while it is read
+
+
+def is_address(text: str) -> bool:
+    """Whether a text is an address and not the path of a folder.
+
+    Example:
+        >>> is_address("s3://bucket/runs"), is_address("/shared/runs")
+        (True, False)
+    """
+    return _ADDRESS.match(text) is not None
+
+
+def check_address(uri: str) -> None:
+    """Raise a ValueError, which does not repeat them, where an address has secrets in it: many see it."""
+    parts = urlsplit(uri)
+    if parts.password is not None or any(_SECRET.search(key) for key, _ in parse_qsl(parts.query, True)):
+        raise ValueError(
+            f"A store's address must be without passwords and keys, but that of {parts.scheme}://{parts.hostname} has "
+            f"some; give them to every node by its environment, such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
+            f"or by a role."
+        )
+
+
+def joined(uri: str, name: str, depth: int = 0) -> str:
+    """The address of what is in a folder, or in one so much further up.
+
+    Example:
+        >>> joined("s3://bucket/runs?region=eu-west-1", "study")
+        's3://bucket/runs/study?region=eu-west-1'
+    """
+    parts = urlsplit(uri)
+    folders = parts.path.rstrip("/").split("/")
+    return parts._replace(path="/".join([*folders[: len(folders) - depth], name])).geturl()
+
+
+def copy_of(uri: str) -> Path:
+    """Where this machine keeps its copies of what is in a store: in PCL_CACHE, or else in the user's caches."""
+    parts = urlsplit(uri)
+    known = re.sub(r"[^A-Za-z0-9.-]+", "-", f"{parts.scheme}-{parts.hostname}")[:60]
+    return _caches() / f"{known}-{hashlib.sha256(uri.rstrip('/').encode()).hexdigest()[:12]}"
+
+
+def _caches() -> Path:
+    if given := os.environ.get("PCL_CACHE"):
+        return Path(given).absolute()
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "pcl"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pcl"
+
+
+@lru_cache
+def connected(uri: str) -> "tuple[FileSystem, str]":
+    """What pyarrow makes of an address: a store, and where in it the address is."""
+    from pyarrow.fs import FileSystem  # noqa: PLC0415  a tenth of a second
+
+    if uri.startswith("s3:") and "allow_delayed_open" not in uri:
+        uri += ("&" if "?" in uri else "?") + "allow_delayed_open=true"  # a small file is one request, not three
+    store, base = FileSystem.from_uri(uri)
+    return store, str(base)
+
+
+def write(store: "FileSystem", path: str, content: bytes) -> None:
+    """Replace a file in one step."""
+    is_whole = store.type_name in _WHOLE
+    target = path if is_whole else f"{path}.{uuid.uuid4().hex[:8]}.tmp"
+    if not is_whole:
+        store.create_dir(path.rpartition("/")[0], recursive=True)
+    with store.open_output_stream(target) as stream:
+        stream.write(content)
+    if not is_whole:
+        store.move(target, path)
+
+
+def read(store: "FileSystem", path: str) -> bytes:
+    """A file's content in one request, so that it is of one version; again where that had another size."""
+    for _ in range(_MOST_CHANGES):
+        with store.open_input_file(path) as file:
+            content: bytes = file.read(file.size())
+        if store.get_file_info(path).size == len(content):
+            return content
+    raise OSError(f"{path} is written again and again")
+
+
+def told(error: BaseException) -> str:
+    """An error in one line, without what only the store's owner has a use for."""
+    text = (str(error).strip() or type(error).__name__).splitlines()[0]
+    return re.sub(r"\s*\(Request ID: [^)]*\)", "", text).rstrip(".")

@@ -1,0 +1,105 @@
+"""A study on nodes that share nothing but a store: killed, and resumed from elsewhere."""
+
+import os
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+
+from launch.bench_processes import free_port
+from launch.grid import main
+from launch.parcel import parcel
+from pcl.mirror import Mirrored
+from pcl.studies.ledger import Status, StudyFolder
+from pcl.studies.storage import Storage
+from tests.buckets import CREDENTIALS, S3, s3
+from tests.clusters import Cluster
+from tests.services import (
+    BASE,
+    GRID,
+    alone,
+    assert_refused,
+    best_of,
+    check_records,
+    home,
+    on_disk,
+    summary_of,
+    wait_for,
+)
+
+__all__ = ["s3"]
+
+
+def test_a_study_in_a_store_outlives_its_driver(s3: S3) -> None:
+    """With the results of the same trials trained alone, to the bit, and every trial once in MLflow."""
+    uri = s3.bucket()
+    with home() as place:
+        ray = Cluster(place)
+        caches = {name: place.path / name for name in ("head", "apart", "one", "two", "three")}
+        for path in caches.values():
+            path.mkdir()
+        # Where that is allowed, one node sees an empty folder wherever another has its copies.
+        can_hide = os.geteuid() == 0 and shutil.which("unshare") is not None
+        hidden = " && ".join(f"mount -t tmpfs tmpfs {path}" for name, path in caches.items() if name != "apart")
+        try:
+            ray.start(**CREDENTIALS, PCL_CACHE=str(caches["head"]))
+            ray.add_node("apart", hidden if can_hide else "", **CREDENTIALS, PCL_CACHE=str(caches["apart"]))
+            space = place.space("longer", GRID, {**BASE, "training.n_batches": 24, "training.eval_every": 4})
+            where = ["--storage", uri, "--tracking-uri", f"sqlite:///{place.path}/mlflow.db", "--address", ray.address]
+            first = ray.begin(
+                "launch/grid.py", "--space", space, "--scale", "smoke", "--name", "s", *where,
+                **CREDENTIALS, PCL_CACHE=str(caches["one"]),
+            )  # fmt: skip
+            expected = alone(space)
+            wait_for(lambda: any(path.name == "reports.json" for path in caches["one"].rglob("*")), "a report")
+            first.kill()
+            second = ray.begin("launch/grid.py", "--resume", *where, **CREDENTIALS, PCL_CACHE=str(caches["two"]))
+            second.ended()
+            check(uri, caches["three"], expected, place.path)
+        finally:
+            ray.end_all()
+
+
+def check(uri: str, copy: Path, expected: dict[str, list[dict[int, dict[str, float]]]], records: Path) -> None:
+    storage = Storage(copy, Mirrored(copy, uri))
+    found = storage.study("s")
+    found.pull()
+    assert on_disk(found) == expected
+    assert summary_of(found)["best"]["key"] == best_of(expected)
+    results = [trial.result() for trial in found.trials()]
+    assert all(result is not None and result.status is Status.FINISHED for result in results)
+    assert len({result.node for result in results if result}) == 2
+    left = {"best.yaml", "trials.csv", "summary.json", "kappa.png", "space.py"}
+    assert left <= {path.name for path in found.path.iterdir()}
+    assert not (found.path / "ray").exists()
+    check_records(StudyFolder(found.path), f"sqlite:///{records}/mlflow.db")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--storage", "{away}", "--tracking-uri", "sqlite:///{folder}/x.db"], "NETWORK_CONNECTION"),
+        (["--storage", "{missing}", "--tracking-uri", "sqlite:///{folder}/x.db"], "NO_SUCH_BUCKET"),
+        (["--storage", "{there}"], "`--tracking-uri` must be given with `--storage s3://"),
+        (["--storage", "{there}", "--resume"], "There is no study in s3://"),
+        (["--storage", "{there}", "--resume", "s"], "There is no study 's' in s3://"),
+    ],
+)
+def test_stores_that_cannot_be_used_are_refused(
+    words: list[str], message: str, s3: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.setenv("PCL_CACHE", str(tmp_path))
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    known = {"there": s3.bucket(), "missing": s3.address("missing"), "away": S3(free_port()).address("bucket")}
+    given = [word.format(folder=tmp_path, **known) for word in words]
+    given += ["--space", "toy_elk", "--scale", "smoke"] if "--resume" not in given else []
+    assert_refused("launch/grid.py", main, given, message, monkeypatch, capsys)
+    assert not list(tmp_path.rglob("*.json"))
+
+
+def test_a_job_with_a_store_needs_no_folder(s3: S3) -> None:
+    sent = parcel(["launch/grid.py", "--space", "toy_elk", "--storage", s3.address("bucket")], None, "")
+    assert sent.folder == ""
+    assert shlex.quote(s3.address("bucket")) in sent.command("python")
