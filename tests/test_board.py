@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
@@ -254,6 +254,35 @@ def test_a_server_is_mirrored_to_the_same_pages(stored: Stored) -> None:
     assert names == [name for name in mirror.names() if not name.startswith("image")]
     for name in names:
         assert mirror.get(name) == stored.site.get(name), name
+
+
+def test_a_server_is_shown_while_it_is_read(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, gate, asked = Store(stored.store.uri), threading.Event(), []
+
+    def slow(call: Callable[[Any], Any]) -> Any:
+        asked.append(call)
+        assert len(asked) < 4 or gate.wait(30)
+        return Store.call(store, call)
+
+    monkeypatch.setattr(store, "call", slow)
+    mirror = Mirror(store)
+    site = Site(mirror, Artifacts(stored.store), lambda: MLFLOW, lambda: "")
+    mirror.begin()
+    deadline = time.monotonic() + 20
+
+    def overview() -> Page:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+        return Page((site.get("index.html") or pytest.fail("no such page")).body.decode())
+
+    while len((page := overview()).tables.get("studies", [])) < 5:
+        pass
+    assert {row["Trials"].split("|")[0] for row in page.rows("studies")} == {"0"}
+    assert "still reading: 4 runs so far" in page.text
+    gate.set()
+    while "still reading" in (page := overview()).text:
+        pass
+    assert page.html == stored.page("index.html").html
 
 
 def test_news_reach_the_pages(stored: Stored) -> None:
