@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _NEWS_S = 2.0  # how old what is known may be
 _WHOLE_S = 600.0  # after so long all is asked for again: what was deleted is not in the news
 _OVERLAP_MS = 60_000  # clocks of those who write differ
-_PAGE = 1000  # runs of a request
+_PAGE = 250  # runs of a request: a busy server takes seconds for a thousand
 
 
 class Mirror(Database):
