@@ -93,9 +93,7 @@ def _serve(arguments: argparse.Namespace, store: "Store", database: "Database") 
     if (there := found_board(arguments.host, port)) == store.shown_uri:
         say(f"The board of {store.shown_uri} is there already: http://{arguments.host}:{port}/")
         return
-    if store.database is None:
-        say(f"reading what {store.shown_uri} has recorded; with thousands of runs this takes a while")
-    database.version()
+    database.begin()
     mlflow, ray = MlflowPages(store, arguments.mlflow_port), RayPages(arguments.ray)
     site = Site(database, Artifacts(store), mlflow.address, ray.address)
     try:

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
@@ -156,7 +156,8 @@ def test_a_study_ranks_its_trials_and_says_why_some_failed(stored: Stored) -> No
         assert row["seeds"] == ("2/3" if row["n_samples"] == "32" else "3")
     (run,) = [run for run in stored.find("whole", "trial") if run.info.run_name == "n_samples=1"]
     assert next(row for row in rows if row["n_samples"] == "1")["κ MAE ↓"] == number(run.data.metrics["eval/kappa_mae"])
-    assert [row["κ rank ↑"] for row in page.rows("reports")] == [shown([score(0.28, seed) for seed in (4, 5)])]
+    (report,) = page.rows("reports")
+    assert (report["trial"], report["κ rank ↑"]) == ("n_samples=5", shown([score(0.28, seed) for seed in (4, 5)]))
     assert f"{CAUSE} (1 run)" in page.text
     assert "NaN in the loss (1 run)" in page.text
     links = [
@@ -254,6 +255,35 @@ def test_a_server_is_mirrored_to_the_same_pages(stored: Stored) -> None:
     assert names == [name for name in mirror.names() if not name.startswith("image")]
     for name in names:
         assert mirror.get(name) == stored.site.get(name), name
+
+
+def test_a_server_is_shown_while_it_is_read(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, gate, asked = Store(stored.store.uri), threading.Event(), []
+
+    def slow(call: Callable[[Any], Any]) -> Any:
+        asked.append(call)
+        assert len(asked) < 4 or gate.wait(30)
+        return Store.call(store, call)
+
+    monkeypatch.setattr(store, "call", slow)
+    mirror = Mirror(store)
+    site = Site(mirror, Artifacts(stored.store), lambda: MLFLOW, lambda: "")
+    mirror.begin()
+    deadline = time.monotonic() + 20
+
+    def overview() -> Page:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+        return Page((site.get("index.html") or pytest.fail("no such page")).body.decode())
+
+    while len((page := overview()).tables.get("studies", [])) < 5:
+        pass
+    assert {row["Trials"].split("|")[0] for row in page.rows("studies")} == {"0"}
+    assert "still reading: 4 runs so far" in page.text
+    gate.set()
+    while "still reading" in (page := overview()).text:
+        pass
+    assert page.html == stored.page("index.html").html
 
 
 def test_news_reach_the_pages(stored: Stored) -> None:

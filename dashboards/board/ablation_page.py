@@ -94,7 +94,7 @@ def _head(study: Study, variants: Variants, around: Surroundings) -> Html:
     if len(seeds) < 2:
         words += " With one seed there are no intervals."
     more = f" The best {len(variants.trials)} variants are shown; {variants.n_left_out:,} are not."
-    base = variants.names[variants.trials.index(variants.baseline)]
+    base = variants.baseline.run.name
     return tag("div", tag("p", words, more if variants.n_left_out else None),
                _chooser(variants) if around.is_live else tag("p", "Baseline: ", tag("b", base), "."))  # fmt: skip
 

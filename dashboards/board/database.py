@@ -28,6 +28,19 @@ class Database(ABC):
     def __init__(self) -> None:
         self._lock = threading.RLock()
 
+    def begin(self) -> None:
+        """Get ready to be read.
+
+        Raises:
+            StoreError: If the store cannot be read.
+        """
+        self.version()
+
+    @property
+    def reading(self) -> str:
+        """How much is known, while that is not all."""
+        return ""
+
     @abstractmethod
     def version(self) -> str:
         """Changes when the content does.

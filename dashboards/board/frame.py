@@ -25,12 +25,14 @@ class Surroundings:
         ray: Address of Ray's dashboard; the same.
         is_live: Whether it is served, or else lies on a disk.
         now_ms: When it is made.
+        reading: How much is known, while that is not all.
     """
 
     mlflow: str = ""
     ray: str = ""
     is_live: bool = True
     now_ms: int = 0
+    reading: str = ""
 
     def run_link(self, run: Run) -> Html:
         """To a run in MLflow, or its identifier where that has no address."""
@@ -74,6 +76,8 @@ def page(
     links = [tag("a", text, href=href, aria_current="page" if href == current else None) for href, text in entries]
     outside = [("MLflow", around.mlflow), ("Ray", around.ray)]
     links += [tag("a", text, href=address, class_="out") for text, address in outside if address]
+    if around.reading:
+        links.append(tag("span", f"still reading: {around.reading} so far", role="status"))
     head = [
         tag("meta", charset="utf-8"),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
@@ -84,7 +88,7 @@ def page(
         tag("link", rel="stylesheet", href="board.css"),
         [tag("script", src=name, defer=True) for name in ("board.js", *scripts)],
     ]
-    every = None if not around.is_live else 2 if is_moving else 10
+    every = None if not around.is_live else 2 if is_moving or around.reading else 10
     content = [
         tag("a", "Skip to the content", class_="skip", href="#main"),
         tag("header", tag("a", "pcl", tag("span", " board"), class_="brand", href="index.html"),

@@ -2,12 +2,13 @@
 
 import math
 import sqlite3
+import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from dashboards.board.database import PREFIX, TABLES, Database, Row
-from pcl.studies.mlflow_store import Store
+from pcl.studies.mlflow_store import Store, StoreError
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 _NEWS_S = 2.0  # how old what is known may be
 _WHOLE_S = 600.0  # after so long all is asked for again: what was deleted is not in the news
 _OVERLAP_MS = 60_000  # clocks of those who write differ
-_PAGE = 1000  # runs of a request
+_PAGE = 250  # runs of a request: a busy server takes seconds for a thousand
 
 
 class Mirror(Database):
@@ -37,11 +38,22 @@ class Mirror(Database):
         self._complete: set[tuple[str, str]] = set()  # histories of runs that have ended
         self._n_changes = 0
         self._asked_s = self._whole_s = -math.inf
+        self._is_reading = False
+
+    def begin(self) -> None:
+        """Read all in the background: studies, then their trials, the latest first. What is known so far is shown."""
+        self._is_reading = True
+        threading.Thread(target=self._read, name="mirror", daemon=True).start()
+
+    @property
+    def reading(self) -> str:
+        """Until all has been read once."""
+        return f"{len(self._seen):,} runs" if self._is_reading else ""
 
     def version(self) -> str:
         """How often the content has changed."""
         with self._lock:
-            if time.monotonic() - self._asked_s > _NEWS_S:
+            if not self._is_reading and time.monotonic() - self._asked_s > _NEWS_S:
                 self._refresh()
                 self._asked_s = time.monotonic()
             return str(self._n_changes)
@@ -49,7 +61,7 @@ class Mirror(Database):
     def rows(self, sql: str, *values: object) -> list[Row]:
         """What a query returns, of what `version` has seen."""
         with self._lock:
-            if math.isinf(self._asked_s):
+            if math.isinf(self._asked_s) and not self._is_reading:
                 self.version()
             return self._memory.execute(sql, values).fetchall()
 
@@ -67,10 +79,25 @@ class Mirror(Database):
                     self._complete.add((run, metric))
             return super().histories(runs, metric)
 
+    def _read(self) -> None:
+        try:
+            with self._lock:
+                experiments = self._experiments()
+            for condition in ("tags.`pcl.kind` = 'study'", ""):
+                for page in self._pages(experiments, condition):
+                    with self._lock:
+                        for run in page:
+                            self._take(run)
+            self._asked_s = self._whole_s = time.monotonic()
+        except StoreError:
+            pass  # the next who asks reads all anew, or is told why not
+        finally:
+            self._is_reading = False
+
     def _refresh(self) -> None:
         experiments = self._experiments()
         if time.monotonic() - self._whole_s > _WHOLE_S:
-            found = self._search(experiments, "")
+            found = [run for page in self._pages(experiments, "") for run in page]
             for run_id in set(self._seen) - {run.info.run_id for run in found}:
                 self._forget(run_id)
                 self._n_changes += 1
@@ -81,7 +108,7 @@ class Mirror(Database):
                 "attributes.status = 'RUNNING'", f"attributes.start_time > {(start or 0) - _OVERLAP_MS}",
                 f"attributes.end_time > {(end or 0) - _OVERLAP_MS}",
             ]  # fmt: skip
-            found = [run for condition in news for run in self._search(experiments, condition)]
+            found = [run for condition in news for page in self._pages(experiments, condition) for run in page]
         for run in found:
             self._take(run)
 
@@ -95,8 +122,7 @@ class Mirror(Database):
             self._memory.execute("delete from experiments where experiment_id = ?", (identifier,))
         return identifiers
 
-    def _search(self, experiments: list[str], condition: str) -> list["Run"]:
-        found: list[Run] = []
+    def _pages(self, experiments: list[str], condition: str) -> Iterator[Sequence["Run"]]:
         token = None
         while experiments:
             page = self._store.call(
@@ -104,11 +130,10 @@ class Mirror(Database):
                     experiments, condition, max_results=_PAGE, page_token=token
                 )
             )
-            found += page
+            yield page
             token = page.token
             if not token:
                 break
-        return found
 
     def _take(self, run: "Run") -> None:
         info, data = run.info, run.data

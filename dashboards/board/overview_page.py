@@ -51,9 +51,8 @@ def _row(study: Study, around: Surroundings) -> TableRow:
     gpu, cpu = study.seconds(of_gpu=True), study.seconds(of_gpu=False)
     about = [f"ablation {tags['pcl.ablation']}" if tags.get("pcl.ablation") else tags.get("pcl.space")]
     about += [tags.get("pcl.scale"), tags.get("pcl.fidelity")]
-    name = join(
-        tag("a", run.name, href=f"study-{run.id}.html"), tag("small", " · ".join(word for word in about if word))
-    )
+    link = tag("a", run.name, href=f"study-{run.id}.html", class_="wrap")
+    name = join(link, tag("small", " · ".join(word for word in about if word)))
     best = (
         join(plus_minus(winner.objective, winner.error), tag("small", metric_name(study.objective)))
         if winner

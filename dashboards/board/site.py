@@ -80,7 +80,8 @@ class Site:
         """
         if (_STATIC / name).is_file() and "/" not in name:
             return File((_STATIC / name).read_bytes(), _kind(name))
-        around = Surroundings(self._mlflow(), self._ray(), self._is_live, time.time_ns() // 1_000_000)
+        now_ms, reading = time.time_ns() // 1_000_000, self._database.reading
+        around = Surroundings(self._mlflow(), self._ray(), self._is_live, now_ms, reading)
         key = name, query.get("baseline", "")
         version = self._version(around)
         with self._turns[hash(key) % len(self._turns)]:  # whoever asks for what is being made waits for it
@@ -94,7 +95,8 @@ class Site:
         """Changes when pages do; while something runs also with time, for it may have fallen silent."""
         content = self._database.version()
         is_running = self._database.rows("select 1 from runs where status = ? limit 1", RUNNING)
-        return f"{content} {around.mlflow} {around.ray} {around.now_ms // 60_000 if is_running else ''}"
+        minute = around.now_ms // 60_000 if is_running else None
+        return " ".join(map(str, (content, around.reading, around.mlflow, around.ray, minute)))
 
     def _find(self, key: tuple[str, str], version: str) -> File | None:
         with self._lock:

@@ -42,7 +42,8 @@ def trials_table(
     name: str, caption: str, study: Study, trials: Sequence[Trial], around: Surroundings, first: str = "Rank"
 ) -> Html:
     """Trials in a given order with their axes and main metrics."""
-    axes, metrics = axes_of(trials), shown_metrics(study.objective, trials)
+    axes = axes_of(trials) or [("trial", [trial.run.name for trial in trials])]
+    metrics = shown_metrics(study.objective, trials)
     stages = {trial.stage for trial in trials}
     columns = [
         Column(first, is_number=True), Column("State"), *([Column("Stage")] if len(stages) > 1 else []),

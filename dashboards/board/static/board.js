@@ -220,6 +220,7 @@ board.replace = (page) => {
   const [old, fresh] = [document.getElementById("live"), page.getElementById("live")];
   if (!old || !fresh) return;
   document.querySelector("header nav").replaceWith(document.adoptNode(page.querySelector("header nav")));
+  document.title = page.title;
   Object.assign(document.body.dataset, page.body.dataset);
   const kinds = "details, .scroll, .tools input, .tools select, thead button, td.pick input";
   const keep = (root) => [...root.querySelectorAll(kinds)];

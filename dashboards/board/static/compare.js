@@ -36,7 +36,9 @@ compare.fill = async (side, run) => {
   });
   chooser.replaceChildren(...options);
   if (run && content.runs[run]) chooser.value = run;
-  else if (side === "B" && options.length > 1) chooser.selectedIndex = 1;
+  else if (side === "B" && options.length > 1 && study === document.getElementById("study-A").value) {
+    chooser.selectedIndex = 1;
+  }
 };
 
 compare.chosen = (side) => {
@@ -114,15 +116,24 @@ compare.draw = () => {
     const title = name === metric ? metric : `${name} (${metric})`;
     return { isSame: x === y, cells: [title, [compare.number(x), x], [compare.number(y), y], difference, share] };
   });
-  document.getElementById("told").textContent = `${differing.length} of ${paths.length} settings differ.`;
+  document.getElementById("told").textContent = a.run === b.run ? "A and B are the same run: choose another."
+    : `${differing.length} of ${paths.length} settings differ.`;
+  const shown = metrics.filter(({ isSame }) => isAll || !isSame);
   compare.place.replaceChildren(
     compare.element("h2", "Settings"),
     settings.length ? compare.table("setting-differences", "Settings", ["setting", "A", "B"], settings)
       : compare.element("p", "All settings are equal."),
     compare.element("h2", "Metrics"),
-    compare.table("metric-differences", "Metrics", ["metric", "A", "B", "B − A", "relative"],
-      metrics.filter(({ isSame }) => isAll || !isSame).map(({ cells }) => cells)),
+    shown.length ? compare.table("metric-differences", "Metrics", ["metric", "A", "B", "B − A", "relative"],
+      shown.map(({ cells }) => cells)) : compare.element("p", "All metrics are equal."),
   );
+};
+
+compare.other = () => {
+  // Where nothing is asked for: another trial of A's study or, if it has but one, the next study.
+  const chooser = document.getElementById("study-A");
+  const isAlone = document.getElementById("trial-A").options.length < 2;
+  return chooser.options[(chooser.selectedIndex + (isAlone ? 1 : 0)) % chooser.options.length].value;
 };
 
 compare.open = async () => {
@@ -131,6 +142,7 @@ compare.open = async () => {
     for (const side of compare.sides) {
       const chooser = document.getElementById(`study-${side}`);
       if ([...chooser.options].some(({ value }) => value === asked[side].study)) chooser.value = asked[side].study;
+      else if (side === "B") chooser.value = compare.other();
       await compare.fill(side, asked[side].run);
     }
     compare.draw();
