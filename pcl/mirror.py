@@ -10,6 +10,7 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, final
 from urllib.parse import unquote, urlsplit
@@ -153,7 +154,8 @@ class Mirrored(Mirror):
                 continue
             if not path.exists() or (path.stat().st_size, path.stat().st_mtime) != (info.size, info.time_s):
                 self._pull(info.name)
-                os.utime(path, (info.time_s, info.time_s))
+                with suppress(FileNotFoundError):  # gone since
+                    os.utime(path, (info.time_s, info.time_s))
 
     def delete(self, *names: str) -> None:
         """Remove files from the store, which need not be there."""

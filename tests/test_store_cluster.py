@@ -32,11 +32,11 @@ __all__ = ["s3"]
 
 
 def test_a_study_in_a_store_outlives_its_driver(s3: S3) -> None:
-    """With the results of the same trials trained alone, to the bit, and every trial once in MLflow."""
+    """As a job, with the results of the same trials trained alone, to the bit, and every trial once in MLflow."""
     uri = s3.bucket()
     with home() as place:
         ray = Cluster(place)
-        caches = {name: place.path / name for name in ("head", "apart", "one", "two", "three")}
+        caches = {name: place.path / name for name in ("head", "apart", "one", "two")}
         for path in caches.values():
             path.mkdir()
         # Where that is allowed, one node sees an empty folder wherever another has its copies.
@@ -46,17 +46,19 @@ def test_a_study_in_a_store_outlives_its_driver(s3: S3) -> None:
             ray.start(**CREDENTIALS, PCL_CACHE=str(caches["head"]))
             ray.add_node("apart", hidden if can_hide else "", **CREDENTIALS, PCL_CACHE=str(caches["apart"]))
             space = place.space("longer", GRID, {**BASE, "training.n_batches": 24, "training.eval_every": 4})
-            where = ["--storage", uri, "--tracking-uri", f"sqlite:///{place.path}/mlflow.db", "--address", ray.address]
+            where = ["--storage", uri, "--tracking-uri", f"sqlite:///{place.path}/mlflow.db"]
             first = ray.begin(
-                "launch/grid.py", "--space", space, "--scale", "smoke", "--name", "s", *where,
+                "launch/grid.py", "--space", space, "--scale", "smoke", "--name", "s", *where, "--address", ray.address,
                 **CREDENTIALS, PCL_CACHE=str(caches["one"]),
             )  # fmt: skip
-            expected = alone(space)
             wait_for(lambda: any(path.name == "reports.json" for path in caches["one"].rglob("*")), "a report")
             first.kill()
-            second = ray.begin("launch/grid.py", "--resume", *where, **CREDENTIALS, PCL_CACHE=str(caches["two"]))
-            second.ended()
-            check(uri, caches["three"], expected, place.path)
+            assert len(list(caches["one"].rglob("result.json"))) < 4
+            job = ["launch/submit.py", "--address", ray.url, "--", "launch/grid.py", "--resume", *where]
+            second = ray.begin(*job)  # on the head, with its environment and its copies
+            expected = alone(space)
+            second.ended(timeout_s=300)
+            check(uri, caches["two"], expected, place.path)
         finally:
             ray.end_all()
 
