@@ -139,7 +139,7 @@ def run_given(
         outcomes = execution.run_all(study.trials, study.title)
         for file in write(outcomes):
             recorder.submit_artifact(parent, file)
-        keep_outputs(study.folder, interrupt.cause)
+        keep_outputs(study.folder, interrupt.cause, say)
         is_any = any(outcome.is_finished for outcome in outcomes)
         end = End.KILLED if interrupt.cause else End.FINISHED if is_any else End.FAILED
         if missing := close_study(tracker, recorder, end, {}):

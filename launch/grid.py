@@ -214,7 +214,7 @@ def _search(
         checkpoint = winner.checkpoint
         files += [checkpoint] if checkpoint.exists() else []
     say("written: " + ", ".join(str(file) for file in files))
-    keep_outputs(folder, interrupt.cause)
+    keep_outputs(folder, interrupt.cause, say)
     for file in files:
         recorder.submit_artifact(parent, file)
     if missing := close(finding, tracker, recorder, space.objective.metric, bool(interrupt.cause)):

@@ -61,6 +61,8 @@ class Parcel(NamedTuple):
         steps = ["here=$PWD", 'export PYTHONPATH="$here:$PYTHONPATH"']
         if self.folder:
             steps += [f"mkdir -p {shlex.quote(self.folder)}", f"cd {shlex.quote(self.folder)}"]
+        else:
+            steps += ['cd "${HOME:-/}"']  # where the parcel lies may go before the command ends
         steps += [f"python=$(command -v {shlex.quote(python)} || command -v python)"]
         return " && ".join([*steps, " ".join(['exec "$python"', "-m", f"launch.{self.name}", *words])])
 

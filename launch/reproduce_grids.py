@@ -115,6 +115,6 @@ def search(grid: GridStudy, arguments: argparse.Namespace, tracker: "Tracker", i
         finding = Search(space, spec, folder, tracker, recorder, choices, interrupt, say).run()
         for file in write_all(folder, space, spec, finding):
             recorder.submit_artifact(parent, file)
-        keep_outputs(folder, interrupt.cause)
+        keep_outputs(folder, interrupt.cause, say)
         if missing := close(finding, tracker, recorder, space.objective.metric, bool(interrupt.cause)):
             say(f"MLflow lacks {len(missing)} records (such as {missing[0]}); they are kept in {folder.path}.")
