@@ -6,6 +6,7 @@ and to Ray's dashboard where a cluster runs. `--export DIR` writes the same page
 """
 
 import argparse
+import gc
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -103,6 +104,7 @@ def _serve(arguments: argparse.Namespace, store: "Store", database: "Database") 
             raise ValueError(f"The board cannot listen at {arguments.host}:{port}: {error.strerror}.") from None
         server = BoardServer(site, arguments.host, 0, store.shown_uri)
         say(f"port {port} is taken{' by the board of another store' if there else ''}")
+    gc.set_threshold(200_000)  # a page of thousands of trials is as many small objects; to look through them takes long
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: nothing that was started stays
     with mlflow, ray, server:
         say(f"board: {server.address}  ({store.shown_uri})")

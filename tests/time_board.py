@@ -24,7 +24,8 @@ def main() -> None:
         Writer(folder).study("small", [], {}, 0.0)
         write_many(folder / "mlflow.db", n_studies=1, n_trials=arguments.trials)
         for _ in range(arguments.repeats):
-            print("  ".join(f"{what} {seconds:.2f} s" for what, seconds in _times(folder).items()), flush=True)
+            told = "  ".join(f"{what} {seconds:.2f} s" for what, seconds in _times(folder).items())
+            print(f"{told}  (load {os.getloadavg()[0]:.1f})", flush=True)
 
 
 def _times(folder: Path) -> dict[str, float]:
@@ -44,7 +45,7 @@ def _times(folder: Path) -> dict[str, float]:
         tab.open(ui.address + _NAME)
         tab.wait(IS_READY)
         found["study after the overview"] = tab.run("Number(document.documentElement.dataset.ready)") / 1000
-    return {**found, "load": os.getloadavg()[0]}
+    return found
 
 
 if __name__ == "__main__":
