@@ -103,11 +103,11 @@ class Study:
 
         return StudyFolder(self.storage / "s")
 
-    def wait_until_running(self, n_trials: int = 1, n_reports: int = _N_BEFORE) -> None:
-        """Until as many trials have so many reports, but no result; who has them is remembered."""
+    def wait_until_running(self, n_trials: int = 1) -> None:
+        """Until as many trials have some reports, but no result; who has them is remembered."""
 
         def running() -> list["TrialFolder"]:
-            return [t for t in self.folder.trials() if not t.result() and len(t.rows()) >= n_reports]
+            return [t for t in self.folder.trials() if not t.result() and len(t.rows()) >= _N_BEFORE]
 
         wait_for(lambda: len(running()) >= n_trials, f"{n_trials} trials are on their way", 300)
         begun = [t for t in self.folder.trials() if not t.result() and t.checkpoint.exists()]
@@ -153,8 +153,8 @@ def kill_node(study: Study) -> None:
 
 
 def add_node(study: Study) -> None:
-    """A third one, which takes a while to come: enough is left for it."""
-    study.wait_until_running(n_reports=1)
+    """A third one, which takes a while to come: trials of few reports may all have ended by then."""
+    study.wait_until_running()
     study.happened()
     study.nodes.add_node("third")
 
