@@ -41,7 +41,7 @@ _CALM = "undisturbed"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `bench.py faults`."""
-    parser.add_argument("--reports", type=whole_number, default=45, help="of each of the 8 trials (default: 45)")
+    parser.add_argument("--reports", type=whole_number, default=60, help="of each of the 8 trials (default: 60)")
     parser.add_argument("--events", nargs="+", choices=list(EVENTS), default=list(EVENTS), help="default: all")
 
 
