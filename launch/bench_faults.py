@@ -6,6 +6,7 @@ while a network is cut.
 
 import argparse
 import json
+import signal
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from launch.bench_checkpoints import Checkpoints, usual_and_longest
 from launch.bench_nodes import Cluster, cluster
-from launch.bench_processes import Started, wait_for
+from launch.bench_processes import Started, signal_all, wait_for
 from launch.bench_tracking import Tracking, count
 from launch.command import say, whole_number
 
@@ -153,10 +154,13 @@ def kill_node(study: Study) -> None:
 
 
 def add_node(study: Study) -> None:
-    """A third one, which takes a while to come: trials of few reports may all have ended by then."""
+    """A third one. Workers are held until it is there: trials are so short that all might have ended by then."""
     study.wait_until_running()
+    workers = study.nodes.workers()
     study.happened()
+    signal_all(workers, signal.SIGSTOP)
     study.nodes.add_node("third")
+    signal_all(workers, signal.SIGCONT)
 
 
 def kill_driver(study: Study) -> None:
