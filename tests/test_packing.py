@@ -14,6 +14,7 @@ from pcl.studies.ledger import Result, Status, StudyFolder, Trial, TrialFolder
 from pcl.studies.packing import Cost, Resources, gpu_share, with_side_by_side
 from pcl.studies.plan import probe, side_by_side_seconds
 from pcl.training import Run
+from tests.services import without_times
 from tests.smoke import smoke
 
 
@@ -90,16 +91,12 @@ def test_trials_whose_worker_died_too_often_are_tried_alone(tmp_path: Path, monk
 def test_trainings_in_turns_are_those_of_each_alone() -> None:
     configs = [smoke(), smoke(loss__n_samples=2, training__phases="joint")]
     alone = [[report.by_seed for report in Run(config, (1,))] for config in configs]
-    together: list[list[object]] = [[], []]
+    together: list[list[dict[int, dict[str, float]]]] = [[], []]
     for index, report in interleaved([Run(config, (1,)).moments() for config in configs], "cpu"):
         if report is not None:
             together[index].append(report.by_seed)
     for ours, theirs in zip(together, alone, strict=True):
-        assert [untimed(by_seed) for by_seed in ours] == [untimed(by_seed) for by_seed in theirs]
-
-
-def untimed(by_seed: Any) -> Any:
-    return {seed: {k: v for k, v in m.items() if not k.startswith("time/")} for seed, m in by_seed.items()}
+        assert [without_times(by_seed) for by_seed in ours] == [without_times(by_seed) for by_seed in theirs]
 
 
 def test_probe_reckons_with_every_phase() -> None:
@@ -144,13 +141,13 @@ def test_trainings_on_streams_of_their_own_are_those_of_each_alone() -> None:
     configs = [smoke(), smoke(loss__kappa_pos=5.0), smoke(training__lr=1e-3)]
     alone = [[report.by_seed for report in Run(config, (1,), "cuda")] for config in configs]
     parts = [Run(config, (1,), "cuda").moments() for config in configs]
-    together: list[list[object]] = [[], [], []]
+    together: list[list[dict[int, dict[str, float]]]] = [[], [], []]
     for index, report in interleaved(parts, "cuda"):
         if report is not None:
             together[index].append(report.by_seed)
     for ours, theirs in zip(together, alone, strict=True):
         for mine, other in zip(ours, theirs, strict=True):
-            assert untimed(mine)[1] == pytest.approx(untimed(other)[1], rel=1e-3, abs=1e-3)
+            assert without_times(mine)[1] == pytest.approx(without_times(other)[1], rel=1e-3, abs=1e-3)
 
 
 def test_what_side_by_side_takes_is_measured_in_every_phase() -> None:
