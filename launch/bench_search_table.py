@@ -229,7 +229,7 @@ def _trained(group: list["Cell"], seeds: Sequence[int], device: str, deadline: f
     """Rows of cells of one shape; nothing if the time was up before they were done."""
     import torch  # noqa: PLC0415
 
-    from launch.side_by_side import train  # noqa: PLC0415
+    from launch.bench_search_batched import train  # noqa: PLC0415
 
     rows: list[Row] = [
         {"cell": cell.varied, "curves": [[] for _ in seeds], "failed_at": [0 for _ in seeds], "batches": [],
@@ -249,7 +249,7 @@ def _trained(group: list["Cell"], seeds: Sequence[int], device: str, deadline: f
 
 
 def _shape(cell: "Cell") -> "RunConfig":
-    from launch.side_by_side import shape_of  # noqa: PLC0415
+    from launch.bench_search_batched import shape_of  # noqa: PLC0415
 
     return shape_of(cell.config)
 

@@ -27,7 +27,7 @@ sys.meta_path.insert(0, Blocker())
 from pathlib import Path
 from launch.bench_search_table import make
 make(Path(sys.argv[1]), 16, "cpu", 0.0)
-import launch.side_by_side
+import launch.bench_search_batched
 """
 
 

@@ -1,8 +1,9 @@
-"""Configurations of MCInfoNCE that differ in numbers alone, trained side by side like seeds.
+"""Configurations of MCInfoNCE that differ in numbers alone, trained as one batch like seeds: for the search benchmark.
 
 Runs that agree in every shape are one batched computation, each with a kappa_pos, learned or not, and a learning rate
 of its own. Truths and initial weights are those that `pcl.training.Run` has for the same seeds; the noise of training
-is another draw. It is the plain step, in a CUDA graph where there is a device.
+is another draw, so that studies do not train like this (see `pcl.interleaving`). It is the plain step, in a CUDA graph
+where there is a device.
 
 Axes: R runs, all seeds of the first configuration first; S samples, B anchors, N negatives.
 """

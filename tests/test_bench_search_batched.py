@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from launch import bench_search_table
-from launch.side_by_side import KappaPosOfRuns, RunwiseAdam, shape_of, step_of, train
+from launch.bench_search_batched import KappaPosOfRuns, RunwiseAdam, shape_of, step_of, train
 from pcl.assembly import assembled
 from pcl.config import Plain, RunConfig
 from pcl.schedule import Trained
