@@ -8,6 +8,7 @@ def pytest_configure() -> None:
     torch.set_num_threads(1)  # as many workers as cores, and one more
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """One more than cores: tests that start services wait as much as they compute."""
     return len(os.sched_getaffinity(0)) + 1
