@@ -1,6 +1,7 @@
 """What is read of MLflow's database without MLflow is what its client returns."""
 
 import math
+import shutil
 import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
@@ -92,3 +93,25 @@ def test_a_file_that_is_broken_is_named(tmp_path: Path) -> None:
         connection.execute("drop table tags")
     with pytest.raises(StoreError):
         store.find([experiment], {"pcl.kind": "trial"})
+
+
+def test_artifacts_go_along_when_a_database_is_moved(tmp_path: Path) -> None:
+    """A copy has its own, also while the original is there; of a database that was copied alone they stay."""
+    first = Store(f"sqlite:///{tmp_path}/first/mlflow.db")
+    run = first.create(first.experiment("pcl/a"), "a", {"pcl.kind": "trial"})
+    kept = tmp_path / "first" / "artifacts" / run / "artifacts" / "words.txt"
+    kept.parent.mkdir(parents=True)
+    kept.write_text("before")  # not by the client: in a process it remembers where the artifacts of a run are
+    shutil.copytree(tmp_path / "first", tmp_path / "second of them")
+    second = Store(f"sqlite:///{tmp_path}/second of them/mlflow.db")
+    second.text(run, "words.txt", "after")
+    second.text(second.create(second.experiment("pcl/a"), "b", {}), "words.txt", "new")
+    found = {p.relative_to(tmp_path).parts[0]: p.read_text() for p in tmp_path.glob(f"*/artifacts/{run}/artifacts/*")}
+    assert found == {"first": "before", "second of them": "after"}
+    assert len(list(tmp_path.glob("second of them/artifacts/*/artifacts/words.txt"))) == 2
+    assert len(list(tmp_path.glob("first/artifacts/*/artifacts/words.txt"))) == 1
+    (tmp_path / "alone").mkdir()
+    shutil.copy(tmp_path / "first" / "mlflow.db", tmp_path / "alone" / "mlflow.db")
+    alone = Store(f"sqlite:///{tmp_path}/alone/mlflow.db")
+    (same,) = alone.find(alone.experiments("pcl/"), {"pcl.kind": "trial"})
+    assert same.info.artifact_uri == kept.parent.as_uri()

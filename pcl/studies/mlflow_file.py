@@ -1,6 +1,7 @@
 """MLflow's database file, read without MLflow, whose client makes so many objects that 10,000 runs take a minute.
 
-What is read is what the client would return; tests compare the two. All writing is the client's.
+What is read is what the client would return; tests compare the two. All writing is the client's, but for where the
+artifacts of a database are that has been moved or copied.
 """
 
 import fcntl
@@ -11,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
@@ -41,6 +43,33 @@ def creation_lock(database: Path | None) -> Iterator[None]:
     with database.with_name(f"{database.name}.lock").open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+def bring_artifacts(database: Path, artifacts: Path) -> None:
+    """Have the artifacts of our runs where they are now: MLflow keeps whole paths, which a move or a copy outdates.
+
+    Args:
+        database: Its file.
+        artifacts: The folder. Where it does not exist, but the one that MLflow knows does, nothing has moved.
+    """
+    here = artifacts.as_uri()
+    with closing(sqlite3.connect(database, _PATIENCE_S)) as connection, connection:
+        known = connection.execute(
+            "select experiment_id, artifact_location from experiments where name like 'pcl/%' and "
+            "artifact_location like 'file:%' and artifact_location <> ?",
+            (here,),
+        ).fetchall()
+        for experiment, before in known:
+            if Path(unquote(urlsplit(before).path)).exists() and not artifacts.exists():
+                continue
+            connection.execute(
+                "update experiments set artifact_location = ? where experiment_id = ?", (here, experiment)
+            )
+            connection.execute(
+                "update runs set artifact_uri = ?1 || substr(artifact_uri, length(?2) + 1) "
+                "where experiment_id = ?3 and substr(artifact_uri, 1, length(?2) + 1) = ?2 || '/'",
+                (here, before, experiment),
+            )
 
 
 def read_only(path: Path) -> sqlite3.Connection:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
-from pcl.studies.mlflow_file import creation_lock, find_runs
+from pcl.studies.mlflow_file import bring_artifacts, creation_lock, find_runs
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
@@ -244,7 +244,10 @@ class Store:
                     for name in ("mlflow", "alembic"):
                         logging.getLogger(name).setLevel(logging.CRITICAL)  # what fails is raised as well
                     with creation_lock(self.database):
-                        self._client = MlflowClient(self.uri, registry_uri=self.uri)
+                        client = MlflowClient(self.uri, registry_uri=self.uri)
+                        if self.database and self.artifacts:
+                            bring_artifacts(self.database, self.artifacts)
+                        self._client = client
             return self._client
 
     def _pages(self, request: Callable[["MlflowClient", str | None], Any]) -> Iterator[Any]:
