@@ -1,6 +1,7 @@
 """How every command speaks and ends: bad input with one sentence and exit code 2, Ctrl-C without a traceback."""
 
 import argparse
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -47,6 +48,15 @@ def settings(texts: list[str]) -> dict[str, str]:
             raise ValueError(f"`--set` takes PATH=VALUE, but got {text!r}.")
         values[path.strip()] = value.strip()
     return values
+
+
+def require_tracking(arguments: argparse.Namespace) -> None:
+    """Raise a ValueError where studies are in a store and nothing says where they are recorded."""
+    if arguments.storage.is_store and not (arguments.tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")):
+        raise ValueError(
+            f"`--tracking-uri` must be given with `--storage {arguments.storage}`: machines that share a store do not "
+            f"share a database on one of them."
+        )
 
 
 def chosen_data(asked: str | None) -> "ImageSet":

@@ -9,6 +9,7 @@ import argparse
 from pathlib import Path
 
 from launch.command import chosen_data, chosen_device, named, run, say
+from pcl.studies.storage import Storage
 
 
 def main() -> None:
@@ -16,8 +17,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="look.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("source", metavar="STUDY|CHECKPOINT", help="a study of runs/ or its folder (its winner is "
-                        "taken), or a checkpoint of train.py or of a trial")  # fmt: skip
+    parser.add_argument("source", metavar="STUDY|CHECKPOINT", help="a study of STORAGE, its folder or address (its "
+                        "winner is taken), or a checkpoint of train.py or of a trial")  # fmt: skip
+    parser.add_argument("--storage", type=Storage.of, default=Storage.of("runs"), metavar="FOLDER|URI",
+                        help="of studies: a folder, or a store such as s3://BUCKET/PREFIX (default: runs)")  # fmt: skip
     parser.add_argument("--data", help="other images than the run's test images, such as a folder of class folders")
     parser.add_argument("--seed", type=int, help="which of the checkpoint's (default: the first that has not failed)")
     parser.add_argument("--output", type=Path, help="folder (default: look/ in the study's folder or beside the file)")
@@ -26,7 +29,7 @@ def main() -> None:
     from pcl.studies.looks import source_of, write_look  # noqa: PLC0415  -h answers at once
     from pcl.trained import TrainedEncoder  # noqa: PLC0415
 
-    source = source_of(arguments.source, Path("runs"))
+    source = source_of(arguments.source, arguments.storage)
     output = arguments.output or source.output
     if output.exists() and not output.is_dir():
         raise ValueError(f"`--output` must name a folder, but {output} is a file.")
@@ -36,6 +39,9 @@ def main() -> None:
     say(f"{source.checkpoint}: seed {trained.seed}, batch {trained.best_batch:,}, {data.name}, {trained.device}")
     files = write_look(source, trained, data, is_other and not source.has_seen(data), output)
     say(f"written: {', '.join(str(file) for file in files)}")
+    if source.mirror.uri and arguments.output is None:
+        source.mirror.push(*(file.name for file in files))
+        say(f"kept in {source.mirror.uri}")
 
 
 if __name__ == "__main__":

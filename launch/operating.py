@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from launch.command import say, whole_number
+from launch.command import require_tracking, say, whole_number
 from launch.weights import HELP
 from pcl.studies.storage import Storage
 
@@ -107,11 +107,7 @@ def checked_tracker(arguments: argparse.Namespace) -> "Tracker":
     """MLflow, where it can be used."""
     from pcl.studies.tracking import Tracker, tracking_uri  # noqa: PLC0415
 
-    if arguments.storage.is_store and not (arguments.tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")):
-        raise ValueError(
-            f"`--tracking-uri` must be given with `--storage {arguments.storage}`: other machines that go on with a "
-            f"study would not find a database on this one."
-        )
+    require_tracking(arguments)
     tracker = Tracker(tracking_uri(arguments.tracking_uri, arguments.storage.path.absolute()))
     tracker.check()
     return tracker

@@ -7,8 +7,15 @@ from typing import TYPE_CHECKING
 
 from dashboards.formats import FORMATS, Sheet, page, text
 from dashboards.paper_figures import Curve, draw_curves, draw_posteriors, stamped
-from dashboards.reproduction import Line, Ours, counts, lines_of, size_lines
-from dashboards.scoreboard import Measured, Table, published_grids, published_sizes, published_tables
+from dashboards.reproduction import Line, Ours, counts, lines_of, lost_seeds, size_lines
+from dashboards.scoreboard import (
+    Measured,
+    Table,
+    published_grids,
+    published_sizes,
+    published_tables,
+    published_titles,
+)
 from launch.command import say
 from launch.reproduce_cells import Cells, Setting, ours_of
 
@@ -18,13 +25,6 @@ if TYPE_CHECKING:
     from pcl.studies.tracking import Found
 
 _LOOK = {"rejection": "rejection.png", "credible": "credible.png", "certain": "certain.png"}
-
-
-def titles() -> dict[str, str]:
-    """Every table and figure that can be reproduced, by name, in the paper's order: results, then what led there."""
-    found = {table.name: table.title for table in published_tables()}
-    sizes = published_sizes()
-    return {**found, sizes["name"]: sizes["title"], **{grid.name: grid.title for grid in published_grids()}}
 
 
 def needed_tables(names: Sequence[str]) -> list[Table]:
@@ -41,8 +41,8 @@ def needs_images(names: Sequence[str]) -> bool:
 def write_sheets(
     names: Sequence[str], cells: Cells, found: "dict[str, Found]", grids: "Sequence[GridStudy]", setting: Setting,
     storage: "Storage",
-) -> Path:  # fmt: skip
-    """Print every table and write it in all formats; returns the folder."""
+) -> tuple[Path, list[Sheet]]:  # fmt: skip
+    """Print every table and write it in all formats; returns the folder and what is in it."""
     from pcl.files import write_text  # noqa: PLC0415
 
     folder = storage.path / "reproduce" / f"{setting.profile}-{setting.scale}"
@@ -53,11 +53,12 @@ def write_sheets(
         table = tables.get(name)
         if table is not None:
             ours = ours_of(table, cells, found, setting)
-            lines = lines_of(table, ours)
+            lines, lost = lines_of(table, ours), lost_seeds(ours)
             picture = _draw(table, cells, ours, setting, folder, storage)
         else:
-            lines, picture = _other_lines(name, grids, setting), ""
-        sheet = Sheet(name, titles()[name], _caption(name, lines, setting), lines, picture)
+            lines, lost, picture = _other_lines(name, grids, setting), "", ""
+        caption = " ".join(filter(None, [_caption(name, lines, setting), lost]))
+        sheet = Sheet(name, published_titles()[name], caption, lines, picture)
         sheets.append(sheet)
         say(f"\n{text(sheet)}".rstrip())
         for ending, written in FORMATS.items():
@@ -65,7 +66,7 @@ def write_sheets(
     words = f"{counts([line for sheet in sheets for line in sheet.lines])}."
     title = f"The paper beside ours: fidelity {setting.profile}, scale {setting.scale}"
     write_text(folder / "index.html", page(title, sheets, words))
-    return folder
+    return folder, sheets
 
 
 def _other_lines(name: str, grids: "Sequence[GridStudy]", setting: Setting) -> list[Line]:
@@ -131,12 +132,12 @@ def _draw_picture(table: Table, cells: Cells, mark: str, path: Path, storage: "S
     if checkpoint is None:
         raise ValueError(f"there is no checkpoint of {row.name!r} in {storage}; `--rerun` trains it again.")
     if table.picture in _LOOK:
-        stamped(_looked_at(checkpoint, path.parent / "look", storage.path) / _LOOK[table.picture], mark, path)
+        stamped(_looked_at(checkpoint, path.parent / "look", storage) / _LOOK[table.picture], mark, path)
     else:
         draw_posteriors(checkpoint, table.title, mark, path)
 
 
-def _looked_at(checkpoint: Path, output: Path, storage: Path) -> Path:
+def _looked_at(checkpoint: Path, output: Path, storage: "Storage") -> Path:
     """The pictures of `launch/look.py`, made once."""
     from pcl.data.sources import data_folder, resolve  # noqa: PLC0415
     from pcl.studies.looks import source_of, write_look  # noqa: PLC0415

@@ -11,7 +11,8 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from launch.command import run, say
+from launch.command import require_tracking, run, say
+from pcl.studies.storage import Storage
 
 if TYPE_CHECKING:
     from dashboards.board.database import Database
@@ -27,7 +28,8 @@ def main() -> None:
     from pcl.studies.mlflow_store import Store, tracking_uri  # noqa: PLC0415
 
     _check(arguments)
-    store = Store(tracking_uri(arguments.tracking_uri, arguments.storage))
+    require_tracking(arguments)
+    store = Store(tracking_uri(arguments.tracking_uri, arguments.storage.path))
     if store.database is None:
         store.check()
     elif arguments.export and not store.database.exists():
@@ -63,7 +65,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="ui.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--storage", type=Path, default=Path("runs"), help="folder of the studies (default: runs)")
+    parser.add_argument("--storage", type=Storage.of, default=Storage.of("runs"), metavar="FOLDER|URI",
+                        help="of the studies (default: runs); of a store, the tracking URI alone is read")  # fmt: skip
     parser.add_argument("--tracking-uri", help="MLflow (default: MLFLOW_TRACKING_URI, or STORAGE/mlflow.db)")
     parser.add_argument("--export", type=Path, metavar="DIR", help="write the board as files and stop")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen at (default: this machine alone)")

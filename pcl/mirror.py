@@ -200,6 +200,17 @@ class Mirrored(Mirror):
         except (OSError, ValueError, NotImplementedError) as error:
             raise ValueError(f"{self.uri} cannot be written to: {told(error)}.") from None
 
+    def check_readable(self) -> None:
+        """Raise a ValueError unless the store answers, at once."""
+        check_address(self.uri)
+        from pyarrow.fs import FileSelector  # noqa: PLC0415
+
+        try:
+            store, root = self._store()
+            store.get_file_info(FileSelector(root, allow_not_found=True))
+        except (OSError, ValueError, NotImplementedError) as error:
+            raise ValueError(f"{self.uri} cannot be read: {told(error)}.") from None
+
     def _store(self) -> "tuple[FileSystem, str]":
         """What pyarrow makes of the address, and where in it the folder is."""
         parts = urlsplit(self.uri)

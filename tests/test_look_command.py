@@ -23,6 +23,7 @@ from pcl.studies.ledger import StudyFolder, Trial
 from pcl.studies.looks import of_study, source_of
 from pcl.studies.outputs import figures
 from pcl.studies.selection import Outcome
+from pcl.studies.storage import Storage
 from pcl.tasks import CifarTask
 from pcl.trained import TrainedEncoder
 from pcl.training import Run
@@ -248,8 +249,8 @@ def test_a_study_of_images_leaves_a_look_at_its_winner(study: tuple[StudyFolder,
     looked(folder.path)
     assert {file.name: file.read_bytes() for file in (folder.path / "look").iterdir()} == before
     trial = folder.trial(best["key"])
-    assert source_of(str(trial.path), tmp_path) == source_of(str(trial.checkpoint), tmp_path)
-    assert source_of("s", folder.path.parent) == of_study(folder)
+    assert source_of(str(trial.path), Storage(tmp_path)) == source_of(str(trial.checkpoint), Storage(tmp_path))
+    assert source_of("s", Storage(folder.path.parent)) == of_study(folder)
     content = json.loads((trial.path / "trial.json").read_text())
     (trial.path / "trial.json").write_text(json.dumps({**content, "data": "embedded-0000000000000000"}))
     looked(folder.path, "--output", tmp_path / "look", code=2)

@@ -9,10 +9,13 @@ from pcl.config import Plain
 from pcl.data.images import ImageSet
 from pcl.files import replacing
 from pcl.looking import LEVEL, Findings, Pictures, all_pictures, look
+from pcl.mirror import UNMIRRORED, Mirror
+from pcl.stores import is_address
 from pcl.studies import look_figures as figures
 from pcl.studies.ledger import CHECKPOINT, StudyFolder, TrialFolder
 from pcl.studies.look_figures import Row, Theme, Tile
 from pcl.studies.look_page import Caption, Plot, page
+from pcl.studies.storage import Storage, study_at
 from pcl.studies.study import StudySpec
 from pcl.tasks import CifarTask
 from pcl.trained import TrainedEncoder
@@ -30,6 +33,7 @@ class Source:
         output: Where pages go by default.
         varied: What the study varied, with the encoder's values.
         data: Name and fingerprint of the images it was trained on, where they are known.
+        mirror: What `output` is kept in line with.
     """
 
     checkpoint: Path
@@ -37,20 +41,26 @@ class Source:
     output: Path
     varied: Mapping[str, Plain] = field(default_factory=dict)
     data: str = ""
+    mirror: Mirror = UNMIRRORED
 
     def has_seen(self, data: ImageSet) -> bool:
         """Whether these are known to be the images of its training."""
         return self.data.endswith(data.fingerprint)
 
 
-def source_of(text: str, storage: Path) -> Source:
-    """What a user names: a study of `storage`, a study's or trial's folder, or a checkpoint.
+def source_of(text: str, storage: Storage) -> Source:
+    """What a user names: a study of `storage`, a study's address, a study's or trial's folder, or a checkpoint.
 
     Raises:
         ValueError: If it is none of these, or a study without a winner.
     """
+    if is_address(text):
+        return of_study(study_at(text))
     path = Path(text).expanduser()
-    for place in (path, storage / path):
+    if storage.is_store and not path.exists():
+        storage.check_readable()
+        return of_study(storage.study(text))
+    for place in (path, storage.path / path):
         if (place / "study.json").is_file():
             return of_study(StudyFolder(place.absolute()))
     if (path / "trial.json").is_file():
@@ -69,6 +79,7 @@ def source_of(text: str, storage: Path) -> Source:
 def of_study(study: StudyFolder) -> Source:
     """The winner of a study, by its summary."""
     StudySpec.read(study)  # a study, or a sentence that says why not
+    study.mirror.pull("summary.json")
     try:
         best = json.loads((study.path / "summary.json").read_text())["best"]
     except FileNotFoundError:
@@ -85,6 +96,7 @@ def of_study(study: StudyFolder) -> Source:
 def of_winner(study: StudyFolder, key: str) -> Source:
     """A study's trial; where it was taken over from another study, its checkpoint there."""
     folder = study.trial(key)
+    folder.pull()
     result = folder.result()
     owner = (study.beside(result.reused_from) if result and result.reused_from else study).trial(key)
     owner.mirror.pull(CHECKPOINT)
@@ -92,7 +104,8 @@ def of_winner(study: StudyFolder, key: str) -> Source:
     if not checkpoint.is_file():
         raise ValueError(f"The winner of the study {study.name!r} has no checkpoint {checkpoint}.")
     trial = folder.trial()
-    return Source(checkpoint, study.name, study.path / FOLDER, trial.varied, trial.data)
+    mirror = study.mirror.inside(FOLDER)
+    return Source(checkpoint, study.name, study.path / FOLDER, trial.varied, trial.data, mirror)
 
 
 def write_look(source: Source, trained: TrainedEncoder, data: ImageSet, is_other: bool, output: Path) -> list[Path]:

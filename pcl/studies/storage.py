@@ -66,6 +66,11 @@ class Storage:
             what = f"{self.path}, where PCL_CACHE puts copies," if self.is_store else str(self.path)
             raise ValueError(f"`--storage` must be a folder that can be written to, but {what} is not.")
 
+    def check_readable(self) -> None:
+        """Raise a ValueError unless a store answers, at once; a folder need not exist."""
+        if isinstance(self.mirror, Mirrored):
+            self.mirror.check_readable()
+
     def study(self, name: str) -> "StudyFolder":
         """A study in it, which need not exist yet."""
         from pcl.studies.ledger import StudyFolder  # noqa: PLC0415  torch: -h answers at once
@@ -100,3 +105,18 @@ class Storage:
             for name in self.mirror.folders():
                 self.study(name).trial(key).mirror.pull("trial.json", "result.json", "checkpoint.pt")
         return next(iter(sorted(self.path.glob(f"*/trials/{key}/checkpoint.pt"))), None)
+
+
+def study_at(uri: str) -> "StudyFolder":
+    """A study by its own address: that of its storage, and its name.
+
+    Raises:
+        ValueError: If the store does not answer, or the address is of nothing in one.
+    """
+    parts = urlsplit(uri)
+    folder, _, name = unquote(parts.path).rstrip("/").rpartition("/")
+    if not name:
+        raise ValueError(f"{parts.scheme}://{parts.hostname} must be followed by the name of a study.")
+    storage = Storage.of(parts._replace(path=folder).geturl())
+    storage.check_readable()
+    return storage.study(name)
