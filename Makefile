@@ -1,10 +1,10 @@
-# make test | make grid | make lint | make bench. Each first brings .venv up to date with requirements.lock.
+# make test | make grid | make lint | make bench | make results. Each first brings .venv up to date with requirements.lock.
 PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.installed
 
-.PHONY: test grid lint bench lock clean
+.PHONY: test grid lint bench results lock clean
 
 test: $(READY)
 	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(PY) -m pytest
@@ -23,6 +23,10 @@ bench: $(READY)
 	$(PY) launch/bench.py toy
 	$(PY) launch/bench.py cifar
 	$(PY) launch/bench.py search
+
+# The tables of dashboards/results/ in the README.
+results: $(READY)
+	$(PY) launch/results.py
 
 # The stamp is written last: an interrupted installation is done again. A venv that is older than the lock is
 # brought up to date in place.

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from dashboards.reproduction import Line
 
 _HEADINGS = ("", "metric", "published", "ours", "seeds", "difference (s.e.)", "verdict")
+CSV_HEADINGS = ("row", "metric", "published", "ours", "seeds", "difference_in_standard_errors", "verdict")
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1d2430; --paper: #fff; --faint: #c9ced8; --mark: #b4570b; }
 @media (prefers-color-scheme: dark) { :root { --ink: #dfe4ec; --paper: #171b22; --faint: #414a59; --mark: #f0a35c; } }
@@ -46,13 +47,14 @@ class Sheet:
         return self.name.replace(":", "-")
 
 
-def _cells(line: Line) -> tuple[str, ...]:
+def cells_of(line: Line) -> tuple[str, ...]:
+    """A line's cells, from left to right."""
     return (line.row, line.what, line.published, line.ours, line.seeds, line.difference, line.verdict)
 
 
 def text(sheet: Sheet) -> str:
     """For a terminal."""
-    rows = [_HEADINGS, *map(_cells, sheet.lines)]
+    rows = [_HEADINGS, *map(cells_of, sheet.lines)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(_HEADINGS))]
     body = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     picture = [f"picture: {sheet.picture}"] if sheet.picture else []
@@ -61,7 +63,7 @@ def text(sheet: Sheet) -> str:
 
 def markdown(sheet: Sheet) -> str:
     """For a README."""
-    rows = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in map(_cells, sheet.lines)]
+    rows = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in map(cells_of, sheet.lines)]
     head = ["| " + " | ".join(_HEADINGS) + " |", "|" + "---|" * len(_HEADINGS)]
     picture = ["", f"![{sheet.title}]({sheet.picture})"] if sheet.picture else []
     return "\n".join([f"### {sheet.name}: {sheet.title}", "", sheet.caption, "", *head, *rows, *picture]) + "\n"
@@ -71,8 +73,8 @@ def comma_separated(sheet: Sheet) -> str:
     """For programs."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(["row", "metric", "published", "ours", "seeds", "difference_in_standard_errors", "verdict"])
-    writer.writerows(_cells(line) for line in sheet.lines)
+    writer.writerow(CSV_HEADINGS)
+    writer.writerows(cells_of(line) for line in sheet.lines)
     return file.getvalue()
 
 
@@ -89,7 +91,7 @@ def _tex(words: str) -> str:
 
 def latex(sheet: Sheet) -> str:
     """For a paper, with booktabs."""
-    rows = [" & ".join(map(_tex, _cells(line))) + r" \\" for line in sheet.lines]
+    rows = [" & ".join(map(_tex, cells_of(line))) + r" \\" for line in sheet.lines]
     picture = [rf"  \includegraphics[width=\linewidth]{{{sheet.picture}}}\\"] if sheet.picture else []
     return "\n".join([
         r"% \usepackage{booktabs, graphicx}", r"\begin{table}", r"  \centering", *picture,
@@ -106,7 +108,7 @@ def _section(sheet: Sheet) -> str:
 
     head = "".join(f'<th scope="col">{html.escape(words)}</th>' for words in _HEADINGS)
     rows = "\n".join(
-        f'<tr><th scope="row">{html.escape(line.row)}</th>{"".join(map(cell, _cells(line)[1:]))}</tr>'
+        f'<tr><th scope="row">{html.escape(line.row)}</th>{"".join(map(cell, cells_of(line)[1:]))}</tr>'
         for line in sheet.lines
     )
     picture = (

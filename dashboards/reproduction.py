@@ -13,6 +13,7 @@ from dashboards.board.pairing import estimate
 from dashboards.scoreboard import Comparison, Measured, Plain, Published, Row, Table, compare
 
 MISSING = "—"
+NOTHING, NO_NUMBER = "nothing printed", "no number printed"  # of what the paper has no value, or words alone
 _PAPER_DATA = ("toy", "cifar10h")
 _DIVERGED = "ran away"
 _INSTEAD = "eval/kappa_median"  # where the true kappa is infinite, there is no error of it
@@ -49,11 +50,17 @@ class Ours:
         by_seed: Last metrics of every seed that has not failed.
         cause: Why there is none, or why some seeds are missing.
         mark: Of everything that is not as published; see `mark_of`.
+        n_asked: How many seeds there were to be; 0 where that is not known.
     """
 
     by_seed: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
     cause: str = ""
     mark: str = ""
+    n_asked: int = 0
+
+    def counted(self, n: int) -> str:
+        """How many seeds are in a number, and of how many where some are not."""
+        return f"{n} of {self.n_asked}" if n < self.n_asked else str(n)
 
     def measured(self, metric: str) -> Measured:
         """Mean over the seeds that have this metric; of infinities, an infinity."""
@@ -104,18 +111,16 @@ def _line(row: Row, metric: str, heading: str, ours: Ours) -> Line:
     mark = ours.mark
     measured = ours.measured(metric)
     if not measured.n and (instead := ours.measured(_INSTEAD)).n and metric.startswith("eval/kappa"):
-        told = f"median κ {shown(instead)}"
-        return Line(
-            row.name, heading, printed, f"{told}{mark}", str(instead.n), f"{MISSING}{mark}", f"nothing printed{mark}"
-        )
+        told, n_seeds, verdict = f"median κ {shown(instead)}", ours.counted(instead.n), NO_NUMBER if note else NOTHING
+        return Line(row.name, heading, printed, f"{told}{mark}", n_seeds, f"{MISSING}{mark}", f"{verdict}{mark}")
     if not measured.n:
-        told = ours.cause or "not recorded"
+        told, n_seeds = ours.cause or "not recorded", ours.counted(0)
         verdict = _DIVERGED if "runaway" in told else ("not run" if told == "not run" else "no value")
-        return Line(row.name, heading, printed, f"{told}{mark}", "0", f"{MISSING}{mark}", f"{verdict}{mark}")
+        return Line(row.name, heading, printed, f"{told}{mark}", n_seeds, f"{MISSING}{mark}", f"{verdict}{mark}")
     result = compare(metric, published, measured) if published else None
     return Line(
-        row.name, heading, printed, f"{shown(measured)}{mark}", str(measured.n),
-        f"{_difference(result)}{mark}", f"{_verdict(published, measured, result)}{mark}",
+        row.name, heading, printed, f"{shown(measured)}{mark}", ours.counted(measured.n),
+        f"{_difference(result)}{mark}", f"{_verdict(published, note, measured, result)}{mark}",
     )  # fmt: skip
 
 
@@ -137,9 +142,9 @@ def _difference(result: Comparison | None) -> str:
     return MISSING if result is None or math.isnan(result.difference) else f"{result.difference:+.1f}"
 
 
-def _verdict(published: Published | None, measured: Measured, result: Comparison | None) -> str:
+def _verdict(published: Published | None, note: str, measured: Measured, result: Comparison | None) -> str:
     if published is None or result is None:
-        return "nothing printed"
+        return NO_NUMBER if note else NOTHING
     if result.verdict:
         return result.verdict
     return "one seed" if measured.n < 2 else "no error printed" if math.isnan(published.error) else "no verdict"
@@ -162,7 +167,8 @@ def size_lines(
             if printed == "":
                 continue
             if config is None:
-                lines.append(Line(row["name"], heading, str(printed), f"not possible{mark}", verdict=f"no value{mark}"))
+                told = f"not possible{mark}", "", f"{MISSING}{mark}", f"no value{mark}"
+                lines.append(Line(row["name"], heading, str(printed), *told))
                 continue
             ours = config[path]
             is_same = str(ours) == str(printed) or _number(ours) == _number(printed)
@@ -197,9 +203,30 @@ def winner_lines(
     return lines
 
 
+def lost_seeds(ours: Mapping[str, Ours]) -> str:
+    """Which rows lack seeds that failed, and why, in a sentence; nothing where none does."""
+    told = [
+        f"{name}, {o.n_asked - len(o.by_seed)} of {o.n_asked} ({o.cause})"
+        for name, o in ours.items()
+        if o.by_seed and o.cause and len(o.by_seed) < o.n_asked
+    ]
+    return f"Seeds that failed and are in no mean: {'; '.join(told)}." if told else ""
+
+
+def split_mark(cell: str) -> tuple[str, str]:
+    """What a cell says, and its mark; see `mark_of`.
+
+    Example:
+        >>> split_mark("0.148±0.172 [smoke, embedded]"), split_mark("agrees")
+        (('0.148±0.172', ' [smoke, embedded]'), ('agrees', ''))
+    """
+    told, bracket, rest = cell.rpartition(" [")
+    return (told, bracket + rest) if bracket and rest.endswith("]") else (cell, "")
+
+
 def counts(lines: Sequence[Line]) -> str:
     """How the verdicts go, in words."""
-    verdicts = [line.verdict.partition(" [")[0] for line in lines]
+    verdicts = [split_mark(line.verdict)[0] for line in lines]
     return ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in dict.fromkeys(verdicts))
 
 

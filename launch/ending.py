@@ -58,10 +58,14 @@ def command_to_resume(folder: "StudyFolder", arguments: argparse.Namespace, comm
 
 def _going_on(command: str, folder: "StudyFolder", arguments: argparse.Namespace) -> str:
     """What goes on with a study; a reproduction goes on where the same is asked for again."""
-    if command != REPRODUCE:
-        return f"--resume {folder.name}"
+    return asked_again(arguments) if command == REPRODUCE else f"--resume {folder.name}"
+
+
+def asked_again(arguments: argparse.Namespace) -> str:
+    """The flags of a reproduction that say what is asked for."""
     asked = [("--table", name) for name in arguments.table] + [("--figure", name) for name in arguments.figure]
     asked += [("--scale", arguments.scale), ("--fidelity", arguments.fidelity)]
     asked += [("--seeds", arguments.seeds), ("--data", arguments.data), ("--weights", arguments.weights)]
+    asked += [("--set", text) for text in arguments.set]
     words = [word for flag, value in asked if value for word in (flag, shlex.quote(value))]
     return " ".join([*(["--all"] if arguments.all else []), *words])

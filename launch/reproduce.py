@@ -9,6 +9,7 @@ import argparse
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from launch.command import run, say, settings
@@ -40,6 +41,8 @@ def _parser() -> argparse.ArgumentParser:
     what.add_argument("--figure", action="append", default=[], metavar="NAME", help="a figure; may be repeated")
     what.add_argument("--all", action="store_true", help="every table and figure")
     what.add_argument("--list", action="store_true", help="print their names and stop")
+    what.add_argument("--output", type=Path, metavar="DIR", help="also write each table there as a CSV that is to be "
+                      "kept, with command, hardware, commit and date, such as dashboards/results")  # fmt: skip
     what_flags(what, "report seeds (default: 4,5,6,7,8; the first three at quick, two at smoke)")
     how = parser.add_argument_group("how to run it")
     how.add_argument("--plan", action="store_true", help="print what would run, and stop")
@@ -49,20 +52,23 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _list() -> None:
-    from launch.reproduce_sheets import titles  # noqa: PLC0415
+    from dashboards.scoreboard import published_titles  # noqa: PLC0415
 
-    for name, title in titles().items():
+    for name, title in published_titles().items():
         kind, _, short = name.partition(":")
         say(f"{'--table' if kind == 'tab' else '--figure':<9}{short:<20}{title}")
 
 
 def _run(arguments: argparse.Namespace) -> None:
     started = time.perf_counter()
+    from dashboards.scoreboard import published_titles  # noqa: PLC0415
     from launch.reproduce_cells import Cells, chosen_tables, recorded  # noqa: PLC0415
     from launch.reproduce_grids import asked_grids  # noqa: PLC0415
-    from launch.reproduce_sheets import needed_tables, titles, write_sheets  # noqa: PLC0415
+    from launch.reproduce_results import check_output, origins_of, write_results  # noqa: PLC0415
+    from launch.reproduce_sheets import needed_tables, write_sheets  # noqa: PLC0415
 
-    names = chosen_tables(arguments, list(titles()))
+    names = chosen_tables(arguments, list(published_titles()))
+    check_output(arguments.output)
     setting = _setting(arguments, names)
     tables = needed_tables(names)
     cells, grids = Cells.of(tables, setting), asked_grids(names, setting, arguments.storage)
@@ -79,9 +85,12 @@ def _run(arguments: argparse.Namespace) -> None:
         cells, grids = Cells.of(tables, setting), asked_grids(names, setting, arguments.storage)
         cause = _train(arguments, setting, cells, tracker, grids)
         found = recorded(tracker, list(cells.trials.values()))
-    folder = write_sheets(names, cells, found, grids, setting, arguments.storage)
+    folder, sheets = write_sheets(names, cells, found, grids, setting, arguments.storage)
     arguments.storage.mirror.inside("reproduce").push_all()
     say(f"\nwritten: {folder / 'index.html'}, and each table as .txt .md .csv .tex .html beside it")
+    if arguments.output:
+        kept = write_results(arguments, sheets, setting, origins_of(cells, found, grids, tracker))
+        say(f"to be kept: {len(kept)} CSVs in {kept[0].parent}; `python launch/results.py` puts them into the README")
     say(f"{time.perf_counter() - started:.0f} s in all")
     if cause == "stopped":
         raise KeyboardInterrupt("stopped; the same command goes on")

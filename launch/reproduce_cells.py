@@ -176,7 +176,7 @@ def ours_of(table: Table, cells: Cells, found: "dict[str, Found]", setting: Sett
             ours[row.name] = Ours(cause="not run", mark=mark)
             continue
         alive = {seed: metrics for seed, metrics in entry.by_seed.items() if seed not in entry.failures}
-        ours[row.name] = Ours(alive, next(iter(entry.failures.values()), ""), mark)
+        ours[row.name] = Ours(alive, next(iter(entry.failures.values()), ""), mark, len(setting.seeds))
     return ours
 
 

@@ -49,4 +49,4 @@ def write_json(path: Path, content: Any) -> None:
 def write_text(path: Path, text: str) -> None:
     """Replace a file in one step: whoever reads sees the old or the new, also after a crash."""
     with replacing(path) as unfinished:
-        unfinished.write_text(text)
+        unfinished.write_text(text, encoding="utf-8")

@@ -3,12 +3,16 @@
 import csv
 import json
 import math
+import re
 import statistics
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
+from dashboards.formats import cells_of
+from dashboards.results import read_result
 from launch.ablate import _parser as ablate_parser
 from launch.ablate import asked_ablation
 from launch.grid import _parser as grid_parser
@@ -71,7 +75,8 @@ def test_the_board_finds_it(place: Home) -> None:
 
 def test_the_table_reads_what_the_ablation_trained(place: Home) -> None:
     """Nothing is left to train, so that no Ray starts; and every number is that of the store."""
-    said = place.run("--table", "ablation_shared", *FAST, script=REPRODUCE).said
+    kept = place.path / "kept"
+    said = place.run("--table", "ablation_shared", *FAST, "--output", kept, script=REPRODUCE).said
     assert "2 cells, each once however many tables have it; 0 are to be trained" in said
     assert "Ray dashboard" not in said
     folder = place.storage / "reproduce" / "reference-smoke"
@@ -88,6 +93,12 @@ def test_the_table_reads_what_the_ablation_trained(place: Home) -> None:
     assert checked == 4
     assert all((folder / f"tab-ablation_shared.{ending}").exists() for ending in ("txt", "md", "tex", "html"))
     assert "[smoke, changed]" in (folder / "index.html").read_text()
+    result = read_result(kept / "reference-smoke" / "tab-ablation_shared.csv")
+    assert [cells_of(line) for line in result.lines] == [tuple(row.values()) for row in rows]
+    tags = Records(place.storage, "a").runs("trial")[0].data.tags
+    assert {origin.hardware for origin in result.origins} == {tags["pcl.hardware"]}
+    assert {origin.torch for origin in result.origins} == {version("torch")}
+    assert all(re.fullmatch(r"20\d\d-\d\d-\d\d", origin.date) for origin in result.origins)
 
 
 def test_what_is_missing_is_trained_and_drawn(place: Home) -> None:

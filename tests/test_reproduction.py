@@ -11,11 +11,11 @@ from html.parser import HTMLParser
 import pytest
 
 from dashboards.formats import FORMATS, Sheet, page
-from dashboards.reproduction import Line, Ours, lines_of, winner_lines
-from dashboards.scoreboard import published_grids, published_tables
+from dashboards.reproduction import Line, Ours, lines_of, lost_seeds, winner_lines
+from dashboards.scoreboard import published_grids, published_tables, published_titles
 from launch.given import Images
 from launch.reproduce_cells import Cells, Setting, chosen_tables, ours_of
-from launch.reproduce_sheets import _other_lines, titles
+from launch.reproduce_sheets import _other_lines
 from pcl.studies.run_content import Found
 from pcl.studies.space import load_space
 
@@ -31,7 +31,7 @@ LABELS = {
 
 
 def test_every_table_and_figure_is_there() -> None:
-    assert set(titles()) == LABELS
+    assert set(published_titles()) == LABELS
 
 
 def asked(table: list[str], figure: list[str], is_all: bool = False) -> argparse.Namespace:
@@ -39,7 +39,7 @@ def asked(table: list[str], figure: list[str], is_all: bool = False) -> argparse
 
 
 def test_names() -> None:
-    names = list(titles())
+    names = list(published_titles())
     assert chosen_tables(asked(["infonce", "tab:bench_results"], ["mc"]), names) == [
         "fig:mc", "tab:bench_results", "tab:infonce",
     ]  # fmt: skip
@@ -87,6 +87,28 @@ def test_verdicts(values: tuple[float, ...], verdict: str) -> None:
     ours = defaultdict(Ours, {"ambiguous": of_metric("eval/kappa_rank_corr", *values)})
     *_, line = lines_of(TABLES["tab:toy_correctsetups"], ours)[:4]
     assert (line.what, line.verdict) == ("κ rank corr.", verdict)
+
+
+def test_what_is_printed_without_a_number_or_a_size_has_no_verdict() -> None:
+    """1e14±1e14 agrees with any error of kappa there is."""
+    ours = defaultdict(Ours, {"HIB": of_metric("eval/kappa_mae", 3.0, 4.0)})
+    line = next(line for line in lines_of(TABLES["tab:bench_results"], ours) if line.what == "κ RMSE")
+    assert (line.published, line.ours, line.verdict) == ("1e14±1e14", "3.500±0.500", "no verdict")
+    ours = defaultdict(Ours, {"D' = 8": of_metric("eval/kappa_rank_corr", 0.5, 0.6)})
+    lines = {(line.row, line.what): line for line in lines_of(TABLES["fig:encoder_size"], ours)}
+    assert lines["D' = 8", "κ rank corr."].published == "rank corr. of at least 0.6"
+    assert lines["D' = 8", "κ rank corr."].verdict == "no number printed"
+
+
+def test_seeds_that_failed_are_counted_and_told() -> None:
+    cells = Cells.of([TABLES["tab:bench_results"]], SMOKE)
+    key = cells.keys["tab:bench_results", "ELK"]
+    found = {key: Found("s", "r", {4: {"eval/mu_mae": 0.1}, 5: {"eval/mu_mae": 0.9}}, {5: "NaN in the loss"})}
+    ours = ours_of(TABLES["tab:bench_results"], cells, found, SMOKE)
+    line = next(line for line in lines_of(TABLES["tab:bench_results"], ours) if line.row == "ELK")
+    assert (line.ours, line.seeds) == ("0.100 [smoke]", "1 of 2")
+    assert lost_seeds(ours) == "Seeds that failed and are in no mean: ELK, 1 of 2 (NaN in the loss)."
+    assert lost_seeds({"ELK": Ours({4: {}}, n_asked=1)}) == ""
 
 
 EMBEDDED = Images({"task.data": "embedded", "encoder.weights": "some.pt"}, "embedded-0123456789abcdef", None)

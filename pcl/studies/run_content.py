@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
 
 import yaml
 
@@ -38,6 +39,7 @@ class StudyTags:
         hardware: Of the driver, until a trial says its own.
         ablation: Name of the ablation, of a study that is one.
         baseline: Key of the trial that its variants are compared with.
+        torch: Its version.
     """
 
     space: str
@@ -50,6 +52,7 @@ class StudyTags:
     hardware: str
     ablation: str = ""
     baseline: str = ""
+    torch: str = field(default_factory=lambda: version("torch"))
 
     def as_tags(self) -> dict[str, str]:
         """By MLflow's names."""
@@ -86,12 +89,16 @@ class Found:
         run_id: Its run.
         by_seed: The last metrics of every seed.
         failures: Causes of seeds that ended early.
+        tags: Of its run.
+        end_ms: When it ended.
     """
 
     study: str
     run_id: str
     by_seed: dict[int, Metrics]
     failures: dict[int, str]
+    tags: Mapping[str, str] = field(default_factory=dict)
+    end_ms: int = 0
 
 
 def params_of(trial: Trial, seeds: Sequence[int]) -> dict[str, str]:

@@ -198,7 +198,7 @@ class Tracker:
         by_seed = {int(run.data.tags["pcl.seed"]): run.data for run in runs}
         failures = {seed: data.tags[CAUSE] for seed, data in by_seed.items() if CAUSE in data.tags}
         metrics = {seed: content.reported(data.metrics) for seed, data in by_seed.items()}
-        return Found(tags["pcl.study"], run_id, metrics, failures)
+        return Found(tags["pcl.study"], run_id, metrics, failures, tags, found[0].info.end_time or 0)
 
     def _study(self) -> _Study:
         if self._opened is None:

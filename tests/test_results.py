@@ -1,0 +1,133 @@
+"""Results that are kept with the code: written with where they come from, read back, and rendered in the README."""
+
+import argparse
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dashboards.formats import Sheet
+from dashboards.reproduction import Line, lines_of
+from dashboards.results import BEGIN, END, Origin, as_markdown, read_result, read_results, readme_with
+from dashboards.scoreboard import published_tables
+from launch.reproduce_cells import Cells, Setting, ours_of
+from launch.reproduce_results import check_output, origins_of, write_results
+from launch.results import main
+from pcl.studies.run_content import Found
+from pcl.studies.tracking import Tracker
+from tests.services import ROOT, assert_refused
+
+TABLES = {table.name: table for table in published_tables()}
+TAGS = {"pcl.hardware": "NVIDIA H200", "pcl.torch": "2.11.0", "pcl.commit": "c0ffee" * 6 + "+"}
+DAY_MS = 1_794_700_800_000  # 2026-11-15, 00:00 UTC
+ASKED = argparse.Namespace(
+    table=["toy_correctsetups", "infonce"], figure=["2dplot"], all=False, scale="paper", fidelity=None, seeds="4,5,6",
+    data=None, weights=None, set=["training.phases=mu kappa"],
+)  # fmt: skip
+COMMAND = (
+    "python launch/reproduce.py --table toy_correctsetups --table infonce --figure 2dplot --scale paper --seeds 4,5,6 "
+    "--set 'training.phases=mu kappa'"
+)
+
+
+def kept(folder: Path) -> list[Path]:
+    """Two rows that were trained on different days, one of which has lost a seed, and others that were not run."""
+    setting = Setting("reference", "paper", (4, 5, 6))
+    cells = Cells.of([TABLES["tab:toy_correctsetups"], TABLES["tab:infonce"]], setting)
+    metrics = {"eval/mu_mae": 0.05, "eval/mu_rank_corr": 0.98, "eval/kappa_mae": 6.0, "eval/kappa_rank_corr": 0.8}
+    seeds = {seed: {key: value * (1 + seed / 100) for key, value in metrics.items()} for seed in (4, 5, 6)}
+    of = {row: cells.keys["tab:toy_correctsetups", row] for row in ("ambiguous", "clear")}
+    found = {
+        of["ambiguous"]: Found("s", "r", seeds, {}, TAGS, DAY_MS),
+        of["clear"]: Found("s", "r", seeds, {6: "runaway kappa"}, TAGS, DAY_MS + 86_400_000),
+    }
+    sheets = []
+    for name in ("tab:toy_correctsetups", "tab:infonce"):
+        lines = lines_of(TABLES[name], ours_of(TABLES[name], cells, found, setting))
+        sheets.append(Sheet(name, TABLES[name].title, "", lines))
+    arguments = argparse.Namespace(**{**vars(ASKED), "output": folder})
+    return write_results(arguments, sheets, setting, origins_of(cells, found, [], Tracker("sqlite:///unused.db")))
+
+
+def test_a_file_says_where_every_line_comes_from(tmp_path: Path) -> None:
+    path, _ = kept(tmp_path)
+    assert path == tmp_path / "reference-paper" / "tab-toy_correctsetups.csv"
+    result = read_result(path)
+    assert (result.asked.command, result.asked.of_seeds, result.asked.data) == (COMMAND, "4 5 6", "toy")
+    origins = {line.row: origin for line, origin in zip(result.lines, result.origins, strict=True)}
+    assert origins["ambiguous"] == Origin("NVIDIA H200", "2.11.0", TAGS["pcl.commit"], "2026-11-15")
+    assert origins["clear"].date == "2026-11-16"
+    assert origins["injective"] == Origin()
+    lines = {(line.row, line.what): line for line in result.lines}
+    assert lines["clear", "κ RMSE"].seeds == "2 of 3"  # a mean of those that are left does not pass for all
+    assert lines["ambiguous", "κ RMSE"].ours == "6.300±0.035"
+    assert lines["injective", "μ RMSE"].ours == "not run"
+
+
+def test_it_is_rendered(tmp_path: Path) -> None:
+    results = read_results(kept(tmp_path)[0].parents[1])
+    assert [result.table for result in results] == ["tab:toy_correctsetups", "tab:infonce"]
+    text = as_markdown(results[0])
+    assert "| ambiguous | published | 0.04±0.00 | 0.99±0.00 | 6.15±0.61 | 0.82±0.04 |  |" in text
+    assert "6.300±0.035 (+0.2, agrees)" in text
+    assert "| 2 of 3 |" in text
+    assert text.endswith(
+        "fidelity reference, scale paper, seeds 4 5 6; NVIDIA H200; torch 2.11.0; 2026-11-15 to 2026-11-16; "
+        f"commit `c0ffeec0ffee`: `{COMMAND}`"
+    )
+    readme = readme_with(f"before\n{BEGIN}\nold\n{END}\nafter\n", results)
+    assert readme.startswith("before\n")
+    assert readme.endswith(f"{END}\nafter\n")
+    assert "old" not in readme
+    assert text in readme
+    assert readme_with(readme, results) == readme
+    assert readme_with(readme, []) == f"before\n{BEGIN}\n{END}\nafter\n"
+
+
+def test_marks_stay(tmp_path: Path) -> None:
+    line = Line("<b>a|b</b>", "κ RMSE", "6.15±0.61", "2.7±0.6 [smoke]", "2", "-3.7 [smoke]", "better [smoke]")
+    arguments = argparse.Namespace(**{**vars(ASKED), "output": tmp_path})
+    (path,) = write_results(arguments, [Sheet("fig:mc", "", "", [line])], Setting("paper", "smoke", (4, 5)), {})
+    assert "| | ours | 2.7±0.6 (-3.7, better) [smoke] | 2 |" in as_markdown(read_result(path)).replace("|  |", "| |")
+    assert r"<b>a\|b</b>" in as_markdown(read_result(path))
+
+
+def test_the_readme_is_of_the_results() -> None:
+    """Whoever commits CSVs renders them: python launch/results.py."""
+    command = [sys.executable, "launch/results.py", "--check"]
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert found.returncode == 0, found.stderr
+
+
+@pytest.mark.parametrize(
+    ("readme", "table", "message"),
+    [
+        ("no marks", "", "The README must have the lines '<!-- results"),
+        (
+            f"{BEGIN}\n{END}\n",
+            "a,b\n1,2\n",
+            "x.csv is no file of results as",
+        ),
+    ],
+)
+def test_bad_input(
+    readme: str, table: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    (tmp_path / "README.md").write_text(readme)
+    if table:
+        (tmp_path / "results" / "reference-paper").mkdir(parents=True)
+        (tmp_path / "results" / "reference-paper" / "x.csv").write_text(table)
+    words = ["--readme", str(tmp_path / "README.md"), "--results", str(tmp_path / "results")]
+    assert_refused("launch/results.py", main, words, message, monkeypatch, capsys)
+    assert (tmp_path / "README.md").read_text() == readme
+
+
+def test_an_output_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    check_output(None)
+    check_output(tmp_path / "new" / "folder")
+    for path in (tmp_path / "file", tmp_path / "file" / "folder"):
+        with pytest.raises(ValueError, match="`--output` must be a folder that can be written to"):
+            check_output(path)
