@@ -5,16 +5,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dashboards.board.charts import Mark, intervals
-from dashboards.board.frame import Surroundings, note, page, section, state_of_study, study_tabs
-from dashboards.board.markup import MISSING, Child, Html, number, plus_minus, tag
+from dashboards.board.frame import Surroundings, facts, note, page, section, state_of_study, study_tabs
+from dashboards.board.markup import MISSING, Child, Html, join, number, plus_minus, tag
 from dashboards.board.pairing import Estimate, estimate, paired
-from dashboards.board.records import FINISHED, Study, Trial
+from dashboards.board.records import FAILED, FINISHED, Study, Trial
 from dashboards.board.scales import numeric
 from dashboards.board.tables import Cell, Column, TableRow, table
 from dashboards.board.words import axes_of, metric_name, shown_metrics
 from pcl.studies.metric_ends import larger_is_better
 
 _MOST_VARIANTS = 40
+_MOST_FAILURES = 5
 
 
 @dataclass(frozen=True)
@@ -67,12 +68,17 @@ def variants_of(study: Study, asked: str = "") -> Variants | None:
 def ablation_page(study: Study, around: Surroundings, asked: str = "") -> str:
     """The page of a study's paired differences."""
     variants = variants_of(study, asked)
-    body: list[Child] = [tag("h1", study.run.tags.get("pcl.ablation") or study.run.name), study_tabs(study, "ablation")]
+    tags = study.run.tags
+    body: list[Child] = [
+        tag("h1", tags.get("pcl.ablation") or study.run.name), study_tabs(study, "ablation"),
+        facts([(name, tags.get(f"pcl.{name}")) for name in ("study", "scale", "fidelity", "data", "hardware")]),
+    ]  # fmt: skip
     if variants is None:
         body.append(note("At least two trials have to finish before they can be paired."))
     else:
         body += [
             _head(study, variants, around),
+            _failures(study),
             *(_metric(metric, variants, around) for metric in _metrics(study, variants)),
         ]
     is_moving = state_of_study(study, around.now_ms) == "running"
@@ -97,6 +103,14 @@ def _head(study: Study, variants: Variants, around: Surroundings) -> Html:
     base = variants.baseline.run.name
     return tag("div", tag("p", words, more if variants.n_left_out else None),
                _chooser(variants) if around.is_live else tag("p", "Baseline: ", tag("b", base), "."))  # fmt: skip
+
+
+def _failures(study: Study) -> Html | None:
+    """Variants that are in no chart: a reader would take those that are for all there were."""
+    failed = [trial.run for trial in study.ranked if trial.run.status == FAILED]
+    told = [join(tag("b", run.name), f": {run.cause or 'unknown'}") for run in failed[:_MOST_FAILURES]]
+    more = [f"and {len(failed) - len(told):,} more"] if len(failed) > len(told) else []
+    return note("Failed, and not shown: ", [join(part, "; ") for part in told], more) if failed else None
 
 
 def _chooser(variants: Variants) -> Html:

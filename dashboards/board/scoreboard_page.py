@@ -3,13 +3,14 @@
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dashboards.board.frame import Surroundings, badge, facts, page, section
 from dashboards.board.markup import MINUS, MISSING, Child, Html, join, plus_minus, tag
 from dashboards.board.pairing import estimate
-from dashboards.board.records import FINISHED, Run, Trial
+from dashboards.board.records import FAILED, FINISHED, Run, Trial
 from dashboards.board.tables import Cell, Column, TableRow, filter_all, table
+from dashboards.reproduction import mark_of
 from dashboards.scoreboard import Measured, Published, Row, Table, compare, published_tables
 
 _COLUMNS = (
@@ -20,55 +21,89 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-_STATES = ("agrees", "better", "worse", "no verdict", "not run")
+_STATES = ("agrees", "better", "worse", "no verdict", "failed", "not run")
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What results of one row may differ in."""
+    """What results of one row may differ in.
+
+    Attributes:
+        fidelity: Profile.
+        scale: Scale.
+        data: Which images; toy where there are none.
+        lacks_weights: Of images: whether they start from scratch where the published ones do not.
+    """
 
     fidelity: str
     scale: str
     data: str
+    lacks_weights: bool = False
+
+    @property
+    def mark(self) -> str:
+        """What is not as published, in words."""
+        return mark_of(self.scale, self.data, *(["not pretrained"] if self.lacks_weights else [])).strip(" []")
 
 
 @dataclass
 class Found:
-    """Seeds of a row in one setting, each with the run that it is of."""
+    """Seeds of a row in one setting, with the runs that they are of.
 
-    metrics: dict[str, Mapping[str, float]]
-    runs: list[Run]
+    Attributes:
+        metrics: Of every seed that has not failed.
+        runs: In which they are.
+        failures: Why others have.
+    """
+
+    metrics: dict[str, Mapping[str, float]] = field(default_factory=dict)
+    runs: list[Run] = field(default_factory=list)
+    failures: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def counted(self) -> str:
+        """How many seeds there are, and of how many where some have failed."""
+        n, lost = len(self.metrics), set(self.failures) - set(self.metrics)
+        return f"{n} of {n + len(lost)}" if lost else str(n)
 
 
 def ours_of(row: Row, trials: Sequence[Trial], seeds: Sequence[int]) -> dict[Setting, Found]:
-    """What finished trials have of a row on the seeds that results are reported on; of a seed, the first."""
-    found: dict[Setting, Found] = defaultdict(lambda: Found({}, []))
+    """What trials that ended have of a row on the seeds that results are reported on; of a seed, the first."""
+    found: dict[Setting, Found] = defaultdict(Found)
+    asked = {str(seed) for seed in seeds}
     for trial in trials:
         params = trial.run.params
-        if trial.run.status != FINISHED or not row.matches(params):
+        if trial.run.status not in (FINISHED, FAILED) or not row.matches(params):
             continue
-        into = found[Setting(params["profile"], params["scale"], params.get("task.data", "toy"))]
-        of_seeds = [run for run in (trial.seeds or [trial.run]) if not run.cause]
-        new = {
-            run.tags["pcl.seed"]: run.metrics
-            for run in of_seeds
-            if run.tags.get("pcl.seed", "") in {str(seed) for seed in seeds} - set(into.metrics)
-        }
-        if new:
-            into.metrics.update(new)
+        lacks_weights = row.task == "images" and not row.is_from_scratch and not params.get("encoder.weights")
+        into = found[Setting(params["profile"], params["scale"], params.get("task.data", "toy"), lacks_weights)]
+        is_new = False
+        for run in trial.seeds or [trial.run]:
+            seed = run.tags.get("pcl.seed", "")
+            if seed not in asked or seed in into.metrics:
+                continue
+            is_new = True
+            if run.cause or trial.run.status == FAILED:
+                into.failures[seed] = run.cause or trial.run.cause or "unknown"
+            else:
+                into.metrics[seed] = run.metrics
+        if is_new:
             into.runs.append(trial.run)
-    return {setting: content for setting, content in found.items() if content.metrics}
+    return {setting: content for setting, content in found.items() if content.runs}
 
 
 def scoreboard_page(trials: Sequence[Trial], seeds: Sequence[int], around: Surroundings) -> str:
     """The page."""
-    parts, counts = [], [0, 0, 0]
+    parts, states, whole = [], [], []  # of all rows, and of those that are as published
     for of_paper in published_tables():
-        rows = [row for entry in of_paper.rows for row in _rows(of_paper, entry, ours_of(entry, trials, seeds), around)]
-        for row in rows:
-            counts[0] += row.state != "not run"
-            counts[1] += row.state == "agrees"
-            counts[2] += row.state == "not run"
+        rows = []
+        for entry in of_paper.rows:
+            found = ours_of(entry, trials, seeds)
+            for setting, row in _rows(of_paper, entry, found, around):
+                rows.append(row)
+                states.append(row.state)
+                if setting is not None and not setting.mark and row.state != "failed":
+                    whole.append(row.state)
         name = of_paper.name.replace(":", "-")
         parts.append(
             section(
@@ -79,8 +114,9 @@ def scoreboard_page(trials: Sequence[Trial], seeds: Sequence[int], around: Surro
             )
         )
     body: list[Child] = [tag("h1", "Scoreboard"), _words(), facts([
-        ("numbers of ours", f"{counts[0]:,}"), ("agree with the published", f"{counts[1]:,}"),
-        ("not run", f"{counts[2]:,}"),
+        ("numbers of ours", f"{sum(state not in ('failed', 'not run') for state in states):,}"),
+        ("of the published size and images", f"{len(whole):,}"), ("of these agree", f"{whole.count('agrees'):,}"),
+        ("failed", f"{states.count('failed'):,}"), ("not run", f"{states.count('not run'):,}"),
     ]), filter_all(_STATES), *parts]  # fmt: skip
     return page("Scoreboard", tag("div", body, id="live"), around, "scoreboard.html")
 
@@ -91,12 +127,16 @@ def _words() -> Html:
         "The paper's tables and figures by their names in its source. Published: mean ± standard error over five "
         "seeds. Ours: finished runs of exactly that configuration on the report seeds, from whichever study. The "
         "difference is in combined standard errors, the published number's rounding included; up to two count as "
-        "agreement. Anything but the scale ", tag("b", "paper"), " is shorter than what was published, and is marked.",
+        "agreement. Anything but the scale ", tag("b", "paper"), " is shorter than what was published and marked; so "
+        "are other images, and training without pretrained weights. Seeds that failed are in no mean.",
     )  # fmt: skip
 
 
-def _rows(of_paper: Table, row: Row, found: Mapping[Setting, Found], around: Surroundings) -> list[TableRow]:
-    made = []
+def _rows(
+    of_paper: Table, row: Row, found: Mapping[Setting, Found], around: Surroundings
+) -> list[tuple[Setting | None, TableRow]]:
+    """Lines, each with the setting of ours, where there is one."""
+    made: list[tuple[Setting | None, TableRow]] = []
     for metric, heading in of_paper.columns.items():
         published = row.published.get(metric)
         if (
@@ -106,11 +146,13 @@ def _rows(of_paper: Table, row: Row, found: Mapping[Setting, Found], around: Sur
         ):
             continue  # a column of other rows
         shown = [(setting, content, _measured(content, metric)) for setting, content in found.items()]
+        lost = [(setting, content) for setting, content, measured in shown if not measured.n and not content.metrics]
         shown = [entry for entry in shown if entry[2].n]
-        made += [_line(row, metric, heading, published, s, c, m, around) for s, c, m in shown]
-        if not shown:
+        made += [(s, _line(row, metric, heading, published, s, c, m, around)) for s, c, m in shown]
+        made += [(s, _failed(row, heading, published, s, c, around)) for s, c in lost]
+        if not shown and not lost:
             cells = (row.name, heading, _printed(published, row), MISSING, "", "", badge("not run"), "", "", "", "")
-            made.append(TableRow(cells, "not run"))
+            made.append((None, TableRow(cells, "not run")))
     return made
 
 
@@ -121,15 +163,35 @@ def _line(
     result = compare(metric, published, ours) if published else None
     verdict = result.verdict if result else ""
     mean = plus_minus(ours.mean, ours.error)
-    told = mean if setting.scale == "paper" else join(mean, tag("span", f" {setting.scale}", class_="reduced"))
     difference = result.difference if result else math.nan
-    records = join(*(join(around.run_link(run), " ") for run in content.runs[:5]))
     cells = (
-        row.name, heading, _printed(published, row), Cell(told, ours.mean), ours.n,
+        row.name, heading, _printed(published, row), Cell(_marked(mean, setting), ours.mean),
+        Cell(content.counted if ours.n == len(content.metrics) else ours.n, ours.n),
         Cell("" if math.isnan(difference) else f"{difference:+.1f}".replace("-", MINUS), difference),
-        badge(verdict) if verdict else "", setting.fidelity, setting.scale, setting.data, records,
+        Cell(_marked(badge(verdict), setting), verdict) if verdict else "", setting.fidelity, setting.scale,
+        setting.data, _records(content, around),
     )  # fmt: skip
     return TableRow(cells, verdict or "no verdict")
+
+
+def _failed(
+    row: Row, heading: str, published: Published | None, setting: Setting, content: Found, around: Surroundings
+) -> TableRow:
+    cause = tag("span", next(iter(content.failures.values())), class_="wrap")
+    cells = (
+        row.name, heading, _printed(published, row), _marked(cause, setting), content.counted, "",
+        Cell(_marked(badge("failed"), setting), "failed"), setting.fidelity, setting.scale, setting.data,
+        _records(content, around),
+    )  # fmt: skip
+    return TableRow(cells, "failed")
+
+
+def _marked(told: Child, setting: Setting) -> Html:
+    return join(told, tag("span", f" {setting.mark}", class_="reduced") if setting.mark else None)
+
+
+def _records(content: Found, around: Surroundings) -> Html:
+    return join(*(join(around.run_link(run), " ") for run in content.runs[:5]))
 
 
 def _measured(content: Found, metric: str) -> Measured:

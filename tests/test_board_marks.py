@@ -1,0 +1,99 @@
+"""What the board says of results that are not as published, or not all there: reduced, failed in part, failed."""
+
+import re
+from html import unescape
+
+from dashboards.board.ablation_page import ablation_page
+from dashboards.board.frame import Surroundings
+from dashboards.board.records import FAILED, FINISHED, Run, Study, Trial
+from dashboards.board.scoreboard_page import Setting, ours_of, scoreboard_page
+from dashboards.board.study_page import study_page
+from dashboards.scoreboard import Row, published_tables
+
+ROWS = {(table.name, row.name): row for table in published_tables() for row in table.rows}
+SEEDS = (4, 5, 6, 7, 8)
+AROUND = Surroundings(now_ms=10**12)
+
+
+def trial_of(row: Row, scale: str, values: dict[int, float], causes: dict[int, str], **params: str) -> Trial:
+    """A trial of a row with a metric of every seed, some of which have failed."""
+    config = {path: str(value) for path, value in row.config("reference", scale).items()}
+    config |= {path.replace("__", "."): value for path, value in params.items()}
+    metric = "eval/kappa_rank_corr" if row.task == "toy" else "test/crop_rank_corr"
+    is_lost = len(causes) == len(values)
+    tags = {"pcl.cause": "; ".join(causes.values())} if is_lost else {}
+    run = Run(f"{abs(hash((row.name, scale))):032x}"[:32], "1", row.name, FAILED if is_lost else FINISHED, 1, 2, tags)
+    run.params = config
+    seeds = [
+        Run(f"{seed:032x}", "1", f"seed={seed}", FINISHED, 1, 2, {"pcl.seed": str(seed)}, {metric: value}, config)
+        for seed, value in values.items()
+    ]
+    for seed in seeds:
+        seed.tags |= {"pcl.cause": causes[int(seed.tags["pcl.seed"])]} if int(seed.tags["pcl.seed"]) in causes else {}
+    return Trial(run, seeds)
+
+
+def cells(page: str, row: str, metric: str) -> list[list[str]]:
+    """The cells of a row's lines, as text."""
+    lines = re.findall(r"<tr[^>]*><th scope=\"row\"[^>]*>(.*?)</tr>", page)
+    told = [[unescape(re.sub(r"<[^>]*>", "", cell)) for cell in re.split(r"</t[hd]>", line)] for line in lines]
+    return [line for line in told if line[:2] == [row, metric]]
+
+
+def test_failed_seeds_are_counted_and_failed_trials_are_not_unrun() -> None:
+    hib, elk = ROWS["tab:bench_results", "HIB"], ROWS["tab:bench_results", "ELK"]
+    trials = [
+        trial_of(elk, "paper", {4: 0.9, 5: 0.92, 6: 0.5}, {6: "NaN in the loss"}),
+        trial_of(hib, "paper", {4: 0.1, 5: 0.2}, {4: "runaway kappa <b>", 5: "runaway kappa"}),
+    ]
+    page = scoreboard_page(trials, SEEDS, AROUND)
+    (of_elk,) = cells(page, "ELK", "κ rank corr.")
+    assert of_elk[3:5] == ["0.910 ± 0.010", "2 of 3"]
+    (of_hib,) = cells(page, "HIB", "κ rank corr.")
+    assert of_hib[3:7] == ["runaway kappa <b>", "0 of 2", "", "failed"]
+    assert "<b>:" not in page
+    assert "kappa &lt;b&gt;" in page
+
+
+def test_what_is_not_as_published_is_marked_and_does_not_count_as_agreement() -> None:
+    row, image = ROWS["tab:toy_correctsetups", "ambiguous"], ROWS["tab:bench_cifar", "HIB"]
+    values = {4: 0.80, 5: 0.84, 6: 0.82}
+    scratch = trial_of(image, "paper", {4: 0.7, 5: 0.68}, {}, task__data="cifar10h", encoder__weights="")
+    page = scoreboard_page([trial_of(row, "smoke", values, {}), scratch], SEEDS, AROUND)
+    (line,) = cells(page, "ambiguous", "κ rank corr.")
+    assert (line[3], line[6]) == ("0.820 ± 0.012 smoke", "agrees smoke")
+    (of_image,) = [line for line in cells(page, "HIB", "crop size") if "not run" not in line]
+    assert of_image[3].endswith(" not pretrained")
+    facts = dict(re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", page))
+    assert (facts["of the published size and images"], facts["of these agree"]) == ("0", "0")
+    whole = scoreboard_page([trial_of(row, "paper", values, {})], SEEDS, AROUND)
+    facts = dict(re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", whole))
+    assert int(facts["of these agree"]) == int(facts["of the published size and images"]) > 0
+
+
+def test_runs_with_and_without_pretrained_weights_are_not_mixed() -> None:
+    row = ROWS["tab:cifar_pretraining", "with pretraining"]
+    trials = [
+        trial_of(row, "paper", {4: 0.7}, {}, task__data="cifar10h", encoder__weights=weights)
+        for weights in ("", "resnet18-w64-0123456789abcdef")
+    ]
+    found = ours_of(row, trials, SEEDS)
+    assert {setting.mark for setting in found} == {"", "not pretrained"}
+    assert Setting("paper", "smoke", "embedded", True).mark == "smoke, embedded, not pretrained"
+
+
+def test_an_ablation_says_what_failed_and_at_which_scale() -> None:
+    tags = {
+        "pcl.study": "s", "pcl.ablation": "loss", "pcl.scale": "smoke", "pcl.fidelity": "paper", "pcl.data": "toy",
+        "pcl.objective": "eval/kappa_rank_corr", "pcl.kind": "study",
+    }  # fmt: skip
+    study = Study(Run("a" * 32, "1", "s", "RUNNING", 1, 0, tags))
+    for name, shift in (("MCInfoNCE", 0.0), ("ELK", 0.1)):
+        found = trial_of(ROWS["tab:bench_results", name], "smoke", {4: 0.5 + shift, 5: 0.6 + 2 * shift}, {})
+        found.run.metrics["objective"] = 0.5
+        study.trials.append(found)
+    study.trials.append(trial_of(ROWS["tab:bench_results", "HIB"], "smoke", {4: 0.0}, {4: "runaway <i>"}))
+    page = ablation_page(study, AROUND)
+    assert "Failed, and not shown: <b>HIB</b>: runaway &lt;i&gt;" in page
+    assert "<dt>scale</dt><dd>smoke</dd>" in page
+    assert "python launch/ablate.py --resume s" in study_page(study, {}, AROUND)  # it has been silent for long
