@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from pcl import Diverged
+from pcl.stores import check_address
 
 if TYPE_CHECKING:
     from pcl.data.images import ImageSet
@@ -52,7 +53,10 @@ def settings(texts: list[str]) -> dict[str, str]:
 
 def require_tracking(arguments: argparse.Namespace) -> None:
     """Raise a ValueError where studies are in a store and nothing says where they are recorded."""
-    if arguments.storage.is_store and not (arguments.tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")):
+    if not arguments.storage.is_store:
+        return
+    check_address(arguments.storage.mirror.uri)
+    if not (arguments.tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")):
         raise ValueError(
             f"`--tracking-uri` must be given with `--storage {arguments.storage}`: machines that share a store do not "
             f"share a database on one of them."

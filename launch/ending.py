@@ -34,14 +34,27 @@ def resumable(folder: "StudyFolder", arguments: argparse.Namespace, command: str
         arguments: Of the command line.
         command: Which of the commands.
     """
+    going_on = command_to_resume(folder, arguments, command)
+    try:
+        with goes_on(command, going_on):
+            yield
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"stopped at once; `{going_on}` goes on") from None
+
+
+@contextlib.contextmanager
+def goes_on(command: str, going_on: str) -> Iterator[None]:
+    """Say how to go on after a disk or MLflow has failed.
+
+    Args:
+        command: Which of the commands this is.
+        going_on: The command that goes on.
+    """
     from pcl.studies.tracking import StoreError  # noqa: PLC0415  -h answers at once
 
     try:
         yield
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"stopped at once; `{command_to_resume(folder, arguments, command)}` goes on") from None
     except (OSError, StoreError) as error:
-        going_on = command_to_resume(folder, arguments, command)
         print(f"{command}.py: {error}; once that is mended, `{going_on}` goes on.", file=sys.stderr)
         sys.exit(1)
 

@@ -56,7 +56,7 @@ def running_flags(how: "_ArgumentGroup") -> None:
     """Add those flags that do not say which study."""
     how.add_argument("--rerun", action="store_true", help="run again also what is known")
     how.add_argument("--fail-fast", action="store_true", help="stop at the first failed trial")
-    how.add_argument("--time-budget", type=float, metavar="MINUTES", help="stop cleanly after so long")
+    how.add_argument("--time-budget", type=_minutes, metavar="MINUTES", help="stop cleanly after so long")
 
 
 def where_flags(parser: argparse.ArgumentParser) -> None:
@@ -66,7 +66,7 @@ def where_flags(parser: argparse.ArgumentParser) -> None:
                        help="of studies: a folder, or a store such as s3://BUCKET/PREFIX (default: runs)")  # fmt: skip
     where.add_argument("--tracking-uri", help="MLflow (default: MLFLOW_TRACKING_URI, else STORAGE/mlflow.db)")
     where.add_argument("--address", help="of a Ray cluster: auto or HOST:PORT (default: start one here)")
-    where.add_argument("--cpus-per-trial", type=float, default=1.0, help="default: 1")
+    where.add_argument("--cpus-per-trial", type=_amount, default=1.0, help="default: 1")
     where.add_argument("--gpus-per-trial", type=_gpus, metavar="N|auto", help="may be a fraction; auto: the share that "
                        "a first trial is seen to need (default: 1 if there are any)")  # fmt: skip
     where.add_argument("--side-by-side", type=whole_number, metavar="N", help="trials that share a process and what it "
@@ -75,15 +75,23 @@ def where_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _gpus(text: str) -> float | str:
-    if text == "auto":
-        return text
+    return text if text == "auto" else _amount(text, " or auto")
+
+
+def _amount(text: str, others: str = "") -> float:
     try:
-        n_gpus = float(text)
+        amount = float(text)
     except ValueError:
-        n_gpus = math.nan
-    if not 0 <= n_gpus < math.inf:
-        raise argparse.ArgumentTypeError(f"must be a number from 0 or auto, but got {text!r}")
-    return n_gpus
+        amount = math.nan
+    if not 0 <= amount < math.inf:
+        raise argparse.ArgumentTypeError(f"must be a number from 0{others}, but got {text!r}")
+    return amount
+
+
+def _minutes(text: str) -> float:
+    if not _amount(text):
+        raise argparse.ArgumentTypeError(f"must be more than 0, but got {text!r}")
+    return float(text)
 
 
 def resources_of(

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from launch.command import run, say, settings
-from launch.ending import REPRODUCE
+from launch.ending import REPRODUCE, asked_again, goes_on
 from launch.given import check_settings, chosen_images, run_given
 from launch.operating import check_cluster, checked_tracker, joined, machine, running_flags, what_flags, where_flags
 
@@ -66,6 +66,7 @@ def _run(arguments: argparse.Namespace) -> None:
     from launch.reproduce_grids import asked_grids  # noqa: PLC0415
     from launch.reproduce_results import check_output, origins_of, write_results  # noqa: PLC0415
     from launch.reproduce_sheets import needed_tables, write_sheets  # noqa: PLC0415
+    from pcl.studies.tracking import StoreError  # noqa: PLC0415
 
     names = chosen_tables(arguments, list(published_titles()))
     check_output(arguments.output)
@@ -73,7 +74,10 @@ def _run(arguments: argparse.Namespace) -> None:
     tables = needed_tables(names)
     cells, grids = Cells.of(tables, setting), asked_grids(names, setting, arguments.storage)
     tracker = checked_tracker(arguments)
-    found = recorded(tracker, list(cells.trials.values()))
+    try:
+        found = recorded(tracker, list(cells.trials.values()))
+    except StoreError as error:
+        raise ValueError(f"The tracking store {tracker.shown_uri} cannot be used: {error}") from None
     left = [key for key in cells.trials if arguments.rerun or key not in found]
     grids_left = [grid for grid in grids if grid.is_left or (arguments.rerun and grid.spec)]
     _say_plan(names, setting, len(cells.trials), len(left), grids_left)
@@ -84,7 +88,8 @@ def _run(arguments: argparse.Namespace) -> None:
         setting = replace(setting, images=setting.images.with_weights())
         cells, grids = Cells.of(tables, setting), asked_grids(names, setting, arguments.storage)
         cause = _train(arguments, setting, cells, tracker, grids)
-        found = recorded(tracker, list(cells.trials.values()))
+        with goes_on(REPRODUCE, f"python launch/reproduce.py {asked_again(arguments)}"):
+            found = recorded(tracker, list(cells.trials.values()))
     folder, sheets = write_sheets(names, cells, found, grids, setting, arguments.storage)
     arguments.storage.mirror.inside("reproduce").push_all()
     say(f"\nwritten: {folder / 'index.html'}, and each table as .txt .md .csv .tex .html beside it")

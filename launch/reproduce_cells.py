@@ -4,7 +4,7 @@ import argparse
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from dashboards.reproduction import Ours, mark_of
@@ -73,7 +73,11 @@ class Cells:
 
     @classmethod
     def of(cls, tables: Iterable[Table], setting: Setting) -> "Cells":
-        """Those of some tables."""
+        """Those of some tables.
+
+        Raises:
+            ValueError: If `--set` makes a row impossible.
+        """
         cells = cls()
         for table in tables:
             for row in table.rows:
@@ -81,6 +85,8 @@ class Cells:
                 try:
                     trial = trial_of(table, row, setting)
                 except ValueError as error:
+                    if setting.overrides and _is_possible(table, row, replace(setting, overrides={})):
+                        raise ValueError(f"`--set` is not possible for {row.name!r} of {table.name}: {error}") from None
                     cells.impossible[place] = str(error)
                     continue
                 cells.trials.setdefault(trial.key, trial)
@@ -91,6 +97,14 @@ class Cells:
         """A row's whole configuration."""
         key = self.keys.get((table, row))
         return self.trials[key].config if key else None
+
+
+def _is_possible(table: Table, row: Row, setting: Setting) -> bool:
+    try:
+        trial_of(table, row, setting)
+    except ValueError:
+        return False
+    return True
 
 
 def trial_of(table: Table, row: Row, setting: Setting) -> "Trial":

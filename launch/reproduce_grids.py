@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from dashboards.reproduction import Line, winner_lines
 from dashboards.scoreboard import published_grids
 from launch.command import say
+from launch.ending import REPRODUCE, resumable
 from launch.operating import provenance, resources_of
 from launch.reproduce_cells import Setting, study_name
 
@@ -107,7 +108,7 @@ def search(grid: GridStudy, arguments: argparse.Namespace, tracker: "Tracker", i
     assert spec is not None
     say(f"\n{grid.table}, {grid.heading}: study {folder.name}")
     resources = resources_of(arguments, available_resources())
-    with opened(folder, spec, interrupt.set):
+    with opened(folder, spec, interrupt.set), resumable(folder, arguments, REPRODUCE):
         tags = StudyTags(space.name, spec.scale, spec.profile, space.objective.metric, spec.data, *provenance())
         parent = tracker.open_study(folder.name, tags)
         recorder = Recorder(tracker)

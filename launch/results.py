@@ -18,26 +18,28 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="results.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--results", type=Path, default=_ROOT / "dashboards" / "results", metavar="DIR",
-                        help="folder of the CSVs (default: dashboards/results)")  # fmt: skip
+    parser.add_argument("--results", type=Path, metavar="DIR", help="of the CSVs (default: dashboards/results)")
     parser.add_argument("--readme", type=Path, default=_ROOT / "README.md", metavar="FILE", help="default: README.md")
     parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 where the README differs")
     arguments = parser.parse_args()
     from dashboards.results import read_results, readme_with  # noqa: PLC0415  -h answers at once
     from pcl.files import write_text  # noqa: PLC0415
 
-    results = read_results(arguments.results)
+    folder = arguments.results or _ROOT / "dashboards" / "results"
+    if arguments.results and not folder.is_dir():
+        raise ValueError(f"`--results` must be a folder of results, but there is no folder {folder}.")
+    results = read_results(folder)
     before = arguments.readme.read_text(encoding="utf-8")
     after = readme_with(before, results)
     if arguments.check:
         if before != after:
-            print(f"results.py: {arguments.readme} is not of the {len(results)} CSVs in {arguments.results}; "
+            print(f"results.py: {arguments.readme} is not of the {len(results)} CSVs in {folder}; "
                   f"`python launch/results.py` renders them.", file=sys.stderr)  # fmt: skip
             sys.exit(1)
-        say(f"{arguments.readme} is of the {len(results)} CSVs in {arguments.results}")
+        say(f"{arguments.readme} is of the {len(results)} CSVs in {folder}")
         return
     write_text(arguments.readme, after)
-    say(f"{len(results)} tables and figures of {arguments.results} are in {arguments.readme}")
+    say(f"{len(results)} tables and figures of {folder} are in {arguments.readme}")
 
 
 if __name__ == "__main__":

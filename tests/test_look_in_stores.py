@@ -84,11 +84,15 @@ def test_look_refuses(
 
 
 def test_the_board_of_a_store_needs_the_tracking_uri(
-    uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    uri = "s3://bucket/runs"
     words = ["--storage", uri, "--export", str(tmp_path / "site")]
     message = f"`--tracking-uri` must be given with `--storage {uri}`"
     assert_refused("launch/ui.py", ui, words, message, monkeypatch, capsys)
+    secret = ["--storage", "s3://key:word@bucket/runs", *words[2:]]
+    told = assert_refused("launch/ui.py", ui, secret, "must be without passwords", monkeypatch, capsys)
+    assert "word@" not in told
     words += ["--tracking-uri", f"sqlite:///{tmp_path}/none.db"]
     assert_refused("launch/ui.py", ui, words, f"There is no tracking database {tmp_path}/none.db", monkeypatch, capsys)
     assert not (tmp_path / "cache").exists()

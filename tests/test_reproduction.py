@@ -7,17 +7,22 @@ import math
 import re
 from collections import defaultdict
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 
 from dashboards.formats import FORMATS, Sheet, page
 from dashboards.reproduction import Line, Ours, lines_of, lost_seeds, winner_lines
 from dashboards.scoreboard import published_grids, published_tables, published_titles
+from launch.ending import goes_on
 from launch.given import Images
+from launch.reproduce import _parser, main
 from launch.reproduce_cells import Cells, Setting, chosen_tables, ours_of
 from launch.reproduce_sheets import _other_lines
 from pcl.studies.run_content import Found
 from pcl.studies.space import load_space
+from pcl.studies.tracking import StoreError
+from tests.services import assert_refused
 
 TABLES = {table.name: table for table in published_tables()}
 SMOKE = Setting("reference", "smoke", (4, 5))
@@ -206,3 +211,35 @@ def test_formats() -> None:
     assert "<b>a|b</b>" in found.texts
     assert "2±1 [smoke]" in written["txt"]
     assert "http" not in page("x", [SHEET, SHEET])
+
+
+def test_settings_that_a_row_cannot_have_are_refused() -> None:
+    tables = [TABLES["tab:toy_correctsetups"]]
+    with pytest.raises(ValueError, match=r"`--set` is not possible for 'ambiguous' of tab:toy_correctsetups: `"):
+        Cells.of(tables, Setting("reference", "smoke", (4, 5), {"training.n_batches": -3}))
+    exact = Cells.of([TABLES["tab:bench_cifar"]], Setting("exact", "smoke", (4, 5), {"training.lr": 0.1}))
+    assert len(exact.impossible) == 3  # as it is without the setting
+
+
+@pytest.mark.parametrize("words", [("--time-budget", "-5"), ("--time-budget", "0"), ("--cpus-per-trial", "nan")])
+def test_amounts_that_are_none_are_refused(words: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        _parser().parse_args(["--all", *words])
+    assert ended.value.code == 2
+    assert f"argument {words[0]}: must be " in capsys.readouterr().err
+
+
+def test_a_store_that_fails_is_told_in_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def failing(*_: object) -> None:
+        raise StoreError("disk I/O error")
+
+    monkeypatch.setattr("launch.reproduce_cells.recorded", failing)
+    words = ["--table", "toy_correctsetups", "--scale", "smoke", "--storage", str(tmp_path), "--plan"]
+    assert_refused("launch/reproduce.py", main, words, "mlflow.db cannot be used: disk I/O error", monkeypatch, capsys)
+    with pytest.raises(SystemExit) as ended, goes_on("reproduce", "python launch/reproduce.py --all"):
+        failing()
+    assert ended.value.code == 1
+    told = capsys.readouterr().err
+    assert told == "reproduce.py: disk I/O error; once that is mended, `python launch/reproduce.py --all` goes on.\n"

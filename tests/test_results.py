@@ -116,12 +116,14 @@ def test_bad_input(
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     (tmp_path / "README.md").write_text(readme)
+    (tmp_path / "results" / "reference-paper").mkdir(parents=True)
     if table:
-        (tmp_path / "results" / "reference-paper").mkdir(parents=True)
         (tmp_path / "results" / "reference-paper" / "x.csv").write_text(table)
     words = ["--readme", str(tmp_path / "README.md"), "--results", str(tmp_path / "results")]
     assert_refused("launch/results.py", main, words, message, monkeypatch, capsys)
     assert (tmp_path / "README.md").read_text() == readme
+    words = ["--results", str(tmp_path / "nowhere")]
+    assert_refused("launch/results.py", main, words, "there is no folder", monkeypatch, capsys)
 
 
 def test_an_output_that_is_a_file_is_refused(tmp_path: Path) -> None:

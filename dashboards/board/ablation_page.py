@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from dashboards.board.charts import Mark, intervals
 from dashboards.board.frame import Surroundings, facts, note, page, section, state_of_study, study_tabs
-from dashboards.board.markup import MISSING, Child, Html, join, number, plus_minus, tag
+from dashboards.board.markup import MISSING, Child, Html, number, plus_minus, tag
 from dashboards.board.pairing import Estimate, estimate, paired
 from dashboards.board.records import FAILED, FINISHED, Study, Trial
 from dashboards.board.scales import numeric
@@ -108,9 +108,9 @@ def _head(study: Study, variants: Variants, around: Surroundings) -> Html:
 def _failures(study: Study) -> Html | None:
     """Variants that are in no chart: a reader would take those that are for all there were."""
     failed = [trial.run for trial in study.ranked if trial.run.status == FAILED]
-    told = [join(tag("b", run.name), f": {run.cause or 'unknown'}") for run in failed[:_MOST_FAILURES]]
-    more = [f"and {len(failed) - len(told):,} more"] if len(failed) > len(told) else []
-    return note("Failed, and not shown: ", [join(part, "; ") for part in told], more) if failed else None
+    told: list[Child] = [[tag("b", run.name), f": {run.cause or 'unknown'}"] for run in failed[:_MOST_FAILURES]]
+    told += [f"{len(failed) - len(told):,} more"] if len(failed) > len(told) else []
+    return note("Failed, and not shown: ", [["; " if i else "", part] for i, part in enumerate(told)]) if told else None
 
 
 def _chooser(variants: Variants) -> Html:
