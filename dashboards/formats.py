@@ -19,6 +19,8 @@ table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nu
 th, td { text-align: left; padding: .25rem .6rem; border-bottom: 1px solid var(--faint); }
 thead th { border-bottom-width: 2px; }
 img { max-width: 100%; height: auto; background: #fff; }
+.scroll { overflow-x: auto; }
+@media print { .scroll { overflow: visible; } }
 .reduced { color: var(--mark); }
 """
 
@@ -116,17 +118,28 @@ def _section(sheet: Sheet) -> str:
     )
     return (
         f'<section id="{html.escape(sheet.file)}"><h2>{html.escape(sheet.title)} <small><code>{html.escape(sheet.name)}'
-        f"</code></small></h2>\n<p>{html.escape(sheet.caption)}</p>\n{picture}\n<table><thead><tr>{head}</tr></thead>\n"
-        f"<tbody>\n{rows}\n</tbody></table></section>"
+        f"</code></small></h2>\n<p>{html.escape(sheet.caption)}</p>\n{picture}\n"
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{html.escape(sheet.title)}">'
+        f"<table><thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody></table></div></section>"
     )
 
 
-def page(title: str, sheets: Sequence[Sheet], words: str = "") -> str:
-    """One page of several; it asks nothing of any other machine."""
+def page(title: str, sheets: Sequence[Sheet], words: str = "", others: Sequence[str] = ()) -> str:
+    """One page of several; it asks nothing of any other machine.
+
+    Args:
+        title: Stands above.
+        sheets: What it shows.
+        words: What is said of all.
+        others: Files beside it, without the ending, of what it does not show.
+    """
     links = " · ".join(f'<a href="#{html.escape(s.file)}">{html.escape(s.name)}</a>' for s in sheets)
     body = "\n".join(_section(sheet) for sheet in sheets)
     nav = f"<nav>{links}</nav>" if len(sheets) > 1 else ""
     told = f"<p>{html.escape(words)}</p>" if words else ""
+    if others:
+        beside = " · ".join(f'<a href="{html.escape(name)}.html">{html.escape(name)}</a>' for name in others)
+        told += f"\n<p>Of other calls: {beside}</p>"
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{_STYLE}</style></head>\n'

@@ -65,7 +65,9 @@ def write_sheets(
             write_text(folder / f"{sheet.file}.{ending}", written(sheet))
     words = f"{counts([line for sheet in sheets for line in sheet.lines])}."
     title = f"The paper beside ours: fidelity {setting.profile}, scale {setting.scale}"
-    write_text(folder / "index.html", page(title, sheets, words))
+    shown = {"index", *(sheet.file for sheet in sheets)}
+    others = [path.stem for path in sorted(folder.glob("*.html")) if path.stem not in shown]
+    write_text(folder / "index.html", page(title, sheets, words, others))
     return folder, sheets
 
 

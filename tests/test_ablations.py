@@ -29,8 +29,9 @@ from pcl.training import Run
 
 def test_every_ablation_of_the_paper_is_there() -> None:
     assert ablation_names() == [
-        "ambiguity", "encoder_dim", "fidelity", "labels", "latent_dim", "loss", "loss_images", "mc_samples",
-        "n_negatives", "posterior_family", "pretraining", "shared_backbone",
+        "ambiguity", "encoder_dim", "fidelity", "fidelity_elk", "fidelity_hib", "fidelity_images", "labels",
+        "latent_dim", "loss", "loss_images", "mc_samples", "n_negatives", "posterior_family", "pretraining",
+        "shared_backbone",
     ]  # fmt: skip
     assert all(load_ablation(name).name == name for name in ablation_names())
 
@@ -95,6 +96,29 @@ def test_fidelity_flips_every_setting_alone(profile: str) -> None:
             for value in others:
                 label = f"{setting.path}={value}"
                 assert label in cells.trials or cells.left_out[label] not in ("", OWN)
+
+
+def test_every_named_setting_is_flipped_in_some_ablation() -> None:
+    """Or said not to be possible alone; those of other losses and of images have ablations of their own."""
+    names = ("fidelity", "fidelity_hib", "fidelity_elk", "fidelity_images")
+    found = [load_ablation(name).cells(profile, "paper", SEEDS) for name in names for profile in ("paper", "reference")]
+    flipped = {label.partition("=")[0] for cells in found for label in [*cells.trials, *cells.left_out]}
+    assert {setting.path for setting in SETTINGS} <= flipped
+    hib, elk, images = (load_ablation(name).cells("reference", "paper", SEEDS) for name in names[1:])
+    assert set(hib.trials) == {"none", "loss.expectation=log_of_mean", "loss.negative_weight=one_over_n"}
+    assert set(elk.trials) == {"none", "loss.negatives=given", "loss.normalizer=exact"}
+    of_images = {
+        "task.negative_weights",
+        "task.negative_pool",
+        "encoder.head",
+        "encoder.kappa_phase",
+        "training.optimizer",
+    }
+    assert of_images <= {label.partition("=")[0] for label in images.trials}
+    rows = {(table.name, row.name): (table, row) for table in published_tables() for row in table.rows}
+    setting = Setting("reference", "paper", SEEDS)
+    for cells, row in ((hib, "HIB"), (elk, "ELK")):
+        assert cells.trials["none"].key == trial_of(*rows["tab:bench_results", row], setting).key  # runs once
 
 
 def test_a_smaller_scale_has_no_variants_that_are_the_profile_itself() -> None:

@@ -211,6 +211,7 @@ def test_formats() -> None:
     assert "<b>a|b</b>" in found.texts
     assert "2±1 [smoke]" in written["txt"]
     assert "http" not in page("x", [SHEET, SHEET])
+    assert '<a href="tab-y.html">tab-y</a>' in page("x", [SHEET], others=["tab-y"])  # an earlier call's is still found
 
 
 def test_settings_that_a_row_cannot_have_are_refused() -> None:

@@ -197,10 +197,17 @@ def negatives(*counts: int) -> dict[str, Variant]:
     return {label: Variant(settings) for label, settings in negatives_axis(*counts).settings.items()}
 
 
-def flipped_settings(loss: str = "mc_info_nce", task: str = "toy") -> dict[str, Variant]:
-    """A variant for each value that a profile gives a named setting, alone; under a profile its own values are none."""
+def flipped_settings(loss: str = "mc_info_nce", task: str = "toy", *, is_own: bool = False) -> dict[str, Variant]:
+    """A variant for each value that a profile gives a named setting, alone; under a profile its own values are none.
+
+    Args:
+        loss: Which of `LOSSES`.
+        task: "toy" or "images".
+        is_own: Whether settings that all losses and tasks have are left out.
+    """
     reader = RunConfig.of(loss=loss, task=task)
     fitting = [s for s in SETTINGS if s.loss in ("", loss) and s.task in ("", task) and s.path in reader.paths()]
+    fitting = [s for s in fitting if s.loss or s.task or not is_own]
     plain = [(s.path, reader.read(s.path, s.of(profile))) for s in fitting for profile in Profile]
     return {f"{path}={value}": Variant({path: value}) for path, value in dict.fromkeys(plain)}
 

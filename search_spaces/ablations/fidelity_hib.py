@@ -1,0 +1,18 @@
+"""HIB's own places where the text and the released code part, flipped alone; `fidelity` has those of all losses.
+
+    python launch/ablate.py --ablation fidelity_hib --fidelity reference
+
+The baseline is the published winner's settings. Hardware, time, result: not yet run.
+"""
+
+from pcl.studies.ablation import Ablation, Variant, flipped_settings
+
+ABLATION = Ablation(
+    name="fidelity_hib",
+    question="Which of the differences between HIB's text and code matter?",
+    axis="flipped",
+    baseline="none",
+    variants={"none": Variant(), **flipped_settings("hib", is_own=True)},
+    loss="hib",
+    base={"training.negatives": "in_batch", "training.phases": "joint"},
+)
