@@ -95,7 +95,7 @@ def _run(arguments: argparse.Namespace) -> None:
     say(f"\nwritten: {folder / 'index.html'}, and each table as .txt .md .csv .tex .html beside it")
     if arguments.output:
         kept = write_results(arguments, sheets, setting, origins_of(cells, found, grids, tracker))
-        say(f"to be kept: {len(kept)} CSVs in {kept[0].parent}; `python launch/results.py` puts them into the README")
+        say(f"to be kept: {len(kept)} CSVs in {arguments.output}; `python launch/results.py` puts them into the README")
     say(f"{time.perf_counter() - started:.0f} s in all")
     if cause == "stopped":
         raise KeyboardInterrupt("stopped; the same command goes on")

@@ -47,13 +47,15 @@ def origins_of(cells: Cells, found: "Mapping[str, Found]", grids: "Sequence[Grid
 def write_results(
     arguments: argparse.Namespace, sheets: Sequence[Sheet], setting: Setting, origins: Origins
 ) -> list[Path]:
-    """Write what is to be kept; returns the files."""
+    """Write what is to be kept, of which something has been trained; returns the files."""
     from pcl.files import write_text  # noqa: PLC0415
 
     files = []
     for sheet in sheets:
         lines = list(sheet.lines)
         of_lines = [origins.get((sheet.name, line.row), Origin()) for line in lines]
+        if all(origin == Origin() for origin in of_lines):
+            continue
         result = Result(sheet.name, _asked(arguments, sheet.name, setting), lines, of_lines)
         path = arguments.output / result.path
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -2,8 +2,8 @@
 
     python launch/ablate.py --ablation fidelity_elk --fidelity reference
 
-The baseline is the published winner's settings, where `loss.negatives` has nothing to change: it is about M = 0, which is
-`--set training.negatives=in_batch`. Hardware, time, result: not yet run.
+The baseline is the published winner's settings, where `loss.negatives` has nothing to change: it is about M = 0, that
+is `--set training.negatives=in_batch`. Hardware, time, result: not yet run.
 """
 
 from pcl.studies.ablation import Ablation, Variant, flipped_settings
