@@ -151,7 +151,7 @@ def test_readme_example() -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["grid", "bench", "train", "data", "look", "pretrain", "submit", "ui", "ablate", "reproduce"]
+    "command", ["grid", "bench", "train", "data", "look", "pretrain", "submit", "ui", "ablate", "reproduce", "results"]
 )
 def test_commands_run_as_file_and_as_module(command: str) -> None:
     as_file = run(sys.executable, f"launch/{command}.py", "-h")
