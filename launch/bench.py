@@ -1,4 +1,4 @@
-"""Benchmarks: `python launch/bench.py vmf`, `loss`, `toy`, `cifar`, `study`, `search`, `faults` and `load`.
+"""Benchmarks: `python launch/bench.py vmf`, `loss`, `toy`, `cifar`, `sharing`, `study`, `search`, `faults`, `load`.
 
 Each prints a table and writes it, with the hardware and the versions, as JSON.
 """
@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from launch import bench_cifar, bench_faults, bench_load, bench_search, bench_study, bench_toy
+from launch import bench_cifar, bench_faults, bench_load, bench_search, bench_sharing, bench_study, bench_toy
 from launch.command import chosen_device, run, say, whole_number
 
 Row = dict[str, Any]
@@ -42,6 +42,8 @@ def main() -> None:
     bench_toy.add_arguments(toy)
     cifar = benchmarks.add_parser("cifar", help="a batch of images and its parts, an evaluation, a whole fold")
     bench_cifar.add_arguments(cifar)
+    sharing = benchmarks.add_parser("sharing", help="trials side by side in one process, against one alone")
+    bench_sharing.add_arguments(sharing)
     study = benchmarks.add_parser("study", help="what the service costs: trials that do nothing, and a real grid")
     bench_study.add_arguments(study)
     search = benchmarks.add_parser("search", help="trials and time until a search has found the best, on a table")
@@ -52,7 +54,7 @@ def main() -> None:
     bench_load.add_arguments(load)
     for command in (vmf, loss):
         command.add_argument("--repeats", type=whole_number, default=5, help="timed calls a row (default: 5)")
-    for command in (vmf, loss, toy, cifar, study, search, faults, load):
+    for command in (vmf, loss, toy, cifar, sharing, study, search, faults, load):
         command.add_argument("--output", type=Path, default=None, help="JSON file (default: runs/bench/NAME.json)")
     arguments = parser.parse_args()
     if arguments.benchmark in ("vmf", "loss") and arguments.dim < 2:
@@ -63,7 +65,7 @@ def main() -> None:
     output.parent.mkdir(parents=True, exist_ok=True)
     measures = {
         "vmf": _vmf, "loss": _loss, "toy": bench_toy.measure, "cifar": bench_cifar.measure,
-        "study": bench_study.measure, "search": bench_search.measure,
+        "sharing": bench_sharing.measure, "study": bench_study.measure, "search": bench_search.measure,
         "faults": bench_faults.measure, "load": bench_load.measure,
     }  # fmt: skip
     rows = measures[arguments.benchmark](arguments)

@@ -250,6 +250,15 @@ def test_expected_likelihood_against_importance_free_sampling(dim: int, generato
     assert p.log_expected_likelihood(flat).item() == pytest.approx(flat.log_prob(mu_p).item(), rel=1e-12)
 
 
+def test_expected_likelihood_keeps_its_digits_at_a_large_kappa() -> None:
+    """Two normal distributions of variance 1/kappa in the tangent space, up to an error of order 1/kappa."""
+    mu = torch.eye(10, dtype=torch.float64)[0]
+    for kappa in (1e12, 1e30):
+        narrow = VonMisesFisher(mu, kappa)
+        expected = 4.5 * math.log(kappa / (4 * math.pi))
+        assert narrow.log_expected_likelihood(narrow).item() == pytest.approx(expected, abs=1e-9)
+
+
 def test_expected_likelihood_gradients_where_the_resultant_vanishes() -> None:
     mu = torch.eye(5)[0]
     kappa = torch.tensor([4.0, 4.0], requires_grad=True)

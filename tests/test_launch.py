@@ -71,6 +71,7 @@ def test_bench_cifar(tmp_path: Path) -> None:
         (("vmf", "--output", "tests"), "`--output` must name a file, but tests is a folder."),
         (("vmf", "--output", "README.md/x.json"), "README.md"),
         (("loss", "--device", "tpu"), "`--device` must be cpu or cuda, but got tpu."),
+        (("sharing", "--device", "cpu"), "needs a GPU"),
         (("nothing",), "invalid choice: 'nothing'"),
     ],
 )

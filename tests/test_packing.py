@@ -152,6 +152,6 @@ def test_trainings_on_streams_of_their_own_are_those_of_each_alone() -> None:
 
 def test_what_side_by_side_takes_is_measured_in_every_phase() -> None:
     runs = [Run(smoke(), (1,)) for _ in range(2)]
-    assert side_by_side_seconds(runs, "cpu", 50) > 0
+    assert side_by_side_seconds(runs, "cpu", 70) > 0
     n_phases = len(runs[0].config.training.phases)
-    assert [run.stepper._n_summed for run in runs] == [n_phases * (4 + 50)] * 2
+    assert [run.stepper._n_summed for run in runs] == [n_phases * (4 + 70)] * 2

@@ -16,7 +16,6 @@ from pcl.special import (
     bessel_ratio,
     bessel_ratio_complement,
     bessel_ratio_slope,
-    log_vmf_normalizer,
     log_vmf_peak,
 )
 
@@ -173,17 +172,18 @@ class VonMisesFisher(Directional):
         """
         if self.dim != other.dim:
             raise ValueError(f"Both distributions must have one dimension, but got {self.dim} and {other.dim}.")
-        # In float64, like log C itself: three terms of the size of kappa cancel down to a few units.
+        # In float64, like log C itself: terms of the size of kappa cancel down to a few units.
         distance = 0.5 * (self.mu.double() - other.mu.double()).square().sum(-1)  # 1 - mu1.mu2
         k1, k2 = self._finite_kappa().double(), other._finite_kappa().double()
-        resultant_sq = (k1 + k2).square() - 2 * k1 * k2 * distance
+        crossed = 2 * k1 * k2 * distance
+        resultant_sq = (k1 + k2).square() - crossed
         resultant = resultant_sq.clamp(min=torch.finfo(torch.float64).tiny).sqrt()  # finite slope at 0
-        log_c1, log_c2, log_c3 = (log_vmf_normalizer(k, self.dim) for k in (k1, k2, resultant))
-        log_likelihood = log_c1 + log_c2 - log_c3
+        peak1, peak2, peak3 = _log_peaks((k1, k2, resultant), self.dim)
+        log_likelihood = peak1 + peak2 - peak3 - crossed / (k1 + k2 + resultant)  # which is k1 + k2 - resultant
         # A point mass picks the other's density at its place.
         is_point, other_is_point = self.kappa.isinf(), other.kappa.isinf()
-        log_likelihood = torch.where(is_point, log_vmf_peak(k2, self.dim) - k2 * distance, log_likelihood)
-        log_likelihood = torch.where(other_is_point, log_vmf_peak(k1, self.dim) - k1 * distance, log_likelihood)
+        log_likelihood = torch.where(is_point, peak2 - k2 * distance, log_likelihood)
+        log_likelihood = torch.where(other_is_point, peak1 - k1 * distance, log_likelihood)
         log_likelihood = torch.where(is_point & other_is_point, _point_mass(distance), log_likelihood)
         return log_likelihood.to(self.mu.dtype)
 
@@ -209,6 +209,13 @@ class VonMisesFisher(Directional):
 def _point_mass(distance: Tensor) -> Tensor:
     """Log density of a point mass at a distance from it."""
     return torch.where(distance > 0, -torch.inf, torch.inf).to(distance.dtype)
+
+
+def _log_peaks(kappas: tuple[Tensor, ...], dim: int) -> list[Tensor]:
+    """`log_vmf_peak` of several kappas in one evaluation: its many small steps cost a GPU as much for one value."""
+    sizes = [kappa.numel() for kappa in kappas]
+    peaks = log_vmf_peak(torch.cat([kappa.flatten() for kappa in kappas]), dim).split(sizes)
+    return [peak.view(kappa.shape) for peak, kappa in zip(peaks, kappas, strict=True)]
 
 
 def _place(noise: Tensor, cosine: Tensor, sine: Tensor, mu: Tensor) -> Tensor:

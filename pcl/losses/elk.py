@@ -80,12 +80,13 @@ class ELK(Loss):
     def _per_anchor(self, posteriors: Triple, generator: torch.Generator | None) -> Tensor:
         anchor, positive, negatives = posteriors
         kappa_pos = self.kappa_pos()
-        attracting = kappa_pos * self._similarity(anchor, positive)
         if self.config.negatives is ElkNegatives.ROLLED_POSITIVES:
+            attracting = kappa_pos * self._similarity(anchor, positive)
             repelling = attracting.roll(-1).unsqueeze(-1)
         else:
             columns = VonMisesFisher(anchor.mu.unsqueeze(1), anchor.kappa.unsqueeze(1), validate_args=False)
-            repelling = kappa_pos * self._similarity(columns, negatives)
+            similarity = kappa_pos * self._similarity(columns, _positive_first(positive, negatives))
+            attracting, repelling = similarity[:, 0], similarity[:, 1:]
         return info_nce(attracting, repelling, self.config.positive_weight.of(repelling.shape[-1]))
 
     @staticmethod
@@ -101,6 +102,14 @@ class ELK(Loss):
         resultant_sq = (first.kappa.unsqueeze(-1) * first.mu + second.kappa.unsqueeze(-1) * second.mu).square().sum(-1)
         resultant = resultant_sq.clamp(min=torch.finfo(resultant_sq.dtype).tiny).sqrt()
         return _fitted(first.kappa, dim) + _fitted(second.kappa, dim) - _fitted(resultant, dim)
+
+
+def _positive_first(positive: VonMisesFisher, negatives: VonMisesFisher) -> VonMisesFisher:
+    """Each anchor's positive and negatives in one batch (B, 1 + N), so that all similarities are one computation."""
+    n_anchors, n_negatives = len(positive.kappa), negatives.kappa.shape[-1]
+    mu = torch.cat([positive.mu.unsqueeze(1), negatives.mu.expand(n_anchors, n_negatives, -1)], 1)
+    kappa = torch.cat([positive.kappa.unsqueeze(1), negatives.kappa.expand(n_anchors, n_negatives)], 1)
+    return VonMisesFisher(mu, kappa, validate_args=False)
 
 
 def _fitted(kappa: Tensor, dim: int) -> Tensor:

@@ -87,8 +87,8 @@ def side_by_side_seconds(runs: "Sequence[Run]", device: str, n_batches: int = 20
 
 
 def _slices(run: "Run", n_batches: int) -> Iterator[None]:
-    for _ in range(0, n_batches, _SLICE):
-        run.stepper.start(_SLICE, run.config.training.lr)
+    for begin in range(0, n_batches, _SLICE):
+        run.stepper.start(min(_SLICE, n_batches - begin), run.config.training.lr)
         yield
         run.stepper.wait()
 
