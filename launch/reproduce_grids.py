@@ -114,7 +114,10 @@ def search(grid: GridStudy, arguments: argparse.Namespace, tracker: "Tracker", i
         recorder = Recorder(tracker)
         choices = Choices(resources, False, arguments.rerun, arguments.fail_fast)
         finding = Search(space, spec, folder, tracker, recorder, choices, interrupt, say).run()
-        for file in write_all(folder, space, spec, finding):
+        files = write_all(folder, space, spec, finding)
+        if finding.best is not None and (checkpoint := folder.trial(finding.best.trial.key).checkpoint).exists():
+            files.append(checkpoint)
+        for file in files:
             recorder.submit_artifact(parent, file)
         keep_outputs(folder, interrupt.cause, say)
         if missing := close(finding, tracker, recorder, space.objective.metric, bool(interrupt.cause)):

@@ -5,9 +5,11 @@ from html import unescape
 
 from dashboards.board.ablation_page import ablation_page
 from dashboards.board.frame import Surroundings
+from dashboards.board.overview_page import overview_page
 from dashboards.board.records import FAILED, FINISHED, Run, Study, Trial
 from dashboards.board.scoreboard_page import Setting, ours_of, scoreboard_page
 from dashboards.board.study_page import study_page
+from dashboards.board.winner_page import winner_page
 from dashboards.scoreboard import Row, published_tables
 
 ROWS = {(table.name, row.name): row for table in published_tables() for row in table.rows}
@@ -97,3 +99,29 @@ def test_an_ablation_says_what_failed_and_at_which_scale() -> None:
     assert "Failed, and not shown: <b>HIB</b>: runaway &lt;i&gt;" in page
     assert "<dt>scale</dt><dd>smoke</dd>" in page
     assert "python launch/ablate.py --resume s" in study_page(study, {}, AROUND)  # it has been silent for long
+
+
+def test_what_chooses_nothing_has_no_winner_and_commands_that_work() -> None:
+    """Of ablations and reproductions neither best.yaml nor a checkpoint is kept; of what was taken over, elsewhere."""
+    found = trial_of(ROWS["tab:bench_results", "ELK"], "smoke", {4: 0.5, 5: 0.6}, {})
+    found.run.metrics["objective"], found.run.tags["pcl.trial"] = 0.55, "key"
+    pages = {}
+    for name, tags in {
+        "search": {}, "reused": {}, "ablation": {"pcl.ablation": "loss"}, "cells": {"pcl.space": "reproduce_toy"},
+    }.items():  # fmt: skip
+        found.run.tags["pcl.reused_from"] = "other" if name == "reused" else ""
+        study = Study(
+            Run("a" * 32, "1", name, FINISHED, 1, 2, {"pcl.objective": "eval/kappa_rank_corr", **tags}), [found]
+        )
+        pages[name] = winner_page(study, [], AROUND)
+        assert ("nothing is chosen" in overview_page([study], AROUND)) == (not study.selects)
+    assert "Winner of search" in pages["search"]
+    assert "--artifact-path checkpoint.pt" in pages["search"]
+    assert "runs/other/trials/key/checkpoint.pt" in pages["reused"]
+    assert "--artifact-path checkpoint.pt" not in pages["reused"]
+    for name in ("ablation", "cells"):
+        assert f"Best trial of {name}" in pages[name]
+        assert "best.yaml" not in pages[name]
+        assert "--artifact-path checkpoint.pt" not in pages[name]
+        assert f"--run-id {found.run.id} --artifact-path config.yaml" in pages[name]
+        assert "report seeds, mean" in pages[name]

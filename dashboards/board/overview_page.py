@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from dashboards.board.frame import Surroundings, badge, facts, page, state_of, state_of_study
-from dashboards.board.markup import MISSING, Child, duration, join, moment, plus_minus, tag
+from dashboards.board.markup import MISSING, Child, Html, duration, join, moment, plus_minus, tag
 from dashboards.board.records import Study, Trial
 from dashboards.board.tables import Cell, Column, TableRow, table
 from dashboards.board.words import metric_name
@@ -63,10 +63,15 @@ def _row(study: Study, around: Surroundings) -> TableRow:
             Cell(name, run.name), badge(state),
             Cell(join(f"{len(study.trials):,}", tag("small", _counts(study.trials))), len(study.trials)),
             Cell(best, winner.objective if winner else math.nan),
-            tag("a", winner.run.name, href=f"winner-{run.id}.html", class_="wrap") if winner else "",
+            _winner(study, winner) if winner else "",
             Cell(join(duration(gpu), tag("small", f"CPU {duration(cpu)}") if cpu else None), gpu),
             Cell(moment(run.start_ms), run.start_ms),
             around.run_link(run),
         ),
         state,
     )  # fmt: skip
+
+
+def _winner(study: Study, winner: Trial) -> Html:
+    link = tag("a", winner.run.name, href=f"winner-{study.run.id}.html", class_="wrap")
+    return join(link, None if study.selects else tag("small", "the best; nothing is chosen"))

@@ -113,6 +113,11 @@ class Study:
         return self.run.tags.get("pcl.objective", "objective")
 
     @property
+    def selects(self) -> bool:
+        """Whether it searches for a winner; ablations and reproductions choose nothing, on report seeds."""
+        return not self.run.tags.get("pcl.ablation") and not self.run.tags.get("pcl.space", "").startswith("reproduce_")
+
+    @property
     def is_running(self) -> bool:
         """Whether its driver has not said that it has ended."""
         return self.run.status == RUNNING

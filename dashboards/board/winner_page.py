@@ -41,7 +41,10 @@ class Figure:
 def winner_page(study: Study, figures: Sequence[Figure], around: Surroundings) -> str:
     """The page of a study's winner."""
     winner = study.winner
-    body: list[Child] = [tag("h1", f"Winner of {study.run.name}"), study_tabs(study, "winner")]
+    body: list[Child] = [
+        tag("h1", f"{'Winner' if study.selects else 'Best trial'} of {study.run.name}"),
+        study_tabs(study, "winner"),
+    ]
     if winner is None:
         body.append(note("No trial has finished yet."))
     else:
@@ -82,7 +85,10 @@ def reported(study: Study, winner: Trial) -> Trial | None:
 
 def _results(study: Study, winner: Trial) -> Html:
     report = reported(study, winner)
-    found = [("tuning seeds", winner), *([("report seeds", report)] if report else [])]
+    found = [
+        ("tuning seeds" if study.selects else "report seeds", winner),
+        *([("report seeds", report)] if report else []),
+    ]
     metrics = sorted({m for _, trial in found for m in trial.run.metrics if m not in _HIDDEN})
     columns = [Column("metric"), *(Column(f"{text}, mean ± s.e.", is_number=True) for text, _ in found)]
     seeds = [(seed, trial) for _, trial in found for seed in sorted(trial.by_seed(study.objective), key=int)]
@@ -119,9 +125,13 @@ def _figures(figures: Sequence[Figure]) -> Html | None:
 
 def _loading(study: Study, winner: Trial, around: Surroundings) -> Html:
     name, key = study.run.tags.get("pcl.study", study.run.name), winner.run.tags.get("pcl.trial", "")
-    fetch = f"mlflow artifacts download --run-id {study.run.id} --artifact-path checkpoint.pt --dst-path ."
-    if around.mlflow:
-        fetch = f"MLFLOW_TRACKING_URI={around.mlflow} {fetch}"
+    owner = winner.run.tags.get("pcl.reused_from") or name
+    place = f"runs/{owner}/trials/{key}/checkpoint.pt"
+    is_kept = study.selects and owner == name  # the winner's checkpoint is the only one that goes to MLflow
+    fetch = _code(_download(study.run.id, "checkpoint.pt", around)) if is_kept else None
+    config = f"python launch/train.py --config runs/{name}/best.yaml"
+    if not study.selects:
+        config = f"{_download(winner.run.id, 'config.yaml', around)}\npython launch/train.py --config config.yaml"
     if winner.run.params.get("task_name") == "images":
         load = (
             "from pathlib import Path\nfrom pcl.trained import TrainedEncoder\n\n"
@@ -130,7 +140,7 @@ def _loading(study: Study, winner: Trial, around: Surroundings) -> Html:
             "posterior.mu, posterior.kappa, posterior.credible_threshold(0.95)"
         )
         again_title = "Look at it, or train it again"
-        again = f"python launch/look.py {name}\npython launch/train.py --config runs/{name}/best.yaml"
+        again = f"python launch/look.py {name if study.selects else place}\n{config}"
     else:
         load = (
             "from pathlib import Path\nfrom pcl.training import Run\n\n"
@@ -139,12 +149,17 @@ def _loading(study: Study, winner: Trial, around: Surroundings) -> Html:
             "posterior.mu, posterior.kappa"
         )
         again_title = "Train it again"
-        again = f"python launch/train.py --config runs/{name}/best.yaml"
-    place = f"On the machine of the study it is runs/{name}/trials/{key}/checkpoint.pt."
+        again = config
     return section(
-        "How to load it", tag("h3", "The checkpoint"), tag("p", place), _code(fetch),
+        "How to load it", tag("h3", "The checkpoint"), tag("p", f"On the machine of the study it is {place}."), fetch,
         tag("h3", "In Python"), _code(load), tag("h3", again_title), _code(again), name="load",
     )  # fmt: skip
+
+
+def _download(run_id: str, name: str, around: Surroundings) -> str:
+    """A command that fetches an artifact."""
+    command = f"mlflow artifacts download --run-id {run_id} --artifact-path {name} --dst-path ."
+    return f"MLFLOW_TRACKING_URI={around.mlflow} {command}" if around.mlflow else command
 
 
 def _code(text: str) -> Html:
