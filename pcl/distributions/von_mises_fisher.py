@@ -12,6 +12,7 @@ from torch import Size, Tensor
 from pcl.distributions.cosine import CosineTable, Curve, coordinate_table, cosine_table, locate
 from pcl.distributions.directional import Directional
 from pcl.distributions.law import EXACT_LAW, CosineLaw
+from pcl.distributions.shapes import broadcast_shape
 from pcl.special import (
     bessel_ratio,
     bessel_ratio_complement,
@@ -155,7 +156,7 @@ class VonMisesFisher(Directional):
             raise ValueError("Quantiles are differentiable in kappa only; pass `p.detach()`.")
         if self._validate_args and not ((p >= 0) & (p <= 1)).all():
             raise ValueError(f"`0 <= p <= 1` must hold, but got {p.tolist()}.")
-        shape = torch.broadcast_shapes(p.shape, self.kappa.shape)
+        shape = broadcast_shape(p.shape, self.kappa.shape)
         # The cosine falls as the normal variate rises.
         table = cosine_table(self.dim, self.mu.dtype, self.mu.device)
         quantile = table.polar(-torch.special.ndtri(p).expand(shape), self.kappa.expand(shape))[0]
