@@ -120,8 +120,10 @@ class VonMisesFisher(Directional):
     def rsample(self, sample_shape: Any = Size(), generator: torch.Generator | None = None) -> Tensor:  # noqa: B008
         """Samples with pathwise gradients in mu and kappa, (*sample_shape, *batch, D)."""
         shape = self._extended_shape(Size(sample_shape))
-        # Along the last axis the first normal decides the cosine, the others the tangent direction.
-        noise = torch.randn(shape, dtype=self.mu.dtype, device=self.mu.device, generator=generator)
+        return self._rsample_by(torch.randn(shape, dtype=self.mu.dtype, device=self.mu.device, generator=generator))
+
+    def _rsample_by(self, noise: Tensor) -> Tensor:
+        """Samples by standard normals: along the last axis the first decides the cosine, the others the tangent."""
         cosine, sine = self._sampling_table().polar(noise[..., 0].contiguous(), self.kappa)
         return _place(noise, cosine, sine, self.mu)
 
