@@ -38,7 +38,7 @@ def ray() -> Iterator[Cluster]:
 
 def test_a_study_joins_a_cluster_and_uses_all_nodes(ray: Cluster) -> None:
     """With the results of the same trials trained alone, to the bit; the cluster stays when the study ends."""
-    space = ray.place.space("longer", GRID, {**BASE, "training.n_batches": 24, "training.eval_every": 8})
+    space = ray.place.space("longer", GRID, {**BASE, "training.n_batches": 48, "training.eval_every": 16})
     study = ["--space", space, "--scale", "smoke", "--name", "s", "--storage", ray.place.storage]
     expected = alone(space)
     grid = ray.begin("launch/grid.py", *study, "--address", ray.address)
