@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from tests.board_pages import stored
+from tests.clusters import RAY
 from tests.services import Home, home
 from tests.trackers import uri
 
@@ -13,8 +14,7 @@ __all__ = ["stored", "uri"]  # of all files: what they stand on is made once
 
 def pytest_configure() -> None:
     torch.set_num_threads(1)  # as many workers as cores, and one more
-    # For clusters that tests start: no workers in advance, and trials that do not wait until other tests have ended.
-    os.environ.update({"RAY_prestart_worker_first_driver": "0", "RAY_worker_niceness": "0"})
+    os.environ.update(RAY)
 
 
 @pytest.hookimpl(optionalhook=True)

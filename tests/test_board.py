@@ -191,10 +191,10 @@ def test_a_server_is_shown_while_it_is_read(stored: Stored, monkeypatch: pytest.
         time.sleep(0.05)
         return Page((site.get("index.html") or pytest.fail("no such page")).body.decode())
 
-    while len((page := overview()).tables.get("studies", [])) < 5:
+    while "still reading: 4 runs so far" not in (page := overview()).text:
         pass
+    assert len(page.tables["studies"]) == 5
     assert {row["Trials"].split("|")[0] for row in page.rows("studies")} == {"0"}
-    assert "still reading: 4 runs so far" in page.text
     gate.set()
     while "still reading" in (page := overview()).text:
         pass
