@@ -29,12 +29,14 @@ results: $(READY)
 	$(PY) launch/results.py
 
 # The stamp is written last: an interrupted installation is done again. A venv that is older than the lock is
-# brought up to date in place.
+# brought up to date in place. Packages are compiled by all cores, where pip would take one; not compiled at all, their
+# warnings would be errors in tests.
 $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(f"pcl needs Python 3.11 or newer, but $(PYTHON) is {sys.version.split()[0]}; set PYTHON=...") if sys.version_info < (3, 11) else None'
 	@echo "Installing requirements.lock into $(VENV). With CUDA packages (Linux x86_64) this takes minutes and 8 GB."
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
-	$(PY) -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(PY) -m pip install --quiet --disable-pip-version-check --no-compile -r requirements.lock
+	-@$(PY) -W ignore -m compileall -qq -j 0 $(VENV)/lib  # a few files of packages are for other Pythons
 	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $(READY)
 

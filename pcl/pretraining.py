@@ -20,6 +20,7 @@ from pcl.data.augmentation import crop_and_flip, erase
 from pcl.data.images import ImageSet
 from pcl.data.weights import Weights
 from pcl.encoders.resnet import KIND, backbone, byte_statistics
+from pcl.optimizers import SGD
 from pcl.randomness import mixed_seed
 from pcl.schedule import warm_up_cosine
 
@@ -100,7 +101,7 @@ class Pretraining:
         self._mean, self._deviation = (tensor.to(self.device) for tensor in byte_statistics())
         self._images, self._labels = data.train_images.to(self.device), data.train_labels.to(self.device)
         self._generator = torch.Generator(self.device).manual_seed(mixed_seed(recipe.seed, "pretraining"))
-        self._optimizer = torch.optim.SGD(
+        self._optimizer = SGD(
             self.net.parameters(), lr=recipe.lr, momentum=_MOMENTUM, weight_decay=_WEIGHT_DECAY, nesterov=True
         )
         if self.device.type == "cuda":

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from pcl.optimizers import Adam, AdamW
 from pcl.randomness import mixed_seed
 from pcl.schedule import Optimizer, Trained
 from pcl.stepping import TrainingStep
@@ -89,7 +90,7 @@ class Stepper(ABC):
     def _fresh(self, parameters: list[nn.Parameter], lr: float | Tensor, is_captured: bool) -> torch.optim.Optimizer:
         """The optimiser that the settings name."""
         is_adamw = self.step.config.training.optimizer is Optimizer.ADAMW
-        kind = torch.optim.AdamW if is_adamw else torch.optim.Adam
+        kind = AdamW if is_adamw else Adam
         return kind(parameters, lr=lr, fused=True, capturable=is_captured)
 
     def _kind(self) -> str:

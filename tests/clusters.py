@@ -8,6 +8,9 @@ from launch.bench_nodes import Cluster as Nodes
 from launch.bench_processes import Started
 from tests.services import Home, home
 
+# No workers in advance, and trials that do not wait until other tests have ended.
+RAY = {"RAY_prestart_worker_first_driver": "0", "RAY_worker_niceness": "0"}
+
 
 class Cluster(Nodes):
     """Nodes of Ray in a home."""
@@ -15,6 +18,10 @@ class Cluster(Nodes):
     def __init__(self, place: Home, **options: object) -> None:
         super().__init__(place.path, **options)  # type: ignore[arg-type]
         self.place = place
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {**super().environment, **RAY}
 
     def run(self, *command: str | Path, code: int = 0) -> Started:
         return self.begin(*command).ended(code)

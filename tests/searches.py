@@ -16,7 +16,7 @@ from pcl.studies.ranges import integers, log_uniform, uniform
 from pcl.studies.sampling import DATABASE
 from pcl.studies.space import SearchSpace, Stage, negatives_axis
 from pcl.studies.study import StudySpec
-from tests.test_spaces import make
+from tests.spaces import make
 
 METRIC, OTHER = "eval/kappa_rank_corr", "eval/mu_mae"
 RANGES = {"training.lr": log_uniform(1e-4, 1e-2), "M": negatives_axis(0, 1, 4), "loss.n_samples": integers(1, 64)}

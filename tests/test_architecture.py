@@ -73,7 +73,8 @@ LAYERS = {  # module prefix -> prefixes of this distribution that it may import
     "pcl.stepping": (
         "pcl.distributions", "pcl.losses", "pcl.encoders", "pcl.randomness", "pcl.tasks", "pcl.schedule", "pcl.config",
     ),
-    "pcl.steppers": ("pcl.randomness", "pcl.tasks", "pcl.schedule", "pcl.stepping"),
+    "pcl.optimizers": (),
+    "pcl.steppers": ("pcl.optimizers", "pcl.randomness", "pcl.tasks", "pcl.schedule", "pcl.stepping"),
     "pcl.assembly": ("pcl.config", "pcl.encoders", "pcl.randomness", "pcl.tasks"),
     "pcl.kernels": ("pcl",),
     "pcl.training": ("pcl",),

@@ -1,6 +1,5 @@
 """ASHA: what is judged when, who is stopped, and what a trial that was stopped counts for."""
 
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -8,8 +7,6 @@ from typing import Any
 import optuna
 import pytest
 
-from launch.command import run
-from launch.grid import main
 from pcl.config import RunConfig
 from pcl.mirror import Mirrored
 from pcl.studies.halving import Halving, Rungs
@@ -25,8 +22,7 @@ from pcl.studies.selection import Outcome, ranked, winner
 from pcl.studies.space import Mode, Objective, Stage, log_uniform
 from pcl.studies.study import StudySpec
 from pcl.studies.trainable import Job
-from tests.services import BASE, Records, home, summary_of
-from tests.test_spaces import make
+from tests.spaces import make
 
 KAPPA, MU, LOSS = "eval/kappa_rank_corr", "eval/mu_mae", "train/loss"
 STOP, CONTINUE = Halving.STOP, Halving.CONTINUE
@@ -270,47 +266,3 @@ def test_optuna_learns_of_trials_that_were_stopped_also_where_its_database_is_lo
     following = again.next()
     assert following is not None
     assert following.key not in {trial.key for trial in first.trials}
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--scheduler", "pbt"], "no configuration stands for what one has reached; take `--scheduler asha`"),
-        (["--scheduler", "asha", "--objectives", f"{KAPPA},{MU}"], "`--scheduler asha` goes by one metric"),
-    ],
-)
-def test_what_does_not_go_with_it_is_refused_in_one_sentence(
-    words: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["g", "--space", "toy_elk", *words, "--storage", str(tmp_path / "runs")])
-    with pytest.raises(SystemExit) as ended:
-        run(main)
-    told = capsys.readouterr().err
-    assert ended.value.code == 2
-    assert message in told
-    assert len(told.splitlines()) == 1
-    assert not (tmp_path / "runs").exists()
-
-
-def test_a_grid_with_asha_and_then_one_without() -> None:
-    """With Ray and MLflow: what was stopped is recorded as such, and no later grid takes it for finished."""
-    with home() as place:
-        base = {**BASE, "training.n_batches": 36, "training.eval_every": 2, "training.phases": "joint"}
-        space = place.space("rates", {"grid": {"training.lr": [3e-3, 1e-3, 1e-8]}}, base)
-        options = ["--space", space, "--scale", "smoke", "--max-concurrent", "1"]
-        place.run(*options, "--name", "asha", "--scheduler", "asha")
-        folder = place.study("asha")
-        results = {trial.key: trial.result() for trial in folder.trials()}
-        early = {key for key, result in results.items() if result is not None and result.status is Status.STOPPED}
-        assert len(results) == 3
-        assert early
-        runs = {run.data.tags["pcl.trial"]: run for run in Records(place.storage, "asha").runs("trial")}
-        for key, found in runs.items():
-            assert found.info.status == ("KILLED" if key in early else "FINISHED")
-            assert ("pcl.stopped_early" in found.data.tags) == (key in early)
-            assert ("objective" in found.data.metrics) == (key not in early)
-        assert summary_of(folder)["best"]["key"] not in early
-
-        said = place.run(*options, "--name", "grid").said
-        assert f"(3 trials, {3 - len(early)} known)" in said
-        assert all(entry["status"] == "finished" for entry in summary_of(place.study("grid"))["stages"]["grid"])

@@ -1,110 +1,25 @@
 """The board's pages against values that are worked out anew from MLflow; what they escape, export and refuse."""
 
-import contextlib
-import http.client
-import json
 import math
-import re
-import shutil
 import statistics
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from html.parser import HTMLParser
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from scipy import stats
 
 from dashboards.board.artifacts import Artifacts
-from dashboards.board.database import FileDatabase, StoreError, open_database
-from dashboards.board.export import export
+from dashboards.board.database import open_database
 from dashboards.board.markup import MINUS, MISSING, number
 from dashboards.board.mirror import Mirror
-from dashboards.board.server import BoardServer
 from dashboards.board.site import Site
 from dashboards.scoreboard import Measured, compare, published_tables, read, report_seeds
 from pcl.studies.mlflow_store import Store, default_uri
-from tests.board_store import CAUSE, NASTY, OBJECTIVE, Writer, error, score, tags, write_many, write_studies
-
-ROOT = Path(__file__).parent.parent
-MLFLOW = "http://mlflow.example:5000"
-VOID = {"meta", "link", "input", "img", "br"}
-
-
-@dataclass
-class Page(HTMLParser):
-    """What a browser would make of a page."""
-
-    html: str
-    tags: list[tuple[str, dict[str, str | None]]] = field(default_factory=list)
-    tables: dict[str, list[list[str]]] = field(default_factory=dict)
-    text: str = ""
-
-    def __post_init__(self) -> None:
-        super().__init__()
-        self._table = ""
-        self._in_title = False
-        self.feed(self.html)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-        if tag == "table":
-            self._table = dict(attrs).get("id") or ""
-            self.tables[self._table] = []
-        elif tag == "tr" and self._table:
-            self.tables[self._table].append([])
-        elif tag in ("td", "th") and self._table:
-            self.tables[self._table][-1].append("")
-        elif tag == "small" and self._table:
-            self.tables[self._table][-1][-1] += "|"
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag == "table":
-            self._table = ""
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-        if self._table and self.tables[self._table] and self.tables[self._table][-1]:
-            self.tables[self._table][-1][-1] += data
-
-    def rows(self, table: str) -> list[dict[str, str]]:
-        head, *rows = self.tables[table]
-        return [dict(zip(head, row, strict=True)) for row in rows]
-
-
-@dataclass
-class Stored:
-    """A store with studies in it, and its board."""
-
-    folder: Path
-    runs: dict[str, str]
-    store: Store
-    site: Site
-
-    def page(self, name: str, **query: str) -> Page:
-        file = self.site.get(name, query)
-        assert file is not None, name
-        return Page(file.body.decode())
-
-    def find(self, study: str, kind: str) -> list[Any]:
-        """Runs as MLflow's own client has them."""
-        name = self.store.call(lambda client: client.get_run(self.runs[study])).data.tags["pcl.study"]
-        return self.store.find(self.store.experiments("pcl/"), {"pcl.study": name, "pcl.kind": kind})
-
-
-@pytest.fixture(scope="module")
-def stored(tmp_path_factory: pytest.TempPathFactory) -> Stored:
-    folder = tmp_path_factory.mktemp("board")
-    runs = write_studies(folder)
-    store = Store(default_uri(folder))
-    database = open_database(store)
-    assert isinstance(database, FileDatabase)
-    return Stored(folder, runs, store, Site(database, Artifacts(store), lambda: MLFLOW, lambda: ""))
+from tests.board_pages import MLFLOW, Page, Stored
+from tests.board_store import CAUSE, NASTY, OBJECTIVE, Writer, error, score, tags
 
 
 def shown(values: list[float]) -> str:
@@ -276,10 +191,10 @@ def test_a_server_is_shown_while_it_is_read(stored: Stored, monkeypatch: pytest.
         time.sleep(0.05)
         return Page((site.get("index.html") or pytest.fail("no such page")).body.decode())
 
-    while len((page := overview()).tables.get("studies", [])) < 5:
+    while "still reading: 4 runs so far" not in (page := overview()).text:
         pass
+    assert len(page.tables["studies"]) == 5
     assert {row["Trials"].split("|")[0] for row in page.rows("studies")} == {"0"}
-    assert "still reading: 4 runs so far" in page.text
     gate.set()
     while "still reading" in (page := overview()).text:
         pass
@@ -325,144 +240,3 @@ def test_text_from_the_store_stays_text(stored: Stored, tmp_path: Path) -> None:
     data = stored.site.get(f"data-{stored.runs['nasty']}.js")
     assert data is not None
     assert data.body.decode().startswith("board.take(")
-
-
-def test_an_export_needs_nothing_from_outside(stored: Stored, tmp_path: Path) -> None:
-    site = Site(open_database(stored.store), Artifacts(stored.store), lambda: MLFLOW, lambda: "", is_live=False)
-    folder = tmp_path / "site"
-    (folder).mkdir()
-    (folder / "study-gone.html").write_text("of an earlier export")
-    files = export(site, folder)
-    assert set(files) == set(folder.iterdir())
-    assert len(files) == 3 + 4 + 4 * 4 + 1
-    for path in files:
-        if path.suffix in (".png", ".svg"):
-            continue
-        text = path.read_text()
-        addresses = re.findall(r"https?://[^\s\"'<>\\]+", text)
-        assert all(address.startswith(f"{MLFLOW}/#/") or address == MLFLOW for address in addresses), path.name
-        for _, attrs in Page(text).tags if path.suffix == ".html" else ():
-            for key in ("href", "src"):
-                target = attrs.get(key) or "#"
-                is_here = (folder / target.partition("#")[0]).is_file()
-                assert is_here or target.startswith(("#", "http")), target
-    (folder / "mine.txt").write_text("not an export's")
-    with pytest.raises(ValueError, match=r"'mine\.txt'"):
-        export(site, folder)
-
-
-class Answer(NamedTuple):
-    """Of a server."""
-
-    status: int
-    headers: dict[str, str]
-    body: bytes
-
-
-@contextlib.contextmanager
-def served(site: Site) -> Iterator[BoardServer]:
-    with BoardServer(site, "127.0.0.1", 0, "a store") as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-        thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
-
-
-def test_the_server_answers_its_own_name_alone(stored: Stored) -> None:
-    with served(stored.site) as server:
-        port = server.server_address[1]
-
-        def ask(path: str, host: str = f"127.0.0.1:{port}", method: str = "GET", mark: str = "") -> Answer:
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
-            connection.request(method, path, headers={"Host": host, "If-None-Match": mark})
-            answer = connection.getresponse()
-            found = Answer(answer.status, dict(answer.headers), answer.read())
-            connection.close()
-            return found
-
-        first = ask("/")
-        assert first.status == 200
-        assert "default-src 'none'" in first.headers["Content-Security-Policy"]
-        assert "frame-ancestors 'none'" in first.headers["Content-Security-Policy"]
-        assert first.headers["Cross-Origin-Resource-Policy"] == "same-origin"
-        assert ask("/", f"localhost:{port}").status == 200
-        assert ask("/", "[").status == 403
-        assert ask("/", "192.0.2.1").status == 403
-        assert ask("/", "rebound.example").status == 403
-        assert ask(f"/data-{stored.runs['whole']}.js", "rebound.example:80").status == 403
-        assert ask("/", mark=first.headers["ETag"]).status == 304
-        assert ask("/", method="HEAD").body == b""
-        assert ask("/", method="POST").status == 501
-        unknown = f"/study-{'0' * 32}.html"
-        for path in ("/nothing.html", "/../pyproject.toml", "/%2e%2e/board.css", "/study-.html", unknown):
-            assert ask(path).status == 404, path
-
-
-def test_a_server_for_others_answers_to_numbers_too(stored: Stored) -> None:
-    with BoardServer(stored.site, "0.0.0.0", 0, "a store") as server:
-        assert server.answers_to("192.0.2.1:8300")
-        assert not server.answers_to("rebound.example:8300")
-
-
-def test_a_database_that_cannot_be_read_is_a_sentence(tmp_path: Path) -> None:
-    (tmp_path / "mlflow.db").write_text("no database" * 1000)
-    database = FileDatabase(tmp_path / "mlflow.db")
-    with pytest.raises(StoreError, match="cannot be read"):
-        database.rows("select * from runs")
-
-
-def test_five_thousand_trials_load_in_two_seconds(stored: Stored, tmp_path: Path) -> None:
-    shutil.copy(stored.folder / "mlflow.db", tmp_path)
-    write_many(tmp_path / "mlflow.db", n_studies=1, n_trials=5000)
-    store = Store(default_uri(tmp_path))
-    site = Site(open_database(store), Artifacts(store), lambda: MLFLOW, lambda: "")
-    name = f"study-00000000{'f' * 24}.html"
-    start = time.process_time()  # other tests run beside this one
-    body = (site.get(name) or pytest.fail("no such page")).body
-    assert time.process_time() - start < 2
-    assert len(body) < 2 * 2**20
-    page = Page(body.decode())
-    (more,) = re.findall(r'<script type="application/json" class="more">(.*?)</script>', page.html)
-    ranks = [row["Rank"] for row in page.rows("trials")] + [cells[1][0] for *_, cells in json.loads(more)]
-    assert ranks == [str(rank) for rank in range(1, 5001)]
-    start = time.process_time()
-    page = Page((site.get("index.html") or pytest.fail("no such page")).body.decode())
-    assert time.process_time() - start < 2
-    rows = {row["Study"].split("|")[0]: row for row in page.rows("studies")}
-    assert rows["study_0"]["Trials"] == "5,000|5,000 finished"
-    assert (rows["study_0"]["Best"], rows["study_0"]["Winner"]) == ("1.000|κ rank ↑", "lr=4999")
-
-
-def test_large_studies_are_made_before_they_are_asked_for(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dashboards.board.site._LARGE", 7)
-    site = Site(open_database(stored.store), Artifacts(stored.store), lambda: MLFLOW, lambda: "")
-    made = []
-    monkeypatch.setattr(site, "_of_study", lambda kind, study, *_: made.append(study.run.id) or kind)
-    for _ in range(2):
-        site.get("index.html")
-    while any(thread.name == "prepare" for thread in threading.enumerate()):
-        time.sleep(0.01)
-    assert (site.get(f"study-{stored.runs['whole']}.html") or pytest.fail("no such page")).body == b"study"
-    assert made == [stored.runs["whole"]]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (["--tracking-uri", "file:///tmp/x"], "The tracking URI must be"),
-        (["--tracking-uri", "http://127.0.0.1:9"], "cannot be reached"),
-        (["--storage", "nowhere", "--export", "out"], "There is no tracking database"),
-        (["--storage", "STORE", "--export", "FILE"], "must name a folder"),
-        (["--storage", "STORE", "--export", "STORE"], "must name a new folder"),
-        (["--storage", "STORE", "--port", "70000"], "`--port` must be"),
-        (["--storage", "STORE", "--ray", "javascript:alert(1)"], "`--ray` must be"),
-    ],
-)
-def test_what_the_command_refuses(stored: Stored, arguments: list[str], told: str) -> None:
-    places = {"STORE": str(stored.folder), "FILE": str(stored.folder / "kappa.png")}
-    command = [sys.executable, "launch/ui.py", *(places.get(argument, argument) for argument in arguments)]
-    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
-    assert result.returncode == 2
-    assert told in result.stderr
-    assert len(result.stderr.splitlines()) == 1

@@ -15,7 +15,6 @@ import pytest
 import yaml
 from ray.autoscaler._private.util import prepare_config, validate_config
 
-from launch.bench_processes import parent_of
 from launch.grid import _parser as grid_parser
 from launch.grid import main
 from launch.parcel import parcel
@@ -25,7 +24,7 @@ from pcl.studies import trainable
 from pcl.studies.ledger import Status, StudyFolder, Trial
 from pcl.studies.study import StudySpec, opened, space_of
 from tests.clusters import Cluster, cluster
-from tests.services import BASE, GRID, ROOT, alone, best_of, check_records, on_disk, summary_of, wait_for
+from tests.services import BASE, GRID, ROOT, alone, best_of, check_records, on_disk, summary_of
 
 FILES = ROOT / "launch" / "cluster"
 
@@ -38,17 +37,17 @@ def ray() -> Iterator[Cluster]:
 
 def test_a_study_joins_a_cluster_and_uses_all_nodes(ray: Cluster) -> None:
     """With the results of the same trials trained alone, to the bit; the cluster stays when the study ends."""
-    space = ray.place.space("longer", GRID, {**BASE, "training.n_batches": 24, "training.eval_every": 8})
+    space = ray.place.space("longer", GRID, {**BASE, "training.n_batches": 160, "training.eval_every": 40})
     study = ["--space", space, "--scale", "smoke", "--name", "s", "--storage", ray.place.storage]
     expected = alone(space)
-    grid = ray.begin("launch/grid.py", *study, "--address", ray.address)
-    wait_for(lambda: len({parent_of(pid) for pid in ray.place.workers()}) == 2, "both nodes have a trial")
-    grid.ended()
+    grid = ray.run("launch/grid.py", *study, "--address", ray.address)
     assert "each on 1 CPU, 2 at once" in grid.said
     found = ray.place.study("s")
     assert on_disk(found) == expected
     assert summary_of(found)["best"]["key"] == best_of(expected)
-    assert all(trial.result().status is Status.FINISHED for trial in found.trials())  # type: ignore[union-attr]
+    results = [trial.result() for trial in found.trials()]
+    assert all(result is not None and result.status is Status.FINISHED for result in results)
+    assert len({result.node for result in results if result is not None}) == 2
     check_records(found, ray.place.storage)
     assert not list(ray.place.storage.glob(".probe*"))
 

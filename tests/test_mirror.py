@@ -13,7 +13,7 @@ from pcl.data import sources
 from pcl.data.images import SIDE, ImageSet, cache_file, save
 from pcl.data.weights import Weights, keep_weights, named_weights, weights_folder
 from pcl.mirror import UNMIRRORED, Mirrored, mirror_of
-from pcl.stores import check_address, copy_of, joined, read
+from pcl.stores import read
 from pcl.studies import lease
 from pcl.studies.cluster import _why_not
 from pcl.studies.lease import TAKEN_OVER, keep_outputs, leased
@@ -143,33 +143,6 @@ def test_a_store_that_is_away_is_asked_again(s3: S3, tmp_path: Path, monkeypatch
     n_failures = -9
     with pytest.raises(OSError, match=r"cannot be used: the network is down$"):
         mirror.push("a")
-
-
-@pytest.mark.parametrize(
-    "address",
-    ["s3://key:secret@bucket/runs", "abfs://box@account.example/runs?client_id=a&client_secret=secret"],
-)
-def test_secrets_in_addresses_are_refused_and_not_repeated(address: str) -> None:
-    with pytest.raises(ValueError, match="must be without passwords and keys") as refused:
-        Storage.of(address).check()
-    assert ":secret" not in str(refused.value)
-    assert "=secret" not in str(refused.value)
-    check_address("abfs://box@account.example/runs?tenant_id=a")
-
-
-def test_storage_is_a_folder_or_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PCL_CACHE", str(tmp_path / "copies"))
-    assert Storage.of("runs") == Storage(Path("runs"))
-    assert Storage.of(f"file://{tmp_path}/a%20b") == Storage(tmp_path / "a b")
-    store = Storage.of("s3://bucket/runs/?region=eu-west-1")
-    assert str(store) == "s3://bucket/runs/?region=eu-west-1"
-    assert store.path == copy_of(str(store))
-    assert store.path.parent == tmp_path / "copies"
-    assert store.study("s").trial("k").mirror.uri == "s3://bucket/runs/s/trials/k?region=eu-west-1"
-    assert joined("gs://bucket", "s") == "gs://bucket/s"
-    monkeypatch.delenv("PCL_CACHE")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
-    assert copy_of("s3://bucket").parent == tmp_path / "home" / "pcl"
 
 
 def test_a_plain_folder_has_nothing_to_do(tmp_path: Path) -> None:

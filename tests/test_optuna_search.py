@@ -18,7 +18,7 @@ from pcl.studies.searching import Choices, Search
 from pcl.studies.selection import Outcome
 from pcl.studies.space import Stage
 from tests.searches import GRID, METRIC, RANGED, RANGES, SMALL, STAGED, Driver, end, spec_of
-from tests.test_spaces import make
+from tests.spaces import make
 
 
 class TestOptuna:

@@ -17,7 +17,7 @@ from pcl.studies.selection import Outcome
 from pcl.studies.space import Mode, Objective
 from pcl.studies.study import StudySpec
 from tests.searches import METRIC, OTHER, RANGED, Driver, kept, spec_of
-from tests.test_spaces import make
+from tests.spaces import make
 
 
 class TestPareto:

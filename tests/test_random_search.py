@@ -13,7 +13,7 @@ from pcl.studies.method import RANDOM, draws, n_trials_of, searched
 from pcl.studies.ranges import Range, integers, log_uniform, uniform
 from pcl.studies.space import Stage, load_space
 from tests.searches import GRID, RANGED, RANGES, spec_of
-from tests.test_spaces import make
+from tests.spaces import make
 
 
 class TestRanges:

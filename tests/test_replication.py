@@ -19,7 +19,7 @@ from pcl.studies.searching import REPLICATE_STAGE, REPORT_STAGE, Choices, Findin
 from pcl.studies.selection import Outcome
 from pcl.studies.space import Mode, Objective, SearchSpace, Stage
 from pcl.studies.study import StudySpec
-from tests.test_spaces import make
+from tests.spaces import make
 
 METRIC = "eval/kappa_rank_corr"
 OBJECTIVE = Objective(METRIC)

@@ -2,7 +2,6 @@
 
 import dataclasses
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from pcl.studies.sampling import DATABASE
 from pcl.studies.space import load_space
 from pcl.studies.study import StudySpec
 from tests.searches import METRIC, OTHER, Driver, end, kept, spec_of
-from tests.services import LONG, Home, assert_refused, check_records, home, summary_of, wait_for
+from tests.services import LONG, Home, assert_refused, check_records, summary_of, wait_for
 
 BAD_INPUT = {
     "ranges as grid": (["--space", "{ranged}"], "has ranges, of which there is no grid: take `--search random`"),
@@ -68,12 +67,6 @@ def test_a_warm_start_of_something_else_is_refused(
         assert_refused("launch/grid.py", main, [*words, "--storage", str(tmp_path)], message, monkeypatch, capsys)
 
 
-@pytest.fixture
-def place() -> Iterator[Home]:
-    with home() as found:
-        yield found
-
-
 def known_study(space: Path, folder: StudyFolder) -> int:
     """A study of three trials that ended in no time, as the beginning of another; how many."""
     content = load_space(str(space))
@@ -87,8 +80,7 @@ def known_study(space: Path, folder: StudyFolder) -> int:
 
 def test_a_killed_optuna_search_goes_on(place: Home) -> None:
     """With Ray and MLflow, warmly started, one at once: resumed, it has the trials that it would have had."""
-    base = {**LONG, "training.n_batches": 40}
-    space = place.space("ranged", {"all": {"training.lr": "LR", "loss.n_samples": [2, 4]}}, base)
+    space = place.space("ranged", {"all": {"training.lr": "LR", "loss.n_samples": [2, 4]}}, LONG)
     text = space.read_text().replace("'LR'", "log_uniform(1e-4, 1e-2)")
     space.write_text(text.replace("import SearchSpace", "import log_uniform, SearchSpace"))
     n_known = known_study(space, place.study("known"))

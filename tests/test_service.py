@@ -16,7 +16,6 @@ from pathlib import Path
 
 import pytest
 
-from launch.grid import main
 from pcl.studies.ledger import Status
 from tests.services import (
     BASE,
@@ -29,10 +28,8 @@ from tests.services import (
     Reports,
     Server,
     alone,
-    assert_refused,
     best_of,
     check_records,
-    free_port,
     home,
     on_disk,
     summary_of,
@@ -40,12 +37,6 @@ from tests.services import (
 )
 
 METRIC = "eval/kappa_rank_corr"
-
-
-@pytest.fixture
-def place() -> Iterator[Home]:
-    with home() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")
@@ -132,24 +123,7 @@ def test_a_killed_worker_is_replaced(calm: tuple[Home, Path, Grid]) -> None:
     check_undisturbed(place, "rerun", on_disk(place.study("calm")))
 
 
-def test_a_killed_driver_loses_nothing(place: Home, expected: Reports) -> None:
-    grid = place.start("--space", place.space("long", GRID, LONG), "--scale", "smoke", "--name", "s")
-    folder = place.study("s")
-    wait_for(lambda: place.n_reports("s") > 65, "two trials have ended, others have reports")
-    grid.kill()
-    wait_for(lambda: not place.workers(), "the workers follow their driver", 30)
-    before = {trial.key: (trial.rows(), trial.result()) for trial in folder.trials()}
-    assert any(rows and not result for rows, result in before.values())
-    assert Records(place.storage, "s").parent().info.status == "RUNNING"
-
-    place.run("--resume")
-    check_undisturbed(place, "s", expected)
-    for key, (rows, result) in before.items():  # what was published and what had ended stays as it was
-        assert folder.trial(key).rows()[: len(rows)] == rows
-        assert result in (None, folder.trial(key).result())
-
-
-def test_ctrl_c_stops_and_can_be_resumed(place: Home, expected: Reports) -> None:
+def test_stopped_and_killed_it_can_be_resumed(place: Home, expected: Reports) -> None:
     space = place.space("long", GRID, LONG)
     grid = place.start("--space", space, "--scale", "smoke", "--name", "s")
     wait_for(lambda: place.n_reports("s") > 10, "some trials have reports")
@@ -181,8 +155,19 @@ def test_ctrl_c_stops_and_can_be_resumed(place: Home, expected: Reports) -> None
     assert {file: file.stat().st_mtime_ns for file in place.storage.rglob("*")} == before
     space.write_text(content)
 
-    place.run("--resume", "s")
+    grid = place.start("--resume", "s")
+    wait_for(lambda: place.n_reports("s") > 65, "two trials have ended, others have reports")
+    grid.kill()
+    wait_for(lambda: not place.workers(), "the workers follow their driver", 30)
+    left = {trial.key: (trial.rows(), trial.result()) for trial in place.study("s").trials()}
+    assert any(rows and not result for rows, result in left.values())
+    assert Records(place.storage, "s").parent().info.status == "RUNNING"
+
+    place.run("--resume")
     check_undisturbed(place, "s", expected)
+    for key, (rows, result) in left.items():  # what was published and what had ended stays as it was
+        assert place.study("s").trial(key).rows()[: len(rows)] == rows
+        assert result in (None, place.study("s").trial(key).result())
 
 
 def test_a_tracking_server_may_go_and_come_back(place: Home, expected: Reports) -> None:
@@ -218,95 +203,6 @@ def test_a_tracking_server_may_go_and_come_back(place: Home, expected: Reports) 
         server.kill()
 
 
-FAULTS: dict[str, dict[str, float]] = {
-    "diverges": {"training.lr": 1e30},
-    "runs away": {"training.kappa_limit": 1e-3},
-    "raises": {"task.max_draws": 1, "task.largest_cosine": -0.999},
-    "too large": {"loss.n_samples": 10**12},
-    "fine": {"training.lr": 1e-3},
-}
-CAUSES = {
-    "diverges": "the encoder returns NaN at batch 4",
-    "runs away": "runaway kappa",
-    "raises": "ValueError: No generator",
-    "too large": "out of memory",
-}
-
-
-def faults(place: Home, name: str, *labels: str) -> Path:
-    """A space of trials of which most fail."""
-    base = {path: value for path, value in BASE.items() if path != "task.largest_cosine"}
-    fine = {"task.largest_cosine": 0.9}
-    return place.variants(name, "fault", {label: {**fine, **FAULTS[label]} for label in labels}, base)
-
-
-def test_failed_trials_are_recorded_and_the_study_goes_on(place: Home) -> None:
-    space = faults(place, "faults", *FAULTS)
-    stopped = place.run(
-        "--space", space, "--scale", "smoke", "--name", "s", "--fail-fast", "--max-concurrent", "1", code=1
-    )  # fmt: skip
-    assert "a trial failed (seed 1: the encoder returns NaN" in stopped.errors
-    assert Records(place.storage, "s").parent().info.status == "KILLED"
-    (failed,) = [trial for trial in place.study("s").trials() if trial.result()]
-    first_end = failed.result()
-
-    grid = place.run("--resume", "s")
-    records = check_records(place.study("s"), place.storage)
-    assert records.statuses() == {"FAILED": 4, "FINISHED": 1}
-    assert failed.result() == first_end
-    causes = {run.data.tags["mlflow.runName"]: run.data.tags.get("pcl.cause", "") for run in records.runs("trial")}
-    assert set(causes) == {f"fault={label}" for label in FAULTS}
-    for label, cause in CAUSES.items():
-        assert cause in causes[f"fault={label}"]
-        assert any(label in line and f"FAILED: {causes[f'fault={label}']}" in line for line in grid.said.splitlines())
-    too_large = next(run for run in records.runs("trial") if run.data.tags["mlflow.runName"] == "fault=too large")
-    assert "Traceback" in records.artifact(too_large, "failure.txt")
-    assert summary_of(place.study("s"))["best"]["varied"] == {"fault": "fine"}
-
-
-def test_a_trial_whose_workers_are_always_killed_fails(place: Home) -> None:
-    """As by a kernel that is out of memory."""
-    space = place.space("doomed", {"grid": {"loss.n_samples": [2]}}, LONG)
-    grid = place.start("--space", space, "--scale", "smoke", "--name", "s")
-    while grid.process.poll() is None:
-        for pid in place.workers():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        time.sleep(0.1)
-    grid.ended(1)
-    assert "FAILED: worker died" in grid.said
-    assert "MLflow lacks" not in grid.said
-    check_records(place.study("s"), place.storage, "FAILED")
-
-
-def test_two_studies_at_once_share_a_store(place: Home) -> None:
-    """One of them goes through two stages, the other has no winner."""
-    staged = place.space("staged", {"first": {"loss.n_samples": [2, 4]}, "second": {"training.lr": [1e-4, 1e-3, 1e-2]}})
-    failing = faults(place, "failing", "diverges", "runs away")
-    grids = [
-        place.start("--space", staged, "--scale", "smoke", "--name", "a", "--finalize"),
-        place.start("--space", failing, "--scale", "smoke", "--name", "b"),
-    ]
-    grids[1].ended(1)
-    assert "no trial of a stage finished" in grids[1].errors
-    grids[0].ended()
-    records = check_records(place.study("b"), place.storage, "FAILED")
-    assert records.statuses() == {"FAILED": 2}
-    assert summary_of(place.study("b"))["best"] is None
-    assert not (place.study("b").path / "best.yaml").exists()
-
-    # The second stage's cell at the default rate is the first stage's winner, which is not trained again.
-    records = check_records(place.study("a"), place.storage)
-    found = summary_of(place.study("a"))
-    assert [len(stage) for stage in found["stages"].values()] == [2, 3]
-    assert found["stages"]["second"][0]["varied"].keys() == {"loss.n_samples", "training.lr"}
-    assert {entry["varied"]["loss.n_samples"] for entry in found["stages"]["second"]} == {
-        found["stages"]["first"][0]["varied"]["loss.n_samples"]
-    }
-    assert [entry["seeds"] for entry in found["report"]] == [[4, 5, 6, 7, 8]] * 3
-    assert len(records.runs("trial")) == 2 + 2 + 3
-
-
 @pytest.fixture
 def small_disk(place: Home) -> Iterator[Path]:
     """The storage folder as a disk of its own, of which little is free."""
@@ -334,48 +230,6 @@ def test_a_full_disk_ends_a_study_that_can_be_resumed(place: Home, small_disk: P
     subprocess.run(["mount", "-o", "remount,size=50m", str(small_disk)], check=True)
     place.run("--resume", "s")
     check_undisturbed(place, "s", expected)
-
-
-SPACE = "from pcl.studies.space import SearchSpace, Stage\n"
-BAD_INPUT = {
-    "unknown space": (["--space", "toy_mcinfonc"], "Did you mean 'toy_mcinfonce'?"),
-    "no space": ([], "`--space NAME`, `--resume` or `--list` must be given."),
-    "missing file": (["--space", "nowhere/mine.py"], "There is no search space file nowhere/mine.py."),
-    "malformed space": (["--space", "{bad}"], "bad.py cannot be read: line 2"),
-    "no images": (["--space", "toy_elk", "--data", "embedded"], "`--data` is for spaces of images"),
-    "unknown path": (["--space", "toy_elk", "--set", "loss.kappa_po=3"], "Did you mean 'loss.kappa_pos'?"),
-    "wrong type": (["--space", "toy_elk", "--set", "training.n_batches=many"], "training.n_batches"),
-    "no value": (["--space", "toy_elk", "--set", "training.lr"], "`--set` takes PATH=VALUE"),
-    "set axis": (["--space", "toy_elk", "--set", "training.phases=joint"], "must not set what the stage"),
-    "bad seeds": (["--space", "toy_elk", "--seeds", "1,1"], "`--seeds` takes different whole numbers"),
-    "report seeds": (["--space", "toy_elk", "--seeds", "1,4"], "must have none in common, but both have [4]"),
-    "bad name": (["--space", "toy_elk", "--name", "../up"], "`--name` must be letters"),
-    "contradiction": (["--resume", "s", "--space", "toy_elk", "--seeds", "1"], "leave out --space, --seeds"),
-    "nothing there": (["--resume"], "There is no study in"),
-    "no such study": (["--resume", "s"], "There is no study 's' in"),
-    "no cluster": (["--space", "toy_elk", "--address", "127.0.0.1:{port}"], "No Ray cluster can be reached at 127."),
-    "client": (["--space", "toy_elk", "--address", "ray://127.0.0.1:1"], "launch/submit.py --address http://HOST:8265"),
-    "no server": (["--space", "toy_elk", "--tracking-uri", "http://127.0.0.1:{port}"], "cannot be reached"),
-    "odd store": (["--space", "toy_elk", "--tracking-uri", "ftp://x"], "The tracking URI must be"),
-    "no such GPU": (["--space", "toy_elk", "--gpus-per-trial", "64"], "but the cluster has"),
-    "too many CPUs": (["--space", "toy_elk", "--cpus-per-trial", "4096"], "lower `--cpus-per-trial`"),
-    "secret": (["--space", "toy_elk", "--storage", "s3://key:secret@bucket/runs"], "be without passwords and keys"),
-    "odd storage": (["--space", "toy_elk", "--storage", "ftp://host/runs"], "Unrecognized filesystem type in URI"),
-    "not a folder": (["--space", "toy_elk", "--storage", "{bad}/runs"], "`--storage` must be a folder"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("case", BAD_INPUT)
-def test_bad_input_is_refused_in_one_sentence_and_makes_nothing(
-    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    arguments, message = BAD_INPUT[case]
-    bad, storage = tmp_path / "bad.py", tmp_path / "runs"
-    bad.write_text(f"{SPACE}SPACE = SearchSpace('x', 'elk', (Stage('s', {{'loss.nothing': (1, 2)}}),))\n")
-    words = [word.format(bad=bad, port=free_port()) for word in arguments]
-    words += ["--storage", str(storage)] if "--storage" not in words else []
-    assert_refused("launch/grid.py", main, words, message, monkeypatch, capsys)
-    assert not storage.exists()
 
 
 def test_the_plan_of_a_staged_space_has_the_papers_counts(shared: Home) -> None:

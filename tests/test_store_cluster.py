@@ -47,7 +47,7 @@ def test_a_study_in_a_store_outlives_its_driver(s3: S3) -> None:
             ray.start(n_cpus=0, **CREDENTIALS, PCL_CACHE=str(caches["head"]))
             own = {**CREDENTIALS, "PCL_CACHE": str(caches["apart"])}
             ray.add_node("apart", hidden if can_hide else "", n_cpus=2, **own)
-            space = place.space("longer", GRID, {**BASE, "training.n_batches": 24, "training.eval_every": 4})
+            space = place.space("longer", GRID, {**BASE, "training.n_batches": 72, "training.eval_every": 12})
             where = ["--storage", uri, "--tracking-uri", f"sqlite:///{place.path}/mlflow.db"]
             first = ray.begin(
                 "launch/grid.py", "--space", space, "--scale", "smoke", "--name", "s", *where, "--address", ray.address,

@@ -76,8 +76,7 @@ def test_a_study_runs_as_a_job(ray: Cluster) -> None:
 
 def test_a_job_goes_on_without_its_sender_and_can_be_stopped_and_resumed(ray: Cluster) -> None:
     """Its workers are held while it is asked about: however slow the questions are, it has not ended."""
-    base = {**LONG, "training.n_batches": 30}
-    space, storage = ray.place.space("long", {"grid": {"loss.n_samples": [2, 4]}}, base), ray.place.path / "runs"
+    space, storage = ray.place.space("long", {"grid": {"loss.n_samples": [2, 4]}}, LONG), ray.place.path / "runs"
     study = ["launch/grid.py", "--space", space, "--scale", "smoke", "--name", "s", "--storage", storage]
     said = submitted(ray, "--name", "second", "--detach", "--", *study)
     assert f"--address {ray.url} --stop second" in said

@@ -16,6 +16,7 @@ D = 3 on): no test on fewer than 1e14 samples could tell. Its derivative in r is
 gradient -(dF/dkappa) / f of implicit reparametrisation, with a relative bias below 1e-6 in float64.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -49,6 +50,11 @@ class CosineTable:
         result: tuple[Tensor, Tensor] = _Polar.apply(t, kappa, self)  # type: ignore[no-untyped-call]
         return result
 
+    def cosines(self, t: Tensor, kappa: Tensor) -> Tensor:
+        """Cosines of the angle to the mode at every t for every kappa, (n_t, *kappa); no gradients."""
+        with torch.no_grad():
+            return Curve(self, kappa, len(t)).cosines(locate(t))
+
 
 class Curve:
     """M and its derivative in r as functions of t, for a fixed tensor of concentrations; no gradients.
@@ -76,6 +82,15 @@ class Curve:
         if self.row is not None:
             return self._polar(_cubic(self.row, cell, self._row_offset()))
         return self._polar(_weighted_sum(self._neighbours(cell), _r_weights(self.r_fraction)))
+
+    def cosines(self, cells: Cell) -> Tensor:
+        """Cosines at every one of some cells, (n_cells, *kappa): one row of the table is made for each of them."""
+        index, fraction = cells
+        rows = _power_series(self.coefficients.index_select(2, index), fraction).T.contiguous()
+        at = self.r_index.flatten()
+        shape = (len(index), *self.r_index.shape)
+        neighbours = [rows.index_select(1, at + i).view(shape) for i in range(4)]
+        return self._polar(_weighted_sum(neighbours, _r_weights(self.r_fraction)))[0]
 
     def polar_and_slope(self, cell: Cell) -> tuple[Tensor, Tensor, Tensor]:
         """The same, with the derivative of M in r."""
@@ -178,7 +193,11 @@ def _cubic(cells: Tensor, cell: Cell, offset: Tensor) -> Tensor:
     index, fraction = cell
     index = index + offset
     flat_index = index.flatten()
-    constant, linear, square, cube = (powers.index_select(0, flat_index).view(index.shape) for powers in cells)
+    return _power_series([powers.index_select(0, flat_index).view(index.shape) for powers in cells], fraction)
+
+
+def _power_series(coefficients: Iterable[Tensor], fraction: Tensor) -> Tensor:
+    constant, linear, square, cube = coefficients
     value = torch.addcmul(square, cube, fraction)
     value = torch.addcmul(linear, value, fraction)
     return torch.addcmul(constant, value, fraction)

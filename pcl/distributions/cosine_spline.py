@@ -27,7 +27,8 @@ _FINITE = 1e9
 def vmf_coefficients(dim: int, sampler: Sampler) -> tuple[float, Array]:
     """The scale k0 and the coefficients (4, R_CELLS + 3, T_CELLS) of a `CosineTable`."""
     quantiles = shifted_quantiles(dim, sampler, _t_nodes(), R_CELLS)
-    return table_scale(dim), np.stack([power.T for power in _powers(_spline(quantiles).T)])
+    powers = np.stack([power.T for power in _powers(_spline(quantiles).T)])
+    return table_scale(dim), np.ascontiguousarray(powers)  # a table in another order is copied whenever it is used
 
 
 @lru_cache(maxsize=64)

@@ -7,6 +7,7 @@ from torch import Size, Tensor
 from torch.distributions import Distribution, constraints
 
 from pcl.distributions.checks import check_concentration, check_unit_norm, is_half, sphere
+from pcl.distributions.shapes import broadcast_shape
 
 
 class Directional(Distribution):
@@ -71,7 +72,7 @@ class Directional(Distribution):
 
 def _broadcast(mu: Tensor, kappa: Tensor) -> Size:
     try:
-        return Size(torch.broadcast_shapes(mu.shape[:-1], kappa.shape))
-    except RuntimeError:
+        return broadcast_shape(mu.shape[:-1], kappa.shape)
+    except ValueError:
         shapes = f"mu {tuple(mu.shape)} and kappa {tuple(kappa.shape)}"
         raise ValueError(f"`kappa` must broadcast to the batch of `mu`, (*batch, D), but got {shapes}.") from None

@@ -5,6 +5,7 @@ from torch import Tensor
 from torch.distributions import kl_divergence
 from torch.distributions.kl import register_kl
 
+from pcl.distributions.shapes import broadcast_shape
 from pcl.distributions.sphere_uniform import SphereUniform
 from pcl.distributions.von_mises_fisher import VonMisesFisher
 from pcl.special import bessel_ratio_complement, log_uniform_density, log_vmf_normalizer, log_vmf_peak
@@ -35,18 +36,18 @@ def _kl_vmf_vmf(p: VonMisesFisher, q: VonMisesFisher) -> Tensor:
 def _kl_vmf_uniform(p: VonMisesFisher, q: SphereUniform) -> Tensor:
     _check_dims(p, q)
     divergence = -p.entropy() - log_uniform_density(p.dim)
-    return divergence.expand(torch.broadcast_shapes(p.batch_shape, q.batch_shape))
+    return divergence.expand(broadcast_shape(p.batch_shape, q.batch_shape))
 
 
 def _kl_uniform_vmf(p: SphereUniform, q: VonMisesFisher) -> Tensor:
     _check_dims(p, q)
     divergence = log_uniform_density(q.dim) - log_vmf_normalizer(q.kappa, q.dim)
-    return divergence.expand(torch.broadcast_shapes(p.batch_shape, q.batch_shape))
+    return divergence.expand(broadcast_shape(p.batch_shape, q.batch_shape))
 
 
 def _kl_uniform_uniform(p: SphereUniform, q: SphereUniform) -> Tensor:
     _check_dims(p, q)
-    return torch.zeros_like(p.entropy()).expand(torch.broadcast_shapes(p.batch_shape, q.batch_shape))
+    return torch.zeros_like(p.entropy()).expand(broadcast_shape(p.batch_shape, q.batch_shape))
 
 
 register_kl(SphereUniform, SphereUniform)(_kl_uniform_uniform)

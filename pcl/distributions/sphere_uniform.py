@@ -7,6 +7,7 @@ from torch import Size, Tensor
 from torch.distributions import Distribution
 
 from pcl.distributions.checks import sphere
+from pcl.distributions.shapes import broadcast_shape
 from pcl.special import log_uniform_density
 
 
@@ -71,7 +72,7 @@ class SphereUniform(Distribution):
         """The same log density everywhere on the sphere."""
         if self._validate_args:
             self._validate_sample(value)
-        shape = torch.broadcast_shapes(value.shape[:-1], self.batch_shape)
+        shape = broadcast_shape(value.shape[:-1], self.batch_shape)
         return torch.full(shape, self._log_density, dtype=value.dtype, device=value.device)
 
     def entropy(self) -> Tensor:

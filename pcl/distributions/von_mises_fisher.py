@@ -12,6 +12,7 @@ from torch import Size, Tensor
 from pcl.distributions.cosine import CosineTable, Curve, coordinate_table, cosine_table, locate
 from pcl.distributions.directional import Directional
 from pcl.distributions.law import EXACT_LAW, CosineLaw
+from pcl.distributions.shapes import broadcast_shape
 from pcl.special import (
     bessel_ratio,
     bessel_ratio_complement,
@@ -118,8 +119,10 @@ class VonMisesFisher(Directional):
     def rsample(self, sample_shape: Any = Size(), generator: torch.Generator | None = None) -> Tensor:  # noqa: B008
         """Samples with pathwise gradients in mu and kappa, (*sample_shape, *batch, D)."""
         shape = self._extended_shape(Size(sample_shape))
-        # Along the last axis the first normal decides the cosine, the others the tangent direction.
-        noise = torch.randn(shape, dtype=self.mu.dtype, device=self.mu.device, generator=generator)
+        return self._rsample_by(torch.randn(shape, dtype=self.mu.dtype, device=self.mu.device, generator=generator))
+
+    def _rsample_by(self, noise: Tensor) -> Tensor:
+        """Samples by standard normals: along the last axis the first decides the cosine, the others the tangent."""
         cosine, sine = self._sampling_table().polar(noise[..., 0].contiguous(), self.kappa)
         return _place(noise, cosine, sine, self.mu)
 
@@ -154,7 +157,7 @@ class VonMisesFisher(Directional):
             raise ValueError("Quantiles are differentiable in kappa only; pass `p.detach()`.")
         if self._validate_args and not ((p >= 0) & (p <= 1)).all():
             raise ValueError(f"`0 <= p <= 1` must hold, but got {p.tolist()}.")
-        shape = torch.broadcast_shapes(p.shape, self.kappa.shape)
+        shape = broadcast_shape(p.shape, self.kappa.shape)
         # The cosine falls as the normal variate rises.
         table = cosine_table(self.dim, self.mu.dtype, self.mu.device)
         quantile = table.polar(-torch.special.ndtri(p).expand(shape), self.kappa.expand(shape))[0]

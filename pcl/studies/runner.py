@@ -36,6 +36,7 @@ _ENVIRONMENT = {
     "RAY_CHDIR_TO_TRIAL_DIR": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+    "RAY_prestart_worker_first_driver": "0",  # a worker a core at the start, none of which gets a trial
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_NUM_REDIS_GET_RETRIES": "5",  # seconds, in which a cluster whose port answers takes our token or does not
 }

@@ -1,0 +1,34 @@
+"""torch's optimisers without torch's compiler.
+
+Every method of theirs first imports it, to say that it is not to compile them: two seconds of every process that
+trains, as long as a trial of seconds. Here they are as torch wrote them, unwrapped.
+"""
+
+from inspect import unwrap
+
+import torch
+
+
+class _Uncompiled(torch.optim.Optimizer):
+    add_param_group = unwrap(torch.optim.Optimizer.add_param_group)
+    load_state_dict = unwrap(torch.optim.Optimizer.load_state_dict)
+    state_dict = unwrap(torch.optim.Optimizer.state_dict)
+    zero_grad = unwrap(torch.optim.Optimizer.zero_grad)
+
+
+class Adam(_Uncompiled, torch.optim.Adam):
+    """torch's."""
+
+    step = torch.no_grad()(unwrap(torch.optim.Adam.step))
+
+
+class AdamW(_Uncompiled, torch.optim.AdamW):
+    """torch's."""
+
+    step = torch.no_grad()(unwrap(torch.optim.AdamW.step))
+
+
+class SGD(_Uncompiled, torch.optim.SGD):
+    """torch's."""
+
+    step = torch.no_grad()(unwrap(torch.optim.SGD.step))
