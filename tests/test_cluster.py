@@ -4,6 +4,7 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -15,6 +16,7 @@ import pytest
 import yaml
 from ray.autoscaler._private.util import prepare_config, validate_config
 
+from launch.bench_processes import parent_of, signal_all
 from launch.grid import _parser as grid_parser
 from launch.grid import main
 from launch.parcel import parcel
@@ -24,7 +26,7 @@ from pcl.studies import trainable
 from pcl.studies.ledger import Status, StudyFolder, Trial
 from pcl.studies.study import StudySpec, opened, space_of
 from tests.clusters import Cluster, cluster
-from tests.services import BASE, GRID, ROOT, alone, best_of, check_records, on_disk, summary_of
+from tests.services import BASE, GRID, ROOT, alone, best_of, check_records, on_disk, summary_of, wait_for
 
 FILES = ROOT / "launch" / "cluster"
 
@@ -37,10 +39,16 @@ def ray() -> Iterator[Cluster]:
 
 def test_a_study_joins_a_cluster_and_uses_all_nodes(ray: Cluster) -> None:
     """With the results of the same trials trained alone, to the bit; the cluster stays when the study ends."""
-    space = ray.place.space("longer", GRID, {**BASE, "training.n_batches": 160, "training.eval_every": 40})
+    space = ray.place.space("longer", GRID, {**BASE, "training.n_batches": 24, "training.eval_every": 8})
     study = ["--space", space, "--scale", "smoke", "--name", "s", "--storage", ray.place.storage]
     expected = alone(space)
-    grid = ray.run("launch/grid.py", *study, "--address", ray.address)
+    grid = ray.begin("launch/grid.py", *study, "--address", ray.address)
+    wait_for(ray.workers, "a node has a trial")
+    first = ray.workers()
+    signal_all(first, signal.SIGSTOP)  # alone, it might end all of them before the other node's worker has started
+    wait_for(lambda: len({parent_of(pid) for pid in ray.workers()}) == 2, "both nodes have a trial")
+    signal_all(first, signal.SIGCONT)
+    grid.ended()
     assert "each on 1 CPU, 2 at once" in grid.said
     found = ray.place.study("s")
     assert on_disk(found) == expected
