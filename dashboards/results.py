@@ -5,7 +5,6 @@
 
 import csv
 import io
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
@@ -183,5 +182,5 @@ def readme_with(readme: str, results: Sequence[Result]) -> str:
 
 def origin_of(tags: Mapping[str, str], date: str) -> Origin:
     """By the tags of a run in MLflow."""
-    commit = re.sub(r"^unknown$", "", tags.get("pcl.commit", ""))
-    return Origin(tags.get("pcl.hardware", ""), tags.get("pcl.torch", ""), commit, date)
+    commit = tags.get("pcl.commit", "")
+    return Origin(tags.get("pcl.hardware", ""), tags.get("pcl.torch", ""), "" if commit == "unknown" else commit, date)

@@ -1,4 +1,4 @@
-"""What a batch of a training costs, phase by phase: shared by `bench.py toy` and `bench.py cifar`."""
+"""What a batch of a training costs, phase by phase: shared by `bench.py toy`, `cifar` and `sharing`."""
 
 import argparse
 import time
@@ -11,9 +11,11 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 
+SEEDS = (4, 5, 6, 7, 8)  # of the controlled experiment
+
 
 def add_arguments(parser: argparse.ArgumentParser, on_gpu: int, on_cpu: int) -> None:
-    """Options that both have; the numbers are the batches that are timed for a row."""
+    """Options that all have; the numbers are the batches that are timed for a row."""
     parser.add_argument("--profile", default="reference", help="fidelity profile (default: reference)")
     parser.add_argument("--scale", default=None, help="sizes: paper or quick (default: paper on a GPU, else quick)")
     parser.add_argument("--device", default=None, help="cpu or cuda (default: cuda where there is one)")

@@ -4,11 +4,11 @@ import argparse
 from typing import Any
 
 from launch import bench_phases
+from launch.bench_phases import SEEDS
 from launch.command import say
 
 Row = dict[str, Any]
 
-_SEEDS = (4, 5, 6, 7, 8)
 _TRIALS = (1, 2, 4)
 _REPEATS = 2  # of which the faster counts
 
@@ -35,7 +35,7 @@ def measure(arguments: argparse.Namespace) -> list[Row]:
         runs: list[Run] = []
         alone = 0.0
         for n_trials in _TRIALS:
-            runs += [Run(config, _SEEDS[:n_seeds], device) for _ in range(n_trials - len(runs))]
+            runs += [Run(config, SEEDS[:n_seeds], device) for _ in range(n_trials - len(runs))]
             seconds = min(side_by_side_seconds(runs, device, n_batches) for _ in range(_REPEATS))
             alone = alone or seconds
             row: Row = {

@@ -4,7 +4,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from launch import bench_phases
-from launch.bench_phases import peak, phase_row
+from launch.bench_phases import SEEDS, peak, phase_row
 from launch.command import say
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ _DOUBLED = {
     "B": ("training.batch_size",),
     "D": ("task.dim", "task.dim_x", "encoder.dim"),
 }
-_SEEDS = (4, 5, 6, 7, 8)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,12 +38,12 @@ def measure(arguments: argparse.Namespace) -> list[Row]:
     say(f"{'variant':<10}{'seeds':>6}{'phase':>7}{'path':>7}{'ms/batch':>10}{'peak MiB':>10}{'first batches s':>17}")
     rows: list[Row] = []
     paths = (True, False) if device == "cuda" else (False,)
-    for n_seeds in (1, len(_SEEDS)):
+    for n_seeds in (1, len(SEEDS)):
         for is_fast in paths:
-            rows += _rows("base", base, _SEEDS[:n_seeds], device, is_fast, n_batches)
+            rows += _rows("base", base, SEEDS[:n_seeds], device, is_fast, n_batches)
     for name, doubled in _DOUBLED.items():
         larger = base.with_values({path: 2 * int(flat[path]) for path in doubled})
-        rows += _rows(f"2 x {name}", larger, _SEEDS[:1], device, paths[0], n_batches)
+        rows += _rows(f"2 x {name}", larger, SEEDS[:1], device, paths[0], n_batches)
     return rows
 
 

@@ -115,7 +115,12 @@ class Study:
     @property
     def selects(self) -> bool:
         """Whether it searches for a winner; ablations and reproductions choose nothing, on report seeds."""
-        return not self.run.tags.get("pcl.ablation") and not self.run.tags.get("pcl.space", "").startswith("reproduce_")
+        return not self.run.tags.get("pcl.ablation") and not self.is_reproduction
+
+    @property
+    def is_reproduction(self) -> bool:
+        """Whether it is of `launch/reproduce.py`."""
+        return self.run.tags.get("pcl.space", "").startswith("reproduce_")
 
     @property
     def is_running(self) -> bool:

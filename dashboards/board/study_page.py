@@ -90,14 +90,15 @@ def _facts(study: Study, state: str, around: Surroundings) -> Html:
     ]  # fmt: skip
     warning = note(
         "It has not ended and has not reported for a while: its driver may have been killed. ",
-        tag("code", f"python launch/{_command(tags)}"), " goes on with it.",
+        tag("code", f"python launch/{_command(study)}"), " goes on with it.",
     ) if state == "silent" else None  # fmt: skip
     return join(facts(pairs), warning)
 
 
-def _command(tags: Mapping[str, str]) -> str:
+def _command(study: Study) -> str:
     """Which of the commands goes on with a study."""
-    if tags.get("pcl.space", "").startswith("reproduce_"):
+    tags = study.run.tags
+    if study.is_reproduction:
         return "reproduce.py ..."
     return f"{'ablate' if tags.get('pcl.ablation') else 'grid'}.py --resume {tags.get('pcl.study', '')}"
 
