@@ -79,8 +79,10 @@ def cells(tab: Browser, table: str) -> list[list[str]]:
 
 
 def open_study(tab: Browser, name: str) -> None:
-    """From the overview, by its link."""
-    tab.run(f"[...document.querySelectorAll('#studies a')].find((link) => link.textContent === {name!r}).click()")
+    """From the overview, by its link, as soon as it is there."""
+    link = f"[...document.querySelectorAll('#studies a')].find((link) => link.textContent === {name!r})"
+    tab.wait(f"{link} !== undefined", 60)
+    tab.run(f"{link}.click()")
     tab.wait(f"document.title.startsWith({name!r}) && {IS_READY}")
 
 

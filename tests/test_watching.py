@@ -88,7 +88,8 @@ def check_the_board_follows_it(watched: Watched) -> None:
     ]
     assert column(tab, "κ rank ↑")[0] == number(finished.data.metrics["objective"])
     assert CAUSE in tab.run("document.querySelector('#failures').textContent")
-    drawn = "document.querySelector('#curves .line.running path').getAttribute('d')"
+    drawn = "document.querySelector('#curves .line.running path')?.getAttribute('d')"
+    tab.wait(f"{drawn} !== undefined", 60)  # a trial is listed as soon as it starts, drawn once it has reported
     before = tab.run(drawn)
     tab.wait(f"{drawn} !== {before!r}", 60)  # the curve grows
     choose_state(tab, "failed")
