@@ -5,7 +5,7 @@
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from dashboards.scoreboard import published_titles
 BEGIN, END = "<!-- results: written by launch/results.py -->", "<!-- end of results -->"
 _PROFILES = ("reference", "paper", "exact")
 _SCALES = ("paper", "quick", "smoke")
+_JOINT = "; "  # between the places, versions or dates of one line
 
 
 @dataclass(frozen=True)
@@ -158,7 +159,7 @@ def _words(result: Result) -> str:
     images = "" if asked.data == "toy" else f", images {asked.data}"
     told = [f"fidelity {asked.fidelity}, scale {asked.scale}{images}{seeds}"]
     for name, words in (("hardware", "{}"), ("torch", "torch {}"), ("date", "{}"), ("commit", "commit {}")):
-        found = sorted({getattr(origin, name) for origin in result.origins} - {""})
+        found = sorted({part for origin in result.origins for part in getattr(origin, name).split(_JOINT)} - {""})
         if name == "date" and len(found) > 1:
             found = [f"{found[0]} to {found[-1]}"]
         if found:
@@ -178,6 +179,13 @@ def readme_with(readme: str, results: Sequence[Result]) -> str:
         raise ValueError(f"The README must have the lines {BEGIN!r} and {END!r}, between which results are written.")
     parts = "".join(f"\n{as_markdown(result)}\n" for result in results)
     return f"{before}{begin}\n{parts}{end}{after}"
+
+
+def joined_origin(origins: Iterable[Origin]) -> Origin:
+    """Of a line whose seeds were trained at different times or places."""
+    every = list(origins)
+    names = (field.name for field in fields(Origin))
+    return Origin(*(_JOINT.join(sorted({getattr(one, name) for one in every} - {""})) for name in names))
 
 
 def origin_of(tags: Mapping[str, str], date: str) -> Origin:

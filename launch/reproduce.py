@@ -20,6 +20,7 @@ from launch.operating import check_cluster, checked_tracker, joined, machine, ru
 if TYPE_CHECKING:
     from launch.reproduce_cells import Cells, Setting
     from launch.reproduce_grids import GridStudy
+    from pcl.studies.ledger import Trial
     from pcl.studies.tracking import Tracker
 
 
@@ -62,7 +63,7 @@ def _list() -> None:
 def _run(arguments: argparse.Namespace) -> None:
     started = time.perf_counter()
     from dashboards.scoreboard import published_titles  # noqa: PLC0415
-    from launch.reproduce_cells import Cells, chosen_tables, recorded  # noqa: PLC0415
+    from launch.reproduce_cells import Cells, chosen_tables, left_of, recorded  # noqa: PLC0415
     from launch.reproduce_grids import asked_grids  # noqa: PLC0415
     from launch.reproduce_results import check_output, origins_of, write_results  # noqa: PLC0415
     from launch.reproduce_sheets import needed_tables, write_sheets  # noqa: PLC0415
@@ -75,12 +76,12 @@ def _run(arguments: argparse.Namespace) -> None:
     cells, grids = Cells.of(tables, setting), asked_grids(names, setting, arguments.storage)
     tracker = checked_tracker(arguments)
     try:
-        found = recorded(tracker, list(cells.trials.values()))
+        found = recorded(tracker, cells.trials.values())
     except StoreError as error:
         raise ValueError(f"The tracking store {tracker.shown_uri} cannot be used: {error}") from None
-    left = [key for key in cells.trials if arguments.rerun or key not in found]
+    left = left_of(cells, {} if arguments.rerun else found)
     grids_left = [grid for grid in grids if grid.is_left or (arguments.rerun and grid.spec)]
-    _say_plan(names, setting, len(cells.trials), len(left), grids_left)
+    _say_plan(names, setting, len(cells.trials), left, grids_left)
     if arguments.plan:
         return
     cause = ""
@@ -89,7 +90,7 @@ def _run(arguments: argparse.Namespace) -> None:
         cells, grids = Cells.of(tables, setting), asked_grids(names, setting, arguments.storage)
         cause = _train(arguments, setting, cells, tracker, grids)
         with goes_on(REPRODUCE, f"python launch/reproduce.py {asked_again(arguments)}"):
-            found = recorded(tracker, list(cells.trials.values()))
+            found = recorded(tracker, cells.trials.values())
     folder, sheets = write_sheets(names, cells, found, grids, setting, arguments.storage)
     arguments.storage.mirror.inside("reproduce").push_all()
     say(f"\nwritten: {folder / 'index.html'}, and each table as .txt .md .csv .tex .html beside it")
@@ -121,11 +122,16 @@ def _setting(arguments: argparse.Namespace, names: list[str]) -> "Setting":
     return replace(setting, images=chosen_images(arguments, scale)) if has_images else setting
 
 
-def _say_plan(names: list[str], setting: "Setting", n_cells: int, n_left: int, grids: "list[GridStudy]") -> None:
+def _say_plan(
+    names: list[str], setting: "Setting", n_cells: int, left: "list[Trial]", grids: "list[GridStudy]"
+) -> None:
     seeds = " ".join(map(str, setting.seeds))
     say(f"{len(names)} tables and figures, fidelity {setting.profile}, scale {setting.scale}, seeds {seeds}, "
         f"images {setting.images.data if setting.images.values else 'none'}")  # fmt: skip
-    say(f"  {n_cells} cells, each once however many tables have it; {n_left} are to be trained, MLflow has the rest")
+    n_partly = sum(trial.seeds != setting.seeds for trial in left)
+    partly = f" ({n_partly} of them on the seeds that are missing)" if n_partly else ""
+    say(f"  {n_cells} cells, each once however many tables have it; {len(left)} are to be trained{partly}, MLflow has "
+        "the rest")  # fmt: skip
     if grids:
         told = ", ".join(f"{grid.heading} ({' + '.join(map(str, grid.space.n_trials))})" for grid in grids)
         say(f"  grids to be searched on tuning seeds, with their trials: {told}")
@@ -137,14 +143,14 @@ def _train(
     arguments: argparse.Namespace, setting: "Setting", cells: "Cells", tracker: "Tracker", grids: "list[GridStudy]"
 ) -> str:
     """Train what MLflow does not have; returns why that ended early, if it did."""
-    from launch.reproduce_cells import recorded, studies_of  # noqa: PLC0415
+    from launch.reproduce_cells import left_of, recorded, studies_of  # noqa: PLC0415
     from launch.reproduce_grids import search  # noqa: PLC0415
     from pcl.studies.runner import Interrupt  # noqa: PLC0415
 
     check_cluster(arguments)
     interrupt = Interrupt(60 * (arguments.time_budget or 0))
-    found = {} if arguments.rerun else recorded(tracker, list(cells.trials.values()))
-    left = {key: trial for key, trial in cells.trials.items() if key not in found}
+    found = {} if arguments.rerun else recorded(tracker, cells.trials.values())
+    left = {trial.key: trial for trial in left_of(cells, found)}
     if not arguments.rerun:  # a grid finds its first stage in MLflow: two studies start faster than ten
         left |= {trial.key: trial for grid in grids if grid.is_left for trial in grid.first_trials()}
     with joined(arguments, interrupt) as dashboard:

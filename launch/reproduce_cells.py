@@ -3,7 +3,7 @@
 import argparse
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -14,10 +14,11 @@ from launch.operating import provenance
 
 if TYPE_CHECKING:
     from pcl.config import Plain
+    from pcl.studies.known import Known
     from pcl.studies.ledger import Trial
     from pcl.studies.storage import Storage
     from pcl.studies.study import StudySpec
-    from pcl.studies.tracking import Found, Tracker
+    from pcl.studies.tracking import Tracker
 
 STAGE = "reproduction"
 
@@ -158,26 +159,25 @@ def study_name(spec: "StudySpec") -> str:
     return f"{spec.space}-{spec.profile}-{spec.scale}-{digest}"
 
 
-def recorded(tracker: "Tracker", trials: "Sequence[Trial]") -> "dict[str, Found]":
-    """What MLflow has of trials, by key: those that finished, and those that failed."""
+def recorded(tracker: "Tracker", trials: "Iterable[Trial]") -> "dict[str, Known]":
+    """What MLflow has of trials, by key: of each, the seeds that have ended."""
     from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415
 
-    from pcl.studies.tracking import End  # noqa: PLC0415
+    from pcl.studies.known import known  # noqa: PLC0415
 
-    def ask(trial: "Trial") -> "Found | None":
-        return tracker.finished(trial.key) or tracker.finished(trial.key, End.FAILED)
-
+    trials = list(trials)
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(ask, trials))
-    return {t.key: entry for t, entry in zip(trials, found, strict=True) if entry and not _is_lost(entry)}
+        found = list(pool.map(lambda trial: known(tracker.store, trial), trials))
+    return {trial.key: entry for trial, entry in zip(trials, found, strict=True) if entry.trials}
 
 
-def _is_lost(found: "Found") -> bool:
-    """Whether it failed through no fault of its own, so that it is trained again."""
-    return any(cause.startswith("worker died") for cause in found.failures.values())
+def left_of(cells: Cells, found: "Mapping[str, Known]") -> "list[Trial]":
+    """What is still to be trained: of every cell, the seeds that MLflow does not have."""
+    missing = {key: found[key].missing if key in found else trial.seeds for key, trial in cells.trials.items()}
+    return [replace(cells.trials[key], seeds=seeds) for key, seeds in missing.items() if seeds]
 
 
-def ours_of(table: Table, cells: Cells, found: "dict[str, Found]", setting: Setting) -> dict[str, Ours]:
+def ours_of(table: Table, cells: Cells, found: "Mapping[str, Known]", setting: Setting) -> dict[str, Ours]:
     """What MLflow has of a table's rows."""
     ours = {}
     for row in table.rows:

@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dashboards.formats import Sheet
-from dashboards.results import Asked, Origin, Result, as_csv, origin_of
+from dashboards.results import Asked, Origin, Result, as_csv, joined_origin, origin_of
 from dashboards.scoreboard import published_grids, published_tables
 from launch.ending import asked_again
 from launch.reproduce_cells import Cells, Setting
 
 if TYPE_CHECKING:
     from launch.reproduce_grids import GridStudy
-    from pcl.studies.tracking import Found, Tracker
+    from pcl.studies.known import Known
+    from pcl.studies.tracking import Tracker
 
 Origins = Mapping[tuple[str, str], Origin]  # by table and row
 
@@ -31,10 +32,12 @@ def check_output(folder: Path | None) -> None:
         raise ValueError(f"`--output` must be a folder that can be written to, but {folder} is not.")
 
 
-def origins_of(cells: Cells, found: "Mapping[str, Found]", grids: "Sequence[GridStudy]", tracker: "Tracker") -> Origins:
+def origins_of(cells: Cells, found: "Mapping[str, Known]", grids: "Sequence[GridStudy]", tracker: "Tracker") -> Origins:
     """Where the rows of all tables come from, by what MLflow has of their trials and studies."""
     trained = {
-        place: origin_of(found[key].tags, _date(found[key].end_ms)) for place, key in cells.keys.items() if key in found
+        place: joined_origin(origin_of(trial.tags, _date(trial.end_ms)) for trial in found[key].trials)
+        for place, key in cells.keys.items()
+        if key in found
     }
     searched = {}
     for grid in grids:

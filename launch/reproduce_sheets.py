@@ -1,9 +1,9 @@
 """What `launch/reproduce.py` writes: every table and figure in five formats, the figures drawn, and a page of all."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dashboards.formats import FORMATS, Sheet, page, text
 from dashboards.paper_figures import Curve, draw_curves, draw_posteriors, stamped
@@ -21,10 +21,22 @@ from launch.reproduce_cells import Cells, Setting, ours_of
 
 if TYPE_CHECKING:
     from launch.reproduce_grids import GridStudy
+    from pcl.studies.known import Known
     from pcl.studies.storage import Storage
-    from pcl.studies.tracking import Found
 
 _LOOK = {"rejection": "rejection.png", "credible": "credible.png", "certain": "certain.png"}
+
+
+class _Trained(NamedTuple):
+    """What has been trained, by cell, and where it is kept."""
+
+    found: "Mapping[str, Known]"
+    storage: "Storage"
+
+    def checkpoint_of(self, key: str) -> Path | None:
+        """An encoder of a cell, of whichever of its trials has one left."""
+        trials = self.found[key].trials if key in self.found else ()
+        return next(filter(None, (self.storage.checkpoint_of(trial.key) for trial in trials)), None)
 
 
 def needed_tables(names: Sequence[str]) -> list[Table]:
@@ -39,7 +51,7 @@ def needs_images(names: Sequence[str]) -> bool:
 
 
 def write_sheets(
-    names: Sequence[str], cells: Cells, found: "dict[str, Found]", grids: "Sequence[GridStudy]", setting: Setting,
+    names: Sequence[str], cells: Cells, found: "dict[str, Known]", grids: "Sequence[GridStudy]", setting: Setting,
     storage: "Storage",
 ) -> tuple[Path, list[Sheet]]:  # fmt: skip
     """Print every table and write it in all formats; returns the folder and what is in it."""
@@ -54,7 +66,7 @@ def write_sheets(
         if table is not None:
             ours = ours_of(table, cells, found, setting)
             lines, lost = lines_of(table, ours), lost_seeds(ours)
-            picture = _draw(table, cells, ours, setting, folder, storage)
+            picture = _draw(table, cells, ours, setting, folder, _Trained(found, storage))
         else:
             lines, lost, picture = _other_lines(name, grids, setting), "", ""
         caption = " ".join(filter(None, [_caption(name, lines, setting), lost]))
@@ -95,7 +107,7 @@ def _caption(name: str, lines: Sequence[Line], setting: Setting) -> str:
     return " ".join([*words, f"Verdicts: {counts(lines)}."])
 
 
-def _draw(table: Table, cells: Cells, ours: dict[str, Ours], setting: Setting, folder: Path, storage: "Storage") -> str:
+def _draw(table: Table, cells: Cells, ours: dict[str, Ours], setting: Setting, folder: Path, trained: _Trained) -> str:
     """Draw a figure; its file's name, or nothing where there is none or it cannot be drawn, which is said."""
     path = folder / f"{table.name.replace(':', '-')}.png"
     mark = setting.mark(table.rows[0].task)
@@ -103,7 +115,7 @@ def _draw(table: Table, cells: Cells, ours: dict[str, Ours], setting: Setting, f
         if table.axis:
             draw_curves(_curves(table, cells, ours), table.axis, table.title, mark, path)
         elif table.picture:
-            _draw_picture(table, cells, mark, path, storage)
+            _draw_picture(table, cells, mark, path, trained)
     except Exception as error:  # the numbers are there, whatever a picture lacks
         say(f"{table.name} is not drawn: {(str(error).strip() or type(error).__name__).splitlines()[0]}")
         path.unlink(missing_ok=True)
@@ -125,16 +137,16 @@ def _curves(table: Table, cells: Cells, ours: dict[str, Ours]) -> list[Curve]:
     ]  # fmt: skip
 
 
-def _draw_picture(table: Table, cells: Cells, mark: str, path: Path, storage: "Storage") -> None:
+def _draw_picture(table: Table, cells: Cells, mark: str, path: Path, trained: _Trained) -> None:
     """Raises a ValueError where there is no trained encoder."""
     row = table.rows[0]
     if why := cells.impossible.get((table.name, row.name)):
         raise ValueError(f"not possible: {why}")
-    checkpoint = storage.checkpoint_of(cells.keys[table.name, row.name])
+    checkpoint = trained.checkpoint_of(cells.keys[table.name, row.name])
     if checkpoint is None:
-        raise ValueError(f"there is no checkpoint of {row.name!r} in {storage}; `--rerun` trains it again.")
+        raise ValueError(f"there is no checkpoint of {row.name!r} in {trained.storage}; `--rerun` trains it again.")
     if table.picture in _LOOK:
-        stamped(_looked_at(checkpoint, path.parent / "look", storage) / _LOOK[table.picture], mark, path)
+        stamped(_looked_at(checkpoint, path.parent / "look", trained.storage) / _LOOK[table.picture], mark, path)
     else:
         draw_posteriors(checkpoint, table.title, mark, path)
 

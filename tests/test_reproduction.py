@@ -17,9 +17,9 @@ from dashboards.scoreboard import published_grids, published_tables, published_t
 from launch.ending import goes_on
 from launch.given import Images
 from launch.reproduce import _parser, main
-from launch.reproduce_cells import Cells, Setting, chosen_tables, ours_of
+from launch.reproduce_cells import Cells, Setting, chosen_tables, left_of, ours_of
 from launch.reproduce_sheets import _other_lines
-from pcl.studies.run_content import Found
+from pcl.studies.known import Found, Known
 from pcl.studies.space import load_space
 from pcl.studies.tracking import StoreError
 from tests.services import assert_refused
@@ -105,10 +105,14 @@ def test_what_is_printed_without_a_number_or_a_size_has_no_verdict() -> None:
     assert lines["D' = 8", "κ rank corr."].verdict == "no number printed"
 
 
+def known_of(*found: Found, seeds: tuple[int, ...] = (4, 5)) -> Known:
+    return Known(seeds, found)
+
+
 def test_seeds_that_failed_are_counted_and_told() -> None:
     cells = Cells.of([TABLES["tab:bench_results"]], SMOKE)
     key = cells.keys["tab:bench_results", "ELK"]
-    found = {key: Found("s", "r", {4: {"eval/mu_mae": 0.1}, 5: {"eval/mu_mae": 0.9}}, {5: "NaN in the loss"})}
+    found = {key: known_of(Found("s", "r", {4: {"eval/mu_mae": 0.1}, 5: {"eval/mu_mae": 0.9}}, {5: "NaN in the loss"}))}
     ours = ours_of(TABLES["tab:bench_results"], cells, found, SMOKE)
     line = next(line for line in lines_of(TABLES["tab:bench_results"], ours) if line.row == "ELK")
     assert (line.ours, line.seeds) == ("0.100 [smoke]", "1 of 2")
@@ -133,7 +137,7 @@ def test_reduced_cells_are_all_marked(setting: Setting, mark: str) -> None:
     table = TABLES["tab:bench_cifar"]
     cells = Cells.of([table], setting)
     values = dict.fromkeys(table.columns, 0.3)
-    found = {key: Found("s", "r", {4: values, 5: values}, {}) for key in cells.trials}
+    found = {key: known_of(Found("s", "r", {4: values, 5: values}, {})) for key in cells.trials}
     for line in lines_of(table, ours_of(table, cells, found, setting)):
         assert all(cell.endswith(mark) for cell in (line.ours, line.difference, line.verdict))
 
@@ -147,7 +151,9 @@ def test_the_row_from_scratch_is_as_published_without_weights() -> None:
 def test_what_ran_away_and_what_is_not_possible() -> None:
     cells = Cells.of([TABLES["tab:bench_results"]], SMOKE)
     key = cells.keys["tab:bench_results", "HIB"]
-    found = {key: Found("s", "r", {4: {"eval/mu_mae": 9.0}}, {4: "runaway kappa: its median 1e+07", 5: "NaN"})}
+    found = {
+        key: known_of(Found("s", "r", {4: {"eval/mu_mae": 9.0}}, {4: "runaway kappa: its median 1e+07", 5: "NaN"}))
+    }
     ours = ours_of(TABLES["tab:bench_results"], cells, found, SMOKE)
     line = lines_of(TABLES["tab:bench_results"], ours)[0]
     assert line.ours.startswith("runaway kappa")
@@ -156,6 +162,29 @@ def test_what_ran_away_and_what_is_not_possible() -> None:
     images = TABLES["tab:bench_cifar"]
     none = lines_of(images, ours_of(images, Cells.of([images], exact), {}, exact))
     assert all(line.ours.startswith("not possible: The profile 'exact'") for line in none)
+
+
+def test_only_seeds_that_are_missing_are_trained() -> None:
+    table, setting = TABLES["tab:bench_results"], Setting("reference", "smoke", (4, 5, 6))
+    cells = Cells.of([table], setting)
+    whole, part = (cells.keys[table.name, row] for row in ("HIB", "ELK"))
+    values = dict.fromkeys(table.columns, 0.3)
+    found = {
+        whole: known_of(Found("s", "r", dict.fromkeys((4, 5, 6), values), {}), seeds=setting.seeds),
+        part: known_of(
+            Found("s", "r", {4: values, 9: values}, {}), Found("t", "q", {4: {}, 6: values}, {6: "NaN"}),
+            seeds=setting.seeds,
+        ),
+    }  # fmt: skip
+    left = {trial.varied["cell"]: trial for trial in left_of(cells, found)}
+    assert {name: trial.seeds for name, trial in left.items()} == {
+        "bench_results, ELK": (5,), "bench_results, MCInfoNCE": (4, 5, 6),
+    }  # fmt: skip
+    assert left["bench_results, ELK"].config == cells.trials[part].config
+    lines = {line.row: line for line in lines_of(table, ours_of(table, cells, found, setting))}
+    assert (lines["ELK"].seeds, lines["HIB"].seeds) == ("1 of 3", "3")
+    assert set(found[part].by_seed) == {4, 6}  # of what was asked; of seed 4, the first trial's
+    assert found[part].by_seed[4] == values
 
 
 def test_sizes_at_full_scale_are_the_printed_ones() -> None:

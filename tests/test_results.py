@@ -9,12 +9,22 @@ import pytest
 
 from dashboards.formats import Sheet
 from dashboards.reproduction import Line, lines_of
-from dashboards.results import BEGIN, END, Origin, as_markdown, read_result, read_results, readme_with
+from dashboards.results import (
+    BEGIN,
+    END,
+    Asked,
+    Origin,
+    Result,
+    as_markdown,
+    read_result,
+    read_results,
+    readme_with,
+)
 from dashboards.scoreboard import published_tables
 from launch.reproduce_cells import Cells, Setting, ours_of
 from launch.reproduce_results import check_output, origins_of, write_results
 from launch.results import main
-from pcl.studies.run_content import Found
+from pcl.studies.known import Found, Known
 from pcl.studies.tracking import Tracker
 from tests.services import ROOT, assert_refused
 
@@ -39,8 +49,8 @@ def kept(folder: Path) -> list[Path]:
     seeds = {seed: {key: value * (1 + seed / 100) for key, value in metrics.items()} for seed in (4, 5, 6)}
     of = {row: cells.keys["tab:toy_correctsetups", row] for row in ("ambiguous", "clear")}
     found = {
-        of["ambiguous"]: Found("s", "r", seeds, {}, TAGS, DAY_MS),
-        of["clear"]: Found("s", "r", seeds, {6: "runaway kappa"}, TAGS, DAY_MS + 86_400_000),
+        of["ambiguous"]: Known((4, 5, 6), (Found("s", "r", seeds, {}, TAGS, DAY_MS),)),
+        of["clear"]: Known((4, 5, 6), (Found("s", "r", seeds, {6: "runaway kappa"}, TAGS, DAY_MS + 86_400_000),)),
     }
     sheets = []
     for name in ("tab:toy_correctsetups", "fig:2dplot"):
@@ -63,6 +73,24 @@ def test_a_file_says_where_every_line_comes_from(tmp_path: Path) -> None:
     assert lines["clear", "κ RMSE"].seeds == "2 of 3"  # a mean of those that are left does not pass for all
     assert lines["ambiguous", "κ RMSE"].ours == "6.300±0.035"
     assert lines["injective", "μ RMSE"].ours == "not run"
+
+
+def test_seeds_of_one_line_may_be_of_different_days() -> None:
+    setting = Setting("reference", "paper", (4, 5))
+    cells = Cells.of([TABLES["tab:toy_correctsetups"]], setting)
+    trials = (
+        Found("s", "r", {4: {}}, {}, TAGS, DAY_MS),
+        Found("s", "q", {5: {}}, {}, {**TAGS, "pcl.torch": "2.12.0"}, DAY_MS + 86_400_000),
+    )
+    place = ("tab:toy_correctsetups", "ambiguous")
+    found = {cells.keys[place]: Known(setting.seeds, trials)}
+    origin = origins_of(cells, found, [], Tracker("sqlite:///unused.db"))[place]
+    assert origin == Origin("NVIDIA H200", "2.11.0; 2.12.0", TAGS["pcl.commit"], "2026-11-15; 2026-11-16")
+    line = Line("ambiguous", "x", "1", "1")
+    words = as_markdown(
+        Result("tab:toy_correctsetups", Asked("reference", "paper", "toy", "4 5", "c"), [line], [origin])
+    )
+    assert "NVIDIA H200; torch 2.11.0, 2.12.0; 2026-11-15 to 2026-11-16; commit" in words
 
 
 def test_it_is_rendered(tmp_path: Path) -> None:

@@ -68,8 +68,12 @@ class Trial:
     @cached_property
     def key(self) -> str:
         """Twenty hexadecimal digits: equal for equal configuration, seeds, data and mathematics."""
-        identity = [dict(sorted(self.config.items())), list(self.seeds), self.data, MATHS_VERSION]
-        return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:20]
+        return self._digest(list(self.seeds))
+
+    @cached_property
+    def cell(self) -> str:
+        """As `key`, but equal for all trials that differ in their seeds alone."""
+        return self._digest([])
 
     @property
     def run_config(self) -> RunConfig:
@@ -85,6 +89,10 @@ class Trial:
     def of(cls, content: Mapping[str, Any]) -> "Trial":
         """From what `asdict` returned, perhaps by way of JSON."""
         return cls(**{**content, "seeds": tuple(content["seeds"])})
+
+    def _digest(self, seeds: list[int]) -> str:
+        identity = [dict(sorted(self.config.items())), seeds, self.data, MATHS_VERSION]
+        return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:20]
 
 
 @dataclass(frozen=True)

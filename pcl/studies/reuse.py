@@ -6,7 +6,12 @@ from pcl.studies.selection import Outcome
 
 def is_lost(result: Result | None) -> bool:
     """Whether a trial failed through no fault of its own, so that a resumed study runs it again."""
-    return result is not None and result.cause.startswith("worker died")
+    return result is not None and is_lost_cause(result.cause)
+
+
+def is_lost_cause(cause: str) -> bool:
+    """Whether what it says is of the machine, and not of the trial."""
+    return cause.startswith("worker died")
 
 
 def take_over(study: StudyFolder, trial: Trial, outcome: Outcome, source: str) -> None:

@@ -80,27 +80,6 @@ class Ending:
     texts: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Found:
-    """A finished trial of any study.
-
-    Attributes:
-        study: Whose.
-        run_id: Its run.
-        by_seed: The last metrics of every seed.
-        failures: Causes of seeds that ended early.
-        tags: Of its run.
-        end_ms: When it ended.
-    """
-
-    study: str
-    run_id: str
-    by_seed: dict[int, Metrics]
-    failures: dict[int, str]
-    tags: Mapping[str, str] = field(default_factory=dict)
-    end_ms: int = 0
-
-
 def params_of(trial: Trial, seeds: Sequence[int]) -> dict[str, str]:
     """Every setting by its dotted path, and the seeds."""
     values = {path: str(value) for path, value in trial.config.items()}

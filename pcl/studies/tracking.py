@@ -2,7 +2,7 @@
 
     experiment pcl/SPACE
       parent   pcl.kind=study, pcl.study=NAME
-        child    pcl.kind=trial, pcl.trial=KEY: parameters, means over seeds, `objective` and `objective_se`
+        child    pcl.kind=trial, pcl.trial=KEY, pcl.cell=KEY WITHOUT SEEDS: parameters, means over seeds, `objective` and `objective_se`
           grandchild  pcl.kind=seed, pcl.seed=SEED: where a trial has several seeds, each one's metrics
 
 The folders are the truth and the journal (see `pcl.studies.ledger`). `Tracker.sync` may be called at any time and any
@@ -19,17 +19,16 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
 from pcl.studies import run_content as content
+from pcl.studies.known import EXPERIMENTS, Found, ended_trials
 from pcl.studies.ledger import Metrics, Row, Trial, TrialFolder, now_ms
 from pcl.studies.mlflow_store import Store, StoreError, default_uri, shown_uri, tracking_uri
-from pcl.studies.run_content import CAUSE, RUNNING, STOPPED_EARLY, SYNCED, Ending, Found, StudyTags
+from pcl.studies.run_content import CAUSE, RUNNING, STOPPED_EARLY, SYNCED, Ending, StudyTags
 from pcl.studies.turns import Turns
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
 
 __all__ = ["End", "Found", "StoreError", "StudyTags", "Tracker", "default_uri", "shown_uri", "tracking_uri"]
-
-_EXPERIMENTS = "pcl/"
 
 
 class End(Enum):
@@ -186,19 +185,8 @@ class Tracker:
 
     def finished(self, key: str, end: End = End.FINISHED) -> Found | None:
         """A trial with this key that ended so in any study, the first if there are several."""
-        experiments = self.store.experiments(_EXPERIMENTS)
-        found = self.store.find(experiments, {"pcl.kind": "trial", "pcl.trial": key}, end.value, most=1)
-        if not found:
-            return None
-        tags, run_id = found[0].data.tags, found[0].info.run_id
-        runs = found[:1]
-        if "pcl.seed" not in tags:
-            of_seeds = {"pcl.kind": "seed", "pcl.trial": key, "mlflow.parentRunId": run_id}
-            runs = self.store.find([found[0].info.experiment_id], of_seeds)
-        by_seed = {int(run.data.tags["pcl.seed"]): run.data for run in runs}
-        failures = {seed: data.tags[CAUSE] for seed, data in by_seed.items() if CAUSE in data.tags}
-        metrics = {seed: content.reported(data.metrics) for seed, data in by_seed.items()}
-        return Found(tags["pcl.study"], run_id, metrics, failures, tags, found[0].info.end_time or 0)
+        found = ended_trials(self.store, {"pcl.trial": key}, end.value, most=1)
+        return found[0] if found else None
 
     def _study(self) -> _Study:
         if self._opened is None:
@@ -207,7 +195,7 @@ class Tracker:
 
     def _load(self, study: _Study) -> None:
         """Learn what the store has of the study; of runs that were made twice the first stays."""
-        study.experiment = self.store.experiment(_EXPERIMENTS + study.tags.space)
+        study.experiment = self.store.experiment(EXPERIMENTS + study.tags.space)
         known, study.records = study.records, {}
         for run in self.store.find([study.experiment], {"pcl.study": study.name}):
             tags = run.data.tags
@@ -260,6 +248,7 @@ class Tracker:
     def _create(self, study: _Study, trial: Trial, identity: _Identity, parent: str) -> _Record:
         tags = {
             **study.tags.as_tags(), "pcl.study": study.name, "pcl.kind": identity.kind, "pcl.trial": identity.trial,
+            "pcl.cell": trial.cell,
             "pcl.seed": identity.seed or (str(trial.seeds[0]) if len(trial.seeds) == 1 else ""),
             "pcl.stage": trial.stage, "pcl.data": trial.data, "mlflow.parentRunId": parent, "mlflow.user": _user(),
         }  # fmt: skip
