@@ -2,7 +2,8 @@
 
     experiment pcl/SPACE
       parent   pcl.kind=study, pcl.study=NAME
-        child    pcl.kind=trial, pcl.trial=KEY, pcl.cell=KEY WITHOUT SEEDS: parameters, means over seeds, `objective` and `objective_se`
+        child    pcl.kind=trial, pcl.trial=KEY, pcl.cell=CELL (the key of all trials that differ in their seeds alone):
+                 parameters, means over seeds, `objective` and `objective_se`
           grandchild  pcl.kind=seed, pcl.seed=SEED: where a trial has several seeds, each one's metrics
 
 The folders are the truth and the journal (see `pcl.studies.ledger`). `Tracker.sync` may be called at any time and any
