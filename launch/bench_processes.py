@@ -116,7 +116,7 @@ def processes_of(folder: Path) -> list[int]:
 
 def workers_among(pids: Iterable[int]) -> list[int]:
     """Workers that have a trial."""
-    return [pid for pid in pids if _command(pid).startswith("ray::ImplicitFunc")]
+    return [pid for pid in pids if command_of(pid).startswith("ray::ImplicitFunc")]
 
 
 def descendants(pid: int, among: Iterable[int]) -> list[int]:
@@ -181,7 +181,8 @@ def _stands(pid: int) -> bool:
     return set(states) <= set("TtZX")
 
 
-def _command(pid: int) -> str:
+def command_of(pid: int) -> str:
+    """What a process runs; of one that has ended, nothing."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
     except OSError:
