@@ -8,7 +8,8 @@ import argparse
 import json
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from launch.bench_checkpoints import Checkpoints, usual_and_longest
 from launch.bench_nodes import Cluster, cluster
-from launch.bench_processes import Started, signal_all, wait_for
+from launch.bench_processes import Started, signal_all, stop_when, wait_for
 from launch.bench_tracking import Tracking, count
 from launch.command import say, whole_number
 
@@ -104,15 +105,26 @@ class Study:
 
         return StudyFolder(self.storage / "s")
 
-    def wait_until_running(self, n_trials: int = 1) -> None:
-        """Until as many trials have some reports, but no result; who has them is remembered."""
+    @contextmanager
+    def held(self, n_trials: int = 1) -> Iterator[None]:
+        """With workers stopped once as many trials have some reports, but no result; who has them is remembered.
+
+        Trials are so short that all might have ended before something happens to them.
+        """
 
         def running() -> list["TrialFolder"]:
             return [t for t in self.folder.trials() if not t.result() and len(t.rows()) >= _N_BEFORE]
 
-        wait_for(lambda: len(running()) >= n_trials, f"{n_trials} trials are on their way", 300)
+        wait_for(running, "a trial is on its way")
+        what = f"{n_trials} trials are on their way"
+        workers = stop_when(self.nodes.workers, lambda: len(running()) >= n_trials, what)
         begun = [t for t in self.folder.trials() if not t.result() and t.checkpoint.exists()]
         self._owners = {trial.key: (trial.path / "owner").read_text() for trial in begun}
+        self.happened()
+        try:
+            yield
+        finally:
+            signal_all(workers, signal.SIGCONT)
 
     def happened(self) -> None:
         """Just now."""
@@ -148,26 +160,21 @@ class Study:
 
 def kill_node(study: Study) -> None:
     """One of two, and all its processes."""
-    study.wait_until_running(2)
-    study.nodes.kill_node(study.second)
-    study.happened()
+    with study.held(2):
+        study.nodes.kill_node(study.second)
 
 
 def add_node(study: Study) -> None:
-    """A third one. Workers are held until it is there: trials are so short that all might have ended by then."""
-    study.wait_until_running()
-    workers = study.nodes.workers()
-    study.happened()
-    signal_all(workers, signal.SIGSTOP)
-    study.nodes.add_node("third")
-    signal_all(workers, signal.SIGCONT)
+    """A third one."""
+    with study.held():
+        study.nodes.add_node("third")
 
 
 def kill_driver(study: Study) -> None:
     """And go on from another process."""
-    study.wait_until_running(2)
-    study.process.kill()
-    wait_for(lambda: not study.nodes.workers(), "the workers follow their driver", 60)
+    with study.held(2):
+        study.process.kill()
+    wait_for(lambda: not study.nodes.workers(), "the workers follow their driver")
     study.happened()  # until here they have trained
     study.process = study.nodes.begin("launch/grid.py", "--resume", "s", *study.where)
 
@@ -183,18 +190,16 @@ def cut_for_long(study: Study) -> None:
 
 
 def _cut(study: Study, seconds: float) -> None:
-    study.wait_until_running(2)
-    study.nodes.cut(study.second)
-    study.happened()
+    with study.held(2):
+        study.nodes.cut(study.second)
     time.sleep(seconds)
     study.nodes.heal(study.second)
 
 
 def tracking_goes(study: Study) -> None:
     """MLflow's server is killed, and started again some seconds later."""
-    study.wait_until_running()
-    study.tracking.server.kill()
-    study.happened()
+    with study.held():
+        study.tracking.server.kill()
     time.sleep(_AWAY_S)
     study.tracking.server.start()
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from launch.bench_processes import (
+    DEADLINE_S,
     ROOT,
     Started,
     descendants,
@@ -156,7 +157,7 @@ class Cluster:
         """As when its power fails: all its processes at once."""
         node = self.nodes.pop(name)
         signal_all(self.processes_on(node), signal.SIGKILL)
-        node.wait(20)
+        node.wait(DEADLINE_S)
 
     def end_node(self, name: str) -> None:
         """So that the head knows of it at once, if the node still can tell it."""
@@ -202,7 +203,7 @@ class Cluster:
         """End every process."""
         signal_all(processes_of(self.folder), signal.SIGKILL)
         for node in self.nodes.values():
-            node.wait(20)
+            node.wait(DEADLINE_S)
 
     def _raylet(self, name: str) -> list[int]:
         return [
@@ -230,7 +231,7 @@ class Cluster:
                 [*prefix, *command], cwd=self.folder, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
                 env={**common, **environment}, start_new_session=True,
             )  # fmt: skip
-        wait_for(lambda: "Ray runtime started" in self.said(name), f"{name} has started", 90)
+        wait_for(lambda: "Ray runtime started" in self.said(name), f"{name} has started")
         return address
 
 
@@ -246,7 +247,7 @@ def cluster(is_networked: bool = True, **options: Any) -> Iterator[Cluster]:
         if network:
             after.callback(network.close)
         found = Cluster(folder, network=network, **options)
-        after.callback(lambda: wait_for(lambda: not processes_of(folder), "no process left", 20))
+        after.callback(lambda: wait_for(lambda: not processes_of(folder), "no process left"))
         after.callback(found.end_all)
         after.callback(is_ending)
         yield found

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -16,7 +17,12 @@ from typing import Any, Self
 ROOT = Path(__file__).parent.parent
 
 
-def wait_for(is_so: Callable[[], Any], what: str, timeout_s: float = 90.0) -> None:
+DEADLINE_S = 300.0  # for what takes seconds, on a machine that is slow and has much else to do
+_FIRST_PORT = 20_000  # above those of Ray's workers
+_CLAIMED: list[socket.socket] = []  # a name for every port that this process was given, which goes with it
+
+
+def wait_for(is_so: Callable[[], Any], what: str, timeout_s: float = DEADLINE_S) -> None:
     """Look every twentieth of a second until something is so.
 
     Raises:
@@ -30,10 +36,25 @@ def wait_for(is_so: Callable[[], Any], what: str, timeout_s: float = 90.0) -> No
 
 
 def free_port() -> int:
-    """One that nobody listens at."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
+    """One that nobody listens at and no one else is given, so that it is still free when it is used, or used again.
+
+    It is none of those that the kernel hands out, as to Ray's processes and to whoever connects to somewhere, and other
+    processes that ask here do not get it as long as this one lives.
+    """
+    first_of_kernel = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    ports = range(_FIRST_PORT, max(first_of_kernel, _FIRST_PORT + 10_000))
+    for _ in ports:
+        port, claim = random.SystemRandom().choice(ports), socket.socket(socket.AF_UNIX)
+        try:
+            claim.bind(f"\0pcl-port-{port}")
+            with socket.socket() as listener:
+                listener.bind(("127.0.0.1", port))
+        except OSError:
+            claim.close()
+            continue
+        _CLAIMED.append(claim)
+        return port
+    raise OSError(f"no port from {ports.start} to {ports.stop} is free")
 
 
 @dataclass
@@ -53,7 +74,7 @@ class Started:
         """On stderr, so far."""
         return self.output.with_suffix(".err").read_text()
 
-    def ended(self, code: int = 0, timeout_s: float = 150.0) -> Self:
+    def ended(self, code: int = 0, timeout_s: float = 2 * DEADLINE_S) -> Self:
         """Wait for its end, which has to have this exit code and no traceback."""
         self.process.wait(timeout_s)
         told = f"{self.said}\n{self.errors}"
@@ -68,7 +89,7 @@ class Started:
     def kill(self) -> None:
         """At once, and nothing but it."""
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(DEADLINE_S)
 
 
 def started(command: Sequence[str | Path], output: Path, environment: Mapping[str, str]) -> Started:
@@ -95,7 +116,7 @@ def processes_of(folder: Path) -> list[int]:
 
 def workers_among(pids: Iterable[int]) -> list[int]:
     """Workers that have a trial."""
-    return [pid for pid in pids if _command(pid).startswith("ray::ImplicitFunc")]
+    return [pid for pid in pids if command_of(pid).startswith("ray::ImplicitFunc")]
 
 
 def descendants(pid: int, among: Iterable[int]) -> list[int]:
@@ -124,7 +145,44 @@ def signal_all(pids: Iterable[int], number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
-def _command(pid: int) -> str:
+def stop_when(
+    pids: Callable[[], list[int]], is_so: Callable[[], Any], what: str, timeout_s: float = DEADLINE_S
+) -> list[int]:  # fmt: skip
+    """Stop processes as soon as something is so; returns those that then go on by SIGCONT, or never.
+
+    They are stopped for every look: what is so is still so when this returns, however fast they are and however late
+    this process gets its turn.
+
+    Raises:
+        TimeoutError: If it takes too long; they go on.
+    """
+    stopped: list[int] = []
+
+    def is_so_while_they_stand() -> bool:
+        stopped[:] = pids()
+        signal_all(stopped, signal.SIGSTOP)
+        while not all(map(_stands, stopped)):
+            time.sleep(0.001)
+        if is_so():
+            return True
+        signal_all(stopped, signal.SIGCONT)
+        return False
+
+    wait_for(is_so_while_they_stand, what, timeout_s)
+    return stopped
+
+
+def _stands(pid: int) -> bool:
+    """Whether no thread of a process runs."""
+    try:
+        states = [file.read_text().rpartition(")")[2].split()[0] for file in Path(f"/proc/{pid}/task").glob("*/stat")]
+    except OSError:  # a thread has ended meanwhile
+        return not Path(f"/proc/{pid}").exists()
+    return set(states) <= set("TtZX")
+
+
+def command_of(pid: int) -> str:
+    """What a process runs; of one that has ended, nothing."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
     except OSError:
@@ -164,14 +222,14 @@ class Server:
             self.process = subprocess.Popen(
                 command, env=environment, cwd=self.folder, stdout=log, stderr=log, start_new_session=True
             )
-        wait_for(lambda: answers(f"{self.uri}/health", self.prefix), "the MLflow server answers", 90)
+        wait_for(lambda: answers(f"{self.uri}/health", self.prefix), "the MLflow server answers")
 
     def kill(self) -> None:
         """At once, with all its processes."""
         if self.process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait(10)
+            self.process.wait(DEADLINE_S)
 
 
 _ASK = "import sys, urllib.request; urllib.request.urlopen(sys.argv[1], timeout=float(sys.argv[2]))"

@@ -69,7 +69,7 @@ class Tracking:
                 [*self._prefix, sys.executable, *words], cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)},
                 start_new_session=True,
             )  # fmt: skip
-            wait_for(lambda: answers(f"{self.uri}/health", self._prefix, 2 * self._delay_s), "the proxy answers", 60)
+            wait_for(lambda: answers(f"{self.uri}/health", self._prefix, 2 * self._delay_s), "the proxy answers")
 
 
 def count(uri: str, folder: "StudyFolder", keys: Sequence[str], metric: str = "train/loss") -> tuple[int, int]:

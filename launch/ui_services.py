@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import urllib.error
 import urllib.request
 from typing import Self
@@ -53,8 +54,7 @@ class MlflowPages:
             for number in (signal.SIGTERM, signal.SIGKILL):
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(self._process.pid, number)
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    self._process.wait(_END_S)
+                if _has_ended(self._process):
                     break
             self._process = None
 
@@ -139,6 +139,19 @@ class RayPages:
         self.look()
         while not self._is_ending.wait(_LOOK_S):
             self.look()
+
+
+def _has_ended(server: subprocess.Popen[bytes]) -> bool:
+    """Whether a server ends soon, with the processes that it has started: they may outlive it."""
+    deadline = time.monotonic() + _END_S
+    while time.monotonic() < deadline:
+        server.poll()
+        try:
+            os.killpg(server.pid, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.05)
+    return False
 
 
 def check_address(ray: str) -> None:

@@ -1,12 +1,16 @@
 """A store with studies in it, and what is on its board's pages."""
 
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from dashboards.board import site
 from dashboards.board.artifacts import Artifacts
 from dashboards.board.database import FileDatabase, open_database
 from dashboards.board.site import Site
@@ -79,10 +83,14 @@ class Stored:
 
 
 @pytest.fixture(scope="session")
-def stored(tmp_path_factory: pytest.TempPathFactory) -> Stored:
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stored]:
+    """For it no time passes: pages are made anew every minute, and what runs falls silent after some of them."""
     folder = tmp_path_factory.mktemp("board")
     runs = write_studies(folder)
     store = Store(default_uri(folder))
     database = open_database(store)
     assert isinstance(database, FileDatabase)
-    return Stored(folder, runs, store, Site(database, Artifacts(store), lambda: MLFLOW, lambda: ""))
+    now = time.time_ns()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(site, "time", SimpleNamespace(time_ns=lambda: now))
+        yield Stored(folder, runs, store, Site(database, Artifacts(store), lambda: MLFLOW, lambda: ""))

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from launch.bench_processes import ROOT, Started, started
+from launch.bench_processes import DEADLINE_S, ROOT, Started, started
 from tests.browser import Browser
 from tests.services import free_port, wait_for
 
@@ -38,7 +38,7 @@ class Board:
     def end(self) -> int:
         """Press Ctrl-C; returns the exit code."""
         self.started.process.send_signal(signal.SIGINT)
-        return self.started.process.wait(30)
+        return self.started.process.wait(DEADLINE_S)
 
 
 @contextlib.contextmanager
@@ -50,7 +50,7 @@ def board(storage: Path, *options: str) -> Iterator[Board]:
     process = started(command, storage / "ui.log", os.environ)
     found = Board(process, f"http://127.0.0.1:{ports[0]}/", f"http://127.0.0.1:{ports[1]}")
     try:
-        wait_for(lambda: "Ctrl-C" in found.said or process.process.poll() is not None, "the board is up", 60)
+        wait_for(lambda: "Ctrl-C" in found.said or process.process.poll() is not None, "the board is up")
         yield found
     finally:
         if process.process.poll() is None:
@@ -60,7 +60,7 @@ def board(storage: Path, *options: str) -> Iterator[Board]:
 def exported(storage: Path, site: Path) -> str:
     """Write the board as files; returns what is said."""
     command = [sys.executable, "launch/ui.py", "--storage", str(storage), "--export", str(site)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True).stdout
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_S, check=True).stdout
 
 
 def heading(name: str) -> str:
@@ -79,26 +79,30 @@ def cells(tab: Browser, table: str) -> list[list[str]]:
 
 
 def open_study(tab: Browser, name: str) -> None:
-    """From the overview, by its link, as soon as it is there."""
-    link = f"[...document.querySelectorAll('#studies a')].find((link) => link.textContent === {name!r})"
-    tab.wait(f"{link} !== undefined", 60)
-    tab.run(f"{link}.click()")
+    """From the overview, by its link."""
+    tab.click(f"[...document.querySelectorAll('#studies a')].find((link) => link.textContent === {name!r})")
     tab.wait(f"document.title.startsWith({name!r}) && {IS_READY}")
 
 
 def choose_state(tab: Browser, state: str) -> None:
-    tab.run(f"document.querySelector('.tools select.state').value = {state!r}")
-    tab.run("document.querySelector('.tools select.state').dispatchEvent(new Event('change'))")
+    _enter(tab, ".tools select.state", state, "change")
 
 
 def filter_words(tab: Browser, words: str) -> None:
-    tab.run(f"document.querySelector('.tools input').value = {words!r}")
-    tab.run("document.querySelector('.tools input').dispatchEvent(new Event('input'))")
+    _enter(tab, ".tools input", words, "input")
+
+
+def _enter(tab: Browser, selector: str, value: str, event: str) -> None:
+    """In one step: news may put another element in its place between two."""
+    tab.run(
+        f"(() => {{ const found = document.querySelector({selector!r}); found.value = {value!r}; "
+        f"found.dispatchEvent(new Event({event!r})); }})()"
+    )
 
 
 def compare_rows(tab: Browser, *rows: int) -> None:
     """Choose two trials and follow the link that is offered."""
     for row in rows:
         tab.run(f"{ROWS}[{row}].querySelector('input').click()")
-    tab.run("document.querySelector('a.chosen').click()")
+    tab.click("document.querySelector('a.chosen')")
     tab.wait("document.querySelector('#metric-differences') !== null")

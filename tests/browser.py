@@ -17,6 +17,8 @@ from typing import Any, TypeVar
 
 import aiohttp
 
+from launch.bench_processes import DEADLINE_S
+
 T = TypeVar("T")
 
 CHROMIUM = next(
@@ -24,6 +26,19 @@ CHROMIUM = next(
 )
 _FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
           "--remote-debugging-port=0", "--window-size=1280,900", "about:blank")  # fmt: skip
+
+
+# What Chromium says of a script whose page has gone.
+_GONE = (
+    "Execution context was destroyed.",
+    "Cannot find default execution context",
+    "Inspected target navigated or closed",
+    "Promise was collected",
+)
+
+
+class PageGone(Exception):
+    """A page was left before it has answered."""
 
 
 class Browser:
@@ -47,7 +62,7 @@ class Browser:
         return aiohttp.ClientSession()
 
     def _do(self, work: Coroutine[Any, Any, T]) -> T:
-        return self._loop.run_until_complete(asyncio.wait_for(work, 30))
+        return self._loop.run_until_complete(asyncio.wait_for(work, DEADLINE_S))
 
     def call(self, method: str, **parameters: Any) -> Any:
         """Ask for something and wait for the answer."""
@@ -56,6 +71,8 @@ class Browser:
         while True:
             message = json.loads(self._do(self._socket.receive_str()))
             if message.get("id") == self._number:
+                if message.get("error", {}).get("message") in _GONE:
+                    raise PageGone(message["error"]["message"])
                 assert "error" not in message, message["error"]
                 return message["result"]
             self._note(message)
@@ -81,12 +98,22 @@ class Browser:
         assert "exceptionDetails" not in result, result["exceptionDetails"]
         return result["result"].get("value")
 
-    def wait(self, script: str, timeout_s: float = 30.0) -> None:
-        """Look until a script's value is true."""
+    def wait(self, script: str, timeout_s: float = DEADLINE_S) -> None:
+        """Look until a script's value is true; a page that is left meanwhile is no answer."""
+
+        def is_so() -> bool:
+            with contextlib.suppress(PageGone):
+                return bool(self.run(script))
+            return False
+
         deadline = time.monotonic() + timeout_s
-        while not self.run(script):
+        while not is_so():
             assert time.monotonic() < deadline, f"after {timeout_s:g} s still not: {script}; {self.said}"
             time.sleep(0.05)
+
+    def click(self, element: str, timeout_s: float = DEADLINE_S) -> None:
+        """What a script finds, as soon as it is there, in one step: news may put another in its place at any time."""
+        self.wait(f"(() => {{ const found = {element}; found?.click(); return Boolean(found); }})()", timeout_s)
 
     def press(self, key: str, code: int) -> None:
         for kind in ("keyDown", "keyUp"):
@@ -133,17 +160,17 @@ def browser() -> Iterator[Browser]:
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        process.wait(10)
+        process.wait(DEADLINE_S)
         shutil.rmtree(profile, ignore_errors=True)
 
 
 def _address(file: Path) -> str:
     """Of the first tab, once the browser has said at which port it listens."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + DEADLINE_S
     while not (file.exists() and file.read_text().strip()):
         assert time.monotonic() < deadline, "Chromium did not start"
         time.sleep(0.05)
     port = file.read_text().split()[0]
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/json", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/json", timeout=DEADLINE_S) as answer:
         tabs = json.load(answer)
     return str(next(tab["webSocketDebuggerUrl"] for tab in tabs if tab["type"] == "page"))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from launch.bench_processes import free_port, wait_for
+from launch.bench_processes import DEADLINE_S, free_port, wait_for
 
 # Secrets are the environment's, and nobody asks a cloud's machines for more.
 CREDENTIALS = {
@@ -29,7 +29,7 @@ class S3:
         """The address of a folder in a new one."""
         name = f"b{uuid.uuid4().hex[:8]}"
         request = urllib.request.Request(f"http://127.0.0.1:{self.port}/{name}", method="PUT")
-        urllib.request.urlopen(request, timeout=10).close()
+        urllib.request.urlopen(request, timeout=DEADLINE_S).close()
         return self.address(name)
 
     def address(self, bucket: str) -> str:
@@ -43,12 +43,12 @@ def s3_server(log: Path) -> Iterator[S3]:
         command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(found.port)]
         process = subprocess.Popen(command, stdout=output, stderr=output, stdin=subprocess.DEVNULL)
     try:
-        wait_for(lambda: _answers(found.port) or process.poll() is not None, "the store answers", 60)
+        wait_for(lambda: _answers(found.port) or process.poll() is not None, "the store answers")
         assert process.poll() is None, log.read_text()
         yield found
     finally:
         process.kill()
-        process.wait(10)
+        process.wait(DEADLINE_S)
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +61,6 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
 
 def _answers(port: int) -> bool:
     with contextlib.suppress(OSError):
-        urllib.request.urlopen(f"http://127.0.0.1:{port}/moto-api/", timeout=5).close()
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/moto-api/", timeout=DEADLINE_S).close()
         return True
     return False

@@ -16,7 +16,17 @@ from typing import Any
 
 import pytest
 
-from launch.bench_processes import ROOT, Server, free_port, processes_of, signal_all, started, wait_for, workers_among
+from launch.bench_processes import (
+    ROOT,
+    Server,
+    free_port,
+    processes_of,
+    signal_all,
+    started,
+    stop_when,
+    wait_for,
+    workers_among,
+)
 from launch.bench_processes import Started as Grid
 from launch.command import run as run_command
 from pcl.studies.ledger import Status, StudyFolder, Trial
@@ -90,9 +100,18 @@ class Home:
     def workers(self) -> list[int]:
         return workers_among(self.processes())
 
+    def hold_at(self, name: str, n_reports: int) -> list[int]:
+        """Stop a study's workers once it has so many reports: however fast they are, it has hardly more."""
+        wait_for(lambda: self.n_reports(name), "a trial has reports")
+        return self.hold_when(lambda: self.n_reports(name) >= n_reports, f"{name} has {n_reports} reports")
+
+    def hold_when(self, is_so: Callable[[], Any], what: str) -> list[int]:
+        """Stop the workers as soon as something is so, before it can be otherwise; returns them."""
+        return stop_when(self.workers, is_so, what)
+
     def wait_until_empty(self) -> None:
         """See that no process is left: those that Ray's raylet has started end soon after it, not with it."""
-        wait_for(lambda: not self.processes(), "no process left", 20)
+        wait_for(lambda: not self.processes(), "no process left")
 
     def end_all(self) -> None:
         signal_all(self.processes(), signal.SIGKILL)
@@ -109,6 +128,11 @@ def home() -> Iterator[Home]:
         found.end_all()
         found.wait_until_empty()
         shutil.rmtree(path, ignore_errors=True)
+
+
+def go_on(workers: list[int]) -> None:
+    """End a hold."""
+    signal_all(workers, signal.SIGCONT)
 
 
 class Records:

@@ -4,13 +4,14 @@ import ast
 import re
 import subprocess
 import sys
-import time
 import tomllib
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
+
+from launch.bench_processes import DEADLINE_S
 
 ROOT = Path(__file__).parent.parent
 
@@ -31,7 +32,7 @@ print(len(names))
 """
 
 
-def run(*command: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+def run(*command: str, timeout: float = DEADLINE_S) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=timeout, check=False)
 
 
@@ -42,12 +43,12 @@ def test_core_imports_without_ray_mlflow_and_optuna() -> None:
 
 
 def test_import_is_fast_and_loads_no_service() -> None:
-    start = time.perf_counter()
-    result = run(
-        sys.executable, "-c", "import sys, pcl; print(sorted({'ray', 'mlflow', 'optuna', 'torch'} & set(sys.modules)))"
-    )
-    assert time.perf_counter() - start < 4
-    assert result.stdout.strip() == "[]"
+    """In seconds of its own: others may be at work beside it."""
+    loaded = "sorted({'ray', 'mlflow', 'optuna', 'torch'} & set(sys.modules))"
+    result = run(sys.executable, "-c", f"import sys, time, pcl; print({loaded}); print(time.process_time())")
+    modules, seconds = result.stdout.splitlines()
+    assert modules == "[]"
+    assert float(seconds) < 4
 
 
 LAYERS = {  # module prefix -> prefixes of this distribution that it may import

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from launch import bench_search_table as table
+from launch.bench_processes import DEADLINE_S
 from launch.bench_search import replay
 from tests.test_architecture import ROOT
 
@@ -123,6 +124,6 @@ def test_the_table_that_is_stored_is_whole() -> None:
 
 def test_the_maker_needs_no_service(tmp_path: Path) -> None:
     command = [sys.executable, "-c", MAKE_WITHOUT_SERVICES, str(tmp_path / "t.jsonl")]
-    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
     assert result.returncode == 0, result.stderr
     assert "the limit of 0 s is near" in result.stdout

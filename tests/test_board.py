@@ -3,7 +3,6 @@
 import math
 import statistics
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from dashboards.board.markup import MINUS, MISSING, number
 from dashboards.board.mirror import Mirror
 from dashboards.board.site import Site
 from dashboards.scoreboard import Measured, compare, published_tables, read, report_seeds
+from launch.bench_processes import DEADLINE_S, wait_for
 from pcl.studies.mlflow_store import Store, default_uri
 from tests.board_pages import MLFLOW, Page, Stored
 from tests.board_store import CAUSE, NASTY, OBJECTIVE, Writer, error, score, tags
@@ -177,28 +177,24 @@ def test_a_server_is_shown_while_it_is_read(stored: Stored, monkeypatch: pytest.
 
     def slow(call: Callable[[Any], Any]) -> Any:
         asked.append(call)
-        assert len(asked) < 4 or gate.wait(30)
+        assert len(asked) < 4 or gate.wait(DEADLINE_S)
         return Store.call(store, call)
 
     monkeypatch.setattr(store, "call", slow)
     mirror = Mirror(store)
     site = Site(mirror, Artifacts(stored.store), lambda: MLFLOW, lambda: "")
     mirror.begin()
-    deadline = time.monotonic() + 20
 
     def overview() -> Page:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
         return Page((site.get("index.html") or pytest.fail("no such page")).body.decode())
 
-    while "still reading: 4 runs so far" not in (page := overview()).text:
-        pass
+    wait_for(lambda: "still reading: 4 runs so far" in overview().text, "studies are shown")
+    page = overview()
     assert len(page.tables["studies"]) == 5
     assert {row["Trials"].split("|")[0] for row in page.rows("studies")} == {"0"}
     gate.set()
-    while "still reading" in (page := overview()).text:
-        pass
-    assert page.html == stored.page("index.html").html
+    wait_for(lambda: "still reading" not in overview().text, "all has been read")
+    assert overview().html == stored.page("index.html").html
 
 
 def test_news_reach_the_pages(stored: Stored) -> None:
@@ -211,11 +207,12 @@ def test_news_reach_the_pages(stored: Stored) -> None:
     writer = Writer(stored.folder)
     writer.tracker.open_study("running", tags("toy_space"))
     writer.tracker.sync(writer.trial(16 + before[0], (1,), 0.7, n_reports=2))
-    deadline = time.monotonic() + 20
+
+    def n_trials(site: Site) -> int:
+        return len(Page((site.get(name) or pytest.fail("no such page")).body.decode()).rows("trials"))
+
     for site, n_before in zip(sites, before, strict=True):
-        while len(Page((site.get(name) or pytest.fail("no such page")).body.decode()).rows("trials")) != n_before + 1:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+        wait_for(lambda site=site, n=n_before + 1: n_trials(site) == n, "the trial is shown")  # type: ignore[misc]
 
 
 def test_a_store_that_is_not_there_yet_is_an_empty_board(tmp_path: Path) -> None:

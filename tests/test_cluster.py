@@ -16,12 +16,13 @@ import pytest
 import yaml
 from ray.autoscaler._private.util import prepare_config, validate_config
 
-from launch.bench_processes import parent_of, signal_all
+from launch.bench_processes import DEADLINE_S, parent_of, signal_all
 from launch.grid import _parser as grid_parser
 from launch.grid import main
 from launch.parcel import parcel
 from launch.submit import _parser as submit_parser
 from pcl.config import RunConfig
+from pcl.studies import cluster as joining
 from pcl.studies import trainable
 from pcl.studies.ledger import Status, StudyFolder, Trial
 from pcl.studies.study import StudySpec, opened, space_of
@@ -89,7 +90,7 @@ def test_slurm(ray: Cluster, tmp_path: Path) -> None:
     environment = {**ray.environment, **slurm, "PATH": f"{bin}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
     command = [FILES / "slurm.sh", "--space", ray.place.space("short", GRID, BASE), "--scale", "smoke", "--name", "s"]
     done = subprocess.run(
-        [*command, "--plan"], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=100, check=False
+        [*command, "--plan"], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=DEADLINE_S, check=False
     )
     assert done.returncode == 0, done.stderr
     assert "each on 1 CPU, 2 at once" in done.stdout  # the cluster's
@@ -108,7 +109,9 @@ def test_slurm(ray: Cluster, tmp_path: Path) -> None:
     python.write_text('#!/bin/bash\necho "$@"\n')
     python.chmod(0o755)
     environment |= {"PYTHON": str(python), "MLFLOW_TRACKING_URI": "http://mlflow:5000"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=DEADLINE_S, check=True
+    )
     address = f"--address 127.0.0.1:{ray.port} --storage {storage} --tracking-uri http://mlflow:5000"
     assert done.stdout.splitlines()[-1] == f"launch/grid.py --resume s {address}"
 
@@ -241,6 +244,20 @@ def test_a_trial_on_a_node_without_the_studys_folder_ends_the_study(
     trainable.run_jobs({"jobs": [trainable.Job(trial, str(folder), "train/loss").as_config()]})
     assert "must be shared" in told[trainable.UNWRITABLE]
     assert not list(tmp_path.iterdir())
+
+
+def test_studies_that_start_at_once_have_one_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(joining, "_has_token", lambda: False)  # each has looked before the other has made it
+    joining.own_token()
+    first = joining.token_file().read_text()
+    joining.own_token()
+    assert joining.token_file().read_text() == first
+    assert re.fullmatch("[0-9a-f]{64}", first)
+    assert list((tmp_path / ".ray").iterdir()) == [joining.token_file()]
+    assert joining.token_file().stat().st_mode & 0o777 == 0o600
 
 
 def test_a_study_keeps_the_space_whose_file_goes(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import pytest
 import torch
 from torchvision.datasets import CIFAR10
 
+from launch.bench_processes import DEADLINE_S
 from pcl.data import arrays, fetch, load, resolve, sources, take
 from pcl.data.arrays import Arrays, image_set
 from pcl.data.sources import silent
@@ -241,7 +242,13 @@ def test_command_as_file_and_as_module(tmp_path: Path) -> None:
         # A proxy that nobody listens at stands for no network.
         environment = {**os.environ, "https_proxy": "http://127.0.0.1:9", "no_proxy": ""}
         return subprocess.run(
-            [sys.executable, *words], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False, env=environment
+            [sys.executable, *words],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+            check=False,
+            env=environment,
         )
 
     as_file, as_module = run("launch/data.py", "-h"), run("-m", "launch.data", "-h")

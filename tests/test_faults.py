@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -17,7 +17,7 @@ import pytest
 from launch.bench_checkpoints import Checkpoints, usual_and_longest
 from launch.bench_faults import Faults, write_space
 from launch.bench_nodes import cluster
-from launch.bench_processes import descendants, free_port, processes_of, started, wait_for
+from launch.bench_processes import DEADLINE_S, descendants, free_port, processes_of, started, wait_for
 from launch.bench_proxy import proxy
 from launch.bench_tracking import count
 from pcl.studies.ledger import Result, Row, Status, StudyFolder, Trial
@@ -25,6 +25,8 @@ from pcl.studies.mlflow_store import Store, StoreError
 from pcl.studies.recorder import Recorder
 from pcl.studies.tracking import StudyTags, Tracker
 from tests.services import alone, best_of
+
+NAMESPACES = Path("/run/netns")
 
 
 def test_the_trials_of_a_killed_node_go_on_elsewhere() -> None:
@@ -40,25 +42,30 @@ def test_the_trials_of_a_killed_node_go_on_elsewhere() -> None:
     assert row["same_winner"]
     assert row["same_reports"]
     assert row["moved"] >= 1
-    assert row["redone_s"] < 10  # they report, and are saved, several times a second
-    assert row["interval_s"] <= row["longest_interval_s"] < 10
+    # They are saved several times a second here; how often depends on the machine, but not that it is while they run.
+    assert 0 <= row["redone_s"] < row["wall_s"]
+    assert row["interval_s"] <= row["longest_interval_s"] < row["wall_s"]
     assert row["nodes_used"] <= 2
 
 
 def test_a_benchmark_that_is_stopped_leaves_nothing(tmp_path: Path) -> None:
-    spaces, folders = namespaces(), set(Path("/tmp").glob("pcl-*"))
+    folders = set(Path("/tmp").glob("pcl-*"))
     command = [sys.executable, "launch/bench.py", "faults", "--output", tmp_path / "faults.json"]
     bench = started(command, tmp_path / "out", os.environ)
     try:
-        wait_for(lambda: "a head and two nodes" in bench.said or bench.process.poll() is not None, "its cluster", 90)
+        wait_for(lambda: "a head and two nodes" in bench.said or bench.process.poll() is not None, "its cluster")
         (folder,) = (path for path in set(Path("/tmp").glob("pcl-*")) - folders if is_of(path, bench.process.pid))
+        networks = {
+            name.partition("-")[0] for name in namespaces_of(descendants(bench.process.pid, processes_of(folder)))
+        }
+        assert len(networks) <= 1  # none where this machine does not allow it
     finally:
         bench.process.terminate()
-    assert bench.process.wait(60) == 130, bench.errors
+    assert bench.process.wait(DEADLINE_S) == 130, bench.errors
     assert "stopped; its nodes, networks and files are gone" in bench.errors
     assert not processes_of(folder)
     assert not folder.exists()
-    assert not [name for name in namespaces() - spaces if name.startswith("pcl")]
+    assert not [path for path in NAMESPACES.glob("*") if path.name.partition("-")[0] in networks]
 
 
 def is_of(folder: Path, pid: int) -> bool:
@@ -66,9 +73,10 @@ def is_of(folder: Path, pid: int) -> bool:
     return len(descendants(pid, processes_of(folder))) > 1
 
 
-def namespaces() -> set[str]:
-    """Of the network, by name."""
-    return {entry.name for entry in Path("/run/netns").glob("*")}
+def namespaces_of(pids: Iterable[int]) -> set[str]:
+    """Of the network, by name, in which processes are; others may have some beside them."""
+    found = {Path(f"/proc/{pid}/ns/net").stat().st_ino for pid in pids if Path(f"/proc/{pid}/ns/net").exists()}
+    return {path.name for path in NAMESPACES.glob("*") if path.exists() and path.stat().st_ino in found}
 
 
 def test_checkpoints_are_seen(tmp_path: Path) -> None:
@@ -104,7 +112,7 @@ def tracker(tmp_path_factory: pytest.TempPathFactory) -> Tracker:
     return Tracker(f"sqlite:///{tmp_path_factory.mktemp('mlflow') / 'mlflow.db'}")
 
 
-def every_call(monkeypatch: pytest.MonkeyPatch, before: Callable[[], None]) -> None:
+def every_call(monkeypatch: pytest.MonkeyPatch, before: Callable[[], object]) -> None:
     """Do something before every request to MLflow."""
     call = Store.call
 
@@ -118,16 +126,31 @@ def every_call(monkeypatch: pytest.MonkeyPatch, before: Callable[[], None]) -> N
 def test_a_slow_server_is_waited_for_while_it_answers(
     tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A record takes several requests, and so longer than the patience with a server that says nothing."""
+    """A record takes several requests; however short the patience with a server that says nothing, one that answers
+    once in that time is waited for."""
     study = StudyFolder(tmp_path / "slow")
     tracker.open_study("slow", TAGS)
     trial = ended_trial(study)
-    every_call(monkeypatch, lambda: time.sleep(0.4))
+    turns = threading.Semaphore(0)
+    every_call(monkeypatch, turns.acquire)
     recorder = Recorder(tracker)
     recorder.submit(study.trial(trial.key))
-    began = time.monotonic()
-    assert recorder.close(timeout_s=0.6) == []
-    assert time.monotonic() - began > 0.6
+    (thread,) = recorder._threads
+    n_waited = 0
+
+    class OneAnswer(threading.Thread):
+        """Stands for the recorder's: the patience with it ends when it has had one more answer."""
+
+        def join(self, timeout: float | None = None) -> None:
+            nonlocal n_waited
+            n_waited += 1
+            n_answers = tracker.store.n_answers
+            turns.release()
+            wait_for(lambda: tracker.store.n_answers > n_answers or not thread.is_alive(), "an answer")
+
+    recorder._threads = [OneAnswer()]
+    assert recorder.close(timeout_s=0.0) == []
+    assert n_waited > 2
     monkeypatch.undo()
     assert count(tracker.store.uri, study, [trial.key]) == (0, 0)
     assert count(tracker.store.uri, study, [trial.key, "another"]) == (0, 1)
@@ -175,8 +198,8 @@ def test_the_proxy_passes_on_what_it_delays() -> None:
     target, closed = ThreadingHTTPServer(("127.0.0.1", 0), Echo), free_port()
     with serving(target), serving(proxy(0, target.server_port, 0.3)) as slow:
         began = time.monotonic()
-        with urllib.request.urlopen(urllib.request.Request(f"{slow}/a?b=c", b"body"), timeout=5) as answer:
+        with urllib.request.urlopen(urllib.request.Request(f"{slow}/a?b=c", b"body"), timeout=DEADLINE_S) as answer:
             assert (answer.status, answer.read()) == (201, b"/a?b=cbody")
         assert time.monotonic() - began >= 0.3
     with serving(proxy(0, closed, 0.0)) as slow, pytest.raises(urllib.error.HTTPError, match="502"):
-        urllib.request.urlopen(slow, timeout=5)
+        urllib.request.urlopen(slow, timeout=DEADLINE_S)

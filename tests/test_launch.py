@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from launch.bench_processes import DEADLINE_S
 from launch.bench_twins import mc_info_nce_of_whole_samples, wood_sample
 from pcl.distributions import VonMisesFisher
 from pcl.losses import MCInfoNCE
@@ -17,7 +18,7 @@ ROOT = Path(__file__).parent.parent
 
 def launch(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
 
 
 def test_grid_lists_its_spaces() -> None:
@@ -96,7 +97,7 @@ def test_interrupt_stops_cleanly(tmp_path: Path) -> None:
     assert process.stdout is not None
     assert "samples" in process.stdout.readline()  # at work
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 130
     assert "stopped" in errors
     assert "Traceback" not in errors

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from launch.bench_processes import DEADLINE_S
 from pcl.distributions import VonMisesFisher
 from pcl.losses import LOSSES, MCInfoNCE
 from tests.posteriors import SAMPLING, posteriors, triple
@@ -47,7 +48,9 @@ def test_peak_memory_of_mc_info_nce() -> None:
         # Every tensor gets pages of its own and gives them back: the high-water mark is that of the tensors alive.
         environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "0"}
         command = [sys.executable, "-c", MEMORY_PROBE, *sizes]
-        process = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120, env=environment)
+        process = subprocess.run(
+            command, capture_output=True, text=True, check=True, timeout=DEADLINE_S, env=environment
+        )
         return float(process.stdout)
 
     chunked, large = peak_mib(2**16), peak_mib(2**30)

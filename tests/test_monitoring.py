@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from launch.bench_processes import wait_for
 from pcl.studies import monitoring, trainable
 from pcl.studies.ledger import Result, Status, StudyFolder, Trial
 from pcl.studies.monitoring import GPU_MEMORY, KAPPA_MEAN, MEASURES, OBJECTIVE, SHARE_DONE, TRIALS, Gauges, Measure
@@ -50,8 +51,7 @@ def test_values_are_told_again_until_the_end(told: Told, monkeypatch: pytest.Mon
         gauges.set(KAPPA_MEAN, 3.0)
         labels = {"study": "Pr\\xfcfung", "stage": "grid", "loss": "hib"}  # Ray takes no other letters
         assert told[0] == ("pcl_kappa_mean", 3.0, labels)
-        time.sleep(0.3)
-        assert told.count(told[0]) > 3
+        wait_for(lambda: told.count(told[0]) > 3, "it is told again and again")
         gauges.set(KAPPA_MEAN, math.nan)
         n_told = len(told)
         time.sleep(0.1)
@@ -64,14 +64,17 @@ def test_values_are_told_again_until_the_end(told: Told, monkeypatch: pytest.Mon
 
 
 def test_a_gauge_that_fails_is_no_ones_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
     def broken(measure: Measure) -> None:
+        asked.append(measure)
         raise RuntimeError(measure.name)
 
     monkeypatch.setattr(monitoring, "_gauge", broken)
     monkeypatch.setattr(monitoring, "_HEARTBEAT_S", 0.01)
     with Gauges(study="s", stage="grid", loss="hib") as gauges:
         gauges.set(GPU_MEMORY, 0)
-        time.sleep(0.05)
+        wait_for(lambda: len(asked) > 2, "it has failed in the thread too")
         gauges.set(GPU_MEMORY, 1)
     assert not gauges._thread.is_alive()
 

@@ -9,7 +9,7 @@ import pytest
 from ray.tune.search import Searcher
 
 from pcl.interleaving import interleaved
-from pcl.studies import runner
+from pcl.studies import plan, runner
 from pcl.studies.ledger import Result, Status, StudyFolder, Trial, TrialFolder
 from pcl.studies.packing import Cost, Resources, gpu_share, with_side_by_side
 from pcl.studies.plan import probe, side_by_side_seconds
@@ -99,12 +99,16 @@ def test_trainings_in_turns_are_those_of_each_alone() -> None:
         assert [without_times(by_seed) for by_seed in ours] == [without_times(by_seed) for by_seed in theirs]
 
 
-def test_probe_reckons_with_every_phase() -> None:
-    config = smoke(training__n_batches=1000)
-    cost = probe(config, (1,), "cpu")
-    longer = probe(config.with_values({"training.n_batches": 100_000}), (1,), "cpu")
-    assert longer.run_s > 5 * cost.run_s
-    assert cost.n_bytes > 0
+def test_probe_reckons_with_every_phase(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a clock by which a batch, and an evaluation, takes a second."""
+    monkeypatch.setattr(plan, "_timed", lambda work: (work() and 1.0) or 1.0)
+    for n_batches in (1000, 100_000):
+        config = smoke(training__n_batches=n_batches)
+        cost = probe(config, (1,), "cpu")
+        assert cost.run_s == n_batches + math.ceil(n_batches / config.training.eval_every)
+        assert cost.n_bytes > 0
+    monkeypatch.undo()
+    assert 0 < probe(smoke(), (1,), "cpu").run_s < math.inf
 
 
 GB = 10**9

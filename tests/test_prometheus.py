@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
+from launch.bench_processes import DEADLINE_S
 from pcl.studies.monitoring import KAPPA_MEAN, MEASURES, TRIALS
 from tests.grafana import DASHBOARDS, PROMETHEUS_CONFIG, label_variables, queries, read
 from tests.services import BASE, Grid, Home, free_port, home, wait_for
@@ -58,7 +59,7 @@ def prometheus(place: Home) -> Iterator[Prometheus]:
     text = PROMETHEUS_CONFIG.read_text()
     assert "/tmp/ray/" in text
     config = yaml.safe_load(text.replace("/tmp/ray/", f"{place.path}/ray/"))
-    config["global"].update(scrape_interval="1s", scrape_timeout="1s")
+    config["global"].update(scrape_interval="3s", scrape_timeout="3s")  # beside other work, an answer takes one
     config["scrape_configs"][0]["file_sd_configs"][0]["refresh_interval"] = "1s"
     file, port = place.path / "prometheus.yml", free_port()
     file.write_text(yaml.safe_dump(config))
@@ -72,7 +73,7 @@ def prometheus(place: Home) -> Iterator[Prometheus]:
         yield Prometheus(port)
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(DEADLINE_S)
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +84,7 @@ def watched() -> Iterator[tuple[Home, Grid, Prometheus]]:
         space = place.space("watched", {"grid": GRID}, {**BASE, "training.eval_every": 4})
         grid = place.start("--space", space, "--scale", "smoke", "--seeds", "1,2", "--name", "watched")
         try:
-            wait_for(lambda: server.values(f"ray_{KAPPA_MEAN.name}") or grid.process.poll(), "a trial is known", 300)
+            wait_for(lambda: server.values(f"ray_{KAPPA_MEAN.name}") or grid.process.poll(), "a trial is known")
             assert grid.process.poll() is None, grid.errors
             yield place, grid, server
         finally:
@@ -94,10 +95,15 @@ def watched() -> Iterator[tuple[Home, Grid, Prometheus]]:
 def test_every_panel_has_data(watched: tuple[Home, Grid, Prometheus], path: Path) -> None:
     _, grid, server = watched
     dashboard = read(path)
-    variables = {
-        name: "|".join(server.get(f"label/{label}/values", **{"match[]": metric}))
-        for name, (metric, label) in label_variables(dashboard).items()
-    }
+    wanted = label_variables(dashboard)
+
+    def known() -> dict[str, str]:
+        """Values of the dashboard's variables; the driver may be heard of after its workers."""
+        found = {n: server.get(f"label/{label}/values", **{"match[]": metric}) for n, (metric, label) in wanted.items()}
+        return {name: "|".join(values) for name, values in found.items() if values}
+
+    wait_for(lambda: set(known()) == set(wanted), "all variables have values")
+    variables = known()
     assert variables in ({}, {"study": "watched"})
     left = queries(dashboard)
     assert left

@@ -15,6 +15,7 @@ from pcl.metrics.recovery import (
     spearman,
 )
 from tests.oracles import unit_vectors
+from tests.pace import within
 
 
 def all_pairs(mu: torch.Tensor) -> np.ndarray:
@@ -84,11 +85,7 @@ def test_compare_pairs_against_numpy(generator: torch.Generator) -> None:
 def test_ten_thousand_points_in_ten_seconds_on_two_cores(generator: torch.Generator) -> None:
     mu_true = unit_vectors(10_000, 10, generator=generator, dtype=torch.float32)
     mu = torch.nn.functional.normalize(mu_true + 0.1 * torch.randn(10_000, 10, generator=generator), dim=-1)
-    start = time.process_time()  # one thread's; others may be at work beside this test
-    result = compare_pairs(mu, mu_true)
-    seconds = time.process_time() - start
-    print(f"{seconds:.1f} s")
-    assert seconds < 10
+    result = within(10, lambda: compare_pairs(mu, mu_true))
     assert 0.8 < result.rank_corr < 1
 
 

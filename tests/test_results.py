@@ -21,6 +21,7 @@ from dashboards.results import (
     readme_with,
 )
 from dashboards.scoreboard import published_tables
+from launch.bench_processes import DEADLINE_S
 from launch.reproduce_cells import Cells, Setting, ours_of
 from launch.reproduce_results import check_output, origins_of, write_results
 from launch.results import main
@@ -125,7 +126,7 @@ def test_marks_stay(tmp_path: Path) -> None:
 def test_the_readme_is_of_the_results() -> None:
     """Whoever commits CSVs renders them: python launch/results.py."""
     command = [sys.executable, "launch/results.py", "--check"]
-    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
     assert found.returncode == 0, found.stderr
 
 

@@ -15,7 +15,7 @@ from pcl.studies.sampling import DATABASE
 from pcl.studies.space import load_space
 from pcl.studies.study import StudySpec
 from tests.searches import METRIC, OTHER, Driver, end, kept, spec_of
-from tests.services import LONG, Home, assert_refused, check_records, summary_of, wait_for
+from tests.services import LONG, Home, assert_refused, check_records, go_on, summary_of, wait_for
 
 BAD_INPUT = {
     "ranges as grid": (["--space", "{ranged}"], "has ranges, of which there is no grid: take `--search random`"),
@@ -92,10 +92,14 @@ def test_a_killed_optuna_search_goes_on(place: Home) -> None:
 
     options = ["--space", space, "--scale", "smoke", "--search", "optuna", "--trials", "3", "--warm-start", "known"]
     grid = place.start(*options, "--name", "s", "--max-concurrent", "1")
-    wait_for(ended, "a trial has ended")
-    wait_for(lambda: any(t.rows() and t.result() is None for t in folder.trials()), "another has reports")
+    wait_for(lambda: place.n_reports("s"), "a trial has reports")
+    workers = place.hold_when(
+        lambda: ended() and any(t.rows() and t.result() is None for t in folder.trials()),
+        "a trial has ended, another has reports",
+    )
     grid.kill()
-    wait_for(lambda: not place.workers(), "the workers follow their driver", 30)
+    go_on(workers)
+    wait_for(lambda: not place.workers(), "the workers follow their driver")
     before, n_begun = ended(), len(list(folder.trials()))
     assert n_known + 1 <= n_known + len(before) < n_begun < n_known + 3
     assert f"({n_known + 3} trials, {n_known} known)" in grid.said

@@ -10,12 +10,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from launch.bench_processes import DEADLINE_S
 from pcl.studies.ledger import Status
 from tests.services import (
     BASE,
@@ -30,6 +30,7 @@ from tests.services import (
     alone,
     best_of,
     check_records,
+    go_on,
     home,
     on_disk,
     summary_of,
@@ -93,7 +94,7 @@ def test_a_study_leaves_its_files_and_records(calm: tuple[Home, Path, Grid], tmp
     options = ["--seed", "1", "--seed", "2", "--device", "cpu", "--checkpoint", str(tmp_path / "alone.pt")]
     trained = subprocess.run(
         [sys.executable, "launch/train.py", "--config", str(folder.path / "best.yaml"), *options],
-        cwd=ROOT, capture_output=True, text=True, timeout=100, check=False,
+        cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_S, check=False,
     )  # fmt: skip
     assert trained.returncode == 0, trained.stderr
     assert f"{value:.3f}" in trained.stdout
@@ -114,8 +115,7 @@ def test_a_killed_worker_is_replaced(calm: tuple[Home, Path, Grid]) -> None:
     place, space, _ = calm
     arguments = ["--scale", "smoke", "--seeds", "1,2", "--name", "rerun", "--rerun"]
     grid = place.start("--space", space, *arguments, "--side-by-side", "2", "--max-concurrent", "2")
-    wait_for(lambda: place.n_reports("rerun") > 10, "a trial has reports")
-    (worker, *_) = place.workers()
+    (worker,) = place.hold_at("rerun", 11)  # of both trials, neither of which has ended
     os.kill(worker, signal.SIGKILL)
     grid.ended()
     assert grid.said.count("worker died; another goes on") == 2
@@ -123,12 +123,18 @@ def test_a_killed_worker_is_replaced(calm: tuple[Home, Path, Grid]) -> None:
     check_undisturbed(place, "rerun", on_disk(place.study("calm")))
 
 
+def interrupted(grid: Grid, workers: list[int]) -> Grid:
+    """Ctrl-C while workers are held, which go on once the driver knows."""
+    grid.interrupt()
+    wait_for(lambda: "stopping: " in grid.said, "Ctrl-C is heard")
+    go_on(workers)
+    return grid
+
+
 def test_stopped_and_killed_it_can_be_resumed(place: Home, expected: Reports) -> None:
     space = place.space("long", GRID, LONG)
     grid = place.start("--space", space, "--scale", "smoke", "--name", "s")
-    wait_for(lambda: place.n_reports("s") > 10, "some trials have reports")
-    grid.interrupt()
-    grid.ended(130)
+    interrupted(grid, place.hold_at("s", 11)).ended(130)
     assert f"`python launch/grid.py --resume s --storage {place.storage}` goes on" in grid.errors
     records = Records(place.storage, "s")
     assert records.parent().info.status == "KILLED"
@@ -137,14 +143,13 @@ def test_stopped_and_killed_it_can_be_resumed(place: Home, expected: Reports) ->
 
     n_reports = place.n_reports("s")
     grid = place.start("--resume", "s")
-    wait_for(lambda: place.n_reports("s") > n_reports + 10, "it goes on")
+    place.hold_at("s", n_reports + 11)  # for good: who is told twice waits for nobody
+    interrupted(grid, [])
     grid.interrupt()
-    time.sleep(0.2)
-    grid.interrupt()
-    stopped = time.monotonic()
     grid.ended(130)
-    assert time.monotonic() - stopped < 15
-    assert "--resume s" in grid.errors
+    assert "stopped at once; `python launch/grid.py --resume s" in grid.errors
+    assert "written: " not in grid.said
+    place.wait_until_empty()
 
     # The space is another one now: refused before anything is touched.
     before = {file: file.stat().st_mtime_ns for file in place.storage.rglob("*")}
@@ -156,9 +161,10 @@ def test_stopped_and_killed_it_can_be_resumed(place: Home, expected: Reports) ->
     space.write_text(content)
 
     grid = place.start("--resume", "s")
-    wait_for(lambda: place.n_reports("s") > 65, "two trials have ended, others have reports")
+    workers = place.hold_at("s", 66)  # some trials have ended, or will soon; others have reports
     grid.kill()
-    wait_for(lambda: not place.workers(), "the workers follow their driver", 30)
+    go_on(workers)
+    wait_for(lambda: not place.workers(), "the workers follow their driver")
     left = {trial.key: (trial.rows(), trial.result()) for trial in place.study("s").trials()}
     assert any(rows and not result for rows, result in left.values())
     assert Records(place.storage, "s").parent().info.status == "RUNNING"
@@ -176,21 +182,25 @@ def test_a_tracking_server_may_go_and_come_back(place: Home, expected: Reports) 
         server.start()
         space = place.space("long", GRID, LONG)
         grid = place.start("--space", space, "--scale", "smoke", "--name", "s", "--tracking-uri", server.uri)
-        wait_for(lambda: place.n_reports("s") > 10, "some trials have reports")
+        workers = place.hold_at("s", 11)
         server.kill()
-        n_reports = place.n_reports("s")
-        wait_for(lambda: place.n_reports("s") > n_reports + 10, "training goes on without the server")
-        workers = place.workers()
-        for pid in workers:  # the rest has to wait until the server has come and gone again
-            os.kill(pid, signal.SIGSTOP)
-        server.start()
+        before = {trial.key: len(trial.rows()) for trial in place.study("s").trials()}
+
+        def goes_on_without_it() -> bool:
+            """Of every trial that runs, the driver knows of a report since: a worker waits until the last is taken."""
+            running = [trial for trial in place.study("s").trials() if not trial.result()]
+            is_known = all(len(trial.rows()) >= before.get(trial.key, 0) + 2 for trial in running)
+            return is_known and place.n_reports("s") > sum(before.values()) + 10
+
+        go_on(workers)
+        workers = place.hold_when(goes_on_without_it, "training goes on without the server")
+        server.start()  # the rest has to wait until the server has come and gone again
         records = Records(server.uri, "s")
         n_reports = place.n_reports("s")
         wait_for(lambda: sum(len(records.steps(run)) for run in records.runs("trial")) == n_reports, "all is recorded")
         server.kill()
-        for pid in workers:
-            os.kill(pid, signal.SIGCONT)
-        grid.ended(timeout_s=200)
+        go_on(workers)
+        grid.ended()
         assert "MLflow lacks" in grid.said
         command = f"python launch/grid.py --resume s --storage {place.storage} --tracking-uri {server.uri}"
         assert f"`{command}` sends them" in grid.said
@@ -219,10 +229,11 @@ def small_disk(place: Home) -> Iterator[Path]:
 
 def test_a_full_disk_ends_a_study_that_can_be_resumed(place: Home, small_disk: Path, expected: Reports) -> None:
     grid = place.start("--space", place.space("long", GRID, LONG), "--scale", "smoke", "--name", "s")
-    wait_for(lambda: place.n_reports("s") > 10, "some trials have reports")
+    workers = place.hold_at("s", 11)
     with contextlib.suppress(OSError), (small_disk / "filler").open("wb", buffering=0) as filler:
         while True:
             filler.write(bytes(4096))
+    go_on(workers)
     grid.ended(1)
     assert "cannot be written" in grid.errors or "No space left on device" in grid.errors
     assert f"--resume s --storage {small_disk}` goes on" in grid.errors

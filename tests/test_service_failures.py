@@ -1,13 +1,11 @@
 """The main command with the real thing, where trials fail and where what it is asked for cannot be."""
 
-import contextlib
-import os
 import signal
-import time
 from pathlib import Path
 
 import pytest
 
+from launch.bench_processes import signal_all
 from launch.grid import main
 from tests.services import (
     BASE,
@@ -18,6 +16,7 @@ from tests.services import (
     check_records,
     free_port,
     summary_of,
+    wait_for,
 )
 
 FAULTS: dict[str, dict[str, float]] = {
@@ -68,13 +67,15 @@ def test_failed_trials_are_recorded_and_the_study_goes_on(place: Home) -> None:
 
 def test_a_trial_whose_workers_are_always_killed_fails(place: Home) -> None:
     """As by a kernel that is out of memory."""
-    space = place.space("doomed", {"grid": {"loss.n_samples": [2]}}, LONG)
+    endless = {**LONG, "training.n_batches": 1_000_000}  # what is left of it is never done before the next kill
+    space = place.space("doomed", {"grid": {"loss.n_samples": [2]}}, endless)
     grid = place.start("--space", space, "--scale", "smoke", "--name", "s")
-    while grid.process.poll() is None:
-        for pid in place.workers():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        time.sleep(0.1)
+
+    def killed_until_it_ends() -> bool:
+        signal_all(place.workers(), signal.SIGKILL)
+        return grid.process.poll() is not None
+
+    wait_for(killed_until_it_ends, "the study ends")
     grid.ended(1)
     assert "FAILED: worker died" in grid.said
     assert "MLflow lacks" not in grid.said

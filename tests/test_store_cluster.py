@@ -22,10 +22,10 @@ from tests.services import (
     assert_refused,
     best_of,
     check_records,
+    go_on,
     home,
     on_disk,
     summary_of,
-    wait_for,
 )
 
 __all__ = ["s3"]
@@ -53,13 +53,14 @@ def test_a_study_in_a_store_outlives_its_driver(s3: S3) -> None:
                 "launch/grid.py", "--space", space, "--scale", "smoke", "--name", "s", *where, "--address", ray.address,
                 **CREDENTIALS, PCL_CACHE=str(caches["one"]),
             )  # fmt: skip
-            wait_for(lambda: any(path.name == "reports.json" for path in caches["one"].rglob("*")), "a report")
+            workers = place.hold_when(lambda: list(caches["one"].rglob("reports.json")), "the driver knows of a report")
             first.kill()
             assert len(list(caches["one"].rglob("result.json"))) < 4
+            go_on(workers)
             job = ["launch/submit.py", "--address", ray.url, "--", "launch/grid.py", "--resume", *where]
             second = ray.begin(*job)  # on the head, with its environment and its copies
             expected = alone(space)
-            second.ended(timeout_s=300)
+            second.ended()
             check(uri, caches["two"], expected, place.path)
         finally:
             ray.end_all()

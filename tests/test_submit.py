@@ -1,6 +1,5 @@
 """Commands sent to a cluster: real jobs on a real Ray, with a token, and what is refused before anything is sent."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -9,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from launch.bench_processes import DEADLINE_S
 from launch.parcel import commands, parcel
 from launch.submit import main
 from pcl.studies.ledger import Status, StudyFolder
@@ -24,6 +24,7 @@ from tests.services import (
     best_of,
     check_records,
     free_port,
+    go_on,
     on_disk,
     summary_of,
     wait_for,
@@ -82,11 +83,8 @@ def test_a_job_goes_on_without_its_sender_and_can_be_stopped_and_resumed(ray: Cl
     assert f"--address {ray.url} --stop second" in said
 
     following = ray.begin("launch/submit.py", "--address", ray.url, "--logs", "second", "--wait")
-    wait_for(lambda: ray.place.n_reports("s") > 5, "a trial has reports", 120)
-    workers = ray.place.workers()
-    for pid in workers:
-        os.kill(pid, signal.SIGSTOP)
-    wait_for(lambda: "stage 1 of 1" in following.said, "the log is shown", 30)
+    workers = ray.place.hold_at("s", 6)
+    wait_for(lambda: "stage 1 of 1" in following.said, "the log is shown")
     following.process.send_signal(signal.SIGINT)
     following.ended(130)
     assert "the job second goes on" in following.errors
@@ -95,8 +93,7 @@ def test_a_job_goes_on_without_its_sender_and_can_be_stopped_and_resumed(ray: Cl
     stopping = ray.begin("launch/submit.py", "--address", ray.url, "--stop", "second")
     (log,) = ray.place.path.glob("ray/session_latest/logs/job-driver-second.log")
     wait_for(lambda: "stopping: " in log.read_text(), "the job is asked to stop")
-    for pid in workers:
-        os.kill(pid, signal.SIGCONT)
+    go_on(workers)
     assert "second: STOPPED" in stopping.ended().said
     assert "second: STOPPED" in submitted(ray, "--status", "second", code=1)
     assert Records(storage, "s").parent().info.status == "KILLED"  # as by Ctrl-C, recorded
@@ -161,7 +158,11 @@ def test_a_parcel_starts_where_results_stay(tmp_path: Path) -> None:
     """What is sent is run as a node's shell would run it."""
     config, folder = tmp_path / "my run.yaml", tmp_path / "on the cluster"
     shown = subprocess.run(
-        [sys.executable, "-m", "launch.train", "--show-config"], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-m", "launch.train", "--show-config"],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=True,
     )
     config.write_text(shown.stdout)
     sent = parcel(["python", "launch/train.py", f"--config={config}", "--show-config"], str(folder), "http://mlflow")
@@ -174,7 +175,13 @@ def test_a_parcel_starts_where_results_stay(tmp_path: Path) -> None:
     }  # fmt: skip
     assert not list(unpacked.rglob("__pycache__"))
     again = subprocess.run(
-        sent.command(sys.executable), shell=True, cwd=unpacked, capture_output=True, text=True, timeout=60, check=False
+        sent.command(sys.executable),
+        shell=True,
+        cwd=unpacked,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
     )
     assert again.stdout == shown.stdout, again.stderr
 
@@ -183,7 +190,7 @@ def test_a_parcel_starts_where_results_stay(tmp_path: Path) -> None:
 def test_commands_that_are_told_the_cluster_take_its_address(name: str) -> None:
     assert parcel([f"launch/{name}.py"], "/x", "http://m").words == ("--address", "auto", "--tracking-uri", "http://m")
     command = [sys.executable, "-m", f"launch.{name}", "--help"]
-    shown = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    shown = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=True).stdout
     assert "--address" in shown
     assert "--tracking-uri" in shown
 

@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from launch.bench_processes import DEADLINE_S
 from pcl.studies.figures import scatter
 from pcl.studies.ledger import TrialFolder
 from pcl.studies.mlflow_store import Store
 from pcl.studies.recorder import Recorder
 from pcl.studies.tracking import End, StoreError, StudyTags, Tracker, default_uri, shown_uri, tracking_uri
-from tests.services import Server, free_port
+from tests.services import Server, free_port, wait_for
 from tests.trackers import TAGS, artifact, end, make_trial, opened, report, runs_of, steps_of
 
 
@@ -89,7 +90,7 @@ def test_artifacts_and_figures(uri: str, tmp_path: Path) -> None:
     parent = runs_of(tracker, "artifacts", "study")[0]
     recorder.submit_artifact(parent.info.run_id, tmp_path / "best.yaml")
     recorder.submit_artifact(folder, tmp_path / "kappa.png", "figures")
-    assert recorder.close(20) == []
+    assert recorder.close(DEADLINE_S) == []
     assert artifact(tracker, parent, "best.yaml", tmp_path / "..") == "a: 1\n"
     root = tracker.store.artifacts
     assert root is not None
@@ -110,7 +111,7 @@ def test_the_recorder_coalesces_retries_and_says_what_is_left(tmp_path: Path) ->
             self.is_away = True
 
         def sync(self, folder: TrialFolder) -> None:
-            self.may_answer.wait(10)
+            assert self.may_answer.wait(DEADLINE_S)
             self.calls.update([folder.key])
             if self.is_away:
                 raise StoreError("away")
@@ -123,11 +124,10 @@ def test_the_recorder_coalesces_retries_and_says_what_is_left(tmp_path: Path) ->
         recorder.submit(b)
     assert recorder.pending == 2
     tracker.may_answer.set()
-    while not (tracker.calls[a.key] > 1 and tracker.calls[b.key] > 1):
-        time.sleep(0.01)
+    wait_for(lambda: tracker.calls[a.key] > 1 and tracker.calls[b.key] > 1, "both are tried again")
     assert recorder.errors == {a.key: "away", b.key: "away"}
     tracker.is_away = False
-    assert recorder.close(10) == []
+    assert recorder.close(DEADLINE_S) == []
     assert (recorder.pending, recorder.errors) == (0, {})
 
     tracker.is_away = True
@@ -135,7 +135,7 @@ def test_the_recorder_coalesces_retries_and_says_what_is_left(tmp_path: Path) ->
     recorder.submit(a)
     start = time.perf_counter()
     assert recorder.close(0.3) == [a.key]
-    assert time.perf_counter() - start < 2
+    assert time.perf_counter() - start < 30  # it does not sit the pause out
     recorder.submit(b)  # too late, and no error
 
 
@@ -164,7 +164,8 @@ def test_processes_make_and_write_one_database_at_the_same_time(tmp_path: Path) 
         )
         for name in names
     ]
-    assert [writer.communicate(timeout=90)[1] for writer in writers] == [""] * 2  # MLflow's chatter is not shown either
+    said = [writer.communicate(timeout=DEADLINE_S)[1] for writer in writers]
+    assert said == [""] * 2  # MLflow's chatter is not shown either
     assert [writer.returncode for writer in writers] == [0] * 2
     tracker = Tracker(uri)
     for name in names:
@@ -198,17 +199,15 @@ def test_a_server_that_dies_and_comes_back_has_everything(tmp_path: Path, capfd:
         for folder in folders[:2]:
             report(folder, 4)
             recorder.submit(folder)
-        while recorder.pending:
-            time.sleep(0.02)
+        wait_for(lambda: not recorder.pending, "all is recorded")
     for folder in folders:
         report(folder, 8, 12)
         start = time.perf_counter()
         recorder.submit(folder)
-        assert time.perf_counter() - start < 1  # no request, which may take ten
+        assert time.perf_counter() - start < 8  # no request, which may take ten
     end(folders[0])
     recorder.submit(folders[0])
-    while len(recorder.errors) < 3:
-        time.sleep(0.02)
+    wait_for(lambda: len(recorder.errors) == 3, "all have failed")
     assert recorder.pending == 3
     assert "secret" not in str(recorder.errors)
     with pytest.raises(ValueError, match=f"http://127.0.0.1:{port} cannot be reached"):
@@ -216,7 +215,7 @@ def test_a_server_that_dies_and_comes_back_has_everything(tmp_path: Path, capfd:
     with server(tmp_path, port):
         end(folders[1], "killed for memory")
         recorder.submit(folders[1])
-        assert recorder.close(30) == []
+        assert recorder.close(DEADLINE_S) == []
         tracker.close_study(End.FINISHED)
         assert [run.info.run_id for run in runs_of(tracker, "served", "study")] == [parent]
         runs = {run.data.tags["pcl.trial"]: run for run in runs_of(tracker, "served", "trial")}
@@ -250,7 +249,7 @@ def test_check_says_in_a_sentence_what_is_wrong_and_makes_nothing(tmp_path: Path
     start = time.perf_counter()
     with pytest.raises(ValueError, match="cannot be reached") as error:
         Tracker(f"http://me:secret@127.0.0.1:{free_port()}").check()
-    assert time.perf_counter() - start < 5
+    assert time.perf_counter() - start < 60  # MLflow's own client tries for minutes
     assert "secret" not in str(error.value)
     assert "\n" not in str(error.value)
     Tracker(default_uri(tmp_path / "new")).check()

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from launch.bench_processes import DEADLINE_S, stop_when
 from launch.train import main, results_of
 from pcl.config import RunConfig
 from tests.services import assert_refused
@@ -24,7 +25,9 @@ def command(*arguments: str) -> list[str]:
 
 
 def train(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(*arguments), cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(
+        command(*arguments), cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_S, check=False
+    )
 
 
 def test_overrides_progress_and_results(tmp_path: Path) -> None:
@@ -85,11 +88,11 @@ def test_killed_and_restarted_it_goes_on(
         arguments, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509  no threads here
     )  # fmt: skip
-    assert process.stdout is not None
-    while "20/400" not in process.stdout.readline():
-        pass
+    # The results are written once the checkpoint is; stopped then, it has not ended, however fast it is.
+    stop_when(lambda: [process.pid], (tmp_path / "cut.pt.json").exists, "a checkpoint is there")
     process.send_signal(how)
-    _, errors = process.communicate(timeout=60)
+    process.send_signal(signal.SIGCONT)
+    _, errors = process.communicate(timeout=DEADLINE_S)
     assert process.returncode in (130, -signal.SIGKILL)
     if how is signal.SIGINT:
         assert "the same command goes on from batch" in errors

@@ -2,11 +2,12 @@
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
+from launch.bench_processes import DEADLINE_S, wait_for
 from pcl.studies.ledger import TrialFolder
 from pcl.studies.recorder import Recorder
 from pcl.studies.turns import Turns
@@ -14,7 +15,7 @@ from pcl.studies.turns import Turns
 
 def test_some_are_together_and_one_is_alone() -> None:
     turns, inside, seen = Turns(), [], []
-    lock, both = threading.Lock(), threading.Barrier(2)
+    lock, are_in, may_leave = threading.Lock(), threading.Barrier(3), threading.Event()
 
     @contextmanager
     def noted(name: str) -> Iterator[None]:
@@ -27,18 +28,26 @@ def test_some_are_together_and_one_is_alone() -> None:
 
     def together() -> None:
         with turns.together(), noted("together"):
-            both.wait(5)  # else both were not in at the same time
-            time.sleep(0.05)
+            are_in.wait(DEADLINE_S)  # else both were not in at the same time
+            assert may_leave.wait(DEADLINE_S)
 
     def alone() -> None:
         with turns.alone(), noted("alone"):
             time.sleep(0.05)
 
-    threads = [threading.Thread(target=target) for target in (together, together, alone, alone)]
+    def started(target: Callable[[], None]) -> list[threading.Thread]:
+        threads = [threading.Thread(target=target) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        return threads
+
+    threads = started(together)
+    are_in.wait(DEADLINE_S)
+    threads += started(alone)  # only now: who comes after one that waits to be alone waits too
+    wait_for(lambda: turns._n_waiting == 2, "both wait to be alone")
+    may_leave.set()
     for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(10)
+        thread.join(DEADLINE_S)
     assert not inside
     assert [names for names in seen if "alone" in names] == [["alone"], ["alone"]]
     assert ["together", "together"] in seen
@@ -52,6 +61,7 @@ class Slow:
         self.current: list[str] = []
         self.seen: list[tuple[str, ...]] = []
         self.lock = threading.Lock()
+        self.are_two = threading.Barrier(2)
 
     def sync(self, folder: TrialFolder) -> None:
         self._work(folder.key)
@@ -63,6 +73,9 @@ class Slow:
         with self.lock:
             self.current.append(name)
             self.seen.append(tuple(self.current))
+            is_early = len(self.seen) <= 2
+        if is_early:
+            self.are_two.wait(DEADLINE_S)  # else one is done before another begins
         time.sleep(0.05)
         with self.lock:
             self.current.remove(name)
@@ -77,7 +90,7 @@ def test_a_server_is_sent_several_trials_at_a_time_but_none_twice(tmp_path: Path
             recorder.submit(TrialFolder(tmp_path / key))
         time.sleep(0.02)
     recorder.submit_artifact(TrialFolder(tmp_path / "a"), tmp_path / "figure")
-    assert recorder.close(5) == []
+    assert recorder.close(DEADLINE_S) == []
     assert max(map(len, tracker.seen)) > 1
     assert all(len(set(names)) == len(names) for names in tracker.seen)
     assert set("abcdef") <= {name for names in tracker.seen for name in names}

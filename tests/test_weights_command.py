@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from launch import pretrain, train
+from launch.bench_processes import DEADLINE_S
 from launch.grid import _parser as grid_parser
 from launch.grid_study import WEIGHTS, Asked, asked_study
 from launch.weights import Missing, check_weights, chosen_weights, pretrained
@@ -81,7 +82,7 @@ def test_bad_input_to_pretraining(
 def test_one_sentence_and_exit_code_2(folder: Path) -> None:
     for command in (["launch/pretrain.py", "--data", "nowhere"], ["launch/train.py", "--weights", "none"]):
         result = subprocess.run(
-            [sys.executable, *command], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+            [sys.executable, *command], cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_S, check=False
         )  # fmt: skip
         assert result.returncode == 2
         assert len(result.stderr.strip().splitlines()) == 1
@@ -98,7 +99,7 @@ def test_ctrl_c_leaves_nothing(folder: Path) -> None:
     assert "training images" in process.stdout.readline()
     time.sleep(3)  # into the epochs: before them, another sentence is as good
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 130
     assert "stopped" in errors
     assert "Traceback" not in errors

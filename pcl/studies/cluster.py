@@ -2,7 +2,9 @@
 
 import json
 import os
+import secrets
 import socket
+import tempfile
 import time
 import uuid
 from collections.abc import Callable, Mapping
@@ -31,9 +33,34 @@ def use_token() -> None:
 
     Without RAY_AUTH_MODE, Ray wants it from those who join a cluster, but does not show it there.
     """
-    default = Path.home() / ".ray" / "auth_token"
-    if os.environ.get("RAY_AUTH_TOKEN") or os.environ.get("RAY_AUTH_TOKEN_PATH") or default.exists():
+    if _has_token():
         os.environ.setdefault("RAY_AUTH_MODE", "token")
+
+
+def _has_token() -> bool:
+    named = os.environ.get("RAY_AUTH_TOKEN") or os.environ.get("RAY_AUTH_TOKEN_PATH")
+    return bool(named) or token_file().exists()
+
+
+def token_file() -> Path:
+    """Where Ray has its token by default."""
+    return Path.home() / ".ray" / "auth_token"
+
+
+def own_token() -> None:
+    """Make Ray's token where it will make one: Ray itself writes over what another study makes at the same time.
+
+    Both would then start, and one of them be refused by its own cluster.
+    """
+    if _has_token() or os.environ.get("RAY_AUTH_MODE", "token") != "token":
+        return
+    path = token_file()
+    with suppress(OSError):  # another was faster, or the disk has no links: Ray will see
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=path.parent) as file:  # for this user alone
+            file.write(secrets.token_hex(32))  # as Ray's own
+            file.flush()
+            os.link(file.name, path)  # whole, or not at all
 
 
 def check_address(address: str) -> None:

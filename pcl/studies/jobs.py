@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 ENDED = ("SUCCEEDED", "FAILED", "STOPPED")
 # Ray kills a job three seconds after it was asked to stop; a study records what it has in more.
-_ENVIRONMENT = {"RAY_JOB_STOP_WAIT_TIME_S": "30"}
+_ENVIRONMENT = {"RAY_JOB_STOP_WAIT_TIME_S": "300"}
 _PROBE_S = 5.0  # how long an unreachable cluster may keep a user waiting
 _AWAY_S = 120.0  # how long a cluster that has answered may be away
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pcl.studies.cluster import check_address, check_shared, runtime_env, use_token
+from pcl.studies.cluster import check_address, check_shared, own_token, runtime_env, use_token
 from pcl.studies.ledger import Result, Status, StudyFolder, Trial, TrialFolder
 from pcl.studies.packing import Resources
 from pcl.studies.storage import Storage
@@ -131,7 +131,9 @@ def ray_cluster(
     Raises:
         ValueError: If there is no cluster at the address, or its nodes do not share the storage.
     """
-    if address is not None:
+    if address is None:
+        own_token()
+    else:
         use_token()
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
