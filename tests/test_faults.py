@@ -42,8 +42,8 @@ def test_the_trials_of_a_killed_node_go_on_elsewhere() -> None:
     assert row["same_winner"]
     assert row["same_reports"]
     assert row["moved"] >= 1
-    # They are saved several times a second here; how often depends on the machine, but not that it is while they run.
-    assert 0 <= row["redone_s"] < row["wall_s"]
+    # They are saved several times a second here, but how often depends on the machine; then their end is to be seen.
+    assert 0 <= row["redone_s"] < row["longest_interval_s"] + 10
     assert row["interval_s"] <= row["longest_interval_s"] < row["wall_s"]
     assert row["nodes_used"] <= 2
 
