@@ -168,7 +168,11 @@ def _check_reachable(address: str) -> None:
         urllib.request.urlopen(f"{address}/api/version", timeout=_PROBE_S).close()
     except urllib.error.HTTPError:
         return  # someone is there; what is wrong, if anything, the next request says
-    except (OSError, ValueError, http.client.HTTPException) as error:
+    except http.client.HTTPException:
+        raise ValueError(
+            f"No Ray dashboard can be reached at {address}: what answers there is no web server."
+        ) from None
+    except (OSError, ValueError) as error:
         cause = getattr(error, "reason", error)
         raise ValueError(f"No Ray dashboard can be reached at {address}: {cause}.") from None
 
