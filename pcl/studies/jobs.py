@@ -168,12 +168,10 @@ def _check_reachable(address: str) -> None:
         urllib.request.urlopen(f"{address}/api/version", timeout=_PROBE_S).close()
     except urllib.error.HTTPError:
         return  # someone is there; what is wrong, if anything, the next request says
-    except http.client.HTTPException:
-        raise ValueError(
-            f"No Ray dashboard can be reached at {address}: what answers there is no web server."
-        ) from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, http.client.HTTPException) as error:
         cause = getattr(error, "reason", error)
+        if type(error) is http.client.BadStatusLine:  # which would show the bytes that came
+            cause = "what answers there is no web server"
         raise ValueError(f"No Ray dashboard can be reached at {address}: {cause}.") from None
 
 
