@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from launch.command import chosen_data, run, say, settings
+from launch.command import Parser, chosen_data, run, say, settings
 from launch.ending import ABLATE, command_to_resume
 from launch.given import NO_IMAGES, WEIGHTS, Given, Images, chosen_images, costs_of, run_given
 from launch.operating import (
@@ -68,9 +68,7 @@ def main() -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="ablate.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = Parser(prog="ablate.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     what = parser.add_argument_group("what to vary")
     what.add_argument(
         "--ablation", metavar="NAME|FILE", help="one of search_spaces/ablations/, or a file with ABLATION"

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from launch import bench_cifar, bench_faults, bench_load, bench_search, bench_sharing, bench_study, bench_toy
-from launch.command import chosen_device, run, say, whole_number
+from launch.command import Parser, chosen_device, run, say, whole_number
 
 Row = dict[str, Any]
 
@@ -27,7 +27,7 @@ _WARM_UP = 3  # calls before the timed ones: the first builds tables; with one a
 
 def main() -> None:
     """Parse the command line and run one benchmark."""
-    parser = argparse.ArgumentParser(prog="bench.py", description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = Parser(prog="bench.py", description=__doc__.splitlines()[0] if __doc__ else None)
     benchmarks = parser.add_subparsers(dest="benchmark", required=True)
     vmf = benchmarks.add_parser("vmf", help="von Mises-Fisher sampling on one CPU thread, against SciPy and rejection")
     vmf.add_argument("--samples", type=whole_number, default=1_000_000, help="samples a call (default: a million)")

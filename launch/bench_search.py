@@ -119,7 +119,7 @@ def _proposed(entries: list[Entry], goal: float, seed: int, rungs: "Rungs | None
     import optuna  # noqa: PLC0415
 
     from pcl.studies.method import OPTUNA, TPE, Method  # noqa: PLC0415
-    from pcl.studies.sampling import distributions_of, sampler_of  # noqa: PLC0415
+    from pcl.studies.sampling import distributions_of, sampler_of, warned  # noqa: PLC0415
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     (stage,) = wide_space().stages
@@ -131,7 +131,8 @@ def _proposed(entries: list[Entry], goal: float, seed: int, rungs: "Rungs | None
     while len(known) < len(entries):
         if n_repeats >= _MOST_REPEATS:
             study.enqueue_trial(generator.choice([entry.cell for entry in entries if id(entry) not in known]))
-        study.sampler = sampler_of(method, stage, _N_TRIALS, len(study.get_trials(deepcopy=False)))
+        sampler = sampler_of(method, stage, _N_TRIALS, len(study.get_trials(deepcopy=False)))
+        study.sampler = warned(sampler, study, distributions)
         trial = study.ask(distributions)
         entry = by_cell[tuple((name, trial.params[name]) for name in stage.axes)]
         n_repeats = n_repeats + 1 if id(entry) in known else 0

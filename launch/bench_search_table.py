@@ -75,14 +75,14 @@ def make(
         The cells that were trained.
 
     Raises:
-        ValueError: If the table was made with other settings.
+        ValueError: If the table was made with other settings, or a setting is none; the table is left as it is.
     """
     started = time.perf_counter()
     seeds = wide_space().tuning_seeds
-    known = _begin(path, n_batches, seeds, overrides)
     shapes: dict[RunConfig, list[Cell]] = {}
     for cell in cells(n_batches, overrides):
         shapes.setdefault(_shape(cell), []).append(cell)
+    known = _begin(path, n_batches, seeds, overrides)
     made: list[Row] = []
     longest = 0.0
     for place, group in enumerate(shapes.values(), start=1):

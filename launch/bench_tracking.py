@@ -73,14 +73,18 @@ class Tracking:
 
 
 def count(uri: str, folder: "StudyFolder", keys: Sequence[str], metric: str = "train/loss") -> tuple[int, int]:
-    """How many runs and reports of a study MLflow has too many and too few, by its trials' keys and folders."""
+    """How many runs and reports of a study MLflow has too many and too few, by its trials' keys and folders.
+
+    A trial has one run, which has finished: any other of it, also one that a killed driver has left, is too many.
+    """
     from pcl.studies.mlflow_store import Store  # noqa: PLC0415
 
     store = Store(uri)
-    runs = store.find(store.experiments("pcl/"), {"pcl.study": folder.name, "pcl.kind": "trial"}, "FINISHED")
-    found = Counter(run.data.tags["pcl.trial"] for run in runs)
+    all_runs = store.find(store.experiments("pcl/"), {"pcl.study": folder.name, "pcl.kind": "trial"})
+    runs = [run for run in all_runs if run.info.status == "FINISHED"]
+    recorded, finished = (Counter(run.data.tags["pcl.trial"] for run in some) for some in (all_runs, runs))
     expected = Counter(keys)
-    duplicates, missing = (found - expected).total(), (expected - found).total()
+    duplicates, missing = (recorded - expected).total(), (expected - finished).total()
     for run in runs:
         history = store.call(lambda client, run=run: client.get_metric_history(run.info.run_id, metric))  # type: ignore[misc]
         steps = Counter(point.step for point in history)

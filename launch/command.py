@@ -14,6 +14,14 @@ if TYPE_CHECKING:
     from pcl.data.images import ImageSet
 
 
+class Parser(argparse.ArgumentParser):
+    """Of a command's options; a user's error is one sentence, without a page of what could be given."""
+
+    def error(self, message: str) -> NoReturn:
+        """Exit with code 2."""
+        self.exit(2, f"{sys.argv[0]}: {message.rstrip('.')}; `--help` shows what there is.\n")
+
+
 def say(line: str) -> None:
     """Print a line at once, also into a pipe."""
     print(line, flush=True)
@@ -79,9 +87,12 @@ def named(asked: str | None, data: "ImageSet") -> str:
 
 def whole_number(text: str) -> int:
     """An argument of at least 1."""
-    number = int(text)
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
     if number < 1:
-        raise argparse.ArgumentTypeError(f"a number of at least 1 must be given, but got {number}.")
+        raise argparse.ArgumentTypeError(f"a whole number of at least 1 must be given, but got {text!r}")
     return number
 
 

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from launch.command import run, say
+from launch.command import Parser, run, say
 
 if TYPE_CHECKING:
     from pcl.data import ImageSet
@@ -38,9 +38,7 @@ def main() -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="data.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = Parser(prog="data.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, help="where to (default: PCL_DATA, which may be a store such as "
                         "s3://BUCKET/PREFIX, else data)")  # fmt: skip
     parser.add_argument(

@@ -11,7 +11,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from launch.command import run, say, whole_number
+from launch.command import Parser, run, say, whole_number
 from launch.ending import command_to_resume, leave, resumable
 from launch.grid_study import asked_study
 from launch.operating import (
@@ -49,9 +49,7 @@ def main() -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="grid.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = Parser(prog="grid.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     what = parser.add_argument_group("what to search")
     what.add_argument("--space", metavar="NAME|FILE", help="a space of search_spaces/, or a file that defines SPACE")
     what.add_argument("--list", action="store_true", help="print the spaces and stop")

@@ -59,6 +59,9 @@ def asked_study(arguments: argparse.Namespace) -> Asked:
         space_of,
     )
 
+    for name in ("name", "seeds", "warm_start", "objectives"):  # as by a shell's variable that is not set
+        if getattr(arguments, name) == "":
+            raise ValueError(f"`--{name.replace('_', '-')}` must not be empty; leave it out.")
     storage: Storage = arguments.storage
     storage.check()
     if arguments.resume is not None:

@@ -8,15 +8,13 @@ needs no network.
 import argparse
 from pathlib import Path
 
-from launch.command import chosen_data, chosen_device, named, run, say
+from launch.command import Parser, chosen_data, chosen_device, named, run, say
 from pcl.studies.storage import Storage
 
 
 def main() -> None:
     """Parse the command line, look and write."""
-    parser = argparse.ArgumentParser(
-        prog="look.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = Parser(prog="look.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("source", metavar="STUDY|CHECKPOINT", help="a study of STORAGE, its folder or address (its "
                         "winner is taken), or a checkpoint of train.py or of a trial")  # fmt: skip
     parser.add_argument("--storage", type=Storage.of, default=Storage.of("runs"), metavar="FOLDER|URI",

@@ -8,7 +8,7 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
-from launch.command import chosen_data, chosen_device, run, say, whole_number
+from launch.command import Parser, chosen_data, chosen_device, run, say, whole_number
 from launch.weights import pretrained
 
 
@@ -40,9 +40,7 @@ def main() -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="pretrain.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = Parser(prog="pretrain.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", help="auto (default), cifar10h, embedded, or a file with training images")
     parser.add_argument("--width", type=whole_number, default=64, help="channels of the first stage (default: 64)")
     parser.add_argument("--epochs", type=whole_number, help="default: 100; 24 for less than 10,000 images")

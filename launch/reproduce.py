@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from launch.command import run, say, settings
+from launch.command import Parser, run, say, settings
 from launch.ending import REPRODUCE, asked_again, goes_on
 from launch.given import check_settings, chosen_images, run_given
 from launch.operating import check_cluster, checked_tracker, joined, machine, running_flags, what_flags, where_flags
@@ -34,9 +34,7 @@ def main() -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="reproduce.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = Parser(prog="reproduce.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     what = parser.add_argument_group("what to reproduce")
     what.add_argument("--table", action="append", default=[], metavar="NAME", help="a table; may be repeated")
     what.add_argument("--figure", action="append", default=[], metavar="NAME", help="a figure; may be repeated")

@@ -8,16 +8,14 @@ import argparse
 import sys
 from pathlib import Path
 
-from launch.command import run, say
+from launch.command import Parser, run, say
 
 _ROOT = Path(__file__).parents[1]
 
 
 def main() -> None:
     """Parse the command line, then write or compare."""
-    parser = argparse.ArgumentParser(
-        prog="results.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = Parser(prog="results.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", type=Path, metavar="DIR", help="of the CSVs (default: dashboards/results)")
     parser.add_argument("--readme", type=Path, default=_ROOT / "README.md", metavar="FILE", help="default: README.md")
     parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 where the README differs")

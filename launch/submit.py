@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from launch.command import run, say
+from launch.command import Parser, run, say
 from launch.parcel import parcel
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def main() -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="submit.py", usage="submit.py [options] -- launch/NAME.py ...", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip

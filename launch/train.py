@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from launch.command import chosen_data, chosen_device, named, run, say, settings
+from launch.command import Parser, chosen_data, chosen_device, named, run, say, settings
 from launch.progress import Progress
 from launch.weights import HELP, chosen_weights
 
@@ -53,9 +53,7 @@ def main() -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="train.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = Parser(prog="train.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--config", type=Path, help="a whole configuration, such as a study's best.yaml")
     parser.add_argument("--task", help="toy (default) or images")
     parser.add_argument("--data", help="images: auto (default), cifar10h, embedded, or a folder of class folders")

@@ -11,7 +11,7 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from launch.command import require_tracking, run, say
+from launch.command import Parser, require_tracking, run, say
 from pcl.studies.storage import Storage
 
 if TYPE_CHECKING:
@@ -62,9 +62,7 @@ def _check(arguments: argparse.Namespace) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="ui.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = Parser(prog="ui.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--storage", type=Storage.of, default=Storage.of("runs"), metavar="FOLDER|URI",
                         help="of the studies (default: runs); of a store, the tracking URI alone is read")  # fmt: skip
     parser.add_argument("--tracking-uri", help="MLflow (default: MLFLOW_TRACKING_URI, or STORAGE/mlflow.db)")

@@ -142,6 +142,9 @@ def test_the_table_is_made_shape_by_shape_goes_on_and_is_not_mixed(
         bench_search_table.make(path, 32, "cpu", limit_s=1000.0)
     with pytest.raises(ValueError, match="other settings"):
         bench_search_table.make(path, 16, "cpu", limit_s=1000.0, overrides={"task.n_eval": 9})
+    with pytest.raises(ValueError, match="n_evals"):
+        bench_search_table.make(tmp_path / "none", 16, "cpu", limit_s=1000.0, overrides={"task.n_evals": 9})
+    assert not (tmp_path / "none").exists()
 
 
 def test_the_wide_grid_has_a_few_hundred_cells_of_six_shapes() -> None:

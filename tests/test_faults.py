@@ -155,6 +155,9 @@ def test_a_slow_server_is_waited_for_while_it_answers(
     assert count(tracker.store.uri, study, [trial.key]) == (0, 0)
     assert count(tracker.store.uri, study, [trial.key, "another"]) == (0, 1)
     assert count(tracker.store.uri, study, []) == (1, 0)
+    left = {"pcl.study": "slow", "pcl.kind": "trial", "pcl.trial": trial.key}  # as by a driver that was killed
+    tracker.store.create(tracker.store.experiments("pcl/")[0], "left", left)
+    assert count(tracker.store.uri, study, [trial.key]) == (1, 0)
 
 
 def test_a_server_that_answers_and_always_fails_is_given_up(

@@ -12,6 +12,7 @@ from pcl.studies.ledger import Result, Status, StudyFolder, Trial
 from pcl.studies.method import RANDOM
 from pcl.studies.outputs import table
 from pcl.studies.packing import Resources
+from pcl.studies.ranges import log_uniform
 from pcl.studies.runner import Interrupt
 from pcl.studies.sampling import DATABASE
 from pcl.studies.searching import Choices, Search
@@ -89,6 +90,18 @@ class TestOptuna:
         states = [trial.state.name for trial in again.optuna().trials]
         assert states == ["FAIL", "COMPLETE", "COMPLETE", "COMPLETE"]
         assert not Driver(RANGED, spec_of(RANGED, n=3), tmp_path / "s").run().ran
+
+    def test_a_sampler_learns_from_failures(self, tmp_path: Path) -> None:
+        """Those beside the best would be proposed again and again: 11 of 16 failed where nothing was learned."""
+        space = make(stages=(Stage("rates", {"training.lr": log_uniform(1e-4, 1e-2)}),))
+        driver = Driver(space, spec_of(space, n=16), tmp_path / "s")
+        n_failed = 0
+        while (trial := driver.proposer.next()) is not None:
+            has_failed = float(trial.config["training.lr"]) > 5e-4
+            n_failed += has_failed
+            end(driver.folder.trial(trial.key), trial, Status.FAILED if has_failed else Status.FINISHED)
+        assert 1 <= n_failed <= 9
+        assert [trial.state.name for trial in driver.optuna().trials].count("FAIL") == n_failed
 
     def test_a_small_space_is_used_up_without_repeats(self, tmp_path: Path) -> None:
         """All 12 cells, three at once: the sampler repeats itself, what it repeats is told and not run."""

@@ -64,7 +64,10 @@ def own_token() -> None:
 
 
 def check_address(address: str) -> None:
-    """Raise a ValueError unless someone listens at an address; one without a port, such as auto, is for Ray to find."""
+    """Raise a ValueError unless someone listens at an address; one without a port, such as auto, is for Ray to find.
+
+    A web server, such as the cluster's own dashboard, is no cluster; Ray would ask it for minutes.
+    """
     if address.startswith(("ray://", "http://", "https://")):
         raise ValueError(
             f"`--address` must be auto or HOST:PORT of a cluster that this machine is part of, but got {address}; from "
@@ -74,9 +77,18 @@ def check_address(address: str) -> None:
     if not port.isdecimal():
         return
     try:
-        socket.create_connection((host.strip("[]"), int(port)), _PROBE_S).close()
+        connection = socket.create_connection((host.strip("[]"), int(port)), _PROBE_S)
     except (OSError, OverflowError) as error:
         raise ValueError(f"No Ray cluster can be reached at {address}: {error}.") from None
+    answer = b""
+    with connection, suppress(OSError):  # such as one of a cluster with TLS, who hangs up
+        connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        answer = connection.recv(5)
+    if answer == b"HTTP/":
+        raise ValueError(
+            f"No Ray cluster can be reached at {address}: that is a web server, perhaps the dashboard; the port of the "
+            f"cluster itself is the one that `ray start` was given, by default 6379."
+        )
 
 
 def runtime_env(environment: Mapping[str, str]) -> dict[str, Any]:

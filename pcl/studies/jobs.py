@@ -170,6 +170,8 @@ def _check_reachable(address: str) -> None:
         return  # someone is there; what is wrong, if anything, the next request says
     except (OSError, ValueError, http.client.HTTPException) as error:
         cause = getattr(error, "reason", error)
+        if type(error) is http.client.BadStatusLine:  # which would show the bytes that came
+            cause = "what answers there is no web server"
         raise ValueError(f"No Ray dashboard can be reached at {address}: {cause}.") from None
 
 

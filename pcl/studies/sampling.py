@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState, create_trial
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import SQLAlchemyError
@@ -142,7 +143,8 @@ class Sampling:
             if values is not None:
                 self._study.enqueue_trial(dict(values))
             samples, number = self._samples, len(self._study.get_trials(deepcopy=False))
-            self._study.sampler = sampler_of(samples.method, samples.stage, samples.n_trials, number)
+            sampler = sampler_of(samples.method, samples.stage, samples.n_trials, number)
+            self._study.sampler = sampler if values else warned(sampler, self._study, self._distributions)
             trial = self._study.ask(self._distributions)
             return Point(trial.number, dict(trial.params), "", is_open=True)
 
@@ -204,6 +206,35 @@ def sampler_of(method: Method, stage: Stage, n_trials: int, number: int) -> optu
     if method.sampler == GP:
         return optuna.samplers.GPSampler(seed=seed, n_startup_trials=n_startup)
     return optuna.samplers.TPESampler(seed=seed, n_startup_trials=n_startup, constant_liar=True)
+
+
+def warned(
+    sampler: optuna.samplers.BaseSampler, study: optuna.Study, distributions: dict[str, BaseDistribution]
+) -> optuna.samplers.BaseSampler:
+    """For a single proposal, a sampler to which what failed is as bad as the worst that has finished.
+
+    Of failures alone a sampler learns nothing: where the best that it knows lies beside settings that diverge, it would
+    propose those again and again. In the study they stay what they are.
+    """
+    every = study.get_trials(deepcopy=False)
+    trials = [trial for trial in every if trial.state not in (TrialState.FAIL, TrialState.WAITING)]
+    failed = [trial.params for trial in every if trial.state is TrialState.FAIL]
+    finished = [trial.values for trial in trials if trial.state is TrialState.COMPLETE]
+    points = {repr(params): params for params in failed if set(params) == set(distributions)}
+    for trial in trials:
+        points.pop(repr(trial.params), None)  # run again, or at it
+    if not finished or not points:
+        return sampler
+    ends = [min if direction is StudyDirection.MAXIMIZE else max for direction in study.directions]
+    worst = [end(values) for end, values in zip(ends, zip(*finished, strict=True), strict=True)]
+    told = optuna.create_study(directions=study.directions, sampler=sampler)
+    told.add_trials([
+        *trials, *(create_trial(values=worst, params=point, distributions=distributions) for point in points.values())
+    ])  # fmt: skip
+    proposed = told.ask(distributions).params
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of what Optuna calls experimental
+        return optuna.samplers.PartialFixedSampler(proposed, optuna.samplers.RandomSampler())  # who has nothing to draw
 
 
 def distributions_of(stage: Stage) -> dict[str, BaseDistribution]:
