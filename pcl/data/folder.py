@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+import warnings
 from collections.abc import Callable
 from enum import Enum
 from pathlib import Path
@@ -90,22 +91,30 @@ def _read(
     files: list[list[Path]],
 ) -> tuple[list[np.ndarray[tuple[int, ...], np.dtype[np.uint8]]], list[int], list[str]]:
     """Pixels (3, 32, 32), labels, and the unreadable files."""
-    from PIL import Image, ImageOps  # noqa: PLC0415  only for folders
-
     pixels, labels, bad = [], [], []
     for label, part in enumerate(files):
         for path in part:
             try:
-                with Image.open(path) as opened:
-                    opened.draft("RGB", (4 * SIDE, 4 * SIDE))  # a large JPEG is decoded at a fraction of its size
-                    upright = ImageOps.exif_transpose(opened).convert("RGB")
-                square = ImageOps.fit(upright, (SIDE, SIDE), method=Image.Resampling.BICUBIC)
+                with warnings.catch_warnings(action="ignore"):  # PIL's, of transparency, sizes and EXIF
+                    pixels.append(_pixels(path))
             except Exception:  # by the format, PIL raises OSError, ValueError, SyntaxError, struct.error and its own
                 bad.append(str(path))
                 continue
-            pixels.append(np.asarray(square, dtype=np.uint8).transpose(2, 0, 1))
             labels.append(label)
     return pixels, labels, bad
+
+
+def _pixels(path: Path) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
+    from PIL import Image, ImageOps  # noqa: PLC0415  only for folders
+
+    with Image.open(path) as opened:
+        opened.draft("RGB", (4 * SIDE, 4 * SIDE))  # a large JPEG is decoded at a fraction of its size
+        upright = ImageOps.exif_transpose(opened)
+        if upright.mode.startswith("I;16"):  # grey of 16 bits, which PIL would cut off at 255: white
+            upright = Image.fromarray((np.asarray(upright) >> 8).astype(np.uint8))
+        coloured = upright.convert("RGB")
+    square = ImageOps.fit(coloured, (SIDE, SIDE), method=Image.Resampling.BICUBIC)
+    return np.asarray(square, dtype=np.uint8).transpose(2, 0, 1)
 
 
 def _told(bad: list[str], n: int, folder: Path) -> str:
