@@ -12,7 +12,7 @@ from launch.operating import default_name, machine
 from launch.weights import Missing, check_weights, chosen_weights
 
 if TYPE_CHECKING:
-    from pcl.config import Plain
+    from pcl.config import Plain, RunConfig
     from pcl.data.images import ImageSet
     from pcl.studies.ledger import StudyFolder
     from pcl.studies.space import SearchSpace
@@ -123,17 +123,33 @@ def _with_data(
     asked = skipping(str(values["task.data"]) if "task.data" in values else arguments.data, arguments.skip_bad)
     images = chosen_data(asked)
     values["task.data"] = named(asked, images)
-    weights = _weights(arguments, space, scale, values, images)
+    weights = _weights(arguments, space, values, images, _common(arguments, space, scale, values))
     missing = weights if isinstance(weights, Missing) else None
     if isinstance(weights, str):
         values[WEIGHTS] = weights
     return values, f"{images.name}-{images.fingerprint}", missing
 
 
+def _common(arguments: argparse.Namespace, space: "SearchSpace", scale: str, values: dict[str, "Plain"]) -> "RunConfig":
+    """What all cells have in common, with defaults for what the space varies."""
+    from pcl.config import RunConfig  # noqa: PLC0415  -h answers at once
+
+    given = {path: value for path, value in {**space.base, **values}.items() if path != WEIGHTS}
+    profile = arguments.fidelity or "reference"
+    return RunConfig.of(given, loss=space.loss, profile=profile, scale=scale, task=space.task)
+
+
 def _weights(
-    arguments: argparse.Namespace, space: "SearchSpace", scale: str, values: dict[str, "Plain"], images: "ImageSet"
-) -> str | Missing | None:
+    arguments: argparse.Namespace, space: "SearchSpace", values: dict[str, "Plain"], images: "ImageSet",
+    common: "RunConfig",
+) -> str | Missing | None:  # fmt: skip
     """What `encoder.weights` is to be in every cell; nothing where the space varies it."""
+    from pcl.encoders import ResNetEncoder  # noqa: PLC0415  -h answers at once
+    from pcl.tasks import CifarTask  # noqa: PLC0415
+
+    assert isinstance(common.task, CifarTask.Config)
+    assert isinstance(common.encoder, ResNetEncoder.Config)
+    common.task.check(images)
     varied = {path for stage in space.stages for path in stage.paths()}
     if WEIGHTS in varied:
         if arguments.weights is not None:
@@ -145,11 +161,4 @@ def _weights(
             raise ValueError(f"`--weights` must be left out: the space {space.name!r} varies the width.")
         say("weights: none, for the space varies the width; all networks start from scratch")
         return ""
-    from pcl.config import RunConfig  # noqa: PLC0415  -h answers at once
-    from pcl.encoders import ResNetEncoder  # noqa: PLC0415
-
-    settings_of_all = {path: value for path, value in {**space.base, **values}.items() if path != WEIGHTS}
-    profile = arguments.fidelity or "reference"
-    config = RunConfig.of(settings_of_all, loss=space.loss, profile=profile, scale=scale, task=space.task)
-    assert isinstance(config.encoder, ResNetEncoder.Config)
-    return chosen_weights(None if asked is None else str(asked), images, config.encoder.width, scale)
+    return chosen_weights(None if asked is None else str(asked), images, common.encoder.width, common.scale.value)

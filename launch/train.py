@@ -114,6 +114,7 @@ def _with_images(
     assert isinstance(config.encoder, ResNetEncoder.Config)
     asked = skipping(config.task.data if is_given else arguments.data, arguments.skip_bad)
     data = chosen_data(asked)
+    config.task.check(data)
     chosen = chosen_weights(weights, data, config.encoder.width, config.scale.value)
     name = chosen if isinstance(chosen, str) else chosen.train(chosen_device(arguments.device))
     return config.with_values({"task.data": named(asked, data), "encoder.weights": name})
