@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from pcl.data.sources import data_folder, keep_in_store
-from pcl.files import replacing
+from pcl.files import clear_leftovers, replacing
 
 _FORMAT = 2  # of the file
 _FACTS = ("kind", "width", "data", "fingerprint", "accuracy", "epochs", "batch_size", "lr", "seed", "erased")
@@ -98,6 +98,7 @@ def keep_weights(weights: Weights, folder: Path) -> Path:
     """
     path = folder / weights.file_name
     content = {"format": _FORMAT, "digest": weights.digest, "state": weights.state, **weights.facts}
+    clear_leftovers(folder)
     with replacing(path) as unfinished:
         torch.save(content, unfinished)
     keep_in_store(path)
