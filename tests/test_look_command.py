@@ -147,6 +147,18 @@ def test_a_folder_with_names_of_all_kinds(
     assert "There is no plot of the annotators' entropy" in seen.text
 
 
+def test_only_images_as_it_was_trained_on_are_encoded(trained: tuple[Path, dict[int, dict[str, float]]]) -> None:
+    encoder = TrainedEncoder.read(trained[0])
+    images = embedded().images.images[:3]
+    torch.testing.assert_close(encoder.encode(images).mu, encoder.encode(images.float()).mu)
+    assert encoder.encode(images[:0]).mu.shape[0] == encoder.encode(torch.zeros(0, 3, 32, 32)).mu.shape[0] == 0
+    with pytest.raises(ValueError, match="must have numbers from 0 to 255, but none is above 1; multiply them by 255"):
+        encoder.encode(images / 255)
+    for wrong in (images[0], images.permute(0, 2, 3, 1), images[..., :16]):
+        with pytest.raises(ValueError, match=r"must be of shape \(N, 3, 32, 32\), but got"):
+            encoder.encode(wrong)
+
+
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed (Debian: apt install chromium)")
 def test_the_page_fits_a_telephone(trained: tuple[Path, dict[int, dict[str, float]]], tmp_path: Path) -> None:
     looked(trained[0], "--output", tmp_path)
