@@ -129,6 +129,16 @@ def load_weights(path: Path) -> Weights:
     return weights
 
 
+def plain_state(path: Path) -> dict[str, Tensor] | None:
+    """The tensors of a file that has nothing else, as `torch.save(network.state_dict(), path)` leaves it."""
+    try:
+        content = torch.load(path, weights_only=True, map_location="cpu")
+    except Exception:  # a damaged archive fails in as many ways as it has bytes
+        return None
+    is_plain = isinstance(content, dict) and content and all(isinstance(value, Tensor) for value in content.values())
+    return {str(name): value for name, value in content.items()} if is_plain else None
+
+
 def named_weights(text: str) -> Weights:
     """The weights of a name or path whose digits tell their content.
 
