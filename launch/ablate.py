@@ -19,6 +19,7 @@ from launch.given import NO_IMAGES, WEIGHTS, Given, Images, chosen_images, costs
 from launch.operating import (
     check_cluster,
     checked_tracker,
+    default_name,
     how_flags,
     joined,
     machine,
@@ -75,7 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     what.add_argument("--list", action="store_true", help="print the ablations and stop")
     what_flags(what, "of every variant (default: 4,5,6,7,8; the first three at quick, two at smoke)")
-    how_flags(parser, "ablation, scale and time")
+    how_flags(parser, "ablation, images, scale and time")
     where_flags(parser)
     return parser
 
@@ -103,15 +104,15 @@ def asked_ablation(arguments: argparse.Namespace) -> Asked:
     images = NO_IMAGES
     if ablation.task == "images":
         images = chosen_images(arguments, scale)
-    elif given := next((name for name in ("data", "weights") if getattr(arguments, name) is not None), None):
-        raise ValueError(f"`--{given}` is for ablations of images, but {ablation.name!r} has none.")
+    elif given := next((n for n in ("data", "weights", "skip_bad") if getattr(arguments, n) not in (None, False)), ""):
+        raise ValueError(f"`--{given.replace('_', '-')}` is for ablations of images, but {ablation.name!r} has none.")
     is_file = arguments.ablation.endswith(".py") or "/" in arguments.ablation
     spec = StudySpec(
         str(Path(arguments.ablation).absolute()) if is_file else ablation.name, ablation.fingerprint(),
         arguments.fidelity or "reference", scale, {**settings(arguments.set), **images.values}, (),
         read_seeds(arguments.seeds or "") or seeds_at(scale), images.data, kind=ABLATION,
     )  # fmt: skip
-    name = arguments.name or f"{ablation.name}-{scale}-{time.strftime('%Y%m%d-%H%M%S')}"
+    name = arguments.name or default_name(ablation.name, images.data, scale)
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name):
         raise ValueError(f"`--name` must be letters, digits, '-', '_' and '.', but got {name!r}.")
     asked = Asked(ablation, spec, arguments.storage.study(name), images)
@@ -123,8 +124,8 @@ def _resumed(arguments: argparse.Namespace) -> Asked:
     from pcl.studies.ablation import load_ablation  # noqa: PLC0415
     from pcl.studies.study import ABLATION, StudySpec, latest_study, require_kind, space_of  # noqa: PLC0415
 
-    fixed = ("ablation", "scale", "fidelity", "set", "seeds", "name", "data", "weights")
-    if given := [f"--{name}" for name in fixed if getattr(arguments, name) not in (None, [])]:
+    fixed = ("ablation", "scale", "fidelity", "set", "seeds", "name", "data", "skip_bad", "weights")
+    if given := [f"--{n.replace('_', '-')}" for n in fixed if getattr(arguments, n) not in (None, [], False)]:
         raise ValueError(f"A study that is resumed has its settings already: leave out {', '.join(given)}.")
     folder = arguments.storage.study(arguments.resume or latest_study(arguments.storage, ABLATION))
     spec = StudySpec.read(folder)

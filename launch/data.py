@@ -6,12 +6,12 @@ torchvision's cifar-10-batches-py. CIFAR-10H (Peterson et al., 2019) is under CC
 """
 
 import argparse
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from launch.command import Parser, run, say
+from launch.progress import Downloads
 
 if TYPE_CHECKING:
     from pcl.data import ImageSet
@@ -64,9 +64,8 @@ def _fetched(folder: Path) -> "ImageSet":
         images = load(path)
         say(f"{path} is there already")
         return images
-    progress = Progress()
     try:
-        return fetch(folder, progress.tell)
+        return fetch(folder, Downloads().tell)
     except Unreachable as error:
         told = str(error).rstrip(".")
         raise ValueError(f"{told}; run it again with a network, or give files you have with `--from FILE`.") from None
@@ -79,7 +78,7 @@ def _taken(arguments: argparse.Namespace) -> "ImageSet":
 
     probs = arguments.cifar10h or arguments.folder / "cifar10h-probs.npy"
     try:
-        return take(arguments.source, probs, arguments.folder, Progress().tell)
+        return take(arguments.source, probs, arguments.folder, Downloads().tell)
     except Unreachable as error:
         told = str(error).rstrip(".")
         raise ValueError(
@@ -108,37 +107,6 @@ def _draw(path: Path) -> None:
         raise ValueError(f"`--picture` must name a file, but {path} is a folder.")
     write_sheet(path)
     say(f"{path}: {path.stat().st_size / 1e3:.0f} kB")
-
-
-class Progress:
-    """Per cent and ETA of each file: renewed in place on a terminal, else a line every 10 seconds and at the end."""
-
-    def __init__(self) -> None:
-        self._name, self._first, self._started, self._shown = "", 0, 0.0, 0.0
-
-    def tell(self, name: str, done: int, total: int) -> None:
-        """Say how far a file is; `total` is 0 where it is unknown."""
-        now, is_terminal = time.perf_counter(), sys.stdout.isatty()
-        if name != self._name:
-            self._name, self._first, self._started, self._shown = name, done, now, now
-        is_done = done == total
-        if not is_done and now - self._shown < (0.2 if is_terminal else 10.0):
-            return
-        self._shown = now
-        line = f"{name}  {_progress(done, total, done - self._first, now - self._started)}"
-        if is_terminal:
-            print(f"\r\033[K{line}", end="\n" if is_done else "", flush=True)
-        else:
-            say(line)
-
-
-def _progress(done: int, total: int, arrived: int, seconds: float) -> str:
-    """Such as "42%  71.6 of 170.5 MB  ETA 0:31"."""
-    if not total:
-        return f"{done / 1e6:.1f} MB"
-    left = round(seconds / arrived * (total - done)) if arrived else 0
-    eta = f"{left // 60}:{left % 60:02}" if arrived or done == total else "?"
-    return f"{done / total:.0%}  {done / 1e6:.1f} of {total / 1e6:.1f} MB  ETA {eta}"
 
 
 if __name__ == "__main__":

@@ -81,4 +81,5 @@ def asked_again(arguments: argparse.Namespace) -> str:
     asked += [("--seeds", arguments.seeds), ("--data", arguments.data), ("--weights", arguments.weights)]
     asked += [("--set", text) for text in arguments.set]
     words = [word for flag, value in asked if value for word in (flag, shlex.quote(value))]
-    return " ".join([*(["--all"] if arguments.all else []), *words])
+    flags = [*(["--all"] if arguments.all else []), *(["--skip-bad"] if arguments.skip_bad else [])]
+    return " ".join([*flags, *words])

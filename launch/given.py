@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from launch.command import chosen_data, named, say, settings
+from launch.command import chosen_data, named, say, settings, skipping
 from launch.ending import command_to_resume, resumable
 from launch.operating import machine, resources_of
 from launch.weights import Missing, chosen_weights
@@ -58,13 +58,17 @@ def chosen_images(arguments: argparse.Namespace, scale: str) -> Images:
     """The images and the backbone that `--data`, `--weights` and `--set` ask for."""
     from pcl.config import RunConfig  # noqa: PLC0415  -h answers at once
     from pcl.encoders import ResNetEncoder  # noqa: PLC0415
+    from pcl.tasks import CifarTask  # noqa: PLC0415
 
-    images = chosen_data(arguments.data)
+    asked = skipping(arguments.data, arguments.skip_bad)
+    images = chosen_data(asked)
     width = settings(arguments.set).get("encoder.width")
     config = RunConfig.of({} if width is None else {"encoder.width": width}, scale=scale, task="images")
+    assert isinstance(config.task, CifarTask.Config)
     assert isinstance(config.encoder, ResNetEncoder.Config)
+    config.task.check(images)
     weights = chosen_weights(arguments.weights, images, config.encoder.width, scale)
-    values: dict[str, Plain] = {"task.data": named(arguments.data, images)}
+    values: dict[str, Plain] = {"task.data": named(asked, images)}
     data = f"{images.name}-{images.fingerprint}"
     if isinstance(weights, Missing):
         return Images(values, data, weights)

@@ -68,7 +68,7 @@ def _parser() -> argparse.ArgumentParser:
                         "clear which is best (the plan has the rule)")  # fmt: skip
     search.add_argument("--objectives", metavar="METRIC,METRIC", help="metrics of a Pareto front; the first decides "
                         "(default: the space's)")  # fmt: skip
-    how = how_flags(parser, "space, scale and time")
+    how = how_flags(parser, "space, images, scale and time")
     how.add_argument("--finalize", action=argparse.BooleanOptionalAction, help="run the best on the report seeds "
                      "(default: at scale paper)")  # fmt: skip
     how.add_argument("--json", action="store_true", help="print the result as JSON on stdout, all else on stderr")

@@ -2,18 +2,17 @@
 
 import argparse
 import re
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from launch.command import chosen_data, named, say, settings
+from launch.command import chosen_data, named, say, settings, skipping
 from launch.grid_search import asked_method, check_possible, check_warm_start
-from launch.operating import machine
+from launch.operating import default_name, machine
 from launch.weights import Missing, check_weights, chosen_weights
 
 if TYPE_CHECKING:
-    from pcl.config import Plain
+    from pcl.config import Plain, RunConfig
     from pcl.data.images import ImageSet
     from pcl.studies.ledger import StudyFolder
     from pcl.studies.space import SearchSpace
@@ -66,10 +65,10 @@ def asked_study(arguments: argparse.Namespace) -> Asked:
     storage.check()
     if arguments.resume is not None:
         fixed = (
-            "space", "scale", "fidelity", "set", "seeds", "name", "data", "weights",
+            "space", "scale", "fidelity", "set", "seeds", "name", "data", "skip_bad", "weights",
             "search", "trials", "search_seed", "sampler", "warm_start", "objectives", "scheduler", "replicate",
         )  # fmt: skip
-        if given := [f"--{n.replace('_', '-')}" for n in fixed if getattr(arguments, n) not in (None, "", [])]:
+        if given := [f"--{n.replace('_', '-')}" for n in fixed if getattr(arguments, n) not in (None, "", [], False)]:
             raise ValueError(f"A study that is resumed has its settings already: leave out {', '.join(given)}.")
         folder = storage.study(arguments.resume or latest_study(storage))
         spec = StudySpec.read(folder)
@@ -108,7 +107,7 @@ def asked_study(arguments: argparse.Namespace) -> Asked:
     check_possible(space, spec)
     if method.warm_start:
         check_warm_start(spec, storage.study(method.warm_start))
-    name = arguments.name or "-".join([*_names(space, spec), scale, time.strftime("%Y%m%d-%H%M%S")])
+    name = arguments.name or default_name(space.name, data, scale)
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name):
         raise ValueError(f"`--name` must be letters, digits, '-', '_' and '.', but got {name!r}.")
     return Asked(space, spec, storage.study(name), missing)
@@ -120,24 +119,40 @@ def _with_data(
     """The settings of `--set`, those that say which images and weights are used, the data's name and fingerprint."""
     values: dict[str, Plain] = {**settings(arguments.set)}
     if space.task == "toy":
-        for name in ("data", "weights"):
-            if getattr(arguments, name) is not None:
-                raise ValueError(f"`--{name}` is for spaces of images, but {space.name!r} has none.")
+        for name in ("data", "weights", "skip_bad"):
+            if getattr(arguments, name) not in (None, False):
+                raise ValueError(f"`--{name.replace('_', '-')}` is for spaces of images, but {space.name!r} has none.")
         return values, "toy", None
-    asked = str(values["task.data"]) if "task.data" in values else arguments.data
+    asked = skipping(str(values["task.data"]) if "task.data" in values else arguments.data, arguments.skip_bad)
     images = chosen_data(asked)
     values["task.data"] = named(asked, images)
-    weights = _weights(arguments, space, scale, values, images)
+    weights = _weights(arguments, space, values, images, _common(arguments, space, scale, values))
     missing = weights if isinstance(weights, Missing) else None
     if isinstance(weights, str):
         values[WEIGHTS] = weights
     return values, f"{images.name}-{images.fingerprint}", missing
 
 
+def _common(arguments: argparse.Namespace, space: "SearchSpace", scale: str, values: dict[str, "Plain"]) -> "RunConfig":
+    """What all cells have in common, with defaults for what the space varies."""
+    from pcl.config import RunConfig  # noqa: PLC0415  -h answers at once
+
+    given = {path: value for path, value in {**space.base, **values}.items() if path != WEIGHTS}
+    profile = arguments.fidelity or "reference"
+    return RunConfig.of(given, loss=space.loss, profile=profile, scale=scale, task=space.task)
+
+
 def _weights(
-    arguments: argparse.Namespace, space: "SearchSpace", scale: str, values: dict[str, "Plain"], images: "ImageSet"
-) -> str | Missing | None:
+    arguments: argparse.Namespace, space: "SearchSpace", values: dict[str, "Plain"], images: "ImageSet",
+    common: "RunConfig",
+) -> str | Missing | None:  # fmt: skip
     """What `encoder.weights` is to be in every cell; nothing where the space varies it."""
+    from pcl.encoders import ResNetEncoder  # noqa: PLC0415  -h answers at once
+    from pcl.tasks import CifarTask  # noqa: PLC0415
+
+    assert isinstance(common.task, CifarTask.Config)
+    assert isinstance(common.encoder, ResNetEncoder.Config)
+    common.task.check(images)
     varied = {path for stage in space.stages for path in stage.paths()}
     if WEIGHTS in varied:
         if arguments.weights is not None:
@@ -149,17 +164,4 @@ def _weights(
             raise ValueError(f"`--weights` must be left out: the space {space.name!r} varies the width.")
         say("weights: none, for the space varies the width; all networks start from scratch")
         return ""
-    from pcl.config import RunConfig  # noqa: PLC0415  -h answers at once
-    from pcl.encoders import ResNetEncoder  # noqa: PLC0415
-
-    settings_of_all = {path: value for path, value in {**space.base, **values}.items() if path != WEIGHTS}
-    profile = arguments.fidelity or "reference"
-    config = RunConfig.of(settings_of_all, loss=space.loss, profile=profile, scale=scale, task=space.task)
-    assert isinstance(config.encoder, ResNetEncoder.Config)
-    return chosen_weights(None if asked is None else str(asked), images, config.encoder.width, scale)
-
-
-def _names(space: "SearchSpace", spec: "StudySpec") -> list[str]:
-    """What a study's name begins with: results on different images are never mixed."""
-    data = re.sub(r"[^A-Za-z0-9_.]+", "_", spec.data.rpartition("-")[0])
-    return [space.name] if space.task == "toy" else [space.name, data]
+    return chosen_weights(None if asked is None else str(asked), images, common.encoder.width, common.scale.value)

@@ -8,7 +8,7 @@ needs no network.
 import argparse
 from pathlib import Path
 
-from launch.command import Parser, chosen_data, chosen_device, named, run, say
+from launch.command import SKIP_BAD_HELP, Parser, chosen_data, chosen_device, named, run, say, skipping
 from pcl.studies.storage import Storage
 
 
@@ -20,6 +20,7 @@ def main() -> None:
     parser.add_argument("--storage", type=Storage.of, default=Storage.of("runs"), metavar="FOLDER|URI",
                         help="of studies: a folder, or a store such as s3://BUCKET/PREFIX (default: runs)")  # fmt: skip
     parser.add_argument("--data", help="other images than the run's test images, such as a folder of class folders")
+    parser.add_argument("--skip-bad", action="store_true", help=SKIP_BAD_HELP)
     parser.add_argument("--seed", type=int, help="which of the checkpoint's (default: the first that has not failed)")
     parser.add_argument("--output", type=Path, help="folder (default: look/ in the study's folder or beside the file)")
     parser.add_argument("--device", default=None, help="cpu or cuda (default: cuda where there is one)")
@@ -32,8 +33,9 @@ def main() -> None:
     if output.exists() and not output.is_dir():
         raise ValueError(f"`--output` must name a folder, but {output} is a file.")
     trained = TrainedEncoder.read(source.checkpoint, arguments.seed, chosen_device(arguments.device))
-    data = chosen_data(arguments.data or trained.task.data)
-    is_other = arguments.data is not None and named(arguments.data, data) != trained.task.data
+    asked = skipping(arguments.data, arguments.skip_bad)
+    data = chosen_data(asked or trained.task.data)
+    is_other = asked is not None and named(asked, data) != trained.task.data
     say(f"{source.checkpoint}: seed {trained.seed}, batch {trained.best_batch:,}, {data.name}, {trained.device}")
     files = write_look(source, trained, data, is_other and not source.has_seen(data), output)
     say(f"written: {', '.join(str(file) for file in files)}")

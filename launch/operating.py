@@ -3,14 +3,16 @@
 import argparse
 import math
 import os
+import re
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from launch.command import require_tracking, say, whole_number
+from launch.command import SKIP_BAD_HELP, require_tracking, say, whole_number
 from launch.weights import HELP
 from pcl.studies.storage import Storage
 
@@ -34,7 +36,20 @@ def what_flags(what: "_ArgumentGroup", seeds: str) -> None:
     what.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help="a setting; may be repeated")
     what.add_argument("--seeds", metavar="1,2,3", help=seeds)
     what.add_argument("--data", help="images: auto (default: CIFAR-10H, else embedded), cifar10h, embedded or a folder")
+    what.add_argument("--skip-bad", action="store_true", help=SKIP_BAD_HELP)
     what.add_argument("--weights", metavar="auto|none|FILE", help=HELP)
+
+
+def default_name(what: str, data: str, scale: str) -> str:
+    """Of a study that nobody has named: with the images' name, for results on different images are never mixed.
+
+    Args:
+        what: Is searched or ablated.
+        data: "toy", or name and fingerprint of the images.
+        scale: Of the runs.
+    """
+    images = re.sub(r"[^A-Za-z0-9_.]+", "_", data.rpartition("-")[0])
+    return "-".join([what, *([images] if images else []), scale, time.strftime("%Y%m%d-%H%M%S")])
 
 
 def how_flags(parser: argparse.ArgumentParser, name: str) -> "_ArgumentGroup":

@@ -1,4 +1,4 @@
-"""How far a training is, in one line: renewed every second on a terminal, else every 15 seconds."""
+"""How far a training or a download is, in one line: renewed in place on a terminal, else every 10 or 15 seconds."""
 
 import sys
 import threading
@@ -58,3 +58,34 @@ def duration(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+class Downloads:
+    """Per cent and ETA of each file: renewed in place on a terminal, else a line every 10 seconds and at the end."""
+
+    def __init__(self) -> None:
+        self._name, self._first, self._started, self._shown = "", 0, 0.0, 0.0
+
+    def tell(self, name: str, done: int, total: int) -> None:
+        """Say how far a file is; `total` is 0 where it is unknown."""
+        now, is_terminal = time.perf_counter(), sys.stdout.isatty()
+        if name != self._name:
+            self._name, self._first, self._started, self._shown = name, done, now, now
+        is_done = done == total
+        if not is_done and now - self._shown < (0.2 if is_terminal else 10.0):
+            return
+        self._shown = now
+        line = f"{name}  {_progress(done, total, done - self._first, now - self._started)}"
+        if is_terminal:
+            print(f"\r\033[K{line}", end="\n" if is_done else "", flush=True)
+        else:
+            say(line)
+
+
+def _progress(done: int, total: int, arrived: int, seconds: float) -> str:
+    """Such as "42%  71.6 of 170.5 MB  ETA 0:31"."""
+    if not total:
+        return f"{done / 1e6:.1f} MB"
+    left = round(seconds / arrived * (total - done)) if arrived else 0
+    eta = f"{left // 60}:{left % 60:02}" if arrived or done == total else "?"
+    return f"{done / total:.0%}  {done / 1e6:.1f} of {total / 1e6:.1f} MB  ETA {eta}"

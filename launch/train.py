@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from launch.command import Parser, chosen_data, chosen_device, named, run, say, settings
+from launch.command import SKIP_BAD_HELP, Parser, chosen_data, chosen_device, named, run, say, settings, skipping
 from launch.progress import Progress
 from launch.weights import HELP, chosen_weights
 
@@ -57,6 +57,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--config", type=Path, help="a whole configuration, such as a study's best.yaml")
     parser.add_argument("--task", help="toy (default) or images")
     parser.add_argument("--data", help="images: auto (default), cifar10h, embedded, or a folder of class folders")
+    parser.add_argument("--skip-bad", action="store_true", help=SKIP_BAD_HELP)
     parser.add_argument("--weights", metavar="auto|none|FILE", help=HELP)
     parser.add_argument("--loss", help="mc_info_nce (default), hib, elk or info_nce")
     parser.add_argument("--profile", help="fidelity: paper, reference or exact (default: reference)")
@@ -80,15 +81,16 @@ def _config(arguments: argparse.Namespace) -> "RunConfig":
     if arguments.config is None:
         profile, scale = arguments.profile or "reference", arguments.scale or "paper"
         task = arguments.task or "toy"
-        for name in ("data", "weights"):
-            if getattr(arguments, name) is not None and task != "images":
-                raise ValueError(f"`--{name}` is for `--task images`.")
+        for name in ("data", "weights", "skip_bad"):
+            if getattr(arguments, name) not in (None, False) and task != "images":
+                raise ValueError(f"`--{name.replace('_', '-')}` is for `--task images`.")
         weights = values.pop("encoder.weights", arguments.weights) if task == "images" else None
         config = RunConfig.of(values, loss=arguments.loss or "mc_info_nce", profile=profile, scale=scale, task=task)
         if task != "images" or arguments.show_config:
             return config
         return _with_images(config, "task.data" in values, weights, arguments)
-    if any((arguments.loss, arguments.profile, arguments.scale, arguments.task, arguments.data, arguments.weights)):
+    said = ("loss", "profile", "scale", "task", "data", "skip_bad", "weights")
+    if any(getattr(arguments, name) for name in said):
         raise ValueError("`--config` is a whole configuration: leave out what it says already.")
     try:
         content = yaml.safe_load(arguments.config.read_text())
@@ -108,8 +110,9 @@ def _with_images(
 
     assert isinstance(config.task, CifarTask.Config)
     assert isinstance(config.encoder, ResNetEncoder.Config)
-    asked = config.task.data if is_given else arguments.data
+    asked = skipping(config.task.data if is_given else arguments.data, arguments.skip_bad)
     data = chosen_data(asked)
+    config.task.check(data)
     chosen = chosen_weights(weights, data, config.encoder.width, config.scale.value)
     name = chosen if isinstance(chosen, str) else chosen.train(chosen_device(arguments.device))
     return config.with_values({"task.data": named(asked, data), "encoder.weights": name})

@@ -1,15 +1,18 @@
 """Files that are there whole or not at all."""
 
+import contextlib
 import json
 import os
+import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+_STILL_S = 5.0  # without a write, of a file whose writer is gone
 
-@contextmanager
+
+@contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Another file to write, which then takes the place of this one in one step.
 
@@ -39,6 +42,28 @@ def replacing(path: Path) -> Iterator[Path]:
         unfinished.replace(path)
     finally:
         unfinished.unlink(missing_ok=True)
+
+
+def clear_leftovers(folder: Path) -> None:
+    """Remove what `replacing` had begun to write in a folder when its process was killed.
+
+    A file that was written to within the last seconds is left alone: its process may be another machine's.
+    """
+    for path in folder.glob(".*.tmp"):
+        writer = path.name.split(".")[-3]
+        with contextlib.suppress(FileNotFoundError):
+            if writer.isdigit() and not _is_alive(int(writer)) and time.time() - path.stat().st_mtime > _STILL_S:
+                path.unlink()
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
 def write_json(path: Path, content: Any) -> None:

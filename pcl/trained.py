@@ -8,6 +8,7 @@ from torch import Tensor
 
 from pcl.checkpoints import read_checkpoint
 from pcl.config import RunConfig
+from pcl.data.images import SIDE
 from pcl.distributions import VonMisesFisher
 from pcl.encoders import Encoder, ResNetEncoder
 from pcl.tasks import CifarTask
@@ -72,7 +73,15 @@ class TrainedEncoder:
 
     @torch.no_grad()
     def encode(self, images: Tensor) -> VonMisesFisher:
-        """Posteriors of images (N, 3, 32, 32), bytes or numbers from 0 to 255; on the CPU."""
+        """Posteriors of images (N, 3, 32, 32), bytes or numbers from 0 to 255; on the CPU.
+
+        Raises:
+            ValueError: If they have another shape, or numbers from 0 to 1.
+        """
+        if images.ndim != 4 or images.shape[1:] != (3, SIDE, SIDE):
+            raise ValueError(f"Images must be of shape (N, 3, {SIDE}, {SIDE}), but got {tuple(images.shape)}.")
+        if images.is_floating_point() and len(images) and 0 < images.max() <= 1:
+            raise ValueError("Images must have numbers from 0 to 255, but none is above 1; multiply them by 255.")
         parts = [self.encoder(part.to(self.device).unsqueeze(0)) for part in images.split(_BLOCK)]
         mu, kappa = (torch.cat([getattr(p, name)[0].cpu() for p in parts]) for name in ("mu", "kappa"))
         return VonMisesFisher(mu, kappa, validate_args=False)

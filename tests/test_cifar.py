@@ -14,7 +14,7 @@ from pcl.data.images import ImageSet
 from pcl.encoders import Head, Precision, ResNetEncoder
 from pcl.fidelity import SETTINGS
 from pcl.schedule import Trained
-from pcl.tasks import Batch, CifarTask, Labels, Negatives, NegativeWeights
+from pcl.tasks import Batch, CifarTask, Labels, NegativePool, Negatives, NegativeWeights
 from pcl.training import Run
 
 N, C = 50, 3
@@ -101,6 +101,36 @@ def test_sources_of_training_images() -> None:
     task = CifarTask(CifarTask.Config(labels=Labels.CIFAR10_HARD), numbered(n_train=20), [0])
     assert len(task.folds[0].images) == 20
     assert task.draw(8, Negatives.IN_BATCH, 4, torch.Generator()).negatives.shape == (1, 8, 0, 3, 32, 32)
+
+
+def test_too_few_images() -> None:
+    with pytest.raises(ValueError, match=r"'numbered' must have at least 15 images, 3 for each of 5 folds, but has 14"):
+        CifarTask(CifarTask.Config(), numbered(n=14), [0])
+    CifarTask(CifarTask.Config(), numbered(n=15), [0])
+
+
+def certain(labels: Tensor) -> ImageSet:
+    """Images with one label each."""
+    images = numbered(n=len(labels)).images
+    return ImageSet("certain", ("a", "b"), images, torch.nn.functional.one_hot(labels, 2).float(), labels)
+
+
+def test_a_class_without_negatives_is_named() -> None:
+    """The release takes them from the first 256 images alone, which can be of one class."""
+    data = certain(torch.arange(600) // 500)
+    task = CifarTask(CifarTask.Config(negative_pool=NegativePool.FIRST_256), data, [0])
+    assert task.draw(8, Negatives.IN_BATCH, 1, torch.Generator()).negatives.shape[2] == 0
+    with pytest.raises(ValueError, match=r"all images that they are drawn from are of 'a' \(`task.negative_pool=first"):
+        task.draw(8, Negatives.DRAWN, 1, torch.Generator())
+    CifarTask(CifarTask.Config(), data, [0]).draw(8, Negatives.DRAWN, 1, torch.Generator())
+
+
+def test_only_metrics_that_apply() -> None:
+    task = CifarTask(CifarTask.Config(), certain(torch.arange(20) % 2), [0])
+    encoder = smoke().encoder.build((0,))
+    for part, found in (("val", task.evaluate(encoder)), ("test", task.final(encoder))):
+        names = {f"{part}/{name}" for name in ("crop_rank_corr", "recall_at_1", "kappa_mean", "kappa_median")}
+        assert set(found[0]) == names
 
 
 def smoke(profile: str = "paper", loss: str = "mc_info_nce", **values: Any) -> RunConfig:

@@ -266,7 +266,7 @@ def test_command_as_file_and_as_module(tmp_path: Path) -> None:
 def test_command_tells_of_its_progress(
     tmp_path: Path, archive: bytes, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from launch import data  # noqa: PLC0415
+    from launch import command, data  # noqa: PLC0415
 
     monkeypatch.setattr(sys, "argv", ["launch/data.py", "--folder", str(tmp_path)])
     data.main()
@@ -277,3 +277,8 @@ def test_command_tells_of_its_progress(
     again = capsys.readouterr().out
     assert again.startswith(f"{tmp_path}/cifar10h.pt is there already\n")
     assert again.splitlines()[-1] == first.splitlines()[-1]
+
+    # So does any other command that downloads by itself.
+    monkeypatch.setenv("PCL_DATA", str(tmp_path / "elsewhere"))
+    assert command.chosen_data(None).name == "cifar10h"
+    assert "cifar-10-python.tar.gz  100%  1.8 of 1.8 MB  ETA 0:00\n" in capsys.readouterr().out

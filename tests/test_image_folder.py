@@ -1,3 +1,6 @@
+import json
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -5,7 +8,11 @@ import pytest
 import torch
 from PIL import Image
 
-from pcl.data import BadFiles, resolve
+from launch import look, train
+from launch.command import named, skipping
+from launch.grid import _parser as grid_parser
+from launch.grid_study import asked_study
+from pcl.data import resolve
 
 
 @pytest.fixture
@@ -25,11 +32,13 @@ def pictures(tmp_path: Path) -> Path:
 def test_folder_of_images(pictures: Path, tmp_path: Path) -> None:
     images = resolve(str(pictures), tmp_path / "data")
     assert (images.name, images.classes) == ("my_pets", ("cat", "dog"))
-    assert images.hard_labels.tolist() == [0, 0, 0, 1, 1, 1]
-    assert images.soft_labels.argmax(1).tolist() == [0, 0, 0, 1, 1, 1]
+    labels = images.hard_labels
+    assert labels.tolist() not in ([0, 0, 0, 1, 1, 1], [1, 1, 1, 0, 0, 0])  # mixed
+    assert images.soft_labels.argmax(1).tolist() == labels.tolist()
     colours = images.images.float().mean((2, 3))
-    assert (colours[:3] - torch.tensor([200.0, 10, 10])).abs().max() < 8
-    assert (colours[3:] - torch.tensor([10.0, 10, 200])).abs().max() < 8
+    assert (colours[labels == 0] - torch.tensor([200.0, 10, 10])).abs().max() < 8
+    assert (colours[labels == 1] - torch.tensor([10.0, 10, 200])).abs().max() < 8
+    assert labels.sum() == 3
     assert len(list((tmp_path / "data").iterdir())) == 1
     assert resolve(str(pictures), tmp_path / "data").fingerprint == images.fingerprint
     Image.new("RGB", (40, 40)).save(pictures / "dog" / "d.png")
@@ -45,6 +54,27 @@ def test_centre_is_kept(tmp_path: Path) -> None:
     assert (resolve(str(tmp_path / "set"), tmp_path).images == 255).all()
 
 
+def test_kinds_of_pixels(tmp_path: Path) -> None:
+    """Grey of 16 bits is not white, and transparent palettes are no reason to complain."""
+    grey = Image.fromarray(np.full((32, 32), 100 << 8, np.uint16))
+    palette = Image.new("RGB", (32, 32), (100, 100, 100)).quantize(2)
+    for label, image, more in (("a", grey, {}), ("b", palette, {"transparency": bytes(2)})):
+        (tmp_path / "set" / label).mkdir(parents=True)
+        image.save(tmp_path / "set" / label / "x.png", **more)
+    assert (resolve(str(tmp_path / "set"), tmp_path).images == 100).all()
+
+
+def test_a_folder_is_named_by_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pictures: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    pictures.rename(tmp_path / "pets")
+    data = resolve("pets", tmp_path / "data")
+    assert named("pets", data) == str(tmp_path / "pets")
+    assert named(skipping("pets", skip_bad=True), data) == f"skip-bad:{tmp_path / 'pets'}"
+    assert named("embedded", resolve("embedded", tmp_path)) == named(None, resolve("embedded", tmp_path)) == "embedded"
+    with pytest.raises(ValueError, match=r"`--skip-bad` goes with a folder of images: name it with `--data FOLDER`"):
+        skipping(None, skip_bad=True)
+
+
 def test_unreadable_files(pictures: Path, tmp_path: Path) -> None:
     (pictures / "cat" / "z.jpg").write_bytes((pictures / "cat" / "b.jpg").read_bytes()[:200])
     (pictures / "dog" / "empty.png").touch()
@@ -54,8 +84,10 @@ def test_unreadable_files(pictures: Path, tmp_path: Path) -> None:
         resolve(str(pictures), tmp_path / "data")
     assert not (tmp_path / "data").exists()
     told: list[str] = []
+    skipped = skipping(str(pictures), skip_bad=True)
+    assert skipped is not None
     for _ in range(2):  # read, and from the cache
-        images = resolve(str(pictures), tmp_path / "data", bad_files=BadFiles.SKIP, tell=told.append)
+        images = resolve(skipped, tmp_path / "data", tell=told.append)
         assert len(images.images) == 6
     assert told[0] == told[1]
     assert told[0].startswith("3 of 9 files")
@@ -63,7 +95,9 @@ def test_unreadable_files(pictures: Path, tmp_path: Path) -> None:
         if path.is_file():
             path.write_text("no picture")
     with pytest.raises(ValueError, match=r"Every class must have an image, but dog in .* has none"):
-        resolve(str(pictures), tmp_path / "data", bad_files=BadFiles.SKIP)
+        resolve(skipped, tmp_path / "data")
+    with pytest.raises(ValueError, match=r"`--skip-bad` goes with a folder of images, but 'embedded' is none"):
+        resolve(str(skipping("embedded", skip_bad=True)), tmp_path)
 
 
 def test_folders_that_are_no_set(tmp_path: Path) -> None:
@@ -81,3 +115,34 @@ def test_folders_that_are_no_set(tmp_path: Path) -> None:
         resolve(str(folder.rename(tmp_path / "embedded")), tmp_path)
     with pytest.raises(ValueError, match=r"`--data` must be auto, .* but got 'cifar', and there is no such folder"):
         resolve("cifar", tmp_path)
+
+
+def test_commands_leave_out_what_cannot_be_read(
+    pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also where the run, a study and a later look read the folder again."""
+    monkeypatch.setenv("PCL_DATA", str(tmp_path / "data"))
+    for number in range(9):
+        Image.new("RGB", (32, 32), (20 * number, 50, 50)).save(pictures / "cat" / f"{number}.png")
+    (pictures / "dog" / "empty.png").touch()
+
+    def call(main: Callable[[], None], *words: str) -> str:
+        monkeypatch.setattr(sys, "argv", ["launch/x.py", *words, "--device", "cpu"])
+        main()
+        return capsys.readouterr().out
+
+    kind, checkpoint = ("--task", "images", "--data", str(pictures), "--scale", "smoke"), str(tmp_path / "run.pt")
+    with pytest.raises(ValueError, match="1 of 16 files in"):
+        call(train.main, *kind, "--checkpoint", checkpoint)
+    told = call(train.main, *kind, "--skip-bad", "--checkpoint", checkpoint)
+    assert told.startswith(f"1 of 16 files in {pictures} cannot be read as images: {pictures}/dog/empty.png. They are")
+    assert json.loads((tmp_path / "run.pt.json").read_text())["config"]["task.data"] == f"skip-bad:{pictures}"
+    told = call(look.main, checkpoint)
+    assert "1 of 16 files" in told
+    assert "the test images of fold" in (tmp_path / "look" / "index.html").read_text()
+    words = ["--scale", "smoke", "--data", str(pictures), "--skip-bad", "--storage", str(tmp_path / "runs")]
+    spec = asked_study(grid_parser().parse_args(["--space", "cifar_elk", *words])).spec
+    assert spec.overrides["task.data"] == f"skip-bad:{pictures}"
+    impossible = grid_parser().parse_args(["--space", "cifar_mcinfonce_cifar10", *words])
+    with pytest.raises(ValueError, match="needs training images apart, which 'my_pets' does not have"):
+        asked_study(impossible)

@@ -27,7 +27,12 @@ from pcl.studies.storage import Storage
 from pcl.tasks import CifarTask
 from pcl.trained import TrainedEncoder
 from pcl.training import Run
+from tests.browser import CHROMIUM, browser
 from tests.services import Records, home, summary_of
+
+# Numbers of a table are on one line each.
+UNBROKEN = """[...document.querySelectorAll('td.number')].every(cell => {
+  const text = document.createRange(); text.selectNodeContents(cell); return text.getClientRects().length === 1; })"""
 
 FILES = {"index.html", "certain.png", "credible.png", "rejection.png", "entropy.png", "crops.png"}
 
@@ -140,6 +145,31 @@ def test_a_folder_with_names_of_all_kinds(
     assert any(names[1] in alt for alt in seen.alts)
     assert "21 images of mine___yours: a set that the run did not train on" in seen.text
     assert "There is no plot of the annotators' entropy" in seen.text
+
+
+def test_only_images_as_it_was_trained_on_are_encoded(trained: tuple[Path, dict[int, dict[str, float]]]) -> None:
+    encoder = TrainedEncoder.read(trained[0])
+    images = embedded().images.images[:3]
+    torch.testing.assert_close(encoder.encode(images).mu, encoder.encode(images.float()).mu)
+    assert encoder.encode(images[:0]).mu.shape[0] == encoder.encode(torch.zeros(0, 3, 32, 32)).mu.shape[0] == 0
+    with pytest.raises(ValueError, match="must have numbers from 0 to 255, but none is above 1; multiply them by 255"):
+        encoder.encode(images / 255)
+    for wrong in (images[0], images.permute(0, 2, 3, 1), images[..., :16]):
+        with pytest.raises(ValueError, match=r"must be of shape \(N, 3, 32, 32\), but got"):
+            encoder.encode(wrong)
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed (Debian: apt install chromium)")
+def test_the_page_fits_a_telephone(trained: tuple[Path, dict[int, dict[str, float]]], tmp_path: Path) -> None:
+    looked(trained[0], "--output", tmp_path)
+    with browser() as tab:
+        tab.open((tmp_path / "index.html").as_uri())
+        for width in (1280, 400):
+            tab.screenshot(tmp_path / "seen.png", width, 900)
+            assert tab.run("document.documentElement.scrollWidth") <= width
+            assert tab.run(UNBROKEN)
+        assert tab.run("[...document.images].every(image => image.naturalWidth)")
+        assert not tab.said
 
 
 @pytest.fixture(scope="module")

@@ -126,3 +126,5 @@ def test_a_study_is_of_its_command(place: Home) -> None:
     arguments = ablate_parser().parse_args(["--resume", "a", "--seeds", "4", "--storage", str(place.storage)])
     with pytest.raises(ValueError, match="leave out --seeds"):
         asked_ablation(arguments)
+    of_images = ["--ablation", "labels", "--scale", "smoke", "--data", "embedded", "--storage", str(place.storage)]
+    assert asked_ablation(ablate_parser().parse_args(of_images)).folder.name.startswith("labels-embedded-smoke-")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torchvision.models.resnet import BasicBlock, ResNet
 
 from launch import pretrain, train
 from launch.bench_processes import DEADLINE_S
@@ -19,6 +20,7 @@ from launch.weights import Missing, check_weights, chosen_weights, pretrained
 from pcl.data.embedded import embedded
 from pcl.data.images import ImageSet, save
 from pcl.data.weights import load_weights, weights_folder
+from pcl.encoders import ResNetEncoder
 from pcl.pretraining import Recipe
 from pcl.studies.study import opened
 
@@ -129,6 +131,31 @@ def test_a_users_file_is_kept_by_its_content(folder: Path, data: ImageSet) -> No
         chosen_weights(str(theirs), data, 8, "smoke")
     with pytest.raises(ValueError, match=r"must be auto, none or a file, here or in .*, but got 'nothing\.pt'"):
         chosen_weights("nothing.pt", data, 2, "smoke")
+
+
+def test_a_plain_state_dict_is_taken_too(folder: Path, data: ImageSet) -> None:
+    """By torchvision's names, as others publish theirs; what does not fit is named."""
+    theirs = ResNet(BasicBlock, [2, 2, 2, 2])
+    theirs.conv1 = torch.nn.Conv2d(3, 64, 3, padding=1, bias=False)
+    torch.save(theirs.state_dict(), folder / "theirs.pth")
+    name = str(chosen_weights(str(folder / "theirs.pth"), data, 64, "smoke"))
+    assert name.startswith("resnet18_pooled-w64-theirs-")
+    body = ResNetEncoder.Config(width=64, weights=name).build((0,)).eval().nets[0][0]
+    theirs.fc = torch.nn.Identity()
+    images = torch.randn(2, 3, 32, 32)
+    torch.testing.assert_close(body(images), theirs.eval()(images))
+    for state, says in (
+        (
+            {"features.0.weight": torch.zeros(1)},
+            r"other.pth must have the weights of a ResNet-18, but has no conv1.weight",
+        ),
+        ({"conv1.weight": torch.zeros(64, 3, 7, 7)}, r"conv1.weight is \(64, 3, 7, 7\) instead of \(64, 3, 3, 3\)"),
+        ({"conv1.weight": torch.zeros(())}, r"conv1.weight is \(\) instead of"),
+        ({**theirs.state_dict(), "layer1.2.conv1.weight": torch.zeros(1)}, "but also has layer1.2.conv1.weight"),
+    ):
+        torch.save(state, folder / "other.pth")
+        with pytest.raises(ValueError, match=says):
+            chosen_weights(str(folder / "other.pth"), data, 64, "smoke")
 
 
 def test_train_starts_from_them(folder: Path, monkeypatch: pytest.MonkeyPatch, data: ImageSet) -> None:

@@ -2,7 +2,6 @@
 
 from pcl.data.download import Unreachable
 from pcl.data.embedded import Embedded, embedded, write_sheet
-from pcl.data.folder import BadFiles
 from pcl.data.folds import N_FOLDS, Split, folds, split
 from pcl.data.images import SIDE, ImageSet, cache_file, load, save
 from pcl.data.sources import fetch, resolve, take
@@ -10,7 +9,6 @@ from pcl.data.sources import fetch, resolve, take
 __all__ = [
     "N_FOLDS",
     "SIDE",
-    "BadFiles",
     "Embedded",
     "ImageSet",
     "Split",

@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+import warnings
 from collections.abc import Callable
 from enum import Enum
 from pathlib import Path
@@ -41,16 +42,17 @@ def read_folder(folder: Path, cache: Path, bad_files: BadFiles, tell: Tell) -> I
         got = f"{len(classes)}: {classes[0]}" if classes else "none"
         raise ValueError(f"{folder} must have a subfolder for each of at least two classes, but got {got}.")
     files = [_files(folder / name) for name in classes]
+    n_files = sum(map(len, files))
     name = _name(folder)
     path = cache_file(f"{name}-{_stamp(folder, files)}-{bad_files.value}", cache)
     left_out = path.with_suffix(".left_out.txt")
     if path.is_file():
         if left_out.is_file():
-            tell(_told(left_out.read_text().splitlines(), sum(map(len, files)), folder) + " They are left out.")
+            tell(_told(left_out.read_text().splitlines(), n_files, folder) + " They are left out.")
         return load(path)
     pixels, labels, bad = _read(files)
     if bad:
-        told = _told(bad, sum(map(len, files)), folder)
+        told = _told(bad, n_files, folder)
         if bad_files is BadFiles.REFUSE:
             raise ValueError(f"{told} Remove them, or leave them out with `--skip-bad`.")
         tell(f"{told} They are left out.")
@@ -59,9 +61,11 @@ def read_folder(folder: Path, cache: Path, bad_files: BadFiles, tell: Tell) -> I
     empty = [text for index, text in enumerate(classes) if index not in set(labels)]
     if empty:
         raise ValueError(f"Every class must have an image, but {', '.join(empty)} in {folder} has none.")
-    hard = torch.tensor(labels)
+    # Mixed, for what takes the first training images alone: in the order of the files, they could be of one class.
+    order = torch.tensor(sorted(range(len(labels)), key=lambda place: hashlib.sha256(str(place).encode()).digest()))
+    hard = torch.tensor(labels)[order]
     soft = torch.nn.functional.one_hot(hard, len(classes)).float()
-    images = ImageSet(name, tuple(classes), torch.from_numpy(np.stack(pixels)), soft, hard)
+    images = ImageSet(name, tuple(classes), torch.from_numpy(np.stack(pixels))[order], soft, hard)
     save(images, path)
     return images
 
@@ -79,7 +83,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _stamp(folder: Path, files: list[list[Path]]) -> str:
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(b"mixed")  # how what was read is kept
     for path in (path for part in files for path in part):
         state = path.stat() if path.exists() else path.lstat()
         digest.update(f"{path.relative_to(folder)}\0{state.st_size}\0{state.st_mtime_ns}\n".encode())
@@ -90,22 +94,30 @@ def _read(
     files: list[list[Path]],
 ) -> tuple[list[np.ndarray[tuple[int, ...], np.dtype[np.uint8]]], list[int], list[str]]:
     """Pixels (3, 32, 32), labels, and the unreadable files."""
-    from PIL import Image, ImageOps  # noqa: PLC0415  only for folders
-
     pixels, labels, bad = [], [], []
     for label, part in enumerate(files):
         for path in part:
             try:
-                with Image.open(path) as opened:
-                    opened.draft("RGB", (4 * SIDE, 4 * SIDE))  # a large JPEG is decoded at a fraction of its size
-                    upright = ImageOps.exif_transpose(opened).convert("RGB")
-                square = ImageOps.fit(upright, (SIDE, SIDE), method=Image.Resampling.BICUBIC)
+                with warnings.catch_warnings(action="ignore"):  # PIL's, of transparency, sizes and EXIF
+                    pixels.append(_pixels(path))
             except Exception:  # by the format, PIL raises OSError, ValueError, SyntaxError, struct.error and its own
                 bad.append(str(path))
                 continue
-            pixels.append(np.asarray(square, dtype=np.uint8).transpose(2, 0, 1))
             labels.append(label)
     return pixels, labels, bad
+
+
+def _pixels(path: Path) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
+    from PIL import Image, ImageOps  # noqa: PLC0415  only for folders
+
+    with Image.open(path) as opened:
+        opened.draft("RGB", (4 * SIDE, 4 * SIDE))  # a large JPEG is decoded at a fraction of its size
+        upright = ImageOps.exif_transpose(opened)
+        if upright.mode.startswith("I;16"):  # grey of 16 bits, which PIL would cut off at 255: white
+            upright = Image.fromarray((np.asarray(upright) >> 8).astype(np.uint8))
+        coloured = upright.convert("RGB")
+    square = ImageOps.fit(coloured, (SIDE, SIDE), method=Image.Resampling.BICUBIC)
+    return np.asarray(square, dtype=np.uint8).transpose(2, 0, 1)
 
 
 def _told(bad: list[str], n: int, folder: Path) -> str:

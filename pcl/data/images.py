@@ -13,7 +13,7 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from pcl.files import replacing
+from pcl.files import clear_leftovers, replacing
 
 SIDE = 32  # pixels
 _SUM_TOLERANCE = 1e-3  # of a row of soft labels: shares are published with three decimals or more
@@ -96,6 +96,7 @@ def save(images: ImageSet, path: Path) -> None:
     content |= {
         "format": _FORMAT, "name": images.name, "classes": list(images.classes), "fingerprint": images.fingerprint,
     }  # fmt: skip
+    clear_leftovers(path.parent)
     with replacing(path) as unfinished:
         torch.save(content, unfinished)
 

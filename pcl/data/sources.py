@@ -26,6 +26,8 @@ COUNTS = Remote(
     "sha256", "9b36b4550349af56c79083356312eb4af856cc5fd3caf1f669d40b9d0bbb69ff",
 )  # fmt: skip
 
+SKIP_BAD = "skip-bad:"  # before a folder: what cannot be read in it is left out, wherever a run reads it again
+
 
 def data_place() -> str:
     """What every node is told to find image sets in: an absolute folder, or the address of a store."""
@@ -70,7 +72,6 @@ def resolve(
     folder: Path,
     *,
     may_download: bool = False,
-    bad_files: BadFiles = BadFiles.REFUSE,
     tell: Tell = silent,
     report: Report = silent,
 ) -> ImageSet:
@@ -78,10 +79,9 @@ def resolve(
 
     Args:
         text: "auto" (CIFAR-10H where it is or can be had, else the embedded set), "cifar10h", "embedded", a folder with
-            one subfolder a class, or a file .npz or .pt.
+            one subfolder a class, the same after `SKIP_BAD`, or a file .npz or .pt.
         folder: Of the caches and downloads.
         may_download: Whether CIFAR-10H may be downloaded where it is not in `folder`.
-        bad_files: For a folder of images.
         tell: Is told, in a sentence, what a user should know: that "auto" took the embedded set, files left out.
         report: Is told of a download's bytes.
     """
@@ -89,9 +89,11 @@ def resolve(
         return embedded().images
     if text in ("auto", CIFAR10H):
         return _cifar10h_or_embedded(text, folder, may_download, tell, report)
-    path = Path(text).expanduser()
+    path = Path(text.removeprefix(SKIP_BAD)).expanduser()
     if path.is_dir():
-        return read_folder(path, folder, bad_files, tell)
+        return read_folder(path, folder, BadFiles.SKIP if text.startswith(SKIP_BAD) else BadFiles.REFUSE, tell)
+    if text.startswith(SKIP_BAD):
+        raise ValueError(f"`--skip-bad` goes with a folder of images, but {str(path)!r} is none.")
     if path.is_file() and path.suffix == ".pt":
         return load(path)
     if path.is_file() and path.suffix == ".npz":

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from pcl.data.sources import data_folder, keep_in_store
-from pcl.files import replacing
+from pcl.files import clear_leftovers, replacing
 
 _FORMAT = 2  # of the file
 _FACTS = ("kind", "width", "data", "fingerprint", "accuracy", "epochs", "batch_size", "lr", "seed", "erased")
@@ -98,6 +98,7 @@ def keep_weights(weights: Weights, folder: Path) -> Path:
     """
     path = folder / weights.file_name
     content = {"format": _FORMAT, "digest": weights.digest, "state": weights.state, **weights.facts}
+    clear_leftovers(folder)
     with replacing(path) as unfinished:
         torch.save(content, unfinished)
     keep_in_store(path)
@@ -126,6 +127,16 @@ def load_weights(path: Path) -> Weights:
             "`python launch/pretrain.py`."
         ) from None
     return weights
+
+
+def plain_state(path: Path) -> dict[str, Tensor] | None:
+    """The tensors of a file that has nothing else, as `torch.save(network.state_dict(), path)` leaves it."""
+    try:
+        content = torch.load(path, weights_only=True, map_location="cpu")
+    except Exception:  # a damaged archive fails in as many ways as it has bytes
+        return None
+    is_plain = isinstance(content, dict) and content and all(isinstance(value, Tensor) for value in content.values())
+    return {str(name): value for name, value in content.items()} if is_plain else None
 
 
 def named_weights(text: str) -> Weights:

@@ -4,16 +4,18 @@ Axes: R runs, B images, D dim.
 """
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 from typing import final
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from pcl.data.weights import Weights, is_weights_name, named_weights
+from pcl.data.weights import Weights, is_weights_name, load_weights, named_weights, plain_state
 from pcl.distributions import CosineLaw, Sampler, SamplerGradient, VonMisesFisher
 from pcl.encoders.base import Encoder
 from pcl.randomness import mixed_seed
@@ -197,6 +199,42 @@ def _start_from(nets: nn.ModuleList, weights: Weights, width: int) -> None:
             net[0].load_state_dict(weights.state)
         except RuntimeError:  # a page of names
             raise ValueError(f"The weights {weights.file_name} are of another network than the encoder's.") from None
+
+
+def adopted_weights(path: Path) -> Weights:
+    """Weights of a user's file: one of `launch/pretrain.py`, or a plain `state_dict` with torchvision's names.
+
+    Of the latter nothing but the tensors is known; a classification layer `fc` is left out.
+
+    Raises:
+        ValueError: If it is neither, or of another network.
+    """
+    given = plain_state(path)
+    if given is None:
+        return load_weights(path)
+    first = given.get("conv1.weight", torch.empty(64))
+    width = max(1, first.shape[0]) if first.ndim else 64
+    expected, state = backbone(width).state_dict(), {}
+    for name, like in expected.items():
+        theirs = _torchvision_name(name)
+        if theirs not in given:
+            raise ValueError(f"{path} must have the weights of a ResNet-18, but has no {theirs}.")
+        if given[theirs].shape != like.shape:
+            shapes = f"{tuple(given[theirs].shape)} instead of {tuple(like.shape)}"
+            raise ValueError(f"{path} must have the weights of a ResNet-18 for small images, but {theirs} is {shapes}.")
+        state[name] = given[theirs].to(like.dtype).contiguous()
+    known = {_torchvision_name(name) for name in expected}
+    if more := [name for name in given if name not in known and not name.startswith("fc.")]:
+        raise ValueError(f"{path} must have the weights of a ResNet-18, but also has {more[0]}.")
+    name = re.sub(r"[^\w.]", "_", path.stem)
+    return Weights(KIND, width, name, "", math.nan, 0, 0, 0.0, 0, 0, state)
+
+
+def _torchvision_name(name: str) -> str:
+    """Of a tensor of `backbone`: "4.conv1.weight" is "layer1.0.conv1.weight"."""
+    place, _, rest = name.partition(".")
+    stage, block = divmod(int(place) - 4, 2)
+    return f"layer{stage + 1}.{block}.{rest}" if stage >= 0 else f"{('conv1', 'bn1')[int(place)]}.{rest}"
 
 
 def require_fitting(weights: Weights, width: int) -> None:

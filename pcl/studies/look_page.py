@@ -32,7 +32,7 @@ p { margin: .25rem 0 .75rem; color: var(--soft); max-width: 48rem; }
 table { border-collapse: collapse; margin: .5rem 0; }
 td, th { padding: .2rem .75rem .2rem 0; text-align: left; vertical-align: top; font-weight: normal; }
 thead th, .settings th { color: var(--soft); } thead th { white-space: nowrap; }
-td.number { font-variant-numeric: tabular-nums; }
+td.number { font-variant-numeric: tabular-nums; white-space: nowrap; }
 .row { display: flex; gap: .75rem; padding: .5rem 0; border-top: 1px solid var(--line); break-inside: avoid; }
 .row > .name { flex: 0 0 9rem; } .row small { display: block; color: var(--soft); line-height: 1.35; }
 .tiles { display: flex; flex-wrap: wrap; gap: .4rem; align-content: flex-start; } .tiles.least { flex: 0 0 26.5rem; }
@@ -47,7 +47,7 @@ b { font-weight: 600; }
 .plots picture { break-inside: avoid; }
 details { margin: .5rem 0; } summary { cursor: pointer; color: var(--soft); }
 @media screen and (max-width: 60rem) { .row { flex-wrap: wrap; } .row > .name { flex-basis: 100%; }
-  .tiles.least { flex-basis: auto; } }
+  .tiles.least { flex: 0 1 auto; } }
 @media print { body { padding: 0; max-width: none; font-size: 11px; } details { display: none; }
   .row { gap: .5rem; } .row > .name { flex-basis: 5.5rem; } .row small { font-size: 8px; }
   .tiles { gap: .15rem; } .tiles.least { flex-basis: 18rem; }
@@ -125,15 +125,14 @@ def _head(findings: Findings, caption: Caption) -> str:
         "recall_at_1": findings.recall_at_1,
     }  # fmt: skip
     n_batches = int(caption.config["training.n_batches"])
-    rows = [
-        _metric(words, found[key], caption.validation.get(f"val/{key}", math.nan)) for key, words in _METRICS.items()
-    ]
+    both = {key: (found[key], caption.validation.get(f"val/{key}", math.nan)) for key in _METRICS}
+    rows = [_metric(_METRICS[key], *values) for key, values in both.items() if any(map(math.isfinite, values))]
     rows.append(_metric("area under Recall@1 by rejection", findings.curve.area, math.nan))
     kappa = findings.kappa.median().item(), caption.validation.get("val/kappa_median", math.nan)
     rows.append(_metric("median kappa", *kappa))
-    chosen = " ".join(f"<b>{escape(path)} = {escape(_shown(value))}</b>" for path, value in caption.varied.items())
+    chosen = ", ".join(f"<b>{escape(path)} = {escape(_shown(value))}</b>" for path, value in caption.varied.items())
     keys = (
-        "loss_name", "profile", "scale", "task.labels", "task.fold", "encoder.dim", "encoder.width", "encoder.weights",
+        "loss_name", "profile", "scale", "task.labels", "encoder.dim", "encoder.width", "encoder.weights",
         "loss.kappa_pos", "loss.n_samples", "training.n_negatives", "training.phases",
     )  # fmt: skip
     named = {key: caption.config[key] for key in keys if caption.config.get(key, "") != ""}

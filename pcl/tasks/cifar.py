@@ -25,6 +25,7 @@ from pcl.randomness import mixed_seed
 from pcl.tasks.base import Batch, Metrics, Negatives, Task
 
 _BLOCK, _CUDA_BLOCK = 500, 2_000  # images that are encoded at once
+_LEAST_JUDGED = 3  # images that have ranks worth the name
 
 
 class Labels(Enum):
@@ -85,6 +86,8 @@ class _Fold:
         self.class_of = shares.double().cumsum(1)
         self.positives = shares.double().T.contiguous().cumsum(1)
         self.negatives = (1 - shares[:n_pool].double()).T.contiguous().cumsum(1)
+        lonely = ((self.positives[:, -1] > 0) & (self.negatives[:, -1] == 0)).nonzero()
+        self.without_negatives = data.classes[int(lonely[0])] if len(lonely) else ""
         self.validation = _judged(data, parts.validation[: config.n_eval], f"crops/val/{fold}")
         self.test = _judged(data, parts.test[: config.n_eval], f"crops/test/{fold}")
 
@@ -97,6 +100,11 @@ class _Fold:
 
     def draw(self, batch_size: int, n_negatives: int, generator: torch.Generator) -> Batch:
         """A batch of one run: anchors uniform, the class c of P(C|x), the positive by P(c|x+)."""
+        if n_negatives and self.without_negatives:
+            raise ValueError(
+                f"There must be negatives for every class, but all images that they are drawn from are of "
+                f"{self.without_negatives!r} (`task.negative_pool={self.config.negative_pool.value}`)."
+            )
         anchor = torch.randint(len(self.images), (batch_size,), device=generator.device, generator=generator)
         chosen = _search(self.class_of[anchor], (batch_size, 1), generator).squeeze(-1)
         positive = _search(self.positives[chosen], (batch_size, 1), generator).squeeze(-1)
@@ -152,19 +160,35 @@ class CifarTask(Task):
         def __post_init__(self) -> None:
             if not 0 <= self.fold < N_FOLDS:
                 raise ValueError(f"`0 <= task.fold <= {N_FOLDS - 1}` must hold, but got {self.fold}.")
-            if self.n_eval < 3:
-                raise ValueError(f"`task.n_eval >= 3` must hold, but got {self.n_eval}.")
+            if self.n_eval < _LEAST_JUDGED:
+                raise ValueError(f"`task.n_eval >= {_LEAST_JUDGED}` must hold, but got {self.n_eval}.")
 
         def build(self, seeds: Sequence[int]) -> "CifarTask":
             """The task on the CPU."""
             return CifarTask(self, resolve(self.data, data_folder()), seeds)
+
+        def check(self, data: ImageSet) -> None:
+            """Raise a ValueError unless there are images enough for folds, and those that `labels` asks for."""
+            least = N_FOLDS * _LEAST_JUDGED
+            if len(data.images) < least:
+                raise ValueError(
+                    f"{data.name!r} must have at least {least} images, {_LEAST_JUDGED} for each of {N_FOLDS} folds, "
+                    f"but has {len(data.images)}."
+                )
+            if self.labels is Labels.CIFAR10_HARD and not data.has_train:
+                raise ValueError(
+                    f"`task.labels=cifar10_hard` needs training images apart, which {data.name!r} does not have."
+                )
 
         def fold_of(self, seed: int) -> int:
             """The fold of a run."""
             return (self.fold + seed) % N_FOLDS
 
     def __init__(self, config: Config, data: ImageSet, seeds: Sequence[int]) -> None:
+        config.check(data)
         self.config = config
+        shares = entropy(data.soft_labels)
+        self._has_entropy = bool(shares.min() < shares.max())  # else no metric of it applies
         numbers = [config.fold_of(seed) for seed in seeds]
         self._different = {number: _Fold(config, data, number) for number in dict.fromkeys(numbers)}
         self.folds = [self._different[number] for number in numbers]
@@ -192,11 +216,18 @@ class CifarTask(Task):
 
     def evaluate(self, encoder: Encoder) -> list[Metrics]:
         """Validation metrics of each run."""
-        return _metrics(encoder, [fold.validation for fold in self.folds], "val")
+        return self._metrics(encoder, [fold.validation for fold in self.folds], "val")
 
     def final(self, encoder: Encoder) -> list[Metrics]:
         """Test metrics of each run; to be looked at once, with the weights that validation has chosen."""
-        return _metrics(encoder, [fold.test for fold in self.folds], "test")
+        return self._metrics(encoder, [fold.test for fold in self.folds], "test")
+
+    def _metrics(self, encoder: Encoder, by_run: list[_Judged], split: str) -> list[Metrics]:
+        found = _metrics(encoder, by_run, split)
+        if not self._has_entropy:
+            for metrics in found:
+                del metrics[f"{split}/entropy_rank_corr"]
+        return found
 
 
 def _metrics(encoder: Encoder, by_run: list[_Judged], split: str) -> list[Metrics]:
@@ -220,10 +251,8 @@ def _training_part(config: CifarTask.Config, data: ImageSet, train: Tensor) -> t
         return data.images[train], data.soft_labels[train]
     if config.labels is Labels.HARD:
         images, labels = data.images[train], data.soft_labels[train].argmax(1)
-    elif data.has_train:
-        images, labels = data.train_images, data.train_labels
     else:
-        raise ValueError(f"`task.labels=cifar10_hard` needs training images apart, which {data.name!r} does not have.")
+        images, labels = data.train_images, data.train_labels
     return images, torch.nn.functional.one_hot(labels, len(data.classes)).float()
 
 
