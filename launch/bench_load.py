@@ -19,9 +19,10 @@ from launch.command import say, whole_number
 from pcl.studies.storage import Storage
 
 if TYPE_CHECKING:
-    from pcl.studies.ledger import StudyFolder, Trial
+    from pcl.studies.ledger import StudyFolder
     from pcl.studies.space import SearchSpace
     from pcl.studies.study import StudySpec
+    from pcl.studies.trial import Trial
 
 Row = dict[str, Any]
 
@@ -72,7 +73,8 @@ def sleeping(seconds: float) -> Callable[[dict[str, Any]], None]:
 
         from ray import tune  # noqa: PLC0415
 
-        from pcl.studies.ledger import Result, Row, Status, Trial, TrialFolder, now_ms  # noqa: PLC0415
+        from pcl.studies.ledger import Result, Row, Status, TrialFolder, now_ms  # noqa: PLC0415
+        from pcl.studies.trial import Trial  # noqa: PLC0415
 
         (job,) = config["jobs"]
         trial, folder = Trial.of(job["trial"]), TrialFolder(Path(job["folder"]))

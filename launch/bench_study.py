@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 from launch.command import say, whole_number
 
 if TYPE_CHECKING:
-    from pcl.studies.ledger import StudyFolder, Trial
+    from pcl.studies.ledger import StudyFolder
     from pcl.studies.recorder import Recorder
     from pcl.studies.space import SearchSpace
     from pcl.studies.study import StudySpec
     from pcl.studies.tracking import Tracker
+    from pcl.studies.trial import Trial
 
 Row = dict[str, Any]
 

@@ -13,13 +13,14 @@ from launch.weights import Missing, chosen_weights
 
 if TYPE_CHECKING:
     from pcl.config import Plain
-    from pcl.studies.ledger import StudyFolder, Trial
+    from pcl.studies.ledger import StudyFolder
     from pcl.studies.packing import Cost, Resources
     from pcl.studies.runner import Interrupt
     from pcl.studies.selection import Outcome
     from pcl.studies.space import Objective
     from pcl.studies.study import StudySpec
     from pcl.studies.tracking import StudyTags, Tracker
+    from pcl.studies.trial import Trial
 
 WEIGHTS = "encoder.weights"
 

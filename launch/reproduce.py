@@ -20,8 +20,8 @@ from launch.operating import check_cluster, checked_tracker, joined, machine, ru
 if TYPE_CHECKING:
     from launch.reproduce_cells import Cells, Setting
     from launch.reproduce_grids import GridStudy
-    from pcl.studies.ledger import Trial
     from pcl.studies.tracking import Tracker
+    from pcl.studies.trial import Trial
 
 
 def main() -> None:

@@ -15,10 +15,10 @@ from launch.operating import provenance
 if TYPE_CHECKING:
     from pcl.config import Plain
     from pcl.studies.known import Known
-    from pcl.studies.ledger import Trial
     from pcl.studies.storage import Storage
     from pcl.studies.study import StudySpec
     from pcl.studies.tracking import Tracker
+    from pcl.studies.trial import Trial
 
 STAGE = "reproduction"
 
@@ -115,7 +115,7 @@ def trial_of(table: Table, row: Row, setting: Setting) -> "Trial":
         ValueError: If the profile does not have it.
     """
     from pcl.config import RunConfig  # noqa: PLC0415
-    from pcl.studies.ledger import Trial  # noqa: PLC0415
+    from pcl.studies.trial import Trial  # noqa: PLC0415
 
     images = setting.images_of(row.task)
     config = RunConfig.from_flat({**row.config(setting.profile, setting.scale), **images.values})

@@ -15,12 +15,13 @@ from launch.reproduce_cells import Setting, study_name
 
 if TYPE_CHECKING:
     from pcl.config import Plain
-    from pcl.studies.ledger import StudyFolder, Trial
+    from pcl.studies.ledger import StudyFolder
     from pcl.studies.runner import Interrupt
     from pcl.studies.space import SearchSpace
     from pcl.studies.storage import Storage
     from pcl.studies.study import StudySpec
     from pcl.studies.tracking import Tracker
+    from pcl.studies.trial import Trial
 
 
 @dataclass(frozen=True)

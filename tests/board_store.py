@@ -7,9 +7,10 @@ from pathlib import Path
 from dashboards.scoreboard import published_tables
 from pcl.config import RunConfig
 from pcl.studies.figures import scatter
-from pcl.studies.ledger import Result, Row, Status, Trial, TrialFolder, now_ms
+from pcl.studies.ledger import Result, Row, Status, TrialFolder, now_ms
 from pcl.studies.mlflow_store import default_uri
 from pcl.studies.tracking import End, StudyTags, Tracker
+from pcl.studies.trial import Trial
 
 OBJECTIVE = "eval/kappa_rank_corr"
 NASTY = "<script>document.title='taken'</script><img src=x onerror=\"document.title='taken'\">"

@@ -8,7 +8,7 @@ from typing import Any
 import optuna
 
 from pcl.mirror import UNMIRRORED
-from pcl.studies.ledger import Result, Row, Status, StudyFolder, Trial, TrialFolder
+from pcl.studies.ledger import Result, Row, Status, StudyFolder, TrialFolder
 from pcl.studies.method import OPTUNA, Method
 from pcl.studies.objectives import with_objectives
 from pcl.studies.proposing import Proposer
@@ -16,6 +16,7 @@ from pcl.studies.ranges import integers, log_uniform, uniform
 from pcl.studies.sampling import DATABASE
 from pcl.studies.space import SearchSpace, Stage, negatives_axis
 from pcl.studies.study import StudySpec
+from pcl.studies.trial import Trial
 from tests.spaces import make
 
 METRIC, OTHER = "eval/kappa_rank_corr", "eval/mu_mae"

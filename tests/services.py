@@ -29,10 +29,11 @@ from launch.bench_processes import (
 )
 from launch.bench_processes import Started as Grid
 from launch.command import run as run_command
-from pcl.studies.ledger import Status, StudyFolder, Trial
+from pcl.studies.ledger import Status, StudyFolder
 from pcl.studies.mlflow_store import Store, default_uri
 from pcl.studies.run_content import params_of
 from pcl.studies.space import load_space
+from pcl.studies.trial import Trial
 from pcl.training import Run
 
 Reports = dict[str, list[dict[int, dict[str, float]]]]  # trial's key -> report -> seed -> metric

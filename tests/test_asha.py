@@ -11,7 +11,7 @@ from pcl.config import RunConfig
 from pcl.mirror import Mirrored
 from pcl.studies.halving import Halving, Rungs
 from pcl.studies.judged import judged_curve, judged_from
-from pcl.studies.ledger import Lost, Result, Row, Status, StudyFolder, Trial, TrialFolder
+from pcl.studies.ledger import Lost, Result, Row, Status, StudyFolder, TrialFolder
 from pcl.studies.method import OPTUNA, Method
 from pcl.studies.outputs import table
 from pcl.studies.proposing import Proposer
@@ -22,6 +22,7 @@ from pcl.studies.selection import Outcome, ranked, winner
 from pcl.studies.space import Mode, Objective, Stage, log_uniform
 from pcl.studies.study import StudySpec
 from pcl.studies.trainable import Job
+from pcl.studies.trial import Trial
 from tests.spaces import make
 
 KAPPA, MU, LOSS = "eval/kappa_rank_corr", "eval/mu_mae", "train/loss"

@@ -29,8 +29,9 @@ from pcl.studies import cluster as joining
 from pcl.studies import trainable
 from pcl.studies.cluster import check_address
 from pcl.studies.jobs import Jobs
-from pcl.studies.ledger import Status, StudyFolder, Trial
+from pcl.studies.ledger import Status, StudyFolder
 from pcl.studies.study import StudySpec, opened, space_of
+from pcl.studies.trial import Trial
 from tests.clusters import Cluster, cluster
 from tests.services import BASE, GRID, ROOT, alone, best_of, check_records, on_disk, summary_of, wait_for
 

@@ -20,10 +20,11 @@ from launch.bench_nodes import cluster
 from launch.bench_processes import DEADLINE_S, descendants, free_port, processes_of, started, wait_for
 from launch.bench_proxy import proxy
 from launch.bench_tracking import count
-from pcl.studies.ledger import Result, Row, Status, StudyFolder, Trial
+from pcl.studies.ledger import Result, Row, Status, StudyFolder
 from pcl.studies.mlflow_store import Store, StoreError
 from pcl.studies.recorder import Recorder
 from pcl.studies.tracking import StudyTags, Tracker
+from pcl.studies.trial import Trial
 from tests.services import alone, best_of
 
 NAMESPACES = Path("/run/netns")

@@ -19,11 +19,12 @@ from pcl.config import RunConfig
 from pcl.data.embedded import embedded
 from pcl.data.images import ImageSet
 from pcl.looking import Findings, Pictures, look
-from pcl.studies.ledger import StudyFolder, Trial
+from pcl.studies.ledger import StudyFolder
 from pcl.studies.looks import of_study, source_of
 from pcl.studies.outputs import figures
 from pcl.studies.selection import Outcome
 from pcl.studies.storage import Storage
+from pcl.studies.trial import Trial
 from pcl.tasks import CifarTask
 from pcl.trained import TrainedEncoder
 from pcl.training import Run

@@ -11,10 +11,11 @@ from pcl.config import RunConfig
 from pcl.data.sources import data_folder, resolve
 from pcl.mirror import Mirrored
 from pcl.stores import joined
-from pcl.studies.ledger import Result, Status, Trial
+from pcl.studies.ledger import Result, Status
 from pcl.studies.looks import source_of
 from pcl.studies.storage import Storage
 from pcl.studies.study import StudySpec
+from pcl.studies.trial import Trial
 from pcl.training import Run
 from tests.buckets import S3, s3
 from tests.services import assert_refused

@@ -17,9 +17,10 @@ from pcl.stores import read
 from pcl.studies import lease
 from pcl.studies.cluster import _why_not
 from pcl.studies.lease import TAKEN_OVER, keep_outputs, leased
-from pcl.studies.ledger import Lost, Result, Row, Status, StudyFolder, Trial
+from pcl.studies.ledger import Lost, Result, Row, Status, StudyFolder
 from pcl.studies.storage import Storage
 from pcl.studies.study import StudySpec, latest_study, opened
+from pcl.studies.trial import Trial
 from tests.buckets import S3, s3
 
 __all__ = ["s3"]

@@ -9,13 +9,14 @@ import pytest
 
 from launch.bench_processes import wait_for
 from pcl.studies import monitoring, trainable
-from pcl.studies.ledger import Result, Status, StudyFolder, Trial
+from pcl.studies.ledger import Result, Status, StudyFolder
 from pcl.studies.monitoring import GPU_MEMORY, KAPPA_MEAN, MEASURES, OBJECTIVE, SHARE_DONE, TRIALS, Gauges, Measure
 from pcl.studies.progress import Progress
 from pcl.studies.runner import Interrupt
 from pcl.studies.selection import Outcome
 from pcl.studies.space import Mode, Objective
 from pcl.studies.trainable import Job, run_jobs
+from pcl.studies.trial import Trial
 from tests.smoke import smoke
 
 METRIC = "eval/kappa_rank_corr"

@@ -8,7 +8,7 @@ import pytest
 
 from pcl.config import RunConfig
 from pcl.mirror import Mirrored
-from pcl.studies.ledger import Result, Status, StudyFolder, Trial
+from pcl.studies.ledger import Result, Status, StudyFolder
 from pcl.studies.method import RANDOM
 from pcl.studies.outputs import table
 from pcl.studies.packing import Resources
@@ -18,6 +18,7 @@ from pcl.studies.sampling import DATABASE
 from pcl.studies.searching import Choices, Search
 from pcl.studies.selection import Outcome
 from pcl.studies.space import Stage
+from pcl.studies.trial import Trial
 from tests.searches import GRID, METRIC, RANGED, RANGES, SMALL, STAGED, Driver, end, spec_of
 from tests.spaces import make
 

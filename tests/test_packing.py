@@ -10,9 +10,10 @@ from ray.tune.search import Searcher
 
 from pcl.interleaving import interleaved
 from pcl.studies import plan, runner
-from pcl.studies.ledger import Result, Status, StudyFolder, Trial, TrialFolder
+from pcl.studies.ledger import Result, Status, StudyFolder, TrialFolder
 from pcl.studies.packing import Cost, Resources, gpu_share, with_side_by_side
 from pcl.studies.plan import probe, side_by_side_seconds
+from pcl.studies.trial import Trial
 from pcl.training import Run
 from tests.services import without_times
 from tests.smoke import smoke

@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from pcl.studies.figures import pareto
-from pcl.studies.ledger import Result, Status, Trial
+from pcl.studies.ledger import Result, Status
 from pcl.studies.objectives import objective_of, pareto_front, read_objectives, with_objectives
 from pcl.studies.outputs import front_table, write_all
 from pcl.studies.searching import Finding
 from pcl.studies.selection import Outcome
 from pcl.studies.space import Mode, Objective
 from pcl.studies.study import StudySpec
+from pcl.studies.trial import Trial
 from tests.searches import METRIC, OTHER, RANGED, Driver, kept, spec_of
 from tests.spaces import make
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from scipy import stats
 
-from pcl.studies.ledger import Result, Status, StudyFolder, Trial
+from pcl.studies.ledger import Result, Status, StudyFolder
 from pcl.studies.method import Method
 from pcl.studies.outputs import replication_table, summary, write_all
 from pcl.studies.packing import Resources
@@ -19,6 +19,7 @@ from pcl.studies.searching import REPLICATE_STAGE, REPORT_STAGE, Choices, Findin
 from pcl.studies.selection import Outcome
 from pcl.studies.space import Mode, Objective, SearchSpace, Stage
 from pcl.studies.study import StudySpec
+from pcl.studies.trial import Trial
 from tests.spaces import make
 
 METRIC = "eval/kappa_rank_corr"

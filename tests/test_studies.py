@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pcl.config import RunConfig
-from pcl.studies.ledger import Lost, Result, Row, Status, StudyFolder, Trial, TrialFolder
+from pcl.studies.ledger import Lost, Result, Row, Status, StudyFolder, TrialFolder
 from pcl.studies.outputs import table, write_all
 from pcl.studies.packing import Cost, Resources
 from pcl.studies.plan import Plan
@@ -19,6 +19,7 @@ from pcl.studies.selection import Outcome, ranked, winner
 from pcl.studies.space import Mode, Objective, SearchSpace, load_space
 from pcl.studies.storage import Storage
 from pcl.studies.study import StudySpec, latest_study, opened
+from pcl.studies.trial import Trial
 
 METRIC = "eval/kappa_rank_corr"
 

@@ -9,8 +9,9 @@ import torch
 from pcl.losses.base import DEFAULT_CHUNK_SIZE
 from pcl.stepping import TrainingStep
 from pcl.studies import trainable
-from pcl.studies.ledger import Row, Status, StudyFolder, Trial, TrialFolder
+from pcl.studies.ledger import Row, Status, StudyFolder, TrialFolder
 from pcl.studies.trainable import FOLDER, UNWRITABLE, Job, run_jobs
+from pcl.studies.trial import Trial
 from pcl.training import Run
 from tests.smoke import smoke
 

@@ -6,8 +6,8 @@ from typing import Any
 from ray.tune.experiment import Trial as TuneTrial
 from ray.tune.search import Searcher
 
-from pcl.studies.ledger import Trial
 from pcl.studies.runner import Interrupt
+from pcl.studies.trial import Trial
 from pcl.studies.tune_adapter import Listed, Proposals, RestartedFirst
 
 

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from pcl.config import RunConfig
-from pcl.studies.ledger import Result, Row, Status, Trial, TrialFolder
+from pcl.studies.ledger import Result, Row, Status, TrialFolder
 from pcl.studies.tracking import StudyTags, Tracker, default_uri
+from pcl.studies.trial import Trial
 
 TAGS = StudyTags("toy_x", "smoke", "paper", "eval/kappa_rank_corr", "toy", "c0ffee", "10c4", "a laptop")
 

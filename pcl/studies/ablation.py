@@ -20,9 +20,9 @@ from typing import NamedTuple
 from pcl.config import Plain, RunConfig
 from pcl.fidelity import SETTINGS, Profile
 from pcl.studies.axes import negatives_axis
-from pcl.studies.ledger import Trial
 from pcl.studies.loading import Shelf
 from pcl.studies.space import Objective
+from pcl.studies.trial import Trial
 
 STAGE = "ablation"
 OWN = "it is the baseline's own"

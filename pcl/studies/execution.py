@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pcl.studies.ledger import SCRATCH, StudyFolder, Trial
+from pcl.studies.ledger import SCRATCH, StudyFolder
 from pcl.studies.monitoring import Gauges
 from pcl.studies.packing import Resources
 from pcl.studies.progress import Progress
@@ -18,6 +18,7 @@ from pcl.studies.runner import Interrupt, run_trials
 from pcl.studies.selection import Outcome
 from pcl.studies.space import Objective
 from pcl.studies.tracking import End, StoreError, Tracker
+from pcl.studies.trial import Trial
 
 if TYPE_CHECKING:
     from ray.tune.schedulers import TrialScheduler

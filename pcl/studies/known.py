@@ -4,10 +4,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pcl.studies.ledger import Metrics, Trial
+from pcl.studies.ledger import Metrics
 from pcl.studies.mlflow_store import Store
 from pcl.studies.reuse import is_lost_cause
 from pcl.studies.run_content import CAUSE, FAILED, FINISHED, reported
+from pcl.studies.trial import Trial
 
 if TYPE_CHECKING:
     from mlflow.entities import Run

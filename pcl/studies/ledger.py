@@ -11,24 +11,19 @@ Every file is replaced in one step. MLflow is brought in line with these folders
 studies are in a store such as s3://bucket, these folders are copies (see `pcl.mirror`): what is written here is pushed.
 """
 
-import hashlib
 import json
 import time
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from enum import Enum
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pcl.config import Plain, RunConfig
 from pcl.files import write_json, write_text
 from pcl.mirror import UNMIRRORED, Mirror
-from pcl.studies.labels import label
+from pcl.studies.trial import Trial
 
-# Raised whenever the same configuration gives other numbers than before: old results are then not found again.
-MATHS_VERSION = 2
 CHECKPOINT, LEASE, LOCK, SCRATCH, TRIALS = "checkpoint.pt", "lease", ".lock", "ray", "trials"
 _OWN = (LEASE, LOCK, SCRATCH)  # of a study's files, those that are a driver's own
 Metrics = dict[str, float]
@@ -45,54 +40,6 @@ class Status(Enum):
     FINISHED = "finished"
     FAILED = "failed"
     STOPPED = "stopped"  # early, by a scheduler: what it has reached is not the whole
-
-
-@dataclass(frozen=True)
-class Trial:
-    """One configuration, trained for some seeds side by side.
-
-    Attributes:
-        config: The whole configuration, by dotted path.
-        seeds: Seeds that train side by side.
-        stage: Name of the search space's stage, or "report" for the final runs of the best.
-        varied: What the search varied, by axis.
-        data: Fingerprint of the data.
-    """
-
-    config: dict[str, Plain]
-    seeds: tuple[int, ...]
-    stage: str
-    varied: dict[str, Plain] = field(default_factory=dict)
-    data: str = "toy"
-
-    @cached_property
-    def key(self) -> str:
-        """Twenty hexadecimal digits: equal for equal configuration, seeds, data and mathematics."""
-        return self._digest(list(self.seeds))
-
-    @cached_property
-    def cell(self) -> str:
-        """As `key`, but equal for all trials that differ in their seeds alone."""
-        return self._digest([])
-
-    @property
-    def run_config(self) -> RunConfig:
-        """The configuration, typed and checked."""
-        return RunConfig.from_flat(self.config)
-
-    @property
-    def label(self) -> str:
-        """The varied values in a line, each by the last part of its path."""
-        return label(self.varied) or "(base)"
-
-    @classmethod
-    def of(cls, content: Mapping[str, Any]) -> "Trial":
-        """From what `asdict` returned, perhaps by way of JSON."""
-        return cls(**{**content, "seeds": tuple(content["seeds"])})
-
-    def _digest(self, seeds: list[int]) -> str:
-        identity = [dict(sorted(self.config.items())), seeds, self.data, MATHS_VERSION]
-        return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:20]
 
 
 @dataclass(frozen=True)

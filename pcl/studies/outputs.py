@@ -12,7 +12,7 @@ import yaml
 from pcl.config import Plain
 from pcl.files import write_json, write_text
 from pcl.studies.labels import shown
-from pcl.studies.ledger import CHECKPOINT, StudyFolder, Trial
+from pcl.studies.ledger import CHECKPOINT, StudyFolder
 from pcl.studies.objectives import values_of
 from pcl.studies.progress import plus_minus
 from pcl.studies.replication import SEEDS_A_ROUND, Replication, described
@@ -20,6 +20,7 @@ from pcl.studies.searching import Finding
 from pcl.studies.selection import Outcome
 from pcl.studies.space import Mode, SearchSpace
 from pcl.studies.study import StudySpec
+from pcl.studies.trial import Trial
 
 _SHOWN = {
     "eval/kappa_rank_corr": "kappa rank", "eval/kappa_mae": "kappa MAE", "eval/mu_rank_corr": "mu rank",

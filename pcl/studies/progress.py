@@ -8,12 +8,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Self
 
-from pcl.studies.ledger import Trial, TrialFolder
+from pcl.studies.ledger import TrialFolder
 from pcl.studies.monitoring import BEST_OBJECTIVE, TRIALS, WORKER_DEATHS, Gauges
 from pcl.studies.recorder import Recorder
 from pcl.studies.runner import Interrupt
 from pcl.studies.selection import Outcome, winner
 from pcl.studies.space import Objective
+from pcl.studies.trial import Trial
 
 _ENDS = ("finished", "stopped", "failed")
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from pcl.config import Plain
 from pcl.studies.judged import judged_curve
-from pcl.studies.ledger import StudyFolder, Trial, TrialFolder
+from pcl.studies.ledger import StudyFolder, TrialFolder
 from pcl.studies.method import draws
 from pcl.studies.objectives import values_of
 from pcl.studies.reuse import is_lost, take_over
@@ -17,6 +17,7 @@ from pcl.studies.sampling import DATABASE, NOTHING, Known, Point, Samples, Sampl
 from pcl.studies.selection import Outcome
 from pcl.studies.space import Objective, SearchSpace
 from pcl.studies.study import StudySpec
+from pcl.studies.trial import Trial
 
 _MOST_REPEATS = 10  # proposals in a row that are known, or not possible, before a new point is drawn at random
 _MOST_DRAWS = 1000  # of which none is new, before there is nothing new

@@ -1,7 +1,8 @@
 """What a study takes over from others, and what it runs again."""
 
-from pcl.studies.ledger import Result, Row, Status, StudyFolder, Trial, now_ms
+from pcl.studies.ledger import Result, Row, Status, StudyFolder, now_ms
 from pcl.studies.selection import Outcome
+from pcl.studies.trial import Trial
 
 
 def is_lost(result: Result | None) -> bool:

@@ -7,8 +7,9 @@ from importlib.metadata import version
 
 import yaml
 
-from pcl.studies.ledger import Metrics, Result, Row, Status, Trial
+from pcl.studies.ledger import Metrics, Result, Row, Status
 from pcl.studies.selection import standard_error
+from pcl.studies.trial import Trial
 
 FINISHED, FAILED, KILLED, RUNNING = "FINISHED", "FAILED", "KILLED", "RUNNING"  # MLflow's words
 ENDS = {Status.FINISHED: FINISHED, Status.FAILED: FAILED, Status.STOPPED: KILLED}

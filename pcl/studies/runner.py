@@ -17,9 +17,10 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pcl.studies.cluster import check_address, check_shared, own_token, runtime_env, use_token
-from pcl.studies.ledger import Result, Status, StudyFolder, Trial, TrialFolder
+from pcl.studies.ledger import Result, Status, StudyFolder, TrialFolder
 from pcl.studies.packing import Resources
 from pcl.studies.storage import Storage
+from pcl.studies.trial import Trial
 
 if TYPE_CHECKING:
     from ray.tune.schedulers import TrialScheduler

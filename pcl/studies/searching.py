@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pcl.config import Plain
 from pcl.studies.execution import Choices, Execution, close_study
-from pcl.studies.ledger import StudyFolder, Trial
+from pcl.studies.ledger import StudyFolder
 from pcl.studies.method import ASHA, GRID, OPTUNA
 from pcl.studies.objectives import pareto_front, with_objectives
 from pcl.studies.recorder import Recorder
@@ -16,6 +16,7 @@ from pcl.studies.selection import Outcome, ranked, winner
 from pcl.studies.space import Objective, SearchSpace
 from pcl.studies.study import StudySpec
 from pcl.studies.tracking import End, Tracker
+from pcl.studies.trial import Trial
 
 if TYPE_CHECKING:
     from pcl.studies.halving import Halving

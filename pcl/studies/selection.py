@@ -5,8 +5,9 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from pcl.studies.ledger import Metrics, Result, Status, Trial, TrialFolder
+from pcl.studies.ledger import Metrics, Result, Status, TrialFolder
 from pcl.studies.space import Mode, Objective
+from pcl.studies.trial import Trial
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,11 @@ from typing import Any
 from pcl.config import Plain
 from pcl.files import write_json
 from pcl.studies.lease import leased
-from pcl.studies.ledger import LOCK, StudyFolder, Trial
+from pcl.studies.ledger import LOCK, StudyFolder
 from pcl.studies.method import RANDOM, Method, draws, random_cells
 from pcl.studies.space import Cell, SearchSpace
 from pcl.studies.storage import Storage
+from pcl.studies.trial import Trial
 
 _FORMAT = 1
 SEARCH, ABLATION, REPRODUCTION = "search", "ablation", "reproduction"

@@ -27,8 +27,9 @@ from pcl.interleaving import interleaved
 from pcl.losses.base import DEFAULT_CHUNK_SIZE
 from pcl.mirror import mirror_of
 from pcl.stores import copy_of
-from pcl.studies.ledger import CHECKPOINT, Lost, Result, Row, Status, Trial, TrialFolder, now_ms
+from pcl.studies.ledger import CHECKPOINT, Lost, Result, Row, Status, TrialFolder, now_ms
 from pcl.studies.monitoring import GPU_MEMORY, KAPPA_MEAN, MS_PER_BATCH, OBJECTIVE, SHARE_DONE, Gauges
+from pcl.studies.trial import Trial
 from pcl.training import Report, Run
 
 # After running out of memory a trial goes on, once, with chunks of a 16th: same numbers, less memory.

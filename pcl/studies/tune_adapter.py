@@ -10,9 +10,10 @@ from ray.tune.experiment import Trial as TuneTrial
 from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search import Searcher
 
-from pcl.studies.ledger import Result, Status, Trial, TrialFolder
+from pcl.studies.ledger import Result, Status, TrialFolder
 from pcl.studies.runner import Interrupt, Listener, Source
 from pcl.studies.trainable import FOLDER, UNWRITABLE, folder_of
+from pcl.studies.trial import Trial
 
 
 class Events(tune.Callback):
