@@ -29,6 +29,7 @@ from launch.operating import (
     what_flags,
     where_flags,
 )
+from launch.remote import is_sent
 from launch.weights import check_weights
 
 if TYPE_CHECKING:
@@ -65,7 +66,8 @@ def main() -> None:
     if arguments.list:
         _list()
         return
-    _run(arguments)
+    if not is_sent(arguments, "ablate"):
+        _run(arguments)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -26,6 +26,7 @@ from launch.operating import (
     what_flags,
     where_flags,
 )
+from launch.remote import is_sent
 
 if TYPE_CHECKING:
     from pcl.studies.ledger import StudyFolder
@@ -45,7 +46,8 @@ def main() -> None:
     if arguments.list:
         _list()
         return
-    _run(arguments)
+    if not is_sent(arguments, "grid"):
+        _run(arguments)
 
 
 def _parser() -> argparse.ArgumentParser:

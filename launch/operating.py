@@ -80,7 +80,8 @@ def where_flags(parser: argparse.ArgumentParser) -> None:
     where.add_argument("--storage", type=Storage.of, default=Storage.of("runs"), metavar="FOLDER|URI",
                        help="of studies: a folder, or a store such as s3://BUCKET/PREFIX (default: runs)")  # fmt: skip
     where.add_argument("--tracking-uri", help="MLflow (default: MLFLOW_TRACKING_URI, else STORAGE/mlflow.db)")
-    where.add_argument("--address", help="of a Ray cluster: auto or HOST:PORT (default: start one here)")
+    where.add_argument("--address", help="of a Ray cluster: auto, HOST:PORT, or ray://HOST:PORT, "
+                       "to which the command is sent as a job (default: start one here)")  # fmt: skip
     where.add_argument("--cpus-per-trial", type=_amount, default=1.0, help="default: 1")
     where.add_argument("--gpus-per-trial", type=_gpus, metavar="N|auto", help="may be a fraction; auto: the share that "
                        "a first trial is seen to need (default: 1 if there are any)")  # fmt: skip

@@ -16,6 +16,7 @@ from launch.command import Parser, run, say, settings
 from launch.ending import REPRODUCE, asked_again, goes_on
 from launch.given import check_settings, chosen_images, run_given
 from launch.operating import check_cluster, checked_tracker, joined, machine, running_flags, what_flags, where_flags
+from launch.remote import is_sent
 
 if TYPE_CHECKING:
     from launch.reproduce_cells import Cells, Setting
@@ -30,7 +31,8 @@ def main() -> None:
     if arguments.list:
         _list()
         return
-    _run(arguments)
+    if not is_sent(arguments, "reproduce"):
+        _run(arguments)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -39,7 +39,7 @@ def main() -> None:
     if arguments.list:
         _list(_jobs(arguments))
     elif not asked:
-        _submit(arguments, command)
+        send(arguments, command)
     elif asked == ["stop"]:
         _stop(_jobs(arguments), arguments.stop)
     elif asked == ["status"]:
@@ -81,7 +81,16 @@ def _jobs(arguments: argparse.Namespace) -> "Jobs":
     return Jobs(_address(arguments))
 
 
-def _submit(arguments: argparse.Namespace, command: list[str]) -> None:
+def send(arguments: argparse.Namespace, command: list[str]) -> None:
+    """Send a command as a job, and follow it unless it is detached.
+
+    Args:
+        arguments: Of this command line.
+        command: Such as launch/grid.py --space toy_elk.
+
+    Raises:
+        ValueError: If it cannot be sent.
+    """
     sent = parcel(command, arguments.folder, os.environ.get("MLFLOW_TRACKING_URI", ""))
     name = arguments.name or f"{sent.name}-{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:4]}"
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name):

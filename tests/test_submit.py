@@ -1,5 +1,6 @@
 """Commands sent to a cluster: real jobs on a real Ray, with a token, and what is refused before anything is sent."""
 
+import re
 import signal
 import subprocess
 import sys
@@ -101,8 +102,9 @@ def test_a_job_goes_on_without_its_sender_and_can_be_stopped_and_resumed(ray: Cl
     assert not all(trial.result() for trial in ray.place.study("s").trials())
 
     # The space's file was the first job's: it is taken from the study's folder.
-    going_on = ["launch/grid.py", "--resume", "s", "--storage", storage]
-    assert "SUCCEEDED" in submitted(ray, "--name", "third", "--", *going_on)
+    going_on = ["launch/grid.py", "--resume", "s", "--storage", storage, "--address", "ray://127.0.0.1:10001"]
+    third = ray.begin(*going_on, RAY_API_SERVER_ADDRESS=ray.url).ended()
+    assert re.search(rf"sent: (\S+) to {ray.url}\n(.|\n)*\1: SUCCEEDED", third.said)
     assert ray.place.n_reports("s") > n_stopped
     assert on_disk(ray.place.study("s")) == alone(space)
     assert all(trial.result().status is Status.FINISHED for trial in ray.place.study("s").trials())  # type: ignore[union-attr]

@@ -68,10 +68,10 @@ def check_address(address: str) -> None:
 
     A web server, such as the cluster's own dashboard, is no cluster; Ray would ask it for minutes.
     """
-    if address.startswith(("ray://", "http://", "https://")):
+    if address.startswith(("http://", "https://")):
         raise ValueError(
-            f"`--address` must be auto or HOST:PORT of a cluster that this machine is part of, but got {address}; from "
-            f"elsewhere, `python launch/submit.py --address http://HOST:8265 -- launch/grid.py ...` sends the command."
+            f"`--address` must be auto or HOST:PORT of a cluster that this machine is part of, or ray://HOST:PORT, but "
+            f"got {address}; `python launch/submit.py --address {address} -- launch/grid.py ...` sends the command."
         )
     host, _, port = address.rpartition(":")
     if not port.isdecimal():
