@@ -80,7 +80,7 @@ LAYERS = {  # module prefix -> prefixes of this distribution that it may import
     "pcl.training": ("pcl",),
     "pcl.pretraining": ("pcl",),
     "pcl.checkpoints": ("pcl.config", "pcl.training"),
-    "pcl.trained": ("pcl.checkpoints", "pcl.config", "pcl.data.images", "pcl.distributions", "pcl.encoders", "pcl.tasks"),
+    "pcl.trained": ("pcl.checkpoints", "pcl.config", "pcl.data", "pcl.distributions", "pcl.encoders", "pcl.tasks"),
     "pcl.looking": ("pcl.data", "pcl.distributions", "pcl.metrics", "pcl.randomness"),
     "pcl.studies": ("pcl", "search_spaces"),
     "search_spaces.ablations": ("pcl.studies.ablation",),
