@@ -24,6 +24,7 @@ from launch.operating import (
     joined,
     machine,
     provenance,
+    refuse_with_resume,
     resources_of,
     say_addresses,
     what_flags,
@@ -127,8 +128,7 @@ def _resumed(arguments: argparse.Namespace) -> Asked:
     from pcl.studies.study import ABLATION, StudySpec, latest_study, require_kind, space_of  # noqa: PLC0415
 
     fixed = ("ablation", "scale", "fidelity", "set", "seeds", "name", "data", "skip_bad", "weights")
-    if given := [f"--{n.replace('_', '-')}" for n in fixed if getattr(arguments, n) not in (None, [], False)]:
-        raise ValueError(f"A study that is resumed has its settings already: leave out {', '.join(given)}.")
+    refuse_with_resume(arguments, fixed)
     folder = arguments.storage.study(arguments.resume or latest_study(arguments.storage, ABLATION))
     spec = StudySpec.read(folder)
     require_kind(folder, spec, ABLATION)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from launch.command import chosen_data, named, say, settings, skipping
 from launch.grid_search import asked_method, check_possible, check_warm_start
-from launch.operating import default_name, machine
+from launch.operating import default_name, machine, refuse_with_resume
 from launch.weights import Missing, check_weights, chosen_weights
 
 if TYPE_CHECKING:
@@ -68,8 +68,7 @@ def asked_study(arguments: argparse.Namespace) -> Asked:
             "space", "scale", "fidelity", "set", "seeds", "name", "data", "skip_bad", "weights",
             "search", "trials", "search_seed", "sampler", "warm_start", "objectives", "scheduler", "replicate",
         )  # fmt: skip
-        if given := [f"--{n.replace('_', '-')}" for n in fixed if getattr(arguments, n) not in (None, "", [], False)]:
-            raise ValueError(f"A study that is resumed has its settings already: leave out {', '.join(given)}.")
+        refuse_with_resume(arguments, fixed)
         folder = storage.study(arguments.resume or latest_study(storage))
         spec = StudySpec.read(folder)
         require_kind(folder, spec, SEARCH)

@@ -67,6 +67,15 @@ def how_flags(parser: argparse.ArgumentParser, name: str) -> "_ArgumentGroup":
     return how
 
 
+def refuse_with_resume(arguments: argparse.Namespace, names: Sequence[str]) -> None:
+    """Raise a ValueError that has those of these options that were given: a study that goes on has its settings."""
+    values = {name: getattr(arguments, name) for name in names}
+    given = [name for name, value in values.items() if value is not False and value not in (None, "", [])]
+    if given:
+        told = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise ValueError(f"A study that is resumed has its settings already: leave out {told}.")
+
+
 def running_flags(how: "_ArgumentGroup") -> None:
     """Add those flags that do not say which study."""
     how.add_argument("--rerun", action="store_true", help="run again also what is known")
