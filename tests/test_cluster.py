@@ -7,12 +7,9 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from socketserver import BaseRequestHandler, ThreadingTCPServer
 from typing import Any
 
 import pytest
@@ -27,8 +24,6 @@ from launch.submit import _parser as submit_parser
 from pcl.config import RunConfig
 from pcl.studies import cluster as joining
 from pcl.studies import trainable
-from pcl.studies.cluster import check_address
-from pcl.studies.jobs import Jobs
 from pcl.studies.ledger import Status, StudyFolder
 from pcl.studies.study import StudySpec, opened, space_of
 from pcl.studies.trial import Trial
@@ -264,33 +259,6 @@ def test_studies_that_start_at_once_have_one_token(tmp_path: Path, monkeypatch: 
     assert re.fullmatch("[0-9a-f]{64}", first)
     assert list((tmp_path / ".ray").iterdir()) == [joining.token_file()]
     assert joining.token_file().stat().st_mode & 0o777 == 0o600
-
-
-@contextmanager
-def answering(answer: bytes) -> Iterator[str]:
-    """Someone on this machine who says the same to all; where."""
-
-    class Handler(BaseRequestHandler):
-        def handle(self) -> None:
-            self.request.recv(1000)
-            self.request.sendall(answer)
-
-    with ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
-
-
-def test_a_port_that_is_another_services_is_refused_at_once() -> None:
-    """The dashboard's for the cluster's, and the other way round: Ray would ask for minutes, or show the bytes."""
-    with answering(b"HTTP/1.0 200 OK\r\n\r\n") as address, pytest.raises(ValueError, match="that is a web server"):
-        check_address(address)
-    with answering(b"\0\0\x18\4\0\0\0\0\0") as address:  # as a cluster's begins
-        check_address(address)
-        with pytest.raises(ValueError, match="what answers there is no web server"):
-            Jobs(f"http://{address}")
-    with answering(b"") as address:
-        check_address(address)
 
 
 def test_a_study_keeps_the_space_whose_file_goes(tmp_path: Path) -> None:
