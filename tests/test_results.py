@@ -34,7 +34,7 @@ TAGS = {"pcl.hardware": "NVIDIA H200", "pcl.torch": "2.11.0", "pcl.commit": "c0f
 DAY_MS = 1_794_700_800_000  # 2026-11-15, 00:00 UTC
 ASKED = argparse.Namespace(
     table=["toy_correctsetups", "infonce"], figure=["2dplot"], all=False, scale="paper", fidelity=None, seeds="4,5,6",
-    data=None, weights=None, set=["training.phases=mu kappa"],
+    data=None, skip_bad=False, weights=None, set=["training.phases=mu kappa"],
 )  # fmt: skip
 COMMAND = (
     "python launch/reproduce.py --table toy_correctsetups --table infonce --figure 2dplot --scale paper --seeds 4,5,6 "
