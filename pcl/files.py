@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-_STILL_S = 5.0  # without a write, of a file whose writer is gone
+_STILL_S = 600.0  # without a write, of a file whose writer is gone; a busy network file system may be still for long
 
 
 @contextlib.contextmanager
@@ -47,7 +47,7 @@ def replacing(path: Path) -> Iterator[Path]:
 def clear_leftovers(folder: Path) -> None:
     """Remove what `replacing` had begun to write in a folder when its process was killed.
 
-    A file that was written to within the last seconds is left alone: its process may be another machine's.
+    A file that was written to within the last minutes is left alone: its process may be another machine's.
     """
     for path in folder.glob(".*.tmp"):
         writer = path.name.split(".")[-3]
