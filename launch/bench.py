@@ -11,6 +11,7 @@ import os
 import platform
 import signal
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from functools import partial
@@ -71,6 +72,9 @@ def main() -> None:
     rows = measures[arguments.benchmark](arguments)
     _write(output, {"benchmark": arguments.benchmark, **_circumstances(), "rows": rows})
     say(f"written to {output}")
+    if arguments.benchmark == "faults" and (harmed := [row["event"] for row in rows if bench_faults.is_harmed(row)]):
+        print(f"bench.py: a study was harmed by: {', '.join(harmed)}.", file=sys.stderr)
+        sys.exit(1)
 
 
 def _vmf(arguments: argparse.Namespace) -> list[Row]:

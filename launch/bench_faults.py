@@ -283,6 +283,11 @@ class Faults:
         return row
 
 
+def is_harmed(row: Row) -> bool:
+    """Whether a study has lost or doubled something, or has found something else than one that is left alone."""
+    return bool(row["duplicates"] or row["missing"]) or not (row["same_winner"] and row["same_reports"])
+
+
 def shown(row: Row) -> str:
     """A row in a line."""
     return (

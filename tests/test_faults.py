@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from launch.bench_checkpoints import Checkpoints, usual_and_longest
-from launch.bench_faults import Faults, write_space
+from launch.bench_faults import Faults, is_harmed, write_space
 from launch.bench_nodes import cluster
 from launch.bench_processes import DEADLINE_S, descendants, free_port, processes_of, started, wait_for
 from launch.bench_proxy import proxy
@@ -42,6 +42,8 @@ def test_the_trials_of_a_killed_node_go_on_elsewhere() -> None:
     assert (row["trials"], row["duplicates"], row["missing"]) == (4, 0, 0)
     assert row["same_winner"]
     assert row["same_reports"]
+    assert not is_harmed(row)
+    assert all(is_harmed({**row, **harm}) for harm in ({"duplicates": 1}, {"missing": 1}, {"same_reports": False}))
     assert row["moved"] >= 1
     # They are saved several times a second here, but how often depends on the machine; then their end is to be seen.
     assert 0 <= row["redone_s"] < row["longest_interval_s"] + 10
