@@ -107,10 +107,7 @@ class Study:
 
     @contextmanager
     def held(self, n_trials: int = 1) -> Iterator[None]:
-        """With workers stopped once as many trials have some reports, but no result; who has them is remembered.
-
-        Trials are so short that all might have ended before something happens to them.
-        """
+        """With workers stopped, or trials might end first, once as many have reports; who has them is remembered."""
 
         def running() -> list["TrialFolder"]:
             return [t for t in self.folder.trials() if not t.result() and len(t.rows()) >= _N_BEFORE]
@@ -165,9 +162,10 @@ def kill_node(study: Study) -> None:
 
 
 def add_node(study: Study) -> None:
-    """A third one."""
+    """A third one, which is used: the others are held until it has a trial."""
     with study.held():
         study.nodes.add_node("third")
+        wait_for(lambda: study.nodes.workers("third"), "the node that was added has a trial")
 
 
 def kill_driver(study: Study) -> None:
