@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from pcl import Diverged
+from pcl.backward import fast_backward
 from pcl.data.augmentation import crop_and_flip, erase
 from pcl.data.images import ImageSet
 from pcl.data.weights import Weights
@@ -160,7 +161,8 @@ class Pretraining:
         logits = self._logits(images)
         loss = cross_entropy(logits, labels)
         self._optimizer.zero_grad(set_to_none=True)
-        loss.backward()
+        with fast_backward(self.device):
+            loss.backward()
         self._optimizer.step()
         self.batch += 1
         return torch.stack([loss.detach(), (logits.argmax(1) == labels).float().mean()])
@@ -181,6 +183,8 @@ class Pretraining:
         fastest = torch.backends.cudnn.flags(enabled=True, benchmark=True, deterministic=False, allow_tf32=True)
         with self._precision(), fastest:
             torch.cuda.make_graphed_callables(self.net, (images,))
+        # Its warm-up's stream is another than that of training: as torch made it, and nothing to tell a user.
+        torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False)
         self.net.load_state_dict(before)  # the capture has counted its images in
 
     @contextlib.contextmanager

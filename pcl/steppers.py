@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from pcl.backward import fast_backward
 from pcl.optimizers import Adam, AdamW
 from pcl.randomness import mixed_seed
 from pcl.schedule import Optimizer, Trained
@@ -115,7 +116,8 @@ class PlainStepper(Stepper):
         for _ in range(n_batches):
             losses = self.step.mean_losses(self.step.prepare())
             self.optimizer.zero_grad()
-            losses.sum().backward()
+            with fast_backward(self.step.device):
+                losses.sum().backward()
             self.optimizer.step()
             self._loss_sums += losses.detach()
             self._n_summed += 1

@@ -16,7 +16,7 @@ from launch.bench_processes import DEADLINE_S
 ROOT = Path(__file__).parent.parent
 
 IMPORT_CORE_WITHOUT_SERVICES = """
-import importlib, pkgutil, sys
+import importlib, importlib.util, pkgutil, sys
 blocked = {"ray", "mlflow", "optuna", "matplotlib", "pandas"}
 class Blocker:
     def find_spec(self, name, path=None, target=None):
@@ -24,7 +24,8 @@ class Blocker:
             raise ImportError(f"the core must not import {name}")
 sys.meta_path.insert(0, Blocker())
 import pcl
-names = [m.name for m in pkgutil.walk_packages(pcl.__path__, "pcl.") if not m.name.startswith("pcl.studies")]
+left_out = ("pcl.studies",) if importlib.util.find_spec("triton") else ("pcl.studies", "pcl.kernels.")
+names = [m.name for m in pkgutil.walk_packages(pcl.__path__, "pcl.") if not m.name.startswith(left_out)]
 for name in names:
     importlib.import_module(name)
 assert not blocked & set(sys.modules)
@@ -75,7 +76,8 @@ LAYERS = {  # module prefix -> prefixes of this distribution that it may import
         "pcl.distributions", "pcl.losses", "pcl.encoders", "pcl.randomness", "pcl.tasks", "pcl.schedule", "pcl.config",
     ),
     "pcl.optimizers": (),
-    "pcl.steppers": ("pcl.optimizers", "pcl.randomness", "pcl.tasks", "pcl.schedule", "pcl.stepping"),
+    "pcl.backward": (),
+    "pcl.steppers": ("pcl.backward", "pcl.optimizers", "pcl.randomness", "pcl.tasks", "pcl.schedule", "pcl.stepping"),
     "pcl.assembly": ("pcl.config", "pcl.encoders", "pcl.randomness", "pcl.tasks"),
     "pcl.kernels": ("pcl",),
     "pcl.training": ("pcl",),

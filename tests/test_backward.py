@@ -1,0 +1,70 @@
+"""The faster way to convolutions' gradients on ARM, against the usual one."""
+
+import platform
+
+import pytest
+import torch
+from torch import Tensor
+from torch.backends import mkldnn
+from torch.testing import assert_close
+
+from pcl.backward import fast_backward
+from pcl.encoders.resnet import backbone
+
+CPU = torch.device("cpu")
+
+
+def is_enabled() -> bool:
+    before = mkldnn.set_flags(_enabled=True)[0]
+    mkldnn.set_flags(_enabled=before)
+    return bool(before)
+
+
+def gradients(*, is_fast: bool) -> list[Tensor]:
+    torch.manual_seed(1)
+    net = backbone(8)
+    loss = net(torch.randn(6, 3, 32, 32)).square().sum()  # in float32: others never come to oneDNN
+    with fast_backward(CPU if is_fast else torch.device("meta")):
+        loss.backward()
+    return [parameter.grad for parameter in net.parameters() if parameter.grad is not None]
+
+
+@pytest.mark.parametrize("machine", ["aarch64", "arm64"])
+def test_gradients_on_arm_are_the_usual_ones(machine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    usual, fast = gradients(is_fast=False), gradients(is_fast=True)
+    assert len(fast) == len(usual) == 60
+    for ours, theirs in zip(fast, usual, strict=True):
+        assert_close(ours, theirs, rtol=1e-3, atol=1e-4 * float(theirs.norm()))
+
+
+@pytest.mark.parametrize(
+    ("machine", "device", "is_off"),
+    [("aarch64", "cpu", True), ("arm64", "cpu", True), ("x86_64", "cpu", False), ("aarch64", "cuda", False)],
+)
+def test_onednn_is_off_on_arm_and_only_within(
+    machine: str, device: str, is_off: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    assert is_enabled()
+    with fast_backward(torch.device(device)):
+        assert is_enabled() is not is_off
+    assert is_enabled()
+
+
+def test_onednn_is_on_again_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+    with pytest.raises(KeyError), fast_backward(CPU):
+        raise KeyError
+    assert is_enabled()
+
+
+def test_onednn_that_was_off_stays_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+    before = mkldnn.set_flags(_enabled=False)[0]
+    try:
+        with fast_backward(CPU):
+            pass
+        assert not is_enabled()
+    finally:
+        mkldnn.set_flags(_enabled=before)
