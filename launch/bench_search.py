@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--table", type=Path, default=TABLE, help="true results (default: launch/bench_search.jsonl)")
     parser.add_argument("--repeats", type=whole_number, default=50, help="searches of each kind (default: 50)")
     parser.add_argument("--make", action="store_true", help="train what the table lacks, and stop; needs torch alone")
-    parser.add_argument("--batches", type=whole_number, default=4000, help="--make: of a cell (default: 4000)")
+    parser.add_argument("--batches", type=whole_number, default=3200, help="--make: of a cell (default: 3200)")
     parser.add_argument(
         "--set", action="append", default=[], metavar="PATH=VALUE", help="--make: a setting of all cells"
     )

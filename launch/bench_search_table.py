@@ -4,8 +4,8 @@
 
 makes it: a line on how it was made, then a line for each cell. It needs torch alone of all that the service needs,
 writes the cells of a shape as soon as they are trained, and goes on where it was stopped. The grid is the paper's for
-MCInfoNCE times kappa_pos and the learning rate, at the scale `quick` with 4,000 batches, which is meant for a GPU. What
-is stored beside this file was made on a CPU, at a smaller size still: its first line has the command.
+MCInfoNCE times kappa_pos and the learning rate, at the scale `quick` with 3,200 batches, which is meant for a GPU and
+takes two minutes there. The first line of what is stored beside this file has its command, hardware and date.
 """
 
 import dataclasses

@@ -63,10 +63,27 @@ def command_to_resume(folder: "StudyFolder", arguments: argparse.Namespace, comm
     """The command that goes on with a study."""
     from pcl.studies.tracking import shown_uri  # noqa: PLC0415
 
-    flags = [("--storage", str(arguments.storage) if str(arguments.storage) != "runs" else "")]
+    flags = [*_how(arguments), ("--storage", str(arguments.storage) if str(arguments.storage) != "runs" else "")]
     flags += [("--tracking-uri", shown_uri(arguments.tracking_uri or "")), ("--address", arguments.address)]
     given = "".join(f" {flag} {shlex.quote(value)}" for flag, value in flags if value)
-    return f"python launch/{command}.py {_going_on(command, folder, arguments)}{given}"
+    return f"python launch/{command}.py {_going_on(command, folder, arguments)}{_finalize(arguments)}{given}"
+
+
+def _how(arguments: argparse.Namespace) -> list[tuple[str, str]]:
+    """The flags of what a trial is given, which a study does not keep: another machine may have more, or less."""
+    cpus, gpus = arguments.cpus_per_trial, arguments.gpus_per_trial
+    amounts = {
+        "--cpus-per-trial": "" if cpus == 1 else f"{cpus:g}",
+        "--gpus-per-trial": "" if gpus is None else gpus if isinstance(gpus, str) else f"{gpus:g}",
+        "--side-by-side": str(arguments.side_by_side or ""),
+        "--max-concurrent": str(arguments.max_concurrent or ""),
+    }
+    return list(amounts.items())
+
+
+def _finalize(arguments: argparse.Namespace) -> str:
+    """The flag of `grid.py` that decides on the report seeds, where it was given."""
+    return {None: "", True: " --finalize", False: " --no-finalize"}[getattr(arguments, "finalize", None)]
 
 
 def _going_on(command: str, folder: "StudyFolder", arguments: argparse.Namespace) -> str:

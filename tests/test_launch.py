@@ -9,9 +9,12 @@ import torch
 
 from launch.bench_processes import DEADLINE_S
 from launch.bench_twins import mc_info_nce_of_whole_samples, wood_sample
+from launch.ending import command_to_resume
+from launch.grid import _parser as grid_parser
 from pcl.distributions import VonMisesFisher
 from pcl.losses import MCInfoNCE
 from pcl.special import bessel_ratio
+from pcl.studies.ledger import StudyFolder
 
 ROOT = Path(__file__).parent.parent
 
@@ -28,6 +31,20 @@ def test_grid_lists_its_spaces() -> None:
     assert counts["toy_hib"] == "12 + 36"
     assert counts["toy_mcinfonce"] == counts["toy_elk"] == "12"
     assert counts["cifar_mcinfonce"] == "36"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "",
+        " --no-finalize --gpus-per-trial 0.125 --storage /elsewhere",
+        " --finalize --cpus-per-trial 2 --gpus-per-trial auto --side-by-side 4 --max-concurrent 3 --address auto",
+    ],
+)
+def test_what_goes_on_with_a_study_gives_its_trials_the_same(given: str) -> None:
+    arguments = grid_parser().parse_args(["--space", "toy_elk", "--fail-fast", "--time-budget", "3", *given.split()])
+    command = command_to_resume(StudyFolder(Path("runs/s")), arguments)
+    assert command == f"python launch/grid.py --resume s{given}"
 
 
 def test_bench_vmf(tmp_path: Path) -> None:
