@@ -3,12 +3,15 @@
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from ray.tune.experiment import Trial as TuneTrial
+from ray.tune.progress_reporter import TrialProgressCallback
 from ray.tune.search import Searcher
+from ray.tune.utils.callback import _create_default_callbacks
 
 from pcl.studies.runner import Interrupt
 from pcl.studies.trial import Trial
-from pcl.studies.tune_adapter import Listed, Proposals, RestartedFirst
+from pcl.studies.tune_adapter import Listed, Proposals, RestartedFirst, Silence
 
 
 def waiting(name: str, n_failures: int = 0, status: str = TuneTrial.PENDING) -> Any:
@@ -50,3 +53,18 @@ def test_nothing_more_is_handed_out_once_interrupted() -> None:
     assert proposals.suggest("0") == {"jobs": [{"x": 0}]}
     interrupt.set("stopped")
     assert proposals.suggest("1") == Searcher.FINISHED
+
+
+class Ended:
+    def __init__(self) -> None:
+        self.last_result: dict[str, Any] = {}
+
+
+@pytest.mark.parametrize(("given", "n_lines"), [(TrialProgressCallback(), 1), (Silence(), 0)])
+def test_ray_says_nothing_of_a_trial_that_ended_without_a_report(
+    given: TrialProgressCallback, n_lines: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    saying = [one for one in _create_default_callbacks([given]) if isinstance(one, TrialProgressCallback)]
+    assert saying == [given]
+    given.on_trial_complete(1, [], Ended())
+    assert len(capsys.readouterr().out.splitlines()) == n_lines

@@ -247,7 +247,7 @@ def _fit(
     from ray import tune  # noqa: PLC0415
 
     from pcl.studies.trainable import run_jobs  # noqa: PLC0415
-    from pcl.studies.tune_adapter import Events, RestartedFirst, StopAll  # noqa: PLC0415
+    from pcl.studies.tune_adapter import Events, RestartedFirst, Silence, StopAll  # noqa: PLC0415
 
     os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(max(_FEWEST_ASKED, resources.slots(available_resources())))
     tuner = tune.Tuner(
@@ -262,7 +262,7 @@ def _fit(
         run_config=tune.RunConfig(
             name="tune",
             storage_path=str(scratch.absolute()),
-            callbacks=[Events(listener, interrupt)],
+            callbacks=[Events(listener, interrupt), Silence()],
             stop=StopAll(interrupt),
             failure_config=tune.FailureConfig(max_failures=MOST_RESTARTS),
             verbose=0,

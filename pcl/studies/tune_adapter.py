@@ -7,6 +7,7 @@ from typing import Any
 
 from ray import tune
 from ray.tune.experiment import Trial as TuneTrial
+from ray.tune.progress_reporter import TrialProgressCallback
 from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search import Searcher
 
@@ -90,6 +91,13 @@ class Events(tune.Callback):
     def __getstate__(self) -> dict[str, Any]:
         """Nothing: Tune keeps a copy of its callbacks with the state that we do not use."""
         return {}
+
+
+class Silence(TrialProgressCallback):
+    """In place of Ray's own lines on trials, some of which come at every verbosity."""
+
+    def _print(self, msg: str) -> None:
+        pass
 
 
 class StopAll(tune.Stopper):
