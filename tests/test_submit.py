@@ -14,6 +14,7 @@ from launch.parcel import commands, parcel
 from launch.submit import main
 from pcl.studies.ledger import Status, StudyFolder
 from pcl.studies.provenance import commit
+from tests.browser import CHROMIUM, browser
 from tests.clusters import Cluster, cluster
 from tests.services import (
     BASE,
@@ -91,6 +92,7 @@ def test_a_job_goes_on_without_its_sender_and_can_be_stopped_and_resumed(ray: Cl
     assert "the job second goes on" in following.errors
 
     assert "second: RUNNING" in submitted(ray, "--status", "second")
+    check_rays_dashboard_lists_it(ray, "second")
     stopping = ray.begin("launch/submit.py", "--address", ray.url, "--stop", "second")
     (log,) = ray.place.path.glob("ray/session_latest/logs/job-driver-second.log")
     wait_for(lambda: "stopping: " in log.read_text(), "the job is asked to stop")
@@ -109,6 +111,17 @@ def test_a_job_goes_on_without_its_sender_and_can_be_stopped_and_resumed(ray: Cl
     assert on_disk(ray.place.study("s")) == alone(space)
     assert all(trial.result().status is Status.FINISHED for trial in ray.place.study("s").trials())  # type: ignore[union-attr]
     check_records(ray.place.study("s"), storage)
+
+
+def check_rays_dashboard_lists_it(ray: Cluster, name: str) -> None:
+    if CHROMIUM is None:
+        return
+    with browser() as tab:
+        tab.call("Network.setExtraHTTPHeaders", headers={"Authorization": f"Bearer {ray.token}"})  # a user pastes it
+        tab.open(f"{ray.url}/#/jobs")
+        row = f"[...document.querySelectorAll('tr')].map(row => row.innerText).find(text => text.includes({name!r}))"
+        tab.wait(f"{row} !== undefined")
+        assert "RUNNING" in tab.run(row)
 
 
 def test_strangers_are_refused(ray: Cluster) -> None:
