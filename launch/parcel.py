@@ -36,6 +36,11 @@ class Parcel(NamedTuple):
     files: dict[str, Path]
     folder: str
 
+    @property
+    def title(self) -> str:
+        """The command as its user gave it, nearly, for those who see the job."""
+        return shlex.join([f"launch/{self.name}.py", *self.words])
+
     def pack(self, into: Path) -> None:
         """Copy all that travels into a folder."""
         from pcl.studies.provenance import COMMIT_FILE, commit  # noqa: PLC0415  -h answers at once

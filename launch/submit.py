@@ -99,7 +99,7 @@ def send(arguments: argparse.Namespace, command: list[str]) -> None:
     python = arguments.python or (sys.executable if urlsplit(jobs.address).hostname in _HERE else "python")
     with tempfile.TemporaryDirectory(prefix="pcl-parcel-") as folder:
         sent.pack(Path(folder))
-        jobs.submit(sent.command(python), Path(folder), name)
+        jobs.submit(sent.command(python), Path(folder), name, sent.title)
     say(f"sent: {name} to {jobs.address}")
     for what in ("--status", "--logs", "--stop"):
         say(f"  {_asking(arguments, what, name)}{' --wait' if what == '--logs' else ''}")

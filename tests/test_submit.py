@@ -121,7 +121,9 @@ def check_rays_dashboard_lists_it(ray: Cluster, name: str) -> None:
         tab.open(f"{ray.url}/#/jobs")
         row = f"[...document.querySelectorAll('tr')].map(row => row.innerText).find(text => text.includes({name!r}))"
         tab.wait(f"{row} !== undefined")
-        assert "RUNNING" in tab.run(row)
+        told = tab.run(row)
+        assert "launch/grid.py --space " in told
+        assert "RUNNING" in told
 
 
 def test_strangers_are_refused(ray: Cluster) -> None:

@@ -69,13 +69,14 @@ class Jobs:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         self._client: JobSubmissionClient = self._asked(self._connect)
 
-    def submit(self, command: str, folder: Path, name: str) -> None:
+    def submit(self, command: str, folder: Path, name: str, title: str) -> None:
         """Send a job.
 
         Args:
             command: For the shell.
             folder: What travels; the command starts in it.
             name: Identifier, which no other job of the cluster may have had.
+            title: What Ray's dashboard calls it.
 
         Raises:
             ValueError: If there is such a job.
@@ -83,7 +84,11 @@ class Jobs:
         if any(job.name == name for job in self.all()):
             raise ValueError(f"There is a job {name!r} already; give this one another `--name`.")
         environment = {"working_dir": str(folder), "excludes": LEFT_BEHIND, "env_vars": _ENVIRONMENT}
-        self._asked(lambda: self._client.submit_job(entrypoint=command, runtime_env=environment, submission_id=name))
+        self._asked(
+            lambda: self._client.submit_job(
+                entrypoint=command, runtime_env=environment, submission_id=name, metadata={"job_name": title}
+            )
+        )
 
     def job(self, name: str) -> Job:
         """What is known of a job.
