@@ -59,18 +59,18 @@ def goes_on(command: str, going_on: str) -> Iterator[None]:
         sys.exit(1)
 
 
-def command_to_resume(folder: "StudyFolder", arguments: argparse.Namespace, command: str = GRID) -> str:
-    """The command that goes on with a study."""
+def command_to_resume(folder: "StudyFolder | None", arguments: argparse.Namespace, command: str = GRID) -> str:
+    """The command that goes on with a study, or with a reproduction, which is not one of a folder."""
     from pcl.studies.tracking import shown_uri  # noqa: PLC0415
 
-    flags = [*_how(arguments), ("--storage", str(arguments.storage) if str(arguments.storage) != "runs" else "")]
+    flags = [*_resources(arguments), ("--storage", str(arguments.storage) if str(arguments.storage) != "runs" else "")]
     flags += [("--tracking-uri", shown_uri(arguments.tracking_uri or "")), ("--address", arguments.address)]
     given = "".join(f" {flag} {shlex.quote(value)}" for flag, value in flags if value)
     return f"python launch/{command}.py {_going_on(command, folder, arguments)}{_finalize(arguments)}{given}"
 
 
-def _how(arguments: argparse.Namespace) -> list[tuple[str, str]]:
-    """The flags of what a trial is given, which a study does not keep: another machine may have more, or less."""
+def _resources(arguments: argparse.Namespace) -> list[tuple[str, str]]:
+    """The flags of what trials are given and how many run at once, which no study keeps: machines differ."""
     cpus, gpus = arguments.cpus_per_trial, arguments.gpus_per_trial
     amounts = {
         "--cpus-per-trial": "" if cpus == 1 else f"{cpus:g}",
@@ -86,9 +86,13 @@ def _finalize(arguments: argparse.Namespace) -> str:
     return {None: "", True: " --finalize", False: " --no-finalize"}[getattr(arguments, "finalize", None)]
 
 
-def _going_on(command: str, folder: "StudyFolder", arguments: argparse.Namespace) -> str:
+def _going_on(command: str, folder: "StudyFolder | None", arguments: argparse.Namespace) -> str:
     """What goes on with a study; a reproduction goes on where the same is asked for again."""
-    return asked_again(arguments) if command == REPRODUCE else f"--resume {folder.name}"
+    if command != REPRODUCE:
+        assert folder is not None
+        return f"--resume {folder.name}"
+    output = f" --output {shlex.quote(str(arguments.output))}" if arguments.output else ""
+    return asked_again(arguments) + output
 
 
 def asked_again(arguments: argparse.Namespace) -> str:

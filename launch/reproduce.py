@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from launch.command import Parser, run, say, settings
-from launch.ending import REPRODUCE, asked_again, goes_on
+from launch.ending import REPRODUCE, command_to_resume, goes_on
 from launch.given import check_settings, chosen_images, run_given
 from launch.operating import check_cluster, checked_tracker, joined, machine, running_flags, what_flags, where_flags
 from launch.remote import is_sent
@@ -89,7 +89,7 @@ def _run(arguments: argparse.Namespace) -> None:
         setting = replace(setting, images=setting.images.with_weights())
         cells, grids = Cells.of(tables, setting), asked_grids(names, setting, arguments.storage)
         cause = _train(arguments, setting, cells, tracker, grids)
-        with goes_on(REPRODUCE, f"python launch/reproduce.py {asked_again(arguments)}"):
+        with goes_on(REPRODUCE, command_to_resume(None, arguments, REPRODUCE)):
             found = recorded(tracker, cells.trials.values())
     folder, sheets = write_sheets(names, cells, found, grids, setting, arguments.storage)
     arguments.storage.mirror.inside("reproduce").push_all()

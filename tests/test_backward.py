@@ -14,10 +14,15 @@ from pcl.encoders.resnet import backbone
 CPU = torch.device("cpu")
 
 
+def set_enabled(is_enabled: bool) -> bool:
+    """And what it was before."""
+    return bool(mkldnn.set_flags(_enabled=is_enabled, _fp32_precision=None)[0])
+
+
 def is_enabled() -> bool:
-    before = mkldnn.set_flags(_enabled=True)[0]
-    mkldnn.set_flags(_enabled=before)
-    return bool(before)
+    before = set_enabled(True)
+    set_enabled(before)
+    return before
 
 
 def gradients(*, is_fast: bool) -> list[Tensor]:
@@ -61,10 +66,10 @@ def test_onednn_is_on_again_after_an_error(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_onednn_that_was_off_stays_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "aarch64")
-    before = mkldnn.set_flags(_enabled=False)[0]
+    before = set_enabled(False)
     try:
         with fast_backward(CPU):
             pass
         assert not is_enabled()
     finally:
-        mkldnn.set_flags(_enabled=before)
+        set_enabled(before)

@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from launch.ablate import _parser as ablate_parser
 from launch.bench_processes import DEADLINE_S
 from launch.bench_twins import mc_info_nce_of_whole_samples, wood_sample
-from launch.ending import command_to_resume
+from launch.ending import ABLATE, REPRODUCE, command_to_resume
 from launch.grid import _parser as grid_parser
+from launch.reproduce import _parser as reproduce_parser
 from pcl.distributions import VonMisesFisher
 from pcl.losses import MCInfoNCE
 from pcl.special import bessel_ratio
@@ -45,6 +47,19 @@ def test_what_goes_on_with_a_study_gives_its_trials_the_same(given: str) -> None
     arguments = grid_parser().parse_args(["--space", "toy_elk", "--fail-fast", "--time-budget", "3", *given.split()])
     command = command_to_resume(StudyFolder(Path("runs/s")), arguments)
     assert command == f"python launch/grid.py --resume s{given}"
+
+
+def test_what_goes_on_with_an_ablation_and_a_reproduction() -> None:
+    given = ["--gpus-per-trial", "0.5", "--storage", "/elsewhere"]
+    ablation = ablate_parser().parse_args(["--ablation", "mc_samples", *given])
+    command = command_to_resume(StudyFolder(Path("/elsewhere/s")), ablation, ABLATE)
+    assert command == "python launch/ablate.py --resume s --gpus-per-trial 0.5 --storage /elsewhere"
+    asked = ["--scale", "smoke", "--table", "bench_results", "--output", "my results"]
+    reproduction = reproduce_parser().parse_args([*asked, *given])
+    assert command_to_resume(None, reproduction, REPRODUCE) == (
+        "python launch/reproduce.py --table bench_results --scale smoke --output 'my results' --gpus-per-trial 0.5 "
+        "--storage /elsewhere"
+    )
 
 
 def test_bench_vmf(tmp_path: Path) -> None:

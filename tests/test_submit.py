@@ -119,11 +119,9 @@ def check_rays_dashboard_lists_it(ray: Cluster, name: str) -> None:
     with browser() as tab:
         tab.call("Network.setExtraHTTPHeaders", headers={"Authorization": f"Bearer {ray.token}"})  # a user pastes it
         tab.open(f"{ray.url}/#/jobs")
-        row = f"[...document.querySelectorAll('tr')].map(row => row.innerText).find(text => text.includes({name!r}))"
-        tab.wait(f"{row} !== undefined")
-        told = tab.run(row)
-        assert "launch/grid.py --space " in told
-        assert "RUNNING" in told
+        told = [f"[...row.cells].some(cell => cell.innerText.trim() === {name!r})"]
+        told += [f"row.innerText.includes({text!r})" for text in ("launch/grid.py --space ", "RUNNING")]
+        tab.wait(f"[...document.querySelectorAll('tr')].some(row => {' && '.join(told)})")
 
 
 def test_strangers_are_refused(ray: Cluster) -> None:
