@@ -1,15 +1,20 @@
 """The faster way to convolutions' gradients on ARM, against the usual one."""
 
 import platform
+from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.backends import mkldnn
 from torch.testing import assert_close
 
 from pcl.backward import fast_backward
+from pcl.config import RunConfig
+from pcl.data import resolve
 from pcl.encoders.resnet import backbone
+from pcl.pretraining import Pretraining, Recipe
+from pcl.training import Run
 
 CPU = torch.device("cpu")
 
@@ -73,3 +78,24 @@ def test_onednn_that_was_off_stays_off(monkeypatch: pytest.MonkeyPatch) -> None:
         assert not is_enabled()
     finally:
         set_enabled(before)
+
+
+def seen_in_backward(network: nn.Module) -> list[bool]:
+    """Whether oneDNN is on whenever the gradient of a network's first weights is known."""
+    seen: list[bool] = []
+    next(network.parameters()).register_hook(lambda _: seen.append(is_enabled()))
+    return seen
+
+
+def test_images_train_without_it_on_arm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+    run = Run(RunConfig.of({"task.data": "embedded"}, scale="smoke", task="images"), (1,), "cpu")
+    in_training = seen_in_backward(run.step.encoder)
+    next(iter(run))
+    pretraining = Pretraining(resolve("embedded", tmp_path), Recipe(width=2, epochs=1, batch_size=4, erased=0))
+    in_pretraining = seen_in_backward(pretraining.net)
+    pretraining.step(torch.arange(4))
+    assert in_training
+    assert in_pretraining == [False]
+    assert not any(in_training)
+    assert is_enabled()

@@ -136,7 +136,6 @@ def test_stopped_and_killed_it_can_be_resumed(place: Home, expected: Reports) ->
     grid = place.start("--space", space, "--scale", "smoke", "--name", "s")
     interrupted(grid, place.hold_at("s", 11)).ended(130)
     assert f"`python launch/grid.py --resume s --storage {place.storage}` goes on" in grid.errors
-    assert "Last result" not in grid.said  # Ray's words of trials that end without one
     records = Records(place.storage, "s")
     assert records.parent().info.status == "KILLED"
     assert "RUNNING" not in records.statuses()

@@ -1,14 +1,18 @@
 """What Tune is told: which trials to run, and in what order."""
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from ray import tune
 from ray.tune.experiment import Trial as TuneTrial
 from ray.tune.progress_reporter import TrialProgressCallback
 from ray.tune.search import Searcher
 from ray.tune.utils.callback import _create_default_callbacks
 
+from pcl.studies import runner
+from pcl.studies.packing import Resources
 from pcl.studies.runner import Interrupt
 from pcl.studies.trial import Trial
 from pcl.studies.tune_adapter import Listed, Proposals, RestartedFirst, Silence
@@ -68,3 +72,19 @@ def test_ray_says_nothing_of_a_trial_that_ended_without_a_report(
     assert saying == [given]
     given.on_trial_complete(1, [], Ended())
     assert len(capsys.readouterr().out.splitlines()) == n_lines
+
+
+def test_a_study_runs_in_silence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, Any] = {}
+
+    def tuner(trainable: Any, **options: Any) -> Any:
+        given.update(options)
+        return SimpleNamespace(fit=lambda: None)
+
+    monkeypatch.setattr(tune, "Tuner", tuner)
+    monkeypatch.setattr(runner, "available_resources", lambda: {"CPU": 1.0})
+    monkeypatch.setenv("TUNE_MAX_PENDING_TRIALS_PG", "")  # which it sets
+    search = {"search_alg": None, "max_concurrent_trials": 0, "scheduler": None}
+    nobody: Any = SimpleNamespace()
+    runner._fit(search, Resources(), nobody, Interrupt(), tmp_path, lambda job: None)
+    assert sum(isinstance(callback, Silence) for callback in given["run_config"].callbacks) == 1
