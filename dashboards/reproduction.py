@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dashboards.board.pairing import estimate
-from dashboards.scoreboard import Comparison, Measured, Plain, Published, Row, Table, compare
+from dashboards.scoreboard import AGREES, Comparison, Measured, Plain, Published, Row, Table, compare
 
 MISSING = "—"
 NOTHING, NO_NUMBER = "nothing printed", "no number printed"  # of what the paper has no value, or words alone
 _PAPER_DATA = ("toy", "cifar10h")
 _DIVERGED = "ran away"
+_MU_COUNTS = "; its μ, which was trained before, counts"
 _INSTEAD = "eval/kappa_median"  # where the true kappa is infinite, there is no error of it
 
 
@@ -51,12 +52,14 @@ class Ours:
         cause: Why there is none, or why some seeds are missing.
         mark: Of everything that is not as published; see `mark_of`.
         n_asked: How many seeds there were to be; 0 where that is not known.
+        settled: Of seeds that failed, what they had come to the end of; see `dashboards.scoreboard.settled`.
     """
 
     by_seed: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
     cause: str = ""
     mark: str = ""
     n_asked: int = 0
+    settled: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
 
     def counted(self, n: int) -> str:
         """How many seeds are in a number, and of how many where some are not."""
@@ -64,7 +67,8 @@ class Ours:
 
     def measured(self, metric: str) -> Measured:
         """Mean over the seeds that have this metric; of infinities, an infinity."""
-        values = [m[metric] for m in self.by_seed.values() if not math.isnan(m.get(metric, math.nan))]
+        every = [*self.by_seed.values(), *self.settled.values()]
+        values = [m[metric] for m in every if not math.isnan(m.get(metric, math.nan))]
         if not all(map(math.isfinite, values)):
             return Measured(math.inf, math.nan, len(values))
         found = estimate(values)
@@ -116,6 +120,7 @@ def _line(row: Row, metric: str, heading: str, ours: Ours) -> Line:
     if not measured.n:
         told, n_seeds = ours.cause or "not recorded", ours.counted(0)
         verdict = _DIVERGED if "runaway" in told else ("not run" if told == "not run" else "no value")
+        verdict = AGREES if row.expects(metric, told) else verdict
         return Line(row.name, heading, printed, f"{told}{mark}", n_seeds, f"{MISSING}{mark}", f"{verdict}{mark}")
     result = compare(metric, published, measured) if published else None
     return Line(
@@ -139,7 +144,9 @@ def shown(measured: Measured) -> str:
 
 
 def _difference(result: Comparison | None) -> str:
-    return MISSING if result is None or math.isnan(result.difference) else f"{result.difference:+.1f}"
+    if result is None or math.isnan(result.difference):
+        return MISSING
+    return f"{round(result.difference, 1) + 0.0:+.1f}"  # never -0.0
 
 
 def _verdict(published: Published | None, note: str, measured: Measured, result: Comparison | None) -> str:
@@ -206,7 +213,7 @@ def winner_lines(
 def lost_seeds(ours: Mapping[str, Ours]) -> str:
     """Which rows lack seeds that failed, and why, in a sentence; nothing where none does."""
     told = [
-        f"{name}, {o.n_asked - len(o.by_seed)} of {o.n_asked} ({o.cause})"
+        f"{name}, {o.n_asked - len(o.by_seed)} of {o.n_asked} ({o.cause}{_MU_COUNTS if o.settled else ''})"
         for name, o in ours.items()
         if o.by_seed and o.cause and len(o.by_seed) < o.n_asked
     ]

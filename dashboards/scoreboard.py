@@ -20,7 +20,10 @@ Plain = str | int | float | bool
 _FILE = Path(__file__).with_name("published.json")
 # Where the images and the weights come from is said beside a result; the number format does not make another cell.
 _NOT_COMPARED = frozenset({"task.data", "encoder.weights", "encoder.precision", "seeds"})
-_AGREES = 2.0  # combined standard errors
+AGREES = "agrees"
+_AGREES_WITHIN = 2.0  # combined standard errors
+_RAN_AWAY = "runaway kappa"  # so begins the cause of a seed whose kappa passed `training.kappa_limit`
+_WITHOUT_BOUND = "without bound"
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,10 @@ class Row:
         sizes = self.settings_at_paper if scale == "paper" else {}
         values = {**self.settings, **sizes}
         return RunConfig.of(values, loss=self.loss, profile=profile, scale=scale, task=self.task).flat()
+
+    def expects(self, metric: str, cause: str) -> bool:
+        """Whether a seed that failed so did what is printed instead of a number: that kappa grows without bound."""
+        return _WITHOUT_BOUND in self.note and metric.startswith("eval/kappa_") and cause.startswith(_RAN_AWAY)
 
     def matches(self, params: Mapping[str, str]) -> bool:
         """Whether a run with these parameters is one of this row, at its own profile and scale."""
@@ -182,6 +189,19 @@ def report_seeds() -> tuple[int, ...]:
     return tuple(json.loads(_FILE.read_text())["report_seeds"])
 
 
+def settled(metrics: Mapping[str, float], cause: str, config: Mapping[str, Plain]) -> dict[str, float]:
+    """What a seed that failed had come to the end of: mu, where kappa ran away in a phase of its own.
+
+    Args:
+        metrics: The seed's last ones.
+        cause: Why it failed.
+        config: Its settings by dotted path.
+    """
+    phases, backbone = config.get("training.phases"), config.get("encoder.backbone")
+    is_mu_done = cause.startswith(_RAN_AWAY) and phases == "mu kappa" and backbone == "independent"
+    return {name: value for name, value in metrics.items() if is_mu_done and name.startswith("eval/mu_")}
+
+
 def compare(metric: str, published: Published, ours: Measured) -> Comparison:
     """How far ours is from what is printed, whose rounding counts as an error too."""
     if math.isnan(published.error) or math.isnan(ours.error):
@@ -190,8 +210,8 @@ def compare(metric: str, published: Published, ours: Measured) -> Comparison:
         return Comparison(math.nan, "")  # 1e14±1e14: any error would agree
     combined = math.hypot(published.error, ours.error, published.rounding / math.sqrt(3))
     difference = (ours.mean - published.mean) / combined
-    if abs(difference) <= _AGREES:
-        return Comparison(difference, "agrees")
+    if abs(difference) <= _AGREES_WITHIN:
+        return Comparison(difference, AGREES)
     return Comparison(difference, "better" if (difference > 0) == (larger_is_better(metric) is True) else "worse")
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from dashboards.reproduction import Ours, mark_of
-from dashboards.scoreboard import Row, Table
+from dashboards.scoreboard import Row, Table, settled
 from launch.given import NO_IMAGES, WEIGHTS, Given, Images
 from launch.operating import provenance
 
@@ -185,12 +185,16 @@ def ours_of(table: Table, cells: Cells, found: "Mapping[str, Known]", setting: S
         if why := cells.impossible.get((table.name, row.name)):
             ours[row.name] = Ours(cause=f"not possible: {why}", mark=mark)
             continue
-        entry = found.get(cells.keys[table.name, row.name])
+        key = cells.keys[table.name, row.name]
+        entry = found.get(key)
         if entry is None:
             ours[row.name] = Ours(cause="not run", mark=mark)
             continue
         alive = {seed: metrics for seed, metrics in entry.by_seed.items() if seed not in entry.failures}
-        ours[row.name] = Ours(alive, next(iter(entry.failures.values()), ""), mark, len(setting.seeds))
+        config, metrics = cells.trials[key].config, entry.by_seed
+        done = {seed: settled(metrics[seed], cause, config) for seed, cause in entry.failures.items()}
+        cause = next(iter(entry.failures.values()), "")
+        ours[row.name] = Ours(alive, cause, mark, len(setting.seeds), {s: m for s, m in done.items() if m})
     return ours
 
 

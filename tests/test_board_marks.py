@@ -57,6 +57,18 @@ def test_failed_seeds_are_counted_and_failed_trials_are_not_unrun() -> None:
     assert "kappa &lt;b&gt;" in page
 
 
+def test_a_kappa_without_bound_is_what_is_published_of_injective_truths() -> None:
+    trial = trial_of(ROWS["tab:toy_correctsetups", "injective"], "paper", {4: 0.1, 5: 0.2}, dict.fromkeys(
+        (4, 5), "runaway kappa: its median 1e+07"))  # fmt: skip
+    for seed, value in zip(trial.seeds, (0.05, 0.07), strict=True):
+        seed.metrics["eval/mu_mae"] = value
+    page = scoreboard_page([trial], SEEDS, AROUND)
+    (of_kappa,) = cells(page, "injective", "κ RMSE")
+    assert of_kappa[2:7] == ["κ grows without bound", "runaway kappa: its median 1e+07", "0 of 2", "", "agrees"]
+    (of_mu,) = cells(page, "injective", "μ RMSE")
+    assert of_mu[3:5] == ["0.060 ± 0.010", "2"]
+
+
 def test_what_is_not_as_published_is_marked_and_does_not_count_as_agreement() -> None:
     row, image = ROWS["tab:toy_correctsetups", "ambiguous"], ROWS["tab:bench_cifar", "HIB"]
     values = {4: 0.80, 5: 0.84, 6: 0.82}

@@ -100,7 +100,7 @@ def test_it_is_rendered(tmp_path: Path) -> None:
     text = as_markdown(result)
     assert "| ambiguous | published | 0.04±0.00 | 0.99±0.00 | 6.15±0.61 | 0.82±0.04 |  |" in text
     assert "6.300±0.035 (+0.2, agrees)" in text
-    assert "| 2 of 3 |" in text
+    assert "| 3 / 2 of 3 |" in text  # of mu, which was trained before kappa ran away, and of kappa
     assert text.endswith(
         "fidelity reference, scale paper, seeds 4 5 6; NVIDIA H200; torch 2.11.0; 2026-11-15 to 2026-11-16; "
         f"commit `c0ffeec0ffee`: `{COMMAND}`"

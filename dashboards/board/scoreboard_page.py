@@ -11,7 +11,7 @@ from dashboards.board.pairing import estimate
 from dashboards.board.records import FAILED, FINISHED, Run, Trial
 from dashboards.board.tables import Cell, Column, TableRow, filter_all, table
 from dashboards.reproduction import mark_of
-from dashboards.scoreboard import Measured, Published, Row, Table, compare, published_tables
+from dashboards.scoreboard import AGREES, Measured, Published, Row, Table, compare, published_tables, settled
 
 _COLUMNS = (
     Column("Row"), Column("Metric", words="By the paper's name; what it calls RMSE is a mean absolute error"),
@@ -21,7 +21,7 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-_STATES = ("agrees", "better", "worse", "no verdict", "failed", "not run")
+_STATES = (AGREES, "better", "worse", "no verdict", "failed", "not run")
 
 
 @dataclass(frozen=True)
@@ -54,11 +54,13 @@ class Found:
         metrics: Of every seed that has not failed.
         runs: In which they are.
         failures: Why others have.
+        settled: What those had come to the end of; see `dashboards.scoreboard.settled`.
     """
 
     metrics: dict[str, Mapping[str, float]] = field(default_factory=dict)
     runs: list[Run] = field(default_factory=list)
     failures: dict[str, str] = field(default_factory=dict)
+    settled: dict[str, Mapping[str, float]] = field(default_factory=dict)
 
     @property
     def counted(self) -> str:
@@ -85,8 +87,10 @@ def ours_of(row: Row, trials: Sequence[Trial], seeds: Sequence[int]) -> dict[Set
             is_new = True
             if run.cause or trial.run.status == FAILED:
                 into.failures[seed] = run.cause or trial.run.cause or "unknown"
+                into.settled[seed] = settled(run.metrics, into.failures[seed], params)
             else:
                 into.metrics[seed] = run.metrics
+                into.settled.pop(seed, None)
         if is_new:
             into.runs.append(trial.run)
     return {setting: content for setting, content in found.items() if content.runs}
@@ -128,7 +132,8 @@ def _words() -> Html:
         "seeds. Ours: finished runs of exactly that configuration on the report seeds, from whichever study. The "
         "difference is in combined standard errors, the published number's rounding included; up to two count as "
         "agreement. Anything but the scale ", tag("b", "paper"), " is shorter than what was published and marked; so "
-        "are other images, and training without pretrained weights. Seeds that failed are in no mean.",
+        "are other images, and training without pretrained weights. Seeds that failed are in no mean, but for mu where "
+        "it was trained before kappa ran away.",
     )  # fmt: skip
 
 
@@ -139,21 +144,24 @@ def _rows(
     made: list[tuple[Setting | None, TableRow]] = []
     for metric, heading in of_paper.columns.items():
         published = row.published.get(metric)
-        if (
-            row.published
-            and published is None
-            and not any(metric in m for f in found.values() for m in f.metrics.values())
-        ):
+        is_told = any(_is_told(row, metric, content) for content in found.values())
+        if row.published and published is None and not is_told:
             continue  # a column of other rows
         shown = [(setting, content, _measured(content, metric)) for setting, content in found.items()]
         lost = [(setting, content) for setting, content, measured in shown if not measured.n and not content.metrics]
         shown = [entry for entry in shown if entry[2].n]
         made += [(s, _line(row, metric, heading, published, s, c, m, around)) for s, c, m in shown]
-        made += [(s, _failed(row, heading, published, s, c, around)) for s, c in lost]
+        made += [(s, _failed(row, metric, heading, published, s, c, around)) for s, c in lost]
         if not shown and not lost:
             cells = (row.name, heading, _printed(published, row), MISSING, "", "", badge("not run"), "", "", "", "")
             made.append((None, TableRow(cells, "not run")))
     return made
+
+
+def _is_told(row: Row, metric: str, content: Found) -> bool:
+    """Whether there is something to say of what the paper has no number of."""
+    has_value = any(metric in metrics for metrics in content.metrics.values())
+    return has_value or any(row.expects(metric, cause) for cause in content.failures.values())
 
 
 def _line(
@@ -175,15 +183,17 @@ def _line(
 
 
 def _failed(
-    row: Row, heading: str, published: Published | None, setting: Setting, content: Found, around: Surroundings
-) -> TableRow:
-    cause = tag("span", next(iter(content.failures.values())), class_="wrap")
+    row: Row, metric: str, heading: str, published: Published | None, setting: Setting, content: Found,
+    around: Surroundings,
+) -> TableRow:  # fmt: skip
+    cause = next(iter(content.failures.values()))
+    state = AGREES if row.expects(metric, cause) else "failed"
     cells = (
-        row.name, heading, _printed(published, row), _marked(cause, setting), content.counted, "",
-        Cell(_marked(badge("failed"), setting), "failed"), setting.fidelity, setting.scale, setting.data,
+        row.name, heading, _printed(published, row), _marked(tag("span", cause, class_="wrap"), setting),
+        content.counted, "", Cell(_marked(badge(state), setting), state), setting.fidelity, setting.scale, setting.data,
         _records(content, around),
     )  # fmt: skip
-    return TableRow(cells, "failed")
+    return TableRow(cells, state)
 
 
 def _marked(told: Child, setting: Setting) -> Html:
@@ -195,7 +205,8 @@ def _records(content: Found, around: Surroundings) -> Html:
 
 
 def _measured(content: Found, metric: str) -> Measured:
-    values = [m[metric] for m in content.metrics.values() if math.isfinite(m.get(metric, math.nan))]
+    every = [*content.metrics.values(), *content.settled.values()]
+    values = [m[metric] for m in every if math.isfinite(m.get(metric, math.nan))]
     found = estimate(values)
     return Measured(found.mean, found.error, found.n)
 
