@@ -88,3 +88,19 @@ def test_a_study_runs_in_silence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     nobody: Any = SimpleNamespace()
     runner._fit(search, Resources(), nobody, Interrupt(), tmp_path, lambda job: None)
     assert sum(isinstance(callback, Silence) for callback in given["run_config"].callbacks) == 1
+
+
+@pytest.mark.parametrize("found", [None, "somewhere"])
+def test_a_ray_without_the_dashboards_packages_is_not_asked_for_one(
+    found: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: dict[str, Any] = {}
+    monkeypatch.setattr(runner, "find_spec", lambda _: found)
+    monkeypatch.setattr(runner, "own_token", lambda: None)
+    monkeypatch.setattr(runner, "_ENVIRONMENT", {})
+    monkeypatch.setattr("ray.init", lambda **options: asked.update(options) or SimpleNamespace(dashboard_url=""))
+    monkeypatch.setattr("ray.shutdown", lambda: None)
+    with runner.ray_cluster(None) as dashboard:
+        assert dashboard == ""
+    assert asked["include_dashboard"] is (found is not None)
+    assert asked["dashboard_host"] == "127.0.0.1"

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -43,6 +44,8 @@ _ENVIRONMENT = {
 }
 # What the workers of a cluster that is started here inherit, and those of others are sent.
 _FOR_WORKERS = {name: _ENVIRONMENT[name] for name in ("RAY_CHDIR_TO_TRIAL_DIR", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO")}
+# Comes with ray[default]; a plain Ray trains as well, but would end with an error if it were asked for its dashboard.
+_OF_DASHBOARD = "aiohttp_cors"
 # A trial whose worker died is started again this often, from its last checkpoint.
 MOST_RESTARTS = 3
 # As many trials wait for a place as there are places, and no fewer than this: clusters grow by what waits.
@@ -144,8 +147,8 @@ def ray_cluster(
     try:
         if address is None:
             context = ray.init(
-                address="local", num_cpus=n_cpus, num_gpus=n_gpus, include_dashboard=True,
-                dashboard_host="127.0.0.1", **quiet,
+                address="local", num_cpus=n_cpus, num_gpus=n_gpus, dashboard_host="127.0.0.1",
+                include_dashboard=find_spec(_OF_DASHBOARD) is not None, **quiet,
             )  # fmt: skip
         else:
             context = ray.init(address=address, runtime_env=runtime_env(_FOR_WORKERS), **quiet)
