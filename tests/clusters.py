@@ -6,10 +6,11 @@ from pathlib import Path
 
 from launch.bench_nodes import Cluster as Nodes
 from launch.bench_processes import Started
+from pcl.studies.runner import DASHBOARD
 from tests.services import Home, home
 
-# No workers in advance, and trials that do not wait until other tests have ended.
-RAY = {"RAY_prestart_worker_first_driver": "0", "RAY_worker_niceness": "0"}
+# No workers in advance, trials that do not wait until other tests have ended, and a dashboard where one is looked at.
+RAY = {"RAY_prestart_worker_first_driver": "0", "RAY_worker_niceness": "0", DASHBOARD: "0"}
 
 
 class Cluster(Nodes):

@@ -18,6 +18,7 @@ import yaml
 
 from launch.bench_processes import DEADLINE_S
 from pcl.studies.monitoring import KAPPA_MEAN, MEASURES, TRIALS
+from pcl.studies.runner import DASHBOARD
 from tests.grafana import DASHBOARDS, PROMETHEUS_CONFIG, label_variables, queries, read
 from tests.services import BASE, Grid, Home, free_port, home, wait_for
 
@@ -81,6 +82,7 @@ def watched() -> Iterator[tuple[Home, Grid, Prometheus]]:
     """A study that runs, and a Prometheus that has heard of it."""
     with pytest.MonkeyPatch.context() as patch, home() as place, prometheus(place) as server:
         patch.setenv("RAY_metrics_report_interval_ms", "1000")
+        patch.delenv(DASHBOARD)  # it tells Prometheus where Ray's nodes are
         space = place.space("watched", {"grid": GRID}, {**BASE, "training.eval_every": 4})
         grid = place.start("--space", space, "--scale", "smoke", "--seeds", "1,2", "--name", "watched")
         try:

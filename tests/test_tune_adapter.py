@@ -90,11 +90,14 @@ def test_a_study_runs_in_silence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert sum(isinstance(callback, Silence) for callback in given["run_config"].callbacks) == 1
 
 
-@pytest.mark.parametrize("found", [None, "somewhere"])
-def test_a_ray_without_the_dashboards_packages_is_not_asked_for_one(
-    found: str | None, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("found", "wanted", "is_asked"), [("somewhere", "1", True), ("somewhere", "0", False), (None, "1", False)]
+)
+def test_ray_is_asked_for_the_dashboard_that_is_wanted_and_can_be_had(
+    found: str | None, wanted: str, is_asked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: dict[str, Any] = {}
+    monkeypatch.setenv(runner.DASHBOARD, wanted)
     monkeypatch.setattr(runner, "find_spec", lambda _: found)
     monkeypatch.setattr(runner, "own_token", lambda: None)
     monkeypatch.setattr(runner, "_ENVIRONMENT", {})
@@ -102,5 +105,5 @@ def test_a_ray_without_the_dashboards_packages_is_not_asked_for_one(
     monkeypatch.setattr("ray.shutdown", lambda: None)
     with runner.ray_cluster(None) as dashboard:
         assert dashboard == ""
-    assert asked["include_dashboard"] is (found is not None)
+    assert asked["include_dashboard"] is is_asked
     assert asked["dashboard_host"] == "127.0.0.1"

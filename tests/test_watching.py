@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from dashboards.board.markup import number
+from pcl.studies.runner import DASHBOARD
 from tests.board_process import (
     IS_READY,
     ROWS,
@@ -58,6 +59,7 @@ class Watched:
 
 def test_a_running_study_in_all_that_shows_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One test of many steps: a study takes longer to start than all of them."""
+    monkeypatch.delenv(DASHBOARD)
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")  # a user would paste the token into the dashboard
     with home() as place:
         space = place.variants("watched", "cell", CELLS, {**BASE, "training.eval_every": 4})

@@ -46,6 +46,7 @@ _ENVIRONMENT = {
 _FOR_WORKERS = {name: _ENVIRONMENT[name] for name in ("RAY_CHDIR_TO_TRIAL_DIR", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO")}
 # Comes with ray[default]; a plain Ray trains as well, but would end with an error if it were asked for its dashboard.
 _OF_DASHBOARD = "aiohttp_cors"
+DASHBOARD = "PCL_RAY_DASHBOARD"  # 0 in the environment: do without
 # A trial whose worker died is started again this often, from its last checkpoint.
 MOST_RESTARTS = 3
 # As many trials wait for a place as there are places, and no fewer than this: clusters grow by what waits.
@@ -148,7 +149,7 @@ def ray_cluster(
         if address is None:
             context = ray.init(
                 address="local", num_cpus=n_cpus, num_gpus=n_gpus, dashboard_host="127.0.0.1",
-                include_dashboard=find_spec(_OF_DASHBOARD) is not None, **quiet,
+                include_dashboard=os.environ.get(DASHBOARD) != "0" and find_spec(_OF_DASHBOARD) is not None, **quiet,
             )  # fmt: skip
         else:
             context = ray.init(address=address, runtime_env=runtime_env(_FOR_WORKERS), **quiet)
