@@ -10,13 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dashboards.board.pairing import estimate
-from dashboards.scoreboard import AGREES, Comparison, Measured, Plain, Published, Row, Table, compare
+from dashboards.scoreboard import AGREES, Comparison, Measured, Plain, Published, Row, Table, compare, signed
 
 MISSING = "—"
 NOTHING, NO_NUMBER = "nothing printed", "no number printed"  # of what the paper has no value, or words alone
 _PAPER_DATA = ("toy", "cifar10h")
 _DIVERGED = "ran away"
-_MU_COUNTS = "; its μ, which was trained before, counts"
 _INSTEAD = "eval/kappa_median"  # where the true kappa is infinite, there is no error of it
 
 
@@ -49,16 +48,18 @@ class Ours:
 
     Attributes:
         by_seed: Last metrics of every seed that has not failed.
-        cause: Why there is none, or why some seeds are missing.
+        cause: Why there is none.
         mark: Of everything that is not as published; see `mark_of`.
         n_asked: How many seeds there were to be; 0 where that is not known.
-        settled: Of seeds that failed, what they had come to the end of; see `dashboards.scoreboard.settled`.
+        failures: Causes of seeds that ended early.
+        settled: What those had come to the end of; see `dashboards.scoreboard.settled`.
     """
 
     by_seed: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
     cause: str = ""
     mark: str = ""
     n_asked: int = 0
+    failures: Mapping[int, str] = field(default_factory=dict)
     settled: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
 
     def counted(self, n: int) -> str:
@@ -118,9 +119,10 @@ def _line(row: Row, metric: str, heading: str, ours: Ours) -> Line:
         told, n_seeds, verdict = f"median κ {shown(instead)}", ours.counted(instead.n), NO_NUMBER if note else NOTHING
         return Line(row.name, heading, printed, f"{told}{mark}", n_seeds, f"{MISSING}{mark}", f"{verdict}{mark}")
     if not measured.n:
-        told, n_seeds = ours.cause or "not recorded", ours.counted(0)
+        told = ours.cause or "; ".join(dict.fromkeys(ours.failures.values())) or "not recorded"
+        n_seeds = ours.counted(0)
         verdict = _DIVERGED if "runaway" in told else ("not run" if told == "not run" else "no value")
-        verdict = AGREES if row.expects(metric, told) else verdict
+        verdict = AGREES if row.expects(metric, ours.failures.values()) else verdict
         return Line(row.name, heading, printed, f"{told}{mark}", n_seeds, f"{MISSING}{mark}", f"{verdict}{mark}")
     result = compare(metric, published, measured) if published else None
     return Line(
@@ -146,7 +148,7 @@ def shown(measured: Measured) -> str:
 def _difference(result: Comparison | None) -> str:
     if result is None or math.isnan(result.difference):
         return MISSING
-    return f"{round(result.difference, 1) + 0.0:+.1f}"  # never -0.0
+    return signed(result.difference)
 
 
 def _verdict(published: Published | None, note: str, measured: Measured, result: Comparison | None) -> str:
@@ -154,7 +156,8 @@ def _verdict(published: Published | None, note: str, measured: Measured, result:
         return NO_NUMBER if note else NOTHING
     if result.verdict:
         return result.verdict
-    return "one seed" if measured.n < 2 else "no error printed" if math.isnan(published.error) else "no verdict"
+    few = {1: "one seed", 2: "two seeds"}.get(measured.n, "")
+    return few or ("no error printed" if math.isnan(published.error) else "no verdict")
 
 
 def size_lines(
@@ -211,13 +214,18 @@ def winner_lines(
 
 
 def lost_seeds(ours: Mapping[str, Ours]) -> str:
-    """Which rows lack seeds that failed, and why, in a sentence; nothing where none does."""
-    told = [
-        f"{name}, {o.n_asked - len(o.by_seed)} of {o.n_asked} ({o.cause}{_MU_COUNTS if o.settled else ''})"
-        for name, o in ours.items()
-        if o.by_seed and o.cause and len(o.by_seed) < o.n_asked
-    ]
-    return f"Seeds that failed and are in no mean: {'; '.join(told)}." if told else ""
+    """Which rows lack seeds that failed, and why, in sentences; nothing where none does."""
+    lost, partly = [], []
+    for name, o in ours.items():
+        gone = {seed: cause for seed, cause in o.failures.items() if seed not in o.settled}
+        if gone and (o.by_seed or o.settled):
+            lost.append(f"{name}, {len(gone)} of {o.n_asked} ({'; '.join(dict.fromkeys(gone.values()))})")
+        if o.settled:
+            partly.append(f"{name}, {len(o.settled)} of {o.n_asked}")
+    sentences = [f"Seeds that failed and are in no mean: {'; '.join(lost)}."] if lost else []
+    if partly:
+        sentences.append(f"Seeds whose κ ran away once μ was trained, and that are in its means: {'; '.join(partly)}.")
+    return " ".join(sentences)
 
 
 def split_mark(cell: str) -> tuple[str, str]:

@@ -7,7 +7,7 @@ is found counts by its whole configuration, whichever study it was trained in. P
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -21,6 +21,7 @@ _FILE = Path(__file__).with_name("published.json")
 # Where the images and the weights come from is said beside a result; the number format does not make another cell.
 _NOT_COMPARED = frozenset({"task.data", "encoder.weights", "encoder.precision", "seeds"})
 AGREES = "agrees"
+_FEWEST = 3  # seeds: two say too little of how much they vary
 _AGREES_WITHIN = 2.0  # combined standard errors
 _RAN_AWAY = "runaway kappa"  # so begins the cause of a seed whose kappa passed `training.kappa_limit`
 _WITHOUT_BOUND = "without bound"
@@ -79,17 +80,21 @@ class Row:
         values = {**self.settings, **sizes}
         return RunConfig.of(values, loss=self.loss, profile=profile, scale=scale, task=self.task).flat()
 
-    def expects(self, metric: str, cause: str) -> bool:
-        """Whether a seed that failed so did what is printed instead of a number: that kappa grows without bound."""
-        return _WITHOUT_BOUND in self.note and metric.startswith("eval/kappa_") and cause.startswith(_RAN_AWAY)
+    def expects(self, metric: str, causes: Iterable[str]) -> bool:
+        """Whether seeds that failed so all did what is printed instead of a number: that kappa grows without bound."""
+        all_causes = list(causes)
+        is_kappa = _WITHOUT_BOUND in self.note and metric.startswith("eval/kappa_")
+        return is_kappa and bool(all_causes) and all(cause.startswith(_RAN_AWAY) for cause in all_causes)
 
     def matches(self, params: Mapping[str, str]) -> bool:
         """Whether a run with these parameters is one of this row, at its own profile and scale."""
         if (params.get("loss_name"), params.get("task_name")) != (self.loss, self.task):
             return False
         expected = _expected(self, params.get("profile", ""), params.get("scale", ""))
+        if expected is None or any(params.get(path) != expected.get(path) for path in self.settings):
+            return False  # as most runs are not: a page asks this of every run for every row
         found = {path: value for path, value in params.items() if path not in _NOT_COMPARED}
-        return expected is not None and expected == found
+        return expected == found
 
 
 @dataclass(frozen=True)
@@ -210,9 +215,21 @@ def compare(metric: str, published: Published, ours: Measured) -> Comparison:
         return Comparison(math.nan, "")  # 1e14±1e14: any error would agree
     combined = math.hypot(published.error, ours.error, published.rounding / math.sqrt(3))
     difference = (ours.mean - published.mean) / combined
+    if ours.n < _FEWEST:
+        return Comparison(difference, "")
     if abs(difference) <= _AGREES_WITHIN:
         return Comparison(difference, AGREES)
     return Comparison(difference, "better" if (difference > 0) == (larger_is_better(metric) is True) else "worse")
+
+
+def signed(difference: float) -> str:
+    """A difference in standard errors, with its sign.
+
+    Example:
+        >>> signed(2.345), signed(-0.01)
+        ('+2.3', '+0.0')
+    """
+    return f"{round(difference, 1) + 0.0:+.1f}"  # never -0.0
 
 
 def _row(content: Mapping[str, Any]) -> Row:

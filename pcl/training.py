@@ -111,7 +111,7 @@ class Run:
         chunk_size: int = DEFAULT_CHUNK_SIZE,
     ) -> None:
         check_seeds(seeds)
-        self.config, self.seeds = config, tuple(seeds)
+        self.config, self.seeds = config, tuple(map(int, seeds))  # NumPy's would make other random numbers
         self.device = torch.device(device)
         self._assemble(*assembled(config, self.seeds), is_fast, chunk_size)
         self._enter_phase()

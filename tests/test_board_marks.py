@@ -52,7 +52,7 @@ def test_failed_seeds_are_counted_and_failed_trials_are_not_unrun() -> None:
     (of_elk,) = cells(page, "ELK", "κ rank corr.")
     assert of_elk[3:5] == ["0.910 ± 0.010", "2 of 3"]
     (of_hib,) = cells(page, "HIB", "κ rank corr.")
-    assert of_hib[3:7] == ["runaway kappa <b>", "0 of 2", "", "failed"]
+    assert of_hib[3:7] == ["runaway kappa <b>; runaway kappa", "0 of 2", "", "failed"]
     assert "<b>:" not in page
     assert "kappa &lt;b&gt;" in page
 

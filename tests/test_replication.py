@@ -1,6 +1,7 @@
 """Replication: pairs on common seeds, more seeds only where it is not clear, and a rule that ends it."""
 
 import json
+import math
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -45,6 +46,15 @@ def test_a_pair_is_compared_seed_by_seed_on_common_seeds() -> None:
     unpaired = stats.ttest_ind([0.9, 0.5, 0.7], [0.8, 0.42, 0.59]).confidence_interval(0.95)
     assert unpaired.low < 0 < unpaired.high
     assert paired(best, other, Objective(METRIC, Mode.MIN)).mean == -found.mean
+
+
+def test_seeds_that_one_of_a_pair_has_lost_are_in_no_difference() -> None:
+    best, other = outcome(0, {1: 0.9, 2: 0.8, 3: 0.7}), outcome(1, {1: 0.8, 2: 0.72, 3: -1.0}, failures={3: "NaN"})
+    found = paired(best, other, OBJECTIVE)
+    assert (found.n_seeds, found.mean) == (2, pytest.approx(0.09))
+    broken = outcome(2, {1: 0.8, 2: 0.72, 3: float("nan")}, failures={3: "NaN"})
+    assert paired(best, broken, OBJECTIVE) == found
+    assert paired(best, outcome(3, {1: 0.8, 2: 0.72, 3: math.nan}), OBJECTIVE) == found
 
 
 def test_one_seed_excludes_no_one() -> None:

@@ -86,7 +86,13 @@ def test_a_line_by_hand() -> None:
 
 @pytest.mark.parametrize(
     ("values", "verdict"),
-    [((0.97, 0.98), "better"), ((0.10, 0.12), "worse"), ((0.80, 0.84), "agrees"), ((0.8,), "one seed")],
+    [
+        ((0.97, 0.98, 0.99), "better"),
+        ((0.10, 0.12, 0.11), "worse"),
+        ((0.80, 0.84, 0.82), "agrees"),
+        ((0.97, 0.98), "two seeds"),
+        ((0.8,), "one seed"),
+    ],
 )
 def test_verdicts(values: tuple[float, ...], verdict: str) -> None:
     ours = defaultdict(Ours, {"ambiguous": of_metric("eval/kappa_rank_corr", *values)})
@@ -96,9 +102,9 @@ def test_verdicts(values: tuple[float, ...], verdict: str) -> None:
 
 def test_what_is_printed_without_a_number_or_a_size_has_no_verdict() -> None:
     """1e14±1e14 agrees with any error of kappa there is."""
-    ours = defaultdict(Ours, {"HIB": of_metric("eval/kappa_mae", 3.0, 4.0)})
+    ours = defaultdict(Ours, {"HIB": of_metric("eval/kappa_mae", 3.0, 3.5, 4.0)})
     line = next(line for line in lines_of(TABLES["tab:bench_results"], ours) if line.what == "κ RMSE")
-    assert (line.published, line.ours, line.verdict) == ("1e14±1e14", "3.500±0.500", "no verdict")
+    assert (line.published, line.ours, line.verdict) == ("1e14±1e14", "3.500±0.289", "no verdict")
     ours = defaultdict(Ours, {"D' = 8": of_metric("eval/kappa_rank_corr", 0.5, 0.6)})
     lines = {(line.row, line.what): line for line in lines_of(TABLES["fig:encoder_size"], ours)}
     assert lines["D' = 8", "κ rank corr."].published == "rank corr. of at least 0.6"
@@ -181,7 +187,15 @@ def test_mu_counts_that_was_trained_before_kappa_ran_away() -> None:
     assert lines["injective", "κ RMSE"].verdict == lines["injective", "κ rank corr."].verdict == "agrees"
     assert (lines["clear", "μ RMSE"].seeds, lines["clear", "κ RMSE"].seeds) == ("2", "1 of 2")
     assert lines["ambiguous", "μ RMSE"].seeds == "1 of 2"
-    assert f"clear, 1 of 2 ({causes[5]}; its μ, which was trained before, counts)" in lost_seeds(ours)
+    assert lost_seeds(ours) == (
+        "Seeds that failed and are in no mean: ambiguous, 1 of 2 (NaN in the loss). "
+        "Seeds whose κ ran away once μ was trained, and that are in its means: clear, 1 of 2; injective, 2 of 2."
+    )
+    one = {4: causes[4], 5: "NaN in the loss"}
+    found[cells.keys[table.name, "injective"]] = known_of(Found("s", "r", {4: values, 5: values}, one))
+    lines = {(line.row, line.what): line for line in lines_of(table, ours_of(table, cells, found, setting))}
+    assert lines["injective", "κ RMSE"].verdict == "ran away"
+    assert lines["injective", "κ RMSE"].ours == f"{causes[4]}; NaN in the loss"
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The controlled experiment's data: the truth, positives and negatives against their closed forms."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from pcl.encoders import MlpEncoder
 from pcl.tasks import Family, NegativeRule, Negatives, PositiveRule, Smoothing, ToyTask
 from pcl.tasks.judging import vmf_spread
 from pcl.tasks.rules import AcceptanceConstant, log_uniform_to_vmf
-from pcl.tasks.truth import smooth
+from pcl.tasks.truth import _mu_nets, smooth
 
 SMALL = {"dim": 3, "dim_x": 1, "n_eval": 50, "largest_cosine": -0.8}
 
@@ -177,11 +178,9 @@ def test_smoothing_gradient_is_autograds(monkeypatch: pytest.MonkeyPatch) -> Non
     n_steps, batch = 250, 64
     monkeypatch.setattr("pcl.tasks.truth._SMOOTHING_STEPS", n_steps)
     ours, twin = (StackedMlp((3, 10, 10, 4), streams([4, 5], "net")).double() for _ in range(2))
-    monkeypatch.setattr(
-        torch, "rand", lambda *size, generator: torch.empty(size, dtype=torch.float64).uniform_(generator=generator)
-    )
     smooth(ours, 3, streams([4, 5], "x"))
-    inputs = torch.stack([torch.rand(n_steps, batch, 3, generator=g) for g in streams([4, 5], "x")], dim=1)
+    drawn = [torch.rand(n_steps, batch, 3, generator=g, dtype=torch.float64) for g in streams([4, 5], "x")]
+    inputs = torch.stack(drawn, dim=1)
     optimizer = torch.optim.Adam(twin.parameters(), lr=0.01)
     lower = torch.tril_indices(batch, batch)
     for x in inputs:
@@ -218,6 +217,50 @@ def test_families(family: Family) -> None:
     assert torch.equal(z, mu) == (family is Family.DIRAC)
     assert ((task.spread_true > 0) & (task.spread_true <= 1)).all()
     assert task.draw(8, Negatives.DRAWN, 2, generator).anchor.shape == (1, 8, 3)
+
+
+@pytest.mark.parametrize("family", [Family.GAUSSIAN, Family.LAPLACE])
+def test_spread_is_that_of_samples_whoever_runs_beside(family: Family) -> None:
+    config = ToyTask.Config(n_eval=50, largest_cosine=0.9, family=family)
+    together, alone = config.build([4, 5]), config.build([5])
+    torch.testing.assert_close(together.spread_true[1], alone.spread_true[0], rtol=0, atol=1e-6)
+    posterior = alone.truth.posteriors(alone.mu_true, alone.kappa_true)
+    z = posterior.sample((20_000,), torch.Generator().manual_seed(1))
+    cosines = (z * alone.mu_true).sum(-1).abs()
+    error = cosines.std(0) / math.sqrt(20_000)
+    assert ((cosines.mean(0) - alone.spread_true) / (error * math.sqrt(1 + 20_000 / 8192))).abs().max() < 4.5
+    if family is Family.GAUSSIAN:  # of which kappa alone decides
+        assert stats.spearmanr(alone.spread_true[0], alone.kappa_true[0]).statistic > 0.99
+
+
+def test_a_truth_is_the_same_for_any_number_of_threads() -> None:
+    before = torch.get_num_threads()
+    drawn = []
+    try:
+        for n_threads in (1, 2, 4):
+            torch.set_num_threads(n_threads)
+            _mu_nets.cache_clear()
+            drawn.append(ToyTask.Config(smoothing=Smoothing.RELEASED, n_eval=50).build([4]).mu_true)
+    finally:
+        torch.set_num_threads(before)
+        _mu_nets.cache_clear()
+    assert all(torch.equal(mu, drawn[0]) for mu in drawn[1:])
+
+
+def test_the_clocks_of_a_pool_are_never_zero(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A uniform number of 0 would be an exponential one of 0, and choose a candidate of whatever weight."""
+    task = ToyTask.Config(n_eval=50, largest_cosine=0.9, positives=PositiveRule.VMF).build([4])
+    weights = torch.ones(1, 64, 256).index_fill(-1, torch.tensor([7]), 1e-26)
+    uniform = torch.rand
+
+    def with_zeros(*shape: Any, **options: Any) -> Tensor:
+        found = uniform(*shape, **options)
+        return found.index_fill(-1, torch.tensor([7]), 0.0) if found.shape == weights.shape else found
+
+    monkeypatch.setattr(task, "_integrated_acceptance", lambda *_: weights)
+    monkeypatch.setattr(torch, "rand", with_zeros)
+    batch = task.draw(64, Negatives.POOL, 256, torch.Generator().manual_seed(0))
+    assert not (batch.positive == batch.negatives[:, :, 7]).all(-1).any()
 
 
 def test_spread_is_the_mean_absolute_cosine() -> None:

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -77,6 +78,13 @@ def test_a_run_is_a_function_of_its_seed() -> None:
     untimed = [{k: v for k, v in metrics.items() if not k.startswith("time/")} for metrics in (first, again, other)]
     assert untimed[0] == untimed[1]
     assert untimed[0] != untimed[2]
+
+
+def test_seeds_may_be_numpys() -> None:
+    ours, theirs = Run(smoke(), (4, 5)), Run(smoke(), list(np.arange(4, 6)))
+    assert theirs.seeds == (4, 5)
+    assert {type(seed) for seed in theirs.seeds} == {int}
+    assert ours.step.seed_and_step.equal(theirs.step.seed_and_step)
 
 
 def test_seeds_side_by_side_start_as_they_would_alone() -> None:

@@ -11,7 +11,7 @@ from dashboards.board.pairing import estimate
 from dashboards.board.records import FAILED, FINISHED, Run, Trial
 from dashboards.board.tables import Cell, Column, TableRow, filter_all, table
 from dashboards.reproduction import mark_of
-from dashboards.scoreboard import AGREES, Measured, Published, Row, Table, compare, published_tables, settled
+from dashboards.scoreboard import AGREES, Measured, Published, Row, Table, compare, published_tables, settled, signed
 
 _COLUMNS = (
     Column("Row"), Column("Metric", words="By the paper's name; what it calls RMSE is a mean absolute error"),
@@ -62,11 +62,11 @@ class Found:
     failures: dict[str, str] = field(default_factory=dict)
     settled: dict[str, Mapping[str, float]] = field(default_factory=dict)
 
-    @property
-    def counted(self) -> str:
-        """How many seeds there are, and of how many where some have failed."""
-        n, lost = len(self.metrics), set(self.failures) - set(self.metrics)
-        return f"{n} of {n + len(lost)}" if lost else str(n)
+    def counted(self, n: int) -> str:
+        """How many seeds are in a number, and of how many where some that failed are not."""
+        n_all = len({*self.metrics, *self.failures})
+        is_lost = n < n_all and bool(set(self.failures) - set(self.metrics))
+        return f"{n} of {n_all}" if is_lost else str(n)
 
 
 def ours_of(row: Row, trials: Sequence[Trial], seeds: Sequence[int]) -> dict[Setting, Found]:
@@ -161,7 +161,7 @@ def _rows(
 def _is_told(row: Row, metric: str, content: Found) -> bool:
     """Whether there is something to say of what the paper has no number of."""
     has_value = any(metric in metrics for metrics in content.metrics.values())
-    return has_value or any(row.expects(metric, cause) for cause in content.failures.values())
+    return has_value or row.expects(metric, content.failures.values())
 
 
 def _line(
@@ -174,8 +174,8 @@ def _line(
     difference = result.difference if result else math.nan
     cells = (
         row.name, heading, _printed(published, row), Cell(_marked(mean, setting), ours.mean),
-        Cell(content.counted if ours.n == len(content.metrics) else ours.n, ours.n),
-        Cell("" if math.isnan(difference) else f"{difference:+.1f}".replace("-", MINUS), difference),
+        Cell(content.counted(ours.n), ours.n),
+        Cell("" if math.isnan(difference) else signed(difference).replace("-", MINUS), difference),
         Cell(_marked(badge(verdict), setting), verdict) if verdict else "", setting.fidelity, setting.scale,
         setting.data, _records(content, around),
     )  # fmt: skip
@@ -186,12 +186,12 @@ def _failed(
     row: Row, metric: str, heading: str, published: Published | None, setting: Setting, content: Found,
     around: Surroundings,
 ) -> TableRow:  # fmt: skip
-    cause = next(iter(content.failures.values()))
-    state = AGREES if row.expects(metric, cause) else "failed"
+    cause = "; ".join(dict.fromkeys(content.failures.values()))
+    state = AGREES if row.expects(metric, content.failures.values()) else "failed"
     cells = (
         row.name, heading, _printed(published, row), _marked(tag("span", cause, class_="wrap"), setting),
-        content.counted, "", Cell(_marked(badge(state), setting), state), setting.fidelity, setting.scale, setting.data,
-        _records(content, around),
+        content.counted(0), "", Cell(_marked(badge(state), setting), state), setting.fidelity, setting.scale,
+        setting.data, _records(content, around),
     )  # fmt: skip
     return TableRow(cells, state)
 

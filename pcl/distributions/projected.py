@@ -14,6 +14,8 @@ from torch.distributions import constraints
 from pcl.distributions.checks import sphere
 from pcl.distributions.directional import Directional
 
+_NOISES_AT_ONCE = 64  # of ten thousand posteriors, as large as the caches like
+
 
 class _Projected(Directional):
     arg_constraints = {"mu": sphere, "kappa": constraints.positive}  # noqa: RUF012  torch declares it without a type
@@ -29,6 +31,26 @@ class _Projected(Directional):
         """Samples without gradients, (*sample_shape, *batch, D)."""
         with torch.no_grad():
             return self.rsample(sample_shape, generator)
+
+    @torch.no_grad()
+    def mean_abs_cosine(self, n_pairs: int, generator: torch.Generator) -> Tensor:
+        """E|z.mu| by noise that all of the batch share, and its mirror image, in the shape of the batch.
+
+        Shared, because differences between posteriors are then those of mu and kappa.
+
+        Args:
+            n_pairs: Of a noise and its mirror image.
+            generator: Of the noise.
+        """
+        noise = self._noise(self.mu.new_empty(n_pairs, self.mu.shape[-1]), generator)
+        square = noise.square().sum(-1)
+        width = self._width().unsqueeze(-1)
+        total = torch.zeros_like(self.kappa)
+        for part, of_part in zip(noise.split(_NOISES_AT_ONCE), square.split(_NOISES_AT_ONCE), strict=True):
+            along, across = width * (self.mu @ part.T), 1 + width.square() * of_part
+            for mirrored in (along, -along):
+                total += ((1 + mirrored) / (across + 2 * mirrored).sqrt()).abs().sum(-1)
+        return total / (2 * n_pairs)
 
     @abstractmethod
     def _width(self) -> Tensor: ...

@@ -68,10 +68,12 @@ class Replication:
 
 
 def paired(best: Outcome, other: Outcome, objective: Objective) -> Difference:
-    """The difference on the seeds that both have."""
+    """The difference on the seeds that both have finished."""
     sign = 1.0 if objective.mode is Mode.MAX else -1.0
-    common = [seed for seed in best.by_seed if seed in other.by_seed]
-    values = [sign * (best.by_seed[s][objective.metric] - other.by_seed[s][objective.metric]) for s in common]
+    lost = {*best.failures, *other.failures}
+    common = [seed for seed in best.by_seed if seed in other.by_seed and seed not in lost]
+    both = [sign * (best.by_seed[s][objective.metric] - other.by_seed[s][objective.metric]) for s in common]
+    values = [value for value in both if math.isfinite(value)]
     if len(values) < 2:
         return Difference(values[0] if values else math.nan, math.inf, len(values))
     from scipy.special import stdtrit  # noqa: PLC0415  half a second

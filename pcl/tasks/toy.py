@@ -32,7 +32,7 @@ from pcl.tasks.truth import Family, Smoothing, Truth, TruthRecipe
 
 __all__ = ["AcceptanceConstant", "Calibration", "NegativeRule", "PositiveRule", "ToyTask", "calibration_scan"]
 
-_SPREAD_SAMPLES = 512  # of each true posterior that has no closed form
+_SPREAD_PAIRS = 4096  # of noises, for true posteriors that have no closed form
 _SMALLEST_POOL, _LARGEST_POOL = 512, 4096
 _LARGEST_TRIES = 32
 _FAILURE = 1e-4
@@ -179,8 +179,9 @@ class ToyTask(Task):
         else:
             acceptance = torch.exp(config.kappa_pos * (z @ z_pool.mT - 1))
         u = 1 - torch.rand(acceptance.shape, device=x.device, generator=generator)  # never 0, which any p would accept
-        # Uniform clocks choose as rejection does; exponential ones by the share of the pool's weights.
-        chosen = ((-u.log() if is_pool else u) / acceptance).argmin(-1, keepdim=True)
+        # Uniform clocks choose as rejection does; exponential ones, never 0 either, by the share of the pool's weights.
+        clocks = -u.clamp(max=1 - 2**-24).log() if is_pool else u
+        chosen = (clocks / acceptance).argmin(-1, keepdim=True)
         positive = pool.gather(1, chosen.expand(-1, -1, config.dim_x))
         if is_rejecting:
             return Batch(anchor, positive, self._accepted_negatives(z, candidates, z_candidates, generator))
@@ -244,7 +245,7 @@ class ToyTask(Task):
         return x.gather(1, source.unsqueeze(-1).expand(-1, -1, -1, x.shape[-1]))
 
     def _sizes(self) -> tuple[int, int, float]:
-        """Size of the pool, tries for a negative, and how often the pool holds no acceptable candidate."""
+        """Size of the pool, tries for a negative, and how often the worst run's pool has no acceptable candidate."""
         generator = torch.Generator().manual_seed(0)  # the sizes are no part of a run's randomness
         batch_size, n_candidates = 512, 4096
         x = self._inputs(batch_size + n_candidates, generator)
@@ -259,22 +260,19 @@ class ToyTask(Task):
         elif self.config.positives is PositiveRule.VMF:
             rate = torch.exp(self.config.kappa_pos * (z @ z_pool.mT - 1)).mean(-1).double()
         pool = _SMALLEST_POOL
-        while (failure := torch.exp(-pool * rate).mean().item()) > _FAILURE and pool < _LARGEST_POOL:
+        while (failure := torch.exp(-pool * rate).mean(-1).amax().item()) > _FAILURE and pool < _LARGEST_POOL:
             pool *= 2
         tries = 1
-        while called_positive.pow(tries).mean().item() > _FAILURE and tries < _LARGEST_TRIES:
+        while called_positive.pow(tries).mean(-1).amax().item() > _FAILURE and tries < _LARGEST_TRIES:
             tries += 1
         return pool, tries, failure
 
     def _true_spread(self) -> Tensor:
-        generator = torch.Generator().manual_seed(0)
         posterior = self.truth.posteriors(self.mu_true, self.kappa_true)
         if isinstance(posterior, VonMisesFisher):
             return vmf_spread(posterior)
-        total = torch.zeros_like(self.kappa_true)
-        for _ in range(_SPREAD_SAMPLES):
-            total += (posterior.sample(generator=generator) * self.mu_true).sum(-1).abs()
-        return total / _SPREAD_SAMPLES
+        generator = torch.Generator().manual_seed(0)  # which is no part of a run's randomness
+        return posterior.mean_abs_cosine(_SPREAD_PAIRS, generator)
 
     def _mu_metrics(self, run: int, mu: Tensor) -> Metrics:
         """Recovery of mu; a phase that leaves mu as it is pays for the fifty million pairs once."""

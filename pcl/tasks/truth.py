@@ -177,15 +177,20 @@ class _MuRecipe:
         return found
 
     def smoothed(self, generators: list[torch.Generator]) -> list[StackedMlp]:
-        """The same with smoothing, which is slow: one draw of every pending generator at a time."""
+        """The same with smoothing, which is slow: one draw of every pending generator at a time.
+
+        In double precision: thousands of steps make another network of the rounding of single precision, which differs
+        with the number of threads and the machine.
+        """
         found: dict[int, StackedMlp] = {}
         for _ in range(self.max_draws):
             pending = [i for i in range(len(generators)) if i not in found]
             if not pending:
                 break
             sources = [generators[i] for i in pending]
-            nets = StackedMlp(self.sizes, sources)
+            nets = StackedMlp(self.sizes, sources).double()
             smooth(nets, self.sizes[0], sources)
+            nets = nets.float()
             probes = torch.stack([torch.rand(N_PROBES, self.sizes[0], generator=g) for g in sources])
             spread = _smallest_cosine(nets, probes)
             found |= {i: _select(nets, j) for j, i in enumerate(pending) if spread[j] <= self.largest_cosine}
@@ -214,12 +219,14 @@ def smooth(nets: StackedMlp, dim_x: int, generators: Sequence[torch.Generator]) 
     The gradient is written out: on networks this small, autograd's bookkeeping would take several times as long.
     """
     parameters = [*nets.weights, *nets.biases]
+    dtype = parameters[0].dtype
     adam = _Adam(parameters)
     n, block = _SMOOTHING_BATCH, 250
     # Pairs i >= j of n points, as weights of the whole matrix: its two halves are alike.
-    weight = (torch.ones(n, n) + torch.eye(n)) / (n * (n + 1))
+    weight = (torch.ones(n, n, dtype=dtype) + torch.eye(n, dtype=dtype)) / (n * (n + 1))
     for _ in range(0, _SMOOTHING_STEPS, block):
-        inputs = torch.stack([torch.rand(block, n, dim_x, generator=generator) for generator in generators], dim=1)
+        drawn = [torch.rand(block, n, dim_x, generator=generator, dtype=dtype) for generator in generators]
+        inputs = torch.stack(drawn, dim=1)
         for x, distance_x in zip(inputs, torch.cdist(inputs, inputs), strict=True):
             adam.step(_smoothing_gradient(nets, x, distance_x, weight))
 
