@@ -10,7 +10,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dashboards.board.pairing import estimate
-from dashboards.scoreboard import AGREES, Comparison, Measured, Plain, Published, Row, Table, compare, signed
+from dashboards.scoreboard import (
+    AGREES,
+    Comparison,
+    Measured,
+    Plain,
+    Published,
+    Row,
+    Table,
+    compare,
+    signed,
+    told_causes,
+)
 
 MISSING = "—"
 NOTHING, NO_NUMBER = "nothing printed", "no number printed"  # of what the paper has no value, or words alone
@@ -119,8 +130,7 @@ def _line(row: Row, metric: str, heading: str, ours: Ours) -> Line:
         told, n_seeds, verdict = f"median κ {shown(instead)}", ours.counted(instead.n), NO_NUMBER if note else NOTHING
         return Line(row.name, heading, printed, f"{told}{mark}", n_seeds, f"{MISSING}{mark}", f"{verdict}{mark}")
     if not measured.n:
-        told = ours.cause or "; ".join(dict.fromkeys(ours.failures.values())) or "not recorded"
-        n_seeds = ours.counted(0)
+        told, n_seeds = ours.cause or told_causes(ours.failures.values()) or "not recorded", ours.counted(0)
         verdict = _DIVERGED if "runaway" in told else ("not run" if told == "not run" else "no value")
         verdict = AGREES if row.expects(metric, ours.failures.values()) else verdict
         return Line(row.name, heading, printed, f"{told}{mark}", n_seeds, f"{MISSING}{mark}", f"{verdict}{mark}")
@@ -219,7 +229,7 @@ def lost_seeds(ours: Mapping[str, Ours]) -> str:
     for name, o in ours.items():
         gone = {seed: cause for seed, cause in o.failures.items() if seed not in o.settled}
         if gone and (o.by_seed or o.settled):
-            lost.append(f"{name}, {len(gone)} of {o.n_asked} ({'; '.join(dict.fromkeys(gone.values()))})")
+            lost.append(f"{name}, {len(gone)} of {o.n_asked} ({told_causes(gone.values())})")
         if o.settled:
             partly.append(f"{name}, {len(o.settled)} of {o.n_asked}")
     sentences = [f"Seeds that failed and are in no mean: {'; '.join(lost)}."] if lost else []

@@ -222,6 +222,19 @@ def compare(metric: str, published: Published, ours: Measured) -> Comparison:
     return Comparison(difference, "better" if (difference > 0) == (larger_is_better(metric) is True) else "worse")
 
 
+def told_causes(causes: Iterable[str]) -> str:
+    """Why seeds failed, with one cause of each kind.
+
+    Example:
+        >>> told_causes(["runaway kappa: its median 1e+07", "NaN in the loss", "runaway kappa: its median 2e+07"])
+        'runaway kappa: its median 1e+07; NaN in the loss'
+    """
+    kinds: dict[str, str] = {}
+    for cause in causes:
+        kinds.setdefault(cause.partition(":")[0], cause)
+    return "; ".join(kinds.values())
+
+
 def signed(difference: float) -> str:
     """A difference in standard errors, with its sign.
 

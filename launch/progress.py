@@ -1,5 +1,6 @@
 """How far a training or a download is, in one line: renewed in place on a terminal, else every 10 or 15 seconds."""
 
+import contextlib
 import sys
 import threading
 import time
@@ -49,8 +50,9 @@ class Progress:
             say(line)
 
     def _watch(self) -> None:
-        while not self._is_done.wait(1.0 if sys.stdout.isatty() else 15.0):
-            self.tell()
+        with contextlib.suppress(BrokenPipeError):  # of whoever read along; the training meets it at its next report
+            while not self._is_done.wait(1.0 if sys.stdout.isatty() else 15.0):
+                self.tell()
 
 
 def duration(seconds: float) -> str:

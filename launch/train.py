@@ -135,6 +135,8 @@ def _start(config: "RunConfig", seeds: tuple[int, ...], checkpoint: Path, argume
     started = time.perf_counter()
     training = Run(config, seeds, device, is_fast=not arguments.plain)
     say(f"set up in {time.perf_counter() - started:.1f} s; checkpoints go to {checkpoint}")
+    if device == "cpu" and config.scale.value == "paper":
+        say("the published length is for a GPU: on a CPU it may take days, where `--scale quick` takes half a minute")
     return training
 
 

@@ -11,7 +11,18 @@ from dashboards.board.pairing import estimate
 from dashboards.board.records import FAILED, FINISHED, Run, Trial
 from dashboards.board.tables import Cell, Column, TableRow, filter_all, table
 from dashboards.reproduction import mark_of
-from dashboards.scoreboard import AGREES, Measured, Published, Row, Table, compare, published_tables, settled, signed
+from dashboards.scoreboard import (
+    AGREES,
+    Measured,
+    Published,
+    Row,
+    Table,
+    compare,
+    published_tables,
+    settled,
+    signed,
+    told_causes,
+)
 
 _COLUMNS = (
     Column("Row"), Column("Metric", words="By the paper's name; what it calls RMSE is a mean absolute error"),
@@ -186,7 +197,7 @@ def _failed(
     row: Row, metric: str, heading: str, published: Published | None, setting: Setting, content: Found,
     around: Surroundings,
 ) -> TableRow:  # fmt: skip
-    cause = "; ".join(dict.fromkeys(content.failures.values()))
+    cause = told_causes(content.failures.values())
     state = AGREES if row.expects(metric, content.failures.values()) else "failed"
     cells = (
         row.name, heading, _printed(published, row), _marked(tag("span", cause, class_="wrap"), setting),
