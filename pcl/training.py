@@ -29,6 +29,9 @@ from pcl.stepping import TrainingStep
 from pcl.tasks import Negatives, Task, ToyTask
 from pcl.tasks.base import Metrics
 
+# What compares a run's kappa with the truth.
+_OF_KAPPA = frozenset(f"eval/{what}_{how}" for what in ("kappa", "spread") for how in ("rmse", "mae", "rank_corr"))
+
 
 @dataclass(frozen=True)
 class Report:
@@ -226,6 +229,8 @@ class Run:
                 self.failures[seed] = f"{cause} at batch {self.batch}"
         if self.step.task.selects:
             judged = self._selected(judged)
+        elif self.config.loss_name == "info_nce":  # nothing trains the kappa network: its errors would say nothing
+            judged = [{name: value for name, value in m.items() if name not in _OF_KAPPA} for m in judged]
         by_seed = {
             seed: {"train/loss": loss, **metrics, **rate}
             for seed, loss, metrics in zip(self.seeds, losses, judged, strict=True)

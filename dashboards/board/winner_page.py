@@ -151,15 +151,19 @@ def _loading(study: Study, winner: Trial, around: Surroundings) -> Html:
         again_title = "Train it again"
         again = config
     return section(
-        "How to load it", tag("h3", "The checkpoint"), tag("p", f"On the machine of the study it is {place}."), fetch,
+        "How to load it", tag("h3", "The checkpoint"), tag("p", _whereabouts(place)), fetch,
         tag("h3", "In Python"), _code(load), tag("h3", again_title), _code(again), name="load",
     )  # fmt: skip
 
 
+def _whereabouts(place: str) -> str:
+    return f"On the machine of the study it is {place}, where runs is what --storage named if that was another folder."
+
+
 def _download(run_id: str, name: str, around: Surroundings) -> str:
-    """A command that fetches an artifact."""
+    """A command that fetches an artifact, by default from where `launch/ui.py` would look."""
     command = f"mlflow artifacts download --run-id {run_id} --artifact-path {name} --dst-path ."
-    return f"MLFLOW_TRACKING_URI={around.mlflow} {command}" if around.mlflow else command
+    return f"MLFLOW_TRACKING_URI={around.mlflow or 'sqlite:///runs/mlflow.db'} {command}"
 
 
 def _code(text: str) -> Html:

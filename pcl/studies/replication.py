@@ -72,8 +72,8 @@ def paired(best: Outcome, other: Outcome, objective: Objective) -> Difference:
     sign = 1.0 if objective.mode is Mode.MAX else -1.0
     lost = {*best.failures, *other.failures}
     common = [seed for seed in best.by_seed if seed in other.by_seed and seed not in lost]
-    both = [sign * (best.by_seed[s][objective.metric] - other.by_seed[s][objective.metric]) for s in common]
-    values = [value for value in both if math.isfinite(value)]
+    pairs = [[of.by_seed[seed].get(objective.metric, math.nan) for of in (best, other)] for seed in common]
+    values = [sign * (ours - theirs) for ours, theirs in pairs if math.isfinite(ours - theirs)]
     if len(values) < 2:
         return Difference(values[0] if values else math.nan, math.inf, len(values))
     from scipy.special import stdtrit  # noqa: PLC0415  half a second

@@ -2,7 +2,7 @@
 
     python launch/ablate.py --ablation loss
 
-Hardware, time, result: not yet run. InfoNCE has no kappa; its row is the paper's tab:infonce.
+Hardware, time, result: not yet run. InfoNCE has no kappa, and no number of it; its row is the paper's tab:infonce.
 """
 
 from pcl.studies.ablation import Ablation, Variant

@@ -17,9 +17,17 @@ compare.number = (value) => {
   return (value === 0 || (size >= 5e-4 && size < 1e4) ? value.toFixed(3) : value.toPrecision(3)).replace("-", "−");
 };
 
+compare.decoded = (text) => {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return ""; // no address of ours
+  }
+};
+
 compare.read = () => {
   // compare.html#STUDY/RUN,STUDY/RUN
-  const parts = decodeURIComponent(location.hash.slice(1)).split(",").map((part) => part.split("/"));
+  const parts = compare.decoded(location.hash.slice(1)).split(",").map((part) => part.split("/"));
   const asked = (index) => ({ study: parts[index]?.[0], run: parts[index]?.[1] });
   return Object.fromEntries(compare.sides.map((side, index) => [side, asked(index)]));
 };
