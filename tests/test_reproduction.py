@@ -13,7 +13,7 @@ import pytest
 
 from dashboards.formats import FORMATS, Sheet, page
 from dashboards.reproduction import Line, Ours, lines_of, lost_seeds, winner_lines
-from dashboards.scoreboard import published_grids, published_tables, published_titles, settled
+from dashboards.scoreboard import published_grids, published_tables, published_titles
 from launch.ending import goes_on
 from launch.given import Images
 from launch.reproduce import _parser, main
@@ -168,45 +168,6 @@ def test_what_ran_away_and_what_is_not_possible() -> None:
     images = TABLES["tab:bench_cifar"]
     none = lines_of(images, ours_of(images, Cells.of([images], exact), {}, exact))
     assert all(line.ours.startswith("not possible: The profile 'exact'") for line in none)
-
-
-def test_mu_counts_that_was_trained_before_kappa_ran_away() -> None:
-    table, setting = TABLES["tab:toy_correctsetups"], Setting("reference", "paper", (4, 5))
-    cells = Cells.of([table], setting)
-    values = {"eval/mu_mae": 0.05, "eval/kappa_mae": 1e7, "eval/kappa_rank_corr": 0.1, "eval/kappa_median": 1e7}
-    causes = dict.fromkeys((4, 5), "runaway kappa: its median 1e+07")
-    found = {
-        cells.keys[table.name, "injective"]: known_of(Found("s", "r", {4: values, 5: values}, causes)),
-        cells.keys[table.name, "clear"]: known_of(Found("s", "r", {4: values, 5: values}, {5: causes[5]})),
-        cells.keys[table.name, "ambiguous"]: known_of(Found("s", "r", {4: values, 5: values}, {5: "NaN in the loss"})),
-    }
-    ours = ours_of(table, cells, found, setting)
-    lines = {(line.row, line.what): line for line in lines_of(table, ours)}
-    assert (lines["injective", "μ RMSE"].ours, lines["injective", "μ RMSE"].seeds) == ("0.050±0.000", "2")
-    assert (lines["injective", "κ RMSE"].ours, lines["injective", "κ RMSE"].seeds) == (causes[4], "0 of 2")
-    assert lines["injective", "κ RMSE"].verdict == lines["injective", "κ rank corr."].verdict == "agrees"
-    assert (lines["clear", "μ RMSE"].seeds, lines["clear", "κ RMSE"].seeds) == ("2", "1 of 2")
-    assert lines["ambiguous", "μ RMSE"].seeds == "1 of 2"
-    assert lost_seeds(ours) == (
-        "Seeds that failed and are in no mean: ambiguous, 1 of 2 (NaN in the loss). "
-        "Seeds whose κ ran away once μ was trained, and that are in its means: clear, 1 of 2; injective, 2 of 2."
-    )
-    one = {4: causes[4], 5: "NaN in the loss"}
-    found[cells.keys[table.name, "injective"]] = known_of(Found("s", "r", {4: values, 5: values}, one))
-    lines = {(line.row, line.what): line for line in lines_of(table, ours_of(table, cells, found, setting))}
-    assert lines["injective", "κ RMSE"].verdict == "ran away"
-    assert lines["injective", "κ RMSE"].ours == f"{causes[4]}; NaN in the loss"
-
-
-@pytest.mark.parametrize(
-    "changed", [{"training.phases": "joint"}, {"training.phases": "mu kappa mu kappa"}, {"encoder.backbone": "shared"}]
-)
-def test_mu_does_not_count_that_was_still_to_be_trained(changed: dict[str, str]) -> None:
-    metrics, cause = {"eval/mu_mae": 0.05, "eval/kappa_mae": 1e7}, "runaway kappa: its median 1e+07"
-    config = {"training.phases": "mu kappa", "encoder.backbone": "independent"}
-    assert settled(metrics, cause, config) == {"eval/mu_mae": 0.05}
-    assert settled(metrics, "NaN in the loss", config) == {}
-    assert settled(metrics, cause, {**config, **changed}) == {}
 
 
 def test_only_seeds_that_are_missing_are_trained() -> None:

@@ -224,8 +224,7 @@ def test_spread_is_that_of_samples_whoever_runs_beside(family: Family) -> None:
     config = ToyTask.Config(n_eval=50, largest_cosine=0.9, family=family)
     together, alone = config.build([4, 5]), config.build([5])
     torch.testing.assert_close(together.spread_true[1], alone.spread_true[0], rtol=0, atol=1e-6)
-    posterior = alone.truth.posteriors(alone.mu_true, alone.kappa_true)
-    z = posterior.sample((20_000,), torch.Generator().manual_seed(1))
+    z = alone.truth.posteriors(alone.mu_true, alone.kappa_true).sample((20_000,), torch.Generator().manual_seed(1))
     cosines = (z * alone.mu_true).sum(-1).abs()
     error = cosines.std(0) / math.sqrt(20_000)
     assert ((cosines.mean(0) - alone.spread_true) / (error * math.sqrt(1 + 20_000 / 8192))).abs().max() < 4.5
@@ -234,8 +233,7 @@ def test_spread_is_that_of_samples_whoever_runs_beside(family: Family) -> None:
 
 
 def test_a_truth_is_the_same_for_any_number_of_threads() -> None:
-    before = torch.get_num_threads()
-    drawn = []
+    before, drawn = torch.get_num_threads(), []
     try:
         for n_threads in (1, 2, 4):
             torch.set_num_threads(n_threads)

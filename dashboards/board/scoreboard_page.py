@@ -142,9 +142,9 @@ def _words() -> Html:
         "The paper's tables and figures by their names in its source. Published: mean ± standard error over five "
         "seeds. Ours: finished runs of exactly that configuration on the report seeds, from whichever study. The "
         "difference is in combined standard errors, the published number's rounding included; up to two count as "
-        "agreement. Anything but the scale ", tag("b", "paper"), " is shorter than what was published and marked; so "
-        "are other images, and training without pretrained weights. Seeds that failed are in no mean, but for mu where "
-        "it was trained before kappa ran away.",
+        "agreement, from three seeds on. Anything but the scale ", tag("b", "paper"), " is shorter than what was "
+        "published and marked; so are other images, and training without pretrained weights. Seeds that failed are in "
+        "no mean, but for mu where it was trained before kappa ran away.",
     )  # fmt: skip
 
 

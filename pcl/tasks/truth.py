@@ -179,8 +179,7 @@ class _MuRecipe:
     def smoothed(self, generators: list[torch.Generator]) -> list[StackedMlp]:
         """The same with smoothing, which is slow: one draw of every pending generator at a time.
 
-        In double precision: thousands of steps make another network of the rounding of single precision, which differs
-        with the number of threads and the machine.
+        In single precision, rounding differs with threads and machines, and would make other networks of a seed.
         """
         found: dict[int, StackedMlp] = {}
         for _ in range(self.max_draws):
