@@ -112,7 +112,7 @@ def check_a_long_table_is_whole(ui: Started, tab: Browser) -> None:
 
 def check_markup_in_names_stays_text(ui: Started, tab: Browser) -> None:
     addresses = [f"{kind}-{ui.runs['nasty']}.html" for kind in ("study", "ablation", "winner")]
-    for address in [*addresses, f"compare.html#{ui.runs['nasty']}/x,{ui.runs['nasty']}/y"]:
+    for address in [*addresses, f"compare.html#{ui.runs['nasty']}/x,{ui.runs['nasty']}/y", "compare.html#%E0%A4%A"]:
         tab.open(ui.address + address)
         if "compare" in address:
             tab.wait("document.querySelector('#metric-differences') !== null")
