@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from launch.command import Parser, chosen_data, run, say, settings
 from launch.ending import ABLATE, command_to_resume
-from launch.given import NO_IMAGES, WEIGHTS, Given, Images, chosen_images, costs_of, run_given
+from launch.given import NO_IMAGES, WEIGHTS, Given, Images, chosen_images, run_given
 from launch.operating import (
     check_cluster,
     checked_tracker,
@@ -208,13 +208,14 @@ def _say_plan(arguments: argparse.Namespace, asked: Asked) -> None:
 
 
 def _say_estimate(arguments: argparse.Namespace, asked: Asked) -> None:
-    from pcl.studies.plan import estimate  # noqa: PLC0415
+    from pcl.studies.plan import costs_of, estimate  # noqa: PLC0415
 
     resources = resources_of(arguments, machine())
     trials = list(asked.cells().trials.values())
     is_gpu = machine()["GPU"] and resources.gpus
     costs = costs_of(trials, "cuda" if is_gpu else "cpu", max(1, int(resources.cpus)))
-    say(estimate(costs, len(trials), len(trials), resources.slots(machine())))
+    if costs:
+        say(estimate(costs, len(trials), len(trials), resources.slots(machine())))
 
 
 def _written(asked: Asked, outcomes: "list[Outcome]") -> list[Path]:

@@ -155,19 +155,9 @@ def run_given(
     return outcomes
 
 
-def costs_of(trials: "Sequence[Trial]", device: str, n_threads: int, is_shared: bool = False) -> "list[Cost]":
-    """Of the first and the last trial; see `probe`."""
-    import torch  # noqa: PLC0415
-
-    from pcl.studies.plan import probe  # noqa: PLC0415
-
-    torch.set_num_threads(n_threads)
-    ends = [trials[0], trials[-1]] if len(trials) > 1 else list(trials)
-    return [probe(trial.run_config, trial.seeds, device, is_shared) for trial in ends]
-
-
 def _costs_there(resources: "Resources", trials: "Sequence[Trial]") -> "list[Cost]":
     from pcl.studies.cluster import on_a_node  # noqa: PLC0415
+    from pcl.studies.plan import costs_of  # noqa: PLC0415
 
     device, n_threads = "cuda" if resources.gpus else "cpu", max(1, int(resources.cpus))
     return on_a_node(resources.cpus, resources.gpus, costs_of, trials, device, n_threads, True) or []

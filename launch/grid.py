@@ -134,12 +134,12 @@ def _is_finalized(arguments: argparse.Namespace, spec: "StudySpec") -> bool:
 
 
 def _costs(arguments: argparse.Namespace, space: "SearchSpace", spec: "StudySpec") -> list["Cost"]:
-    from pcl.studies.plan import corner_costs  # noqa: PLC0415
+    from pcl.studies.plan import costs_of  # noqa: PLC0415
 
     resources = resources_of(arguments, machine())
     is_gpu = machine()["GPU"] and resources.gpus
     n_threads, is_shared = max(1, int(resources.cpus)), arguments.gpus_per_trial == "auto"
-    return corner_costs(space, spec, "cuda" if is_gpu else "cpu", n_threads, is_shared)
+    return costs_of(spec.corners(space), "cuda" if is_gpu else "cpu", n_threads, is_shared)
 
 
 def _costs_there(
@@ -147,11 +147,11 @@ def _costs_there(
 ) -> list["Cost"]:
     """Measured on a node as a trial would be; none where the cluster is busy."""
     from pcl.studies.cluster import on_a_node  # noqa: PLC0415
-    from pcl.studies.plan import corner_costs  # noqa: PLC0415
+    from pcl.studies.plan import costs_of  # noqa: PLC0415
 
     resources = resources_of(arguments, available)
     how = "cuda" if resources.gpus else "cpu", max(1, int(resources.cpus)), arguments.gpus_per_trial == "auto"
-    return on_a_node(resources.cpus, resources.gpus, corner_costs, space, spec, *how) or []
+    return on_a_node(resources.cpus, resources.gpus, costs_of, spec.corners(space), *how) or []
 
 
 def _show_plan(

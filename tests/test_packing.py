@@ -9,10 +9,11 @@ import pytest
 from ray.tune.search import Searcher
 
 from pcl.interleaving import interleaved
+from pcl.steppers import PlainStepper
 from pcl.studies import plan, runner
 from pcl.studies.ledger import Result, Status, StudyFolder, TrialFolder
 from pcl.studies.packing import Cost, Resources, gpu_share, with_side_by_side
-from pcl.studies.plan import probe, side_by_side_seconds
+from pcl.studies.plan import costs_of, probe, side_by_side_seconds
 from pcl.studies.trial import Trial
 from pcl.training import Run
 from tests.services import without_times
@@ -110,6 +111,20 @@ def test_probe_reckons_with_every_phase(monkeypatch: pytest.MonkeyPatch) -> None
         assert cost.n_bytes > 0
     monkeypatch.undo()
     assert 0 < probe(smoke(), (1,), "cpu").run_s < math.inf
+
+
+@pytest.mark.parametrize(("seconds", "n_batches", "n_trials"), [(1.0, 6, 2), (100.0, 1, 1)])
+def test_probes_do_not_take_minutes(
+    seconds: float, n_batches: int, n_trials: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a clock by which a batch, and an evaluation, takes so long."""
+    clock, advanced = [0.0], []
+    monkeypatch.setattr(plan.time, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(plan, "_timed", lambda work: (work(), clock.append(clock.pop() + seconds), seconds)[2])
+    monkeypatch.setattr(PlainStepper, "advance", lambda *_: advanced.append(clock[0]))
+    trials = [Trial(smoke().flat(), (seed,), "grid") for seed in (1, 2, 3)]
+    assert len(costs_of(trials, "cpu", 1)) == n_trials
+    assert len(advanced) == n_batches * len(smoke().training.phases) * n_trials
 
 
 GB = 10**9

@@ -18,6 +18,7 @@ from pcl.studies.replication import RULE
 from pcl.studies.searching import N_REPORTED
 from pcl.studies.space import SearchSpace
 from pcl.studies.study import StudySpec
+from pcl.studies.trial import Trial
 
 if TYPE_CHECKING:
     from pcl.training import Run
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 _OVERHEAD_S = 0.25  # of a trial outside of training; `bench.py study` measures it
 _SLICE = 50  # batches that a probe gives the device at once
 _START_S = 15.0  # Ray, and torch in the first workers
+_LONG_S = 5.0  # a batch that takes so long is timed once
+_ENOUGH_S = 30.0  # after so long no further trial is probed
 
 
 def probe(
@@ -53,10 +56,11 @@ def probe(
     ends = [0, *training.phases.ends(training.n_batches)]
     for index, phase in enumerate(training.phases):
         run.stepper.enter(phase.trained, training.negatives_at(index))
-        run.stepper.advance(1, training.lr)
-        # The fastest: others are slowed down by what starts at the same time.
-        fastest = min(_timed(lambda: run.stepper.advance(1, training.lr)) for _ in range(n_batches))
-        seconds += fastest * (ends[index + 1] - ends[index])
+        batch_s = _timed(lambda: run.stepper.advance(1, training.lr))
+        if batch_s < _LONG_S:
+            # The fastest: others are slowed down by what starts at the same time.
+            batch_s = min(_timed(lambda: run.stepper.advance(1, training.lr)) for _ in range(n_batches))
+        seconds += batch_s * (ends[index + 1] - ends[index])
     evaluation = _timed(lambda: run.step.task.evaluate(run.step.encoder))
     seconds += evaluation * -(-training.n_batches // training.eval_every)
     n_parameters = sum(parameter.numel() for parameter in run.step.encoder.parameters())
@@ -99,14 +103,11 @@ def _timed(work: Callable[[], object]) -> float:
     return time.perf_counter() - started
 
 
-def corner_costs(
-    space: SearchSpace, spec: StudySpec, device: str, n_threads: int, is_shared: bool = False
-) -> list[Cost]:  # fmt: skip
-    """Of the first stage's corners: the cheapest and the dearest trial, or near it.
+def costs_of(trials: Sequence[Trial], device: str, n_threads: int, is_shared: bool = False) -> list[Cost]:
+    """Of the first and the last of some trials, of a grid mostly the cheapest and the dearest; one if that is slow.
 
     Args:
-        space: What is searched.
-        spec: The study.
+        trials: In their order.
         device: cpu or cuda.
         n_threads: Of a trial; the probe has as many.
         is_shared: Whether to find out how many a process had better train side by side.
@@ -114,8 +115,11 @@ def corner_costs(
     import torch  # noqa: PLC0415
 
     torch.set_num_threads(n_threads)
-    costs = []
-    for trial in spec.corners(space):
+    costs: list[Cost] = []
+    started = time.perf_counter()
+    for trial in [trials[0], trials[-1]] if len(trials) > 1 else trials:
+        if costs and time.perf_counter() - started > _ENOUGH_S:
+            break
         with contextlib.suppress(ValueError, RuntimeError, MemoryError):  # it will be seen as a failed trial
             costs.append(probe(trial.run_config, trial.seeds, device, is_shared))
     return costs
