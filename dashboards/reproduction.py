@@ -26,7 +26,8 @@ from dashboards.scoreboard import (
 MISSING = "—"
 NOTHING, NO_NUMBER = "nothing printed", "no number printed"  # of what the paper has no value, or words alone
 _PAPER_DATA = ("toy", "cifar10h")
-_DIVERGED = "ran away"
+DIVERGED = "ran away"
+FEW_SEEDS = {1: "one seed", 2: "two seeds"}  # too few for a verdict
 _INSTEAD = "eval/kappa_median"  # where the true kappa is infinite, there is no error of it
 
 
@@ -131,7 +132,7 @@ def _line(row: Row, metric: str, heading: str, ours: Ours) -> Line:
         return Line(row.name, heading, printed, f"{told}{mark}", n_seeds, f"{MISSING}{mark}", f"{verdict}{mark}")
     if not measured.n:
         told, n_seeds = ours.cause or told_causes(ours.failures.values()) or "not recorded", ours.counted(0)
-        verdict = _DIVERGED if "runaway" in told else ("not run" if told == "not run" else "no value")
+        verdict = DIVERGED if "runaway" in told else ("not run" if told == "not run" else "no value")
         verdict = AGREES if row.expects(metric, ours.failures.values()) else verdict
         return Line(row.name, heading, printed, f"{told}{mark}", n_seeds, f"{MISSING}{mark}", f"{verdict}{mark}")
     result = compare(metric, published, measured) if published else None
@@ -166,8 +167,7 @@ def _verdict(published: Published | None, note: str, measured: Measured, result:
         return NO_NUMBER if note else NOTHING
     if result.verdict:
         return result.verdict
-    few = {1: "one seed", 2: "two seeds"}.get(measured.n, "")
-    return few or ("no error printed" if math.isnan(published.error) else "no verdict")
+    return FEW_SEEDS.get(measured.n) or ("no error printed" if math.isnan(published.error) else "no verdict")
 
 
 def size_lines(

@@ -7,16 +7,18 @@ import csv
 import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
+from itertools import groupby
 from pathlib import Path
 
 from dashboards.formats import CSV_HEADINGS, cells_of
-from dashboards.reproduction import MISSING, NO_NUMBER, NOTHING, Line, split_mark
+from dashboards.reproduction import DIVERGED, FEW_SEEDS, MISSING, NO_NUMBER, NOTHING, Line, split_mark
 from dashboards.scoreboard import published_titles
 
 BEGIN, END = "<!-- results: written by launch/results.py -->", "<!-- end of results -->"
 _PROFILES = ("reference", "paper", "exact")
 _SCALES = ("paper", "quick", "smoke")
 _JOINT = "; "  # between the places, versions or dates of one line
+_UNTOLD = ("", MISSING, NOTHING, NO_NUMBER, *FEW_SEEDS.values())  # of a cell's comparison: other cells have it
 
 
 @dataclass(frozen=True)
@@ -132,7 +134,7 @@ def _place(order: Sequence[str], name: str) -> int:
 
 
 def as_markdown(result: Result) -> str:
-    """A table with two lines for each row, published and ours, and below it how ours came about."""
+    """A table with two lines for each row, published and ours, and below it why some have no value."""
     metrics = list(dict.fromkeys(line.what for line in result.lines))
     rows = [["", "", *metrics, "seeds"], ["---"] * (len(metrics) + 3)]
     for name in dict.fromkeys(line.row for line in result.lines):
@@ -142,18 +144,26 @@ def as_markdown(result: Result) -> str:
         rows.append(["", "ours", *(_told(of_row[m]) if m in of_row else "" for m in metrics), counts])
     table = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
     title = f"**{published_titles()[result.table]}** (`{result.table}`)"
-    return "\n".join([title, "", *table, "", _words(result)])
+    causes = dict.fromkeys(f"{line.row}: {split_mark(line.ours)[0]}" for line in result.lines if _is_cause(line))
+    return "\n".join([title, "", *table, *(["", f"{'; '.join(causes)}."] if causes else [])])
+
+
+def _is_cause(line: Line) -> bool:
+    """Whether ours is why there is no value, at length."""
+    return "runaway" in line.ours
 
 
 def _told(line: Line) -> str:
     """Ours in one cell: the value, how far it is from the published one, what that says, and the mark."""
     ours, mark = split_mark(line.ours)
+    ours = DIVERGED if _is_cause(line) else ours
     beside = [split_mark(text)[0] for text in (line.difference, line.verdict)]
-    beside = [text for text in beside if text not in ("", MISSING, NOTHING, NO_NUMBER, ours)]
+    beside = [text for text in beside if text not in (*_UNTOLD, ours)]
     return f"{ours} ({', '.join(beside)}){mark}" if beside else f"{ours}{mark}"
 
 
-def _words(result: Result) -> str:
+def origin_words(result: Result) -> str:
+    """How ours came about."""
     asked = result.asked
     seeds = f", seeds {asked.of_seeds}" if asked.of_seeds else ""
     images = "" if asked.data == "toy" else f", images {asked.data}"
@@ -168,7 +178,7 @@ def _words(result: Result) -> str:
 
 
 def readme_with(readme: str, results: Sequence[Result]) -> str:
-    """A README whose part of results is of these.
+    """A README whose part of results is of these; tables that came about alike say so once, below the last of them.
 
     Raises:
         ValueError: If it has no such part.
@@ -177,8 +187,12 @@ def readme_with(readme: str, results: Sequence[Result]) -> str:
     _, end, after = rest.partition(END)
     if not begin or not end:
         raise ValueError(f"The README must have the lines {BEGIN!r} and {END!r}, between which results are written.")
-    parts = "".join(f"\n{as_markdown(result)}\n" for result in results)
-    return f"{before}{begin}\n{parts}{end}{after}"
+    parts = []
+    for words, group in groupby(results, origin_words):
+        tables = [as_markdown(result) for result in group]
+        alike = f"these {len(tables)}: " if len(tables) > 1 else ""
+        parts += [f"\n{text}\n" for text in (*tables, f"{alike}{words}")]
+    return f"{before}{begin}\n{''.join(parts)}{end}{after}"
 
 
 def joined_origin(origins: Iterable[Origin]) -> Origin:

@@ -3,6 +3,7 @@
 import argparse
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from dashboards.results import (
     Origin,
     Result,
     as_markdown,
+    origin_words,
     read_result,
     read_results,
     readme_with,
@@ -88,7 +90,7 @@ def test_seeds_of_one_line_may_be_of_different_days() -> None:
     origin = origins_of(cells, found, [], Tracker("sqlite:///unused.db"))[place]
     assert origin == Origin("NVIDIA H200", "2.11.0; 2.12.0", TAGS["pcl.commit"], "2026-11-15; 2026-11-16")
     line = Line("ambiguous", "x", "1", "1")
-    words = as_markdown(
+    words = origin_words(
         Result("tab:toy_correctsetups", Asked("reference", "paper", "toy", "4 5", "c"), [line], [origin])
     )
     assert "NVIDIA H200; torch 2.11.0, 2.12.0; 2026-11-15 to 2026-11-16; commit" in words
@@ -101,7 +103,8 @@ def test_it_is_rendered(tmp_path: Path) -> None:
     assert "| ambiguous | published | 0.04±0.00 | 0.99±0.00 | 6.15±0.61 | 0.82±0.04 |  |" in text
     assert "6.300±0.035 (+0.2, agrees)" in text
     assert "| 3 / 2 of 3 |" in text  # of mu, which was trained before kappa ran away, and of kappa
-    assert text.endswith(
+    words = origin_words(result)
+    assert words == (
         "fidelity reference, scale paper, seeds 4 5 6; NVIDIA H200; torch 2.11.0; 2026-11-15 to 2026-11-16; "
         f"commit `c0ffeec0ffee`: `{COMMAND}`"
     )
@@ -109,9 +112,26 @@ def test_it_is_rendered(tmp_path: Path) -> None:
     assert readme.startswith("before\n")
     assert readme.endswith(f"{END}\nafter\n")
     assert "old" not in readme
-    assert text in readme
+    assert f"{text}\n\n{words}\n{END}" in readme
     assert readme_with(readme, results) == readme
+    twice = readme_with(readme, [result, replace(result, table="fig:mc"), replace(result, origins=[Origin()] * 12)])
+    assert twice.count(words) == 1
+    assert f"\n\nthese 2: {words}\n\n**MCInfoNCE" in twice
     assert readme_with(readme, []) == f"before\n{BEGIN}\n{END}\nafter\n"
+
+
+def test_a_cell_without_a_value_is_short() -> None:
+    cause = "runaway kappa: its median 1e+07 is beyond training.kappa_limit = 1e+06 at batch 5"
+    lines = [
+        Line("HIB", "μ RMSE", "0.18±0.02", cause, "0 of 2", "—", "ran away"),
+        Line("HIB", "κ RMSE", "κ grows", cause, "0 of 2", "—", "agrees"),
+        Line("ELK", "μ RMSE", "0.02±0.00", "0.032±0.005", "2", "+2.1", "two seeds"),
+    ]
+    asked = Asked("reference", "paper", "toy", "4 5", "c")
+    text = as_markdown(Result("tab:bench_results", asked, lines, [Origin()] * 3))
+    assert "|  | ours | ran away | ran away (agrees) | 0 of 2 |" in text
+    assert "|  | ours | 0.032±0.005 (+2.1) |  | 2 |" in text
+    assert text.endswith(f"\n\nHIB: {cause}.")
 
 
 def test_marks_stay(tmp_path: Path) -> None:
