@@ -2,7 +2,6 @@
 
 import argparse
 import math
-import os
 import re
 import sys
 import time
@@ -198,4 +197,6 @@ def machine(address: str | None = None) -> dict[str, float]:
         return resources_at(address)
     import torch  # noqa: PLC0415
 
-    return {"CPU": float(os.cpu_count() or 1), "GPU": float(torch.cuda.device_count())}
+    from pcl.studies.runner import n_cores  # noqa: PLC0415
+
+    return {"CPU": float(n_cores()), "GPU": float(torch.cuda.device_count())}

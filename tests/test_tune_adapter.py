@@ -1,5 +1,6 @@
 """What Tune is told: which trials to run, and in what order."""
 
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +12,7 @@ from ray.tune.progress_reporter import TrialProgressCallback
 from ray.tune.search import Searcher
 from ray.tune.utils.callback import _create_default_callbacks
 
+from launch.operating import machine
 from pcl.studies import runner
 from pcl.studies.packing import Resources
 from pcl.studies.runner import Interrupt
@@ -96,14 +98,30 @@ def test_a_study_runs_in_silence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_ray_is_asked_for_the_dashboard_that_is_wanted_and_can_be_had(
     found: str | None, wanted: str, is_asked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: dict[str, Any] = {}
     monkeypatch.setenv(runner.DASHBOARD, wanted)
     monkeypatch.setattr(runner, "find_spec", lambda _: found)
+    asked = asked_of_ray(monkeypatch)
+    assert asked["include_dashboard"] is is_asked
+    assert asked["dashboard_host"] == "127.0.0.1"
+
+
+@pytest.mark.parametrize(("mine", "asked_for"), [({0, 2, 3}, 3), (set(range(8)), None)])
+def test_ray_is_told_of_cores_that_are_not_ours(
+    mine: set[int], asked_for: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: mine)
+    assert asked_of_ray(monkeypatch)["num_cpus"] == asked_for
+    assert machine.__wrapped__()["CPU"] == len(mine)
+
+
+def asked_of_ray(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What a Ray that is started here is started with."""
+    asked: dict[str, Any] = {}
     monkeypatch.setattr(runner, "own_token", lambda: None)
     monkeypatch.setattr(runner, "_ENVIRONMENT", {})
     monkeypatch.setattr("ray.init", lambda **options: asked.update(options) or SimpleNamespace(dashboard_url=""))
     monkeypatch.setattr("ray.shutdown", lambda: None)
     with runner.ray_cluster(None) as dashboard:
         assert dashboard == ""
-    assert asked["include_dashboard"] is is_asked
-    assert asked["dashboard_host"] == "127.0.0.1"
+    return asked

@@ -121,16 +121,17 @@ class Interrupt:
                 signal.signal(number, handler)
 
 
+def n_cores() -> int:
+    """Cores that this process may use: batch systems such as Slurm give it some of a node's, which Ray does not see."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 @contextmanager
-def ray_cluster(
-    address: str | None, n_cpus: int | None = None, n_gpus: int | None = None, storage: Storage | None = None
-) -> Iterator[str]:
+def ray_cluster(address: str | None, storage: Storage | None = None) -> Iterator[str]:
     """Ray, started here or joined; yields the dashboard's address, or nothing where there is none.
 
     Args:
         address: Of a running cluster, or none to start one on this machine that ends with this process.
-        n_cpus: Of a cluster that is started here; by default those of the machine.
-        n_gpus: The same.
         storage: What all nodes of a cluster that is joined must share.
 
     Raises:
@@ -147,8 +148,9 @@ def ray_cluster(
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": True}
     try:
         if address is None:
+            is_limited = n_cores() < (os.cpu_count() or 1)  # else Ray decides, which knows of containers' shares
             context = ray.init(
-                address="local", num_cpus=n_cpus, num_gpus=n_gpus, dashboard_host="127.0.0.1",
+                address="local", num_cpus=n_cores() if is_limited else None, dashboard_host="127.0.0.1",
                 include_dashboard=os.environ.get(DASHBOARD) != "0" and find_spec(_OF_DASHBOARD) is not None, **quiet,
             )  # fmt: skip
         else:
