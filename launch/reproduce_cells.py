@@ -128,14 +128,17 @@ def trial_of(table: Table, row: Row, setting: Setting) -> "Trial":
 
 
 def studies_of(trials: "Sequence[Trial]", setting: Setting, storage: "Storage") -> list[Given]:
-    """Trials as studies, one for each task; the same setting has the same studies, which then go on."""
+    """Trials as studies, one for each task; the same setting has the same studies, which then go on.
+
+    Small networks come first: a wide one would hold up those beside it in a worker, with which it takes turns.
+    """
     from pcl.studies.space import METRICS, Objective  # noqa: PLC0415
     from pcl.studies.study import REPRODUCTION, StudySpec  # noqa: PLC0415
     from pcl.studies.tracking import StudyTags  # noqa: PLC0415
 
     found = []
     for task in METRICS:
-        of_task = [trial for trial in trials if trial.config["task_name"] == task]
+        of_task = sorted((trial for trial in trials if trial.config["task_name"] == task), key=_width)
         if not of_task:
             continue
         images = setting.images_of(task)
@@ -149,6 +152,10 @@ def studies_of(trials: "Sequence[Trial]", setting: Setting, storage: "Storage") 
         title = f"cells of the {'controlled' if task == 'toy' else 'image'} experiment"
         found.append(Given(folder, spec, tags, objective, of_task, title))
     return found
+
+
+def _width(trial: "Trial") -> int:
+    return int(str(trial.config["encoder.dim"]))
 
 
 def study_name(spec: "StudySpec") -> str:

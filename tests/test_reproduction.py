@@ -17,10 +17,11 @@ from dashboards.scoreboard import published_grids, published_tables, published_t
 from launch.ending import goes_on
 from launch.given import Images
 from launch.reproduce import _parser, main
-from launch.reproduce_cells import Cells, Setting, chosen_tables, left_of, ours_of
+from launch.reproduce_cells import Cells, Setting, chosen_tables, left_of, ours_of, studies_of
 from launch.reproduce_sheets import _other_lines
 from pcl.studies.known import Found, Known
 from pcl.studies.space import load_space
+from pcl.studies.storage import Storage
 from pcl.studies.tracking import StoreError
 from tests.services import assert_refused
 
@@ -168,6 +169,14 @@ def test_what_ran_away_and_what_is_not_possible() -> None:
     images = TABLES["tab:bench_cifar"]
     none = lines_of(images, ours_of(images, Cells.of([images], exact), {}, exact))
     assert all(line.ours.startswith("not possible: The profile 'exact'") for line in none)
+
+
+def test_small_networks_are_trained_first(tmp_path: Path) -> None:
+    cells = Cells.of([TABLES["fig:highdim"], TABLES["fig:encoder_size"], TABLES["tab:bench_cifar"]], SMOKE)
+    toy, images = studies_of(list(cells.trials.values()), SMOKE, Storage(tmp_path))
+    widths = [trial.config["encoder.dim"] for trial in toy.trials]
+    assert widths == sorted(widths)
+    assert (widths[0], widths[-1], len(widths) + len(images.trials)) == (4, 128, len(cells.trials))
 
 
 def test_only_seeds_that_are_missing_are_trained() -> None:
