@@ -134,7 +134,11 @@ class Study:
 
     @cached_property
     def ranked(self) -> list[Trial]:
-        """Trials of the tuning seeds, best first: whole ones, those that lost seeds, then those without a value."""
+        """Trials of the tuning seeds, best first; see `in_order`."""
+        return self.in_order(t for t in self.trials if t.stage != REPORT)
+
+    def in_order(self, trials: Iterable[Trial]) -> list[Trial]:
+        """Trials, best first: whole ones, those that lost seeds, then those without a value."""
         sign = -1.0 if larger_is_better(self.objective) is not False else 1.0
 
         def place(trial: Trial) -> tuple[int, float]:
@@ -142,7 +146,7 @@ class Study:
                 return 2, 0.0
             return int(bool(trial.lost)), sign * trial.objective
 
-        return sorted((t for t in self.trials if t.stage != REPORT), key=place)
+        return sorted(trials, key=place)
 
     @cached_property
     def winner(self) -> Trial | None:
