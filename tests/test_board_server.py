@@ -152,13 +152,20 @@ def test_large_studies_are_made_before_they_are_asked_for(stored: Stored, monkey
         (["--storage", "STORE", "--export", "FILE"], "must name a folder"),
         (["--storage", "STORE", "--export", "STORE"], "must name a new folder"),
         (["--storage", "STORE", "--port", "70000"], "`--port` must be"),
+        (["--storage", "STORE", "--export", "/proc/nope"], "`--export` must name a folder that can be written to"),
+        (["--storage", "FILE"], "Studies must be in a folder"),
+        (["--storage", "FILE/below", "--export", "out"], "Studies must be in a folder"),
+        (["--storage", "STORE", "--host", "nosuch.invalid"], "`--host` must be an address of this machine"),
+        (["--storage", "STORE", "--host", "192.0.2.1", "--port", "0"], "`--host` must be an address of this machine"),
         (["--storage", "STORE", "--ray", "javascript:alert(1)"], "`--ray` must be"),
     ],
 )
 def test_what_the_command_refuses(stored: Stored, arguments: list[str], told: str) -> None:
     places = {"STORE": str(stored.folder), "FILE": str(stored.folder / "kappa.png")}
-    command = [sys.executable, "launch/ui.py", *(places.get(argument, argument) for argument in arguments)]
+    named = [re.sub("^(STORE|FILE)", lambda place: places[place[0]], argument) for argument in arguments]
+    command = [sys.executable, "launch/ui.py", *named]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
     assert result.returncode == 2
     assert told in result.stderr
     assert len(result.stderr.splitlines()) == 1
+    assert "[Errno" not in result.stderr
