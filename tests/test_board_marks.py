@@ -163,3 +163,4 @@ def test_what_chooses_nothing_has_no_winner_and_commands_that_work() -> None:
         assert "--artifact-path checkpoint.pt" not in pages[name]
         assert f"--run-id {found.run.id} --artifact-path config.yaml" in pages[name]
         assert "report seeds, mean" in pages[name]
+        assert "No figures are recorded: none is drawn where nothing is chosen." in pages[name]
