@@ -83,6 +83,13 @@ def test_what_is_said_of_rank_correlations_stands_beside_them_alone() -> None:
     assert cells(page, "D = 40", "κ RMSE")[0][2] == "metrics worsen"
 
 
+def test_tables_without_results_say_how_to_get_them() -> None:
+    page = scoreboard_page([], SEEDS, AROUND)
+    for name in ("contr_exp_params", "hyperparams", "hyperparams_cifar"):
+        assert f"<code>python launch/reproduce.py --table {name}</code>" in page
+    assert page.count("launch/reproduce.py --table") == 3
+
+
 def test_a_kappa_without_bound_is_what_is_published_of_injective_truths() -> None:
     trial = trial_of(ROWS["tab:toy_correctsetups", "injective"], "paper", {4: 0.1, 5: 0.2}, dict.fromkeys(
         (4, 5), "runaway kappa: its median 1e+07"))  # fmt: skip

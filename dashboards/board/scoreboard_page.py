@@ -19,6 +19,7 @@ from dashboards.scoreboard import (
     Table,
     compare,
     published_tables,
+    published_titles,
     settled,
     signed,
     told_causes,
@@ -138,7 +139,7 @@ def scoreboard_page(trials: Sequence[Trial], seeds: Sequence[int], around: Surro
         ("numbers of ours", f"{sum(state not in _WITHOUT_NUMBER for state in states):,}"),
         ("of the published size and images", f"{len(whole):,}"), ("of these agree", f"{whole.count('agrees'):,}"),
         *((state, f"{states.count(state):,}") for state in _WITHOUT_NUMBER),
-    ]), filter_all(_STATES), *parts]  # fmt: skip
+    ]), filter_all(_STATES), *parts, _others()]  # fmt: skip
     return page("Scoreboard", tag("div", body, id="live"), around, "scoreboard.html")
 
 
@@ -152,6 +153,21 @@ def _words() -> Html:
         "published and marked; so are other images, and training without pretrained weights. Seeds that failed are in "
         "no mean, but for mu where it was trained before kappa ran away.",
     )  # fmt: skip
+
+
+def _others() -> Html:
+    """Tables without results of runs."""
+    shown = {of_paper.name for of_paper in published_tables()}
+    items = [
+        tag("li", tag("code", name), f": {title}. ", tag("code", f"python launch/reproduce.py --table {name[4:]}"))
+        for name, title in published_titles().items()
+        if name not in shown
+    ]
+    words = (
+        "These compare settings instead of results. Their commands write them, the paper's beside ours, and search the "
+        "grids that MLflow does not have; --plan says what would run."
+    )
+    return section("Sizes and grids", tag("ul", items), words=words, name="sizes-and-grids")
 
 
 def _rows(
