@@ -10,6 +10,7 @@ from dashboards.board.ablation_page import ablation_page, comparisons
 from dashboards.board.frame import Surroundings
 from dashboards.board.interval_charts import Mark, Panel, intervals
 from dashboards.board.records import FINISHED, Run, Study, Trial
+from dashboards.board.study_page import study_page
 from tests.board_pages import Page
 
 AROUND = Surroundings(now_ms=10**12)
@@ -81,9 +82,11 @@ def trial(name: str, stage: str, values: dict[int, float]) -> Trial:
 
 def test_stages_are_not_pooled_and_those_on_report_seeds_come_first() -> None:
     study = Study(Run("a" * 32, "1", "s", FINISHED, 1, 2, {"pcl.objective": OBJECTIVE, "pcl.space": "reproduce_toy"}))
-    study.trials = [trial(f"M={m}", "grid", {1: m / 10}) for m in (1, 2, 3)]
+    study.trials = [trial(f"M={m}", "grid", {1: m / 2}) for m in (1, 2, 3)]
     study.trials += [trial(f"cell={m}", "reproduction", {4: m / 5, 5: m / 4}) for m in (1, 2)]
     found = comparisons(study)
+    assert study.winner is study.trials[4]
+    assert "over their seeds" in study_page(study, {}, AROUND)
     assert [variants.about for variants in found] == [
         "Stage reproduction, on report seeds 4, 5", "Stage grid, on seed 1",
     ]  # fmt: skip

@@ -12,6 +12,7 @@ from pcl.studies.metric_ends import larger_is_better
 
 RUNNING, FINISHED, FAILED = "RUNNING", "FINISHED", "FAILED"  # MLflow's words; the fourth is KILLED
 REPORT = "report"  # the stage of the report seeds, which select nothing
+REPRODUCTION = "reproduction"  # that of `launch/reproduce.py` on the report seeds
 
 _LARGEST = 1.7976931348623157e308  # what MLflow's databases keep of an infinity
 _TRIAL_TAGS = (
@@ -152,6 +153,8 @@ class Study:
     def winner(self) -> Trial | None:
         """What the study has chosen, or what is best so far."""
         finished = [t for t in self.ranked if t.run.status == FINISHED and not math.isnan(t.objective)]
+        if self.is_reproduction:  # whose searches of grids are on tuning seeds
+            finished = [t for t in finished if t.stage == REPRODUCTION] or finished
         chosen = self.run.metrics.get("best/objective")
         return next((t for t in finished if t.objective == chosen), finished[0] if finished else None)
 

@@ -119,9 +119,10 @@ def _command(study: Study) -> str:
 
 
 def _ranking(study: Study, around: Surroundings) -> Html:
+    seeds, first = ("the tuning seeds", "winner") if study.selects else ("their seeds", "best")
     words = (
-        "From the best to the worst by the mean of the objective over the tuning seeds; those that lost seeds come "
-        "after all whose every seed finished. The winner stands out. Choose two to compare them."
+        f"From the best to the worst by the mean of the objective over {seeds}; those that lost seeds come after all "
+        f"whose every seed finished. The {first} stands out. Choose two to compare them."
     )
     parts: list[Child] = [trials_table("trials", "Trials", study, study.ranked, around)]
     if study.reports:
