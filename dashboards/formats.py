@@ -12,7 +12,8 @@ _HEADINGS = ("", "metric", "published", "ours", "seeds", "difference (s.e.)", "v
 CSV_HEADINGS = ("row", "metric", "published", "ours", "seeds", "difference_in_standard_errors", "verdict")
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1d2430; --paper: #fff; --faint: #c9ced8; --mark: #b4570b; }
-@media (prefers-color-scheme: dark) { :root { --ink: #dfe4ec; --paper: #171b22; --faint: #414a59; --mark: #f0a35c; } }
+@media screen and (prefers-color-scheme: dark) {
+  :root { --ink: #dfe4ec; --paper: #171b22; --faint: #414a59; --mark: #f0a35c; } }
 body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 72rem;
        margin: 2rem auto; padding: 0 1rem; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; margin: .5rem 0 1rem; }
@@ -20,7 +21,9 @@ th, td { text-align: left; padding: .25rem .6rem; border-bottom: 1px solid var(-
 thead th { border-bottom-width: 2px; }
 img { max-width: 100%; height: auto; background: #fff; }
 .scroll { overflow-x: auto; }
-@media print { .scroll { overflow: visible; } }
+@media print { :root { color-scheme: light; } body { font-size: 10px; margin: 0; padding: 0; max-width: none; }
+  .scroll { overflow: visible; } th, td { padding: .15rem .3rem; overflow-wrap: anywhere; }
+  tr, img { break-inside: avoid; } h2 { break-after: avoid; } }
 .reduced { color: var(--mark); }
 """
 

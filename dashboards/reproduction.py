@@ -123,7 +123,7 @@ def _is_of_row(row: Row, metric: str) -> bool:
 
 def _line(row: Row, metric: str, heading: str, ours: Ours) -> Line:
     published = row.published.get(metric)
-    note = row.note if metric.endswith("rank_corr") or "rank corr." not in row.note else ""  # of the other column
+    note = row.note_on(metric)
     printed = published.text if published else (note or "not printed")
     mark = ours.mark
     measured = ours.measured(metric)

@@ -25,6 +25,7 @@ _FEWEST = 3  # seeds: two say too little of how much they vary
 _AGREES_WITHIN = 2.0  # combined standard errors
 _RAN_AWAY = "runaway kappa"  # so begins the cause of a seed whose kappa passed `training.kappa_limit`
 _WITHOUT_BOUND = "without bound"
+_OF_RANKS = "rank corr."
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,11 @@ class Row:
         all_causes = list(causes)
         is_kappa = _WITHOUT_BOUND in self.note and metric.startswith("eval/kappa_")
         return is_kappa and bool(all_causes) and all(cause.startswith(_RAN_AWAY) for cause in all_causes)
+
+    def note_on(self, metric: str) -> str:
+        """What is printed instead of this metric's number; what is said of rank correlations is of no other."""
+        is_of_ranks = _OF_RANKS in self.note
+        return self.note if not is_of_ranks or metric.endswith("_rank_corr") else ""
 
     def matches(self, params: Mapping[str, str]) -> bool:
         """Whether a run with these parameters is one of this row, at its own profile and scale."""

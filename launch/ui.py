@@ -6,8 +6,11 @@ and to Ray's dashboard where a cluster runs. `--export DIR` writes the same page
 """
 
 import argparse
+import contextlib
+import errno
 import gc
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +19,8 @@ from pcl.studies.storage import Storage
 
 if TYPE_CHECKING:
     from dashboards.board.database import Database
+    from dashboards.board.server import BoardServer
+    from dashboards.board.site import Site
     from pcl.studies.mlflow_store import Store
 
 _PORT = 8300
@@ -32,6 +37,10 @@ def main() -> None:
     store = Store(tracking_uri(arguments.tracking_uri, arguments.storage.path))
     if store.database is None:
         store.check()
+    elif (place := _nearest(store.database.parent)).is_file():
+        raise ValueError(
+            f"Studies must be in a folder, but {place} is a file; `--storage` or `--tracking-uri` names it."
+        )
     elif arguments.export and not store.database.exists():
         raise ValueError(
             f"There is no tracking database {store.database} to export; `--storage` or `--tracking-uri` names it."
@@ -58,7 +67,24 @@ def _check(arguments: argparse.Namespace) -> None:
     if arguments.ray:
         check_address(arguments.ray)
     if arguments.export:
-        check_folder(arguments.export)
+        with _writing(arguments.export):
+            check_folder(arguments.export)
+
+
+def _nearest(folder: Path) -> Path:
+    """A folder, or of its parents the first that there is."""
+    return next((place for place in (folder, *folder.parents) if place.exists()), folder)
+
+
+@contextlib.contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    """Tell what the system says against a folder in a sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise ValueError(
+            f"`--export` must name a folder that can be written to, but {folder} is not: {error.strerror}."
+        ) from None
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -80,14 +106,15 @@ def _export(folder: Path, store: "Store", database: "Database") -> None:
     from dashboards.board.site import Site  # noqa: PLC0415
 
     address = "" if store.database else store.shown_uri
-    files = export(Site(database, Artifacts(store), lambda: address, lambda: "", is_live=False), folder)
+    with _writing(folder):
+        files = export(Site(database, Artifacts(store), lambda: address, lambda: "", is_live=False), folder)
     size = sum(file.stat().st_size for file in files)
     say(f"written: {folder / 'index.html'} and {len(files) - 1} more files, {size / 2**20:.1f} MiB")
 
 
 def _serve(arguments: argparse.Namespace, store: "Store", database: "Database") -> None:
     from dashboards.board.artifacts import Artifacts  # noqa: PLC0415
-    from dashboards.board.server import BoardServer, is_loopback  # noqa: PLC0415
+    from dashboards.board.server import is_loopback  # noqa: PLC0415
     from dashboards.board.site import Site  # noqa: PLC0415
     from launch.ui_services import MlflowPages, RayPages, found_board  # noqa: PLC0415
 
@@ -98,12 +125,8 @@ def _serve(arguments: argparse.Namespace, store: "Store", database: "Database") 
     database.begin()
     mlflow, ray = MlflowPages(store, arguments.mlflow_port), RayPages(arguments.ray)
     site = Site(database, Artifacts(store), mlflow.address, ray.address)
-    try:
-        server = BoardServer(site, arguments.host, port, store.shown_uri)
-    except OSError as error:
-        if arguments.port is not None:
-            raise ValueError(f"The board cannot listen at {arguments.host}:{port}: {error.strerror}.") from None
-        server = BoardServer(site, arguments.host, 0, store.shown_uri)
+    server = _listening(site, arguments, port, store.shown_uri)
+    if server.server_address[1] != port and port:
         say(f"port {port} is taken{' by the board of another store' if there else ''}")
     gc.set_threshold(200_000)  # a page of thousands of trials is as many small objects; to look through them takes long
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: nothing that was started stays
@@ -117,6 +140,22 @@ def _serve(arguments: argparse.Namespace, store: "Store", database: "Database") 
             server.serve_forever(poll_interval=0.2)
         except KeyboardInterrupt:
             raise KeyboardInterrupt("stopped, and with it what it had started") from None
+
+
+def _listening(site: "Site", arguments: argparse.Namespace, port: int, store: str) -> "BoardServer":
+    """At the port, or at any that is free where none was asked for and it is taken."""
+    from dashboards.board.server import BoardServer  # noqa: PLC0415
+
+    host = arguments.host
+    try:
+        return BoardServer(site, host, port, store)
+    except (OSError, UnicodeError) as error:
+        if isinstance(error, OSError) and error.errno in (errno.EADDRINUSE, errno.EACCES):
+            if arguments.port is None and error.errno == errno.EADDRINUSE:
+                return BoardServer(site, host, 0, store)
+            raise ValueError(f"The board cannot listen at {host}:{port}: {error.strerror}.") from None
+        told = error.strerror if isinstance(error, OSError) else "it is no name"
+        raise ValueError(f"`--host` must be an address of this machine, but {host!r} is not: {told}.") from None
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from dashboards.board.mirror import Mirror
 from dashboards.board.site import Site
 from dashboards.scoreboard import Measured, compare, published_tables, read, report_seeds
 from launch.bench_processes import DEADLINE_S, wait_for
+from pcl.studies.figures import scatter
 from pcl.studies.mlflow_store import Store, default_uri
 from tests.board_pages import MLFLOW, Page, Stored
 from tests.board_store import CAUSE, NASTY, OBJECTIVE, Writer, error, score, tags
@@ -128,6 +129,25 @@ def test_a_winner_has_its_numbers_its_figure_and_a_way_to_load_it(stored: Stored
     assert file.body == (stored.folder / "kappa.png").read_bytes()
     assert "Run.restore" in page.text
     assert stored.site.get(f"image-{stored.runs['whole']}-summary.png") is None
+
+
+def test_a_winner_without_figures_says_so_and_one_with_its_own_shows_them(tmp_path: Path) -> None:
+    writer = Writer(tmp_path)
+    figure = tmp_path / "mine.png"
+    scatter([1.0, 2.0], [1.5, 2.5], "kappa", figure)
+    folder = writer.trial(1, (1,), 0.1)
+    study = writer.study("cells", [folder, writer.trial(2, (1,), 0.0)], {}, score(0.1, 1))
+    store = Store(default_uri(tmp_path))
+
+    def winner() -> Page:
+        site = Site(open_database(store), Artifacts(store), lambda: "", lambda: "", is_live=False)
+        return Page((site.get(f"winner-{study}.html") or pytest.fail("no such page")).body.decode())
+
+    assert "No figures are recorded." in winner().text
+    (run,) = [run for run in store.find(store.experiments("pcl/"), {"pcl.kind": "trial"}) if "=1" in run.info.run_name]
+    store.call(lambda client: client.log_artifact(run.info.run_id, str(figure)))
+    assert [attrs["src"] for tag, attrs in winner().tags if tag == "img"] == [f"image-{run.info.run_id}-mine.png"]
+    assert "No figures" not in winner().text
 
 
 def test_ours_on_the_scoreboard_are_runs_of_the_rows_configuration(stored: Stored) -> None:

@@ -56,6 +56,7 @@ def test_the_board_in_a_browser(tmp_path: Path) -> None:
         check_sorting_filtering_and_comparing(ui, tab)
         check_a_long_table_is_whole(ui, tab)
         check_markup_in_names_stays_text(ui, tab)
+        check_runs_that_are_not_there_are_named(ui, tab)
         check_news_come_without_a_reload(ui, tab)
         check_an_export_opens_from_disk_with_the_network_off(ui, tab, tmp_path / "site")
         check_the_deep_link_leads_to_the_run_in_mlflow(ui, tab)
@@ -112,13 +113,35 @@ def check_a_long_table_is_whole(ui: Started, tab: Browser) -> None:
 
 def check_markup_in_names_stays_text(ui: Started, tab: Browser) -> None:
     addresses = [f"{kind}-{ui.runs['nasty']}.html" for kind in ("study", "ablation", "winner")]
-    for address in [*addresses, f"compare.html#{ui.runs['nasty']}/x,{ui.runs['nasty']}/y", "compare.html#%E0%A4%A"]:
+    for address in [*addresses, f"compare.html#{ui.runs['nasty']},{ui.runs['nasty']}", "compare.html#<script>"]:
         tab.open(ui.address + address)
         if "compare" in address:
-            tab.wait("document.querySelector('#metric-differences') !== null")
+            tab.wait("document.getElementById('told').textContent !== ''")
         assert tab.run("document.querySelectorAll('main script, main img').length") == 0
         assert tab.run("document.body.innerText.includes('<script>')")
         assert tab.run("document.title") != "taken"
+    assert tab.said == []
+
+
+def check_runs_that_are_not_there_are_named(ui: Started, tab: Browser) -> None:
+    study = ui.runs["whole"]
+    for asked, told in {
+        "nope/nope,x": "Runs nope/nope and x are not there: choose others.",
+        f"{study},{study}/y": f"Run {study}/y is not there: choose another.",
+        "%E0%A4%A": "Run %E0%A4%A is not there: choose another.",
+    }.items():
+        tab.open(f"{ui.address}compare.html#{asked}")
+        tab.wait(f"document.getElementById('told').textContent === {told!r}")
+        assert tab.run("document.getElementById('differences').children.length") == 0
+        assert tab.run("location.hash") == f"#{asked}"
+    tab.run(f"location.hash = '#{study},nope'")
+    tab.wait("document.getElementById('told').textContent === 'Run nope is not there: choose another.'")
+    tab.run(
+        f"(() => {{ const found = document.getElementById('study-B'); found.value = {study!r}; "
+        "found.dispatchEvent(new Event('change')); })()"
+    )
+    tab.wait("document.querySelector('#metric-differences') !== null")
+    assert "settings differ" in tab.run("document.getElementById('told').textContent")
     assert tab.said == []
 
 

@@ -1,12 +1,14 @@
 """What the board says of results that are not as published, or not all there: reduced, failed in part, failed."""
 
+import math
 import re
 from html import unescape
 
 from dashboards.board.ablation_page import ablation_page
 from dashboards.board.frame import Surroundings
+from dashboards.board.markup import MISSING
 from dashboards.board.overview_page import overview_page
-from dashboards.board.records import FAILED, FINISHED, Run, Study, Trial
+from dashboards.board.records import FAILED, FINISHED, RUNNING, Run, Study, Trial
 from dashboards.board.scoreboard_page import Setting, ours_of, scoreboard_page
 from dashboards.board.study_page import study_page
 from dashboards.board.winner_page import winner_page
@@ -55,6 +57,37 @@ def test_failed_seeds_are_counted_and_failed_trials_are_not_unrun() -> None:
     assert of_hib[3:7] == ["runaway kappa <b>; runaway kappa", "0 of 2", "", "failed"]
     assert "<b>:" not in page
     assert "kappa &lt;b&gt;" in page
+
+
+def test_not_run_is_what_has_no_run() -> None:
+    """A metric that finished runs lack is not measured; a run that has not ended is unfinished."""
+    trial = trial_of(ROWS["tab:bench_results", "ELK"], "paper", {4: 0.9, 5: 0.92, 6: 0.5}, {})
+    trial.seeds[0].metrics["eval/mu_mae"] = math.inf
+    begun = trial_of(ROWS["tab:bench_results", "HIB"], "paper", {4: 0.9}, {})
+    begun.run.status = RUNNING
+    page = scoreboard_page([trial, begun], SEEDS, AROUND)
+    (of_kappa,), (of_mu,) = cells(page, "ELK", "κ RMSE"), cells(page, "ELK", "μ RMSE")
+    assert of_kappa[3:10] == [MISSING, "0", "", "not measured", "reference", "paper", "toy"]
+    assert of_mu[3:7] == ["not finite", "0", "", "not measured"]
+    assert cells(page, "HIB", "κ RMSE")[0][3:7] == [MISSING, "", "", "unfinished"]
+    assert cells(page, "ambiguous", "κ RMSE")[0][3:7] == [MISSING, "", "", "not run"]
+    facts = dict(re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", page))
+    assert (facts["numbers of ours"], facts["of the published size and images"]) == ("1", "1")
+    assert (facts["not measured"], facts["unfinished"]) == ("3", "4")
+
+
+def test_what_is_said_of_rank_correlations_stands_beside_them_alone() -> None:
+    page = scoreboard_page([], SEEDS, AROUND)
+    assert cells(page, "D' = 8", "κ rank corr.")[0][2] == "rank corr. of at least 0.6"
+    assert cells(page, "D' = 8", "κ RMSE")[0][2] == "not printed"
+    assert cells(page, "D = 40", "κ RMSE")[0][2] == "metrics worsen"
+
+
+def test_tables_without_results_say_how_to_get_them() -> None:
+    page = scoreboard_page([], SEEDS, AROUND)
+    for name in ("contr_exp_params", "hyperparams", "hyperparams_cifar"):
+        assert f"<code>python launch/reproduce.py --table {name}</code>" in page
+    assert page.count("launch/reproduce.py --table") == 3
 
 
 def test_a_kappa_without_bound_is_what_is_published_of_injective_truths() -> None:
@@ -137,3 +170,4 @@ def test_what_chooses_nothing_has_no_winner_and_commands_that_work() -> None:
         assert "--artifact-path checkpoint.pt" not in pages[name]
         assert f"--run-id {found.run.id} --artifact-path config.yaml" in pages[name]
         assert "report seeds, mean" in pages[name]
+        assert "No figures are recorded: none is drawn where nothing is chosen." in pages[name]

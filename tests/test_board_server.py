@@ -131,16 +131,21 @@ def test_five_thousand_trials_load_in_two_seconds(stored: Stored, tmp_path: Path
     assert (rows["study_0"]["Best"], rows["study_0"]["Winner"]) == ("1.000|κ rank ↑", "lr=4999")
 
 
-def test_large_studies_are_made_before_they_are_asked_for(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_takes_long_is_made_before_it_is_asked_for(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dashboards.board.site._LARGE", 7)
     site = Site(open_database(stored.store), Artifacts(stored.store), lambda: MLFLOW, lambda: "")
     made = []
     monkeypatch.setattr(site, "_of_study", lambda kind, study, *_: made.append(study.run.id) or kind)
+    scoreboards = []
+    monkeypatch.setattr("dashboards.board.site.scoreboard_page", lambda *_: scoreboards.append(1) or "scores")
     for _ in range(2):
         site.get("index.html")
     wait_for(lambda: not any(thread.name == "prepare" for thread in threading.enumerate()), "all is made")
     assert (site.get(f"study-{stored.runs['whole']}.html") or pytest.fail("no such page")).body == b"study"
     assert made == [stored.runs["whole"]]
+    assert scoreboards == [1]
+    assert (site.get("scoreboard.html") or pytest.fail("no such page")).body == b"scores"
+    assert scoreboards == [1]
 
 
 @pytest.mark.parametrize(
@@ -152,13 +157,20 @@ def test_large_studies_are_made_before_they_are_asked_for(stored: Stored, monkey
         (["--storage", "STORE", "--export", "FILE"], "must name a folder"),
         (["--storage", "STORE", "--export", "STORE"], "must name a new folder"),
         (["--storage", "STORE", "--port", "70000"], "`--port` must be"),
+        (["--storage", "STORE", "--export", "/proc/nope"], "`--export` must name a folder that can be written to"),
+        (["--storage", "FILE"], "Studies must be in a folder"),
+        (["--storage", "FILE/below", "--export", "out"], "Studies must be in a folder"),
+        (["--storage", "STORE", "--host", "nosuch.invalid"], "`--host` must be an address of this machine"),
+        (["--storage", "STORE", "--host", "192.0.2.1", "--port", "0"], "`--host` must be an address of this machine"),
         (["--storage", "STORE", "--ray", "javascript:alert(1)"], "`--ray` must be"),
     ],
 )
 def test_what_the_command_refuses(stored: Stored, arguments: list[str], told: str) -> None:
     places = {"STORE": str(stored.folder), "FILE": str(stored.folder / "kappa.png")}
-    command = [sys.executable, "launch/ui.py", *(places.get(argument, argument) for argument in arguments)]
+    named = [re.sub("^(STORE|FILE)", lambda place: places[place[0]], argument) for argument in arguments]
+    command = [sys.executable, "launch/ui.py", *named]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
     assert result.returncode == 2
     assert told in result.stderr
     assert len(result.stderr.splitlines()) == 1
+    assert "[Errno" not in result.stderr

@@ -4,14 +4,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dashboards.board.charts import Mark, intervals
 from dashboards.board.frame import Surroundings, facts, note, page, section, state_of_study, study_tabs
+from dashboards.board.interval_charts import Mark, Panel, intervals
 from dashboards.board.markup import MISSING, Child, Html, number, plus_minus, tag
 from dashboards.board.pairing import Estimate, estimate, paired
-from dashboards.board.records import FAILED, FINISHED, Study, Trial
+from dashboards.board.records import FAILED, FINISHED, REPORT, Study, Trial
 from dashboards.board.scales import numeric
 from dashboards.board.tables import Cell, Column, TableRow, table
 from dashboards.board.words import axes_of, metric_name, shown_metrics
+from dashboards.scoreboard import report_seeds
 from pcl.studies.metric_ends import larger_is_better
 
 _MOST_VARIANTS = 40
@@ -20,31 +21,57 @@ _MOST_FAILURES = 5
 
 @dataclass(frozen=True)
 class Variants:
-    """Trials that are compared.
+    """Trials of one stage, which are compared.
 
     Attributes:
+        stage: Of the study; seeds of tuning and of report are not mixed.
         axis: What they vary, where it is one thing.
         names: Of the trials.
         trials: Finished ones, with values of single seeds.
         baseline: The one that others are paired with.
+        seeds: That they have.
         n_left_out: How many more there are.
     """
 
+    stage: str
     axis: str
     names: list[str]
     trials: list[Trial]
     baseline: Trial
+    seeds: list[str]
     n_left_out: int = 0
 
+    @property
+    def is_report(self) -> bool:
+        """Whether they are on seeds that select nothing."""
+        return self.stage == REPORT or set(self.seeds) <= set(map(str, report_seeds()))
 
-def variants_of(study: Study, asked: str = "") -> Variants | None:
-    """What can be paired in a study; nothing where no two trials have finished.
+    @property
+    def about(self) -> str:
+        """Which stage it is, and on which seeds."""
+        kind = "report seed" if self.is_report else "seed"
+        plural = "s" if len(self.seeds) > 1 else ""
+        return f"Stage {self.stage or 'unknown'}, on {kind}{plural} {', '.join(self.seeds)}"
+
+
+def comparisons(study: Study, asked: str = "") -> list[Variants]:
+    """What can be paired in each stage of a study, those on report seeds first; nothing of one with a single trial.
 
     Args:
         study: With all that is recorded of it.
-        asked: Run of the baseline; by default the study's own, or else the trial that began first.
+        asked: Run of the baseline; by default the study's own, or else the trial of the stage that began first.
     """
-    whole = [trial for trial in study.ranked if trial.run.status == FINISHED and trial.by_seed(study.objective)]
+    stages = list(dict.fromkeys(trial.stage for trial in study.trials))
+    found = [_variants(study, stage, asked) for stage in stages]
+    return sorted((variants for variants in found if variants), key=lambda variants: not variants.is_report)
+
+
+def _variants(study: Study, stage: str, asked: str) -> Variants | None:
+    whole = [
+        trial
+        for trial in study.in_order(study.trials)
+        if trial.stage == stage and trial.run.status == FINISHED and trial.by_seed(study.objective)
+    ]
     if len(whole) < 2:
         return None
     begun = sorted(whole, key=lambda trial: (trial.run.start_ms, trial.run.id))
@@ -56,31 +83,37 @@ def variants_of(study: Study, asked: str = "") -> Variants | None:
     chosen = whole[:_MOST_VARIANTS]
     trials = [trial for trial in begun if trial in chosen or trial is baseline]
     axes = axes_of(trials)
-    if len(axes) != 1:
-        return Variants("variant", [trial.run.name for trial in trials], trials, baseline, len(whole) - len(trials))
-    axis, names = axes[0]
-    if (numbers := numeric(names)) is not None:
+    axis, names = axes[0] if len(axes) == 1 else ("variant", [trial.run.name for trial in trials])
+    if len(axes) == 1 and (numbers := numeric(names)) is not None:
         order = sorted(range(len(trials)), key=lambda i: numbers[i])
         names, trials = [names[i] for i in order], [trials[i] for i in order]
-    return Variants(axis, names, trials, baseline, len(whole) - len(trials))
+    seeds = sorted({seed for trial in trials for seed in trial.by_seed(study.objective)}, key=int)
+    return Variants(stage, axis, names, trials, baseline, seeds, len(whole) - len(trials))
 
 
 def ablation_page(study: Study, around: Surroundings, asked: str = "") -> str:
     """The page of a study's paired differences."""
-    variants = variants_of(study, asked)
     tags = study.run.tags
     body: list[Child] = [
         tag("h1", tags.get("pcl.ablation") or study.run.name), study_tabs(study, "ablation"),
         facts([(name, tags.get(f"pcl.{name}")) for name in ("study", "scale", "fidelity", "data", "hardware")]),
     ]  # fmt: skip
-    if variants is None:
-        body.append(note("At least two trials have to finish before they can be paired."))
+    found = comparisons(study, asked)
+    if found:
+        body += [_words(), _failures(study)]
     else:
-        body += [
-            _head(study, variants, around),
-            _failures(study),
-            *(_metric(metric, variants, around) for metric in _metrics(study, variants)),
+        body.append(note("At least two trials of a stage have to finish before they can be paired."))
+    for index, variants in enumerate(found):
+        content = [
+            _head(variants, around),
+            *(_metric(metric, variants, around, index) for metric in _metrics(study, variants)),
         ]
+        is_open = index == 0 or any(trial.run.id == asked for trial in variants.trials)
+        body.append(
+            tag("details", tag("summary", tag("b", variants.about), f" ({len(variants.trials)} variants)"), content,
+                open=is_open, class_="stage")
+            if len(found) > 1 else [tag("p", tag("b", variants.about), "."), content]
+        )  # fmt: skip
     is_moving = state_of_study(study, around.now_ms) == "running"
     return page(
         f"{study.run.name}, paired", tag("div", body, id="live", data_study=study.run.id), around, is_moving=is_moving
@@ -91,17 +124,20 @@ def _metrics(study: Study, variants: Variants) -> list[str]:
     return [m for m in shown_metrics(study.objective, variants.trials) if any(t.by_seed(m) for t in variants.trials)]
 
 
-def _head(study: Study, variants: Variants, around: Surroundings) -> Html:
-    seeds = sorted({seed for trial in variants.trials for seed in trial.by_seed(study.objective)}, key=int)
-    words = (
-        "Variants of a seed share truth and evaluation data where shapes allow; differences are taken seed by seed. "
-        f"Bars are 95% confidence intervals (Student's t) over seeds {', '.join(seeds)}; small dots are single seeds."
+def _words() -> Html:
+    return tag(
+        "p",
+        "Variants of a seed share truth and evaluation data where shapes allow; differences are taken seed by seed, "
+        "within a stage. Bars are 95% confidence intervals (Student's t) over its seeds; small dots are single seeds.",
     )
-    if len(seeds) < 2:
-        words += " With one seed there are no intervals."
-    more = f" The best {len(variants.trials)} variants are shown; {variants.n_left_out:,} are not."
+
+
+def _head(variants: Variants, around: Surroundings) -> Html:
+    words = ["With one seed there are no intervals."] if len(variants.seeds) < 2 else []
+    if variants.n_left_out:
+        words.append(f"The best {len(variants.trials)} variants are shown; {variants.n_left_out:,} are not.")
     base = variants.baseline.run.name
-    return tag("div", tag("p", words, more if variants.n_left_out else None),
+    return tag("div", tag("p", " ".join(words)) if words else None,
                _chooser(variants) if around.is_live else tag("p", "Baseline: ", tag("b", base), "."))  # fmt: skip
 
 
@@ -118,13 +154,13 @@ def _chooser(variants: Variants) -> Html:
         tag("option", name, value=trial.run.id, selected=trial is variants.baseline)
         for name, trial in zip(variants.names, variants.trials, strict=True)
     ]
-    chooser = tag("select", options, name="baseline", id="baseline")
+    chooser = tag("select", options, name="baseline")
     return tag(
         "form", tag("label", "Baseline ", chooser), tag("button", "Pair", type="submit"), method="get", class_="tools"
     )
 
 
-def _metric(metric: str, variants: Variants, around: Surroundings) -> Html:
+def _metric(metric: str, variants: Variants, around: Surroundings, index: int) -> Html:
     name = metric_name(metric)
     base = variants.baseline.by_seed(metric)
     values = [trial.by_seed(metric) for trial in variants.trials]
@@ -141,12 +177,13 @@ def _metric(metric: str, variants: Variants, around: Surroundings) -> Html:
         else Mark(text, 0.0, math.nan, math.nan, kind="base")
         for text, difference, of_seeds, is_it in zip(variants.names, differences, values, is_base, strict=True)
     ]
-    charts = tag(
-        "div",
-        intervals(left, f"{name} of each variant; the table has the values", variants.axis, name),
-        intervals(right, f"Difference of {name} from the baseline; the table has the values", variants.axis,
-                  f"difference of {name}", 0.0),
-        class_="pair",
+    charts = intervals(
+        [
+            Panel(left, name, f"{name} of each variant; the table has the values"),
+            Panel(right, f"difference of {name}",
+                  f"Difference of {name} from the baseline; the table has the values", 0.0),
+        ],
+        variants.axis,
     )  # fmt: skip
     columns = [
         Column(variants.axis), Column(f"{name}, mean ± s.e.", is_number=True), Column("seeds", is_number=True),
@@ -159,7 +196,8 @@ def _metric(metric: str, variants: Variants, around: Surroundings) -> Html:
             variants.names, variants.trials, means, differences, is_base, strict=True
         )
     ]
-    return section(name, charts, table(f"t-{metric.replace('/', '-')}", name, columns, rows, has_filter=False))
+    place = f"t{index or ''}-{metric.replace('/', '-')}"
+    return section(name, charts, table(place, name, columns, rows, has_filter=False))
 
 
 def _row(

@@ -5,14 +5,14 @@ import tempfile
 import threading
 from pathlib import Path
 
-from dashboards.board.records import Study
+from dashboards.board.records import Run, Study
 from dashboards.board.winner_page import Figure
 from pcl.studies.mlflow_store import Store, StoreError
 
 _PATH = re.compile(r"(?:[A-Za-z0-9_.]+/)?[A-Za-z0-9_.]+\.png")
 _MAGIC = b"\x89PNG\r\n\x1a\n"
 _LARGEST = 8 * 2**20  # bytes of a picture
-_MOST = 24  # pictures of a study
+_MOST = 24  # pictures of a run
 
 
 class Artifacts:
@@ -28,18 +28,21 @@ class Artifacts:
         self._lock = threading.Lock()
 
     def figures(self, study: Study) -> list[Figure]:
-        """Pictures of a study that has ended; none where the artifacts cannot be reached."""
+        """Pictures of a study that has ended, and of its winner's run; none where the artifacts cannot be reached."""
         if study.is_running:
             return []
-        run_id = study.run.id
+        runs = [study.run, *([study.winner.run] if study.winner else [])]
+        return [Figure(path, f"image-{run.id}-{path.replace('/', '--')}") for run in runs for path in self._paths(run)]
+
+    def _paths(self, run: Run) -> list[str]:
         with self._lock:
-            key = run_id, study.run.end_ms
+            key = run.id, run.end_ms
             if key not in self._known:
                 try:
-                    self._known[key] = self._listed(run_id)
+                    self._known[key] = self._listed(run.id)
                 except StoreError:
                     return []
-            return [Figure(path, f"image-{run_id}-{path.replace('/', '--')}") for path in self._known[key]]
+            return self._known[key]
 
     def png(self, run_id: str, name: str) -> bytes | None:
         """A picture, if it is one that `figures` has named."""

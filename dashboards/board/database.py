@@ -83,7 +83,7 @@ class FileDatabase(Database):
             try:
                 connection = self._open()
                 return connection is None or is_known(connection)
-            except sqlite3.Error as error:
+            except (sqlite3.Error, OSError) as error:
                 raise self._unreadable(error) from None
 
     def version(self) -> str:
@@ -98,11 +98,12 @@ class FileDatabase(Database):
             try:
                 connection = self._open()
                 return connection.execute(sql, values).fetchall() if connection else []
-            except sqlite3.Error as error:
+            except (sqlite3.Error, OSError) as error:
                 raise self._unreadable(error) from None
 
-    def _unreadable(self, error: sqlite3.Error) -> StoreError:
-        return StoreError(f"The tracking database {self._path} cannot be read: {error}.")
+    def _unreadable(self, error: Exception) -> StoreError:
+        told = error.strerror if isinstance(error, OSError) else error
+        return StoreError(f"The tracking database {self._path} cannot be read: {told}.")
 
     def _open(self) -> sqlite3.Connection | None:
         """The connection; another one where the file has been replaced, none where there is no file."""

@@ -69,15 +69,16 @@ def number(value: float) -> str:
     """For people: three decimals, or three digits of what is very large or small.
 
     Example:
-        >>> number(0.8213), number(125.02), number(1.2e14), number(float("nan")), number(5e-05)
-        ('0.821', '125.020', '1.2e+14', '–', '5e-05')
+        >>> number(0.8213), number(125.02), number(1.2e14), number(float("nan")), number(-5e-05)
+        ('0.821', '125.020', '1.2e+14', '–', '−5e-05')
     """
     if math.isnan(value):
         return MISSING
     if math.isinf(value):
         return "∞" if value > 0 else f"{MINUS}∞"
     is_plain = value == 0 or 5e-4 <= abs(value) < 1e4
-    return f"{value:.3f}".replace("-", MINUS) if is_plain else f"{value:.3g}"
+    text = f"{value:.3f}" if is_plain else f"{value:.3g}"
+    return f"{MINUS}{text[1:]}" if text.startswith("-") else text
 
 
 def plus_minus(value: float, error: float) -> str:

@@ -12,6 +12,7 @@ from pcl.studies.metric_ends import larger_is_better
 
 RUNNING, FINISHED, FAILED = "RUNNING", "FINISHED", "FAILED"  # MLflow's words; the fourth is KILLED
 REPORT = "report"  # the stage of the report seeds, which select nothing
+REPRODUCTION = "reproduction"  # that of `launch/reproduce.py` on the report seeds
 
 _LARGEST = 1.7976931348623157e308  # what MLflow's databases keep of an infinity
 _TRIAL_TAGS = (
@@ -134,7 +135,11 @@ class Study:
 
     @cached_property
     def ranked(self) -> list[Trial]:
-        """Trials of the tuning seeds, best first: whole ones, those that lost seeds, then those without a value."""
+        """Trials of the tuning seeds, best first; see `in_order`."""
+        return self.in_order(t for t in self.trials if t.stage != REPORT)
+
+    def in_order(self, trials: Iterable[Trial]) -> list[Trial]:
+        """Trials, best first: whole ones, those that lost seeds, then those without a value."""
         sign = -1.0 if larger_is_better(self.objective) is not False else 1.0
 
         def place(trial: Trial) -> tuple[int, float]:
@@ -142,12 +147,14 @@ class Study:
                 return 2, 0.0
             return int(bool(trial.lost)), sign * trial.objective
 
-        return sorted((t for t in self.trials if t.stage != REPORT), key=place)
+        return sorted(trials, key=place)
 
     @cached_property
     def winner(self) -> Trial | None:
         """What the study has chosen, or what is best so far."""
         finished = [t for t in self.ranked if t.run.status == FINISHED and not math.isnan(t.objective)]
+        if self.is_reproduction:  # whose searches of grids are on tuning seeds
+            finished = [t for t in finished if t.stage == REPRODUCTION] or finished
         chosen = self.run.metrics.get("best/objective")
         return next((t for t in finished if t.objective == chosen), finished[0] if finished else None)
 

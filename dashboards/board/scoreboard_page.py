@@ -19,6 +19,7 @@ from dashboards.scoreboard import (
     Table,
     compare,
     published_tables,
+    published_titles,
     settled,
     signed,
     told_causes,
@@ -32,7 +33,8 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-_STATES = (AGREES, "better", "worse", "no verdict", "failed", "not run")
+_STATES = (AGREES, "better", "worse", "no verdict", "failed", "not measured", "unfinished", "not run")
+_WITHOUT_NUMBER = _STATES[4:]
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,10 @@ def ours_of(row: Row, trials: Sequence[Trial], seeds: Sequence[int]) -> dict[Set
     return {setting: content for setting, content in found.items() if content.runs}
 
 
+def _is_begun(row: Row, trials: Sequence[Trial]) -> bool:
+    return any(t.run.status not in (FINISHED, FAILED) and row.matches(t.run.params) for t in trials)
+
+
 def scoreboard_page(trials: Sequence[Trial], seeds: Sequence[int], around: Surroundings) -> str:
     """The page."""
     parts, states, whole = [], [], []  # of all rows, and of those that are as published
@@ -114,10 +120,11 @@ def scoreboard_page(trials: Sequence[Trial], seeds: Sequence[int], around: Surro
         rows = []
         for entry in of_paper.rows:
             found = ours_of(entry, trials, seeds)
-            for setting, row in _rows(of_paper, entry, found, around):
+            missing = "unfinished" if not found and _is_begun(entry, trials) else "not run"
+            for setting, row in _rows(of_paper, entry, found, around, missing):
                 rows.append(row)
                 states.append(row.state)
-                if setting is not None and not setting.mark and row.state != "failed":
+                if setting is not None and not setting.mark and row.state not in _WITHOUT_NUMBER:
                     whole.append(row.state)
         name = of_paper.name.replace(":", "-")
         parts.append(
@@ -129,10 +136,10 @@ def scoreboard_page(trials: Sequence[Trial], seeds: Sequence[int], around: Surro
             )
         )
     body: list[Child] = [tag("h1", "Scoreboard"), _words(), facts([
-        ("numbers of ours", f"{sum(state not in ('failed', 'not run') for state in states):,}"),
+        ("numbers of ours", f"{sum(state not in _WITHOUT_NUMBER for state in states):,}"),
         ("of the published size and images", f"{len(whole):,}"), ("of these agree", f"{whole.count('agrees'):,}"),
-        ("failed", f"{states.count('failed'):,}"), ("not run", f"{states.count('not run'):,}"),
-    ]), filter_all(_STATES), *parts]  # fmt: skip
+        *((state, f"{states.count(state):,}") for state in _WITHOUT_NUMBER),
+    ]), filter_all(_STATES), *parts, _others()]  # fmt: skip
     return page("Scoreboard", tag("div", body, id="live"), around, "scoreboard.html")
 
 
@@ -148,10 +155,25 @@ def _words() -> Html:
     )  # fmt: skip
 
 
+def _others() -> Html:
+    """Tables without results of runs."""
+    shown = {of_paper.name for of_paper in published_tables()}
+    items = [
+        tag("li", tag("code", name), f": {title}. ", tag("code", f"python launch/reproduce.py --table {name[4:]}"))
+        for name, title in published_titles().items()
+        if name not in shown
+    ]
+    words = (
+        "These compare settings instead of results. Their commands write them, the paper's beside ours, and search the "
+        "grids that MLflow does not have; --plan says what would run."
+    )
+    return section("Sizes and grids", tag("ul", items), words=words, name="sizes-and-grids")
+
+
 def _rows(
-    of_paper: Table, row: Row, found: Mapping[Setting, Found], around: Surroundings
+    of_paper: Table, row: Row, found: Mapping[Setting, Found], around: Surroundings, missing: str
 ) -> list[tuple[Setting | None, TableRow]]:
-    """Lines, each with the setting of ours, where there is one."""
+    """Lines, each with the setting of ours, where there is one, or else the state `missing`."""
     made: list[tuple[Setting | None, TableRow]] = []
     for metric, heading in of_paper.columns.items():
         published = row.published.get(metric)
@@ -159,13 +181,13 @@ def _rows(
         if row.published and published is None and not is_told:
             continue  # a column of other rows
         shown = [(setting, content, _measured(content, metric)) for setting, content in found.items()]
-        lost = [(setting, content) for setting, content, measured in shown if not measured.n and not content.metrics]
-        shown = [entry for entry in shown if entry[2].n]
-        made += [(s, _line(row, metric, heading, published, s, c, m, around)) for s, c, m in shown]
-        made += [(s, _failed(row, metric, heading, published, s, c, around)) for s, c in lost]
-        if not shown and not lost:
-            cells = (row.name, heading, _printed(published, row), MISSING, "", "", badge("not run"), "", "", "", "")
-            made.append((None, TableRow(cells, "not run")))
+        without = [(setting, content) for setting, content, measured in shown if not measured.n]
+        made += [(s, _line(row, metric, heading, published, s, c, m, around)) for s, c, m in shown if m.n]
+        made += [(s, _numberless(row, metric, heading, published, s, c, around)) for s, c in without]
+        if not shown:
+            printed = _printed(published, row, metric)
+            cells = (row.name, heading, printed, MISSING, "", "", badge(missing), "", "", "", "")
+            made.append((None, TableRow(cells, missing)))
     return made
 
 
@@ -184,7 +206,7 @@ def _line(
     mean = plus_minus(ours.mean, ours.error)
     difference = result.difference if result else math.nan
     cells = (
-        row.name, heading, _printed(published, row), Cell(_marked(mean, setting), ours.mean),
+        row.name, heading, _printed(published, row, metric), Cell(_marked(mean, setting), ours.mean),
         Cell(content.counted(ours.n), ours.n),
         Cell("" if math.isnan(difference) else signed(difference).replace("-", MINUS), difference),
         Cell(_marked(badge(verdict), setting), verdict) if verdict else "", setting.fidelity, setting.scale,
@@ -193,18 +215,28 @@ def _line(
     return TableRow(cells, verdict or "no verdict")
 
 
-def _failed(
+def _numberless(
     row: Row, metric: str, heading: str, published: Published | None, setting: Setting, content: Found,
     around: Surroundings,
 ) -> TableRow:  # fmt: skip
-    cause = told_causes(content.failures.values())
-    state = AGREES if row.expects(metric, content.failures.values()) else "failed"
+    """Of runs that failed, or that ended without this metric."""
+    cause, state = _why(metric, content)
+    if state == "failed" and row.expects(metric, content.failures.values()):
+        state = AGREES
     cells = (
-        row.name, heading, _printed(published, row), _marked(tag("span", cause, class_="wrap"), setting),
+        row.name, heading, _printed(published, row, metric), _marked(tag("span", cause, class_="wrap"), setting),
         content.counted(0), "", Cell(_marked(badge(state), setting), state), setting.fidelity, setting.scale,
         setting.data, _records(content, around),
     )  # fmt: skip
     return TableRow(cells, state)
+
+
+def _why(metric: str, content: Found) -> tuple[str, str]:
+    """Why there is no number, and the state that this is."""
+    if not content.metrics:
+        return told_causes(content.failures.values()), "failed"
+    is_recorded = any(metric in metrics for metrics in content.metrics.values())
+    return "not finite" if is_recorded else MISSING, "not measured"
 
 
 def _marked(told: Child, setting: Setting) -> Html:
@@ -222,7 +254,7 @@ def _measured(content: Found, metric: str) -> Measured:
     return Measured(found.mean, found.error, found.n)
 
 
-def _printed(published: Published | None, row: Row) -> Cell:
+def _printed(published: Published | None, row: Row, metric: str) -> Cell:
     if published is None:
-        return Cell(row.note or "not printed", math.nan)
+        return Cell(row.note_on(metric) or "not printed", math.nan)
     return Cell(published.text.replace("±", " ± "), published.mean)

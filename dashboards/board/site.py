@@ -28,6 +28,7 @@ _KINDS = {
 }  # fmt: skip
 _OF_STUDY = re.compile(r"(study|ablation|winner|data)-([A-Za-z0-9]{1,64})\.(html|js)")
 _IMAGE = re.compile(r"image-([A-Za-z0-9]{1,64})-([A-Za-z0-9_.-]+\.png)")
+_SCOREBOARD = "scoreboard.html"
 _MOST_KEPT = 128  # files
 _MOST_PREPARED = 3  # pages of studies that are made before they are asked for
 _LARGE = 500  # trials from which on a page takes so long that this is worth it
@@ -66,7 +67,7 @@ class Site:
 
     def names(self) -> list[str]:
         """Every file that there is now."""
-        found = ["index.html", "scoreboard.html", "compare.html", *sorted(path.name for path in _STATIC.iterdir())]
+        found = ["index.html", _SCOREBOARD, "compare.html", *sorted(path.name for path in _STATIC.iterdir())]
         for study in all_studies(self._database):
             found += [f"{kind}-{study.run.id}.html" for kind in ("study", "ablation", "winner")]
             found += [f"data-{study.run.id}.js", *(figure.address for figure in self._artifacts.figures(study))]
@@ -112,12 +113,15 @@ class Site:
                 self._kept.popitem(last=False)
 
     def _prepare(self, studies: Sequence[Study]) -> None:
-        """Once, in the background: who looks at the overview will open one of the studies."""
+        """Once, in the background: who looks at the overview will open another page, and some take seconds.
+
+        The scoreboard does because it works out configurations, for which torch is imported.
+        """
         with self._lock:
             is_prepared, self._is_prepared = self._is_prepared, True
         names = [f"study-{study.run.id}.html" for study in studies if len(study.trials) >= _LARGE][:_MOST_PREPARED]
-        if not is_prepared and names:
-            threading.Thread(target=self._make_all, args=(names,), name="prepare", daemon=True).start()
+        if not is_prepared:
+            threading.Thread(target=self._make_all, args=([*names, _SCOREBOARD],), name="prepare", daemon=True).start()
 
     def _make_all(self, names: Sequence[str]) -> None:
         with contextlib.suppress(StoreError):  # those who ask will be told
@@ -131,7 +135,7 @@ class Site:
             return overview_page(studies, around)
         if name == "compare.html":
             return compare_page(all_studies(self._database), around)
-        if name == "scoreboard.html":
+        if name == _SCOREBOARD:
             seeds = report_seeds()
             return scoreboard_page(trials_on(self._database, seeds), seeds, around)
         if image := _IMAGE.fullmatch(name):

@@ -17,6 +17,7 @@ Histories = Mapping[str, Sequence[tuple[int, float]]]
 
 _MOST_WAYS = 300  # lines of parallel coordinates, which take the best
 _MOST_CURVES = 24
+_MOST_LETTERS = 32  # of the axes of a table that is printed: of more, a row has them in one cell
 
 
 def learning(study: Study) -> list[Trial]:
@@ -45,12 +46,17 @@ def trials_table(
     axes = axes_of(trials) or [("trial", [trial.run.name for trial in trials])]
     metrics = shown_metrics(study.objective, trials)
     stages = {trial.stage for trial in trials}
+    n_letters = sum(max(map(len, (axis, *values))) for axis, values in axes)
+    is_folded = len(axes) > 1 and n_letters > _MOST_LETTERS
     columns = [
         Column(first, is_number=True), Column("State"), *([Column("Stage")] if len(stages) > 1 else []),
-        *(Column(axis) for axis, _ in axes), *(Column(metric_name(m), is_number=True, words=m) for m in metrics),
+        *(Column(axis, where="screen" if is_folded else "") for axis, _ in axes),
+        *([Column("What was varied", where="print")] if is_folded else []),
+        *(Column(metric_name(m), is_number=True, words=m) for m in metrics),
         Column("seeds", is_number=True, words="Seeds that did not fail, of all"),
         Column("time", is_number=True, words="Spent training"), Column("Record"),
     ]  # fmt: skip
+    folded = _folded(axes) if is_folded else []
     rows = []
     for index, trial in enumerate(trials):
         has_rank = trial.run.status == "FINISHED" and not math.isnan(trial.objective)
@@ -59,12 +65,21 @@ def trials_table(
         cells: list[Cell | Child] = [
             Cell(index + 1 if has_rank else MISSING, index + 1), Cell(partial(badge, state), state),
             *([trial.stage] if len(stages) > 1 else []), *(values[index] for _, values in axes),
+            *([folded[index]] if is_folded else []),
             *(_metric(trial, metric, study.objective) for metric in metrics),
             Cell(f"{n_seeds - len(trial.lost)}/{n_seeds}" if trial.lost else n_seeds, n_seeds - len(trial.lost)),
             Cell("" if math.isnan(spent) else duration(spent), spent), Cell(partial(around.run_link, trial.run)),
         ]  # fmt: skip
         rows.append(TableRow(cells, state, trial.run.id, trial is study.winner))
     return table(name, caption, columns, rows, is_long=True)
+
+
+def _folded(axes: Sequence[tuple[str, Sequence[str]]]) -> list[str]:
+    """Of every trial its values of all axes, by the last parts of their names where these tell them apart."""
+    ends = [axis.rpartition(".")[2] for axis, _ in axes]
+    names = [end if ends.count(end) == 1 else axis for end, (axis, _) in zip(ends, axes, strict=True)]
+    of_trials = zip(*(values for _, values in axes), strict=True)
+    return [", ".join(f"{n}={v}" for n, v in zip(names, values, strict=True) if v) for values in of_trials]
 
 
 def _metric(trial: Trial, metric: str, objective: str) -> Cell:
@@ -104,9 +119,10 @@ def _command(study: Study) -> str:
 
 
 def _ranking(study: Study, around: Surroundings) -> Html:
+    seeds, first = ("the tuning seeds", "winner") if study.selects else ("their seeds", "best")
     words = (
-        "From the best to the worst by the mean of the objective over the tuning seeds; those that lost seeds come "
-        "after all whose every seed finished. The winner stands out. Choose two to compare them."
+        f"From the best to the worst by the mean of the objective over {seeds}; those that lost seeds come after all "
+        f"whose every seed finished. The {first} stands out. Choose two to compare them."
     )
     parts: list[Child] = [trials_table("trials", "Trials", study, study.ranked, around)]
     if study.reports:

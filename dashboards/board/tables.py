@@ -20,11 +20,19 @@ class Column:
         title: Stands above.
         is_number: Whether its values are numbers.
         words: What it means.
+        where: "screen" or "print", of one that is shown on one of them alone.
     """
 
     title: Child
     is_number: bool = False
     words: str = ""
+    where: str = ""
+
+    @property
+    def kind(self) -> str | None:
+        """Classes of its cells in the style sheet."""
+        names = ["number" if self.is_number else "", f"only-{self.where}" if self.where else ""]
+        return " ".join(filter(None, names)) or None
 
 
 class Cell(NamedTuple):
@@ -76,8 +84,7 @@ def table(
     can_compare = any(row.run for row in rows)
     head = [tag("th", tag("span", "Compare", class_="unseen"), scope="col", class_="pick")] if can_compare else []
     head += [
-        tag("th", tag("button", c.title, type="button", title=c.words or None), scope="col",
-            class_="number" if c.is_number else None)
+        tag("th", tag("button", c.title, type="button", title=c.words or None), scope="col", class_=c.kind)
         for c in columns
     ]  # fmt: skip
     n_made = _FIRST_ROWS if is_long else len(rows)
@@ -133,7 +140,7 @@ def _row(row: TableRow, columns: Sequence[Column], can_compare: bool) -> Html:
         if index == 0:
             cells.append(tag("th", content, scope="row", data_value=key))
         else:
-            cells.append(tag("td", content, class_="number" if column.is_number else None, data_value=key))
+            cells.append(tag("td", content, class_=column.kind, data_value=key))
     return tag(
         "tr", cells, data_state=row.state or None, data_run=row.run or None, class_="marked" if row.is_marked else None
     )

@@ -51,7 +51,7 @@ def winner_page(study: Study, figures: Sequence[Figure], around: Surroundings) -
         body += [
             _facts(study, winner, around),
             _results(study, winner),
-            _figures(figures),
+            _figures(study, figures),
             _loading(study, winner, around),
             _config(study, winner),
         ]
@@ -110,9 +110,11 @@ def _mean(trial: Trial, metric: str) -> str:
     return plus_minus(found.mean, found.error)
 
 
-def _figures(figures: Sequence[Figure]) -> Html | None:
+def _figures(study: Study, figures: Sequence[Figure]) -> Html:
     if not figures:
-        return None
+        why = "" if study.selects else ": none is drawn where nothing is chosen"
+        why = ": they are drawn when the study ends" if study.is_running and study.selects else why
+        return section("Figures", note(f"No figures are recorded{why}."))
     order = {name: place for place, name in enumerate(_WORDS)}
     named = sorted(((PurePosixPath(f.path).name, f) for f in figures), key=lambda pair: order.get(pair[0], len(order)))
     made = []
@@ -120,7 +122,7 @@ def _figures(figures: Sequence[Figure]) -> Html | None:
         words = _WORDS.get(name, figure.path)
         picture = tag("a", tag("img", src=figure.address, alt=words, loading="lazy"), href=figure.address)
         made.append(tag("figure", picture, tag("figcaption", words), class_="sheet" if name in _SHEETS else None))
-    return section("Figures", tag("div", made, class_="figures"), words="As they were recorded when the study ended.")
+    return section("Figures", tag("div", made, class_="figures"), words="As they were recorded.")
 
 
 def _loading(study: Study, winner: Trial, around: Surroundings) -> Html:

@@ -21,14 +21,14 @@ compare.decoded = (text) => {
   try {
     return decodeURIComponent(text);
   } catch {
-    return ""; // no address of ours
+    return text; // no address of ours, which is said of it
   }
 };
 
 compare.read = () => {
   // compare.html#STUDY/RUN,STUDY/RUN
   const parts = compare.decoded(location.hash.slice(1)).split(",").map((part) => part.split("/"));
-  const asked = (index) => ({ study: parts[index]?.[0], run: parts[index]?.[1] });
+  const asked = (index) => ({ study: parts[index]?.[0] || undefined, run: parts[index]?.[1] });
   return Object.fromEntries(compare.sides.map((side, index) => [side, asked(index)]));
 };
 
@@ -43,7 +43,7 @@ compare.fill = async (side, run) => {
     return option;
   });
   chooser.replaceChildren(...options);
-  if (run && content.runs[run]) chooser.value = run;
+  if (run) chooser.value = run; // none of them where it is not there
   else if (side === "B" && options.length > 1 && study === document.getElementById("study-A").value) {
     chooser.selectedIndex = 1;
   }
@@ -144,18 +144,30 @@ compare.other = () => {
   return chooser.options[(chooser.selectedIndex + (isAlone ? 1 : 0)) % chooser.options.length].value;
 };
 
+compare.missing = (names) => names.length > 1 ? `Runs ${names.join(" and ")} are not there: choose others.`
+  : `Run ${names[0]} is not there: choose another.`;
+
 compare.open = async () => {
   const asked = compare.read();
+  const missing = [];
+  const told = document.getElementById("told");
+  told.textContent = "";
+  compare.place.replaceChildren();
   try {
     for (const side of compare.sides) {
-      const chooser = document.getElementById(`study-${side}`);
-      if ([...chooser.options].some(({ value }) => value === asked[side].study)) chooser.value = asked[side].study;
+      const { study, run } = asked[side];
+      const [chooser, trials] = ["study", "trial"].map((kind) => document.getElementById(`${kind}-${side}`));
+      document.getElementById(`about-${side}`).replaceChildren();
+      if (study) chooser.value = study;
       else if (side === "B") chooser.value = compare.other();
-      await compare.fill(side, asked[side].run);
+      if (chooser.value) await compare.fill(side, run);
+      else trials.replaceChildren();
+      if (study && !trials.value) missing.push(run ? `${study}/${run}` : study);
     }
-    compare.draw();
+    if (missing.length) told.textContent = compare.missing(missing);
+    else compare.draw();
   } catch (error) {
-    document.getElementById("told").textContent = error.message;
+    told.textContent = error.message;
   }
 };
 

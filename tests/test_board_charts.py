@@ -1,0 +1,112 @@
+"""What the board draws of variants: names and marks that can be told apart, and stages that are not mixed."""
+
+import itertools
+import math
+import re
+
+import pytest
+
+from dashboards.board.ablation_page import ablation_page, comparisons
+from dashboards.board.frame import Surroundings
+from dashboards.board.interval_charts import Mark, Panel, intervals
+from dashboards.board.records import FINISHED, Run, Study, Trial
+from dashboards.board.study_page import study_page
+from tests.board_pages import Page
+
+AROUND = Surroundings(now_ms=10**12)
+OBJECTIVE = "eval/kappa_rank_corr"
+
+
+def drawn(names: list[str], axis: str = "M") -> str:
+    marks = [Mark(name, 0.1 * i, 0.1 * i - 0.2, 0.1 * i + 0.2, (0.1 * i,)) for i, name in enumerate(names)]
+    return intervals([Panel(marks, "value", "values"), Panel(marks, "difference", "differences", 0.0)], axis)
+
+
+def labels(chart: str, names: list[str]) -> dict[str, tuple[float, float]]:
+    """Where the names stand in the first drawing."""
+    first = chart.partition("</svg>")[0]
+    found = re.findall(r'<text x="([\d.]+)" y="([\d.]+)" text-anchor="(?:middle|end)">([^<]*)</text>', first)
+    lowest = max(float(y) for _, y, text in found if text in names)
+    is_row = 'class="rows"' in chart
+    return {text: (float(x), float(y)) for x, y, text in found if text in names and (is_row or float(y) == lowest)}
+
+
+@pytest.mark.parametrize(
+    ("values", "is_to_scale"),
+    [([0, 1, 8, 32, 128], False), ([1, 4, 16, 64, 256, 512], True), ([4, 8, 10, 16, 32], True), ([1, 2, 100], True)],
+)
+def test_numbers_stand_apart_and_say_whether_that_is_to_scale(values: list[int], is_to_scale: bool) -> None:
+    names = [str(value) for value in values]
+    chart = drawn(names)
+    found = labels(chart, names)
+    assert list(found) == names
+    at = [x for x, _ in found.values()]
+    gaps = [right - left for left, right in itertools.pairwise(at)]
+    assert min(gaps) >= 18
+    assert ("M (evenly spaced)" in chart) == (not is_to_scale)
+    if not is_to_scale:
+        assert max(gaps) - min(gaps) < 0.2
+    elif max(values) >= 30 * min(values):  # equal factors are equal ways
+        slopes = [gap / math.log(b / a) for gap, (a, b) in zip(gaps, itertools.pairwise(values), strict=True)]
+        assert max(slopes) - min(slopes) < 0.2
+
+
+@pytest.mark.parametrize("n", [6, 40])
+def test_names_that_do_not_fit_have_a_row_each(n: int) -> None:
+    names = [f"dim=8 M={i} kappa_pos=16 phases=mu kappa" for i in range(n)]
+    chart = drawn(names)
+    assert chart.count("<svg") == 1
+    found = labels(chart, names)
+    assert list(found) == names
+    heights = [y for _, y in found.values()]
+    assert all(lower - upper == 20 for upper, lower in itertools.pairwise(heights))
+    assert all(x - 6.5 * len(name) >= 0 for name, (x, _) in found.items())
+    assert chart.count('class="mark"') == 2 * n
+
+
+def test_words_that_fit_stand_below() -> None:
+    chart = drawn(["vmf", "gaussian", "laplace"])
+    assert chart.count("<svg") == 2
+    assert "evenly spaced" not in chart
+
+
+def trial(name: str, stage: str, values: dict[int, float]) -> Trial:
+    run = Run(f"{stage[0]}{name}".ljust(32, "0"), "1", name, FINISHED, len(name), 2, {"pcl.stage": stage})
+    run.metrics = {"objective": sum(values.values()) / len(values), OBJECTIVE: 0.0}
+    seeds = [
+        Run(f"{run.id[:-1]}{seed}", "1", "", FINISHED, 1, 2, {"pcl.seed": str(seed)}, {OBJECTIVE: value})
+        for seed, value in values.items()
+    ]
+    return Trial(run, seeds)
+
+
+def test_stages_are_not_pooled_and_those_on_report_seeds_come_first() -> None:
+    study = Study(Run("a" * 32, "1", "s", FINISHED, 1, 2, {"pcl.objective": OBJECTIVE, "pcl.space": "reproduce_toy"}))
+    study.trials = [trial(f"M={m}", "grid", {1: m / 2}) for m in (1, 2, 3)]
+    study.trials += [trial(f"cell={m}", "reproduction", {4: m / 5, 5: m / 4}) for m in (1, 2)]
+    found = comparisons(study)
+    assert study.winner is study.trials[4]
+    assert "over their seeds" in study_page(study, {}, AROUND)
+    assert [variants.about for variants in found] == [
+        "Stage reproduction, on report seeds 4, 5", "Stage grid, on seed 1",
+    ]  # fmt: skip
+    page = Page(ablation_page(study, AROUND))
+    first, second = page.rows("t-eval-kappa_rank_corr"), page.rows("t1-eval-kappa_rank_corr")
+    assert [(row["cell"], row["seeds"], row["paired seeds"]) for row in first] == [("1", "2", ""), ("2", "2", "2")]
+    assert [(row["M"], row["seeds"], row["paired seeds"]) for row in second] == [
+        ("1", "1", ""), ("2", "1", "1"), ("3", "1", "1"),
+    ]  # fmt: skip
+    stages = [attrs for tag, attrs in page.tags if tag == "details"]
+    assert ["open" in attrs for attrs in stages] == [True, False]
+    asked = Page(ablation_page(study, AROUND, study.trials[2].run.id))
+    assert [row["verdict"] for row in asked.rows("t1-eval-kappa_rank_corr")][2] == "baseline"
+    assert all("open" in attrs for tag, attrs in asked.tags if tag == "details")
+
+
+def test_reports_of_a_search_are_compared_before_its_tuning() -> None:
+    study = Study(Run("a" * 32, "1", "s", FINISHED, 1, 2, {"pcl.objective": OBJECTIVE, "pcl.space": "toy"}))
+    study.trials = [trial(f"M={m}", "grid", {1: m / 10, 2: m / 9}) for m in (1, 2, 3)]
+    study.trials += [trial(f"M={m}", "report", {10: m / 5, 11: m / 4}) for m in (2, 3)]
+    assert [variants.about for variants in comparisons(study)] == [
+        "Stage report, on report seeds 10, 11", "Stage grid, on seeds 1, 2",
+    ]  # fmt: skip

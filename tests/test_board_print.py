@@ -1,0 +1,99 @@
+"""Pages on paper: nothing is cut off at its width, and dark ink is on white whatever the screen is like."""
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dashboards.board import site
+from dashboards.board.frame import Surroundings
+from dashboards.board.records import FINISHED, Run, Study, Trial
+from dashboards.board.study_page import study_page
+from dashboards.formats import Sheet, page
+from dashboards.reproduction import Line
+from tests.board_pages import Page
+from tests.browser import CHROMIUM, Browser, browser
+
+A4, LETTER = 718, 740  # pixels between Chromium's margins
+OBJECTIVE = "eval/kappa_rank_corr"
+BEYOND = (
+    "[...document.querySelectorAll('main *, table *')].filter((e) => e.getBoundingClientRect().width > 2 "
+    "&& e.getBoundingClientRect().right > document.documentElement.clientWidth + 1).map((e) => e.textContent)"
+)
+
+
+def study_of(n_settings: int, n_trials: int = 8) -> Study:
+    """Trials that vary so many settings."""
+    study = Study(Run("a" * 32, "1", "s", FINISHED, 1, 2, {"pcl.objective": OBJECTIVE}))
+    drawn = [random.Random(i).choices(range(5), k=n_trials) for i in range(n_settings)]
+    for index in range(n_trials):
+        run = Run(f"{index:032x}", "1", f"trial {index}", FINISHED, index, 2, {"pcl.stage": "grid"})
+        run.params = {f"training.setting_{i}": f"value_{values[index]}" for i, values in enumerate(drawn)}
+        run.metrics = {"objective": index / 10, "objective_se": 0.01} | dict.fromkeys(
+            (OBJECTIVE, "eval/kappa_mae", "eval/mu_rank_corr", "eval/mu_mae"), index / 10)  # fmt: skip
+        study.trials.append(Trial(run))
+    return study
+
+
+def test_many_settings_share_a_cell_on_paper() -> None:
+    around = Surroundings(is_live=False)
+    many = Page(study_page(study_of(20), {}, around))
+    classes = [attrs.get("class") or "" for tag, attrs in many.tags if tag == "th" and attrs.get("scope") == "col"]
+    assert "only-print" in classes
+    row = many.rows("trials")[0]
+    assert row["What was varied"].count("=value_") == 20
+    assert row["What was varied"].startswith("setting_0=value_")
+    assert "only-print" not in study_page(study_of(1), {}, around)
+
+
+@pytest.fixture(scope="module")
+def tab() -> Iterator[Browser]:
+    if CHROMIUM is None:
+        pytest.skip("no Chromium is installed (Debian: apt install chromium)")
+    with browser() as found:
+        yield found
+
+
+def on_paper(tab: Browser, file: Path, width: int) -> None:
+    tab.call("Emulation.setDeviceMetricsOverride", width=width, height=1000, deviceScaleFactor=1, mobile=True)
+    dark = [{"name": "prefers-color-scheme", "value": "dark"}]
+    tab.call("Emulation.setEmulatedMedia", media="print", features=dark)
+    tab.open(file.as_uri())
+    assert tab.run("matchMedia('print').matches && matchMedia('(prefers-color-scheme: dark)').matches")
+
+
+def inks(tab: Browser) -> list[int]:
+    """The brightest part of the ink's colour, and the darkest of the paper's."""
+    of = "getComputedStyle(document.body).{}.match(/\\d+/g).slice(0, 3).map(Number)"
+    return [max(tab.run(of.format("color"))), min(tab.run(of.format("backgroundColor")))]
+
+
+@pytest.mark.parametrize("width", [A4, LETTER])
+def test_a_study_of_twenty_settings_can_be_read_on_paper(tab: Browser, tmp_path: Path, width: int) -> None:
+    for file in Path(site.__file__).with_name("static").iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    (tmp_path / "study.html").write_text(study_page(study_of(20), {}, Surroundings(is_live=False)))
+    on_paper(tab, tmp_path / "study.html", width)
+    assert tab.run(BEYOND) == []
+    assert tab.run("document.documentElement.scrollWidth") <= width
+    shown = "[...document.querySelectorAll('#trials thead th')].filter((e) => e.offsetWidth).map((e) => e.textContent)"
+    assert tab.run(shown) == [
+        "Rank", "State", "What was varied", "κ rank ↑", "κ MAE ↓", "μ rank ↑", "μ MAE ↓", "seeds", "time", "Record",
+    ]  # fmt: skip
+    assert tab.run("document.querySelector('#trials tbody tr').offsetHeight") < 160
+    ink, paper = inks(tab)
+    assert ink < 80
+    assert paper == 255
+
+
+@pytest.mark.parametrize("width", [A4, LETTER])
+def test_sheets_are_printed_dark_on_white(tab: Browser, tmp_path: Path, width: int) -> None:
+    lines = [Line("MCInfoNCE, CIFAR-10H", "annotator entropy", "0.33±0.01", f"0.148±0.172 [{'smoke, ' * 9}]", "5",
+                  "+12.3 [smoke]", "no number printed [smoke]")] * 3  # fmt: skip
+    (tmp_path / "sheet.html").write_text(page("Sheets", [Sheet("tab:a", "A table", "Ours.", lines)]))
+    on_paper(tab, tmp_path / "sheet.html", width)
+    ink, paper = inks(tab)
+    assert ink < 80
+    assert paper == 255
+    assert tab.run(BEYOND) == []
