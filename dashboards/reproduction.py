@@ -12,6 +12,7 @@ from typing import Any
 from dashboards.board.pairing import estimate
 from dashboards.scoreboard import (
     AGREES,
+    FEW_SEEDS,
     Comparison,
     Measured,
     Plain,
@@ -27,7 +28,6 @@ MISSING = "—"
 NOTHING, NO_NUMBER = "nothing printed", "no number printed"  # of what the paper has no value, or words alone
 _PAPER_DATA = ("toy", "cifar10h")
 DIVERGED = "ran away"
-FEW_SEEDS = {1: "one seed", 2: "two seeds"}  # too few for a verdict
 _INSTEAD = "eval/kappa_median"  # where the true kappa is infinite, there is no error of it
 
 

@@ -11,8 +11,8 @@ from itertools import groupby
 from pathlib import Path
 
 from dashboards.formats import CSV_HEADINGS, cells_of
-from dashboards.reproduction import DIVERGED, FEW_SEEDS, MISSING, NO_NUMBER, NOTHING, Line, split_mark
-from dashboards.scoreboard import published_titles
+from dashboards.reproduction import DIVERGED, MISSING, NO_NUMBER, NOTHING, Line, split_mark
+from dashboards.scoreboard import FEW_SEEDS, published_titles
 
 BEGIN, END = "<!-- results: written by launch/results.py -->", "<!-- end of results -->"
 _PROFILES = ("reference", "paper", "exact")

@@ -23,6 +23,7 @@ _NOT_COMPARED = frozenset({"task.data", "encoder.weights", "encoder.precision", 
 AGREES = "agrees"
 _FEWEST = 3  # seeds: two say too little of how much they vary
 _AGREES_WITHIN = 2.0  # combined standard errors
+FEW_SEEDS = {1: "one seed", 2: "two seeds"}  # too few for a verdict
 _RAN_AWAY = "runaway kappa"  # so begins the cause of a seed whose kappa passed `training.kappa_limit`
 _WITHOUT_BOUND = "without bound"
 _OF_RANKS = "rank corr."

@@ -1,4 +1,4 @@
-"""Pages on paper: nothing is cut off at its width, and dark ink is on white whatever the screen is like."""
+"""What has room on a page: nothing is cut off, on a screen or on paper, on which there is dark ink on white."""
 
 import random
 from collections.abc import Iterator
@@ -9,6 +9,7 @@ import pytest
 from dashboards.board import site
 from dashboards.board.frame import Surroundings
 from dashboards.board.records import FINISHED, Run, Study, Trial
+from dashboards.board.scoreboard_page import scoreboard_page
 from dashboards.board.study_page import study_page
 from dashboards.formats import Sheet, page
 from dashboards.reproduction import Line
@@ -67,6 +68,18 @@ def inks(tab: Browser) -> list[int]:
     """The brightest part of the ink's colour, and the darkest of the paper's."""
     of = "getComputedStyle(document.body).{}.match(/\\d+/g).slice(0, 3).map(Number)"
     return [max(tab.run(of.format("color"))), min(tab.run(of.format("backgroundColor")))]
+
+
+def test_the_scoreboard_has_room_for_its_words(tab: Browser, tmp_path: Path) -> None:
+    for file in Path(site.__file__).with_name("static").iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    (tmp_path / "scoreboard.html").write_text(scoreboard_page([], (4, 5, 6), Surroundings(is_live=False)))
+    tab.call("Emulation.setEmulatedMedia", media="screen", features=[])
+    tab.call("Emulation.setDeviceMetricsOverride", width=1200, height=1000, deviceScaleFactor=1, mobile=False)
+    tab.open((tmp_path / "scoreboard.html").as_uri())
+    assert tab.run("document.querySelectorAll('.wide td').length") > 1000
+    cut = "[...document.querySelectorAll('.wide td, .wide th')].filter((e) => e.scrollWidth > e.clientWidth + 1)"
+    assert tab.run(f"{cut}.map((e) => e.textContent)") == []
 
 
 @pytest.mark.parametrize("width", [A4, LETTER])

@@ -13,6 +13,7 @@ from dashboards.board.tables import Cell, Column, TableRow, filter_all, table
 from dashboards.reproduction import mark_of
 from dashboards.scoreboard import (
     AGREES,
+    FEW_SEEDS,
     Measured,
     Published,
     Row,
@@ -209,8 +210,8 @@ def _line(
         row.name, heading, _printed(published, row, metric), Cell(_marked(mean, setting), ours.mean),
         Cell(content.counted(ours.n), ours.n),
         Cell("" if math.isnan(difference) else signed(difference).replace("-", MINUS), difference),
-        Cell(_marked(badge(verdict), setting), verdict) if verdict else "", setting.fidelity, setting.scale,
-        setting.data, _records(content, around),
+        Cell(_marked(badge(verdict), setting), verdict) if verdict else FEW_SEEDS.get(ours.n, "") if result else "",
+        setting.fidelity, setting.scale, setting.data, _records(content, around),
     )  # fmt: skip
     return TableRow(cells, verdict or "no verdict")
 
@@ -256,5 +257,5 @@ def _measured(content: Found, metric: str) -> Measured:
 
 def _printed(published: Published | None, row: Row, metric: str) -> Cell:
     if published is None:
-        return Cell(row.note_on(metric) or "not printed", math.nan)
+        return Cell(tag("span", row.note_on(metric) or "not printed", class_="wrap"), math.nan)
     return Cell(published.text.replace("±", " ± "), published.mean)
