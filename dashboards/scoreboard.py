@@ -21,9 +21,8 @@ _FILE = Path(__file__).with_name("published.json")
 # Where the images and the weights come from is said beside a result; the number format does not make another cell.
 _NOT_COMPARED = frozenset({"task.data", "encoder.weights", "encoder.precision", "seeds"})
 AGREES = "agrees"
-_FEWEST = 3  # seeds: two say too little of how much they vary
 _AGREES_WITHIN = 2.0  # combined standard errors
-FEW_SEEDS = {1: "one seed", 2: "two seeds"}  # too few for a verdict
+FEW_SEEDS = {1: "one seed", 2: "two seeds"}  # they say too little of how much they vary
 _RAN_AWAY = "runaway kappa"  # so begins the cause of a seed whose kappa passed `training.kappa_limit`
 _WITHOUT_BOUND = "without bound"
 _OF_RANKS = "rank corr."
@@ -222,7 +221,7 @@ def compare(metric: str, published: Published, ours: Measured) -> Comparison:
         return Comparison(math.nan, "")  # 1e14±1e14: any error would agree
     combined = math.hypot(published.error, ours.error, published.rounding / math.sqrt(3))
     difference = (ours.mean - published.mean) / combined
-    if ours.n < _FEWEST:
+    if ours.n <= max(FEW_SEEDS):
         return Comparison(difference, "")
     if abs(difference) <= _AGREES_WITHIN:
         return Comparison(difference, AGREES)

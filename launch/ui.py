@@ -37,10 +37,8 @@ def main() -> None:
     store = Store(tracking_uri(arguments.tracking_uri, arguments.storage.path))
     if store.database is None:
         store.check()
-    elif (place := _nearest(store.database.parent)).is_file():
-        raise ValueError(
-            f"Studies must be in a folder, but {place} is a file; `--storage` or `--tracking-uri` names it."
-        )
+    elif told := _against(store.database.parent):
+        raise ValueError(f"Studies must be in a folder, but {told}; `--storage` or `--tracking-uri` names it.")
     elif arguments.export and not store.database.exists():
         raise ValueError(
             f"There is no tracking database {store.database} to export; `--storage` or `--tracking-uri` names it."
@@ -71,9 +69,13 @@ def _check(arguments: argparse.Namespace) -> None:
             check_folder(arguments.export)
 
 
-def _nearest(folder: Path) -> Path:
-    """A folder, or of its parents the first that there is."""
-    return next((place for place in (folder, *folder.parents) if place.exists()), folder)
+def _against(folder: Path) -> str:
+    """Why a folder cannot be one: what there is of it, or of its parents, is none, or cannot be looked at."""
+    try:
+        place = next((place for place in (folder, *folder.parents) if place.exists()), folder)
+        return f"{place} is none" if place.exists() and not place.is_dir() else ""
+    except OSError as error:
+        return f"{folder} cannot be looked at ({error.strerror})"
 
 
 @contextlib.contextmanager
@@ -155,7 +157,7 @@ def _listening(site: "Site", arguments: argparse.Namespace, port: int, store: st
                 return BoardServer(site, host, 0, store)
             raise ValueError(f"The board cannot listen at {host}:{port}: {error.strerror}.") from None
         told = error.strerror if isinstance(error, OSError) else "it is no name"
-        raise ValueError(f"`--host` must be an address of this machine, but {host!r} is not: {told}.") from None
+        raise ValueError(f"`--host` must be an IPv4 address or name of this machine, not {host!r}: {told}.") from None
 
 
 if __name__ == "__main__":

@@ -54,8 +54,9 @@ def test_numbers_stand_apart_and_say_whether_that_is_to_scale(values: list[int],
 @pytest.mark.parametrize("n", [6, 40])
 def test_names_that_do_not_fit_have_a_row_each(n: int) -> None:
     names = [f"dim=8 M={i} kappa_pos=16 phases=mu kappa" for i in range(n)]
-    chart = drawn(names)
+    chart = drawn(names, "setting")
     assert chart.count("<svg") == 1
+    assert chart.count(">setting</text>") == 1
     found = labels(chart, names)
     assert list(found) == names
     heights = [y for _, y in found.values()]

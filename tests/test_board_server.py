@@ -160,8 +160,10 @@ def test_what_takes_long_is_made_before_it_is_asked_for(stored: Stored, monkeypa
         (["--storage", "STORE", "--export", "/proc/nope"], "`--export` must name a folder that can be written to"),
         (["--storage", "FILE"], "Studies must be in a folder"),
         (["--storage", "FILE/below", "--export", "out"], "Studies must be in a folder"),
-        (["--storage", "STORE", "--host", "nosuch.invalid"], "`--host` must be an address of this machine"),
-        (["--storage", "STORE", "--host", "192.0.2.1", "--port", "0"], "`--host` must be an address of this machine"),
+        (["--storage", "STORE", "--host", "nosuch.invalid"], "`--host` must be an IPv4 address or name of"),
+        (["--storage", "STORE", "--host", "192.0.2.1", "--port", "0"], "`--host` must be an IPv4 address or name of"),
+        (["--storage", "x" * 300], "cannot be looked at (File name too long); `--storage` or"),
+        (["--storage", "/dev/null"], "but /dev/null is none; `--storage` or"),
         (["--storage", "STORE", "--ray", "javascript:alert(1)"], "`--ray` must be"),
     ],
 )

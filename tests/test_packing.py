@@ -113,8 +113,8 @@ def test_probe_reckons_with_every_phase(monkeypatch: pytest.MonkeyPatch) -> None
     assert 0 < probe(smoke(), (1,), "cpu").run_s < math.inf
 
 
-@pytest.mark.parametrize(("seconds", "n_batches", "n_trials"), [(1.0, 6, 2), (100.0, 1, 1)])
-def test_probes_do_not_take_minutes(
+@pytest.mark.parametrize(("seconds", "n_batches", "n_trials"), [(0.9, 6, 2), (3.0, 3, 2), (20.0, 1, 1)])
+def test_probes_of_slow_trials_are_short(
     seconds: float, n_batches: int, n_trials: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a clock by which a batch, and an evaluation, takes so long."""
@@ -125,6 +125,19 @@ def test_probes_do_not_take_minutes(
     trials = [Trial(smoke().flat(), (seed,), "grid") for seed in (1, 2, 3)]
     assert len(costs_of(trials, "cpu", 1)) == n_trials
     assert len(advanced) == n_batches * len(smoke().training.phases) * n_trials
+    assert clock[0] <= 60
+
+
+def test_the_first_batch_on_a_gpu_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It compiles."""
+    slow = iter([100.0])
+    monkeypatch.setattr(plan, "_timed", lambda work: (work(), next(slow, 0.001))[1])
+    memory = {"max_memory_reserved": lambda: 1, "mem_get_info": lambda: (1, 2), "empty_cache": int,
+              "reset_peak_memory_stats": int}  # fmt: skip
+    for name, answer in memory.items():
+        monkeypatch.setattr(f"torch.cuda.{name}", answer)
+    monkeypatch.setattr("pcl.training.Run", lambda config, seeds, _: Run(config, seeds))
+    assert probe(smoke(), (1,), "cuda").run_s < 1
 
 
 GB = 10**9

@@ -105,14 +105,19 @@ def test_ray_is_asked_for_the_dashboard_that_is_wanted_and_can_be_had(
     assert asked["dashboard_host"] == "127.0.0.1"
 
 
-@pytest.mark.parametrize(("mine", "asked_for"), [({0, 2, 3}, 3), (set(range(8)), None)])
-def test_ray_is_told_of_cores_that_are_not_ours(
-    mine: set[int], asked_for: int | None, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("mine", "limit", "n_cores"),
+    [({0, 2, 3}, None, 3), (set(range(8)), "max 100000", 8), (set(range(8)), "250000 100000", 2), ({1}, "5 100", 1)],
+)
+def test_ray_is_told_how_many_cores_are_ours(
+    mine: set[int], limit: str | None, n_cores: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(os, "cpu_count", lambda: 8)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: mine)
-    assert asked_of_ray(monkeypatch)["num_cpus"] == asked_for
-    assert machine.__wrapped__()["CPU"] == len(mine)
+    monkeypatch.setattr(runner, "_CPU_LIMIT", tmp_path / "cpu.max")
+    if limit:
+        (tmp_path / "cpu.max").write_text(f"{limit}\n")
+    assert asked_of_ray(monkeypatch)["num_cpus"] == n_cores
+    assert machine.__wrapped__()["CPU"] == n_cores
 
 
 def asked_of_ray(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:

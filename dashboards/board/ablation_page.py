@@ -87,7 +87,7 @@ def _variants(study: Study, stage: str, asked: str) -> Variants | None:
     if len(axes) == 1 and (numbers := numeric(names)) is not None:
         order = sorted(range(len(trials)), key=lambda i: numbers[i])
         names, trials = [names[i] for i in order], [trials[i] for i in order]
-    seeds = sorted({seed for trial in trials for seed in trial.by_seed(study.objective)}, key=int)
+    seeds = sorted({seed for trial in trials for seed in trial.by_seed(study.objective)}, key=_place_of)
     return Variants(stage, axis, names, trials, baseline, seeds, len(whole) - len(trials))
 
 
@@ -227,3 +227,8 @@ def verdict(metric: str, difference: Estimate) -> str:
 
 def _mark(text: str, found: Estimate, points: Sequence[float], kind: str) -> Mark:
     return Mark(text, found.mean, found.low, found.high, points if len(points) > 1 else (), kind)
+
+
+def _place_of(seed: str) -> tuple[int, str]:
+    """Numbers in their order; what is none, first."""
+    return int(seed) if seed.isdecimal() else -1, seed

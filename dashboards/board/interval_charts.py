@@ -61,7 +61,7 @@ def intervals(panels: Sequence[Panel], axis: str) -> Html:
     """Panels of the same variants: side by side where the variants' names fit below, or else a row for each variant."""
     places = _places([mark.name for mark in panels[0].marks], 82, _HALF - 24)
     if places is None:
-        return tag("div", _rows(panels), class_="rows")
+        return tag("div", _rows(panels, axis), class_="rows")
     at, is_to_scale = places
     label = axis if is_to_scale else f"{axis} (evenly spaced)"
     return tag("div", [_columns(panel, at, label) for panel in panels], class_="pair")
@@ -88,10 +88,10 @@ def _columns(panel: Panel, at: Sequence[float], x_label: str) -> Html:
     return svg(height, panel.words, drawn, _HALF)
 
 
-def _rows(panels: Sequence[Panel]) -> Html:
+def _rows(panels: Sequence[Panel], axis: str) -> Html:
     """Variants from top to bottom, with the panels side by side."""
     names = [_shortened(mark.name, _MOST_LETTERS) for mark in panels[0].marks]
-    left, top, gap = round(_LETTER * max(map(len, names))) + 16, 40, 24
+    left, top, gap = round(_LETTER * max(map(len, [*names, axis]))) + 16, 40, 24
     bottom = top + _ROW * len(names)
     width = (_WIDE - left) / len(panels)
     at = [top + (i + 0.5) * _ROW for i in range(len(names))]
@@ -99,6 +99,7 @@ def _rows(panels: Sequence[Panel]) -> Html:
         tag("g", [tag("line", class_="rule", x1=0, x2=_WIDE, y1=y + _ROW / 2, y2=y + _ROW / 2) for y in at],
             [tag("text", name or MISSING, x=left - 10, y=y + 4, text_anchor="end")
              for name, y in zip(names, at, strict=True)], class_="axis"),
+        tag("text", axis, class_="label", x=left - 10, y=14, text_anchor="end"),
     ]  # fmt: skip
     for i, panel in enumerate(panels):
         start = left + i * width

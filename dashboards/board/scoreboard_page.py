@@ -237,7 +237,8 @@ def _why(metric: str, content: Found) -> tuple[str, str]:
     if not content.metrics:
         return told_causes(content.failures.values()), "failed"
     is_recorded = any(metric in metrics for metrics in content.metrics.values())
-    return "not finite" if is_recorded else MISSING, "not measured"
+    others = told_causes(content.failures.values())
+    return others or ("not finite" if is_recorded else MISSING), "not measured"
 
 
 def _marked(told: Child, setting: Setting) -> Html:

@@ -10,7 +10,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -47,6 +47,7 @@ _FOR_WORKERS = {name: _ENVIRONMENT[name] for name in ("RAY_CHDIR_TO_TRIAL_DIR", 
 # Comes with ray[default]; a plain Ray trains as well, but would end with an error if it were asked for its dashboard.
 _OF_DASHBOARD = "aiohttp_cors"
 DASHBOARD = "PCL_RAY_DASHBOARD"  # 0 in the environment: do without
+_CPU_LIMIT = Path("/sys/fs/cgroup/cpu.max")  # of a container: microseconds of computing in so many
 # A trial whose worker died is started again this often, from its last checkpoint.
 MOST_RESTARTS = 3
 # As many trials wait for a place as there are places, and no fewer than this: clusters grow by what waits.
@@ -122,8 +123,12 @@ class Interrupt:
 
 
 def n_cores() -> int:
-    """Cores that this process may use: batch systems such as Slurm give it some of a node's, which Ray does not see."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Cores that this process may use: batch systems such as Slurm give it some of a node's, containers a share."""
+    found = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    with suppress(OSError, ValueError):  # no control group, or no limit: "max"
+        quota, period = map(int, _CPU_LIMIT.read_text().split())
+        found = min(found, quota // period)
+    return max(1, found)
 
 
 @contextmanager
@@ -148,9 +153,8 @@ def ray_cluster(address: str | None, storage: Storage | None = None) -> Iterator
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": True}
     try:
         if address is None:
-            is_limited = n_cores() < (os.cpu_count() or 1)  # else Ray decides, which knows of containers' shares
             context = ray.init(
-                address="local", num_cpus=n_cores() if is_limited else None, dashboard_host="127.0.0.1",
+                address="local", num_cpus=n_cores(), dashboard_host="127.0.0.1",
                 include_dashboard=os.environ.get(DASHBOARD) != "0" and find_spec(_OF_DASHBOARD) is not None, **quiet,
             )  # fmt: skip
         else:

@@ -2,8 +2,8 @@
 
     python launch/ablate.py --ablation ambiguity
 
-Hardware, time, result: one H200, two seeds, in the README (`tab:toy_correctsetups`). Where the truth is a point,
-kappa-hat has to run away: such trials may end early.
+Hardware, time, result: one H200, two seeds, trained by `launch/reproduce.py`: the table in the README. Where the
+truth is a point, kappa-hat has to run away: such trials may end early.
 """
 
 from pcl.studies.ablation import Ablation, Variant

@@ -2,8 +2,8 @@
 
     python launch/ablate.py --ablation loss
 
-Hardware, time, result: one H200, two seeds, without InfoNCE, in the README (`tab:bench_results`). InfoNCE has no
-kappa, and no number of it; its row is the paper's tab:infonce.
+Hardware, time, result: one H200, two seeds, without InfoNCE, trained by `launch/reproduce.py`: the table in the
+README. InfoNCE has no kappa, and no number of it; its row is the paper's tab:infonce.
 """
 
 from pcl.studies.ablation import Ablation, Variant

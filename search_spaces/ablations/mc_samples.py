@@ -2,8 +2,7 @@
 
     python launch/ablate.py --ablation mc_samples
 
-Hardware, time, result: one H200, two seeds, in the README (`fig:mc`): 4 samples are enough for the order, 16 for the
-size.
+Hardware, time, result: one H200, two seeds, trained by `launch/reproduce.py`: `fig:mc` in the README.
 """
 
 from pcl.studies.ablation import Ablation, values

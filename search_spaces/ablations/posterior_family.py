@@ -2,8 +2,8 @@
 
     python launch/ablate.py --ablation posterior_family
 
-Hardware, time, result: one H200, two seeds, in the README (`tab:toy_distrfamily`). kappa means something else in each
-family; compare the spread.
+Hardware, time, result: one H200, two seeds, trained by `launch/reproduce.py`: the table in the README. kappa means
+something else in each family; compare the spread.
 """
 
 from pcl.studies.ablation import Ablation, values

@@ -144,12 +144,13 @@ compare.other = () => {
   return chooser.options[(chooser.selectedIndex + (isAlone ? 1 : 0)) % chooser.options.length].value;
 };
 
-compare.missing = (names) => names.length > 1 ? `Runs ${names.join(" and ")} are not there: choose others.`
+compare.missing = (names, empty) => empty.length ? `The study ${empty[0]} has no trials yet: choose another.`
+  : names.length > 1 ? `Runs ${names.join(" and ")} are not there: choose others.`
   : `Run ${names[0]} is not there: choose another.`;
 
 compare.open = async () => {
   const asked = compare.read();
-  const missing = [];
+  const [missing, empty] = [[], []];
   const told = document.getElementById("told");
   told.textContent = "";
   compare.place.replaceChildren();
@@ -162,9 +163,10 @@ compare.open = async () => {
       else if (side === "B") chooser.value = compare.other();
       if (chooser.value) await compare.fill(side, run);
       else trials.replaceChildren();
-      if (study && !trials.value) missing.push(run ? `${study}/${run}` : study);
+      if (chooser.value && !trials.options.length) empty.push(chooser.selectedOptions[0].textContent);
+      else if (study && !trials.value) missing.push(run ? `${study}/${run}` : study);
     }
-    if (missing.length) told.textContent = compare.missing(missing);
+    if (missing.length || empty.length) told.textContent = compare.missing(missing, empty);
     else compare.draw();
   } catch (error) {
     told.textContent = error.message;
