@@ -36,7 +36,7 @@ N_MANY = 256  # trials: more than a page has as rows
 
 @dataclass
 class Started:
-    """A board of a store of five studies."""
+    """A board of a store of six studies."""
 
     folder: Path
     runs: dict[str, str]
@@ -50,6 +50,7 @@ class Started:
 def test_the_board_in_a_browser(tmp_path: Path) -> None:
     """One test of many steps: what they share takes longer to start than they take."""
     runs = write_studies(tmp_path)
+    runs["empty"] = Writer(tmp_path).tracker.open_study("empty", tags("toy_space"))
     write_many(tmp_path / "mlflow.db", n_studies=1, n_trials=N_MANY)
     with board(tmp_path) as process, browser() as tab:
         ui = Started(tmp_path, runs, process)
@@ -129,6 +130,7 @@ def check_runs_that_are_not_there_are_named(ui: Started, tab: Browser) -> None:
         "nope/nope,x": "Runs nope/nope and x are not there: choose others.",
         f"{study},{study}/y": f"Run {study}/y is not there: choose another.",
         "%E0%A4%A": "Run %E0%A4%A is not there: choose another.",
+        f"{study},{ui.runs['empty']}": "The study empty has no trials yet: choose another.",
     }.items():
         tab.open(f"{ui.address}compare.html#{asked}")
         tab.wait(f"document.getElementById('told').textContent === {told!r}")

@@ -144,9 +144,9 @@ compare.other = () => {
   return chooser.options[(chooser.selectedIndex + (isAlone ? 1 : 0)) % chooser.options.length].value;
 };
 
-compare.missing = (names, empty) => empty.length ? `The study ${empty[0]} has no trials yet: choose another.`
-  : names.length > 1 ? `Runs ${names.join(" and ")} are not there: choose others.`
-  : `Run ${names[0]} is not there: choose another.`;
+compare.missing = (names, empty) => names.length > 1 ? `Runs ${names.join(" and ")} are not there: choose others.`
+  : names.length ? `Run ${names[0]} is not there: choose another.`
+  : `The study ${empty[0]} has no trials yet: choose another.`;
 
 compare.open = async () => {
   const asked = compare.read();
