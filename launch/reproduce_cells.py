@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from dashboards.board.records import REPRODUCTION
 from dashboards.reproduction import Ours, mark_of
 from dashboards.scoreboard import Row, Table, settled
 from launch.given import NO_IMAGES, WEIGHTS, Given, Images
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from pcl.studies.study import StudySpec
     from pcl.studies.tracking import Tracker
     from pcl.studies.trial import Trial
-
-STAGE = "reproduction"
 
 
 @dataclass(frozen=True)
@@ -124,7 +123,7 @@ def trial_of(table: Table, row: Row, setting: Setting) -> "Trial":
     if row.is_from_scratch:
         given[WEIGHTS] = ""
     name = f"{table.name.partition(':')[2]}, {row.name}"
-    return Trial(config.with_values(given).flat(), setting.seeds, STAGE, {"cell": name}, images.data)
+    return Trial(config.with_values(given).flat(), setting.seeds, REPRODUCTION, {"cell": name}, images.data)
 
 
 def studies_of(trials: "Sequence[Trial]", setting: Setting, storage: "Storage") -> list[Given]:

@@ -72,8 +72,8 @@ def _check(arguments: argparse.Namespace) -> None:
 def _against(folder: Path) -> str:
     """Why a folder cannot be one: what there is of it, or of its parents, is none, or cannot be looked at."""
     try:
-        place = next((place for place in (folder, *folder.parents) if place.exists()), folder)
-        return f"{place} is none" if place.exists() and not place.is_dir() else ""
+        place = next(place for place in (folder, *folder.parents) if place.exists())
+        return "" if place.is_dir() else f"{place} is none"
     except OSError as error:
         return f"{folder} cannot be looked at ({error.strerror})"
 
@@ -85,7 +85,7 @@ def _writing(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise ValueError(
-            f"`--export` must name a folder that can be written to, but {folder} is not: {error.strerror}."
+            f"`--export` must name a folder that can be written to, but {folder} is not: {error.strerror or error}."
         ) from None
 
 
@@ -151,13 +151,16 @@ def _listening(site: "Site", arguments: argparse.Namespace, port: int, store: st
     host = arguments.host
     try:
         return BoardServer(site, host, port, store)
-    except (OSError, UnicodeError) as error:
-        if isinstance(error, OSError) and error.errno in (errno.EADDRINUSE, errno.EACCES):
-            if arguments.port is None and error.errno == errno.EADDRINUSE:
-                return BoardServer(site, host, 0, store)
+    except UnicodeError:
+        told = "it is no name"
+    except OSError as error:
+        is_taken = error.errno == errno.EADDRINUSE
+        if is_taken and arguments.port is None:
+            return BoardServer(site, host, 0, store)
+        if is_taken or error.errno == errno.EACCES:
             raise ValueError(f"The board cannot listen at {host}:{port}: {error.strerror}.") from None
-        told = error.strerror if isinstance(error, OSError) else "it is no name"
-        raise ValueError(f"`--host` must be an IPv4 address or name of this machine, not {host!r}: {told}.") from None
+        told = error.strerror or str(error)
+    raise ValueError(f"`--host` must be an IPv4 address or name of this machine, not {host!r}: {told}.")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """What has room on a page: nothing is cut off, on a screen or on paper, on which there is dark ink on white."""
 
 import random
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -58,6 +59,13 @@ def tab() -> Iterator[Browser]:
         yield found
 
 
+def written(folder: Path, page: str) -> Path:
+    """A page of the board as a file, beside what all pages need."""
+    shutil.copytree(Path(site.__file__).with_name("static"), folder, dirs_exist_ok=True)
+    (folder / "page.html").write_text(page)
+    return folder / "page.html"
+
+
 def on_paper(tab: Browser, file: Path, width: int) -> None:
     tab.call("Emulation.setDeviceMetricsOverride", width=width, height=1000, deviceScaleFactor=1, mobile=True)
     dark = [{"name": "prefers-color-scheme", "value": "dark"}]
@@ -73,20 +81,17 @@ def inks(tab: Browser) -> list[int]:
 
 
 def test_the_scoreboard_has_room_for_its_words(tab: Browser, tmp_path: Path) -> None:
-    for file in Path(site.__file__).with_name("static").iterdir():
-        (tmp_path / file.name).write_bytes(file.read_bytes())
     (elk,) = (row for table in published_tables() for row in table.rows if row.name == "ELK" and row.task == "toy")
     trials = [
         trial_of(elk, scale, {4: -1.23e14, 5: 9.87e14, 6: -4.56e13}, causes)
         for scale, causes in (("paper", {}), ("quick", {4: "a" * 60}), ("smoke", dict.fromkeys((4, 5, 6), "b" * 60)))
     ]
-    around = Surroundings(is_live=False)
-    (tmp_path / "scoreboard.html").write_text(scoreboard_page(trials, (4, 5, 6), around))
+    file = written(tmp_path, scoreboard_page(trials, (4, 5, 6), Surroundings(is_live=False)))
     tab.call("Emulation.setEmulatedMedia", media="screen", features=[])
     cut = "[...document.querySelectorAll('.wide td, .wide th')].filter((e) => e.scrollWidth > e.clientWidth + 1)"
     for width in (1200, 900):
         tab.call("Emulation.setDeviceMetricsOverride", width=width, height=1000, deviceScaleFactor=1, mobile=False)
-        tab.open((tmp_path / "scoreboard.html").as_uri())
+        tab.open(file.as_uri())
         words = tab.run("document.body.textContent")
         assert all(word in words for word in ("e+14 ±", "smoke", "b" * 60, "not run"))
         assert tab.run(f"{cut}.map((e) => e.textContent)") == []
@@ -94,10 +99,7 @@ def test_the_scoreboard_has_room_for_its_words(tab: Browser, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("width", [A4, LETTER])
 def test_a_study_of_twenty_settings_can_be_read_on_paper(tab: Browser, tmp_path: Path, width: int) -> None:
-    for file in Path(site.__file__).with_name("static").iterdir():
-        (tmp_path / file.name).write_bytes(file.read_bytes())
-    (tmp_path / "study.html").write_text(study_page(study_of(20), {}, Surroundings(is_live=False)))
-    on_paper(tab, tmp_path / "study.html", width)
+    on_paper(tab, written(tmp_path, study_page(study_of(20), {}, Surroundings(is_live=False))), width)
     assert tab.run(BEYOND) == []
     assert tab.run("document.documentElement.scrollWidth") <= width
     shown = "[...document.querySelectorAll('#trials thead th')].filter((e) => e.offsetWidth).map((e) => e.textContent)"

@@ -67,11 +67,11 @@ def comparisons(study: Study, asked: str = "") -> list[Variants]:
 
 
 def _variants(study: Study, stage: str, asked: str) -> Variants | None:
-    whole = [
+    whole = study.in_order(
         trial
-        for trial in study.in_order(study.trials)
+        for trial in study.trials
         if trial.stage == stage and trial.run.status == FINISHED and trial.by_seed(study.objective)
-    ]
+    )
     if len(whole) < 2:
         return None
     begun = sorted(whole, key=lambda trial: (trial.run.start_ms, trial.run.id))

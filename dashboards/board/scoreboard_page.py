@@ -234,11 +234,11 @@ def _numberless(
 
 def _why(metric: str, content: Found) -> tuple[str, str]:
     """Why there is no number, and the state that this is."""
+    causes = told_causes(content.failures.values())
     if not content.metrics:
-        return told_causes(content.failures.values()), "failed"
+        return causes, "failed"
     is_recorded = any(metric in metrics for metrics in content.metrics.values())
-    others = told_causes(content.failures.values())
-    return others or ("not finite" if is_recorded else MISSING), "not measured"
+    return causes or ("not finite" if is_recorded else MISSING), "not measured"
 
 
 def _marked(told: Child, setting: Setting) -> Html:
