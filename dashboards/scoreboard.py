@@ -209,7 +209,8 @@ def settled(metrics: Mapping[str, float], cause: str, config: Mapping[str, Plain
         config: Its settings by dotted path.
     """
     phases, backbone = config.get("training.phases"), config.get("encoder.backbone")
-    is_mu_done = cause.startswith(_RAN_AWAY) and phases == "mu kappa" and backbone == "independent"
+    is_own_phase = phases == "mu kappa" and backbone in ("independent", "shared_in_range")
+    is_mu_done = cause.startswith(_RAN_AWAY) and is_own_phase
     return {name: value for name, value in metrics.items() if is_mu_done and name.startswith("eval/mu_")}
 
 

@@ -20,7 +20,7 @@ def assembled(config: RunConfig, seeds: Sequence[int]) -> tuple[Task, Encoder]:
     assert isinstance(config.encoder, MlpEncoder.Config)
     toy, mlp = config.task, config.encoder
     encoder = mlp.build(toy.dim_x, seeds)
-    encoder.span_kappa(uniform_inputs(seeds, "encoder/probes", N_PROBES, toy.dim_x), *_kappa_range(toy, mlp))
+    encoder.span_kappa(uniform_inputs(seeds, "encoder/probes", N_PROBES, toy.dim_x), *kappa_range(config))
     return toy.build(seeds), encoder
 
 
@@ -34,6 +34,10 @@ def reassembled(config: RunConfig, seeds: Sequence[int], state: dict[str, Tensor
     return config.task.restore(state), config.encoder.build(config.task.dim_x, seeds)
 
 
-def _kappa_range(task: ToyTask.Config, encoder: MlpEncoder.Config) -> tuple[float, float]:
+def kappa_range(config: RunConfig) -> tuple[float, float]:
+    """What kappa-hat spans before anything trains it, in the controlled experiment."""
+    task, encoder = config.task, config.encoder
+    assert isinstance(task, ToyTask.Config)
+    assert isinstance(encoder, MlpEncoder.Config)
     is_fixed = encoder.kappa_range is KappaRange.SIXTEEN_TO_32 or task.family is Family.DIRAC
     return (16.0, 32.0) if is_fixed else (task.kappa_min, task.kappa_max)

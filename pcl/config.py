@@ -11,9 +11,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum
+from itertools import pairwise
 from typing import Any, get_type_hints
 
-from pcl.encoders import MlpEncoder, ResNetEncoder
+from pcl.encoders import Backbone, MlpEncoder, ResNetEncoder
 from pcl.fidelity import Profile, settings_of
 from pcl.losses import ELK, LOSSES, ElkNegatives, ElkNormalizer, LossConfig, MCInfoNCE, PartnerSamples
 from pcl.schedule import Phases, Trained, TrainingConfig
@@ -114,6 +115,13 @@ class RunConfig:
             raise ValueError("`task.negatives=reject_positives` needs negatives of each anchor's own, not shared ones.")
         if isinstance(self.loss, ELK.Config) and self.loss.normalizer is ElkNormalizer.FITTED:
             ELK.require_fitted(self.encoder.dim)
+        trained = [phase.trained for phase in self.training.phases]
+        is_kept = isinstance(self.encoder, MlpEncoder.Config) and self.encoder.backbone is Backbone.SHARED_IN_RANGE
+        if is_kept and any(a is not Trained.MU and b is Trained.MU for a, b in pairwise(trained)):
+            raise ValueError(
+                "`encoder.backbone=shared_in_range` needs `training.phases` in which no mu comes after kappa: it would "
+                "bring what kappa has learned back to the range that it began with."
+            )
         if self.loss_name == "info_nce" and any(phase.trained is Trained.KAPPA for phase in self.training.phases):
             raise ValueError("InfoNCE has no gradient in kappa: `training.phases` must not have a phase 'kappa'.")
 

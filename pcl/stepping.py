@@ -6,9 +6,10 @@ Axes: R runs, B anchors, N negatives, D dim.
 import torch
 from torch import Tensor, nn
 
+from pcl.assembly import kappa_range
 from pcl.config import RunConfig
 from pcl.distributions import VonMisesFisher
-from pcl.encoders import Encoder, KappaPhase, ResNetEncoder
+from pcl.encoders import Backbone, Encoder, KappaPhase, MlpEncoder, ResNetEncoder
 from pcl.losses import ELK, HIB, ElkNegatives, Loss, MCInfoNCE
 from pcl.schedule import Trained
 from pcl.tasks import Negatives, Task
@@ -70,6 +71,10 @@ class TrainingStep:
 
     def encode(self, x: Tensor) -> VonMisesFisher:
         """Posteriors of inputs; where one network has mu and kappa, the gradient passes through what a phase trains."""
+        if isinstance(self.encoder, MlpEncoder) and self._is_kappa_kept_in_range(self.encoder):
+            mu = self.encoder.mu(x)
+            kappa = self.encoder.kappa_in_range(x, mu, *kappa_range(self.config))
+            return VonMisesFisher(mu, kappa, validate_args=False, law=self.encoder.law)
         posterior = self.encoder(x)
         if not isinstance(self.encoder, ResNetEncoder):
             return posterior
@@ -87,6 +92,9 @@ class TrainingStep:
             return torch.stack(each).mean(-1)
         together = self._loss_of(0)(*(merged(d) for d in triple), generator=self.generator)
         return together.view(anchor.batch_shape).mean(-1)
+
+    def _is_kappa_kept_in_range(self, encoder: MlpEncoder) -> bool:
+        return self.trained is Trained.MU and encoder.config.backbone is Backbone.SHARED_IN_RANGE
 
     def _triple(self, posterior: VonMisesFisher) -> tuple[VonMisesFisher, VonMisesFisher, VonMisesFisher]:
         """Anchors, positives and negatives: batches (R, B), (R, B) and (R, B or 1, N)."""

@@ -43,7 +43,7 @@ def test_every_ablation_of_the_paper_is_there() -> None:
         ("encoder_dim", "encoder.dim", [4, 8, 10, 16, 32, 64, 128]),
         ("latent_dim", "task.dim", [10, 16, 32, 40, 48, 56, 64]),
         ("posterior_family", "task.family", ["gaussian", "laplace", "vmf"]),
-        ("shared_backbone", "encoder.backbone", ["independent", "shared"]),
+        ("shared_backbone", "encoder.backbone", ["independent", "shared", "shared_in_range"]),
         ("loss", "loss_name", ["elk", "hib", "info_nce", "mc_info_nce"]),
         ("labels", "task.labels", ["cifar10_hard", "hard", "soft"]),
     ],

@@ -199,6 +199,7 @@ TRAININGS: list[tuple[str, str, dict[str, object]]] = [
     ("exact", "mc_info_nce", {"loss.anchors": "posterior"}),
     ("reference", "mc_info_nce", {"loss.learn_kappa_pos": True}),
     ("reference", "mc_info_nce", {"encoder.backbone": "shared"}),
+    ("reference", "mc_info_nce", {"encoder.backbone": "shared_in_range"}),
     ("paper", "hib", {"loss.a": 2.0, "loss.b": 1.0}),
     ("reference", "elk", {"training.phases": "joint"}),
     ("reference", "info_nce", {}),

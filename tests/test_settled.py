@@ -49,5 +49,6 @@ def test_mu_does_not_count_that_was_still_to_be_trained(changed: dict[str, str])
     metrics, cause = {"eval/mu_mae": 0.05, "eval/kappa_mae": 1e7}, "runaway kappa: its median 1e+07"
     config = {"training.phases": "mu kappa", "encoder.backbone": "independent"}
     assert settled(metrics, cause, config) == {"eval/mu_mae": 0.05}
+    assert settled(metrics, cause, {**config, "encoder.backbone": "shared_in_range"}) == {"eval/mu_mae": 0.05}
     assert settled(metrics, "NaN in the loss", config) == {}
     assert settled(metrics, cause, {**config, **changed}) == {}

@@ -31,8 +31,9 @@ def last(run: Run) -> Report:
         smoke(loss__learn_kappa_pos=True),
         smoke(loss="hib", training__phases="joint"),
         smoke("reference", loss="elk"),
+        smoke("reference", encoder__backbone="shared_in_range", training__eval_every=3),
     ],
-    ids=["paper", "reference", "exact", "alternating", "learned kappa_pos", "hib joint", "elk"],
+    ids=["paper", "reference", "exact", "alternating", "learned kappa_pos", "hib joint", "elk", "shared in range"],
 )
 def test_a_resumed_run_is_the_same_to_the_bit(config: RunConfig, tmp_path: Path) -> None:
     seeds = (4, 5)
@@ -150,6 +151,27 @@ def test_a_restored_encoder_returns_the_same_kappa(link: KappaLink) -> None:
     other = config.build(3, (6, 7))
     other.load_state_dict(encoder.state_dict())
     assert torch.equal(other(x).kappa, kappa)
+
+
+def test_training_mu_moves_the_kappa_of_a_shared_backbone_unless_it_is_kept_in_range() -> None:
+    values = {"training__n_batches": 80, "training__eval_every": 40, "training__lr": 1e-2, "task__n_eval": 1000}
+    kappas, mus = {}, {}
+    for backbone in ("shared", "shared_in_range"):
+        run = Run(smoke("reference", **values, encoder__backbone=backbone), (4, 5))
+        assert isinstance(run.step.encoder, MlpEncoder)
+        fresh = [parameter.clone() for parameter in run.step.encoder.kappa_parameters()]
+        reports = iter(run)
+        first = next(reports)
+        assert first.phase == "mu"
+        assert all(map(torch.equal, fresh, run.step.encoder.kappa_parameters()))
+        kappas[backbone] = [metrics["eval/kappa_median"] for metrics in first.by_seed.values()]
+        second = next(reports)
+        assert second.phase == "kappa"
+        assert not any(map(torch.equal, fresh, run.step.encoder.kappa_parameters()))
+        mus[backbone] = [report.metrics["eval/mu_mae"] for report in (first, second)]
+    assert not any(16 < kappa < 32 for kappa in kappas["shared"])
+    assert all(16 < kappa < 32 for kappa in kappas["shared_in_range"])
+    assert all(after == before for before, after in mus.values())
 
 
 def test_runaway_kappa_ends_the_run_with_its_cause() -> None:

@@ -50,7 +50,8 @@ class Backbone(Enum):
     """What the kappa network sees."""
 
     INDEPENDENT = "independent"  # x
-    SHARED = "shared"  # mu(x)
+    SHARED = "shared"  # mu(x), whose training takes kappa wherever it goes
+    SHARED_IN_RANGE = "shared_in_range"  # mu(x); phases that train mu alone keep kappa in the range that it began with
 
 
 class KappaRange(Enum):
@@ -213,6 +214,14 @@ class MlpEncoder(Encoder):
     def span_kappa(self, x: Tensor, kappa_min: float, kappa_max: float) -> None:
         """Bring kappa to a range over these inputs, before training."""
         self.kappa_head.span(self.kappa_net(self.kappa_input(x, self.mu(x))), kappa_min, kappa_max)
+
+    @torch.no_grad()
+    def kappa_in_range(self, x: Tensor, mu: Tensor, kappa_min: float, kappa_max: float) -> Tensor:
+        """Concentrations, (R, B), without a gradient, once they are brought to a range over these inputs."""
+        y = self.kappa_net(self.kappa_input(x, mu))
+        self.kappa_head.span(y, kappa_min, kappa_max)
+        kappa: Tensor = self.kappa_head(y)
+        return kappa
 
     def mu_parameters(self) -> Iterator[nn.Parameter]:
         """What a phase that trains mu trains."""

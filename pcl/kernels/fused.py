@@ -73,6 +73,8 @@ class FusedStep(TrainingStep):
     def encode(self, x: Tensor, known: Tensor | None = None) -> VonMisesFisher:
         """Posteriors of inputs, whose mu or kappa is known where this phase does not train it."""
         encoder = self.encoder
+        if self._is_kappa_kept_in_range(encoder):
+            return super().encode(x)
         mu = encoder.mu(x) if known is None or self._is_kappa_fixed else known
         is_kappa_known = known is not None and self._is_kappa_fixed
         kappa = known if is_kappa_known else self._kappa(encoder.kappa_input(x, mu))

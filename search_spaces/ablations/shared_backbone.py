@@ -12,5 +12,9 @@ ABLATION = Ablation(
     question="Does kappa need a network of its own?",
     axis="backbone",
     baseline="independent",
-    variants={"independent": Variant(), "shared": Variant({"encoder.backbone": "shared"})},
+    variants={
+        "independent": Variant(),
+        "shared": Variant({"encoder.backbone": "shared"}),
+        "shared, kappa kept in range": Variant({"encoder.backbone": "shared_in_range"}),
+    },
 )
