@@ -1,5 +1,6 @@
-"""When a study will have ended, as its driver tells: by the work that is left, not by the number of trials."""
+"""When a study will have ended, as is told before and while it runs: by work, not by the number of trials."""
 
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -7,10 +8,12 @@ from typing import Any
 import pytest
 
 from dashboards.scoreboard import published_tables
+from launch.reproduce import main
 from launch.reproduce_cells import Cells, Setting, studies_of
 from pcl.config import RunConfig
 from pcl.studies import progress
 from pcl.studies.ledger import Result, Status, StudyFolder
+from pcl.studies.packing import Cost
 from pcl.studies.progress import Progress
 from pcl.studies.runner import Interrupt
 from pcl.studies.storage import Storage
@@ -36,8 +39,10 @@ def progress_of(trials: list[Trial], n_trials: int, objective: Any) -> Progress:
 
 
 def eta(told: Progress) -> float:
-    """In seconds."""
-    text = told.line().rpartition("ETA ")[2]
+    return in_seconds(told.line().rpartition("ETA ")[2])
+
+
+def in_seconds(text: str) -> float:
     return float(sum(60**place * int(part) for place, part in enumerate(reversed(text.split(":")))))
 
 
@@ -62,6 +67,26 @@ def test_wide_networks_are_reckoned_with(tmp_path: Path, clock: list[float]) -> 
         told.ended(folder)
         assert left / 2 <= eta(told) <= 2 * left
     assert left == 0
+
+
+def test_a_plan_tells_how_long_the_cells_take(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    probed: list[Trial] = []
+
+    def costs(trials: list[Trial], *_: object) -> list[Cost]:
+        probed.extend(trials)
+        return [Cost(0.0, SECONDS[16], 1)]
+
+    monkeypatch.setattr("pcl.studies.plan.costs_of", costs)
+    words = ["--figure", "encoder_size", "--scale", "quick", "--plan", "--storage", str(tmp_path)]
+    monkeypatch.setattr("sys.argv", ["reproduce.py", *words, "--max-concurrent", "1"])
+    main()
+    assert [trial.config["encoder.dim"] for trial in probed] == [16]
+    told = capsys.readouterr().out
+    found = re.search(r"estimated: (.*) for 7 cells of the controlled experiment \(probe of 1, ", told)
+    assert found, told
+    assert sum(SECONDS.values()) / 2 <= in_seconds(found[1]) <= 2 * sum(SECONDS.values())
 
 
 def test_trials_that_are_not_known_of_count_alike(tmp_path: Path, clock: list[float]) -> None:
