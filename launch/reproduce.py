@@ -10,12 +10,22 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from statistics import median_low
 from typing import TYPE_CHECKING
 
 from launch.command import Parser, run, say, settings
 from launch.ending import REPRODUCE, command_to_resume, goes_on
 from launch.given import check_settings, chosen_images, run_given
-from launch.operating import check_cluster, checked_tracker, joined, machine, running_flags, what_flags, where_flags
+from launch.operating import (
+    check_cluster,
+    checked_tracker,
+    joined,
+    machine,
+    resources_of,
+    running_flags,
+    what_flags,
+    where_flags,
+)
 from launch.remote import is_sent
 
 if TYPE_CHECKING:
@@ -46,7 +56,7 @@ def _parser() -> argparse.ArgumentParser:
                       "kept, with command, hardware, commit and date, such as dashboards/results")  # fmt: skip
     what_flags(what, "report seeds (default: 4,5,6,7,8; the first three at quick, two at smoke)")
     how = parser.add_argument_group("how to run it")
-    how.add_argument("--plan", action="store_true", help="print what would run, and stop")
+    how.add_argument("--plan", action="store_true", help="print what would run and about how long, and stop")
     running_flags(how)
     where_flags(parser)
     return parser
@@ -83,6 +93,10 @@ def _run(arguments: argparse.Namespace) -> None:
     grids_left = [grid for grid in grids if grid.is_left or (arguments.rerun and grid.spec)]
     _say_plan(names, setting, len(cells.trials), left, grids_left)
     if arguments.plan:
+        if arguments.address is None:
+            _say_estimate(arguments, setting, _with_first_trials(left, arguments, grids))
+            if grids_left:
+                say("  what grids train after that is not in it")
         return
     cause = ""
     if left or grids_left:
@@ -139,6 +153,33 @@ def _say_plan(
         say(f"  pretraining comes first: {setting.images.missing}")
 
 
+def _with_first_trials(
+    left: "list[Trial]", arguments: argparse.Namespace, grids: "list[GridStudy]"
+) -> "list[Trial]":  # fmt: skip
+    """With those of grids, which then find them in MLflow: two studies start faster than ten."""
+    first = [] if arguments.rerun else [trial for grid in grids if grid.is_left for trial in grid.first_trials()]
+    return list({trial.key: trial for trial in [*left, *first]}.values())
+
+
+def _say_estimate(arguments: argparse.Namespace, setting: "Setting", trials: "list[Trial]") -> None:
+    """By a probe of cells of a middling size: one batch of the widest takes minutes without a GPU."""
+    from launch.reproduce_cells import studies_of  # noqa: PLC0415
+    from pcl.studies.plan import costs_of, estimated_seconds  # noqa: PLC0415
+    from pcl.studies.progress import duration  # noqa: PLC0415
+    from pcl.studies.work import work_of  # noqa: PLC0415
+
+    resources = resources_of(arguments, machine())
+    device = "cuda" if machine()["GPU"] and resources.gpus else "cpu"
+    for study in studies_of(trials, setting, arguments.storage):
+        work = [work_of(trial) for trial in study.trials]
+        middle = median_low(work)
+        probed = [trial for trial, of_trial in zip(study.trials, work, strict=True) if of_trial == middle]
+        if costs := costs_of(probed, device, max(1, int(resources.cpus))):
+            seconds = estimated_seconds(costs, sum(work) / middle, resources.slots(machine()))
+            say(f"  estimated: {duration(seconds)} for {len(work)} {study.title} (probe of {len(costs)}, others by the "
+                "size of their networks)")  # fmt: skip
+
+
 def _train(
     arguments: argparse.Namespace, setting: "Setting", cells: "Cells", tracker: "Tracker", grids: "list[GridStudy]"
 ) -> str:
@@ -150,16 +191,14 @@ def _train(
     check_cluster(arguments)
     interrupt = Interrupt(60 * (arguments.time_budget or 0))
     found = {} if arguments.rerun else recorded(tracker, cells.trials.values())
-    left = {trial.key: trial for trial in left_of(cells, found)}
-    if not arguments.rerun:  # a grid finds its first stage in MLflow: two studies start faster than ten
-        left |= {trial.key: trial for grid in grids if grid.is_left for trial in grid.first_trials()}
+    left = _with_first_trials(left_of(cells, found), arguments, grids)
     with joined(arguments, interrupt) as dashboard:
         say(f"Ray dashboard: {dashboard or 'none'}")
         where = (
             f"--tracking-uri {tracker.shown_uri}" if arguments.storage.is_store else f"--storage {arguments.storage}"
         )
         say(f"the studies, as they go: python launch/ui.py {where}")
-        for study in studies_of(list(left.values()), setting, arguments.storage):
+        for study in studies_of(left, setting, arguments.storage):
             run_given(study, arguments, tracker, interrupt, REPRODUCE, lambda _: [])
         for grid in grids:
             if (grid.is_left or (arguments.rerun and grid.spec)) and not interrupt.is_set():

@@ -88,6 +88,11 @@ def choose_state(tab: Browser, state: str) -> None:
     _enter(tab, ".tools select.state", state, "change")
 
 
+def choose_study(tab: Browser, side: str, study: str) -> None:
+    """Of a comparison."""
+    _enter(tab, f"#study-{side}", study, "change")
+
+
 def filter_words(tab: Browser, words: str) -> None:
     _enter(tab, ".tools input", words, "input")
 

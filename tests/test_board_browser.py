@@ -16,6 +16,7 @@ from tests.board_process import (
     board,
     cells,
     choose_state,
+    choose_study,
     column,
     compare_rows,
     exported,
@@ -58,6 +59,7 @@ def test_the_board_in_a_browser(tmp_path: Path) -> None:
         check_a_long_table_is_whole(ui, tab)
         check_markup_in_names_stays_text(ui, tab)
         check_runs_that_are_not_there_are_named(ui, tab)
+        check_an_empty_study_leaves_no_comparison(ui, tab)
         check_news_come_without_a_reload(ui, tab)
         check_an_export_opens_from_disk_with_the_network_off(ui, tab, tmp_path / "site")
         check_the_deep_link_leads_to_the_run_in_mlflow(ui, tab)
@@ -138,12 +140,24 @@ def check_runs_that_are_not_there_are_named(ui: Started, tab: Browser) -> None:
         assert tab.run("location.hash") == f"#{asked}"
     tab.run(f"location.hash = '#{study},nope'")
     tab.wait("document.getElementById('told').textContent === 'Run nope is not there: choose another.'")
-    tab.run(
-        f"(() => {{ const found = document.getElementById('study-B'); found.value = {study!r}; "
-        "found.dispatchEvent(new Event('change')); })()"
-    )
+    choose_study(tab, "B", study)
     tab.wait("document.querySelector('#metric-differences') !== null")
     assert "settings differ" in tab.run("document.getElementById('told').textContent")
+    assert tab.said == []
+
+
+def check_an_empty_study_leaves_no_comparison(ui: Started, tab: Browser) -> None:
+    study, empty = ui.runs["whole"], ui.runs["empty"]
+    for side, other in ("AB", "BA"):
+        tab.open(f"{ui.address}compare.html#{study},{study}")
+        tab.wait("document.querySelector('#metric-differences') !== null")
+        choose_study(tab, side, empty)
+        tab.wait("document.getElementById('told').textContent === 'The study empty has no trials yet: choose another.'")
+        assert tab.run("document.getElementById('differences').children.length") == 0
+        run = tab.run(f"document.getElementById('trial-{other}').value")
+        assert tab.run("location.hash") == "#" + (f"{empty},{study}/{run}" if side == "A" else f"{study}/{run},{empty}")
+        choose_study(tab, side, study)
+        tab.wait("document.querySelector('#metric-differences') !== null")
     assert tab.said == []
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from dashboards.board import site
+from dashboards.board.ablation_page import ablation_page
 from dashboards.board.frame import Surroundings
 from dashboards.board.records import FINISHED, Run, Study, Trial
 from dashboards.board.scoreboard_page import scoreboard_page
@@ -110,6 +111,20 @@ def test_a_study_of_twenty_settings_can_be_read_on_paper(tab: Browser, tmp_path:
     ink, paper = inks(tab)
     assert ink < 80
     assert paper == 255
+
+
+def test_folded_stages_are_printed(tab: Browser, tmp_path: Path) -> None:
+    study = study_of(1)
+    for trial, stage in zip(study.trials, ["grid"] * 3 + ["more"] * 3 + ["report"] * 2, strict=True):
+        trial.run.tags.update({"pcl.stage": stage, "pcl.seed": "1"})
+    file = written(tmp_path, ablation_page(study, Surroundings(is_live=False)))
+    shown = "[...document.querySelectorAll('.stage table')].map((e) => e.checkVisibility() && e.offsetHeight > 0)"
+    on_paper(tab, file, A4)
+    assert tab.run("[...document.querySelectorAll('.stage')].map((e) => e.open)") == [True, False, False]
+    assert set(tab.run(shown)) == {True}
+    assert tab.run(BEYOND) == []
+    tab.call("Emulation.setEmulatedMedia", media="screen", features=[])
+    assert set(tab.run(shown)) == {True, False}
 
 
 @pytest.mark.parametrize("width", [A4, LETTER])

@@ -212,13 +212,21 @@ def estimate(costs: Sequence[Cost], n_left: float, n_trials: int, slots: int) ->
         n_trials: All of them, as each has a checkpoint.
         slots: Trials at once.
     """
-    mean = sum(cost.shared_run_s for cost in costs) / len(costs) + min(cost.set_up_s for cost in costs)
-    seconds = _START_S + n_left * (mean + _OVERHEAD_S) / max(1, slots)
+    seconds = duration(estimated_seconds(costs, n_left, slots))
     n_bytes = max(cost.n_bytes for cost in costs) * n_trials
     return (
-        f"  estimated: {duration(seconds)} in all, {duration(mean)} a trial (probe of {len(costs)}), "
+        f"  estimated: {seconds} in all, {duration(_mean_seconds(costs))} a trial (probe of {len(costs)}), "
         f"{n_bytes / 1e6:,.0f} MB on disk"
     )
+
+
+def estimated_seconds(costs: Sequence[Cost], n_left: float, slots: int) -> float:
+    """What a study will take; arguments as of `estimate`."""
+    return _START_S + n_left * (_mean_seconds(costs) + _OVERHEAD_S) / max(1, slots)
+
+
+def _mean_seconds(costs: Sequence[Cost]) -> float:
+    return sum(cost.shared_run_s for cost in costs) / len(costs) + min(cost.set_up_s for cost in costs)
 
 
 def _values(axis: object) -> str:

@@ -15,6 +15,7 @@ from pcl.studies.runner import Interrupt
 from pcl.studies.selection import Outcome, winner
 from pcl.studies.space import Objective
 from pcl.studies.trial import Trial
+from pcl.studies.work import work_of
 
 _ENDS = ("finished", "stopped", "failed")
 
@@ -23,7 +24,7 @@ class Progress:
     """A `Listener` that shows how a stage's trials go and has them recorded.
 
     Args:
-        trials: Those that are known of from the start; of others the folder has to tell.
+        trials: All of the stage, or none where they are not known from the start: the folders then tell of them.
         n_trials: How many the stage will have.
         outcomes: Of those that have ended before.
         objective: What is shown of them.
@@ -40,7 +41,9 @@ class Progress:
     ) -> None:  # fmt: skip
         self._trials, self._n_trials = {trial.key: trial for trial in trials}, n_trials
         self._outcomes = {outcome.trial.key: outcome for outcome in outcomes}
-        self._n_before = len(self._outcomes)
+        self._work = {trial.key: work_of(trial) for trial in trials}  # of others, one is as much as another
+        self._work_left = (sum(self._work.values()) or n_trials) - sum(map(self._work_of, self._outcomes))
+        self._work_ended = 0.0
         self._n_by_state = Counter(map(_state, self._outcomes.values()))
         self._best = winner(outcomes, objective)
         self._objective, self._recorder, self._interrupt = objective, recorder, interrupt
@@ -122,6 +125,7 @@ class Progress:
             self._n_by_state[_state(before)] -= 1
             self._best = winner(self._outcomes.values(), self._objective)
         else:
+            self._work_ended += self._work_of(key)
             self._best = winner([*([self._best] if self._best else []), outcome], self._objective)
 
     def _publish(self) -> None:
@@ -137,9 +141,12 @@ class Progress:
     def _trial(self, folder: TrialFolder) -> Trial:
         return self._trials.get(folder.key) or folder.trial()
 
+    def _work_of(self, key: str) -> float:
+        return self._work.get(key, 1.0)
+
     def _eta(self, running: dict[str, tuple[float, float]]) -> str:
-        done = len(self._outcomes) - self._n_before + sum(share for share, _ in running.values())
-        left = self._n_trials - self._n_before - done
+        done = self._work_ended + sum(share * self._work_of(key) for key, (share, _) in running.items())
+        left = self._work_left - done
         return duration((time.perf_counter() - self._started) * left / done) if done else "?"
 
     def _watch(self) -> None:

@@ -36,6 +36,7 @@ compare.fill = async (side, run) => {
   const study = document.getElementById(`study-${side}`).value;
   const chooser = document.getElementById(`trial-${side}`);
   const content = await board.load(study);
+  if (study !== document.getElementById(`study-${side}`).value) return; // another was chosen meanwhile
   const options = Object.entries(content.runs).map(([id, { name, status, stage }]) => {
     const option = compare.element("option", stage === "report" ? `${name} (report seeds)` : name);
     if (status !== "FINISHED") option.textContent += ` (${status.toLowerCase()})`;
@@ -146,39 +147,62 @@ compare.other = () => {
 
 compare.missing = (names, empty) => names.length > 1 ? `Runs ${names.join(" and ")} are not there: choose others.`
   : names.length ? `Run ${names[0]} is not there: choose another.`
-  : `The study ${empty[0]} has no trials yet: choose another.`;
+  : empty.length ? `The study ${empty[0]} has no trials yet: choose another.`
+  : "Choose a trial of each study.";
+
+compare.tell = (words) => {
+  // In the place of what was compared before.
+  for (const side of compare.sides) document.getElementById(`about-${side}`).replaceChildren();
+  compare.place.replaceChildren();
+  document.getElementById("told").textContent = words;
+};
+
+compare.choosers = (side) => ["study", "trial"].map((kind) => document.getElementById(`${kind}-${side}`));
+
+compare.emptyOf = (side) => {
+  // The name of a study that has no trials.
+  const [study, trials] = compare.choosers(side);
+  return study.value && !trials.options.length ? study.selectedOptions[0].textContent : "";
+};
 
 compare.open = async () => {
   const asked = compare.read();
-  const [missing, empty] = [[], []];
-  const told = document.getElementById("told");
-  told.textContent = "";
-  compare.place.replaceChildren();
+  const missing = [];
+  compare.tell("");
   try {
     for (const side of compare.sides) {
       const { study, run } = asked[side];
-      const [chooser, trials] = ["study", "trial"].map((kind) => document.getElementById(`${kind}-${side}`));
-      document.getElementById(`about-${side}`).replaceChildren();
+      const [chooser, trials] = compare.choosers(side);
       if (study) chooser.value = study;
       else if (side === "B") chooser.value = compare.other();
       if (chooser.value) await compare.fill(side, run);
       else trials.replaceChildren();
-      if (chooser.value && !trials.options.length) empty.push(chooser.selectedOptions[0].textContent);
-      else if (study && !trials.value) missing.push(run ? `${study}/${run}` : study);
+      if (study && !trials.value && !compare.emptyOf(side)) missing.push(run ? `${study}/${run}` : study);
     }
-    if (missing.length || empty.length) told.textContent = compare.missing(missing, empty);
+    const empty = compare.sides.map(compare.emptyOf).filter(Boolean);
+    if (missing.length || empty.length) compare.tell(compare.missing(missing, empty));
     else compare.draw();
   } catch (error) {
-    told.textContent = error.message;
+    compare.tell(error.message);
+  }
+};
+
+compare.choose = async (side) => {
+  try {
+    await compare.fill(side);
+    if (compare.sides.every(compare.chosen)) { compare.draw(); return; }
+    const chosen = compare.sides.map((each) => compare.choosers(each).map(({ value }) => value).filter(Boolean));
+    // The old address would bring back what is no longer compared.
+    history.replaceState(null, "", `#${chosen.map((parts) => parts.join("/"))}`);
+    compare.tell(compare.missing([], compare.sides.map(compare.emptyOf).filter(Boolean)));
+  } catch (error) {
+    compare.tell(error.message);
   }
 };
 
 if (compare.place) {
   for (const side of compare.sides) {
-    document.getElementById(`study-${side}`).addEventListener("change", async () => {
-      await compare.fill(side);
-      compare.draw();
-    });
+    document.getElementById(`study-${side}`).addEventListener("change", () => compare.choose(side));
     document.getElementById(`trial-${side}`).addEventListener("change", compare.draw);
   }
   document.getElementById("same").addEventListener("change", compare.draw);
