@@ -78,6 +78,13 @@ class Ours:
         """How many seeds are in a number, and of how many where some are not."""
         return f"{n} of {self.n_asked}" if n < self.n_asked else str(n)
 
+    @property
+    def told(self) -> str:
+        """Why there is no number."""
+        n_left = self.n_asked - len(self.by_seed) - len(self.failures)
+        not_run = f"; {n_left} of {self.n_asked} seeds not run" if self.failures and n_left > 0 else ""
+        return self.cause or told_causes(self.failures.values()) + not_run or "not recorded"
+
     def measured(self, metric: str) -> Measured:
         """Mean over the seeds that have this metric; of infinities, an infinity."""
         every = [*self.by_seed.values(), *self.settled.values()]
@@ -131,7 +138,7 @@ def _line(row: Row, metric: str, heading: str, ours: Ours) -> Line:
         told, n_seeds, verdict = f"median κ {shown(instead)}", ours.counted(instead.n), NO_NUMBER if note else NOTHING
         return Line(row.name, heading, printed, f"{told}{mark}", n_seeds, f"{MISSING}{mark}", f"{verdict}{mark}")
     if not measured.n:
-        told, n_seeds = ours.cause or told_causes(ours.failures.values()) or "not recorded", ours.counted(0)
+        told, n_seeds = ours.told, ours.counted(0)
         verdict = DIVERGED if "runaway" in told else ("not run" if told == "not run" else "no value")
         verdict = AGREES if row.expects(metric, ours.failures.values()) else verdict
         return Line(row.name, heading, printed, f"{told}{mark}", n_seeds, f"{MISSING}{mark}", f"{verdict}{mark}")

@@ -39,3 +39,11 @@ def test_seeds_of_one_configuration_are_put_together(uri: str, tmp_path: Path) -
     assert whole.failures == {}
     other = replace(trial, data="other")
     assert known(tracker.store, other).trials == ()
+
+
+def test_the_cause_of_a_lone_seed_is_told_as_that_of_one_among_others(uri: str, tmp_path: Path) -> None:
+    tracker = opened(uri, "lone")
+    cause = "runaway kappa at batch 8"
+    record(tracker, tmp_path, (14,), cause=f"seed 14: {cause}", failures={14: cause})
+    trial = replace(make_trial(tmp_path, (1,), n_samples=6).trial(), seeds=(14, 15))
+    assert known(tracker.store, trial).failures == {14: cause}

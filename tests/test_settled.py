@@ -42,6 +42,18 @@ def test_mu_counts_that_was_trained_before_kappa_ran_away() -> None:
     assert lines["injective", "κ RMSE"].ours == f"{causes[4]}; NaN in the loss"
 
 
+def test_seeds_that_are_yet_to_run_are_told_beside_the_cause_of_those_that_failed() -> None:
+    table, setting = TABLES["fig:encoder_size"], Setting("reference", "paper", (4, 5, 6))
+    cells = Cells.of([table], setting)
+    of_two = {4: "runaway kappa at batch 4", 5: "runaway kappa at batch 5"}
+    found = {cells.keys[table.name, "D' = 64"]: known_of(Found("s", "r", {4: {}, 5: {}}, of_two))}
+    lines = {line.row: line for line in lines_of(table, ours_of(table, cells, found, setting))}
+    line = lines["D' = 64"]
+    assert line.ours == "runaway kappa at batch 4; runaway kappa at batch 5; 1 of 3 seeds not run"
+    assert (line.seeds, line.verdict) == ("0 of 3", "ran away")
+    assert lines["D' = 128"].ours == "not run"
+
+
 @pytest.mark.parametrize(
     "changed", [{"training.phases": "joint"}, {"training.phases": "mu kappa mu kappa"}, {"encoder.backbone": "shared"}]
 )

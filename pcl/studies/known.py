@@ -107,10 +107,12 @@ def _seed_runs(store: Store, run: "Run") -> "list[Run]":
 
 def _found(run: "Run", of_seeds: "Iterable[Run]") -> Found:
     by_seed = {int(one.data.tags["pcl.seed"]): one.data for one in of_seeds}
-    failures = {seed: data.tags[CAUSE] for seed, data in by_seed.items() if CAUSE in data.tags}
+    tags_of = {seed: data.tags for seed, data in by_seed.items()}
+    # The cause of a trial that had but one seed names it.
+    causes = {seed: tags[CAUSE].removeprefix(f"seed {seed}: ") for seed, tags in tags_of.items() if CAUSE in tags}
     metrics = {seed: reported(data.metrics) for seed, data in by_seed.items()}
     tags = run.data.tags
-    return Found(tags["pcl.study"], run.info.run_id, metrics, failures, tags, run.info.end_time or 0)
+    return Found(tags["pcl.study"], run.info.run_id, metrics, causes, tags, run.info.end_time or 0)
 
 
 def _is_lost(found: Found) -> bool:
