@@ -6,9 +6,9 @@ from dataclasses import replace
 from torch import Tensor
 
 from pcl.config import RunConfig
-from pcl.encoders import Encoder, KappaRange, MlpEncoder, ResNetEncoder
+from pcl.encoders import Encoder, MlpEncoder, ResNetEncoder
 from pcl.randomness import uniform_inputs
-from pcl.tasks import CifarTask, Family, Task, ToyTask
+from pcl.tasks import CifarTask, Task
 from pcl.tasks.truth import N_PROBES
 
 
@@ -20,7 +20,7 @@ def assembled(config: RunConfig, seeds: Sequence[int]) -> tuple[Task, Encoder]:
     assert isinstance(config.encoder, MlpEncoder.Config)
     toy, mlp = config.task, config.encoder
     encoder = mlp.build(toy.dim_x, seeds)
-    encoder.span_kappa(uniform_inputs(seeds, "encoder/probes", N_PROBES, toy.dim_x), *kappa_range(config))
+    encoder.span_kappa(uniform_inputs(seeds, "encoder/probes", N_PROBES, toy.dim_x), *config.kappa_range)
     return toy.build(seeds), encoder
 
 
@@ -32,12 +32,3 @@ def reassembled(config: RunConfig, seeds: Sequence[int], state: dict[str, Tensor
         return config.task.build(seeds), replace(config.encoder, weights="").build(seeds)
     assert isinstance(config.encoder, MlpEncoder.Config)
     return config.task.restore(state), config.encoder.build(config.task.dim_x, seeds)
-
-
-def kappa_range(config: RunConfig) -> tuple[float, float]:
-    """What kappa-hat spans before anything trains it, in the controlled experiment."""
-    task, encoder = config.task, config.encoder
-    assert isinstance(task, ToyTask.Config)
-    assert isinstance(encoder, MlpEncoder.Config)
-    is_fixed = encoder.kappa_range is KappaRange.SIXTEEN_TO_32 or task.family is Family.DIRAC
-    return (16.0, 32.0) if is_fixed else (task.kappa_min, task.kappa_max)

@@ -14,11 +14,11 @@ from enum import Enum
 from itertools import pairwise
 from typing import Any, get_type_hints
 
-from pcl.encoders import Backbone, MlpEncoder, ResNetEncoder
+from pcl.encoders import Backbone, KappaRange, MlpEncoder, ResNetEncoder
 from pcl.fidelity import Profile, settings_of
 from pcl.losses import ELK, LOSSES, ElkNegatives, ElkNormalizer, LossConfig, MCInfoNCE, PartnerSamples
 from pcl.schedule import Phases, Trained, TrainingConfig
-from pcl.tasks import CifarTask, NegativeRule, Negatives, PositiveRule, ToyTask
+from pcl.tasks import CifarTask, Family, NegativeRule, Negatives, PositiveRule, ToyTask
 
 Plain = str | int | float | bool
 TaskConfig = ToyTask.Config | CifarTask.Config
@@ -129,6 +129,14 @@ class RunConfig:
     def task_name(self) -> str:
         """Which task: toy or images."""
         return "toy" if isinstance(self.task, ToyTask.Config) else "images"
+
+    @property
+    def kappa_range(self) -> tuple[float, float]:
+        """What kappa-hat spans before anything trains it, in the controlled experiment."""
+        assert isinstance(self.task, ToyTask.Config)
+        assert isinstance(self.encoder, MlpEncoder.Config)
+        is_fixed = self.encoder.kappa_range is KappaRange.SIXTEEN_TO_32 or self.task.family is Family.DIRAC
+        return (16.0, 32.0) if is_fixed else (self.task.kappa_min, self.task.kappa_max)
 
     @classmethod
     def of(

@@ -6,7 +6,6 @@ Axes: R runs, B anchors, N negatives, D dim.
 import torch
 from torch import Tensor, nn
 
-from pcl.assembly import kappa_range
 from pcl.config import RunConfig
 from pcl.distributions import VonMisesFisher
 from pcl.encoders import Backbone, Encoder, KappaPhase, MlpEncoder, ResNetEncoder
@@ -73,7 +72,7 @@ class TrainingStep:
         """Posteriors of inputs; where one network has mu and kappa, the gradient passes through what a phase trains."""
         if isinstance(self.encoder, MlpEncoder) and self._is_kappa_kept_in_range(self.encoder):
             mu = self.encoder.mu(x)
-            kappa = self.encoder.kappa_in_range(x, mu, *kappa_range(self.config))
+            kappa = self.encoder.kappa_in_range(x, mu, *self.config.kappa_range)
             return VonMisesFisher(mu, kappa, validate_args=False, law=self.encoder.law)
         posterior = self.encoder(x)
         if not isinstance(self.encoder, ResNetEncoder):
