@@ -79,10 +79,14 @@ class Ours:
         return f"{n} of {self.n_asked}" if n < self.n_asked else str(n)
 
     @property
+    def n_left(self) -> int:
+        """How many seeds have not run."""
+        return max(0, self.n_asked - len(self.by_seed) - len(self.failures))
+
+    @property
     def told(self) -> str:
         """Why there is no number."""
-        n_left = self.n_asked - len(self.by_seed) - len(self.failures)
-        not_run = f"; {n_left} of {self.n_asked} seeds not run" if self.failures and n_left > 0 else ""
+        not_run = f"; {self.n_left} of {self.n_asked} seeds not run" if self.failures and self.n_left else ""
         return self.cause or told_causes(self.failures.values()) + not_run or "not recorded"
 
     def measured(self, metric: str) -> Measured:
@@ -231,8 +235,9 @@ def winner_lines(
 
 
 def lost_seeds(ours: Mapping[str, Ours]) -> str:
-    """Which rows lack seeds that failed, and why, in sentences; nothing where none does."""
+    """Which rows lack seeds that failed, and why, or have not run, in sentences; nothing where none does."""
     lost, partly = [], []
+    left = [f"{name}, {o.n_left} of {o.n_asked}" for name, o in ours.items() if o.n_left]
     for name, o in ours.items():
         gone = {seed: cause for seed, cause in o.failures.items() if seed not in o.settled}
         if gone and (o.by_seed or o.settled):
@@ -242,6 +247,8 @@ def lost_seeds(ours: Mapping[str, Ours]) -> str:
     sentences = [f"Seeds that failed and are in no mean: {'; '.join(lost)}."] if lost else []
     if partly:
         sentences.append(f"Seeds whose κ ran away once μ was trained, and that are in its means: {'; '.join(partly)}.")
+    if left:
+        sentences.append(f"Seeds that have not run: {'; '.join(left)}.")
     return " ".join(sentences)
 
 

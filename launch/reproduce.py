@@ -94,9 +94,12 @@ def _run(arguments: argparse.Namespace) -> None:
     _say_plan(names, setting, len(cells.trials), left, grids_left)
     if arguments.plan:
         if arguments.address is None:
-            _say_estimate(arguments, setting, _with_first_trials(left, arguments, grids))
+            first = [trial for grid in grids_left for trial in grid.first_trials()]
+            known = {} if arguments.rerun else recorded(tracker, first)
+            fresh = [trial for trial in first if trial.key not in known or known[trial.key].missing]
+            _say_estimate(arguments, setting, list({trial.key: trial for trial in [*left, *fresh]}.values()))
             if grids_left:
-                say("  what grids train after that is not in it")
+                say("  what grids train after their first stage is not in it")
         return
     cause = ""
     if left or grids_left:
@@ -153,14 +156,6 @@ def _say_plan(
         say(f"  pretraining comes first: {setting.images.missing}")
 
 
-def _with_first_trials(
-    left: "list[Trial]", arguments: argparse.Namespace, grids: "list[GridStudy]"
-) -> "list[Trial]":  # fmt: skip
-    """With those of grids, which then find them in MLflow: two studies start faster than ten."""
-    first = [] if arguments.rerun else [trial for grid in grids if grid.is_left for trial in grid.first_trials()]
-    return list({trial.key: trial for trial in [*left, *first]}.values())
-
-
 def _say_estimate(arguments: argparse.Namespace, setting: "Setting", trials: "list[Trial]") -> None:
     """By a probe of cells of a middling size: one batch of the widest takes minutes without a GPU."""
     from launch.reproduce_cells import studies_of  # noqa: PLC0415
@@ -171,11 +166,12 @@ def _say_estimate(arguments: argparse.Namespace, setting: "Setting", trials: "li
     resources = resources_of(arguments, machine())
     device = "cuda" if machine()["GPU"] and resources.gpus else "cpu"
     for study in studies_of(trials, setting, arguments.storage):
-        work = [work_of(trial) for trial in study.trials]
+        work = [work_of(trial, device == "cuda") for trial in study.trials]
         middle = median_low(work)
         probed = [trial for trial, of_trial in zip(study.trials, work, strict=True) if of_trial == middle]
         if costs := costs_of(probed, device, max(1, int(resources.cpus))):
-            seconds = estimated_seconds(costs, sum(work) / middle, resources.slots(machine()))
+            times_longer = sum(work) / len(work) / middle
+            seconds = estimated_seconds(costs, len(work), resources.slots(machine()), times_longer)
             say(f"  estimated: {duration(seconds)} for {len(work)} {study.title} (probe of {len(costs)}, others by the "
                 "size of their networks)")  # fmt: skip
 
@@ -191,14 +187,16 @@ def _train(
     check_cluster(arguments)
     interrupt = Interrupt(60 * (arguments.time_budget or 0))
     found = {} if arguments.rerun else recorded(tracker, cells.trials.values())
-    left = _with_first_trials(left_of(cells, found), arguments, grids)
+    left = {trial.key: trial for trial in left_of(cells, found)}
+    if not arguments.rerun:  # a grid finds its first stage in MLflow: two studies start faster than ten
+        left |= {trial.key: trial for grid in grids if grid.is_left for trial in grid.first_trials()}
     with joined(arguments, interrupt) as dashboard:
         say(f"Ray dashboard: {dashboard or 'none'}")
         where = (
             f"--tracking-uri {tracker.shown_uri}" if arguments.storage.is_store else f"--storage {arguments.storage}"
         )
         say(f"the studies, as they go: python launch/ui.py {where}")
-        for study in studies_of(left, setting, arguments.storage):
+        for study in studies_of(list(left.values()), setting, arguments.storage):
             run_given(study, arguments, tracker, interrupt, REPRODUCE, lambda _: [])
         for grid in grids:
             if (grid.is_left or (arguments.rerun and grid.spec)) and not interrupt.is_set():

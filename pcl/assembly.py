@@ -20,7 +20,7 @@ def assembled(config: RunConfig, seeds: Sequence[int]) -> tuple[Task, Encoder]:
     assert isinstance(config.encoder, MlpEncoder.Config)
     toy, mlp = config.task, config.encoder
     encoder = mlp.build(toy.dim_x, seeds)
-    encoder.span_kappa(uniform_inputs(seeds, "encoder/probes", N_PROBES, toy.dim_x), *config.kappa_range)
+    encoder.span_kappa(uniform_inputs(seeds, "encoder/probes", N_PROBES, toy.dim_x), *config.first_kappa_range)
     return toy.build(seeds), encoder
 
 

@@ -116,11 +116,13 @@ class RunConfig:
         if isinstance(self.loss, ELK.Config) and self.loss.normalizer is ElkNormalizer.FITTED:
             ELK.require_fitted(self.encoder.dim)
         trained = [phase.trained for phase in self.training.phases]
+        is_mu_first = trained[0] is Trained.MU
+        is_mu_again = any(a is not Trained.MU and b is Trained.MU for a, b in pairwise(trained))
         is_kept = isinstance(self.encoder, MlpEncoder.Config) and self.encoder.backbone is Backbone.SHARED_IN_RANGE
-        if is_kept and any(a is not Trained.MU and b is Trained.MU for a, b in pairwise(trained)):
+        if is_kept and (not is_mu_first or is_mu_again):
             raise ValueError(
-                "`encoder.backbone=shared_in_range` needs `training.phases` in which no mu comes after kappa: it would "
-                "bring what kappa has learned back to the range that it began with."
+                "`encoder.backbone=shared_in_range` needs `training.phases` in which mu comes first, and not again "
+                "after kappa: kappa stays in the range that it began with until it is trained."
             )
         if self.loss_name == "info_nce" and any(phase.trained is Trained.KAPPA for phase in self.training.phases):
             raise ValueError("InfoNCE has no gradient in kappa: `training.phases` must not have a phase 'kappa'.")
@@ -131,7 +133,7 @@ class RunConfig:
         return "toy" if isinstance(self.task, ToyTask.Config) else "images"
 
     @property
-    def kappa_range(self) -> tuple[float, float]:
+    def first_kappa_range(self) -> tuple[float, float]:
         """What kappa-hat spans before anything trains it, in the controlled experiment."""
         assert isinstance(self.task, ToyTask.Config)
         assert isinstance(self.encoder, MlpEncoder.Config)

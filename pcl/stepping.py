@@ -58,6 +58,13 @@ class TrainingStep:
                 parameter.grad = None
         return list(wanted.values())
 
+    @property
+    def is_kappa_kept_in_range(self) -> bool:
+        """Whether kappa, which this phase does not train, is to have the range that it began with."""
+        config = self.config.encoder
+        is_shared = isinstance(config, MlpEncoder.Config) and config.backbone is Backbone.SHARED_IN_RANGE
+        return is_shared and self.trained is Trained.MU
+
     def prepare(self) -> tuple[Tensor, ...]:
         """What a step needs and no trained parameter decides; first the inputs, (R, 2 B + negatives, ...)."""
         training = self.config.training
@@ -70,9 +77,10 @@ class TrainingStep:
 
     def encode(self, x: Tensor) -> VonMisesFisher:
         """Posteriors of inputs; where one network has mu and kappa, the gradient passes through what a phase trains."""
-        if isinstance(self.encoder, MlpEncoder) and self._is_kappa_kept_in_range(self.encoder):
+        if self.is_kappa_kept_in_range:
+            assert isinstance(self.encoder, MlpEncoder)
             mu = self.encoder.mu(x)
-            kappa = self.encoder.kappa_in_range(x, mu, *self.config.kappa_range)
+            kappa = self.encoder.kappa_in_range(x, mu, *self.config.first_kappa_range)
             return VonMisesFisher(mu, kappa, validate_args=False, law=self.encoder.law)
         posterior = self.encoder(x)
         if not isinstance(self.encoder, ResNetEncoder):
@@ -91,9 +99,6 @@ class TrainingStep:
             return torch.stack(each).mean(-1)
         together = self._loss_of(0)(*(merged(d) for d in triple), generator=self.generator)
         return together.view(anchor.batch_shape).mean(-1)
-
-    def _is_kappa_kept_in_range(self, encoder: MlpEncoder) -> bool:
-        return self.trained is Trained.MU and encoder.config.backbone is Backbone.SHARED_IN_RANGE
 
     def _triple(self, posterior: VonMisesFisher) -> tuple[VonMisesFisher, VonMisesFisher, VonMisesFisher]:
         """Anchors, positives and negatives: batches (R, B), (R, B) and (R, B or 1, N)."""

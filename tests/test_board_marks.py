@@ -59,6 +59,19 @@ def test_failed_seeds_are_counted_and_failed_trials_are_not_unrun() -> None:
     assert "kappa &lt;b&gt;" in page
 
 
+def test_a_trial_of_one_seed_that_failed_is_as_one_of_several() -> None:
+    row = ROWS["tab:toy_correctsetups", "injective"]
+    cause = "runaway kappa: its median 5e+07"
+    several = trial_of(row, "paper", {4: 0.1, 5: 0.2}, {4: cause, 5: cause})
+    lone = Trial(Run("a" * 32, "1", "lone", FAILED, 1, 2, {"pcl.seed": "4", "pcl.cause": f"seed 4: {cause}"}))
+    lone.run.params, lone.run.metrics = several.run.params, {"eval/mu_mae": 0.05}
+    several.seeds[0].metrics = lone.run.metrics
+    (ours,) = ours_of(row, [lone], (4,)).values()
+    (others,) = ours_of(row, [several], (4,)).values()
+    assert ours.settled == others.settled == {"4": {"eval/mu_mae": 0.05}}
+    assert ours.failures == others.failures == {"4": cause}
+
+
 def test_not_run_is_what_has_no_run() -> None:
     """A metric that finished runs lack is not measured; a run that has not ended is unfinished."""
     trial = trial_of(ROWS["tab:bench_results", "ELK"], "paper", {4: 0.9, 5: 0.92, 6: 0.5}, {})

@@ -93,7 +93,8 @@ def test_values_are_read_as_their_type() -> None:
         ({"loss.learn_kappa_pos": "maybe"}, "true or false"),
         ({"task.kappa_min": 0.5}, "1 < task.kappa_min"),
         ({"task.negatives": "reject_positives", "training.negatives": "shared"}, "each anchor's own"),
-        ({"encoder.backbone": "shared_in_range", "training.phases": "mu kappa mu kappa"}, "no mu comes after kappa"),
+        ({"encoder.backbone": "shared_in_range", "training.phases": "mu kappa mu kappa"}, "not again after kappa"),
+        ({"encoder.backbone": "shared_in_range", "training.phases": "joint"}, "mu comes first"),
         ({"training.negatives": "pool"}, "need `task.positives=vmf`"),
     ],
 )

@@ -220,3 +220,5 @@ def test_graph_trains_like_the_plain_path(profile: str, loss: str, varied: dict[
     for a, b in zip(fast, plain, strict=True):
         assert a.metrics["train/loss"] == pytest.approx(b.metrics["train/loss"], rel=0.05, abs=0.02)
         assert a.metrics["eval/mu_mae"] == pytest.approx(b.metrics["eval/mu_mae"], abs=0.05)
+    if varied.get("encoder.backbone") == "shared_in_range":
+        assert all(16 < metrics["eval/kappa_median"] < 32 for metrics in fast[0].by_seed.values())

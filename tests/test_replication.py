@@ -4,6 +4,7 @@ import json
 import math
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,9 @@ def test_a_replicate_that_fails_is_the_failure_of_its_seeds() -> None:
     pooled = together(outcome(0, {1: 0.9}), more)
     assert pooled.failures == {7: "NaN", 8: "NaN"}
     assert unclear([pooled], OBJECTIVE) == []
+    result = Result(Status.FAILED, "seed 7: runaway kappa; seed 8: NaN")
+    told = replace(more, result=result, failures={7: "runaway kappa", 8: "NaN"})
+    assert together(outcome(0, {1: 0.9}), told).failures == told.failures
 
 
 SPACE = make(stages=(Stage("grid", {"loss.kappa_pos": (10, 20, 30, 40)}),), tuning_seeds=TUNING, report_seeds=REPORT)

@@ -45,11 +45,13 @@ def test_mu_counts_that_was_trained_before_kappa_ran_away() -> None:
 def test_seeds_that_are_yet_to_run_are_told_beside_the_cause_of_those_that_failed() -> None:
     table, setting = TABLES["fig:encoder_size"], Setting("reference", "paper", (4, 5, 6))
     cells = Cells.of([table], setting)
-    of_two = {4: "runaway kappa at batch 4", 5: "runaway kappa at batch 5"}
+    of_two = {4: "runaway kappa: 2e+07 at batch 4", 5: "runaway kappa: 3e+08 at batch 5"}
     found = {cells.keys[table.name, "D' = 64"]: known_of(Found("s", "r", {4: {}, 5: {}}, of_two))}
-    lines = {line.row: line for line in lines_of(table, ours_of(table, cells, found, setting))}
+    ours = ours_of(table, cells, found, setting)
+    assert lost_seeds(ours) == "Seeds that have not run: D' = 64, 1 of 3."
+    lines = {line.row: line for line in lines_of(table, ours)}
     line = lines["D' = 64"]
-    assert line.ours == "runaway kappa at batch 4; runaway kappa at batch 5; 1 of 3 seeds not run"
+    assert line.ours == f"{of_two[4]}; 1 of 3 seeds not run"
     assert (line.seeds, line.verdict) == ("0 of 3", "ran away")
     assert lines["D' = 128"].ours == "not run"
 

@@ -151,6 +151,9 @@ def test_a_restored_encoder_returns_the_same_kappa(link: KappaLink) -> None:
     other = config.build(3, (6, 7))
     other.load_state_dict(encoder.state_dict())
     assert torch.equal(other(x).kappa, kappa)
+    same = x[:, :1].expand_as(x)
+    encoder.span_kappa(same, 16.0, 32.0)
+    torch.testing.assert_close(encoder(same).kappa, torch.full((2, 100), 32.0), rtol=0.01, atol=0)
 
 
 def test_training_mu_moves_the_kappa_of_a_shared_backbone_unless_it_is_kept_in_range() -> None:

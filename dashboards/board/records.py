@@ -57,8 +57,8 @@ class Run:
 
     @property
     def cause(self) -> str:
-        """Why it failed."""
-        return self.tags.get("pcl.cause", "")
+        """Why it failed; where it had but one seed, without its name."""
+        return self.tags.get("pcl.cause", "").removeprefix(f"seed {self.tags.get('pcl.seed', '')}: ")
 
 
 @dataclass

@@ -135,7 +135,8 @@ class KappaHead(nn.Module):
         low, high = math.log(kappa_min - offset), math.log(kappa_max - offset)
         feature = self._feature(y)
         lowest, highest = feature.amin(1, keepdim=True), feature.amax(1, keepdim=True)
-        self.scale.copy_((high - low) / (highest - lowest))
+        # Outputs that are all alike, such as of modes in one place, have no range to be spread over.
+        self.scale.copy_((high - low) / (highest - lowest).clamp(min=1e-6))
         self.shift.copy_(high - self.scale * highest)
 
     def _feature(self, y: Tensor) -> Tensor:

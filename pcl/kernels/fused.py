@@ -73,7 +73,7 @@ class FusedStep(TrainingStep):
     def encode(self, x: Tensor, known: Tensor | None = None) -> VonMisesFisher:
         """Posteriors of inputs, whose mu or kappa is known where this phase does not train it."""
         encoder = self.encoder
-        if self._is_kappa_kept_in_range(encoder):
+        if self.is_kappa_kept_in_range:
             return super().encode(x)
         mu = encoder.mu(x) if known is None or self._is_kappa_fixed else known
         is_kappa_known = known is not None and self._is_kappa_fixed

@@ -110,7 +110,7 @@ class Execution:
             Gauges(study=self.folder.name, stage=stage, metric=self.objective.metric) as gauges,
             Progress(
                 trials, n_trials, before, self.objective, self._recorder, self._interrupt,
-                self.choices.is_fail_fast, self._say, gauges,
+                self.choices.is_fail_fast, self._say, gauges, self.choices.resources.gpus > 0,
             ) as progress,
         ):  # fmt: skip
             yield progress

@@ -213,20 +213,29 @@ def estimate(costs: Sequence[Cost], n_left: float, n_trials: int, slots: int) ->
         slots: Trials at once.
     """
     seconds = duration(estimated_seconds(costs, n_left, slots))
+    mean = sum(cost.shared_run_s for cost in costs) / len(costs) + _set_up_s(costs)
     n_bytes = max(cost.n_bytes for cost in costs) * n_trials
     return (
-        f"  estimated: {seconds} in all, {duration(_mean_seconds(costs))} a trial (probe of {len(costs)}), "
+        f"  estimated: {seconds} in all, {duration(mean)} a trial (probe of {len(costs)}), "
         f"{n_bytes / 1e6:,.0f} MB on disk"
     )
 
 
-def estimated_seconds(costs: Sequence[Cost], n_left: float, slots: int) -> float:
-    """What a study will take; arguments as of `estimate`."""
-    return _START_S + n_left * (_mean_seconds(costs) + _OVERHEAD_S) / max(1, slots)
+def estimated_seconds(costs: Sequence[Cost], n_left: float, slots: int, times_longer: float = 1.0) -> float:
+    """What a study will take.
+
+    Args:
+        costs: Of some trials.
+        n_left: Trials that have to run.
+        slots: Trials at once.
+        times_longer: The mean trial's training than that of these.
+    """
+    training = times_longer * sum(cost.shared_run_s for cost in costs) / len(costs)
+    return _START_S + n_left * (training + _set_up_s(costs) + _OVERHEAD_S) / max(1, slots)
 
 
-def _mean_seconds(costs: Sequence[Cost]) -> float:
-    return sum(cost.shared_run_s for cost in costs) / len(costs) + min(cost.set_up_s for cost in costs)
+def _set_up_s(costs: Sequence[Cost]) -> float:
+    return min(cost.set_up_s for cost in costs)
 
 
 def _values(axis: object) -> str:

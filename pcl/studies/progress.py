@@ -33,16 +33,18 @@ class Progress:
         is_fail_fast: Whether to stop at the first failure.
         say: Prints a line.
         gauges: Tell Ray's monitoring how many trials wait, run and have ended.
+        is_on_gpu: Whether GPUs train them.
     """
 
     def __init__(
         self, trials: Sequence[Trial], n_trials: int, outcomes: Sequence[Outcome], objective: Objective,
         recorder: Recorder, interrupt: Interrupt, is_fail_fast: bool, say: Callable[[str], None], gauges: Gauges,
+        is_on_gpu: bool = False,
     ) -> None:  # fmt: skip
         self._trials, self._n_trials = {trial.key: trial for trial in trials}, n_trials
         self._outcomes = {outcome.trial.key: outcome for outcome in outcomes}
-        self._work = {trial.key: work_of(trial) for trial in trials}  # of others, one is as much as another
-        self._work_left = (sum(self._work.values()) or n_trials) - sum(map(self._work_of, self._outcomes))
+        self._work = {trial.key: work_of(trial, is_on_gpu) for trial in trials}  # of others, one is as much as another
+        self._work_to_do = (sum(self._work.values()) or n_trials) - sum(map(self._work_of, self._outcomes))
         self._work_ended = 0.0
         self._n_by_state = Counter(map(_state, self._outcomes.values()))
         self._best = winner(outcomes, objective)
@@ -146,7 +148,7 @@ class Progress:
 
     def _eta(self, running: dict[str, tuple[float, float]]) -> str:
         done = self._work_ended + sum(share * self._work_of(key) for key, (share, _) in running.items())
-        left = self._work_left - done
+        left = self._work_to_do - done
         return duration((time.perf_counter() - self._started) * left / done) if done else "?"
 
     def _watch(self) -> None:

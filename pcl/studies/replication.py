@@ -94,7 +94,7 @@ def together(outcome: Outcome, more: Outcome) -> Outcome:
     """A trial with the seeds of another one of the same configuration, whose failure is that of all its new seeds."""
     failures = {**outcome.failures, **more.failures}
     if not more.is_finished:
-        failures |= dict.fromkeys(more.trial.seeds, more.cause or "not run")
+        failures |= {seed: more.failures.get(seed, more.cause or "not run") for seed in more.trial.seeds}
     seconds = outcome.seconds + more.seconds
     return replace(outcome, by_seed={**outcome.by_seed, **more.by_seed}, failures=failures, seconds=seconds)
 

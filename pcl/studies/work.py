@@ -5,20 +5,20 @@ from itertools import pairwise
 from pcl.encoders.mlp import Hidden, KappaWidth
 from pcl.studies.trial import Trial
 
-# As many weights take as long as all else in a batch: 0.75 million where three seeds train at `quick` on one ARM
-# core (from D' = 4 to 128), more on a GPU, to which small networks are nothing.
-_ELSE = 1e6
+# As many weights take as long as all else in a batch: on one ARM core, by three seeds at `quick` from D' = 4 to 128;
+# on an H200, by D = 16 and D = 48 at `paper`. To a GPU, small networks are nothing.
+_ELSE_ON_CPU, _ELSE_ON_GPU = 1e6, 6e6
 _RESNET_18 = 11e6  # weights at a width of 64, most of them products of two widths
 
 
-def work_of(trial: Trial) -> float:
-    """Batches times the weights of all seeds, with a floor for what a batch is without them.
+def work_of(trial: Trial, is_on_gpu: bool) -> float:
+    """Anchors times the weights of all seeds, with a floor for what a batch is without them.
 
     In no unit of time. Samples, negatives and evaluations are left out: 32 drawn negatives make a batch of images take
-    seven times as long as none, D' = 128 one of the controlled experiment a hundred times as long as D' = 8.
+    seven times as long as none.
     """
-    config = trial.config
-    return float(config["training.n_batches"]) * (_ELSE + len(trial.seeds) * _n_weights(trial))
+    n_anchors = float(trial.config["training.n_batches"]) * float(trial.config["training.batch_size"])
+    return n_anchors * ((_ELSE_ON_GPU if is_on_gpu else _ELSE_ON_CPU) + len(trial.seeds) * _n_weights(trial))
 
 
 def _n_weights(trial: Trial) -> float:

@@ -4,7 +4,8 @@
 
 kappa's scale is fixed before training, over modes that are still close to each other. Where kappa sees nothing but the
 mode, training mu then takes it far out of its range, before anything trains it: the variant "shared" runs away within
-5,000 batches. "shared in range" brings it back at every batch of the mu phase. The release has neither.
+5,000 batches. "shared in range" brings it back at every batch of the mu phase. The release has neither; the paper's
+kappa network has three layers there, ours as many as elsewhere.
 
 Hardware, time, result: one H200, two seeds, but for the last variant, trained by `launch/reproduce.py`: the table in
 the README.

@@ -36,7 +36,7 @@ compare.fill = async (side, run) => {
   const study = document.getElementById(`study-${side}`).value;
   const chooser = document.getElementById(`trial-${side}`);
   const content = await board.load(study);
-  if (study !== document.getElementById(`study-${side}`).value) return; // another was chosen meanwhile
+  if (study !== document.getElementById(`study-${side}`).value) return false; // another was chosen meanwhile
   const options = Object.entries(content.runs).map(([id, { name, status, stage }]) => {
     const option = compare.element("option", stage === "report" ? `${name} (report seeds)` : name);
     if (status !== "FINISHED") option.textContent += ` (${status.toLowerCase()})`;
@@ -48,6 +48,7 @@ compare.fill = async (side, run) => {
   else if (side === "B" && options.length > 1 && study === document.getElementById("study-A").value) {
     chooser.selectedIndex = 1;
   }
+  return true;
 };
 
 compare.chosen = (side) => {
@@ -189,7 +190,7 @@ compare.open = async () => {
 
 compare.choose = async (side) => {
   try {
-    await compare.fill(side);
+    if (!await compare.fill(side)) return;
     if (compare.sides.every(compare.chosen)) { compare.draw(); return; }
     const chosen = compare.sides.map((each) => compare.choosers(each).map(({ value }) => value).filter(Boolean));
     // The old address would bring back what is no longer compared.
