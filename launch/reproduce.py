@@ -163,6 +163,8 @@ def _say_estimate(arguments: argparse.Namespace, setting: "Setting", trials: "li
     from pcl.studies.progress import duration  # noqa: PLC0415
     from pcl.studies.work import work_of  # noqa: PLC0415
 
+    if trials:
+        say("  timing a few batches, which takes a minute or two where the published size meets no GPU ...")
     resources = resources_of(arguments, machine())
     device = "cuda" if machine()["GPU"] and resources.gpus else "cpu"
     for study in studies_of(trials, setting, arguments.storage):
