@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from dashboards.board.database import PREFIX, Database, Row
+from pcl.studies.causes import cause_of
 from pcl.studies.metric_ends import larger_is_better
 
 RUNNING, FINISHED, FAILED = "RUNNING", "FINISHED", "FAILED"  # MLflow's words; the fourth is KILLED
@@ -57,8 +58,8 @@ class Run:
 
     @property
     def cause(self) -> str:
-        """Why it failed; where it had but one seed, without its name."""
-        return self.tags.get("pcl.cause", "").removeprefix(f"seed {self.tags.get('pcl.seed', '')}: ")
+        """Why it failed."""
+        return cause_of(self.tags)
 
 
 @dataclass

@@ -214,7 +214,7 @@ class MlpEncoder(Encoder):
     @torch.no_grad()
     def span_kappa(self, x: Tensor, kappa_min: float, kappa_max: float) -> None:
         """Bring kappa to a range over these inputs, before training."""
-        self.kappa_head.span(self.kappa_net(self.kappa_input(x, self.mu(x))), kappa_min, kappa_max)
+        self.kappa_in_range(x, self.mu(x), kappa_min, kappa_max)
 
     @torch.no_grad()
     def kappa_in_range(self, x: Tensor, mu: Tensor, kappa_min: float, kappa_max: float) -> Tensor:

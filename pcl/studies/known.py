@@ -4,10 +4,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pcl.studies.causes import cause_of
 from pcl.studies.ledger import Metrics
 from pcl.studies.mlflow_store import Store
 from pcl.studies.reuse import is_lost_cause
-from pcl.studies.run_content import CAUSE, FAILED, FINISHED, reported
+from pcl.studies.run_content import FAILED, FINISHED, reported
 from pcl.studies.trial import Trial
 
 if TYPE_CHECKING:
@@ -107,9 +108,7 @@ def _seed_runs(store: Store, run: "Run") -> "list[Run]":
 
 def _found(run: "Run", of_seeds: "Iterable[Run]") -> Found:
     by_seed = {int(one.data.tags["pcl.seed"]): one.data for one in of_seeds}
-    tags_of = {seed: data.tags for seed, data in by_seed.items()}
-    # The cause of a trial that had but one seed names it.
-    causes = {seed: tags[CAUSE].removeprefix(f"seed {seed}: ") for seed, tags in tags_of.items() if CAUSE in tags}
+    causes = {seed: cause for seed, data in by_seed.items() if (cause := cause_of(data.tags))}
     metrics = {seed: reported(data.metrics) for seed, data in by_seed.items()}
     tags = run.data.tags
     return Found(tags["pcl.study"], run.info.run_id, metrics, causes, tags, run.info.end_time or 0)

@@ -7,6 +7,7 @@ from importlib.metadata import version
 
 import yaml
 
+from pcl.studies.causes import CAUSE
 from pcl.studies.ledger import Metrics, Result, Row, Status
 from pcl.studies.selection import standard_error
 from pcl.studies.trial import Trial
@@ -17,8 +18,8 @@ ENDS = {Status.FINISHED: FINISHED, Status.FAILED: FAILED, Status.STOPPED: KILLED
 # Metrics of a run that no report has
 OBJECTIVE, OBJECTIVE_SE = "objective", "objective_se"
 
-# Tags of a run that has ended: why it failed or was stopped early, and which result it is in line with
-CAUSE, STOPPED_EARLY, SYNCED = "pcl.cause", "pcl.stopped_early", "pcl.synced"
+# Tags of a run that has ended, beside why it failed: why it was stopped early, and which result it is in line with
+STOPPED_EARLY, SYNCED = "pcl.stopped_early", "pcl.synced"
 
 _LARGEST = 1.7976931348623157e308  # what MLflow's databases keep of an infinity
 

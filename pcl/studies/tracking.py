@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
 from pcl.studies import run_content as content
+from pcl.studies.causes import CAUSE
 from pcl.studies.known import EXPERIMENTS, Found, ended_trials
 from pcl.studies.ledger import Metrics, Row, TrialFolder, now_ms
 from pcl.studies.mlflow_store import Store, StoreError, default_uri, shown_uri, tracking_uri
-from pcl.studies.run_content import CAUSE, RUNNING, STOPPED_EARLY, SYNCED, Ending, StudyTags
+from pcl.studies.run_content import RUNNING, STOPPED_EARLY, SYNCED, Ending, StudyTags
 from pcl.studies.trial import Trial
 from pcl.studies.turns import Turns
 
