@@ -30,8 +30,8 @@ from pcl.training import Run
 def test_every_ablation_of_the_paper_is_there() -> None:
     assert ablation_names() == [
         "ambiguity", "encoder_dim", "fidelity", "fidelity_elk", "fidelity_hib", "fidelity_images", "labels",
-        "latent_dim", "loss", "loss_images", "mc_samples", "n_negatives", "posterior_family", "pretraining",
-        "shared_backbone",
+        "latent_dim", "latent_sampler", "loss", "loss_images", "mc_samples", "n_negatives", "posterior_family",
+        "pretraining", "shared_backbone",
     ]  # fmt: skip
     assert all(load_ablation(name).name == name for name in ablation_names())
 
@@ -42,6 +42,7 @@ def test_every_ablation_of_the_paper_is_there() -> None:
         ("mc_samples", "loss.n_samples", [1, 4, 16, 64, 256, 512]),
         ("encoder_dim", "encoder.dim", [4, 8, 10, 16, 32, 64, 128]),
         ("latent_dim", "task.dim", [10, 16, 32, 40, 48, 56, 64]),
+        ("latent_sampler", "task.sampler", ["exact", "released"]),
         ("posterior_family", "task.family", ["gaussian", "laplace", "vmf"]),
         ("shared_backbone", "encoder.backbone", ["independent", "shared", "shared_in_range"]),
         ("loss", "loss_name", ["elk", "hib", "info_nce", "mc_info_nce"]),
@@ -78,6 +79,9 @@ def test_cells_that_tables_share_are_one() -> None:
     ours = load_ablation("encoder_dim").cells("reference", "paper", SEEDS).trials["128"]
     fig = next(table for table in published_tables() if table.name == "fig:encoder_size")
     assert ours.key == trial_of(fig, tables["fig:encoder_size"]["D' = 128"], setting).key
+    ours = load_ablation("latent_sampler").cells("reference", "paper", SEEDS).trials["released"]
+    fig = next(table for table in published_tables() if table.name == "fig:highdim")
+    assert ours.key == trial_of(fig, tables["fig:highdim"]["D = 40"], setting).key
 
 
 @pytest.mark.parametrize("profile", [profile.value for profile in Profile])
