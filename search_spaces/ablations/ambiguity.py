@@ -2,7 +2,7 @@
 
     python launch/ablate.py --ablation ambiguity
 
-Hardware, time, result: one H200, two seeds, trained by `launch/reproduce.py`: the table in the README. Where the
+Hardware, time, result: one H200, five seeds, trained by `launch/reproduce.py`: the table in the README. Where the
 truth is a point, kappa-hat has to run away: such trials may end early.
 """
 

@@ -2,8 +2,8 @@
 
     python launch/ablate.py --ablation encoder_dim
 
-Hardware, time, result: one H200, two seeds, but one from 64 on, trained by `launch/reproduce.py`: `fig:encoder_size`
-in the README. The two largest have fewer samples, as in the paper, and one a smaller batch.
+Hardware, time, result: one H200, two seeds, but five of 10 and one from 64 on, trained by `launch/reproduce.py`:
+`fig:encoder_size` in the README. The two largest have fewer samples, as in the paper, and one a smaller batch.
 """
 
 from pcl.studies.ablation import Ablation, Variant, values

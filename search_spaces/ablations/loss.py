@@ -2,7 +2,7 @@
 
     python launch/ablate.py --ablation loss
 
-Hardware, time, result: one H200, two seeds, without InfoNCE, trained by `launch/reproduce.py`: the table in the
+Hardware, time, result: one H200, five seeds, without InfoNCE, trained by `launch/reproduce.py`: the table in the
 README. InfoNCE has no kappa, and no number of it; its row is the paper's tab:infonce.
 """
 

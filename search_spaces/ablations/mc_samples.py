@@ -2,7 +2,8 @@
 
     python launch/ablate.py --ablation mc_samples
 
-Hardware, time, result: one H200, two seeds, trained by `launch/reproduce.py`: `fig:mc` in the README.
+Hardware, time, result: one H200, two seeds, but five of 1 and 512, trained by `launch/reproduce.py`: `fig:mc` in the
+README.
 """
 
 from pcl.studies.ablation import Ablation, values

@@ -2,7 +2,7 @@
 
     python launch/ablate.py --ablation posterior_family
 
-Hardware, time, result: one H200, two seeds, trained by `launch/reproduce.py`: the table in the README. kappa means
+Hardware, time, result: one H200, five seeds, trained by `launch/reproduce.py`: the table in the README. kappa means
 something else in each family; compare the spread.
 """
 

@@ -7,8 +7,7 @@ mode, training mu then takes it far out of its range, before anything trains it:
 5,000 batches. "shared in range" brings it back at every batch of the mu phase. The release has neither; the paper's
 kappa network has three layers there, ours as many as elsewhere.
 
-Hardware, time, result: one H200, two seeds, but for the last variant, trained by `launch/reproduce.py`: the table in
-the README.
+Hardware, time, result: one H200, five seeds, trained by `launch/reproduce.py`: the table in the README.
 """
 
 from pcl.studies.ablation import Ablation, Variant
