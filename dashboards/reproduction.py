@@ -25,6 +25,7 @@ from dashboards.scoreboard import (
 )
 
 MISSING = "—"
+NO_ERROR = "no error printed"
 NOTHING, NO_NUMBER = "nothing printed", "no number printed"  # of what the paper has no value, or words alone
 _PAPER_DATA = ("toy", "cifar10h")
 DIVERGED = "ran away"
@@ -178,7 +179,9 @@ def _verdict(published: Published | None, note: str, measured: Measured, result:
         return NO_NUMBER if note else NOTHING
     if result.verdict:
         return result.verdict
-    return FEW_SEEDS.get(measured.n) or ("no error printed" if math.isnan(published.error) else "no verdict")
+    if math.isnan(published.error):
+        return NO_ERROR
+    return FEW_SEEDS.get(measured.n) or "no verdict"
 
 
 def size_lines(

@@ -11,14 +11,22 @@ from itertools import groupby
 from pathlib import Path
 
 from dashboards.formats import CSV_HEADINGS, cells_of
-from dashboards.reproduction import DIVERGED, MISSING, NO_NUMBER, NOTHING, Line, split_mark
+from dashboards.reproduction import DIVERGED, MISSING, NO_ERROR, NO_NUMBER, NOTHING, Line, split_mark
 from dashboards.scoreboard import FEW_SEEDS, published_titles
 
+RESULTS = Path(__file__).resolve().with_name("results")
 BEGIN, END = "<!-- results: written by launch/results.py -->", "<!-- end of results -->"
 _PROFILES = ("reference", "paper", "exact")
 _SCALES = ("paper", "quick", "smoke")
 _JOINT = "; "  # between the places, versions or dates of one line
-_UNTOLD = ("", MISSING, NOTHING, NO_NUMBER, *FEW_SEEDS.values())  # of a cell's comparison: other cells have it
+_UNTOLD = (
+    "",
+    MISSING,
+    NOTHING,
+    NO_NUMBER,
+    NO_ERROR,
+    *FEW_SEEDS.values(),
+)  # of a cell's comparison: other cells have it
 
 
 @dataclass(frozen=True)
@@ -56,6 +64,10 @@ class Asked:
     of_seeds: str
     command: str
 
+    def path_of(self, table: str) -> Path:
+        """Where a table is kept, in the folder of all results."""
+        return Path(f"{self.fidelity}-{self.scale}") / f"{table.replace(':', '-')}.csv"
+
 
 @dataclass(frozen=True)
 class Result:
@@ -76,7 +88,7 @@ class Result:
     @property
     def path(self) -> Path:
         """Where it is kept, in the folder of all results."""
-        return Path(f"{self.asked.fidelity}-{self.asked.scale}") / f"{self.table.replace(':', '-')}.csv"
+        return self.asked.path_of(self.table)
 
 
 _COLUMNS = ("table", *CSV_HEADINGS, *(f.name for kind in (Asked, Origin) for f in fields(kind)))

@@ -33,16 +33,18 @@ class Published:
     """A printed number.
 
     Attributes:
-        text: As it is printed.
+        text: As it is printed; in parentheses where, if in another table than this one.
         mean: Over five seeds, or folds.
         error: Its standard error; NaN where none is printed.
-        rounding: Half of the last printed digit's unit.
+        rounding: Half of the unit of the last digit that the mean is printed with.
+        error_rounding: The same of the error.
     """
 
     text: str
     mean: float
     error: float
     rounding: float
+    error_rounding: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,12 +217,13 @@ def settled(metrics: Mapping[str, float], cause: str, config: Mapping[str, Plain
 
 
 def compare(metric: str, published: Published, ours: Measured) -> Comparison:
-    """How far ours is from what is printed, whose rounding counts as an error too."""
+    """How far ours is from what is printed, whose rounding counts too: ±0.00 is an error of up to 0.005."""
     if math.isnan(published.error) or math.isnan(ours.error):
         return Comparison(math.nan, "")
     if metric.endswith("_mae") and published.error >= published.mean:
         return Comparison(math.nan, "")  # 1e14±1e14: any error would agree
-    combined = math.hypot(published.error, ours.error, published.rounding / math.sqrt(3))
+    rounded = math.hypot(published.rounding, published.error_rounding) / math.sqrt(3)  # each anywhere in its interval
+    combined = math.hypot(published.error, ours.error, rounded)
     difference = (ours.mean - published.mean) / combined
     if ours.n <= max(FEW_SEEDS):
         return Comparison(difference, "")
@@ -261,14 +264,18 @@ def read(printed: str) -> Published:
 
     Example:
         >>> read("6.15±0.61")
-        Published(text='6.15±0.61', mean=6.15, error=0.61, rounding=0.005)
-        >>> read("1e14").rounding
+        Published(text='6.15±0.61', mean=6.15, error=0.61, rounding=0.005, error_rounding=0.005)
+        >>> read("1e14 (tab:bench_results)").rounding
         50000000000000.0
     """
-    mean, _, error = printed.partition("±")
-    mantissa, _, exponent = mean.partition("e")
-    digits = len(mantissa.partition(".")[2])
-    return Published(printed, float(mean), float(error or "nan"), 0.5 * 10.0 ** (int(exponent or 0) - digits))
+    mean, _, error = printed.partition(" (")[0].partition("±")
+    return Published(printed, float(mean), float(error or "nan"), _rounding(mean), _rounding(error))
+
+
+def _rounding(printed: str) -> float:
+    """Half of the unit of the last printed digit."""
+    mantissa, _, exponent = printed.partition("e")
+    return 0.5 * 10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2]))
 
 
 @lru_cache(maxsize=1024)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from launch.command import Parser, chosen_data, run, say, settings
 from launch.ending import ABLATE, command_to_resume
-from launch.given import NO_IMAGES, WEIGHTS, Given, Images, chosen_images, run_given
+from launch.given import NO_IMAGES, WEIGHTS, Given, Images, chosen_images, refuse_image_flags, run_given
 from launch.operating import (
     check_cluster,
     checked_tracker,
@@ -107,8 +107,8 @@ def asked_ablation(arguments: argparse.Namespace) -> Asked:
     images = NO_IMAGES
     if ablation.task == "images":
         images = chosen_images(arguments, scale)
-    elif given := next((n for n in ("data", "weights", "skip_bad") if getattr(arguments, n) not in (None, False)), ""):
-        raise ValueError(f"`--{given.replace('_', '-')}` is for ablations of images, but {ablation.name!r} has none.")
+    else:
+        refuse_image_flags(arguments, "ablations of images", f"{ablation.name!r} has none")
     is_file = arguments.ablation.endswith(".py") or "/" in arguments.ablation
     spec = StudySpec(
         str(Path(arguments.ablation).absolute()) if is_file else ablation.name, ablation.fingerprint(),

@@ -55,6 +55,12 @@ class Images:
 NO_IMAGES = Images({}, "toy", None)
 
 
+def refuse_image_flags(arguments: argparse.Namespace, kind: str, what_there_is: str) -> None:
+    """Raise a ValueError if images are asked for where there are none."""
+    if given := next((n for n in ("data", "weights", "skip_bad") if getattr(arguments, n) not in (None, False)), ""):
+        raise ValueError(f"`--{given.replace('_', '-')}` is for {kind}, but {what_there_is}.")
+
+
 def chosen_images(arguments: argparse.Namespace, scale: str) -> Images:
     """The images and the backbone that `--data`, `--weights` and `--set` ask for."""
     from pcl.config import RunConfig  # noqa: PLC0415  -h answers at once

@@ -6,6 +6,7 @@ Stopped at any time, the same command goes on.
 """
 
 import argparse
+import shlex
 import sys
 import time
 from dataclasses import replace
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from launch.command import Parser, run, say, settings
 from launch.ending import REPRODUCE, command_to_resume, goes_on
-from launch.given import check_settings, chosen_images, run_given
+from launch.given import check_settings, chosen_images, refuse_image_flags, run_given
 from launch.operating import (
     check_cluster,
     checked_tracker,
@@ -75,13 +76,14 @@ def _run(arguments: argparse.Namespace) -> None:
     from dashboards.scoreboard import published_titles  # noqa: PLC0415
     from launch.reproduce_cells import Cells, chosen_tables, left_of, recorded  # noqa: PLC0415
     from launch.reproduce_grids import asked_grids  # noqa: PLC0415
-    from launch.reproduce_results import check_output, origins_of, write_results  # noqa: PLC0415
+    from launch.reproduce_results import check_kept, check_output, origins_of, rendering, write_results  # noqa: PLC0415
     from launch.reproduce_sheets import needed_tables, write_sheets  # noqa: PLC0415
     from pcl.studies.tracking import StoreError  # noqa: PLC0415
 
     names = chosen_tables(arguments, list(published_titles()))
     check_output(arguments.output)
     setting = _setting(arguments, names)
+    check_kept(arguments, names, setting)
     tables = needed_tables(names)
     cells, grids = Cells.of(tables, setting), asked_grids(names, setting, arguments.storage)
     tracker = checked_tracker(arguments)
@@ -113,7 +115,7 @@ def _run(arguments: argparse.Namespace) -> None:
     say(f"\nwritten: {folder / 'index.html'}, and each table as .txt .md .csv .tex .html beside it")
     if arguments.output:
         kept = write_results(arguments, sheets, setting, origins_of(cells, found, grids, tracker))
-        say(f"to be kept: {len(kept)} CSVs in {arguments.output}; `python launch/results.py` puts them into the README")
+        say(f"to be kept: {len(kept)} CSVs in {arguments.output}{rendering(arguments.output) if kept else ''}")
     say(f"{time.perf_counter() - started:.0f} s in all")
     if cause == "stopped":
         raise KeyboardInterrupt("stopped; the same command goes on")
@@ -136,6 +138,8 @@ def _setting(arguments: argparse.Namespace, names: list[str]) -> "Setting":
     setting = Setting(profile, scale, read_seeds(arguments.seeds or "") or seeds_at(scale), {**settings(arguments.set)})
     check_settings(setting.overrides)
     has_images = needs_images(names) and profile != "exact"
+    if not has_images:
+        refuse_image_flags(arguments, "tables of images", "none of these is one")
     return replace(setting, images=chosen_images(arguments, scale)) if has_images else setting
 
 
@@ -195,7 +199,9 @@ def _train(
     with joined(arguments, interrupt) as dashboard:
         say(f"Ray dashboard: {dashboard or 'none'}")
         where = (
-            f"--tracking-uri {tracker.shown_uri}" if arguments.storage.is_store else f"--storage {arguments.storage}"
+            f"--tracking-uri {tracker.shown_uri}"
+            if arguments.storage.is_store
+            else f"--storage {shlex.quote(str(arguments.storage))}"
         )
         say(f"the studies, as they go: python launch/ui.py {where}")
         for study in studies_of(list(left.values()), setting, arguments.storage):

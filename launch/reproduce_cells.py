@@ -76,10 +76,11 @@ class Cells:
         """Those of some tables.
 
         Raises:
-            ValueError: If `--set` makes a row impossible.
+            ValueError: If `--set` makes a row impossible, or sets what a table varies.
         """
         cells = cls()
         for table in tables:
+            _check_overrides(table, setting.overrides)
             for row in table.rows:
                 place = (table.name, row.name)
                 try:
@@ -97,6 +98,12 @@ class Cells:
         """A row's whole configuration."""
         key = self.keys.get((table, row))
         return self.trials[key].config if key else None
+
+
+def _check_overrides(table: Table, overrides: "Mapping[str, Plain]") -> None:
+    varied = {path for row in table.rows for path in row.settings}
+    if taken := sorted(varied & set(overrides)):
+        raise ValueError(f"`--set {taken[0]}` must not set what {table.name} varies; leave it out, or the table.")
 
 
 def _is_possible(table: Table, row: Row, setting: Setting) -> bool:
@@ -119,7 +126,7 @@ def trial_of(table: Table, row: Row, setting: Setting) -> "Trial":
     images = setting.images_of(row.task)
     config = RunConfig.from_flat({**row.config(setting.profile, setting.scale), **images.values})
     paths = config.paths()
-    given = {path: value for path, value in setting.overrides.items() if path in paths and path not in row.settings}
+    given = {path: value for path, value in setting.overrides.items() if path in paths}
     if row.is_from_scratch:
         given[WEIGHTS] = ""
     name = f"{table.name.partition(':')[2]}, {row.name}"
@@ -208,9 +215,11 @@ def chosen_tables(arguments: argparse.Namespace, names: Sequence[str]) -> list[s
     """Names of what is asked for, in the paper's order.
 
     Raises:
-        ValueError: If one is no table, or no figure, of the paper, or nothing is asked for.
+        ValueError: If one is no table, or no figure, of the paper, or nothing is asked for, or all and some.
     """
     if arguments.all:
+        if arguments.table or arguments.figure:
+            raise ValueError("`--all` is every table and figure; leave it out, or `--table` and `--figure`.")
         return list(names)
     chosen = set()
     for kind, flag, asked in (("tab", "table", arguments.table), ("fig", "figure", arguments.figure)):

@@ -2,13 +2,15 @@
 
 import argparse
 import os
+import shlex
 import time
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dashboards.formats import Sheet
-from dashboards.results import Asked, Origin, Result, as_csv, joined_origin, origin_of
+from dashboards.results import RESULTS, Asked, Origin, Result, as_csv, joined_origin, origin_of, read_result
 from dashboards.scoreboard import published_grids, published_tables
 from launch.ending import asked_again
 from launch.reproduce_cells import Cells, Setting
@@ -30,6 +32,34 @@ def check_output(folder: Path | None) -> None:
         place = place.parent
     if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
         raise ValueError(f"`--output` must be a folder that can be written to, but {folder} is not.")
+
+
+def check_kept(arguments: argparse.Namespace, names: Sequence[str], setting: Setting) -> None:
+    """Raise a ValueError if a kept file would be replaced by one of fewer seeds, other images or other settings."""
+    for name in names if arguments.output else ():
+        asked = _asked(arguments, name, setting)
+        path = arguments.output / asked.path_of(name)
+        if not path.is_file():
+            continue
+        kept = read_result(path).asked
+        for is_kept, told in (
+            (set(kept.of_seeds.split()) <= set(asked.of_seeds.split()), f"seeds {kept.of_seeds}"),
+            (kept.data == asked.data, f"images {kept.data}"),
+            (_given(kept) == _given(asked), f"settings {' '.join(_given(kept)) or 'of its profile'}"),
+        ):
+            if not is_kept:
+                raise ValueError(f"{path} is of the {told}, which would be lost; choose another `--output`.")
+
+
+def _given(asked: Asked) -> list[str]:
+    words = shlex.split(asked.command)
+    return sorted(value for flag, value in pairwise(words) if flag == "--set")
+
+
+def rendering(folder: Path) -> str:
+    """How what was kept gets into the README."""
+    flag = "" if folder.resolve() == RESULTS else f" --results {shlex.quote(str(folder))}"
+    return f"; `python launch/results.py{flag}` puts them into the README"
 
 
 def origins_of(cells: Cells, found: "Mapping[str, Known]", grids: "Sequence[GridStudy]", tracker: "Tracker") -> Origins:

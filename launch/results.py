@@ -20,10 +20,10 @@ def main() -> None:
     parser.add_argument("--readme", type=Path, default=_ROOT / "README.md", metavar="FILE", help="default: README.md")
     parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 where the README differs")
     arguments = parser.parse_args()
-    from dashboards.results import read_results, readme_with  # noqa: PLC0415  -h answers at once
+    from dashboards.results import RESULTS, read_results, readme_with  # noqa: PLC0415  -h answers at once
     from pcl.files import write_text  # noqa: PLC0415
 
-    folder = arguments.results or _ROOT / "dashboards" / "results"
+    folder = arguments.results or RESULTS
     if arguments.results and not folder.is_dir():
         raise ValueError(f"`--results` must be a folder of results, but there is no folder {folder}.")
     results = read_results(folder)

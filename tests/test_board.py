@@ -182,6 +182,9 @@ def test_published_rows_can_be_trained_and_compared() -> None:
     assert compare("eval/kappa_mae", read("6.15±0.61"), Measured(0.5, 0.1, 5)).verdict == "better"
     assert compare("eval/kappa_rank_corr", read("0.82±0.04"), Measured(0.1, 0.01, 5)).verdict == "worse"
     assert compare("eval/kappa_rank_corr", read("0.77"), Measured(0.1, 0.01, 5)).verdict == ""
+    two_roundings = (2 * 0.005**2 / 3) ** 0.5  # an error of ±0.00 may be 0.005
+    found = compare("eval/mu_rank_corr", read("0.98±0.00 (tab:x)"), Measured(0.98 - 1.9 * two_roundings, 0.0, 5))
+    assert (round(found.difference, 6), found.verdict) == (-1.9, "agrees")
 
 
 def test_a_server_is_mirrored_to_the_same_pages(stored: Stored) -> None:

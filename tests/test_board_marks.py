@@ -13,6 +13,7 @@ from dashboards.board.scoreboard_page import Setting, ours_of, scoreboard_page
 from dashboards.board.study_page import study_page
 from dashboards.board.winner_page import winner_page
 from dashboards.scoreboard import Row, published_tables
+from pcl.studies.maths import MATHS_VERSION
 
 ROWS = {(table.name, row.name): row for table in published_tables() for row in table.rows}
 SEEDS = (4, 5, 6, 7, 8)
@@ -70,6 +71,18 @@ def test_a_trial_of_one_seed_that_failed_is_as_one_of_several() -> None:
     (others,) = ours_of(row, [several], (4,)).values()
     assert ours.settled == others.settled == {"4": {"eval/mu_mae": 0.05}}
     assert ours.failures == others.failures == {"4": cause}
+
+
+def test_of_a_seed_counts_the_trial_with_most_and_none_of_other_mathematics() -> None:
+    row = ROWS["tab:bench_results", "ELK"]
+    alone, older, both = (
+        trial_of(row, "paper", values, {}) for values in ({4: 0.1}, {4: 0.2, 5: 0.2, 6: 0.2}, {4: 0.9, 5: 0.8})
+    )
+    older.run.tags["pcl.maths"] = str(MATHS_VERSION - 1)
+    both.run.tags["pcl.maths"] = str(MATHS_VERSION)
+    (found,) = ours_of(row, [alone, older, both], SEEDS).values()
+    assert {seed: metrics["eval/kappa_rank_corr"] for seed, metrics in found.metrics.items()} == {"4": 0.9, "5": 0.8}
+    assert found.runs == [both.run]
 
 
 def test_not_run_is_what_has_no_run() -> None:

@@ -32,7 +32,7 @@ def test_an_export_needs_nothing_from_outside(stored: Stored, tmp_path: Path) ->
     site = Site(open_database(stored.store), Artifacts(stored.store), lambda: MLFLOW, lambda: "", is_live=False)
     folder = tmp_path / "site"
     (folder).mkdir()
-    (folder / "study-gone.html").write_text("of an earlier export")
+    (folder / f"study-{'0' * 32}.html").write_text("of an earlier export")
     files = export(site, folder)
     assert set(files) == set(folder.iterdir())
     assert len(files) == 3 + 4 + 4 * 4 + 1
@@ -47,8 +47,13 @@ def test_an_export_needs_nothing_from_outside(stored: Stored, tmp_path: Path) ->
                 target = attrs.get(key) or "#"
                 is_here = (folder / target.partition("#")[0]).is_file()
                 assert is_here or target.startswith(("#", "http")), target
-    (folder / "mine.txt").write_text("not an export's")
-    with pytest.raises(ValueError, match=r"'mine\.txt'"):
+    for name in ("mine.txt", "study-notes.txt", "data-measurements.csv", "image-mine.png"):
+        (folder / name).write_text("not an export's")
+        with pytest.raises(ValueError, match=f"'{re.escape(name)}'"):
+            export(site, folder)
+        (folder / name).unlink()
+    (folder / f"data-{'0' * 32}.js").mkdir()
+    with pytest.raises(ValueError, match=r"has 'data-0+\.js'"):
         export(site, folder)
 
 

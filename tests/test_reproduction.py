@@ -56,6 +56,8 @@ def test_names() -> None:
         chosen_tables(asked([], ["bench"]), names)
     with pytest.raises(ValueError, match="must be given"):
         chosen_tables(asked([], []), names)
+    with pytest.raises(ValueError, match="`--all` is every table and figure; leave it out, or `--table`"):
+        chosen_tables(asked(["mc"], [], is_all=True), names)
 
 
 def test_what_is_not_run_has_no_number() -> None:
@@ -77,7 +79,7 @@ def test_a_line_by_hand() -> None:
     line = next(line for line in lines_of(TABLES["tab:toy_correctsetups"], ours) if line.what == "κ RMSE")
     mean = sum(values) / 4
     error = math.sqrt(sum((v - mean) ** 2 for v in values) / 3 / 4)
-    combined = math.sqrt(0.61**2 + error**2 + 0.005**2 / 3)
+    combined = math.sqrt(0.61**2 + error**2 + 2 * 0.005**2 / 3)  # mean and error are both rounded
     assert line.published == "6.15±0.61"
     assert line.ours == f"{mean:.3f}±{error:.3f}"
     assert line.difference == f"{(mean - 6.15) / combined:+.1f}"
@@ -204,7 +206,7 @@ def test_only_seeds_that_are_missing_are_trained() -> None:
 
 def test_sizes_at_full_scale_are_the_printed_ones() -> None:
     lines = _other_lines("tab:contr_exp_params", [], Setting("reference", "paper", (4,)))
-    assert len(lines) == 13 * 8 - 2
+    assert len(lines) == 26 * 8 - 2
     assert {line.verdict for line in lines} == {"same"}
     assert "differs [smoke]" in {line.verdict for line in _other_lines("tab:contr_exp_params", [], SMOKE)}
 
@@ -264,6 +266,8 @@ def test_settings_that_a_row_cannot_have_are_refused() -> None:
         Cells.of(tables, Setting("reference", "smoke", (4, 5), {"training.n_batches": -3}))
     exact = Cells.of([TABLES["tab:bench_cifar"]], Setting("exact", "smoke", (4, 5), {"training.lr": 0.1}))
     assert len(exact.impossible) == 3  # as it is without the setting
+    with pytest.raises(ValueError, match=r"`--set loss\.n_samples` must not set what fig:mc varies; leave it out"):
+        Cells.of([TABLES["fig:mc"]], Setting("reference", "smoke", (4, 5), {"loss.n_samples": 64}))
 
 
 @pytest.mark.parametrize("words", [("--time-budget", "-5"), ("--time-budget", "0"), ("--cpus-per-trial", "nan")])

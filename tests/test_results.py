@@ -1,6 +1,7 @@
 """Results that are kept with the code: written with where they come from, read back, and rendered in the README."""
 
 import argparse
+import contextlib
 import subprocess
 import sys
 from dataclasses import replace
@@ -25,7 +26,7 @@ from dashboards.results import (
 from dashboards.scoreboard import published_tables
 from launch.bench_processes import DEADLINE_S
 from launch.reproduce_cells import Cells, Setting, ours_of
-from launch.reproduce_results import check_output, origins_of, write_results
+from launch.reproduce_results import check_kept, check_output, origins_of, rendering, write_results
 from launch.results import main
 from pcl.studies.known import Found, Known
 from pcl.studies.tracking import Tracker
@@ -174,6 +175,32 @@ def test_bad_input(
     assert (tmp_path / "README.md").read_text() == readme
     words = ["--results", str(tmp_path / "nowhere")]
     assert_refused("launch/results.py", main, words, "there is no folder", monkeypatch, capsys)
+
+
+@pytest.mark.parametrize(
+    ("changed", "seeds", "told"),
+    [
+        ({}, (4, 5, 6), ""),
+        ({}, (4, 5, 6, 7), ""),
+        ({}, (4, 5), "is of the seeds 4 5 6, which would be lost; choose another `--output`"),
+        ({"set": []}, (4, 5, 6), "is of the settings training.phases=mu kappa, which"),
+        ({"set": ["training.lr=0.1"]}, (4, 5, 6), "is of the settings training.phases=mu kappa, which"),
+    ],
+)
+def test_a_kept_file_is_not_replaced_by_less(
+    changed: dict[str, list[str]], seeds: tuple[int, ...], told: str, tmp_path: Path
+) -> None:
+    kept(tmp_path)
+    arguments = argparse.Namespace(**{**vars(ASKED), "output": tmp_path, **changed})
+    setting = Setting("reference", "paper", seeds)
+    with pytest.raises(ValueError, match=told) if told else contextlib.nullcontext():
+        check_kept(arguments, ["tab:toy_correctsetups", "fig:2dplot"], setting)
+    check_kept(arguments, ["tab:infonce"], setting)
+
+
+def test_the_command_that_renders_names_the_folder() -> None:
+    assert rendering(ROOT / "dashboards" / "results") == "; `python launch/results.py` puts them into the README"
+    assert "`python launch/results.py --results 'my results'`" in rendering(Path("my results"))
 
 
 def test_an_output_that_is_a_file_is_refused(tmp_path: Path) -> None:

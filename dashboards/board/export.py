@@ -6,8 +6,10 @@ from pathlib import Path
 from dashboards.board.site import Site
 from pcl.files import replacing
 
+_RUN = "[0-9a-f]{32}"  # a run's name in MLflow
 _OURS = re.compile(
-    r"(index|scoreboard|compare)\.html|(study|ablation|winner|data|image)-[A-Za-z0-9_.-]+|board\.(css|js)|compare\.js|icon\.svg"
+    rf"(index|scoreboard|compare)\.html|(study|ablation|winner)-{_RUN}\.html|data-{_RUN}\.js|image-{_RUN}-[\w.-]+\.png"
+    r"|board\.(css|js)|compare\.js|icon\.svg"
 )
 
 
@@ -15,7 +17,8 @@ def check_folder(folder: Path) -> None:
     """Raise a ValueError unless a folder is one to export to: missing, empty, or with an earlier export alone."""
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"`--export` must name a folder, but {folder} is a file.")
-    others = [path.name for path in folder.iterdir() if not _OURS.fullmatch(path.name)] if folder.exists() else []
+    inside = list(folder.iterdir()) if folder.exists() else []
+    others = [path.name for path in inside if not _OURS.fullmatch(path.name) or path.is_dir()]
     if others:
         raise ValueError(
             f"`--export` must name a new folder or an earlier export, but {folder} has {sorted(others)[0]!r}."

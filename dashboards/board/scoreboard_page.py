@@ -25,6 +25,7 @@ from dashboards.scoreboard import (
     signed,
     told_causes,
 )
+from pcl.studies.maths import is_current
 
 _COLUMNS = (
     Column("Row"), Column("Metric", words="By the paper's name; what it calls RMSE is a mean absolute error"),
@@ -84,18 +85,20 @@ class Found:
 
 
 def ours_of(row: Row, trials: Sequence[Trial], seeds: Sequence[int]) -> dict[Setting, Found]:
-    """What trials that ended have of a row on the seeds that results are reported on; of a seed, the first."""
+    """What trials that ended have of a row on the seeds that results are reported on.
+
+    Of a seed counts the trial that has most of them, as for `pcl.studies.known`, and then the first.
+    """
     found: dict[Setting, Found] = defaultdict(Found)
     asked = {str(seed) for seed in seeds}
-    for trial in trials:
+    ended = [t for t in trials if t.run.status in (FINISHED, FAILED) and row.matches(t.run.params)]
+    current = [trial for trial in ended if is_current(trial.run.tags)]
+    for trial in sorted(current, key=lambda trial: -len(asked & set(_seeds_of(trial)))):
         params = trial.run.params
-        if trial.run.status not in (FINISHED, FAILED) or not row.matches(params):
-            continue
         lacks_weights = row.task == "images" and not row.is_from_scratch and not params.get("encoder.weights")
         into = found[Setting(params["profile"], params["scale"], params.get("task.data", "toy"), lacks_weights)]
         is_new = False
-        for run in trial.seeds or [trial.run]:
-            seed = run.tags.get("pcl.seed", "")
+        for seed, run in _seeds_of(trial).items():
             if seed not in asked or seed in into.metrics:
                 continue
             is_new = True
@@ -108,6 +111,10 @@ def ours_of(row: Row, trials: Sequence[Trial], seeds: Sequence[int]) -> dict[Set
         if is_new:
             into.runs.append(trial.run)
     return {setting: content for setting, content in found.items() if content.runs}
+
+
+def _seeds_of(trial: Trial) -> dict[str, Run]:
+    return {run.tags.get("pcl.seed", ""): run for run in trial.seeds or [trial.run]}
 
 
 def _is_begun(row: Row, trials: Sequence[Trial]) -> bool:

@@ -23,6 +23,7 @@ from pcl.studies import run_content as content
 from pcl.studies.causes import CAUSE
 from pcl.studies.known import EXPERIMENTS, Found, ended_trials
 from pcl.studies.ledger import Metrics, Row, TrialFolder, now_ms
+from pcl.studies.maths import MATHS, MATHS_VERSION
 from pcl.studies.mlflow_store import Store, StoreError, default_uri, shown_uri, tracking_uri
 from pcl.studies.run_content import RUNNING, STOPPED_EARLY, SYNCED, Ending, StudyTags
 from pcl.studies.trial import Trial
@@ -251,7 +252,7 @@ class Tracker:
     def _create(self, study: _Study, trial: Trial, identity: _Identity, parent: str) -> _Record:
         tags = {
             **study.tags.as_tags(), "pcl.study": study.name, "pcl.kind": identity.kind, "pcl.trial": identity.trial,
-            "pcl.cell": trial.cell,
+            "pcl.cell": trial.cell, MATHS: str(MATHS_VERSION),
             "pcl.seed": identity.seed or (str(trial.seeds[0]) if len(trial.seeds) == 1 else ""),
             "pcl.stage": trial.stage, "pcl.data": trial.data, "mlflow.parentRunId": parent, "mlflow.user": _user(),
         }  # fmt: skip
