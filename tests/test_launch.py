@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from launch.ablate import _parser as ablate_parser
+from launch.bench import main as bench
 from launch.bench_processes import DEADLINE_S
 from launch.bench_twins import mc_info_nce_of_whole_samples, wood_sample
 from launch.ending import ABLATE, REPRODUCE, command_to_resume
@@ -17,6 +18,7 @@ from pcl.distributions import VonMisesFisher
 from pcl.losses import MCInfoNCE
 from pcl.special import bessel_ratio
 from pcl.studies.ledger import StudyFolder
+from tests.commands import called
 
 ROOT = Path(__file__).parent.parent
 
@@ -86,7 +88,7 @@ def test_bench_loss(tmp_path: Path) -> None:
 def test_bench_cifar(tmp_path: Path) -> None:
     output = tmp_path / "cifar.json"
     sizes = ("--data", "embedded", "--scale", "smoke", "--batches", "1")
-    result = launch("launch/bench.py", "cifar", *sizes, "--device", "cpu", "--output", str(output))
+    result = called("launch/bench.py", bench, "cifar", *sizes, "--device", "cpu", "--output", str(output))
     assert result.returncode == 0, result.stderr
     rows = json.loads(output.read_text())["rows"]
     phases, parts = ["mu phase, M = 0", "kappa phase, M = 4"], ["pairs", "encoder", "encoder and back", "evaluation"]
@@ -109,7 +111,7 @@ def test_bench_cifar(tmp_path: Path) -> None:
     ],
 )
 def test_bad_input_exits_with_2_and_one_sentence(arguments: tuple[str, ...], message: str) -> None:
-    result = launch("launch/bench.py", *arguments)
+    result = called("launch/bench.py", bench, *arguments)
     assert result.returncode == 2
     assert message in result.stderr
     assert len(result.stderr.splitlines()) == 1

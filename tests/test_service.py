@@ -9,19 +9,18 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from launch.bench_processes import DEADLINE_S
+from launch.train import main as train
 from pcl.studies.ledger import Status
+from tests.commands import called
 from tests.services import (
     BASE,
     GRID,
     LONG,
-    ROOT,
     Grid,
     Home,
     Records,
@@ -92,10 +91,7 @@ def test_a_study_leaves_its_files_and_records(calm: tuple[Home, Path, Grid], tmp
 
     # The winner's file is a whole configuration, which trains to the same numbers.
     options = ["--seed", "1", "--seed", "2", "--device", "cpu", "--checkpoint", str(tmp_path / "alone.pt")]
-    trained = subprocess.run(
-        [sys.executable, "launch/train.py", "--config", str(folder.path / "best.yaml"), *options],
-        cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_S, check=False,
-    )  # fmt: skip
+    trained = called("launch/train.py", train, "--config", str(folder.path / "best.yaml"), *options)
     assert trained.returncode == 0, trained.stderr
     assert f"{value:.3f}" in trained.stdout
 

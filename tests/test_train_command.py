@@ -12,6 +12,7 @@ import yaml
 from launch.bench_processes import DEADLINE_S, stop_when
 from launch.train import main, results_of
 from pcl.config import RunConfig
+from tests.commands import called
 from tests.services import assert_refused
 
 ROOT = Path(__file__).parent.parent
@@ -25,14 +26,19 @@ def command(*arguments: str) -> list[str]:
 
 
 def train(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """In a process of its own."""
     return subprocess.run(
         command(*arguments), cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_S, check=False
     )
 
 
+def train_here(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return called("launch/train.py", main, *command(*arguments)[2:])
+
+
 def test_overrides_progress_and_results(tmp_path: Path) -> None:
     checkpoint = tmp_path / "run.pt"
-    result = train("--set", "loss.n_samples=16", "--seed", "4", "--seed", "5", "--checkpoint", str(checkpoint))
+    result = train_here("--set", "loss.n_samples=16", "--seed", "4", "--seed", "5", "--checkpoint", str(checkpoint))
     assert result.returncode == 0, result.stderr
     assert "ETA" in result.stdout
     assert "seed 5:" in result.stdout
@@ -40,7 +46,7 @@ def test_overrides_progress_and_results(tmp_path: Path) -> None:
     content = json.loads(results_of(checkpoint).read_text())
     assert content["config"]["loss.n_samples"] == 16
     assert set(content["by_seed"]) == {"4", "5"}
-    again = train("--set", "loss.n_samples=16", "--seed", "4", "--seed", "5", "--checkpoint", str(checkpoint))
+    again = train_here("--set", "loss.n_samples=16", "--seed", "4", "--seed", "5", "--checkpoint", str(checkpoint))
     assert "already finished" in again.stdout
 
 
@@ -49,14 +55,13 @@ def test_a_whole_configuration_from_a_file(tmp_path: Path) -> None:
     config = RunConfig.of(dict(setting.split("=") for setting in FAST), profile="paper", scale="smoke")
     file = tmp_path / "best.yaml"
     file.write_text(yaml.safe_dump(config.flat()))
-    base = [sys.executable, "launch/train.py", "--config", str(file)]
-    shown = subprocess.run([*base, "--show-config"], cwd=ROOT, capture_output=True, text=True, check=False)
+    base = ("launch/train.py", main, "--config", str(file))
+    shown = called(*base, "--show-config")
     assert json.loads(shown.stdout) == config.flat()
-    changed = [*base, "--set", "loss.n_samples=7", "--show-config"]
-    shown = subprocess.run(changed, cwd=ROOT, capture_output=True, text=True, check=False)
+    shown = called(*base, "--set", "loss.n_samples=7", "--show-config")
     assert json.loads(shown.stdout) == config.with_values({"loss.n_samples": 7}).flat()
     for bad, told in ((["--scale", "quick"], "leave out"), (["--config", "README.md"], "must be a YAML file")):
-        refused = subprocess.run([*base, *bad], cwd=ROOT, capture_output=True, text=True, check=False)
+        refused = called(*base, *bad)
         assert refused.returncode == 2
         assert told in refused.stderr
 
@@ -128,25 +133,25 @@ def test_bad_input_exits_with_2_and_one_sentence(
 
 def test_a_checkpoint_of_another_config_is_kept(tmp_path: Path) -> None:
     checkpoint = tmp_path / "run.pt"
-    assert train("--checkpoint", str(checkpoint)).returncode == 0
+    assert train_here("--checkpoint", str(checkpoint)).returncode == 0
     before = checkpoint.read_bytes()
-    result = train("--set", "loss.n_samples=5", "--checkpoint", str(checkpoint))
+    result = train_here("--set", "loss.n_samples=5", "--checkpoint", str(checkpoint))
     assert result.returncode == 2
     assert "another configuration: loss.n_samples is 4 there and 5 here" in result.stderr
     assert checkpoint.read_bytes() == before
 
 
 def test_divergence_has_its_own_exit_code(tmp_path: Path) -> None:
-    result = train("--set", "training.kappa_limit=10", "--checkpoint", str(tmp_path / "run.pt"))
+    result = train_here("--set", "training.kappa_limit=10", "--checkpoint", str(tmp_path / "run.pt"))
     assert result.returncode == 1
     assert "runaway kappa" in result.stderr
     assert "Traceback" not in result.stderr
 
 
 def test_show_config_and_calibrate(tmp_path: Path) -> None:
-    shown = train("--show-config", "--profile", "reference")
+    shown = train_here("--show-config", "--profile", "reference")
     assert json.loads(shown.stdout)["loss.positive_weight"] == "one"
-    result = train("--loss", "hib", "--calibrate", "--checkpoint", str(tmp_path / "run.pt"))
+    result = train_here("--loss", "hib", "--calibrate", "--checkpoint", str(tmp_path / "run.pt"))
     assert not list(tmp_path.iterdir())
     assert "mean loss" in result.stdout
     assert "optimum" in result.stdout
