@@ -48,6 +48,8 @@ BASE = {
 
 # Some seconds a trial, with thirty reports: time to disturb it.
 LONG = {**BASE, "training.n_batches": 60, "training.eval_every": 2}
+# One worker after the other, where it matters only that they are: what takes time is to start them.
+ONE_WORKER = ("--max-concurrent", "1")
 GRID = {"grid": {"loss.n_samples": [2, 4], "training.phases": ["mu kappa", "joint"]}}
 
 

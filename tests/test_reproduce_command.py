@@ -18,7 +18,7 @@ from launch.ablate import asked_ablation
 from launch.grid import _parser as grid_parser
 from launch.grid_study import asked_study
 from pcl.studies.ledger import StudyFolder
-from tests.services import Home, Records, home
+from tests.services import ONE_WORKER, Home, Records, home
 
 ABLATE, REPRODUCE = "launch/ablate.py", "launch/reproduce.py"
 # A truth that is drawn at once
@@ -32,7 +32,7 @@ FAST = [
 def place() -> Iterator[Home]:
     """The variants of the shared backbone, ablated."""
     with home() as found:
-        found.run("--ablation", "shared_backbone", "--name", "a", *FAST, script=ABLATE)
+        found.run("--ablation", "shared_backbone", "--name", "a", *FAST, *ONE_WORKER, script=ABLATE)
         yield found
 
 

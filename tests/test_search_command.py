@@ -15,7 +15,7 @@ from pcl.studies.sampling import DATABASE
 from pcl.studies.space import load_space
 from pcl.studies.study import StudySpec
 from tests.searches import METRIC, OTHER, Driver, end, kept, spec_of
-from tests.services import LONG, Home, assert_refused, check_records, go_on, summary_of, wait_for
+from tests.services import LONG, ONE_WORKER, Home, assert_refused, check_records, go_on, summary_of, wait_for
 
 BAD_INPUT = {
     "ranges as grid": (["--space", "{ranged}"], "has ranges, of which there is no grid: take `--search random`"),
@@ -95,7 +95,7 @@ def test_a_killed_optuna_search_goes_on(place: Home) -> None:
         return {key: result for key, result in results.items() if result and not result.reused_from}
 
     options = ["--space", space, "--scale", "smoke", "--search", "optuna", "--trials", "3", "--warm-start", "known"]
-    grid = place.start(*options, "--name", "s", "--max-concurrent", "1")
+    grid = place.start(*options, "--name", "s", *ONE_WORKER)
     wait_for(lambda: place.n_reports("s"), "a trial has reports")
     workers = place.hold_when(
         lambda: ended() and any(t.rows() and t.result() is None for t in folder.trials()),
@@ -107,7 +107,7 @@ def test_a_killed_optuna_search_goes_on(place: Home) -> None:
     before, n_begun = ended(), len(list(folder.trials()))
     assert n_known + 1 <= n_known + len(before) < n_begun < n_known + 3
     assert f"({n_known + 3} trials, {n_known} known)" in grid.said
-    place.run("--resume", "s", "--max-concurrent", "1")
+    place.run("--resume", "s", *ONE_WORKER)
     check_records(folder, place.storage)
     assert all(folder.trial(key).result() == result for key, result in before.items())
     study = optuna.load_study(study_name="s", storage=f"sqlite:///{folder.path / DATABASE}")

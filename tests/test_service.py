@@ -21,6 +21,7 @@ from tests.services import (
     BASE,
     GRID,
     LONG,
+    ONE_WORKER,
     Grid,
     Home,
     Records,
@@ -67,7 +68,8 @@ def calm() -> Iterator[tuple[Home, Path, Grid]]:
     """A home with an undisturbed study of two seeds, its space, and what it said."""
     with home() as found:
         space = found.space("long", GRID, LONG)
-        grid = found.run("--space", space, "--scale", "smoke", "--seeds", "1,2", "--name", "calm", "--json")
+        study = ["--space", space, "--scale", "smoke", "--seeds", "1,2", "--name", "calm", *ONE_WORKER]
+        grid = found.run(*study, "--json")
         found.wait_until_empty()
         yield found, space, grid
 
@@ -138,7 +140,7 @@ def test_stopped_and_killed_it_can_be_resumed(place: Home, expected: Reports) ->
     place.wait_until_empty()
 
     n_reports = place.n_reports("s")
-    grid = place.start("--resume", "s")
+    grid = place.start("--resume", "s", *ONE_WORKER)
     place.hold_at("s", n_reports + 11)  # for good: who is told twice waits for nobody
     interrupted(grid, [])
     grid.interrupt()
@@ -165,7 +167,7 @@ def test_stopped_and_killed_it_can_be_resumed(place: Home, expected: Reports) ->
     assert any(rows and not result for rows, result in left.values())
     assert Records(place.storage, "s").parent().info.status == "RUNNING"
 
-    place.run("--resume")
+    place.run("--resume", *ONE_WORKER)
     check_undisturbed(place, "s", expected)
     for key, (rows, result) in left.items():  # what was published and what had ended stays as it was
         assert place.study("s").trial(key).rows()[: len(rows)] == rows
@@ -235,7 +237,7 @@ def test_a_full_disk_ends_a_study_that_can_be_resumed(place: Home, small_disk: P
     assert f"--resume s --storage {small_disk}` goes on" in grid.errors
     (small_disk / "filler").unlink()
     subprocess.run(["mount", "-o", "remount,size=50m", str(small_disk)], check=True)
-    place.run("--resume", "s")
+    place.run("--resume", "s", *ONE_WORKER)
     check_undisturbed(place, "s", expected)
 
 

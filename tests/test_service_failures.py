@@ -10,6 +10,7 @@ from launch.grid import main
 from tests.services import (
     BASE,
     LONG,
+    ONE_WORKER,
     Home,
     Records,
     assert_refused,
@@ -43,15 +44,14 @@ def faults(place: Home, name: str, *labels: str) -> Path:
 
 def test_failed_trials_are_recorded_and_the_study_goes_on(place: Home) -> None:
     space = faults(place, "faults", *FAULTS)
-    stopped = place.run(
-        "--space", space, "--scale", "smoke", "--name", "s", "--fail-fast", "--max-concurrent", "1", code=1
-    )  # fmt: skip
+    study = ["--space", space, "--scale", "smoke", "--name", "s", *ONE_WORKER]
+    stopped = place.run(*study, "--fail-fast", code=1)
     assert "a trial failed (seed 1: the encoder returns NaN" in stopped.errors
     assert Records(place.storage, "s").parent().info.status == "KILLED"
     (failed,) = [trial for trial in place.study("s").trials() if trial.result()]
     first_end = failed.result()
 
-    grid = place.run("--resume", "s")
+    grid = place.run("--resume", "s", *ONE_WORKER)
     records = check_records(place.study("s"), place.storage)
     assert records.statuses() == {"FAILED": 4, "FINISHED": 1}
     assert failed.result() == first_end
@@ -87,8 +87,8 @@ def test_two_studies_at_once_share_a_store(place: Home) -> None:
     staged = place.space("staged", {"first": {"loss.n_samples": [2, 4]}, "second": {"training.lr": [1e-4, 1e-3, 1e-2]}})
     failing = faults(place, "failing", "diverges", "runs away")
     grids = [
-        place.start("--space", staged, "--scale", "smoke", "--name", "a", "--finalize"),
-        place.start("--space", failing, "--scale", "smoke", "--name", "b"),
+        place.start("--space", staged, "--scale", "smoke", "--name", "a", "--finalize", *ONE_WORKER),
+        place.start("--space", failing, "--scale", "smoke", "--name", "b", *ONE_WORKER),
     ]
     grids[1].ended(1)
     assert "no trial of a stage finished" in grids[1].errors

@@ -18,6 +18,7 @@ from tests.clusters import Cluster
 from tests.services import (
     BASE,
     GRID,
+    ONE_WORKER,
     alone,
     assert_refused,
     best_of,
@@ -57,7 +58,7 @@ def test_a_study_in_a_store_outlives_its_driver(s3: S3) -> None:
             first.kill()
             assert len(list(caches["one"].rglob("result.json"))) < 4
             go_on(workers)
-            job = ["launch/submit.py", "--address", ray.url, "--", "launch/grid.py", "--resume", *where]
+            job = ["launch/submit.py", "--address", ray.url, "--", "launch/grid.py", "--resume", *where, *ONE_WORKER]
             second = ray.begin(*job)  # on the head, with its environment and its copies
             expected = alone(space)
             second.ended()

@@ -20,6 +20,7 @@ from tests.services import (
     BASE,
     GRID,
     LONG,
+    ONE_WORKER,
     Records,
     alone,
     assert_refused,
@@ -50,7 +51,7 @@ def submitted(ray: Cluster, *arguments: str | Path, code: int = 0) -> str:
 def test_a_study_runs_as_a_job(ray: Cluster) -> None:
     """With a space of the user's own, which travels; nothing of the checkout is on the cluster."""
     space, folder = ray.place.space("short", GRID, BASE), ray.place.path / "shared folder"
-    study = ["launch/grid.py", "--space", space, "--scale", "smoke", "--name", "s"]
+    study = ["launch/grid.py", "--space", space, "--scale", "smoke", "--name", "s", *ONE_WORKER]
     bad = ["launch/grid.py", "--space", "toy_elk", "--set", "loss.kappa_po=3", "--scale", "smoke"]
     failing = ray.begin(
         "launch/submit.py", "--address", ray.url, "--folder", folder, "--name", "failing", "--", *bad
@@ -80,7 +81,7 @@ def test_a_study_runs_as_a_job(ray: Cluster) -> None:
 def test_a_job_goes_on_without_its_sender_and_can_be_stopped_and_resumed(ray: Cluster) -> None:
     """Its workers are held while it is asked about: however slow the questions are, it has not ended."""
     space, storage = ray.place.space("long", {"grid": {"loss.n_samples": [2, 4]}}, LONG), ray.place.path / "runs"
-    study = ["launch/grid.py", "--space", space, "--scale", "smoke", "--name", "s", "--storage", storage]
+    study = ["launch/grid.py", "--space", space, "--scale", "smoke", "--name", "s", *ONE_WORKER, "--storage", storage]
     said = submitted(ray, "--name", "second", "--detach", "--", *study)
     assert f"--address {ray.url} --stop second" in said
 
@@ -105,7 +106,7 @@ def test_a_job_goes_on_without_its_sender_and_can_be_stopped_and_resumed(ray: Cl
 
     # The space's file was the first job's: it is taken from the study's folder.
     going_on = ["launch/grid.py", "--resume", "s", "--storage", storage, "--address", "ray://127.0.0.1:10001"]
-    third = ray.begin(*going_on, RAY_API_SERVER_ADDRESS=ray.url).ended()
+    third = ray.begin(*going_on, *ONE_WORKER, RAY_API_SERVER_ADDRESS=ray.url).ended()
     assert re.search(rf"sent: (\S+) to {ray.url}\n(.|\n)*\1: SUCCEEDED", third.said)
     assert ray.place.n_reports("s") > n_stopped
     assert on_disk(ray.place.study("s")) == alone(space)
