@@ -17,7 +17,9 @@ from launch.ablate import _parser as ablate_parser
 from launch.ablate import asked_ablation
 from launch.grid import _parser as grid_parser
 from launch.grid_study import asked_study
+from launch.reproduce import main as reproduce
 from pcl.studies.ledger import StudyFolder
+from tests.commands import called
 from tests.services import ONE_WORKER, Home, Records, home
 
 ABLATE, REPRODUCE = "launch/ablate.py", "launch/reproduce.py"
@@ -34,6 +36,13 @@ def place() -> Iterator[Home]:
     with home() as found:
         found.run("--ablation", "shared_backbone", "--name", "a", *FAST, *ONE_WORKER, script=ABLATE)
         yield found
+
+
+def reproduced(place: Home, *words: str) -> str:
+    """What `launch/reproduce.py` says where nothing is left to train."""
+    done = called(REPRODUCE, reproduce, *words, "--storage", str(place.storage))
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:
@@ -76,7 +85,7 @@ def test_the_board_finds_it(place: Home) -> None:
 def test_the_table_reads_what_the_ablation_trained(place: Home) -> None:
     """Nothing is left to train, so that no Ray starts; and every number is that of the store."""
     kept = place.path / "kept"
-    said = place.run("--table", "ablation_shared", *FAST, "--output", kept, script=REPRODUCE).said
+    said = reproduced(place, "--table", "ablation_shared", *FAST, "--output", str(kept))
     assert "3 cells, each once however many tables have it; 0 are to be trained" in said
     assert "Ray dashboard" not in said
     folder = place.storage / "reproduce" / "reference-smoke"
@@ -112,7 +121,7 @@ def test_what_is_missing_is_trained_and_drawn(place: Home) -> None:
     picture = place.storage / "reproduce" / "reference-smoke" / "fig-2dplot.png"
     assert picture.read_bytes().startswith(b"\x89PNG")
     picture.unlink()
-    again = place.run(*asked, script=REPRODUCE).said
+    again = reproduced(place, *asked)
     assert "0 are to be trained" in again
     assert picture.exists()
     table = first[first.index("fig:2dplot") : first.index("written")]

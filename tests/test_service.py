@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from launch.grid import main as grid_command
 from launch.train import main as train
 from pcl.studies.ledger import Status
 from tests.commands import called
@@ -153,8 +154,9 @@ def test_stopped_and_killed_it_can_be_resumed(place: Home, expected: Reports) ->
     before = {file: file.stat().st_mtime_ns for file in place.storage.rglob("*")}
     content = space.read_text()
     space.write_text(content.replace("[2, 4]", "[2, 8]"))
-    refused = place.run("--resume", "s", code=2)
-    assert "has changed since the study 's' began" in refused.errors
+    refused = called("launch/grid.py", grid_command, "--resume", "s", "--storage", str(place.storage))
+    assert refused.returncode == 2
+    assert "has changed since the study 's' began" in refused.stderr
     assert {file: file.stat().st_mtime_ns for file in place.storage.rglob("*")} == before
     space.write_text(content)
 
@@ -243,7 +245,8 @@ def test_a_full_disk_ends_a_study_that_can_be_resumed(place: Home, small_disk: P
 
 def test_the_plan_of_a_staged_space_has_the_papers_counts(shared: Home) -> None:
     fast = [word for path in ("task.smoothing", "task.largest_cosine") for word in ("--set", f"{path}={BASE[path]}")]
-    plan = shared.run("--space", "toy_hib", "--scale", "smoke", "--plan", *fast).said
+    words = ["--space", "toy_hib", "--scale", "smoke", "--plan", *fast, "--storage", str(shared.storage)]
+    plan = called("launch/grid.py", grid_command, *words).stdout
     assert "stage 1: 12 trials: M {0, 1, 32}" in plan
     assert "stage 2: 36 trials at the winner's settings: loss.a" in plan
     assert not shared.storage.exists()
