@@ -12,10 +12,12 @@ import pytest
 from launch.bench_processes import DEADLINE_S
 from launch.parcel import commands, parcel
 from launch.submit import main
+from launch.train import main as train
 from pcl.studies.ledger import Status, StudyFolder
 from pcl.studies.provenance import commit
 from tests.browser import CHROMIUM, browser
 from tests.clusters import Cluster, cluster
+from tests.commands import called
 from tests.services import (
     BASE,
     GRID,
@@ -173,13 +175,8 @@ def test_commands_are_the_launch_files() -> None:
 def test_a_parcel_starts_where_results_stay(tmp_path: Path) -> None:
     """What is sent is run as a node's shell would run it."""
     config, folder = tmp_path / "my run.yaml", tmp_path / "on the cluster"
-    shown = subprocess.run(
-        [sys.executable, "-m", "launch.train", "--show-config"],
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-        check=True,
-    )
+    shown = called("launch/train.py", train, "--show-config")
+    assert shown.returncode == 0, shown.stderr
     config.write_text(shown.stdout)
     sent = parcel(["python", "launch/train.py", f"--config={config}", "--show-config"], str(folder), "http://mlflow")
     unpacked = tmp_path / "unpacked"
