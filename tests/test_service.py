@@ -246,7 +246,9 @@ def test_a_full_disk_ends_a_study_that_can_be_resumed(place: Home, small_disk: P
 def test_the_plan_of_a_staged_space_has_the_papers_counts(shared: Home) -> None:
     fast = [word for path in ("task.smoothing", "task.largest_cosine") for word in ("--set", f"{path}={BASE[path]}")]
     words = ["--space", "toy_hib", "--scale", "smoke", "--plan", *fast, "--storage", str(shared.storage)]
-    plan = called("launch/grid.py", grid_command, *words).stdout
+    planned = called("launch/grid.py", grid_command, *words)
+    assert planned.returncode == 0, planned.stderr
+    plan = planned.stdout
     assert "stage 1: 12 trials: M {0, 1, 32}" in plan
     assert "stage 2: 36 trials at the winner's settings: loss.a" in plan
     assert not shared.storage.exists()
