@@ -103,7 +103,9 @@ class Cells:
 def _check_overrides(table: Table, overrides: "Mapping[str, Plain]") -> None:
     varied = {path for row in table.rows for path in row.settings}
     if taken := sorted(varied & set(overrides)):
-        raise ValueError(f"`--set {taken[0]}` must not set what {table.name} varies; leave it out, or the table.")
+        raise ValueError(
+            f"`--set {taken[0]}` must not set what a row of {table.name} is of; leave it out, or the table."
+        )
 
 
 def _is_possible(table: Table, row: Row, setting: Setting) -> bool:
