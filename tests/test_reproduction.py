@@ -266,9 +266,7 @@ def test_settings_that_a_row_cannot_have_are_refused() -> None:
         Cells.of(tables, Setting("reference", "smoke", (4, 5), {"training.n_batches": -3}))
     exact = Cells.of([TABLES["tab:bench_cifar"]], Setting("exact", "smoke", (4, 5), {"training.lr": 0.1}))
     assert len(exact.impossible) == 3  # as it is without the setting
-    with pytest.raises(
-        ValueError, match=r"`--set loss\.n_samples` must not set what a row of fig:mc is of; leave it out"
-    ):
+    with pytest.raises(ValueError, match=r"`--set loss\.n_samples` must not set what rows of fig:mc do; leave it out"):
         Cells.of([TABLES["fig:mc"]], Setting("reference", "smoke", (4, 5), {"loss.n_samples": 64}))
 
 
