@@ -202,3 +202,11 @@ def test_differences_are_paired() -> None:
     told = "\n".join(as_text(list(found.values()), "smoke"))
     assert "runaway kappa [smoke]" in told
     assert all("[smoke]" in line for line in told.splitlines()[3:])
+
+
+def test_variants_that_no_seed_tells_apart_are_the_same() -> None:
+    metric = "eval/kappa_rank_corr"
+    by_seed = {4: {metric: 0.51}, 5: {metric: 0.72}}
+    found = compared([Reached("a", by_seed), Reached("b", by_seed)], "a", [metric])
+    assert [row["verdict"] for row in csv.DictReader(io.StringIO(as_csv(found, "paper")))] == ["baseline", "same"]
+    assert as_text(found, "paper")[-1].endswith(" same")

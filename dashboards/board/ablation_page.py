@@ -216,7 +216,9 @@ def _row(
 
 
 def verdict(metric: str, difference: Estimate) -> str:
-    """What an interval says: better, worse or, where it has zero in it, unclear."""
+    """What an interval says: better, worse or, where it has zero in it, unclear; where no seed differs, same."""
+    if difference.n and difference.mean == 0 and not difference.error > 0:
+        return "same"
     if math.isnan(difference.low) or difference.low <= 0 <= difference.high:
         return "unclear"
     end = larger_is_better(metric)
