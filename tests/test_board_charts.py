@@ -6,9 +6,12 @@ import re
 
 import pytest
 
-from dashboards.board.ablation_page import ablation_page, comparisons
+from dashboards.board.ablation_page import ablation_page, comparisons, verdict
+from dashboards.board.charts import Line, parallel
 from dashboards.board.frame import Surroundings
 from dashboards.board.interval_charts import Mark, Panel, intervals
+from dashboards.board.markup import MISSING
+from dashboards.board.pairing import paired
 from dashboards.board.records import FINISHED, Run, Study, Trial
 from dashboards.board.study_page import study_page
 from tests.board_pages import Page
@@ -61,7 +64,7 @@ def test_names_that_do_not_fit_have_a_row_each(n: int) -> None:
     assert list(found) == names
     heights = [y for _, y in found.values()]
     assert all(lower - upper == 20 for upper, lower in itertools.pairwise(heights))
-    assert all(x - 6.5 * len(name) >= 0 for name, (x, _) in found.items())
+    assert all(x - 7.3 * len(name) >= 0 for name, (x, _) in found.items())
     assert chart.count('class="mark"') == 2 * n
 
 
@@ -69,6 +72,55 @@ def test_words_that_fit_stand_below() -> None:
     chart = drawn(["vmf", "gaussian", "laplace"])
     assert chart.count("<svg") == 2
     assert "evenly spaced" not in chart
+
+
+def ways(axes: list[tuple[str, list[str]]]) -> str:
+    lines = [Line(str(i), str(i), "way") for i, _ in enumerate(axes[0][1])]
+    return parallel(lines, axes, ("κ rank ↑", [i / 10 for i, _ in enumerate(lines)]), "words")
+
+
+@pytest.mark.parametrize("n_more", [0, 9])
+def test_numbers_of_an_axis_stand_in_their_order_though_some_trials_have_none(n_more: int) -> None:
+    """Few of them evenly apart, many on a scale; what is missing stands at the lower end."""
+    values = ["", "-1.0", "-4.0", "-8.0", "0.0", "1.0", "8.0", *(str(10.0 + i) for i in range(n_more))]
+    chart = ways([("b", values)])
+    heights = [float(path.split("L")[0].split()[1]) for path in re.findall(r'<path d="M([^"]+)"', chart)]
+    order = sorted(range(len(values)), key=lambda i: -heights[i])
+    assert [values[i] for i in order] == ["", *sorted(values[1:], key=float)]
+    assert len(set(heights)) == len(values)
+    assert f">{MISSING}</text>" in chart
+
+
+@pytest.mark.parametrize("n_axes", [1, 3, 8])
+def test_words_of_parallel_axes_do_not_overlap_and_are_not_cut(n_axes: int) -> None:
+    letter = 7.3
+    axes = [(f"loss.setting_{i}.learn_kappa_pos", ["rolled_positives_of_all", "no"]) for i in range(n_axes)]
+    chart = ways(axes)
+    slanted = re.findall(r'transform="translate\(([\d.]+) ([\d.]+)\) rotate\(-30\)">([^<]*)<', chart)
+    flat = re.findall(r'class="label" x="([\d.]+)" y="[\d.]+" text-anchor="middle">([^<]*)<', chart)
+    assert len(slanted or flat) == n_axes + 1
+    for (left, upper, name), (right, *_) in itertools.pairwise(slanted):
+        assert (float(right) - float(left)) * math.sin(math.pi / 6) > 12  # between the lines that the words stand on
+        assert float(left) + letter * len(name) * math.cos(math.pi / 6) <= 720
+        assert letter * len(name) * math.sin(math.pi / 6) <= float(upper)
+    for (left, one), (right, other) in itertools.pairwise(flat):
+        assert float(right) - float(left) > letter * (len(one) + len(other)) / 2
+    assert chart.count("learn_kappa_pos</text>") == n_axes
+    labels = re.findall(r'<text x="([\d.]+)" y="[\d.]+" text-anchor="end" class="halo">([^<]*)<', chart)
+    starts = sorted(float(x) - letter * len(text) for x, text in labels if text.endswith("all"))
+    assert len(starts) == n_axes
+    assert starts[0] >= 0
+    ends = sorted({float(x) + 7 for x, _ in labels})
+    assert all(start >= end for start, end in zip(starts[1:], ends, strict=False))
+
+
+def test_no_difference_in_any_seed_is_the_same() -> None:
+    base = {"4": 0.1, "5": 0.2}
+    assert verdict(OBJECTIVE, paired(base, base)) == "same"
+    assert verdict(OBJECTIVE, paired({"4": 0.1}, base)) == "same"
+    assert verdict(OBJECTIVE, paired({"4": 0.2, "5": 0.1}, base)) == "unclear"  # whose mean is zero
+    assert verdict(OBJECTIVE, paired({"4": 0.2}, base)) == "unclear"
+    assert verdict(OBJECTIVE, paired({}, base)) == "unclear"
 
 
 def trial(name: str, stage: str, values: dict[int, float]) -> Trial:

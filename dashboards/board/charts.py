@@ -1,5 +1,6 @@
 """Drawings as SVG: learning curves and parallel coordinates. Colours are the style sheet's."""
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,6 +10,9 @@ from dashboards.board.scales import Scale, numeric, tick_text, wants_log
 
 _WIDTH = 720
 _MOST_NAMES = 12  # values of an axis that stand as words; of more, the axis is a scale
+_LETTER = 7.3  # pixels of a letter, of the wider fonts
+_MOST_LETTERS = 24  # of an axis's name
+_SLANT = 30  # degrees, of names that have no room side by side
 
 
 @dataclass(frozen=True)
@@ -53,23 +57,52 @@ def parallel(
         goal: Name of the objective, with a value for every trial.
         words: What it shows.
     """
-    height, top, bottom, side = 330, 44, 16, 100
-    step = (_WIDTH - 2 * side) / len(axes)
+    names = [_end(name, _MOST_LETTERS) for name in (*(name for name, _ in axes), goal[0])]
+    at, is_slanted = _across(names, max(len(_end(value, 14)) for value in axes[0][1]))
+    top = round(26 + _LETTER * max(map(len, names)) * math.sin(math.radians(_SLANT))) if is_slanted else 44
+    bottom = top + 270
+    n_letters = max(4, int((at[1] - at[0] - 12) / _LETTER))  # of a value, up to the axis before
     places: list[Sequence[float]] = []
     uprights: list[Child] = []
-    for index, (name, values) in enumerate(axes):
-        y, ticks = _ordinal(values, height - bottom, top)
+    for index, (_, values) in enumerate(axes):
+        y, ticks = _ordinal(values, bottom, top)
         places.append(y)
-        uprights.append(_upright(round(side + index * step, 1), top, height - bottom, name, ticks))
-    scale = Scale.over(list(goal[1]), height - bottom, top)
+        short = [(height, _end(text, n_letters if index else 14)) for height, text in ticks]
+        uprights.append(_upright(at[index], top, bottom, _title(names[index], at[index], top, is_slanted), short))
+    scale = Scale.over(list(goal[1]), bottom, top)
     places.append([scale(value) for value in goal[1]])
     ticks = [(scale(tick), tick_text(tick)) for tick in scale.ticks()]
-    uprights.append(_upright(_WIDTH - side, top, height - bottom, goal[0], ticks, kind="goal"))
+    uprights.append(_upright(at[-1], top, bottom, _title(names[-1], at[-1], top, is_slanted), ticks, kind="goal"))
     drawn: list[Child] = []
     for index, line in enumerate(lines):
-        path = "M" + "L".join(f"{round(side + i * step, 1)} {column[index]}" for i, column in enumerate(places))
+        path = "M" + "L".join(f"{x} {column[index]}" for x, column in zip(at, places, strict=True))
         drawn.append(_group(line, tag("path", d=path)))
-    return svg(height, words, [*drawn, *uprights])
+    return svg(bottom + 16, words, [*drawn, *uprights])
+
+
+def _across(names: Sequence[str], n_first: int) -> tuple[list[float], bool]:
+    """Where axes stand so that all of their names is in the drawing, and whether the names must be slanted.
+
+    Args:
+        names: Of the axes.
+        n_first: Letters of the first axis's values, to the left of it.
+    """
+    wide = [_LETTER * len(name) for name in names]
+    n_gaps = len(names) - 1
+    left = max(wide[0] / 2, _LETTER * n_first + 7) + 4
+    step = (_WIDTH - left - wide[-1] / 2 - 4) / n_gaps
+    is_slanted = any((a + b) / 2 + 8 > step for a, b in itertools.pairwise(wide))
+    if is_slanted:
+        left = _LETTER * n_first + 11
+        lean = [width * math.cos(math.radians(_SLANT)) for width in wide]
+        step = min((_WIDTH - left - width - 8) / i for i, width in enumerate(lean) if i)
+    return [round(left + i * step, 1) for i in range(len(names))], is_slanted
+
+
+def _title(name: str, at: float, top: float, is_slanted: bool) -> Html:
+    if is_slanted:
+        return tag("text", name, class_="label", transform=f"translate({at - 4} {top - 10}) rotate({-_SLANT})")
+    return tag("text", name, class_="label", x=at, y=top - 18, text_anchor="middle")
 
 
 def _group(line: Line, *parts: Child) -> Html:
@@ -77,13 +110,19 @@ def _group(line: Line, *parts: Child) -> Html:
 
 
 def _ordinal(values: Sequence[str], start: float, end: float) -> tuple[list[float], list[tuple[float, str]]]:
-    """Heights of an axis's values, and its ticks: words evenly apart, or many numbers on a scale."""
+    """Heights of an axis's values, and its ticks: words evenly apart, or many numbers on a scale.
+
+    What has no value stands at the start, and says nothing of whether the others are numbers.
+    """
     known = list(dict.fromkeys(values))
-    numbers = numeric(known)
+    numbers = numeric([text for text in known if text])
     if numbers is not None and len(known) > _MOST_NAMES:
-        scale = Scale.over(numbers, start, end, is_log=wants_log(numbers))
-        return [scale(float(value)) for value in values], [(scale(t), tick_text(t)) for t in scale.ticks()]
-    known.sort(key=(lambda text: (0, float(text), text)) if numbers else (lambda text: (0, 0.0, text)))
+        first = start + 0.08 * (end - start) if "" in known else start
+        scale = Scale.over(numbers, first, end, is_log=wants_log(numbers))
+        ticks = [(scale(t), tick_text(t)) for t in scale.ticks()]
+        ticks = [(start, MISSING), *ticks] if "" in known else ticks
+        return [scale(float(value)) if value else start for value in values], ticks
+    known.sort(key=lambda text: (text != "", float(text) if numbers and text else 0.0, text))
     gap = (end - start) / (len(known) + 1)
     height = {text: round(start + (i + 1) * gap, 1) for i, text in enumerate(known)}
     every = math.ceil(len(known) / 14)
@@ -91,16 +130,15 @@ def _ordinal(values: Sequence[str], start: float, end: float) -> tuple[list[floa
 
 
 def _upright(
-    at: float, top: float, bottom: float, name: str, ticks: Sequence[tuple[float, str]], kind: str = ""
+    at: float, top: float, bottom: float, title: Html, ticks: Sequence[tuple[float, str]], kind: str = ""
 ) -> Html:
     marks = [
         [
             tag("line", x1=at - 4, x2=at, y1=y, y2=y),
-            tag("text", _short(text, 14), x=at - 7, y=y + 4, text_anchor="end", class_="halo"),
+            tag("text", text, x=at - 7, y=y + 4, text_anchor="end", class_="halo"),
         ]
         for y, text in ticks
     ]
-    title = tag("text", _short(name, 24), class_="label", x=at, y=top - 18, text_anchor="middle")
     return tag("g", title, tag("line", x1=at, x2=at, y1=top, y2=bottom), marks, class_=f"axis {kind}".strip())
 
 
@@ -124,8 +162,9 @@ def rules(y: Scale, left: float, right: float, label: str) -> Html:
     return tag("g", parts, name, class_="axis")
 
 
-def _short(text: str, n_most: int) -> str:
-    return text if len(text) <= n_most else text[: n_most - 1] + "…"
+def _end(text: str, n_most: int) -> str:
+    """Without its beginning: paths of settings, and values of one setting, begin alike."""
+    return text if len(text) <= n_most else f"…{text[1 - n_most :]}"
 
 
 def svg(height: int, words: str, drawn: Sequence[Child], width: int = _WIDTH) -> Html:

@@ -11,6 +11,7 @@ from dashboards.board.scales import Scale, numeric, tick_text, wants_log
 
 _HALF, _WIDE = 460, 960
 _LETTER, _LEAST_GAP = 6.5, 18.0  # pixels: of a letter of an axis's names, and from one mark to the next
+_WIDE_LETTER = 7.3  # of fonts that are wider: what stands at the edge is cut off where it has no room
 _ROW, _MOST_LETTERS = 20, 56  # pixels of a variant that has a row of its own, and what of its name has room
 
 
@@ -91,7 +92,7 @@ def _columns(panel: Panel, at: Sequence[float], x_label: str) -> Html:
 def _rows(panels: Sequence[Panel], axis: str) -> Html:
     """Variants from top to bottom, with the panels side by side."""
     names = [_shortened(mark.name, _MOST_LETTERS) for mark in panels[0].marks]
-    left, top, gap = round(_LETTER * max(map(len, [*names, axis]))) + 16, 40, 24
+    left, top, gap = round(_WIDE_LETTER * max(map(len, [*names, axis]))) + 16, 40, 24
     bottom = top + _ROW * len(names)
     width = (_WIDE - left) / len(panels)
     at = [top + (i + 0.5) * _ROW for i in range(len(names))]
