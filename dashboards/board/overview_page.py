@@ -32,9 +32,12 @@ def overview_page(studies: Sequence[Study], around: Surroundings) -> str:
 
 
 def _totals(studies: Sequence[Study]) -> Child:
-    trials = [trial for study in studies for trial in study.trials]
+    every = [trial for study in studies for trial in study.trials]
+    trials = [trial for trial in every if not trial.is_reused]
+    n_reused = len(every) - len(trials)
     return facts([
         ("studies", f"{len(studies):,}"), ("trials", f"{len(trials):,}"), ("of them", _counts(trials)),
+        ("reused", f"{n_reused:,}" if n_reused else None),
         ("GPU time", duration(sum(study.seconds(of_gpu=True) for study in studies))),
         ("CPU time", duration(sum(study.seconds(of_gpu=False) for study in studies))),
     ])  # fmt: skip
@@ -61,7 +64,7 @@ def _row(study: Study, around: Surroundings) -> TableRow:
     return TableRow(
         (
             Cell(name, run.name), badge(state),
-            Cell(join(f"{len(study.trials):,}", tag("small", _counts(study.trials))), len(study.trials)),
+            Cell(_trials(study), len(study.trials)),
             Cell(best, winner.objective if winner else math.nan),
             _winner(study, winner) if winner else "",
             Cell(join(duration(gpu), tag("small", f"CPU {duration(cpu)}") if cpu else None), gpu),
@@ -70,6 +73,12 @@ def _row(study: Study, around: Surroundings) -> TableRow:
         ),
         state,
     )  # fmt: skip
+
+
+def _trials(study: Study) -> Html:
+    n_reused = sum(trial.is_reused for trial in study.trials)
+    reused = tag("small", f"{n_reused:,} reused") if n_reused else None
+    return join(f"{len(study.trials):,}", tag("small", _counts(study.trials)), reused)
 
 
 def _winner(study: Study, winner: Trial) -> Html:

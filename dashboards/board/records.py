@@ -15,7 +15,7 @@ RUNNING, FINISHED, FAILED = "RUNNING", "FINISHED", "FAILED"  # MLflow's words; t
 REPORT = "report"  # the stage of the report seeds, which select nothing
 REPRODUCTION = "reproduction"  # that of `launch/reproduce.py` on the report seeds
 
-_LARGEST = 1.7976931348623157e308  # what MLflow's databases keep of an infinity
+LARGEST = 1.7976931348623157e308  # what MLflow's databases keep of an infinity
 _TRIAL_TAGS = (
     "pcl.kind", "pcl.trial", "pcl.stage", "pcl.seed", "pcl.cause", "pcl.hardware", "pcl.reused_from",
     "mlflow.parentRunId",
@@ -90,10 +90,15 @@ class Trial:
         return [seed for seed in self.seeds if seed.cause]
 
     @property
+    def is_reused(self) -> bool:
+        """Whether its result is another study's."""
+        return bool(self.run.tags.get("pcl.reused_from"))
+
+    @property
     def seconds(self) -> float:
-        """Spent training by this study; nothing where the result is another study's."""
+        """Spent training by this study."""
         spent = self.run.metrics.get("time/train_s", 0.0)
-        return spent if math.isfinite(spent) and not self.run.tags.get("pcl.reused_from") else 0.0
+        return spent if math.isfinite(spent) and not self.is_reused else 0.0
 
     def by_seed(self, metric: str) -> dict[str, float]:
         """The last finite values of the seeds that have not failed."""
@@ -203,16 +208,6 @@ def trials_on(database: Database, seeds: Iterable[int]) -> list[Trial]:
     return _grouped(found)[1]
 
 
-def histories(database: Database, runs: Iterable[Run], metric: str) -> dict[str, list[tuple[int, float]]]:
-    """Steps and finite values of a metric, by run."""
-    found: dict[str, list[tuple[int, float]]] = defaultdict(list)
-    identifiers = [run.id for run in runs]
-    for run_id, step, value, is_nan in database.histories(identifiers, metric) if identifiers else ():
-        if not is_nan and abs(value) < _LARGEST:
-            found[run_id].append((step, value))
-    return dict(found)
-
-
 def differing(params: Sequence[Mapping[str, str]]) -> set[str]:
     """Paths at which some have other values than the first, or none."""
     found: set[str] = set()
@@ -268,7 +263,7 @@ def _fill_metrics(runs: Mapping[str, Run], rows: Iterable[Row]) -> None:
     for run_id, key, value, is_nan, time_ms in rows:
         if run_id in runs:
             run = runs[run_id]
-            infinite = abs(value) >= _LARGEST
+            infinite = abs(value) >= LARGEST
             run.metrics[key] = math.nan if is_nan else math.copysign(math.inf, value) if infinite else value
             run.last_ms = max(run.last_ms, time_ms or 0)
 

@@ -14,8 +14,9 @@ from dashboards.board.artifacts import Artifacts
 from dashboards.board.compare_page import compare_page, study_data
 from dashboards.board.database import Database, StoreError
 from dashboards.board.frame import Surroundings
+from dashboards.board.histories import histories
 from dashboards.board.overview_page import overview_page
-from dashboards.board.records import RUNNING, Study, all_studies, histories, one_study, trials_on
+from dashboards.board.records import RUNNING, Study, all_studies, one_study, trials_on
 from dashboards.board.scoreboard_page import scoreboard_page
 from dashboards.board.study_page import learning, study_page
 from dashboards.board.winner_page import winner_page
