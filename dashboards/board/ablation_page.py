@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dashboards.board.frame import Surroundings, facts, note, page, section, state_of_study, study_tabs
+from dashboards.board.frame import Surroundings, cells_words, facts, note, page, section, state_of_study, study_tabs
 from dashboards.board.interval_charts import Mark, Panel, intervals
 from dashboards.board.markup import MISSING, Child, Html, number, plus_minus, tag
 from dashboards.board.pairing import Estimate, estimate, paired
@@ -98,8 +98,10 @@ def ablation_page(study: Study, around: Surroundings, asked: str = "") -> str:
         tag("h1", tags.get("pcl.ablation") or study.run.name), study_tabs(study, "ablation"),
         facts([(name, tags.get(f"pcl.{name}")) for name in ("study", "scale", "fidelity", "data", "hardware")]),
     ]  # fmt: skip
-    found = comparisons(study, asked)
-    if found:
+    found = [] if study.is_reproduction else comparisons(study, asked)
+    if study.is_reproduction:
+        body.append(note(cells_words()))
+    elif found:
         body += [_words(), _failures(study)]
     else:
         body.append(note("At least two trials of a stage have to finish before they can be paired."))

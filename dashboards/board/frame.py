@@ -131,9 +131,16 @@ def study_tabs(study: Study, current: str) -> Html:
     pages = [("study", "Trials"), ("ablation", "Paired differences"), ("winner", "Winner")]
     links = [
         tag("a", text, href=f"{name}-{study.run.id}.html", aria_current="page" if name == current else None)
-        for name, text in pages
+        for name, text in (pages[:1] if study.is_reproduction else pages)
     ]
+    links += [tag("a", "Scoreboard", href="scoreboard.html")] if study.is_reproduction else []
     return tag("nav", links, class_="tabs", aria_label=f"Pages of {study.run.name}")
+
+
+def cells_words() -> Html:
+    """Why nothing is ranked or paired in a reproduction, and where its results are."""
+    return join("Cells of the paper's tables and figures are not variants of each other. The ",
+                tag("a", "scoreboard", href="scoreboard.html"), " has each beside the published number.")  # fmt: skip
 
 
 def note(*content: Child) -> Html:

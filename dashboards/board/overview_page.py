@@ -66,7 +66,7 @@ def _row(study: Study, around: Surroundings) -> TableRow:
             Cell(name, run.name), badge(state),
             Cell(_trials(study), len(study.trials)),
             Cell(best, winner.objective if winner else math.nan),
-            _winner(study, winner) if winner else "",
+            _winner(study, winner),
             Cell(join(duration(gpu), tag("small", f"CPU {duration(cpu)}") if cpu else None), gpu),
             Cell(moment(run.start_ms), run.start_ms),
             around.run_link(run),
@@ -81,6 +81,10 @@ def _trials(study: Study) -> Html:
     return join(f"{len(study.trials):,}", tag("small", _counts(study.trials)), reused)
 
 
-def _winner(study: Study, winner: Trial) -> Html:
+def _winner(study: Study, winner: Trial | None) -> Html | None:
+    if study.is_reproduction:
+        return tag("a", "on the scoreboard", href="scoreboard.html")
+    if winner is None:
+        return None
     link = tag("a", winner.run.name, href=f"winner-{study.run.id}.html", class_="wrap")
     return join(link, None if study.selects else tag("small", "the best; nothing is chosen"))

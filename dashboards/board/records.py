@@ -157,12 +157,17 @@ class Study:
 
     @cached_property
     def winner(self) -> Trial | None:
-        """What the study has chosen, or what is best so far."""
+        """What the study has chosen, or what is best so far; of a reproduction nothing: its cells are no rivals."""
+        if self.is_reproduction:
+            return None
         finished = [t for t in self.ranked if t.run.status == FINISHED and not math.isnan(t.objective)]
-        if self.is_reproduction:  # whose searches of grids are on tuning seeds
-            finished = [t for t in finished if t.stage == REPRODUCTION] or finished
         chosen = self.run.metrics.get("best/objective")
         return next((t for t in finished if t.objective == chosen), finished[0] if finished else None)
+
+    @property
+    def cells(self) -> list[Trial]:
+        """Trials of a reproduction: of the paper's cells, then of the grids, in the order of their beginning."""
+        return sorted((t for t in self.trials if t.stage != REPORT), key=lambda trial: trial.stage != REPRODUCTION)
 
     @property
     def reports(self) -> list[Trial]:

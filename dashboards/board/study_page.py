@@ -6,24 +6,37 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from dashboards.board.charts import Line, curves, parallel
-from dashboards.board.frame import Surroundings, badge, facts, note, page, section, state_of, state_of_study, study_tabs
+from dashboards.board.frame import (
+    Surroundings,
+    badge,
+    cells_words,
+    facts,
+    note,
+    page,
+    section,
+    state_of,
+    state_of_study,
+    study_tabs,
+)
 from dashboards.board.markup import MISSING, Child, Html, duration, join, moment, number, plus_minus, tag
 from dashboards.board.records import FAILED, REPORT, RUNNING, Study, Trial, differing
 from dashboards.board.tables import Cell, Column, TableRow, table
-from dashboards.board.words import axes_of, metric_name, shown_metrics
+from dashboards.board.words import axes_of, cell_name, metric_name, shown_metrics, telling_apart
 from pcl.studies.metric_ends import larger_is_better
 
 Histories = Mapping[str, Sequence[tuple[int, float]]]
 
 _MOST_WAYS = 300  # lines of parallel coordinates, which take the best
+_MOST_AXES = 8
 _MOST_CURVES = 24
 _MOST_LETTERS = 32  # of the axes of a table that is printed: of more, a row has them in one cell
 
 
 def learning(study: Study) -> list[Trial]:
-    """Trials whose curves are drawn: the best and those that run."""
+    """Trials whose curves are drawn: the best, or first, and those that run."""
     running = [trial for trial in study.trials if trial.run.status == RUNNING]
-    best = [trial for trial in study.ranked if trial.run.status != RUNNING and trial.run.metrics]
+    order = study.cells if study.is_reproduction else study.ranked
+    best = [trial for trial in order if trial.run.status != RUNNING and trial.run.metrics]
     return [*best[: max(0, _MOST_CURVES - len(running))], *running[:_MOST_CURVES]]
 
 
@@ -42,14 +55,16 @@ def study_page(study: Study, histories: Histories, around: Surroundings) -> str:
 def trials_table(
     name: str, caption: str, study: Study, trials: Sequence[Trial], around: Surroundings, first: str = "Rank"
 ) -> Html:
-    """Trials in a given order with their axes and main metrics."""
-    axes = axes_of(trials) or [("trial", [trial.run.name for trial in trials])]
+    """Trials in a given order with their axes and main metrics; those of a reproduction by their names, unranked."""
+    are_cells = study.is_reproduction
+    axes = telling_apart(trials) if are_cells else axes_of(trials) or [("trial", [trial.run.name for trial in trials])]
     metrics = shown_metrics(study.objective, trials)
     stages = {trial.stage for trial in trials}
     n_letters = sum(max(map(len, (axis, *values))) for axis, values in axes)
     is_folded = len(axes) > 1 and n_letters > _MOST_LETTERS
     columns = [
-        Column(first, is_number=True), Column("State"), *([Column("Stage")] if len(stages) > 1 else []),
+        Column("Cell") if are_cells else Column(first, is_number=True), Column("State"),
+        *([Column("Stage")] if len(stages) > 1 else []),
         *(Column(axis, where="screen" if is_folded else "") for axis, _ in axes),
         *([Column("What was varied", where="print")] if is_folded else []),
         *(Column(metric_name(m), is_number=True, words=m) for m in metrics),
@@ -63,7 +78,8 @@ def trials_table(
         state, n_seeds = state_of(trial.run), len(trial.seeds) or 1
         spent = trial.run.metrics.get("time/train_s", math.nan)
         cells: list[Cell | Child] = [
-            Cell(index + 1 if has_rank else MISSING, index + 1), Cell(partial(badge, state), state),
+            cell_name(trial) if are_cells else Cell(index + 1 if has_rank else MISSING, index + 1),
+            Cell(partial(badge, state), state),
             *([trial.stage] if len(stages) > 1 else []), *(values[index] for _, values in axes),
             *([folded[index]] if is_folded else []),
             *(_metric(trial, metric, study.objective) for metric in metrics),
@@ -71,7 +87,7 @@ def trials_table(
             Cell("" if math.isnan(spent) else duration(spent), spent), Cell(partial(around.run_link, trial.run)),
         ]  # fmt: skip
         rows.append(TableRow(cells, state, trial.run.id, trial is study.winner))
-    return table(name, caption, columns, rows, is_long=True)
+    return table(name, caption, columns, rows, kind="cells" if are_cells else "", is_long=True)
 
 
 def _folded(axes: Sequence[tuple[str, Sequence[str]]]) -> list[str]:
@@ -120,11 +136,15 @@ def _command(study: Study) -> str:
 
 def _ranking(study: Study, around: Surroundings) -> Html:
     seeds, first = ("the tuning seeds", "winner") if study.selects else ("their seeds", "best")
-    words = (
+    words: Child = (
         f"From the best to the worst by the mean of the objective over {seeds}; those that lost seeds come after all "
         f"whose every seed finished. The {first} stands out. Choose two to compare them."
     )
-    parts: list[Child] = [trials_table("trials", "Trials", study, study.ranked, around)]
+    order = study.ranked
+    if study.is_reproduction:
+        words = [cells_words(), " Choose two to compare their settings."]
+        order = study.cells
+    parts: list[Child] = [trials_table("trials", "Trials", study, order, around)]
     if study.reports:
         parts += [
             tag("h3", "On the report seeds"), tag("p", "They select nothing: this is what the best are worth."),
@@ -136,7 +156,7 @@ def _ranking(study: Study, around: Surroundings) -> Html:
 def _ways(study: Study) -> Html | None:
     shown = [trial for trial in study.ranked if math.isfinite(trial.objective)]
     chosen = shown[:_MOST_WAYS]
-    axes = axes_of(chosen)
+    axes = [] if study.is_reproduction else axes_of(chosen)
     if len(chosen) < 2 or not axes:
         return None
     order = chosen[::-1]  # the best on top
@@ -145,9 +165,10 @@ def _ways(study: Study) -> Html | None:
         Line(t.run.id, f"{t.run.name}: {number(t.objective)}", f"way q{round(4 * i / last)}")
         for i, t in enumerate(order)
     ]
-    turned = [(name, values[::-1]) for name, values in axes]
+    turned = [(name, values[::-1]) for name, values in axes[:_MOST_AXES]]
     goal = metric_name(study.objective), [trial.objective for trial in order]
     of = "" if len(chosen) == len(shown) else f" The best {len(chosen)} of {len(shown):,} are drawn."
+    of += f" The first {_MOST_AXES} of {len(axes)} settings that vary are drawn." if len(axes) > _MOST_AXES else ""
     words = f"A line for each trial through what was varied to what it reached; the better, the stronger.{of}"
     chart = parallel(
         lines, turned, goal, f"Parallel coordinates of {len(chosen)} trials; the table above has the values"
@@ -168,8 +189,8 @@ def _curves(study: Study, histories: Histories) -> Html | None:
     legend = tag("ul", [tag("li", text, class_=kind) for kind, text in (
         ("best", "winner"), ("finished", "finished"), ("running", "running"), ("failed", "failed"),
     ) if any(line.kind == kind for line in lines)], class_="legend")  # fmt: skip
-    name = metric_name(study.objective)
-    words = f"{name} over batches, the mean over seeds, of {len(lines)} trials: the best, and those that run."
+    name, first = metric_name(study.objective), "first" if study.is_reproduction else "best"
+    words = f"{name} over batches, the mean over seeds, of {len(lines)} trials: the {first}, and those that run."
     chart = curves(lines, f"Learning curves of {len(lines)} trials", name)
     return section("Learning curves", chart, legend, words=words, name="curves")
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from dashboards.board.frame import Surroundings, facts, note, page, section, state_of_study, study_tabs
+from dashboards.board.frame import Surroundings, cells_words, facts, note, page, section, state_of_study, study_tabs
 from dashboards.board.markup import Child, Html, number, plus_minus, tag
 from dashboards.board.pairing import estimate
 from dashboards.board.records import Study, Trial, differing
@@ -45,7 +45,9 @@ def winner_page(study: Study, figures: Sequence[Figure], around: Surroundings) -
         tag("h1", f"{'Winner' if study.selects else 'Best trial'} of {study.run.name}"),
         study_tabs(study, "winner"),
     ]
-    if winner is None:
+    if study.is_reproduction:
+        body.append(note(cells_words()))
+    elif winner is None:
         body.append(note("No trial has finished yet."))
     else:
         body += [
