@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dashboards.board.ablation_page import verdict
-from dashboards.board.pairing import Estimate, estimate, paired
+from dashboards.board.pairing import Estimate, by_chance, estimate, paired
 from dashboards.board.words import metric_name
 
 _COLUMNS = (
@@ -83,7 +83,7 @@ def compared(variants: Sequence[Reached], baseline: str, metrics: Sequence[str])
 
 
 def as_text(found: Sequence[Compared], scale: str) -> list[str]:
-    """A block for each metric."""
+    """A block for each metric, and what many intervals say by chance."""
     mark = "" if scale == "paper" else f" [{scale}]"
     lines = []
     for metric in dict.fromkeys(entry.metric for entry in found):
@@ -92,7 +92,8 @@ def as_text(found: Sequence[Compared], scale: str) -> list[str]:
         widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
         lines += ["", metric_name(metric)]
         lines += ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return lines
+    told = by_chance(sum(entry.difference.has_interval for entry in found if entry.difference))
+    return [*lines, "", told] if told else lines
 
 
 def as_csv(found: Sequence[Compared], scale: str) -> str:

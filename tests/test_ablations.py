@@ -210,3 +210,11 @@ def test_variants_that_no_seed_tells_apart_are_the_same() -> None:
     found = compared([Reached("a", by_seed), Reached("b", by_seed)], "a", [metric])
     assert [row["verdict"] for row in csv.DictReader(io.StringIO(as_csv(found, "paper")))] == ["baseline", "same"]
     assert as_text(found, "paper")[-1].endswith(" same")
+
+
+def test_a_table_of_many_intervals_says_what_chance_does() -> None:
+    metric = "eval/kappa_rank_corr"
+    many = [Reached(str(i), {4: {metric: i / 7}, 5: {metric: i / 5}}) for i in range(7)]
+    told = as_text(compared(many, "0", [metric]), "paper")
+    assert told[-1] == "6 intervals of 95%: about 0.3 would miss zero by chance alone, were there no differences."
+    assert not any("chance" in line for line in as_text(compared(many[:6], "0", [metric]), "paper"))

@@ -162,3 +162,13 @@ def test_reports_of_a_search_are_compared_before_its_tuning() -> None:
     assert [variants.about for variants in comparisons(study)] == [
         "Stage report, on report seeds 10, 11", "Stage grid, on seeds 1, 2",
     ]  # fmt: skip
+
+
+def test_many_intervals_say_what_chance_does() -> None:
+    study = Study(Run("a" * 32, "1", "s", FINISHED, 1, 2, {"pcl.objective": OBJECTIVE, "pcl.ablation": "sizes"}))
+    study.trials = [trial(f"M={m}", "ablation", {4: m / 5, 5: m / 4}) for m in range(1, 7)]
+    assert "by chance" not in ablation_page(study, AROUND)
+    study.trials += [trial(f"M={m}", "ablation", {4: m / 5, 5: m / 4}) for m in range(7, 14)]
+    study.trials.append(trial("M=20", "ablation", {4: 1 / 5, 5: 1 / 4}))  # as the baseline: no chance is in it
+    told = "12 intervals of 95%: about 0.6 would miss zero by chance alone, were there no differences."
+    assert ablation_page(study, AROUND).count(told) == 1

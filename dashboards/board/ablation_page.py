@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from dashboards.board.frame import Surroundings, cells_words, facts, note, page, section, state_of_study, study_tabs
 from dashboards.board.interval_charts import Mark, Panel, intervals
 from dashboards.board.markup import MISSING, Child, Html, number, plus_minus, tag
-from dashboards.board.pairing import Estimate, estimate, paired
+from dashboards.board.pairing import Estimate, by_chance, estimate, paired
 from dashboards.board.records import FAILED, FINISHED, REPORT, Study, Trial
 from dashboards.board.scales import numeric
 from dashboards.board.tables import Cell, Column, TableRow, table
@@ -102,7 +102,7 @@ def ablation_page(study: Study, around: Surroundings, asked: str = "") -> str:
     if study.is_reproduction:
         body.append(note(cells_words()))
     elif found:
-        body += [_words(), _failures(study)]
+        body += [_words(_n_intervals(study, found)), _failures(study)]
     else:
         body.append(note("At least two trials of a stage have to finish before they can be paired."))
     for index, variants in enumerate(found):
@@ -126,11 +126,23 @@ def _metrics(study: Study, variants: Variants) -> list[str]:
     return [m for m in shown_metrics(study.objective, variants.trials) if any(t.by_seed(m) for t in variants.trials)]
 
 
-def _words() -> Html:
+def _n_intervals(study: Study, found: Sequence[Variants]) -> int:
+    """Of differences, on the whole page."""
+    return sum(
+        paired(trial.by_seed(metric), variants.baseline.by_seed(metric)).has_interval
+        for variants in found
+        for metric in _metrics(study, variants)
+        for trial in variants.trials
+        if trial is not variants.baseline
+    )
+
+
+def _words(n_intervals: int) -> Html:
     return tag(
         "p",
         "Variants of a seed share truth and evaluation data where shapes allow; differences are taken seed by seed, "
-        "within a stage. Bars are 95% confidence intervals (Student's t) over its seeds; small dots are single seeds.",
+        "within a stage. Bars are 95% confidence intervals (Student's t) over its seeds; small dots are single seeds. ",
+        by_chance(n_intervals),
     )
 
 

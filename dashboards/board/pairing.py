@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 _LEVEL = 0.95
+_HANDFUL = 5
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,11 @@ class Estimate:
     low: float
     high: float
     n: int
+
+    @property
+    def has_interval(self) -> bool:
+        """Whether it could have missed a value by chance; where all values are equal, it could not."""
+        return self.low < self.high
 
 
 def estimate(values: list[float]) -> Estimate:
@@ -48,3 +54,19 @@ def paired(variant: Mapping[str, float], baseline: Mapping[str, float]) -> Estim
         1.5
     """
     return estimate([variant[seed] - baseline[seed] for seed in variant if seed in baseline])
+
+
+def by_chance(n_intervals: int) -> str:
+    """What is to be expected of so many intervals of differences; nothing is said of a handful.
+
+    Example:
+        >>> by_chance(24)
+        '24 intervals of 95%: about 1.2 would miss zero by chance alone, were there no differences.'
+        >>> by_chance(5)
+        ''
+    """
+    if n_intervals <= _HANDFUL:
+        return ""
+    expected = f"{(1 - _LEVEL) * n_intervals:.1f}".removesuffix(".0")
+    what = f"{n_intervals:,} intervals of {_LEVEL:.0%}"
+    return f"{what}: about {expected} would miss zero by chance alone, were there no differences."
