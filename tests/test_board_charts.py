@@ -10,10 +10,13 @@ from dashboards.board.ablation_page import ablation_page, comparisons, verdict
 from dashboards.board.charts import Line, parallel
 from dashboards.board.frame import Surroundings
 from dashboards.board.interval_charts import Mark, Panel, intervals
-from dashboards.board.markup import MISSING
+from dashboards.board.markup import MISSING, plus_minus
 from dashboards.board.pairing import paired
 from dashboards.board.records import FINISHED, Run, Study, Trial
 from dashboards.board.study_page import study_page
+from dashboards.board.words import metric_name
+from pcl.studies.metric_ends import larger_is_better
+from pcl.studies.space import METRICS
 from tests.board_pages import Page
 
 AROUND = Surroundings(now_ms=10**12)
@@ -172,3 +175,12 @@ def test_many_intervals_say_what_chance_does() -> None:
     study.trials.append(trial("M=20", "ablation", {4: 1 / 5, 5: 1 / 4}))  # as the baseline: no chance is in it
     told = "12 intervals of 95%: about 0.6 would miss zero by chance alone, were there no differences."
     assert ablation_page(study, AROUND).count(told) == 1
+
+
+def test_what_has_a_better_end_has_a_name_and_means_have_their_errors_decimals() -> None:
+    for metric in (metric for metrics in METRICS.values() for metric in metrics):
+        assert larger_is_better(metric) is None or "/" not in metric_name(metric), metric
+    assert plus_minus(0.000366, 0.003) == "0.000 ± 0.003"
+    assert plus_minus(-0.82134, 0.00004) == "\N{MINUS SIGN}0.82134 ± 0.00004"
+    assert plus_minus(0.00006, 0.0007) == "0.0001 ± 0.0007"
+    assert plus_minus(1.2e14, 0.3) == "1.2e+14 ± 0.300"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from dashboards.board.frame import Surroundings, cells_words, facts, note, page, section, state_of_study, study_tabs
 from dashboards.board.interval_charts import Mark, Panel, intervals
-from dashboards.board.markup import MISSING, Child, Html, number, plus_minus, tag
+from dashboards.board.markup import MISSING, Child, Html, fixed, plus_minus, tag
 from dashboards.board.pairing import Estimate, by_chance, estimate, paired
 from dashboards.board.records import FAILED, FINISHED, REPORT, Study, Trial
 from dashboards.board.scales import numeric
@@ -221,7 +221,8 @@ def _row(
     record = around.run_link(trial.run)
     if is_base:
         return TableRow((text, value, mean.n, "", "", "", "baseline", record), run=trial.run.id, is_marked=True)
-    interval = MISSING if math.isnan(difference.low) else f"{number(difference.low)} to {number(difference.high)}"
+    ends = [fixed(end, difference.error) for end in (difference.low, difference.high)]
+    interval = MISSING if math.isnan(difference.low) else " to ".join(ends)
     cells = (
         text, value, mean.n, Cell(plus_minus(difference.mean, difference.error), difference.mean),
         Cell(interval, difference.low), difference.n, verdict(metric, difference), record,

@@ -7,6 +7,8 @@ from html import escape as escape_all
 
 MISSING = "\u2013"  # an en dash
 MINUS = "\u2212"
+_PLAIN, _LARGE = 5e-4, 1e4  # between them, three decimals show a number
+_MOST_DECIMALS = 6
 
 _VOID = {"br", "circle", "img", "input", "line", "link", "meta", "path", "rect"}
 
@@ -76,14 +78,35 @@ def number(value: float) -> str:
         return MISSING
     if math.isinf(value):
         return "∞" if value > 0 else f"{MINUS}∞"
-    is_plain = value == 0 or 5e-4 <= abs(value) < 1e4
+    is_plain = value == 0 or _PLAIN <= abs(value) < _LARGE
     text = f"{value:.3f}" if is_plain else f"{value:.3g}"
     return f"{MINUS}{text[1:]}" if text.startswith("-") else text
 
 
+def fixed(value: float, error: float) -> str:
+    """A number with as many decimals as its error has: three, or those that show the first digit of a small error.
+
+    Example:
+        >>> fixed(0.000366, 0.003), fixed(0.82134, 4.1e-05), fixed(-0.0001, 0.02), fixed(0.5, float("nan"))
+        ('0.000', '0.82134', '0.000', '0.500')
+    """
+    if not error > 0:
+        return number(value)  # of which it says nothing
+    if not max(abs(value), error) < _LARGE or error < 10**-_MOST_DECIMALS:
+        return number(value)
+    n_decimals = max(3, -math.floor(math.log10(error)))
+    text = f"{value:.{n_decimals}f}"
+    return text.lstrip("-") if float(text) == 0 else text.replace("-", MINUS)
+
+
 def plus_minus(value: float, error: float) -> str:
-    """A mean with its standard error, where there is one."""
-    return number(value) if math.isnan(error) else f"{number(value)} ± {number(error)}"
+    """A mean with its standard error, where there is one.
+
+    Example:
+        >>> plus_minus(0.000366, 0.003), plus_minus(0.000366, float("nan")), plus_minus(3e-12, 2e-11)
+        ('0.000 ± 0.003', '0.000366', '3e-12 ± 2e-11')
+    """
+    return number(value) if math.isnan(error) else f"{fixed(value, error)} ± {fixed(error, error)}"
 
 
 def duration(seconds: float) -> str:

@@ -10,6 +10,7 @@ _NAMES = {
     "eval/kappa_rank_corr": "κ rank", "eval/kappa_mae": "κ MAE", "eval/kappa_rmse": "κ RMSE",
     "eval/mu_rank_corr": "μ rank", "eval/mu_mae": "μ MAE", "eval/mu_rmse": "μ RMSE",
     "eval/spread_rank_corr": "spread rank", "eval/spread_mae": "spread MAE",
+    "eval/spread_rmse": "spread RMSE",
     "val/crop_rank_corr": "crop", "val/entropy_rank_corr": "entropy", "val/recall_at_1": "R@1",
     "test/crop_rank_corr": "test crop", "test/entropy_rank_corr": "test entropy", "test/recall_at_1": "test R@1",
     "train/loss": "loss",
