@@ -64,6 +64,7 @@ def test_cells_are_neither_paired_nor_chosen_among() -> None:
         assert main.count('href="scoreboard.html"') == 2  # among the study's pages, and in a sentence
         assert "ablation-" not in main
         assert "winner-" not in main
+        assert "Best trial" not in main
 
 
 def test_many_settings_that_vary_are_not_all_drawn() -> None:

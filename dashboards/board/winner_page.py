@@ -40,9 +40,9 @@ class Figure:
 
 def winner_page(study: Study, figures: Sequence[Figure], around: Surroundings) -> str:
     """The page of a study's winner."""
-    winner = study.winner
+    winner, first = study.winner, "Winner" if study.selects else "Best trial"
     body: list[Child] = [
-        tag("h1", f"{'Winner' if study.selects else 'Best trial'} of {study.run.name}"),
+        tag("h1", study.run.name if study.is_reproduction else f"{first} of {study.run.name}"),
         study_tabs(study, "winner"),
     ]
     if study.is_reproduction:
