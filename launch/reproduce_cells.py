@@ -103,9 +103,7 @@ class Cells:
 def _check_overrides(table: Table, overrides: "Mapping[str, Plain]") -> None:
     varied = {path for row in table.rows for path in row.settings}
     if taken := sorted(varied & set(overrides)):
-        raise ValueError(
-            f"`--set {taken[0]}` must not set what a row of {table.name} is of; leave it out, or the table."
-        )
+        raise ValueError(f"`--set {taken[0]}` must not set what rows of {table.name} do; leave it out, or the table.")
 
 
 def _is_possible(table: Table, row: Row, setting: Setting) -> bool:
