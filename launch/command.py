@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from pcl import Diverged
 from pcl.stores import check_address
+from pcl.studies.ray_loss import end_process, is_lost
 
 if TYPE_CHECKING:
     from pcl.data.images import ImageSet
@@ -31,6 +32,15 @@ def say(line: str) -> None:
 
 def run(main: Callable[[], None]) -> NoReturn:
     """Call `main` and exit: 0 when it returns, 1 where training diverged, 2 for a user's error, 130 for Ctrl-C."""
+    try:
+        _ended(main)
+    except SystemExit as ended:
+        if is_lost():
+            end_process(ended.code if isinstance(ended.code, int) else 1)
+        raise
+
+
+def _ended(main: Callable[[], None]) -> NoReturn:
     try:
         main()
     except (ValueError, OSError, MemoryError) as error:

@@ -205,7 +205,8 @@ def _train(
         )
         say(f"the studies, as they go: python launch/ui.py {where}")
         for study in studies_of(list(left.values()), setting, arguments.storage):
-            run_given(study, arguments, tracker, interrupt, REPRODUCE, lambda _: [])
+            if not interrupt.is_set():
+                run_given(study, arguments, tracker, interrupt, REPRODUCE, lambda _: [])
         for grid in grids:
             if (grid.is_left or (arguments.rerun and grid.spec)) and not interrupt.is_set():
                 search(grid, arguments, tracker, interrupt)

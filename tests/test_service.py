@@ -176,6 +176,22 @@ def test_stopped_and_killed_it_can_be_resumed(place: Home, expected: Reports) ->
         assert result in (None, place.study("s").trial(key).result())
 
 
+def test_a_signal_to_the_whole_group_takes_ray_but_no_records(place: Home, expected: Reports) -> None:
+    """As of `timeout`, Slurm and systemd: Ray's daemons end at once, and whoever asks them waits for good."""
+    grid = place.start("--space", place.space("long", GRID, LONG), "--scale", "smoke", "--name", "s")
+    workers = place.hold_at("s", 11)
+    os.killpg(grid.process.pid, signal.SIGTERM)
+    grid.ended(130)
+    assert f"stopped; `python launch/grid.py --resume s --storage {place.storage}` goes on" in grid.errors
+    records = Records(place.storage, "s")
+    assert records.parent().info.status == "KILLED"
+    assert "RUNNING" not in records.statuses()
+    go_on(workers)
+    place.wait_until_empty()
+    place.run("--resume", "s")
+    check_undisturbed(place, "s", expected)
+
+
 def test_a_tracking_server_may_go_and_come_back(place: Home, expected: Reports) -> None:
     server = Server(place.path)
     try:

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import ray
 from ray import tune
 from ray.tune.experiment import Trial as TuneTrial
 from ray.tune.progress_reporter import TrialProgressCallback
@@ -85,6 +86,7 @@ def test_a_study_runs_in_silence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(tune, "Tuner", tuner)
     monkeypatch.setattr(runner, "available_resources", lambda: {"CPU": 1.0})
+    monkeypatch.setattr(ray, "get_runtime_context", lambda: SimpleNamespace(gcs_address="127.0.0.1:1"))
     monkeypatch.setenv("TUNE_MAX_PENDING_TRIALS_PG", "")  # which it sets
     search = {"search_alg": None, "max_concurrent_trials": 0, "scheduler": None}
     nobody: Any = SimpleNamespace()

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pcl.studies.cluster import check_address, check_shared, own_token, runtime_env, use_token
 from pcl.studies.ledger import Result, Status, StudyFolder, TrialFolder
 from pcl.studies.packing import Resources
+from pcl.studies.ray_loss import Leaving, is_lost
 from pcl.studies.storage import Storage
 from pcl.studies.trial import Trial
 
@@ -89,6 +90,7 @@ class Interrupt:
 
     def __init__(self, time_budget_s: float = 0.0) -> None:
         self.cause = ""
+        self.leaving = Leaving()
         self._deadline = time.monotonic() + time_budget_s if time_budget_s else float("inf")
 
     def set(self, cause: str) -> None:
@@ -108,11 +110,13 @@ class Interrupt:
             yield
             return
 
-        def handle(_: int, __: FrameType | None) -> None:
+        def handle(number: int, _: FrameType | None) -> None:
             if self.cause:
                 raise KeyboardInterrupt
             self.set("stopped")
             say("stopping: workers are ended, reports are recorded; once more stops at once")
+            if number == signal.SIGTERM:  # Ray's daemons block SIGINT
+                self.leaving.look()
 
         before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
@@ -169,7 +173,8 @@ def ray_cluster(address: str | None, storage: Storage | None = None) -> Iterator
         url = getattr(context, "dashboard_url", "")
         yield f"http://{url}" if url else ""
     finally:
-        ray.shutdown()
+        if not is_lost():
+            ray.shutdown()
 
 
 def available_resources() -> dict[str, float]:
@@ -254,6 +259,7 @@ def _fit(
     trainable: Callable[[dict[str, Any]], None] | None,
 ) -> None:  # fmt: skip
     """Tune asks for trials as it has room for them: of a long list it would copy all entries for each of them."""
+    import ray  # noqa: PLC0415
     from ray import tune  # noqa: PLC0415
 
     from pcl.studies.trainable import run_jobs  # noqa: PLC0415
@@ -278,7 +284,8 @@ def _fit(
             verbose=0,
         ),
     )
-    tuner.fit()
+    with interrupt.leaving.without(ray.get_runtime_context().gcs_address):
+        tuner.fit()
 
 
 def _close(trials: Sequence[Trial], study: StudyFolder, listener: Listener, interrupt: Interrupt) -> None:
