@@ -138,7 +138,7 @@ def _setting(arguments: argparse.Namespace, names: list[str]) -> "Setting":
     setting = Setting(profile, scale, read_seeds(arguments.seeds or "") or seeds_at(scale), {**settings(arguments.set)})
     check_settings(setting.overrides)
     has_images = needs_images(names) and profile != "exact"
-    if not has_images:
+    if not needs_images(names):
         refuse_image_flags(arguments, "tables of images", "none of these is one")
     return replace(setting, images=chosen_images(arguments, scale)) if has_images else setting
 

@@ -76,7 +76,7 @@ class Cells:
         """Those of some tables.
 
         Raises:
-            ValueError: If `--set` makes a row impossible, or sets what a table varies.
+            ValueError: If `--set` makes a row impossible, or sets what rows of a table do.
         """
         cells = cls()
         for table in tables:
