@@ -266,4 +266,5 @@ def _measured(content: Found, metric: str) -> Measured:
 def _printed(published: Published | None, row: Row, metric: str) -> Cell:
     if published is None:
         return Cell(tag("span", row.note_on(metric) or "not printed", class_="wrap"), math.nan)
-    return Cell(published.text.replace("±", " ± "), published.mean)
+    printed, _, where = published.text.replace("±", " ± ").partition(" (")
+    return Cell([printed, tag("span", f" ({where}", class_="source")] if where else printed, published.mean)
