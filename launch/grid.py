@@ -8,6 +8,7 @@ import argparse
 import json
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from launch.command import Parser, run, say, whole_number
@@ -98,23 +99,23 @@ def _run(arguments: argparse.Namespace) -> None:
         _show_plan(arguments, space, spec, folder, available, resources_of(arguments, available, costs), costs)
         return
     tracker = checked_tracker(arguments)
+    from pcl.studies.plan import survive_forks  # noqa: PLC0415
     from pcl.studies.runner import Interrupt, available_resources  # noqa: PLC0415
     from pcl.studies.study import opened  # noqa: PLC0415
 
     check_cluster(arguments)
     spec = asked.with_weights("cuda" if machine()["GPU"] else "cpu").spec
     interrupt = Interrupt(60 * (arguments.time_budget or 0))
+    survive_forks()
+    # While Ray starts
+    probe = ThreadPoolExecutor(1).submit(_costs, arguments, space, spec) if arguments.address is None else None
     with (
         joined(arguments, interrupt) as dashboard,
         opened(folder, spec, interrupt.set), resumable(folder, arguments),
     ):  # fmt: skip
         available = available_resources()
         resources_of(arguments, available).require(available)
-        # Not in a thread while Ray starts, however idle: to fork beside a thread that computes may hang in OpenBLAS.
-        if arguments.address is None:
-            costs = _costs(arguments, space, spec)
-        else:
-            costs = _costs_there(arguments, space, spec, available)
+        costs = probe.result() if probe else _costs_there(arguments, space, spec, available)
         resources = resources_of(arguments, available, costs)
         _show_plan(arguments, space, spec, folder, available, resources, costs)
         parent = tracker.open_study(folder.name, _tags(space, spec))

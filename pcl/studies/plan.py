@@ -110,6 +110,17 @@ def _timed(work: Callable[[], object]) -> float:
     return time.perf_counter() - started
 
 
+def survive_forks() -> None:
+    """Keep numpy's OpenBLAS from threads of its own in this process, for good.
+
+    Where one thread forks, as Ray does at its start, another that computes on them waits for them for good.
+    """
+    import numpy  # noqa: F401, PLC0415  only what is loaded can be told
+    from threadpoolctl import threadpool_limits  # noqa: PLC0415
+
+    threadpool_limits(1, user_api="blas")
+
+
 def costs_of(trials: Sequence[Trial], device: str, n_threads: int, is_shared: bool = False) -> list[Cost]:
     """Of the first and the last of some trials, of a grid mostly the cheapest and the dearest; one if that is slow.
 
