@@ -120,13 +120,14 @@ def _with_images(
 
 def _start(config: "RunConfig", seeds: tuple[int, ...], checkpoint: Path, arguments: argparse.Namespace) -> "Run":
     """A training, new or from its checkpoint."""
-    from pcl.checkpoints import check_same_config  # noqa: PLC0415
+    from pcl.checkpoints import check_same_config, read_checkpoint  # noqa: PLC0415
     from pcl.training import Run  # noqa: PLC0415
 
     device = chosen_device(arguments.device)
     if checkpoint.exists() and not arguments.fresh:
-        check_same_config(checkpoint, config, seeds)
-        training = Run.restore(checkpoint, device, is_fast=not arguments.plain)
+        content = read_checkpoint(checkpoint)
+        check_same_config(checkpoint, content, config, seeds)
+        training = Run.resumed(content, device, is_fast=not arguments.plain)
         say(f"going on from {checkpoint} at batch {training.batch:,}")
         return training
     say(

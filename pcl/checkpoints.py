@@ -1,18 +1,24 @@
-"""Checkpoints of a `pcl.training.Run`: reading them safely, and writing them not too often."""
+"""Checkpoints of a `pcl.training.Run`: checked when they are read, and not written too often."""
 
+import hashlib
+import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 
 from pcl.config import RunConfig
+from pcl.files import replacing
 
 if TYPE_CHECKING:
     from pcl.training import Run
 
-FORMAT = 1
+FORMAT = 2
+_UNDIGESTED = 1  # the format before, which has no digest
 # Between two checkpoints there is at least this many times what one takes: large networks are evaluated often.
 _SAVING_FACTOR = 20.0
 
@@ -23,11 +29,14 @@ class Saving:
     Args:
         run: What is saved.
         path: The file.
+        previous: Name under which the checkpoint before is kept, if it is.
         on_saved: Called when it has been written, in the time that is reckoned with.
     """
 
-    def __init__(self, run: "Run", path: Path, on_saved: Callable[[], None] = lambda: None) -> None:
-        self.run, self.path, self._on_saved = run, path, on_saved
+    def __init__(
+        self, run: "Run", path: Path, previous: Path | None = None, on_saved: Callable[[], None] = lambda: None
+    ) -> None:
+        self.run, self.path, self._previous, self._on_saved = run, path, previous, on_saved
         self._last, self._cost = time.perf_counter(), 0.0
 
     def save(self) -> bool:
@@ -36,6 +45,9 @@ class Saving:
         is_early = started - self._last < _SAVING_FACTOR * self._cost
         if is_early and self.run.batch < self.run.config.training.n_batches:
             return False
+        if self._previous is not None and self.path.exists():
+            with suppress(OSError), replacing(self._previous) as unfinished:  # some file systems have no links
+                os.link(self.path, unfinished)
         self.run.save(self.path)
         self._on_saved()
         self._last = time.perf_counter()
@@ -43,9 +55,8 @@ class Saving:
         return True
 
 
-def check_same_config(path: Path, config: RunConfig, seeds: Sequence[int]) -> None:
+def check_same_config(path: Path, content: Mapping[str, Any], config: RunConfig, seeds: Sequence[int]) -> None:
     """Raise a ValueError that names the first difference unless a checkpoint is of this configuration and seeds."""
-    content = read_checkpoint(path)
     if tuple(content["seeds"]) != tuple(seeds):
         theirs = content["seeds"]
         raise ValueError(f"The checkpoint {path} is of the seeds {theirs}, not {list(seeds)}; name another file.")
@@ -58,8 +69,19 @@ def check_same_config(path: Path, config: RunConfig, seeds: Sequence[int]) -> No
             )
 
 
+def write_checkpoint(path: Path, content: dict[str, Any]) -> None:
+    """Write a checkpoint with its digest, in one step: an interrupted write leaves the previous file whole."""
+    content = {**content, "format": FORMAT}
+    with replacing(path) as unfinished:
+        torch.save({**content, "digest": _digest(content)}, unfinished)
+
+
 def read_checkpoint(path: Path) -> dict[str, Any]:
-    """What `Run.save` wrote, on the CPU; anything else is a ValueError."""
+    """Read what `write_checkpoint` wrote, to the CPU.
+
+    Raises:
+        ValueError: If the file is anything else, or not whole.
+    """
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
@@ -67,6 +89,33 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     except Exception:
         raise ValueError(f"{path} is not a readable checkpoint; it was left as it is.") from None
     # Files of images have a format too, but no configuration.
-    if not isinstance(content, dict) or content.get("format") != FORMAT or "config" not in content:
+    if not isinstance(content, dict) or content.get("format") not in (FORMAT, _UNDIGESTED) or "config" not in content:
         raise ValueError(f"{path} is not a checkpoint of format {FORMAT}; it was left as it is.")
+    if content["format"] == FORMAT and content.pop("digest", "") != _digest(content):
+        raise ValueError(f"{path} is damaged: its content does not have its digest; it was left as it is.")
     return content
+
+
+def _digest(content: Any) -> str:
+    digest = hashlib.sha256()
+    _feed(digest.update, content)
+    return digest.hexdigest()
+
+
+def _feed(update: Callable[[Any], None], content: Any) -> None:
+    """Hand over the bytes of everything in a checkpoint, with what it is of and how large."""
+    if isinstance(content, Tensor):
+        flat = content.detach().cpu().contiguous().reshape(-1)
+        update(f"{content.dtype}{tuple(content.shape)}".encode())
+        update(flat.view(torch.uint8).numpy() if flat.numel() else b"")
+    elif isinstance(content, Mapping):
+        update(f"{{{len(content)}".encode())
+        for key, value in content.items():
+            update(repr(key).encode())
+            _feed(update, value)
+    elif isinstance(content, list | tuple):
+        update(f"[{len(content)}".encode())
+        for value in content:
+            _feed(update, value)
+    else:
+        update(f"{type(content).__name__} {content!r}".encode())

@@ -66,6 +66,13 @@ def _is_alive(process: int) -> bool:
     return True
 
 
+def set_aside(path: Path) -> Path:
+    """Rename a file that cannot be used, in one step; returns its new name."""
+    kept = path.with_name(f"{path.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:4]}")
+    path.rename(kept)
+    return kept
+
+
 def write_json(path: Path, content: Any) -> None:
     """Replace a file in one step."""
     write_text(path, json.dumps(content, indent=1) + "\n")

@@ -17,10 +17,9 @@ from torch import Tensor
 
 from pcl import Diverged
 from pcl.assembly import assembled, reassembled
-from pcl.checkpoints import FORMAT, read_checkpoint
+from pcl.checkpoints import read_checkpoint, write_checkpoint
 from pcl.config import RunConfig
 from pcl.encoders import Encoder
-from pcl.files import replacing
 from pcl.losses.base import DEFAULT_CHUNK_SIZE
 from pcl.randomness import check_seeds, mixed_seed
 from pcl.schedule import Trained
@@ -127,12 +126,22 @@ class Run:
         is_fast: bool = True,
         chunk_size: int = DEFAULT_CHUNK_SIZE,
     ) -> "Run":
-        """The training that a checkpoint was taken from, ready to go on.
+        """Return the training that a checkpoint was taken from, ready to go on.
 
         Raises:
-            ValueError: If the file is not a checkpoint of this program.
+            ValueError: If the file is not a checkpoint of this program, or damaged.
         """
-        content = read_checkpoint(path)
+        return cls.resumed(read_checkpoint(path), device, is_fast, chunk_size)
+
+    @classmethod
+    def resumed(
+        cls,
+        content: dict[str, Any],
+        device: str | torch.device = "cpu",
+        is_fast: bool = True,
+        chunk_size: int = DEFAULT_CHUNK_SIZE,
+    ) -> "Run":
+        """Return the training that `read_checkpoint` has read, ready to go on."""
         run = cls.__new__(cls)
         run.config = RunConfig.from_flat(content["config"])
         run.seeds = tuple(content["seeds"])
@@ -173,7 +182,6 @@ class Run:
     def save(self, path: Path) -> None:
         """Write a checkpoint in one step: an interrupted write leaves the previous file whole."""
         content = {
-            "format": FORMAT,
             "config": self.config.flat(),
             "seeds": list(self.seeds),
             "batch": self.batch,
@@ -184,8 +192,7 @@ class Run:
             "best": [best.as_dict() for best in self._best],
             "stepper": self.stepper.state_dict(),
         }
-        with replacing(path) as unfinished:
-            torch.save(content, unfinished)
+        write_checkpoint(path, content)
 
     def _assemble(self, task: Task, encoder: Encoder, is_fast: bool, chunk_size: int) -> None:
         is_graph = is_fast and self.device.type == "cuda"

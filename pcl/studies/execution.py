@@ -76,6 +76,7 @@ class Execution:
         unknown = []
         for trial in trials:
             folder = self.folder.trial(trial.key)
+            self.repair(trial)
             if self.choices.is_rerun or is_lost(folder.result()):
                 folder.reopen()
             elif folder.result() is None:
@@ -115,15 +116,22 @@ class Execution:
         ):  # fmt: skip
             yield progress
 
+    def repair(self, trial: Trial) -> None:
+        """Set aside what cannot be used of a trial's files, and say so."""
+        for sentence in self.folder.trial(trial.key).repair(trial):
+            self._say(f"  {sentence}")
+
     def reuse(self, trial: Trial) -> None:
         """Take over the result of the same trial from another study, if there is one."""
         if self.folder.trial(trial.key).rows():
             return  # begun here: it goes on here
         try:
             found = self._tracker.finished(trial.key)
+            if found is None or found.study == self.folder.name or set(found.by_seed) != set(trial.seeds):
+                return
+            if self._tracker.last_batch(found) != trial.config["training.n_batches"]:
+                return  # a record that is not of the whole training
         except StoreError:
-            return
-        if found is None or found.study == self.folder.name or set(found.by_seed) != set(trial.seeds):
             return
         seconds = max((m.get("time/train_s", math.nan) for m in found.by_seed.values()), default=math.nan)
         outcome = Outcome(trial, None, found.by_seed, found.failures, seconds=seconds)

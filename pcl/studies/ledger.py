@@ -1,108 +1,56 @@
-"""What a study has done, on disk: a folder per trial that survives the death of drivers, workers and tracking servers.
+"""A study's files: a folder per trial that survives the death of drivers, workers and tracking servers.
 
-    STORAGE/STUDY/study.json               what the study is; see `pcl.studies.runner`
+    STORAGE/STUDY/study.json               the study's specification; see `pcl.studies.study`
     STORAGE/STUDY/trials/KEY/trial.json    the trial: configuration, seeds, stage
                             /reports.json  every report so far, each with the time of its first publication
-                            /checkpoint.pt the training, to go on from
+                            /checkpoint.pt the training, to go on from; checkpoint.previous.pt the one before
                             /result.json   how it ended; there is none before
                             /owner         who may write; the last one to claim a trial wins
 
-Every file is replaced in one step. MLflow is brought in line with these folders, again and again if need be. Where
-studies are in a store such as s3://bucket, these folders are copies (see `pcl.mirror`): what is written here is pushed.
+Every file is replaced in one step. Writes and deletions are ordered so that a process that dies between two of them leaves
+a trial that has ended, one that goes on, or one that has not begun:
+
+- A trial has ended when it has a result; a finished one needs a report of its last batch too (`repair` sees to it).
+- A reused trial is its result alone, which carries the report.
+- A trial that is run again gets a result that says so, `reopened`, before anything is deleted; that file goes last.
+
+MLflow is brought in line with these folders, again and again if need be. Where studies are in a store such as
+s3://bucket, these folders are copies (see `pcl.mirror`): what is written here is pushed.
 """
 
 import json
-import time
 import uuid
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
-from enum import Enum
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from pcl.files import write_json, write_text
+from pcl.files import set_aside, write_json, write_text
 from pcl.mirror import UNMIRRORED, Mirror
+from pcl.studies.records import Metrics, Result, Row, Status, now_ms
 from pcl.studies.trial import Trial
 
+__all__ = [
+    "CHECKPOINT", "LEASE", "LOCK", "PREVIOUS", "SCRATCH", "TRIALS", "Damaged", "Lost", "Metrics", "Result", "Row",
+    "Status", "StudyFolder", "TrialFolder", "now_ms",
+]  # fmt: skip
+
+T = TypeVar("T")
+
 CHECKPOINT, LEASE, LOCK, SCRATCH, TRIALS = "checkpoint.pt", "lease", ".lock", "ray", "trials"
+PREVIOUS = "checkpoint.previous.pt"  # which only the machine that wrote it has
+_TRIAL, _REPORTS, _RESULT, _OWNER = "trial.json", "reports.json", "result.json", "owner"
+_REOPENED = "reopened"  # status of a result that is none: what the trial had reached is being deleted
 _OWN = (LEASE, LOCK, SCRATCH)  # of a study's files, those that are a driver's own
-Metrics = dict[str, float]
-
-
-def now_ms() -> int:
-    """Milliseconds since 1970."""
-    return time.time_ns() // 1_000_000
-
-
-class Status(Enum):
-    """How a trial ended."""
-
-    FINISHED = "finished"
-    FAILED = "failed"
-    STOPPED = "stopped"  # early, by a scheduler: what it has reached is not the whole
-
-
-@dataclass(frozen=True)
-class Row:
-    """A published report.
-
-    Attributes:
-        batch: Batches trained.
-        n_batches: Of how many.
-        time_ms: When it was first published, in milliseconds since 1970; never changes afterwards.
-        seconds: Spent training.
-        by_seed: Metrics of every seed.
-        failures: Causes of seeds that have ended early.
-    """
-
-    batch: int
-    n_batches: int
-    time_ms: int
-    seconds: float
-    by_seed: dict[int, Metrics]
-    failures: dict[int, str]
-
-    @classmethod
-    def of(cls, content: Mapping[str, Any]) -> "Row":
-        """From JSON, whose keys are text."""
-        by_seed = {int(seed): _from_json(metrics) for seed, metrics in content["by_seed"].items()}
-        failures = {int(seed): cause for seed, cause in content["failures"].items()}
-        return cls(**{**content, "by_seed": by_seed, "failures": failures})
-
-    @property
-    def metrics(self) -> Metrics:
-        """The mean over the seeds that have not failed, or over all where all have."""
-        chosen = [m for seed, m in self.by_seed.items() if seed not in self.failures] or list(self.by_seed.values())
-        return {key: sum(metrics[key] for metrics in chosen) / len(chosen) for key in chosen[0]} if chosen else {}
-
-
-@dataclass(frozen=True)
-class Result:
-    """How a trial ended.
-
-    Attributes:
-        status: Finished, failed or stopped early.
-        cause: One line that says why it has not finished.
-        traceback: Where, if an exception was the cause.
-        time_ms: When.
-        hardware: What it ran on.
-        wall_s: What the last worker spent on it, with set-up and evaluations.
-        reused_from: Study that had run the same trial before, whose result this is.
-        node: Ray's identifier of the node that ended it.
-    """
-
-    status: Status
-    cause: str = ""
-    traceback: str = ""
-    time_ms: int = field(default_factory=now_ms)
-    hardware: str = ""
-    wall_s: float = 0.0
-    reused_from: str = ""
-    node: str = ""
 
 
 class Lost(RuntimeError):
     """Another worker has taken over this trial."""
+
+
+class Damaged(ValueError):
+    """A file of a trial cannot be read; the message has its name."""
 
 
 class TrialFolder:
@@ -127,41 +75,56 @@ class TrialFolder:
         return self.path / CHECKPOINT
 
     def trial(self) -> Trial:
-        """What the folder is of."""
-        return Trial.of(json.loads((self.path / "trial.json").read_text()))
+        """Return what the folder is of.
+
+        Raises:
+            Damaged: If the file cannot be read; so do `rows` and `result`.
+        """
+        return self._parsed(_TRIAL, Trial.of)
 
     def rows(self) -> list[Row]:
-        """Reports published so far, in order."""
+        """Return the reports published so far, in the order of their batches."""
+        content = self._read_result()
+        if content.get("status") == _REOPENED:
+            return []
+        if "row" in content:
+            return [Row.of(content["row"])]
         try:
-            return [Row.of(content) for content in json.loads((self.path / "reports.json").read_text())]
+            rows = self._parsed(_REPORTS, lambda content: [Row.of(row) for row in content])
         except FileNotFoundError:
             return []
+        return sorted(rows, key=lambda row: row.batch)
 
     def result(self) -> Result | None:
-        """How the trial ended, if it has."""
-        try:
-            content = json.loads((self.path / "result.json").read_text())
-        except FileNotFoundError:
-            return None
-        return Result(**{**content, "status": Status(content["status"])})
+        """Return how the trial ended, if it has."""
+        content = self._read_result()
+        return None if content.get("status", _REOPENED) == _REOPENED else self._parsed(_RESULT, Result.of)
 
     def begin(self, trial: Trial) -> None:
         """Make the folder, unless it is there."""
         self.path.mkdir(parents=True, exist_ok=True)
-        if not (self.path / "trial.json").exists():
-            self._write("trial.json", asdict(trial))
+        if not (self.path / _TRIAL).exists():
+            self._write(_TRIAL, asdict(trial))
 
     def pull(self) -> None:
         """See what a worker elsewhere has written, but for the training itself."""
-        self.mirror.pull("trial.json", "reports.json", "result.json")
+        self.mirror.pull(_TRIAL, _REPORTS, _RESULT)
+
+    def take(self, trial: Trial) -> str:
+        """Begin or go on with a trial as its one worker; returns the token that every write needs."""
+        self.begin(trial)
+        token = self.claim()
+        self.mirror.pull_all()  # after the claim: whoever had the trial before writes no more
+        if self._read_result().get("status") == _REOPENED:
+            self._forget()
+        return token
 
     def claim(self) -> str:
-        """Become the one who may write; the token is to be shown with every write."""
-        for left in self.path.glob("*.tmp"):  # by a worker that was killed while it wrote
-            left.unlink(missing_ok=True)
+        """Become the one who may write; returns the token that every write needs."""
+        self._clear()
         token = uuid.uuid4().hex
-        write_text(self.path / "owner", token)
-        self.mirror.push("owner")
+        write_text(self.path / _OWNER, token)
+        self.mirror.push(_OWNER)
         return token
 
     def publish(self, row: Row, token: str) -> None:
@@ -173,7 +136,7 @@ class TrialFolder:
         self.check_owner(token)
         rows = self.rows()
         if all(row.batch != other.batch for other in rows):
-            self._write("reports.json", [_row_json(r) for r in [*rows, row]])
+            self._write(_REPORTS, [r.as_json() for r in sorted([*rows, row], key=lambda r: r.batch)])
 
     def end(self, result: Result, token: str) -> None:
         """Record how the trial ended.
@@ -182,23 +145,87 @@ class TrialFolder:
             Lost: If another has claimed the trial since.
         """
         self.check_owner(token)
+        (self.path / PREVIOUS).unlink(missing_ok=True)
         self.close(result)
 
     def close(self, result: Result) -> None:
         """Record how the trial ended, as the driver may for a trial without a worker."""
-        self._write("result.json", {**asdict(result), "status": result.status.value})
+        self._write(_RESULT, result.as_json())
 
     def reopen(self) -> None:
         """Forget that it ended, and with it what it had reached, so that it runs again from the start."""
-        for name in ("result.json", "reports.json", CHECKPOINT):
-            self.mirror.delete(name)
-            (self.path / name).unlink(missing_ok=True)
+        if self.path.exists():
+            self._write(_RESULT, {"status": _REOPENED})
+            self._forget()
+
+    def repair(self, trial: Trial) -> list[str]:
+        """Set aside files that cannot be read, and reopen the trial where it has lost reports.
+
+        Args:
+            trial: What the folder is of.
+
+        Returns:
+            A sentence for each thing that was wrong.
+        """
+        told = []
+        self._clear()
+        for name, read in ((_TRIAL, self.trial), (_RESULT, self.result), (_REPORTS, self.rows)):
+            with suppress(FileNotFoundError):
+                try:
+                    read()
+                except Damaged as error:
+                    told.append(f"{error}; it was set aside as {self.set_aside(name)}")
+                    if name == _TRIAL:
+                        self.begin(trial)
+                    if name == _REPORTS:
+                        self.reopen()
+        result, rows = self.result(), self.rows()
+        is_finished = result is not None and result.status is Status.FINISHED
+        if is_finished and (not rows or rows[-1].batch != trial.config["training.n_batches"]):
+            told.append(f"{self.path} is of a finished trial without a report of its last batch; it runs again")
+            self.reopen()
+        return told
 
     def check_owner(self, token: str) -> None:
         """Raise `Lost` if another has claimed the trial since."""
-        self.mirror.pull("owner")
-        if (self.path / "owner").read_text() != token:
+        self.mirror.pull(_OWNER)
+        try:
+            owner = (self.path / _OWNER).read_text()
+        except FileNotFoundError:
+            owner = ""
+        if owner != token:
             raise Lost(f"Trial {self.key} has been taken over by another worker.")
+
+    def set_aside(self, name: str) -> str:
+        """Give a file that cannot be used another name, which is returned, here and in the store."""
+        kept = set_aside(self.path / name)
+        self.mirror.push(kept.name)
+        self.mirror.delete(name)
+        return kept.name
+
+    def _clear(self) -> None:
+        """Delete what a process was writing when it was killed."""
+        for left in self.path.glob("*.tmp"):
+            left.unlink(missing_ok=True)
+
+    def _forget(self) -> None:
+        """Delete what a reopened trial had reached; the file that says so goes last."""
+        for name in (PREVIOUS, CHECKPOINT, _REPORTS, _RESULT):
+            self.mirror.delete(name)
+            (self.path / name).unlink(missing_ok=True)
+
+    def _read_result(self) -> dict[str, Any]:
+        """Return result.json, which may say that there is none; empty where there is no file."""
+        try:
+            return self._parsed(_RESULT, dict[str, Any])
+        except FileNotFoundError:
+            return {}
+
+    def _parsed(self, name: str, parse: Callable[[Any], T]) -> T:
+        try:
+            return parse(json.loads((self.path / name).read_text()))
+        except (ValueError, TypeError, KeyError, AttributeError) as error:  # no JSON, no text, or of something else
+            raise Damaged(f"{self.path / name} cannot be read") from error
 
     def _write(self, name: str, content: Any) -> None:
         write_json(self.path / name, content)
@@ -241,16 +268,3 @@ class StudyFolder:
         """Every trial that has begun."""
         for path in sorted((self.path / TRIALS).glob("*/trial.json")):
             yield self.trial(path.parent.name)
-
-
-def _row_json(row: Row) -> dict[str, Any]:
-    return {**asdict(row), "by_seed": {seed: _to_json(metrics) for seed, metrics in row.by_seed.items()}}
-
-
-def _to_json(metrics: Metrics) -> dict[str, float | str]:
-    """JSON has no NaN and no infinity: they become text."""
-    return {key: value if abs(value) < float("inf") else str(value) for key, value in metrics.items()}
-
-
-def _from_json(metrics: Mapping[str, float | str]) -> Metrics:
-    return {key: float(value) for key, value in metrics.items()}

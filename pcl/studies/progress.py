@@ -88,6 +88,10 @@ class Progress:
         self._publish()
         self._tell(f"  worker died; another goes on with {self._trial(folder).label}")
 
+    def noted(self, folder: TrialFolder, text: str) -> None:
+        """A worker has found a file of a trial that it cannot use."""
+        self._tell(f"  {self._trial(folder).label}: {text}")
+
     def ended(self, folder: TrialFolder) -> None:
         """A trial has a result."""
         outcome = Outcome.of(self._trial(folder), folder)

@@ -21,6 +21,7 @@ from pcl.studies.cluster import check_address, check_shared, own_token, runtime_
 from pcl.studies.ledger import Result, Status, StudyFolder, TrialFolder
 from pcl.studies.packing import Resources
 from pcl.studies.ray_loss import Leaving, is_lost
+from pcl.studies.reuse import NO_RESULT
 from pcl.studies.storage import Storage
 from pcl.studies.trial import Trial
 
@@ -69,6 +70,9 @@ class Listener(Protocol):
 
     def ended(self, folder: TrialFolder) -> None:
         """A trial has a result."""
+
+    def noted(self, folder: TrialFolder, text: str) -> None:
+        """A worker has found a file of a trial that it cannot use."""
 
 
 class Source(Protocol):
@@ -198,7 +202,7 @@ def resources_at(address: str) -> dict[str, float]:
 def run_trials(
     trials: Sequence[Trial], study: StudyFolder, objective: str, resources: Resources, listener: Listener,
     interrupt: Interrupt, scratch: Path, trainable: Callable[[dict[str, Any]], None] | None = None,
-    scheduler: "TrialScheduler | None" = None,
+    scheduler: "TrialScheduler | None" = None, n_tries: int = 2,
 ) -> None:  # fmt: skip
     """Run trials until every one has ended, or until interrupted.
 
@@ -212,6 +216,7 @@ def run_trials(
         scratch: Folder for Tune's own files.
         trainable: What a worker does with a job; `run_jobs` unless a benchmark wants another.
         scheduler: Tune's, which may end trials early; it then leaves a result in their folders.
+        n_tries: How often trials are handed to Tune that it leaves without a result.
     """
     from pcl.studies.tune_adapter import Listed, Proposals  # noqa: PLC0415
 
@@ -222,9 +227,10 @@ def run_trials(
     search = {"search_alg": proposals, "max_concurrent_trials": n_workers or None, "scheduler": scheduler}
     _fit(search, resources, listener, interrupt, scratch, trainable)
     left = [trial for trial in trials if study.trial(trial.key).result() is None]
-    if size > 1 and left and not interrupt.is_set():  # a worker died too often: by whose fault, each alone shows
+    # A worker of several died too often (each alone shows whose fault it was), or a late worker took the trial.
+    if left and n_tries > 1 and not interrupt.is_set():
         alone = replace(resources, side_by_side=1)
-        run_trials(left, study, objective, alone, listener, interrupt, scratch, trainable)
+        run_trials(left, study, objective, alone, listener, interrupt, scratch, trainable, scheduler, n_tries - 1)
     _close(trials, study, listener, interrupt)
 
 
@@ -239,7 +245,9 @@ def run_source(
     at_once = max(1, replace(resources, side_by_side=1).slots(available_resources()))
     search = {"search_alg": proposals, "max_concurrent_trials": at_once, "scheduler": scheduler}
     _fit(search, resources, listener, interrupt, scratch, None)
-    _close(source.trials, study, listener, interrupt)
+    left = [trial for trial in source.trials if study.trial(trial.key).result() is None]
+    if left and not interrupt.is_set():
+        run_trials(left, study, objective, resources, listener, interrupt, scratch, None, scheduler, n_tries=1)
     for trial in source.trials:
         source.ended(trial.key)
 
@@ -294,5 +302,5 @@ def _close(trials: Sequence[Trial], study: StudyFolder, listener: Listener, inte
         folder = study.trial(trial.key)
         if not interrupt.is_set() and folder.result() is None:
             folder.begin(trial)
-            folder.close(Result(Status.FAILED, "the worker ended without a result"))
+            folder.close(Result(Status.FAILED, NO_RESULT))
             listener.ended(folder)

@@ -192,6 +192,11 @@ class Tracker:
         found = ended_trials(self.store, {"pcl.trial": key}, end.value, most=1)
         return found[0] if found else None
 
+    def last_batch(self, found: Found) -> int:
+        """Return the batch of a trial's last report; 0 where it has none."""
+        metric = next((name for metrics in found.by_seed.values() for name in metrics), "")
+        return max((batch for _, batch in self.store.points(found.run_id, metric)), default=0) if metric else 0
+
     def _study(self) -> _Study:
         if self._opened is None:
             raise RuntimeError("`open_study` must be called first.")

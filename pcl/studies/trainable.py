@@ -22,20 +22,20 @@ import torch
 from ray import tune
 
 from pcl import Diverged
-from pcl.checkpoints import Saving
+from pcl.checkpoints import Saving, check_same_config, read_checkpoint
 from pcl.interleaving import interleaved
 from pcl.losses.base import DEFAULT_CHUNK_SIZE
 from pcl.mirror import mirror_of
 from pcl.stores import copy_of
-from pcl.studies.ledger import CHECKPOINT, Lost, Result, Row, Status, TrialFolder, now_ms
+from pcl.studies.ledger import CHECKPOINT, PREVIOUS, Lost, Result, Row, Status, TrialFolder, now_ms
 from pcl.studies.monitoring import GPU_MEMORY, KAPPA_MEAN, MS_PER_BATCH, OBJECTIVE, SHARE_DONE, Gauges
 from pcl.studies.trial import Trial
 from pcl.training import Report, Run
 
 # After running out of memory a trial goes on, once, with chunks of a 16th: same numbers, less memory.
 _SMALL_CHUNK_SIZE = DEFAULT_CHUNK_SIZE // 16
-# What a worker tells Tune: which trial it is about, and why its files cannot be written.
-FOLDER, UNWRITABLE = "folder", "unwritable"
+# What a worker tells Tune: which trial it is about, why its files cannot be written, what happened to one of them.
+FOLDER, UNWRITABLE, NOTE = "folder", "unwritable", "note"
 
 
 class Unwritable(OSError):
@@ -112,9 +112,9 @@ def _run(job: Job, is_alone: bool) -> Iterator[None]:
     """A trial from its beginning, or its last checkpoint, to its end, with pauses in which others can have a turn."""
     try:
         with job.opened() as folder:
-            folder.begin(job.trial)
-            token = folder.claim()
-            folder.mirror.pull_all()  # after the claim: whoever had the trial before writes no more
+            token = folder.take(job.trial)
+            for sentence in folder.repair(job.trial):
+                tune.report({FOLDER: job.folder, NOTE: sentence})
             if folder.result() is not None:
                 return  # ended side by side with others, before their worker died
             started = time.perf_counter()
@@ -159,7 +159,7 @@ def _is_out_of_memory(error: Exception) -> bool:
 
 def _train(job: Job, folder: TrialFolder, token: str, chunk_size: int) -> Iterator[None]:
     run = _run_of(job, folder, chunk_size)
-    saving = Saving(run, folder.checkpoint, lambda: folder.mirror.push(CHECKPOINT))
+    saving = Saving(run, folder.checkpoint, folder.path / PREVIOUS, lambda: folder.mirror.push(CHECKPOINT))
     with _gauges(job, folder) as gauges:
         for report in run.moments():
             if report is None:
@@ -195,11 +195,27 @@ def _writing() -> Iterator[None]:
 
 
 def _run_of(job: Job, folder: TrialFolder, chunk_size: int) -> Run:
-    """The training, from its checkpoint where there is one."""
+    """Return the training, from its last checkpoint that can be used or from the start.
+
+    A checkpoint that cannot be read, is damaged or is of another configuration is set aside, and Tune is told.
+    """
     is_fast = chunk_size == DEFAULT_CHUNK_SIZE  # the fused kernels have no chunks
-    if folder.checkpoint.exists():
-        return Run.restore(folder.checkpoint, job.device, is_fast, chunk_size)
-    return Run(job.trial.run_config, job.trial.seeds, job.device, is_fast, chunk_size)
+    config, seeds = job.trial.run_config, job.trial.seeds
+    for name in (CHECKPOINT, PREVIOUS):
+        path = folder.path / name
+        if not path.exists():
+            continue
+        try:
+            content = read_checkpoint(path)
+            check_same_config(path, content, config, seeds)
+        except ValueError as error:
+            with _writing():
+                kept = folder.set_aside(name)
+            told = f"{_first_line(error)} It is now {kept}, and the trial goes on without it."
+            tune.report({FOLDER: job.folder, NOTE: told})
+            continue
+        return Run.resumed(content, job.device, is_fast, chunk_size)
+    return Run(config, seeds, job.device, is_fast, chunk_size)
 
 
 def _row(report: Report) -> Row:

@@ -13,7 +13,7 @@ from ray.tune.search import Searcher
 
 from pcl.studies.ledger import Result, Status, TrialFolder
 from pcl.studies.runner import Interrupt, Listener, Source
-from pcl.studies.trainable import FOLDER, UNWRITABLE, folder_of
+from pcl.studies.trainable import FOLDER, NOTE, UNWRITABLE, folder_of
 from pcl.studies.trial import Trial
 
 
@@ -32,9 +32,11 @@ class Events(tune.Callback):
     def on_trial_result(
         self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, result: dict[str, Any], **info: Any
     ) -> None:
-        """A trial has published a report or has ended, or its worker says that it cannot."""
+        """A trial has published a report or has ended, or its worker says what happened to its files."""
         if UNWRITABLE in result:
             self._interrupt.set(f"a trial's files cannot be written ({result[UNWRITABLE]})")
+        elif NOTE in result:
+            self._listener.noted(_folder(trial, result[FOLDER]), result[NOTE])
         elif "batch" in result:
             folder = _folder(trial, result[FOLDER])
             with self._using_files():

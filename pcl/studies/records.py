@@ -1,0 +1,108 @@
+"""A trial's reports and its result, as they are kept in its folder."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from enum import Enum
+from typing import Any
+
+Metrics = dict[str, float]
+
+
+def now_ms() -> int:
+    """Milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+class Status(Enum):
+    """How a trial ended."""
+
+    FINISHED = "finished"
+    FAILED = "failed"
+    STOPPED = "stopped"  # early, by a scheduler: what it has reached is not the whole
+
+
+@dataclass(frozen=True)
+class Row:
+    """A published report.
+
+    Attributes:
+        batch: Batches trained.
+        n_batches: Of how many.
+        time_ms: When it was first published, in milliseconds since 1970; never changes afterwards.
+        seconds: Spent training.
+        by_seed: Metrics of every seed.
+        failures: Causes of seeds that have ended early.
+    """
+
+    batch: int
+    n_batches: int
+    time_ms: int
+    seconds: float
+    by_seed: dict[int, Metrics]
+    failures: dict[int, str]
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any]) -> "Row":
+        """Read JSON, whose keys are text."""
+        by_seed = {int(seed): _from_json(metrics) for seed, metrics in content["by_seed"].items()}
+        failures = {int(seed): cause for seed, cause in content["failures"].items()}
+        return cls(**{**content, "by_seed": by_seed, "failures": failures})
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what `of` reads."""
+        return {**asdict(self), "by_seed": {seed: _to_json(metrics) for seed, metrics in self.by_seed.items()}}
+
+    @property
+    def metrics(self) -> Metrics:
+        """The mean over the seeds that have not failed, or over all where all have."""
+        chosen = [m for seed, m in self.by_seed.items() if seed not in self.failures] or list(self.by_seed.values())
+        return {key: sum(metrics[key] for metrics in chosen) / len(chosen) for key in chosen[0]} if chosen else {}
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a trial ended.
+
+    Attributes:
+        status: Finished, failed or stopped early.
+        cause: One line that says why it has not finished.
+        traceback: Where, if an exception was the cause.
+        time_ms: When.
+        hardware: What it ran on.
+        wall_s: What the last worker spent on it, with set-up and evaluations.
+        reused_from: Study that had run the same trial before, whose result this is.
+        node: Ray's identifier of the node that ended it.
+        row: The last report of a reused trial, which has no others.
+    """
+
+    status: Status
+    cause: str = ""
+    traceback: str = ""
+    time_ms: int = field(default_factory=now_ms)
+    hardware: str = ""
+    wall_s: float = 0.0
+    reused_from: str = ""
+    node: str = ""
+    row: Row | None = None
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any]) -> "Result":
+        """Read JSON."""
+        row = content.get("row")
+        return cls(**{**content, "status": Status(content["status"]), "row": Row.of(row) if row else None})
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what `of` reads."""
+        row = {"row": self.row.as_json()} if self.row else {}
+        own = {name: value for name, value in asdict(self).items() if name != "row"}
+        return {**own, "status": self.status.value, **row}
+
+
+def _to_json(metrics: Metrics) -> dict[str, float | str]:
+    """JSON has no NaN and no infinity: they become text."""
+    return {key: value if abs(value) < float("inf") else str(value) for key, value in metrics.items()}
+
+
+def _from_json(metrics: Mapping[str, float | str]) -> Metrics:
+    return {key: float(value) for key, value in metrics.items()}
