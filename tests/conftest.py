@@ -15,7 +15,7 @@ from tests.trackers import uri
 __all__ = ["stored", "uri"]  # of all files: what they stand on is made once
 
 # A machine with a GPU may have torch and pytest alone.
-OPTIONAL = {"ray", "mlflow", "optuna", "moto", "mpmath"}
+OPTIONAL = {"aiohttp", "mlflow", "moto", "mpmath", "optuna", "ray"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
