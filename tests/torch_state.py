@@ -27,7 +27,8 @@ def restored() -> Iterator[None]:
             torch.set_float32_matmul_precision(precision)
         torch.set_default_dtype(dtype)
         torch.set_num_threads(n_threads)
-        torch.use_deterministic_algorithms(is_deterministic, warn_only=only_warns)
+        if torch.are_deterministic_algorithms_enabled() != is_deterministic:  # the call imports torch's compiler
+            torch.use_deterministic_algorithms(is_deterministic, warn_only=only_warns)
         torch.set_anomaly_enabled(is_anomaly_detected)
         torch.set_grad_enabled(has_grad)
         Distribution.set_default_validate_args(are_arguments_checked)
