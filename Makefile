@@ -1,13 +1,18 @@
-# make test | make grid | make lint | make bench | make results. Each first brings .venv up to date with requirements.lock.
+# make test | make test-gpu | make grid | make lint | make bench | make results. Each first brings .venv up to date with requirements.lock.
 PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.installed
 
-.PHONY: test grid lint bench results lock clean
+.PHONY: test test-gpu grid lint bench results lock clean
 
 test: $(READY)
 	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(PY) -m pytest
+
+# The tests marked gpu, one after the other. `make test-gpu PY=python3` takes a Python of your own that has torch and pytest, and
+# installs nothing; tests that need Ray, MLflow or Optuna are skipped where they are missing. ARGS="--shuffle 1": another order.
+test-gpu: $(if $(filter $(VENV)/bin/python,$(PY)),$(READY))
+	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(PY) -m pytest -o addopts="--strict-markers --strict-config" -rs -m gpu $(ARGS) tests
 
 grid: $(READY)
 	$(PY) launch/grid.py --space toy_mcinfonce --scale quick

@@ -1,6 +1,7 @@
 """What stands beside the board: MLflow's server, found or started, and Ray's dashboard, where there is one."""
 
 import contextlib
+import http.client
 import json
 import os
 import signal
@@ -11,7 +12,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from typing import Self
+from typing import IO, Self
 from urllib.parse import quote, urlsplit
 
 from pcl.studies.mlflow_store import Store, StoreError
@@ -84,7 +85,10 @@ class MlflowPages:
             "--backend-store-uri", self._store.uri, "--artifacts-destination", str(self._store.artifacts),
         ]  # fmt: skip
         slim = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
-        with (folder / "mlflow-server.log").open("ab") as log:
+        with contextlib.ExitStack() as opened:
+            log: IO[bytes] | int = subprocess.DEVNULL
+            with contextlib.suppress(OSError):  # a folder that can only be read has no log
+                log = opened.enter_context((folder / "mlflow-server.log").open("ab"))
             return subprocess.Popen(
                 command, env={**os.environ, **slim}, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 start_new_session=True,
@@ -176,7 +180,7 @@ def _get(address: str) -> bytes | None:
         with urllib.request.urlopen(address, timeout=_PROBE_S) as answer:
             content: bytes = answer.read(2**20)
             return content
-    except (OSError, ValueError):  # also what urllib and http.client raise
+    except (OSError, ValueError, http.client.HTTPException):  # the last where something else than HTTP answers
         return None
 
 

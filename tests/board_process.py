@@ -5,10 +5,14 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from dashboards.board.server import BoardServer
+from dashboards.board.site import Site
 from launch.bench_processes import DEADLINE_S, ROOT, Started, started
 from tests.browser import Browser
 from tests.services import free_port, wait_for
@@ -55,6 +59,19 @@ def board(storage: Path, *options: str) -> Iterator[Board]:
     finally:
         if process.process.poll() is None:
             found.end()
+
+
+@contextlib.contextmanager
+def served(site: Site, **limits: Any) -> Iterator[BoardServer]:
+    """A site's server in this process."""
+    with BoardServer(site, "127.0.0.1", 0, "a store", **limits) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 def exported(storage: Path, site: Path) -> str:

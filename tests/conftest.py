@@ -1,5 +1,7 @@
 import os
-from collections.abc import Iterator
+import random
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -7,9 +9,17 @@ import torch
 from tests.board_pages import stored
 from tests.clusters import RAY
 from tests.services import Home, home
+from tests.torch_state import restored
 from tests.trackers import uri
 
 __all__ = ["stored", "uri"]  # of all files: what they stand on is made once
+
+# A machine with a GPU may have torch and pytest alone.
+OPTIONAL = {"aiohttp", "mlflow", "moto", "mpmath", "optuna", "ray"}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--shuffle", type=int, metavar="SEED", help="run the tests in a random order")
 
 
 def pytest_configure() -> None:
@@ -23,8 +33,28 @@ def pytest_xdist_auto_num_workers() -> int:
     return len(os.sched_getaffinity(0)) + 1
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+class TestFile(pytest.Module):
+    """A file of tests, skipped as a whole where a package that it imports is not installed."""
+
+    def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
+        try:
+            return super().collect()
+        except self.CollectError as error:
+            cause = error.__cause__
+            missing = (cause.name or "").partition(".")[0] if isinstance(cause, ModuleNotFoundError) else ""
+            if missing not in OPTIONAL:
+                raise
+            pytest.skip(f"{self.name} needs {missing}, which is not installed", allow_module_level=True)
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module:
+    return TestFile.from_parent(parent, path=module_path)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     items.sort(key=_is_quick)
+    if config.option.shuffle is not None:
+        random.Random(config.option.shuffle).shuffle(items)
     if not torch.cuda.is_available():
         for item in items:
             if item.get_closest_marker("gpu"):
@@ -34,6 +64,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _is_quick(item: pytest.Item) -> bool:
     """Whether it is in a file that starts no Ray; those that do take longest, and begin."""
     return not {"home", "Home", "cluster"} & set(vars(getattr(item, "module", None) or object))
+
+
+@pytest.fixture(autouse=True)
+def _independent(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Tests do not depend on their order: switches are put back, and on a GPU the global generators start anew."""
+    if request.node.get_closest_marker("gpu"):
+        torch.manual_seed(20230202)
+    with restored():
+        yield
 
 
 @pytest.fixture

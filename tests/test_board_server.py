@@ -1,6 +1,5 @@
 """The board's server, export and command: who is answered, what is refused, and how fast."""
 
-import contextlib
 import http.client
 import json
 import re
@@ -8,7 +7,6 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,8 +18,10 @@ from dashboards.board.export import export
 from dashboards.board.server import BoardServer
 from dashboards.board.site import Site
 from launch.bench_processes import DEADLINE_S, wait_for
+from launch.ui_services import MlflowPages
 from pcl.studies.mlflow_store import Store, default_uri
 from tests.board_pages import MLFLOW, Page, Stored
+from tests.board_process import served
 from tests.board_store import write_many
 from tests.pace import within
 
@@ -63,16 +63,6 @@ class Answer(NamedTuple):
     status: int
     headers: dict[str, str]
     body: bytes
-
-
-@contextlib.contextmanager
-def served(site: Site) -> Iterator[BoardServer]:
-    with BoardServer(site, "127.0.0.1", 0, "a store") as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-        thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
 
 
 def test_the_server_answers_its_own_name_alone(stored: Stored) -> None:
@@ -151,6 +141,14 @@ def test_what_takes_long_is_made_before_it_is_asked_for(stored: Stored, monkeypa
     assert scoreboards == [1]
     assert (site.get("scoreboard.html") or pytest.fail("no such page")).body == b"scores"
     assert scoreboards == [1]
+
+
+def test_mlflow_s_pages_need_no_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mlflow-server.log").mkdir()
+    started: list[dict[str, object]] = []
+    monkeypatch.setattr(subprocess, "Popen", lambda _, **options: started.append(options))
+    MlflowPages(Store(default_uri(tmp_path)), 5000)._start(5000)
+    assert [options["stdout"] for options in started] == [subprocess.DEVNULL]
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from pcl.metrics.retrieval import Gallery, credible_images, nearest, recall_at_1
 from pcl.metrics.uncertainty import crop_rank_corr, entropy, rank_corr_with_uncertainty
 from tests.oracles import unit_vectors
 from tests.pace import within
+from tests.torch_state import synchronization_forbidden
 
 MU, IMAGES = torch.eye(4), torch.zeros(2, 3, 32, 32, dtype=torch.uint8)
 
@@ -256,12 +257,9 @@ def test_blocks_on_a_gpu_never_wait_for_it(generator: torch.Generator, monkeypat
     mu, labels = (values.cuda() for values in clusters(2000, generator))
     places = torch.arange(2000, device="cuda")
     monkeypatch.setattr(retrieval, "_BLOCK_DEVICE", 100 * 2000)
-    torch.cuda.set_sync_debug_mode("error")
-    try:
+    with synchronization_forbidden():
         retrieval._nearest(mu, 3)
         retrieval._hits_among_kept(mu, labels, places, places, places + 1)
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
 
 
 @pytest.mark.parametrize("gallery", Gallery)

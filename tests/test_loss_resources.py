@@ -13,6 +13,7 @@ from launch.bench_processes import DEADLINE_S
 from pcl.distributions import VonMisesFisher
 from pcl.losses import LOSSES, MCInfoNCE
 from tests.posteriors import SAMPLING, posteriors, triple
+from tests.torch_state import synchronization_forbidden
 
 MEMORY_PROBE = """
 import sys, torch
@@ -76,14 +77,11 @@ def test_gpu_agrees_with_cpu_and_is_never_waited_for(name: str) -> None:
         for d in (anchor, positive, negatives)
     ]
     loss(*moved)  # builds the tables
-    torch.cuda.set_sync_debug_mode("error")
-    try:
+    with synchronization_forbidden():
         values = loss(*moved)
         values.sum().backward()
         with pytest.raises(RuntimeError, match="synchronizing"):  # the mode would have seen it
             values.sum().item()
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
     on_gpu = values.detach().cpu()
     error = math.hypot(on_cpu.std().item(), on_gpu.std().item()) / math.sqrt(2000)
     assert abs(on_cpu.mean().item() - on_gpu.mean().item()) < 4 * error + 1e-4 * abs(on_cpu.mean().item())

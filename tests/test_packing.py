@@ -6,7 +6,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ray.tune.search import Searcher
 
 from pcl.interleaving import interleaved
 from pcl.steppers import PlainStepper
@@ -62,12 +61,13 @@ def test_as_many_share_a_process_as_get_most_done(seconds: dict[int, float], gpu
 
 def test_trials_whose_worker_died_too_often_are_tried_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second of three ends its worker; whoever is beside it has no result either."""
+    finished = pytest.importorskip("ray.tune.search").Searcher.FINISHED
     trials = [Trial({"training.lr": lr}, (1,), "grid") for lr in (0.1, 0.2, 0.3)]
     study = StudyFolder(tmp_path / "study")
     sizes = []
 
     def fit(search: dict[str, Any], *_: object) -> None:
-        suggestions = iter(lambda: search["search_alg"].suggest(""), Searcher.FINISHED)
+        suggestions = iter(lambda: search["search_alg"].suggest(""), finished)
         groups = [suggestion["jobs"] for suggestion in suggestions]
         sizes.append([len(group) for group in groups])
         for group in groups:

@@ -1,5 +1,4 @@
 import math
-import time
 
 import numpy as np
 import pytest
@@ -98,12 +97,8 @@ def test_ten_thousand_points_in_a_second_on_a_gpu(generator: torch.Generator) ->
     torch.cuda.synchronize()
     before = torch.cuda.memory_allocated()  # of other tests
     torch.cuda.reset_peak_memory_stats()
-    start = time.perf_counter()
-    result = compare_pairs(*moved)
-    seconds, peak = time.perf_counter() - start, (torch.cuda.max_memory_allocated() - before) / 2**30
-    print(f"{seconds:.3f} s, {peak:.2f} GiB")
-    assert seconds < 1
-    assert peak < 1.2
+    result = within(1, lambda: compare_pairs(*moved))  # it ends with a wait for the GPU
+    assert (torch.cuda.max_memory_allocated() - before) / 2**30 < 1.2
     assert result.rank_corr == pytest.approx(compare_pairs(mu, mu_true).rank_corr, abs=1e-6)
 
 

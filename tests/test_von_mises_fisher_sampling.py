@@ -17,6 +17,7 @@ from pcl.distributions.cosine import cosine_table
 from pcl.distributions.von_mises_fisher import _place, _place_around_one_mode
 from pcl.special import bessel_ratio
 from tests.oracles import CosineLaw, unit_vectors
+from tests.torch_state import synchronization_forbidden
 
 DIMS = (2, 3, 8, 10, 32, 64, 128, 512)
 KAPPAS = (0.0, 0.5, 4.0, 16.0, 100.0, 2000.0, 1e6)
@@ -280,12 +281,9 @@ def test_sampling_never_waits_for_the_gpu() -> None:
     distribution = VonMisesFisher(mu, kappa)
     single = VonMisesFisher(mu[0], kappa[0].detach())
     distribution.rsample((300,)), single.sample((300,))  # builds the table
-    torch.cuda.set_sync_debug_mode("error")
-    try:
+    with synchronization_forbidden():
         distribution.rsample((300,)).sum().backward()
         distribution.sample((3,))
         z = single.sample((300,))
         with pytest.raises(RuntimeError, match="synchronizing"):  # the mode would have seen it
             z.sum().item()
-    finally:
-        torch.cuda.set_sync_debug_mode("default")

@@ -47,15 +47,15 @@ class Artifacts:
     def png(self, run_id: str, name: str) -> bytes | None:
         """A picture, if it is one that `figures` has named."""
         path = name.replace("--", "/")
-        known = {path for (run, _), paths in self._known.items() if run == run_id for path in paths}
+        known = {path for (run, _), paths in list(self._known.items()) if run == run_id for path in paths}
         if path not in known:
             return None
         with tempfile.TemporaryDirectory() as folder:
             try:
                 file = self._store.call(lambda client: client.download_artifacts(run_id, path, folder))
-            except StoreError:
+                content = Path(file).read_bytes()
+            except (StoreError, OSError):
                 return None
-            content = Path(file).read_bytes()
         return content if content.startswith(_MAGIC) and len(content) <= _LARGEST else None
 
     def _listed(self, run_id: str) -> list[str]:

@@ -1,12 +1,18 @@
 """The board over HTTP, for the browsers of this machine."""
 
+import contextlib
 import hashlib
+import io
 import ipaddress
 import json
 import socket
 import sys
+import threading
+import time
 from http import HTTPStatus
+from http.client import HTTPException
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from dashboards.board.database import StoreError
@@ -22,6 +28,18 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
 }
+_LARGEST_REQUEST = 2**17  # bytes of its line and headers; the line alone may have half of it
+_MOST_FIELDS = 50  # of a query
+_REFUSALS = {
+    HTTPStatus.REQUEST_URI_TOO_LONG: "This address is too long to be one of the board's.",
+    HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE: "The headers of this request are too large.",
+    HTTPStatus.NOT_IMPLEMENTED: "The board can only be read: it answers GET and HEAD.",
+}
+_BUSY = b"The board has too many visitors at once: try again in a minute.\n"
+_BUSY_ANSWER = (
+    b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Type: text/plain; charset=utf-8\r\n"
+    b"Content-Length: %d\r\n\r\n%b" % (len(_BUSY), _BUSY)
+)
 
 
 class BoardServer(ThreadingHTTPServer):
@@ -32,6 +50,8 @@ class BoardServer(ThreadingHTTPServer):
         host: Address to listen at.
         port: Port; 0 for any that is free.
         store: What it shows, so that others can find the board of a store.
+        deadline_s: Within which a request has to be here as a whole, and then its answer to be taken.
+        n_connections: That are open at once, each with a thread; others are turned away.
 
     Raises:
         OSError: If the port is taken.
@@ -39,8 +59,11 @@ class BoardServer(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, site: Site, host: str, port: int, store: str) -> None:
-        self.site, self.store = site, store
+    def __init__(
+        self, site: Site, host: str, port: int, store: str, *, deadline_s: float = 30.0, n_connections: int = 128
+    ) -> None:
+        self.site, self.store, self.deadline_s = site, store, deadline_s
+        self._free = threading.Semaphore(n_connections)
         super().__init__((host, port), _Handler)
         self._is_open = not is_loopback(host)
         self._names = {*LOOPBACK, host, *({socket.gethostname(), socket.getfqdn()} if self._is_open else ())}
@@ -63,29 +86,98 @@ class BoardServer(ThreadingHTTPServer):
         host, port = self.server_address[:2]
         return f"http://{host!s}:{port}/"
 
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Serve a connection in a thread of its own, or turn it away where there are too many."""
+        if self._free.acquire(blocking=False):
+            try:
+                super().process_request(request, client_address)
+            except BaseException:  # no thread could be started
+                self._free.release()
+                raise
+            return
+        with contextlib.suppress(OSError):
+            request.setblocking(False)  # the next connection does not wait for this one
+            request.send(_BUSY_ANSWER)
+        self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Serve a connection until it ends."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Tell of an error in a line; clients that have gone are none."""
+        error = sys.exc_info()[1]
+        if not isinstance(error, OSError):
+            print(f"board: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+
+
+class _Requests(io.RawIOBase):
+    """What a client sends, request by request; each has a deadline and a largest size as a whole."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self.begin(0.0)
+
+    def begin(self, deadline_s: float) -> None:
+        """Wait for a new request."""
+        self._deadline, self._left = time.monotonic() + deadline_s, _LARGEST_REQUEST
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        left_s = self._deadline - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError
+        if self._left <= 0:
+            raise HTTPException("The headers are too large.")
+        self._connection.settimeout(left_s)
+        n_read = self._connection.recv_into(buffer)
+        self._left -= n_read
+        return n_read
+
 
 class _Handler(BaseHTTPRequestHandler):
     server: BoardServer
     protocol_version = "HTTP/1.1"
-    timeout = 60
+
+    def setup(self) -> None:
+        super().setup()
+        self.rfile.close()
+        self._requests = _Requests(self.connection)
+        self.rfile = io.BufferedReader(self._requests)
+
+    def handle_one_request(self) -> None:
+        self._requests.begin(self.server.deadline_s)
+        super().handle_one_request()
 
     def do_GET(self) -> None:
+        if {"Content-Length", "Transfer-Encoding"} & set(self.headers):
+            self.close_connection = True  # what follows is no request
         if not self.server.answers_to(self.headers.get("Host", "")):
             self._send(HTTPStatus.FORBIDDEN, _told("This name is not the board's: open it by its own address."))
             return
-        parts = urlsplit(self.path)
+        try:
+            parts = urlsplit(self.path)
+            query = dict(parse_qsl(parts.query, max_num_fields=_MOST_FIELDS))
+        except ValueError:
+            self.send_error(HTTPStatus.BAD_REQUEST)
+            return
         name = parts.path.lstrip("/") or "index.html"
         if name == "board.json":
             body = json.dumps({"board": "pcl", "store": self.server.store}).encode()
             self._send(HTTPStatus.OK, File(body, "application/json"))
             return
         try:
-            file = self.server.site.get(name, dict(parse_qsl(parts.query)))
+            file = self.server.site.get(name, query)
         except StoreError as error:
             self._send(HTTPStatus.SERVICE_UNAVAILABLE, _told(str(error)))
             return
         except Exception as error:  # one page that fails must not end the board
-            print(f"board: {name}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+            print(f"board: {name[:100]!r}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
             self._send(HTTPStatus.INTERNAL_SERVER_ERROR, _told(f"This page could not be made: {type(error).__name__}."))
             return
         if file is None:
@@ -98,7 +190,15 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None:
         """Say nothing: every open page asks for news every few seconds."""
 
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Refuse a request in a page of ours, and hang up: where one was not understood, the next cannot be found."""
+        self.close_connection = True
+        self.request_version = self.protocol_version  # until it is known, none is sent a head
+        status = HTTPStatus(code)
+        self._send(status, _told(_REFUSALS.get(status, "This request was not understood.")))
+
     def _send(self, status: HTTPStatus, file: File) -> None:
+        self.connection.settimeout(self.server.deadline_s)
         mark = f'"{hashlib.sha256(file.body).hexdigest()[:20]}"'
         is_known = status is HTTPStatus.OK and self.headers.get("If-None-Match") == mark
         self.send_response(HTTPStatus.NOT_MODIFIED if is_known else status)
@@ -108,6 +208,8 @@ class _Handler(BaseHTTPRequestHandler):
         if not is_known:
             self.send_header("Content-Type", file.kind)
             self.send_header("Content-Length", str(len(file.body)))
+        if self.close_connection:
+            self.send_header("Connection", "close")
         self.end_headers()
         if not is_known and self.command != "HEAD":
             self.wfile.write(file.body)

@@ -12,7 +12,7 @@ from pathlib import Path
 from dashboards.board.ablation_page import ablation_page
 from dashboards.board.artifacts import Artifacts
 from dashboards.board.compare_page import compare_page, study_data
-from dashboards.board.database import Database, StoreError
+from dashboards.board.database import Database
 from dashboards.board.frame import Surroundings
 from dashboards.board.histories import histories
 from dashboards.board.overview_page import overview_page
@@ -23,12 +23,13 @@ from dashboards.board.winner_page import winner_page
 from dashboards.board.words import MAIN_METRICS
 from dashboards.scoreboard import report_seeds
 
-_STATIC = Path(__file__).with_name("static")
+_STATIC = {path.name: path for path in Path(__file__).with_name("static").iterdir()}
 _KINDS = {
     ".css": "text/css", ".js": "text/javascript", ".html": "text/html", ".png": "image/png", ".svg": "image/svg+xml",
 }  # fmt: skip
 _OF_STUDY = re.compile(r"(study|ablation|winner|data)-([A-Za-z0-9]{1,64})\.(html|js)")
 _IMAGE = re.compile(r"image-([A-Za-z0-9]{1,64})-([A-Za-z0-9_.-]+\.png)")
+_RUN = re.compile(r"[A-Za-z0-9]{1,64}")
 _SCOREBOARD = "scoreboard.html"
 _MOST_KEPT = 128  # files
 _MOST_PREPARED = 3  # pages of studies that are made before they are asked for
@@ -68,7 +69,7 @@ class Site:
 
     def names(self) -> list[str]:
         """Every file that there is now."""
-        found = ["index.html", _SCOREBOARD, "compare.html", *sorted(path.name for path in _STATIC.iterdir())]
+        found = ["index.html", _SCOREBOARD, "compare.html", *sorted(_STATIC)]
         for study in all_studies(self._database):
             found += [f"{kind}-{study.run.id}.html" for kind in ("study", "ablation", "winner")]
             found += [f"data-{study.run.id}.js", *(figure.address for figure in self._artifacts.figures(study))]
@@ -80,11 +81,12 @@ class Site:
         Raises:
             StoreError: If the store cannot be read.
         """
-        if (_STATIC / name).is_file() and "/" not in name:
-            return File((_STATIC / name).read_bytes(), _kind(name))
+        if name in _STATIC:
+            return File(_STATIC[name].read_bytes(), _kind(name))
         now_ms, reading = time.time_ns() // 1_000_000, self._database.reading
         around = Surroundings(self._mlflow(), self._ray(), self._is_live, now_ms, reading)
-        key = name, query.get("baseline", "")
+        baseline = query.get("baseline", "") if name.startswith("ablation-") else ""
+        key = name, baseline if _RUN.fullmatch(baseline) else ""
         version = self._version(around)
         with self._turns[hash(key) % len(self._turns)]:  # whoever asks for what is being made waits for it
             file = self._find(key, version)
@@ -125,7 +127,7 @@ class Site:
             threading.Thread(target=self._make_all, args=([*names, _SCOREBOARD],), name="prepare", daemon=True).start()
 
     def _make_all(self, names: Sequence[str]) -> None:
-        with contextlib.suppress(StoreError):  # those who ask will be told
+        with contextlib.suppress(Exception):  # those who ask will be told
             for name in names:
                 self.get(name)
 
