@@ -1,13 +1,16 @@
-# make test | make test-gpu | make grid | make lint | make bench | make results. Each first brings .venv up to date with requirements.lock.
+# make test | test-slow | test-gpu | grid | lint | bench | results: each first brings .venv up to date with requirements.lock.
 PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.installed
 
-.PHONY: test test-gpu grid lint bench results lock clean
+.PHONY: test test-slow test-gpu grid lint bench results lock clean
 
 test: $(READY)
-	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(PY) -m pytest
+	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(PY) -m pytest -m "not slow"
+
+test-slow: $(READY)
+	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(PY) -m pytest -m slow --dist load tests
 
 # The tests marked gpu, one after the other. `make test-gpu PY=python3` takes a Python of your own that has torch and pytest, and
 # installs nothing; tests that need Ray, MLflow or Optuna are skipped where they are missing. ARGS="--shuffle 1": another order.

@@ -7,8 +7,8 @@
                             /result.json   how it ended; there is none before
                             /owner         who may write; the last one to claim a trial wins
 
-Every file is replaced in one step. Writes and deletions are ordered so that a process that dies between two of them leaves
-a trial that has ended, one that goes on, or one that has not begun:
+Every file is replaced in one step. Writes and deletions are ordered so that a process that dies between two of them
+leaves a trial that has ended, one that goes on, or one that has not begun:
 
 - A trial has ended when it has a result; a finished one needs a report of its last batch too (`repair` sees to it).
 - A reused trial is its result alone, which carries the report.
