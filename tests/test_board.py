@@ -1,11 +1,13 @@
 """The board's pages against values that are worked out anew from MLflow; what they escape, export and refuse."""
 
 import math
+import re
 import statistics
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 import pytest
 from scipy import stats
@@ -19,6 +21,7 @@ from dashboards.scoreboard import Measured, compare, published_tables, read, rep
 from launch.bench_processes import DEADLINE_S, wait_for
 from pcl.studies.figures import scatter
 from pcl.studies.mlflow_store import Store, default_uri
+from pcl.studies.tracking import Tracker
 from tests.board_pages import MLFLOW, Page, Stored
 from tests.board_store import CAUSE, NASTY, OBJECTIVE, Writer, error, score, tags
 
@@ -79,10 +82,26 @@ def test_a_study_ranks_its_trials_and_says_why_some_failed(stored: Stored) -> No
     links = [
         attrs["href"] or "" for tag, attrs in page.tags if tag == "a" and (attrs.get("href") or "").startswith("http")
     ]
-    assert f"{MLFLOW}/#/experiments/{run.info.experiment_id}/runs/{run.info.run_id}" in links
+    page_of_run = f"#/experiments/{run.info.experiment_id}/runs/{run.info.run_id}?workflowType=machine_learning"
+    assert f"{MLFLOW}/{page_of_run}" in links
     lines = [attrs for tag, attrs in page.tags if tag == "g" and (attrs.get("class") or "").startswith("line")]
     assert len([line for line in lines if "way" in (line["class"] or "")]) == 5
     assert {line["data-run"] for line in lines} <= {run.info.run_id for run in stored.find("whole", "trial")}
+
+
+def test_every_link_to_mlflow_names_the_workflow(stored: Stored, tmp_path: Path) -> None:
+    """Without it, a fresh browser opens MLflow's pages for language models."""
+    pages = [stored.page(name) for name in stored.site.names() if name.endswith(".html")]
+    values = [value for page in pages for _, attrs in page.tags for value in attrs.values() if value]
+    links = {value for value in values if value.startswith(MLFLOW)}
+    tracker = Tracker(default_uri(tmp_path))
+    tracker.open_study("mine", tags("toy_space"))
+    kinds = set()
+    for link in {*links, f"{MLFLOW}/{tracker.trials_page}"}:
+        path, _, query = link.removeprefix(f"{MLFLOW}/#/").partition("?")
+        assert parse_qs(query)["workflowType"] == ["machine_learning"], link
+        kinds.add(re.sub("[0-9a-f]{32}", "RUN", re.sub("/[0-9]+/", "/EXPERIMENT/", path)))
+    assert kinds == {"experiments", "experiments/EXPERIMENT/runs", "experiments/EXPERIMENT/runs/RUN"}
 
 
 @pytest.mark.parametrize("asked", ["", "n_samples=16"])

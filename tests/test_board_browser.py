@@ -63,6 +63,7 @@ def test_the_board_in_a_browser(tmp_path: Path) -> None:
         check_news_come_without_a_reload(ui, tab)
         check_an_export_opens_from_disk_with_the_network_off(ui, tab, tmp_path / "site")
         check_the_deep_link_leads_to_the_run_in_mlflow(ui, tab)
+        check_links_open_pages_of_trainings_in_a_fresh_browser(ui)
         check_ctrl_c_stops_what_was_started(ui)
 
 
@@ -186,6 +187,29 @@ def check_the_deep_link_leads_to_the_run_in_mlflow(ui: Started, tab: Browser) ->
     tab.click("document.querySelector('#trials a.out')")
     tab.wait("location.hash.includes('/runs/') && document.body?.innerText.includes('n_samples=5')")
     assert tab.run("location.origin") == ui.board.mlflow
+
+
+def check_links_open_pages_of_trainings_in_a_fresh_browser(ui: Started) -> None:
+    """MLflow's pages for language models, which it shows to those who are new, have no list of runs."""
+    study = f"{ui.address}study-{ui.runs['whole']}.html"
+    of_trainings = "text.includes('Model registry') && !text.includes('Evaluation runs')"
+    for selector, words in (
+        ("header nav a.out", ["pcl/toy_space"]),
+        ("#trials a.out", ["n_samples=5", "Parent run"]),
+        (".facts a.out[aria-label]", ["whole", "Child runs"]),
+        (".facts a.out:not([aria-label])", ["7 matching runs", "n_samples=5", "n_samples=32"]),
+    ):
+        with browser() as tab:
+            tab.open(study)
+            tab.click(f"document.querySelector({selector!r})")
+            shows = " && ".join(f"text.includes({word!r})" for word in words)
+            tab.wait(f"((text) => {shows} && {of_trainings})(document.body?.innerText ?? '')")
+            assert tab.run("location.origin") == ui.board.mlflow
+    with browser() as tab:
+        tab.open(study)
+        compare_rows(tab, 0, 1)
+        tab.click("document.querySelector('#about-A a.out')")
+        tab.wait(f"((text) => text.includes('Parent run') && {of_trainings})(document.body?.innerText ?? '')")
 
 
 def check_an_export_opens_from_disk_with_the_network_off(ui: Started, tab: Browser, site: Path) -> None:

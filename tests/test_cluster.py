@@ -77,7 +77,8 @@ def test_slurm(ray: Cluster, tmp_path: Path) -> None:
     bin.mkdir()
     stand_ins = {
         "scontrol": "echo one; echo two",
-        "srun": 'echo "$@" >> "$SAID"; case "$*" in *hostname*) echo 127.0.0.1;; esac',
+        "srun": 'stat -c %a "$RAY_AUTH_TOKEN_PATH" >> "$SAID.modes"; echo "$@" >> "$SAID"; '
+        'case "$*" in *hostname*) echo 127.0.0.1;; esac',
     }
     for name, script in stand_ins.items():
         (bin / name).write_text(f"#!/bin/bash\n{script}\n")
@@ -96,6 +97,7 @@ def test_slurm(ray: Cluster, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "each on 1 CPU, 2 at once" in done.stdout  # the cluster's
     assert not list(storage.glob(".ray-token*"))
+    assert set(tmp_path.joinpath("said.modes").read_text().split()) == {"600"}  # while nodes needed it
     started = [line for line in said.read_text().splitlines() if " start " in line]
     head, node = sorted(started, key=lambda line: "--head" not in line)
     assert "--nodelist=one" in head

@@ -8,6 +8,7 @@ from dashboards.board.frame import Surroundings, page
 from dashboards.board.markup import tag
 from dashboards.board.records import Study, differing
 from dashboards.board.words import metric_name
+from pcl.studies.mlflow_pages import run_page
 
 
 def compare_page(studies: Sequence[Study], around: Surroundings) -> str:
@@ -29,7 +30,7 @@ def compare_page(studies: Sequence[Study], around: Surroundings) -> str:
         tag("p", id="told", role="status", class_="note"),
         tag("div", id="differences"),
     ] if studies else [tag("h1", "Compare two runs"), tag("p", "There is no study yet.", class_="empty")]  # fmt: skip
-    content = tag("div", body, id="compare", data_mlflow=around.mlflow or None)
+    content = tag("div", body, id="compare", data_run=around.in_mlflow(run_page("EXPERIMENT", "RUN")) or None)
     return page("Compare", content, around, "compare.html", scripts=("compare.js",))
 
 

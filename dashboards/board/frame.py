@@ -3,10 +3,10 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from urllib.parse import quote
 
 from dashboards.board.markup import Child, Html, join, tag
 from dashboards.board.records import FAILED, FINISHED, RUNNING, Run, Study
+from pcl.studies.mlflow_pages import experiments_page, run_page, trials_page
 
 # Files from disk have no origin of their own that a policy could name, hence `file:`.
 POLICY = (
@@ -34,21 +34,23 @@ class Surroundings:
     now_ms: int = 0
     reading: str = ""
 
+    def in_mlflow(self, page: str) -> str:
+        """The address of a page of `pcl.studies.mlflow_pages`; empty where MLflow has none."""
+        return f"{self.mlflow.rstrip('/')}/{page}" if self.mlflow else ""
+
     def run_link(self, run: Run) -> Html:
         """To a run in MLflow, or its identifier where that has no address."""
         if not self.mlflow:
             return tag("code", run.id[:8], class_="id", title=run.id)
-        address = f"{self.mlflow}/#/experiments/{quote(run.experiment)}/runs/{quote(run.id)}"
+        address = self.in_mlflow(run_page(run.experiment, run.id))
         return tag("a", "MLflow", href=address, class_="out", aria_label=f"Run {run.id[:8]} in MLflow")
 
     def trials_link(self, study: Study) -> Html | None:
-        """To a study's trials in MLflow, unfolded and best first."""
+        """To a study's trials in MLflow."""
         if not self.mlflow:
             return None
         name = study.run.tags.get("pcl.study", study.run.name)
-        trials = f"tags.\"pcl.kind\" = 'trial' AND tags.\"pcl.study\" = '{name}'"
-        query = f"searchFilter={quote(trials)}&orderByKey={quote('metrics.`objective`')}&workflowType=machine_learning"
-        address = f"{self.mlflow}/#/experiments/{quote(study.run.experiment)}/runs?{query}"
+        address = self.in_mlflow(trials_page(study.run.experiment, name))
         return tag("a", "All trials in MLflow", href=address, class_="out")
 
 
@@ -74,7 +76,7 @@ def page(
     source = "'self'" if around.is_live else "file: 'self'"
     entries = [("index.html", "Overview"), ("scoreboard.html", "Scoreboard"), ("compare.html", "Compare")]
     links = [tag("a", text, href=href, aria_current="page" if href == current else None) for href, text in entries]
-    outside = [("MLflow", around.mlflow), ("Ray", around.ray)]
+    outside = [("MLflow", around.in_mlflow(experiments_page())), ("Ray", around.ray)]
     links += [tag("a", text, href=address, class_="out") for text, address in outside if address]
     if around.reading:
         links.append(tag("span", f"still reading: {around.reading} so far", role="status"))

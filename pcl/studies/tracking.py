@@ -17,13 +17,13 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import quote, urlencode
 
 from pcl.studies import run_content as content
 from pcl.studies.causes import CAUSE
 from pcl.studies.known import EXPERIMENTS, Found, ended_trials
 from pcl.studies.ledger import Metrics, Row, TrialFolder, now_ms
 from pcl.studies.maths import MATHS, MATHS_VERSION
+from pcl.studies.mlflow_pages import trials_page
 from pcl.studies.mlflow_store import Store, StoreError, default_uri, shown_uri, tracking_uri
 from pcl.studies.run_content import RUNNING, STOPPED_EARLY, SYNCED, Ending, StudyTags
 from pcl.studies.trial import Trial
@@ -120,11 +120,9 @@ class Tracker:
 
     @property
     def trials_page(self) -> str:
-        """Where the UI shows the study's trials, best first: they would be folded under their parent elsewhere."""
+        """Where MLflow's pages show the study's trials; see `pcl.studies.mlflow_pages`."""
         study = self._study()
-        trials = f"tags.\"pcl.kind\" = 'trial' AND tags.\"pcl.study\" = '{study.name}'"
-        query = {"searchFilter": trials, "orderByKey": "metrics.`objective`", "workflowType": "machine_learning"}
-        return f"#/experiments/{study.experiment}/runs?{urlencode(query, quote_via=quote)}"
+        return trials_page(study.experiment, study.name)
 
     def check(self) -> None:
         """Raise a ValueError with one sentence unless the store can be used. Makes nothing."""

@@ -96,12 +96,12 @@ compare.table = (name, caption, columns, rows) => {
 
 compare.about = (side, run) => {
   const line = document.getElementById(`about-${side}`);
-  const address = document.getElementById("compare").dataset.mlflow;
+  const address = document.getElementById("compare").dataset.run;
   line.replaceChildren(run.cause ? `failed: ${run.cause} ` : "");
   if (!address) return;
   const link = compare.element("a", "MLflow");
   const [experiment, id] = [run.content.experiment, run.run].map(encodeURIComponent);
-  link.href = `${address}/#/experiments/${experiment}/runs/${id}`;
+  link.href = address.replace("/EXPERIMENT/", `/${experiment}/`).replace("/RUN?", `/${id}?`);
   link.className = "out";
   line.append(link);
 };

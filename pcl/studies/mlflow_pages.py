@@ -1,0 +1,40 @@
+"""Addresses of MLflow's pages, from the `#` on: they go behind a server's address and a slash.
+
+Every one names the workflow. Without it, a browser that is new to MLflow opens the pages for language models, which
+show an experiment's traces and judges instead of its runs.
+"""
+
+from urllib.parse import quote, urlencode
+
+__all__ = ["experiments_page", "run_page", "trials_page"]
+
+
+def experiments_page() -> str:
+    """All experiments.
+
+    Example:
+        >>> experiments_page()
+        '#/experiments?workflowType=machine_learning'
+    """
+    return _page("experiments")
+
+
+def run_page(experiment: str, run: str) -> str:
+    """A run.
+
+    Example:
+        >>> run_page("1", "c0ffee")
+        '#/experiments/1/runs/c0ffee?workflowType=machine_learning'
+    """
+    return _page("experiments", experiment, "runs", run)
+
+
+def trials_page(experiment: str, study: str) -> str:
+    """A study's trials, the largest objective first; without the filter they would be folded under their parent."""
+    trials = f"tags.\"pcl.kind\" = 'trial' AND tags.\"pcl.study\" = '{study}'"
+    return _page("experiments", experiment, "runs", searchFilter=trials, orderByKey="metrics.`objective`")
+
+
+def _page(*path: str, **query: str) -> str:
+    words = urlencode({**query, "workflowType": "machine_learning"}, quote_via=quote)
+    return f"#/{'/'.join(quote(part, safe='') for part in path)}?{words}"
