@@ -181,10 +181,10 @@ class Pretraining:
         before = {name: value.clone() for name, value in self.net.state_dict().items()}
         images = torch.zeros(self.batch_size, *self._images.shape[1:], device=self.device)
         fastest = torch.backends.cudnn.flags(enabled=True, benchmark=True, deterministic=False, allow_tf32=True)
+        # The stream of its warm-up is another than that of training: as torch made it, and nothing to tell a user.
+        torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False)
         with self._precision(), fastest:
             torch.cuda.make_graphed_callables(self.net, (images,))
-        # Its warm-up's stream is another than that of training: as torch made it, and nothing to tell a user.
-        torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False)
         self.net.load_state_dict(before)  # the capture has counted its images in
 
     @contextlib.contextmanager

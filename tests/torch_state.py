@@ -32,21 +32,23 @@ def restored() -> Iterator[None]:
         torch.set_anomaly_enabled(is_anomaly_detected)
         torch.set_grad_enabled(has_grad)
         Distribution.set_default_validate_args(are_arguments_checked)
+        torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(True)
         if torch.cuda.is_initialized():
-            torch.cuda.set_sync_debug_mode("default")
+            _set_sync_debug_mode("default")
 
 
 @contextmanager
 def synchronization_forbidden() -> Iterator[None]:
-    """Make every wait for the GPU an error.
+    """Make every wait for the GPU an error."""
+    try:
+        _set_sync_debug_mode("error")
+        yield
+    finally:
+        _set_sync_debug_mode("default")
 
-    Torch warns once that this mode is a prototype, after it has turned it on: where warnings are errors, the call that
-    turns it on raises.
-    """
+
+def _set_sync_debug_mode(mode: str) -> None:
+    """Torch warns that the mode is a prototype, after it has set it: where warnings are errors, the call raises."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Synchronization debug mode")
-        try:
-            torch.cuda.set_sync_debug_mode("error")
-            yield
-        finally:
-            torch.cuda.set_sync_debug_mode("default")
+        torch.cuda.set_sync_debug_mode(mode)
