@@ -1,0 +1,227 @@
+"""Files of a trial that cannot be used: they are set aside, and the trial comes to the same numbers."""
+
+import json
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from ray.tune.search import Searcher
+
+from pcl.checkpoints import read_checkpoint
+from pcl.studies import runner, trainable
+from pcl.studies.execution import Choices, Execution
+from pcl.studies.known import Found
+from pcl.studies.ledger import PREVIOUS, Damaged, Result, Row, Status, StudyFolder, TrialFolder
+from pcl.studies.packing import Resources
+from pcl.studies.reuse import is_lost
+from pcl.studies.runner import Interrupt
+from pcl.studies.space import Objective
+from pcl.studies.trainable import NOTE, Job, run_jobs
+from pcl.studies.trial import Trial
+from pcl.training import Run
+from tests.smoke import smoke
+
+METRIC = "eval/kappa_rank_corr"
+TRIAL = Trial(smoke(training__n_batches=12, training__eval_every=4).flat(), (1,), "grid")
+OTHER = Trial(smoke(training__n_batches=12, training__eval_every=4, loss__kappa_pos=7.0).flat(), (1,), "grid")
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    monkeypatch.setattr(trainable.tune, "report", found.append)
+    return found
+
+
+def losses(folder: TrialFolder) -> list[float]:
+    return [row.by_seed[1]["train/loss"] for row in folder.rows()]
+
+
+def train(study: StudyFolder, trial: Trial = TRIAL) -> TrialFolder:
+    study.path.mkdir(parents=True, exist_ok=True)
+    folder = study.trial(trial.key)
+    run_jobs({"jobs": [Job(trial, str(folder.path), METRIC).as_config()]})
+    return folder
+
+
+@pytest.fixture
+def half(tmp_path: Path, told: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> TrialFolder:
+    """A trial whose worker died after eight of twelve batches, with a checkpoint of these and of the first four."""
+    end = TrialFolder.end
+    monkeypatch.setattr(TrialFolder, "end", lambda *_: None)
+    publish = TrialFolder.publish
+
+    def published(folder: TrialFolder, row: Row, token: str) -> None:
+        if row.batch == 12:
+            raise trainable.Lost("killed")
+        publish(folder, row, token)
+
+    monkeypatch.setattr(TrialFolder, "publish", published)
+    monkeypatch.setattr("pcl.checkpoints._SAVING_FACTOR", 0.0)
+    folder = train(StudyFolder(tmp_path / "half"))
+    monkeypatch.setattr(TrialFolder, "end", end)
+    monkeypatch.setattr(TrialFolder, "publish", publish)
+    assert [row.batch for row in folder.rows()] == [4, 8]
+    assert read_checkpoint(folder.checkpoint)["batch"] == 8
+    assert read_checkpoint(folder.path / PREVIOUS)["batch"] == 4
+    told.clear()
+    return folder
+
+
+@pytest.fixture
+def expected(tmp_path: Path, told: list[dict[str, Any]]) -> list[float]:
+    return losses(train(StudyFolder(tmp_path / "whole")))
+
+
+def resumed(half: TrialFolder, expected: list[float]) -> TrialFolder:
+    folder = train(StudyFolder(half.path.parents[1]))
+    result = folder.result()
+    assert result is not None
+    assert result.status is Status.FINISHED
+    assert losses(folder) == expected
+    assert not (folder.path / PREVIOUS).exists()
+    return folder
+
+
+def flip(path: Path, share: float) -> None:
+    content = bytearray(path.read_bytes())
+    content[int(share * len(content))] ^= 0x10
+    path.write_bytes(bytes(content))
+
+
+def refusal(path: Path) -> str:
+    try:
+        read_checkpoint(path)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def test_a_flipped_bit_never_changes_a_number(
+    half: TrialFolder, expected: list[float], told: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    """Wherever it is: the checkpoint is refused, or what it says is what it said."""
+    before = torch.load(half.checkpoint, weights_only=True)
+    refused = []
+    for share in ((i + 0.5) / 40 for i in range(40)):
+        copy = tmp_path / "flipped.pt"
+        shutil.copyfile(half.checkpoint, copy)
+        flip(copy, share)
+        if said := refusal(copy):
+            assert str(copy) in said
+            refused.append(share)
+            continue
+        content = read_checkpoint(copy)
+        torch.testing.assert_close(content["stepper"]["encoder"], before["stepper"]["encoder"], rtol=0, atol=0)
+        assert content["config"] == before["config"]
+    assert len(refused) >= 20
+    flip(half.checkpoint, refused[len(refused) // 2])
+    folder = resumed(half, expected)
+    assert [path.name.startswith("checkpoint.pt.damaged-") for path in folder.path.glob("*damaged*")] == [True]
+    (note,) = [report[NOTE] for report in told if NOTE in report]
+    assert str(half.checkpoint) in note
+
+
+@pytest.mark.parametrize("damage", ["truncated", "empty", "another configuration's", "another's seeds"])
+def test_a_bad_checkpoint_is_set_aside(
+    damage: str, half: TrialFolder, expected: list[float], told: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    path = half.checkpoint
+    if damage == "truncated":
+        path.write_bytes(path.read_bytes()[:-2000])
+    elif damage == "empty":
+        path.write_bytes(b"")
+    elif damage == "another configuration's":
+        shutil.copyfile(train(StudyFolder(tmp_path / "other"), OTHER).checkpoint, path)
+    else:
+        Run(TRIAL.run_config, (2,)).save(path)
+    told.clear()
+    resumed(half, expected)
+    notes = [report[NOTE] for report in told if NOTE in report]
+    assert len(notes) == 1
+    assert str(path) in notes[0]
+
+
+def test_where_both_checkpoints_are_bad_a_trial_starts_again(half: TrialFolder, expected: list[float]) -> None:
+    half.checkpoint.write_bytes(b"no")
+    (half.path / PREVIOUS).write_bytes(b"no")
+    resumed(half, expected)
+
+
+@pytest.mark.parametrize("name", ["trial.json", "reports.json", "result.json"])
+@pytest.mark.parametrize("content", ["", '{"batch": 4', '[{"batch": 4}]', "3"])
+def test_a_bad_record_is_set_aside(name: str, content: str, half: TrialFolder, expected: list[float]) -> None:
+    (half.path / name).write_text(content)
+    read = {"trial.json": half.trial, "reports.json": half.rows, "result.json": half.result}[name]
+    with pytest.raises(Damaged, match=name):
+        read()
+    (sentence,) = half.repair(TRIAL)
+    assert str(half.path / name) in sentence
+    assert half.trial() == TRIAL
+    assert half.result() is None
+    assert half.checkpoint.exists() == (name != "reports.json")  # the reports before it cannot be had from it
+    resumed(half, expected)
+
+
+def test_a_finished_trial_without_its_last_report_runs_again(half: TrialFolder, expected: list[float]) -> None:
+    half.close(Result(Status.FINISHED))
+    (sentence,) = half.repair(TRIAL)
+    assert "without a report of its last batch" in sentence
+    assert (half.result(), half.rows(), half.checkpoint.exists()) == (None, [], False)
+    resumed(half, expected)
+
+
+def test_reports_are_in_the_order_of_their_batches(tmp_path: Path) -> None:
+    """Also those that were written by a version that appended them."""
+    folder = TrialFolder(tmp_path / "trials" / TRIAL.key)
+    folder.begin(TRIAL)
+    rows = [Row(batch, 12, 1, 0.1, {1: {"train/loss": float(batch)}}, {}) for batch in (12, 4, 8)]
+    (folder.path / "reports.json").write_text(json.dumps([row.as_json() for row in rows]))
+    assert losses(folder) == [4.0, 8.0, 12.0]
+
+
+def test_a_record_that_is_not_of_the_whole_training_is_not_reused(tmp_path: Path) -> None:
+    study = StudyFolder(tmp_path)
+    by_seed = {1: {METRIC: 0.5, "train/loss": 1.0}}
+    tracker: Any = SimpleNamespace(finished=lambda _: Found("other", "run", by_seed, {}), last_batch=lambda _: 8)
+    told: list[str] = []
+    execution = Execution(
+        Objective(METRIC), study, tracker, SimpleNamespace(), Choices(Resources()), Interrupt(), told.append  # type: ignore[arg-type]
+    )  # fmt: skip
+    execution.reuse(TRIAL)
+    assert study.trial(TRIAL.key).result() is None
+    tracker.last_batch = lambda _: 12
+    execution.reuse(TRIAL)
+    result = study.trial(TRIAL.key).result()
+    assert result is not None
+    assert (result.reused_from, study.trial(TRIAL.key).rows()[-1].by_seed) == ("other", by_seed)
+
+
+def test_a_trial_that_a_late_worker_took_is_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own worker ends without a result; if the second one does too, a resumed study runs it."""
+    study = StudyFolder(tmp_path / "study")
+    n_fits = []
+
+    def fit(search: dict[str, Any], *_: object) -> None:
+        for suggestion in iter(lambda: search["search_alg"].suggest(""), Searcher.FINISHED):
+            (job,) = suggestion["jobs"]
+            folder = TrialFolder(Path(job["folder"]))
+            folder.begin(TRIAL)
+            if n_fits:
+                folder.close(Result(Status.FINISHED))
+        n_fits.append(1)
+
+    monkeypatch.setattr(runner, "_fit", fit)
+    monkeypatch.setattr(runner, "available_resources", lambda: {"CPU": 1.0})
+    listener: Any = SimpleNamespace(ended=lambda _: None)
+    runner.run_trials([TRIAL], study, "x", Resources(), listener, Interrupt(), tmp_path)
+    assert len(n_fits) == 2
+    result = study.trial(TRIAL.key).result()
+    assert result is not None
+    assert result.status is Status.FINISHED
+    monkeypatch.setattr(runner, "_fit", lambda *_: None)
+    runner.run_trials([OTHER], study, "x", Resources(), listener, Interrupt(), tmp_path)
+    assert is_lost(study.trial(OTHER.key).result())
