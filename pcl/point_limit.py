@@ -16,12 +16,12 @@ from torch import Tensor
 # Above this, the closed form's rounding in float64 (2e-10) comes near to what float32 can show, and the expansion is
 # good to 4e-12 up to D = 512. Trainings end here: it is the default of `training.kappa_limit`.
 NEARLY_A_POINT = 1e6
-_TIMES_KAPPA_POS = 1e3  # where kappa' is so much larger, the midpoint rule is off by at most 2e-12 of kappa_pos
+TIMES_KAPPA_POS = 1e3  # where kappa' is so much larger, the midpoint rule is off by at most 2e-12 of kappa_pos
 
 
 def is_nearly_a_point(kappa: Tensor, kappa_pos: Tensor | float) -> Tensor:
     """Whether `point_similarity` takes the place of the closed form."""
-    return (kappa > NEARLY_A_POINT) & (kappa > _TIMES_KAPPA_POS * kappa_pos)
+    return (kappa > NEARLY_A_POINT) & (kappa > TIMES_KAPPA_POS * kappa_pos)
 
 
 def point_similarity(kappa: Tensor, cosine: Tensor, kappa_pos: Tensor | float, dim: int) -> Tensor:

@@ -11,6 +11,8 @@ from pcl.distributions import VonMisesFisher
 from pcl.losses import AnchorSamples, InfoNCE, MCInfoNCE, PartnerSamples, PositiveWeight
 from pcl.losses.mc_info_nce import log_mean_similarity
 from pcl.point_limit import NEARLY_A_POINT
+from pcl.tasks import ToyTask
+from pcl.tasks.toy import PositiveRule
 from tests.oracles import unit_vectors
 
 COSINES = (-1.0, -0.4, 0.0, 0.7, 1.0)
@@ -53,9 +55,8 @@ def similarity(kappa: float, kappa_pos: float, dim: int, dtype: torch.dtype) -> 
 def test_similarity_and_its_gradients_against_mpmath(dim: int, kappa_pos: float, dtype: torch.dtype) -> None:
     mpmath.mp.dps = 80
     eps = torch.finfo(dtype).eps
-    for kappa in (k for k in KAPPAS if k != kappa_pos):
+    for kappa in torch.tensor(KAPPAS, dtype=dtype).tolist():
         found = similarity(kappa, kappa_pos, dim, dtype)
-        kappa = torch.tensor(kappa, dtype=dtype).item()
         # The closed form's two terms are of the size of kappa, in float64 whatever goes in.
         rounding = 4 * eps + (1e-13 + 1e-15 * kappa if kappa <= NEARLY_A_POINT else 1e-11)
         for i, cosine in enumerate(torch.tensor(COSINES, dtype=dtype).tolist()):
@@ -98,9 +99,9 @@ def test_integrated_loss_of_points_is_info_nce(kappa: float, anchors: AnchorSamp
     limit = InfoNCE.Config(positive_weight=PositiveWeight.ZERO).build()(*posteriors)
     torch.testing.assert_close(value, limit, rtol=1e-5, atol=1e-5)
     value.sum().backward()  # type: ignore[no-untyped-call]
-    for mode, theirs in zip(modes, torch.autograd.grad(limit.sum(), modes), strict=True):
+    for mode, gradient in zip(modes, torch.autograd.grad(limit.sum(), modes), strict=True):
         assert mode.grad is not None
-        ours, theirs = (g - (g * mode).sum(-1, keepdim=True) * mode for g in (mode.grad, theirs))  # along the sphere
+        ours, theirs = (g - (g * mode).sum(-1, keepdim=True) * mode for g in (mode.grad, gradient))  # along the sphere
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
     for k in kappas:
         assert k.grad is not None
@@ -126,3 +127,12 @@ def test_integrated_loss_of_points_and_others(
     drawn = MCInfoNCE.Config(n_samples=4096, **of_loss).build()(*posteriors, repeated, generator=generator)
     torch.testing.assert_close(value, drawn, atol=0.2, rtol=0)
     assert all(torch.isfinite(g).all() for g in torch.autograd.grad(value.sum(), kappas))
+
+
+def test_positives_of_points_are_accepted_by_their_modes() -> None:
+    task = ToyTask.Config(positives=PositiveRule.VMF, kappa_min=1e7, kappa_max=1e9, n_eval=10).build([4])
+    generator = torch.Generator().manual_seed(0)
+    mu, kappa = task.truth.parameters_of(torch.rand(1, 50, 10, generator=generator))
+    cosine = mu @ mu.mT
+    expected = torch.exp(task.config.kappa_pos * (cosine - 1))
+    torch.testing.assert_close(task._integrated_acceptance(cosine, kappa[:, None]), expected, rtol=1e-3, atol=1e-5)
