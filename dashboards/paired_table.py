@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from dashboards.board.ablation_page import verdict
 from dashboards.board.pairing import Estimate, by_chance, estimate, paired
 from dashboards.board.words import metric_name
+from pcl.undefined import mean_of, told, told_with_error
 
 _COLUMNS = (
     "variant", "metric", "mean", "standard_error", "seeds", "difference", "low", "high", "paired_seeds", "verdict",
@@ -34,6 +35,10 @@ class Reached:
         """The finite values of a metric, by seed."""
         of_seeds = {str(seed): metrics.get(metric, math.nan) for seed, metrics in self.by_seed.items()}
         return {seed: value for seed, value in of_seeds.items() if math.isfinite(value)}
+
+    def recorded(self, metric: str) -> list[float]:
+        """All values of a metric, also those that are undefined."""
+        return [metrics[metric] for metrics in self.by_seed.values() if metric in metrics]
 
 
 @dataclass(frozen=True)
@@ -78,7 +83,7 @@ def compared(variants: Sequence[Reached], baseline: str, metrics: Sequence[str])
         )
         for metric in metrics
         for variant in variants
-        if any(other.values(metric) for other in variants)
+        if any(other.recorded(metric) for other in variants)
     ]
 
 
@@ -114,7 +119,9 @@ def as_csv(found: Sequence[Compared], scale: str) -> str:
 def _row(entry: Compared, mark: str) -> tuple[str, ...]:
     mean, difference = entry.mean, entry.difference
     if not mean.n:
-        return (entry.reached.label, f"{entry.reached.cause or 'no value'}{mark}", "0", "", "", "")
+        recorded = entry.reached.recorded(entry.metric)
+        why = told(mean_of(recorded)) if recorded else entry.reached.cause or "no value"
+        return (entry.reached.label, f"{why}{mark}", "0", "", "", "")
     shown = (entry.reached.label, f"{_plus_minus(mean)}{mark}", str(mean.n))
     if difference is None or not difference.n:
         return (*shown, "", "", entry.verdict)
@@ -123,8 +130,7 @@ def _row(entry: Compared, mark: str) -> tuple[str, ...]:
 
 
 def _plus_minus(found: Estimate, sign: str = "") -> str:
-    error = "" if math.isnan(found.error) else f" ± {found.error:.4f}"
-    return f"{found.mean:{sign}.4f}{error}"
+    return told_with_error(found.mean, found.error, f"{sign}.4f", ".4f")
 
 
 def _number(value: float) -> str:

@@ -23,6 +23,7 @@ from dashboards.scoreboard import (
     signed,
     told_causes,
 )
+from pcl.undefined import UNDEFINED, mean_of, told_with_error
 
 MISSING = "—"
 NO_ERROR = "no error printed"
@@ -90,12 +91,17 @@ class Ours:
         not_run = f"; {self.n_left} of {self.n_asked} seeds not run" if self.failures and self.n_left else ""
         return self.cause or told_causes(self.failures.values()) + not_run or "not recorded"
 
+    def is_undefined(self, metric: str) -> bool:
+        """Whether seeds have this metric, and it is undefined in all of them."""
+        values = [metrics[metric] for metrics in self.by_seed.values() if metric in metrics]
+        return bool(values) and all(map(math.isnan, values))
+
     def measured(self, metric: str) -> Measured:
-        """Mean over the seeds that have this metric; of infinities, an infinity."""
+        """Mean over the seeds where this metric is defined; of infinities, an infinity."""
         every = [*self.by_seed.values(), *self.settled.values()]
         values = [m[metric] for m in every if not math.isnan(m.get(metric, math.nan))]
         if not all(map(math.isfinite, values)):
-            return Measured(math.inf, math.nan, len(values))
+            return Measured(mean_of(values), math.nan, len(values))
         found = estimate(values)
         return Measured(found.mean, found.error, found.n)
 
@@ -139,6 +145,9 @@ def _line(row: Row, metric: str, heading: str, ours: Ours) -> Line:
     printed = published.text if published else (note or "not printed")
     mark = ours.mark
     measured = ours.measured(metric)
+    if ours.is_undefined(metric):
+        seeds = ours.counted(0)
+        return Line(row.name, heading, printed, f"{UNDEFINED}{mark}", seeds, f"{MISSING}{mark}", f"no value{mark}")
     if not measured.n and (instead := ours.measured(_INSTEAD)).n and metric.startswith("eval/kappa"):
         told, n_seeds, verdict = f"median κ {shown(instead)}", ours.counted(instead.n), NO_NUMBER if note else NOTHING
         return Line(row.name, heading, printed, f"{told}{mark}", n_seeds, f"{MISSING}{mark}", f"{verdict}{mark}")
@@ -161,11 +170,8 @@ def shown(measured: Measured) -> str:
         >>> shown(Measured(0.8212, 0.0417, 5)), shown(Measured(1.23e7, math.nan, 1)), shown(Measured(math.inf, 0, 2))
         ('0.821±0.042', '1.23e+07', '∞')
     """
-    if math.isinf(measured.mean):
-        return "∞"
     style = ".3f" if abs(measured.mean) < 1000 else ".3g"
-    error = "" if math.isnan(measured.error) else f"±{format(measured.error, style)}"
-    return f"{format(measured.mean, style)}{error}"
+    return told_with_error(measured.mean, measured.error, style, joint="±")
 
 
 def _difference(result: Comparison | None) -> str:

@@ -6,7 +6,6 @@ It writes checkpoints at evaluations. Run again, it goes on from there; a finish
 import argparse
 import json
 import math
-import statistics
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ import yaml
 from launch.command import SKIP_BAD_HELP, Parser, chosen_data, chosen_device, named, run, say, settings, skipping
 from launch.progress import Progress
 from launch.weights import HELP, chosen_weights
+from pcl.undefined import as_json, mean_of, told, told_with_error
 
 if TYPE_CHECKING:
     from pcl.config import RunConfig
@@ -170,17 +170,20 @@ def _train(training: "Run", checkpoint: Path) -> None:
 
 
 def _shown(metrics: dict[str, float]) -> str:
-    return "  ".join(f"{label} {metrics[key]:.4g}" for key, label in SHOWN.items() if key in metrics)
+    return "  ".join(f"{label} {told(metrics[key], '.4g')}" for key, label in SHOWN.items() if key in metrics)
 
 
 def _summary(by_seed: list[dict[str, float]]) -> str:
-    """Mean and standard error of every shown metric."""
+    """Mean and standard error of every shown metric; undefined where a seed's is, which then says of how many."""
+    from pcl.studies.selection import standard_error  # noqa: PLC0415  -h answers at once
+
     parts = []
     for key, label in SHOWN.items():
         values = [metrics[key] for metrics in by_seed if key in metrics]
         if values:
-            error = statistics.stdev(values) / math.sqrt(len(values))
-            parts.append(f"{label} {statistics.mean(values):.4g} ± {error:.2g}")
+            parts.append(f"{label} {told_with_error(mean_of(values), standard_error(values), '.4g', '.2g')}")
+            n_undefined = sum(map(math.isnan, values))
+            parts[-1] += f" (in {n_undefined} of {len(values)} seeds)" if n_undefined else ""
     return f"mean ± standard error of {len(by_seed)} seeds: " + "  ".join(parts)
 
 
@@ -213,21 +216,18 @@ def _write_report(checkpoint: Path, training: "Run", report: "Report") -> None:
         "batch": report.batch,
         "seconds": report.seconds,
         "device": str(training.device),
-        "by_seed": {seed: _finite(metrics) for seed, metrics in report.by_seed.items()},
+        "by_seed": {
+            seed: {key: as_json(value) for key, value in metrics.items()} for seed, metrics in report.by_seed.items()
+        },
         "failures": report.failures,
     }
     with replacing(results_of(checkpoint)) as unfinished:
-        unfinished.write_text(json.dumps(content, indent=2) + "\n")
+        unfinished.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n")
 
 
 def results_of(checkpoint: Path) -> Path:
     """The file of results beside a checkpoint."""
     return checkpoint.with_name(f"{checkpoint.name}.json")
-
-
-def _finite(metrics: dict[str, float]) -> dict[str, float | None]:
-    """JSON has no NaN and no infinity."""
-    return {key: value if math.isfinite(value) else None for key, value in metrics.items()}
 
 
 if __name__ == "__main__":

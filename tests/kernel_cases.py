@@ -6,7 +6,7 @@
 import torch
 from torch import Tensor
 
-from pcl.distributions import CosineLaw
+from pcl.distributions import CosineLaw, VonMisesFisher
 from pcl.encoders import StackedMlp
 from pcl.growth import growth_table
 from pcl.kernels.integrated import log_mean_similarity
@@ -15,6 +15,7 @@ from pcl.kernels.mc_info_nce import FusedMCInfoNCE
 from pcl.kernels.narrow_mlp import NarrowMlp
 from pcl.kernels.reference import Partners, draw_noise, fused_mc_info_nce
 from pcl.kernels.transport import transport_table
+from pcl.losses.mc_info_nce import log_mean_similarity as exact_similarity
 from pcl.randomness import streams
 from pcl.special import bessel_ratio
 from tests.oracles import unit_vectors
@@ -59,6 +60,35 @@ def check_mc_info_nce(device: str, n_anchors: int, n_negatives: int, dim: int, n
         results.append([loss.detach().cpu(), *(gradient.cpu() for gradient in gradients if gradient is not None)])
     for reference, fused in zip(*results, strict=True):
         assert (reference - fused).abs().max() < 2e-5 * reference.abs().max()
+
+
+def check_integrated_points(device: str) -> None:
+    """Negatives that are nearly or quite a point, among others, against the closed form and its limit."""
+    generator = torch.Generator().manual_seed(0)
+    n_runs, n_rows, dim = 2, 70, 10
+    kappa = torch.tensor([20.0, 30.0, 1.5e6, 1e8, 1e16, 1e30, torch.inf] + 38 * [25.0]).expand(n_runs, -1).contiguous()
+    z = unit_vectors(n_runs, n_rows, dim, generator=generator, dtype=torch.float32)
+    mu = unit_vectors(*kappa.shape, dim, generator=generator, dtype=torch.float32)
+    mu[:, :7] = torch.nn.functional.normalize(mu[:, :7] + z[:, :7], dim=-1)  # near some, so that they count
+    leaves = [leaf.to(device).requires_grad_() for leaf in (z, mu, kappa)]
+    table = growth_table(dim, torch.device(device))
+    out = log_mean_similarity(*leaves, torch.full((n_runs,), 20.0, device=device), table)
+    out.sum().backward()  # type: ignore[no-untyped-call]
+    exact = [leaf.detach().cpu().double().requires_grad_() for leaf in leaves]
+    negatives = VonMisesFisher(exact[1].unsqueeze(1), exact[2].unsqueeze(1), validate_args=False)
+    similarity = exact_similarity(negatives, torch.einsum("rmd,rnd->rmn", exact[0], exact[1]), 20.0)
+    reference = torch.logsumexp(similarity, -1) - torch.log(torch.tensor(float(kappa.shape[1])))
+    reference.sum().backward()  # type: ignore[no-untyped-call]
+    assert (out.detach().cpu() - reference.detach()).abs().max() < 1e-3
+    for ours, theirs in zip(leaves[:2], exact[:2], strict=True):
+        assert ours.grad is not None
+        assert theirs.grad is not None
+        assert (ours.grad.cpu() - theirs.grad).abs().max() < 1e-3 * theirs.grad.abs().max()
+    ours, theirs = leaves[2].grad, exact[2].grad
+    assert ours is not None
+    assert theirs is not None
+    assert (ours.cpu() - theirs).abs().max() < 0.05 * theirs.abs().max()  # the table has steps for slopes
+    torch.testing.assert_close(ours.cpu()[:, 2:7].double(), theirs[:, 2:7], rtol=1e-2, atol=1e-38)
 
 
 def check_integrated(device: str) -> None:
@@ -124,6 +154,7 @@ def check_all(device: str) -> None:
     for case in MC_CASES:
         check_mc_info_nce(device, *case)
     check_integrated(device)
+    check_integrated_points(device)
     check_narrow_mlp(device)
     check_latents(device)
 

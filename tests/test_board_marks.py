@@ -94,7 +94,7 @@ def test_not_run_is_what_has_no_run() -> None:
     page = scoreboard_page([trial, begun], SEEDS, AROUND)
     (of_kappa,), (of_mu,) = cells(page, "ELK", "κ RMSE"), cells(page, "ELK", "μ RMSE")
     assert of_kappa[3:10] == [MISSING, "0", "", "not measured", "reference", "paper", "toy"]
-    assert of_mu[3:7] == ["not finite", "0", "", "not measured"]
+    assert of_mu[3:7] == ["∞", "0", "", "not measured"]
     assert cells(page, "HIB", "κ RMSE")[0][3:7] == [MISSING, "", "", "unfinished"]
     assert cells(page, "ambiguous", "κ RMSE")[0][3:7] == [MISSING, "", "", "not run"]
     facts = dict(re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", page))

@@ -1,5 +1,6 @@
 """Run: resumed runs are the same to the bit, phases train what they name, failures are named, settings act alone."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from pcl import Diverged
 from pcl.checkpoints import Saving, check_same_config
 from pcl.config import RunConfig
 from pcl.encoders import KappaLink, MlpEncoder
+from pcl.encoders.mlp import KappaHead
 from pcl.stepping import TrainingStep
 from pcl.training import Report, Run
 from tests.smoke import smoke
@@ -154,6 +156,28 @@ def test_a_restored_encoder_returns_the_same_kappa(link: KappaLink) -> None:
     same = x[:, :1].expand_as(x)
     encoder.span_kappa(same, 16.0, 32.0)
     torch.testing.assert_close(encoder(same).kappa, torch.full((2, 100), 32.0), rtol=0.01, atol=0)
+
+
+@pytest.mark.parametrize("link", KappaLink)
+@pytest.mark.parametrize("level", [-40.0, 0.0, 0.02, 0.7, 40.0])
+def test_a_range_of_rounding_becomes_no_scale(link: KappaLink, level: float) -> None:
+    """Rows of one product may differ in their last place, by where they stand; twice that is still no range."""
+    y = torch.full((1, 8, 1), level)
+    y[:, ::2] = torch.nextafter(y[:, ::2], torch.tensor(100.0))
+    y[:, ::4] = torch.nextafter(y[:, ::4], torch.tensor(100.0))
+    head = KappaHead(link, 1)
+    head.span(y, 16.0, 32.0)
+    torch.testing.assert_close(head(y), torch.full((1, 8), 32.0), rtol=1e-4, atol=0)
+
+
+def test_a_small_range_is_spanned_as_ever() -> None:
+    """One of 8e-7, as modes in nearly one place have: the scale is that of 1e-6, to the last bit."""
+    y = torch.tensor([0.1, 0.1 + 8e-7]).view(1, 2, 1)
+    head = KappaHead(KappaLink.ONE_PLUS_EXP, 1)
+    head.span(y, 16.0, 32.0)
+    assert head.scale.item() == ((math.log(31) - math.log(15)) / torch.tensor(1e-6)).item()
+    head.span(y * 100, 16.0, 32.0)
+    torch.testing.assert_close(head(y * 100), torch.tensor([[16.0, 32.0]]), rtol=0.01, atol=0)
 
 
 def test_training_mu_moves_the_kappa_of_a_shared_backbone_unless_it_is_kept_in_range() -> None:

@@ -217,14 +217,15 @@ def _metric(metric: str, variants: Variants, around: Surroundings, index: int) -
 def _row(
     metric: str, text: str, trial: Trial, mean: Estimate, difference: Estimate, is_base: bool, around: Surroundings
 ) -> TableRow:
-    value = Cell(plus_minus(mean.mean, mean.error), mean.mean)
+    value = Cell(plus_minus(mean.mean if trial.recorded(metric) else None, mean.error), mean.mean)
     record = around.run_link(trial.run)
     if is_base:
         return TableRow((text, value, mean.n, "", "", "", "baseline", record), run=trial.run.id, is_marked=True)
     ends = [fixed(end, difference.error) for end in (difference.low, difference.high)]
     interval = MISSING if math.isnan(difference.low) else " to ".join(ends)
+    told = plus_minus(difference.mean if difference.n else None, difference.error)
     cells = (
-        text, value, mean.n, Cell(plus_minus(difference.mean, difference.error), difference.mean),
+        text, value, mean.n, Cell(told, difference.mean),
         Cell(interval, difference.low), difference.n, verdict(metric, difference), record,
     )  # fmt: skip
     return TableRow(cells, run=trial.run.id)

@@ -5,6 +5,8 @@ import time
 from functools import lru_cache
 from html import escape as escape_all
 
+from pcl.undefined import told
+
 MISSING = "\u2013"  # an en dash
 MINUS = "\u2212"
 _PLAIN, _LARGE = 5e-4, 1e4  # between them, three decimals show a number
@@ -67,19 +69,17 @@ def _spelled(key: str) -> str:
     return " " + key.rstrip("_").replace("_", "-")
 
 
-def number(value: float) -> str:
-    """For people: three decimals, or three digits of what is very large or small.
+def number(value: float | None) -> str:
+    """For people: three decimals, or three digits of what is very large or small; a dash where there is none.
 
     Example:
-        >>> number(0.8213), number(125.02), number(1.2e14), number(float("nan")), number(-5e-05)
-        ('0.821', '125.020', '1.2e+14', '–', '−5e-05')
+        >>> number(0.8213), number(125.02), number(1.2e14), number(float("nan")), number(-5e-05), number(None)
+        ('0.821', '125.020', '1.2e+14', 'undefined', '−5e-05', '–')
     """
-    if math.isnan(value):
+    if value is None:
         return MISSING
-    if math.isinf(value):
-        return "∞" if value > 0 else f"{MINUS}∞"
     is_plain = value == 0 or _PLAIN <= abs(value) < _LARGE
-    text = f"{value:.3f}" if is_plain else f"{value:.3g}"
+    text = told(value, ".3f" if is_plain else ".3g")
     return f"{MINUS}{text[1:]}" if text.startswith("-") else text
 
 
@@ -99,14 +99,16 @@ def fixed(value: float, error: float) -> str:
     return text.lstrip("-") if float(text) == 0 else text.replace("-", MINUS)
 
 
-def plus_minus(value: float, error: float) -> str:
+def plus_minus(value: float | None, error: float) -> str:
     """A mean with its standard error, where there is one.
 
     Example:
         >>> plus_minus(0.000366, 0.003), plus_minus(0.000366, float("nan")), plus_minus(3e-12, 2e-11)
         ('0.000 ± 0.003', '0.000366', '3e-12 ± 2e-11')
     """
-    return number(value) if math.isnan(error) else f"{fixed(value, error)} ± {fixed(error, error)}"
+    if value is None or math.isnan(error) or not math.isfinite(value):
+        return number(value)
+    return f"{fixed(value, error)} ± {fixed(error, error)}"
 
 
 def duration(seconds: float) -> str:

@@ -76,7 +76,7 @@ class Trial:
 
     @property
     def objective(self) -> float:
-        """Mean over the seeds that have not failed; NaN where there is none."""
+        """Mean over the seeds that have not failed; NaN where there is none, or one is undefined."""
         return self.run.metrics.get("objective", math.nan)
 
     @property
@@ -102,9 +102,13 @@ class Trial:
 
     def by_seed(self, metric: str) -> dict[str, float]:
         """The last finite values of the seeds that have not failed."""
+        return {seed: value for seed, value in self.recorded(metric).items() if math.isfinite(value)}
+
+    def recorded(self, metric: str) -> dict[str, float]:
+        """The last values of the seeds that have not failed, also of those where it is undefined."""
         runs = [seed for seed in self.seeds if not seed.cause] if self.seeds else [self.run]
-        values = {run.tags.get("pcl.seed", ""): run.metrics.get(metric, math.nan) for run in runs}
-        return {seed: value for seed, value in values.items() if seed and math.isfinite(value)}
+        named = {run.tags.get("pcl.seed", ""): run.metrics for run in runs}
+        return {seed: metrics[metric] for seed, metrics in named.items() if seed and metric in metrics}
 
 
 @dataclass
@@ -149,7 +153,7 @@ class Study:
         sign = -1.0 if larger_is_better(self.objective) is not False else 1.0
 
         def place(trial: Trial) -> tuple[int, float]:
-            if trial.run.status != FINISHED or math.isnan(trial.objective):
+            if trial.run.status != FINISHED or not math.isfinite(trial.objective):
                 return 2, 0.0
             return int(bool(trial.lost)), sign * trial.objective
 
@@ -160,7 +164,7 @@ class Study:
         """What the study has chosen, or what is best so far; of a reproduction nothing: its cells are no rivals."""
         if self.is_reproduction:
             return None
-        finished = [t for t in self.ranked if t.run.status == FINISHED and not math.isnan(t.objective)]
+        finished = [t for t in self.ranked if t.run.status == FINISHED and math.isfinite(t.objective)]
         chosen = self.run.metrics.get("best/objective")
         return next((t for t in finished if t.objective == chosen), finished[0] if finished else None)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dashboards.board.frame import Surroundings, badge, facts, page, section
-from dashboards.board.markup import MINUS, MISSING, Child, Html, join, plus_minus, tag
+from dashboards.board.markup import MINUS, MISSING, Child, Html, join, number, plus_minus, tag
 from dashboards.board.pairing import estimate
 from dashboards.board.records import FAILED, FINISHED, Run, Trial
 from dashboards.board.tables import Cell, Column, TableRow, filter_all, table
@@ -26,6 +26,7 @@ from dashboards.scoreboard import (
     told_causes,
 )
 from pcl.studies.maths import is_current
+from pcl.undefined import mean_of
 
 _COLUMNS = (
     Column("Row"), Column("Metric", words="By the paper's name; what it calls RMSE is a mean absolute error"),
@@ -78,9 +79,9 @@ class Found:
     settled: dict[str, Mapping[str, float]] = field(default_factory=dict)
 
     def counted(self, n: int) -> str:
-        """How many seeds are in a number, and of how many where some that failed are not."""
+        """How many seeds are in a number, and of how many where some are not that failed or are undefined."""
         n_all = len({*self.metrics, *self.failures})
-        is_lost = n < n_all and bool(set(self.failures) - set(self.metrics))
+        is_lost = n < n_all and (n > 0 or bool(set(self.failures) - set(self.metrics)))
         return f"{n} of {n_all}" if is_lost else str(n)
 
 
@@ -244,8 +245,8 @@ def _why(metric: str, content: Found) -> tuple[str, str]:
     causes = told_causes(content.failures.values())
     if not content.metrics:
         return causes, "failed"
-    is_recorded = any(metric in metrics for metrics in content.metrics.values())
-    return causes or ("not finite" if is_recorded else MISSING), "not measured"
+    recorded = [metrics[metric] for metrics in content.metrics.values() if metric in metrics]
+    return causes or (number(mean_of(recorded)) if recorded else MISSING), "not measured"
 
 
 def _marked(told: Child, setting: Setting) -> Html:

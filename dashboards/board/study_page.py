@@ -74,7 +74,7 @@ def trials_table(
     folded = _folded(axes) if is_folded else []
     rows = []
     for index, trial in enumerate(trials):
-        has_rank = trial.run.status == "FINISHED" and not math.isnan(trial.objective)
+        has_rank = trial.run.status == "FINISHED" and math.isfinite(trial.objective)
         state, n_seeds = state_of(trial.run), len(trial.seeds) or 1
         spent = trial.run.metrics.get("time/train_s", math.nan)
         cells: list[Cell | Child] = [
@@ -99,10 +99,10 @@ def _folded(axes: Sequence[tuple[str, Sequence[str]]]) -> list[str]:
 
 
 def _metric(trial: Trial, metric: str, objective: str) -> Cell:
-    value, error = trial.run.metrics.get(metric, math.nan), math.nan
+    value, error = trial.run.metrics.get(metric), math.nan
     if metric == objective and not math.isnan(trial.objective):
         value, error = trial.objective, trial.error
-    return Cell(plus_minus(value, error), value)
+    return Cell(plus_minus(value, error), math.nan if value is None else value)
 
 
 def _facts(study: Study, state: str, around: Surroundings) -> Html:

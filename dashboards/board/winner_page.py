@@ -1,5 +1,6 @@
 """A study's winner: what it reached, its figures, and how to load it."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -99,15 +100,15 @@ def _results(study: Study, winner: Trial) -> Html:
     rows = []
     for metric in metrics:
         means = [_mean(trial, metric) for _, trial in found]
-        singles = [number(t.by_seed(metric).get(seed, float("nan"))) for seed, t in seeds] if has_seeds else []
+        singles = [number(t.recorded(metric).get(seed)) for seed, t in seeds] if has_seeds else []
         rows.append(TableRow((tag("code", metric), *means, *singles)))
     return section("What it reached", table("metrics", "Metrics of the winner", columns, rows))
 
 
 def _mean(trial: Trial, metric: str) -> str:
-    values = list(trial.by_seed(metric).values())
-    if not values:
-        return number(trial.run.metrics.get(metric, float("nan")))
+    values = list(trial.recorded(metric).values())
+    if not values or not all(map(math.isfinite, values)):
+        return number(trial.run.metrics.get(metric))
     found = estimate(values)
     return plus_minus(found.mean, found.error)
 

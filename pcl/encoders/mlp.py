@@ -17,6 +17,12 @@ from pcl.distributions import CosineLaw, Sampler, SamplerGradient, VonMisesFishe
 from pcl.encoders.base import Encoder
 from pcl.randomness import streams
 
+# Rows of one matrix product may be summed in different orders, by where they stand and on which processor: equal inputs
+# then differ by a few units in the last place of the terms, which are at most of order 1, for weights begin within
+# +-1/sqrt(inputs). Seen: one unit. The smallest range of a published configuration is 6 (shared backbone, seed 6).
+_ROUNDING_UNITS = 4
+_SMALLEST_RANGE = 1e-6  # a range between rounding and this becomes no larger a scale than this one
+
 
 class Hidden(Enum):
     """The hidden layers of both networks."""
@@ -125,7 +131,11 @@ class KappaHead(nn.Module):
 
     @torch.no_grad()
     def span(self, y: Tensor, kappa_min: float, kappa_max: float) -> None:
-        """Set scale and shift so that kappa goes from kappa_min to kappa_max over these outputs, (R, B, 1)."""
+        """Set scale and shift so that kappa goes from kappa_min to kappa_max over these outputs, (R, B, 1).
+
+        Outputs that are equal up to rounding, such as of modes in one place, have no range to be spread over: the scale
+        is then 1, and kappa is kappa_max for all of them.
+        """
         offset = 1.0 if self.link is KappaLink.ONE_PLUS_EXP else 0.0
         if not offset < kappa_min < kappa_max < math.inf:
             raise ValueError(
@@ -135,8 +145,10 @@ class KappaHead(nn.Module):
         low, high = math.log(kappa_min - offset), math.log(kappa_max - offset)
         feature = self._feature(y)
         lowest, highest = feature.amin(1, keepdim=True), feature.amax(1, keepdim=True)
-        # Outputs that are all alike, such as of modes in one place, have no range to be spread over.
-        self.scale.copy_((high - low) / (highest - lowest).clamp(min=1e-6))
+        spread = highest - lowest
+        largest = torch.maximum(lowest.abs(), highest.abs()).clamp(min=1)
+        is_range = spread > _ROUNDING_UNITS * torch.finfo(feature.dtype).eps * largest
+        self.scale.copy_(torch.where(is_range, (high - low) / spread.clamp(min=_SMALLEST_RANGE), 1.0))
         self.shift.copy_(high - self.scale * highest)
 
     def _feature(self, y: Tensor) -> Tensor:

@@ -24,6 +24,7 @@ from pcl.kernels.reference import Partners
 from pcl.kernels.transport import SMALLEST_DIM, transport_table
 from pcl.losses import AnchorSamples, MCInfoNCE, PartnerSamples
 from pcl.losses.mc_info_nce import guiding_law
+from pcl.point_limit import is_nearly_a_point, point_similarity
 from pcl.schedule import Trained
 from pcl.stepping import TrainingStep
 from pcl.tasks import Family, Negatives, ToyTask
@@ -106,9 +107,14 @@ class FusedStep(TrainingStep):
         table = growth_table(anchor.dim, self.device)
         z, log_weight = self._anchor_samples(anchor, positive, table)
         cosine = (z * positive.mu.unsqueeze(1)).sum(-1)
-        kappa = positive.kappa.unsqueeze(1)
+        is_point = is_nearly_a_point(positive.kappa, kappa_pos)
+        spread = torch.where(is_point, 1.0, positive.kappa)
+        kappa = spread.unsqueeze(1)
         resultant = (kappa.square() + kappa_pos**2 + 2 * kappa_pos * kappa * cosine).clamp(min=1e-12).sqrt()
-        attracting = table(resultant) - table(positive.kappa).unsqueeze(1)
+        closed = table(resultant) - table(spread).unsqueeze(1)
+        point = torch.where(is_point, positive.kappa, torch.inf).unsqueeze(1)
+        limit = point_similarity(point, cosine, kappa_pos, anchor.dim)
+        attracting = torch.where(is_point.unsqueeze(1), limit, closed)
         scale = torch.full((n_runs,), kappa_pos, device=self.device)
         repelling = log_mean_similarity(
             z.flatten(1, 2), negatives.mu.squeeze(1), negatives.kappa.squeeze(1), scale, table
@@ -127,13 +133,16 @@ class FusedStep(TrainingStep):
             return anchor.rsample(shape, self.generator).transpose(0, 1), 0.0
         guide = guiding_law(anchor, positive, config.kappa_pos, lambda kappa: table.lookup(kappa)[1])
         z = guide.rsample(shape, self.generator).transpose(0, 1)
-        return z, _log_density(anchor, z, table) - _log_density(guide, z, table)
+        is_point = is_nearly_a_point(anchor.kappa, config.kappa_pos)  # those are their own guides, of weight 1
+        kappas = [torch.where(is_point, 1.0, law.kappa) for law in (anchor, guide)]
+        own, drawn = (_log_density(law.mu, kappa, z, table) for law, kappa in zip((anchor, guide), kappas, strict=True))
+        return z, torch.where(is_point.unsqueeze(1), 0.0, own - drawn)
 
 
-def _log_density(posterior: VonMisesFisher, z: Tensor, table: GrowthTable) -> Tensor:
+def _log_density(mu: Tensor, kappa: Tensor, z: Tensor, table: GrowthTable) -> Tensor:
     """Log Q(z) for samples (R, K, B, D), up to a constant."""
-    cosine = (z * posterior.mu.unsqueeze(1)).sum(-1)
-    return posterior.kappa.unsqueeze(1) * cosine - table(posterior.kappa).unsqueeze(1)
+    cosine = (z * mu.unsqueeze(1)).sum(-1)
+    return kappa.unsqueeze(1) * cosine - table(kappa).unsqueeze(1)
 
 
 class HalfMlp:

@@ -2,7 +2,8 @@
 
 For a sample z of an anchor and a negative (mu, kappa), the similarity is s = g(rho) - g(kappa), g(k) = log C(0)/C(k),
 rho = |kappa mu + kappa_pos z|. The first kernel goes over rows (samples z) and returns log mean_n e^s with its gradient
-in z; the second goes over columns (negatives) and returns the gradients in mu and kappa.
+in z; the second goes over columns (negatives) and returns the gradients in mu and kappa. Blocks with a kappa that is
+nearly infinite take its similarities from the expansion of `pcl.point_limit`.
 
 Axes: R runs, M rows (samples of all anchors of a run), N negatives, D dim.
 """
@@ -17,10 +18,12 @@ from torch import Tensor
 from torch.autograd.function import Function, once_differentiable
 
 from pcl.growth import CELLS, GrowthTable
+from pcl.point_limit import NEARLY_A_POINT, TIMES_KAPPA_POS
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
 
 _CELLS = tl.constexpr(CELLS)
+_POINT, _TIMES_KAPPA_POS = tl.constexpr(NEARLY_A_POINT), tl.constexpr(TIMES_KAPPA_POS)
 _SPLITS = 8  # parts of the rows that a column is summed over by programs of their own
 
 
@@ -39,6 +42,26 @@ def _similarity(c, kappa, growth_kappa, kappa_pos, table_ptr, inverse_width):
     start = tl.load(table_ptr + cell)
     step = tl.load(table_ptr + _CELLS + cell)
     return start + step * (position - cell) - growth_kappa, step * inverse_width / rho
+
+
+@triton.jit
+def _point_similarity(c, kappa, kappa_pos, D: tl.constexpr):
+    """As `pcl.point_limit.point_similarity`: s, its derivative in c, and that in kappa to its leading order."""
+    inverse = 1.0 / kappa
+    q = kappa_pos * inverse
+    reach = 2 * c + q
+    ratio = tl.sqrt(1 + q * reach)  # rho / kappa
+    rise = kappa_pos * reach / (1 + ratio)
+    half_inverse = inverse / (1 + ratio)
+    mean_cosine = 1 - (D - 1) * half_inverse * (1 - 0.5 * (D - 3) * half_inverse)
+    turned = (1 + ratio - reach * (c + q) / ratio) / ((1 + ratio) * (1 + ratio))
+    d_kappa = inverse * ((D - 1) * half_inverse * rise - q * kappa_pos * turned)
+    return rise * mean_cosine, kappa_pos * mean_cosine / ratio, d_kappa
+
+
+@triton.jit
+def _is_point(kappa, kappa_pos):
+    return (kappa > _POINT) & (kappa > _TIMES_KAPPA_POS * kappa_pos)
 
 
 @triton.jit
@@ -66,12 +89,20 @@ def _rows_kernel(
         growth = tl.load(growth_ptr + run * n + column, mask=is_column, other=0.0)
         c = tl.dot(z, tl.trans(mu), input_precision="tf32x3")
         s, slope = _similarity(c, kappa[None, :], growth[None, :], kappa_pos, table_ptr, inverse_width)
+        is_point = _is_point(kappa, kappa_pos)
+        has_point = tl.max(is_point.to(tl.int32), axis=0) > 0
+        if has_point:
+            limit, _, _ = _point_similarity(c, kappa[None, :], kappa_pos, D)
+            s = tl.where(is_point[None, :], limit, s)
         s = tl.where(is_column[None, :], s, -float("inf"))
         new_top = tl.maximum(top, tl.max(s, axis=1))
         fade = tl.exp(top - new_top)
         share = tl.exp(s - new_top[:, None])
         total = total * fade + tl.sum(share, axis=1)
         pull = share * slope * kappa[None, :] * kappa_pos
+        if has_point:
+            _, d_cosine, _ = _point_similarity(c, kappa[None, :], kappa_pos, D)
+            pull = tl.where(is_point[None, :], share * d_cosine, pull)
         grad = grad * fade[:, None] + tl.dot(pull, mu, input_precision="tf32x3")
         top = new_top
     tl.store(out_ptr + run * m + row, top + tl.log(total) - log_n, mask=row < m)
@@ -94,6 +125,8 @@ def _columns_kernel(
     kappa = tl.load(kappa_ptr + run * n + column, mask=is_column, other=1.0)
     growth = tl.load(growth_ptr + run * n + column, mask=is_column, other=0.0)
     kappa_pos = tl.load(kappa_pos_ptr + run)
+    is_point = _is_point(kappa, kappa_pos)
+    has_point = tl.max(is_point.to(tl.int32), axis=0) > 0
     d_kappa = tl.zeros([BN], tl.float32)
     d_mu = tl.zeros([BN, BD], tl.float32)
     for start in range(0, PART, BM):
@@ -106,10 +139,21 @@ def _columns_kernel(
         upstream = tl.load(upstream_ptr + run * m + row, mask=is_row, other=0.0)
         c = tl.dot(z, tl.trans(mu), input_precision="tf32x3")
         s, slope = _similarity(c, kappa[None, :], growth[None, :], kappa_pos, table_ptr, inverse_width)
+        if has_point:
+            limit, _, _ = _point_similarity(c, kappa[None, :], kappa_pos, D)
+            s = tl.where(is_point[None, :], limit, s)
         weight = tl.where(is_row[:, None], tl.exp(s - (log_mean + log_n)[:, None]) * upstream[:, None], 0.0)
-        d_kappa += tl.sum(weight * slope * (kappa[None, :] + kappa_pos * c), axis=0)
-        d_kappa -= tl.sum(weight, axis=0) * _slope(kappa, table_ptr, inverse_width)
-        d_mu += tl.dot(tl.trans(weight * slope * kappa[None, :] * kappa_pos), z, input_precision="tf32x3")
+        along = weight * slope * (kappa[None, :] + kappa_pos * c)
+        own = tl.sum(weight, axis=0) * _slope(kappa, table_ptr, inverse_width)
+        across = weight * slope * kappa[None, :] * kappa_pos
+        if has_point:
+            _, d_cosine, d_point = _point_similarity(c, kappa[None, :], kappa_pos, D)
+            along = tl.where(is_point[None, :], weight * d_point, along)
+            own = tl.where(is_point, 0.0, own)
+            across = tl.where(is_point[None, :], weight * d_cosine, across)
+        d_kappa += tl.sum(along, axis=0)
+        d_kappa -= own
+        d_mu += tl.dot(tl.trans(across), z, input_precision="tf32x3")
     offset = (split * n_runs + run) * n + column
     tl.store(d_kappa_ptr + offset, d_kappa, mask=is_column)
     tl.store(d_mu_ptr + offset[:, None] * D + d[None, :], d_mu, mask=is_mu)

@@ -29,6 +29,7 @@ from pcl.losses.base import (
     require_member,
     require_positive,
 )
+from pcl.point_limit import is_nearly_a_point, point_similarity
 from pcl.special import bessel_ratio, log_vmf_normalizer
 
 
@@ -179,7 +180,8 @@ class MCInfoNCE(Loss):
             return anchor.rsample(shape, generator), 0.0
         guide = guiding_law(anchor, positive, kappa_pos, partial(bessel_ratio, dim=anchor.dim))
         z = guide.rsample(shape, generator)
-        return z, anchor.log_prob(z) - guide.log_prob(z)
+        log_weight = anchor.log_prob(z) - guide.log_prob(z)
+        return z, torch.where(is_nearly_a_point(anchor.kappa, kappa_pos), 0.0, log_weight)  # their own, of weight 1
 
 
 def guiding_law(
@@ -194,21 +196,27 @@ def guiding_law(
     lies below its tangent and the weighted similarity is bounded. Gradients pass, but for a's: samples that stay where
     they are while the posteriors move pull these towards themselves.
 
+    An anchor that is nearly a point is its own guide: its samples are all about as near to the positive.
+
     Args:
         anchor: Q(z|x).
         positive: Of the same batch.
         kappa_pos: Scale of the similarity.
         ratio: A(kappa), the mean cosine of a vMF to its mode.
     """
-    own = anchor.kappa.unsqueeze(-1) * anchor.mu
+    is_point, is_partner_point = (is_nearly_a_point(one.kappa, kappa_pos) for one in (anchor, positive))
+    own = torch.where(is_point, 1.0, anchor.kappa).unsqueeze(-1) * anchor.mu
     with torch.no_grad():
-        scale = kappa_pos * positive.kappa
-        near = own + (scale / (kappa_pos + positive.kappa)).unsqueeze(-1) * positive.mu
-        cosine = (normalize(near, dim=-1) * positive.mu).sum(-1)
-        resultant = (positive.kappa.square() + kappa_pos**2 + 2 * scale * cosine).clamp(min=1e-12).sqrt()
-        slope = scale * ratio(resultant) / resultant
+        partner_kappa = torch.where(is_partner_point, 1.0, positive.kappa)
+        scale = kappa_pos * partner_kappa
+        pull = torch.where(is_partner_point, kappa_pos, scale / (kappa_pos + partner_kappa))
+        cosine = (normalize(own + pull.unsqueeze(-1) * positive.mu, dim=-1) * positive.mu).sum(-1)
+        resultant = (partner_kappa.square() + kappa_pos**2 + 2 * scale * cosine).clamp(min=1e-12).sqrt()
+        slope = torch.where(is_partner_point, kappa_pos, scale * ratio(resultant) / resultant)
     natural = own + slope.unsqueeze(-1) * positive.mu
-    return VonMisesFisher(normalize(natural, dim=-1), natural.norm(dim=-1), validate_args=False)
+    mode = torch.where(is_point.unsqueeze(-1), anchor.mu, normalize(natural, dim=-1))
+    kappa = torch.where(is_point, anchor.kappa, natural.norm(dim=-1))
+    return VonMisesFisher(mode, kappa, validate_args=False)
 
 
 def log_mean_similarity(partner: VonMisesFisher, cosine: Tensor, kappa_pos: Tensor | float) -> Tensor:
@@ -218,8 +226,15 @@ def log_mean_similarity(partner: VonMisesFisher, cosine: Tensor, kappa_pos: Tens
         partner: Its batch broadcasts to the shape of the cosines.
         cosine: z.mu'.
         kappa_pos: Scale of the similarity.
+
+    Limits: kappa' = inf gives kappa_pos z.mu', with gradient 0 in kappa'; see `pcl.point_limit`.
     """
-    kappa = partner.kappa.double()
-    resultant_sq = kappa.square() + kappa_pos**2 + 2 * kappa * kappa_pos * cosine.double()
+    kappa, cosines = partner.kappa.double(), cosine.double()
+    is_point = is_nearly_a_point(kappa, kappa_pos)
+    # Each branch gets values that it can be computed for: a NaN where it is not taken would get into gradients.
+    spread, point = torch.where(is_point, 1.0, kappa), torch.where(is_point, kappa, torch.inf)
+    resultant_sq = spread.square() + kappa_pos**2 + 2 * spread * kappa_pos * cosines
     resultant = resultant_sq.clamp(min=torch.finfo(torch.float64).tiny).sqrt()
-    return (log_vmf_normalizer(kappa, partner.dim) - log_vmf_normalizer(resultant, partner.dim)).to(cosine.dtype)
+    closed = log_vmf_normalizer(spread, partner.dim) - log_vmf_normalizer(resultant, partner.dim)
+    limit = point_similarity(point, cosines, kappa_pos, partner.dim)
+    return torch.where(is_point, limit, closed).to(cosine.dtype)

@@ -5,13 +5,13 @@ How far a training is, to be compared with others, is the share of its batches f
 """
 
 import math
-import statistics
 from collections.abc import Sequence
 
 from pcl.config import RunConfig
 from pcl.schedule import Trained
 from pcl.studies.ledger import Metrics, Row
 from pcl.tasks import CifarTask, ToyTask
+from pcl.undefined import mean_of
 
 _OF_MU = ("eval/mu_", "val/recall_at_1")
 _LOSS = "train/loss"
@@ -34,6 +34,8 @@ def judged_from(config: RunConfig, metric: str) -> int:
 def judged_curve(rows: Sequence[Row], config: RunConfig, metric: str) -> list[tuple[float, float]]:
     """Percent done and the metric's mean over seeds, of every report at which a training is judged before its end.
 
+    A report whose mean is undefined or infinite judges nothing.
+
     Where a run ends with its best evaluation (images: by the crops' correlation), it is judged by its best so far.
     """
     first, last = judged_from(config, metric), config.training.n_batches
@@ -47,6 +49,6 @@ def judged_curve(rows: Sequence[Row], config: RunConfig, metric: str) -> list[tu
             if not selects or metrics[selects] > best.get(seed, {}).get(selects, -math.inf):
                 best[seed] = metrics
         values = [metrics[metric] for seed, metrics in best.items() if seed not in row.failures and metric in metrics]
-        if values:
-            curve.append((100 * (row.batch - first) / (last - first), statistics.fmean(values)))
+        if math.isfinite(mean := mean_of(values)):
+            curve.append((100 * (row.batch - first) / (last - first), mean))
     return curve

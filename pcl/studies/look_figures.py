@@ -11,6 +11,7 @@ import numpy as np
 from torch import Tensor
 
 from pcl.looking import Findings
+from pcl.undefined import told
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -88,20 +89,20 @@ def rejection_plot(findings: Findings, theme: Theme) -> bytes:
     axes.plot(1 - kept, recall, color=colours.line, linewidth=1.8, label="least certain first")
     axes.axhline(recall[-1], color=colours.ink, linewidth=1, linestyle=":", label="at random")
     axes.set(xlabel="share of images rejected", ylabel="Recall@1 of the rest", xlim=(0, 1))
-    axes.set_title(f"Recall@1 by rejection: area {findings.curve.area:.3f}")
+    axes.set_title(f"Recall@1 by rejection: area {told(findings.curve.area)}")
     axes.legend(frameon=False, loc="best", labelcolor=colours.ink)
     return _bytes(figure)
 
 
 def entropy_plot(findings: Findings, theme: Theme) -> bytes:
     """Kappa of the images against the entropy of the annotators' votes."""
-    title = f"kappa by annotators: rank correlation {findings.entropy_rank_corr:.3f}"
+    title = f"kappa by annotators: rank correlation {told(findings.entropy_rank_corr)}"
     return _scatter(findings.pictures.entropy, findings.kappa, "entropy of the annotators' shares, nats", title, theme)
 
 
 def crop_plot(findings: Findings, theme: Theme) -> bytes:
     """Kappa of the crops against the side that was kept."""
-    title = f"kappa by crop: rank correlation {findings.crop_rank_corr:.3f}"
+    title = f"kappa by crop: rank correlation {told(findings.crop_rank_corr)}"
     return _scatter(findings.pictures.kept, findings.kappa_of_crops, "side kept by the crop", title, theme)
 
 

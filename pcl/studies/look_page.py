@@ -12,6 +12,7 @@ from html import escape
 from pcl.config import Plain
 from pcl.looking import LEVEL, Findings, Query
 from pcl.studies.look_figures import png_of_image
+from pcl.undefined import told
 
 _METRICS = {
     "crop_rank_corr": "rank correlation of 1/kappa with the share cropped away",
@@ -125,10 +126,12 @@ def _head(findings: Findings, caption: Caption) -> str:
         "recall_at_1": findings.recall_at_1,
     }  # fmt: skip
     n_batches = int(caption.config["training.n_batches"])
-    both = {key: (found[key], caption.validation.get(f"val/{key}", math.nan)) for key in _METRICS}
-    rows = [_metric(_METRICS[key], *values) for key, values in both.items() if any(map(math.isfinite, values))]
-    rows.append(_metric("area under Recall@1 by rejection", findings.curve.area, math.nan))
-    kappa = findings.kappa.median().item(), caption.validation.get("val/kappa_median", math.nan)
+    both = {key: (found[key], caption.validation.get(f"val/{key}")) for key in _METRICS}
+    if not any(value is not None and math.isfinite(value) for value in both["entropy_rank_corr"]):
+        del both["entropy_rank_corr"]  # of images without annotators
+    rows = [_metric(_METRICS[key], *values) for key, values in both.items()]
+    rows.append(_metric("area under Recall@1 by rejection", findings.curve.area, None))
+    kappa = findings.kappa.median().item(), caption.validation.get("val/kappa_median")
     rows.append(_metric("median kappa", *kappa))
     chosen = ", ".join(f"<b>{escape(path)} = {escape(_shown(value))}</b>" for path, value in caption.varied.items())
     keys = (
@@ -222,13 +225,13 @@ def _tile(findings: Findings, image: int, told: str, words: str, kind: str = "")
 <figcaption>{told}</figcaption></figure>"""
 
 
-def _metric(words: str, found: float, at_validation: float) -> str:
+def _metric(words: str, found: float, at_validation: float | None) -> str:
     values = "".join(f'<td class="number">{_number(value)}</td>' for value in (found, at_validation))
     return f"<tr><th>{escape(words)}</th>{values}</tr>"
 
 
-def _number(value: float) -> str:
-    return f"{value:.3f}" if math.isfinite(value) else "-"
+def _number(value: float | None) -> str:
+    return "-" if value is None else told(value)
 
 
 def _kappa(findings: Findings, image: int) -> str:

@@ -19,6 +19,7 @@ from pcl.studies.storage import Storage, study_at
 from pcl.studies.study import StudySpec
 from pcl.tasks import CifarTask
 from pcl.trained import TrainedEncoder
+from pcl.undefined import told
 
 FOLDER = "look"  # beside a checkpoint or in a study's folder
 
@@ -153,16 +154,16 @@ def _plots(findings: Findings) -> dict[str, Plot]:
     drawn = {
         "rejection": (
             figures.rejection_plot,
-            f"Recall@1 as the least certain images are rejected: {findings.recall_at_1:.3f} with none rejected; the "
-            f"area under the curve is {findings.curve.area:.3f}",
+            f"Recall@1 as the least certain images are rejected: {told(findings.recall_at_1)} with none rejected; the "
+            f"area under the curve is {told(findings.curve.area)}",
         ),
         "entropy": (
             figures.entropy_plot,
-            f"Kappa against the annotators' entropy, rank correlation {findings.entropy_rank_corr:.3f}",
+            f"Kappa against the annotators' entropy, rank correlation {told(findings.entropy_rank_corr)}",
         ),
         "crops": (
             figures.crop_plot,
-            f"Kappa against the side kept by a crop, rank correlation {findings.crop_rank_corr:.3f}",
+            f"Kappa against the side kept by a crop, rank correlation {told(findings.crop_rank_corr)}",
         ),
     }
     if not findings.has_entropy:

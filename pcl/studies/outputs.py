@@ -14,13 +14,13 @@ from pcl.files import write_json, write_text
 from pcl.studies.labels import shown
 from pcl.studies.ledger import CHECKPOINT, StudyFolder
 from pcl.studies.objectives import values_of
-from pcl.studies.progress import plus_minus
 from pcl.studies.replication import SEEDS_A_ROUND, Replication, described
 from pcl.studies.searching import Finding
 from pcl.studies.selection import Outcome
 from pcl.studies.space import Mode, SearchSpace
 from pcl.studies.study import StudySpec
 from pcl.studies.trial import Trial
+from pcl.undefined import as_json, told_with_error
 
 _SHOWN = {
     "eval/kappa_rank_corr": "kappa rank", "eval/kappa_mae": "kappa MAE", "eval/mu_rank_corr": "mu rank",
@@ -51,11 +51,17 @@ def table(outcomes: Sequence[Outcome], space: SearchSpace) -> list[str]:
         elif not outcome.is_finished:
             rows.append(["-", *values, *("" for _ in metrics), "", f"FAILED: {outcome.cause} {note}".rstrip()])
         else:
-            means = [f"{outcome.mean(m):.3f}{plus_minus(outcome.standard_error(m))}" for m in metrics]
+            means = [_mean(outcome, metric) for metric in metrics]
+            rank = str(place) if math.isfinite(outcome.mean(space.objective.metric)) else "-"
             lost = f"lost seeds ({outcome.cause}) " if outcome.failures else ""
-            rows.append([str(place), *values, *means, f"{outcome.seconds:.1f}", f"{lost}{note}".rstrip()])
+            rows.append([rank, *values, *means, f"{outcome.seconds:.1f}", f"{lost}{note}".rstrip()])
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _mean(outcome: Outcome, metric: str) -> str:
+    """With its standard error; nothing where no seed has the metric."""
+    return told_with_error(outcome.mean(metric), outcome.standard_error(metric)) if outcome.values(metric) else ""
 
 
 def front_table(finding: Finding) -> list[str]:
@@ -63,8 +69,7 @@ def front_table(finding: Finding) -> list[str]:
     metrics = [objective.metric for objective in finding.objectives]
     rows = [[*(_SHOWN.get(metric, metric) for metric in metrics), ""]]
     for outcome in finding.front:
-        means = [f"{outcome.mean(m):.3f}{plus_minus(outcome.standard_error(m))}" for m in metrics]
-        rows.append([*means, outcome.trial.label])
+        rows.append([*(_mean(outcome, metric) for metric in metrics), outcome.trial.label])
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
@@ -125,7 +130,7 @@ def summary(space: SearchSpace, spec: StudySpec, finding: Finding) -> dict[str, 
 
 
 def _replication(found: Replication) -> dict[str, Any]:
-    behind = [{"mean": _finite(d.mean), "half_width": _finite(d.half_width), "seeds": d.n_seeds}
+    behind = [{"mean": as_json(d.mean), "half_width": as_json(d.half_width), "seeds": d.n_seeds}
               for d in found.differences]  # fmt: skip
     compared = [{**_entry(o), "seeds": list(o.by_seed)} for o in found.compared]
     return {"rounds": found.n_rounds, "unclear": found.n_unclear, "compared": compared, "behind_the_best": behind}
@@ -191,14 +196,14 @@ def _entry(outcome: Outcome) -> dict[str, Any]:
         "seeds": list(outcome.trial.seeds),
         "status": outcome.result.status.value if outcome.result else "not run",
         "cause": outcome.cause,
-        "seconds": _finite(outcome.seconds),
-        "mean": {metric: _finite(outcome.mean(metric)) for metric in metrics},
-        "standard_error": {metric: _finite(outcome.standard_error(metric)) for metric in metrics},
+        "seconds": as_json(outcome.seconds),
+        "mean": {metric: as_json(outcome.mean(metric)) for metric in metrics},
+        "standard_error": {metric: as_json(outcome.standard_error(metric)) for metric in metrics},
     }
 
 
 def trials_csv(outcomes: Sequence[Outcome]) -> str:
-    """A line for every trial and seed."""
+    """A line for every trial and seed; for programs, so that an undefined value is nan, and an infinite one inf."""
     metrics = sorted({metric for o in outcomes for values in o.by_seed.values() for metric in values})
     axes = list(dict.fromkeys(axis for o in outcomes for axis in o.trial.varied))
     text = io.StringIO()
@@ -223,8 +228,3 @@ def _best_yaml(finding: Finding, best: Outcome, study: str) -> str:
         others = ", ".join(objective.metric for objective in finding.objectives[1:])
         head += f"# It is the best by {finding.objectives[0].metric}; for {others} see the Pareto front.\n"
     return f"{head}# python launch/train.py --config best.yaml\n{yaml.safe_dump(best.trial.config, sort_keys=False)}"
-
-
-def _finite(value: float) -> float | None:
-    """JSON has no NaN and no infinity."""
-    return value if math.isfinite(value) else None

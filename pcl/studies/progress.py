@@ -16,6 +16,7 @@ from pcl.studies.selection import Outcome, winner
 from pcl.studies.space import Objective
 from pcl.studies.trial import Trial
 from pcl.studies.work import work_of
+from pcl.undefined import told, told_with_error
 
 _ENDS = ("finished", "stopped", "failed")
 
@@ -116,7 +117,7 @@ class Progress:
         parts += [f"{counts['stopped']} stopped early"] if counts.get("stopped") else []
         shares = " ".join(f"{share:.0%}" for share, _ in running.values())
         parts += [f"{len(running)} running ({shares})"] if running else []
-        parts += [f"best {best.mean(self._objective.metric):.3f} ({best.trial.label})"] if best else []
+        parts += [f"best {told(best.mean(self._objective.metric))} ({best.trial.label})"] if best else []
         waiting = self._recorder.errors
         parts += [f"MLflow is away, {len(waiting)} records wait"] if waiting else []
         return "  ".join([*parts, f"ETA {self._eta(running)}"])
@@ -179,7 +180,8 @@ def _state(outcome: Outcome) -> str:
 
 def described(outcome: Outcome, objective: Objective) -> str:
     """A trial's value, or why it has none, with its settings."""
-    value = f"{outcome.mean(objective.metric):>7.3f}{plus_minus(outcome.standard_error(objective.metric))}"
+    mean, error = outcome.mean(objective.metric), outcome.standard_error(objective.metric)
+    value = told_with_error(mean, error, ">7.3f", ".3f")
     reused = f"  (from study {outcome.result.reused_from})" if outcome.result and outcome.result.reused_from else ""
     if outcome.is_stopped:
         return f"{value}  {outcome.trial.label}: {outcome.cause}"
@@ -187,11 +189,6 @@ def described(outcome: Outcome, objective: Objective) -> str:
         return f" FAILED  {outcome.trial.label}: {outcome.cause}"
     lost = f"  lost {len(outcome.failures)} of {len(outcome.by_seed)} seeds" if outcome.failures else ""
     return f"{value}  {outcome.trial.label}  {outcome.seconds:.1f} s{lost}{reused}"
-
-
-def plus_minus(error: float) -> str:
-    """A standard error behind its mean."""
-    return "" if math.isnan(error) else f" ± {error:.3f}"
 
 
 def duration(seconds: float) -> str:

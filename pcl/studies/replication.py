@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from pcl.studies.selection import Outcome, ranked
 from pcl.studies.space import Mode, Objective
+from pcl.undefined import told_with_error
 
 AUTO = "auto"
 MOST_COMPARED = 6
@@ -125,12 +126,12 @@ def described(replication: Replication, objective: Objective) -> list[str]:
     lines = []
     for place, outcome in enumerate(replication.compared):
         values = outcome.values(objective.metric)
-        mean = f"{outcome.mean(objective.metric):.3f} ± {outcome.standard_error(objective.metric):.3f}"
+        mean = told_with_error(outcome.mean(objective.metric), outcome.standard_error(objective.metric))
         behind = ""
         if place:
             difference = replication.differences[place - 1]
             clear = "" if difference.is_clear else ", not clear"
-            interval = f"{difference.mean:.3f} ± {difference.half_width:.3f}"
+            interval = told_with_error(difference.mean, difference.half_width)
             behind = f"  behind by {interval} ({difference.n_seeds} seeds{clear})"
         lines.append(f"  {mean}  {len(values)} seeds  {outcome.trial.label}{behind}")
     return lines

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pcl.studies.ledger import Metrics, Result, Status, TrialFolder
 from pcl.studies.space import Mode, Objective
 from pcl.studies.trial import Trial
+from pcl.undefined import mean_of
 
 
 @dataclass(frozen=True)
@@ -61,9 +62,8 @@ class Outcome:
         return [m[metric] for seed, m in self.by_seed.items() if seed not in self.failures and metric in m]
 
     def mean(self, metric: str) -> float:
-        """Over the seeds that have not failed; NaN where there is none."""
-        values = self.values(metric)
-        return statistics.fmean(values) if values else math.nan
+        """Over the seeds that have not failed; NaN where there is none, or one is undefined."""
+        return mean_of(self.values(metric))
 
     def standard_error(self, metric: str) -> float:
         """Of that mean; NaN for fewer than two seeds."""
@@ -78,7 +78,7 @@ def standard_error(values: Sequence[float]) -> float:
 
 
 def ranked(outcomes: Iterable[Outcome], objective: Objective) -> list[Outcome]:
-    """Best first. Behind all trials whose every seed finished come those that lost seeds, then those that have no end.
+    """Best first. Behind all trials whose every seed finished come those that lost seeds, then those without a value.
 
     Of the last, those that a scheduler stopped come before those that failed: a value that is not of the whole training
     is not compared with one that is.
@@ -86,7 +86,7 @@ def ranked(outcomes: Iterable[Outcome], objective: Objective) -> list[Outcome]:
 
     def place(outcome: Outcome) -> tuple[int, float]:
         mean = outcome.mean(objective.metric)
-        if not outcome.is_finished or math.isnan(mean):
+        if not outcome.is_finished or not math.isfinite(mean):
             return (2, -outcome.batch) if outcome.is_stopped else (3, 0.0)
         return int(bool(outcome.failures)), -mean if objective.mode is Mode.MAX else mean
 
@@ -94,7 +94,7 @@ def ranked(outcomes: Iterable[Outcome], objective: Objective) -> list[Outcome]:
 
 
 def winner(outcomes: Iterable[Outcome], objective: Objective) -> Outcome | None:
-    """The best trial, if any finished with a value."""
+    """The best trial, if any finished with a finite value."""
     best = next(iter(ranked(outcomes, objective)), None)
-    is_found = best is not None and best.is_finished and not math.isnan(best.mean(objective.metric))
+    is_found = best is not None and best.is_finished and math.isfinite(best.mean(objective.metric))
     return best if is_found else None

@@ -23,6 +23,7 @@ from pcl.distributions import Sampler, VonMisesFisher
 from pcl.encoders import Encoder, KappaLink
 from pcl.growth import growth_table
 from pcl.metrics.recovery import compare_pairs
+from pcl.point_limit import is_nearly_a_point, point_similarity
 from pcl.randomness import uniform_inputs
 from pcl.tasks.base import Batch, Metrics, Negatives, Task
 from pcl.tasks.calibration import Calibration, calibration_scan
@@ -139,7 +140,8 @@ class ToyTask(Task):
         growth = growth_table(config.dim, torch.device("cpu"))
         largest = _KAPPA_MARGIN * config.kappa_max
         edges = growth(torch.tensor([largest, largest + config.kappa_pos]))
-        self._largest_log_weight = float(edges[1] - edges[0])
+        is_point = is_nearly_a_point(torch.tensor(largest), config.kappa_pos)
+        self._largest_log_weight = config.kappa_pos if is_point else float(edges[1] - edges[0])  # its limit, a bound
         self._judged: dict[int, tuple[Tensor, Metrics]] = {}
         self.sample_latents: LatentSampler = self.truth.latents
         self.pool_size, self.n_tries, self.pool_failure = self._sizes()
@@ -224,7 +226,8 @@ class ToyTask(Task):
         kappa_pos = self.config.kappa_pos
         resultant = (kappa.square() + kappa_pos**2 + 2 * kappa_pos * kappa * cosine).clamp(min=0).sqrt()
         growth = growth_table(self.config.dim, cosine.device)
-        log_weight = growth(resultant) - growth(kappa)
+        limit = point_similarity(kappa, cosine, kappa_pos, self.config.dim)
+        log_weight = torch.where(is_nearly_a_point(kappa, kappa_pos), limit, growth(resultant) - growth(kappa))
         return (log_weight - self._largest_log_weight).clamp(min=-60, max=0).exp()
 
     def _accepted_negatives(self, z: Tensor, x: Tensor, z_x: Tensor, generator: torch.Generator) -> Tensor:

@@ -86,7 +86,7 @@ board.show = (table) => {
   if (state.column >= 0) {
     const sign = state.isDescending ? -1 : 1;
     const keyed = rows.map((row) => [board.valueOf(row, state.column), row]);
-    const isMissing = (value) => value === "" || value === "–" || value === "nan";
+    const isMissing = (value) => value === "" || value === "–" || value === "undefined" || value === "nan";
     keyed.sort(([a], [b]) => isMissing(a) - isMissing(b) || sign * board.before(a, b));
     order = keyed.map(([, row]) => row);
   }

@@ -11,7 +11,7 @@ compare.element = (name, text, ...children) => {
 };
 
 compare.number = (value) => {
-  if (typeof value === "string") return { nan: "–", inf: "∞", "-inf": "−∞" }[value] ?? value;
+  if (typeof value === "string") return { nan: "undefined", inf: "∞", "-inf": "−∞" }[value] ?? value;
   if (value === undefined) return "";
   const size = Math.abs(value);
   return (value === 0 || (size >= 5e-4 && size < 1e4) ? value.toFixed(3) : value.toPrecision(3)).replace("-", "−");

@@ -1,0 +1,55 @@
+"""Numbers that are undefined or infinite, in tables, messages and JSON; the only place that says how they look.
+
+A rank correlation with a constant is undefined: NaN. The mean over a trial's seeds is undefined where one of them is,
+in tables, in JSON (null) and as `objective` in MLflow (NaN). Such a trial is no winner: its mean would be over other
+seeds than its rivals'. Tables that compare with the paper or with a baseline take the seeds that have a value, and say
+how many these are.
+"""
+
+import math
+from collections.abc import Sequence
+
+UNDEFINED = "undefined"
+
+
+def told(value: float, style: str = ".3f") -> str:
+    """A number for people.
+
+    Example:
+        >>> told(0.8213), told(float("nan")), told(float("-inf"))
+        ('0.821', 'undefined', '-∞')
+    """
+    if math.isnan(value):
+        return UNDEFINED
+    return format(value, style) if math.isfinite(value) else ("∞" if value > 0 else "-∞")
+
+
+def told_with_error(mean: float, error: float, style: str = ".3f", error_style: str = "", joint: str = " ± ") -> str:
+    """A mean with its standard error, where both have a value.
+
+    Example:
+        >>> told_with_error(0.8213, 0.04), told_with_error(0.8, math.nan), told_with_error(math.nan, math.nan)
+        ('0.821 ± 0.040', '0.800', 'undefined')
+    """
+    has_error = math.isfinite(mean) and not math.isnan(error)
+    return told(mean, style) + (f"{joint}{told(error, error_style or style)}" if has_error else "")
+
+
+def as_json(value: float) -> float | None:
+    """A number as JSON has it: nothing (null) for NaN and infinities."""
+    return value if math.isfinite(value) else None
+
+
+def mean_of(values: Sequence[float]) -> float:
+    """The mean; NaN of no value, of NaN, and of both infinities.
+
+    Example:
+        >>> mean_of([1.0, 2.0]), mean_of([1.0, math.inf]), mean_of([1.0, math.nan]), mean_of([math.inf, -math.inf])
+        (1.5, inf, nan, nan)
+    """
+    return math.fsum(values) / len(values) if all(map(math.isfinite, values)) and values else _limit(values)
+
+
+def _limit(values: Sequence[float]) -> float:
+    infinities = {value for value in values if not math.isfinite(value)}
+    return infinities.pop() if len(infinities) == 1 else math.nan
