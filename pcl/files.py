@@ -14,6 +14,10 @@ from typing import Any
 _STILL_S = 600.0  # without a write, of a file whose writer is gone; a busy network file system may be still for long
 
 
+class Damaged(ValueError):
+    """A file's content is not what was written."""
+
+
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Another file to write, which then takes the place of this one in one step.
