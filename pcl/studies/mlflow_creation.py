@@ -51,14 +51,17 @@ def ensure_database(database: Path, artifacts: Path) -> None:
                 return  # whole, and not used yet
             if path.exists():
                 aside = set_database_aside(path, "incomplete")
-                warn(f"The tracking database {path} was half made and empty; it is now {aside.name}, and a new one is used.")
+                warn(
+                    f"The tracking database {path} was half made and empty: it is now {aside.name}; a new one is used."
+                )
             put(new, path)
 
 
 def _make(path: Path, artifacts: Path) -> None:
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore  # noqa: PLC0415  slow
 
-    SqlAlchemyStore(f"sqlite:///{path}", artifacts.as_uri()).engine.dispose()
+    store = SqlAlchemyStore(f"sqlite:///{path}", artifacts.as_uri())  # type: ignore[no-untyped-call]
+    store.engine.dispose()
 
 
 def _has_nothing(path: Path) -> bool:
