@@ -6,7 +6,6 @@ the board shows it. What any study has run already is not run again. Killed or s
 """
 
 import argparse
-import re
 import sys
 import time
 from dataclasses import replace
@@ -116,8 +115,6 @@ def asked_ablation(arguments: argparse.Namespace) -> Asked:
         read_seeds(arguments.seeds or "") or seeds_at(scale), images.data, kind=ABLATION,
     )  # fmt: skip
     name = arguments.name or default_name(ablation.name, images.data, scale)
-    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name):
-        raise ValueError(f"`--name` must be letters, digits, '-', '_' and '.', but got {name!r}.")
     asked = Asked(ablation, spec, arguments.storage.study(name), images)
     asked.cells()  # possible, or a sentence that says why not
     return asked

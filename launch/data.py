@@ -57,15 +57,15 @@ def _default_folder() -> Path:
 
 def _fetched(folder: Path) -> "ImageSet":
     """From the cache, or from the network."""
-    from pcl.data import Unreachable, cache_file, fetch, load  # noqa: PLC0415  -h answers at once
+    from pcl.data import Unreachable, cache_file, cached, fetch  # noqa: PLC0415  -h answers at once
 
     path = cache_file("cifar10h", folder)
-    if path.is_file():
-        images = load(path)
+    try:
+        if not path.is_file():
+            return fetch(folder, Downloads().tell)
+        images = cached(folder, Downloads().tell)
         say(f"{path} is there already")
         return images
-    try:
-        return fetch(folder, Downloads().tell)
     except Unreachable as error:
         told = str(error).rstrip(".")
         raise ValueError(f"{told}; run it again with a network, or give files you have with `--from FILE`.") from None

@@ -23,6 +23,7 @@ from launch.operating import (
     provenance,
     resources_of,
     say_addresses,
+    study_name,
     what_flags,
     where_flags,
 )
@@ -63,7 +64,9 @@ def _parser() -> argparse.ArgumentParser:
     search.add_argument("--search-seed", type=int, metavar="SEED", help="of the draws and the sampler (default: 0)")
     search.add_argument("--sampler", choices=["tpe", "gp"], help="Optuna's: tree-structured Parzen estimator (default) "
                         "or Gaussian process")  # fmt: skip
-    search.add_argument("--warm-start", metavar="STUDY", help="Optuna begins with this study's finished trials")
+    search.add_argument(
+        "--warm-start", type=study_name, metavar="STUDY", help="Optuna begins with this study's finished trials"
+    )
     search.add_argument("--scheduler", choices=["none", "asha", "pbt"], help="asha: stop trials early that fall behind "
                         "(default: none; pbt is refused and says why)")  # fmt: skip
     search.add_argument("--replicate", choices=["auto"], help="more seeds for the best of each stage until it is "

@@ -1,7 +1,6 @@
 """Which study `launch/grid.py` is asked for: a new one or one to go on with."""
 
 import argparse
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -58,7 +57,7 @@ def asked_study(arguments: argparse.Namespace) -> Asked:
         space_of,
     )
 
-    for name in ("name", "seeds", "warm_start", "objectives"):  # as by a shell's variable that is not set
+    for name in ("seeds", "objectives"):  # as by a shell's variable that is not set
         if getattr(arguments, name) == "":
             raise ValueError(f"`--{name.replace('_', '-')}` must not be empty; leave it out.")
     storage: Storage = arguments.storage
@@ -107,8 +106,6 @@ def asked_study(arguments: argparse.Namespace) -> Asked:
     if method.warm_start:
         check_warm_start(spec, storage.study(method.warm_start))
     name = arguments.name or default_name(space.name, data, scale)
-    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name):
-        raise ValueError(f"`--name` must be letters, digits, '-', '_' and '.', but got {name!r}.")
     return Asked(space, spec, storage.study(name), missing)
 
 

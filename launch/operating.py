@@ -3,8 +3,10 @@
 import argparse
 import math
 import re
+import reprlib
 import sys
 import time
+import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -39,8 +41,34 @@ def what_flags(what: "_ArgumentGroup", seeds: str) -> None:
     what.add_argument("--weights", metavar="auto|none|FILE", help=HELP)
 
 
+_LONGEST_NAME = 200  # of a study: file systems take 255 bytes, of which endings of files need some
+_LONGEST_PART = 80  # of what a default name is made of
+_TAKEN_NAMES = ("artifacts", "mlflow.db", "mlflow.db.lock", "reproduce")  # of other things in the storage folder
+
+
+def study_name(text: str) -> str:
+    """An argument that names a study."""
+    if not text:
+        raise argparse.ArgumentTypeError("must not be empty; leave it out")
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", text):
+        raise argparse.ArgumentTypeError(f"must be letters, digits, '-', '_' and '.', but got {reprlib.repr(text)}")
+    if len(text) > _LONGEST_NAME:
+        got = f"{len(text):,}: {reprlib.repr(text)}"
+        raise argparse.ArgumentTypeError(f"must have at most {_LONGEST_NAME} characters, but got {got}")
+    return text
+
+
+def new_study_name(text: str) -> str:
+    """An argument that names a study which may not be there yet."""
+    if study_name(text) in _TAKEN_NAMES:
+        raise argparse.ArgumentTypeError(f"must not be {text!r}, as something else in the storage folder is called")
+    return text
+
+
 def default_name(what: str, data: str, scale: str) -> str:
-    """Of a study that nobody has named: with the images' name, for results on different images are never mixed.
+    """A new name for a study that nobody has named; names of one space and scale sort by time.
+
+    The images' name is in it, for results on different images are never mixed.
 
     Args:
         what: Is searched or ablated.
@@ -48,7 +76,8 @@ def default_name(what: str, data: str, scale: str) -> str:
         scale: Of the runs.
     """
     images = re.sub(r"[^A-Za-z0-9_.]+", "_", data.rpartition("-")[0])
-    return "-".join([what, *([images] if images else []), scale, time.strftime("%Y%m%d-%H%M%S")])
+    parts = [what[:_LONGEST_PART], *([images[:_LONGEST_PART]] if images else []), scale]
+    return "-".join([*parts, time.strftime("%Y%m%d-%H%M%S"), uuid.uuid4().hex[:6]])
 
 
 def how_flags(parser: argparse.ArgumentParser, name: str) -> "_ArgumentGroup":
@@ -60,10 +89,15 @@ def how_flags(parser: argparse.ArgumentParser, name: str) -> "_ArgumentGroup":
     """
     how = parser.add_argument_group("how to run it")
     how.add_argument("--plan", action="store_true", help="print what would run and what it takes, and stop")
-    how.add_argument("--name", help=f"of the study (default: {name})")
-    how.add_argument("--resume", nargs="?", const="", metavar="STUDY", help="go on with a study (default: the latest)")
+    how.add_argument("--name", type=new_study_name, help=f"of the study (default: {name})")
+    how.add_argument("--resume", nargs="?", const="", type=_resumed, metavar="STUDY",
+                     help="go on with a study (default: the latest)")  # fmt: skip
     running_flags(how)
     return how
+
+
+def _resumed(text: str) -> str:
+    return study_name(text) if text else text
 
 
 def refuse_with_resume(arguments: argparse.Namespace, names: Sequence[str]) -> None:

@@ -71,7 +71,7 @@ def chosen_weights(asked: str | None, data: "ImageSet", width: int, scale: str) 
 
 def _adopted(text: str, width: int) -> "Weights":
     """The weights of a kept name or of any file, of which a copy is then kept."""
-    from pcl.data.weights import keep_weights, weights_file, weights_folder  # noqa: PLC0415
+    from pcl.data.weights import is_kept, keep_weights, weights_file, weights_folder  # noqa: PLC0415
     from pcl.encoders.resnet import adopted_weights, require_fitting  # noqa: PLC0415
 
     path = Path(text).expanduser()
@@ -80,7 +80,7 @@ def _adopted(text: str, width: int) -> "Weights":
         raise ValueError(f"`--weights` must be auto, none or a file, here or in {weights_folder()}, but got {text!r}.")
     weights = adopted_weights(path)
     require_fitting(weights, width)
-    if not (weights_folder() / weights.file_name).is_file():
+    if not is_kept(weights, weights_folder()):
         keep_weights(weights, weights_folder())
     return weights
 

@@ -3,13 +3,19 @@
 import contextlib
 import json
 import os
+import sys
 import time
 import uuid
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 _STILL_S = 600.0  # without a write, of a file whose writer is gone; a busy network file system may be still for long
+
+
+class Damaged(ValueError):
+    """A file's content is not what was written."""
 
 
 @contextlib.contextmanager
@@ -66,13 +72,6 @@ def _is_alive(process: int) -> bool:
     return True
 
 
-def set_aside(path: Path) -> Path:
-    """Rename a file that cannot be used, in one step; returns its new name."""
-    kept = path.with_name(f"{path.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:4]}")
-    path.rename(kept)
-    return kept
-
-
 def write_json(path: Path, content: Any) -> None:
     """Replace a file in one step."""
     write_text(path, json.dumps(content, indent=1) + "\n")
@@ -82,3 +81,29 @@ def write_text(path: Path, text: str) -> None:
     """Replace a file in one step: whoever reads sees the old or the new, also after a crash."""
     with replacing(path) as unfinished:
         unfinished.write_text(text, encoding="utf-8")
+
+
+def set_aside(path: Path, why: str) -> Path:
+    """Move a file that cannot be used to a free name beside it that says so; returns that name.
+
+    Args:
+        path: The file.
+        why: One word for the name.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "numbers.txt"
+        >>> _ = path.write_text("1 2")
+        >>> set_aside(path, "damaged").name.startswith("numbers.txt.damaged-2")
+        True
+    """
+    name = f"{path.name}.{why}-{time.strftime('%Y%m%d-%H%M%S')}"
+    candidates = (path.with_name(f"{name}-{number}" if number > 1 else name) for number in count(1))
+    aside = next(candidate for candidate in candidates if not candidate.exists())
+    path.rename(aside)
+    return aside
+
+
+def warn(line: str) -> None:
+    """Tell the user about a file that was set aside; on stderr, for stdout may be a program's input."""
+    print(line, file=sys.stderr, flush=True)

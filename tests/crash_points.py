@@ -1,14 +1,17 @@
-"""Ends a process right before each thing that it writes, one after the other, as a kill at that moment would.
+"""Kills a process right before each thing that it writes, one after the other.
 
 A hook of the interpreter sees every file that Python opens for writing, renames, links or deletes, so that new code is
-covered without being named. Writes that the interpreter does not see (a store's, a database's) are announced by
-`announce`. The moment after a write is the moment before the next one, or the end.
+covered without being named. Stores and databases are written in C: their writes and commits are announced. The moment
+after a write is the moment before the next one, or the end.
 """
 
 import os
+import signal
 import sys
+import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -16,76 +19,95 @@ from sqlalchemy import Engine, event
 
 from pcl import mirror
 
-_CHANGES = {"os.rename", "os.remove", "os.link", "os.mkdir", "os.rmdir", "os.truncate", "pcl.write"}
+_CHANGES = {
+    "os.link", "os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.truncate", "sqlite3.connect", "pcl.write",
+}  # fmt: skip
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
-_KILLED = 77
+Act = Callable[[Path], object]
 
 
-def crash_points(tmp_path: Path, act: Callable[[Path], None], prepare: Callable[[Path], None]) -> Iterator[Path]:
-    """Yield a folder for each moment at which `act` was killed in it; ends when `act` comes to its end.
+def nothing(_: Path) -> None:
+    """Find an empty folder."""
+
+
+class Steps:
+    """Counts what a process writes to a folder, or its SQL statements, and kills it before one of them.
 
     Args:
-        tmp_path: Has a folder for each.
-        act: What is killed, in a process of its own.
-        prepare: Makes what `act` finds in the folder.
+        folder: Whose files count; of statements, all do.
+        last: The number of the one before which it is killed; 0 for none.
+        is_sql: Whether SQL statements and commits are counted, and nothing else.
     """
-    for moment in range(1_000):
-        folder = tmp_path / str(moment)
-        folder.mkdir()
+
+    def __init__(self, folder: Path, last: int = 0, *, is_sql: bool = False) -> None:
+        self.n, self._folder, self._last = 0, str(folder), last
+        if is_sql:
+            event.listen(Engine, "before_cursor_execute", self._step)
+            event.listen(Engine, "commit", self._step)
+        else:
+            _announce_stores()
+            event.listen(Engine, "commit", lambda connection: sys.audit("pcl.write", str(connection.engine.url)))
+            sys.addaudithook(self._see)
+
+    def _see(self, name: str, arguments: tuple[Any, ...]) -> None:
+        is_written = name == "open" and isinstance(arguments[2], int) and arguments[2] & _WRITING
+        if (is_written or name in _CHANGES) and self._folder in str(arguments):
+            self._step()
+
+    def _step(self, *_: object) -> None:
+        self.n += 1
+        if self.n == self._last:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def crash_points(
+    place: Path, act: Act, prepare: Act = nothing, at: Iterable[int] | None = None, *, is_sql: bool = False
+) -> Iterator[Path]:  # fmt: skip
+    """Yield a folder for each step at which `act` was killed in it, in a process of its own.
+
+    Args:
+        place: Has a folder for each.
+        act: What is killed.
+        prepare: Makes what `act` finds in the folder.
+        at: Numbers of the steps; by default all, up to the last.
+        is_sql: See `Steps`.
+    """
+    for last in count(1) if at is None else at:
+        folder = place / str(last)
+        folder.mkdir(parents=True)
         prepare(folder)
-        code = _code_of(lambda folder=folder, moment=moment: _killed_at(moment, folder, act))  # type: ignore[misc]
-        if code == 0:
+        if not _is_killed(act, folder, last, is_sql):
+            assert at is None, f"there is no step {last}"
             return
-        assert code == _KILLED, f"ended with {code} at moment {moment}"
         yield folder
-    raise AssertionError("there is no end to what is written")
 
 
-def announce(what: str) -> None:
-    """Say that something is about to be written that the interpreter does not see."""
-    sys.audit("pcl.write", what)
-
-
-def _code_of(do: Callable[[], None]) -> int:
-    """Return the exit code of a copy of this process that does something."""
+def _is_killed(act: Act, folder: Path, last: int, is_sql: bool) -> bool:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # newer Pythons warn of threads, which none of these writes needs
-        process = os.fork()
-    if process == 0:
+        child = os.fork()
+    if child == 0:
         try:
-            do()
-        except BaseException as error:
-            print(f"{type(error).__name__}: {error}", file=sys.__stderr__, flush=True)
+            Steps(folder, last, is_sql=is_sql)
+            act(folder)
+        except BaseException:
+            traceback.print_exc(file=sys.__stderr__)
             os._exit(1)
         os._exit(0)
-    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
-
-
-def _killed_at(moment: int, folder: Path, act: Callable[[Path], None]) -> None:
-    left = [moment]
-
-    def see(name: str, arguments: tuple[Any, ...]) -> None:
-        is_change = name in _CHANGES or (name == "open" and isinstance(arguments[2], int) and arguments[2] & _WRITING)
-        if is_change and str(folder) in str(arguments):
-            left[0] -= 1
-            if left[0] < 0:
-                os._exit(_KILLED)
-
-    _announce_stores()
-    event.listen(Engine, "commit", lambda connection: announce(str(connection.engine.url)))
-    sys.addaudithook(see)
-    act(folder)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert code in (0, -signal.SIGKILL), f"ended with {code} at step {last}"
+    return code != 0
 
 
 def _announce_stores() -> None:
     write, delete = mirror.write, mirror.Mirrored._delete
 
     def announced_write(store: Any, path: str, content: bytes) -> None:
-        announce(path)
+        sys.audit("pcl.write", path)
         write(store, path, content)
 
     def announced_delete(store: mirror.Mirrored, name: str) -> None:
-        announce(f"{store.uri}/{name}")
+        sys.audit("pcl.write", f"{store.uri}/{name}")
         delete(store, name)
 
     mirror.write, mirror.Mirrored._delete = announced_write, announced_delete  # type: ignore[method-assign]

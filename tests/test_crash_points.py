@@ -19,7 +19,7 @@ from pcl.studies.runner import Interrupt
 from pcl.studies.space import Objective
 from pcl.studies.trainable import Job, run_jobs
 from pcl.studies.trial import Trial
-from tests.crash_points import crash_points
+from tests.crash_points import Act, crash_points, nothing
 from tests.searches import GRID, Driver, spec_of
 from tests.smoke import smoke
 from tests.test_asha import Driven
@@ -29,7 +29,6 @@ TRIALS = [Trial(smoke(loss__n_samples=n).flat(), (1,), "grid", {"loss.n_samples"
 ELSEWHERE = {1: {METRIC: 0.25, "train/loss": 1.5, "time/train_s": 2.0}}
 Records = dict[str, Any]
 Study = Callable[[Path], StudyFolder]
-Act = Callable[[Path], None]
 
 
 def in_folder(path: Path) -> StudyFolder:
@@ -88,11 +87,6 @@ def inline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(execution, "run_trials", run_inline)
     monkeypatch.setattr(trainable.tune, "report", lambda _: None)
     monkeypatch.setenv("PCL_CACHE", str(tmp_path / "cache"))
-    (tmp_path / "points").mkdir()
-
-
-def nothing(_: Path) -> None:
-    """Find an empty folder."""
 
 
 @pytest.mark.parametrize("study", [in_folder, in_store])

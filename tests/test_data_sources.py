@@ -205,6 +205,30 @@ def test_auto_takes_what_can_be_had(tmp_path: Path, archive: bytes, server: File
     assert resolve("embedded", tmp_path).name == "embedded"
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:tarfile")
+@pytest.mark.parametrize("text", ["auto", "cifar10h"])
+def test_a_damaged_cache_is_made_again_and_kept_beside_the_new_one(
+    text: str, tmp_path: Path, archive: bytes, server: FileServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, told = tmp_path / "cifar10h.pt", list[str]()
+    images = fetch(tmp_path, silent)
+    path.write_bytes(path.read_bytes()[:-1000])
+    with pytest.raises(ValueError, match="is damaged"):
+        resolve(text, tmp_path)  # as a trial would: it downloads nothing
+    files, server.files = server.files, {}
+    for file in tmp_path.glob("cifar10h-*.npy"):
+        file.unlink()
+    with pytest.raises(ValueError, match="is damaged"):  # and takes no other images instead
+        resolve(text, tmp_path, may_download=True, tell=told.append)
+    assert [found.name for found in tmp_path.glob("cifar10h.pt*")] == ["cifar10h.pt"]
+    server.files = files
+    assert resolve(text, tmp_path, may_download=True, tell=told.append).fingerprint == images.fingerprint
+    assert load(path).fingerprint == images.fingerprint
+    (aside,) = tmp_path.glob("cifar10h.pt.damaged-*")
+    assert aside.name in capsys.readouterr().err
+    assert not told
+
+
 # The command
 
 

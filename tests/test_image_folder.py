@@ -75,6 +75,21 @@ def test_a_folder_is_named_by_where_it_is(tmp_path: Path, monkeypatch: pytest.Mo
         skipping(None, skip_bad=True)
 
 
+def test_a_damaged_cache_is_set_aside_and_the_folder_read_again(
+    pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (pictures / "dog" / "empty.png").touch()
+    told, text = list[str](), str(skipping(str(pictures), skip_bad=True))
+    before = resolve(text, tmp_path / "data", tell=told.append)
+    (cache,) = (tmp_path / "data").glob("*.pt")
+    cache.write_bytes(cache.read_bytes()[:-1000])
+    assert resolve(text, tmp_path / "data", tell=told.append).fingerprint == before.fingerprint
+    (aside,) = (tmp_path / "data").glob("*.damaged-*")
+    assert aside.name in capsys.readouterr().err
+    assert resolve(text, tmp_path / "data", tell=told.append).fingerprint == before.fingerprint
+    assert told == [told[0]] * 3
+
+
 def test_unreadable_files(pictures: Path, tmp_path: Path) -> None:
     (pictures / "cat" / "z.jpg").write_bytes((pictures / "cat" / "b.jpg").read_bytes()[:200])
     (pictures / "dog" / "empty.png").touch()

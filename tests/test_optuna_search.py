@@ -1,6 +1,9 @@
 """Optuna searches: what they propose, again and again the same; killed, resumed, and warmly started."""
 
 import dataclasses
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -161,11 +164,34 @@ class TestOptuna:
             assert len(driver.optuna(names[1]).trials) == 4
         assert Driver(STAGED, spec, tmp_path / "s").run().optuna(names[0]).user_attrs == {"winner": {}}
 
-    def test_a_damaged_database_is_an_os_error(self, tmp_path: Path) -> None:
-        (tmp_path / "s").mkdir()
-        (tmp_path / "s" / DATABASE).write_text("no database")
-        with pytest.raises(OSError, match=r"optuna\.db cannot be used"):
-            Driver(RANGED, spec_of(RANGED), tmp_path / "s")
+    @pytest.mark.parametrize("damage", [lambda _: b"no database", lambda content: content[:5000] + bytes(9000)])
+    def test_a_damaged_database_is_set_aside_and_made_again_from_the_folders(
+        self, tmp_path: Path, damage: Callable[[bytes], bytes], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """A store has the damaged one too: what it lacks would be removed here by the next pull."""
+        mirror = Mirrored(tmp_path / "s", (tmp_path / "store" / "s").as_uri())
+        before = Driver(RANGED, spec_of(RANGED, n=6), mirror.path, mirror=mirror).run(4)
+        path = tmp_path / "s" / DATABASE
+        path.write_bytes(damaged := damage(path.read_bytes()))
+        after = Driver(RANGED, spec_of(RANGED, n=6), mirror.path, mirror=mirror).run()
+        assert set(before.keys) <= set(after.keys)
+        assert len(after.ran) == 2
+        assert len(after.optuna().trials) == len(after.keys) == 6
+        (aside,) = (tmp_path / "s").glob(f"{DATABASE}.damaged-*")
+        assert aside.read_bytes() == (tmp_path / "store" / "s" / aside.name).read_bytes() == damaged
+        (told,) = capsys.readouterr().err.splitlines()
+        assert aside.name in told
+
+    def test_a_database_that_is_locked_is_an_os_error_and_stays(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        Driver(RANGED, spec_of(RANGED), tmp_path / "s")
+        monkeypatch.setattr("pcl.studies.sqlite_files.PATIENCE_S", 0.01)
+        with closing(sqlite3.connect(tmp_path / "s" / DATABASE)) as other:
+            other.execute("begin exclusive")
+            with pytest.raises(OSError, match=r"optuna\.db cannot be used \(database is locked"):
+                Driver(RANGED, spec_of(RANGED), tmp_path / "s")
+        assert [path.name for path in (tmp_path / "s").glob(f"{DATABASE}*")] == [DATABASE]
 
 
 @pytest.mark.parametrize("kind", [RANDOM, "grid"])

@@ -25,7 +25,7 @@ BAD_INPUT = {
     "sampler": (["--space", "toy_elk", "--search", "random", "--sampler", "gp"], "`--sampler` goes with `--search opt"),
     "warm random": (["--space", "toy_elk", "--search", "random", "--warm-start", "s"], "`--warm-start` goes with"),
     "no such study": (["--space", "toy_elk", "--search", "optuna", "--warm-start", "s"], "There is no study 's' in"),
-    "empty study": (["--space", "toy_elk", "--search", "optuna", "--warm-start", ""], "`--warm-start` must not be"),
+    "empty study": (["--space", "toy_elk", "--search", "optuna", "--warm-start", ""], "--warm-start: must not be"),
     "empty objectives": (["--space", "toy_elk", "--objectives", ""], "`--objectives` must not be empty"),
     "no number": (["--space", "toy_elk", "--search", "random", "--trials", "x"], "at least 1 must be given, but"),
     "no such search": (["--space", "toy_elk", "--search", "bayes"], "argument --search: invalid choice: 'bayes'"),

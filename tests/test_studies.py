@@ -2,9 +2,12 @@
 
 import csv
 import dataclasses
+import fcntl
 import json
 import math
+import os
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -115,6 +118,37 @@ class TestStudy:
             pass
         with opened(folder, self.SPEC):
             pass  # free again
+
+    def test_a_study_that_another_driver_began_meanwhile_is_not_mixed_with_its_own(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Both have seen that there is none; the other one had the lock first, and has ended."""
+        folder, flock = StudyFolder(tmp_path / "one"), fcntl.flock
+
+        def late(file: IO[str], operation: int) -> None:
+            monkeypatch.undo()
+            with opened(folder, self.SPEC):
+                pass
+            flock(file, operation)
+
+        monkeypatch.setattr(fcntl, "flock", late)
+        changed = dataclasses.replace(self.SPEC, scale="quick")
+        with pytest.raises(ValueError, match="scale: 'smoke' there, 'quick' here"), opened(folder, changed):
+            pass
+        assert StudySpec.read(folder) == self.SPEC
+
+    def test_the_latest_study_may_lack_its_lock(self, tmp_path: Path) -> None:
+        """As a copy without hidden files does."""
+        for seconds, name in enumerate(("one", "two", "three")):
+            with opened(StudyFolder(tmp_path / name), self.SPEC):
+                pass
+            for path in (tmp_path / name).iterdir():
+                os.utime(path, (seconds, seconds))
+        for name in ("three", "one"):
+            (tmp_path / name / ".lock").unlink()
+            assert latest_study(Storage(tmp_path)) == "three"
+        os.utime(tmp_path / "one" / "study.json", (9, 9))
+        assert latest_study(Storage(tmp_path)) == "one"
 
     def test_seeds_that_select_are_not_those_that_report(self) -> None:
         with pytest.raises(ValueError, match="none in common, but both have"):

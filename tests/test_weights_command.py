@@ -1,6 +1,7 @@
 """`launch/pretrain.py`, and `--weights` of `launch/train.py` and `launch/grid.py`."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -241,10 +242,36 @@ def test_a_space_may_say_it_itself(folder: Path, data: ImageSet, capsys: pytest.
     assert "all networks start from scratch" in capsys.readouterr().out
 
 
-def test_a_damaged_kept_file_is_one_sentence(folder: Path, data: ImageSet) -> None:
+def test_a_damaged_kept_file_is_set_aside_and_trained_again(
+    folder: Path, data: ImageSet, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = pretrained(data, Recipe(2, 1, 20), "cpu", weights_folder())
+    elsewhere = shutil.copy(path, folder / "mine.pt")
     content = torch.load(path, weights_only=True)
     content["accuracy"] = 1.0
-    torch.save(content, path)
+    for damage in (lambda: torch.save(content, path), lambda: path.write_bytes(path.read_bytes()[:999])):
+        damage()
+        damaged = path.read_bytes()
+        assert isinstance(chosen_weights("auto", data, 2, "quick"), Missing)
+        (aside,) = weights_folder().glob("*.damaged-*")
+        assert not path.exists()
+        assert aside.read_bytes() == damaged
+        assert aside.name in capsys.readouterr().err
+        aside.unlink()
+        assert pretrained(data, Recipe(2, 1, 20), "cpu", weights_folder()) == path
+        assert chosen_weights("auto", data, 2, "quick") == path.name
+    path.write_bytes(b"")
+    assert chosen_weights(str(elsewhere), data, 2, "quick") == path.name  # the user's file is kept in its place
+    assert load_weights(path).file_name == path.name
+    path.write_bytes(b"")
     with pytest.raises(ValueError, match="is damaged or has no weights"):
+        check_weights(path.name)  # that a study began with: others would give other results
+    assert path.exists()
+
+
+def test_weights_of_another_version_are_not_called_damaged(folder: Path, data: ImageSet) -> None:
+    path = pretrained(data, Recipe(2, 1, 20), "cpu", weights_folder())
+    torch.save({**torch.load(path, weights_only=True), "format": 99}, path)
+    with pytest.raises(ValueError, match="must be of format 2, but is of 99"):
         chosen_weights("auto", data, 2, "quick")
+    assert path.exists()

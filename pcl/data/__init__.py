@@ -4,7 +4,7 @@ from pcl.data.download import Unreachable
 from pcl.data.embedded import Embedded, embedded, write_sheet
 from pcl.data.folds import N_FOLDS, Split, folds, split
 from pcl.data.images import SIDE, ImageSet, cache_file, load, save
-from pcl.data.sources import fetch, resolve, take
+from pcl.data.sources import cached, fetch, resolve, take
 
 __all__ = [
     "N_FOLDS",
@@ -14,6 +14,7 @@ __all__ = [
     "Split",
     "Unreachable",
     "cache_file",
+    "cached",
     "embedded",
     "fetch",
     "folds",

@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from pcl.data.images import SIDE, ImageSet, cache_file, load, save
+from pcl.data.images import SIDE, ImageSet, cache_file, save, sound
+from pcl.files import write_text
 
 Tell = Callable[[str], None]
 
@@ -46,18 +47,17 @@ def read_folder(folder: Path, cache: Path, bad_files: BadFiles, tell: Tell) -> I
     name = _name(folder)
     path = cache_file(f"{name}-{_stamp(folder, files)}-{bad_files.value}", cache)
     left_out = path.with_suffix(".left_out.txt")
-    if path.is_file():
+    if path.is_file() and (images := sound(path)) is not None:
         if left_out.is_file():
             tell(_told(left_out.read_text().splitlines(), n_files, folder) + " They are left out.")
-        return load(path)
+        return images
     pixels, labels, bad = _read(files)
     if bad:
         told = _told(bad, n_files, folder)
         if bad_files is BadFiles.REFUSE:
             raise ValueError(f"{told} Remove them, or leave them out with `--skip-bad`.")
         tell(f"{told} They are left out.")
-        cache.mkdir(parents=True, exist_ok=True)
-        left_out.write_text("\n".join(bad) + "\n")
+        write_text(left_out, "\n".join(bad) + "\n")
     empty = [text for index, text in enumerate(classes) if index not in set(labels)]
     if empty:
         raise ValueError(f"Every class must have an image, but {', '.join(empty)} in {folder} has none.")

@@ -13,6 +13,7 @@ from pcl.data.download import Remote, Report, Unreachable, download
 from pcl.data.embedded import embedded
 from pcl.data.folder import RESERVED, BadFiles, Tell, read_folder
 from pcl.data.images import ImageSet, cache_file, load, save
+from pcl.files import Damaged, set_aside, warn
 from pcl.mirror import Mirrored
 from pcl.stores import check_address, copy_of, is_address
 
@@ -110,7 +111,7 @@ def resolve(
 def _cifar10h_or_embedded(text: str, folder: Path, may_download: bool, tell: Tell, report: Report) -> ImageSet:
     path = cache_file(CIFAR10H, folder)
     if path.is_file():
-        return load(path)
+        return cached(folder, report) if may_download else load(path)
     why = f"{path} is not there"
     if may_download:
         try:
@@ -124,6 +125,29 @@ def _cifar10h_or_embedded(text: str, folder: Path, may_download: bool, tell: Tel
         )
     tell(f"data: the embedded image set, drawn by the program, not CIFAR-10H ({why}; `python launch/data.py` gets it).")
     return embedded().images
+
+
+def cached(folder: Path, report: Report) -> ImageSet:
+    """CIFAR-10H of the cache; a damaged cache is made again and kept beside the new one.
+
+    Raises:
+        Damaged: If it is damaged and cannot be made again, without a network; it stays where it is.
+    """
+    path = cache_file(CIFAR10H, folder)
+    try:
+        return load(path)
+    except Damaged as error:
+        aside = set_aside(path, "damaged")
+        try:
+            images = fetch(folder, report)
+        except BaseException as cause:
+            if not path.exists():
+                aside.rename(path)
+            if isinstance(cause, Unreachable):
+                raise error from None
+            raise
+        warn(f"The cache {path} was damaged: it is now {aside.name}, and a new one was made.")
+        return images
 
 
 def fetch(folder: Path, report: Report) -> ImageSet:

@@ -4,6 +4,7 @@ import hashlib
 import json
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +14,7 @@ import torch
 from torch import Tensor
 
 from pcl.data.sources import data_folder, keep_in_store
-from pcl.files import clear_leftovers, replacing
+from pcl.files import Damaged, clear_leftovers, replacing, set_aside, warn
 
 _FORMAT = 2  # of the file
 _FACTS = ("kind", "width", "data", "fingerprint", "accuracy", "epochs", "batch_size", "lr", "seed", "erased")
@@ -109,23 +110,28 @@ def load_weights(path: Path) -> Weights:
     """What `keep_weights` wrote, compared with the hash within.
 
     Raises:
-        ValueError: Where there is no such file, or it is cut, changed or of another kind.
+        Damaged: Where the file is cut, changed or of another kind.
+        ValueError: Where there is no such file, or it is of another version of this program.
+        OSError: Where it cannot be read.
     """
     if not path.is_file():
         raise ValueError(f"There are no weights {path}; `python launch/pretrain.py` trains some.")
+    hint = "take another file, or train anew with `python launch/pretrain.py`"
+    path.open("rb").close()  # what the system has against it is not damage, but torch tells both by an OSError
     try:
         content = torch.load(path, weights_only=True, map_location="cpu")
-        if content["format"] != _FORMAT:
-            raise ValueError(f"format {_FORMAT} was expected, not {content['format']}")
-        weights = Weights(state=content["state"], **{name: content[name] for name in _FACTS})
-        if weights.digest != content["digest"]:
-            raise ValueError(f"its content is {weights.digest}, and was {content['digest']}")
+        version, digest = content["format"], content["digest"]
+        if version == _FORMAT:
+            weights = Weights(state=content["state"], **{name: content[name] for name in _FACTS})
+            if weights.digest != digest:
+                raise Damaged(f"its content is {weights.digest}, and was {digest}")
+    except MemoryError:
+        raise
     except Exception as error:  # a damaged archive fails in as many ways as it has bytes
-        reason = f" ({error})" if type(error) is ValueError else ""
-        raise ValueError(
-            f"{path} is damaged or has no weights of this program{reason}; take another file, or train anew with "
-            "`python launch/pretrain.py`."
-        ) from None
+        reason = f" ({error})" if isinstance(error, Damaged) else ""
+        raise Damaged(f"{path} is damaged or has no weights of this program{reason}; {hint}.") from None
+    if version != _FORMAT:
+        raise ValueError(f"{path} must be of format {_FORMAT}, but is of {version}; {hint}.")
     return weights
 
 
@@ -153,7 +159,27 @@ def named_weights(text: str) -> Weights:
 
 
 def kept_weights(folder: Path, kind: str, width: int, fingerprint: str) -> Sequence[Weights]:
-    """Those of a folder that fit a network and were trained on these images, the most accurate first."""
-    found = [load_weights(path) for path in sorted(folder.glob(f"{kind}-w{width}-*.pt")) if is_weights_name(path.name)]
+    """Those of a folder that fit a network and were trained on these images, the most accurate first.
+
+    Damaged ones are set aside.
+    """
+    paths = [path for path in sorted(folder.glob(f"{kind}-w{width}-*.pt")) if is_weights_name(path.name)]
+    found = [weights for weights in map(_sound, paths) if weights is not None]
     fit = [weights for weights in found if weights.fingerprint == fingerprint]
     return sorted(fit, key=lambda weights: (-weights.accuracy, weights.file_name))
+
+
+def is_kept(weights: Weights, folder: Path) -> bool:
+    """Whether a folder has these weights; a damaged file of their name is set aside."""
+    path = folder / weights.file_name
+    return path.is_file() and _sound(path) is not None
+
+
+def _sound(path: Path) -> Weights | None:
+    """A kept file's weights, or nothing where it is damaged and has been set aside."""
+    try:
+        return load_weights(path)
+    except Damaged:
+        with suppress(FileNotFoundError):  # another process was faster
+            warn(f"The weights {path} are damaged: the file is now {set_aside(path, 'damaged').name}.")
+    return None

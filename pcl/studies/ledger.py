@@ -26,7 +26,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pcl.files import set_aside, write_json, write_text
+from pcl.files import Damaged, set_aside, write_json, write_text
 from pcl.mirror import UNMIRRORED, Mirror
 from pcl.studies.records import Metrics, Result, Row, Status, now_ms
 from pcl.studies.trial import Trial
@@ -47,10 +47,6 @@ _OWN = (LEASE, LOCK, SCRATCH)  # of a study's files, those that are a driver's o
 
 class Lost(RuntimeError):
     """Another worker has taken over this trial."""
-
-
-class Damaged(ValueError):
-    """A file of a trial cannot be read; the message has its name."""
 
 
 class TrialFolder:
@@ -198,7 +194,7 @@ class TrialFolder:
 
     def set_aside(self, name: str) -> str:
         """Give a file that cannot be used another name, which is returned, here and in the store."""
-        kept = set_aside(self.path / name)
+        kept = set_aside(self.path / name, "damaged")
         self.mirror.push(kept.name)
         self.mirror.delete(name)
         return kept.name

@@ -4,15 +4,16 @@ What is read is what the client would return; tests compare the two. All writing
 artifacts of a database are that has been moved or copied.
 """
 
-import fcntl
 import math
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
+
+from pcl.studies.sqlite_files import PATIENCE_S, tables_of
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
@@ -28,21 +29,8 @@ TABLES = {
     "latest_metrics": ("key", "value", "timestamp", "step", "is_nan", "run_uuid"),
     "metrics": ("key", "value", "timestamp", "step", "is_nan", "run_uuid"),
 }  # fmt: skip
-_PATIENCE_S = 20.0  # how long a writer may keep a database locked
 
 _Rows = dict[str, list[tuple[Any, ...]]]
-
-
-@contextmanager
-def creation_lock(database: Path | None) -> Iterator[None]:
-    """One process at a time makes a database: MLflow's migrations fail where several do."""
-    if database is None:
-        yield
-        return
-    database.parent.mkdir(parents=True, exist_ok=True)
-    with database.with_name(f"{database.name}.lock").open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def bring_artifacts(database: Path, artifacts: Path) -> None:
@@ -53,7 +41,7 @@ def bring_artifacts(database: Path, artifacts: Path) -> None:
         artifacts: The folder. Where it does not exist, but the one that MLflow knows does, nothing has moved.
     """
     here = artifacts.as_uri()
-    with closing(sqlite3.connect(database, _PATIENCE_S)) as connection, connection:
+    with closing(sqlite3.connect(database, PATIENCE_S)) as connection, connection:
         known = connection.execute(
             "select experiment_id, artifact_location from experiments where name like 'pcl/%' and "
             "artifact_location like 'file:%' and artifact_location <> ?",
@@ -75,7 +63,13 @@ def bring_artifacts(database: Path, artifacts: Path) -> None:
 def read_only(path: Path) -> sqlite3.Connection:
     """A connection that writes nothing and that any thread may use, one at a time."""
     address = f"{path.absolute().as_uri()}?mode=ro"
-    return sqlite3.connect(address, _PATIENCE_S, uri=True, check_same_thread=False)
+    connection = sqlite3.connect(address, PATIENCE_S, uri=True, check_same_thread=False)
+    try:
+        connection.execute("select 1 from sqlite_master limit 1").close()
+    except sqlite3.Error as error:  # any other one is told to whoever reads
+        if error.sqlite_errorcode == sqlite3.SQLITE_READONLY_ROLLBACK:
+            tables_of(path)  # takes back what a killed writer had begun, which this connection cannot
+    return connection
 
 
 def is_known(connection: sqlite3.Connection) -> bool:

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
-from pcl.studies.mlflow_file import bring_artifacts, creation_lock, find_runs
+from pcl.studies.mlflow_creation import creation_lock, ensure_database
+from pcl.studies.mlflow_file import bring_artifacts, find_runs
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
@@ -80,7 +81,7 @@ class Store:
         return shown_uri(self.uri)
 
     def check(self) -> None:
-        """Raise a ValueError with one sentence unless the store can be used. Makes nothing."""
+        """Raise a ValueError with one sentence unless the store can be used. Makes nothing where there is none."""
         if self.database is None:
             self._probe()
         elif not self.database.exists():
@@ -244,10 +245,10 @@ class Store:
                     for name in ("mlflow", "alembic"):
                         logging.getLogger(name).setLevel(logging.CRITICAL)  # what fails is raised as well
                     with creation_lock(self.database):
-                        client = MlflowClient(self.uri, registry_uri=self.uri)
                         if self.database and self.artifacts:
+                            ensure_database(self.database, self.artifacts)
                             bring_artifacts(self.database, self.artifacts)
-                        self._client = client
+                        self._client = MlflowClient(self.uri, registry_uri=self.uri)
             return self._client
 
     def _pages(self, request: Callable[["MlflowClient", str | None], Any]) -> Iterator[Any]:

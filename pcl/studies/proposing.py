@@ -55,6 +55,8 @@ class Proposer:
         name = folder.name if len(space.stages) == 1 else f"{folder.name}: {stage.name}"
         samples = Samples(folder.path / DATABASE, name, stage, objectives, spec.method, self._n_trials)
         self._sampling = Sampling(samples, winner, is_anew=is_rerun)
+        if self._sampling.aside:
+            folder.mirror.push(self._sampling.aside.name)  # what a store lacks is removed here by the next pull
         self._draws = draws(stage, spec.method.seed)
         self._trials: dict[str, Trial] = {}
         self._open: dict[str, list[int]] = {}  # key -> numbers of the points that wait for it

@@ -5,6 +5,7 @@ that is lost with a process: a new driver goes on with what the old one would ha
 """
 
 import hashlib
+import sqlite3
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,10 +21,12 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import SQLAlchemyError
 
 from pcl.config import Plain
+from pcl.files import warn
 from pcl.studies.axes import Stage
 from pcl.studies.method import GP, Method, searched
 from pcl.studies.ranges import Range
 from pcl.studies.space import Mode, Objective
+from pcl.studies.sqlite_files import clear_unfinished, is_damaged, new_database, put, revision, set_database_aside
 
 DATABASE = "optuna.db"
 _MOST_STARTUP = 10  # Optuna's own number of draws before a sampler begins
@@ -91,10 +94,15 @@ class Samples:
 class Sampling:
     """Asks and tells.
 
+    A database that is damaged or was left half made is set aside, and made anew: the trials' folders have it all.
+
     Args:
         samples: What, where and how.
         winner: Values of earlier stages' axes. A study that was begun at other ones is begun anew.
         is_anew: Whether it is begun anew in any case.
+
+    Attributes:
+        aside: Where the database that was there is now, if it was set aside.
 
     Raises:
         OSError: If the database cannot be read or written; so do all methods.
@@ -104,9 +112,9 @@ class Sampling:
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         self._samples = samples
         self._distributions = distributions_of(samples.stage)
-        url = URL.create("sqlite", database=str(samples.database.absolute())).render_as_string()
+        self.aside: Path | None = None
         with self._database():
-            storage = optuna.storages.RDBStorage(url)
+            storage = self._storage()
             if samples.name in optuna.get_all_study_names(storage):
                 left = optuna.load_study(study_name=samples.name, storage=storage)
                 if is_anew or left.user_attrs.get(_WINNER) != dict(winner):
@@ -117,6 +125,21 @@ class Sampling:
             )  # fmt: skip
             self._study.set_metric_names([objective.metric for objective in samples.objectives])
             self._study.set_user_attr(_WINNER, dict(winner))
+
+    def _storage(self) -> optuna.storages.RDBStorage:
+        """Optuna's tables, made first where there are none."""
+        path = self._samples.database
+        clear_unfinished(path)
+        if path.exists():
+            why = "damaged" if is_damaged(path) else "" if revision(path) else "incomplete"
+            if why:
+                self.aside = set_database_aside(path, why)
+                warn(f"{path} is {why}: it is now {self.aside.name}, and made again from the trials' folders.")
+        if not path.exists():
+            with new_database(path) as new:
+                optuna.storages.RDBStorage(_url(new)).engine.dispose()
+                put(new, path)
+        return optuna.storages.RDBStorage(_url(path))
 
     def points(self) -> list[Point]:
         """Whatever has been proposed or added so far, in order; what an ask left half done is told to have failed."""
@@ -185,10 +208,14 @@ class Sampling:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 yield
-        except (optuna.exceptions.StorageInternalError, SQLAlchemyError) as error:
+        except (optuna.exceptions.StorageInternalError, SQLAlchemyError, sqlite3.Error) as error:
             told = str(error.__cause__ or error).strip().splitlines()[0]
-            hint = "where it is damaged, delete it: it is made again from the trials' folders"
+            hint = "where it is damaged, the next start makes it again from the trials' folders"
             raise OSError(f"{self._samples.database} cannot be used ({told}; {hint})") from None
+
+
+def _url(path: Path) -> str:
+    return URL.create("sqlite", database=str(path.absolute())).render_as_string()
 
 
 def sampler_of(method: Method, stage: Stage, n_trials: int, number: int) -> optuna.samplers.BaseSampler:

@@ -186,10 +186,7 @@ def opened(folder: StudyFolder, spec: StudySpec, on_lost: Callable[[str], None] 
         ValueError: If the folder is of another study, or another process works on it.
     """
     folder.mirror.pull(_STUDY)
-    if (folder.path / _STUDY).exists() and (difference := spec.difference(StudySpec.read(folder))):
-        raise ValueError(
-            f"The study {folder.name!r} is another one ({difference}); give the new one a `--name` of its own."
-        )
+    _require_same(folder, spec)  # before anything is made or waited for
     folder.path.mkdir(parents=True, exist_ok=True)
     with (folder.path / LOCK).open("a") as file:
         try:
@@ -199,11 +196,19 @@ def opened(folder: StudyFolder, spec: StudySpec, on_lost: Callable[[str], None] 
         os.utime(file.fileno())
         with leased(folder, on_lost):
             folder.pull()
+            _require_same(folder, spec)  # again: another driver may have begun one meanwhile, and ended
             if not (folder.path / _STUDY).exists():
                 _keep_space(folder, spec)
                 write_json(folder.path / _STUDY, spec.as_json())
                 folder.mirror.push(_STUDY)
             yield
+
+
+def _require_same(folder: StudyFolder, spec: StudySpec) -> None:
+    if (folder.path / _STUDY).exists() and (difference := spec.difference(StudySpec.read(folder))):
+        raise ValueError(
+            f"The study {folder.name!r} is another one ({difference}); give the new one a `--name` of its own."
+        )
 
 
 def _keep_space(folder: StudyFolder, spec: StudySpec) -> None:
@@ -229,11 +234,19 @@ def latest_study(storage: Storage, kind: str = SEARCH) -> str:
     """
     storage.pull_heads()
     of_kind = [path for path in storage.path.glob("*/study.json") if _kind_of(path) == kind]
-    found = sorted(of_kind, key=lambda path: (path.parent / LOCK).stat().st_mtime)
+    found = sorted(of_kind, key=_last_worked_on)
     if not found:
         what = "study" if kind == SEARCH else kind
         raise ValueError(f"There is no {what} in {storage} to resume.")
     return found[-1].parent.name
+
+
+def _last_worked_on(path: Path) -> float:
+    """By its lock, which a copy of a study may lack; else by its study.json."""
+    try:
+        return (path.parent / LOCK).stat().st_mtime
+    except FileNotFoundError:
+        return path.stat().st_mtime
 
 
 def require_kind(folder: StudyFolder, spec: StudySpec, kind: str) -> None:
