@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from launch.command import Parser, chosen_data, run, say, settings
-from launch.ending import ABLATE, command_to_resume
+from launch.ending import ABLATE, command_to_resume, how_to_go_on
 from launch.given import NO_IMAGES, WEIGHTS, Given, Images, chosen_images, refuse_image_flags, run_given
 from launch.operating import (
     check_cluster,
@@ -160,7 +160,7 @@ def _run(arguments: argparse.Namespace) -> None:
     )  # fmt: skip
     study = Given(asked.folder, spec, tags, ablation.objective, list(cells.trials.values()), ablation.question)
     interrupt = Interrupt(60 * (arguments.time_budget or 0))
-    with joined(arguments, interrupt) as dashboard:
+    with joined(arguments, interrupt, lambda: how_to_go_on(asked.folder, arguments, ABLATE)) as dashboard:
         outcomes = run_given(
             study, arguments, tracker, interrupt, ABLATE, lambda found: _written(asked, found),
             lambda: say_addresses(dashboard, tracker),

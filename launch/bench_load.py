@@ -98,7 +98,8 @@ def _run(
     from pcl.studies.monitoring import Gauges  # noqa: PLC0415
     from pcl.studies.packing import Resources  # noqa: PLC0415
     from pcl.studies.progress import Progress  # noqa: PLC0415
-    from pcl.studies.runner import Interrupt, available_resources, ray_cluster, run_trials  # noqa: PLC0415
+    from pcl.studies.ray_session import available_resources, ray_cluster  # noqa: PLC0415
+    from pcl.studies.runner import Interrupt, run_trials  # noqa: PLC0415
 
     with (
         ray_cluster(nodes.address, storage=Storage(path.parent)),

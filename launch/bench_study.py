@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def measure(arguments: argparse.Namespace) -> list[Row]:
     """Both tables, printed row by row."""
-    from pcl.studies.runner import ray_cluster  # noqa: PLC0415
+    from pcl.studies.ray_session import ray_cluster  # noqa: PLC0415
     from pcl.studies.space import load_space  # noqa: PLC0415
 
     space = load_space(arguments.space)
@@ -100,7 +100,8 @@ def _nothing(space: "SearchSpace", storage: Path, n_trials: int) -> Row:
 def _grid(space: "SearchSpace", storage: Path, scale: str) -> Row:
     """The share of a real grid's time that its slots spend outside of trials."""
     from pcl.studies.packing import Resources  # noqa: PLC0415
-    from pcl.studies.runner import Interrupt, available_resources  # noqa: PLC0415
+    from pcl.studies.ray_session import available_resources  # noqa: PLC0415
+    from pcl.studies.runner import Interrupt  # noqa: PLC0415
     from pcl.studies.searching import Choices, Search  # noqa: PLC0415
 
     spec = smallest_spec(space, scale)

@@ -1,8 +1,11 @@
-"""How every command speaks and ends: bad input with one sentence and exit code 2, Ctrl-C without a traceback."""
+"""How every command speaks and ends: with one sentence where something goes wrong, and never with a traceback."""
 
 import argparse
 import os
+import re
 import sys
+import tempfile
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -31,7 +34,10 @@ def say(line: str) -> None:
 
 
 def run(main: Callable[[], None]) -> NoReturn:
-    """Call `main` and exit: 0 when it returns, 1 where training diverged, 2 for a user's error, 130 for Ctrl-C."""
+    """Call `main` and exit: 0 when it returns, 1 for what is unexpected, 2 for a user's error, 130 for Ctrl-C.
+
+    What is unexpected is also training that diverged. PCL_TRACEBACK=1 in the environment shows every error's traceback.
+    """
     try:
         _ended(main)
     except SystemExit as ended:
@@ -44,11 +50,9 @@ def _ended(main: Callable[[], None]) -> NoReturn:
     try:
         main()
     except (ValueError, OSError, MemoryError) as error:
-        print(f"{sys.argv[0]}: {error}", file=sys.stderr)
-        sys.exit(2)
+        _leave(error, str(error), 2)
     except Diverged as error:
-        print(f"{sys.argv[0]}: {error}", file=sys.stderr)
-        sys.exit(1)
+        _leave(error, str(error), 1)
     except KeyboardInterrupt as interrupt:
         told = (
             interrupt.args[0]
@@ -57,7 +61,32 @@ def _ended(main: Callable[[], None]) -> NoReturn:
         )
         print(f"\n{sys.argv[0]}: {told}.", file=sys.stderr)
         sys.exit(130)
+    except Exception as error:
+        # A mistake of ours, or what Ray, MLflow or a database raise where nobody foresaw it.
+        lines = str(error).strip().splitlines()
+        notes = "".join(f"; {note}" for note in getattr(error, "__notes__", []))
+        cause = f"{type(error).__name__}{f': {lines[0]}' if lines else ''}".rstrip(".")
+        _leave(error, f"{_without_passwords(cause)} (unexpected: {_kept(error)} has the traceback){notes}.", 1)
     sys.exit(0)
+
+
+def _leave(error: Exception, told: str, code: int) -> NoReturn:
+    if os.environ.get("PCL_TRACEBACK") == "1":
+        traceback.print_exception(error)
+    print(f"{sys.argv[0]}: {told}", file=sys.stderr)
+    sys.exit(code)
+
+
+def _kept(error: Exception) -> str:
+    """A file of this user alone that has an error's traceback; its name."""
+    with tempfile.NamedTemporaryFile("w", prefix="pcl-error-", suffix=".txt", delete=False) as file:
+        file.writelines(traceback.format_exception(error))
+    return file.name
+
+
+def _without_passwords(text: str) -> str:
+    """A text whose addresses have no user and password."""
+    return re.sub(r"(?<=//)[^/@\s]*@", "", text)
 
 
 def settings(texts: list[str]) -> dict[str, str]:

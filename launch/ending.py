@@ -40,6 +40,9 @@ def resumable(folder: "StudyFolder", arguments: argparse.Namespace, command: str
             yield
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"stopped at once; `{going_on}` goes on") from None
+    except Exception as error:
+        error.add_note(f"`{going_on}` goes on")  # what is unexpected is told by `launch.command.run`
+        raise
 
 
 @contextlib.contextmanager
@@ -57,6 +60,13 @@ def goes_on(command: str, going_on: str) -> Iterator[None]:
     except (OSError, StoreError) as error:
         print(f"{command}.py: {error}; once that is mended, `{going_on}` goes on.", file=sys.stderr)
         sys.exit(1)
+
+
+def how_to_go_on(folder: "StudyFolder | None", arguments: argparse.Namespace, command: str = GRID) -> str:
+    """What to do where a command ends before it has opened its study."""
+    if folder is not None and not (folder.path / "study.json").exists():
+        return "nothing has begun, so run the same command again"
+    return f"`{command_to_resume(folder, arguments, command)}` goes on"
 
 
 def command_to_resume(folder: "StudyFolder | None", arguments: argparse.Namespace, command: str = GRID) -> str:

@@ -131,8 +131,8 @@ def run_given(
     """
     from pcl.studies.execution import Choices, Execution, close_study  # noqa: PLC0415
     from pcl.studies.lease import keep_outputs  # noqa: PLC0415
+    from pcl.studies.ray_session import available_resources  # noqa: PLC0415
     from pcl.studies.recorder import Recorder  # noqa: PLC0415
-    from pcl.studies.runner import available_resources  # noqa: PLC0415
     from pcl.studies.study import opened  # noqa: PLC0415
     from pcl.studies.tracking import End  # noqa: PLC0415
 

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from launch.command import Parser, run, say, whole_number
-from launch.ending import command_to_resume, leave, resumable
+from launch.ending import command_to_resume, how_to_go_on, leave, resumable
 from launch.grid_study import asked_study
 from launch.operating import (
     check_cluster,
@@ -103,7 +103,8 @@ def _run(arguments: argparse.Namespace) -> None:
         return
     tracker = checked_tracker(arguments)
     from pcl.studies.plan import survive_forks  # noqa: PLC0415
-    from pcl.studies.runner import Interrupt, available_resources  # noqa: PLC0415
+    from pcl.studies.ray_session import available_resources  # noqa: PLC0415
+    from pcl.studies.runner import Interrupt  # noqa: PLC0415
     from pcl.studies.study import opened  # noqa: PLC0415
 
     check_cluster(arguments)
@@ -113,7 +114,7 @@ def _run(arguments: argparse.Namespace) -> None:
     # While Ray starts
     probe = ThreadPoolExecutor(1).submit(_costs, arguments, space, spec) if arguments.address is None else None
     with (
-        joined(arguments, interrupt) as dashboard,
+        joined(arguments, interrupt, lambda: how_to_go_on(folder, arguments)) as dashboard,
         opened(folder, spec, interrupt.set), resumable(folder, arguments),
     ):  # fmt: skip
         available = available_resources()

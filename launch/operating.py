@@ -7,7 +7,7 @@ import reprlib
 import sys
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -190,16 +190,24 @@ def check_cluster(arguments: argparse.Namespace) -> None:
 
 
 @contextmanager
-def joined(arguments: argparse.Namespace, interrupt: "Interrupt") -> Iterator[str]:
-    """Ray, started here or joined, with Ctrl-C in our hands; yields its dashboard's address."""
-    from pcl.studies.runner import ray_cluster  # noqa: PLC0415
+def joined(arguments: argparse.Namespace, interrupt: "Interrupt", how_to_go_on: Callable[[], str]) -> Iterator[str]:
+    """Ray, started here or joined, with Ctrl-C in our hands; yields its dashboard's address.
 
-    with (
-        interrupt.on_ctrl_c(say),
-        ray_cluster(arguments.address, storage=arguments.storage) as dashboard,
-        interrupt.on_ctrl_c(say),  # again: Ray has put a handler of SIGTERM that dies in the place of ours
-    ):
-        yield dashboard
+    Args:
+        arguments: Of the command line.
+        interrupt: Set by Ctrl-C.
+        how_to_go_on: Says what to do where Ray does not start, or takes the driver with it.
+    """
+    from pcl.studies.ray_session import ray_cluster  # noqa: PLC0415
+    from pcl.studies.ray_start import NotStarted  # noqa: PLC0415
+
+    interrupt.leaving.how_to_go_on = how_to_go_on
+    stopped = f"stopped while Ray was starting; {how_to_go_on()}"
+    try:
+        with interrupt.on_ctrl_c(say), ray_cluster(arguments.address, arguments.storage, say, stopped) as dashboard:
+            yield dashboard
+    except NotStarted as error:
+        raise NotStarted(f"{error}; {how_to_go_on()}.") from error
 
 
 def say_addresses(dashboard: str, tracker: "Tracker") -> None:
@@ -226,11 +234,11 @@ def provenance() -> tuple[str, str, str]:
 def machine(address: str | None = None) -> dict[str, float]:
     """What the cluster at an address has, or one that is started here will have."""
     if address is not None:
-        from pcl.studies.runner import resources_at  # noqa: PLC0415
+        from pcl.studies.ray_session import resources_at  # noqa: PLC0415
 
         return resources_at(address)
     import torch  # noqa: PLC0415
 
-    from pcl.studies.runner import n_cores  # noqa: PLC0415
+    from pcl.studies.ray_session import n_cores  # noqa: PLC0415
 
     return {"CPU": float(n_cores()), "GPU": float(torch.cuda.device_count())}

@@ -15,7 +15,7 @@ from statistics import median_low
 from typing import TYPE_CHECKING
 
 from launch.command import Parser, run, say, settings
-from launch.ending import REPRODUCE, command_to_resume, goes_on
+from launch.ending import REPRODUCE, command_to_resume, goes_on, how_to_go_on
 from launch.given import check_settings, chosen_images, refuse_image_flags, run_given
 from launch.operating import (
     check_cluster,
@@ -196,7 +196,7 @@ def _train(
     left = {trial.key: trial for trial in left_of(cells, found)}
     if not arguments.rerun:  # a grid finds its first stage in MLflow: two studies start faster than ten
         left |= {trial.key: trial for grid in grids if grid.is_left for trial in grid.first_trials()}
-    with joined(arguments, interrupt) as dashboard:
+    with joined(arguments, interrupt, lambda: how_to_go_on(None, arguments, REPRODUCE)) as dashboard:
         say(f"Ray dashboard: {dashboard or 'none'}")
         where = (
             f"--tracking-uri {tracker.shown_uri}"

@@ -99,8 +99,8 @@ def search(grid: GridStudy, arguments: argparse.Namespace, tracker: "Tracker", i
     """Search a grid on the Ray that is joined, into MLflow, as `launch/grid.py --no-finalize` does."""
     from pcl.studies.lease import keep_outputs  # noqa: PLC0415
     from pcl.studies.outputs import write_all  # noqa: PLC0415
+    from pcl.studies.ray_session import available_resources  # noqa: PLC0415
     from pcl.studies.recorder import Recorder  # noqa: PLC0415
-    from pcl.studies.runner import available_resources  # noqa: PLC0415
     from pcl.studies.searching import Choices, Search, close  # noqa: PLC0415
     from pcl.studies.study import opened  # noqa: PLC0415
     from pcl.studies.tracking import StudyTags  # noqa: PLC0415

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from launch.bench_nodes import Cluster as Nodes
 from launch.bench_processes import Started
-from pcl.studies.runner import DASHBOARD
+from pcl.studies.ray_session import DASHBOARD
 from tests.services import Home, home
 
 # No workers in advance, trials that do not wait until other tests have ended, and a dashboard where one is looked at.

@@ -18,7 +18,7 @@ import yaml
 
 from launch.bench_processes import DEADLINE_S
 from pcl.studies.monitoring import KAPPA_MEAN, MEASURES, TRIALS
-from pcl.studies.runner import DASHBOARD
+from pcl.studies.ray_session import DASHBOARD
 from tests.grafana import DASHBOARDS, PROMETHEUS_CONFIG, label_variables, queries, read
 from tests.services import BASE, Grid, Home, free_port, home, wait_for
 

@@ -14,7 +14,7 @@ from ray.tune.search import Searcher
 from ray.tune.utils.callback import _create_default_callbacks
 
 from launch.operating import machine
-from pcl.studies import runner
+from pcl.studies import ray_session, runner
 from pcl.studies.packing import Resources
 from pcl.studies.runner import Interrupt
 from pcl.studies.trial import Trial
@@ -100,8 +100,8 @@ def test_a_study_runs_in_silence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_ray_is_asked_for_the_dashboard_that_is_wanted_and_can_be_had(
     found: str | None, wanted: str, is_asked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(runner.DASHBOARD, wanted)
-    monkeypatch.setattr(runner, "find_spec", lambda _: found)
+    monkeypatch.setenv(ray_session.DASHBOARD, wanted)
+    monkeypatch.setattr(ray_session, "find_spec", lambda _: found)
     asked = asked_of_ray(monkeypatch)
     assert asked["include_dashboard"] is is_asked
     assert asked["dashboard_host"] == "127.0.0.1"
@@ -115,7 +115,7 @@ def test_ray_is_told_how_many_cores_are_ours(
     mine: set[int], limit: str | None, n_cores: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: mine)
-    monkeypatch.setattr(runner, "_CPU_LIMIT", tmp_path / "cpu.max")
+    monkeypatch.setattr(ray_session, "_CPU_LIMIT", tmp_path / "cpu.max")
     if limit:
         (tmp_path / "cpu.max").write_text(f"{limit}\n")
     assert asked_of_ray(monkeypatch)["num_cpus"] == n_cores
@@ -125,10 +125,10 @@ def test_ray_is_told_how_many_cores_are_ours(
 def asked_of_ray(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What a Ray that is started here is started with."""
     asked: dict[str, Any] = {}
-    monkeypatch.setattr(runner, "own_token", lambda: None)
-    monkeypatch.setattr(runner, "_ENVIRONMENT", {})
+    monkeypatch.setattr(ray_session, "own_token", lambda: None)
+    monkeypatch.setattr(ray_session, "_ENVIRONMENT", {})
     monkeypatch.setattr("ray.init", lambda **options: asked.update(options) or SimpleNamespace(dashboard_url=""))
     monkeypatch.setattr("ray.shutdown", lambda: None)
-    with runner.ray_cluster(None) as dashboard:
+    with ray_session.ray_cluster(None) as dashboard:
         assert dashboard == ""
     return asked

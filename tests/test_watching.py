@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dashboards.board.markup import number
-from pcl.studies.runner import DASHBOARD
+from pcl.studies.ray_session import DASHBOARD
 from tests.board_process import (
     IS_READY,
     ROWS,

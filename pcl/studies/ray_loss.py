@@ -1,36 +1,77 @@
-"""Ray that ends under a study: SIGTERM to a process group reaches the daemons that Ray has started in it, too.
+"""Ray that ends under a study: killed, out of memory, or by a SIGTERM to the process group that its daemons share.
 
-They end within a tenth of a second. Whoever asks them for something afterwards waits in Ray's own code, which no signal
-interrupts, until Ray ends the process after a minute. So nobody asks: the driver leaves Tune where it stands, records
-what there is, and ends without Ray's farewell. The workers follow it.
+Whoever asks Ray for something afterwards waits in its own code, which no signal interrupts, until Ray ends the process
+after a minute; where only the raylets are gone, Tune waits for ever. So nobody asks: the driver leaves Tune where it
+stands, records what there is, and ends without Ray's farewell. The workers follow it.
 """
 
 import os
+import signal
 import socket
 import sys
+import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import NoReturn
 
 _GRACE_S = 2.0  # how long daemons that got the same signal may take to end; measured: 0.05 s on two busy cores
 _PAUSE_S = 0.05
+_WATCH_S = 1.0  # between two looks at a cluster
+_ASK_S = 5.0  # between two questions about which nodes there are
+_STUCK_S = 10.0  # how long the main thread may take to leave Tune
+HERE_S, ELSEWHERE_S = 2.0, 15.0  # how long a cluster may be away; one of others may start its GCS anew
 # What brought a driver out of Tune. It is kept because its frames have Tune's objects, which ask Ray to free what they
 # hold when they are collected.
 _kept: list[BaseException] = []
 
 
+@dataclass(frozen=True)
+class Daemons:
+    """The processes of a cluster, each by HOST:PORT.
+
+    Attributes:
+        gcs: The one that knows all others.
+        nodes: Asks it for the raylets of the nodes that are alive.
+        patience_s: How long they may be away.
+    """
+
+    gcs: str
+    nodes: Callable[[], Sequence[str]]
+    patience_s: float = HERE_S
+
+
 class Leaving:
-    """Brings a driver out of Tune where SIGTERM has ended Ray as well."""
+    """Brings a driver out of Tune where Ray has ended.
+
+    Attributes:
+        how_to_go_on: Says what to do about a driver that could not be brought out.
+    """
 
     def __init__(self) -> None:
+        self.how_to_go_on: Callable[[], str] = lambda: "start it again"
         self._daemon = ""
-        self._is_told = False
+        self._is_told = self._is_signalled = False
 
     @contextmanager
-    def without(self, daemon: str) -> Iterator[None]:
-        """A context that `look` leaves where there is no more daemon at an address."""
-        self._daemon = daemon
+    def without(self, daemons: Daemons, on_lost: Callable[[str], None]) -> Iterator[None]:
+        """A context that is left where a cluster has ended; of another thread than the main one, that is only told.
+
+        Args:
+            daemons: The cluster's, which a thread looks at.
+            on_lost: Told why, before the context is left.
+        """
+        self._daemon, is_over = daemons.gcs, threading.Event()
+        is_main = threading.current_thread() is threading.main_thread()
+
+        def lost(cause: str) -> None:
+            on_lost(cause)
+            if is_main:
+                self._bring_out(cause, is_over)
+
+        watch = threading.Thread(target=_watch, args=(daemons, lost, is_over), name="pcl-ray", daemon=True)
+        watch.start()
         try:
             yield
         except KeyboardInterrupt as error:
@@ -39,12 +80,32 @@ class Leaving:
             _kept.append(error)
         finally:
             self._daemon = ""
+            is_over.set()
 
     def look(self) -> None:
         """Leave the context, where there is one and the daemon ends; to be called in the main thread, by a handler."""
         if self._daemon and _ends(self._daemon):
-            self._is_told = True
-            raise KeyboardInterrupt  # the one exception that Ray's own code lets through
+            self._leave()
+
+    def answer(self) -> bool:
+        """Whether a signal was the watching thread's; leaves the context, unless that is over."""
+        is_own, self._is_signalled = self._is_signalled, False
+        if is_own and self._daemon:
+            self._leave()
+        return is_own
+
+    def _leave(self) -> NoReturn:
+        self._is_told = True
+        raise KeyboardInterrupt  # the one exception that Ray's own code lets through
+
+    def _bring_out(self, cause: str, is_over: threading.Event) -> None:
+        self._is_told = self._is_signalled = True
+        main = threading.main_thread().ident
+        assert main is not None
+        signal.pthread_kill(main, signal.SIGINT)
+        if not is_over.wait(_STUCK_S):  # it waits in Ray's own code: what is recorded so far has to do
+            print(f"\n{sys.argv[0]}: {cause}; {self.how_to_go_on()}.", file=sys.stderr)
+            end_process(1)
 
 
 def is_lost() -> bool:
@@ -59,16 +120,45 @@ def end_process(code: int) -> NoReturn:
     os._exit(code)
 
 
+def _watch(daemons: Daemons, lost: Callable[[str], None], is_over: threading.Event) -> None:
+    """Tell once that a cluster has been away for longer than is allowed."""
+    nodes: Sequence[str] | None = None
+    asked, seen = 0.0, time.monotonic()
+    while not is_over.wait(_WATCH_S):
+        cause = ""
+        if _is_gone(daemons.gcs):
+            cause = "Ray's control service (gcs_server) has ended"
+        else:
+            if nodes is None or time.monotonic() - asked > _ASK_S or all(map(_is_gone, nodes)):
+                asked = time.monotonic()
+                with suppress(Exception):  # whatever Ray has against the question: the next look is soon
+                    nodes = daemons.nodes()
+            if nodes is not None and all(map(_is_gone, nodes)):
+                cause = "Ray has lost its last node"
+        if not cause:
+            seen = time.monotonic()
+        elif time.monotonic() - seen > daemons.patience_s:
+            lost(cause)
+            return
+
+
 def _ends(address: str) -> bool:
     """Whether nobody listens at an address, now or soon."""
-    host, _, port = address.rpartition(":")
     deadline = time.monotonic() + _GRACE_S
     while time.monotonic() < deadline:
-        try:
-            socket.create_connection((host.strip("[]"), int(port)), _GRACE_S).close()
-        except ConnectionRefusedError:
+        if _is_gone(address):
             return True
-        except OSError:  # busy or far away, which is not the same
-            pass
         time.sleep(_PAUSE_S)
+    return False
+
+
+def _is_gone(address: str) -> bool:
+    """Whether a machine says that nobody listens; one that is busy or far away says nothing, which is not the same."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _GRACE_S).close()
+    except ConnectionRefusedError:
+        return True
+    except OSError:
+        pass
     return False

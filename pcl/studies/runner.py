@@ -4,52 +4,27 @@ Tune is asked for one thing: to keep workers busy with the trials that are left,
 died. It is not asked to restore anything: a new driver looks at the folders and runs what has not ended.
 """
 
-import logging
 import os
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pcl.studies.cluster import check_address, check_shared, own_token, runtime_env, use_token
 from pcl.studies.ledger import Result, Status, StudyFolder, TrialFolder
 from pcl.studies.packing import Resources
-from pcl.studies.ray_loss import Leaving, is_lost
+from pcl.studies.ray_loss import Leaving
+from pcl.studies.ray_session import available_resources, daemons
 from pcl.studies.reuse import NO_RESULT
-from pcl.studies.storage import Storage
 from pcl.studies.trial import Trial
 
 if TYPE_CHECKING:
     from ray.tune.schedulers import TrialScheduler
 
-# Read when Ray is imported, or by the processes that it starts.
-_ENVIRONMENT = {
-    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",  # a third of the cost of a report
-    "TUNE_DISABLE_SIGINT_HANDLER": "1",  # Ctrl-C is ours: Tune's makes an unfinished study look like a finished one
-    "TUNE_GLOBAL_CHECKPOINT_S": "3600",  # Tune's state is not used
-    "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",  # a page of traceback when a worker dies; what matters is said in a line
-    "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
-    "RAY_AIR_NEW_OUTPUT": "0",
-    "RAY_COLOR_PREFIX": "0",
-    "RAY_CHDIR_TO_TRIAL_DIR": "0",
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
-    "RAY_prestart_worker_first_driver": "0",  # a worker a core at the start, none of which gets a trial
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    "RAY_NUM_REDIS_GET_RETRIES": "5",  # seconds, in which a cluster whose port answers takes our token or does not
-}
-# What the workers of a cluster that is started here inherit, and those of others are sent.
-_FOR_WORKERS = {name: _ENVIRONMENT[name] for name in ("RAY_CHDIR_TO_TRIAL_DIR", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO")}
-# Comes with ray[default]; a plain Ray trains as well, but would end with an error if it were asked for its dashboard.
-_OF_DASHBOARD = "aiohttp_cors"
-DASHBOARD = "PCL_RAY_DASHBOARD"  # 0 in the environment: do without
-_CPU_LIMIT = Path("/sys/fs/cgroup/cpu.max")  # of a container: microseconds of computing in so many
 # A trial whose worker died is started again this often, from its last checkpoint.
 MOST_RESTARTS = 3
 # As many trials wait for a place as there are places, and no fewer than this: clusters grow by what waits.
@@ -115,6 +90,8 @@ class Interrupt:
             return
 
         def handle(number: int, _: FrameType | None) -> None:
+            if self.leaving.answer():
+                return
             if self.cause:
                 raise KeyboardInterrupt
             self.set("stopped")
@@ -128,75 +105,6 @@ class Interrupt:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
-
-
-def n_cores() -> int:
-    """Cores that this process may use: batch systems such as Slurm give it some of a node's, containers a share."""
-    found = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    with suppress(OSError, ValueError):  # no control group, or no limit: "max"
-        quota, period = map(int, _CPU_LIMIT.read_text().split())
-        found = min(found, quota // period)
-    return max(1, found)
-
-
-@contextmanager
-def ray_cluster(address: str | None, storage: Storage | None = None) -> Iterator[str]:
-    """Ray, started here or joined; yields the dashboard's address, or nothing where there is none.
-
-    Args:
-        address: Of a running cluster, or none to start one on this machine that ends with this process.
-        storage: What all nodes of a cluster that is joined must share.
-
-    Raises:
-        ValueError: If there is no cluster at the address, or its nodes do not share the storage.
-    """
-    if address is None:
-        own_token()
-    else:
-        use_token()
-    for name, value in _ENVIRONMENT.items():
-        os.environ.setdefault(name, value)
-    import ray  # noqa: PLC0415  reads the environment above
-
-    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": True}
-    try:
-        if address is None:
-            context = ray.init(
-                address="local", num_cpus=n_cores(), dashboard_host="127.0.0.1",
-                include_dashboard=os.environ.get(DASHBOARD) != "0" and find_spec(_OF_DASHBOARD) is not None, **quiet,
-            )  # fmt: skip
-        else:
-            context = ray.init(address=address, runtime_env=runtime_env(_FOR_WORKERS), **quiet)
-    except (ConnectionError, ValueError, RuntimeError) as error:
-        told = str(error).strip().splitlines()[0]
-        raise ValueError(f"No Ray cluster could be reached at {address or 'this machine'}: {told}") from None
-    logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # its errors are tracebacks about state we do not use
-    try:
-        if address is not None and storage is not None:
-            check_shared(storage)
-        url = getattr(context, "dashboard_url", "")
-        yield f"http://{url}" if url else ""
-    finally:
-        if not is_lost():
-            ray.shutdown()
-
-
-def available_resources() -> dict[str, float]:
-    """Of the cluster that is joined."""
-    import ray  # noqa: PLC0415
-
-    return dict(ray.cluster_resources())  # type: ignore[no-untyped-call]
-
-
-def resources_at(address: str) -> dict[str, float]:
-    """Of a cluster that is joined for this question only.
-
-    Raises:
-        ValueError: If there is no cluster at the address.
-    """
-    check_address(address)
-    with ray_cluster(address):
-        return available_resources()
 
 
 def run_trials(
@@ -267,7 +175,6 @@ def _fit(
     trainable: Callable[[dict[str, Any]], None] | None,
 ) -> None:  # fmt: skip
     """Tune asks for trials as it has room for them: of a long list it would copy all entries for each of them."""
-    import ray  # noqa: PLC0415
     from ray import tune  # noqa: PLC0415
 
     from pcl.studies.trainable import run_jobs  # noqa: PLC0415
@@ -292,7 +199,7 @@ def _fit(
             verbose=0,
         ),
     )
-    with interrupt.leaving.without(ray.get_runtime_context().gcs_address):
+    with interrupt.leaving.without(daemons(), interrupt.set):
         tuner.fit()
 
 
