@@ -84,7 +84,7 @@ LAYERS = {  # module prefix -> prefixes of this distribution that it may import
     "pcl.kernels": ("pcl",),
     "pcl.training": ("pcl",),
     "pcl.pretraining": ("pcl",),
-    "pcl.checkpoints": ("pcl.config", "pcl.training"),
+    "pcl.checkpoints": ("pcl.config", "pcl.files", "pcl.training"),
     "pcl.trained": ("pcl.checkpoints", "pcl.config", "pcl.data", "pcl.distributions", "pcl.encoders", "pcl.tasks"),
     "pcl.looking": ("pcl.data", "pcl.distributions", "pcl.metrics", "pcl.randomness"),
     "pcl.studies": ("pcl", "search_spaces"),

@@ -206,7 +206,7 @@ BAD_INPUT = {
     "toy": (["{place}/toy.pt"], "toy.pt is of the task 'toy', which has no images."),
     "not evaluated": (["{place}/new.pt"], "new.pt has no evaluation with a finite val/crop_rank_corr"),
     "cut": (["{place}/cut.pt"], "cut.pt is not a readable checkpoint"),
-    "a set of images": (["{place}/images.pt"], "images.pt is not a checkpoint of format 1"),
+    "a set of images": (["{place}/images.pt"], "images.pt is not a checkpoint of format 2"),
     "no study": (["{place}/empty"], "empty is neither the folder of a study nor that of a trial."),
     "unreadable study": (["{place}/torn study"], "study.json is not readable"),
     "begun": (["{place}/begun"], "The study 'begun' has no winner yet"),
