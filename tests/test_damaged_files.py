@@ -198,6 +198,8 @@ def test_a_record_that_is_not_of_the_whole_training_is_not_reused(tmp_path: Path
     result = study.trial(TRIAL.key).result()
     assert result is not None
     assert (result.reused_from, study.trial(TRIAL.key).rows()[-1].by_seed) == ("other", by_seed)
+    text = (study.trial(TRIAL.key).path / "result.json").read_text()
+    assert json.loads(text, parse_constant=pytest.fail)["row"]["seconds"] == "nan"  # the record did not tell them
 
 
 def test_a_trial_that_a_late_worker_took_is_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,11 +47,12 @@ class Row:
         """Read JSON, whose keys are text."""
         by_seed = {int(seed): _from_json(metrics) for seed, metrics in content["by_seed"].items()}
         failures = {int(seed): cause for seed, cause in content["failures"].items()}
-        return cls(**{**content, "by_seed": by_seed, "failures": failures})
+        return cls(**{**content, "seconds": float(content["seconds"]), "by_seed": by_seed, "failures": failures})
 
     def as_json(self) -> dict[str, Any]:
         """Return what `of` reads."""
-        return {**asdict(self), "by_seed": {seed: _to_json(metrics) for seed, metrics in self.by_seed.items()}}
+        by_seed = {seed: _to_json(metrics) for seed, metrics in self.by_seed.items()}
+        return {**asdict(self), **_to_json({"seconds": self.seconds}), "by_seed": by_seed}
 
     @property
     def metrics(self) -> Metrics:
