@@ -84,7 +84,7 @@ def draw_posteriors(checkpoint: Path, title: str, mark: str, path: Path, n_shown
     from scipy.special import i0e  # noqa: PLC0415
 
     from pcl.tasks import ToyTask  # noqa: PLC0415
-    from pcl.training import Run  # noqa: PLC0415
+    from pcl.training.run import Run  # noqa: PLC0415
 
     run = Run.restore(checkpoint)
     task = run.step.task

@@ -77,7 +77,7 @@ class Row:
         Raises:
             ValueError: If the profile does not have this row, as `exact` has none without negatives.
         """
-        from pcl.config import RunConfig  # noqa: PLC0415  torch takes seconds
+        from pcl.config.run_config import RunConfig  # noqa: PLC0415  torch takes seconds
 
         sizes = self.settings_at_paper if scale == "paper" else {}
         values = {**self.settings, **sizes}

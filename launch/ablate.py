@@ -218,7 +218,7 @@ def _say_estimate(arguments: argparse.Namespace, asked: Asked) -> None:
 def _written(asked: Asked, outcomes: "list[Outcome]") -> list[Path]:
     """Print the table and write it; returns the files."""
     from dashboards.paired_table import Reached, as_csv, as_text, compared  # noqa: PLC0415
-    from pcl.files import write_text  # noqa: PLC0415
+    from pcl.storage.files import write_text  # noqa: PLC0415
     from pcl.studies.outputs import trials_csv  # noqa: PLC0415
 
     ablation, spec = asked.ablation, asked.spec

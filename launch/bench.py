@@ -254,7 +254,7 @@ def _circumstances() -> dict[str, Any]:
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:
-    from pcl.files import replacing  # noqa: PLC0415  -h answers at once
+    from pcl.storage.files import replacing  # noqa: PLC0415  -h answers at once
 
     with replacing(path) as unfinished:
         unfinished.write_text(json.dumps(content, indent=2) + "\n")

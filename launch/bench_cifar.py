@@ -10,7 +10,7 @@ from launch.bench_phases import peak, phase_row, synchronize
 from launch.command import chosen_data, named, say
 
 if TYPE_CHECKING:
-    from pcl.training import Run
+    from pcl.training.run import Run
 
 Row = dict[str, Any]
 
@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def measure(arguments: argparse.Namespace) -> list[Row]:
     """The table, printed row by row."""
-    from pcl.config import RunConfig  # noqa: PLC0415
+    from pcl.config.run_config import RunConfig  # noqa: PLC0415
 
     device, scale, n_timed = bench_phases.sizes(arguments)
     data = chosen_data(arguments.data)
@@ -48,7 +48,7 @@ def measure(arguments: argparse.Namespace) -> list[Row]:
 
 
 def _rows(config: Any, device: str, is_fast: bool, n_timed: int) -> list[Row]:
-    from pcl.training import Run  # noqa: PLC0415
+    from pcl.training.run import Run  # noqa: PLC0415
 
     run = Run(config, (0,), device, is_fast=is_fast)
     n_negatives = config.training.n_negatives

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from launch.command import chosen_device, whole_number
 
 if TYPE_CHECKING:
-    from pcl.training import Run
+    from pcl.training.run import Run
 
 Row = dict[str, Any]
 

@@ -1,9 +1,9 @@
 """Configurations of MCInfoNCE that differ in numbers alone, trained as one batch like seeds: for the search benchmark.
 
 Runs that agree in every shape are one batched computation, each with a kappa_pos, learned or not, and a learning rate
-of its own. Truths and initial weights are those that `pcl.training.Run` has for the same seeds; the noise of training
-is another draw, so that studies do not train like this (see `pcl.interleaving`). It is the plain step, in a CUDA graph
-where there is a device.
+of its own. Truths and initial weights are those that `pcl.training.run.Run` has for the same seeds; the noise of
+training is another draw, so that studies do not train like this (see `pcl.training.interleaving`). It is the plain
+step, in a CUDA graph where there is a device.
 
 Axes: R runs, all seeds of the first configuration first; S samples, B anchors, N negatives.
 """
@@ -19,17 +19,17 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from pcl.assembly import assembled
-from pcl.config import RunConfig
+from pcl.config.run_config import RunConfig
 from pcl.distributions import VonMisesFisher
 from pcl.encoders import Encoder
 from pcl.losses import MCInfoNCE
 from pcl.losses.base import Triple, contrastive_log_ratio, over_samples
-from pcl.randomness import mixed_seed
-from pcl.steppers import GraphStepper, PlainStepper, Stepper
-from pcl.stepping import TrainingStep, merged
+from pcl.mathematics.random_streams import mixed_seed
 from pcl.tasks import ToyTask
 from pcl.tasks.judging import kappa_metrics
+from pcl.training.assembly import assembled
+from pcl.training.step import TrainingStep, merged
+from pcl.training.stepper import GraphStepper, PlainStepper, Stepper
 
 T = TypeVar("T")
 M = TypeVar("M", bound=nn.Module)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from launch.command import say
 
 if TYPE_CHECKING:
-    from pcl.config import Plain, RunConfig
+    from pcl.config.run_config import Plain, RunConfig
     from pcl.studies.halving import Rungs
     from pcl.studies.space import Cell, SearchSpace
 

@@ -20,9 +20,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def measure(arguments: argparse.Namespace) -> list[Row]:
     """The table, printed row by row."""
-    from pcl.config import RunConfig  # noqa: PLC0415
+    from pcl.config.run_config import RunConfig  # noqa: PLC0415
     from pcl.studies.plan import side_by_side_seconds  # noqa: PLC0415
-    from pcl.training import Run  # noqa: PLC0415
+    from pcl.training.run import Run  # noqa: PLC0415
 
     device, scale, n_batches = bench_phases.sizes(arguments)
     if device != "cuda":

@@ -8,7 +8,7 @@ from launch.bench_phases import SEEDS, peak, phase_row
 from launch.command import say
 
 if TYPE_CHECKING:
-    from pcl.config import RunConfig
+    from pcl.config.run_config import RunConfig
 
 Row = dict[str, Any]
 
@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def measure(arguments: argparse.Namespace) -> list[Row]:
     """The table, printed row by row."""
-    from pcl.config import RunConfig  # noqa: PLC0415
+    from pcl.config.run_config import RunConfig  # noqa: PLC0415
 
     device, scale, n_batches = bench_phases.sizes(arguments)
     # Evaluations are not timed here, so their inputs can be few.
@@ -50,7 +50,7 @@ def measure(arguments: argparse.Namespace) -> list[Row]:
 def _rows(
     variant: str, config: "RunConfig", seeds: tuple[int, ...], device: str, is_fast: bool, n_batches: int
 ) -> list[Row]:
-    from pcl.training import Run  # noqa: PLC0415
+    from pcl.training.run import Run  # noqa: PLC0415
 
     run = Run(config, seeds, device, is_fast=is_fast)
     # The plain twin is timed on fewer batches: it is only there to be compared with.

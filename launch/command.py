@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from pcl import Diverged
-from pcl.stores import check_address
+from pcl.storage.object_stores import check_address
 from pcl.studies.ray_loss import end_process, is_lost
 
 if TYPE_CHECKING:

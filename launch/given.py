@@ -12,7 +12,7 @@ from launch.operating import machine, resources_of
 from launch.weights import Missing, chosen_weights
 
 if TYPE_CHECKING:
-    from pcl.config import Plain
+    from pcl.config.run_config import Plain
     from pcl.studies.ledger import StudyFolder
     from pcl.studies.packing import Cost, Resources
     from pcl.studies.runner import Interrupt
@@ -63,7 +63,7 @@ def refuse_image_flags(arguments: argparse.Namespace, kind: str, what_there_is: 
 
 def chosen_images(arguments: argparse.Namespace, scale: str) -> Images:
     """The images and the backbone that `--data`, `--weights` and `--set` ask for."""
-    from pcl.config import RunConfig  # noqa: PLC0415  -h answers at once
+    from pcl.config.run_config import RunConfig  # noqa: PLC0415  -h answers at once
     from pcl.encoders import ResNetEncoder  # noqa: PLC0415
     from pcl.tasks import CifarTask  # noqa: PLC0415
 
@@ -84,7 +84,7 @@ def chosen_images(arguments: argparse.Namespace, scale: str) -> Images:
 
 def check_settings(values: "Mapping[str, Plain]") -> None:
     """Raise a ValueError unless every setting is one of some run's."""
-    from pcl.config import RunConfig  # noqa: PLC0415
+    from pcl.config.run_config import RunConfig  # noqa: PLC0415
     from pcl.losses import LOSSES  # noqa: PLC0415
 
     readers = [RunConfig.of(loss=loss, task=task) for loss in LOSSES for task in ("toy", "images")]

@@ -11,7 +11,7 @@ from launch.operating import default_name, machine, refuse_with_resume
 from launch.weights import Missing, check_weights, chosen_weights
 
 if TYPE_CHECKING:
-    from pcl.config import Plain, RunConfig
+    from pcl.config.run_config import Plain, RunConfig
     from pcl.data.images import ImageSet
     from pcl.studies.ledger import StudyFolder
     from pcl.studies.space import SearchSpace
@@ -131,7 +131,7 @@ def _with_data(
 
 def _common(arguments: argparse.Namespace, space: "SearchSpace", scale: str, values: dict[str, "Plain"]) -> "RunConfig":
     """What all cells have in common, with defaults for what the space varies."""
-    from pcl.config import RunConfig  # noqa: PLC0415  -h answers at once
+    from pcl.config.run_config import RunConfig  # noqa: PLC0415  -h answers at once
 
     given = {path: value for path, value in {**space.base, **values}.items() if path != WEIGHTS}
     profile = arguments.fidelity or "reference"

@@ -26,7 +26,7 @@ def main() -> None:
     parser.add_argument("--device", default=None, help="cpu or cuda (default: cuda where there is one)")
     arguments = parser.parse_args()
     from pcl.studies.looks import source_of, write_look  # noqa: PLC0415  -h answers at once
-    from pcl.trained import TrainedEncoder  # noqa: PLC0415
+    from pcl.training.trained_encoder import TrainedEncoder  # noqa: PLC0415
 
     source = source_of(arguments.source, arguments.storage)
     output = arguments.output or source.output

@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from pcl.stores import check_address, is_address
+from pcl.storage.object_stores import check_address, is_address
 
 ROOT = Path(__file__).parents[1]
 _TRAVELS = ("pcl", "search_spaces", "launch", "dashboards", "pyproject.toml", "requirements.lock")

@@ -16,7 +16,7 @@ def main() -> None:
     """Parse the command line, train and keep the weights."""
     arguments = _parser().parse_args()
     from pcl.data.weights import weights_folder  # noqa: PLC0415  -h answers at once
-    from pcl.pretraining import Recipe  # noqa: PLC0415
+    from pcl.training.pretraining import Recipe  # noqa: PLC0415
 
     device = chosen_device(arguments.device)
     folder = arguments.output or weights_folder()

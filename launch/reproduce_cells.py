@@ -14,7 +14,7 @@ from launch.given import NO_IMAGES, WEIGHTS, Given, Images
 from launch.operating import provenance
 
 if TYPE_CHECKING:
-    from pcl.config import Plain
+    from pcl.config.run_config import Plain
     from pcl.studies.known import Known
     from pcl.studies.storage import Storage
     from pcl.studies.study import StudySpec
@@ -120,7 +120,7 @@ def trial_of(table: Table, row: Row, setting: Setting) -> "Trial":
     Raises:
         ValueError: If the profile does not have it.
     """
-    from pcl.config import RunConfig  # noqa: PLC0415
+    from pcl.config.run_config import RunConfig  # noqa: PLC0415
     from pcl.studies.trial import Trial  # noqa: PLC0415
 
     images = setting.images_of(row.task)

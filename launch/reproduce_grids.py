@@ -14,7 +14,7 @@ from launch.operating import provenance, resources_of
 from launch.reproduce_cells import Setting, study_name
 
 if TYPE_CHECKING:
-    from pcl.config import Plain
+    from pcl.config.run_config import Plain
     from pcl.studies.ledger import StudyFolder
     from pcl.studies.runner import Interrupt
     from pcl.studies.space import SearchSpace

@@ -81,7 +81,7 @@ def write_results(
     arguments: argparse.Namespace, sheets: Sequence[Sheet], setting: Setting, origins: Origins
 ) -> list[Path]:
     """Write what is to be kept, of which something has been trained; returns the files."""
-    from pcl.files import write_text  # noqa: PLC0415
+    from pcl.storage.files import write_text  # noqa: PLC0415
 
     files = []
     for sheet in sheets:

@@ -55,7 +55,7 @@ def write_sheets(
     storage: "Storage",
 ) -> tuple[Path, list[Sheet]]:  # fmt: skip
     """Print every table and write it in all formats; returns the folder and what is in it."""
-    from pcl.files import write_text  # noqa: PLC0415
+    from pcl.storage.files import write_text  # noqa: PLC0415
 
     folder = storage.path / "reproduce" / f"{setting.profile}-{setting.scale}"
     folder.mkdir(parents=True, exist_ok=True)
@@ -155,7 +155,7 @@ def _looked_at(checkpoint: Path, output: Path, storage: "Storage") -> Path:
     """The pictures of `launch/look.py`, made once."""
     from pcl.data.sources import data_folder, resolve  # noqa: PLC0415
     from pcl.studies.looks import source_of, write_look  # noqa: PLC0415
-    from pcl.trained import TrainedEncoder  # noqa: PLC0415
+    from pcl.training.trained_encoder import TrainedEncoder  # noqa: PLC0415
 
     trained = TrainedEncoder.read(checkpoint)
     images = resolve(trained.task.data, data_folder())

@@ -21,7 +21,7 @@ def main() -> None:
     parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 where the README differs")
     arguments = parser.parse_args()
     from dashboards.results import RESULTS, read_results, readme_with  # noqa: PLC0415  -h answers at once
-    from pcl.files import write_text  # noqa: PLC0415
+    from pcl.storage.files import write_text  # noqa: PLC0415
 
     folder = arguments.results or RESULTS
     if arguments.results and not folder.is_dir():

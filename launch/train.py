@@ -18,8 +18,8 @@ from launch.weights import HELP, chosen_weights
 from pcl.undefined import as_json, mean_of, told, told_with_error
 
 if TYPE_CHECKING:
-    from pcl.config import RunConfig
-    from pcl.training import Report, Run
+    from pcl.config.run_config import RunConfig
+    from pcl.training.run import Report, Run
 
 SHOWN = {
     "train/loss": "loss", "eval/mu_mae": "mu MAE", "eval/mu_rank_corr": "mu rank", "eval/kappa_mae": "kappa MAE",
@@ -37,7 +37,7 @@ def main() -> None:
     if arguments.show_config:
         say(json.dumps(config.flat(), indent=2))
         return
-    from pcl.randomness import check_seeds  # noqa: PLC0415  -h answers at once
+    from pcl.mathematics.random_streams import check_seeds  # noqa: PLC0415  -h answers at once
 
     seeds = tuple(arguments.seed or [4])
     check_seeds(seeds)
@@ -75,7 +75,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _config(arguments: argparse.Namespace) -> "RunConfig":
     """From a file or from the flags, with the values of `--set` on top."""
-    from pcl.config import RunConfig  # noqa: PLC0415  -h answers at once
+    from pcl.config.run_config import RunConfig  # noqa: PLC0415  -h answers at once
 
     values = settings(arguments.set)
     if arguments.config is None:
@@ -120,8 +120,8 @@ def _with_images(
 
 def _start(config: "RunConfig", seeds: tuple[int, ...], checkpoint: Path, arguments: argparse.Namespace) -> "Run":
     """A training, new or from its checkpoint."""
-    from pcl.checkpoints import check_same_config, read_checkpoint  # noqa: PLC0415
-    from pcl.training import Run  # noqa: PLC0415
+    from pcl.training.checkpoint import check_same_config, read_checkpoint  # noqa: PLC0415
+    from pcl.training.run import Run  # noqa: PLC0415
 
     device = chosen_device(arguments.device)
     if checkpoint.exists() and not arguments.fresh:
@@ -142,7 +142,7 @@ def _start(config: "RunConfig", seeds: tuple[int, ...], checkpoint: Path, argume
 
 
 def _train(training: "Run", checkpoint: Path) -> None:
-    from pcl.checkpoints import Saving  # noqa: PLC0415  -h answers at once
+    from pcl.training.checkpoint import Saving  # noqa: PLC0415  -h answers at once
 
     report: Report | None = None
     saved = training.batch
@@ -188,8 +188,8 @@ def _summary(by_seed: list[dict[str, float]]) -> str:
 
 
 def _calibrate(config: "RunConfig", seed: int) -> None:
+    from pcl.config.schedule import Trained  # noqa: PLC0415
     from pcl.distributions import CosineLaw  # noqa: PLC0415
-    from pcl.schedule import Trained  # noqa: PLC0415
     from pcl.tasks.toy import ToyTask, calibration_scan  # noqa: PLC0415
 
     if not isinstance(config.task, ToyTask.Config):
@@ -209,7 +209,7 @@ def _calibrate(config: "RunConfig", seed: int) -> None:
 
 
 def _write_report(checkpoint: Path, training: "Run", report: "Report") -> None:
-    from pcl.files import replacing  # noqa: PLC0415  -h answers at once
+    from pcl.storage.files import replacing  # noqa: PLC0415  -h answers at once
 
     content: dict[str, Any] = {
         "config": training.config.flat(),

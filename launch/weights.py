@@ -15,7 +15,7 @@ from launch.progress import Progress, duration
 if TYPE_CHECKING:
     from pcl.data.images import ImageSet
     from pcl.data.weights import Weights
-    from pcl.pretraining import Recipe
+    from pcl.training.pretraining import Recipe
 
 HELP = "images: auto (default: pretrained ones for these images, trained first if need be), none, or a file"
 
@@ -47,7 +47,7 @@ class Missing:
         return pretrained(self.data, self._recipe(), device, weights_folder()).name
 
     def _recipe(self) -> "Recipe":
-        from pcl.pretraining import Recipe  # noqa: PLC0415  -h answers at once
+        from pcl.training.pretraining import Recipe  # noqa: PLC0415  -h answers at once
 
         return Recipe.suited(self.data, self.width)
 
@@ -101,7 +101,7 @@ def check_weights(name: str) -> None:
 def pretrained(data: "ImageSet", recipe: "Recipe", device: str, folder: Path) -> Path:
     """Train a backbone with a line of progress, and keep it; returns its file."""
     from pcl.data.weights import keep_weights  # noqa: PLC0415
-    from pcl.pretraining import Pretraining  # noqa: PLC0415
+    from pcl.training.pretraining import Pretraining  # noqa: PLC0415
 
     started = time.perf_counter()
     training = Pretraining(data, recipe, device)

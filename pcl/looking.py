@@ -12,10 +12,10 @@ from torch import Tensor
 
 from pcl.data.images import ImageSet
 from pcl.distributions import VonMisesFisher
+from pcl.mathematics.random_streams import mixed_seed
 from pcl.metrics.crops import centre_crop_and_resize, draw_fractions
 from pcl.metrics.retrieval import RejectionCurve, credible_images, rejection_curve
 from pcl.metrics.uncertainty import crop_rank_corr, entropy, rank_corr_with_uncertainty
-from pcl.randomness import mixed_seed
 
 LEVEL = 0.95  # of the credible intervals, as in the paper
 N_EXTREMES = 5  # least and most certain images of a class, as in the paper

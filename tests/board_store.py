@@ -5,7 +5,7 @@ import uuid
 from pathlib import Path
 
 from dashboards.scoreboard import published_tables
-from pcl.config import RunConfig
+from pcl.config.run_config import RunConfig
 from pcl.studies.figures import scatter
 from pcl.studies.ledger import Result, Row, Status, TrialFolder, now_ms
 from pcl.studies.mlflow_store import default_uri

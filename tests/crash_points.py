@@ -17,7 +17,7 @@ from typing import Any
 
 from sqlalchemy import Engine, event
 
-from pcl import mirror
+from pcl.storage import mirror
 
 _CHANGES = {
     "os.link", "os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.truncate", "sqlite3.connect", "pcl.write",

@@ -8,7 +8,6 @@ from torch import Tensor
 
 from pcl.distributions import CosineLaw, VonMisesFisher
 from pcl.encoders import StackedMlp
-from pcl.growth import growth_table
 from pcl.kernels.integrated import log_mean_similarity
 from pcl.kernels.latents import sample_latents
 from pcl.kernels.mc_info_nce import FusedMCInfoNCE
@@ -16,8 +15,9 @@ from pcl.kernels.narrow_mlp import NarrowMlp
 from pcl.kernels.reference import Partners, draw_noise, fused_mc_info_nce
 from pcl.kernels.transport import transport_table
 from pcl.losses.mc_info_nce import log_mean_similarity as exact_similarity
-from pcl.randomness import streams
-from pcl.special import bessel_ratio
+from pcl.mathematics.normalizer_table import growth_table
+from pcl.mathematics.random_streams import streams
+from pcl.mathematics.special import bessel_ratio
 from tests.oracles import unit_vectors
 
 # Anchors, negatives, dimension, samples, weight of the positive.

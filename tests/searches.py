@@ -7,7 +7,7 @@ from typing import Any
 
 import optuna
 
-from pcl.mirror import UNMIRRORED
+from pcl.storage.mirror import UNMIRRORED
 from pcl.studies.ledger import Result, Row, Status, StudyFolder, TrialFolder
 from pcl.studies.method import OPTUNA, Method
 from pcl.studies.objectives import with_objectives

@@ -34,7 +34,7 @@ from pcl.studies.mlflow_store import Store, default_uri
 from pcl.studies.run_content import params_of
 from pcl.studies.space import load_space
 from pcl.studies.trial import Trial
-from pcl.training import Run
+from pcl.training.run import Run
 
 Reports = dict[str, list[dict[int, dict[str, float]]]]  # trial's key -> report -> seed -> metric
 

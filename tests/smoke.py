@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from pcl.config import RunConfig
+from pcl.config.run_config import RunConfig
 from pcl.tasks import Smoothing
 
 # The truth is drawn at once and small networks train in milliseconds.

@@ -12,8 +12,8 @@ from scipy import stats
 from dashboards.paired_table import Reached, as_csv, as_text, compared
 from dashboards.scoreboard import published_tables
 from launch.reproduce_cells import Setting, trial_of
-from pcl.config import RunConfig
-from pcl.fidelity import SETTINGS, Profile
+from pcl.config.fidelity import SETTINGS, Profile
+from pcl.config.run_config import RunConfig
 from pcl.studies.ablation import (
     OWN,
     SEEDS,
@@ -24,7 +24,7 @@ from pcl.studies.ablation import (
     seeds_at,
     values,
 )
-from pcl.training import Run
+from pcl.training.run import Run
 
 
 def test_every_ablation_of_the_paper_is_there() -> None:

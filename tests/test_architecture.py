@@ -24,7 +24,8 @@ class Blocker:
             raise ImportError(f"the core must not import {name}")
 sys.meta_path.insert(0, Blocker())
 import pcl
-left_out = ("pcl.studies",) if importlib.util.find_spec("triton") else ("pcl.studies", "pcl.kernels.")
+of_triton = () if importlib.util.find_spec("triton") else ("pcl.kernels.", "pcl.training.fused_step")
+left_out = ("pcl.studies", *of_triton)
 names = [m.name for m in pkgutil.walk_packages(pcl.__path__, "pcl.") if not m.name.startswith(left_out)]
 for name in names:
     importlib.import_module(name)
@@ -52,53 +53,45 @@ def test_import_is_fast_and_loads_no_service() -> None:
     assert float(seconds) < 4
 
 
-LAYERS = {  # module prefix -> prefixes of this distribution that it may import
-    "pcl.bessel_series": (),
-    "pcl.special": ("pcl.bessel_series",),
-    "pcl.distributions": ("pcl.special", "pcl.distributions"),
-    "pcl.point_limit": (),
-    "pcl.losses": ("pcl.special", "pcl.distributions", "pcl.point_limit", "pcl.losses"),
-    "pcl.growth": ("pcl.special",),
-    "pcl.metrics": ("pcl.metrics",),
+ROOMS = {  # room -> rooms that it may import beside itself; "pcl" is the facade alone
+    "pcl.mathematics": (),
+    "pcl.storage": (),
+    "pcl.metrics": (),
     "pcl.undefined": (),
-    "pcl.files": (),
-    "pcl.stores": (),
-    "pcl.mirror": ("pcl.files", "pcl.stores"),
-    "pcl.data": ("pcl.data", "pcl.files", "pcl.mirror", "pcl.stores"),
-    "pcl.randomness": (),
-    "pcl.encoders": ("pcl.data", "pcl.distributions", "pcl.encoders", "pcl.randomness"),
+    "pcl.distributions": ("pcl.mathematics",),
+    "pcl.losses": ("pcl.distributions", "pcl.mathematics"),
+    "pcl.data": ("pcl.storage",),
+    "pcl.encoders": ("pcl.data", "pcl.distributions", "pcl.mathematics"),
+    "pcl.looking": ("pcl.data", "pcl.distributions", "pcl.mathematics", "pcl.metrics"),
     "pcl.tasks": (
-        "pcl.special", "pcl.growth", "pcl.point_limit", "pcl.distributions", "pcl.data",
-        "pcl.losses", "pcl.encoders", "pcl.metrics", "pcl.randomness", "pcl.tasks",
+        "pcl.data", "pcl.distributions", "pcl.encoders", "pcl.losses", "pcl.mathematics", "pcl.metrics",
     ),
-    "pcl.schedule": ("pcl.tasks.base",),
-    "pcl.fidelity": ("pcl.distributions", "pcl.losses", "pcl.encoders", "pcl.schedule", "pcl.tasks"),
-    "pcl.config": ("pcl.losses", "pcl.encoders", "pcl.tasks", "pcl.schedule", "pcl.fidelity"),
-    "pcl.stepping": (
-        "pcl.distributions", "pcl.losses", "pcl.encoders", "pcl.randomness", "pcl.tasks", "pcl.schedule", "pcl.config",
+    "pcl.config": ("pcl.distributions", "pcl.encoders", "pcl.losses", "pcl.tasks"),
+    "pcl.kernels": ("pcl.distributions", "pcl.encoders", "pcl.losses", "pcl.mathematics"),
+    "pcl.training": (
+        "pcl", "pcl.config", "pcl.data", "pcl.distributions", "pcl.encoders", "pcl.kernels", "pcl.losses",
+        "pcl.mathematics", "pcl.storage", "pcl.tasks",
     ),
-    "pcl.optimizers": (),
-    "pcl.backward": (),
-    "pcl.steppers": ("pcl.backward", "pcl.optimizers", "pcl.randomness", "pcl.tasks", "pcl.schedule", "pcl.stepping"),
-    "pcl.assembly": ("pcl.config", "pcl.encoders", "pcl.randomness", "pcl.tasks"),
-    "pcl.kernels": ("pcl",),
-    "pcl.training": ("pcl",),
-    "pcl.pretraining": ("pcl",),
-    "pcl.checkpoints": ("pcl.config", "pcl.files", "pcl.training"),
-    "pcl.trained": ("pcl.checkpoints", "pcl.config", "pcl.data", "pcl.distributions", "pcl.encoders", "pcl.tasks"),
-    "pcl.looking": ("pcl.data", "pcl.distributions", "pcl.metrics", "pcl.randomness"),
-    "pcl.studies": ("pcl", "search_spaces"),
+    "pcl.studies": (
+        "pcl", "pcl.config", "pcl.data", "pcl.distributions", "pcl.encoders", "pcl.looking", "pcl.losses",
+        "pcl.mathematics", "pcl.metrics", "pcl.storage", "pcl.tasks", "pcl.training", "pcl.undefined", "search_spaces",
+    ),
     "search_spaces.ablations": ("pcl.studies.ablation",),
     "search_spaces": ("pcl.studies.space",),
 }  # fmt: skip
+
+
+def is_in(module: str, room: str) -> bool:
+    return module == room or (room != "pcl" and module.startswith(f"{room}."))
 
 
 def test_layers() -> None:
     checked = 0
     for path in sorted([*(ROOT / "pcl").rglob("*.py"), *(ROOT / "search_spaces").rglob("*.py")]):
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-        layer = next((prefix for prefix in LAYERS if module.startswith(prefix)), None)
-        if layer is None:
+        room = next((room for room in ROOMS if is_in(module, room)), None)
+        if room is None:
+            assert module == "pcl.__init__", f"{module} is in no room"
             continue
         checked += 1
         for node in ast.walk(ast.parse(path.read_text())):
@@ -108,7 +101,7 @@ def test_layers() -> None:
                 names += [node.module or ""]
             for name in names:
                 if name.split(".")[0] in ("pcl", "search_spaces", "launch", "dashboards"):
-                    assert name.startswith(LAYERS[layer]), f"{module} imports {name}"
+                    assert any(is_in(name, other) for other in (room, *ROOMS[room])), f"{module} imports {name}"
     assert checked >= 15
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import optuna
 import pytest
 
-from pcl.config import RunConfig
-from pcl.mirror import Mirrored
+from pcl.config.run_config import RunConfig
+from pcl.storage.mirror import Mirrored
 from pcl.studies.halving import Halving, Rungs
 from pcl.studies.judged import judged_curve, judged_from
 from pcl.studies.ledger import Lost, Result, Row, Status, StudyFolder, TrialFolder

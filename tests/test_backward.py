@@ -9,12 +9,12 @@ from torch import Tensor, nn
 from torch.backends import mkldnn
 from torch.testing import assert_close
 
-from pcl.backward import fast_backward
-from pcl.config import RunConfig
+from pcl.config.run_config import RunConfig
 from pcl.data import resolve
 from pcl.encoders.resnet import backbone
-from pcl.pretraining import Pretraining, Recipe
-from pcl.training import Run
+from pcl.training.backward import fast_backward
+from pcl.training.pretraining import Pretraining, Recipe
+from pcl.training.run import Run
 
 CPU = torch.device("cpu")
 

@@ -10,12 +10,12 @@ from torch import nn
 
 from launch import bench_search_table
 from launch.bench_search_batched import KappaPosOfRuns, RunwiseAdam, shape_of, step_of, train
-from pcl.assembly import assembled
-from pcl.config import Plain, RunConfig
-from pcl.schedule import Trained
-from pcl.stepping import TrainingStep
+from pcl.config.run_config import Plain, RunConfig
+from pcl.config.schedule import Trained
 from pcl.studies.space import Cell
 from pcl.tasks import Negatives, ToyTask
+from pcl.training.assembly import assembled
+from pcl.training.step import TrainingStep
 
 ALL_CELLS = bench_search_table.cells
 CPU = torch.device("cpu")

@@ -8,14 +8,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from pcl.config import RunConfig
+from pcl.config.fidelity import SETTINGS
+from pcl.config.run_config import RunConfig
+from pcl.config.schedule import Trained
 from pcl.data.folds import split
 from pcl.data.images import ImageSet
 from pcl.encoders import Head, Precision, ResNetEncoder
-from pcl.fidelity import SETTINGS
-from pcl.schedule import Trained
 from pcl.tasks import Batch, CifarTask, Labels, NegativePool, Negatives, NegativeWeights
-from pcl.training import Run
+from pcl.training.run import Run
 
 N, C = 50, 3
 

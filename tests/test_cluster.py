@@ -21,7 +21,7 @@ from launch.grid import _parser as grid_parser
 from launch.grid import main
 from launch.parcel import parcel
 from launch.submit import _parser as submit_parser
-from pcl.config import RunConfig
+from pcl.config.run_config import RunConfig
 from pcl.studies import cluster as joining
 from pcl.studies import trainable
 from pcl.studies.ledger import Status, StudyFolder

@@ -5,10 +5,10 @@ import math
 
 import pytest
 
-from pcl.config import RunConfig, Scale
-from pcl.fidelity import SETTINGS, Profile, Setting
+from pcl.config.fidelity import SETTINGS, Profile, Setting
+from pcl.config.run_config import RunConfig, Scale
+from pcl.config.schedule import LrSchedule, Phases, TrainingConfig
 from pcl.losses import LOSSES, PositiveWeight
-from pcl.schedule import LrSchedule, Phases, TrainingConfig
 from pcl.tasks import Negatives
 
 

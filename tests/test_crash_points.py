@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pcl.mirror import mirror_of
+from pcl.storage.mirror import mirror_of
 from pcl.studies import execution, trainable
 from pcl.studies.execution import Choices, Execution
 from pcl.studies.known import Found

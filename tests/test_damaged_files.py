@@ -10,7 +10,6 @@ import pytest
 import torch
 from ray.tune.search import Searcher
 
-from pcl.checkpoints import read_checkpoint
 from pcl.studies import runner, trainable
 from pcl.studies.execution import Choices, Execution
 from pcl.studies.known import Found
@@ -21,7 +20,8 @@ from pcl.studies.runner import Interrupt
 from pcl.studies.space import Objective
 from pcl.studies.trainable import NOTE, Job, run_jobs
 from pcl.studies.trial import Trial
-from pcl.training import Run
+from pcl.training.checkpoint import read_checkpoint
+from pcl.training.run import Run
 from tests.smoke import smoke
 
 METRIC = "eval/kappa_rank_corr"
@@ -60,7 +60,7 @@ def half(tmp_path: Path, told: list[dict[str, Any]], monkeypatch: pytest.MonkeyP
         publish(folder, row, token)
 
     monkeypatch.setattr(TrialFolder, "publish", published)
-    monkeypatch.setattr("pcl.checkpoints._SAVING_FACTOR", 0.0)
+    monkeypatch.setattr("pcl.training.checkpoint._SAVING_FACTOR", 0.0)
     folder = train(StudyFolder(tmp_path / "half"))
     monkeypatch.setattr(TrialFolder, "end", end)
     monkeypatch.setattr(TrialFolder, "publish", publish)

@@ -10,7 +10,7 @@ import torch
 from scipy import stats
 
 from pcl.distributions import ProjectedLaplace, ProjectedNormal, SphereUniform, VonMisesFisher, kl_divergence
-from pcl.special import bessel_ratio
+from pcl.mathematics.special import bessel_ratio
 from tests.oracles import CosineLaw, unit_vectors
 
 DIRECTIONAL = (VonMisesFisher, ProjectedNormal, ProjectedLaplace)

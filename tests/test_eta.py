@@ -10,7 +10,7 @@ import pytest
 from dashboards.scoreboard import published_tables
 from launch.reproduce import main
 from launch.reproduce_cells import Cells, Setting, studies_of
-from pcl.config import RunConfig
+from pcl.config.run_config import RunConfig
 from pcl.studies import progress
 from pcl.studies.ledger import Result, Status, StudyFolder
 from pcl.studies.packing import Cost
@@ -19,7 +19,7 @@ from pcl.studies.runner import Interrupt
 from pcl.studies.storage import Storage
 from pcl.studies.trial import Trial
 from pcl.studies.work import _n_weights, work_of
-from pcl.training import Run
+from pcl.training.run import Run
 from tests.smoke import smoke
 
 # What a probe reckons for the cells of fig:encoder_size by D', at `quick`, three seeds, on one ARM core.

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 import torch
 
-from pcl.config import RunConfig
+from pcl.config.fidelity import SETTINGS, Setting
+from pcl.config.run_config import RunConfig
 from pcl.distributions import VonMisesFisher
-from pcl.fidelity import SETTINGS, Setting
 from pcl.tasks import Negatives
-from pcl.training import Run
+from pcl.training.run import Run
 from tests.smoke import smoke
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pcl.files import clear_leftovers, replacing
+from pcl.storage.files import clear_leftovers, replacing
 
 
 def test_a_file_is_replaced_whole_and_its_folder_made(tmp_path: Path) -> None:

@@ -9,19 +9,19 @@ from pathlib import Path
 import pytest
 import torch
 
-from pcl.config import RunConfig
+from pcl.config.run_config import RunConfig
+from pcl.config.schedule import Trained
 from pcl.distributions import CosineLaw, Sampler, SamplerGradient, VonMisesFisher
 from pcl.distributions.cosine import cosine_table
-from pcl.growth import growth_table
 from pcl.kernels.philox import normals, philox
 from pcl.kernels.reference import Partners, draw_noise, fused_mc_info_nce
 from pcl.kernels.transport import N_COEFFICIENTS, polynomial, transport_table
 from pcl.losses import MCInfoNCE, PositiveWeight
-from pcl.schedule import Trained
-from pcl.special import bessel_ratio, log_vmf_normalizer
-from pcl.stepping import TrainingStep
+from pcl.mathematics.normalizer_table import growth_table
+from pcl.mathematics.special import bessel_ratio, log_vmf_normalizer
 from pcl.tasks import Negatives
-from pcl.training import Run
+from pcl.training.run import Run
+from pcl.training.step import TrainingStep
 from tests.oracles import unit_vectors
 
 CPU = torch.device("cpu")
@@ -164,7 +164,7 @@ PHASES = [
 @pytest.mark.parametrize(("profile", "trained", "source"), PHASES)
 def test_fused_step_has_the_plain_steps_statistics(profile: str, trained: Trained, source: Negatives) -> None:
     """Loss and gradients agree in mean within four standard errors, for two runs side by side."""
-    from pcl.kernels.fused import FusedStep  # noqa: PLC0415  needs Triton
+    from pcl.training.fused_step import FusedStep  # noqa: PLC0415  needs Triton
 
     device, repeats = torch.device("cuda"), 200
     values = {"training.n_negatives": 16, "training.batch_size": 64, "loss.n_samples": 16, "task.smoothing": "none"}

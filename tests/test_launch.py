@@ -16,7 +16,7 @@ from launch.grid import _parser as grid_parser
 from launch.reproduce import _parser as reproduce_parser
 from pcl.distributions import VonMisesFisher
 from pcl.losses import MCInfoNCE
-from pcl.special import bessel_ratio
+from pcl.mathematics.special import bessel_ratio
 from pcl.studies.ledger import StudyFolder
 from tests.commands import called
 

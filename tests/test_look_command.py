@@ -15,7 +15,7 @@ from PIL import Image
 
 from launch import look as command
 from launch.command import run
-from pcl.config import RunConfig
+from pcl.config.run_config import RunConfig
 from pcl.data.embedded import embedded
 from pcl.data.images import ImageSet
 from pcl.looking import Findings, Pictures, look
@@ -26,8 +26,8 @@ from pcl.studies.selection import Outcome
 from pcl.studies.storage import Storage
 from pcl.studies.trial import Trial
 from pcl.tasks import CifarTask
-from pcl.trained import TrainedEncoder
-from pcl.training import Run
+from pcl.training.run import Run
+from pcl.training.trained_encoder import TrainedEncoder
 from tests.browser import CHROMIUM, browser
 from tests.services import Records, home, summary_of
 

@@ -7,16 +7,16 @@ import pytest
 
 from launch.look import main as look
 from launch.ui import main as ui
-from pcl.config import RunConfig
+from pcl.config.run_config import RunConfig
 from pcl.data.sources import data_folder, resolve
-from pcl.mirror import Mirrored
-from pcl.stores import joined
+from pcl.storage.mirror import Mirrored
+from pcl.storage.object_stores import joined
 from pcl.studies.ledger import Result, Status
 from pcl.studies.looks import source_of
 from pcl.studies.storage import Storage
 from pcl.studies.study import StudySpec
 from pcl.studies.trial import Trial
-from pcl.training import Run
+from pcl.training.run import Run
 from tests.buckets import S3, s3
 from tests.services import assert_refused
 from tests.test_look_command import FILES, looked

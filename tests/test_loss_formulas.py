@@ -23,7 +23,7 @@ from pcl.losses import (
     info_nce,
     mc_info_nce,
 )
-from pcl.special import log_vmf_normalizer
+from pcl.mathematics.special import log_vmf_normalizer
 from tests.oracles import unit_vectors
 from tests.posteriors import SAMPLING, B, D, N, S, drawn_cosines, posteriors, small_config, triple
 

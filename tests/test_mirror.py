@@ -8,12 +8,12 @@ import pytest
 import torch
 from pyarrow.fs import FileSystem
 
-from pcl import mirror as mirrors
 from pcl.data import sources
 from pcl.data.images import SIDE, ImageSet, cache_file, save
 from pcl.data.weights import Weights, keep_weights, named_weights, weights_folder
-from pcl.mirror import UNMIRRORED, Mirrored, mirror_of
-from pcl.stores import read
+from pcl.storage import mirror as mirrors
+from pcl.storage.mirror import UNMIRRORED, Mirrored, mirror_of
+from pcl.storage.object_stores import read
 from pcl.studies import lease
 from pcl.studies.cluster import _why_not
 from pcl.studies.lease import TAKEN_OVER, keep_outputs, leased

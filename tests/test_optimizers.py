@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from launch.bench_processes import DEADLINE_S
-from pcl import optimizers
+from pcl.training import optimizers
 from tests.services import ROOT
 
 TRAIN = """
 import sys
 from tests.smoke import smoke
-from pcl.training import Run
+from pcl.training.run import Run
 for report in Run(smoke(), (1,)):
     pass
 print(report.batch == report.n_batches, sorted({"torch._dynamo", "sympy"} & set(sys.modules)))

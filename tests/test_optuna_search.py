@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from pcl.config import RunConfig
-from pcl.mirror import Mirrored
+from pcl.config.run_config import RunConfig
+from pcl.storage.mirror import Mirrored
 from pcl.studies.ledger import Result, Status, StudyFolder
 from pcl.studies.method import RANDOM
 from pcl.studies.outputs import table

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from pcl.interleaving import interleaved
-from pcl.steppers import PlainStepper
 from pcl.studies import plan, runner
 from pcl.studies.ledger import Result, Status, StudyFolder, TrialFolder
 from pcl.studies.packing import Cost, Resources, gpu_share, with_side_by_side
 from pcl.studies.plan import costs_of, probe, side_by_side_seconds
 from pcl.studies.trial import Trial
-from pcl.training import Run
+from pcl.training.interleaving import interleaved
+from pcl.training.run import Run
+from pcl.training.stepper import PlainStepper
 from tests.services import without_times
 from tests.smoke import smoke
 
@@ -136,7 +136,7 @@ def test_the_first_batch_on_a_gpu_is_not_timed(monkeypatch: pytest.MonkeyPatch) 
               "reset_peak_memory_stats": int}  # fmt: skip
     for name, answer in memory.items():
         monkeypatch.setattr(f"torch.cuda.{name}", answer)
-    monkeypatch.setattr("pcl.training.Run", lambda config, seeds, _: Run(config, seeds))
+    monkeypatch.setattr("pcl.training.run.Run", lambda config, seeds, _: Run(config, seeds))
     assert probe(smoke(), (1,), "cuda").run_s < 1
 
 

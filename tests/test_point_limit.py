@@ -10,7 +10,7 @@ from torch import Tensor
 from pcl.distributions import VonMisesFisher
 from pcl.losses import AnchorSamples, InfoNCE, MCInfoNCE, PartnerSamples, PositiveWeight
 from pcl.losses.mc_info_nce import log_mean_similarity
-from pcl.point_limit import NEARLY_A_POINT
+from pcl.mathematics.point_limit import NEARLY_A_POINT
 from pcl.tasks import ToyTask
 from pcl.tasks.toy import PositiveRule
 from tests.oracles import unit_vectors

@@ -9,17 +9,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from pcl.config import RunConfig
+from pcl.config.run_config import RunConfig
+from pcl.config.schedule import LrSchedule, TrainingConfig, warm_up_cosine
 from pcl.data.augmentation import GREY, PADDING, crop_and_flip, erase
 from pcl.data.embedded import embedded
 from pcl.data.images import ImageSet
 from pcl.data.weights import Weights, keep_weights, kept_weights, load_weights, named_weights, weights_folder
 from pcl.encoders import ResNetEncoder
 from pcl.encoders.resnet import KIND
-from pcl.pretraining import Pretraining, Recipe
-from pcl.schedule import LrSchedule, TrainingConfig, warm_up_cosine
 from pcl.tasks import CifarTask, Negatives
-from pcl.training import Run
+from pcl.training.pretraining import Pretraining, Recipe
+from pcl.training.run import Run
 
 RECIPE = Recipe(width=2, epochs=5, batch_size=20, lr=0.05, erased=0)
 

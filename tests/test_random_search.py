@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from ray import tune
 
-from pcl.config import RunConfig
+from pcl.config.run_config import RunConfig
 from pcl.studies.method import RANDOM, draws, n_trials_of, searched
 from pcl.studies.ranges import Range, integers, log_uniform, uniform
 from pcl.studies.space import Stage, load_space

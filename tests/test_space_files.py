@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from ray import tune
 
-from pcl.config import RunConfig, Scale
+from pcl.config.run_config import RunConfig, Scale
 from pcl.studies.space import (
     METRICS,
     Axis,
@@ -18,7 +18,7 @@ from pcl.studies.space import (
     load_space,
     negatives_axis,
 )
-from pcl.training import Run
+from pcl.training.run import Run
 from tests.smoke import smoke
 from tests.spaces import make
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from pcl.config import RunConfig, Scale
-from pcl.fidelity import Profile
+from pcl.config.fidelity import Profile
+from pcl.config.run_config import RunConfig, Scale
 from pcl.studies.space import (
     Mode,
     Objective,

@@ -10,7 +10,7 @@ from scipy import special as scipy_special
 from torch.autograd import grad, gradcheck, gradgradcheck
 from torch.distributions import Distribution
 
-from pcl.special import (
+from pcl.mathematics.special import (
     bessel_ratio,
     bessel_ratio_complement,
     bessel_ratio_slope,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pcl.stores import check_address, copy_of, joined
+from pcl.storage.object_stores import check_address, copy_of, joined
 from pcl.studies.storage import Storage
 
 

@@ -10,7 +10,7 @@ import pytest
 from launch.bench_processes import free_port
 from launch.grid import main
 from launch.parcel import parcel
-from pcl.mirror import Mirrored
+from pcl.storage.mirror import Mirrored
 from pcl.studies.ledger import Status, StudyFolder
 from pcl.studies.storage import Storage
 from tests.buckets import CREDENTIALS, S3, s3

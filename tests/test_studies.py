@@ -11,7 +11,7 @@ from typing import IO
 
 import pytest
 
-from pcl.config import RunConfig
+from pcl.config.run_config import RunConfig
 from pcl.studies.ledger import Lost, Result, Row, Status, StudyFolder, TrialFolder
 from pcl.studies.outputs import table, write_all
 from pcl.studies.packing import Cost, Resources

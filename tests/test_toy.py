@@ -173,7 +173,7 @@ def test_redraws_are_bounded() -> None:
 def test_smoothing_gradient_is_autograds(monkeypatch: pytest.MonkeyPatch) -> None:
     """A few steps of the written-out gradient end where torch's autograd and Adam do."""
     from pcl.encoders import StackedMlp  # noqa: PLC0415
-    from pcl.randomness import streams  # noqa: PLC0415
+    from pcl.mathematics.random_streams import streams  # noqa: PLC0415
 
     n_steps, batch = 250, 64
     monkeypatch.setattr("pcl.tasks.truth._SMOOTHING_STEPS", n_steps)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pcl.config import RunConfig
+from pcl.config.run_config import RunConfig
 from pcl.studies.tracking import End, StoreError
 from tests.trackers import TAGS, artifact, end, make_trial, opened, report, runs_of, steps_of
 

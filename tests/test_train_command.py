@@ -11,7 +11,7 @@ import yaml
 
 from launch.bench_processes import DEADLINE_S, stop_when
 from launch.train import main, results_of
-from pcl.config import RunConfig
+from pcl.config.run_config import RunConfig
 from tests.commands import called
 from tests.services import assert_refused
 

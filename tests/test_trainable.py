@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from pcl.losses.base import DEFAULT_CHUNK_SIZE
-from pcl.stepping import TrainingStep
 from pcl.studies import trainable
 from pcl.studies.ledger import Row, Status, StudyFolder, TrialFolder
 from pcl.studies.trainable import FOLDER, UNWRITABLE, Job, run_jobs
 from pcl.studies.trial import Trial
-from pcl.training import Run
+from pcl.training.run import Run
+from pcl.training.step import TrainingStep
 from tests.smoke import smoke
 
 METRIC = "eval/kappa_rank_corr"

@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from pcl import Diverged
-from pcl.checkpoints import Saving, check_same_config, read_checkpoint, write_checkpoint
-from pcl.config import RunConfig
+from pcl.config.run_config import RunConfig
 from pcl.encoders import KappaLink, MlpEncoder
 from pcl.encoders.mlp import KappaHead
-from pcl.stepping import TrainingStep
-from pcl.training import Report, Run
+from pcl.training.checkpoint import Saving, check_same_config, read_checkpoint, write_checkpoint
+from pcl.training.run import Report, Run
+from pcl.training.step import TrainingStep
 from tests.smoke import smoke
 
 
@@ -285,7 +285,7 @@ def test_checkpoints_are_not_written_too_soon_but_after_the_last_batch(
 ) -> None:
     run = Run(smoke(), (4,))
     clock = iter([0.0, 1.0, 3.0, 40.0, 44.0, 46.0, 47.0, 48.0])  # made; then begun and, where written, ended
-    monkeypatch.setattr("pcl.checkpoints.time.perf_counter", lambda: next(clock))
+    monkeypatch.setattr("pcl.training.checkpoint.time.perf_counter", lambda: next(clock))
     saving = Saving(run, tmp_path / "run.pt")
     run.batch = 1
     assert saving.save()  # took 2 seconds

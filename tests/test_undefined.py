@@ -16,7 +16,7 @@ from dashboards.paired_table import Reached, as_text, compared
 from dashboards.reproduction import Ours, lines_of
 from dashboards.scoreboard import published_tables
 from launch.train import main, results_of
-from pcl.config import RunConfig
+from pcl.config.run_config import RunConfig
 from pcl.studies.judged import judged_curve
 from pcl.studies.ledger import Result, Row, Status, StudyFolder
 from pcl.studies.mlflow_store import Store

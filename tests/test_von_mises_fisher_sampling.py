@@ -15,7 +15,7 @@ from scipy import stats
 from pcl.distributions import VonMisesFisher
 from pcl.distributions.cosine import cosine_table
 from pcl.distributions.von_mises_fisher import _place, _place_around_one_mode
-from pcl.special import bessel_ratio
+from pcl.mathematics.special import bessel_ratio
 from tests.oracles import CosineLaw, unit_vectors
 from tests.torch_state import synchronization_forbidden
 

@@ -22,8 +22,8 @@ from pcl.data.embedded import embedded
 from pcl.data.images import ImageSet, save
 from pcl.data.weights import load_weights, weights_folder
 from pcl.encoders import ResNetEncoder
-from pcl.pretraining import Recipe
 from pcl.studies.study import opened
+from pcl.training.pretraining import Recipe
 
 ROOT = Path(__file__).parent.parent
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pcl.config import RunConfig
+from pcl.config.run_config import RunConfig
 from pcl.studies.ledger import Result, Row, Status, TrialFolder
 from pcl.studies.tracking import StudyTags, Tracker, default_uri
 from pcl.studies.trial import Trial

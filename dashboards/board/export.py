@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from dashboards.board.site import Site
-from pcl.files import replacing
+from pcl.storage.files import replacing
 
 _RUN = "[0-9a-f]{32}"  # a run's name in MLflow
 _OURS = re.compile(

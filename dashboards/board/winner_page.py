@@ -139,7 +139,7 @@ def _loading(study: Study, winner: Trial, around: Surroundings) -> Html:
         config = f"{_download(winner.run.id, 'config.yaml', around)}\npython launch/train.py --config config.yaml"
     if winner.run.params.get("task_name") == "images":
         load = (
-            "from pathlib import Path\nfrom pcl.trained import TrainedEncoder\n\n"
+            "from pathlib import Path\nfrom pcl.training.trained_encoder import TrainedEncoder\n\n"
             'trained = TrainedEncoder.read(Path("checkpoint.pt"))\n'
             "posterior = trained.encode(images)  # (N, 3, 32, 32), numbers from 0 to 255\n"
             "posterior.mu, posterior.kappa, posterior.credible_threshold(0.95)"
@@ -148,7 +148,7 @@ def _loading(study: Study, winner: Trial, around: Surroundings) -> Html:
         again = f"python launch/look.py {name if study.selects else place}\n{config}"
     else:
         load = (
-            "from pathlib import Path\nfrom pcl.training import Run\n\n"
+            "from pathlib import Path\nfrom pcl.training.run import Run\n\n"
             'run = Run.restore(Path("checkpoint.pt"))\n'
             "posterior = run.step.encoder(run.step.task.x_eval)  # (seeds, points, dimension)\n"
             "posterior.mu, posterior.kappa"

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from pcl.data.images import SIDE, ImageSet, cache_file, save, sound
-from pcl.files import write_text
+from pcl.storage.files import write_text
 
 Tell = Callable[[str], None]
 

@@ -14,7 +14,7 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from pcl.files import Damaged, clear_leftovers, replacing, set_aside, warn
+from pcl.storage.files import Damaged, clear_leftovers, replacing, set_aside, warn
 
 SIDE = 32  # pixels
 _SUM_TOLERANCE = 1e-3  # of a row of soft labels: shares are published with three decimals or more

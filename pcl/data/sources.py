@@ -13,9 +13,9 @@ from pcl.data.download import Remote, Report, Unreachable, download
 from pcl.data.embedded import embedded
 from pcl.data.folder import RESERVED, BadFiles, Tell, read_folder
 from pcl.data.images import ImageSet, cache_file, load, save
-from pcl.files import Damaged, set_aside, warn
-from pcl.mirror import Mirrored
-from pcl.stores import check_address, copy_of, is_address
+from pcl.storage.files import Damaged, set_aside, warn
+from pcl.storage.mirror import Mirrored
+from pcl.storage.object_stores import check_address, copy_of, is_address
 
 _AUTHORS = "https://raw.githubusercontent.com/jcpeterson/cifar-10h/master/data"
 PROBS = Remote(

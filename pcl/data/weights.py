@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from pcl.data.sources import data_folder, keep_in_store
-from pcl.files import Damaged, clear_leftovers, replacing, set_aside, warn
+from pcl.storage.files import Damaged, clear_leftovers, replacing, set_aside, warn
 
 _FORMAT = 2  # of the file
 _FACTS = ("kind", "width", "data", "fingerprint", "accuracy", "epochs", "batch_size", "lr", "seed", "erased")

@@ -8,7 +8,7 @@ from torch.distributions.kl import register_kl
 from pcl.distributions.shapes import broadcast_shape
 from pcl.distributions.sphere_uniform import SphereUniform
 from pcl.distributions.von_mises_fisher import VonMisesFisher
-from pcl.special import bessel_ratio_complement, log_uniform_density, log_vmf_normalizer, log_vmf_peak
+from pcl.mathematics.special import bessel_ratio_complement, log_uniform_density, log_vmf_normalizer, log_vmf_peak
 
 __all__ = ["kl_divergence"]
 

@@ -8,7 +8,7 @@ from torch.distributions import Distribution
 
 from pcl.distributions.checks import sphere
 from pcl.distributions.shapes import broadcast_shape
-from pcl.special import log_uniform_density
+from pcl.mathematics.special import log_uniform_density
 
 
 class SphereUniform(Distribution):

@@ -13,7 +13,7 @@ from pcl.distributions.cosine import CosineTable, Curve, coordinate_table, cosin
 from pcl.distributions.directional import Directional
 from pcl.distributions.law import EXACT_LAW, CosineLaw
 from pcl.distributions.shapes import broadcast_shape
-from pcl.special import (
+from pcl.mathematics.special import (
     bessel_ratio,
     bessel_ratio_complement,
     bessel_ratio_slope,

@@ -15,7 +15,7 @@ from torch.nn.functional import leaky_relu, normalize, softplus
 
 from pcl.distributions import CosineLaw, Sampler, SamplerGradient, VonMisesFisher
 from pcl.encoders.base import Encoder
-from pcl.randomness import streams
+from pcl.mathematics.random_streams import streams
 
 # Rows of one matrix product may be summed in different orders, by where they stand and on which processor: equal inputs
 # then differ by a few units in the last place of the terms, which are at most of order 1, for weights begin within

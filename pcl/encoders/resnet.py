@@ -18,7 +18,7 @@ from torch.nn.functional import normalize
 from pcl.data.weights import Weights, is_weights_name, load_weights, named_weights, plain_state
 from pcl.distributions import CosineLaw, Sampler, SamplerGradient, VonMisesFisher
 from pcl.encoders.base import Encoder
-from pcl.randomness import mixed_seed
+from pcl.mathematics.random_streams import mixed_seed
 
 # Means and deviations of CIFAR-10's training images, of each colour from 0 to 1.
 _MEAN, _DEVIATION = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)

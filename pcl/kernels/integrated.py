@@ -3,7 +3,7 @@
 For a sample z of an anchor and a negative (mu, kappa), the similarity is s = g(rho) - g(kappa), g(k) = log C(0)/C(k),
 rho = |kappa mu + kappa_pos z|. The first kernel goes over rows (samples z) and returns log mean_n e^s with its gradient
 in z; the second goes over columns (negatives) and returns the gradients in mu and kappa. Blocks with a kappa that is
-nearly infinite take its similarities from the expansion of `pcl.point_limit`.
+nearly infinite take its similarities from the expansion of `pcl.mathematics.point_limit`.
 
 Axes: R runs, M rows (samples of all anchors of a run), N negatives, D dim.
 """
@@ -17,8 +17,8 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import Function, once_differentiable
 
-from pcl.growth import CELLS, GrowthTable
-from pcl.point_limit import NEARLY_A_POINT, TIMES_KAPPA_POS
+from pcl.mathematics.normalizer_table import CELLS, GrowthTable
+from pcl.mathematics.point_limit import NEARLY_A_POINT, TIMES_KAPPA_POS
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
 
@@ -46,7 +46,7 @@ def _similarity(c, kappa, growth_kappa, kappa_pos, table_ptr, inverse_width):
 
 @triton.jit
 def _point_similarity(c, kappa, kappa_pos, D: tl.constexpr):
-    """As `pcl.point_limit.point_similarity`: s, its derivative in c, and that in kappa to its leading order."""
+    """Return what `point_limit.point_similarity` does: s, its derivative in c, and that in kappa to leading order."""
     inverse = 1.0 / kappa
     q = kappa_pos * inverse
     reach = 2 * c + q

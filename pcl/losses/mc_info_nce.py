@@ -29,8 +29,8 @@ from pcl.losses.base import (
     require_member,
     require_positive,
 )
-from pcl.point_limit import is_nearly_a_point, point_similarity
-from pcl.special import bessel_ratio, log_vmf_normalizer
+from pcl.mathematics.point_limit import is_nearly_a_point, point_similarity
+from pcl.mathematics.special import bessel_ratio, log_vmf_normalizer
 
 
 class PartnerSamples(Enum):
@@ -227,7 +227,7 @@ def log_mean_similarity(partner: VonMisesFisher, cosine: Tensor, kappa_pos: Tens
         cosine: z.mu'.
         kappa_pos: Scale of the similarity.
 
-    Limits: kappa' = inf gives kappa_pos z.mu', with gradient 0 in kappa'; see `pcl.point_limit`.
+    Limits: kappa' = inf gives kappa_pos z.mu', with gradient 0 in kappa'; see `pcl.mathematics.point_limit`.
     """
     kappa, cosines = partner.kappa.double(), cosine.double()
     is_point = is_nearly_a_point(kappa, kappa_pos)

@@ -2,12 +2,13 @@
 
 An ablation is one file that defines `ABLATION`: see search_spaces/ablations/ for the paper's own.
 
-Common random numbers. All variants have the same seeds. What a seed decides is drawn by purpose (`pcl.randomness`), so
-that variants have the same true networks, probes, evaluation inputs, folds, crops and initial weights, as long as these
-have the same shapes: another `task.dim` or `encoder.dim` makes other networks. The numbers of training (inputs,
-latents, samples of the loss) come from one source for each set of seeds, which begins at the same place. Variants that
-draw as many numbers a batch stay in step to the end; others (`loss.n_samples`, `training.n_negatives`, another loss or
-sampler) on a CPU part after the first batch, with a truth, an evaluation and a start that are still the same.
+Common random numbers. All variants have the same seeds. What a seed decides is drawn by purpose (see
+`pcl.mathematics.random_streams`), so that variants have the same true networks, probes, evaluation inputs, folds,
+crops and initial weights, as long as these have the same shapes: another `task.dim` or `encoder.dim` makes other
+networks. The numbers of training (inputs, latents, samples of the loss) come from one source for each set of seeds,
+which begins at the same place. Variants that draw as many numbers a batch stay in step to the end; others
+(`loss.n_samples`, `training.n_negatives`, another loss or sampler) on a CPU part after the first batch, with a truth,
+an evaluation and a start that are still the same.
 """
 
 import hashlib
@@ -17,8 +18,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from pcl.config import Plain, RunConfig
-from pcl.fidelity import SETTINGS, Profile
+from pcl.config.fidelity import SETTINGS, Profile
+from pcl.config.run_config import Plain, RunConfig
 from pcl.studies.axes import negatives_axis
 from pcl.studies.loading import Shelf
 from pcl.studies.space import Objective

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from pcl.config import Plain, RunConfig
+from pcl.config.run_config import Plain, RunConfig
 from pcl.studies.ranges import Range
 
 _MOST_CELLS = 10_000  # all are checked when a space is made: a few seconds

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pcl.data.sources import data_place
-from pcl.mirror import Mirrored
-from pcl.stores import copy_of
+from pcl.storage.mirror import Mirrored
+from pcl.storage.object_stores import copy_of
 from pcl.studies.storage import Storage
 
 T = TypeVar("T")

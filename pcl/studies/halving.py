@@ -12,7 +12,7 @@ from typing import Any
 from ray.tune.experiment import Trial as TuneTrial
 from ray.tune.schedulers import ASHAScheduler
 
-from pcl.config import RunConfig
+from pcl.config.run_config import RunConfig
 from pcl.studies.judged import judged_curve
 from pcl.studies.ledger import Result, Status, StudyFolder
 from pcl.studies.runner import Interrupt

@@ -7,8 +7,8 @@ How far a training is, to be compared with others, is the share of its batches f
 import math
 from collections.abc import Sequence
 
-from pcl.config import RunConfig
-from pcl.schedule import Trained
+from pcl.config.run_config import RunConfig
+from pcl.config.schedule import Trained
 from pcl.studies.ledger import Metrics, Row
 from pcl.tasks import CifarTask, ToyTask
 from pcl.undefined import mean_of

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from pcl.config import Plain
+from pcl.config.run_config import Plain
 
 
 def label(varied: Mapping[str, Plain]) -> str:

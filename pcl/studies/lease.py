@@ -14,8 +14,8 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from pcl.files import write_text
-from pcl.mirror import Mirrored
+from pcl.storage.files import write_text
+from pcl.storage.mirror import Mirrored
 from pcl.studies.ledger import LEASE, StudyFolder
 
 TAKEN_OVER = "another process has taken over the study"

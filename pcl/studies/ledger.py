@@ -15,7 +15,7 @@ leaves a trial that has ended, one that goes on, or one that has not begun:
 - A trial that is run again gets a result that says so, `reopened`, before anything is deleted; that file goes last.
 
 MLflow is brought in line with these folders, again and again if need be. Where studies are in a store such as
-s3://bucket, these folders are copies (see `pcl.mirror`): what is written here is pushed.
+s3://bucket, these folders are copies (see `pcl.storage.mirror`): what is written here is pushed.
 """
 
 import json
@@ -26,8 +26,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pcl.files import Damaged, set_aside, write_json, write_text
-from pcl.mirror import UNMIRRORED, Mirror
+from pcl.storage.files import Damaged, set_aside, write_json, write_text
+from pcl.storage.mirror import UNMIRRORED, Mirror
 from pcl.studies.records import Metrics, Result, Row, Status, now_ms
 from pcl.studies.trial import Trial
 

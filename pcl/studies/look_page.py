@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from pcl.config import Plain
+from pcl.config.run_config import Plain
 from pcl.looking import LEVEL, Findings, Query
 from pcl.studies.look_figures import png_of_image
 from pcl.undefined import told

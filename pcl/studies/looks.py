@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pcl.config import Plain
+from pcl.config.run_config import Plain
 from pcl.data.images import ImageSet
-from pcl.files import replacing
 from pcl.looking import LEVEL, Findings, Pictures, all_pictures, look
-from pcl.mirror import UNMIRRORED, Mirror
-from pcl.stores import is_address
+from pcl.storage.files import replacing
+from pcl.storage.mirror import UNMIRRORED, Mirror
+from pcl.storage.object_stores import is_address
 from pcl.studies import look_figures as figures
 from pcl.studies.ledger import CHECKPOINT, StudyFolder, TrialFolder
 from pcl.studies.look_figures import Row, Theme, Tile
@@ -18,7 +18,7 @@ from pcl.studies.look_page import Caption, Plot, page
 from pcl.studies.storage import Storage, study_at
 from pcl.studies.study import StudySpec
 from pcl.tasks import CifarTask
-from pcl.trained import TrainedEncoder
+from pcl.training.trained_encoder import TrainedEncoder
 from pcl.undefined import told
 
 FOLDER = "look"  # beside a checkpoint or in a study's folder

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pcl.config import Plain
+from pcl.config.run_config import Plain
 from pcl.studies.axes import Axis, Domain, Stage, Variants
 from pcl.studies.ranges import Range
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pcl.files import warn
+from pcl.storage.files import warn
 from pcl.studies.sqlite_files import clear_unfinished, new_database, put, revision, set_database_aside, tables_of
 
 _OWN = {"experiments", "_alembic_tmp_experiments"}  # one of them is there from MLflow's first statement on

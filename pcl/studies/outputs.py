@@ -9,8 +9,8 @@ from typing import Any
 
 import yaml
 
-from pcl.config import Plain
-from pcl.files import write_json, write_text
+from pcl.config.run_config import Plain
+from pcl.storage.files import write_json, write_text
 from pcl.studies.labels import shown
 from pcl.studies.ledger import CHECKPOINT, StudyFolder
 from pcl.studies.objectives import values_of
@@ -153,7 +153,7 @@ def _look(folder: StudyFolder, best: Outcome) -> list[Path]:
 
     from pcl.data.sources import data_folder, resolve  # noqa: PLC0415
     from pcl.studies.looks import of_winner, write_look  # noqa: PLC0415
-    from pcl.trained import TrainedEncoder  # noqa: PLC0415
+    from pcl.training.trained_encoder import TrainedEncoder  # noqa: PLC0415
 
     source = of_winner(folder, best.trial.key)
     trained = TrainedEncoder.read(source.checkpoint, device="cuda" if torch.cuda.is_available() else "cpu")
@@ -172,7 +172,7 @@ def _scatter_plots(folder: StudyFolder, best: Outcome) -> list[Path]:
 
     from pcl.studies.figures import scatter  # noqa: PLC0415
     from pcl.tasks import ToyTask  # noqa: PLC0415
-    from pcl.training import Run  # noqa: PLC0415
+    from pcl.training.run import Run  # noqa: PLC0415
 
     run = Run.restore(checkpoint)
     task = run.step.task

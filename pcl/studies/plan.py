@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pcl.config import RunConfig
-from pcl.interleaving import interleaved
+from pcl.config.run_config import RunConfig
 from pcl.studies.axes import Domain, Variants
 from pcl.studies.ledger import StudyFolder
 from pcl.studies.method import GRID, Method
@@ -19,9 +18,10 @@ from pcl.studies.searching import N_REPORTED
 from pcl.studies.space import SearchSpace
 from pcl.studies.study import StudySpec
 from pcl.studies.trial import Trial
+from pcl.training.interleaving import interleaved
 
 if TYPE_CHECKING:
-    from pcl.training import Run
+    from pcl.training.run import Run
 
 _OVERHEAD_S = 0.25  # of a trial outside of training; `bench.py study` measures it
 _SLICE = 50  # batches that a probe gives the device at once
@@ -44,7 +44,7 @@ def probe(
     """
     import torch  # noqa: PLC0415
 
-    from pcl.training import Run  # noqa: PLC0415
+    from pcl.training.run import Run  # noqa: PLC0415
 
     if is_gpu := device == "cuda":
         torch.cuda.empty_cache()  # of earlier probes

@@ -7,7 +7,7 @@ to be running and has none is run again.
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from pcl.config import Plain
+from pcl.config.run_config import Plain
 from pcl.studies.judged import judged_curve
 from pcl.studies.ledger import StudyFolder, TrialFolder
 from pcl.studies.method import draws

@@ -20,8 +20,8 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import SQLAlchemyError
 
-from pcl.config import Plain
-from pcl.files import warn
+from pcl.config.run_config import Plain
+from pcl.storage.files import warn
 from pcl.studies.axes import Stage
 from pcl.studies.method import GP, Method, searched
 from pcl.studies.ranges import Range

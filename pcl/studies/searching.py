@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pcl.config import Plain
+from pcl.config.run_config import Plain
 from pcl.studies.execution import Choices, Execution, close_study
 from pcl.studies.ledger import StudyFolder
 from pcl.studies.method import ASHA, GRID, OPTUNA

@@ -12,7 +12,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any
 
-from pcl.config import Plain, RunConfig
+from pcl.config.run_config import Plain, RunConfig
 from pcl.studies.axes import Axis, Domain, Stage, Variants, negatives_axis, tied_axis
 from pcl.studies.loading import Shelf
 from pcl.studies.ranges import integers, log_uniform, uniform

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from pcl.files import set_aside
+from pcl.storage.files import set_aside
 
 PATIENCE_S = 20.0  # how long a writer may keep a database locked
 _REVISION = "alembic_version"  # the table in which Alembic, of MLflow and Optuna alike, notes the schema's version

@@ -1,7 +1,7 @@
 """Where studies are kept: a folder, or a store such as s3://bucket/prefix of which every machine has a copy.
 
 A cluster whose nodes share no disk can share a store. Workers and drivers read and write copies of their own
-(see `pcl.mirror`), of which only what is in the store counts: any machine that reaches it goes on with a study.
+(see `pcl.storage.mirror`), of which only what is in the store counts: any machine that reaches it goes on with a study.
 """
 
 import os
@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from pcl.mirror import UNMIRRORED, Mirror, Mirrored
-from pcl.stores import check_address, copy_of, is_address
+from pcl.storage.mirror import UNMIRRORED, Mirror, Mirrored
+from pcl.storage.object_stores import check_address, copy_of, is_address
 
 if TYPE_CHECKING:
     from pcl.studies.ledger import StudyFolder

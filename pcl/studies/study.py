@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pcl.config import Plain
-from pcl.files import write_json
+from pcl.config.run_config import Plain
+from pcl.storage.files import write_json
 from pcl.studies.lease import leased
 from pcl.studies.ledger import LOCK, StudyFolder
 from pcl.studies.method import RANDOM, Method, draws, random_cells

@@ -22,15 +22,15 @@ import torch
 from ray import tune
 
 from pcl import Diverged
-from pcl.checkpoints import Saving, check_same_config, read_checkpoint
-from pcl.interleaving import interleaved
 from pcl.losses.base import DEFAULT_CHUNK_SIZE
-from pcl.mirror import mirror_of
-from pcl.stores import copy_of
+from pcl.storage.mirror import mirror_of
+from pcl.storage.object_stores import copy_of
 from pcl.studies.ledger import CHECKPOINT, PREVIOUS, Lost, Result, Row, Status, TrialFolder, now_ms
 from pcl.studies.monitoring import GPU_MEMORY, KAPPA_MEAN, MS_PER_BATCH, OBJECTIVE, SHARE_DONE, Gauges
 from pcl.studies.trial import Trial
-from pcl.training import Report, Run
+from pcl.training.checkpoint import Saving, check_same_config, read_checkpoint
+from pcl.training.interleaving import interleaved
+from pcl.training.run import Report, Run
 
 # After running out of memory a trial goes on, once, with chunks of a 16th: same numbers, less memory.
 _SMALL_CHUNK_SIZE = DEFAULT_CHUNK_SIZE // 16

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from pcl.config import Plain, RunConfig
+from pcl.config.run_config import Plain, RunConfig
 from pcl.studies.labels import label
 from pcl.studies.maths import MATHS_VERSION
 

@@ -18,10 +18,10 @@ from pcl.data.folds import N_FOLDS, split
 from pcl.data.images import ImageSet
 from pcl.data.sources import data_folder, resolve
 from pcl.encoders import Encoder
+from pcl.mathematics.random_streams import mixed_seed
 from pcl.metrics.crops import centre_crop_and_resize, draw_fractions
 from pcl.metrics.retrieval import recall_at_1
 from pcl.metrics.uncertainty import crop_rank_corr, entropy, rank_corr_with_uncertainty
-from pcl.randomness import mixed_seed
 from pcl.tasks.base import Batch, Metrics, Negatives, Task
 
 _BLOCK, _CUDA_BLOCK = 500, 2_000  # images that are encoded at once

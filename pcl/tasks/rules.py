@@ -4,7 +4,7 @@ from enum import Enum
 
 import torch
 
-from pcl.special import log_vmf_normalizer
+from pcl.mathematics.special import log_vmf_normalizer
 
 
 class PositiveRule(Enum):

@@ -21,10 +21,10 @@ from torch import Tensor
 
 from pcl.distributions import Sampler, VonMisesFisher
 from pcl.encoders import Encoder, KappaLink
-from pcl.growth import growth_table
+from pcl.mathematics.normalizer_table import growth_table
+from pcl.mathematics.point_limit import is_nearly_a_point, point_similarity
+from pcl.mathematics.random_streams import uniform_inputs
 from pcl.metrics.recovery import compare_pairs
-from pcl.point_limit import is_nearly_a_point, point_similarity
-from pcl.randomness import uniform_inputs
 from pcl.tasks.base import Batch, Metrics, Negatives, Task
 from pcl.tasks.calibration import Calibration, calibration_scan
 from pcl.tasks.judging import kappa_metrics, recovery_metrics, vmf_spread

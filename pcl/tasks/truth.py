@@ -17,7 +17,7 @@ from torch.nn.functional import leaky_relu, normalize
 from pcl.distributions import CosineLaw, ProjectedLaplace, ProjectedNormal, Sampler, VonMisesFisher
 from pcl.encoders import KappaLink, StackedMlp
 from pcl.encoders.mlp import KappaHead, flattened
-from pcl.randomness import streams, uniform_inputs
+from pcl.mathematics.random_streams import streams, uniform_inputs
 
 N_PROBES = 1000  # inputs over which kappa is brought to its range and the spread of mu is measured, as in the paper
 _BLOCK_OF_DRAWS = 64  # generators drawn and judged at once: 64 x 1000^2 cosines are 256 MB

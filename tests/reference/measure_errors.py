@@ -1,8 +1,8 @@
-"""Prints the worst relative error of pcl.special against bessel.csv. Run: python -m tests.reference.measure_errors."""
+"""Prints the worst relative error of pcl.mathematics.special: `python -m tests.reference.measure_errors`."""
 
 import torch
 
-from pcl.special import bessel_ratio, bessel_ratio_slope, log_vmf_normalizer
+from pcl.mathematics.special import bessel_ratio, bessel_ratio_slope, log_vmf_normalizer
 from tests.test_special import REFERENCE, worst_relative_error
 
 

@@ -16,17 +16,17 @@ import torch
 from torch import Tensor
 
 from pcl import Diverged
-from pcl.assembly import assembled, reassembled
-from pcl.checkpoints import read_checkpoint, write_checkpoint
-from pcl.config import RunConfig
+from pcl.config.run_config import RunConfig
+from pcl.config.schedule import Trained
 from pcl.encoders import Encoder
 from pcl.losses.base import DEFAULT_CHUNK_SIZE
-from pcl.randomness import check_seeds, mixed_seed
-from pcl.schedule import Trained
-from pcl.steppers import GraphStepper, PlainStepper, Stepper
-from pcl.stepping import TrainingStep
+from pcl.mathematics.random_streams import check_seeds, mixed_seed
 from pcl.tasks import Negatives, Task, ToyTask
 from pcl.tasks.base import Metrics
+from pcl.training.assembly import assembled, reassembled
+from pcl.training.checkpoint import read_checkpoint, write_checkpoint
+from pcl.training.step import TrainingStep
+from pcl.training.stepper import GraphStepper, PlainStepper, Stepper
 
 # What compares a run's kappa with the truth.
 _OF_KAPPA = frozenset(f"eval/{what}_{how}" for what in ("kappa", "spread") for how in ("rmse", "mae", "rank_corr"))
@@ -198,7 +198,7 @@ class Run:
         is_graph = is_fast and self.device.type == "cuda"
         step_type = TrainingStep
         if is_graph and isinstance(task, ToyTask):
-            from pcl.kernels.fused import FusedStep  # noqa: PLC0415  needs Triton, which only CUDA machines have
+            from pcl.training.fused_step import FusedStep  # noqa: PLC0415  needs Triton, which only CUDA machines have
 
             step_type = FusedStep
         self.step = step_type(self.config, task, encoder, self.device, mixed_seed(self.seeds, "training"))

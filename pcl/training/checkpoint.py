@@ -1,4 +1,4 @@
-"""Checkpoints of a `pcl.training.Run`: checked when they are read, and not written too often."""
+"""Checkpoints of a `pcl.training.run.Run`: checked when they are read, and not written too often."""
 
 import hashlib
 import os
@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from pcl.config import RunConfig
-from pcl.files import replacing
+from pcl.config.run_config import RunConfig
+from pcl.storage.files import replacing
 
 if TYPE_CHECKING:
-    from pcl.training import Run
+    from pcl.training.run import Run
 
 FORMAT = 2
 _UNDIGESTED = 1  # the format before, which has no digest

@@ -14,10 +14,10 @@ from enum import Enum
 from itertools import pairwise
 from typing import Any, get_type_hints
 
+from pcl.config.fidelity import Profile, settings_of
+from pcl.config.schedule import Phases, Trained, TrainingConfig
 from pcl.encoders import Backbone, KappaRange, MlpEncoder, ResNetEncoder
-from pcl.fidelity import Profile, settings_of
 from pcl.losses import ELK, LOSSES, ElkNegatives, ElkNormalizer, LossConfig, MCInfoNCE, PartnerSamples
-from pcl.schedule import Phases, Trained, TrainingConfig
 from pcl.tasks import CifarTask, Family, NegativeRule, Negatives, PositiveRule, ToyTask
 
 Plain = str | int | float | bool

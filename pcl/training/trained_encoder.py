@@ -6,13 +6,13 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from pcl.checkpoints import read_checkpoint
-from pcl.config import RunConfig
+from pcl.config.run_config import RunConfig
 from pcl.data.images import SIDE
 from pcl.distributions import VonMisesFisher
 from pcl.encoders import Encoder, ResNetEncoder
 from pcl.tasks import CifarTask
 from pcl.tasks.base import Metrics
+from pcl.training.checkpoint import read_checkpoint
 
 _BLOCK = 500  # images that are encoded at once, as where runs are judged: the same numbers to the bit
 

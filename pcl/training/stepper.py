@@ -9,12 +9,12 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from pcl.backward import fast_backward
-from pcl.optimizers import Adam, AdamW
-from pcl.randomness import mixed_seed
-from pcl.schedule import Optimizer, Trained
-from pcl.stepping import TrainingStep
+from pcl.config.schedule import Optimizer, Trained
+from pcl.mathematics.random_streams import mixed_seed
 from pcl.tasks import Negatives
+from pcl.training.backward import fast_backward
+from pcl.training.optimizers import Adam, AdamW
+from pcl.training.step import TrainingStep
 
 
 class Stepper(ABC):

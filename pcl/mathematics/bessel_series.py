@@ -1,4 +1,4 @@
-"""Coefficients of the expansion that `pcl.special` evaluates, over rationals."""
+"""Coefficients of the expansion that `pcl.mathematics.special` evaluates, over rationals."""
 
 from fractions import Fraction
 from functools import lru_cache

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import leaky_relu_, normalize, pad
 
+from pcl.config.schedule import Trained
 from pcl.distributions import VonMisesFisher
 from pcl.encoders import Backbone, MlpEncoder, StackedMlp
-from pcl.growth import GrowthTable, growth_table
 from pcl.kernels.integrated import log_mean_similarity
 from pcl.kernels.latents import sample_latents
 from pcl.kernels.mc_info_nce import LARGEST_KAPPA_POS, FusedMCInfoNCE
@@ -24,10 +24,10 @@ from pcl.kernels.reference import Partners
 from pcl.kernels.transport import SMALLEST_DIM, transport_table
 from pcl.losses import AnchorSamples, MCInfoNCE, PartnerSamples
 from pcl.losses.mc_info_nce import guiding_law
-from pcl.point_limit import is_nearly_a_point, point_similarity
-from pcl.schedule import Trained
-from pcl.stepping import TrainingStep
+from pcl.mathematics.normalizer_table import GrowthTable, growth_table
+from pcl.mathematics.point_limit import is_nearly_a_point, point_similarity
 from pcl.tasks import Family, Negatives, ToyTask
+from pcl.training.step import TrainingStep
 
 
 class FusedStep(TrainingStep):

@@ -1,4 +1,4 @@
-"""One training step: data, posteriors, losses. `pcl.steppers` repeats it.
+"""One training step: data, posteriors, losses. `pcl.training.stepper` repeats it.
 
 Axes: R runs, B anchors, N negatives, D dim.
 """
@@ -6,11 +6,11 @@ Axes: R runs, B anchors, N negatives, D dim.
 import torch
 from torch import Tensor, nn
 
-from pcl.config import RunConfig
+from pcl.config.run_config import RunConfig
+from pcl.config.schedule import Trained
 from pcl.distributions import VonMisesFisher
 from pcl.encoders import Backbone, Encoder, KappaPhase, MlpEncoder, ResNetEncoder
 from pcl.losses import ELK, HIB, ElkNegatives, Loss, MCInfoNCE
-from pcl.schedule import Trained
 from pcl.tasks import Negatives, Task
 
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, final
 from urllib.parse import unquote, urlsplit
 
-from pcl.files import replacing
-from pcl.stores import check_address, connected, joined, read, told, write
+from pcl.storage.files import replacing
+from pcl.storage.object_stores import check_address, connected, joined, read, told, write
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem

@@ -10,6 +10,7 @@ A profile is a value for each of these dotted paths; `RunConfig.of` applies it, 
 from dataclasses import dataclass
 from enum import Enum
 
+from pcl.config.schedule import LrSchedule, Optimizer
 from pcl.distributions import Sampler, SamplerGradient
 from pcl.encoders import Head, KappaLink, KappaPhase, KappaRange, KappaWidth
 from pcl.losses import (
@@ -21,7 +22,6 @@ from pcl.losses import (
     PartnerSamples,
     PositiveWeight,
 )
-from pcl.schedule import LrSchedule, Optimizer
 from pcl.tasks import (
     AcceptanceConstant,
     NegativePool,

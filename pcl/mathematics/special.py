@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import Function, FunctionCtx
 
-from pcl.bessel_series import MIN_ORDER, expansion_series
+from pcl.mathematics.bessel_series import MIN_ORDER, expansion_series
 
 # Beyond this bound the limits for large x hold to the last bit. It keeps (1 + x/2)^8 inside float64, and with it the
 # product of this many factors of the recurrence, for which one logarithm serves.

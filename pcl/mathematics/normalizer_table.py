@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import Function, once_differentiable
 
-from pcl.special import log_vmf_normalizer
+from pcl.mathematics.special import log_vmf_normalizer
 
 CELLS = 2**13
 # Beyond this, the table goes on with its last slope, which is 1 to half a percent at D = 10.

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from pcl.config import RunConfig
+from pcl.config.run_config import RunConfig
 from pcl.encoders import Encoder, MlpEncoder, ResNetEncoder
-from pcl.randomness import uniform_inputs
+from pcl.mathematics.random_streams import uniform_inputs
 from pcl.tasks import CifarTask, Task
 from pcl.tasks.truth import N_PROBES
 

@@ -1,0 +1,1 @@
+"""A run as frozen data: its configuration, fidelity profiles and schedule."""

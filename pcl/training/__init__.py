@@ -1,0 +1,1 @@
+"""A configuration becomes a trained encoder."""
