@@ -50,7 +50,7 @@ def _ended(main: Callable[[], None]) -> NoReturn:
     try:
         main()
     except (ValueError, OSError, MemoryError) as error:
-        _leave(error, str(error), 2)
+        _leave(error, " ".join([str(error), *(f"{note}." for note in getattr(error, "__notes__", []))]), 2)
     except Diverged as error:
         _leave(error, str(error), 1)
     except KeyboardInterrupt as interrupt:
@@ -66,22 +66,25 @@ def _ended(main: Callable[[], None]) -> NoReturn:
         lines = str(error).strip().splitlines()
         notes = "".join(f"; {note}" for note in getattr(error, "__notes__", []))
         cause = f"{type(error).__name__}{f': {lines[0]}' if lines else ''}".rstrip(".")
-        _leave(error, f"{_without_passwords(cause)} (unexpected: {_kept(error)} has the traceback){notes}.", 1)
+        _leave(error, f"{cause} (unexpected: {_kept(error)}){notes}.", 1)
     sys.exit(0)
 
 
 def _leave(error: Exception, told: str, code: int) -> NoReturn:
     if os.environ.get("PCL_TRACEBACK") == "1":
-        traceback.print_exception(error)
-    print(f"{sys.argv[0]}: {told}", file=sys.stderr)
+        print(_without_passwords("".join(traceback.format_exception(error))), file=sys.stderr)
+    print(f"{sys.argv[0]}: {_without_passwords(told)}", file=sys.stderr)
     sys.exit(code)
 
 
 def _kept(error: Exception) -> str:
-    """A file of this user alone that has an error's traceback; its name."""
-    with tempfile.NamedTemporaryFile("w", prefix="pcl-error-", suffix=".txt", delete=False) as file:
-        file.writelines(traceback.format_exception(error))
-    return file.name
+    """Write an error's traceback to a file of this user alone; returns where it is to be found."""
+    try:
+        with tempfile.NamedTemporaryFile("w", prefix="pcl-error-", suffix=".txt", delete=False) as file:
+            file.write(_without_passwords("".join(traceback.format_exception(error))))
+    except OSError:  # such as a full disk
+        return "PCL_TRACEBACK=1 in the environment shows the traceback"
+    return f"{file.name} has the traceback"
 
 
 def _without_passwords(text: str) -> str:

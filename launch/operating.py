@@ -41,7 +41,8 @@ def what_flags(what: "_ArgumentGroup", seeds: str) -> None:
     what.add_argument("--weights", metavar="auto|none|FILE", help=HELP)
 
 
-_LONGEST_NAME = 200  # of a study: file systems take 255 bytes, of which endings of files need some
+_LONGEST_FILE_NAME = 255  # of file systems
+_LONGEST_NAME = 200  # of a new study: endings of files need some of these
 _LONGEST_PART = 80  # of what a default name is made of
 _TAKEN_NAMES = ("artifacts", "mlflow.db", "mlflow.db.lock", "reproduce")  # of other things in the storage folder
 
@@ -52,16 +53,22 @@ def study_name(text: str) -> str:
         raise argparse.ArgumentTypeError("must not be empty; leave it out")
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", text):
         raise argparse.ArgumentTypeError(f"must be letters, digits, '-', '_' and '.', but got {reprlib.repr(text)}")
-    if len(text) > _LONGEST_NAME:
-        got = f"{len(text):,}: {reprlib.repr(text)}"
-        raise argparse.ArgumentTypeError(f"must have at most {_LONGEST_NAME} characters, but got {got}")
+    if len(text) > _LONGEST_FILE_NAME:
+        raise _too_long(text, _LONGEST_FILE_NAME)
     return text
+
+
+def _too_long(text: str, most: int) -> argparse.ArgumentTypeError:
+    got = f"{len(text):,}: {reprlib.repr(text)}"
+    return argparse.ArgumentTypeError(f"must have at most {most} characters, but got {got}")
 
 
 def new_study_name(text: str) -> str:
     """An argument that names a study which may not be there yet."""
     if study_name(text) in _TAKEN_NAMES:
         raise argparse.ArgumentTypeError(f"must not be {text!r}, as something else in the storage folder is called")
+    if len(text) > _LONGEST_NAME:
+        raise _too_long(text, _LONGEST_NAME)
     return text
 
 

@@ -52,13 +52,11 @@ class Driver:
         path.mkdir(parents=True, exist_ok=True)
         _, objectives = with_objectives(space, spec.objectives)
         self.known: list[str] = []
-        self.repaired: list[str] = []
         self.ran: list[Trial] = []
         is_rerun = winner.pop("is_rerun", False)
         self.proposer = Proposer(
             space, spec, self.folder, stage, winner.get("winner", {}), objectives, lambda _: None,
             lambda folder: self.known.append(folder.key), is_rerun=is_rerun,
-            repair=lambda trial: self.repaired.extend(self.folder.trial(trial.key).repair(trial)),
         )  # fmt: skip
 
     def run(self, n: int = 10**6, at_once: int = 1) -> "Driver":

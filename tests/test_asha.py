@@ -242,9 +242,7 @@ def test_optuna_learns_of_trials_that_were_stopped_also_where_its_database_is_lo
     study.path.mkdir()
 
     def proposer() -> Proposer:
-        return Proposer(
-            space, spec, study, 0, {}, (Objective(KAPPA),), lambda _: None, lambda _: None, repair=lambda _: None
-        )
+        return Proposer(space, spec, study, 0, {}, (Objective(KAPPA),), lambda _: None, lambda _: None)
 
     def states() -> list[tuple[str, list[tuple[int, float]]]]:
         found = optuna.load_study(study_name="s", storage=f"sqlite:///{study.path / DATABASE}")

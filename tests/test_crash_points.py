@@ -44,6 +44,7 @@ def drive(path: Path, study: Study, *, is_rerun: bool = False, is_elsewhere: boo
     folder = study(path)
     folder.path.mkdir(parents=True, exist_ok=True)
     folder.pull()
+    folder.repair()
     found = Found("other", "run", ELSEWHERE, {})
     tracker: Any = SimpleNamespace(finished=lambda _: found if is_elsewhere else None, last_batch=lambda _: 8)
     recorder: Any = SimpleNamespace(submit=lambda _: None)
@@ -152,14 +153,14 @@ def test_killed_while_a_trial_is_stopped_early(tmp_path: Path, capsys: pytest.Ca
         stage = Driven(path / "study")
         trial = stage.trial(1)
         folder = stage.folder.trial(trial.key)
-        assert folder.repair(trial) == []
+        assert folder.repair() == []
         result, rows = folder.result(), folder.rows()
         assert [row.batch for row in rows] == [10 * i for i in range(1, len(rows) + 1)]
         if result is not None:
             assert (result.status, len(rows)) == (Status.STOPPED, 6)
             continue
         _, folder = stage.train(1, [-1.0] * 10, start=len(rows))
-        assert folder.repair(trial) == []
+        assert folder.repair() == []
         assert folder.result() is not None
     with capsys.disabled():
         print(f"\nstopped early: {n_tried} crash points", end="")

@@ -18,10 +18,13 @@ from pcl.studies.packing import Resources
 from pcl.studies.reuse import is_lost
 from pcl.studies.runner import Interrupt
 from pcl.studies.space import Objective
+from pcl.studies.study import opened
 from pcl.studies.trainable import NOTE, Job, run_jobs
 from pcl.studies.trial import Trial
 from pcl.training.checkpoint import read_checkpoint
 from pcl.training.run import Run
+from tests.crash_points import crash_points
+from tests.searches import GRID, spec_of
 from tests.smoke import smoke
 
 METRIC = "eval/kappa_rank_corr"
@@ -158,9 +161,9 @@ def test_a_bad_record_is_set_aside(name: str, content: str, half: TrialFolder, e
     read = {"trial.json": half.trial, "reports.json": half.rows, "result.json": half.result}[name]
     with pytest.raises(Damaged, match=name):
         read()
-    (sentence,) = half.repair(TRIAL)
+    (sentence,) = half.repair()
     assert str(half.path / name) in sentence
-    assert half.trial() == TRIAL
+    assert (half.path / "trial.json").exists() == (name != "trial.json")
     assert half.result() is None
     assert half.checkpoint.exists() == (name != "reports.json")  # the reports before it cannot be had from it
     resumed(half, expected)
@@ -168,10 +171,69 @@ def test_a_bad_record_is_set_aside(name: str, content: str, half: TrialFolder, e
 
 def test_a_finished_trial_without_its_last_report_runs_again(half: TrialFolder, expected: list[float]) -> None:
     half.close(Result(Status.FINISHED))
-    (sentence,) = half.repair(TRIAL)
+    (sentence,) = half.repair()
     assert "without a report of its last batch" in sentence
     assert (half.result(), half.rows(), half.checkpoint.exists()) == (None, [], False)
     resumed(half, expected)
+
+
+def test_killed_while_it_is_repaired_a_trial_still_has_all_its_reports(
+    half: TrialFolder, expected: list[float], tmp_path: Path
+) -> None:
+    """Also where its checkpoint is of the last batch, so that nothing would be left to train."""
+    run = Run.restore(half.checkpoint)
+    for _ in run:
+        pass
+    run.save(half.checkpoint)
+
+    def prepare(path: Path) -> None:
+        shutil.copytree(half.path, path / "study" / "trials" / half.key)
+        (path / "study" / "trials" / half.key / "reports.json").write_text("[")
+
+    n_tried = 0
+    for path in crash_points(tmp_path / "points", lambda path: StudyFolder(path / "study").repair(), prepare):
+        n_tried += 1
+        StudyFolder(path / "study").repair()
+        assert losses(train(StudyFolder(path / "study"))) == expected
+    assert n_tried >= 5
+
+
+def test_a_late_worker_writes_nothing_to_a_trial_that_was_reopened(half: TrialFolder, expected: list[float]) -> None:
+    late = half.claim()
+    row = half.rows()[-1]
+    half.reopen()
+    with pytest.raises(trainable.Lost):
+        half.publish(row, late)
+    run = Run(TRIAL.run_config, (1,))
+    for _ in run:
+        pass
+    run.save(half.checkpoint)  # it was about to when it lost the trial
+    resumed(half, expected)
+
+
+@pytest.mark.parametrize("name", ["trial.json", "reports.json", "result.json"])
+def test_a_driver_repairs_a_study_before_anything_reads_it(
+    name: str, half: TrialFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = StudyFolder(half.path.parents[1])
+    spec = spec_of(GRID)
+    with opened(study, spec):
+        pass
+    (half.path / name).write_text("{")
+    with opened(study, spec):
+        assert half.result() is None
+        assert len(half.rows()) == (0 if name == "reports.json" else 2)
+    assert str(half.path / name) in capsys.readouterr().err
+
+
+def test_a_checkpoint_of_the_format_before_is_read(half: TrialFolder, expected: list[float]) -> None:
+    """It has no digest; one that lacks something is refused."""
+    content = {**read_checkpoint(half.checkpoint), "format": 1}
+    torch.save(content, half.checkpoint)
+    assert Run.restore(half.checkpoint).batch == 8
+    resumed(half, expected)
+    torch.save({key: value for key, value in content.items() if key != "seeds"}, half.checkpoint)
+    assert "is not a checkpoint" in refusal(half.checkpoint)
 
 
 def test_reports_are_in_the_order_of_their_batches(tmp_path: Path) -> None:

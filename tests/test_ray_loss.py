@@ -19,6 +19,7 @@ def daemon(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[socket.socket, str
     """Somebody who listens, and where; what is lost in a test is lost in it alone."""
     monkeypatch.setattr(ray_loss, "_kept", [])
     monkeypatch.setattr(ray_loss, "_GRACE_S", 0.2)
+    monkeypatch.setattr(ray_loss, "_WATCH_S", 1e4)  # in tests of signals, nobody else looks
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield server, f"127.0.0.1:{server.getsockname()[1]}"
 

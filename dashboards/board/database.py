@@ -96,10 +96,19 @@ class FileDatabase(Database):
         """Nothing where there is no file yet."""
         with self._lock:
             try:
-                connection = self._open()
-                return connection.execute(sql, values).fetchall() if connection else []
+                return self._rows(sql, values)
+            except (sqlite3.Error, OSError) as error:
+                if getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_READONLY_ROLLBACK:
+                    raise self._unreadable(error) from None
+            self._opened = None  # a writer was killed: a connection that is opened anew takes back what it had begun
+            try:
+                return self._rows(sql, values)
             except (sqlite3.Error, OSError) as error:
                 raise self._unreadable(error) from None
+
+    def _rows(self, sql: str, values: tuple[object, ...]) -> list[Row]:
+        connection = self._open()
+        return connection.execute(sql, values).fetchall() if connection else []
 
     def _unreadable(self, error: Exception) -> StoreError:
         told = error.strerror if isinstance(error, OSError) else error

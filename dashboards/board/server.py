@@ -155,7 +155,7 @@ class _Handler(BaseHTTPRequestHandler):
         super().handle_one_request()
 
     def do_GET(self) -> None:
-        if {"Content-Length", "Transfer-Encoding"} & set(self.headers):
+        if "Content-Length" in self.headers or "Transfer-Encoding" in self.headers:
             self.close_connection = True  # what follows is no request
         if not self.server.answers_to(self.headers.get("Host", "")):
             self._send(HTTPStatus.FORBIDDEN, _told("This name is not the board's: open it by its own address."))

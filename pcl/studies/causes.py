@@ -5,6 +5,11 @@ from collections.abc import Mapping
 CAUSE = "pcl.cause"
 
 
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error, or its name where it says nothing."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
 def cause_of(tags: Mapping[str, str]) -> str:
     """Why a run failed, or nothing; of a trial with but one seed, without that seed's name.
 

@@ -76,11 +76,12 @@ class Execution:
         unknown = []
         for trial in trials:
             folder = self.folder.trial(trial.key)
-            self.repair(trial)
             if self.choices.is_rerun or is_lost(folder.result()):
                 folder.reopen()
             elif folder.result() is None:
                 unknown.append(trial)
+            else:
+                folder.begin(trial)  # says again what it is of, where that file was set aside
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             list(pool.map(self.reuse, unknown))
         left = [trial for trial in trials if self.folder.trial(trial.key).result() is None]
@@ -115,11 +116,6 @@ class Execution:
             ) as progress,
         ):  # fmt: skip
             yield progress
-
-    def repair(self, trial: Trial) -> None:
-        """Set aside what cannot be used of a trial's files, and say so."""
-        for sentence in self.folder.trial(trial.key).repair(trial):
-            self._say(f"  {sentence}")
 
     def reuse(self, trial: Trial) -> None:
         """Take over the result of the same trial from another study, if there is one."""

@@ -10,7 +10,8 @@
 Every file is replaced in one step. Writes and deletions are ordered so that a process that dies between two of them
 leaves a trial that has ended, one that goes on, or one that has not begun:
 
-- A trial has ended when it has a result; a finished one needs a report of its last batch too (`repair` sees to it).
+- A trial has ended when it has a result; a finished one needs a report of its last batch too: workers and `repair`, at
+  the start of every driver and worker, see to it.
 - A reused trial is its result alone, which carries the report.
 - A trial that is run again gets a result that says so, `reopened`, before anything is deleted; that file goes last.
 
@@ -107,12 +108,13 @@ class TrialFolder:
         self.mirror.pull(_TRIAL, _REPORTS, _RESULT)
 
     def take(self, trial: Trial) -> str:
-        """Begin or go on with a trial as its one worker; returns the token that every write needs."""
+        """Begin or go on with a trial as its one worker; returns the token that every write needs.
+
+        What is there may need `repair`.
+        """
         self.begin(trial)
         token = self.claim()
         self.mirror.pull_all()  # after the claim: whoever had the trial before writes no more
-        if self._read_result().get("status") == _REOPENED:
-            self._forget()
         return token
 
     def claim(self) -> str:
@@ -141,24 +143,27 @@ class TrialFolder:
             Lost: If another has claimed the trial since.
         """
         self.check_owner(token)
-        (self.path / PREVIOUS).unlink(missing_ok=True)
         self.close(result)
 
     def close(self, result: Result) -> None:
         """Record how the trial ended, as the driver may for a trial without a worker."""
+        (self.path / PREVIOUS).unlink(missing_ok=True)
         self._write(_RESULT, result.as_json())
 
     def reopen(self) -> None:
         """Forget that it ended, and with it what it had reached, so that it runs again from the start."""
         if self.path.exists():
-            self._write(_RESULT, {"status": _REOPENED})
+            self.claim()  # a late worker writes no more
+            self._mark_reopened()
             self._forget()
 
-    def repair(self, trial: Trial) -> list[str]:
-        """Set aside files that cannot be read, and reopen the trial where it has lost reports.
+    def is_whole(self) -> bool:
+        """Return whether there is a report of the last batch, which a finished trial needs."""
+        rows = self.rows()
+        return bool(rows) and rows[-1].batch == rows[-1].n_batches
 
-        Args:
-            trial: What the folder is of.
+    def repair(self) -> list[str]:
+        """Set aside files that cannot be read, and reopen the trial where it has lost reports.
 
         Returns:
             A sentence for each thing that was wrong.
@@ -170,16 +175,16 @@ class TrialFolder:
                 try:
                     read()
                 except Damaged as error:
-                    told.append(f"{error}; it was set aside as {self.set_aside(name)}")
-                    if name == _TRIAL:
-                        self.begin(trial)
                     if name == _REPORTS:
-                        self.reopen()
-        result, rows = self.result(), self.rows()
-        is_finished = result is not None and result.status is Status.FINISHED
-        if is_finished and (not rows or rows[-1].batch != trial.config["training.n_batches"]):
+                        self._mark_reopened()  # first: without reports, its checkpoint is of no use
+                    told.append(f"{error}; it was set aside as {self.set_aside(name)}")
+        if self._read_result().get("status") == _REOPENED:
+            self._forget()
+        result = self.result()
+        if result is not None and result.status is Status.FINISHED and not self.is_whole():
             told.append(f"{self.path} is of a finished trial without a report of its last batch; it runs again")
-            self.reopen()
+            self._mark_reopened()
+            self._forget()
         return told
 
     def check_owner(self, token: str) -> None:
@@ -193,9 +198,10 @@ class TrialFolder:
             raise Lost(f"Trial {self.key} has been taken over by another worker.")
 
     def set_aside(self, name: str) -> str:
-        """Give a file that cannot be used another name, which is returned, here and in the store."""
+        """Give a file that cannot be used another name, which is returned; of a store's, the records stay there too."""
         kept = set_aside(self.path / name, "damaged")
-        self.mirror.push(kept.name)
+        if name not in (CHECKPOINT, PREVIOUS):  # large, and of no use to anyone
+            self.mirror.push(kept.name)
         self.mirror.delete(name)
         return kept.name
 
@@ -203,6 +209,10 @@ class TrialFolder:
         """Delete what a process was writing when it was killed."""
         for left in self.path.glob("*.tmp"):
             left.unlink(missing_ok=True)
+
+    def _mark_reopened(self) -> None:
+        """Say, in one step, that what the trial had reached counts no more."""
+        self._write(_RESULT, {"status": _REOPENED})
 
     def _forget(self) -> None:
         """Delete what a reopened trial had reached; the file that says so goes last."""
@@ -259,6 +269,11 @@ class StudyFolder:
     def trial(self, key: str) -> TrialFolder:
         """The folder of a trial, which need not exist yet."""
         return TrialFolder(self.path / TRIALS / key, self.mirror.inside(f"{TRIALS}/{key}"))
+
+    def repair(self) -> list[str]:
+        """Repair the folders of all trials; returns a sentence for each thing that was wrong."""
+        folders = (self.trial(path.name) for path in sorted((self.path / TRIALS).glob("*/")) if path.is_dir())
+        return [sentence for folder in folders for sentence in folder.repair()]
 
     def trials(self) -> Iterator[TrialFolder]:
         """Every trial that has begun."""

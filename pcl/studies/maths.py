@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 
-# Raised whenever the same configuration gives other numbers than before: old results are then not found again.
+# Raised whenever the same configuration gives other numbers than before: old results are then not found again. It was
+# not for the limits of kappa above 1e6 and of ranges that are only rounding, where the numbers before were wrong.
 MATHS_VERSION = 3
 MATHS = "pcl.maths"
 _UNTAGGED = "3"  # of runs that were recorded before they were tagged

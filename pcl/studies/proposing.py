@@ -35,7 +35,6 @@ class Proposer:
         objectives: What the sampler is told.
         reuse: Looks for a trial's result elsewhere and, where there is one, puts it into the trial's folder.
         on_known: Told of trials that have a result when they are proposed; may be set later.
-        repair: Sets aside what cannot be used of a trial's files, before they are looked at.
         is_rerun: Whether the search begins anew and runs again what is known.
 
     Raises:
@@ -45,11 +44,11 @@ class Proposer:
     def __init__(
         self, space: SearchSpace, spec: StudySpec, folder: StudyFolder, stage_index: int,
         winner: Mapping[str, Plain], objectives: tuple[Objective, ...], reuse: Callable[[Trial], None],
-        on_known: Callable[[TrialFolder], None], *, repair: Callable[[Trial], None], is_rerun: bool = False,
+        on_known: Callable[[TrialFolder], None], *, is_rerun: bool = False,
     ) -> None:  # fmt: skip
         self._space, self._spec, self._folder = space, spec, folder
         self._index, self._winner, self._objectives = stage_index, dict(winner), objectives
-        self._reuse, self._repair, self.on_known, self._is_rerun = reuse, repair, on_known, is_rerun
+        self._reuse, self.on_known, self._is_rerun = reuse, on_known, is_rerun
         stage = space.stages[stage_index]
         self._n_trials = spec.n_trials(space)[stage_index]
         name = folder.name if len(space.stages) == 1 else f"{folder.name}: {stage.name}"
@@ -142,7 +141,6 @@ class Proposer:
             return None
         self._trials[trial.key] = trial
         folder = self._folder.trial(trial.key)
-        self._repair(trial)
         if self._is_rerun:
             folder.reopen()
         elif folder.result() is None:
@@ -163,15 +161,14 @@ class Proposer:
                 continue
             self._trials.setdefault(trial.key, trial)
             folder = self._folder.trial(trial.key)
-            self._repair(trial)
             if is_lost(folder.result()):
                 folder.reopen()
             if point.is_open:
                 self._sampling.name(point.number, trial.key)
                 self._open.setdefault(trial.key, []).append(point.number)
                 self.ended(trial.key)
+            folder.begin(trial)
             if folder.result() is None and trial not in self._waiting:
-                folder.begin(trial)
                 self._waiting.append(trial)
                 self._again |= set() if point.is_open else {trial.key}
         for trial in self._of_stage(self._folder) if not self._is_rerun else []:

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from pcl.studies.causes import first_line
 from pcl.studies.cluster import check_address, check_shared, own_token, runtime_env, use_token
 from pcl.studies.ray_loss import ELSEWHERE_S, HERE_S, Daemons, is_lost
 from pcl.studies.ray_start import NotStarted, answering, end_daemons, quiet_stderr, tried
@@ -106,7 +107,7 @@ def _start_here(say: Callable[[str], None]) -> str:
     try:
         return tried(start, say)
     except Exception as error:  # Ray raises bare ones
-        raise NotStarted(f"Ray did not start on this machine: {_first_line(error)}") from error
+        raise NotStarted(f"Ray did not start on this machine: {first_line(error).rstrip('.')}") from error
 
 
 def _join(address: str) -> str:
@@ -116,7 +117,7 @@ def _join(address: str) -> str:
         with quiet_stderr():
             context = ray.init(address=address, runtime_env=runtime_env(_FOR_WORKERS), **_QUIET)
     except Exception as error:  # Ray raises bare ones
-        told = f"No Ray cluster could be reached at {address}: {_first_line(error)}"
+        told = f"No Ray cluster could be reached at {address}: {first_line(error).rstrip('.')}"
         if any(word in f"{error} {error.__cause__} {error.__notes__}" for word in _TOKEN):
             told = (
                 f"The Ray cluster at {address} refuses this token; RAY_AUTH_TOKEN or ~/.ray/auth_token must be the "
@@ -124,10 +125,6 @@ def _join(address: str) -> str:
             )
         raise NotStarted(told) from error
     return str(getattr(context, "dashboard_url", "") or "")
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
 
 
 def daemons() -> Daemons:

@@ -148,7 +148,7 @@ class Search:
 
         proposer = Proposer(
             self.space, self.spec, self.folder, index, winner, self.objectives, self._execution.reuse,
-            self._recorder.submit, repair=self._execution.repair, is_rerun=self._choices.is_rerun,
+            self._recorder.submit, is_rerun=self._choices.is_rerun,
         )  # fmt: skip
         is_left = not self._interrupt.is_set() and proposer.has_next()
         outcomes = [Outcome.of(trial, self.folder.trial(trial.key)) for trial in proposer.trials]

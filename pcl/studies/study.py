@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pcl.config.run_config import Plain
-from pcl.storage.files import write_json
+from pcl.storage.files import warn, write_json
 from pcl.studies.lease import leased
 from pcl.studies.ledger import LOCK, StudyFolder
 from pcl.studies.method import RANDOM, Method, draws, random_cells
@@ -201,6 +201,8 @@ def opened(folder: StudyFolder, spec: StudySpec, on_lost: Callable[[str], None] 
                 _keep_space(folder, spec)
                 write_json(folder.path / _STUDY, spec.as_json())
                 folder.mirror.push(_STUDY)
+            for sentence in folder.repair():
+                warn(sentence)
             yield
 
 

@@ -25,6 +25,7 @@ from pcl import Diverged
 from pcl.losses.base import DEFAULT_CHUNK_SIZE
 from pcl.storage.mirror import mirror_of
 from pcl.storage.object_stores import copy_of
+from pcl.studies.causes import first_line
 from pcl.studies.ledger import CHECKPOINT, PREVIOUS, Lost, Result, Row, Status, TrialFolder, now_ms
 from pcl.studies.monitoring import GPU_MEMORY, KAPPA_MEAN, MS_PER_BATCH, OBJECTIVE, SHARE_DONE, Gauges
 from pcl.studies.trial import Trial
@@ -113,12 +114,18 @@ def _run(job: Job, is_alone: bool) -> Iterator[None]:
     try:
         with job.opened() as folder:
             token = folder.take(job.trial)
-            for sentence in folder.repair(job.trial):
+            for sentence in folder.repair():
                 tune.report({FOLDER: job.folder, NOTE: sentence})
+            folder.begin(job.trial)
             if folder.result() is not None:
                 return  # ended side by side with others, before their worker died
             started = time.perf_counter()
             result = yield from _trained(job, folder, token)
+            if result.status is Status.FINISHED and not folder.is_whole():
+                # Its reports were lost while it trained, or before: it has to train again to have them.
+                folder.reopen()
+                token = folder.take(job.trial)
+                result = yield from _trained(job, folder, token)
             node = ray.get_runtime_context().get_node_id() if ray.is_initialized() else ""
             folder.end(replace(result, wall_s=time.perf_counter() - started, node=node), token)
             if not is_alone:
@@ -138,12 +145,12 @@ def _trained(job: Job, folder: TrialFolder, token: str) -> Generator[None, None,
         except (Lost, Unwritable):
             raise  # no failure of the training
         except Diverged as error:
-            return Result(Status.FAILED, _first_line(error), "", now_ms(), hardware)
+            return Result(Status.FAILED, first_line(error), "", now_ms(), hardware)
         except Exception as error:
-            cause, told = f"{type(error).__name__}: {_first_line(error)}", traceback.format_exc()
+            cause, told = f"{type(error).__name__}: {first_line(error)}", traceback.format_exc()
             if not _is_out_of_memory(error):
                 break
-            cause = f"out of memory: {_first_line(error)}"
+            cause = f"out of memory: {first_line(error)}"
             if job.device == "cuda":
                 torch.cuda.empty_cache()
         else:
@@ -191,7 +198,7 @@ def _writing() -> Iterator[None]:
     except Lost:
         raise
     except (OSError, RuntimeError) as error:  # for torch, a full disk is a RuntimeError
-        raise Unwritable(_first_line(error)) from None
+        raise Unwritable(first_line(error)) from None
 
 
 def _run_of(job: Job, folder: TrialFolder, chunk_size: int) -> Run:
@@ -211,7 +218,7 @@ def _run_of(job: Job, folder: TrialFolder, chunk_size: int) -> Run:
         except ValueError as error:
             with _writing():
                 kept = folder.set_aside(name)
-            told = f"{_first_line(error)} It is now {kept}, and the trial goes on without it."
+            told = f"{first_line(error)} It is now {kept}, and the trial goes on without it."
             tune.report({FOLDER: job.folder, NOTE: told})
             continue
         return Run.resumed(content, job.device, is_fast, chunk_size)
@@ -220,10 +227,6 @@ def _run_of(job: Job, folder: TrialFolder, chunk_size: int) -> Run:
 
 def _row(report: Report) -> Row:
     return Row(report.batch, report.n_batches, now_ms(), report.seconds, report.by_seed, report.failures)
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def hardware_name(device: str) -> str:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 FORMAT = 2
 _UNDIGESTED = 1  # the format before, which has no digest
+_KEYS = {"config", "seeds", "batch", "phase", "seconds", "failures", "task", "best", "stepper"}
 # Between two checkpoints there is at least this many times what one takes: large networks are evaluated often.
 _SAVING_FACTOR = 20.0
 
@@ -89,7 +90,7 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     except Exception:
         raise ValueError(f"{path} is not a readable checkpoint; it was left as it is.") from None
     # Files of images have a format too, but no configuration.
-    if not isinstance(content, dict) or content.get("format") not in (FORMAT, _UNDIGESTED) or "config" not in content:
+    if not isinstance(content, dict) or content.get("format") not in (FORMAT, _UNDIGESTED) or not set(content) >= _KEYS:
         raise ValueError(f"{path} is not a checkpoint of format {FORMAT}; it was left as it is.")
     if content["format"] == FORMAT and content.pop("digest", "") != _digest(content):
         raise ValueError(f"{path} is damaged: its content does not have its digest; it was left as it is.")
