@@ -47,28 +47,22 @@ _LONGEST_PART = 80  # of what a default name is made of
 _TAKEN_NAMES = ("artifacts", "mlflow.db", "mlflow.db.lock", "reproduce")  # of other things in the storage folder
 
 
-def study_name(text: str) -> str:
-    """An argument that names a study."""
+def study_name(text: str, longest: int = _LONGEST_FILE_NAME) -> str:
+    """Read an argument that names a study."""
     if not text:
         raise argparse.ArgumentTypeError("must not be empty; leave it out")
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", text):
         raise argparse.ArgumentTypeError(f"must be letters, digits, '-', '_' and '.', but got {reprlib.repr(text)}")
-    if len(text) > _LONGEST_FILE_NAME:
-        raise _too_long(text, _LONGEST_FILE_NAME)
+    if len(text) > longest:
+        got = f"{len(text):,}: {reprlib.repr(text)}"
+        raise argparse.ArgumentTypeError(f"must have at most {longest} characters, but got {got}")
     return text
-
-
-def _too_long(text: str, most: int) -> argparse.ArgumentTypeError:
-    got = f"{len(text):,}: {reprlib.repr(text)}"
-    return argparse.ArgumentTypeError(f"must have at most {most} characters, but got {got}")
 
 
 def new_study_name(text: str) -> str:
     """An argument that names a study which may not be there yet."""
-    if study_name(text) in _TAKEN_NAMES:
+    if study_name(text, _LONGEST_NAME) in _TAKEN_NAMES:
         raise argparse.ArgumentTypeError(f"must not be {text!r}, as something else in the storage folder is called")
-    if len(text) > _LONGEST_NAME:
-        raise _too_long(text, _LONGEST_NAME)
     return text
 
 

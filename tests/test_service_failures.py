@@ -130,7 +130,7 @@ BAD_INPUT = {
     "empty name": (["--space", "toy_elk", "--name", ""], "--name: must not be empty"),
     "long name": (["--space", "toy_elk", "--name", "x" * 5000], "--name: must have at most 200 characters"),
     "taken name": (["--space", "toy_elk", "--name", "mlflow.db"], "--name: must not be 'mlflow.db'"),
-    "long study": (["--resume", "x" * 5000], "--resume: must have at most 200 characters"),
+    "long study": (["--resume", "x" * 5000], "--resume: must have at most 255 characters"),
     "no study": (["--resume", "../up"], "--resume: must be letters"),
     "warm start": (["--space", "toy_elk", "--search", "optuna", "--warm-start", "/"], "--warm-start: must be letters"),
     "contradiction": (["--resume", "s", "--space", "toy_elk", "--seeds", "1"], "leave out --space, --seeds"),
