@@ -92,7 +92,7 @@ class Ours:
         return self.cause or told_causes(self.failures.values()) + not_run or "not recorded"
 
     def is_undefined(self, metric: str) -> bool:
-        """Whether seeds have this metric, and it is undefined in all of them."""
+        """Return whether seeds have this metric, and it is undefined in all of them."""
         values = [metrics[metric] for metrics in self.by_seed.values() if metric in metrics]
         return bool(values) and all(map(math.isnan, values))
 

@@ -63,7 +63,7 @@ def goes_on(command: str, going_on: str) -> Iterator[None]:
 
 
 def how_to_go_on(folder: "StudyFolder | None", arguments: argparse.Namespace, command: str = GRID) -> str:
-    """What to do where a command ends before it has opened its study."""
+    """Say what to do where a command ends before it has opened its study."""
     if folder is not None and not (folder.path / "study.json").exists():
         return "nothing has begun, so run the same command again"
     return f"`{command_to_resume(folder, arguments, command)}` goes on"

@@ -115,7 +115,7 @@ class BoardServer(ThreadingHTTPServer):
 
 
 class _Requests(io.RawIOBase):
-    """What a client sends, request by request; each has a deadline and a largest size as a whole."""
+    """The bytes that a client sends, request by request; each request has a deadline and a largest size as a whole."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection

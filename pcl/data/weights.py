@@ -159,7 +159,7 @@ def named_weights(text: str) -> Weights:
 
 
 def kept_weights(folder: Path, kind: str, width: int, fingerprint: str) -> Sequence[Weights]:
-    """Those of a folder that fit a network and were trained on these images, the most accurate first.
+    """Return the weights of a folder that fit a network and were trained on these images, the most accurate first.
 
     Damaged ones are set aside.
     """
@@ -170,7 +170,7 @@ def kept_weights(folder: Path, kind: str, width: int, fingerprint: str) -> Seque
 
 
 def is_kept(weights: Weights, folder: Path) -> bool:
-    """Whether a folder has these weights; a damaged file of their name is set aside."""
+    """Return whether a folder has these weights; a damaged file of their name is set aside."""
     path = folder / weights.file_name
     return path.is_file() and _sound(path) is not None
 

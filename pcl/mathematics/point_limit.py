@@ -20,7 +20,7 @@ TIMES_KAPPA_POS = 1e3  # where kappa' is so much larger, the midpoint rule is of
 
 
 def is_nearly_a_point(kappa: Tensor, kappa_pos: Tensor | float) -> Tensor:
-    """Whether `point_similarity` takes the place of the closed form."""
+    """Return whether `point_similarity` takes the place of the closed form."""
     return (kappa > NEARLY_A_POINT) & (kappa > TIMES_KAPPA_POS * kappa_pos)
 
 

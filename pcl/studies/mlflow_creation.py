@@ -65,7 +65,7 @@ def _make(path: Path, artifacts: Path) -> None:
 
 
 def _has_nothing(path: Path) -> bool:
-    """Whether a database has no rows but those that MLflow writes while it makes the tables."""
+    """Return whether a database has no rows but those that MLflow writes while it makes the tables."""
     tables = tables_of(path)
     if set(tables) - _FILLED and not set(tables) & _OWN:
         raise ValueError(

@@ -88,7 +88,7 @@ class Leaving:
             self._leave()
 
     def answer(self) -> bool:
-        """Whether a signal was the watching thread's; leaves the context, unless that is over."""
+        """Return whether a signal was the watching thread's; leaves the context, unless that is over."""
         is_own, self._is_signalled = self._is_signalled, False
         if is_own and self._daemon:
             self._leave()
