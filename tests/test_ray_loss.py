@@ -137,6 +137,7 @@ from pcl.studies import ray_loss
 ray_loss._WATCH_S = ray_loss._STUCK_S = 0.1
 leaving = ray_loss.Leaving()
 leaving.how_to_go_on = lambda: "this goes on"
+leaving.record = lambda: print("recorded")
 mutex = ctypes.create_string_buffer(128)
 with leaving.without(ray_loss.Daemons("127.0.0.1:1", list, 0.0), lambda _: None):
     for _ in range(2):
@@ -151,3 +152,4 @@ def test_a_driver_that_is_stuck_in_ray_says_how_to_go_on() -> None:
     assert ended.returncode == 1
     assert "gcs_server" in ended.stderr
     assert "this goes on" in ended.stderr
+    assert "recorded" in ended.stdout

@@ -63,6 +63,7 @@ class Execution:
     ) -> None:  # fmt: skip
         self.objective, self.folder, self.choices = objective, folder, choices
         self._tracker, self._recorder, self._interrupt, self._say = tracker, recorder, interrupt, say
+        interrupt.leaving.record = lambda: close_study(tracker, recorder, End.KILLED, {})
 
     @property
     def scratch(self) -> Path:

@@ -47,10 +47,12 @@ class Leaving:
 
     Attributes:
         how_to_go_on: Says what to do about a driver that could not be brought out.
+        record: Records, in another thread, that such a driver's study ends here.
     """
 
     def __init__(self) -> None:
         self.how_to_go_on: Callable[[], str] = lambda: "start it again"
+        self.record: Callable[[], object] = lambda: None
         self._daemon = ""
         self._is_told = self._is_signalled = False
 
@@ -103,7 +105,9 @@ class Leaving:
         main = threading.main_thread().ident
         assert main is not None
         signal.pthread_kill(main, signal.SIGINT)
-        if not is_over.wait(_STUCK_S):  # it waits in Ray's own code: what is recorded so far has to do
+        if not is_over.wait(_STUCK_S):  # it waits in Ray's own code, from which only the end of the process frees it
+            with suppress(Exception):  # the message below must come out
+                self.record()
             print(f"\n{sys.argv[0]}: {cause}; {self.how_to_go_on()}.", file=sys.stderr)
             end_process(1)
 
