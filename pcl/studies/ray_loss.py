@@ -84,6 +84,10 @@ class Leaving:
             self._daemon = ""
             is_over.set()
 
+    def __reduce__(self) -> tuple[type["Leaving"], tuple[()]]:
+        """Tune pickles its stopper, and with it this, but never reads that again."""
+        return Leaving, ()
+
     def look(self) -> None:
         """Leave the context, where there is one and the daemon ends; to be called in the main thread, by a handler."""
         if self._daemon and _ends(self._daemon):
