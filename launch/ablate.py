@@ -12,10 +12,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from launch.command import Parser, chosen_data, run, say, settings
-from launch.ending import ABLATE, command_to_resume, how_to_go_on
-from launch.given import NO_IMAGES, WEIGHTS, Given, Images, chosen_images, refuse_image_flags, run_given
-from launch.operating import (
+from launch.shared.backbone_weights import check_weights
+from launch.shared.command import Parser, run, say, settings
+from launch.shared.image_choice import chosen_data
+from launch.shared.job_submission import is_sent
+from launch.shared.listed_study import NO_IMAGES, WEIGHTS, Given, Images, chosen_images, refuse_image_flags, run_given
+from launch.shared.resume_command import ABLATE, command_to_resume, how_to_go_on
+from launch.shared.study_flags import (
     check_cluster,
     checked_tracker,
     default_name,
@@ -29,14 +32,12 @@ from launch.operating import (
     what_flags,
     where_flags,
 )
-from launch.remote import is_sent
-from launch.weights import check_weights
 
 if TYPE_CHECKING:
-    from pcl.studies.ablation import Ablation, Cells
-    from pcl.studies.ledger import StudyFolder
-    from pcl.studies.selection import Outcome
-    from pcl.studies.study import StudySpec
+    from pcl.studies.ledger.folders import StudyFolder
+    from pcl.studies.ledger.study_spec import StudySpec
+    from pcl.studies.results.selection import Outcome
+    from pcl.studies.space.ablation import Ablation, Cells
 
 
 class Asked(NamedTuple):
@@ -84,7 +85,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _list() -> None:
-    from pcl.studies.ablation import ablation_names, load_ablation  # noqa: PLC0415
+    from pcl.studies.space.ablation import ablation_names, load_ablation  # noqa: PLC0415
 
     for name in ablation_names():
         ablation = load_ablation(name)
@@ -93,8 +94,8 @@ def _list() -> None:
 
 def asked_ablation(arguments: argparse.Namespace) -> Asked:
     """What is asked for: a new study or one to go on with. Makes nothing."""
-    from pcl.studies.ablation import load_ablation, seeds_at  # noqa: PLC0415
-    from pcl.studies.study import ABLATION, StudySpec, read_seeds  # noqa: PLC0415
+    from pcl.studies.ledger.study_spec import ABLATION, StudySpec, read_seeds  # noqa: PLC0415
+    from pcl.studies.space.ablation import load_ablation, seeds_at  # noqa: PLC0415
 
     arguments.storage.check()
     if arguments.resume is not None:
@@ -121,8 +122,8 @@ def asked_ablation(arguments: argparse.Namespace) -> Asked:
 
 
 def _resumed(arguments: argparse.Namespace) -> Asked:
-    from pcl.studies.ablation import load_ablation  # noqa: PLC0415
-    from pcl.studies.study import ABLATION, StudySpec, latest_study, require_kind, space_of  # noqa: PLC0415
+    from pcl.studies.ledger.study_spec import ABLATION, StudySpec, latest_study, require_kind, space_of  # noqa: PLC0415
+    from pcl.studies.space.ablation import load_ablation  # noqa: PLC0415
 
     fixed = ("ablation", "scale", "fidelity", "set", "seeds", "name", "data", "skip_bad", "weights")
     refuse_with_resume(arguments, fixed)
@@ -146,8 +147,8 @@ def _run(arguments: argparse.Namespace) -> None:
     if arguments.plan:
         _say_plan(arguments, asked)
         return
-    from pcl.studies.runner import Interrupt  # noqa: PLC0415
-    from pcl.studies.tracking import StudyTags  # noqa: PLC0415
+    from pcl.studies.execution.interrupt import Interrupt  # noqa: PLC0415
+    from pcl.studies.tracking.tracker import StudyTags  # noqa: PLC0415
 
     check_cluster(arguments)
     asked = _with_weights(asked)
@@ -190,7 +191,7 @@ def _say_plan(arguments: argparse.Namespace, asked: Asked) -> None:
     say(f"study {asked.folder.name}: {ablation.question}")
     say(f"  fidelity {spec.profile}, scale {spec.scale}, data {spec.data}, seeds {seeds}")
     say(f"  {len(cells.trials)} variants of {ablation.axis}: {', '.join(cells.trials)}; the first is the baseline")
-    from pcl.studies.ablation import OWN  # noqa: PLC0415
+    from pcl.studies.space.ablation import OWN  # noqa: PLC0415
 
     own = [label for label, why in cells.left_out.items() if why == OWN]
     for label, why in cells.left_out.items():
@@ -205,7 +206,7 @@ def _say_plan(arguments: argparse.Namespace, asked: Asked) -> None:
 
 
 def _say_estimate(arguments: argparse.Namespace, asked: Asked) -> None:
-    from pcl.studies.plan import costs_of, estimate  # noqa: PLC0415
+    from pcl.studies.report.plan import costs_of, estimate  # noqa: PLC0415
 
     resources = resources_of(arguments, machine())
     trials = list(asked.cells().trials.values())
@@ -217,9 +218,9 @@ def _say_estimate(arguments: argparse.Namespace, asked: Asked) -> None:
 
 def _written(asked: Asked, outcomes: "list[Outcome]") -> list[Path]:
     """Print the table and write it; returns the files."""
-    from dashboards.paired_table import Reached, as_csv, as_text, compared  # noqa: PLC0415
+    from dashboards.paper.paired_table import Reached, as_csv, as_text, compared  # noqa: PLC0415
     from pcl.storage.files import write_text  # noqa: PLC0415
-    from pcl.studies.outputs import trials_csv  # noqa: PLC0415
+    from pcl.studies.report.outputs import trials_csv  # noqa: PLC0415
 
     ablation, spec = asked.ablation, asked.spec
     by_label = {str(outcome.trial.varied[ablation.axis]): outcome for outcome in outcomes}

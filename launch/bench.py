@@ -18,8 +18,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from launch import bench_cifar, bench_faults, bench_load, bench_search, bench_sharing, bench_study, bench_toy
-from launch.command import Parser, chosen_device, run, say, whole_number
+from launch.benchmarks import cifar as bench_cifar
+from launch.benchmarks import faults as bench_faults
+from launch.benchmarks import load as bench_load
+from launch.benchmarks import search as bench_search
+from launch.benchmarks import sharing as bench_sharing
+from launch.benchmarks import study as bench_study
+from launch.benchmarks import toy as bench_toy
+from launch.shared.command import Parser, chosen_device, run, say, whole_number
 
 Row = dict[str, Any]
 
@@ -85,7 +91,7 @@ def _vmf(arguments: argparse.Namespace) -> list[Row]:
     import torch  # noqa: PLC0415
     from scipy import stats  # noqa: PLC0415
 
-    from launch.bench_twins import wood_sample  # noqa: PLC0415
+    from launch.benchmarks.baselines import wood_sample  # noqa: PLC0415
     from pcl.distributions import VonMisesFisher  # noqa: PLC0415
 
     torch.set_num_threads(1)
@@ -168,7 +174,7 @@ def measure_loss(name: str, sizes: dict[str, int], device: str, repeats: int) ->
     """Time and peak memory of one loss in this process."""
     import torch  # noqa: PLC0415
 
-    from launch.bench_twins import mc_info_nce_of_whole_samples  # noqa: PLC0415
+    from launch.benchmarks.baselines import mc_info_nce_of_whole_samples  # noqa: PLC0415
     from pcl.distributions import VonMisesFisher  # noqa: PLC0415
     from pcl.losses import LOSSES, Loss  # noqa: PLC0415
 

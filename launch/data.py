@@ -10,8 +10,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from launch.command import Parser, run, say
-from launch.progress import Downloads
+from launch.shared.command import Parser, run, say
+from launch.shared.progress_line import Downloads
 
 if TYPE_CHECKING:
     from pcl.data import ImageSet

@@ -11,10 +11,11 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from launch.command import Parser, run, say, whole_number
-from launch.ending import command_to_resume, how_to_go_on, leave, resumable
-from launch.grid_study import asked_study
-from launch.operating import (
+from launch.shared.command import Parser, run, say, whole_number
+from launch.shared.grid_request import asked_study
+from launch.shared.job_submission import is_sent
+from launch.shared.resume_command import command_to_resume, how_to_go_on, leave, resumable
+from launch.shared.study_flags import (
     check_cluster,
     checked_tracker,
     how_flags,
@@ -27,16 +28,15 @@ from launch.operating import (
     what_flags,
     where_flags,
 )
-from launch.remote import is_sent
 
 if TYPE_CHECKING:
-    from pcl.studies.ledger import StudyFolder
-    from pcl.studies.packing import Cost, Resources
-    from pcl.studies.runner import Interrupt
-    from pcl.studies.searching import Finding
-    from pcl.studies.space import SearchSpace
-    from pcl.studies.study import StudySpec
-    from pcl.studies.tracking import StudyTags, Tracker
+    from pcl.studies.execution.interrupt import Interrupt
+    from pcl.studies.execution.resources import Cost, Resources
+    from pcl.studies.ledger.folders import StudyFolder
+    from pcl.studies.ledger.study_spec import StudySpec
+    from pcl.studies.search.stages import Finding
+    from pcl.studies.space.search_space import SearchSpace
+    from pcl.studies.tracking.tracker import StudyTags, Tracker
 
 
 def main() -> None:
@@ -82,7 +82,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _list() -> None:
-    from pcl.studies.space import load_space, space_names  # noqa: PLC0415
+    from pcl.studies.space.search_space import load_space, space_names  # noqa: PLC0415
 
     for name in space_names():
         space = load_space(name)
@@ -102,10 +102,10 @@ def _run(arguments: argparse.Namespace) -> None:
         _show_plan(arguments, space, spec, folder, available, resources_of(arguments, available, costs), costs)
         return
     tracker = checked_tracker(arguments)
-    from pcl.studies.plan import survive_forks  # noqa: PLC0415
-    from pcl.studies.ray_session import available_resources  # noqa: PLC0415
-    from pcl.studies.runner import Interrupt  # noqa: PLC0415
-    from pcl.studies.study import opened  # noqa: PLC0415
+    from pcl.studies.cluster.session import available_resources  # noqa: PLC0415
+    from pcl.studies.execution.interrupt import Interrupt  # noqa: PLC0415
+    from pcl.studies.ledger.study_spec import opened  # noqa: PLC0415
+    from pcl.studies.report.plan import survive_forks  # noqa: PLC0415
 
     check_cluster(arguments)
     spec = asked.with_weights("cuda" if machine()["GPU"] else "cpu").spec
@@ -127,8 +127,8 @@ def _run(arguments: argparse.Namespace) -> None:
         finding = _search(arguments, space, spec, folder, tracker, resources, interrupt, parent)
     say(f"{time.perf_counter() - started:.0f} s in all")
     if arguments.json:
-        from pcl.studies.objectives import with_objectives  # noqa: PLC0415
-        from pcl.studies.outputs import summary  # noqa: PLC0415
+        from pcl.studies.report.outputs import summary  # noqa: PLC0415
+        from pcl.studies.results.pareto import with_objectives  # noqa: PLC0415
 
         decided, _ = with_objectives(space, spec.objectives)
         print(json.dumps(summary(decided, spec, finding), indent=1), file=sys.__stdout__, flush=True)
@@ -140,7 +140,7 @@ def _is_finalized(arguments: argparse.Namespace, spec: "StudySpec") -> bool:
 
 
 def _costs(arguments: argparse.Namespace, space: "SearchSpace", spec: "StudySpec") -> list["Cost"]:
-    from pcl.studies.plan import costs_of  # noqa: PLC0415
+    from pcl.studies.report.plan import costs_of  # noqa: PLC0415
 
     resources = resources_of(arguments, machine())
     is_gpu = machine()["GPU"] and resources.gpus
@@ -152,8 +152,8 @@ def _costs_there(
     arguments: argparse.Namespace, space: "SearchSpace", spec: "StudySpec", available: dict[str, float]
 ) -> list["Cost"]:
     """Measured on a node as a trial would be; none where the cluster is busy."""
-    from pcl.studies.cluster import on_a_node  # noqa: PLC0415
-    from pcl.studies.plan import costs_of  # noqa: PLC0415
+    from pcl.studies.cluster.joining import on_a_node  # noqa: PLC0415
+    from pcl.studies.report.plan import costs_of  # noqa: PLC0415
 
     resources = resources_of(arguments, available)
     how = "cuda" if resources.gpus else "cpu", max(1, int(resources.cpus)), arguments.gpus_per_trial == "auto"
@@ -164,7 +164,7 @@ def _show_plan(
     arguments: argparse.Namespace, space: "SearchSpace", spec: "StudySpec", folder: "StudyFolder",
     available: dict[str, float], resources: "Resources", costs: list["Cost"],
 ) -> None:  # fmt: skip
-    from pcl.studies.plan import Plan  # noqa: PLC0415
+    from pcl.studies.report.plan import Plan  # noqa: PLC0415
 
     plan = Plan(space, spec, folder, resources, available, _is_finalized(arguments, spec))
     for line in plan.lines(costs):
@@ -172,8 +172,8 @@ def _show_plan(
 
 
 def _tags(space: "SearchSpace", spec: "StudySpec") -> "StudyTags":
-    from pcl.studies.objectives import with_objectives  # noqa: PLC0415
-    from pcl.studies.tracking import StudyTags  # noqa: PLC0415
+    from pcl.studies.results.pareto import with_objectives  # noqa: PLC0415
+    from pcl.studies.tracking.tracker import StudyTags  # noqa: PLC0415
 
     decided, _ = with_objectives(space, spec.objectives)
     return StudyTags(space.name, spec.scale, spec.profile, decided.objective.metric, spec.data, *provenance())
@@ -184,17 +184,17 @@ def _search(
     tracker: "Tracker", resources: "Resources", interrupt: "Interrupt", parent: str,
 ) -> "Finding":  # fmt: skip
     """Run the study, print and write what it found, and bring MLflow in line."""
-    from pcl.studies.recorder import Recorder  # noqa: PLC0415
-    from pcl.studies.searching import Choices, Search, close  # noqa: PLC0415
+    from pcl.studies.search.stages import Choices, Search, close  # noqa: PLC0415
+    from pcl.studies.tracking.recorder import Recorder  # noqa: PLC0415
 
     choices = Choices(resources, _is_finalized(arguments, spec), arguments.rerun, arguments.fail_fast)
     recorder = Recorder(tracker)
     search = Search(space, spec, folder, tracker, recorder, choices, interrupt, say)
     space = search.space  # by the first objective
     finding = search.run()
-    from pcl.studies.labels import label  # noqa: PLC0415
-    from pcl.studies.lease import keep_outputs  # noqa: PLC0415
-    from pcl.studies.outputs import figures, front_table, replication_table, table, write_all  # noqa: PLC0415
+    from pcl.studies.ledger.lease import keep_outputs  # noqa: PLC0415
+    from pcl.studies.report.outputs import figures, front_table, replication_table, table, write_all  # noqa: PLC0415
+    from pcl.studies.space.labels import label  # noqa: PLC0415
 
     for name, outcomes in {**finding.stages, "report seeds": finding.report}.items():
         if outcomes:

@@ -8,8 +8,9 @@ needs no network.
 import argparse
 from pathlib import Path
 
-from launch.command import SKIP_BAD_HELP, Parser, chosen_data, chosen_device, named, run, say, skipping
-from pcl.studies.storage import Storage
+from launch.shared.command import SKIP_BAD_HELP, Parser, chosen_device, run, say
+from launch.shared.image_choice import chosen_data, named, skipping
+from pcl.studies.ledger.study_storage import Storage
 
 
 def main() -> None:
@@ -25,7 +26,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, help="folder (default: look/ in the study's folder or beside the file)")
     parser.add_argument("--device", default=None, help="cpu or cuda (default: cuda where there is one)")
     arguments = parser.parse_args()
-    from pcl.studies.looks import source_of, write_look  # noqa: PLC0415  -h answers at once
+    from pcl.studies.inspection.images import source_of, write_look  # noqa: PLC0415  -h answers at once
     from pcl.training.trained_encoder import TrainedEncoder  # noqa: PLC0415
 
     source = source_of(arguments.source, arguments.storage)

@@ -8,8 +8,9 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
-from launch.command import Parser, chosen_data, chosen_device, run, say, whole_number
-from launch.weights import pretrained
+from launch.shared.backbone_weights import pretrained
+from launch.shared.command import Parser, chosen_device, run, say, whole_number
+from launch.shared.image_choice import chosen_data
 
 
 def main() -> None:

@@ -14,10 +14,11 @@ from pathlib import Path
 from statistics import median_low
 from typing import TYPE_CHECKING
 
-from launch.command import Parser, run, say, settings
-from launch.ending import REPRODUCE, command_to_resume, goes_on, how_to_go_on
-from launch.given import check_settings, chosen_images, refuse_image_flags, run_given
-from launch.operating import (
+from launch.shared.command import Parser, run, say, settings
+from launch.shared.job_submission import is_sent
+from launch.shared.listed_study import check_settings, chosen_images, refuse_image_flags, run_given
+from launch.shared.resume_command import REPRODUCE, command_to_resume, goes_on, how_to_go_on
+from launch.shared.study_flags import (
     check_cluster,
     checked_tracker,
     joined,
@@ -27,13 +28,12 @@ from launch.operating import (
     what_flags,
     where_flags,
 )
-from launch.remote import is_sent
 
 if TYPE_CHECKING:
-    from launch.reproduce_cells import Cells, Setting
-    from launch.reproduce_grids import GridStudy
-    from pcl.studies.tracking import Tracker
-    from pcl.studies.trial import Trial
+    from launch.reproduction.cells import Cells, Setting
+    from launch.reproduction.grids import GridStudy
+    from pcl.studies.space.trial import Trial
+    from pcl.studies.tracking.tracker import Tracker
 
 
 def main() -> None:
@@ -64,7 +64,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _list() -> None:
-    from dashboards.scoreboard import published_titles  # noqa: PLC0415
+    from pcl.studies.paper.published import published_titles  # noqa: PLC0415
 
     for name, title in published_titles().items():
         kind, _, short = name.partition(":")
@@ -73,12 +73,12 @@ def _list() -> None:
 
 def _run(arguments: argparse.Namespace) -> None:
     started = time.perf_counter()
-    from dashboards.scoreboard import published_titles  # noqa: PLC0415
-    from launch.reproduce_cells import Cells, chosen_tables, left_of, recorded  # noqa: PLC0415
-    from launch.reproduce_grids import asked_grids  # noqa: PLC0415
-    from launch.reproduce_results import check_kept, check_output, origins_of, rendering, write_results  # noqa: PLC0415
-    from launch.reproduce_sheets import needed_tables, write_sheets  # noqa: PLC0415
-    from pcl.studies.tracking import StoreError  # noqa: PLC0415
+    from launch.reproduction.cells import Cells, chosen_tables, left_of, recorded  # noqa: PLC0415
+    from launch.reproduction.grids import asked_grids  # noqa: PLC0415
+    from launch.reproduction.results import check_kept, check_output, origins_of, rendering, write_results  # noqa: PLC0415
+    from launch.reproduction.sheets import needed_tables, write_sheets  # noqa: PLC0415
+    from pcl.studies.paper.published import published_titles  # noqa: PLC0415
+    from pcl.studies.tracking.tracker import StoreError  # noqa: PLC0415
 
     names = chosen_tables(arguments, list(published_titles()))
     check_output(arguments.output)
@@ -126,10 +126,10 @@ def _run(arguments: argparse.Namespace) -> None:
 
 def _setting(arguments: argparse.Namespace, names: list[str]) -> "Setting":
     """How everything is reproduced; `--scale` is then what was chosen."""
-    from launch.reproduce_cells import Setting  # noqa: PLC0415
-    from launch.reproduce_sheets import needs_images  # noqa: PLC0415
-    from pcl.studies.ablation import seeds_at  # noqa: PLC0415
-    from pcl.studies.study import read_seeds  # noqa: PLC0415
+    from launch.reproduction.cells import Setting  # noqa: PLC0415
+    from launch.reproduction.sheets import needs_images  # noqa: PLC0415
+    from pcl.studies.ledger.study_spec import read_seeds  # noqa: PLC0415
+    from pcl.studies.space.ablation import seeds_at  # noqa: PLC0415
 
     arguments.storage.check()
     arguments.storage.pull_heads()
@@ -162,10 +162,10 @@ def _say_plan(
 
 def _say_estimate(arguments: argparse.Namespace, setting: "Setting", trials: "list[Trial]") -> None:
     """By a probe of cells of a middling size: one batch of the widest takes minutes without a GPU."""
-    from launch.reproduce_cells import studies_of  # noqa: PLC0415
-    from pcl.studies.plan import costs_of, estimated_seconds  # noqa: PLC0415
-    from pcl.studies.progress import duration  # noqa: PLC0415
-    from pcl.studies.work import work_of  # noqa: PLC0415
+    from launch.reproduction.cells import studies_of  # noqa: PLC0415
+    from pcl.studies.execution.progress import duration  # noqa: PLC0415
+    from pcl.studies.report.plan import costs_of, estimated_seconds  # noqa: PLC0415
+    from pcl.studies.space.workload import work_of  # noqa: PLC0415
 
     if trials:
         say("  timing a few batches, which takes a minute or two where the published size meets no GPU ...")
@@ -186,9 +186,9 @@ def _train(
     arguments: argparse.Namespace, setting: "Setting", cells: "Cells", tracker: "Tracker", grids: "list[GridStudy]"
 ) -> str:
     """Train what MLflow does not have; returns why that ended early, if it did."""
-    from launch.reproduce_cells import left_of, recorded, studies_of  # noqa: PLC0415
-    from launch.reproduce_grids import search  # noqa: PLC0415
-    from pcl.studies.runner import Interrupt  # noqa: PLC0415
+    from launch.reproduction.cells import left_of, recorded, studies_of  # noqa: PLC0415
+    from launch.reproduction.grids import search  # noqa: PLC0415
+    from pcl.studies.execution.interrupt import Interrupt  # noqa: PLC0415
 
     check_cluster(arguments)
     interrupt = Interrupt(60 * (arguments.time_budget or 0))

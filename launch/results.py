@@ -8,7 +8,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from launch.command import Parser, run, say
+from launch.shared.command import Parser, run, say
 
 _ROOT = Path(__file__).parents[1]
 
@@ -20,7 +20,7 @@ def main() -> None:
     parser.add_argument("--readme", type=Path, default=_ROOT / "README.md", metavar="FILE", help="default: README.md")
     parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 where the README differs")
     arguments = parser.parse_args()
-    from dashboards.results import RESULTS, read_results, readme_with  # noqa: PLC0415  -h answers at once
+    from dashboards.paper.results import RESULTS, read_results, readme_with  # noqa: PLC0415  -h answers at once
     from pcl.storage.files import write_text  # noqa: PLC0415
 
     folder = arguments.results or RESULTS

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from launch.command import SKIP_BAD_HELP, Parser, chosen_data, chosen_device, named, run, say, settings, skipping
-from launch.progress import Progress
-from launch.weights import HELP, chosen_weights
-from pcl.undefined import as_json, mean_of, told, told_with_error
+from launch.shared.backbone_weights import HELP, chosen_weights
+from launch.shared.command import SKIP_BAD_HELP, Parser, chosen_device, run, say, settings
+from launch.shared.image_choice import chosen_data, named, skipping
+from launch.shared.progress_line import Progress
+from pcl.metrics.undefined import as_json, mean_of, told, told_with_error
 
 if TYPE_CHECKING:
     from pcl.config.run_config import RunConfig
@@ -175,7 +176,7 @@ def _shown(metrics: dict[str, float]) -> str:
 
 def _summary(by_seed: list[dict[str, float]]) -> str:
     """Mean and standard error of every shown metric; undefined where a seed's is, which then says of how many."""
-    from pcl.studies.selection import standard_error  # noqa: PLC0415  -h answers at once
+    from pcl.studies.results.selection import standard_error  # noqa: PLC0415  -h answers at once
 
     parts = []
     for key, label in SHOWN.items():
@@ -190,7 +191,8 @@ def _summary(by_seed: list[dict[str, float]]) -> str:
 def _calibrate(config: "RunConfig", seed: int) -> None:
     from pcl.config.schedule import Trained  # noqa: PLC0415
     from pcl.distributions import CosineLaw  # noqa: PLC0415
-    from pcl.tasks.toy import ToyTask, calibration_scan  # noqa: PLC0415
+    from pcl.tasks.calibration import calibration_scan  # noqa: PLC0415
+    from pcl.tasks.toy import ToyTask  # noqa: PLC0415
 
     if not isinstance(config.task, ToyTask.Config):
         raise ValueError("A calibration scan needs a known truth: take the task 'toy'.")

@@ -14,14 +14,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from launch.command import Parser, require_tracking, run, say
-from pcl.studies.storage import Storage
+from launch.shared.command import Parser, require_tracking, run, say
+from pcl.studies.ledger.study_storage import Storage
 
 if TYPE_CHECKING:
-    from dashboards.board.database import Database
     from dashboards.board.server import BoardServer
     from dashboards.board.site import Site
-    from pcl.studies.mlflow_store import Store
+    from dashboards.board.store.database import Database
+    from pcl.studies.tracking.store import Store
 
 _PORT = 8300
 
@@ -29,8 +29,9 @@ _PORT = 8300
 def main() -> None:
     """Parse the command line, then serve or write."""
     arguments = _parser().parse_args()
-    from dashboards.board.database import StoreError, open_database  # noqa: PLC0415  -h answers at once
-    from pcl.studies.mlflow_store import Store, tracking_uri  # noqa: PLC0415
+    from dashboards.board.store.database import StoreError  # noqa: PLC0415  -h answers at once
+    from dashboards.board.store.opening import open_database  # noqa: PLC0415  -h answers at once
+    from pcl.studies.tracking.store import Store, tracking_uri  # noqa: PLC0415
 
     _check(arguments)
     require_tracking(arguments)
@@ -56,7 +57,7 @@ def main() -> None:
 def _check(arguments: argparse.Namespace) -> None:
     """Raise a ValueError for what cannot be meant."""
     from dashboards.board.export import check_folder  # noqa: PLC0415
-    from launch.ui_services import check_address  # noqa: PLC0415
+    from launch.shared.ui_services import check_address  # noqa: PLC0415
 
     for name in ("port", "mlflow_port"):
         if not 0 <= (getattr(arguments, name) or 0) < 2**16:
@@ -103,9 +104,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _export(folder: Path, store: "Store", database: "Database") -> None:
-    from dashboards.board.artifacts import Artifacts  # noqa: PLC0415
     from dashboards.board.export import export  # noqa: PLC0415
     from dashboards.board.site import Site  # noqa: PLC0415
+    from dashboards.board.store.artifacts import Artifacts  # noqa: PLC0415
 
     address = "" if store.database else store.shown_uri
     with _writing(folder):
@@ -115,10 +116,10 @@ def _export(folder: Path, store: "Store", database: "Database") -> None:
 
 
 def _serve(arguments: argparse.Namespace, store: "Store", database: "Database") -> None:
-    from dashboards.board.artifacts import Artifacts  # noqa: PLC0415
     from dashboards.board.server import is_loopback  # noqa: PLC0415
     from dashboards.board.site import Site  # noqa: PLC0415
-    from launch.ui_services import MlflowPages, RayPages, found_board  # noqa: PLC0415
+    from dashboards.board.store.artifacts import Artifacts  # noqa: PLC0415
+    from launch.shared.ui_services import MlflowPages, RayPages, found_board  # noqa: PLC0415
 
     port = _PORT if arguments.port is None else arguments.port
     if (there := found_board(arguments.host, port)) == store.shown_uri:

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.board_pages import stored
-from tests.clusters import RAY
-from tests.services import Home, home
-from tests.torch_state import restored
-from tests.trackers import uri
+from tests.support.board_pages import stored
+from tests.support.clusters import RAY
+from tests.support.services import Home, home
+from tests.support.torch_state import restored
+from tests.support.trackers import uri
 
 __all__ = ["stored", "uri"]  # of all files: what they stand on is made once
 

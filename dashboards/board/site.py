@@ -9,19 +9,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dashboards.board.ablation_page import ablation_page
-from dashboards.board.artifacts import Artifacts
-from dashboards.board.compare_page import compare_page, study_data
-from dashboards.board.database import Database
-from dashboards.board.frame import Surroundings
-from dashboards.board.histories import histories
-from dashboards.board.overview_page import overview_page
-from dashboards.board.records import RUNNING, Study, all_studies, one_study, trials_on
-from dashboards.board.scoreboard_page import scoreboard_page
-from dashboards.board.study_page import learning, study_page
-from dashboards.board.winner_page import winner_page
-from dashboards.board.words import MAIN_METRICS
-from dashboards.scoreboard import report_seeds
+from dashboards.board.html.frame import Surroundings
+from dashboards.board.html.names import MAIN_METRICS
+from dashboards.board.pages.ablation import ablation_page
+from dashboards.board.pages.compare import compare_page, study_data
+from dashboards.board.pages.overview import overview_page
+from dashboards.board.pages.scoreboard import scoreboard_page
+from dashboards.board.pages.study import learning, study_page
+from dashboards.board.pages.winner import winner_page
+from dashboards.board.store.artifacts import Artifacts
+from dashboards.board.store.database import Database
+from dashboards.board.store.histories import histories
+from dashboards.board.store.records import RUNNING, Study, all_studies, one_study, trials_on
+from pcl.studies.paper.published import report_seeds
 
 _STATIC = {path.name: path for path in Path(__file__).with_name("static").iterdir()}
 _KINDS = {

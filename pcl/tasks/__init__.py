@@ -1,8 +1,9 @@
 """Where training data come from and how encoders are judged."""
 
 from pcl.tasks.base import Batch, Negatives, Task
+from pcl.tasks.calibration import calibration_scan
 from pcl.tasks.cifar import Augmentation, CifarTask, Labels, NegativePool, NegativeWeights
-from pcl.tasks.toy import AcceptanceConstant, NegativeRule, PositiveRule, ToyTask, calibration_scan
+from pcl.tasks.toy import AcceptanceConstant, NegativeRule, PositiveRule, ToyTask
 from pcl.tasks.truth import Family, Smoothing
 
 __all__ = [

@@ -7,17 +7,14 @@ Axes: B anchors, N negatives, D dim.
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 
 from pcl.distributions import EXACT_LAW, CosineLaw, VonMisesFisher
 from pcl.losses import Loss, in_batch_negatives
 from pcl.tasks.base import Negatives
+from pcl.tasks.toy import ToyTask
 from pcl.tasks.truth import Family
-
-if TYPE_CHECKING:
-    from pcl.tasks.toy import ToyTask
 
 _BLOCK = 128
 # Fine around 1, coarse towards the ends; the last stands for infinity.
@@ -58,7 +55,7 @@ class Calibration:
 
 @torch.no_grad()
 def calibration_scan(
-    task: "ToyTask",
+    task: ToyTask,
     loss: Loss,
     source: Negatives = Negatives.DRAWN,
     n_negatives: int = 32,

@@ -26,12 +26,11 @@ from pcl.mathematics.point_limit import is_nearly_a_point, point_similarity
 from pcl.mathematics.random_streams import uniform_inputs
 from pcl.metrics.recovery import compare_pairs
 from pcl.tasks.base import Batch, Metrics, Negatives, Task
-from pcl.tasks.calibration import Calibration, calibration_scan
 from pcl.tasks.judging import kappa_metrics, recovery_metrics, vmf_spread
 from pcl.tasks.rules import AcceptanceConstant, NegativeRule, PositiveRule, log_uniform_to_vmf
 from pcl.tasks.truth import Family, Smoothing, Truth, TruthRecipe
 
-__all__ = ["AcceptanceConstant", "Calibration", "NegativeRule", "PositiveRule", "ToyTask", "calibration_scan"]
+__all__ = ["AcceptanceConstant", "NegativeRule", "PositiveRule", "ToyTask"]
 
 _SPREAD_PAIRS = 4096  # of noises, for true posteriors that have no closed form
 _SMALLEST_POOL, _LARGEST_POOL = 512, 4096

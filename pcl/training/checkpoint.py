@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -14,14 +14,24 @@ from torch import Tensor
 from pcl.config.run_config import RunConfig
 from pcl.storage.files import replacing
 
-if TYPE_CHECKING:
-    from pcl.training.run import Run
-
 FORMAT = 2
 _UNDIGESTED = 1  # the format before, which has no digest
 _KEYS = {"config", "seeds", "batch", "phase", "seconds", "failures", "task", "best", "stepper"}
 # Between two checkpoints there is at least this many times what one takes: large networks are evaluated often.
 _SAVING_FACTOR = 20.0
+
+
+class Saveable(Protocol):
+    """A training that writes checkpoints of itself."""
+
+    batch: int
+
+    @property
+    def config(self) -> RunConfig:
+        """Return what is trained."""
+
+    def save(self, path: Path) -> None:
+        """Write a checkpoint."""
 
 
 class Saving:
@@ -35,7 +45,7 @@ class Saving:
     """
 
     def __init__(
-        self, run: "Run", path: Path, previous: Path | None = None, on_saved: Callable[[], None] = lambda: None
+        self, run: Saveable, path: Path, previous: Path | None = None, on_saved: Callable[[], None] = lambda: None
     ) -> None:
         self.run, self.path, self._previous, self._on_saved = run, path, previous, on_saved
         self._last, self._cost = time.perf_counter(), 0.0

@@ -6,7 +6,7 @@ Hardware, time, result: one H200, five seeds, trained by `launch/reproduce.py`: 
 truth is a point, kappa-hat has to run away: such trials may end early.
 """
 
-from pcl.studies.ablation import Ablation, Variant
+from pcl.studies.space import Ablation, Variant
 
 ABLATION = Ablation(
     name="ambiguity",

@@ -6,7 +6,7 @@ Hardware, time, result: one H200, two seeds, but five of 10 and one from 64 on, 
 `fig:encoder_size` in the README. The two largest have fewer samples, as in the paper, and one a smaller batch.
 """
 
-from pcl.studies.ablation import Ablation, Variant, values
+from pcl.studies.space import Ablation, Variant, values
 
 ABLATION = Ablation(
     name="encoder_dim",

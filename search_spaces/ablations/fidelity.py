@@ -6,7 +6,7 @@ The baseline is the profile itself. A variant has one setting at another profile
 not possible in it, is left out and said. Hardware, time, result: not yet run.
 """
 
-from pcl.studies.ablation import Ablation, Variant, flipped_settings
+from pcl.studies.space import Ablation, Variant, flipped_settings
 
 ABLATION = Ablation(
     name="fidelity",

@@ -6,7 +6,7 @@ The baseline is the published winner's settings, where `loss.negatives` has noth
 is `--set training.negatives=in_batch`. Hardware, time, result: not yet run.
 """
 
-from pcl.studies.ablation import Ablation, Variant, flipped_settings
+from pcl.studies.space import Ablation, Variant, flipped_settings
 
 ABLATION = Ablation(
     name="fidelity_elk",

@@ -5,7 +5,7 @@
 The baseline is MCInfoNCE at the published winner's settings. Hardware, time, result: not yet run.
 """
 
-from pcl.studies.ablation import Ablation, Variant, flipped_settings
+from pcl.studies.space import Ablation, Variant, flipped_settings
 
 ABLATION = Ablation(
     name="fidelity_images",

@@ -5,7 +5,7 @@
 Hardware, time, result: not yet run. The paper tuned every kind of labels, so that more than the labels differs.
 """
 
-from pcl.studies.ablation import Ablation, Variant
+from pcl.studies.space import Ablation, Variant
 
 ABLATION = Ablation(
     name="labels",

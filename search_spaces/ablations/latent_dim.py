@@ -7,7 +7,7 @@ Hardware, time, result: one H200, two seeds, but five of 10 and one from 56 on, 
 is another truth: no two variants have their generators in common.
 """
 
-from pcl.studies.ablation import Ablation, Variant
+from pcl.studies.space import Ablation, Variant
 
 _SMALLER = {"loss.n_samples": 256, "training.batch_size": 256}
 

@@ -9,7 +9,7 @@ Hardware, time, result: one H200, two seeds, 365 s: mu is better with the exact 
 poor for kappa, whose rank is 0.17 for 0.07. With two seeds neither interval is clear of zero.
 """
 
-from pcl.studies.ablation import Ablation, Variant
+from pcl.studies.space import Ablation, Variant
 
 _DIM = 40
 _SMALLER = {"loss.n_samples": 256, "training.batch_size": 256}  # as in fig:highdim, whose cell the baseline is

@@ -6,7 +6,7 @@ Hardware, time, result: one H200, five seeds, without InfoNCE, trained by `launc
 README. InfoNCE has no kappa, and no number of it; its row is the paper's tab:infonce.
 """
 
-from pcl.studies.ablation import Ablation, Variant
+from pcl.studies.space import Ablation, Variant
 
 ABLATION = Ablation(
     name="loss",

@@ -5,7 +5,7 @@
 Hardware, time, result: not yet run.
 """
 
-from pcl.studies.ablation import Ablation, Variant
+from pcl.studies.space import Ablation, Variant
 
 ABLATION = Ablation(
     name="loss_images",

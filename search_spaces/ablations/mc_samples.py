@@ -6,7 +6,7 @@ Hardware, time, result: one H200, two seeds, but five of 1 and 512, trained by `
 README.
 """
 
-from pcl.studies.ablation import Ablation, values
+from pcl.studies.space import Ablation, values
 
 ABLATION = Ablation(
     name="mc_samples",

@@ -5,7 +5,7 @@
 Hardware, time, result: not yet run. In mu phases the negative is one of the batch, whatever M is.
 """
 
-from pcl.studies.ablation import Ablation, negatives
+from pcl.studies.space import Ablation, negatives
 
 ABLATION = Ablation(
     name="n_negatives",

@@ -6,7 +6,7 @@ Hardware, time, result: one H200, five seeds, trained by `launch/reproduce.py`: 
 something else in each family; compare the spread.
 """
 
-from pcl.studies.ablation import Ablation, values
+from pcl.studies.space import Ablation, values
 
 ABLATION = Ablation(
     name="posterior_family",

@@ -6,7 +6,7 @@ Hardware, time, result: not yet run. From scratch it has the schedule and the au
 the scale `smoke` nothing is pretrained, so that only these two differ.
 """
 
-from pcl.studies.ablation import Ablation, Variant
+from pcl.studies.space import Ablation, Variant
 
 ABLATION = Ablation(
     name="pretraining",

@@ -10,7 +10,7 @@ kappa network has three layers there, ours as many as elsewhere.
 Hardware, time, result: one H200, five seeds, trained by `launch/reproduce.py`: the table in the README.
 """
 
-from pcl.studies.ablation import Ablation, Variant
+from pcl.studies.space import Ablation, Variant
 
 ABLATION = Ablation(
     name="shared_backbone",

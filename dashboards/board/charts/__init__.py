@@ -1,0 +1,1 @@
+"""SVG drawings: learning curves, parallel coordinates, means with intervals, and their scales."""

@@ -1,0 +1,72 @@
+"""Where values stand in a drawing: linear and logarithmic scales with round ticks."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dashboards.board.html.markup import MINUS
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Values from `low` to `high` onto pixels from `start` to `end`."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+    is_log: bool = False
+
+    @classmethod
+    def over(cls, values: Sequence[float], start: float, end: float, *, is_log: bool = False) -> "Scale":
+        """With a little room around the values."""
+        low, high = (min(values), max(values)) if values else (0.0, 1.0)
+        if is_log:
+            low, high = math.log10(low), math.log10(high)
+        room = 0.06 * (high - low) or 0.5 * abs(high) or 0.5
+        low, high = low - room, high + room
+        return cls(10**low, 10**high, start, end, True) if is_log else cls(low, high, start, end)
+
+    def __call__(self, value: float) -> float:
+        """Where a value stands."""
+        low, high = (math.log10(self.low), math.log10(self.high)) if self.is_log else (self.low, self.high)
+        share = ((math.log10(value) if self.is_log else value) - low) / (high - low)
+        return round(self.start + share * (self.end - self.start), 1)
+
+    def ticks(self, n_most: int = 6) -> list[float]:
+        """Round values on the scale."""
+        if self.is_log:
+            decades = range(math.ceil(math.log10(self.low)), math.floor(math.log10(self.high)) + 1)
+            if len(decades) >= 2:
+                return [10.0**d for d in decades][:: max(1, math.ceil(len(decades) / n_most))]
+        span = self.high - self.low
+        step = 10 ** math.floor(math.log10(span / n_most))
+        step *= next(factor for factor in (1, 2, 5, 10) if span / (factor * step) <= n_most)
+        first = math.ceil(self.low / step)
+        found = [i * step for i in range(first, math.floor(self.high / step) + 1)]
+        return [t for t in found if t > 0] if self.is_log else found
+
+
+def tick_text(value: float) -> str:
+    """As short as it can be.
+
+    Example:
+        >>> tick_text(0.30000000000000004), tick_text(100000.0), tick_text(0.0), tick_text(-0.5)
+        ('0.3', '1e5', '0', '−0.5')
+    """
+    text = f"{value:.6g}" if 1e-4 <= abs(value) < 1e5 or value == 0 else f"{value:.0e}"
+    return text.replace("e+0", "e").replace("e-0", f"e{MINUS}").replace("e+", "e").replace("-", MINUS)
+
+
+def numeric(texts: Sequence[str]) -> list[float] | None:
+    """The numbers that texts say, if all say one that is finite."""
+    try:
+        values = [float(text) for text in texts]
+    except ValueError:
+        return None
+    return values if all(map(math.isfinite, values)) else None
+
+
+def wants_log(values: Sequence[float]) -> bool:
+    """Whether positive values span so much that a linear scale would hide most."""
+    return len(values) > 1 and min(values) > 0 and max(values) >= 30 * min(values)

@@ -1,0 +1,150 @@
+"""What all pages have: head, navigation, states of runs, links to MLflow."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dashboards.board.html.markup import Child, Html, join, tag
+from dashboards.board.store.records import FAILED, FINISHED, RUNNING, Run, Study
+from pcl.studies.tracking.page_links import experiments_page, run_page, trials_page
+
+# Files from disk have no origin of their own that a policy could name, hence `file:`.
+POLICY = (
+    "default-src 'none'; script-src {0}; style-src {0}; img-src {0}; connect-src {0}; form-action {0}; base-uri 'none'"
+)
+STATES = {RUNNING: "running", FINISHED: "finished", FAILED: "failed"}
+_SILENT_MS = 15 * 60_000  # without a report, a study that says it is running may have been killed
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What a page is shown in.
+
+    Attributes:
+        mlflow: Address of MLflow's pages; empty where there are none.
+        ray: Address of Ray's dashboard; the same.
+        is_live: Whether it is served, or else lies on a disk.
+        now_ms: When it is made.
+        reading: How much is known, while that is not all.
+    """
+
+    mlflow: str = ""
+    ray: str = ""
+    is_live: bool = True
+    now_ms: int = 0
+    reading: str = ""
+
+    def in_mlflow(self, page: str) -> str:
+        """The address of a page of `pcl.studies.tracking.page_links`; empty where MLflow has none."""
+        return f"{self.mlflow.rstrip('/')}/{page}" if self.mlflow else ""
+
+    def run_link(self, run: Run) -> Html:
+        """To a run in MLflow, or its identifier where that has no address."""
+        if not self.mlflow:
+            return tag("code", run.id[:8], class_="id", title=run.id)
+        address = self.in_mlflow(run_page(run.experiment, run.id))
+        return tag("a", "MLflow", href=address, class_="out", aria_label=f"Run {run.id[:8]} in MLflow")
+
+    def trials_link(self, study: Study) -> Html | None:
+        """To a study's trials in MLflow."""
+        if not self.mlflow:
+            return None
+        name = study.run.tags.get("pcl.study", study.run.name)
+        address = self.in_mlflow(trials_page(study.run.experiment, name))
+        return tag("a", "All trials in MLflow", href=address, class_="out")
+
+
+def page(
+    title: str,
+    body: Child,
+    around: Surroundings,
+    current: str = "",
+    *,
+    is_moving: bool = False,
+    scripts: Sequence[str] = (),
+) -> str:
+    """A whole page.
+
+    Args:
+        title: In the window's title bar.
+        body: What is in it.
+        around: What it is shown in.
+        current: Which entry of the navigation it is.
+        is_moving: Whether there will be news soon.
+        scripts: More than all pages have.
+    """
+    source = "'self'" if around.is_live else "file: 'self'"
+    entries = [("index.html", "Overview"), ("scoreboard.html", "Scoreboard"), ("compare.html", "Compare")]
+    links = [tag("a", text, href=href, aria_current="page" if href == current else None) for href, text in entries]
+    outside = [("MLflow", around.in_mlflow(experiments_page())), ("Ray", around.ray)]
+    links += [tag("a", text, href=address, class_="out") for text, address in outside if address]
+    if around.reading:
+        links.append(tag("span", f"still reading: {around.reading} so far", role="status"))
+    head = [
+        tag("meta", charset="utf-8"),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", http_equiv="Content-Security-Policy", content=POLICY.format(source)),
+        tag("meta", name="referrer", content="no-referrer"),
+        tag("title", f"{title} · pcl board"),
+        tag("link", rel="icon", href="icon.svg", type="image/svg+xml"),
+        tag("link", rel="stylesheet", href="board.css"),
+        [tag("script", src=name, defer=True) for name in ("board.js", *scripts)],
+    ]
+    every = None if not around.is_live else 2 if is_moving or around.reading else 10
+    content = [
+        tag("a", "Skip to the content", class_="skip", href="#main"),
+        tag("header", tag("a", "pcl", tag("span", " board"), class_="brand", href="index.html"),
+            tag("nav", links, aria_label="Pages"),
+            tag("span", id="news", class_="news") if every else None),
+        tag("main", body, id="main", tabindex="-1"),
+    ]  # fmt: skip
+    mark = hashlib.sha256(join(content).encode()).hexdigest()[:16] if every else None
+    html = tag("html", tag("head", head), tag("body", content, data_every=every, data_mark=mark), lang="en")
+    return f"<!DOCTYPE html>\n{html}\n"
+
+
+def state_of(run: Run) -> str:
+    """In our words."""
+    return STATES.get(run.status, "stopped")
+
+
+def state_of_study(study: Study, now_ms: int) -> str:
+    """A study that has not reported for long may be one whose driver was killed."""
+    return "silent" if study.is_running and now_ms - study.last_ms > _SILENT_MS else state_of(study.run)
+
+
+def badge(state: str) -> Html:
+    """A state in a word with a mark of its own."""
+    return tag("span", state, class_=f"state {state}")
+
+
+def facts(pairs: Sequence[tuple[str, Child]]) -> Html:
+    """Names and values in a row."""
+    return tag("dl", [tag("div", tag("dt", name), tag("dd", value)) for name, value in pairs if value], class_="facts")
+
+
+def section(title: str, *content: Child, words: Child = None, name: str = "") -> Html:
+    """A part of a page with a heading."""
+    return tag("section", tag("h2", title), tag("p", words) if words else None, *content, id=name or None)
+
+
+def study_tabs(study: Study, current: str) -> Html:
+    """Links between the pages of a study."""
+    pages = [("study", "Trials"), ("ablation", "Paired differences"), ("winner", "Winner")]
+    links = [
+        tag("a", text, href=f"{name}-{study.run.id}.html", aria_current="page" if name == current else None)
+        for name, text in (pages[:1] if study.is_reproduction else pages)
+    ]
+    links += [tag("a", "Scoreboard", href="scoreboard.html")] if study.is_reproduction else []
+    return tag("nav", links, class_="tabs", aria_label=f"Pages of {study.run.name}")
+
+
+def cells_words() -> Html:
+    """Why nothing is ranked or paired in a reproduction, and where its results are."""
+    return join("Cells of the paper's tables and figures are not variants of each other. The ",
+                tag("a", "scoreboard", href="scoreboard.html"), " has each beside the published number.")  # fmt: skip
+
+
+def note(*content: Child) -> Html:
+    """A line beside the matter."""
+    return tag("p", join(*content), class_="note")

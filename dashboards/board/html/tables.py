@@ -1,0 +1,151 @@
+"""Tables that can be sorted and filtered where there are scripts, and read where there are none."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from dashboards.board.html.markup import Child, Html, tag
+
+_FIRST_ROWS = 200  # of a long table, shown before all are asked for
+
+_Told = str | list[str | None] | None  # of a cell: what it says, or that and what it is sorted by, or neither
+
+
+@dataclass(frozen=True)
+class Column:
+    """Of a table.
+
+    Attributes:
+        title: Stands above.
+        is_number: Whether its values are numbers.
+        words: What it means.
+        where: "screen" or "print", of one that is shown on one of them alone.
+    """
+
+    title: Child
+    is_number: bool = False
+    words: str = ""
+    where: str = ""
+
+    @property
+    def kind(self) -> str | None:
+        """Classes of its cells in the style sheet."""
+        names = ["number" if self.is_number else "", f"only-{self.where}" if self.where else ""]
+        return " ".join(filter(None, names)) or None
+
+
+class Cell(NamedTuple):
+    """Of a table; there are tens of thousands of them, and tuples are made fastest.
+
+    Attributes:
+        content: What is shown, or what makes it.
+        value: What it is sorted by, where that is another thing.
+    """
+
+    content: Child | Callable[[], Html]
+    value: float | str | None = None
+
+
+@dataclass(frozen=True)
+class TableRow:
+    """Of a table.
+
+    Attributes:
+        cells: One for every column, the first of which names the row.
+        state: What it can be filtered by.
+        run: Which run it is of, where two of them can be compared.
+        is_marked: Whether it stands out.
+    """
+
+    cells: Sequence[Cell | Child]
+    state: str = ""
+    run: str = ""
+    is_marked: bool = False
+
+
+def table(
+    name: str, caption: str, columns: Sequence[Column], rows: Sequence[TableRow], *, has_filter: bool = True,
+    kind: str = "", is_long: bool = False,
+) -> Html:  # fmt: skip
+    """A table that can be sorted and filtered where there are scripts.
+
+    Args:
+        name: Its id.
+        caption: What it is of.
+        columns: Of every row.
+        rows: In their first order.
+        has_filter: Whether a filter stands above.
+        kind: More classes of the style sheet.
+        is_long: Whether only the first of many rows are markup, and the others data that `board.js` makes rows of:
+            thousands are read several times as fast. Cells must be text or, where they tell the row's state and run
+            alone, make their markup.
+    """
+    can_compare = any(row.run for row in rows)
+    head = [tag("th", tag("span", "Compare", class_="unseen"), scope="col", class_="pick")] if can_compare else []
+    head += [
+        tag("th", tag("button", c.title, type="button", title=c.words or None), scope="col", class_=c.kind)
+        for c in columns
+    ]  # fmt: skip
+    n_made = _FIRST_ROWS if is_long else len(rows)
+    made = [_row(row, columns, can_compare) for row in rows[:n_made]]
+    states = list(dict.fromkeys(row.state for row in rows if row.state))
+    tools = _tools(name, caption, states, len(rows)) if has_filter and len(rows) > 1 else None
+    grid = tag("table", tag("caption", caption, class_="unseen"), tag("thead", tag("tr", head)),
+               tag("tbody", made, class_="first"), id=name, class_=f"sortable {kind}".strip())  # fmt: skip
+    return tag("div", tools, tag("div", grid, class_="scroll", tabindex="0", role="region", aria_label=caption),
+               _more(rows[n_made:]), class_="table", data_first=n_made if len(rows) > n_made else None)  # fmt: skip
+
+
+def _more(rows: Sequence[TableRow]) -> Child:
+    """Rows as data, which a browser takes for no script, and what to read where there are no scripts."""
+    if not rows:
+        return None
+    told = [[row.run, row.state, row.is_marked, [None, *map(_told, row.cells)]] for row in rows]
+    data = json.dumps(told, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+    missing = f"{len(rows):,} more rows are shown where scripts may run."
+    return [tag("noscript", tag("p", missing)), tag("script", Html(data), type="application/json", class_="more")]
+
+
+def _told(cell: Cell | Child) -> _Told:
+    if not isinstance(cell, Cell):
+        return str(cell)
+    content, key = None if callable(cell.content) else str(cell.content), _key(cell)
+    return content if key is None else [content, key]
+
+
+def _key(cell: Cell | Child) -> str | None:
+    """What a cell is sorted by, where that is another thing than what it shows."""
+    if not isinstance(cell, Cell) or cell.value is None:
+        return None
+    return f"{cell.value:.9g}" if isinstance(cell.value, float) else str(cell.value)
+
+
+def _tools(name: str, caption: str, states: Sequence[str], n_rows: int) -> Html:
+    options = [tag("option", "all states", value=""), *(tag("option", state, value=state) for state in states)]
+    chooser = tag("select", options, aria_label=f"State of {caption}", class_="state") if len(states) > 1 else None
+    field = tag("input", type="search", placeholder="Filter", aria_label=f"Filter {caption}", aria_controls=name)
+    count = tag("span", f"{n_rows:,} rows" if n_rows else "", class_="count", role="status")
+    return tag("div", field, chooser, count, class_="tools", hidden=True)
+
+
+def _row(row: TableRow, columns: Sequence[Column], can_compare: bool) -> Html:
+    cells: list[Child] = []
+    if can_compare:
+        box = tag("input", type="checkbox", value=row.run, aria_label="Choose for comparing") if row.run else None
+        cells.append(tag("td", box, class_="pick"))
+    for index, (column, cell) in enumerate(zip(columns, row.cells, strict=True)):
+        content, key = cell.content if isinstance(cell, Cell) else cell, _key(cell)
+        content = content() if callable(content) else content
+        if index == 0:
+            cells.append(tag("th", content, scope="row", data_value=key))
+        else:
+            cells.append(tag("td", content, class_=column.kind, data_value=key))
+    return tag(
+        "tr", cells, data_state=row.state or None, data_run=row.run or None, class_="marked" if row.is_marked else None
+    )
+
+
+def filter_all(states: Sequence[str]) -> Html:
+    """A filter of all tables of a page at once."""
+    return tag("div", _tools("main", "all tables", states, 0), class_="all")

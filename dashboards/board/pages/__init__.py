@@ -1,0 +1,1 @@
+"""The pages of the board, one module a page. Nothing but `dashboards.board.site` imports them."""

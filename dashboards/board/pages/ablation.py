@@ -1,0 +1,261 @@
+"""A study as an ablation: what each variant reached, and how it differs from the baseline, seed by seed."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dashboards.board.charts.intervals import Mark, Panel, intervals
+from dashboards.board.charts.scales import numeric
+from dashboards.board.html.frame import (
+    Surroundings,
+    cells_words,
+    facts,
+    note,
+    page,
+    section,
+    state_of_study,
+    study_tabs,
+)
+from dashboards.board.html.markup import MISSING, Child, Html, fixed, plus_minus, tag
+from dashboards.board.html.names import axes_of, metric_name, shown_metrics
+from dashboards.board.html.tables import Cell, Column, TableRow, table
+from dashboards.board.store.records import FAILED, FINISHED, REPORT, Study, Trial
+from pcl.studies.paper.published import report_seeds
+from pcl.studies.results.paired_differences import Estimate, by_chance, estimate, paired
+from pcl.studies.space.metric_direction import larger_is_better
+
+_MOST_VARIANTS = 40
+_MOST_FAILURES = 5
+
+
+@dataclass(frozen=True)
+class Variants:
+    """Trials of one stage, which are compared.
+
+    Attributes:
+        stage: Of the study; seeds of tuning and of report are not mixed.
+        axis: What they vary, where it is one thing.
+        names: Of the trials.
+        trials: Finished ones, with values of single seeds.
+        baseline: The one that others are paired with.
+        seeds: That they have.
+        n_left_out: How many more there are.
+    """
+
+    stage: str
+    axis: str
+    names: list[str]
+    trials: list[Trial]
+    baseline: Trial
+    seeds: list[str]
+    n_left_out: int = 0
+
+    @property
+    def is_report(self) -> bool:
+        """Whether they are on seeds that select nothing."""
+        return self.stage == REPORT or set(self.seeds) <= set(map(str, report_seeds()))
+
+    @property
+    def about(self) -> str:
+        """Which stage it is, and on which seeds."""
+        kind = "report seed" if self.is_report else "seed"
+        plural = "s" if len(self.seeds) > 1 else ""
+        return f"Stage {self.stage or 'unknown'}, on {kind}{plural} {', '.join(self.seeds)}"
+
+
+def comparisons(study: Study, asked: str = "") -> list[Variants]:
+    """What can be paired in each stage of a study, those on report seeds first; nothing of one with a single trial.
+
+    Args:
+        study: With all that is recorded of it.
+        asked: Run of the baseline; by default the study's own, or else the trial of the stage that began first.
+    """
+    stages = list(dict.fromkeys(trial.stage for trial in study.trials))
+    found = [_variants(study, stage, asked) for stage in stages]
+    return sorted((variants for variants in found if variants), key=lambda variants: not variants.is_report)
+
+
+def _variants(study: Study, stage: str, asked: str) -> Variants | None:
+    whole = study.in_order(
+        trial
+        for trial in study.trials
+        if trial.stage == stage and trial.run.status == FINISHED and trial.by_seed(study.objective)
+    )
+    if len(whole) < 2:
+        return None
+    begun = sorted(whole, key=lambda trial: (trial.run.start_ms, trial.run.id))
+    key = study.run.tags.get("pcl.baseline", "")
+    baseline = next(
+        (trial for trial in begun if trial.run.id == asked),
+        next((trial for trial in begun if key and trial.run.tags.get("pcl.trial") == key), begun[0]),
+    )
+    chosen = whole[:_MOST_VARIANTS]
+    trials = [trial for trial in begun if trial in chosen or trial is baseline]
+    axes = axes_of(trials)
+    axis, names = axes[0] if len(axes) == 1 else ("variant", [trial.run.name for trial in trials])
+    if len(axes) == 1 and (numbers := numeric(names)) is not None:
+        order = sorted(range(len(trials)), key=lambda i: numbers[i])
+        names, trials = [names[i] for i in order], [trials[i] for i in order]
+    seeds = sorted({seed for trial in trials for seed in trial.by_seed(study.objective)}, key=_place_of)
+    return Variants(stage, axis, names, trials, baseline, seeds, len(whole) - len(trials))
+
+
+def ablation_page(study: Study, around: Surroundings, asked: str = "") -> str:
+    """The page of a study's paired differences."""
+    tags = study.run.tags
+    body: list[Child] = [
+        tag("h1", tags.get("pcl.ablation") or study.run.name), study_tabs(study, "ablation"),
+        facts([(name, tags.get(f"pcl.{name}")) for name in ("study", "scale", "fidelity", "data", "hardware")]),
+    ]  # fmt: skip
+    found = [] if study.is_reproduction else comparisons(study, asked)
+    if study.is_reproduction:
+        body.append(note(cells_words()))
+    elif found:
+        body += [_words(_n_intervals(study, found)), _failures(study)]
+    else:
+        body.append(note("At least two trials of a stage have to finish before they can be paired."))
+    for index, variants in enumerate(found):
+        content = [
+            _head(variants, around),
+            *(_metric(metric, variants, around, index) for metric in _metrics(study, variants)),
+        ]
+        is_open = index == 0 or any(trial.run.id == asked for trial in variants.trials)
+        body.append(
+            tag("details", tag("summary", tag("b", variants.about), f" ({len(variants.trials)} variants)"), content,
+                open=is_open, class_="stage")
+            if len(found) > 1 else [tag("p", tag("b", variants.about), "."), content]
+        )  # fmt: skip
+    is_moving = state_of_study(study, around.now_ms) == "running"
+    return page(
+        f"{study.run.name}, paired", tag("div", body, id="live", data_study=study.run.id), around, is_moving=is_moving
+    )
+
+
+def _metrics(study: Study, variants: Variants) -> list[str]:
+    return [m for m in shown_metrics(study.objective, variants.trials) if any(t.by_seed(m) for t in variants.trials)]
+
+
+def _n_intervals(study: Study, found: Sequence[Variants]) -> int:
+    """Of differences, on the whole page."""
+    return sum(
+        paired(trial.by_seed(metric), variants.baseline.by_seed(metric)).has_interval
+        for variants in found
+        for metric in _metrics(study, variants)
+        for trial in variants.trials
+        if trial is not variants.baseline
+    )
+
+
+def _words(n_intervals: int) -> Html:
+    return tag(
+        "p",
+        "Variants of a seed share truth and evaluation data where shapes allow; differences are taken seed by seed, "
+        "within a stage. Bars are 95% confidence intervals (Student's t) over its seeds; small dots are single seeds. ",
+        by_chance(n_intervals),
+    )
+
+
+def _head(variants: Variants, around: Surroundings) -> Html:
+    words = ["With one seed there are no intervals."] if len(variants.seeds) < 2 else []
+    if variants.n_left_out:
+        words.append(f"The best {len(variants.trials)} variants are shown; {variants.n_left_out:,} are not.")
+    base = variants.baseline.run.name
+    return tag("div", tag("p", " ".join(words)) if words else None,
+               _chooser(variants) if around.is_live else tag("p", "Baseline: ", tag("b", base), "."))  # fmt: skip
+
+
+def _failures(study: Study) -> Html | None:
+    """Variants that are in no chart: a reader would take those that are for all there were."""
+    failed = [trial.run for trial in study.ranked if trial.run.status == FAILED]
+    told: list[Child] = [[tag("b", run.name), f": {run.cause or 'unknown'}"] for run in failed[:_MOST_FAILURES]]
+    told += [f"{len(failed) - len(told):,} more"] if len(failed) > len(told) else []
+    return note("Failed, and not shown: ", [["; " if i else "", part] for i, part in enumerate(told)]) if told else None
+
+
+def _chooser(variants: Variants) -> Html:
+    options = [
+        tag("option", name, value=trial.run.id, selected=trial is variants.baseline)
+        for name, trial in zip(variants.names, variants.trials, strict=True)
+    ]
+    chooser = tag("select", options, name="baseline")
+    return tag(
+        "form", tag("label", "Baseline ", chooser), tag("button", "Pair", type="submit"), method="get", class_="tools"
+    )
+
+
+def _metric(metric: str, variants: Variants, around: Surroundings, index: int) -> Html:
+    name = metric_name(metric)
+    base = variants.baseline.by_seed(metric)
+    values = [trial.by_seed(metric) for trial in variants.trials]
+    means = [estimate(list(of_seeds.values())) for of_seeds in values]
+    differences = [paired(of_seeds, base) for of_seeds in values]
+    is_base = [trial is variants.baseline for trial in variants.trials]
+    left = [
+        _mark(text, mean, list(of_seeds.values()), "base" if is_it else "")
+        for text, mean, of_seeds, is_it in zip(variants.names, means, values, is_base, strict=True)
+    ]
+    right = [
+        _mark(text, difference, [v - base[s] for s, v in of_seeds.items() if s in base], verdict(metric, difference))
+        if not is_it
+        else Mark(text, 0.0, math.nan, math.nan, kind="base")
+        for text, difference, of_seeds, is_it in zip(variants.names, differences, values, is_base, strict=True)
+    ]
+    charts = intervals(
+        [
+            Panel(left, name, f"{name} of each variant; the table has the values"),
+            Panel(right, f"difference of {name}",
+                  f"Difference of {name} from the baseline; the table has the values", 0.0),
+        ],
+        variants.axis,
+    )  # fmt: skip
+    columns = [
+        Column(variants.axis), Column(f"{name}, mean ± s.e.", is_number=True), Column("seeds", is_number=True),
+        Column("difference ± s.e.", is_number=True), Column("95% interval", is_number=True),
+        Column("paired seeds", is_number=True), Column("verdict"), Column("Record"),
+    ]  # fmt: skip
+    rows = [
+        _row(metric, text, trial, mean, difference, is_it, around)
+        for text, trial, mean, difference, is_it in zip(
+            variants.names, variants.trials, means, differences, is_base, strict=True
+        )
+    ]
+    place = f"t{index or ''}-{metric.replace('/', '-')}"
+    return section(name, charts, table(place, name, columns, rows, has_filter=False))
+
+
+def _row(
+    metric: str, text: str, trial: Trial, mean: Estimate, difference: Estimate, is_base: bool, around: Surroundings
+) -> TableRow:
+    value = Cell(plus_minus(mean.mean if trial.recorded(metric) else None, mean.error), mean.mean)
+    record = around.run_link(trial.run)
+    if is_base:
+        return TableRow((text, value, mean.n, "", "", "", "baseline", record), run=trial.run.id, is_marked=True)
+    ends = [fixed(end, difference.error) for end in (difference.low, difference.high)]
+    interval = MISSING if math.isnan(difference.low) else " to ".join(ends)
+    told = plus_minus(difference.mean if difference.n else None, difference.error)
+    cells = (
+        text, value, mean.n, Cell(told, difference.mean),
+        Cell(interval, difference.low), difference.n, verdict(metric, difference), record,
+    )  # fmt: skip
+    return TableRow(cells, run=trial.run.id)
+
+
+def verdict(metric: str, difference: Estimate) -> str:
+    """What an interval says: better, worse or, where it has zero in it, unclear; where no seed differs, same."""
+    if difference.n and difference.mean == 0 and not difference.error > 0:
+        return "same"
+    if math.isnan(difference.low) or difference.low <= 0 <= difference.high:
+        return "unclear"
+    end = larger_is_better(metric)
+    if end is None:
+        return "larger" if difference.mean > 0 else "smaller"
+    return "better" if (difference.mean > 0) == end else "worse"
+
+
+def _mark(text: str, found: Estimate, points: Sequence[float], kind: str) -> Mark:
+    return Mark(text, found.mean, found.low, found.high, points if len(points) > 1 else (), kind)
+
+
+def _place_of(seed: str) -> tuple[int, str]:
+    """Numbers in their order; what is none, first."""
+    return int(seed) if seed.isdecimal() else -1, seed

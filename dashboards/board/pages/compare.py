@@ -1,0 +1,64 @@
+"""Any two runs: the page that `static/compare.js` fills, and what it is given of a study."""
+
+import json
+import math
+from collections.abc import Sequence
+
+from dashboards.board.html.frame import Surroundings, page
+from dashboards.board.html.markup import tag
+from dashboards.board.html.names import metric_name
+from dashboards.board.store.records import Study, differing
+from pcl.studies.tracking.page_links import run_page
+
+
+def compare_page(studies: Sequence[Study], around: Surroundings) -> str:
+    """The page, with a choice of studies; trials are asked for when theirs is chosen."""
+    options = [tag("option", study.run.name, value=study.run.id) for study in studies]
+    sides = [
+        tag("fieldset", tag("legend", f"Run {letter}"),
+            tag("label", "Study ", tag("select", options, id=f"study-{letter}")),
+            tag("label", "Trial ", tag("select", id=f"trial-{letter}")),
+            tag("p", id=f"about-{letter}", class_="note"))
+        for letter in ("A", "B")
+    ]  # fmt: skip
+    body = [
+        tag("h1", "Compare two runs"),
+        tag("noscript", tag("p", "This page needs scripts: it works the differences out where it is read.")),
+        tag("div", sides, class_="sides"),
+        tag("p", tag("button", "Exchange A and B", type="button", id="exchange"), " ",
+            tag("label", tag("input", type="checkbox", id="same"), " also show what is equal")),
+        tag("p", id="told", role="status", class_="note"),
+        tag("div", id="differences"),
+    ] if studies else [tag("h1", "Compare two runs"), tag("p", "There is no study yet.", class_="empty")]  # fmt: skip
+    content = tag("div", body, id="compare", data_run=around.in_mlflow(run_page("EXPERIMENT", "RUN")) or None)
+    return page("Compare", content, around, "compare.html", scripts=("compare.js",))
+
+
+def study_data(study: Study) -> str:
+    """A study's runs as a script, which a page from disk can load too; settings that all share stand once."""
+    runs = [trial.run for trial in study.trials]
+    apart = differing([run.params for run in runs])
+    shared = {path: value for path, value in runs[0].params.items() if path not in apart} if runs else {}
+    metrics = sorted({metric for run in runs for metric in run.metrics})
+    content = {
+        "experiment": study.run.experiment,
+        "shared": shared,
+        "names": {metric: metric_name(metric) for metric in metrics},
+        "runs": {
+            run.id: {
+                "name": run.name,
+                "status": run.status,
+                "stage": run.tags.get("pcl.stage", ""),
+                "cause": run.cause,
+                "params": {path: value for path, value in run.params.items() if path not in shared},
+                "metrics": {metric: _plain(value) for metric, value in run.metrics.items()},
+            }
+            for run in runs
+        },
+    }
+    return f"board.take({json.dumps(study.run.id)}, {json.dumps(content, sort_keys=True)});\n"
+
+
+def _plain(value: float) -> float | str:
+    """JSON has no NaN and no infinity."""
+    return value if math.isfinite(value) else str(value)

@@ -1,0 +1,90 @@
+"""All studies: what runs, what won, what it took."""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+from dashboards.board.html.frame import Surroundings, badge, facts, page, state_of, state_of_study
+from dashboards.board.html.markup import MISSING, Child, Html, duration, join, moment, plus_minus, tag
+from dashboards.board.html.names import metric_name
+from dashboards.board.html.tables import Cell, Column, TableRow, table
+from dashboards.board.store.records import Study, Trial
+
+_STATES = ("finished", "failed", "running", "stopped")
+_COLUMNS = (
+    Column("Study"), Column("State"), Column("Trials", is_number=True, words="How many, and how they stand"),
+    Column("Best", is_number=True, words="Mean of the objective over the winner's tuning seeds, ± standard error"),
+    Column("Winner"), Column("GPU time", is_number=True, words="Spent training on GPUs, and on CPUs"),
+    Column("Began (UTC)"), Column("Record"),
+)  # fmt: skip
+
+
+def overview_page(studies: Sequence[Study], around: Surroundings) -> str:
+    """The first page."""
+    body: list[Child] = [tag("h1", "Studies")]
+    if studies:
+        body += [_totals(studies), table("studies", "Studies", _COLUMNS, [_row(study, around) for study in studies])]
+    else:
+        command = tag("code", "python launch/grid.py --space toy_mcinfonce --scale quick")
+        body.append(tag("p", "No study is recorded yet. ", command, " runs one, which appears here.", class_="empty"))
+    is_moving = any(state_of_study(study, around.now_ms) == "running" for study in studies)
+    return page("Studies", tag("div", body, id="live"), around, "index.html", is_moving=is_moving)
+
+
+def _totals(studies: Sequence[Study]) -> Child:
+    every = [trial for study in studies for trial in study.trials]
+    trials = [trial for trial in every if not trial.is_reused]
+    n_reused = len(every) - len(trials)
+    return facts([
+        ("studies", f"{len(studies):,}"), ("trials", f"{len(trials):,}"), ("of them", _counts(trials)),
+        ("reused", f"{n_reused:,}" if n_reused else None),
+        ("GPU time", duration(sum(study.seconds(of_gpu=True) for study in studies))),
+        ("CPU time", duration(sum(study.seconds(of_gpu=False) for study in studies))),
+    ])  # fmt: skip
+
+
+def _counts(trials: Sequence[Trial]) -> str:
+    states = Counter(state_of(trial.run) for trial in trials)
+    return ", ".join(f"{states[state]:,} {state}" for state in _STATES if states[state])
+
+
+def _row(study: Study, around: Surroundings) -> TableRow:
+    run, winner, tags = study.run, study.winner, study.run.tags
+    state = state_of_study(study, around.now_ms)
+    gpu, cpu = study.seconds(of_gpu=True), study.seconds(of_gpu=False)
+    about = [f"ablation {tags['pcl.ablation']}" if tags.get("pcl.ablation") else tags.get("pcl.space")]
+    about += [tags.get("pcl.scale"), tags.get("pcl.fidelity")]
+    link = tag("a", run.name, href=f"study-{run.id}.html", class_="wrap")
+    name = join(link, tag("small", " · ".join(word for word in about if word)))
+    best = (
+        join(plus_minus(winner.objective, winner.error), tag("small", metric_name(study.objective)))
+        if winner
+        else MISSING
+    )
+    return TableRow(
+        (
+            Cell(name, run.name), badge(state),
+            Cell(_trials(study), len(study.trials)),
+            Cell(best, winner.objective if winner else math.nan),
+            _winner(study, winner),
+            Cell(join(duration(gpu), tag("small", f"CPU {duration(cpu)}") if cpu else None), gpu),
+            Cell(moment(run.start_ms), run.start_ms),
+            around.run_link(run),
+        ),
+        state,
+    )  # fmt: skip
+
+
+def _trials(study: Study) -> Html:
+    n_reused = sum(trial.is_reused for trial in study.trials)
+    reused = tag("small", f"{n_reused:,} reused") if n_reused else None
+    return join(f"{len(study.trials):,}", tag("small", _counts(study.trials)), reused)
+
+
+def _winner(study: Study, winner: Trial | None) -> Html | None:
+    if study.is_reproduction:
+        return tag("a", "on the scoreboard", href="scoreboard.html")
+    if winner is None:
+        return None
+    link = tag("a", winner.run.name, href=f"winner-{study.run.id}.html", class_="wrap")
+    return join(link, None if study.selects else tag("small", "the best; nothing is chosen"))

@@ -1,0 +1,271 @@
+"""The paper's tables and figures: published beside ours, of which every number is of runs in MLflow."""
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from dashboards.board.html.frame import Surroundings, badge, facts, page, section
+from dashboards.board.html.markup import MINUS, MISSING, Child, Html, join, number, plus_minus, tag
+from dashboards.board.html.tables import Cell, Column, TableRow, filter_all, table
+from dashboards.board.store.records import FAILED, FINISHED, Run, Trial
+from pcl.metrics.undefined import mean_of
+from pcl.studies.paper.comparison import mark_of
+from pcl.studies.paper.published import (
+    AGREES,
+    FEW_SEEDS,
+    Measured,
+    Published,
+    Row,
+    Table,
+    compare,
+    published_tables,
+    published_titles,
+    settled,
+    signed,
+    told_causes,
+)
+from pcl.studies.results.paired_differences import estimate
+from pcl.studies.space.numerics_version import is_current
+
+_COLUMNS = (
+    Column("Row"), Column("Metric", words="By the paper's name; what it calls RMSE is a mean absolute error"),
+    Column("Published", is_number=True), Column("Ours", is_number=True), Column("Seeds", is_number=True),
+    Column("Difference", is_number=True, words="Ours less published, in combined standard errors"), Column("Verdict"),
+    Column("Fidelity"), Column("Scale"), Column("Data"), Column("Record"),
+)  # fmt: skip
+
+
+_STATES = (AGREES, "better", "worse", "no verdict", "failed", "not measured", "unfinished", "not run")
+_WITHOUT_NUMBER = _STATES[4:]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What results of one row may differ in.
+
+    Attributes:
+        fidelity: Profile.
+        scale: Scale.
+        data: Which images; toy where there are none.
+        lacks_weights: Of images: whether they start from scratch where the published ones do not.
+    """
+
+    fidelity: str
+    scale: str
+    data: str
+    lacks_weights: bool = False
+
+    @property
+    def mark(self) -> str:
+        """What is not as published, in words."""
+        return mark_of(self.scale, self.data, *(["not pretrained"] if self.lacks_weights else [])).strip(" []")
+
+
+@dataclass
+class Found:
+    """Seeds of a row in one setting, with the runs that they are of.
+
+    Attributes:
+        metrics: Of every seed that has not failed.
+        runs: In which they are.
+        failures: Why others have.
+        settled: What those had come to the end of; see `pcl.studies.paper.published.settled`.
+    """
+
+    metrics: dict[str, Mapping[str, float]] = field(default_factory=dict)
+    runs: list[Run] = field(default_factory=list)
+    failures: dict[str, str] = field(default_factory=dict)
+    settled: dict[str, Mapping[str, float]] = field(default_factory=dict)
+
+    def counted(self, n: int) -> str:
+        """How many seeds are in a number, and of how many where some are not that failed or are undefined."""
+        n_all = len({*self.metrics, *self.failures})
+        is_lost = n < n_all and (n > 0 or bool(set(self.failures) - set(self.metrics)))
+        return f"{n} of {n_all}" if is_lost else str(n)
+
+
+def ours_of(row: Row, trials: Sequence[Trial], seeds: Sequence[int]) -> dict[Setting, Found]:
+    """What trials that ended have of a row on the seeds that results are reported on.
+
+    Of a seed counts the trial that has most of them, as for `pcl.studies.tracking.finished_trials`, and then the first.
+    """
+    found: dict[Setting, Found] = defaultdict(Found)
+    asked = {str(seed) for seed in seeds}
+    ended = [t for t in trials if t.run.status in (FINISHED, FAILED) and row.matches(t.run.params)]
+    current = [trial for trial in ended if is_current(trial.run.tags)]
+    for trial in sorted(current, key=lambda trial: -len(asked & set(_seeds_of(trial)))):
+        params = trial.run.params
+        lacks_weights = row.task == "images" and not row.is_from_scratch and not params.get("encoder.weights")
+        into = found[Setting(params["profile"], params["scale"], params.get("task.data", "toy"), lacks_weights)]
+        is_new = False
+        for seed, run in _seeds_of(trial).items():
+            if seed not in asked or seed in into.metrics:
+                continue
+            is_new = True
+            if run.cause or trial.run.status == FAILED:
+                into.failures[seed] = run.cause or trial.run.cause or "unknown"
+                into.settled[seed] = settled(run.metrics, into.failures[seed], params)
+            else:
+                into.metrics[seed] = run.metrics
+                into.settled.pop(seed, None)
+        if is_new:
+            into.runs.append(trial.run)
+    return {setting: content for setting, content in found.items() if content.runs}
+
+
+def _seeds_of(trial: Trial) -> dict[str, Run]:
+    return {run.tags.get("pcl.seed", ""): run for run in trial.seeds or [trial.run]}
+
+
+def _is_begun(row: Row, trials: Sequence[Trial]) -> bool:
+    return any(t.run.status not in (FINISHED, FAILED) and row.matches(t.run.params) for t in trials)
+
+
+def scoreboard_page(trials: Sequence[Trial], seeds: Sequence[int], around: Surroundings) -> str:
+    """The page."""
+    parts, states, whole = [], [], []  # of all rows, and of those that are as published
+    for of_paper in published_tables():
+        rows = []
+        for entry in of_paper.rows:
+            found = ours_of(entry, trials, seeds)
+            missing = "unfinished" if not found and _is_begun(entry, trials) else "not run"
+            for setting, row in _rows(of_paper, entry, found, around, missing):
+                rows.append(row)
+                states.append(row.state)
+                if setting is not None and not setting.mark and row.state not in _WITHOUT_NUMBER:
+                    whole.append(row.state)
+        name = of_paper.name.replace(":", "-")
+        parts.append(
+            section(
+                of_paper.title,
+                table(f"s-{name}", of_paper.name, _COLUMNS, rows, has_filter=False, kind="wide"),
+                words=tag("code", of_paper.name),
+                name=name,
+            )
+        )
+    body: list[Child] = [tag("h1", "Scoreboard"), _words(), facts([
+        ("numbers of ours", f"{sum(state not in _WITHOUT_NUMBER for state in states):,}"),
+        ("of the published size and images", f"{len(whole):,}"), ("of these agree", f"{whole.count('agrees'):,}"),
+        *((state, f"{states.count(state):,}") for state in _WITHOUT_NUMBER),
+    ]), filter_all(_STATES), *parts, _others()]  # fmt: skip
+    return page("Scoreboard", tag("div", body, id="live"), around, "scoreboard.html")
+
+
+def _words() -> Html:
+    return tag(
+        "p",
+        "The paper's tables and figures by their names in its source. Published: mean ± standard error over five "
+        "seeds. Ours: finished runs of exactly that configuration on the report seeds, from whichever study. The "
+        "difference is in combined standard errors, the published number's rounding included; up to two count as "
+        "agreement, from three seeds on. Anything but the scale ", tag("b", "paper"), " is shorter than what was "
+        "published and marked; so are other images, and training without pretrained weights. Seeds that failed are in "
+        "no mean, but for mu where it was trained before kappa ran away.",
+    )  # fmt: skip
+
+
+def _others() -> Html:
+    """Tables without results of runs."""
+    shown = {of_paper.name for of_paper in published_tables()}
+    items = [
+        tag("li", tag("code", name), f": {title}. ", tag("code", f"python launch/reproduce.py --table {name[4:]}"))
+        for name, title in published_titles().items()
+        if name not in shown
+    ]
+    words = (
+        "These compare settings instead of results. Their commands write them, the paper's beside ours, and search the "
+        "grids that MLflow does not have; --plan says what would run."
+    )
+    return section("Sizes and grids", tag("ul", items), words=words, name="sizes-and-grids")
+
+
+def _rows(
+    of_paper: Table, row: Row, found: Mapping[Setting, Found], around: Surroundings, missing: str
+) -> list[tuple[Setting | None, TableRow]]:
+    """Lines, each with the setting of ours, where there is one, or else the state `missing`."""
+    made: list[tuple[Setting | None, TableRow]] = []
+    for metric, heading in of_paper.columns.items():
+        published = row.published.get(metric)
+        is_told = any(_is_told(row, metric, content) for content in found.values())
+        if row.published and published is None and not is_told:
+            continue  # a column of other rows
+        shown = [(setting, content, _measured(content, metric)) for setting, content in found.items()]
+        without = [(setting, content) for setting, content, measured in shown if not measured.n]
+        made += [(s, _line(row, metric, heading, published, s, c, m, around)) for s, c, m in shown if m.n]
+        made += [(s, _numberless(row, metric, heading, published, s, c, around)) for s, c in without]
+        if not shown:
+            printed = _printed(published, row, metric)
+            cells = (row.name, heading, printed, MISSING, "", "", badge(missing), "", "", "", "")
+            made.append((None, TableRow(cells, missing)))
+    return made
+
+
+def _is_told(row: Row, metric: str, content: Found) -> bool:
+    """Whether there is something to say of what the paper has no number of."""
+    has_value = any(metric in metrics for metrics in content.metrics.values())
+    return has_value or row.expects(metric, content.failures.values())
+
+
+def _line(
+    row: Row, metric: str, heading: str, published: Published | None, setting: Setting, content: Found, ours: Measured,
+    around: Surroundings,
+) -> TableRow:  # fmt: skip
+    result = compare(metric, published, ours) if published else None
+    verdict = result.verdict if result else ""
+    mean = plus_minus(ours.mean, ours.error)
+    difference = result.difference if result else math.nan
+    cells = (
+        row.name, heading, _printed(published, row, metric), Cell(_marked(mean, setting), ours.mean),
+        Cell(content.counted(ours.n), ours.n),
+        Cell("" if math.isnan(difference) else signed(difference).replace("-", MINUS), difference),
+        Cell(_marked(badge(verdict), setting), verdict) if verdict else FEW_SEEDS.get(ours.n, "") if result else "",
+        setting.fidelity, setting.scale, setting.data, _records(content, around),
+    )  # fmt: skip
+    return TableRow(cells, verdict or "no verdict")
+
+
+def _numberless(
+    row: Row, metric: str, heading: str, published: Published | None, setting: Setting, content: Found,
+    around: Surroundings,
+) -> TableRow:  # fmt: skip
+    """Of runs that failed, or that ended without this metric."""
+    cause, state = _why(metric, content)
+    if state == "failed" and row.expects(metric, content.failures.values()):
+        state = AGREES
+    cells = (
+        row.name, heading, _printed(published, row, metric), _marked(tag("span", cause, class_="wrap"), setting),
+        content.counted(0), "", Cell(_marked(badge(state), setting), state), setting.fidelity, setting.scale,
+        setting.data, _records(content, around),
+    )  # fmt: skip
+    return TableRow(cells, state)
+
+
+def _why(metric: str, content: Found) -> tuple[str, str]:
+    """Why there is no number, and the state that this is."""
+    causes = told_causes(content.failures.values())
+    if not content.metrics:
+        return causes, "failed"
+    recorded = [metrics[metric] for metrics in content.metrics.values() if metric in metrics]
+    return causes or (number(mean_of(recorded)) if recorded else MISSING), "not measured"
+
+
+def _marked(told: Child, setting: Setting) -> Html:
+    return join(told, tag("span", f" {setting.mark}", class_="reduced") if setting.mark else None)
+
+
+def _records(content: Found, around: Surroundings) -> Html:
+    return join(*(join(around.run_link(run), " ") for run in content.runs[:5]))
+
+
+def _measured(content: Found, metric: str) -> Measured:
+    every = [*content.metrics.values(), *content.settled.values()]
+    values = [m[metric] for m in every if math.isfinite(m.get(metric, math.nan))]
+    found = estimate(values)
+    return Measured(found.mean, found.error, found.n)
+
+
+def _printed(published: Published | None, row: Row, metric: str) -> Cell:
+    if published is None:
+        return Cell(tag("span", row.note_on(metric) or "not printed", class_="wrap"), math.nan)
+    printed, _, where = published.text.replace("±", " ± ").partition(" (")
+    return Cell([printed, tag("span", f" ({where}", class_="source")] if where else printed, published.mean)

@@ -1,0 +1,227 @@
+"""One study: its trials from best to worst, what they varied, how they learned, and why some failed."""
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from dashboards.board.charts.curves import Line, curves, parallel
+from dashboards.board.html.frame import (
+    Surroundings,
+    badge,
+    cells_words,
+    facts,
+    note,
+    page,
+    section,
+    state_of,
+    state_of_study,
+    study_tabs,
+)
+from dashboards.board.html.markup import MISSING, Child, Html, duration, join, moment, number, plus_minus, tag
+from dashboards.board.html.names import axes_of, cell_name, metric_name, shown_metrics, telling_apart
+from dashboards.board.html.tables import Cell, Column, TableRow, table
+from dashboards.board.store.records import FAILED, REPORT, RUNNING, Study, Trial, differing
+from pcl.studies.space.metric_direction import larger_is_better
+
+Histories = Mapping[str, Sequence[tuple[int, float]]]
+
+_MOST_WAYS = 300  # lines of parallel coordinates, which take the best
+_MOST_AXES = 8
+_MOST_CURVES = 24
+_MOST_LETTERS = 32  # of the axes of a table that is printed: of more, a row has them in one cell
+
+
+def learning(study: Study) -> list[Trial]:
+    """Trials whose curves are drawn: the best, or first, and those that run."""
+    running = [trial for trial in study.trials if trial.run.status == RUNNING]
+    order = study.cells if study.is_reproduction else study.ranked
+    best = [trial for trial in order if trial.run.status != RUNNING and trial.run.metrics]
+    return [*best[: max(0, _MOST_CURVES - len(running))], *running[:_MOST_CURVES]]
+
+
+def study_page(study: Study, histories: Histories, around: Surroundings) -> str:
+    """The page of a study, with the objective's history of the trials of `learning`."""
+    state = state_of_study(study, around.now_ms)
+    body: list[Child] = [
+        tag("h1", study.run.name, " ", badge(state)), study_tabs(study, "study"), _facts(study, state, around),
+        _ranking(study, around), _ways(study), _curves(study, histories), _failures(study, around), _settings(study),
+    ]  # fmt: skip
+    return page(
+        study.run.name, tag("div", body, id="live", data_study=study.run.id), around, is_moving=state == "running"
+    )
+
+
+def trials_table(
+    name: str, caption: str, study: Study, trials: Sequence[Trial], around: Surroundings, first: str = "Rank"
+) -> Html:
+    """Trials in a given order with their axes and main metrics; those of a reproduction by their names, unranked."""
+    are_cells = study.is_reproduction
+    axes = telling_apart(trials) if are_cells else axes_of(trials) or [("trial", [trial.run.name for trial in trials])]
+    metrics = shown_metrics(study.objective, trials)
+    stages = {trial.stage for trial in trials}
+    n_letters = sum(max(map(len, (axis, *values))) for axis, values in axes)
+    is_folded = len(axes) > 1 and n_letters > _MOST_LETTERS
+    columns = [
+        Column("Cell") if are_cells else Column(first, is_number=True), Column("State"),
+        *([Column("Stage")] if len(stages) > 1 else []),
+        *(Column(axis, where="screen" if is_folded else "") for axis, _ in axes),
+        *([Column("What was varied", where="print")] if is_folded else []),
+        *(Column(metric_name(m), is_number=True, words=m) for m in metrics),
+        Column("seeds", is_number=True, words="Seeds that did not fail, of all"),
+        Column("time", is_number=True, words="Spent training"), Column("Record"),
+    ]  # fmt: skip
+    folded = _folded(axes) if is_folded else []
+    rows = []
+    for index, trial in enumerate(trials):
+        has_rank = trial.run.status == "FINISHED" and math.isfinite(trial.objective)
+        state, n_seeds = state_of(trial.run), len(trial.seeds) or 1
+        spent = trial.run.metrics.get("time/train_s", math.nan)
+        cells: list[Cell | Child] = [
+            cell_name(trial) if are_cells else Cell(index + 1 if has_rank else MISSING, index + 1),
+            Cell(partial(badge, state), state),
+            *([trial.stage] if len(stages) > 1 else []), *(values[index] for _, values in axes),
+            *([folded[index]] if is_folded else []),
+            *(_metric(trial, metric, study.objective) for metric in metrics),
+            Cell(f"{n_seeds - len(trial.lost)}/{n_seeds}" if trial.lost else n_seeds, n_seeds - len(trial.lost)),
+            Cell("" if math.isnan(spent) else duration(spent), spent), Cell(partial(around.run_link, trial.run)),
+        ]  # fmt: skip
+        rows.append(TableRow(cells, state, trial.run.id, trial is study.winner))
+    return table(name, caption, columns, rows, kind="cells" if are_cells else "", is_long=True)
+
+
+def _folded(axes: Sequence[tuple[str, Sequence[str]]]) -> list[str]:
+    """Of every trial its values of all axes, by the last parts of their names where these tell them apart."""
+    ends = [axis.rpartition(".")[2] for axis, _ in axes]
+    names = [end if ends.count(end) == 1 else axis for end, (axis, _) in zip(ends, axes, strict=True)]
+    of_trials = zip(*(values for _, values in axes), strict=True)
+    return [", ".join(f"{n}={v}" for n, v in zip(names, values, strict=True) if v) for values in of_trials]
+
+
+def _metric(trial: Trial, metric: str, objective: str) -> Cell:
+    value, error = trial.run.metrics.get(metric), math.nan
+    if metric == objective and not math.isnan(trial.objective):
+        value, error = trial.objective, trial.error
+    return Cell(plus_minus(value, error), math.nan if value is None else value)
+
+
+def _facts(study: Study, state: str, around: Surroundings) -> Html:
+    tags, run = study.run.tags, study.run
+    gpu, cpu = study.seconds(of_gpu=True), study.seconds(of_gpu=False)
+    goal = {True: "largest ", False: "smallest ", None: ""}[larger_is_better(study.objective)]
+    pairs: list[tuple[str, Child]] = [
+        ("space", tags.get("pcl.space")), ("scale", tags.get("pcl.scale")), ("fidelity", tags.get("pcl.fidelity")),
+        ("objective", goal + study.objective), ("data", tags.get("pcl.data")), ("hardware", tags.get("pcl.hardware")),
+        ("GPU time", duration(gpu) if gpu else None), ("CPU time", duration(cpu) if cpu else None),
+        ("began", f"{moment(run.start_ms)} UTC"),
+        ("ended", f"{moment(run.end_ms)} UTC" if run.end_ms and state != "running" else None),
+        ("last report", f"{moment(study.last_ms)} UTC" if state in ("running", "silent") else None),
+        ("commit", tags.get("pcl.commit", "")[:10]), ("record", around.run_link(run)),
+        ("trials", around.trials_link(study)),
+    ]  # fmt: skip
+    warning = note(
+        "It has not ended and has not reported for a while: its driver may have been killed. ",
+        tag("code", f"python launch/{_command(study)}"), " goes on with it.",
+    ) if state == "silent" else None  # fmt: skip
+    return join(facts(pairs), warning)
+
+
+def _command(study: Study) -> str:
+    """Which of the commands goes on with a study."""
+    tags = study.run.tags
+    if study.is_reproduction:
+        return "reproduce.py ..."
+    return f"{'ablate' if tags.get('pcl.ablation') else 'grid'}.py --resume {tags.get('pcl.study', '')}"
+
+
+def _ranking(study: Study, around: Surroundings) -> Html:
+    seeds, first = ("the tuning seeds", "winner") if study.selects else ("their seeds", "best")
+    words: Child = (
+        f"From the best to the worst by the mean of the objective over {seeds}; those that lost seeds come after all "
+        f"whose every seed finished. The {first} stands out. Choose two to compare them."
+    )
+    order = study.ranked
+    if study.is_reproduction:
+        words = [cells_words(), " Choose two to compare their settings."]
+        order = study.cells
+    parts: list[Child] = [trials_table("trials", "Trials", study, order, around)]
+    if study.reports:
+        parts += [
+            tag("h3", "On the report seeds"), tag("p", "They select nothing: this is what the best are worth."),
+            trials_table("reports", "Trials on the report seeds", study, study.reports, around, "No."),
+        ]  # fmt: skip
+    return section("Trials", parts if study.trials else note("None has begun yet."), words=words, name="ranking")
+
+
+def _ways(study: Study) -> Html | None:
+    shown = [trial for trial in study.ranked if math.isfinite(trial.objective)]
+    chosen = shown[:_MOST_WAYS]
+    axes = [] if study.is_reproduction else axes_of(chosen)
+    if len(chosen) < 2 or not axes:
+        return None
+    order = chosen[::-1]  # the best on top
+    last = len(chosen) - 1
+    lines = [
+        Line(t.run.id, f"{t.run.name}: {number(t.objective)}", f"way q{round(4 * i / last)}")
+        for i, t in enumerate(order)
+    ]
+    turned = [(name, values[::-1]) for name, values in axes[:_MOST_AXES]]
+    goal = metric_name(study.objective), [trial.objective for trial in order]
+    of = "" if len(chosen) == len(shown) else f" The best {len(chosen)} of {len(shown):,} are drawn."
+    of += f" The first {_MOST_AXES} of {len(axes)} settings that vary are drawn." if len(axes) > _MOST_AXES else ""
+    words = f"A line for each trial through what was varied to what it reached; the better, the stronger.{of}"
+    chart = parallel(
+        lines, turned, goal, f"Parallel coordinates of {len(chosen)} trials; the table above has the values"
+    )
+    return section("What was varied", chart, words=words, name="ways")
+
+
+def _curves(study: Study, histories: Histories) -> Html | None:
+    lines = []
+    for trial in reversed(learning(study)):
+        points = histories.get(trial.run.id, ())
+        if points:
+            kind = "best" if trial is study.winner else state_of(trial.run)
+            kind = REPORT if kind == "finished" and trial.stage == REPORT else kind
+            lines.append(Line(trial.run.id, trial.run.name, kind, points))
+    if not lines:
+        return None
+    legend = tag("ul", [tag("li", text, class_=kind) for kind, text in (
+        ("best", "winner"), ("finished", "finished"), ("running", "running"), ("failed", "failed"),
+    ) if any(line.kind == kind for line in lines)], class_="legend")  # fmt: skip
+    name, first = metric_name(study.objective), "first" if study.is_reproduction else "best"
+    words = f"{name} over batches, the mean over seeds, of {len(lines)} trials: the {first}, and those that run."
+    chart = curves(lines, f"Learning curves of {len(lines)} trials", name)
+    return section("Learning curves", chart, legend, words=words, name="curves")
+
+
+def _failures(study: Study, around: Surroundings) -> Html | None:
+    causes: dict[str, list[Child]] = defaultdict(list)
+    for trial in study.trials:
+        if trial.run.status == FAILED:
+            causes[trial.run.cause or "unknown"].append(join(trial.run.name, " ", around.run_link(trial.run)))
+        for seed in trial.lost:
+            if trial.run.status != FAILED:
+                causes[seed.cause].append(join(seed.name, " ", around.run_link(seed)))
+    if not causes:
+        return None
+    parts: list[Child] = []
+    for cause, links in sorted(causes.items(), key=lambda item: -len(item[1])):
+        items = [tag("li", link) for link in links]
+        count = f"{len(links):,} {'run' if len(links) == 1 else 'runs'}"
+        parts.append(
+            tag("details", tag("summary", tag("b", cause), f" ({count})"), tag("ul", items), open=len(parts) < 3)
+        )
+    words = "Trials, and single seeds of trials that went on without them, by what ended them."
+    return section("Failures", parts, words=words, name="failures")
+
+
+def _settings(study: Study) -> Html | None:
+    all_params = [trial.run.params for trial in study.trials if trial.run.params]
+    if not all_params:
+        return None
+    apart = differing(all_params) | {"seeds"}
+    shared = {path: value for path, value in all_params[0].items() if path not in apart}
+    rows = [tag("tr", tag("th", path, scope="row"), tag("td", value)) for path, value in sorted(shared.items())]
+    return tag("details", tag("summary", f"{len(shared)} settings that all trials share"),
+               tag("table", tag("tbody", rows), class_="settings"), class_="shared")  # fmt: skip

@@ -1,0 +1,190 @@
+"""A study's winner: what it reached, its figures, and how to load it."""
+
+import math
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+
+from dashboards.board.html.frame import (
+    Surroundings,
+    cells_words,
+    facts,
+    note,
+    page,
+    section,
+    state_of_study,
+    study_tabs,
+)
+from dashboards.board.html.markup import Child, Html, number, plus_minus, tag
+from dashboards.board.html.names import metric_name
+from dashboards.board.html.tables import Column, TableRow, table
+from dashboards.board.store.artifacts import Figure
+from dashboards.board.store.records import Study, Trial, differing
+from pcl.studies.results.paired_differences import estimate
+
+_HIDDEN = ("objective", "objective_se")  # another name of what is there already
+_WORDS = {
+    "kappa.png": "Predicted against true κ, of the first seed",
+    "mu.png": "Predicted against true μᵢ·μⱼ of pairs, of the first seed",
+    "pareto.png": "The Pareto front of the study's objectives",
+    "rejection.png": "Recall@1 as the least certain images are rejected",
+    "entropy.png": "κ against the annotators' entropy",
+    "crops.png": "κ against the side that a centre crop keeps",
+    "certain.png": "The least and the most certain images of each class",
+    "credible.png": "Queries with the images in their 95% credible interval",
+}
+_SHEETS = ("certain.png", "credible.png")  # of many images each
+
+
+def winner_page(study: Study, figures: Sequence[Figure], around: Surroundings) -> str:
+    """The page of a study's winner."""
+    winner, first = study.winner, "Winner" if study.selects else "Best trial"
+    body: list[Child] = [
+        tag("h1", study.run.name if study.is_reproduction else f"{first} of {study.run.name}"),
+        study_tabs(study, "winner"),
+    ]
+    if study.is_reproduction:
+        body.append(note(cells_words()))
+    elif winner is None:
+        body.append(note("No trial has finished yet."))
+    else:
+        body += [
+            _facts(study, winner, around),
+            _results(study, winner),
+            _figures(study, figures),
+            _loading(study, winner, around),
+            _config(study, winner),
+        ]
+    is_moving = state_of_study(study, around.now_ms) == "running"
+    return page(
+        f"{study.run.name}, winner", tag("div", body, id="live", data_study=study.run.id), around, is_moving=is_moving
+    )
+
+
+def _facts(study: Study, winner: Trial, around: Surroundings) -> Html:
+    reused = winner.run.tags.get("pcl.reused_from")
+    pairs: list[tuple[str, Child]] = [
+        ("trial", winner.run.name), (metric_name(study.objective), plus_minus(winner.objective, winner.error)),
+        ("seeds", winner.run.params.get("seeds", "").replace(",", ", ")), ("scale", study.run.tags.get("pcl.scale")),
+        ("fidelity", study.run.tags.get("pcl.fidelity")), ("hardware", winner.run.tags.get("pcl.hardware")),
+        ("result of", reused), ("key", tag("code", winner.run.tags.get("pcl.trial", ""))),
+        ("record", around.run_link(winner.run)),
+    ]  # fmt: skip
+    early = note("The study has not ended: this is its best so far.") if study.is_running else None
+    return tag("div", facts(pairs), early)
+
+
+def reported(study: Study, winner: Trial) -> Trial | None:
+    """The same configuration on the report seeds."""
+    config = {path: value for path, value in winner.run.params.items() if path != "seeds"}
+    for trial in study.reports:
+        if {path: value for path, value in trial.run.params.items() if path != "seeds"} == config:
+            return trial
+    return None
+
+
+def _results(study: Study, winner: Trial) -> Html:
+    report = reported(study, winner)
+    found = [
+        ("tuning seeds" if study.selects else "report seeds", winner),
+        *([("report seeds", report)] if report else []),
+    ]
+    metrics = sorted({m for _, trial in found for m in trial.run.metrics if m not in _HIDDEN})
+    columns = [Column("metric"), *(Column(f"{text}, mean ± s.e.", is_number=True) for text, _ in found)]
+    seeds = [(seed, trial) for _, trial in found for seed in sorted(trial.by_seed(study.objective), key=int)]
+    has_seeds = len(seeds) > len(found)
+    columns += [Column(f"seed {seed}", is_number=True) for seed, _ in seeds] if has_seeds else []
+    rows = []
+    for metric in metrics:
+        means = [_mean(trial, metric) for _, trial in found]
+        singles = [number(t.recorded(metric).get(seed)) for seed, t in seeds] if has_seeds else []
+        rows.append(TableRow((tag("code", metric), *means, *singles)))
+    return section("What it reached", table("metrics", "Metrics of the winner", columns, rows))
+
+
+def _mean(trial: Trial, metric: str) -> str:
+    values = list(trial.recorded(metric).values())
+    if not values or not all(map(math.isfinite, values)):
+        return number(trial.run.metrics.get(metric))
+    found = estimate(values)
+    return plus_minus(found.mean, found.error)
+
+
+def _figures(study: Study, figures: Sequence[Figure]) -> Html:
+    if not figures:
+        why = "" if study.selects else ": none is drawn where nothing is chosen"
+        why = ": they are drawn when the study ends" if study.is_running and study.selects else why
+        return section("Figures", note(f"No figures are recorded{why}."))
+    order = {name: place for place, name in enumerate(_WORDS)}
+    named = sorted(((PurePosixPath(f.path).name, f) for f in figures), key=lambda pair: order.get(pair[0], len(order)))
+    made = []
+    for name, figure in named:
+        words = _WORDS.get(name, figure.path)
+        picture = tag("a", tag("img", src=figure.address, alt=words, loading="lazy"), href=figure.address)
+        made.append(tag("figure", picture, tag("figcaption", words), class_="sheet" if name in _SHEETS else None))
+    return section("Figures", tag("div", made, class_="figures"), words="As they were recorded.")
+
+
+def _loading(study: Study, winner: Trial, around: Surroundings) -> Html:
+    name, key = study.run.tags.get("pcl.study", study.run.name), winner.run.tags.get("pcl.trial", "")
+    owner = winner.run.tags.get("pcl.reused_from") or name
+    place = f"runs/{owner}/trials/{key}/checkpoint.pt"
+    is_kept = study.selects and owner == name  # the winner's checkpoint is the only one that goes to MLflow
+    fetch = _code(_download(study.run.id, "checkpoint.pt", around)) if is_kept else None
+    config = f"python launch/train.py --config runs/{name}/best.yaml"
+    if not study.selects:
+        config = f"{_download(winner.run.id, 'config.yaml', around)}\npython launch/train.py --config config.yaml"
+    if winner.run.params.get("task_name") == "images":
+        load = (
+            "from pathlib import Path\nfrom pcl.training.trained_encoder import TrainedEncoder\n\n"
+            'trained = TrainedEncoder.read(Path("checkpoint.pt"))\n'
+            "posterior = trained.encode(images)  # (N, 3, 32, 32), numbers from 0 to 255\n"
+            "posterior.mu, posterior.kappa, posterior.credible_threshold(0.95)"
+        )
+        again_title = "Look at it, or train it again"
+        again = f"python launch/look.py {name if study.selects else place}\n{config}"
+    else:
+        load = (
+            "from pathlib import Path\nfrom pcl.training.run import Run\n\n"
+            'run = Run.restore(Path("checkpoint.pt"))\n'
+            "posterior = run.step.encoder(run.step.task.x_eval)  # (seeds, points, dimension)\n"
+            "posterior.mu, posterior.kappa"
+        )
+        again_title = "Train it again"
+        again = config
+    return section(
+        "How to load it", tag("h3", "The checkpoint"), tag("p", _whereabouts(place)), fetch,
+        tag("h3", "In Python"), _code(load), tag("h3", again_title), _code(again), name="load",
+    )  # fmt: skip
+
+
+def _whereabouts(place: str) -> str:
+    return f"On the machine of the study it is {place}, where runs is what --storage named if that was another folder."
+
+
+def _download(run_id: str, name: str, around: Surroundings) -> str:
+    """A command that fetches an artifact, by default from where `launch/ui.py` would look."""
+    command = f"mlflow artifacts download --run-id {run_id} --artifact-path {name} --dst-path ."
+    return f"MLFLOW_TRACKING_URI={around.mlflow or 'sqlite:///runs/mlflow.db'} {command}"
+
+
+def _code(text: str) -> Html:
+    return tag(
+        "div",
+        tag("pre", tag("code", text)),
+        tag("button", "Copy", type="button", class_="copy", hidden=True),
+        class_="code",
+    )
+
+
+def _config(study: Study, winner: Trial) -> Html:
+    others = [trial.run.params for trial in study.ranked if trial.run.params]
+    settings = [(path, value) for path, value in winner.run.params.items() if path != "seeds"]
+    varied = differing(others) & dict(settings).keys()
+    settings.sort(key=lambda setting: (setting[0] not in varied, setting[0]))
+    rows = [
+        TableRow((tag("code", path), value, "yes" if path in varied else ""), is_marked=path in varied)
+        for path, value in settings
+    ]
+    columns = [Column("setting"), Column("value"), Column("varied")]
+    told = tag("summary", f"{len(settings)} settings, {len(varied)} of which the study varied")
+    return section("Configuration", tag("details", told, table("config", "Configuration", columns, rows)))

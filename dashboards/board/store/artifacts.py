@@ -1,0 +1,83 @@
+"""Pictures among the artifacts of studies. All else is left to MLflow: a page from elsewhere is not ours to show."""
+
+import re
+import tempfile
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from dashboards.board.store.records import Run, Study
+from pcl.studies.tracking.store import Store, StoreError
+
+_PATH = re.compile(r"(?:[A-Za-z0-9_.]+/)?[A-Za-z0-9_.]+\.png")
+_MAGIC = b"\x89PNG\r\n\x1a\n"
+_LARGEST = 8 * 2**20  # bytes of a picture
+_MOST = 24  # pictures of a run
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A picture among the artifacts.
+
+    Attributes:
+        path: In the artifacts.
+        address: Where the board has it.
+    """
+
+    path: str
+    address: str
+
+
+class Artifacts:
+    """Of a store. May be used by several threads.
+
+    Args:
+        store: Of MLflow.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._known: dict[tuple[str, int], list[str]] = {}  # by run and when it ended
+        self._lock = threading.Lock()
+
+    def figures(self, study: Study) -> list[Figure]:
+        """Pictures of a study that has ended, and of its winner's run; none where the artifacts cannot be reached."""
+        if study.is_running:
+            return []
+        runs = [study.run, *([study.winner.run] if study.winner else [])]
+        return [Figure(path, f"image-{run.id}-{path.replace('/', '--')}") for run in runs for path in self._paths(run)]
+
+    def _paths(self, run: Run) -> list[str]:
+        with self._lock:
+            key = run.id, run.end_ms
+            if key not in self._known:
+                try:
+                    self._known[key] = self._listed(run.id)
+                except StoreError:
+                    return []
+            return self._known[key]
+
+    def png(self, run_id: str, name: str) -> bytes | None:
+        """A picture, if it is one that `figures` has named."""
+        path = name.replace("--", "/")
+        known = {path for (run, _), paths in list(self._known.items()) if run == run_id for path in paths}
+        if path not in known:
+            return None
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                file = self._store.call(lambda client: client.download_artifacts(run_id, path, folder))
+                content = Path(file).read_bytes()
+            except (StoreError, OSError):
+                return None
+        return content if content.startswith(_MAGIC) and len(content) <= _LARGEST else None
+
+    def _listed(self, run_id: str) -> list[str]:
+        found: list[str] = []
+        folders = [""]
+        for folder in folders:  # which grows by those of the first level
+            for entry in self._store.call(lambda client, folder=folder: client.list_artifacts(run_id, folder or None)):  # type: ignore[misc]
+                if entry.is_dir and not folder:
+                    folders.append(entry.path)
+                elif not entry.is_dir and _PATH.fullmatch(entry.path):
+                    found.append(entry.path)
+        return found[:_MOST]

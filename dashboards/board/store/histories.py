@@ -1,0 +1,45 @@
+"""How metrics of runs came about, batch by batch."""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable
+
+from dashboards.board.store.database import Database
+from dashboards.board.store.records import LARGEST, Run
+
+# Trials of these keys, each with its study and where its result is from
+_OF_KEYS = """
+    select r.run_uuid, t.value, s.value, o.value from runs r
+    join tags k on k.run_uuid = r.run_uuid and k.key = 'pcl.kind' and k.value = 'trial'
+    join tags t on t.run_uuid = r.run_uuid and t.key = 'pcl.trial'
+    join tags s on s.run_uuid = r.run_uuid and s.key = 'pcl.study'
+    left join tags o on o.run_uuid = r.run_uuid and o.key = 'pcl.reused_from'
+    where r.lifecycle_stage = 'active' and t.value in (select value from json_each(?))
+"""
+
+
+def histories(database: Database, runs: Iterable[Run], metric: str) -> dict[str, list[tuple[int, float]]]:
+    """Steps and finite values of a metric, by run; of one that was reused, those of the run that was trained."""
+    trained = _trained(database, list(runs))
+    found: dict[str, list[tuple[int, float]]] = defaultdict(list)
+    identifiers = list(dict.fromkeys(trained.values()))
+    for run_id, step, value, is_nan in database.histories(identifiers, metric) if identifiers else ():
+        if not is_nan and abs(value) < LARGEST:
+            found[run_id].append((step, value))
+    return {run: found[source] for run, source in trained.items() if source in found}
+
+
+def _trained(database: Database, runs: list[Run]) -> dict[str, str]:
+    """The run that each is the result of, as far as it is in the store; of what was not reused, itself."""
+    keys = {run.tags.get("pcl.trial", "") for run in runs if run.tags.get("pcl.reused_from")}
+    rows = database.rows(_OF_KEYS, json.dumps(sorted(keys))) if keys else []
+    of_study = {(study, key): (run_id, origin or "") for run_id, key, study, origin in rows}
+    found = {}
+    for run in runs:
+        source, origin, key = run.id, run.tags.get("pcl.reused_from", ""), run.tags.get("pcl.trial", "")
+        seen = {""}  # studies: none is asked twice, as two that name each other would be
+        while origin not in seen and (origin, key) in of_study:
+            seen.add(origin)
+            source, origin = of_study[origin, key]
+        found[run.id] = source
+    return found

@@ -1,0 +1,293 @@
+"""Studies, trials and seeds, as MLflow has them recorded."""
+
+import json
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from dashboards.board.store.database import PREFIX, Database, Row
+from pcl.studies.ledger.failures import cause_of
+from pcl.studies.space.metric_direction import larger_is_better
+
+RUNNING, FINISHED, FAILED = "RUNNING", "FINISHED", "FAILED"  # MLflow's words; the fourth is KILLED
+REPORT = "report"  # the stage of the report seeds, which select nothing
+REPRODUCTION = "reproduction"  # that of `launch/reproduce.py` on the report seeds
+
+LARGEST = 1.7976931348623157e308  # what MLflow's databases keep of an infinity
+_TRIAL_TAGS = (
+    "pcl.kind", "pcl.trial", "pcl.stage", "pcl.seed", "pcl.cause", "pcl.hardware", "pcl.reused_from",
+    "mlflow.parentRunId",
+)  # fmt: skip
+# What an overview needs; of a study's own run all are read.
+_TAGS = (
+    f"select run_uuid, key, value from tags where key in {_TRIAL_TAGS!r} "
+    "or run_uuid in (select run_uuid from tags where key = 'pcl.kind' and value = 'study')"
+)
+_SUMMARY_METRICS = ("objective", "objective_se", "best/objective", "time/train_s")
+
+
+@dataclass
+class Run:
+    """A run of MLflow.
+
+    Attributes:
+        id: In MLflow.
+        experiment: Its experiment.
+        name: For people.
+        status: In MLflow's words.
+        start_ms: When it began, in milliseconds since 1970.
+        end_ms: When it ended; 0 before.
+        tags: By name.
+        metrics: The last values.
+        params: Settings by their dotted path; empty in an overview.
+        last_ms: When it last reported.
+    """
+
+    id: str
+    experiment: str
+    name: str
+    status: str
+    start_ms: int
+    end_ms: int
+    tags: dict[str, str] = field(default_factory=dict)
+    metrics: dict[str, float] = field(default_factory=dict)
+    params: dict[str, str] = field(default_factory=dict)
+    last_ms: int = 0
+
+    @property
+    def cause(self) -> str:
+        """Why it failed."""
+        return cause_of(self.tags)
+
+
+@dataclass
+class Trial:
+    """A trial's run, and those of its seeds where it has several."""
+
+    run: Run
+    seeds: list[Run] = field(default_factory=list)
+
+    @property
+    def stage(self) -> str:
+        """Of the search, or `REPORT`."""
+        return self.run.tags.get("pcl.stage", "")
+
+    @property
+    def objective(self) -> float:
+        """Mean over the seeds that have not failed; NaN where there is none, or one is undefined."""
+        return self.run.metrics.get("objective", math.nan)
+
+    @property
+    def error(self) -> float:
+        """Standard error of `objective`; NaN for a single seed."""
+        return self.run.metrics.get("objective_se", math.nan)
+
+    @property
+    def lost(self) -> list[Run]:
+        """Seeds that failed."""
+        return [seed for seed in self.seeds if seed.cause]
+
+    @property
+    def is_reused(self) -> bool:
+        """Whether its result is another study's."""
+        return bool(self.run.tags.get("pcl.reused_from"))
+
+    @property
+    def seconds(self) -> float:
+        """Spent training by this study."""
+        spent = self.run.metrics.get("time/train_s", 0.0)
+        return spent if math.isfinite(spent) and not self.is_reused else 0.0
+
+    def by_seed(self, metric: str) -> dict[str, float]:
+        """The last finite values of the seeds that have not failed."""
+        return {seed: value for seed, value in self.recorded(metric).items() if math.isfinite(value)}
+
+    def recorded(self, metric: str) -> dict[str, float]:
+        """The last values of the seeds that have not failed, also of those where it is undefined."""
+        runs = [seed for seed in self.seeds if not seed.cause] if self.seeds else [self.run]
+        named = {run.tags.get("pcl.seed", ""): run.metrics for run in runs}
+        return {seed: metrics[metric] for seed, metrics in named.items() if seed and metric in metrics}
+
+
+@dataclass
+class Study:
+    """A study's run and its trials, in the order of their beginning."""
+
+    run: Run
+    trials: list[Trial] = field(default_factory=list)
+
+    @property
+    def objective(self) -> str:
+        """The metric that trials are selected by."""
+        return self.run.tags.get("pcl.objective", "objective")
+
+    @property
+    def selects(self) -> bool:
+        """Whether it searches for a winner; ablations and reproductions choose nothing, on report seeds."""
+        return not self.run.tags.get("pcl.ablation") and not self.is_reproduction
+
+    @property
+    def is_reproduction(self) -> bool:
+        """Whether it is of `launch/reproduce.py`."""
+        return self.run.tags.get("pcl.space", "").startswith("reproduce_")
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its driver has not said that it has ended."""
+        return self.run.status == RUNNING
+
+    @cached_property
+    def last_ms(self) -> int:
+        """When anything of it was last reported."""
+        return max([self.run.start_ms, self.run.last_ms, *(t.run.last_ms for t in self.trials)])
+
+    @cached_property
+    def ranked(self) -> list[Trial]:
+        """Trials of the tuning seeds, best first; see `in_order`."""
+        return self.in_order(t for t in self.trials if t.stage != REPORT)
+
+    def in_order(self, trials: Iterable[Trial]) -> list[Trial]:
+        """Trials, best first: whole ones, those that lost seeds, then those without a value."""
+        sign = -1.0 if larger_is_better(self.objective) is not False else 1.0
+
+        def place(trial: Trial) -> tuple[int, float]:
+            if trial.run.status != FINISHED or not math.isfinite(trial.objective):
+                return 2, 0.0
+            return int(bool(trial.lost)), sign * trial.objective
+
+        return sorted(trials, key=place)
+
+    @cached_property
+    def winner(self) -> Trial | None:
+        """What the study has chosen, or what is best so far; of a reproduction nothing: its cells are no rivals."""
+        if self.is_reproduction:
+            return None
+        finished = [t for t in self.ranked if t.run.status == FINISHED and math.isfinite(t.objective)]
+        chosen = self.run.metrics.get("best/objective")
+        return next((t for t in finished if t.objective == chosen), finished[0] if finished else None)
+
+    @property
+    def cells(self) -> list[Trial]:
+        """Trials of a reproduction: of the paper's cells, then of the grids, in the order of their beginning."""
+        return sorted((t for t in self.trials if t.stage != REPORT), key=lambda trial: trial.stage != REPRODUCTION)
+
+    @property
+    def reports(self) -> list[Trial]:
+        """Trials of the report seeds."""
+        return [trial for trial in self.trials if trial.stage == REPORT]
+
+    def seconds(self, *, of_gpu: bool) -> float:
+        """Time spent training, on GPUs or on CPUs."""
+        return sum(t.seconds for t in self.trials if t.run.tags.get("pcl.hardware", "").startswith("CPU") != of_gpu)
+
+
+def all_studies(database: Database) -> list[Study]:
+    """Every study with what an overview shows, the latest first."""
+    runs = _runs(database)
+    for run_id, key, value in database.rows(_TAGS):
+        if run_id in runs:
+            runs[run_id].tags[key] = value or ""
+    _fill_metrics(runs, database.rows(
+        f"select run_uuid, key, value, is_nan, timestamp from latest_metrics where key in {_SUMMARY_METRICS!r}"
+    ))  # fmt: skip
+    return sorted(_grouped(runs.values())[0], key=lambda study: -study.run.start_ms)
+
+
+def one_study(database: Database, run_id: str, metrics: Sequence[str] = ()) -> Study | None:
+    """A study with all that is recorded of it or, of metrics, these, the objective, and what an overview shows."""
+    members = database.rows(
+        "select mine.run_uuid from tags theirs join tags mine on mine.key = 'pcl.study' and mine.value = theirs.value "
+        "where theirs.key = 'pcl.study' and theirs.run_uuid = ?",
+        run_id,
+    )
+    if metrics:
+        objective = database.rows("select value from tags where key = 'pcl.objective' and run_uuid = ?", run_id)
+        metrics = [*metrics, *_SUMMARY_METRICS, *(value for (value,) in objective)]
+    found = _whole(database, [member for (member,) in members], metrics)
+    return next((study for study in _grouped(found)[0] if study.run.id == run_id), None)
+
+
+def trials_on(database: Database, seeds: Iterable[int]) -> list[Trial]:
+    """Trials of all studies that were trained on some of these seeds, with all that is recorded of them."""
+    asked = {str(seed) for seed in seeds}
+    rows = database.rows("select run_uuid, value from params where key = 'seeds'")
+    found = _whole(database, [run_id for run_id, trained in rows if asked & set(trained.split(","))])
+    return _grouped(found)[1]
+
+
+def differing(params: Sequence[Mapping[str, str]]) -> set[str]:
+    """Paths at which some have other values than the first, or none."""
+    found: set[str] = set()
+    for other in params[1:]:
+        if other != params[0]:
+            found.update(path for path, _ in other.items() ^ params[0].items())
+    return found
+
+
+def varied_params(trials: Iterable[Trial]) -> list[tuple[str, ...]]:
+    """Paths of settings in which trials differ; those that change together stand in one group."""
+    of_trials = [trial.run.params for trial in trials if trial.run.params]
+    paths = differing(of_trials) - {"seeds"}
+    groups: dict[tuple[int, ...], list[str]] = defaultdict(list)
+    for path in sorted(paths):
+        numbers: dict[str | None, int] = {}
+        groups[tuple(numbers.setdefault(params.get(path), len(numbers)) for params in of_trials)].append(path)
+    return [tuple(group) for group in groups.values()]
+
+
+def _runs(database: Database, condition: str = "", *values: object) -> dict[str, Run]:
+    rows = database.rows(
+        "select r.run_uuid, r.experiment_id, r.name, r.status, r.start_time, r.end_time from runs r "
+        "join experiments e on e.experiment_id = r.experiment_id "
+        f"where r.lifecycle_stage = 'active' and e.lifecycle_stage = 'active' and e.name like '{PREFIX}%' {condition} "
+        "order by r.start_time, r.run_uuid",
+        *values,
+    )
+    return {
+        run_id: Run(run_id, str(experiment), name or run_id, status or "", start or 0, end or 0)
+        for run_id, experiment, name, status, start, end in rows
+    }
+
+
+def _whole(database: Database, identifiers: Sequence[str], metrics: Sequence[str] = ()) -> list[Run]:
+    """Runs with all that is recorded of them or, of metrics, these."""
+    chosen, asked = "run_uuid in (select value from json_each(?))", json.dumps(identifiers)
+    runs = _runs(database, f"and r.{chosen}", asked)
+    values = f"select run_uuid, key, value, is_nan, timestamp from latest_metrics where {chosen}"
+    if metrics:
+        values += " and key in (select value from json_each(?))"
+    _fill_metrics(runs, database.rows(values, asked, *([json.dumps(metrics)] if metrics else [])))
+    for table in ("tags", "params"):
+        # A row for each run: to read one for each entry takes twice as long.
+        entries = f"select run_uuid, json_group_object(key, ifnull(value, '')) from {table} where {chosen}"
+        for run_id, content in database.rows(f"{entries} group by run_uuid", asked):
+            if run_id in runs:
+                setattr(runs[run_id], table, json.loads(content))
+    return list(runs.values())
+
+
+def _fill_metrics(runs: Mapping[str, Run], rows: Iterable[Row]) -> None:
+    for run_id, key, value, is_nan, time_ms in rows:
+        if run_id in runs:
+            run = runs[run_id]
+            infinite = abs(value) >= LARGEST
+            run.metrics[key] = math.nan if is_nan else math.copysign(math.inf, value) if infinite else value
+            run.last_ms = max(run.last_ms, time_ms or 0)
+
+
+def _grouped(runs: Iterable[Run]) -> tuple[list[Study], list[Trial]]:
+    """Studies and trials with what is below them, each by the run that it says is above it."""
+    by_kind: dict[str, list[Run]] = defaultdict(list)
+    for run in runs:
+        by_kind[run.tags.get("pcl.kind", "")].append(run)
+    studies = {run.id: Study(run) for run in by_kind["study"]}
+    trials = {run.id: Trial(run) for run in by_kind["trial"]}
+    for seed in by_kind["seed"]:
+        if (trial := trials.get(seed.tags.get("mlflow.parentRunId", ""))) is not None:
+            trial.seeds.append(seed)
+    for trial in trials.values():
+        if (study := studies.get(trial.run.tags.get("mlflow.parentRunId", ""))) is not None:
+            study.trials.append(trial)
+    return list(studies.values()), list(trials.values())

@@ -1,0 +1,220 @@
+"""Results that are kept with the code: the paper beside ours as small CSVs, each line with where it comes from.
+
+`launch/reproduce.py --output` writes them, `launch/results.py` renders them in the README.
+"""
+
+import csv
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import astuple, dataclass, fields
+from itertools import groupby
+from pathlib import Path
+
+from dashboards.paper.formats import CSV_HEADINGS, cells_of
+from pcl.studies.paper.comparison import DIVERGED, MISSING, NO_ERROR, NO_NUMBER, NOTHING, Line, split_mark
+from pcl.studies.paper.published import FEW_SEEDS, published_titles
+
+RESULTS = Path(__file__).resolve().parents[1] / "results"
+BEGIN, END = "<!-- results: written by launch/results.py -->", "<!-- end of results -->"
+_PROFILES = ("reference", "paper", "exact")
+_SCALES = ("paper", "quick", "smoke")
+_JOINT = "; "  # between the places, versions or dates of one line
+_UNTOLD = (
+    "",
+    MISSING,
+    NOTHING,
+    NO_NUMBER,
+    NO_ERROR,
+    *FEW_SEEDS.values(),
+)  # of a cell's comparison: other cells have it
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a line comes from.
+
+    Attributes:
+        hardware: That it was trained on.
+        torch: Its version.
+        commit: Of the code.
+        date: Of the end of the training, in UTC.
+    """
+
+    hardware: str = ""
+    torch: str = ""
+    commit: str = ""
+    date: str = ""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What all lines of a table have in common.
+
+    Attributes:
+        fidelity: Profile.
+        scale: Scale.
+        data: Which images; toy where there are none.
+        of_seeds: Which seeds were asked for.
+        command: That reproduces it.
+    """
+
+    fidelity: str
+    scale: str
+    data: str
+    of_seeds: str
+    command: str
+
+    def path_of(self, table: str) -> Path:
+        """Where a table is kept, in the folder of all results."""
+        return Path(f"{self.fidelity}-{self.scale}") / f"{table.replace(':', '-')}.csv"
+
+
+@dataclass(frozen=True)
+class Result:
+    """A file of results.
+
+    Attributes:
+        table: Name of the table or figure, such as tab:bench_results.
+        asked: What all lines have in common.
+        lines: Its content.
+        origins: Where each line comes from.
+    """
+
+    table: str
+    asked: Asked
+    lines: Sequence[Line]
+    origins: Sequence[Origin]
+
+    @property
+    def path(self) -> Path:
+        """Where it is kept, in the folder of all results."""
+        return self.asked.path_of(self.table)
+
+
+_COLUMNS = ("table", *CSV_HEADINGS, *(f.name for kind in (Asked, Origin) for f in fields(kind)))
+
+
+def as_csv(result: Result) -> str:
+    """Every line with all that is known of it."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(_COLUMNS)
+    for line, origin in zip(result.lines, result.origins, strict=True):
+        writer.writerow([result.table, *cells_of(line), *astuple(result.asked), *astuple(origin)])
+    return file.getvalue()
+
+
+def read_result(path: Path) -> Result:
+    """A file as it was written.
+
+    Raises:
+        ValueError: If it is not such a file.
+    """
+    try:
+        rows = list(csv.reader(path.read_text(encoding="utf-8").splitlines()))
+    except UnicodeDecodeError:
+        rows = []
+    if len(rows) < 2 or tuple(rows[0]) != _COLUMNS or any(len(row) != len(_COLUMNS) for row in rows):
+        raise ValueError(f"{path} is no file of results as `launch/reproduce.py --output` writes them.")
+    content = [dict(zip(_COLUMNS, row, strict=True)) for row in rows[1:]]
+    result = Result(
+        content[0]["table"],
+        Asked(**{f.name: content[0][f.name] for f in fields(Asked)}),
+        [Line(*(row[heading] for heading in CSV_HEADINGS)) for row in content],
+        [Origin(**{f.name: row[f.name] for f in fields(Origin)}) for row in content],
+    )
+    if result.table not in published_titles():
+        raise ValueError(f"{path} is of {result.table!r}, which is no table or figure of the paper.")
+    return result
+
+
+def read_results(folder: Path) -> list[Result]:
+    """All in a folder, at the published size first, in the paper's order.
+
+    Raises:
+        ValueError: If one of its CSVs is none.
+    """
+    names = list(published_titles())
+    return sorted(
+        (read_result(path) for path in sorted(folder.glob("*/*.csv"))),
+        key=lambda r: (_place(_SCALES, r.asked.scale), _place(_PROFILES, r.asked.fidelity), names.index(r.table)),
+    )
+
+
+def _place(order: Sequence[str], name: str) -> int:
+    return order.index(name) if name in order else len(order)
+
+
+def as_markdown(result: Result) -> str:
+    """A table with two lines for each row, published and ours, and below it why some have no value."""
+    metrics = list(dict.fromkeys(line.what for line in result.lines))
+    rows = [["", "", *metrics, "seeds"], ["---"] * (len(metrics) + 3)]
+    for name in dict.fromkeys(line.row for line in result.lines):
+        of_row = {line.what: line for line in result.lines if line.row == name}
+        counts = " / ".join(dict.fromkeys(line.seeds for line in of_row.values() if line.seeds))
+        rows.append([name, "published", *(of_row[m].published if m in of_row else "" for m in metrics), ""])
+        rows.append(["", "ours", *(_told(of_row[m]) if m in of_row else "" for m in metrics), counts])
+    table = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+    title = f"**{published_titles()[result.table]}** (`{result.table}`)"
+    causes = dict.fromkeys(f"{line.row}: {split_mark(line.ours)[0]}" for line in result.lines if _is_cause(line))
+    return "\n".join([title, "", *table, *(["", f"{'; '.join(causes)}."] if causes else [])])
+
+
+def _is_cause(line: Line) -> bool:
+    """Whether ours is why there is no value, at length."""
+    return "runaway" in line.ours
+
+
+def _told(line: Line) -> str:
+    """Ours in one cell: the value, how far it is from the published one, what that says, and the mark."""
+    ours, mark = split_mark(line.ours)
+    ours = DIVERGED if _is_cause(line) else ours
+    beside = [split_mark(text)[0] for text in (line.difference, line.verdict)]
+    beside = [text for text in beside if text not in (*_UNTOLD, ours)]
+    return f"{ours} ({', '.join(beside)}){mark}" if beside else f"{ours}{mark}"
+
+
+def origin_words(result: Result) -> str:
+    """How ours came about."""
+    asked = result.asked
+    seeds = f", seeds {asked.of_seeds}" if asked.of_seeds else ""
+    images = "" if asked.data == "toy" else f", images {asked.data}"
+    told = [f"fidelity {asked.fidelity}, scale {asked.scale}{images}{seeds}"]
+    for name, words in (("hardware", "{}"), ("torch", "torch {}"), ("date", "{}"), ("commit", "commit {}")):
+        found = sorted({part for origin in result.origins for part in getattr(origin, name).split(_JOINT)} - {""})
+        if name == "date" and len(found) > 1:
+            found = [f"{found[0]} to {found[-1]}"]
+        if found:
+            told.append(words.format(", ".join(f"`{text[:12]}`" if name == "commit" else text for text in found)))
+    return f"{'; '.join(told)}: `{asked.command}`"
+
+
+def readme_with(readme: str, results: Sequence[Result]) -> str:
+    """A README whose part of results is of these; tables that came about alike say so once, below the last of them.
+
+    Raises:
+        ValueError: If it has no such part.
+    """
+    before, begin, rest = readme.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"The README must have the lines {BEGIN!r} and {END!r}, between which results are written.")
+    parts = []
+    for words, group in groupby(results, origin_words):
+        tables = [as_markdown(result) for result in group]
+        alike = f"these {len(tables)}: " if len(tables) > 1 else ""
+        parts += [f"\n{text}\n" for text in (*tables, f"{alike}{words}")]
+    return f"{before}{begin}\n{''.join(parts)}{end}{after}"
+
+
+def joined_origin(origins: Iterable[Origin]) -> Origin:
+    """Of a line whose seeds were trained at different times or places."""
+    every = list(origins)
+    names = (field.name for field in fields(Origin))
+    return Origin(*(_JOINT.join(sorted({getattr(one, name) for one in every} - {""})) for name in names))
+
+
+def origin_of(tags: Mapping[str, str], date: str) -> Origin:
+    """By the tags of a run in MLflow."""
+    commit = tags.get("pcl.commit", "")
+    return Origin(tags.get("pcl.hardware", ""), tags.get("pcl.torch", ""), "" if commit == "unknown" else commit, date)

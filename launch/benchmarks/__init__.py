@@ -1,0 +1,1 @@
+"""The benchmarks of `launch/bench.py`, one module each."""

@@ -1,0 +1,118 @@
+"""What training on images costs: a batch with many negatives and with none, its parts, an evaluation, a whole fold."""
+
+import argparse
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from launch.benchmarks import phases as bench_phases
+from launch.benchmarks.phases import peak, phase_row, synchronize
+from launch.shared.command import say
+from launch.shared.image_choice import chosen_data, named
+
+if TYPE_CHECKING:
+    from pcl.training.run import Run
+
+Row = dict[str, Any]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `bench.py cifar`."""
+    parser.add_argument("--data", help="auto (default), cifar10h, embedded, or a folder of class folders")
+    bench_phases.add_arguments(parser, on_gpu=100, on_cpu=5)
+
+
+def measure(arguments: argparse.Namespace) -> list[Row]:
+    """The table, printed row by row."""
+    from pcl.config.run_config import RunConfig  # noqa: PLC0415
+
+    device, scale, n_timed = bench_phases.sizes(arguments)
+    data = chosen_data(arguments.data)
+    values = {"task.data": named(arguments.data, data), "training.phases": "mu kappa"}
+    base = RunConfig.of(values, profile=arguments.profile, scale=scale, task="images")
+    flat = base.flat()
+    sizes = {
+        name: flat[path]
+        for name, path in (
+            ("batch", "training.batch_size"), ("K", "loss.n_samples"), ("D", "encoder.dim"),
+            ("M", "training.n_negatives"), ("width", "encoder.width"),
+        )
+    }  # fmt: skip
+    say(f"MCInfoNCE on {data.name}, profile {arguments.profile}, {sizes}, {device}, {n_timed} batches a row")
+    say(f"{'precision':<10}{'path':>6}{'what':>22}{'ms':>10}{'peak MiB':>10}{'first batches s':>17}")
+    rows: list[Row] = []
+    paths = ((True, "bfloat16"), (True, "float32"), (False, "bfloat16")) if device == "cuda" else ((False, "float32"),)
+    for is_fast, precision in paths:
+        rows += _rows(base.with_values({"encoder.precision": precision}), device, is_fast, n_timed)
+    _tell_fold(rows[: len(rows) // len(paths)], base)
+    return rows
+
+
+def _rows(config: Any, device: str, is_fast: bool, n_timed: int) -> list[Row]:
+    from pcl.training.run import Run  # noqa: PLC0415
+
+    run = Run(config, (0,), device, is_fast=is_fast)
+    n_negatives = config.training.n_negatives
+    path = "graph" if is_fast and device == "cuda" else "plain"
+    head = {"precision": config.encoder.precision.value, "path": path, "config": config.flat()}
+    rows = []
+    for index, what in enumerate(("mu phase, M = 0", f"kappa phase, M = {n_negatives}")):
+        rows.append({**head, "what": what, **phase_row(run, index, n_timed)})
+        _tell(rows[-1])
+    for what, part in _parts(run).items():
+        rows.append({**head, "what": what, "ms_per_batch": _milliseconds(part, device), "peak_mib": None})
+        _tell(rows[-1])
+    return rows
+
+
+def _parts(run: "Run") -> dict[str, Callable[[], object]]:
+    """What the last phase's batch is made of, one after the other and outside of a graph; and an evaluation."""
+    import torch  # noqa: PLC0415
+
+    step = run.step
+    (x,) = step.prepare()
+
+    def encode() -> None:
+        step.encode(x)
+
+    def encode_and_back() -> None:
+        posterior = step.encode(x)
+        (posterior.mu.sum() + posterior.kappa.sum()).backward()
+
+    def evaluate() -> None:
+        with torch.no_grad():
+            step.task.evaluate(step.encoder)
+
+    return {"pairs": step.prepare, "encoder": encode, "encoder and back": encode_and_back, "evaluation": evaluate}
+
+
+def _milliseconds(part: Callable[[], object], device: str) -> float:
+    """Of one call: the fastest of five, after one that warms up."""
+    part()
+    times = []
+    for _ in range(5):
+        synchronize(device == "cuda")
+        started = time.perf_counter()
+        part()
+        synchronize(device == "cuda")
+        times.append(1e3 * (time.perf_counter() - started))
+    return min(times)
+
+
+def _tell(row: Row) -> None:
+    first = f"{row['first_batches_s']:.1f}" if "first_batches_s" in row else ""
+    say(
+        f"{row['precision']:<10}{row['path']:>6}{row['what']:>22}{row['ms_per_batch']:>10.2f}{peak(row):>10}{first:>17}"
+    )
+
+
+def _tell_fold(rows: list[Row], config: Any) -> None:
+    """What a whole fold takes, half of it in each phase, by the first of the tried ways."""
+    training = config.training
+    batches = training.n_batches / 2 * sum(row["ms_per_batch"] for row in rows if "phase" in row) / 1e3
+    evaluation = next(row["ms_per_batch"] for row in rows if row["what"] == "evaluation")
+    evaluations = training.n_batches / training.eval_every * evaluation / 1e3
+    say(
+        f"a fold of {training.n_batches:,} batches with an evaluation every {training.eval_every}: {batches:.0f} s of "
+        f"training and {evaluations:.0f} s of evaluations"
+    )

@@ -1,0 +1,298 @@
+"""What a study loses when things happen to its cluster, and that it finds the same: the fault table.
+
+Every event happens to a study of its own, all on one cluster of several nodes on this machine. The disk is shared, also
+while a network is cut.
+"""
+
+import argparse
+import json
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from launch.shared.command import say, whole_number
+from launch.testbed.checkpoints import Checkpoints, usual_and_longest
+from launch.testbed.mlflow import Tracking, count
+from launch.testbed.nodes import Cluster, cluster
+from launch.testbed.processes import Started, signal_all, stop_when, wait_for
+
+if TYPE_CHECKING:
+    from pcl.studies.ledger.folders import StudyFolder, TrialFolder
+
+Row = dict[str, Any]
+Reports = dict[str, list[dict[int, dict[str, float]]]]  # trial's key -> report -> seed -> metric
+
+# A small network whose truth is drawn at once.
+_BASE = {
+    "task.largest_cosine": 0.9, "task.dim": 4, "task.dim_x": 3, "task.smoothing": "none", "encoder.dim": 4,
+    "encoder.hidden": "shallow",
+}  # fmt: skip
+_AXES = {"loss.n_samples": [2, 4], "training.phases": ["mu kappa", "joint"]}
+_KAPPAS = (10, 20)
+_N_BEFORE = 8  # reports of a trial before something happens to it
+_SHORT_CUT_S, _LONG_CUT_S = 5.0, 60.0  # Ray bears the first; in the second it gives the node up
+_SLOW_S = 5.0  # a request
+_AWAY_S = 15.0
+_CALM = "undisturbed"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `bench.py faults`."""
+    parser.add_argument("--reports", type=whole_number, default=60, help="of each of the 8 trials (default: 60)")
+    parser.add_argument("--events", nargs="+", choices=list(EVENTS), default=list(EVENTS), help="default: all")
+
+
+def measure(arguments: argparse.Namespace) -> list[Row]:
+    """The table, printed row by row."""
+    with cluster() as nodes:
+        nodes.start(n_cpus=0)  # the driver's
+        nodes.add_node("first")
+        by = "network namespaces" if nodes.network else "loopback; a cut is a raylet that is stopped"
+        say(f"a head and two nodes of one core each, by {by}")
+        faults = Faults(nodes, write_space(nodes.folder, arguments.reports))
+        rows = [faults.happen(_CALM), *(faults.happen(event) for event in arguments.events)]
+    return [{**row, "nodes": by} for row in rows]
+
+
+def write_space(folder: Path, n_reports: int, kappas: Sequence[int] = _KAPPAS) -> Path:
+    """A space of trials, four for every value of kappa_pos, that report every two batches."""
+    axes = {**_AXES, "loss.kappa_pos": list(kappas)}
+    base = {**_BASE, "training.n_batches": 2 * n_reports, "training.eval_every": 2}
+    file = folder / "faults.py"
+    file.write_text(
+        "from pcl.studies.space.search_space import SearchSpace, Stage\n"
+        f"SPACE = SearchSpace('faults', 'mc_info_nce', (Stage('grid', {axes!r}),), {base!r})\n"
+    )
+    return file
+
+
+@dataclass
+class Study:
+    """One that runs, and what happens to it.
+
+    Attributes:
+        nodes: Where.
+        second: The node that things happen to.
+        storage: Folder of this study alone, so that it takes nothing from others.
+        tracking: Its MLflow.
+        where: Options of its command that say so.
+        process: Its driver.
+        checkpoints: When its trials were saved.
+        event_s: When something happened to its trials, in seconds since 1970; never, at first.
+        until_s: When the event was over.
+    """
+
+    nodes: Cluster
+    second: str
+    storage: Path
+    tracking: Tracking
+    where: list[str]
+    process: Started
+    checkpoints: Checkpoints
+    event_s: float = float("inf")
+    until_s: float = 0.0
+    _owners: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def folder(self) -> "StudyFolder":
+        """Its files."""
+        from pcl.studies.ledger.folders import StudyFolder  # noqa: PLC0415
+
+        return StudyFolder(self.storage / "s")
+
+    @contextmanager
+    def held(self, n_trials: int = 1) -> Iterator[None]:
+        """With workers stopped, or trials might end first, once as many have reports; who has them is remembered."""
+
+        def running() -> list["TrialFolder"]:
+            return [t for t in self.folder.trials() if not t.result() and len(t.rows()) >= _N_BEFORE]
+
+        wait_for(running, "a trial is on its way")
+        what = f"{n_trials} trials are on their way"
+        workers = stop_when(self.nodes.workers, lambda: len(running()) >= n_trials, what)
+        begun = [t for t in self.folder.trials() if not t.result() and t.checkpoint.exists()]
+        self._owners = {trial.key: (trial.path / "owner").read_text() for trial in begun}
+        self.happened()
+        try:
+            yield
+        finally:
+            signal_all(workers, signal.SIGCONT)
+
+    def happened(self) -> None:
+        """Just now."""
+        self.event_s = time.time()
+
+    def moved(self) -> list[float]:
+        """Of trials that another worker has gone on with: seconds from the last checkpoint to the event."""
+        owners = {key: (self.folder.trial(key).path / "owner").read_text() for key in self._owners}
+        changed = [key for key, owner in self._owners.items() if owners[key] != owner]
+        return [self.checkpoints.since_last(key, self.event_s) for key in changed]
+
+    def stalled_s(self) -> float:
+        """The longest time between two reports of a trial of which a part is in the event's; 0 without one."""
+        times = [[row.time_ms / 1000 for row in trial.rows()] for trial in self.folder.trials()]
+        gaps = [(before, after) for each in times for before, after in pairwise(each)]
+        within = [after - before for before, after in gaps if before <= self.until_s and after > self.event_s]
+        return max(within, default=0.0)
+
+    def recorded_s(self) -> float:
+        """From the end of the last trial to that of the driver, which is now."""
+        return time.time() - max(result.time_ms for t in self.folder.trials() if (result := t.result())) / 1000
+
+    def reports(self) -> Reports:
+        """All, by trial, without what depends on the clock."""
+        return {
+            trial.key: [
+                {seed: {k: v for k, v in m.items() if not k.startswith("time/")} for seed, m in row.by_seed.items()}
+                for row in trial.rows()
+            ]
+            for trial in self.folder.trials()
+        }
+
+
+def kill_node(study: Study) -> None:
+    """One of two, and all its processes."""
+    with study.held(2):
+        study.nodes.kill_node(study.second)
+
+
+def add_node(study: Study) -> None:
+    """A third one, which is used: the others are held until it has a trial."""
+    with study.held():
+        study.nodes.add_node("third")
+        wait_for(lambda: study.nodes.workers("third"), "the node that was added has a trial")
+
+
+def kill_driver(study: Study) -> None:
+    """And go on from another process."""
+    with study.held(2):
+        study.process.kill()
+    wait_for(lambda: not study.nodes.workers(), "the workers follow their driver")
+    study.happened()  # until here they have trained
+    study.process = study.nodes.begin("launch/grid.py", "--resume", "s", *study.where)
+
+
+def cut_briefly(study: Study) -> None:
+    """A node from the head."""
+    _cut(study, _SHORT_CUT_S)
+
+
+def cut_for_long(study: Study) -> None:
+    """So that Ray gives the node up."""
+    _cut(study, _LONG_CUT_S)
+
+
+def _cut(study: Study, seconds: float) -> None:
+    with study.held(2):
+        study.nodes.cut(study.second)
+    time.sleep(seconds)
+    study.nodes.heal(study.second)
+
+
+def tracking_goes(study: Study) -> None:
+    """MLflow's server is killed, and started again some seconds later."""
+    with study.held():
+        study.tracking.server.kill()
+    time.sleep(_AWAY_S)
+    study.tracking.server.start()
+
+
+def nothing(study: Study) -> None:
+    """The study is left alone."""
+
+
+EVENTS: dict[str, Callable[[Study], None]] = {
+    "node killed": kill_node,
+    "node added": add_node,
+    "driver killed": kill_driver,
+    "network cut 5 s": cut_briefly,
+    "network cut 60 s": cut_for_long,
+    "tracking slow": nothing,
+    "tracking away": tracking_goes,
+}
+
+
+class Faults:
+    """Runs studies that things happen to.
+
+    Args:
+        nodes: A head without cores, and one node with a core; every study brings its second.
+        space: The studies' space.
+        is_served: Whether they are recorded by way of a server, and not in a database.
+    """
+
+    def __init__(self, nodes: Cluster, space: Path, is_served: bool = True) -> None:
+        self.nodes, self.space, self.is_served = nodes, space, is_served
+        self._n_studies = 0
+        self._calm_best, self._calm_reports = "", {}  # type: tuple[str, dict[str, Any]]
+
+    def expect(self, best: str, reports: Reports) -> None:
+        """What a study finds that nothing happens to: the winner's key, and all reports."""
+        self._calm_best, self._calm_reports = best, reports
+
+    def happen(self, event: str) -> Row:
+        """A row of the table: the same study with an event."""
+        storage = self.nodes.folder / "runs" / event.replace(" ", "-")
+        storage.mkdir(parents=True)
+        second = f"second{self._n_studies}"  # another one each time, whatever has happened to it
+        self._n_studies += 1
+        self.nodes.add_node(second)
+        delay_s = _SLOW_S if event == "tracking slow" else 0.0
+        with (
+            Tracking(storage, self.nodes.prefix, delay_s, self.is_served) as tracking,
+            Checkpoints(storage / "s") as checkpoints,
+        ):
+            began = time.monotonic()
+            where = ["--storage", str(storage), "--tracking-uri", tracking.uri, "--address", self.nodes.address]
+            new = ["--space", str(self.space), "--scale", "smoke", "--name", "s"]
+            driver = self.nodes.begin("launch/grid.py", *new, *where)
+            study = Study(self.nodes, second, storage, tracking, where, driver, checkpoints)
+            EVENTS.get(event, nothing)(study)
+            study.until_s = time.time()
+            study.process.ended(timeout_s=900)
+            seconds, recorded_s = time.monotonic() - began, study.recorded_s()
+        row = self._row(event, study, seconds, recorded_s)
+        for name in set(self.nodes.nodes) - {"head", "first"}:
+            self.nodes.end_node(name)
+        return row
+
+    def _row(self, event: str, study: Study, seconds: float, recorded_s: float) -> Row:
+        best = json.loads((study.folder.path / "summary.json").read_text())["best"]["key"]
+        reports = study.reports()
+        if event == _CALM:
+            self.expect(best, reports)
+        duplicates, missing = count(study.tracking.database, study.folder, list(self._calm_reports))
+        moved = study.moved()
+        usual_s, longest_s = usual_and_longest(study.checkpoints.intervals(study.event_s))
+        row = {
+            "event": event, "trials": len(reports), "moved": len(moved), "redone_s": max(moved, default=0.0),
+            "interval_s": usual_s, "longest_interval_s": longest_s,
+            "stalled_s": study.stalled_s(), "recorded_s": recorded_s,
+            "wall_s": seconds, "duplicates": duplicates, "missing": missing,
+            "same_winner": best == self._calm_best, "same_reports": reports == self._calm_reports,
+            "nodes_used": len({result.node for t in study.folder.trials() if (result := t.result())}),
+        }  # fmt: skip
+        say(shown(row))
+        return row
+
+
+def is_harmed(row: Row) -> bool:
+    """Whether a study has lost or doubled something, or has found something else than one that is left alone."""
+    return bool(row["duplicates"] or row["missing"]) or not (row["same_winner"] and row["same_reports"])
+
+
+def shown(row: Row) -> str:
+    """A row in a line."""
+    return (
+        f"{row['event']:<18}{row['trials']} trials, {row['moved']} moved, {row['redone_s']:.2f} s redone "
+        f"(saved every {row['interval_s']:.2f} s, at most {row['longest_interval_s']:.2f}), "
+        f"{row['stalled_s']:.1f} s stalled, {row['recorded_s']:.0f} s after the last, "
+        f"{row['wall_s']:.0f} s in all, {row['duplicates']} doubled, {row['missing']} missing, "
+        f"winner {'the same' if row['same_winner'] else 'ANOTHER'}, "
+        f"reports {'the same' if row['same_reports'] else 'OTHERS'}, {row['nodes_used']} nodes used"
+    )

@@ -1,0 +1,179 @@
+"""What a search costs until it has found the best: grid, random, Optuna, Optuna + ASHA, on a table of true results.
+
+Nothing is trained: a trial's curve and its end are looked up (see `launch.benchmarks.search_table`). A search has found
+the best when a trial that has finished is within one standard error of the best cell's mean. Trials come one at a time.
+"""
+
+import argparse
+import random
+import statistics
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from launch.benchmarks.search_table import TABLE, Entry, make, read_entries, threshold_of, wide_space
+from launch.shared.command import chosen_device, say, settings, whole_number
+
+if TYPE_CHECKING:
+    from pcl.studies.execution.early_stopping import Rungs
+    from pcl.studies.search.optuna_study import Known
+
+Row = dict[str, Any]
+_COLUMNS = {"trials": 0, "batches": 0, "percent": 1}  # and how many decimals are shown
+_N_TRIALS = 30  # that the samplers plan for: a tenth of the grid
+_MOST_REPEATS = 10  # proposals in a row that are known, before a new cell is drawn at random, as in the service
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `bench.py search`."""
+    parser.add_argument(
+        "--table", type=Path, default=TABLE, help="true results (default: launch/benchmarks/search.jsonl)"
+    )
+    parser.add_argument("--repeats", type=whole_number, default=50, help="searches of each kind (default: 50)")
+    parser.add_argument("--make", action="store_true", help="train what the table lacks, and stop; needs torch alone")
+    parser.add_argument("--batches", type=whole_number, default=3200, help="--make: of a cell (default: 3200)")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="PATH=VALUE", help="--make: a setting of all cells"
+    )
+    parser.add_argument("--limit", type=float, default=600.0, metavar="SECONDS", help="--make: (default: 600)")
+    parser.add_argument("--device", default=None, help="--make: cpu or cuda (default: cuda where there is one)")
+
+
+def measure(arguments: argparse.Namespace) -> list[Row]:
+    """Make the table, or replay it."""
+    if arguments.make:
+        device, overrides = chosen_device(arguments.device), settings(arguments.set)
+        return make(arguments.table, arguments.batches, device, arguments.limit, overrides)
+    return replay(arguments.table, arguments.repeats)
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What a search took until it had found the best.
+
+    Attributes:
+        trials: Begun.
+        batches: Trained.
+        seconds: Spent training them, as measured when the table was made.
+    """
+
+    trials: int
+    batches: int
+    seconds: float
+
+
+def replay(table: Path, n_repeats: int) -> list[Row]:
+    """All kinds of searches, with different seeds; prints a line for each."""
+    entries = read_entries(table)
+    goal = threshold_of(entries)
+    whole = Spent(len(entries), sum(e.batches[-1] for e in entries), sum(e.seconds[-1] for e in entries))
+    best = max(entry.value for entry in entries if entry.value is not None)
+    n_good = sum(entry.value is not None and entry.value >= goal for entry in entries)
+    say(f"{len(entries)} cells; the best has {best:.3f}, and {n_good} are within its standard error, {best - goal:.3f}")
+    say(f"all of the grid: {whole.batches:,} batches, {whole.seconds:.0f} s")
+    say(f"{'until one of those is found':<30}{'trials':>18}{'batches':>32}{'% of the time of all':>24}")
+    rows: list[Row] = []
+    kinds: dict[str, tuple[int, Callable[[int], Iterator[Spent | None]]]] = {
+        "grid, in its order": (1, lambda _: _in_order(entries, goal)),
+        "random": (n_repeats, lambda seed: _in_order(random.Random(seed).sample(entries, len(entries)), goal)),
+        "Optuna (TPE)": (n_repeats, lambda seed: _proposed(entries, goal, seed, None)),
+        "random + ASHA": (
+            n_repeats, lambda seed: _in_order(random.Random(seed).sample(entries, len(entries)), goal, _rungs())
+        ),
+        "Optuna (TPE) + ASHA": (n_repeats, lambda seed: _proposed(entries, goal, seed, _rungs())),
+    }  # fmt: skip
+    for name, (n, search) in kinds.items():
+        found = [_until_found(search(seed)) for seed in range(n)]
+        row: Row = {"search": name, "repeats": n, "found": sum(spent is not None for spent in found)}
+        costs = [spent if spent is not None else whole for spent in found]
+        row["trials"] = _quartiles([spent.trials for spent in costs])
+        row["batches"] = _quartiles([spent.batches for spent in costs])
+        row["percent"] = _quartiles([100 * spent.seconds / whole.seconds for spent in costs])
+        rows.append(row)
+        trials, batches, percent = (_shown(row[key], digits) for key, digits in _COLUMNS.items())
+        missed = f"  {n - row['found']} of {n} never" if row["found"] < n else ""
+        say(f"{name:<30}{trials:>18}{batches:>32}{percent:>24}{missed}")
+    return rows
+
+
+def _rungs() -> "Rungs":
+    from pcl.studies.execution.early_stopping import Rungs  # noqa: PLC0415  Ray
+
+    return Rungs(wide_space().objective)
+
+
+def _until_found(search: Iterator[Spent | None]) -> Spent | None:
+    """What was spent when the search first yielded something."""
+    return next((spent for spent in search if spent is not None), None)
+
+
+def _in_order(entries: list[Entry], goal: float, rungs: "Rungs | None" = None) -> Iterator[Spent | None]:
+    """Cells one after the other; yields what was spent once one is good enough, nothing for others."""
+    meter = _Meter(goal)
+    for entry in entries:
+        meter.run(entry, rungs)
+        yield meter.spent if meter.is_found else None
+
+
+def _proposed(entries: list[Entry], goal: float, seed: int, rungs: "Rungs | None") -> Iterator[Spent | None]:
+    """Cells as Optuna proposes them, known ones being told again and not run."""
+    import optuna  # noqa: PLC0415
+
+    from pcl.studies.search.optuna_study import distributions_of, sampler_of, warned  # noqa: PLC0415
+    from pcl.studies.space.search_method import OPTUNA, TPE, Method  # noqa: PLC0415
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    (stage,) = wide_space().stages
+    method, distributions = Method(OPTUNA, (_N_TRIALS,), seed, TPE), distributions_of(stage)
+    by_cell = {tuple(entry.cell.items()): entry for entry in entries}
+    generator, study, meter = random.Random(seed), optuna.create_study(direction="maximize"), _Meter(goal)
+    known: dict[int, Known] = {}
+    n_repeats = 0
+    while len(known) < len(entries):
+        if n_repeats >= _MOST_REPEATS:
+            study.enqueue_trial(generator.choice([entry.cell for entry in entries if id(entry) not in known]))
+        sampler = sampler_of(method, stage, _N_TRIALS, len(study.get_trials(deepcopy=False)))
+        study.sampler = warned(sampler, study, distributions)
+        trial = study.ask(distributions)
+        entry = by_cell[tuple((name, trial.params[name]) for name in stage.axes)]
+        n_repeats = n_repeats + 1 if id(entry) in known else 0
+        if id(entry) not in known:
+            known[id(entry)] = meter.run(entry, rungs)
+        told = known[id(entry)]
+        for percent, value in told.curve:
+            trial.report(value, round(percent))
+        study.tell(trial, told.values, told.state)
+        yield meter.spent if meter.is_found else None
+
+
+class _Meter:
+    """Runs trials on paper, and counts."""
+
+    def __init__(self, goal: float) -> None:
+        self._goal = goal
+        self.spent, self.is_found = Spent(0, 0, 0.0), False
+
+    def run(self, entry: Entry, rungs: "Rungs | None") -> "Known":
+        """Run a cell to its end, or to where it is stopped; what Optuna would be told."""
+        from pcl.studies.search.optuna_study import Known  # noqa: PLC0415  Optuna
+
+        stop = entry.stopped_at(rungs) if rungs is not None else None
+        index = len(entry.batches) - 1 if stop is None else entry.batches.index(stop)
+        self.spent = Spent(
+            self.spent.trials + 1, self.spent.batches + entry.batches[index], self.spent.seconds + entry.seconds[index]
+        )
+        if stop is not None:
+            return Known(curve=[point for point, batch in entry.judged if batch <= stop])
+        self.is_found = self.is_found or (entry.value is not None and entry.value >= self._goal)
+        return Known(None if entry.value is None else [entry.value])
+
+
+def _quartiles(values: list[float] | list[int]) -> list[float]:
+    """Lower quartile, median, upper quartile."""
+    return statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else [float(values[0])] * 3
+
+
+def _shown(quartiles: list[float], n_digits: int) -> str:
+    low, middle, high = (f"{value:,.{n_digits}f}" for value in quartiles)
+    return middle if low == high else f"{middle} ({low}-{high})"

@@ -1,0 +1,49 @@
+"""What a process gets done that trains several trials of the controlled experiment side by side, against one alone."""
+
+import argparse
+from typing import Any
+
+from launch.benchmarks import phases as bench_phases
+from launch.benchmarks.phases import SEEDS
+from launch.shared.command import say
+
+Row = dict[str, Any]
+
+_TRIALS = (1, 2, 4)
+_REPEATS = 2  # of which the faster counts
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `bench.py sharing`."""
+    bench_phases.add_arguments(parser, on_gpu=200, on_cpu=200)
+
+
+def measure(arguments: argparse.Namespace) -> list[Row]:
+    """The table, printed row by row."""
+    from pcl.config.run_config import RunConfig  # noqa: PLC0415
+    from pcl.studies.report.plan import side_by_side_seconds  # noqa: PLC0415
+    from pcl.training.run import Run  # noqa: PLC0415
+
+    device, scale, n_batches = bench_phases.sizes(arguments)
+    if device != "cuda":
+        raise ValueError("`bench.py sharing` needs a GPU: on a CPU, trials in one process only take turns.")
+    config = RunConfig.of({"task.n_eval": 100}, profile=arguments.profile, scale=scale)  # nothing is evaluated
+    say(f"MCInfoNCE, profile {arguments.profile}, scale {scale}, {device}, {n_batches} batches of each phase")
+    say(f"{'seeds a trial':>13}{'trials':>8}{'ms/batch of all':>17}{'done, of one alone':>20}")
+    rows: list[Row] = []
+    for n_seeds in (1, 3, 5):
+        runs: list[Run] = []
+        alone = 0.0
+        for n_trials in _TRIALS:
+            runs += [Run(config, SEEDS[:n_seeds], device) for _ in range(n_trials - len(runs))]
+            seconds = min(side_by_side_seconds(runs, device, n_batches) for _ in range(_REPEATS))
+            alone = alone or seconds
+            row: Row = {
+                "seeds": n_seeds,
+                "trials": n_trials,
+                "ms_per_batch": 1e3 * seconds / (n_batches * len(config.training.phases)),
+                "gain": n_trials * alone / seconds,
+            }
+            rows.append(row)
+            say(f"{n_seeds:>13}{n_trials:>8}{row['ms_per_batch']:>17.3f}{row['gain']:>20.2f}")
+    return rows

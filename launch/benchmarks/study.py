@@ -1,0 +1,145 @@
+"""What the service itself costs: trials that do nothing, and a real grid's time outside of its trials."""
+
+import argparse
+import dataclasses
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from launch.shared.command import say, whole_number
+
+if TYPE_CHECKING:
+    from pcl.studies.ledger.folders import StudyFolder
+    from pcl.studies.ledger.study_spec import StudySpec
+    from pcl.studies.space.search_space import SearchSpace
+    from pcl.studies.space.trial import Trial
+    from pcl.studies.tracking.recorder import Recorder
+    from pcl.studies.tracking.tracker import Tracker
+
+Row = dict[str, Any]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `bench.py study`."""
+    parser.add_argument("--trials", type=whole_number, default=64, help="trials that do nothing (default: 64)")
+    parser.add_argument("--scale", default="quick", help="scale of the real grid (default: quick)")
+    parser.add_argument("--space", default="toy_mcinfonce", help="the real grid (default: toy_mcinfonce)")
+
+
+def measure(arguments: argparse.Namespace) -> list[Row]:
+    """Both tables, printed row by row."""
+    from pcl.studies.cluster.session import ray_cluster  # noqa: PLC0415
+    from pcl.studies.space.search_space import load_space  # noqa: PLC0415
+
+    space = load_space(arguments.space)
+    started = time.perf_counter()
+    with ray_cluster(None), tempfile.TemporaryDirectory(prefix="pcl-bench-") as folder:
+        set_up = time.perf_counter() - started
+        say(f"Ray started in {set_up:.1f} s")
+        rows = [_nothing(space, Path(folder), arguments.trials), _grid(space, Path(folder), arguments.scale)]
+    return [{**row, "ray_start_s": set_up} for row in rows]
+
+
+def do_nothing(config: dict[str, Any]) -> None:
+    """A trainable that publishes one report and ends."""
+    from ray import tune  # noqa: PLC0415
+
+    from pcl.studies.execution.worker import FOLDER, Job  # noqa: PLC0415
+    from pcl.studies.ledger.folders import Result, Row, Status, TrialFolder, now_ms  # noqa: PLC0415
+
+    job = Job.of(config["jobs"][0])
+    folder = TrialFolder(Path(job.folder))
+    folder.begin(job.trial)
+    token = folder.claim()
+    folder.publish(Row(1, 1, now_ms(), 0.0, {seed: {job.objective: 0.5} for seed in job.trial.seeds}, {}), token)
+    tune.report({FOLDER: job.folder, "batch": 1, "n_batches": 1, "objective": 0.5})
+    folder.end(Result(Status.FINISHED), token)
+
+
+def _nothing(space: "SearchSpace", storage: Path, n_trials: int) -> Row:
+    """Seconds a trial, with tracking, from the first submission until the last record is in MLflow."""
+    from pcl.studies.execution.interrupt import Interrupt  # noqa: PLC0415
+    from pcl.studies.execution.monitoring import Gauges  # noqa: PLC0415
+    from pcl.studies.execution.progress import Progress  # noqa: PLC0415
+    from pcl.studies.execution.resources import Resources  # noqa: PLC0415
+    from pcl.studies.execution.runner import run_trials  # noqa: PLC0415
+
+    spec = smallest_spec(space, "smoke")
+    cell = spec.trials(space, 0, {})[0]
+    trials: list[Trial] = [
+        dataclasses.replace(cell, config={**cell.config, "training.lr": 1e-4 * (1 + i)}, varied={"training.lr": i})
+        for i in range(n_trials)
+    ]
+    with open_study(space, spec, storage / "nothing") as (folder, tracker, recorder):
+        interrupt = Interrupt()
+        started = time.perf_counter()
+        objective = space.objective
+        with (
+            Gauges(study=folder.name, stage=cell.stage, metric=objective.metric) as gauges,
+            Progress(
+                trials, len(trials), [], objective, recorder, interrupt, False, lambda _: None, gauges
+            ) as progress,
+        ):  # fmt: skip
+            scratch = folder.path / "ray"
+            run_trials(
+                trials, folder, space.objective.metric, Resources(), progress, interrupt, scratch, do_nothing
+            )  # fmt: skip
+        ran = time.perf_counter() - started
+        missing = recorder.close(timeout_s=60)
+        recorded = time.perf_counter() - started
+        n_found = sum(tracker.finished(trial.key) is not None for trial in trials)
+    if missing or n_found != n_trials:
+        raise RuntimeError(f"{n_trials - n_found} of {n_trials} trials are not in MLflow.")
+    each = recorded / n_trials
+    say(f"{n_trials} trials that do nothing: {ran:.1f} s, recorded after {recorded:.1f} s: {each:.3f} s a trial")
+    return {"what": "nothing", "trials": n_trials, "run_s": ran, "recorded_s": recorded, "s_a_trial": each}
+
+
+def _grid(space: "SearchSpace", storage: Path, scale: str) -> Row:
+    """The share of a real grid's time that its slots spend outside of trials."""
+    from pcl.studies.cluster.session import available_resources  # noqa: PLC0415
+    from pcl.studies.execution.interrupt import Interrupt  # noqa: PLC0415
+    from pcl.studies.execution.resources import Resources  # noqa: PLC0415
+    from pcl.studies.search.stages import Choices, Search  # noqa: PLC0415
+
+    spec = smallest_spec(space, scale)
+    resources = Resources()
+    with open_study(space, spec, storage / "grid") as (folder, tracker, recorder):
+        started = time.perf_counter()
+        choices = Choices(resources, is_finalized=False)
+        finding = Search(space, spec, folder, tracker, recorder, choices, Interrupt(), say).run()
+        recorder.close(timeout_s=60)
+        seconds = time.perf_counter() - started
+    in_trials = sum(outcome.result.wall_s for outcome in finding.outcomes if outcome.result)
+    slots = resources.slots(available_resources())
+    outside = 1 - in_trials / (slots * seconds)
+    say(f"{space.name} at {scale}: {seconds:.1f} s, {outside:.1%} of {slots} slots' time outside of trials")
+    return {"what": space.name, "scale": scale, "run_s": seconds, "in_trials_s": in_trials, "outside": outside}
+
+
+def smallest_spec(space: "SearchSpace", scale: str) -> "StudySpec":
+    """Of one seed."""
+    from pcl.studies.ledger.study_spec import StudySpec  # noqa: PLC0415
+
+    return StudySpec(space.name, space.fingerprint(), "reference", scale, {}, space.tuning_seeds[:1])
+
+
+@contextmanager
+def open_study(
+    space: "SearchSpace", spec: "StudySpec", path: Path
+) -> Iterator[tuple["StudyFolder", "Tracker", "Recorder"]]:
+    """A study that is open on disk and in an MLflow of its own."""
+    from pcl.studies.ledger.folders import StudyFolder  # noqa: PLC0415
+    from pcl.studies.ledger.study_spec import opened  # noqa: PLC0415
+    from pcl.studies.tracking.recorder import Recorder  # noqa: PLC0415
+    from pcl.studies.tracking.tracker import StudyTags, Tracker, default_uri  # noqa: PLC0415
+
+    folder = StudyFolder(path)
+    with opened(folder, spec):
+        tracker = Tracker(default_uri(path))
+        tags = StudyTags(space.name, spec.scale, spec.profile, space.objective.metric, spec.data, "", "", "")
+        tracker.open_study(folder.name, tags)
+        yield folder, tracker, Recorder(tracker)

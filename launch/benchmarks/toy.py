@@ -1,0 +1,70 @@
+"""What a batch of the controlled experiment costs: fast path and plain twin, one seed and five, and as sizes double."""
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from launch.benchmarks import phases as bench_phases
+from launch.benchmarks.phases import SEEDS, peak, phase_row
+from launch.shared.command import say
+
+if TYPE_CHECKING:
+    from pcl.config.run_config import RunConfig
+
+Row = dict[str, Any]
+
+_DOUBLED = {
+    "K": ("loss.n_samples",),
+    "M": ("training.n_negatives",),
+    "B": ("training.batch_size",),
+    "D": ("task.dim", "task.dim_x", "encoder.dim"),
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `bench.py toy`."""
+    bench_phases.add_arguments(parser, on_gpu=500, on_cpu=10)
+
+
+def measure(arguments: argparse.Namespace) -> list[Row]:
+    """The table, printed row by row."""
+    from pcl.config.run_config import RunConfig  # noqa: PLC0415
+
+    device, scale, n_batches = bench_phases.sizes(arguments)
+    # Evaluations are not timed here, so their inputs can be few.
+    base = RunConfig.of({"task.n_eval": 100}, profile=arguments.profile, scale=scale)
+    flat = base.flat()
+    sizes = {name: flat[paths[0]] for name, paths in _DOUBLED.items()}
+    say(f"MCInfoNCE, profile {arguments.profile}, {sizes}, {device}, {n_batches} batches a row")
+    say(f"{'variant':<10}{'seeds':>6}{'phase':>7}{'path':>7}{'ms/batch':>10}{'peak MiB':>10}{'first batches s':>17}")
+    rows: list[Row] = []
+    paths = (True, False) if device == "cuda" else (False,)
+    for n_seeds in (1, len(SEEDS)):
+        for is_fast in paths:
+            rows += _rows("base", base, SEEDS[:n_seeds], device, is_fast, n_batches)
+    for name, doubled in _DOUBLED.items():
+        larger = base.with_values({path: 2 * int(flat[path]) for path in doubled})
+        rows += _rows(f"2 x {name}", larger, SEEDS[:1], device, paths[0], n_batches)
+    return rows
+
+
+def _rows(
+    variant: str, config: "RunConfig", seeds: tuple[int, ...], device: str, is_fast: bool, n_batches: int
+) -> list[Row]:
+    from pcl.training.run import Run  # noqa: PLC0415
+
+    run = Run(config, seeds, device, is_fast=is_fast)
+    # The plain twin is timed on fewer batches: it is only there to be compared with.
+    n_timed = n_batches if is_fast or device == "cpu" else max(10, n_batches // 20)
+    rows = []
+    for index in range(len(config.training.phases)):
+        row: Row = {
+            "variant": variant,
+            "seeds": len(seeds),
+            "path": "fast" if is_fast and device == "cuda" else "plain",
+            "config": config.flat(),
+            **phase_row(run, index, n_timed),
+        }
+        rows.append(row)
+        head = f"{variant:<10}{row['seeds']:>6}{row['phase']:>7}{row['path']:>7}"
+        say(f"{head}{row['ms_per_batch']:>10.3f}{peak(row):>10}{row['first_batches_s']:>17.1f}")
+    return rows

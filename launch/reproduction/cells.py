@@ -1,0 +1,235 @@
+"""What `launch/reproduce.py` has to train for the paper's tables, and what MLflow has of it."""
+
+import argparse
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from dashboards.board.store.records import REPRODUCTION
+from launch.shared.listed_study import NO_IMAGES, WEIGHTS, Given, Images
+from launch.shared.study_flags import provenance
+from pcl.studies.paper.comparison import Ours, mark_of
+from pcl.studies.paper.published import Row, Table, settled
+
+if TYPE_CHECKING:
+    from pcl.config.run_config import Plain
+    from pcl.studies.ledger.study_spec import StudySpec
+    from pcl.studies.ledger.study_storage import Storage
+    from pcl.studies.space.trial import Trial
+    from pcl.studies.tracking.finished_trials import Known
+    from pcl.studies.tracking.tracker import Tracker
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How everything is reproduced.
+
+    Attributes:
+        profile: Fidelity profile.
+        scale: Scale.
+        seeds: Of every trial.
+        overrides: Settings of `--set`.
+        images: Which images; nothing of consequence where no row has any.
+    """
+
+    profile: str
+    scale: str
+    seeds: tuple[int, ...]
+    overrides: "dict[str, Plain]" = field(default_factory=dict)
+    images: Images = NO_IMAGES
+
+    def images_of(self, task: str) -> Images:
+        """Those of a task."""
+        return self.images if task == "images" else NO_IMAGES
+
+    def mark(self, task: str, is_from_scratch: bool = False) -> str:
+        """What stands in every cell of ours that is not as published.
+
+        Args:
+            task: Of the cell.
+            is_from_scratch: Of images: whether the paper has no pretrained weights there either.
+        """
+        images = self.images_of(task)
+        lacks_weights = task == "images" and not is_from_scratch and not images.values.get(WEIGHTS)
+        others = ["not pretrained"] if lacks_weights and images.missing is None else []
+        return mark_of(self.scale, images.name, *others, *(["changed"] if self.overrides else []))
+
+
+@dataclass
+class Cells:
+    """The trials of some tables.
+
+    Attributes:
+        trials: By key, each once however many tables have it.
+        keys: Of every row, by table and row.
+        impossible: Why a row has none.
+    """
+
+    trials: "dict[str, Trial]" = field(default_factory=dict)
+    keys: dict[tuple[str, str], str] = field(default_factory=dict)
+    impossible: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, tables: Iterable[Table], setting: Setting) -> "Cells":
+        """Those of some tables.
+
+        Raises:
+            ValueError: If `--set` makes a row impossible, or sets what rows of a table do.
+        """
+        cells = cls()
+        for table in tables:
+            _check_overrides(table, setting.overrides)
+            for row in table.rows:
+                place = (table.name, row.name)
+                try:
+                    trial = trial_of(table, row, setting)
+                except ValueError as error:
+                    if setting.overrides and _is_possible(table, row, replace(setting, overrides={})):
+                        raise ValueError(f"`--set` is not possible for {row.name!r} of {table.name}: {error}") from None
+                    cells.impossible[place] = str(error)
+                    continue
+                cells.trials.setdefault(trial.key, trial)
+                cells.keys[place] = trial.key
+        return cells
+
+    def config(self, table: str, row: str) -> "dict[str, Plain] | None":
+        """A row's whole configuration."""
+        key = self.keys.get((table, row))
+        return self.trials[key].config if key else None
+
+
+def _check_overrides(table: Table, overrides: "Mapping[str, Plain]") -> None:
+    varied = {path for row in table.rows for path in row.settings}
+    if taken := sorted(varied & set(overrides)):
+        raise ValueError(f"`--set {taken[0]}` must not set what rows of {table.name} do; leave it out, or the table.")
+
+
+def _is_possible(table: Table, row: Row, setting: Setting) -> bool:
+    try:
+        trial_of(table, row, setting)
+    except ValueError:
+        return False
+    return True
+
+
+def trial_of(table: Table, row: Row, setting: Setting) -> "Trial":
+    """What a row is of.
+
+    Raises:
+        ValueError: If the profile does not have it.
+    """
+    from pcl.config.run_config import RunConfig  # noqa: PLC0415
+    from pcl.studies.space.trial import Trial  # noqa: PLC0415
+
+    images = setting.images_of(row.task)
+    config = RunConfig.from_flat({**row.config(setting.profile, setting.scale), **images.values})
+    paths = config.paths()
+    given = {path: value for path, value in setting.overrides.items() if path in paths}
+    if row.is_from_scratch:
+        given[WEIGHTS] = ""
+    name = f"{table.name.partition(':')[2]}, {row.name}"
+    return Trial(config.with_values(given).flat(), setting.seeds, REPRODUCTION, {"cell": name}, images.data)
+
+
+def studies_of(trials: "Sequence[Trial]", setting: Setting, storage: "Storage") -> list[Given]:
+    """Trials as studies, one for each task; the same setting has the same studies, which then go on.
+
+    Small networks come first: a wide one would hold up those beside it in a worker, with which it takes turns.
+    """
+    from pcl.studies.ledger.study_spec import REPRODUCTION, StudySpec  # noqa: PLC0415
+    from pcl.studies.space.search_space import METRICS, Objective  # noqa: PLC0415
+    from pcl.studies.tracking.tracker import StudyTags  # noqa: PLC0415
+
+    found = []
+    for task in METRICS:
+        of_task = sorted((trial for trial in trials if trial.config["task_name"] == task), key=_width)
+        if not of_task:
+            continue
+        images = setting.images_of(task)
+        objective = Objective(METRICS[task][0])
+        spec = StudySpec(
+            f"reproduce_{task}", "", setting.profile, setting.scale, {**setting.overrides, **images.values}, (),
+            setting.seeds, images.data, kind=REPRODUCTION,
+        )  # fmt: skip
+        folder = storage.study(study_name(spec))
+        tags = StudyTags(spec.space, spec.scale, spec.profile, objective.metric, spec.data, *provenance())
+        title = f"cells of the {'controlled' if task == 'toy' else 'image'} experiment"
+        found.append(Given(folder, spec, tags, objective, of_task, title))
+    return found
+
+
+def _width(trial: "Trial") -> int:
+    return int(str(trial.config["encoder.dim"]))
+
+
+def study_name(spec: "StudySpec") -> str:
+    """A name that only the same study has."""
+    seeds = [*spec.tuning_seeds, *spec.report_seeds]
+    content = json.dumps([sorted(spec.overrides.items()), seeds, spec.data, spec.fingerprint])
+    digest = hashlib.sha256(content.encode()).hexdigest()[:8]
+    return f"{spec.space}-{spec.profile}-{spec.scale}-{digest}"
+
+
+def recorded(tracker: "Tracker", trials: "Iterable[Trial]") -> "dict[str, Known]":
+    """What MLflow has of trials, by key: of each, the seeds that have ended."""
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415
+
+    from pcl.studies.tracking.finished_trials import known  # noqa: PLC0415
+
+    trials = list(trials)
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda trial: known(tracker.store, trial), trials))
+    return {trial.key: entry for trial, entry in zip(trials, found, strict=True) if entry.trials}
+
+
+def left_of(cells: Cells, found: "Mapping[str, Known]") -> "list[Trial]":
+    """What is still to be trained: of every cell, the seeds that MLflow does not have."""
+    missing = {key: found[key].missing if key in found else trial.seeds for key, trial in cells.trials.items()}
+    return [replace(cells.trials[key], seeds=seeds) for key, seeds in missing.items() if seeds]
+
+
+def ours_of(table: Table, cells: Cells, found: "Mapping[str, Known]", setting: Setting) -> dict[str, Ours]:
+    """What MLflow has of a table's rows."""
+    ours = {}
+    for row in table.rows:
+        mark = setting.mark(row.task, row.is_from_scratch)
+        if why := cells.impossible.get((table.name, row.name)):
+            ours[row.name] = Ours(cause=f"not possible: {why}", mark=mark)
+            continue
+        key = cells.keys[table.name, row.name]
+        entry = found.get(key)
+        if entry is None:
+            ours[row.name] = Ours(cause="not run", mark=mark)
+            continue
+        alive = {seed: metrics for seed, metrics in entry.by_seed.items() if seed not in entry.failures}
+        config, metrics = cells.trials[key].config, entry.by_seed
+        done = {seed: settled(metrics[seed], cause, config) for seed, cause in entry.failures.items()}
+        done = {seed: of_seed for seed, of_seed in done.items() if of_seed}
+        ours[row.name] = Ours(alive, "", mark, len(setting.seeds), entry.failures, done)
+    return ours
+
+
+def chosen_tables(arguments: argparse.Namespace, names: Sequence[str]) -> list[str]:
+    """Names of what is asked for, in the paper's order.
+
+    Raises:
+        ValueError: If one is no table, or no figure, of the paper, or nothing is asked for, or all and some.
+    """
+    if arguments.all:
+        if arguments.table or arguments.figure:
+            raise ValueError("`--all` is every table and figure; leave it out, or `--table` and `--figure`.")
+        return list(names)
+    chosen = set()
+    for kind, flag, asked in (("tab", "table", arguments.table), ("fig", "figure", arguments.figure)):
+        known = [name for name in names if name.startswith(f"{kind}:")]
+        for text in asked:
+            name = text if text.startswith(f"{kind}:") else f"{kind}:{text}"
+            if name not in known:
+                there = ", ".join(entry.partition(":")[2] for entry in known)
+                raise ValueError(f"There is no {flag} {text!r} of the paper here; there are {there}.")
+            chosen.add(name)
+    if not chosen:
+        raise ValueError("`--table NAME`, `--figure NAME`, `--all` or `--list` must be given.")
+    return [name for name in names if name in chosen]

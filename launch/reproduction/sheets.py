@@ -1,0 +1,163 @@
+"""What `launch/reproduce.py` writes: every table and figure in five formats, the figures drawn, and a page of all."""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from dashboards.paper.figures import Curve, draw_curves, draw_posteriors, stamped
+from dashboards.paper.formats import FORMATS, Sheet, page, text
+from launch.reproduction.cells import Cells, Setting, ours_of
+from launch.shared.command import say
+from pcl.studies.paper.comparison import Line, Ours, counts, lines_of, lost_seeds, size_lines
+from pcl.studies.paper.published import (
+    Measured,
+    Table,
+    published_grids,
+    published_sizes,
+    published_tables,
+    published_titles,
+)
+
+if TYPE_CHECKING:
+    from launch.reproduction.grids import GridStudy
+    from pcl.studies.ledger.study_storage import Storage
+    from pcl.studies.tracking.finished_trials import Known
+
+_LOOK = {"rejection": "rejection.png", "credible": "credible.png", "certain": "certain.png"}
+
+
+class _Trained(NamedTuple):
+    """What has been trained, by cell, and where it is kept."""
+
+    found: "Mapping[str, Known]"
+    storage: "Storage"
+
+    def checkpoint_of(self, key: str) -> Path | None:
+        """An encoder of a cell, of whichever of its trials has one left."""
+        trials = self.found[key].trials if key in self.found else ()
+        return next(filter(None, (self.storage.checkpoint_of(trial.key) for trial in trials)), None)
+
+
+def needed_tables(names: Sequence[str]) -> list[Table]:
+    """Those whose rows are trained."""
+    return [table for table in published_tables() if table.name in names]
+
+
+def needs_images(names: Sequence[str]) -> bool:
+    """Whether something of them is trained on images."""
+    is_grid = any(grid.name in names and any("cifar" in space for space in grid.spaces) for grid in published_grids())
+    return is_grid or any(row.task == "images" for table in needed_tables(names) for row in table.rows)
+
+
+def write_sheets(
+    names: Sequence[str], cells: Cells, found: "dict[str, Known]", grids: "Sequence[GridStudy]", setting: Setting,
+    storage: "Storage",
+) -> tuple[Path, list[Sheet]]:  # fmt: skip
+    """Print every table and write it in all formats; returns the folder and what is in it."""
+    from pcl.storage.files import write_text  # noqa: PLC0415
+
+    folder = storage.path / "reproduce" / f"{setting.profile}-{setting.scale}"
+    folder.mkdir(parents=True, exist_ok=True)
+    tables = {table.name: table for table in published_tables()}
+    sheets = []
+    for name in names:
+        table = tables.get(name)
+        if table is not None:
+            ours = ours_of(table, cells, found, setting)
+            lines, lost = lines_of(table, ours), lost_seeds(ours)
+            picture = _draw(table, cells, ours, setting, folder, _Trained(found, storage))
+        else:
+            lines, lost, picture = _other_lines(name, grids, setting), "", ""
+        caption = " ".join(filter(None, [_caption(name, lines, setting), lost]))
+        sheet = Sheet(name, published_titles()[name], caption, lines, picture)
+        sheets.append(sheet)
+        say(f"\n{text(sheet)}".rstrip())
+        for ending, written in FORMATS.items():
+            write_text(folder / f"{sheet.file}.{ending}", written(sheet))
+    words = f"{counts([line for sheet in sheets for line in sheet.lines])}."
+    title = f"The paper beside ours: fidelity {setting.profile}, scale {setting.scale}"
+    shown = {"index", *(sheet.file for sheet in sheets)}
+    others = [path.stem for path in sorted(folder.glob("*.html")) if path.stem not in shown]
+    write_text(folder / "index.html", page(title, sheets, words, others))
+    return folder, sheets
+
+
+def _other_lines(name: str, grids: "Sequence[GridStudy]", setting: Setting) -> list[Line]:
+    """Of a table that is of grids, or of sizes."""
+    if name != published_sizes()["name"]:
+        return [line for grid in grids if grid.table == name for line in grid.lines()]
+    rows = [(table.name, row.name) for table in published_tables() for row in table.rows]
+    every = Cells.of(published_tables(), setting)
+    configs = {place: config for place in rows if (config := every.config(*place)) is not None}
+    return size_lines(published_sizes(), configs, setting.mark("toy"))
+
+
+def _caption(name: str, lines: Sequence[Line], setting: Setting) -> str:
+    seeds = f", seeds {' '.join(map(str, setting.seeds))}" if name in {t.name for t in published_tables()} else ""
+    if name in {grid.name for grid in published_grids()}:
+        seeds = ", the winners of searches on tuning seeds: three at the scale paper, else one"
+    words = [f"Ours: fidelity {setting.profile}, scale {setting.scale}{seeds}."]
+    if setting.scale != "paper":
+        words.append("This is not the published size: lengths and counts are reduced.")
+    if setting.overrides:
+        words.append(f"Changed: {', '.join(f'{path} = {value}' for path, value in setting.overrides.items())}.")
+    if any("RMSE" in line.what for line in lines):
+        words.append("RMSE is the paper's word: both columns are mean absolute errors.")
+    return " ".join([*words, f"Verdicts: {counts(lines)}."])
+
+
+def _draw(table: Table, cells: Cells, ours: dict[str, Ours], setting: Setting, folder: Path, trained: _Trained) -> str:
+    """Draw a figure; its file's name, or nothing where there is none or it cannot be drawn, which is said."""
+    path = folder / f"{table.name.replace(':', '-')}.png"
+    mark = setting.mark(table.rows[0].task)
+    try:
+        if table.axis:
+            draw_curves(_curves(table, cells, ours), table.axis, table.title, mark, path)
+        elif table.picture:
+            _draw_picture(table, cells, mark, path, trained)
+    except Exception as error:  # the numbers are there, whatever a picture lacks
+        say(f"{table.name} is not drawn: {(str(error).strip() or type(error).__name__).splitlines()[0]}")
+        path.unlink(missing_ok=True)
+    return path.name if path.exists() else ""
+
+
+def _curves(table: Table, cells: Cells, ours: dict[str, Ours]) -> list[Curve]:
+    configs = [(row, cells.config(table.name, row.name)) for row in table.rows]
+    possible = [(row, float(config[table.axis])) for row, config in configs if config is not None]
+    return [
+        Curve(
+            heading,
+            [x for _, x in possible],
+            [ours[row.name].measured(metric) if row.name in ours else Measured(math.nan, math.nan, 0)
+             for row, _ in possible],
+            [row.published.get(metric) for row, _ in possible],
+        )
+        for metric, heading in table.columns.items()
+    ]  # fmt: skip
+
+
+def _draw_picture(table: Table, cells: Cells, mark: str, path: Path, trained: _Trained) -> None:
+    """Raises a ValueError where there is no trained encoder."""
+    row = table.rows[0]
+    if why := cells.impossible.get((table.name, row.name)):
+        raise ValueError(f"not possible: {why}")
+    checkpoint = trained.checkpoint_of(cells.keys[table.name, row.name])
+    if checkpoint is None:
+        raise ValueError(f"there is no checkpoint of {row.name!r} in {trained.storage}; `--rerun` trains it again.")
+    if table.picture in _LOOK:
+        stamped(_looked_at(checkpoint, path.parent / "look", trained.storage) / _LOOK[table.picture], mark, path)
+    else:
+        draw_posteriors(checkpoint, table.title, mark, path)
+
+
+def _looked_at(checkpoint: Path, output: Path, storage: "Storage") -> Path:
+    """The pictures of `launch/look.py`, made once."""
+    from pcl.data.sources import data_folder, resolve  # noqa: PLC0415
+    from pcl.studies.inspection.images import source_of, write_look  # noqa: PLC0415
+    from pcl.training.trained_encoder import TrainedEncoder  # noqa: PLC0415
+
+    trained = TrainedEncoder.read(checkpoint)
+    images = resolve(trained.task.data, data_folder())
+    write_look(source_of(str(checkpoint), storage), trained, images, is_other=False, output=output)
+    return output

@@ -1,0 +1,114 @@
+"""Which pretrained backbone a command starts from: `--weights auto | none | FILE`.
+
+`auto` is the most accurate one that is kept for these images and this width. Where there is none yet, it is trained
+first, once; at scale `smoke`, and where the images have no training part of their own, networks start from scratch.
+"""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from launch.shared.command import say
+from launch.shared.progress_line import Progress, duration
+
+if TYPE_CHECKING:
+    from pcl.data.images import ImageSet
+    from pcl.data.weights import Weights
+    from pcl.training.pretraining import Recipe
+
+HELP = "images: auto (default: pretrained ones for these images, trained first if need be), none, or a file"
+
+
+@dataclass(frozen=True, eq=False)
+class Missing:
+    """A backbone that has to be trained first.
+
+    Attributes:
+        data: On these images.
+        width: Of this width.
+    """
+
+    data: "ImageSet"
+    width: int
+
+    def __str__(self) -> str:
+        recipe = self._recipe()
+        return (
+            f"a backbone of width {self.width}, {recipe.epochs} epochs of the {len(self.data.train_images):,} training "
+            f"images of {self.data.name}, once for all later runs (`--weights none` starts from scratch)"
+        )
+
+    def train(self, device: str) -> str:
+        """Train and keep it; returns what `encoder.weights` is to say."""
+        from pcl.data.weights import weights_folder  # noqa: PLC0415
+
+        say(f"pretraining first: {self}")
+        return pretrained(self.data, self._recipe(), device, weights_folder()).name
+
+    def _recipe(self) -> "Recipe":
+        from pcl.training.pretraining import Recipe  # noqa: PLC0415  -h answers at once
+
+        return Recipe.suited(self.data, self.width)
+
+
+def chosen_weights(asked: str | None, data: "ImageSet", width: int, scale: str) -> "str | Missing":
+    """What `encoder.weights` is to say, or what has to be trained before that is known."""
+    from pcl.data.weights import kept_weights, weights_folder  # noqa: PLC0415  -h answers at once
+    from pcl.encoders.resnet import KIND  # noqa: PLC0415
+
+    if asked in ("none", ""):
+        return ""
+    if asked not in (None, "auto"):
+        return _adopted(str(asked), width).file_name
+    if scale == "smoke" or not data.has_train:
+        return ""
+    if kept := kept_weights(weights_folder(), KIND, width, data.fingerprint):
+        say(f"weights: {kept[0]}")
+        return kept[0].file_name
+    return Missing(data, width)
+
+
+def _adopted(text: str, width: int) -> "Weights":
+    """The weights of a kept name or of any file, of which a copy is then kept."""
+    from pcl.data.weights import is_kept, keep_weights, weights_file, weights_folder  # noqa: PLC0415
+    from pcl.encoders.resnet import adopted_weights, require_fitting  # noqa: PLC0415
+
+    path = Path(text).expanduser()
+    path = path if path.is_file() else weights_file(text)
+    if not path.is_file():
+        raise ValueError(f"`--weights` must be auto, none or a file, here or in {weights_folder()}, but got {text!r}.")
+    weights = adopted_weights(path)
+    require_fitting(weights, width)
+    if not is_kept(weights, weights_folder()):
+        keep_weights(weights, weights_folder())
+    return weights
+
+
+def check_weights(name: str) -> None:
+    """Raise a ValueError unless the weights that were chosen earlier are still there."""
+    from pcl.data.weights import named_weights, weights_file  # noqa: PLC0415
+
+    if name and not weights_file(name).is_file():
+        raise ValueError(
+            f"The weights {weights_file(name)} that the study began with are gone: put the file back, or start a new "
+            "study."
+        )
+    if name:
+        named_weights(name)
+
+
+def pretrained(data: "ImageSet", recipe: "Recipe", device: str, folder: Path) -> Path:
+    """Train a backbone with a line of progress, and keep it; returns its file."""
+    from pcl.data.weights import keep_weights  # noqa: PLC0415
+    from pcl.training.pretraining import Pretraining  # noqa: PLC0415
+
+    started = time.perf_counter()
+    training = Pretraining(data, recipe, device)
+    with Progress(lambda: training.batch, training.n_batches, lambda: "nothing was kept") as progress:
+        for epoch in training:
+            progress.shown = f"epoch {epoch.epoch}/{recipe.epochs}  loss {epoch.loss:.3f}  right {epoch.accuracy:.1%}"
+    weights = training.weights()
+    path = keep_weights(weights, folder)
+    say(f"{path}: accuracy {weights.accuracy:.2%}, in {duration(time.perf_counter() - started)} on {device}")
+    return path

@@ -1,0 +1,157 @@
+"""What a command needs on a cluster: the code, the lock and the user's own files, in a folder that can travel."""
+
+import re
+import shlex
+import shutil
+from itertools import pairwise
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+from pcl.storage.object_stores import check_address, is_address
+
+ROOT = Path(__file__).parents[2]
+_TRAVELS = ("pcl", "search_spaces", "launch", "dashboards", "pyproject.toml", "requirements.lock")
+_STAYS = ("__pycache__", "*.pyc", "screenshots", ".*")
+_GIVEN = "given"  # folder of the user's own files
+_FILES = ("--space", "--ablation", "--config")  # options whose files travel
+_NAMED = ("--space", "--ablation")  # of which ours are known by name
+_STUDIES = ("grid", "ablate", "reproduce")  # commands that join a cluster and record in MLflow
+_PLACES = ("--storage", "--checkpoint", "--output", "--data", "--weights", "--folder")  # whose paths are the cluster's
+_WRITES_NOTHING = ("--plan", "--list", "-h", "--help", "--show-config")
+_PASSWORD = re.compile(r"://[^/@]*:[^/@]*@")
+
+
+class Parcel(NamedTuple):
+    """A command that is about to travel.
+
+    Attributes:
+        name: Of the launch file, without its ending.
+        words: Its arguments; of a file that travels, the path inside the parcel.
+        files: The user's own files by their path inside the parcel.
+        folder: Where on the cluster it starts, absolute; none for one that leaves nothing in folders.
+    """
+
+    name: str
+    words: tuple[str, ...]
+    files: dict[str, Path]
+    folder: str
+
+    @property
+    def title(self) -> str:
+        """The command as its user gave it, nearly, for those who see the job."""
+        return shlex.join([f"launch/{self.name}.py", *self.words])
+
+    def pack(self, into: Path) -> None:
+        """Copy all that travels into a folder."""
+        from pcl.studies.ledger.provenance import COMMIT_FILE, commit  # noqa: PLC0415  -h answers at once
+
+        for name in _TRAVELS:
+            source = ROOT / name
+            if source.is_dir():
+                shutil.copytree(source, into / name, ignore=shutil.ignore_patterns(*_STAYS))
+            else:
+                shutil.copyfile(source, into / name)
+        (into / COMMIT_FILE).write_text(commit() + "\n")
+        for name, source in self.files.items():
+            (into / name).parent.mkdir(exist_ok=True)
+            shutil.copyfile(source, into / name)
+
+    def command(self, python: str) -> str:
+        """For the shell of a node, started where the parcel was unpacked.
+
+        Args:
+            python: Which to run; where there is none such, the node's own.
+        """
+        words = [f'"$here"/{shlex.quote(word)}' if word in self.files else shlex.quote(word) for word in self.words]
+        steps = ["here=$PWD", 'export PYTHONPATH="$here:$PYTHONPATH"']
+        if self.folder:
+            steps += [f"mkdir -p {shlex.quote(self.folder)}", f"cd {shlex.quote(self.folder)}"]
+        else:
+            steps += ['cd "${HOME:-/}"']  # where the parcel lies may go before the command ends
+        steps += [f"python=$(command -v {shlex.quote(python)} || command -v python)"]
+        return " && ".join([*steps, " ".join(['exec "$python"', "-m", f"launch.{self.name}", *words])])
+
+
+def parcel(command: list[str], folder: str | None, tracking_uri: str) -> Parcel:
+    """A launch command, made ready for a cluster.
+
+    Args:
+        command: Such as launch/grid.py --space toy_elk.
+        folder: Where on the cluster its relative paths are.
+        tracking_uri: MLflow for a command that takes one and was given none.
+
+    Raises:
+        ValueError: If it is no launch command, or would leave its results where they vanish.
+    """
+    name, words = _split(command)
+    if any(map(_PASSWORD.search, [*words, tracking_uri])):
+        raise ValueError(
+            "An address with a password would be seen by all who see the job; leave it out, and set "
+            "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD where the cluster is started."
+        )
+    storage = _value(words, "--storage")
+    place = folder or storage or ""
+    is_writing = not set(words) & set(_WRITES_NOTHING)
+    is_store = storage is not None and is_address(storage)
+    if is_store:
+        check_address(str(storage))
+        place = folder or ""
+    if place and not PurePosixPath(place).is_absolute():
+        raise ValueError(f"`--folder` and `--storage` must be absolute paths on the cluster, but got {place!r}.")
+    if is_writing and not place and not is_store:
+        raise ValueError(
+            "A job's own folder vanishes with it: give `--folder /PATH`, an absolute path that all nodes of the "
+            "cluster share, in which runs/ and data/ will be, or a study's `--storage` in a store, such as s3://BUCKET."
+        )
+    if not folder:
+        for option in _PLACES:
+            value = _value(words, option)
+            if option == "--storage" and is_store:
+                continue
+            if value and "/" in value and not PurePosixPath(value).is_absolute():
+                raise ValueError(f"`{option}` must be an absolute path on the cluster, but got {value!r}.")
+    if name in _STUDIES and _value(words, "--address") is None:
+        words += ["--address", "auto"]
+    if name in _STUDIES and tracking_uri and _value(words, "--tracking-uri") is None:
+        words += ["--tracking-uri", tracking_uri]
+    files = _files(words)
+    return Parcel(name, tuple(words), files, place if is_writing else "")
+
+
+def commands() -> list[str]:
+    """The launch files that can be sent."""
+    files = sorted((ROOT / "launch").glob("*.py"))
+    return [file.stem for file in files if file.stem != "submit" and "\n    run(main)\n" in file.read_text()]
+
+
+def _split(command: list[str]) -> tuple[str, list[str]]:
+    """The name of a launch file and its arguments, `--option=value` as two words."""
+    words = command[1:] if command and Path(command[0]).name in ("python", "python3") else list(command)
+    if not words:
+        raise ValueError("A command must be given after `--`, such as `-- launch/grid.py --space toy_elk`.")
+    name = Path(words[0]).stem
+    if name not in commands() or words[0] not in (name, f"{name}.py", f"launch/{name}.py", f"./launch/{name}.py"):
+        known = ", ".join(f"launch/{known}.py" for known in commands())
+        raise ValueError(f"The command must be one of {known}, but got {words[0]!r}.")
+    return name, [part for word in words[1:] for part in (word.split("=", 1) if word.startswith("--") else [word])]
+
+
+def _value(words: list[str], option: str) -> str | None:
+    """What an option is given, the last time if several."""
+    found = [after for word, after in pairwise(words) if word == option]
+    return found[-1] if found else None
+
+
+def _files(words: list[str]) -> dict[str, Path]:
+    """The user's own files; their words are replaced by the paths inside the parcel."""
+    files: dict[str, Path] = {}
+    for index, (option, value) in enumerate(pairwise(words), start=1):
+        is_name = option in _NAMED and not (value.endswith(".py") or "/" in value)
+        if option not in _FILES or is_name:
+            continue  # what is ours travels with the code
+        file = Path(value)
+        if not file.is_file():
+            raise ValueError(f"`{option}` must be a file here, which travels with the job, but there is no {value}.")
+        words[index] = f"{_GIVEN}/{file.name}"
+        files[words[index]] = file
+    return files

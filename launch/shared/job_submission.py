@@ -1,0 +1,154 @@
+"""Sends a launch command to a Ray cluster as a job, and follows it.
+
+So does `--address ray://HOST:PORT` of commands that run studies: Ray's own client would run Tune on the cluster too,
+but out of sight, and end it with this process.
+"""
+
+import argparse
+import os
+import re
+import shlex
+import sys
+import tempfile
+import time
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from launch.shared.command import say
+from launch.shared.job_package import parcel
+
+if TYPE_CHECKING:
+    from pcl.studies.cluster.jobs import Job, Jobs
+
+_HERE = ("127.0.0.1", "localhost", "::1")
+_PORT = 8265  # of the dashboard, Ray's own default
+DEFAULT_ADDRESS = f"http://127.0.0.1:{_PORT}"
+_SCHEME = "ray://"
+
+
+@dataclass(frozen=True)
+class Submission:
+    """How a command is sent.
+
+    Attributes:
+        address: Of the cluster's dashboard.
+        folder: Where the command starts there; by default its absolute `--storage`.
+        name: Of the job; by default command and time.
+        python: On the cluster.
+        is_followed: Whether to show what the job says until it ends.
+    """
+
+    address: str
+    folder: str | None = None
+    name: str | None = None
+    python: str | None = None
+    is_followed: bool = True
+
+
+def jobs_at(address: str) -> "Jobs":
+    """Return the jobs of a cluster."""
+    from pcl.studies.cluster.jobs import Jobs  # noqa: PLC0415  -h answers at once
+
+    return Jobs(address)
+
+
+def send(submission: Submission, command: list[str]) -> None:
+    """Send a command, such as launch/grid.py --space toy_elk, as a job.
+
+    Raises:
+        ValueError: If it cannot be sent.
+    """
+    sent = parcel(command, submission.folder, os.environ.get("MLFLOW_TRACKING_URI", ""))
+    name = submission.name or f"{sent.name}-{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:4]}"
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name):
+        raise ValueError(f"`--name` must be letters, digits, '-', '_' and '.', but got {name!r}.")
+    jobs = jobs_at(submission.address)
+    python = submission.python or (sys.executable if urlsplit(jobs.address).hostname in _HERE else "python")
+    with tempfile.TemporaryDirectory(prefix="pcl-parcel-") as folder:
+        sent.pack(Path(folder))
+        jobs.submit(sent.command(python), Path(folder), name, sent.title)
+    say(f"sent: {name} to {jobs.address}")
+    for what in ("--status", "--logs", "--stop"):
+        say(f"  {_asking(submission.address, what, name)}{' --wait' if what == '--logs' else ''}")
+    if submission.is_followed:
+        follow(jobs, submission.address, name)
+
+
+def follow(jobs: "Jobs", address: str, name: str) -> None:
+    """Show what a job says until it ends; Ctrl-C ends the showing, not the job."""
+    again = f"`{_asking(address, '--logs', name)} --wait` shows it again"
+    try:
+        job = jobs.follow(name, write)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(
+            f"the job {name} goes on; {again}, `{_asking(address, '--stop', name)}` stops it"
+        ) from None
+    except ConnectionError as error:
+        raise ConnectionError(f"{error} The job may well go on; {again}.") from None
+    show(job)
+    exit_like(job)
+
+
+def show(job: "Job") -> None:
+    """Say how a job goes or went."""
+    seconds = (job.ended_s or time.time()) - job.started_s
+    why = f": {job.message}" if job.status == "FAILED" and job.message else ""
+    say(f"{job.name}: {job.status} after {seconds:.0f} s{why}")
+
+
+def exit_like(job: "Job") -> None:
+    """Exit with 1 if a job has not succeeded."""
+    if job.status in ("FAILED", "STOPPED"):
+        sys.exit(1)
+
+
+def write(text: str) -> None:
+    """Pass on a part of a job's log."""
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def _asking(address: str, what: str, name: str) -> str:
+    given = f" --address {shlex.quote(address)}" if address != DEFAULT_ADDRESS else ""
+    return f"python launch/submit.py{given} {what} {name}"
+
+
+def is_sent(arguments: argparse.Namespace, name: str) -> bool:
+    """Whether a command is for another machine's cluster; it is then sent there, and followed to its end.
+
+    Args:
+        arguments: Of the command line.
+        name: Of the launch file, without its ending.
+
+    Raises:
+        ValueError: If no dashboard answers there, or results would vanish with the job.
+    """
+    address = arguments.address or ""
+    if not address.startswith(_SCHEME):
+        return False
+    host = urlsplit(address).hostname
+    if not host:
+        raise ValueError(f"`--address ray://HOST:PORT` must name a host, but got {address}.")
+    if not (arguments.plan or arguments.storage.is_store or arguments.storage.path.is_absolute()):
+        raise ValueError(
+            f"`--address {address}` sends the command to that cluster, where it leaves nothing in folders of its own: "
+            f"give `--storage`, an absolute path that all its nodes share, or a store such as s3://BUCKET."
+        )
+    shown = f"[{host}]" if ":" in host else host
+    dashboard = os.environ.get("RAY_API_SERVER_ADDRESS") or f"http://{shown}:{_PORT}"
+    send(Submission(dashboard), [f"launch/{name}.py", *_without(address, sys.argv[1:])])
+    return True
+
+
+def _without(address: str, words: list[str]) -> list[str]:
+    """A command's words without the option that has the address."""
+    left: list[str] = []
+    for word in words:
+        if word == address:
+            left.pop()
+        elif not word.endswith(f"={address}"):
+            left.append(word)
+    return left

@@ -1,0 +1,93 @@
+"""How far a training or a download is, in one line: renewed in place on a terminal, else every 10 or 15 seconds."""
+
+import contextlib
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Self
+
+from launch.shared.command import say
+
+
+class Progress:
+    """A line with batch, ETA and what is shown beside them.
+
+    Args:
+        batch: How many batches are done.
+        n_batches: Of how many.
+        stopped: What Ctrl-C leaves behind, in words.
+    """
+
+    def __init__(self, batch: Callable[[], int], n_batches: int, stopped: Callable[[], str]) -> None:
+        self.shown = ""
+        self._batch, self._n_batches, self._stopped = batch, n_batches, stopped
+        self._first, self._started = batch(), time.perf_counter()
+        self._is_done = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._is_done.set()
+        self._thread.join()
+        if sys.stdout.isatty():
+            print(flush=True)
+        if kind is KeyboardInterrupt:
+            raise KeyboardInterrupt(f"stopped at batch {self._batch():,}; {self._stopped()}") from None
+
+    def tell(self) -> None:
+        """Print the line."""
+        batch = self._batch()
+        spent, done = time.perf_counter() - self._started, batch - self._first
+        eta = duration(spent / done * (self._n_batches - batch)) if done else "?"
+        line = f"{batch:,}/{self._n_batches:,}  ETA {eta}  {self.shown}"
+        if sys.stdout.isatty():
+            print(f"\r\033[K{line}", end="", flush=True)
+        else:
+            say(line)
+
+    def _watch(self) -> None:
+        with contextlib.suppress(BrokenPipeError):  # of whoever read along; the training meets it at its next report
+            while not self._is_done.wait(1.0 if sys.stdout.isatty() else 15.0):
+                self.tell()
+
+
+def duration(seconds: float) -> str:
+    """Minutes and seconds, with hours before them where there are any."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+class Downloads:
+    """Per cent and ETA of each file: renewed in place on a terminal, else a line every 10 seconds and at the end."""
+
+    def __init__(self) -> None:
+        self._name, self._first, self._started, self._shown = "", 0, 0.0, 0.0
+
+    def tell(self, name: str, done: int, total: int) -> None:
+        """Say how far a file is; `total` is 0 where it is unknown."""
+        now, is_terminal = time.perf_counter(), sys.stdout.isatty()
+        if name != self._name:
+            self._name, self._first, self._started, self._shown = name, done, now, now
+        is_done = done == total
+        if not is_done and now - self._shown < (0.2 if is_terminal else 10.0):
+            return
+        self._shown = now
+        line = f"{name}  {_progress(done, total, done - self._first, now - self._started)}"
+        if is_terminal:
+            print(f"\r\033[K{line}", end="\n" if is_done else "", flush=True)
+        else:
+            say(line)
+
+
+def _progress(done: int, total: int, arrived: int, seconds: float) -> str:
+    """Such as "42%  71.6 of 170.5 MB  ETA 0:31"."""
+    if not total:
+        return f"{done / 1e6:.1f} MB"
+    left = round(seconds / arrived * (total - done)) if arrived else 0
+    eta = f"{left // 60}:{left % 60:02}" if arrived or done == total else "?"
+    return f"{done / total:.0%}  {done / 1e6:.1f} of {total / 1e6:.1f} MB  ETA {eta}"

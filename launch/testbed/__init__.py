@@ -1,0 +1,1 @@
+"""Clusters, servers and processes that benchmarks and service tests start, disturb and end."""

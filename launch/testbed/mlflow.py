@@ -1,0 +1,94 @@
+"""The MLflow of a study that is tested: a server that may go and come, or is slow; and what it has in the end."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from launch.testbed.processes import ROOT, Server, answers, free_port, wait_for
+
+if TYPE_CHECKING:
+    from pcl.studies.ledger.folders import StudyFolder
+
+
+class Tracking:
+    """A server and, where requests are to take a while, a proxy before it.
+
+    Args:
+        folder: Of its files.
+        prefix: Words that run a command beside the driver.
+        delay_s: Of every request.
+        is_served: Whether there is a server at all, and not its database alone.
+    """
+
+    def __init__(
+        self, folder: Path, prefix: tuple[str, ...] = (), delay_s: float = 0.0, is_served: bool = True
+    ) -> None:  # fmt: skip
+        self.server, self._is_served = Server(folder, prefix=prefix), is_served
+        self._port, self._delay_s, self._prefix = free_port(), delay_s, prefix
+        self._proxy: subprocess.Popen[bytes] | None = None
+
+    @property
+    def uri(self) -> str:
+        """What the study is told."""
+        if not self._is_served:
+            return self.database
+        return f"http://127.0.0.1:{self._port}" if self._delay_s else self.server.uri
+
+    @property
+    def database(self) -> str:
+        """What the server has, without it."""
+        return f"sqlite:///{self.server.folder / 'server.db'}"
+
+    def __enter__(self) -> Self:
+        try:
+            self._start()
+        except BaseException:  # Ctrl-C among them: nobody else would end what has started
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.server.kill()
+        if self._proxy is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._proxy.pid, signal.SIGKILL)
+            self._proxy.wait(10)
+
+    def _start(self) -> None:
+        if self._is_served:
+            self.server.start()
+        if self._delay_s:
+            words = ["-m", "launch.testbed.proxy", str(self._port), str(self.server.port), str(self._delay_s)]
+            self._proxy = subprocess.Popen(
+                [*self._prefix, sys.executable, *words], cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)},
+                start_new_session=True,
+            )  # fmt: skip
+            wait_for(lambda: answers(f"{self.uri}/health", self._prefix, 2 * self._delay_s), "the proxy answers")
+
+
+def count(uri: str, folder: "StudyFolder", keys: Sequence[str], metric: str = "train/loss") -> tuple[int, int]:
+    """How many runs and reports of a study MLflow has too many and too few, by its trials' keys and folders.
+
+    A trial has one run, which has finished: any other of it, also one that a killed driver has left, is too many.
+    """
+    from pcl.studies.tracking.store import Store  # noqa: PLC0415
+
+    store = Store(uri)
+    all_runs = store.find(store.experiments("pcl/"), {"pcl.study": folder.name, "pcl.kind": "trial"})
+    runs = [run for run in all_runs if run.info.status == "FINISHED"]
+    recorded, finished = (Counter(run.data.tags["pcl.trial"] for run in some) for some in (all_runs, runs))
+    expected = Counter(keys)
+    duplicates, missing = (recorded - expected).total(), (expected - finished).total()
+    for run in runs:
+        history = store.call(lambda client, run=run: client.get_metric_history(run.info.run_id, metric))  # type: ignore[misc]
+        steps = Counter(point.step for point in history)
+        rows = Counter(row.batch for row in folder.trial(run.data.tags["pcl.trial"]).rows())
+        duplicates += (steps - rows).total()
+        missing += (rows - steps).total()
+    return duplicates, missing

@@ -1,0 +1,273 @@
+"""Ray clusters of several nodes on this machine, where allowed each in a network namespace with its own address."""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn
+
+from launch.testbed.processes import (
+    DEADLINE_S,
+    ROOT,
+    Started,
+    descendants,
+    free_port,
+    processes_of,
+    signal_all,
+    started,
+    wait_for,
+    workers_among,
+)
+
+_RAY = str(Path(sys.executable).parent / "ray")
+
+
+class Network:
+    """Namespaces joined by a bridge that is in one of its own: nothing of this machine's network is touched.
+
+    Raises:
+        OSError: If this machine does not allow it.
+    """
+
+    def __init__(self) -> None:
+        self._name = f"pcl{uuid.uuid4().hex[:6]}"
+        self._places: list[str] = []
+        self._switch = f"{self._name}-net"
+        try:
+            self._ip("netns", "add", self._switch)
+            self._ip("-n", self._switch, "link", "add", "bridge0", "type", "bridge")
+            self._ip("-n", self._switch, "link", "set", "bridge0", "up")
+        except (OSError, subprocess.CalledProcessError) as error:
+            self.close()
+            raise OSError(f"no network namespaces: {error}") from None
+        except BaseException:  # Ctrl-C
+            self.close()
+            raise
+
+    def join(self, place: str) -> str:
+        """Make a namespace; its address."""
+        space, port = self._space(place), f"p{len(self._places)}"
+        self._places.append(place)
+        address = f"10.77.0.{len(self._places)}"
+        self._ip("netns", "add", space)
+        self._ip("-n", self._switch, "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", space)
+        self._ip("-n", self._switch, "link", "set", port, "master", "bridge0", "up")
+        self._ip("-n", space, "addr", "add", f"{address}/24", "dev", "eth0")
+        for link in ("lo", "eth0"):
+            self._ip("-n", space, "link", "set", link, "up")
+        return address
+
+    def prefix(self, place: str) -> tuple[str, ...]:
+        """Words that run a command there."""
+        return ("ip", "netns", "exec", self._space(place))
+
+    def cut(self, place: str) -> None:
+        """Nothing gets there or away any more."""
+        self._ip("-n", self._switch, "link", "set", f"p{self._places.index(place)}", "down")
+
+    def heal(self, place: str) -> None:
+        """The way back."""
+        self._ip("-n", self._switch, "link", "set", f"p{self._places.index(place)}", "up")
+
+    def close(self) -> None:
+        """Nothing of it is left; its processes have to have ended."""
+        for space in [*map(self._space, self._places), self._switch]:
+            subprocess.run(["ip", "netns", "del", space], capture_output=True, check=False)
+
+    def _space(self, place: str) -> str:
+        return f"{self._name}-{place}"
+
+    @staticmethod
+    def _ip(*words: str) -> None:
+        subprocess.run(["ip", *words], capture_output=True, check=True)
+
+
+@dataclass
+class Cluster:
+    """Nodes of Ray in a folder; they know nothing of this checkout, so that what they need has to travel.
+
+    Attributes:
+        folder: Of all their files. Short: paths of Ray's sockets have at most 107 bytes.
+        port: Of the head.
+        dashboard: Port of the dashboard.
+        token: That Ray asks for.
+        n_cpus: Of a node, where it is not given another number.
+        network: With an address for each node; else all are on loopback.
+        nodes: Processes that each started a node's others.
+        host: The head's address.
+        n_started: Commands so far.
+    """
+
+    folder: Path
+    port: int = field(default_factory=free_port)
+    dashboard: int = field(default_factory=free_port)
+    token: str = field(default_factory=lambda: uuid.uuid4().hex)
+    n_cpus: int = 1
+    network: Network | None = None
+    nodes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    host: str = "127.0.0.1"
+    n_started: int = 0
+
+    @property
+    def address(self) -> str:
+        """For `--address` of a command that starts beside the head."""
+        return f"{self.host}:{self.port}"
+
+    @property
+    def url(self) -> str:
+        """Of the dashboard."""
+        return f"http://127.0.0.1:{self.dashboard}"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What whoever joins needs."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "MLFLOW_"))}
+        return {
+            **kept, "RAY_TMPDIR": str(self.folder), "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": self.token,
+            "RAY_USAGE_STATS_ENABLED": "0", "RAY_health_check_timeout_ms": "3000",  # as the clusters of launch/cluster/
+        }  # fmt: skip
+
+    @property
+    def prefix(self) -> tuple[str, ...]:
+        """Words that run a command beside the head."""
+        return self.network.prefix("head") if self.network else ()
+
+    def start(self, n_cpus: int | None = None, **environment: str) -> None:
+        """Start the head."""
+        options = [
+            "--head", f"--port={self.port}", f"--dashboard-port={self.dashboard}", "--dashboard-host=127.0.0.1",
+            "--include-dashboard=true", f"--ray-client-server-port={free_port()}",
+        ]  # fmt: skip
+        self.host = self._start_node("head", options, n_cpus, environment)
+
+    def add_node(self, name: str, before: str = "", n_cpus: int | None = None, **environment: str) -> None:
+        """Another node; `before` is done first, where only this node sees it."""
+        self._start_node(name, [f"--address={self.address}"], n_cpus, environment, before)
+
+    def kill_node(self, name: str) -> None:
+        """As when its power fails: all its processes at once."""
+        node = self.nodes.pop(name)
+        signal_all(self.processes_on(node), signal.SIGKILL)
+        node.wait(DEADLINE_S)
+
+    def end_node(self, name: str) -> None:
+        """So that the head knows of it at once, if the node still can tell it."""
+        self.nodes[name].terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.nodes[name].wait(20)
+        self.kill_node(name)
+
+    def cut(self, name: str) -> None:
+        """Cut a node from the head: its network where it has one, else its raylet is stopped."""
+        if self.network:
+            self.network.cut(name)
+        else:
+            signal_all(self._raylet(name), signal.SIGSTOP)
+
+    def heal(self, name: str) -> None:
+        """End a cut."""
+        if self.network:
+            self.network.heal(name)
+        else:
+            signal_all(self._raylet(name), signal.SIGCONT)
+
+    def said(self, node: str) -> str:
+        """What `ray start` has said."""
+        return (self.folder / f"{node}.log").read_text()
+
+    def begin(self, *command: str | Path, **environment: str) -> Started:
+        """Start one of our commands, as a user of the cluster."""
+        self.n_started += 1
+        output = self.folder / f"{self.n_started}.out"
+        own = {**self.environment, "PYTHONPATH": str(ROOT), **environment}
+        return started([*self.prefix, sys.executable, *command], output, own)
+
+    def workers(self, node: str = "") -> list[int]:
+        """Workers that have a trial, on one node or on all."""
+        return workers_among(self.processes_on(self.nodes[node]) if node else processes_of(self.folder))
+
+    def processes_on(self, node: subprocess.Popen[bytes]) -> list[int]:
+        """Of a node; workers are the raylet's children, which is that of `ray start`."""
+        return descendants(node.pid, processes_of(self.folder))
+
+    def end_all(self) -> None:
+        """End every process."""
+        signal_all(processes_of(self.folder), signal.SIGKILL)
+        for node in self.nodes.values():
+            node.wait(DEADLINE_S)
+
+    def _raylet(self, name: str) -> list[int]:
+        return [
+            pid for pid in self.processes_on(self.nodes[name])
+            if Path(f"/proc/{pid}/exe").resolve().name == "raylet"
+        ]  # fmt: skip
+
+    def _start_node(
+        self, name: str, options: list[str], n_cpus: int | None, environment: Mapping[str, str], before: str = ""
+    ) -> str:  # fmt: skip
+        """Returns the node's address when it has started."""
+        address = self.network.join(name) if self.network else "127.0.0.1"
+        options += [
+            "--block", f"--node-ip-address={address}", f"--num-cpus={self.n_cpus if n_cpus is None else n_cpus}",
+            "--num-gpus=0", "--min-worker-port=0", "--max-worker-port=0",
+            f"--dashboard-agent-listen-port={free_port()}", "--object-store-memory=80000000", "--disable-usage-stats",
+        ]  # fmt: skip
+        command = [sys.executable, _RAY, "start", *options]
+        if before:
+            command = ["unshare", "-m", "bash", "-c", f'{before} && exec "$@"', "bash", *command]
+        prefix = self.network.prefix(name) if self.network else ()
+        common = {name: value for name, value in self.environment.items() if name != "PYTHONPATH"}
+        with (self.folder / f"{name}.log").open("wb") as log:
+            self.nodes[name] = subprocess.Popen(
+                [*prefix, *command], cwd=self.folder, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
+                env={**common, **environment}, start_new_session=True,
+            )  # fmt: skip
+        wait_for(lambda: "Ray runtime started" in self.said(name), f"{name} has started")
+        return address
+
+
+@contextmanager
+def cluster(is_networked: bool = True, **options: Any) -> Iterator[Cluster]:
+    """A folder for a cluster, in namespaces where asked for and allowed; nothing of either is left, also by SIGTERM."""
+    with stoppable() as is_ending, ExitStack() as after:
+        folder = Path(tempfile.mkdtemp(prefix="pcl-", dir="/tmp"))
+        after.callback(shutil.rmtree, folder, ignore_errors=True)
+        network: Network | None = None
+        with contextlib.suppress(OSError):
+            network = Network() if is_networked else None
+        if network:
+            after.callback(network.close)
+        found = Cluster(folder, network=network, **options)
+        after.callback(lambda: wait_for(lambda: not processes_of(folder), "no process left"))
+        after.callback(found.end_all)
+        after.callback(is_ending)
+        yield found
+
+
+@contextmanager
+def stoppable() -> Iterator[Callable[[], None]]:
+    """SIGTERM ends the context as Ctrl-C does; what is yielded is called when both are to be ignored: it is ending."""
+    signals = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
+
+    def stop(*_: object) -> NoReturn:
+        raise KeyboardInterrupt("stopped; its nodes, networks and files are gone")
+
+    def ignore() -> None:
+        for number in signals:
+            signal.signal(number, signal.SIG_IGN)
+
+    before = {number: signal.signal(number, stop) for number in signals}
+    try:
+        yield ignore
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

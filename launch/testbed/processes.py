@@ -1,0 +1,248 @@
+"""Processes that benchmarks and tests start, watch and end: our commands, an MLflow server, a slow way to it."""
+
+import contextlib
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+ROOT = Path(__file__).parents[2]
+
+
+DEADLINE_S = 300.0  # for what takes seconds, on a machine that is slow and has much else to do
+_FIRST_PORT = 20_000  # above those of Ray's workers
+_CLAIMED: list[socket.socket] = []  # a name for every port that this process was given, which goes with it
+
+
+def wait_for(is_so: Callable[[], Any], what: str, timeout_s: float = DEADLINE_S) -> None:
+    """Look every twentieth of a second until something is so.
+
+    Raises:
+        TimeoutError: If it takes too long.
+    """
+    deadline = time.monotonic() + timeout_s
+    while not is_so():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"after {timeout_s:g} s still not: {what}")
+        time.sleep(0.05)
+
+
+def free_port() -> int:
+    """One that nobody listens at and no one else is given, so that it is still free when it is used, or used again.
+
+    It is none of those that the kernel hands out, as to Ray's processes and to whoever connects to somewhere, and other
+    processes that ask here do not get it as long as this one lives.
+    """
+    first_of_kernel = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    ports = range(_FIRST_PORT, max(first_of_kernel, _FIRST_PORT + 10_000))
+    for _ in ports:
+        port, claim = random.SystemRandom().choice(ports), socket.socket(socket.AF_UNIX)
+        try:
+            claim.bind(f"\0pcl-port-{port}")
+            with socket.socket() as listener:
+                listener.bind(("127.0.0.1", port))
+        except OSError:
+            claim.close()
+            continue
+        _CLAIMED.append(claim)
+        return port
+    raise OSError(f"no port from {ports.start} to {ports.stop} is free")
+
+
+@dataclass
+class Started:
+    """A process of one of our commands; what it says goes to files, which no one has to read for it to go on."""
+
+    process: subprocess.Popen[bytes]
+    output: Path
+
+    @property
+    def said(self) -> str:
+        """On stdout, so far."""
+        return self.output.read_text()
+
+    @property
+    def errors(self) -> str:
+        """On stderr, so far."""
+        return self.output.with_suffix(".err").read_text()
+
+    def ended(self, code: int = 0, timeout_s: float = 2 * DEADLINE_S) -> Self:
+        """Wait for its end, which has to have this exit code and no traceback."""
+        self.process.wait(timeout_s)
+        told = f"{self.said}\n{self.errors}"
+        if self.process.returncode != code or "Traceback" in told:
+            raise AssertionError(f"exit code {self.process.returncode}, not {code}: {told}")
+        return self
+
+    def interrupt(self) -> None:
+        """Ctrl-C: the terminal signals every process of the group."""
+        os.killpg(self.process.pid, signal.SIGINT)
+
+    def kill(self) -> None:
+        """At once, and nothing but it."""
+        self.process.kill()
+        self.process.wait(DEADLINE_S)
+
+
+def started(command: Sequence[str | Path], output: Path, environment: Mapping[str, str]) -> Started:
+    """Start a command in the checkout, in a session of its own."""
+    with output.open("wb") as out, output.with_suffix(".err").open("wb") as err:
+        process = subprocess.Popen(
+            [str(word) for word in command], cwd=ROOT, stdout=out, stderr=err, stdin=subprocess.DEVNULL,
+            start_new_session=True, env=dict(environment),
+            # Where this process runs in a shell's background, Ctrl-C is ignored here and would be there.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509  no threads here
+        )  # fmt: skip
+    return Started(process, output)
+
+
+def processes_of(folder: Path) -> list[int]:
+    """Every process of a Ray whose temporary folder this is: it is in their environment."""
+    mark, found = f"RAY_TMPDIR={folder}".encode(), []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if mark in (entry / "environ").read_bytes().split(b"\0") and int(entry.name) != os.getpid():
+                found.append(int(entry.name))
+    return found
+
+
+def workers_among(pids: Iterable[int]) -> list[int]:
+    """Workers that have a trial."""
+    return [pid for pid in pids if command_of(pid).startswith("ray::ImplicitFunc")]
+
+
+def descendants(pid: int, among: Iterable[int]) -> list[int]:
+    """A process and those that it, or one of them, has started."""
+    parents = {other: parent_of(other) for other in among}
+    found, is_growing = {pid}, True
+    while is_growing:
+        more = {other for other, parent in parents.items() if parent in found} - found
+        found |= more
+        is_growing = bool(more)
+    return sorted(found)
+
+
+def parent_of(pid: int) -> int:
+    """Of a process that may have ended, 0."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
+
+
+def signal_all(pids: Iterable[int], number: signal.Signals) -> None:
+    """Send a signal to those that are still there."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def stop_when(
+    pids: Callable[[], list[int]], is_so: Callable[[], Any], what: str, timeout_s: float = DEADLINE_S
+) -> list[int]:  # fmt: skip
+    """Stop processes as soon as something is so; returns those that then go on by SIGCONT, or never.
+
+    They are stopped for every look: what is so is still so when this returns, however fast they are and however late
+    this process gets its turn.
+
+    Raises:
+        TimeoutError: If it takes too long; they go on.
+    """
+    stopped: list[int] = []
+
+    def is_so_while_they_stand() -> bool:
+        stopped[:] = pids()
+        signal_all(stopped, signal.SIGSTOP)
+        while not all(map(_stands, stopped)):
+            time.sleep(0.001)
+        if is_so():
+            return True
+        signal_all(stopped, signal.SIGCONT)
+        return False
+
+    wait_for(is_so_while_they_stand, what, timeout_s)
+    return stopped
+
+
+def _stands(pid: int) -> bool:
+    """Whether no thread of a process runs."""
+    try:
+        states = [file.read_text().rpartition(")")[2].split()[0] for file in Path(f"/proc/{pid}/task").glob("*/stat")]
+    except OSError:  # a thread has ended meanwhile
+        return not Path(f"/proc/{pid}").exists()
+    return set(states) <= set("TtZX")
+
+
+def command_of(pid: int) -> str:
+    """What a process runs; of one that has ended, nothing."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    except OSError:
+        return ""
+
+
+@dataclass
+class Server:
+    """An MLflow server that can be killed and started again on the same port.
+
+    Attributes:
+        folder: Of its database, its files and its log.
+        port: On loopback.
+        prefix: Words that put a command somewhere else, such as another network.
+        process: While it runs.
+    """
+
+    folder: Path
+    port: int = field(default_factory=free_port)
+    prefix: tuple[str, ...] = ()
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def uri(self) -> str:
+        """Its address."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """Returns when it answers."""
+        command = [
+            *self.prefix, sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(self.port),
+            "--workers", "1", "--backend-store-uri", f"sqlite:///{self.folder / 'server.db'}",
+            "--artifacts-destination", str(self.folder / "served"),
+        ]  # fmt: skip
+        environment = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
+        with (self.folder / "server.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                command, env=environment, cwd=self.folder, stdout=log, stderr=log, start_new_session=True
+            )
+        wait_for(lambda: answers(f"{self.uri}/health", self.prefix), "the MLflow server answers")
+
+    def kill(self) -> None:
+        """At once, with all its processes."""
+        if self.process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait(DEADLINE_S)
+
+
+_ASK = "import sys, urllib.request; urllib.request.urlopen(sys.argv[1], timeout=float(sys.argv[2]))"
+
+
+def answers(url: str, prefix: tuple[str, ...] = (), timeout_s: float = 2.0) -> bool:
+    """Whether an HTTP server answers, asked from where the prefix puts a command."""
+    if prefix:
+        return not subprocess.run(
+            [*prefix, sys.executable, "-c", _ASK, url, str(timeout_s)], capture_output=True, check=False
+        ).returncode  # fmt: skip
+    try:
+        with urllib.request.urlopen(url, timeout=timeout_s) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False

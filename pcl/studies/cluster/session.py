@@ -1,0 +1,160 @@
+"""Ray as this process uses it: started here, or a cluster of others that it joins."""
+
+import logging
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from pcl.studies.cluster.joining import check_address, check_shared, own_token, runtime_env, use_token
+from pcl.studies.cluster.loss import ELSEWHERE_S, HERE_S, Daemons, is_lost
+from pcl.studies.cluster.start import NotStarted, answering, end_daemons, quiet_stderr, tried
+from pcl.studies.ledger.failures import first_line
+from pcl.studies.ledger.study_storage import Storage
+
+# Read when Ray is imported, or by the processes that it starts.
+_ENVIRONMENT = {
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",  # a third of the cost of a report
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",  # Ctrl-C is ours: Tune's makes an unfinished study look like a finished one
+    "TUNE_GLOBAL_CHECKPOINT_S": "3600",  # Tune's state is not used
+    "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",  # a page of traceback when a worker dies; what matters is said in a line
+    "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
+    "RAY_AIR_NEW_OUTPUT": "0",
+    "RAY_COLOR_PREFIX": "0",
+    "RAY_CHDIR_TO_TRIAL_DIR": "0",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+    "RAY_prestart_worker_first_driver": "0",  # a worker a core at the start, none of which gets a trial
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_NUM_REDIS_GET_RETRIES": "5",  # seconds, in which a cluster whose port answers takes our token or does not
+    "RAY_raylet_start_wait_time_s": "60",  # half of that is not enough where many wait for a core
+}
+_TO_START = {"RAY_gcs_server_port_wait_time_s": "120", "RAY_DASHBOARD_STARTUP_TIMEOUT_S": "120"}
+# What the workers of a cluster that is started here inherit, and those of others are sent.
+_FOR_WORKERS = {name: _ENVIRONMENT[name] for name in ("RAY_CHDIR_TO_TRIAL_DIR", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO")}
+# Comes with ray[default]; a plain Ray trains as well, but would end with an error if it were asked for its dashboard.
+_OF_DASHBOARD = "aiohttp_cors"
+DASHBOARD = "PCL_RAY_DASHBOARD"  # 0 in the environment: do without
+_TOKEN = ("InvalidAuthToken", "Unauthenticated")  # of which Ray's errors have one where a token does not match
+_joined: list[str | None] = []  # addresses of the clusters that this process is in; none is its own
+_QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": True}
+_CPU_LIMIT = Path("/sys/fs/cgroup/cpu.max")  # of a container: microseconds of computing in so many
+
+
+def n_cores() -> int:
+    """Cores that this process may use: batch systems such as Slurm give it some of a node's, containers a share."""
+    found = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    with suppress(OSError, ValueError):  # no control group, or no limit: "max"
+        quota, period = map(int, _CPU_LIMIT.read_text().split())
+        found = min(found, quota // period)
+    return max(1, found)
+
+
+@contextmanager
+def ray_cluster(
+    address: str | None, storage: Storage | None = None, say: Callable[[str], None] = lambda _: None,
+    stopped: str = "stopped while Ray was starting",
+) -> Iterator[str]:  # fmt: skip
+    """Ray, started here or joined; yields the dashboard's address, or nothing where there is none.
+
+    Args:
+        address: Of a running cluster, or none to start one on this machine that ends with this process.
+        storage: What all nodes of a cluster that is joined must share.
+        say: Prints a line.
+        stopped: Said where a signal ends this process while Ray starts.
+
+    Raises:
+        NotStarted: If there is no cluster at the address, or none starts here.
+        ValueError: If its nodes do not share the storage.
+    """
+    if address is None:
+        own_token()
+    else:
+        use_token()
+    for name, value in (_ENVIRONMENT | (_TO_START if address is None else {})).items():
+        os.environ.setdefault(name, value)
+    with answering(stopped):
+        say("starting Ray ..." if address is None else f"joining Ray at {address} ...")
+        url = _start_here(say) if address is None else _join(address)
+    import ray  # noqa: PLC0415
+
+    logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # its errors are tracebacks about state we do not use
+    _joined.append(address)
+    try:
+        if address is not None and storage is not None:
+            check_shared(storage)
+        yield f"http://{url}" if url else ""
+    finally:
+        _joined.pop()
+        if is_lost():
+            end_daemons()
+        else:
+            ray.shutdown()
+
+
+def _start_here(say: Callable[[str], None]) -> str:
+    import ray  # noqa: PLC0415  reads the environment that was set
+
+    def start(n_tries: int) -> str:
+        is_shown = n_tries == 1 and os.environ.get(DASHBOARD) != "0" and find_spec(_OF_DASHBOARD) is not None
+        context = ray.init(
+            address="local", num_cpus=n_cores(), dashboard_host="127.0.0.1", include_dashboard=is_shown, **_QUIET
+        )
+        return str(getattr(context, "dashboard_url", "") or "")
+
+    try:
+        return tried(start, say)
+    except Exception as error:  # Ray raises bare ones
+        raise NotStarted(f"Ray did not start on this machine: {first_line(error).rstrip('.')}") from error
+
+
+def _join(address: str) -> str:
+    import ray  # noqa: PLC0415  reads the environment that was set
+
+    try:
+        with quiet_stderr():
+            context = ray.init(address=address, runtime_env=runtime_env(_FOR_WORKERS), **_QUIET)
+    except Exception as error:  # Ray raises bare ones
+        told = f"No Ray cluster could be reached at {address}: {first_line(error).rstrip('.')}"
+        if any(word in f"{error} {error.__cause__} {error.__notes__}" for word in _TOKEN):
+            told = (
+                f"The Ray cluster at {address} refuses this token; RAY_AUTH_TOKEN or ~/.ray/auth_token must be the "
+                f"cluster's, which `ray get-auth-token` says on its head"
+            )
+        raise NotStarted(told) from error
+    return str(getattr(context, "dashboard_url", "") or "")
+
+
+def daemons() -> Daemons:
+    """The processes of the cluster that is joined."""
+    import ray  # noqa: PLC0415
+
+    patience_s = HERE_S if _joined == [None] else ELSEWHERE_S
+    return Daemons(ray.get_runtime_context().gcs_address, _raylets, patience_s)
+
+
+def _raylets() -> list[str]:
+    import ray  # noqa: PLC0415
+
+    nodes = ray.nodes()  # type: ignore[no-untyped-call]
+    return [f"{node['NodeManagerAddress']}:{node['NodeManagerPort']}" for node in nodes if node["Alive"]]
+
+
+def available_resources() -> dict[str, float]:
+    """Of the cluster that is joined."""
+    import ray  # noqa: PLC0415
+
+    return dict(ray.cluster_resources())  # type: ignore[no-untyped-call]
+
+
+def resources_at(address: str) -> dict[str, float]:
+    """Of a cluster that is joined for this question only.
+
+    Raises:
+        ValueError: If there is no cluster at the address.
+    """
+    check_address(address)
+    with ray_cluster(address):
+        return available_resources()

@@ -1,0 +1,135 @@
+"""Ray's start, which may take minutes: it answers signals meanwhile, and tries again on a busy machine.
+
+Ray's raylet gives its Python helpers fifteen seconds to import what they need, which no setting changes, and dies where
+they need longer; a minute later its driver gives up. The next try finds their files in memory.
+"""
+
+import os
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+from typing import TypeVar
+
+from pcl.studies.cluster.loss import end_process
+
+T = TypeVar("T")
+
+MOST_TRIES = 4
+_SOON_S = 15.0  # a start that fails sooner has not waited for anything: the next would fail as well
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class NotStarted(ValueError):
+    """Ray could not be started or joined; the message is one sentence, its notes are what Ray wrote."""
+
+
+@contextmanager
+def answering(stopped: str) -> Iterator[None]:
+    """End this process and Ray's at once on Ctrl-C or SIGTERM: Ray's own code, where it waits, runs no handler.
+
+    Args:
+        stopped: What is then said.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    screen = os.dup(2)  # stderr itself may be redirected meanwhile
+    reader, writer = socket.socketpair()
+    writer.setblocking(False)
+    before = {number: signal.signal(number, _do_nothing) for number in _SIGNALS}
+    descriptor = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+    thread = threading.Thread(target=_answer, args=(reader, screen, stopped), name="pcl-signals", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(descriptor)
+        for number, handler in before.items():  # Ray has put a handler of SIGTERM that dies in the place of ours
+            signal.signal(number, handler)
+        writer.close()
+        thread.join()
+        reader.close()
+        os.close(screen)
+
+
+def _do_nothing(number: int, frame: FrameType | None) -> None:
+    """Handle a signal, which only then is written to the wakeup descriptor."""
+
+
+def _answer(reader: socket.socket, screen: int, stopped: str) -> None:
+    while numbers := reader.recv(16):
+        if set(_SIGNALS) & set(numbers):
+            os.write(screen, f"\n{sys.argv[0]}: {stopped}.\n".encode())
+            end_daemons()
+            end_process(130)
+
+
+@contextmanager
+def quiet_stderr() -> Iterator[None]:
+    """Keep what is written to stderr, also by Ray's C++ code, until the context ends: it is then shown.
+
+    Where an exception ends the context, it is a note of that instead.
+    """
+    sys.stderr.flush()
+    screen, text = os.dup(2), ""
+    with tempfile.TemporaryFile() as file:
+        os.dup2(file.fileno(), 2)
+
+        def ended() -> str:
+            sys.stderr.flush()
+            os.dup2(screen, 2)
+            os.close(screen)
+            file.seek(0)
+            return file.read().decode(errors="replace")
+
+        try:
+            yield
+        except BaseException as error:
+            text = ended()
+            error.add_note(text)
+            raise
+        text = ended()
+    sys.stderr.write(text)
+
+
+def tried(start: Callable[[int], T], say: Callable[[str], None]) -> T:
+    """The result of a start, which is tried again where it fails for want of time.
+
+    Args:
+        start: Is given the number of the try, from 1.
+        say: Prints a line.
+    """
+    n_tries = 1
+    while True:
+        began = time.monotonic()
+        try:
+            return start(n_tries)
+        except Exception:  # Ray raises bare ones
+            if n_tries == MOST_TRIES or time.monotonic() - began < _SOON_S:
+                raise
+        n_tries += 1
+        say(f"Ray has not started in time, this machine is busy; trying again ({n_tries} of {MOST_TRIES}) ...")
+        end_daemons(left="gcs_server")  # this process has clients of that, which would end it
+
+
+def end_daemons(left: str = "") -> None:
+    """End what Ray has started from this process, but for daemons of one name."""
+    if "psutil" not in sys.modules:  # comes with Ray, which has not been imported yet
+        return
+    import psutil  # noqa: PLC0415
+    import ray  # noqa: PLC0415
+
+    folder = str(Path(ray.__file__).parent)
+    for act in (psutil.Process.suspend, psutil.Process.kill):  # who stands starts no others
+        for child in psutil.Process().children(recursive=True):
+            with suppress(psutil.Error, IndexError):  # it has ended by itself
+                words = child.cmdline()
+                if any(word.startswith(folder) for word in words) and Path(words[0]).name != left:
+                    act(child)

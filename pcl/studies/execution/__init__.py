@@ -1,0 +1,1 @@
+"""Trials on Ray: runner, worker, Tune adapters, resources, early stopping and progress."""

@@ -1,0 +1,150 @@
+"""Runs a study's trials: takes over what is known, runs what is left, and has everything recorded."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pcl.studies.execution.interrupt import Interrupt
+from pcl.studies.execution.monitoring import Gauges
+from pcl.studies.execution.progress import Progress
+from pcl.studies.execution.resources import Resources
+from pcl.studies.execution.runner import run_trials
+from pcl.studies.ledger.folders import SCRATCH, StudyFolder
+from pcl.studies.results.reuse import is_lost, take_over
+from pcl.studies.results.selection import Outcome
+from pcl.studies.space.search_space import Objective
+from pcl.studies.space.trial import Trial
+from pcl.studies.tracking.recorder import Recorder
+from pcl.studies.tracking.tracker import End, StoreError, Tracker
+
+if TYPE_CHECKING:
+    from ray.tune.schedulers import TrialScheduler
+
+_PATIENCE_S = 20.0  # how long MLflow may take nothing before a study ends without it
+_AT_ONCE = 8  # questions to MLflow, which may be far away
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What the user decides about how a study runs; nothing here changes its results.
+
+    Attributes:
+        resources: Of a trial.
+        is_finalized: Whether the best run on the report seeds at the end.
+        is_rerun: Whether trials run again that are known already.
+        is_fail_fast: Whether the first failure ends the study.
+    """
+
+    resources: Resources
+    is_finalized: bool = True
+    is_rerun: bool = False
+    is_fail_fast: bool = False
+
+
+class Execution:
+    """Runs lists of trials of one study; see `run_all`.
+
+    Args:
+        objective: What is shown of them.
+        folder: The study's files.
+        tracker: With the study open.
+        recorder: Of the same tracker.
+        choices: How they run.
+        interrupt: Ends them early.
+        say: Prints a line.
+    """
+
+    def __init__(
+        self, objective: Objective, folder: StudyFolder, tracker: Tracker, recorder: Recorder, choices: Choices,
+        interrupt: Interrupt, say: Callable[[str], None],
+    ) -> None:  # fmt: skip
+        self.objective, self.folder, self.choices = objective, folder, choices
+        self._tracker, self._recorder, self._interrupt, self._say = tracker, recorder, interrupt, say
+        interrupt.leaving.record = lambda: close_study(tracker, recorder, End.KILLED, {})
+
+    @property
+    def scratch(self) -> Path:
+        """Folder for Tune's own files: the driver's alone, for workers hand it neither checkpoints nor files."""
+        return self.folder.path / SCRATCH
+
+    def run_all(
+        self, trials: list[Trial], title: str, scheduler: "TrialScheduler | None" = None
+    ) -> list[Outcome]:  # fmt: skip
+        """Every trial's outcome, run or known."""
+        unknown = []
+        for trial in trials:
+            folder = self.folder.trial(trial.key)
+            if self.choices.is_rerun or is_lost(folder.result()):
+                folder.reopen()
+            elif folder.result() is None:
+                unknown.append(trial)
+            else:
+                folder.begin(trial)  # says again what it is of, where that file was set aside
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            list(pool.map(self.reuse, unknown))
+        left = [trial for trial in trials if self.folder.trial(trial.key).result() is None]
+        keys = {trial.key for trial in left}
+        before = [Outcome.of(t, self.folder.trial(t.key)) for t in trials if t.key not in keys]
+        self.announce(title, len(trials), before)
+        if left and not self._interrupt.is_set():
+            with self.progress(trials[0].stage, trials, len(trials), before) as progress:
+                run_trials(
+                    left, self.folder, self.objective.metric, self.choices.resources, progress, self._interrupt,
+                    self.scratch, scheduler=scheduler,
+                )  # fmt: skip
+        return [Outcome.of(trial, self.folder.trial(trial.key)) for trial in trials]
+
+    def announce(self, title: str, n_trials: int, before: list[Outcome]) -> None:
+        """Say what begins; what is known already is recorded."""
+        for outcome in before:
+            self._recorder.submit(self.folder.trial(outcome.trial.key))
+        known = f", {len(before)} known" if before else ""
+        self._say(f"{title} ({n_trials} trials{known})")
+
+    @contextmanager
+    def progress(
+        self, stage: str, trials: list[Trial], n_trials: int, before: list[Outcome]
+    ) -> Iterator[Progress]:  # fmt: skip
+        """Who is told how a stage's trials go."""
+        with (
+            Gauges(study=self.folder.name, stage=stage, metric=self.objective.metric) as gauges,
+            Progress(
+                trials, n_trials, before, self.objective, self._recorder, self._interrupt,
+                self.choices.is_fail_fast, self._say, gauges, self.choices.resources.gpus > 0,
+            ) as progress,
+        ):  # fmt: skip
+            yield progress
+
+    def reuse(self, trial: Trial) -> None:
+        """Take over the result of the same trial from another study, if there is one."""
+        if self.folder.trial(trial.key).rows():
+            return  # begun here: it goes on here
+        try:
+            found = self._tracker.finished(trial.key)
+            if found is None or found.study == self.folder.name or set(found.by_seed) != set(trial.seeds):
+                return
+            if self._tracker.last_batch(found) != trial.config["training.n_batches"]:
+                return  # a record that is not of the whole training
+        except StoreError:
+            return
+        seconds = max((m.get("time/train_s", math.nan) for m in found.by_seed.values()), default=math.nan)
+        outcome = Outcome(trial, None, found.by_seed, found.failures, seconds=seconds)
+        take_over(self.folder, trial, outcome, found.study)
+
+
+def close_study(tracker: Tracker, recorder: Recorder, end: End, summary: Mapping[str, float]) -> list[str]:
+    """Wait for the records and end the study in MLflow; what is missing there."""
+    missing = recorder.close(timeout_s=_PATIENCE_S)
+    if missing:
+        return missing
+    try:
+        if summary:
+            tracker.summarize(summary)
+        tracker.close_study(end)
+    except StoreError as error:
+        return [str(error)]
+    return []

@@ -1,0 +1,234 @@
+"""A trial as Ray Tune runs it: drives `Run`, publishes reports to the trial's folder, and ends as finished or failed.
+
+A worker imports this module and with it torch, but neither MLflow nor Optuna. Everything that a trial leaves behind is
+in its folder (see `pcl.studies.ledger.folders`): a worker that takes over a trial goes on from the last checkpoint
+there. Of a folder that is in a store, a worker has a copy of its own while it trains.
+"""
+
+import math
+import os
+import platform
+import shutil
+import time
+import traceback
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import ray
+import torch
+from ray import tune
+
+from pcl import Diverged
+from pcl.losses.base import DEFAULT_CHUNK_SIZE
+from pcl.storage.mirror import mirror_of
+from pcl.storage.object_stores import copy_of
+from pcl.studies.execution.monitoring import GPU_MEMORY, KAPPA_MEAN, MS_PER_BATCH, OBJECTIVE, SHARE_DONE, Gauges
+from pcl.studies.ledger.failures import first_line
+from pcl.studies.ledger.folders import CHECKPOINT, PREVIOUS, Lost, Result, Row, Status, TrialFolder, now_ms
+from pcl.studies.space.trial import Trial
+from pcl.training.checkpoint import Saving, check_same_config, read_checkpoint
+from pcl.training.interleaving import interleaved
+from pcl.training.run import Report, Run
+
+# After running out of memory a trial goes on, once, with chunks of a 16th: same numbers, less memory.
+_SMALL_CHUNK_SIZE = DEFAULT_CHUNK_SIZE // 16
+# What a worker tells Tune: which trial it is about, why its files cannot be written, what happened to one of them.
+FOLDER, UNWRITABLE, NOTE = "folder", "unwritable", "note"
+
+
+class Unwritable(OSError):
+    """A trial's files cannot be written."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a worker is sent.
+
+    Attributes:
+        trial: What to train.
+        folder: Its folder; where that is in a store, the driver's copy.
+        objective: Metric that is shown while it runs.
+        n_threads: For torch.
+        device: cpu or cuda.
+        store: Address of the folder in a store; nothing where `folder` is shared.
+    """
+
+    trial: Trial
+    folder: str
+    objective: str
+    n_threads: int = 1
+    device: str = "cpu"
+    store: str = ""
+
+    def as_config(self) -> dict[str, Any]:
+        """For Tune, which hands it to `run_jobs`."""
+        return asdict(self)
+
+    @classmethod
+    def of(cls, config: dict[str, Any]) -> "Job":
+        """The way back."""
+        return cls(**{**config, "trial": Trial.of(config["trial"])})
+
+    @contextmanager
+    def opened(self) -> Iterator[TrialFolder]:
+        """The trial's folder for a worker.
+
+        Raises:
+            OSError: If there is no such folder on this node, or the store cannot be reached.
+        """
+        path = Path(self.folder)
+        if not self.store:
+            if not path.parents[1].is_dir():  # made by the driver; a node that has come since may not share it
+                raise FileNotFoundError(f"{platform.node()} does not have {path.parents[1]}, which must be shared")
+            yield TrialFolder(path)
+            return
+        own = copy_of(self.store) / f"{os.getpid()}-{path.name}"
+        copy = own.joinpath(*path.parts[-3:])
+        try:
+            yield TrialFolder(copy, mirror_of(copy, self.store))
+        finally:
+            shutil.rmtree(own, ignore_errors=True)
+            with suppress(OSError):  # a worker that has lost the trial may still have files there
+                own.parent.rmdir()
+
+
+def folder_of(job: Mapping[str, Any]) -> TrialFolder:
+    """The trial's folder for the driver, from what `Job.as_config` returned."""
+    path = Path(job["folder"])
+    return TrialFolder(path, mirror_of(path, job.get("store", "")))
+
+
+def run_jobs(config: dict[str, Any]) -> None:
+    """Tune's trainable: `config["jobs"]` are what `Job.as_config` returned; they are trained side by side."""
+    jobs = [Job.of(job) for job in config["jobs"]]
+    torch.set_num_threads(jobs[0].n_threads)  # a reused worker may have had another number
+    for _ in interleaved([_run(job, len(jobs) == 1) for job in jobs], jobs[0].device):
+        pass
+
+
+def _run(job: Job, is_alone: bool) -> Iterator[None]:
+    """A trial from its beginning, or its last checkpoint, to its end, with pauses in which others can have a turn."""
+    try:
+        with job.opened() as folder:
+            token = folder.take(job.trial)
+            for sentence in folder.repair():
+                tune.report({FOLDER: job.folder, NOTE: sentence})
+            folder.begin(job.trial)
+            if folder.result() is not None:
+                return  # ended side by side with others, before their worker died
+            started = time.perf_counter()
+            result = yield from _trained(job, folder, token)
+            if result.status is Status.FINISHED and not folder.is_whole():
+                # Its reports were lost while it trained, or before: it has to train again to have them.
+                folder.reopen()
+                token = folder.take(job.trial)
+                result = yield from _trained(job, folder, token)
+            node = ray.get_runtime_context().get_node_id() if ray.is_initialized() else ""
+            folder.end(replace(result, wall_s=time.perf_counter() - started, node=node), token)
+            if not is_alone:
+                tune.report({FOLDER: job.folder})  # of one that is alone, Tune tells the end
+    except Lost:
+        return  # another worker goes on with it
+    except OSError as error:
+        tune.report({UNWRITABLE: str(error)})  # the trial can go on later, but the study had better end
+
+
+def _trained(job: Job, folder: TrialFolder, token: str) -> Generator[None, None, Result]:
+    """Train to the end; failures of the training become a result, so that the study goes on."""
+    hardware = hardware_name(job.device)
+    for chunk_size in (DEFAULT_CHUNK_SIZE, _SMALL_CHUNK_SIZE):
+        try:
+            yield from _train(job, folder, token, chunk_size)
+        except (Lost, Unwritable):
+            raise  # no failure of the training
+        except Diverged as error:
+            return Result(Status.FAILED, first_line(error), "", now_ms(), hardware)
+        except Exception as error:
+            cause, told = f"{type(error).__name__}: {first_line(error)}", traceback.format_exc()
+            if not _is_out_of_memory(error):
+                break
+            cause = f"out of memory: {first_line(error)}"
+            if job.device == "cuda":
+                torch.cuda.empty_cache()
+        else:
+            return Result(Status.FINISHED, "", "", now_ms(), hardware)
+    return Result(Status.FAILED, cause, told, now_ms(), hardware)
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """On a CPU, torch has no class of its own for it."""
+    is_cpu_allocator = isinstance(error, RuntimeError) and "DefaultCPUAllocator" in str(error)
+    return is_cpu_allocator or isinstance(error, torch.OutOfMemoryError | MemoryError)
+
+
+def _train(job: Job, folder: TrialFolder, token: str, chunk_size: int) -> Iterator[None]:
+    run = _run_of(job, folder, chunk_size)
+    saving = Saving(run, folder.checkpoint, folder.path / PREVIOUS, lambda: folder.mirror.push(CHECKPOINT))
+    with _gauges(job, folder) as gauges:
+        for report in run.moments():
+            if report is None:
+                yield
+                continue
+            with _writing():
+                folder.publish(_row(report), token)
+                saving.save()
+            metrics = report.metrics
+            shown = metrics.get(job.objective, math.nan)
+            gauges.set(OBJECTIVE, shown)
+            gauges.set(KAPPA_MEAN, metrics.get(f"{run.step.task.split}/kappa_mean", math.nan))
+            gauges.set(MS_PER_BATCH, metrics["time/ms_per_batch"])
+            gauges.set(SHARE_DONE, report.batch / report.n_batches)
+            gauges.set(GPU_MEMORY, torch.cuda.memory_reserved() if job.device == "cuda" else 0)
+            progress = {"batch": report.batch, "n_batches": report.n_batches, "objective": shown}
+            tune.report({FOLDER: job.folder, **progress})
+
+
+def _gauges(job: Job, folder: TrialFolder) -> Gauges:
+    study = folder.path.parents[1].name
+    return Gauges(study=study, stage=job.trial.stage, loss=str(job.trial.config["loss_name"]), metric=job.objective)
+
+
+@contextmanager
+def _writing() -> Iterator[None]:
+    try:
+        yield
+    except Lost:
+        raise
+    except (OSError, RuntimeError) as error:  # for torch, a full disk is a RuntimeError
+        raise Unwritable(first_line(error)) from None
+
+
+def _run_of(job: Job, folder: TrialFolder, chunk_size: int) -> Run:
+    """Return the training, from its last checkpoint that can be used or from the start.
+
+    A checkpoint that cannot be read, is damaged or is of another configuration is set aside, and Tune is told.
+    """
+    is_fast = chunk_size == DEFAULT_CHUNK_SIZE  # the fused kernels have no chunks
+    config, seeds = job.trial.run_config, job.trial.seeds
+    for name in (CHECKPOINT, PREVIOUS):
+        path = folder.path / name
+        if not path.exists():
+            continue
+        try:
+            content = read_checkpoint(path)
+            check_same_config(path, content, config, seeds)
+        except ValueError as error:
+            with _writing():
+                kept = folder.set_aside(name)
+            told = f"{first_line(error)} It is now {kept}, and the trial goes on without it."
+            tune.report({FOLDER: job.folder, NOTE: told})
+            continue
+        return Run.resumed(content, job.device, is_fast, chunk_size)
+    return Run(config, seeds, job.device, is_fast, chunk_size)
+
+
+def _row(report: Report) -> Row:
+    return Row(report.batch, report.n_batches, now_ms(), report.seconds, report.by_seed, report.failures)
+
+
+def hardware_name(device: str) -> str:
+    """What a trial runs on, for its record."""
+    return torch.cuda.get_device_name() if device == "cuda" else f"CPU {platform.machine()}"

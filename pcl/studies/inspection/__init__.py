@@ -1,0 +1,1 @@
+"""Looking at images with a trained encoder: findings, figures and a page of them."""

@@ -1,0 +1,184 @@
+"""Pictures of what was found by looking, as the bytes of PNG files: plots, and sheets of images."""
+
+import io
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from torch import Tensor
+
+from pcl.metrics.undefined import told
+from pcl.studies.inspection.findings import Findings
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_PIXELS_PER_INCH = 110
+_ZOOM = 2  # pixels of a sheet for one of an image
+_TILE, _LINE = 32 * _ZOOM, 15  # pixels of an image's side and of a line of text
+_GAP, _LEFT = 8, 150  # pixels between images, and for a row's title
+
+
+@dataclass(frozen=True)
+class _Colours:
+    """Of a plot, as Matplotlib takes them."""
+
+    paper: str
+    ink: str
+    faint: str
+    points: str
+    line: str
+    other_line: str
+
+
+class Theme(Enum):
+    """What a plot is looked at on."""
+
+    LIGHT = _Colours("#ffffff", "#1d2430", "#c9ced8", "#2a66b8", "#2a66b8", "#b4570b")
+    DARK = _Colours("#171b22", "#dfe4ec", "#414a59", "#78adf2", "#78adf2", "#f0a35c")
+
+
+@dataclass(frozen=True)
+class Tile:
+    """An image of a sheet.
+
+    Attributes:
+        image: Its number.
+        caption: Stands below.
+        is_marked: Whether it is framed.
+    """
+
+    image: int
+    caption: str
+    is_marked: bool = False
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a sheet.
+
+    Attributes:
+        title: Lines that stand left of it.
+        tiles: Its images.
+    """
+
+    title: tuple[str, ...]
+    tiles: Sequence[Tile]
+
+
+def png_of_image(image: Tensor) -> bytes:
+    """An image (3, H, W) of bytes as a file."""
+    from PIL import Image  # noqa: PLC0415  comes with Matplotlib
+
+    file = io.BytesIO()
+    Image.fromarray(image.permute(1, 2, 0).contiguous().numpy()).save(file, format="PNG", optimize=True)
+    return file.getvalue()
+
+
+def rejection_plot(findings: Findings, theme: Theme) -> bytes:
+    """Recall@1 against the share of images that is rejected."""
+    colours: _Colours = theme.value
+    figure, axes = _plot(theme)
+    kept, recall = findings.curve.kept_share.numpy(), findings.curve.recall.numpy()
+    best = np.minimum(1.0, recall[-1] / kept)
+    axes.plot(1 - kept, best, color=colours.other_line, linewidth=1.2, linestyle="--", label="misses first, the best")
+    axes.plot(1 - kept, recall, color=colours.line, linewidth=1.8, label="least certain first")
+    axes.axhline(recall[-1], color=colours.ink, linewidth=1, linestyle=":", label="at random")
+    axes.set(xlabel="share of images rejected", ylabel="Recall@1 of the rest", xlim=(0, 1))
+    axes.set_title(f"Recall@1 by rejection: area {told(findings.curve.area)}")
+    axes.legend(frameon=False, loc="best", labelcolor=colours.ink)
+    return _bytes(figure)
+
+
+def entropy_plot(findings: Findings, theme: Theme) -> bytes:
+    """Kappa of the images against the entropy of the annotators' votes."""
+    title = f"kappa by annotators: rank correlation {told(findings.entropy_rank_corr)}"
+    return _scatter(findings.pictures.entropy, findings.kappa, "entropy of the annotators' shares, nats", title, theme)
+
+
+def crop_plot(findings: Findings, theme: Theme) -> bytes:
+    """Kappa of the crops against the side that was kept."""
+    title = f"kappa by crop: rank correlation {told(findings.crop_rank_corr)}"
+    return _scatter(findings.pictures.kept, findings.kappa_of_crops, "side kept by the crop", title, theme)
+
+
+def sheet(images: Tensor, rows: Sequence[Row]) -> bytes:
+    """Rows of images with captions below and titles to their left.
+
+    Args:
+        images: uint8 (N, 3, 32, 32).
+        rows: What is shown, from top to bottom.
+    """
+    from matplotlib.figure import Figure  # noqa: PLC0415  half a second, and only where something is drawn
+    from matplotlib.patches import Rectangle  # noqa: PLC0415
+
+    n_columns = max(len(row.tiles) for row in rows)
+    step = _TILE + _LINE + 2 * _GAP
+    width, height = _LEFT + n_columns * (_TILE + _GAP) + _GAP, len(rows) * step + _GAP
+    canvas = np.full((height, width, 3), 255, dtype=np.uint8)
+    figure = Figure(figsize=(width / _PIXELS_PER_INCH, height / _PIXELS_PER_INCH), dpi=_PIXELS_PER_INCH)
+    axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
+    axes.set_axis_off()
+    for place, row in enumerate(rows):
+        top = place * step + _GAP
+        for line, text in enumerate(row.title):
+            _write(axes, _GAP, top + 8 + line * _LINE, text, ha="left")
+        for column, tile in enumerate(row.tiles):
+            left = _LEFT + column * (_TILE + _GAP)
+            pixels = images[tile.image].permute(1, 2, 0).numpy()
+            canvas[top : top + _TILE, left : left + _TILE] = pixels.repeat(_ZOOM, 0).repeat(_ZOOM, 1)
+            _write(axes, left + _TILE / 2, top + _TILE + 9, tile.caption, ha="center")
+            if tile.is_marked:
+                corner = (left - 2.5, top - 2.5)
+                axes.add_patch(Rectangle(corner, _TILE + 4, _TILE + 4, fill=False, edgecolor="#b4570b", linewidth=1.5))
+    axes.imshow(canvas, interpolation="nearest", aspect="auto")
+    axes.set(xlim=(-0.5, width - 0.5), ylim=(height - 0.5, -0.5))
+    return _bytes(figure)
+
+
+def _write(axes: "Axes", x: float, y: float, text: str, ha: str) -> None:
+    """Text as it is: a user's class may have dollar signs in its name."""
+    shown = text if len(text) <= 22 else f"{text[:21]}…"
+    axes.text(x, y, shown, ha=ha, va="center", fontsize=7, color="#1d2430", parse_math=False)
+
+
+def _scatter(x: Tensor, kappa: Tensor, xlabel: str, title: str, theme: Theme) -> bytes:
+    colours: _Colours = theme.value
+    figure, axes = _plot(theme)
+    axes.scatter(x.numpy(), kappa.numpy(), s=9, alpha=0.4, linewidths=0, color=colours.points)
+    if 0 < 30 * kappa.min() < kappa.max():
+        axes.set_yscale("log")
+    axes.set(xlabel=xlabel, ylabel="kappa")
+    axes.set_title(title)
+    return _bytes(figure)
+
+
+def _plot(theme: Theme) -> tuple["Figure", "Axes"]:
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    colours: _Colours = theme.value
+    figure = Figure(figsize=(5.4, 3.9), layout="constrained", facecolor=colours.paper)
+    axes: Any = figure.add_subplot(facecolor=colours.paper)
+    axes.tick_params(which="both", colors=colours.ink)
+    axes.grid(color=colours.faint, linewidth=0.5)
+    axes.set_axisbelow(True)
+    for spine in axes.spines.values():
+        spine.set_color(colours.faint)
+    for text in (axes.xaxis.label, axes.yaxis.label, axes.title):
+        text.set_color(colours.ink)
+    return figure, axes
+
+
+def _bytes(figure: "Figure") -> bytes:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
+
+    FigureCanvasAgg(figure)
+    file = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # the page has the name all the same
+        figure.savefig(file, format="png", dpi=_PIXELS_PER_INCH, metadata={"Software": None})
+    return file.getvalue()

@@ -1,0 +1,213 @@
+"""What an encoder makes of images: which it is certain of, which its posteriors take in, what kappa knows.
+
+Tensors in, findings out: `pcl.studies.inspection.page` shows them.
+
+Axes: N images, C classes, D dim.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pcl.data.images import ImageSet
+from pcl.distributions import VonMisesFisher
+from pcl.mathematics.random_streams import mixed_seed
+from pcl.metrics.crops import centre_crop_and_resize, draw_fractions
+from pcl.metrics.retrieval import RejectionCurve, credible_images, rejection_curve
+from pcl.metrics.uncertainty import crop_rank_corr, entropy, rank_corr_with_uncertainty
+
+LEVEL = 0.95  # of the credible intervals, as in the paper
+N_EXTREMES = 5  # least and most certain images of a class, as in the paper
+N_QUERIES = 8
+N_SHOWN = 10  # of the images in a query's interval
+MOST_IMAGES = 10_000  # of a set that an encoder was not trained on; neighbours take time with the square
+
+
+@dataclass(frozen=True, eq=False)
+class Pictures:
+    """Images to look at.
+
+    Attributes:
+        images: uint8 (N, 3, 32, 32).
+        labels: The class with the largest share, int64 (N,).
+        entropy: Of the annotators' shares, (N,).
+        crops: The images' centres, enlarged, (N, 3, 32, 32).
+        kept: Side of the crop over that of the image, (N,).
+    """
+
+    images: Tensor
+    labels: Tensor
+    entropy: Tensor
+    crops: Tensor
+    kept: Tensor
+
+
+@dataclass(frozen=True)
+class Extremes:
+    """A class's images by certainty.
+
+    Attributes:
+        label: The class.
+        n_images: How many it has.
+        least: Images with the smallest kappa, the smallest first.
+        most: Images with the largest kappa, the largest first.
+    """
+
+    label: int
+    n_images: int
+    least: list[int]
+    most: list[int]
+
+
+@dataclass(frozen=True)
+class Query:
+    """An image and those whose mu lies in its credible interval {z : z.mu >= t}; it does not count itself.
+
+    Attributes:
+        image: The query.
+        threshold: t.
+        n_inside: Images in the interval.
+        n_same: Those of the query's class.
+        shown: Some of them, by falling cosine: all or, of many, evenly many from the nearest to the farthest.
+        cosines: Of `shown` with the query.
+    """
+
+    image: int
+    threshold: float
+    n_inside: int
+    n_same: int
+    shown: list[int]
+    cosines: list[float]
+
+
+@dataclass(frozen=True, eq=False)
+class Findings:
+    """What there is to see.
+
+    Attributes:
+        pictures: What was looked at.
+        kappa: Of the images, (N,).
+        kappa_of_crops: Of the crops, (N,).
+        extremes: Of every class that has images.
+        queries: From the most certain image to the least, evenly spaced by rank.
+        curve: Recall@1 as the least certain are rejected.
+        entropy_rank_corr: Of 1/kappa with the entropy; NaN where that is constant.
+        crop_rank_corr: Of 1/kappa with what was cropped away.
+    """
+
+    pictures: Pictures
+    kappa: Tensor
+    kappa_of_crops: Tensor
+    extremes: list[Extremes]
+    queries: list[Query]
+    curve: RejectionCurve
+    entropy_rank_corr: float
+    crop_rank_corr: float
+
+    @property
+    def recall_at_1(self) -> float:
+        """Of all images."""
+        return float(self.curve.recall[-1])
+
+    @property
+    def has_entropy(self) -> bool:
+        """Whether annotators disagree more about some images than about others."""
+        return bool(self.pictures.entropy.min() < self.pictures.entropy.max())
+
+
+def all_pictures(data: ImageSet) -> Pictures:
+    """The images of a set, all or, of more than `MOST_IMAGES`, so many at random, with crops."""
+    generator = torch.Generator().manual_seed(mixed_seed("looking"))
+    n = len(data.images)
+    chosen = torch.randperm(n, generator=generator)[:MOST_IMAGES].sort().values
+    images, shares = data.images[chosen], data.soft_labels[chosen]
+    kept = draw_fractions(len(images), generator)
+    return Pictures(images, shares.argmax(1), entropy(shares), centre_crop_and_resize(images, kept), kept)
+
+
+def look(posterior: VonMisesFisher, kappa_of_crops: Tensor, pictures: Pictures) -> Findings:
+    """Find what there is to see.
+
+    Args:
+        posterior: Of the images, batch (N,).
+        kappa_of_crops: (N,).
+        pictures: N of them, at least 2.
+
+    Raises:
+        ValueError: If there are fewer, or the encoder's numbers are not finite.
+    """
+    kappa, labels = posterior.kappa, pictures.labels
+    if len(labels) < 2:
+        raise ValueError(f"At least 2 images must be given to look at, but got {len(labels)}.")
+    is_finite = posterior.mu.isfinite().all(dim=-1) & kappa.isfinite() & kappa_of_crops.isfinite()
+    if not is_finite.all():
+        n_bad = int((~is_finite).sum())
+        raise ValueError(f"The encoder returns NaN or infinity for {n_bad} of {len(labels)} images: it has diverged.")
+    return Findings(
+        pictures,
+        kappa,
+        kappa_of_crops,
+        extremes(kappa, labels),
+        queries(posterior, labels),
+        rejection_curve(posterior.mu, labels, kappa),
+        rank_corr_with_uncertainty(kappa, pictures.entropy),
+        crop_rank_corr(kappa_of_crops, pictures.kept),
+    )
+
+
+def extremes(kappa: Tensor, labels: Tensor, n_each: int = N_EXTREMES) -> list[Extremes]:
+    """The least and the most certain images of every class, of equal kappa the first.
+
+    No image is on both sides: of a class with fewer than twice `n_each`, half are on either. One alone is on both.
+
+    Args:
+        kappa: (N,).
+        labels: (N,).
+        n_each: On either side.
+
+    Example:
+        >>> extremes(torch.tensor([3.0, 1.0, 2.0, 9.0]), torch.tensor([0, 0, 0, 1]))[0]
+        Extremes(label=0, n_images=3, least=[1], most=[0])
+    """
+    found = []
+    for label in labels.unique().tolist():
+        members = (labels == label).nonzero().squeeze(1)
+        n = min(n_each, max(1, len(members) // 2))
+        rising, falling = (kappa[members].sort(stable=True, descending=down).indices[:n] for down in (False, True))
+        found.append(Extremes(label, len(members), members[rising].tolist(), members[falling].tolist()))
+    return found
+
+
+def queries(posterior: VonMisesFisher, labels: Tensor, n_queries: int = N_QUERIES) -> list[Query]:
+    """Images from the most certain to the least, evenly spaced by rank, with those in their credible intervals.
+
+    Args:
+        posterior: Of all images, batch (N,).
+        labels: (N,).
+        n_queries: How many, or all images where there are fewer.
+    """
+    order = posterior.kappa.sort(stable=True, descending=True).indices
+    chosen = order[_spread(len(order), n_queries)]
+    threshold = VonMisesFisher(
+        posterior.mu[chosen].double(), posterior.kappa[chosen].double(), validate_args=False
+    ).credible_threshold(LEVEL)  # fmt: skip
+    inside = credible_images(posterior.mu[chosen], threshold, posterior.mu)
+    inside[torch.arange(len(chosen)), chosen] = False
+    directions = torch.nn.functional.normalize(posterior.mu.double(), dim=-1)
+    found = []
+    for image, lowest, members in zip(chosen.tolist(), threshold.tolist(), inside, strict=True):
+        near = members.nonzero().squeeze(1)
+        cosines, places = (directions[near] @ directions[image]).sort(stable=True, descending=True)
+        near = near[places]
+        shown = _spread(len(near), N_SHOWN)
+        n_same = int((labels[near] == labels[image]).sum())
+        found.append(Query(image, lowest, len(near), n_same, near[shown].tolist(), cosines[shown].tolist()))
+    return found
+
+
+def _spread(n: int, n_chosen: int) -> Tensor:
+    """Places from the first to the last of n, evenly many; all of few."""
+    if n <= n_chosen:
+        return torch.arange(n)
+    return torch.linspace(0, n - 1, n_chosen, dtype=torch.float64).round().long()

@@ -1,0 +1,246 @@
+"""One HTML page of what was found by looking. It asks for nothing from anywhere: images are inside.
+
+Every text from outside the program (names of classes, sets, studies, values) is escaped where it enters.
+"""
+
+import base64
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+
+from pcl.config.run_config import Plain
+from pcl.metrics.undefined import told
+from pcl.studies.inspection.figures import png_of_image
+from pcl.studies.inspection.findings import LEVEL, Findings, Query
+
+_METRICS = {
+    "crop_rank_corr": "rank correlation of 1/kappa with the share cropped away",
+    "entropy_rank_corr": "rank correlation of 1/kappa with the annotators' entropy",
+    "recall_at_1": "Recall@1",
+}
+_STYLE = """
+:root { color-scheme: light dark; --paper: #fff; --ink: #1d2430; --soft: #5a6474; --line: #d8dce4; --other: #b4570b; }
+@media screen and (prefers-color-scheme: dark) {
+  :root { --paper: #171b22; --ink: #dfe4ec; --soft: #9aa5b5; --line: #343c49; --other: #f0a35c; }
+}
+@media print { :root { color-scheme: light; } }
+* { box-sizing: border-box; }
+body { margin: 0 auto; padding: 1.5rem; max-width: 66rem; background: var(--paper); color: var(--ink);
+  font: 15px/1.5 system-ui, sans-serif; overflow-wrap: anywhere; }
+h1 { font-size: 1.5rem; margin: 0 0 .25rem; } h2 { font-size: 1.15rem; margin: 2rem 0 .25rem; }
+p { margin: .25rem 0 .75rem; color: var(--soft); max-width: 48rem; }
+table { border-collapse: collapse; margin: .5rem 0; }
+td, th { padding: .2rem .75rem .2rem 0; text-align: left; vertical-align: top; font-weight: normal; }
+thead th, .settings th { color: var(--soft); } thead th { white-space: nowrap; }
+td.number { font-variant-numeric: tabular-nums; white-space: nowrap; }
+.row { display: flex; gap: .75rem; padding: .5rem 0; border-top: 1px solid var(--line); break-inside: avoid; }
+.row > .name { flex: 0 0 9rem; } .row small { display: block; color: var(--soft); line-height: 1.35; }
+.tiles { display: flex; flex-wrap: wrap; gap: .4rem; align-content: flex-start; } .tiles.least { flex: 0 0 26.5rem; }
+figure { margin: 0; width: 4.75rem; text-align: center; font-size: .72rem; line-height: 1.25; color: var(--soft);
+  font-variant-numeric: tabular-nums; }
+figure img { display: block; margin: 0 auto; width: 4.25rem; height: 4.25rem; image-rendering: pixelated;
+  border-radius: 3px; }
+figure.other img { outline: 3px dashed var(--other); outline-offset: -3px; } figure.other span { color: var(--other); }
+.name > figure { margin-left: -.25rem; }
+b { font-weight: 600; }
+.plots { display: flex; flex-wrap: wrap; gap: 1rem; } .plots img { width: 29rem; max-width: 100%; height: auto; }
+.plots picture { break-inside: avoid; }
+details { margin: .5rem 0; } summary { cursor: pointer; color: var(--soft); }
+@media screen and (max-width: 60rem) { .row { flex-wrap: wrap; } .row > .name { flex-basis: 100%; }
+  .tiles.least { flex: 0 1 auto; } }
+@media print { body { padding: 0; max-width: none; font-size: 11px; } details { display: none; }
+  .row { gap: .5rem; } .row > .name { flex-basis: 5.5rem; } .row small { font-size: 8px; }
+  .tiles { gap: .15rem; } .tiles.least { flex-basis: 18rem; }
+  figure { width: 3.4rem; font-size: 8px; } figure img { width: 3.1rem; height: 3.1rem; }
+  .plots picture { width: 48%; } * { print-color-adjust: exact; -webkit-print-color-adjust: exact; } }
+"""
+
+
+@dataclass(frozen=True)
+class Caption:
+    """What a page says about where its images and its encoder come from.
+
+    Attributes:
+        name: Of the study or the checkpoint.
+        data: Name of the image set.
+        which: Which of its images, in words.
+        split: The same in a word or two, above their metrics.
+        classes: Names.
+        config: Every setting by its dotted path.
+        varied: What the study varied, with the winner's values.
+        seed: Of the run.
+        best_batch: When the run's best evaluation was.
+        validation: What it found.
+    """
+
+    name: str
+    data: str
+    which: str
+    split: str
+    classes: Sequence[str]
+    config: Mapping[str, Plain]
+    varied: Mapping[str, Plain]
+    seed: int
+    best_batch: int
+    validation: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A plot for both themes, with what it shows in words."""
+
+    light: bytes
+    dark: bytes
+    words: str
+
+
+def page(findings: Findings, caption: Caption, plots: Sequence[Plot]) -> str:
+    """The page's HTML."""
+    title = f"Looking at {escape(caption.name)}"
+    parts = [
+        _head(findings, caption), _certain(findings, caption), _credible(findings, caption), _drawn(findings, plots),
+        _settings("All settings", caption.config),
+    ]  # fmt: skip
+    body = "\n".join(parts)
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
+<title>{title}</title>
+<style>{_STYLE}</style>
+</head>
+<body>
+<h1>{title}</h1>
+{body}
+</body>
+</html>
+"""
+
+
+def _head(findings: Findings, caption: Caption) -> str:
+    found = {
+        "crop_rank_corr": findings.crop_rank_corr, "entropy_rank_corr": findings.entropy_rank_corr,
+        "recall_at_1": findings.recall_at_1,
+    }  # fmt: skip
+    n_batches = int(caption.config["training.n_batches"])
+    both = {key: (found[key], caption.validation.get(f"val/{key}")) for key in _METRICS}
+    if not any(value is not None and math.isfinite(value) for value in both["entropy_rank_corr"]):
+        del both["entropy_rank_corr"]  # of images without annotators
+    rows = [_metric(_METRICS[key], *values) for key, values in both.items()]
+    rows.append(_metric("area under Recall@1 by rejection", findings.curve.area, None))
+    kappa = findings.kappa.median().item(), caption.validation.get("val/kappa_median")
+    rows.append(_metric("median kappa", *kappa))
+    chosen = ", ".join(f"<b>{escape(path)} = {escape(_shown(value))}</b>" for path, value in caption.varied.items())
+    keys = (
+        "loss_name", "profile", "scale", "task.labels", "encoder.dim", "encoder.width", "encoder.weights",
+        "loss.kappa_pos", "loss.n_samples", "training.n_negatives", "training.phases",
+    )  # fmt: skip
+    named = {key: caption.config[key] for key in keys if caption.config.get(key, "") != ""}
+    settings = ", ".join(f"{escape(path)} = {escape(_shown(value))}" for path, value in named.items())
+    return f"""<p>{len(findings.kappa):,} images of <b>{escape(caption.data)}</b>: {escape(caption.which)}. The encoder
+is that of the run's best evaluation, at batch {caption.best_batch:,} of {n_batches:,}, seed {caption.seed}.</p>
+{f"<p>The study's winner: {chosen}</p>" if chosen else ""}
+<p>{settings}</p>
+<table><thead><tr><th></th><th>{escape(caption.split)}</th><th>validation</th></tr></thead>
+<tbody>{"".join(rows)}</tbody></table>"""
+
+
+def _certain(findings: Findings, caption: Caption) -> str:
+    rows = []
+    for found in findings.extremes:
+        name = escape(caption.classes[found.label])
+        sides = []
+        for side, members in (("least", found.least), ("most", found.most)):
+            tiles = [
+                _tile(findings, image, f"kappa {_kappa(findings, image)}", f"{name}, among the {side} certain")
+                for image in members
+            ]
+            sides.append(f'<div class="tiles {side}">{"".join(tiles)}</div>')
+        count = f"<small>{found.n_images:,} image{'s' if found.n_images > 1 else ''}</small>"
+        rows.append(f'<div class="row"><div class="name"><b>{name}</b>{count}</div>{"".join(sides)}</div>')
+    return f"""<h2>Least and most certain images of each class</h2>
+<p>In each row first the images with the smallest kappa, from the smallest up, then those with the largest, from the
+largest down.</p>
+{"".join(rows)}"""
+
+
+def _credible(findings: Findings, caption: Caption) -> str:
+    rows = [_query(findings, caption, query) for query in findings.queries]
+    return f"""<h2>Queries with the images in their {LEVEL:.0%} credible interval</h2>
+<p>From the most certain image to the least. A query's interval is the cap around its mu that holds {LEVEL:.0%} of its
+posterior; images are in it by their mu. They stand by falling cosine, all or, of many, evenly many from the nearest to
+the farthest. A dashed frame and ≠ mark those of another class than the query's.</p>
+{"".join(rows)}"""
+
+
+def _query(findings: Findings, caption: Caption, query: Query) -> str:
+    labels = findings.pictures.labels
+    own = int(labels[query.image])
+    name = escape(caption.classes[own])
+    others = len(labels) - 1
+    share = f"{query.n_same / query.n_inside:.0%} of them {name}" if query.n_inside else "none is as near"
+    tiles = []
+    for image, cosine in zip(query.shown, query.cosines, strict=True):
+        label = int(labels[image])
+        theirs = escape(caption.classes[label])
+        is_same = label == own
+        told = f"{cosine:.3f}<br>{theirs}" if is_same else f"{cosine:.3f}<br><span>≠ {theirs}</span>"
+        words = f"{theirs}, {'the same class' if is_same else 'another class'}, cosine {cosine:.3f}"
+        tiles.append(_tile(findings, image, told, words, "" if is_same else "other"))
+    query_tile = _tile(findings, query.image, f"kappa {_kappa(findings, query.image)}", f"Query: {name}")
+    return f"""<div class="row"><div class="name">{query_tile}<b>{name}</b>
+<small>{query.n_inside:,} of {others:,} others inside (cosine ≥ {query.threshold:.3f}), {share}</small></div>
+<div class="tiles">{"".join(tiles)}</div></div>"""
+
+
+def _drawn(findings: Findings, plots: Sequence[Plot]) -> str:
+    pictures = [
+        f"""<picture><source media="screen and (prefers-color-scheme: dark)" srcset="{_inline(plot.dark)}">
+<img src="{_inline(plot.light)}" alt="{escape(plot.words)}"></picture>"""
+        for plot in plots
+    ]
+    lacks = (
+        "" if findings.has_entropy else " There is no plot of the annotators' entropy: no image has more than another."
+    )
+    return f"""<h2>What kappa knows</h2>
+<p>Recall@1 as the least certain images are rejected, between rejecting at random and rejecting the misses first; kappa
+against the annotators' entropy and against the side that a centre crop keeps.{lacks} Rank correlations are of 1/kappa
+with ambiguity: positive is good.</p>
+<div class="plots">{"".join(pictures)}</div>"""
+
+
+def _settings(title: str, config: Mapping[str, Plain]) -> str:
+    rows = [f"<tr><th>{escape(path)}</th><td>{escape(_shown(value))}</td></tr>" for path, value in config.items()]
+    return f'<details><summary>{title}</summary><table class="settings">{"".join(rows)}</table></details>'
+
+
+def _tile(findings: Findings, image: int, told: str, words: str, kind: str = "") -> str:
+    """An image with a caption; both texts are HTML already."""
+    address = _inline(png_of_image(findings.pictures.images[image]))
+    alt = f"{words}, kappa {_kappa(findings, image)}"
+    return f"""<figure{f' class="{kind}"' if kind else ""}><img src="{address}" alt="{alt}" width="68" height="68">
+<figcaption>{told}</figcaption></figure>"""
+
+
+def _metric(words: str, found: float, at_validation: float | None) -> str:
+    values = "".join(f'<td class="number">{_number(value)}</td>' for value in (found, at_validation))
+    return f"<tr><th>{escape(words)}</th>{values}</tr>"
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else told(value)
+
+
+def _kappa(findings: Findings, image: int) -> str:
+    return f"{findings.kappa[image].item():.3g}"
+
+
+def _shown(value: Plain) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _inline(png: bytes) -> str:
+    return f"data:image/png;base64,{base64.b64encode(png).decode()}"

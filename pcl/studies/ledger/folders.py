@@ -1,0 +1,281 @@
+"""A study's files: a folder per trial that survives the death of drivers, workers and tracking servers.
+
+    STORAGE/STUDY/study.json               the study's specification; see `pcl.studies.ledger.study_spec`
+    STORAGE/STUDY/trials/KEY/trial.json    the trial: configuration, seeds, stage
+                            /reports.json  every report so far, each with the time of its first publication
+                            /checkpoint.pt the training, to go on from; checkpoint.previous.pt the one before
+                            /result.json   how it ended; there is none before
+                            /owner         who may write; the last one to claim a trial wins
+
+Every file is replaced in one step. Writes and deletions are ordered so that a process that dies between two of them
+leaves a trial that has ended, one that goes on, or one that has not begun:
+
+- A trial has ended when it has a result; a finished one needs a report of its last batch too: workers and `repair`, at
+  the start of every driver and worker, see to it.
+- A reused trial is its result alone, which carries the report.
+- A trial that is run again gets a result that says so, `reopened`, before anything is deleted; that file goes last.
+
+MLflow is brought in line with these folders, again and again if need be. Where studies are in a store such as
+s3://bucket, these folders are copies (see `pcl.storage.mirror`): what is written here is pushed.
+"""
+
+import json
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pcl.storage.files import Damaged, set_aside, write_json, write_text
+from pcl.storage.mirror import UNMIRRORED, Mirror
+from pcl.studies.ledger.records import Metrics, Result, Row, Status, now_ms
+from pcl.studies.space.trial import Trial
+
+__all__ = [
+    "CHECKPOINT", "LEASE", "LOCK", "PREVIOUS", "SCRATCH", "TRIALS", "Damaged", "Lost", "Metrics", "Result", "Row",
+    "Status", "StudyFolder", "TrialFolder", "now_ms",
+]  # fmt: skip
+
+T = TypeVar("T")
+
+CHECKPOINT, LEASE, LOCK, SCRATCH, TRIALS = "checkpoint.pt", "lease", ".lock", "ray", "trials"
+PREVIOUS = "checkpoint.previous.pt"  # which only the machine that wrote it has
+_TRIAL, _REPORTS, _RESULT, _OWNER = "trial.json", "reports.json", "result.json", "owner"
+_REOPENED = "reopened"  # status of a result that is none: what the trial had reached is being deleted
+_OWN = (LEASE, LOCK, SCRATCH)  # of a study's files, those that are a driver's own
+
+
+class Lost(RuntimeError):
+    """Another worker has taken over this trial."""
+
+
+class TrialFolder:
+    """A trial's files.
+
+    Args:
+        path: The folder; `begin` makes it.
+        mirror: What it is kept in line with.
+    """
+
+    def __init__(self, path: Path, mirror: Mirror = UNMIRRORED) -> None:
+        self.path, self.mirror = path, mirror
+
+    @property
+    def key(self) -> str:
+        """The trial's key."""
+        return self.path.name
+
+    @property
+    def checkpoint(self) -> Path:
+        """File of the training, which need not exist yet."""
+        return self.path / CHECKPOINT
+
+    def trial(self) -> Trial:
+        """Return what the folder is of.
+
+        Raises:
+            Damaged: If the file cannot be read; so do `rows` and `result`.
+        """
+        return self._parsed(_TRIAL, Trial.of)
+
+    def rows(self) -> list[Row]:
+        """Return the reports published so far, in the order of their batches."""
+        content = self._read_result()
+        if content.get("status") == _REOPENED:
+            return []
+        if "row" in content:
+            return [Row.of(content["row"])]
+        try:
+            rows = self._parsed(_REPORTS, lambda content: [Row.of(row) for row in content])
+        except FileNotFoundError:
+            return []
+        return sorted(rows, key=lambda row: row.batch)
+
+    def result(self) -> Result | None:
+        """Return how the trial ended, if it has."""
+        content = self._read_result()
+        return None if content.get("status", _REOPENED) == _REOPENED else self._parsed(_RESULT, Result.of)
+
+    def begin(self, trial: Trial) -> None:
+        """Make the folder, unless it is there."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        if not (self.path / _TRIAL).exists():
+            self._write(_TRIAL, asdict(trial))
+
+    def pull(self) -> None:
+        """See what a worker elsewhere has written, but for the training itself."""
+        self.mirror.pull(_TRIAL, _REPORTS, _RESULT)
+
+    def take(self, trial: Trial) -> str:
+        """Begin or go on with a trial as its one worker; returns the token that every write needs.
+
+        What is there may need `repair`.
+        """
+        self.begin(trial)
+        token = self.claim()
+        self.mirror.pull_all()  # after the claim: whoever had the trial before writes no more
+        return token
+
+    def claim(self) -> str:
+        """Become the one who may write; returns the token that every write needs."""
+        self._clear()
+        token = uuid.uuid4().hex
+        write_text(self.path / _OWNER, token)
+        self.mirror.push(_OWNER)
+        return token
+
+    def publish(self, row: Row, token: str) -> None:
+        """Add a report. The first one at a batch stays: a training that goes on from a checkpoint repeats the rest.
+
+        Raises:
+            Lost: If another has claimed the trial since.
+        """
+        self.check_owner(token)
+        rows = self.rows()
+        if all(row.batch != other.batch for other in rows):
+            self._write(_REPORTS, [r.as_json() for r in sorted([*rows, row], key=lambda r: r.batch)])
+
+    def end(self, result: Result, token: str) -> None:
+        """Record how the trial ended.
+
+        Raises:
+            Lost: If another has claimed the trial since.
+        """
+        self.check_owner(token)
+        self.close(result)
+
+    def close(self, result: Result) -> None:
+        """Record how the trial ended, as the driver may for a trial without a worker."""
+        (self.path / PREVIOUS).unlink(missing_ok=True)
+        self._write(_RESULT, result.as_json())
+
+    def reopen(self) -> None:
+        """Forget that it ended, and with it what it had reached, so that it runs again from the start."""
+        if self.path.exists():
+            self.claim()  # a late worker writes no more
+            self._mark_reopened()
+            self._forget()
+
+    def is_whole(self) -> bool:
+        """Return whether there is a report of the last batch, which a finished trial needs."""
+        rows = self.rows()
+        return bool(rows) and rows[-1].batch == rows[-1].n_batches
+
+    def repair(self) -> list[str]:
+        """Set aside files that cannot be read, and reopen the trial where it has lost reports.
+
+        Returns:
+            A sentence for each thing that was wrong.
+        """
+        told = []
+        self._clear()
+        for name, read in ((_TRIAL, self.trial), (_RESULT, self.result), (_REPORTS, self.rows)):
+            with suppress(FileNotFoundError):
+                try:
+                    read()
+                except Damaged as error:
+                    if name == _REPORTS:
+                        self._mark_reopened()  # first: without reports, its checkpoint is of no use
+                    told.append(f"{error}; it was set aside as {self.set_aside(name)}")
+        if self._read_result().get("status") == _REOPENED:
+            self._forget()
+        result = self.result()
+        if result is not None and result.status is Status.FINISHED and not self.is_whole():
+            told.append(f"{self.path} is of a finished trial without a report of its last batch; it runs again")
+            self._mark_reopened()
+            self._forget()
+        return told
+
+    def check_owner(self, token: str) -> None:
+        """Raise `Lost` if another has claimed the trial since."""
+        self.mirror.pull(_OWNER)
+        try:
+            owner = (self.path / _OWNER).read_text()
+        except FileNotFoundError:
+            owner = ""
+        if owner != token:
+            raise Lost(f"Trial {self.key} has been taken over by another worker.")
+
+    def set_aside(self, name: str) -> str:
+        """Give a file that cannot be used another name, which is returned; of a store's, the records stay there too."""
+        kept = set_aside(self.path / name, "damaged")
+        if name not in (CHECKPOINT, PREVIOUS):  # large, and of no use to anyone
+            self.mirror.push(kept.name)
+        self.mirror.delete(name)
+        return kept.name
+
+    def _clear(self) -> None:
+        """Delete what a process was writing when it was killed."""
+        for left in self.path.glob("*.tmp"):
+            left.unlink(missing_ok=True)
+
+    def _mark_reopened(self) -> None:
+        """Say, in one step, that what the trial had reached counts no more."""
+        self._write(_RESULT, {"status": _REOPENED})
+
+    def _forget(self) -> None:
+        """Delete what a reopened trial had reached; the file that says so goes last."""
+        for name in (PREVIOUS, CHECKPOINT, _REPORTS, _RESULT):
+            self.mirror.delete(name)
+            (self.path / name).unlink(missing_ok=True)
+
+    def _read_result(self) -> dict[str, Any]:
+        """Return result.json, which may say that there is none; empty where there is no file."""
+        try:
+            return self._parsed(_RESULT, dict[str, Any])
+        except FileNotFoundError:
+            return {}
+
+    def _parsed(self, name: str, parse: Callable[[Any], T]) -> T:
+        try:
+            return parse(json.loads((self.path / name).read_text()))
+        except (ValueError, TypeError, KeyError, AttributeError) as error:  # no JSON, no text, or of something else
+            raise Damaged(f"{self.path / name} cannot be read") from error
+
+    def _write(self, name: str, content: Any) -> None:
+        write_json(self.path / name, content)
+        self.mirror.push(name)
+
+
+class StudyFolder:
+    """A study's files.
+
+    Args:
+        path: STORAGE/STUDY.
+        mirror: What it is kept in line with.
+    """
+
+    def __init__(self, path: Path, mirror: Mirror = UNMIRRORED) -> None:
+        self.path, self.mirror = path, mirror
+
+    @property
+    def name(self) -> str:
+        """The study's name."""
+        return self.path.name
+
+    def beside(self, name: str) -> "StudyFolder":
+        """Another study in the same storage."""
+        return StudyFolder(self.path.parent / name, self.mirror.beside(name))
+
+    def pull(self) -> None:
+        """See what others have written, but for the trainings themselves."""
+        self.mirror.pull_all(left_out=(*_OWN, CHECKPOINT))
+
+    def push(self) -> None:
+        """Keep what a study leaves beside its trials."""
+        self.mirror.push_all(left_out=(*_OWN, TRIALS))
+
+    def trial(self, key: str) -> TrialFolder:
+        """The folder of a trial, which need not exist yet."""
+        return TrialFolder(self.path / TRIALS / key, self.mirror.inside(f"{TRIALS}/{key}"))
+
+    def repair(self) -> list[str]:
+        """Repair the folders of all trials; returns a sentence for each thing that was wrong."""
+        folders = (self.trial(path.name) for path in sorted((self.path / TRIALS).glob("*/")) if path.is_dir())
+        return [sentence for folder in folders for sentence in folder.repair()]
+
+    def trials(self) -> Iterator[TrialFolder]:
+        """Every trial that has begun."""
+        for path in sorted((self.path / TRIALS).glob("*/trial.json")):
+            yield self.trial(path.parent.name)

@@ -1,0 +1,39 @@
+"""Where results come from: the code's commit and the hash of its pinned requirements."""
+
+import contextlib
+import hashlib
+import subprocess
+from pathlib import Path
+
+_ROOT = Path(__file__).parents[3]
+
+
+COMMIT_FILE = "COMMIT"  # says it where the code has travelled without its history
+
+
+def commit() -> str:
+    """The commit of this checkout, with "+" behind it where files have changed since; "unknown" outside of one."""
+    with contextlib.suppress(OSError):
+        return (_ROOT / COMMIT_FILE).read_text().strip()
+    head = _git("rev-parse", "HEAD")
+    if not head:
+        return "unknown"
+    return head + ("+" if _git("status", "--porcelain", "--untracked-files=no") else "")
+
+
+def lock_hash() -> str:
+    """Of requirements.lock, twelve hexadecimal digits; "unknown" where there is none."""
+    try:
+        return hashlib.sha256((_ROOT / "requirements.lock").read_bytes()).hexdigest()[:12]
+    except OSError:
+        return "unknown"
+
+
+def _git(*arguments: str) -> str:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(_ROOT), *arguments], capture_output=True, text=True, timeout=10, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""

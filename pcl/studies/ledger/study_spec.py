@@ -1,0 +1,280 @@
+"""What a study is, kept in its folder: a resumed study is the same one or is refused.
+
+A study belongs to one driver at a time: the lock is the kernel's and goes with the process that held it. A study in a
+store has a lease beside it (see `pcl.studies.ledger.lease`).
+"""
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pcl.config.run_config import Plain
+from pcl.storage.files import warn, write_json
+from pcl.studies.ledger.folders import LOCK, StudyFolder
+from pcl.studies.ledger.lease import leased
+from pcl.studies.ledger.study_storage import Storage
+from pcl.studies.space.search_method import RANDOM, Method, draws, random_cells
+from pcl.studies.space.search_space import Cell, SearchSpace
+from pcl.studies.space.trial import Trial
+
+_FORMAT = 1
+SEARCH, ABLATION, REPRODUCTION = "search", "ablation", "reproduction"
+_COMMANDS = {
+    SEARCH: "grid.py --resume", ABLATION: "ablate.py --resume", REPRODUCTION: "reproduce.py",
+}  # fmt: skip
+_STUDY, _SPACE = "study.json", "space.py"
+_MOST_DRAWS = 1000  # in a row that are not possible or known, before a random search gives up
+
+
+@dataclass(frozen=True)
+class StudySpec:
+    """Everything that decides a study's results.
+
+    Attributes:
+        space: What `--space` named.
+        fingerprint: Of the space's content.
+        profile: Fidelity profile.
+        scale: Scale.
+        overrides: Settings of `--set`.
+        tuning_seeds: Seeds that select.
+        report_seeds: Seeds of the final row.
+        data: Fingerprint of the data.
+        method: How the space is searched.
+        objectives: Metrics of `--objectives`; nothing for the space's own.
+        kind: search, ablation or reproduction: which command it is of.
+        replicate: "auto" where the best get more seeds until it is clear which is best; else nothing.
+    """
+
+    space: str
+    fingerprint: str
+    profile: str
+    scale: str
+    overrides: dict[str, Plain] = field(default_factory=dict)
+    tuning_seeds: tuple[int, ...] = (1, 2, 3)
+    report_seeds: tuple[int, ...] = (4, 5, 6, 7, 8)
+    data: str = "toy"
+    method: Method = field(default_factory=Method)
+    objectives: tuple[str, ...] = ()
+    replicate: str = ""
+    kind: str = SEARCH
+
+    def __post_init__(self) -> None:
+        if shared := sorted(set(self.tuning_seeds) & set(self.report_seeds)):
+            raise ValueError(f"Tuning and report seeds must have none in common, but both have {shared}.")
+
+    def as_json(self) -> dict[str, Any]:
+        """For study.json."""
+        return {"format": _FORMAT, **asdict(self)}
+
+    @classmethod
+    def read(cls, folder: StudyFolder) -> "StudySpec":
+        """From study.json.
+
+        Raises:
+            ValueError: If there is no study in the folder.
+        """
+        path = folder.path / _STUDY
+        folder.mirror.pull(_STUDY)
+        try:
+            content = json.loads(path.read_text())
+        except FileNotFoundError:
+            raise ValueError(
+                f"There is no study {folder.name!r} in {folder.mirror.uri or folder.path.parent}."
+            ) from None
+        except json.JSONDecodeError:
+            raise ValueError(f"{path} is not readable; it was left as it is.") from None
+        if content.pop("format", None) != _FORMAT:
+            raise ValueError(f"{path} is not of format {_FORMAT}; it was left as it is.")
+        content.setdefault("objectives", [])  # of studies from before there were searches, as the method
+        lists = {name: tuple(content[name]) for name in ("tuning_seeds", "report_seeds", "objectives")}
+        method = Method.of(content["method"]) if "method" in content else Method()
+        return cls(**{**content, **lists, "method": method})
+
+    def difference(self, other: "StudySpec") -> str:
+        """The first difference in words, or nothing; a space's file may lie elsewhere, as it does in every job."""
+        ours, theirs = ({**asdict(spec), **asdict(spec.method), "method": ""} for spec in (self, other))
+        if self.fingerprint == other.fingerprint and Path(self.space).name == Path(other.space).name:
+            theirs["space"] = self.space
+        for name, value in ours.items():
+            if theirs[name] != value:
+                what = {"fingerprint": "content of the space", "kind": "search", "n_trials": "trials"}.get(name, name)
+                return f"{what}: {_shown(theirs[name])} there, {_shown(value)} here"
+        return ""
+
+    def n_trials(self, space: SearchSpace) -> tuple[int, ...]:
+        """Trials of each stage, with no warm start."""
+        return self.method.n_trials or space.n_trials
+
+    def trials(self, space: SearchSpace, stage_index: int, winner: Mapping[str, Plain]) -> list[Trial]:
+        """The trials of a stage of a grid or a random search.
+
+        Raises:
+            ValueError: If one is not possible; of a stage with ranges, if none is.
+        """
+        stage = space.stages[stage_index]
+        if self.method.kind != RANDOM:
+            points = list(stage.grid())
+        elif stage.is_sampled:
+            return self._drawn(space, stage_index, winner)
+        else:
+            points = random_cells(stage, self.method.n_trials[stage_index], self.method.seed)
+        return [self.trial_at(space, stage_index, values, winner) for values in points]
+
+    def corners(self, space: SearchSpace) -> list[Trial]:
+        """Trials of the first stage that stand for all: of a grid, the first and the last; of ranges, their ends.
+
+        Raises:
+            ValueError: If one of the grid, or of those by which ranges are checked, is not possible.
+        """
+        stage = space.stages[0]
+        points = list(stage.probes() if stage.is_sampled else stage.grid())
+        trials = [self.trial_at(space, 0, values, {}) for values in points]
+        return trials[:2] if stage.is_sampled else [trials[0], trials[-1]]
+
+    def trial_at(
+        self, space: SearchSpace, stage_index: int, values: Mapping[str, Plain], winner: Mapping[str, Plain]
+    ) -> Trial:
+        """The trial at these values of a stage's axes."""
+        cell = space.cell_from(
+            stage_index, values, winner, profile=self.profile, scale=self.scale, overrides=self.overrides
+        )
+        return self.trial(cell, space.stages[stage_index].name, self.tuning_seeds)
+
+    def _drawn(self, space: SearchSpace, stage_index: int, winner: Mapping[str, Plain]) -> list[Trial]:
+        """Different possible points of a stage with ranges, as many as asked for or as there are."""
+        found: dict[str, Trial] = {}
+        cause, n_misses = "", 0
+        for values in draws(space.stages[stage_index], self.method.seed):
+            try:
+                trial = self.trial_at(space, stage_index, values, winner)
+            except ValueError as error:
+                cause, n_misses = str(error), n_misses + 1
+            else:
+                n_misses = n_misses + 1 if trial.key in found else 0
+                found[trial.key] = trial
+            if len(found) == self.method.n_trials[stage_index] or n_misses == _MOST_DRAWS:
+                break
+        if not found:
+            raise ValueError(cause)
+        return list(found.values())
+
+    def trial(self, cell: Cell, stage: str, seeds: tuple[int, ...]) -> Trial:
+        """A cell as a trial."""
+        return Trial(cell.config.flat(), seeds, stage, cell.varied, self.data)
+
+
+def _shown(value: object) -> str:
+    return str(list(value)) if isinstance(value, tuple) else repr(value)
+
+
+@contextmanager
+def opened(folder: StudyFolder, spec: StudySpec, on_lost: Callable[[str], None] = lambda _: None) -> Iterator[None]:
+    """Hold the study's lock; makes study.json, or checks that it says the same.
+
+    Args:
+        folder: The study's files.
+        spec: What it is.
+        on_lost: Told why, in a thread of its own, where another process has taken over a study in a store.
+
+    Raises:
+        ValueError: If the folder is of another study, or another process works on it.
+    """
+    folder.mirror.pull(_STUDY)
+    _require_same(folder, spec)  # before anything is made or waited for
+    folder.path.mkdir(parents=True, exist_ok=True)
+    with (folder.path / LOCK).open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ValueError(f"Another process is at work on the study {folder.name!r}; wait for it.") from None
+        os.utime(file.fileno())
+        with leased(folder, on_lost):
+            folder.pull()
+            _require_same(folder, spec)  # again: another driver may have begun one meanwhile, and ended
+            if not (folder.path / _STUDY).exists():
+                _keep_space(folder, spec)
+                write_json(folder.path / _STUDY, spec.as_json())
+                folder.mirror.push(_STUDY)
+            for sentence in folder.repair():
+                warn(sentence)
+            yield
+
+
+def _require_same(folder: StudyFolder, spec: StudySpec) -> None:
+    if (folder.path / _STUDY).exists() and (difference := spec.difference(StudySpec.read(folder))):
+        raise ValueError(
+            f"The study {folder.name!r} is another one ({difference}); give the new one a `--name` of its own."
+        )
+
+
+def _keep_space(folder: StudyFolder, spec: StudySpec) -> None:
+    """Keep a copy of a user's own space: the file of a job is gone when it ends."""
+    if "/" in spec.space:
+        shutil.copyfile(spec.space, folder.path / _SPACE)
+        folder.mirror.push(_SPACE)
+
+
+def space_of(folder: StudyFolder, spec: StudySpec) -> str:
+    """What `load_space` takes to find a study's space: its file, or the copy where that is gone."""
+    is_gone = "/" in spec.space and not Path(spec.space).exists()
+    if is_gone:
+        folder.mirror.pull(_SPACE)
+    return str(folder.path / _SPACE) if is_gone else spec.space
+
+
+def latest_study(storage: Storage, kind: str = SEARCH) -> str:
+    """Name of the study that was last begun or resumed.
+
+    Raises:
+        ValueError: If there is none of this kind.
+    """
+    storage.pull_heads()
+    of_kind = [path for path in storage.path.glob("*/study.json") if _kind_of(path) == kind]
+    found = sorted(of_kind, key=_last_worked_on)
+    if not found:
+        what = "study" if kind == SEARCH else kind
+        raise ValueError(f"There is no {what} in {storage} to resume.")
+    return found[-1].parent.name
+
+
+def _last_worked_on(path: Path) -> float:
+    """By its lock, which a copy of a study may lack; else by its study.json."""
+    try:
+        return (path.parent / LOCK).stat().st_mtime
+    except FileNotFoundError:
+        return path.stat().st_mtime
+
+
+def require_kind(folder: StudyFolder, spec: StudySpec, kind: str) -> None:
+    """Raise a ValueError that says which command a study is of, unless it is of this kind."""
+    if spec.kind != kind:
+        raise ValueError(f"The study {folder.name!r} is not of this command: `python launch/{_COMMANDS[spec.kind]}`.")
+
+
+def _kind_of(path: Path) -> str:
+    """What `StudySpec.read` would find; what is not readable is told when it is read."""
+    try:
+        return str(json.loads(path.read_text()).get("kind", SEARCH))
+    except (json.JSONDecodeError, AttributeError):
+        return SEARCH
+
+
+def read_seeds(text: str) -> tuple[int, ...]:
+    """Seeds from a list such as 1,2,3; none from no text.
+
+    Raises:
+        ValueError: If they are not different whole numbers.
+    """
+    try:
+        seeds = tuple(int(word) for word in text.replace(",", " ").split())
+    except ValueError:
+        seeds = ()
+    if text and (not seeds or len(set(seeds)) != len(seeds) or not all(0 <= seed < 2**63 for seed in seeds)):
+        raise ValueError(f"`--seeds` takes different whole numbers such as 1,2,3, but got {text!r}.")
+    return seeds

@@ -1,0 +1,122 @@
+"""Where studies are kept: a folder, or a store such as s3://bucket/prefix of which every machine has a copy.
+
+A cluster whose nodes share no disk can share a store. Workers and drivers read and write copies of their own
+(see `pcl.storage.mirror`), of which only what is in the store counts: any machine that reaches it goes on with a study.
+"""
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from pcl.storage.mirror import UNMIRRORED, Mirror, Mirrored
+from pcl.storage.object_stores import check_address, copy_of, is_address
+
+if TYPE_CHECKING:
+    from pcl.studies.ledger.folders import StudyFolder
+
+_AT_ONCE = 8  # studies that are looked at
+
+
+@dataclass(frozen=True)
+class Storage:
+    """Where studies are kept.
+
+    Attributes:
+        path: Their folder; of a store, this machine's copy.
+        mirror: What the copy is of.
+    """
+
+    path: Path
+    mirror: Mirror = UNMIRRORED
+
+    @classmethod
+    def of(cls, text: str) -> "Storage":
+        """What a user names; `check` says whether it can be used."""
+        if not is_address(text):
+            return cls(Path(text))
+        parts = urlsplit(text)
+        if parts.scheme == "file":
+            return cls(Path(unquote(parts.path)))
+        path = copy_of(text)
+        return cls(path, Mirrored(path, text.rstrip("/")))
+
+    def __str__(self) -> str:
+        return self.mirror.uri or str(self.path)
+
+    @property
+    def is_store(self) -> bool:
+        """Whether it is one, and no folder."""
+        return bool(self.mirror.uri)
+
+    def check(self) -> None:
+        """Raise a ValueError unless it can be written to; a missing folder, if its nearest parent can be."""
+        if isinstance(self.mirror, Mirrored):
+            check_address(self.mirror.uri)
+            try:
+                self.mirror.check()
+            except ValueError as error:
+                raise ValueError(f"`--storage` must be a folder, or a store's address, but {error}") from None
+        place = self.path
+        while not place.exists() and place != place.parent:
+            place = place.parent
+        if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+            what = f"{self.path}, where PCL_CACHE puts copies," if self.is_store else str(self.path)
+            raise ValueError(f"`--storage` must be a folder that can be written to, but {what} is not.")
+
+    def check_readable(self) -> None:
+        """Raise a ValueError unless a store answers, at once; a folder need not exist."""
+        if isinstance(self.mirror, Mirrored):
+            self.mirror.check_readable()
+
+    def study(self, name: str) -> "StudyFolder":
+        """A study in it, which need not exist yet."""
+        from pcl.studies.ledger.folders import StudyFolder  # noqa: PLC0415  torch: -h answers at once
+
+        return StudyFolder(self.path / name, self.mirror.inside(name))
+
+    def pull_heads(self) -> None:
+        """See which studies there are, when they were last worked on, and what they have found."""
+        from pcl.studies.ledger.folders import LEASE, LOCK  # noqa: PLC0415
+
+        if not isinstance(self.mirror, Mirrored):
+            return
+        names, mirror = self.mirror.folders(), self.mirror
+        for path in self.path.glob("*/study.json"):
+            if path.parent.name not in names:
+                path.unlink()
+
+        def pull(name: str) -> None:
+            study = mirror.inside(name)
+            study.pull("study.json", "summary.json")
+            if (study.path / "study.json").exists():
+                last = study.time_of(LEASE)
+                (study.path / LOCK).touch()
+                os.utime(study.path / LOCK, (last, last))
+
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            list(pool.map(pull, names))
+
+    def checkpoint_of(self, key: str) -> Path | None:
+        """The trained encoder of a trial, in whichever study it was trained."""
+        if isinstance(self.mirror, Mirrored):
+            for name in self.mirror.folders():
+                self.study(name).trial(key).mirror.pull("trial.json", "result.json", "checkpoint.pt")
+        return next(iter(sorted(self.path.glob(f"*/trials/{key}/checkpoint.pt"))), None)
+
+
+def study_at(uri: str) -> "StudyFolder":
+    """A study by its own address: that of its storage, and its name.
+
+    Raises:
+        ValueError: If the store does not answer, or the address is of nothing in one.
+    """
+    parts = urlsplit(uri)
+    folder, _, name = unquote(parts.path).rstrip("/").rpartition("/")
+    if not name:
+        raise ValueError(f"{parts.scheme}://{parts.hostname} must be followed by the name of a study.")
+    storage = Storage.of(parts._replace(path=folder).geturl())
+    storage.check_readable()
+    return storage.study(name)

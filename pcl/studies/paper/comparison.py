@@ -1,0 +1,291 @@
+"""The paper's tables beside ours, line by line: published, ours, difference in combined standard errors, verdict.
+
+Ours is always of runs that MLflow has; a line whose run is missing says so. What is not of the published size, or not
+of the published images, is marked in every cell that is ours.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pcl.metrics.undefined import UNDEFINED, mean_of, told_with_error
+from pcl.studies.paper.published import (
+    AGREES,
+    FEW_SEEDS,
+    Comparison,
+    Measured,
+    Plain,
+    Published,
+    Row,
+    Table,
+    compare,
+    signed,
+    told_causes,
+)
+from pcl.studies.results.paired_differences import estimate
+
+MISSING = "—"
+NO_ERROR = "no error printed"
+NOTHING, NO_NUMBER = "nothing printed", "no number printed"  # of what the paper has no value, or words alone
+_PAPER_DATA = ("toy", "cifar10h")
+DIVERGED = "ran away"
+_INSTEAD = "eval/kappa_median"  # where the true kappa is infinite, there is no error of it
+
+
+@dataclass(frozen=True)
+class Line:
+    """Of a table: one number of the paper.
+
+    Attributes:
+        row: The paper's name of the row.
+        what: And of the column.
+        published: As it is printed.
+        ours: Mean ± standard error, with its mark.
+        seeds: How many are in it.
+        difference: Ours less published in combined standard errors, with its mark.
+        verdict: With its mark.
+    """
+
+    row: str
+    what: str
+    published: str
+    ours: str = MISSING
+    seeds: str = ""
+    difference: str = MISSING
+    verdict: str = ""
+
+
+@dataclass(frozen=True)
+class Ours:
+    """What MLflow has of a row.
+
+    Attributes:
+        by_seed: Last metrics of every seed that has not failed.
+        cause: Why there is none.
+        mark: Of everything that is not as published; see `mark_of`.
+        n_asked: How many seeds there were to be; 0 where that is not known.
+        failures: Causes of seeds that ended early.
+        settled: What those had come to the end of; see `pcl.studies.paper.published.settled`.
+    """
+
+    by_seed: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
+    cause: str = ""
+    mark: str = ""
+    n_asked: int = 0
+    failures: Mapping[int, str] = field(default_factory=dict)
+    settled: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
+
+    def counted(self, n: int) -> str:
+        """How many seeds are in a number, and of how many where some are not."""
+        return f"{n} of {self.n_asked}" if n < self.n_asked else str(n)
+
+    @property
+    def n_left(self) -> int:
+        """How many seeds have not run."""
+        return max(0, self.n_asked - len(self.by_seed) - len(self.failures))
+
+    @property
+    def told(self) -> str:
+        """Why there is no number."""
+        not_run = f"; {self.n_left} of {self.n_asked} seeds not run" if self.failures and self.n_left else ""
+        return self.cause or told_causes(self.failures.values()) + not_run or "not recorded"
+
+    def is_undefined(self, metric: str) -> bool:
+        """Return whether seeds have this metric, and it is undefined in all of them."""
+        values = [metrics[metric] for metrics in self.by_seed.values() if metric in metrics]
+        return bool(values) and all(map(math.isnan, values))
+
+    def measured(self, metric: str) -> Measured:
+        """Mean over the seeds where this metric is defined; of infinities, an infinity."""
+        every = [*self.by_seed.values(), *self.settled.values()]
+        values = [m[metric] for m in every if not math.isnan(m.get(metric, math.nan))]
+        if not all(map(math.isfinite, values)):
+            return Measured(mean_of(values), math.nan, len(values))
+        found = estimate(values)
+        return Measured(found.mean, found.error, found.n)
+
+
+def mark_of(scale: str, data: str, *others: str) -> str:
+    """What stands in every cell that is not of the published size or images, or otherwise not as published.
+
+    Example:
+        >>> mark_of("smoke", "embedded"), mark_of("paper", "toy", "changed"), mark_of("paper", "cifar10h")
+        (' [smoke, embedded]', ' [changed]', '')
+    """
+    words = [scale] if scale != "paper" else []
+    words += [data] if data not in _PAPER_DATA else []
+    words += others
+    return f" [{', '.join(words)}]" if words else ""
+
+
+def lines_of(table: Table, ours: Mapping[str, Ours]) -> list[Line]:
+    """A table's lines, those that the paper prints and those that ours has beside them.
+
+    Args:
+        table: Of the paper.
+        ours: By row.
+    """
+    return [
+        _line(row, metric, heading, ours[row.name])
+        for row in table.rows
+        for metric, heading in table.columns.items()
+        if _is_of_row(row, metric)
+    ]
+
+
+def _is_of_row(row: Row, metric: str) -> bool:
+    """Whether a column is of a row's task: a table may have toy and image rows."""
+    return metric.startswith("eval/") == (row.task == "toy")
+
+
+def _line(row: Row, metric: str, heading: str, ours: Ours) -> Line:
+    published = row.published.get(metric)
+    note = row.note_on(metric)
+    printed = published.text if published else (note or "not printed")
+    mark = ours.mark
+    measured = ours.measured(metric)
+    if ours.is_undefined(metric):
+        seeds = ours.counted(0)
+        return Line(row.name, heading, printed, f"{UNDEFINED}{mark}", seeds, f"{MISSING}{mark}", f"no value{mark}")
+    if not measured.n and (instead := ours.measured(_INSTEAD)).n and metric.startswith("eval/kappa"):
+        told, n_seeds, verdict = f"median κ {shown(instead)}", ours.counted(instead.n), NO_NUMBER if note else NOTHING
+        return Line(row.name, heading, printed, f"{told}{mark}", n_seeds, f"{MISSING}{mark}", f"{verdict}{mark}")
+    if not measured.n:
+        told, n_seeds = ours.told, ours.counted(0)
+        verdict = DIVERGED if "runaway" in told else ("not run" if told == "not run" else "no value")
+        verdict = AGREES if row.expects(metric, ours.failures.values()) else verdict
+        return Line(row.name, heading, printed, f"{told}{mark}", n_seeds, f"{MISSING}{mark}", f"{verdict}{mark}")
+    result = compare(metric, published, measured) if published else None
+    return Line(
+        row.name, heading, printed, f"{shown(measured)}{mark}", ours.counted(measured.n),
+        f"{_difference(result)}{mark}", f"{_verdict(published, note, measured, result)}{mark}",
+    )  # fmt: skip
+
+
+def shown(measured: Measured) -> str:
+    """Mean ± standard error.
+
+    Example:
+        >>> shown(Measured(0.8212, 0.0417, 5)), shown(Measured(1.23e7, math.nan, 1)), shown(Measured(math.inf, 0, 2))
+        ('0.821±0.042', '1.23e+07', '∞')
+    """
+    style = ".3f" if abs(measured.mean) < 1000 else ".3g"
+    return told_with_error(measured.mean, measured.error, style, joint="±")
+
+
+def _difference(result: Comparison | None) -> str:
+    if result is None or math.isnan(result.difference):
+        return MISSING
+    return signed(result.difference)
+
+
+def _verdict(published: Published | None, note: str, measured: Measured, result: Comparison | None) -> str:
+    if published is None or result is None:
+        return NO_NUMBER if note else NOTHING
+    if result.verdict:
+        return result.verdict
+    if math.isnan(published.error):
+        return NO_ERROR
+    return FEW_SEEDS.get(measured.n) or "no verdict"
+
+
+def size_lines(
+    content: Mapping[str, Any], configs: Mapping[tuple[str, str], Mapping[str, Plain]], mark: str
+) -> list[Line]:
+    """Sizes as the paper prints them beside those of our runs.
+
+    Args:
+        content: `published_sizes`.
+        configs: Whole configurations by table and row.
+        mark: Of every cell of ours.
+    """
+    lines = []
+    for row in content["rows"]:
+        config = configs.get(tuple(row["of"]))
+        for (path, heading), printed in zip(content["columns"].items(), row["printed"], strict=True):
+            if printed == "":
+                continue
+            if config is None:
+                told = f"not possible{mark}", "", f"{MISSING}{mark}", f"no value{mark}"
+                lines.append(Line(row["name"], heading, str(printed), *told))
+                continue
+            ours = config[path]
+            is_same = str(ours) == str(printed) or _number(ours) == _number(printed)
+            lines.append(
+                Line(row["name"], heading, str(printed), f"{_plain(ours)}{mark}", difference=f"{MISSING}{mark}",
+                     verdict=f"{'same' if is_same else 'differs'}{mark}")
+            )  # fmt: skip
+    return lines
+
+
+def winner_lines(
+    name: str, published: Mapping[str, Plain], ours: Mapping[str, Plain] | None, cause: str, mark: str
+) -> list[Line]:
+    """The chosen values of a grid: the paper's, and those of our search.
+
+    Args:
+        name: Of the loss.
+        published: By axis.
+        ours: By axis; nothing where there is no winner.
+        cause: Why there is none.
+        mark: Of every cell of ours.
+    """
+    lines = []
+    for axis, printed in published.items():
+        chosen = None if ours is None else ours.get(axis)
+        verdict = "no value" if chosen is None else "same" if chosen == printed else "differs"
+        told = cause if chosen is None else _plain(chosen)
+        lines.append(
+            Line(name, axis.rpartition(".")[2], _plain(printed), f"{told}{mark}", difference=f"{MISSING}{mark}",
+                 verdict=f"{verdict}{mark}")
+        )  # fmt: skip
+    return lines
+
+
+def lost_seeds(ours: Mapping[str, Ours]) -> str:
+    """Which rows lack seeds that failed, and why, or have not run, in sentences; nothing where none does."""
+    lost, partly = [], []
+    left = [f"{name}, {o.n_left} of {o.n_asked}" for name, o in ours.items() if o.n_left]
+    for name, o in ours.items():
+        gone = {seed: cause for seed, cause in o.failures.items() if seed not in o.settled}
+        if gone and (o.by_seed or o.settled):
+            lost.append(f"{name}, {len(gone)} of {o.n_asked} ({told_causes(gone.values())})")
+        if o.settled:
+            partly.append(f"{name}, {len(o.settled)} of {o.n_asked}")
+    sentences = [f"Seeds that failed and are in no mean: {'; '.join(lost)}."] if lost else []
+    if partly:
+        sentences.append(f"Seeds whose κ ran away once μ was trained, and that are in its means: {'; '.join(partly)}.")
+    if left:
+        sentences.append(f"Seeds that have not run: {'; '.join(left)}.")
+    return " ".join(sentences)
+
+
+def split_mark(cell: str) -> tuple[str, str]:
+    """What a cell says, and its mark; see `mark_of`.
+
+    Example:
+        >>> split_mark("0.148±0.172 [smoke, embedded]"), split_mark("agrees")
+        (('0.148±0.172', ' [smoke, embedded]'), ('agrees', ''))
+    """
+    told, bracket, rest = cell.rpartition(" [")
+    return (told, bracket + rest) if bracket and rest.endswith("]") else (cell, "")
+
+
+def counts(lines: Sequence[Line]) -> str:
+    """How the verdicts go, in words."""
+    verdicts = [split_mark(line.verdict)[0] for line in lines]
+    return ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in dict.fromkeys(verdicts))
+
+
+def _plain(value: Plain) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _number(value: object) -> float:
+    try:
+        return float(str(value))
+    except ValueError:
+        return math.nan

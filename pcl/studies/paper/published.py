@@ -1,0 +1,287 @@
+"""The paper's tables and figures as data, and what runs of MLflow have to say beside them.
+
+`published_tables` is all that the paper prints, by the names of its tables and figures. A row says which configuration
+it is of, so that whoever reproduces it can train it (`Row.config`) and whoever looks can find it (`Row.matches`): what
+is found counts by its whole configuration, whichever study it was trained in. Published numbers never become ours.
+"""
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from pcl.studies.space.metric_direction import larger_is_better
+
+Plain = str | int | float | bool
+
+_FILE = Path(__file__).with_name("published.json")
+# Where the images and the weights come from is said beside a result; the number format does not make another cell.
+_NOT_COMPARED = frozenset({"task.data", "encoder.weights", "encoder.precision", "seeds"})
+AGREES = "agrees"
+_AGREES_WITHIN = 2.0  # combined standard errors
+FEW_SEEDS = {1: "one seed", 2: "two seeds"}  # they say too little of how much they vary
+_RAN_AWAY = "runaway kappa"  # so begins the cause of a seed whose kappa passed `training.kappa_limit`
+_WITHOUT_BOUND = "without bound"
+_OF_RANKS = "rank corr."
+
+
+@dataclass(frozen=True)
+class Published:
+    """A printed number.
+
+    Attributes:
+        text: As it is printed; in parentheses where, if in another table than this one.
+        mean: Over five seeds, or folds.
+        error: Its standard error; NaN where none is printed.
+        rounding: Half of the unit of the last digit that the mean is printed with.
+        error_rounding: The same of the error.
+    """
+
+    text: str
+    mean: float
+    error: float
+    rounding: float
+    error_rounding: float
+
+
+@dataclass(frozen=True, eq=False)
+class Row:
+    """Of a table, or a point of a figure.
+
+    Attributes:
+        name: As the paper has it.
+        loss: Which loss.
+        task: toy or images.
+        settings: By dotted path; the rest is the profile's and the scale's.
+        settings_at_paper: More of them, at the scale `paper` alone: sizes.
+        published: By metric; not all that a table's columns have are printed.
+        note: What is printed instead of a number.
+        is_from_scratch: Of images: whether it does without pretrained weights.
+    """
+
+    name: str
+    loss: str
+    task: str
+    settings: Mapping[str, Plain]
+    settings_at_paper: Mapping[str, Plain] = field(default_factory=dict)
+    published: Mapping[str, Published] = field(default_factory=dict)
+    note: str = ""
+    is_from_scratch: bool = False
+
+    def config(self, profile: str, scale: str) -> dict[str, Plain]:
+        """The whole configuration, by dotted path.
+
+        Raises:
+            ValueError: If the profile does not have this row, as `exact` has none without negatives.
+        """
+        from pcl.config.run_config import RunConfig  # noqa: PLC0415  torch takes seconds
+
+        sizes = self.settings_at_paper if scale == "paper" else {}
+        values = {**self.settings, **sizes}
+        return RunConfig.of(values, loss=self.loss, profile=profile, scale=scale, task=self.task).flat()
+
+    def expects(self, metric: str, causes: Iterable[str]) -> bool:
+        """Whether seeds that failed so all did what is printed instead of a number: that kappa grows without bound."""
+        all_causes = list(causes)
+        is_kappa = _WITHOUT_BOUND in self.note and metric.startswith("eval/kappa_")
+        return is_kappa and bool(all_causes) and all(cause.startswith(_RAN_AWAY) for cause in all_causes)
+
+    def note_on(self, metric: str) -> str:
+        """What is printed instead of this metric's number; what is said of rank correlations is of no other."""
+        is_of_ranks = _OF_RANKS in self.note
+        return self.note if not is_of_ranks or metric.endswith("_rank_corr") else ""
+
+    def matches(self, params: Mapping[str, str]) -> bool:
+        """Whether a run with these parameters is one of this row, at its own profile and scale."""
+        if (params.get("loss_name"), params.get("task_name")) != (self.loss, self.task):
+            return False
+        expected = _expected(self, params.get("profile", ""), params.get("scale", ""))
+        if expected is None or any(params.get(path) != expected.get(path) for path in self.settings):
+            return False  # as most runs are not: a page asks this of every run for every row
+        found = {path: value for path, value in params.items() if path not in _NOT_COMPARED}
+        return expected == found
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table or a figure of the paper.
+
+    Attributes:
+        name: Its label there, such as tab:bench_results.
+        title: What it shows.
+        columns: The paper's name of each metric.
+        rows: In the paper's order.
+        axis: Of a figure with a curve: the setting along it.
+        picture: Of a figure without one: which picture of a trained encoder it is.
+    """
+
+    name: str
+    title: str
+    columns: Mapping[str, str]
+    rows: Sequence[Row]
+    axis: str = ""
+    picture: str = ""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table of what was tuned.
+
+    Attributes:
+        name: Its label in the paper.
+        title: What it shows.
+        spaces: The paper's name of each search space.
+    """
+
+    name: str
+    title: str
+    spaces: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Ours.
+
+    Attributes:
+        mean: Over seeds.
+        error: Its standard error; NaN for a single seed.
+        n: How many seeds.
+    """
+
+    mean: float
+    error: float
+    n: int
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Ours beside the published number.
+
+    Attributes:
+        difference: Ours less published, in combined standard errors; NaN where either has none.
+        verdict: agrees, better, worse, or nothing where it cannot be said.
+    """
+
+    difference: float
+    verdict: str
+
+
+@lru_cache
+def published_tables() -> tuple[Table, ...]:
+    """All that the paper prints."""
+    content = json.loads(_FILE.read_text())
+    return tuple(Table(**{**table, "rows": tuple(_row(row) for row in table["rows"])}) for table in content["tables"])
+
+
+@lru_cache
+def published_grids() -> tuple[Grid, ...]:
+    """Its tables of grids, whose winners the search spaces have."""
+    return tuple(Grid(**grid) for grid in json.loads(_FILE.read_text())["grids"])
+
+
+@lru_cache
+def published_sizes() -> Mapping[str, Any]:
+    """Its table of sizes: name, title, columns by dotted path, and rows with the table and row that each is of."""
+    sizes: Mapping[str, Any] = json.loads(_FILE.read_text())["sizes"]
+    return sizes
+
+
+def published_titles() -> dict[str, str]:
+    """Titles of all tables and figures by name, in the paper's order: results, then what led there."""
+    found = {table.name: table.title for table in published_tables()}
+    sizes = published_sizes()
+    return {**found, sizes["name"]: sizes["title"], **{grid.name: grid.title for grid in published_grids()}}
+
+
+@lru_cache
+def report_seeds() -> tuple[int, ...]:
+    """Seeds that results are reported on; those of tuning are others."""
+    return tuple(json.loads(_FILE.read_text())["report_seeds"])
+
+
+def settled(metrics: Mapping[str, float], cause: str, config: Mapping[str, Plain]) -> dict[str, float]:
+    """What a seed that failed had come to the end of: mu, where kappa ran away in a phase of its own.
+
+    Args:
+        metrics: The seed's last ones.
+        cause: Why it failed.
+        config: Its settings by dotted path.
+    """
+    phases, backbone = config.get("training.phases"), config.get("encoder.backbone")
+    is_own_phase = phases == "mu kappa" and backbone in ("independent", "shared_in_range")
+    is_mu_done = cause.startswith(_RAN_AWAY) and is_own_phase
+    return {name: value for name, value in metrics.items() if is_mu_done and name.startswith("eval/mu_")}
+
+
+def compare(metric: str, published: Published, ours: Measured) -> Comparison:
+    """How far ours is from what is printed, whose rounding counts too: ±0.00 is an error of up to 0.005."""
+    if math.isnan(published.error) or math.isnan(ours.error):
+        return Comparison(math.nan, "")
+    if metric.endswith("_mae") and published.error >= published.mean:
+        return Comparison(math.nan, "")  # 1e14±1e14: any error would agree
+    rounded = math.hypot(published.rounding, published.error_rounding) / math.sqrt(3)  # each anywhere in its interval
+    combined = math.hypot(published.error, ours.error, rounded)
+    difference = (ours.mean - published.mean) / combined
+    if ours.n <= max(FEW_SEEDS):
+        return Comparison(difference, "")
+    if abs(difference) <= _AGREES_WITHIN:
+        return Comparison(difference, AGREES)
+    return Comparison(difference, "better" if (difference > 0) == (larger_is_better(metric) is True) else "worse")
+
+
+def told_causes(causes: Iterable[str]) -> str:
+    """Why seeds failed, with one cause of each kind.
+
+    Example:
+        >>> told_causes(["runaway kappa: its median 1e+07", "NaN in the loss", "runaway kappa: its median 2e+07"])
+        'runaway kappa: its median 1e+07; NaN in the loss'
+    """
+    kinds: dict[str, str] = {}
+    for cause in causes:
+        kinds.setdefault(cause.partition(":")[0], cause)
+    return "; ".join(kinds.values())
+
+
+def signed(difference: float) -> str:
+    """A difference in standard errors, with its sign.
+
+    Example:
+        >>> signed(2.345), signed(-0.01)
+        ('+2.3', '+0.0')
+    """
+    return f"{round(difference, 1) + 0.0:+.1f}"  # never -0.0
+
+
+def _row(content: Mapping[str, Any]) -> Row:
+    return Row(**{**content, "published": {metric: read(text) for metric, text in content["published"].items()}})
+
+
+def read(printed: str) -> Published:
+    """A number as it is printed.
+
+    Example:
+        >>> read("6.15±0.61")
+        Published(text='6.15±0.61', mean=6.15, error=0.61, rounding=0.005, error_rounding=0.005)
+        >>> read("1e14 (tab:bench_results)").rounding
+        50000000000000.0
+    """
+    mean, _, error = printed.partition(" (")[0].partition("±")
+    return Published(printed, float(mean), float(error or "nan"), _rounding(mean), _rounding(error))
+
+
+def _rounding(printed: str) -> float:
+    """Half of the unit of the last printed digit."""
+    mantissa, _, exponent = printed.partition("e")
+    return 0.5 * 10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2]))
+
+
+@lru_cache(maxsize=1024)
+def _expected(row: Row, profile: str, scale: str) -> dict[str, str] | None:
+    try:
+        config = row.config(profile, scale)
+    except ValueError:
+        return None
+    return {path: str(value) for path, value in config.items() if path not in _NOT_COMPARED}

@@ -1,0 +1,230 @@
+"""What a study leaves: the ranked table, best.yaml, trials.csv, summary.json, and figures of the winner."""
+
+import csv
+import io
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from pcl.config.run_config import Plain
+from pcl.metrics.undefined import as_json, told_with_error
+from pcl.storage.files import write_json, write_text
+from pcl.studies.ledger.folders import CHECKPOINT, StudyFolder
+from pcl.studies.ledger.study_spec import StudySpec
+from pcl.studies.results.pareto import values_of
+from pcl.studies.results.replication import SEEDS_A_ROUND, Replication, described
+from pcl.studies.results.selection import Outcome
+from pcl.studies.search.stages import Finding
+from pcl.studies.space.labels import shown
+from pcl.studies.space.search_space import Mode, SearchSpace
+from pcl.studies.space.trial import Trial
+
+_SHOWN = {
+    "eval/kappa_rank_corr": "kappa rank", "eval/kappa_mae": "kappa MAE", "eval/mu_rank_corr": "mu rank",
+    "eval/mu_mae": "mu MAE", "val/crop_rank_corr": "crop", "val/entropy_rank_corr": "entropy",
+    "val/recall_at_1": "R@1",
+}  # fmt: skip
+_N_PAIRS = 2000  # points of the plot of mu
+
+
+def table(outcomes: Sequence[Outcome], space: SearchSpace) -> list[str]:
+    """Trials in a given order, with the means of the usual metrics; failures with their causes."""
+    axes = list(dict.fromkeys(axis for outcome in outcomes for axis in outcome.trial.varied))
+    metrics = [space.objective.metric, *(m for m in _SHOWN if m != space.objective.metric)]
+    metrics = [m for m in metrics if any(m in values for o in outcomes for values in o.by_seed.values())]
+    rows = [["", *axes, *(_SHOWN.get(metric, metric) for metric in metrics), "train s", ""]]
+    for place, outcome in enumerate(outcomes, start=1):
+        varied = outcome.trial.varied  # of an earlier stage, without the later ones' axes
+        values = [shown(varied[axis]) if axis in varied else "" for axis in axes]
+        is_published = is_published_winner(outcome.trial, space)
+        note = "published winner" if is_published else ""
+        if outcome.result is None:
+            stopped = f"stopped at batch {outcome.batch}" if outcome.batch else "not run"
+            rows.append(["-", *values, *("" for _ in metrics), "", stopped])
+        elif outcome.is_stopped:
+            rows.append(
+                ["-", *values, *("" for _ in metrics), f"{outcome.seconds:.1f}", f"{outcome.cause} {note}".rstrip()]
+            )
+        elif not outcome.is_finished:
+            rows.append(["-", *values, *("" for _ in metrics), "", f"FAILED: {outcome.cause} {note}".rstrip()])
+        else:
+            means = [_mean(outcome, metric) for metric in metrics]
+            rank = str(place) if math.isfinite(outcome.mean(space.objective.metric)) else "-"
+            lost = f"lost seeds ({outcome.cause}) " if outcome.failures else ""
+            rows.append([rank, *values, *means, f"{outcome.seconds:.1f}", f"{lost}{note}".rstrip()])
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _mean(outcome: Outcome, metric: str) -> str:
+    """With its standard error; nothing where no seed has the metric."""
+    return told_with_error(outcome.mean(metric), outcome.standard_error(metric)) if outcome.values(metric) else ""
+
+
+def front_table(finding: Finding) -> list[str]:
+    """The Pareto front, best by the first objective first."""
+    metrics = [objective.metric for objective in finding.objectives]
+    rows = [[*(_SHOWN.get(metric, metric) for metric in metrics), ""]]
+    for outcome in finding.front:
+        rows.append([*(_mean(outcome, metric) for metric in metrics), outcome.trial.label])
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def replication_table(stage: str, replication: Replication, space: SearchSpace) -> list[str]:
+    """What more seeds say about the best of a stage."""
+    if not replication.n_rounds:
+        return [f"{stage}: clear without more seeds"]
+    left = f"{replication.n_unclear} not clearly worse" if replication.n_unclear else "it is clear"
+    head = f"{stage}: the best after {replication.n_rounds} rounds of {SEEDS_A_ROUND} more seeds; {left}"
+    return [head, *described(replication, space.objective)]
+
+
+def is_published_winner(trial: Trial, space: SearchSpace) -> bool:
+    """Whether a trial has the published winner's value of every axis that it varies."""
+    return bool(space.published) and all(space.published.get(axis) == value for axis, value in trial.varied.items())
+
+
+def write_all(folder: StudyFolder, space: SearchSpace, spec: StudySpec, finding: Finding) -> list[Path]:
+    """Write the study's files; returns them."""
+    files = [folder.path / "trials.csv", folder.path / "summary.json"]
+    write_text(files[0], trials_csv([*finding.outcomes, *finding.replicates]))
+    write_json(files[1], summary(space, spec, finding))
+    if finding.best is not None:
+        files.append(folder.path / "best.yaml")
+        write_text(files[-1], _best_yaml(finding, finding.best, folder.name))
+    if finding.front:
+        files.append(folder.path / "pareto.png")
+        _draw_front(finding, files[-1])
+    return files
+
+
+def _draw_front(finding: Finding, path: Path) -> None:
+    from pcl.studies.report.figures import pareto  # noqa: PLC0415
+
+    metrics = [objective.metric for objective in finding.objectives]
+    found = [o for o in finding.outcomes if o not in finding.report and values_of(o, finding.objectives)]
+    points = [[outcome.mean(metric) for metric in metrics] for outcome in found]
+    on_front = {outcome.trial.key for outcome in finding.front}
+    names = [f"{o.metric} ({'larger' if o.mode is Mode.MAX else 'smaller'} is better)" for o in finding.objectives]
+    is_first_max = finding.objectives[0].mode is Mode.MAX
+    pareto(points, [outcome.trial.key in on_front for outcome in found], names, path, is_first_max)
+
+
+def summary(space: SearchSpace, spec: StudySpec, finding: Finding) -> dict[str, Any]:
+    """The study in what JSON has."""
+    return {
+        "spec": spec.as_json(),
+        "objective": {"metric": space.objective.metric, "mode": space.objective.mode.value},
+        "objectives": [{"metric": o.metric, "mode": o.mode.value} for o in finding.objectives],
+        "pareto": [_entry(outcome) for outcome in finding.front],
+        "published_winner": dict(space.published),
+        "best": _entry(finding.best) if finding.best else None,
+        "stages": {name: [_entry(outcome) for outcome in outcomes] for name, outcomes in finding.stages.items()},
+        "replication": {name: _replication(found) for name, found in finding.replications.items()},
+        "report": [_entry(outcome) for outcome in finding.report],
+    }
+
+
+def _replication(found: Replication) -> dict[str, Any]:
+    behind = [{"mean": as_json(d.mean), "half_width": as_json(d.half_width), "seeds": d.n_seeds}
+              for d in found.differences]  # fmt: skip
+    compared = [{**_entry(o), "seeds": list(o.by_seed)} for o in found.compared]
+    return {"rounds": found.n_rounds, "unclear": found.n_unclear, "compared": compared, "behind_the_best": behind}
+
+
+def figures(folder: StudyFolder, best: Outcome, say: Callable[[str], None]) -> list[Path]:
+    """What there is to see of the winner: files or a folder of them. What fails is said in a line, and not drawn."""
+    try:
+        if best.trial.run_config.task_name == "images":
+            return _look(folder, best)
+        return _scatter_plots(folder, best)
+    except Exception as error:  # a study has its results, whatever its pictures have
+        say(f"the winner is not drawn: {(str(error).strip() or type(error).__name__).splitlines()[0]}")
+        return []
+
+
+def _look(folder: StudyFolder, best: Outcome) -> list[Path]:
+    """The page of `launch/look.py` for the winner's first seed that has not failed."""
+    import torch  # noqa: PLC0415
+
+    from pcl.data.sources import data_folder, resolve  # noqa: PLC0415
+    from pcl.studies.inspection.images import of_winner, write_look  # noqa: PLC0415
+    from pcl.training.trained_encoder import TrainedEncoder  # noqa: PLC0415
+
+    source = of_winner(folder, best.trial.key)
+    trained = TrainedEncoder.read(source.checkpoint, device="cuda" if torch.cuda.is_available() else "cpu")
+    write_look(source, trained, resolve(trained.task.data, data_folder()), is_other=False, output=source.output)
+    return [source.output]
+
+
+def _scatter_plots(folder: StudyFolder, best: Outcome) -> list[Path]:
+    """Kappa and pairs of mu for the winner's first seed; none without its checkpoint."""
+    trial = folder.trial(best.trial.key)
+    trial.mirror.pull(CHECKPOINT)
+    checkpoint = trial.checkpoint
+    if not checkpoint.exists():
+        return []
+    import torch  # noqa: PLC0415
+
+    from pcl.studies.report.figures import scatter  # noqa: PLC0415
+    from pcl.tasks import ToyTask  # noqa: PLC0415
+    from pcl.training.run import Run  # noqa: PLC0415
+
+    run = Run.restore(checkpoint)
+    task = run.step.task
+    assert isinstance(task, ToyTask)
+    with torch.no_grad():
+        posterior = run.step.encoder(task.x_eval)
+    seed = run.seeds[0]
+    paths = [folder.path / "kappa.png", folder.path / "mu.png"]
+    scatter(task.kappa_true[0].numpy(), posterior.kappa[0].numpy(), f"kappa, seed {seed}", paths[0])
+    first, second = torch.randint(task.x_eval.shape[1], (2, _N_PAIRS), generator=torch.Generator().manual_seed(0))
+    true, predicted = ((mu[0][first] * mu[0][second]).sum(-1).numpy() for mu in (task.mu_true, posterior.mu))
+    scatter(true, predicted, f"mu_i.mu_j, seed {seed}", paths[1])
+    return paths
+
+
+def _entry(outcome: Outcome) -> dict[str, Any]:
+    metrics = sorted({metric for values in outcome.by_seed.values() for metric in values})
+    return {
+        "key": outcome.trial.key,
+        "varied": outcome.trial.varied,
+        "seeds": list(outcome.trial.seeds),
+        "status": outcome.result.status.value if outcome.result else "not run",
+        "cause": outcome.cause,
+        "seconds": as_json(outcome.seconds),
+        "mean": {metric: as_json(outcome.mean(metric)) for metric in metrics},
+        "standard_error": {metric: as_json(outcome.standard_error(metric)) for metric in metrics},
+    }
+
+
+def trials_csv(outcomes: Sequence[Outcome]) -> str:
+    """A line for every trial and seed; for programs, so that an undefined value is nan, and an infinite one inf."""
+    metrics = sorted({metric for o in outcomes for values in o.by_seed.values() for metric in values})
+    axes = list(dict.fromkeys(axis for o in outcomes for axis in o.trial.varied))
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["trial", "stage", "seed", "status", "cause", *axes, *metrics])
+    for outcome in outcomes:
+        varied = [outcome.trial.varied.get(axis, "") for axis in axes]
+        for seed in outcome.trial.seeds:
+            values = outcome.by_seed.get(seed, {})
+            cause = outcome.failures.get(seed, outcome.result.cause if outcome.result else "")
+            is_failed = bool(cause) and not outcome.is_stopped
+            status = "failed" if is_failed else outcome.result.status.value if outcome.result else "not run"
+            row = [outcome.trial.key, outcome.trial.stage, seed, status, cause, *varied]
+            writer.writerow([*row, *(values.get(metric, "") for metric in metrics)])
+    return text.getvalue()
+
+
+def _best_yaml(finding: Finding, best: Outcome, study: str) -> str:
+    varied: Mapping[str, Plain] = best.trial.varied
+    head = f"# The winner of the study {study}: {', '.join(f'{a} = {shown(v)}' for a, v in varied.items())}.\n"
+    if len(finding.objectives) > 1:
+        others = ", ".join(objective.metric for objective in finding.objectives[1:])
+        head += f"# It is the best by {finding.objectives[0].metric}; for {others} see the Pareto front.\n"
+    return f"{head}# python launch/train.py --config best.yaml\n{yaml.safe_dump(best.trial.config, sort_keys=False)}"

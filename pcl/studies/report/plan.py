@@ -1,0 +1,258 @@
+"""What a study will do and what it will take, before it does it."""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pcl.config.run_config import RunConfig
+from pcl.studies.execution.progress import duration
+from pcl.studies.execution.resources import Cost, Resources, with_side_by_side
+from pcl.studies.ledger.folders import StudyFolder
+from pcl.studies.ledger.study_spec import StudySpec
+from pcl.studies.results.pareto import with_objectives
+from pcl.studies.results.replication import RULE
+from pcl.studies.search.stages import N_REPORTED
+from pcl.studies.space.axes import Domain, Variants
+from pcl.studies.space.search_method import GRID, Method
+from pcl.studies.space.search_space import SearchSpace
+from pcl.studies.space.trial import Trial
+from pcl.training.interleaving import interleaved
+
+if TYPE_CHECKING:
+    from pcl.training.run import Run
+
+_OVERHEAD_S = 0.25  # of a trial outside of training; `bench.py study` measures it
+_SLICE = 50  # batches that a probe gives the device at once
+_START_S = 15.0  # Ray, and torch in the first workers
+_LONG_S = 5.0  # batches are timed again for so long
+_ENOUGH_S = 30.0  # after so long no further trial is probed
+
+
+def probe(
+    config: RunConfig, seeds: Sequence[int], device: str, is_shared: bool = False, n_batches: int = 5
+) -> Cost:  # fmt: skip
+    """Measure a few batches of every phase and one evaluation, and reckon what the whole trial takes.
+
+    Args:
+        config: Of the trial.
+        seeds: Of the trial.
+        device: cpu or cuda.
+        is_shared: Whether to find out how many of them a process on a GPU had better train side by side.
+        n_batches: Of each phase.
+    """
+    import torch  # noqa: PLC0415
+
+    from pcl.training.run import Run  # noqa: PLC0415
+
+    if is_gpu := device == "cuda":
+        torch.cuda.empty_cache()  # of earlier probes
+        torch.cuda.reset_peak_memory_stats()
+    training = config.training
+    started = time.perf_counter()
+    run = Run(config, seeds, device)
+    set_up, seconds = time.perf_counter() - started, 0.0
+    ends = [0, *training.phases.ends(training.n_batches)]
+    for index, phase in enumerate(training.phases):
+        run.stepper.enter(phase.trained, training.negatives_at(index))
+        batch_s = _timed(lambda: run.stepper.advance(1, training.lr))
+        if is_gpu or batch_s < _LONG_S:  # a GPU's first batch is mostly compiling
+            batch_s = _fastest(lambda: run.stepper.advance(1, training.lr), n_batches)
+        seconds += batch_s * (ends[index + 1] - ends[index])
+    evaluation = _timed(lambda: run.step.task.evaluate(run.step.encoder))
+    seconds += evaluation * -(-training.n_batches // training.eval_every)
+    n_parameters = sum(parameter.numel() for parameter in run.step.encoder.parameters())
+    n_bytes = 3 * 4 * n_parameters  # Adam keeps two numbers for each, four bytes each
+    if not is_gpu:
+        return Cost(set_up, seconds, n_bytes)
+    cost = Cost(set_up, seconds, n_bytes, torch.cuda.max_memory_reserved(), torch.cuda.mem_get_info()[1])
+    if not is_shared:
+        return cost
+    runs = [run]
+
+    def seconds_of(n_runs: int) -> float:
+        runs.extend(Run(config, seeds, device) for _ in range(n_runs - len(runs)))
+        return side_by_side_seconds(runs, device)
+
+    return with_side_by_side(cost, seconds_of)
+
+
+def side_by_side_seconds(runs: "Sequence[Run]", device: str, n_batches: int = 200) -> float:
+    """What some batches of every phase take, of all runs side by side in this process."""
+    seconds = 0.0
+    for index, phase in enumerate(runs[0].config.training.phases):
+        for run in runs:
+            run.stepper.enter(phase.trained, run.config.training.negatives_at(index))
+            run.stepper.advance(4, run.config.training.lr)  # with the capture of one
+        seconds += _timed(lambda: list(interleaved([_slices(run, n_batches) for run in runs], device)))
+    return seconds
+
+
+def _slices(run: "Run", n_batches: int) -> Iterator[None]:
+    for begin in range(0, n_batches, _SLICE):
+        run.stepper.start(min(_SLICE, n_batches - begin), run.config.training.lr)
+        yield
+        run.stepper.wait()
+
+
+def _fastest(work: Callable[[], object], n_times: int) -> float:
+    """Others are slowed down by what starts at the same time."""
+    times: list[float] = []
+    while len(times) < n_times and sum(times) < _LONG_S:
+        times.append(_timed(work))
+    return min(times)
+
+
+def _timed(work: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def survive_forks() -> None:
+    """Keep numpy's OpenBLAS from threads of its own in this process, for good.
+
+    Where one thread forks, as Ray does at its start, another that computes on them waits for them for good.
+    """
+    import numpy  # noqa: F401, PLC0415  only what is loaded can be told
+    from threadpoolctl import threadpool_limits  # noqa: PLC0415
+
+    threadpool_limits(1, user_api="blas")
+
+
+def costs_of(trials: Sequence[Trial], device: str, n_threads: int, is_shared: bool = False) -> list[Cost]:
+    """Of the first and the last of some trials, of a grid mostly the cheapest and the dearest; one if that is slow.
+
+    Args:
+        trials: In their order.
+        device: cpu or cuda.
+        n_threads: Of a trial; the probe has as many.
+        is_shared: Whether to find out how many a process had better train side by side.
+    """
+    import torch  # noqa: PLC0415
+
+    torch.set_num_threads(n_threads)
+    costs: list[Cost] = []
+    started = time.perf_counter()
+    for trial in [trials[0], trials[-1]] if len(trials) > 1 else trials:
+        if costs and time.perf_counter() - started > _ENOUGH_S:
+            break
+        with contextlib.suppress(ValueError, RuntimeError, MemoryError):  # it will be seen as a failed trial
+            costs.append(probe(trial.run_config, trial.seeds, device, is_shared))
+    return costs
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A study as it is about to run.
+
+    Attributes:
+        space: What is searched.
+        spec: What the study is.
+        folder: Where it is kept.
+        resources: Of a trial.
+        available: Of the cluster.
+        is_finalized: Whether the best run on the report seeds.
+    """
+
+    space: SearchSpace
+    spec: StudySpec
+    folder: StudyFolder
+    resources: Resources
+    available: Mapping[str, float]
+    is_finalized: bool
+
+    def lines(self, costs: Sequence[Cost]) -> list[str]:
+        """In words.
+
+        Args:
+            costs: Of some of the first stage's trials, whose mean stands for all; none for no estimate.
+        """
+        spec, space = self.spec, self.space
+        seeds = " ".join(map(str, spec.tuning_seeds))
+        _, objectives = with_objectives(space, spec.objectives)
+        by = ", ".join(f"{objective.metric} ({objective.mode.value})" for objective in objectives)
+        lines = [
+            f"study {self.folder.name}: space {space.name}, fidelity {spec.profile}, scale {spec.scale}, "
+            f"data {spec.data}, seeds {seeds}, by {by}"
+        ]
+        if len(objectives) > 1:
+            lines.append(f"  the Pareto front of them; the winner is the best by {objectives[0].metric}")
+        is_grid = spec.method.kind == GRID
+        lines += [f"  search: {spec.method.label}"] if spec.method != Method() else []
+        for index, (stage, n) in enumerate(zip(space.stages, spec.n_trials(space), strict=True)):
+            axes = " x ".join(f"{name} {{{_values(axis)}}}" for name, axis in stage.axes.items())
+            of = "" if is_grid or stage.is_sampled else f" of {stage.n_cells} cells"
+            after = " at the winner's settings" if index else ""
+            lines.append(f"  stage {index + 1}: {n} trials{of}{after}: {axes}")
+        if spec.replicate:
+            lines.append(f"  {RULE}")
+        if self.is_finalized:
+            report = " ".join(map(str, spec.report_seeds))
+            lines.append(f"  report: the best {N_REPORTED} on seeds {report}, which select nothing")
+        done = sum(folder.result() is not None for folder in self.folder.trials())
+        if done:
+            lines.append(f"  done: {done} of {self.n_trials}")
+        slots = self.resources.slots(dict(self.available))
+        gpus = f" and {self.resources.gpus:g} GPU" if self.resources.gpus else ""
+        beside = f", {self.resources.side_by_side} side by side" if self.resources.side_by_side > 1 else ""
+        lines.append(f"  each on {self.resources.cpus:g} CPU{gpus}{beside}, {slots} at once")
+        if costs:
+            lines.append(self._estimate(costs, done, slots))
+        return lines
+
+    @property
+    def n_trials(self) -> int:
+        """Of all stages and the report."""
+        return sum(self.spec.n_trials(self.space)) + (N_REPORTED if self.is_finalized else 0)
+
+    def _estimate(self, costs: Sequence[Cost], done: int, slots: int) -> str:
+        n_tuning = sum(self.spec.n_trials(self.space))
+        more_seeds = len(self.spec.report_seeds) / len(self.spec.tuning_seeds)
+        units = max(0, n_tuning - done) + (N_REPORTED * more_seeds if self.is_finalized else 0)
+        return estimate(costs, units, self.n_trials, slots)
+
+
+def estimate(costs: Sequence[Cost], n_left: float, n_trials: int, slots: int) -> str:
+    """What a study will take, in words.
+
+    Args:
+        costs: Of some trials, whose mean stands for all.
+        n_left: Trials that have to run.
+        n_trials: All of them, as each has a checkpoint.
+        slots: Trials at once.
+    """
+    seconds = duration(estimated_seconds(costs, n_left, slots))
+    mean = sum(cost.shared_run_s for cost in costs) / len(costs) + _set_up_s(costs)
+    n_bytes = max(cost.n_bytes for cost in costs) * n_trials
+    return (
+        f"  estimated: {seconds} in all, {duration(mean)} a trial (probe of {len(costs)}), "
+        f"{n_bytes / 1e6:,.0f} MB on disk"
+    )
+
+
+def estimated_seconds(costs: Sequence[Cost], n_left: float, slots: int, times_longer: float = 1.0) -> float:
+    """What a study will take.
+
+    Args:
+        costs: Of some trials.
+        n_left: Trials that have to run.
+        slots: Trials at once.
+        times_longer: The mean trial's training than that of these.
+    """
+    training = times_longer * sum(cost.shared_run_s for cost in costs) / len(costs)
+    return _START_S + n_left * (training + _set_up_s(costs) + _OVERHEAD_S) / max(1, slots)
+
+
+def _set_up_s(costs: Sequence[Cost]) -> float:
+    return min(cost.set_up_s for cost in costs)
+
+
+def _values(axis: object) -> str:
+    if isinstance(axis, Variants):
+        return ", ".join(axis.settings)
+    if isinstance(axis, Domain):
+        return axis.domain_str
+    assert isinstance(axis, tuple)
+    return ", ".join(str(value).lower() if isinstance(value, bool) else str(value) for value in axis)

@@ -1,0 +1,54 @@
+"""Since when a training can be judged by a metric: a kappa metric says nothing while only mu is trained.
+
+What a metric is about decides from which batch on it is judged: from the start of the first phase that trains that.
+How far a training is, to be compared with others, is the share of its batches from there to its end.
+"""
+
+import math
+from collections.abc import Sequence
+
+from pcl.config.run_config import RunConfig
+from pcl.config.schedule import Trained
+from pcl.metrics.undefined import mean_of
+from pcl.studies.ledger.folders import Metrics, Row
+from pcl.tasks import CifarTask, ToyTask
+
+_OF_MU = ("eval/mu_", "val/recall_at_1")
+_LOSS = "train/loss"
+
+
+def judged_from(config: RunConfig, metric: str) -> int:
+    """The batch at which the first phase starts that trains what the metric is about; the last batch if none does.
+
+    The loss is another one in every phase, so that only the last one's counts.
+    """
+    training = config.training
+    starts = [0, *training.phases.ends(training.n_batches)]
+    if metric == _LOSS:
+        return starts[-2]
+    idle = Trained.KAPPA if metric.startswith(_OF_MU) else Trained.MU
+    judged = (start for start, phase in zip(starts, training.phases, strict=False) if phase.trained is not idle)
+    return next(judged, training.n_batches)
+
+
+def judged_curve(rows: Sequence[Row], config: RunConfig, metric: str) -> list[tuple[float, float]]:
+    """Percent done and the metric's mean over seeds, of every report at which a training is judged before its end.
+
+    A report whose mean is undefined or infinite judges nothing.
+
+    Where a run ends with its best evaluation (images: by the crops' correlation), it is judged by its best so far.
+    """
+    first, last = judged_from(config, metric), config.training.n_batches
+    selects = (ToyTask if isinstance(config.task, ToyTask.Config) else CifarTask).selects
+    best: dict[int, Metrics] = {}
+    curve = []
+    for row in rows:
+        if not first < row.batch < last:
+            continue
+        for seed, metrics in row.by_seed.items():
+            if not selects or metrics[selects] > best.get(seed, {}).get(selects, -math.inf):
+                best[seed] = metrics
+        values = [metrics[metric] for seed, metrics in best.items() if seed not in row.failures and metric in metrics]
+        if math.isfinite(mean := mean_of(values)):
+            curve.append((100 * (row.batch - first) / (last - first), mean))
+    return curve

@@ -1,0 +1,76 @@
+"""Which end of a metric is the better one, and which trials no other is better than in every objective."""
+
+import dataclasses
+import math
+from collections.abc import Iterable, Sequence
+
+from pcl.studies.results.selection import Outcome
+from pcl.studies.space.metric_direction import larger_is_better
+from pcl.studies.space.search_space import METRICS, Mode, Objective, SearchSpace
+
+
+def read_objectives(text: str, space: SearchSpace) -> tuple[str, ...]:
+    """Metrics from a list such as val/crop_rank_corr,val/recall_at_1; none from no text.
+
+    Raises:
+        ValueError: If one is not a metric of the space's task, has no better end, or comes twice.
+    """
+    metrics = tuple(word.strip() for word in text.split(",")) if text else ()
+    if len(set(metrics)) != len(metrics):
+        raise ValueError(f"`--objectives` must have every metric once, but got {text!r}.")
+    for metric in metrics:
+        objective_of(metric, space)
+    return metrics
+
+
+def objective_of(metric: str, space: SearchSpace) -> Objective:
+    """A metric with its better end: the space's where it is the space's own.
+
+    Raises:
+        ValueError: If a search cannot go by it.
+    """
+    known = METRICS[space.task]
+    if metric not in known:
+        raise ValueError(f"`--objectives` takes some of {', '.join(known)}, but got {metric!r}.")
+    if metric == space.objective.metric:
+        return space.objective
+    is_max = larger_is_better(metric)
+    if is_max is None:
+        raise ValueError(f"`--objectives` cannot have {metric!r}: neither end of it is the better one.")
+    return Objective(metric, Mode.MAX if is_max else Mode.MIN)
+
+
+def with_objectives(space: SearchSpace, metrics: Sequence[str]) -> tuple[SearchSpace, tuple[Objective, ...]]:
+    """The space with the first of the metrics as what decides, and all objectives; by default its own."""
+    objectives = tuple(objective_of(metric, space) for metric in metrics) or (space.objective,)
+    if objectives[0] == space.objective:
+        return space, objectives
+    return dataclasses.replace(space, objective=objectives[0]), objectives
+
+
+def values_of(outcome: Outcome, objectives: Sequence[Objective]) -> list[float] | None:
+    """The mean of every objective; nothing unless the trial finished, with every seed and with finite values."""
+    values = [outcome.mean(objective.metric) for objective in objectives]
+    is_whole = outcome.is_finished and not outcome.failures and all(map(math.isfinite, values))
+    return values if is_whole else None
+
+
+def pareto_front(outcomes: Iterable[Outcome], objectives: Sequence[Objective]) -> list[Outcome]:
+    """Trials than which no other is as good in every objective and better in one; the best by the first comes first."""
+    found = {outcome.trial.key: (outcome, values_of(outcome, objectives)) for outcome in outcomes}
+    signs = [1.0 if objective.mode is Mode.MAX else -1.0 for objective in objectives]
+    points = [
+        (tuple(sign * value for sign, value in zip(signs, values, strict=True)), outcome)
+        for outcome, values in found.values()
+        if values is not None
+    ]
+    points.sort(key=lambda point: point[0], reverse=True)
+    front: list[tuple[tuple[float, ...], Outcome]] = []
+    for goods, outcome in points:  # who is beaten is beaten by one that comes before
+        if not any(_beats(other, goods) for other, _ in front):
+            front.append((goods, outcome))
+    return [outcome for _, outcome in front]
+
+
+def _beats(one: Sequence[float], other: Sequence[float]) -> bool:
+    return one != other and all(a >= b for a, b in zip(one, other, strict=True))

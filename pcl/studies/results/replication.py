@@ -1,0 +1,141 @@
+"""More seeds where it is not clear which configuration is better: pairs are compared on common seeds, seed by seed.
+
+The rule. Of a stage's trials that finished with every seed, the best by its mean is compared with each of the others:
+the mean of the differences on the seeds that both have, and its 95% interval by Student's t. Those whose interval has 0
+in it stay, at most `MOST_COMPARED` with the best, and get `SEEDS_A_ROUND` new seeds each, which are neither tuning nor
+report seeds. Then the same again among those that stay. It ends when one is left, or after `MOST_ROUNDS` rounds: those
+that are left are then as good as each other as far as these seeds tell, and the best mean wins. One seed alone has no
+interval, and leaves nothing out. Looking several times makes wrong exclusions likelier than 5% (at most 5% a look).
+"""
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from pcl.metrics.undefined import told_with_error
+from pcl.studies.results.selection import Outcome, ranked
+from pcl.studies.space.search_space import Mode, Objective
+
+AUTO = "auto"
+MOST_COMPARED = 6
+SEEDS_A_ROUND = 2
+MOST_ROUNDS = 4
+_CONFIDENCE = 0.95
+RULE = (
+    f"replication: {SEEDS_A_ROUND} more seeds for the best and those of the next {MOST_COMPARED - 1} whose paired 95% "
+    f"interval has 0 in it, until one is left, at most {MOST_ROUNDS} times"
+)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """By how much the best is better than another, seed by seed.
+
+    Attributes:
+        mean: Over the common seeds; positive where the best is better.
+        half_width: Of the 95% interval around it; infinite for fewer than two seeds.
+        n_seeds: That both have.
+    """
+
+    mean: float
+    half_width: float
+    n_seeds: int
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the interval is above 0."""
+        return self.mean > self.half_width
+
+
+@dataclass(frozen=True)
+class Replication:
+    """What replication found in a stage.
+
+    Attributes:
+        n_rounds: Rounds of new seeds.
+        compared: All that were replicated, with their new seeds, the best first.
+        differences: Of the best to each of the others, in the same order.
+    """
+
+    n_rounds: int = 0
+    compared: list[Outcome] = field(default_factory=list)
+    differences: list[Difference] = field(default_factory=list)
+
+    @property
+    def n_unclear(self) -> int:
+        """How many the best is not clearly better than."""
+        return sum(not difference.is_clear for difference in self.differences)
+
+
+def paired(best: Outcome, other: Outcome, objective: Objective) -> Difference:
+    """The difference on the seeds that both have finished."""
+    sign = 1.0 if objective.mode is Mode.MAX else -1.0
+    lost = {*best.failures, *other.failures}
+    common = [seed for seed in best.by_seed if seed in other.by_seed and seed not in lost]
+    pairs = [[of.by_seed[seed].get(objective.metric, math.nan) for of in (best, other)] for seed in common]
+    values = [sign * (ours - theirs) for ours, theirs in pairs if math.isfinite(ours - theirs)]
+    if len(values) < 2:
+        return Difference(values[0] if values else math.nan, math.inf, len(values))
+    from scipy.special import stdtrit  # noqa: PLC0415  half a second
+
+    quantile = float(stdtrit(len(values) - 1, (1 + _CONFIDENCE) / 2))
+    half_width = quantile * statistics.stdev(values) / math.sqrt(len(values))
+    return Difference(statistics.fmean(values), half_width, len(values))
+
+
+def unclear(outcomes: Sequence[Outcome], objective: Objective) -> list[Outcome]:
+    """The best of those that finished with every seed, and those that it is not clearly better than."""
+    whole = [o for o in ranked(outcomes, objective) if _is_whole(o, objective)]
+    others = [o for o in whole[1:] if not paired(whole[0], o, objective).is_clear]
+    return [*whole[:1], *others[: MOST_COMPARED - 1]]
+
+
+def together(outcome: Outcome, more: Outcome) -> Outcome:
+    """A trial with the seeds of another one of the same configuration, whose failure is that of all its new seeds."""
+    failures = {**outcome.failures, **more.failures}
+    if not more.is_finished:
+        failures |= {seed: more.failures.get(seed, more.cause or "not run") for seed in more.trial.seeds}
+    seconds = outcome.seconds + more.seconds
+    return replace(outcome, by_seed={**outcome.by_seed, **more.by_seed}, failures=failures, seconds=seconds)
+
+
+def new_seeds(known: Sequence[int], n_rounds: int) -> tuple[int, ...]:
+    """Seeds of a round, the first of which is 0: the next whole numbers after all that are taken."""
+    first = max(known) + 1 + SEEDS_A_ROUND * n_rounds
+    return tuple(range(first, first + SEEDS_A_ROUND))
+
+
+def concluded(left: Sequence[Outcome], excluded: Sequence[Outcome], objective: Objective, n_rounds: int) -> Replication:
+    """Those that were replicated, compared with the best of them; those that were excluded have fewer seeds.
+
+    Args:
+        left: What `unclear` returned last.
+        excluded: All others that have been replicated.
+        objective: What decides.
+        n_rounds: How often.
+    """
+    if not n_rounds:
+        return Replication()
+    best, *others = [*left, *ranked(excluded, objective)]
+    return Replication(n_rounds, [best, *others], [paired(best, other, objective) for other in others])
+
+
+def described(replication: Replication, objective: Objective) -> list[str]:
+    """A line for each configuration: its mean, and by how much the best is better, seed by seed."""
+    lines = []
+    for place, outcome in enumerate(replication.compared):
+        values = outcome.values(objective.metric)
+        mean = told_with_error(outcome.mean(objective.metric), outcome.standard_error(objective.metric))
+        behind = ""
+        if place:
+            difference = replication.differences[place - 1]
+            clear = "" if difference.is_clear else ", not clear"
+            interval = told_with_error(difference.mean, difference.half_width)
+            behind = f"  behind by {interval} ({difference.n_seeds} seeds{clear})"
+        lines.append(f"  {mean}  {len(values)} seeds  {outcome.trial.label}{behind}")
+    return lines
+
+
+def _is_whole(outcome: Outcome, objective: Objective) -> bool:
+    return outcome.is_finished and not outcome.failures and math.isfinite(outcome.mean(objective.metric))

@@ -1,0 +1,1 @@
+"""How a study moves through its stages: grid, random and Optuna."""

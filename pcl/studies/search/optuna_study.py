@@ -1,0 +1,277 @@
+"""A stage's Optuna study, in STORAGE/STUDY/optuna.db: asked for points and told what they gave.
+
+What a sampler proposes follows from its seed, the number of the proposal and what the study knows, and from nothing
+that is lost with a process: a new driver goes on with what the old one would have proposed.
+"""
+
+import hashlib
+import sqlite3
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import optuna
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.study import StudyDirection
+from optuna.trial import FrozenTrial, TrialState, create_trial
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import SQLAlchemyError
+
+from pcl.config.run_config import Plain
+from pcl.storage.files import warn
+from pcl.storage.sqlite_files import clear_unfinished, is_damaged, new_database, put, revision, set_database_aside
+from pcl.studies.space.axes import Stage
+from pcl.studies.space.ranges import Range
+from pcl.studies.space.search_method import GP, Method, searched
+from pcl.studies.space.search_space import Mode, Objective
+
+DATABASE = "optuna.db"
+_MOST_STARTUP = 10  # Optuna's own number of draws before a sampler begins
+_KEY, _WINNER, _WARM = "trial", "winner", "warm"
+
+
+class Point(NamedTuple):
+    """What Optuna proposed.
+
+    Attributes:
+        number: Its number in Optuna.
+        values: By axis.
+        key: Of the trial that it is, once that is known.
+        is_open: Whether it has not been told about.
+    """
+
+    number: int
+    values: dict[str, Plain]
+    key: str
+    is_open: bool
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a point gave.
+
+    Attributes:
+        values: Of every objective; nothing where it failed or was stopped early.
+        curve: Percent done and objective of one that was stopped early, of which samplers then learn; else nothing.
+    """
+
+    values: Sequence[float] | None = None
+    curve: Sequence[tuple[float, float]] = ()
+
+    @property
+    def state(self) -> TrialState:
+        """In Optuna's words."""
+        return TrialState.PRUNED if self.curve else TrialState.FAIL if self.values is None else TrialState.COMPLETE
+
+
+NOTHING = Known()
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Where and how a stage is sampled.
+
+    Attributes:
+        database: File of the studies, one for each stage.
+        name: Of the study in it.
+        stage: What is sampled.
+        objectives: What is told.
+        method: Sampler and seed.
+        n_trials: How many there will be: a third of them, at most ten, are drawn before the sampler begins.
+    """
+
+    database: Path
+    name: str
+    stage: Stage
+    objectives: tuple[Objective, ...]
+    method: Method
+    n_trials: int
+
+
+class Sampling:
+    """Asks and tells.
+
+    A database that is damaged or was left half made is set aside, and made anew: the trials' folders have it all.
+
+    Args:
+        samples: What, where and how.
+        winner: Values of earlier stages' axes. A study that was begun at other ones is begun anew.
+        is_anew: Whether it is begun anew in any case.
+
+    Attributes:
+        aside: Where the database that was there is now, if it was set aside.
+
+    Raises:
+        OSError: If the database cannot be read or written; so do all methods.
+    """
+
+    def __init__(self, samples: Samples, winner: Mapping[str, Plain], *, is_anew: bool = False) -> None:
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        self._samples = samples
+        self._distributions = distributions_of(samples.stage)
+        self.aside: Path | None = None
+        with self._database():
+            storage = self._storage()
+            if samples.name in optuna.get_all_study_names(storage):
+                left = optuna.load_study(study_name=samples.name, storage=storage)
+                if is_anew or left.user_attrs.get(_WINNER) != dict(winner):
+                    optuna.delete_study(study_name=samples.name, storage=storage)
+            self._study = optuna.create_study(
+                storage=storage, study_name=samples.name, load_if_exists=True,
+                directions=["maximize" if o.mode is Mode.MAX else "minimize" for o in samples.objectives],
+            )  # fmt: skip
+            self._study.set_metric_names([objective.metric for objective in samples.objectives])
+            self._study.set_user_attr(_WINNER, dict(winner))
+
+    def _storage(self) -> optuna.storages.RDBStorage:
+        """Optuna's tables, made first where there are none."""
+        path = self._samples.database
+        clear_unfinished(path)
+        if path.exists():
+            why = "damaged" if is_damaged(path) else "" if revision(path) else "incomplete"
+            if why:
+                self.aside = set_database_aside(path, why)
+                warn(f"{path} is {why}: it is now {self.aside.name}, and made again from the trials' folders.")
+        if not path.exists():
+            with new_database(path) as new:
+                optuna.storages.RDBStorage(_url(new)).engine.dispose()
+                put(new, path)
+        return optuna.storages.RDBStorage(_url(path))
+
+    def points(self) -> list[Point]:
+        """Whatever has been proposed or added so far, in order; what an ask left half done is told to have failed."""
+        with self._database():
+            found = []
+            for trial in self._study.get_trials(deepcopy=False):
+                is_open = trial.state is TrialState.RUNNING
+                if is_open and set(trial.params) != set(self._distributions):
+                    self._study.tell(trial.number, state=TrialState.FAIL)
+                elif trial.state is not TrialState.WAITING and trial.params:
+                    key = str(trial.user_attrs.get(_KEY, ""))
+                    found.append(Point(trial.number, dict(trial.params), key, is_open))
+            return found
+
+    @property
+    def warm(self) -> set[str]:
+        """Keys of the trials of another study that were added."""
+        with self._database():
+            return {str(t.user_attrs[_KEY]) for t in self._study.get_trials(deepcopy=False) if _WARM in t.user_attrs}
+
+    def ask(self, values: Mapping[str, Plain] | None = None) -> Point:
+        """Propose a point: the sampler's, or this one."""
+        with self._database():
+            if values is not None:
+                self._study.enqueue_trial(dict(values))
+            samples, number = self._samples, len(self._study.get_trials(deepcopy=False))
+            sampler = sampler_of(samples.method, samples.stage, samples.n_trials, number)
+            self._study.sampler = sampler if values else warned(sampler, self._study, self._distributions)
+            trial = self._study.ask(self._distributions)
+            return Point(trial.number, dict(trial.params), "", is_open=True)
+
+    def name(self, number: int, key: str) -> None:
+        """Note which trial a point is."""
+        with self._database():
+            self._study._storage.set_trial_user_attr(self._id(number), _KEY, key)
+
+    def tell(self, number: int, known: Known) -> None:
+        """What a point gave."""
+        with self._database():
+            storage, trial_id = self._study._storage, self._id(number)
+            if not storage.get_trial(trial_id).state.is_finished():
+                for percent, value in known.curve:
+                    storage.set_trial_intermediate_value(trial_id, round(percent), value)
+            self._study.tell(number, known.values, known.state, skip_if_finished=True)
+
+    def add(self, point: Mapping[str, Plain], key: str, known: Known, warm: str = "") -> None:
+        """Add what is known of a point that this study has not proposed, perhaps from another one."""
+        with self._database():
+            self._study.add_trial(self._frozen(point, {_KEY: key, **({_WARM: warm} if warm else {})}, known))
+
+    def _id(self, number: int) -> int:
+        """In the storage; Optuna has no other way to write to a trial by its number."""
+        return int(self._study._storage.get_trial_id_from_study_id_trial_number(self._study._study_id, number))
+
+    def _frozen(self, point: Mapping[str, Plain], attributes: dict[str, Any], known: Known) -> FrozenTrial:
+        last = [known.curve[-1][1]] if known.curve else known.values  # of a pruned one, Optuna takes its last value
+        return create_trial(
+            state=known.state, values=last, params=dict(point), distributions=self._distributions,
+            user_attrs=attributes, intermediate_values={round(percent): value for percent, value in known.curve},
+        )  # fmt: skip
+
+    @contextmanager
+    def _database(self) -> Iterator[None]:
+        """Errors of the database become an OSError; warnings are about experimental parts of Optuna."""
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                yield
+        except (optuna.exceptions.StorageInternalError, SQLAlchemyError, sqlite3.Error) as error:
+            told = str(error.__cause__ or error).strip().splitlines()[0]
+            hint = "where it is damaged, the next start makes it again from the trials' folders"
+            raise OSError(f"{self._samples.database} cannot be used ({told}; {hint})") from None
+
+
+def _url(path: Path) -> str:
+    return URL.create("sqlite", database=str(path.absolute())).render_as_string()
+
+
+def sampler_of(method: Method, stage: Stage, n_trials: int, number: int) -> optuna.samplers.BaseSampler:
+    """One for a single proposal. Trials that run at once count as bad (TPE) or are reckoned with (GP).
+
+    Args:
+        method: Sampler and seed.
+        stage: What is sampled.
+        n_trials: How many there will be.
+        number: Of the proposal.
+    """
+    text = f"{method.seed} {stage.name} {number}"
+    seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:4])
+    n_startup = max(1, min(_MOST_STARTUP, n_trials // 3))
+    if method.sampler == GP:
+        return optuna.samplers.GPSampler(seed=seed, n_startup_trials=n_startup)
+    return optuna.samplers.TPESampler(seed=seed, n_startup_trials=n_startup, constant_liar=True)
+
+
+def warned(
+    sampler: optuna.samplers.BaseSampler, study: optuna.Study, distributions: dict[str, BaseDistribution]
+) -> optuna.samplers.BaseSampler:
+    """For a single proposal, a sampler to which what failed is as bad as the worst that has finished.
+
+    Of failures alone a sampler learns nothing: where the best that it knows lies beside settings that diverge, it would
+    propose those again and again. In the study they stay what they are.
+    """
+    every = study.get_trials(deepcopy=False)
+    trials = [trial for trial in every if trial.state not in (TrialState.FAIL, TrialState.WAITING)]
+    failed = [trial.params for trial in every if trial.state is TrialState.FAIL]
+    finished = [trial.values for trial in trials if trial.state is TrialState.COMPLETE]
+    points = {repr(params): params for params in failed if set(params) == set(distributions)}
+    for trial in trials:
+        points.pop(repr(trial.params), None)  # run again, or at it
+    if not finished or not points:
+        return sampler
+    ends = [min if direction is StudyDirection.MAXIMIZE else max for direction in study.directions]
+    worst = [end(values) for end, values in zip(ends, zip(*finished, strict=True), strict=True)]
+    told = optuna.create_study(directions=study.directions, sampler=sampler)
+    told.add_trials([
+        *trials, *(create_trial(values=worst, params=point, distributions=distributions) for point in points.values())
+    ])  # fmt: skip
+    proposed = told.ask(distributions).params
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of what Optuna calls experimental
+        return optuna.samplers.PartialFixedSampler(proposed, optuna.samplers.RandomSampler())  # who has nothing to draw
+
+
+def distributions_of(stage: Stage) -> dict[str, BaseDistribution]:
+    """What Optuna draws each axis from."""
+    return {name: _distribution(searched(name, axis)) for name, axis in stage.axes.items()}
+
+
+def _distribution(axis: Range | tuple[Plain, ...]) -> BaseDistribution:
+    if not isinstance(axis, Range):
+        return CategoricalDistribution(axis)
+    if axis.is_whole:
+        return IntDistribution(int(axis.low), int(axis.high), log=axis.is_log, step=int(axis.step) or 1)
+    return FloatDistribution(axis.low, axis.high, log=axis.is_log, step=axis.step or None)

@@ -1,0 +1,180 @@
+"""A study from its first stage to the final row: reuse what is known, run what is left, select, report."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pcl.config.run_config import Plain
+from pcl.studies.execution.interrupt import Interrupt
+from pcl.studies.execution.runner import run_source
+from pcl.studies.execution.trial_execution import Choices, Execution, close_study
+from pcl.studies.ledger.folders import StudyFolder
+from pcl.studies.ledger.study_spec import StudySpec
+from pcl.studies.results.pareto import pareto_front, with_objectives
+from pcl.studies.results.replication import MOST_ROUNDS, Replication, concluded, new_seeds, together, unclear
+from pcl.studies.results.selection import Outcome, ranked, winner
+from pcl.studies.space.search_method import ASHA, GRID, OPTUNA
+from pcl.studies.space.search_space import Objective, SearchSpace
+from pcl.studies.space.trial import Trial
+from pcl.studies.tracking.recorder import Recorder
+from pcl.studies.tracking.tracker import End, Tracker
+
+if TYPE_CHECKING:
+    from pcl.studies.execution.early_stopping import Halving
+
+__all__ = ["N_REPORTED", "REPLICATE_STAGE", "REPORT_STAGE", "Choices", "Finding", "Search", "close"]
+
+REPORT_STAGE, REPLICATE_STAGE = "report", "replicate"
+N_REPORTED = 3  # configurations that are run on the report seeds: the winner and the next two
+
+
+@dataclass
+class Finding:
+    """What a study has found.
+
+    Attributes:
+        stages: Outcomes of every stage that was begun, best first.
+        best: The winner of the last stage, if all stages have ended; that of an earlier one where the last was
+            searched in part and has none as good.
+        report: Outcomes on the report seeds, in the order of the selection.
+        objectives: All that were asked for; the first decides.
+        front: Trials of all stages than which none is better in every objective; nothing for one objective.
+        replications: Of every stage that was replicated.
+        replicates: Their trials, as they were run.
+    """
+
+    stages: dict[str, list[Outcome]] = field(default_factory=dict)
+    best: Outcome | None = None
+    report: list[Outcome] = field(default_factory=list)
+    objectives: tuple[Objective, ...] = ()
+    front: list[Outcome] = field(default_factory=list)
+    replications: dict[str, Replication] = field(default_factory=dict)
+    replicates: list[Outcome] = field(default_factory=list)
+
+    @property
+    def outcomes(self) -> list[Outcome]:
+        """All, stage by stage."""
+        return [outcome for stage in self.stages.values() for outcome in stage] + self.report
+
+
+class Search:
+    """Runs a study; see `run`.
+
+    Args:
+        space: What is searched; `self.space` then goes by the first of the study's objectives.
+        spec: What the study is.
+        folder: Its files.
+        tracker: With the study open.
+        recorder: Of the same tracker.
+        choices: How it runs.
+        interrupt: Ends it early.
+        say: Prints a line.
+    """
+
+    def __init__(
+        self, space: SearchSpace, spec: StudySpec, folder: StudyFolder, tracker: Tracker, recorder: Recorder,
+        choices: Choices, interrupt: Interrupt, say: Callable[[str], None],
+    ) -> None:  # fmt: skip
+        self.spec, self.folder = spec, folder
+        self.space, self.objectives = with_objectives(space, spec.objectives)
+        self._recorder = recorder
+        self._choices, self._interrupt = choices, interrupt
+        self._execution = Execution(self.space.objective, folder, tracker, recorder, choices, interrupt, say)
+
+    def run(self) -> Finding:
+        """Run stage after stage, then the report; returns early where interrupted or where a stage has no winner."""
+        finding = Finding(objectives=self.objectives)
+        candidates: list[Outcome] = []
+        varied: dict[str, Plain] = {}
+        for index, stage in enumerate(self.space.stages):
+            title = f"stage {index + 1} of {len(self.space.stages)}: {stage.name}"
+            if self.spec.method.kind == OPTUNA:
+                outcomes = self._run_proposed(index, varied, title)
+            else:
+                outcomes = self._run_all(self.spec.trials(self.space, index, varied), title)
+            finding.stages[stage.name] = ranked(outcomes, self.space.objective)
+            compared = self._replicated(outcomes, stage.name, finding) if self.spec.replicate else []
+            if len(self.objectives) > 1:
+                finding.front = pareto_front(finding.outcomes, self.objectives)
+            best = winner(compared[:1] or outcomes, self.space.objective)
+            if self._interrupt.is_set() or best is None:
+                return finding
+            varied = best.trial.varied
+            keys = {outcome.trial.key for outcome in outcomes}
+            # A whole grid has, as a rule, the earlier winner among its cells.
+            is_partial = self.spec.method.kind != GRID
+            earlier = [outcome for outcome in candidates[:1] if is_partial and outcome.trial.key not in keys]
+            again = {outcome.trial.key for outcome in compared}
+            rest = [outcome for outcome in outcomes if outcome.trial.key not in again]
+            # Those that were compared on more seeds are in order already, and before the rest.
+            candidates = ranked([*(compared[:1] or rest), *earlier], self.space.objective)
+            candidates += [*compared[1:], *ranked(rest, self.space.objective)] if compared else []
+        finding.best = winner(candidates[:1], self.space.objective)
+        if self._choices.is_finalized:
+            chosen = [outcome for outcome in candidates if outcome.is_finished][:N_REPORTED]
+            trials = [
+                Trial(o.trial.config, self.spec.report_seeds, REPORT_STAGE, o.trial.varied, self.spec.data)
+                for o in chosen
+            ]
+            finding.report = self._run_all(trials, f"report: the best {len(trials)} on the report seeds")
+        return finding
+
+    def _replicated(self, outcomes: list[Outcome], stage: str, finding: Finding) -> list[Outcome]:
+        """The best of a stage with more seeds, the best first; nothing where it is clear without: see `replication`."""
+        objective, known = self.space.objective, [*self.spec.tuning_seeds, *self.spec.report_seeds]
+        compared: dict[str, Outcome] = {}
+        left, n_rounds = unclear(outcomes, objective), 0
+        while len(left) > 1 and n_rounds < MOST_ROUNDS and not self._interrupt.is_set():
+            seeds = new_seeds(known, n_rounds)
+            n_rounds += 1
+            trials = [Trial(o.trial.config, seeds, REPLICATE_STAGE, o.trial.varied, self.spec.data) for o in left]
+            named = ", ".join(map(str, seeds))
+            more = self._run_all(trials, f"replication {n_rounds} of {stage}: the best {len(left)} on seeds {named}")
+            finding.replicates += more
+            pooled = [together(outcome, new) for outcome, new in zip(left, more, strict=True)]
+            compared |= {outcome.trial.key: outcome for outcome in pooled}
+            left = unclear(pooled, objective)
+        excluded = [outcome for key, outcome in compared.items() if key not in {o.trial.key for o in left}]
+        finding.replications[stage] = concluded(left, excluded, objective, n_rounds)
+        return finding.replications[stage].compared
+
+    def _run_all(self, trials: list[Trial], title: str) -> list[Outcome]:
+        """Every trial's outcome, run or known."""
+        scheduler = self._scheduler(trials[0].stage) if trials else None
+        return self._execution.run_all(trials, title, scheduler)
+
+    def _run_proposed(self, index: int, winner: dict[str, Plain], title: str) -> list[Outcome]:
+        """The outcome of every trial that Optuna proposes, run or known, and of those that it began with."""
+        from pcl.studies.search.proposals import Proposer  # noqa: PLC0415  Optuna takes a second
+
+        proposer = Proposer(
+            self.space, self.spec, self.folder, index, winner, self.objectives, self._execution.reuse,
+            self._recorder.submit, is_rerun=self._choices.is_rerun,
+        )  # fmt: skip
+        is_left = not self._interrupt.is_set() and proposer.has_next()
+        outcomes = [Outcome.of(trial, self.folder.trial(trial.key)) for trial in proposer.trials]
+        before = [outcome for outcome in outcomes if outcome.result is not None]
+        self._execution.announce(title, proposer.n_trials, before)
+        if is_left:
+            with self._execution.progress(self.space.stages[index].name, [], proposer.n_trials, before) as progress:
+                proposer.on_known = progress.ended
+                run_source(
+                    proposer, self.folder, self.space.objective.metric, self._choices.resources, progress,
+                    self._interrupt, self._execution.scratch, self._scheduler(self.space.stages[index].name),
+                )  # fmt: skip
+        return [Outcome.of(trial, self.folder.trial(trial.key)) for trial in proposer.trials]
+
+    def _scheduler(self, stage: str) -> "Halving | None":
+        """What ends a stage's trials early, if anything does; replicates and the report's trials are not stopped."""
+        if stage in (REPORT_STAGE, REPLICATE_STAGE) or self.spec.method.scheduler != ASHA:
+            return None
+        from pcl.studies.execution.early_stopping import Halving  # noqa: PLC0415  Ray
+
+        return Halving(self.folder, stage, self.space.objective, self._interrupt)
+
+
+def close(finding: Finding, tracker: Tracker, recorder: Recorder, objective: str, is_stopped: bool) -> list[str]:
+    """Wait for the records and end the study in MLflow; what is missing there."""
+    end = End.KILLED if is_stopped else End.FINISHED if finding.best is not None else End.FAILED
+    best = {} if finding.best is None else {"best/objective": finding.best.mean(objective)}
+    return close_study(tracker, recorder, end, best)

@@ -1,0 +1,44 @@
+"""What is searched: spaces, axes, ranges, ablations, trials, and the direction of metrics.
+
+Files of users import from here: `from pcl.studies.space import SearchSpace, Stage`. Names are loaded on first use, for
+readers of records need `metric_direction` and `numerics_version` alone, which import nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pcl.studies.space.ablation import Ablation, Variant, flipped_settings, negatives, values
+    from pcl.studies.space.axes import Variants, negatives_axis, tied_axis
+    from pcl.studies.space.ranges import integers, log_uniform, uniform
+    from pcl.studies.space.search_space import Mode, Objective, SearchSpace, Stage
+
+_MODULES = {
+    "Ablation": "ablation",
+    "Mode": "search_space",
+    "Objective": "search_space",
+    "SearchSpace": "search_space",
+    "Stage": "search_space",
+    "Variant": "ablation",
+    "Variants": "axes",
+    "flipped_settings": "ablation",
+    "integers": "ranges",
+    "log_uniform": "ranges",
+    "negatives": "ablation",
+    "negatives_axis": "axes",
+    "tied_axis": "axes",
+    "uniform": "ranges",
+    "values": "ablation",
+}
+
+__all__ = [
+    "Ablation", "Mode", "Objective", "SearchSpace", "Stage", "Variant", "Variants", "flipped_settings", "integers",
+    "log_uniform", "negatives", "negatives_axis", "tied_axis", "uniform", "values",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> object:
+    """Load one of the names above."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

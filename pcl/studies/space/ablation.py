@@ -1,0 +1,235 @@
+"""Ablations as data: one baseline, and variants that differ from it in what is asked about.
+
+An ablation is one file that defines `ABLATION`: see search_spaces/ablations/ for the paper's own.
+
+Common random numbers. All variants have the same seeds. What a seed decides is drawn by purpose (see
+`pcl.mathematics.random_streams`), so that variants have the same true networks, probes, evaluation inputs, folds,
+crops and initial weights, as long as these have the same shapes: another `task.dim` or `encoder.dim` makes other
+networks. The numbers of training (inputs, latents, samples of the loss) come from one source for each set of seeds,
+which begins at the same place. Variants that draw as many numbers a batch stay in step to the end; others
+(`loss.n_samples`, `training.n_negatives`, another loss or sampler) on a CPU part after the first batch, with a truth,
+an evaluation and a start that are still the same.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from pcl.config.fidelity import SETTINGS, Profile
+from pcl.config.run_config import Plain, RunConfig
+from pcl.studies.space.axes import negatives_axis
+from pcl.studies.space.declarations import Shelf
+from pcl.studies.space.search_space import Objective
+from pcl.studies.space.trial import Trial
+
+STAGE = "ablation"
+OWN = "it is the baseline's own"
+SEEDS = (4, 5, 6, 7, 8)  # the paper's report seeds: an ablation selects nothing
+_N_SEEDS = {"paper": 5, "quick": 3, "smoke": 2}  # intervals need two
+_WEIGHTS = "encoder.weights"
+_OBJECTIVES = {"toy": Objective(), "images": Objective("val/crop_rank_corr")}
+_METRICS = {
+    "toy": ("eval/kappa_rank_corr", "eval/kappa_mae", "eval/kappa_rmse", "eval/mu_rank_corr", "eval/mu_mae"),
+    "images": ("test/entropy_rank_corr", "test/crop_rank_corr", "test/recall_at_1"),
+}
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What is varied together.
+
+    Attributes:
+        settings: By dotted path.
+        loss: Which of `LOSSES`; the ablation's where it is empty.
+        settings_at_paper: More of them at the scale `paper` alone, such as sizes that fit a GPU's memory.
+        is_from_scratch: Of images: whether pretrained weights are left out.
+    """
+
+    settings: Mapping[str, Plain] = field(default_factory=dict)
+    loss: str = ""
+    settings_at_paper: Mapping[str, Plain] = field(default_factory=dict)
+    is_from_scratch: bool = False
+
+
+class Cells(NamedTuple):
+    """An ablation's trials.
+
+    Attributes:
+        trials: By label, the baseline first.
+        left_out: Why other variants are none, by label.
+    """
+
+    trials: dict[str, Trial]
+    left_out: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Ablation:
+    """A question, as trials that answer it.
+
+    Attributes:
+        name: What the study is called.
+        question: In a sentence.
+        axis: What is varied: a dotted path, or a name of its own.
+        baseline: Label of the variant that others are compared with.
+        variants: By label.
+        loss: Which of `LOSSES`, where a variant does not say.
+        task: "toy" or "images".
+        base: Settings of all, applied after profile and scale.
+        metrics: What is reported; by default the task's usual ones.
+
+    Raises:
+        ValueError: If the baseline is no variant, or one is not what a run can have.
+
+    Example:
+        >>> ablation = Ablation("lr", "How fast?", "training.lr", "0.1", values("training.lr", 0.1, 0.2))
+        >>> [trial.label for trial in ablation.cells("paper", "smoke", SEEDS).trials.values()]
+        ['lr=0.1', 'lr=0.2']
+    """
+
+    name: str
+    question: str
+    axis: str
+    baseline: str
+    variants: Mapping[str, Variant]
+    loss: str = "mc_info_nce"
+    task: str = "toy"
+    base: Mapping[str, Plain] = field(default_factory=dict)
+    metrics: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", self.name, re.ASCII):
+            raise ValueError(f"An ablation's name must be letters, digits, '_', '-' and '.', but got {self.name!r}.")
+        if self.baseline not in self.variants or len(self.variants) < 2:
+            raise ValueError(
+                f"The ablation {self.name!r} must have its baseline {self.baseline!r} and others among its variants, "
+                f"but has {', '.join(self.variants) or 'none'}."
+            )
+        for label, variant in self.variants.items():
+            reader = RunConfig.of(loss=variant.loss or self.loss, task=self.task)
+            for path, value in {**self.base, **variant.settings, **variant.settings_at_paper}.items():
+                try:
+                    reader.read(path, value)
+                except ValueError as error:
+                    raise ValueError(f"The ablation {self.name!r}, variant {label!r}: {error}") from None
+
+    @property
+    def objective(self) -> Objective:
+        """What is shown while it runs."""
+        return _OBJECTIVES[self.task]
+
+    @property
+    def shown_metrics(self) -> tuple[str, ...]:
+        """What is reported."""
+        return self.metrics or _METRICS[self.task]
+
+    def cells(
+        self, profile: str, scale: str, seeds: Sequence[int], overrides: Mapping[str, Plain] | None = None,
+        data: str = "toy",
+    ) -> Cells:  # fmt: skip
+        """The trials under a profile and a scale; variants that it does not have, or that are the baseline, are none.
+
+        Args:
+            profile: Fidelity profile.
+            scale: Scale.
+            seeds: Of every trial.
+            overrides: Settings of all, which no variant may set.
+            data: Fingerprint of the data.
+
+        Raises:
+            ValueError: If the baseline is not possible, or an override sets what is varied.
+        """
+        given = dict(overrides or {})
+        varied = {path for v in self.variants.values() for path in [*v.settings, *v.settings_at_paper]}
+        if both := sorted(varied & set(given)):
+            raise ValueError(f"`--set {both[0]}` must not set what the ablation {self.name!r} varies; leave it out.")
+        base = self._config(self.baseline, profile, scale, given)
+        trials = {self.baseline: self._trial(self.baseline, base, seeds, data)}
+        left_out = {}
+        for label in self.variants:
+            if label == self.baseline:
+                continue
+            try:
+                config = self._config(label, profile, scale, given)
+            except ValueError as error:
+                left_out[label] = str(error)
+                continue
+            if config == base or self._is_own(label, profile, given):
+                left_out[label] = OWN
+                continue
+            trials[label] = self._trial(label, config, seeds, data)
+        return Cells(trials, left_out)
+
+    def fingerprint(self) -> str:
+        """Sixteen hexadecimal digits of what is declared."""
+        content = [
+            self.name, self.axis, self.baseline, self.loss, self.task, sorted(self.base.items()),
+            [[label, v.loss, sorted(v.settings.items()), sorted(v.settings_at_paper.items()), v.is_from_scratch]
+             for label, v in self.variants.items()],
+        ]  # fmt: skip
+        return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
+
+    def _is_own(self, label: str, profile: str, given: Mapping[str, Plain]) -> bool:
+        """Whether a variant is the baseline at the published size, of which smaller scales have other counts."""
+        return self._config(label, profile, "paper", given) == self._config(self.baseline, profile, "paper", given)
+
+    def _config(self, label: str, profile: str, scale: str, given: Mapping[str, Plain]) -> dict[str, Plain]:
+        variant = self.variants[label]
+        sizes = variant.settings_at_paper if scale == "paper" else {}
+        scratch = {_WEIGHTS: ""} if variant.is_from_scratch else {}
+        values = {**self.base, **given, **variant.settings, **sizes, **scratch}
+        loss = variant.loss or self.loss
+        return RunConfig.of(values, loss=loss, profile=profile, scale=scale, task=self.task).flat()
+
+    def _trial(self, label: str, config: dict[str, Plain], seeds: Sequence[int], data: str) -> Trial:
+        return Trial(config, tuple(seeds), STAGE, {self.axis: label}, data)
+
+
+def values(path: str, *of_path: Plain) -> dict[str, Variant]:
+    """A variant for each value of a setting."""
+    return {str(value): Variant({path: value}) for value in of_path}
+
+
+def negatives(*counts: int) -> dict[str, Variant]:
+    """A variant for each of the paper's M; see `negatives_axis`."""
+    return {label: Variant(settings) for label, settings in negatives_axis(*counts).settings.items()}
+
+
+def flipped_settings(loss: str = "mc_info_nce", task: str = "toy", *, is_own: bool = False) -> dict[str, Variant]:
+    """A variant for each value that a profile gives a named setting, alone; under a profile its own values are none.
+
+    Args:
+        loss: Which of `LOSSES`.
+        task: "toy" or "images".
+        is_own: Whether settings that all losses and tasks have are left out.
+    """
+    reader = RunConfig.of(loss=loss, task=task)
+    fitting = [s for s in SETTINGS if s.loss in ("", loss) and s.task in ("", task) and s.path in reader.paths()]
+    fitting = [s for s in fitting if s.loss or s.task or not is_own]
+    plain = [(s.path, reader.read(s.path, s.of(profile))) for s in fitting for profile in Profile]
+    return {f"{path}={value}": Variant({path: value}) for path, value in dict.fromkeys(plain)}
+
+
+def seeds_at(scale: str) -> tuple[int, ...]:
+    """The report seeds that an ablation has by default: all of them at the scale `paper`, else the first."""
+    return SEEDS[: _N_SEEDS[scale]]
+
+
+def ablation_names() -> list[str]:
+    """Those of search_spaces/ablations/, none of which is imported."""
+    return _ABLATIONS.names()
+
+
+def load_ablation(text: str) -> Ablation:
+    """An ablation by its name, or by the path of a file that defines `ABLATION`.
+
+    Raises:
+        ValueError: If there is none, or it cannot be read: with file, line and cause.
+    """
+    return _ABLATIONS.load(text)
+
+
+_ABLATIONS = Shelf("search_spaces.ablations", "ablation", "ABLATION", Ablation)

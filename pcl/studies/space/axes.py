@@ -1,0 +1,187 @@
+"""What a search space varies: axes, and the stages that they are searched in.
+
+An axis is a dotted path with plain values, a dotted path with a range such as `log_uniform(1e-5, 1e-3)` or Ray's domain
+for it, or a name of its own with `Variants`, whose labels stand for several settings each. Ray is not imported for it.
+"""
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+from pcl.config.run_config import Plain, RunConfig
+from pcl.studies.space.ranges import Range
+
+_MOST_CELLS = 10_000  # all are checked when a space is made: a few seconds
+_N_PROBES = 16  # draws by which a domain is checked
+
+
+@dataclass(frozen=True)
+class Variants:
+    """Values of an axis that are settings of several paths at once.
+
+    Attributes:
+        settings: Label -> dotted path -> value.
+    """
+
+    settings: Mapping[str, Mapping[str, Plain]]
+
+
+@runtime_checkable
+class Domain(Protocol):
+    """By what ranges and Ray's domains are known."""
+
+    @property
+    def domain_str(self) -> str:
+        """Its bounds."""
+
+    def sample(self, config: Any = None, size: int = 1, random_state: Any = None) -> Any:
+        """A value."""
+
+    def is_valid(self, value: Any) -> bool:
+        """Whether a value is in it."""
+
+
+Axis = Sequence[Plain] | Variants | Domain
+
+
+def negatives_axis(*counts: int, source: str = "training.negatives") -> Variants:
+    """The paper's M: so many negatives are drawn for each anchor; 0 takes one from the batch.
+
+    Args:
+        counts: Values of M.
+        source: Path of where negatives come from; for a run of mu phases alone it is `training.mu_phase_negatives`.
+    """
+    in_batch: dict[str, Plain] = {source: "in_batch"}
+    return Variants({str(m): {source: "drawn", "training.n_negatives": m} if m else in_batch for m in counts})
+
+
+def tied_axis(*values: int, paths: Sequence[str]) -> Variants:
+    """One number for several paths."""
+    return Variants({str(value): dict.fromkeys(paths, value) for value in values})
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Axes that are searched together, after those of earlier stages are fixed at their best.
+
+    Attributes:
+        name: Of the stage.
+        axes: By dotted path, or by a name of its own for `Variants`.
+    """
+
+    name: str
+    axes: Mapping[str, Axis]
+
+    @property
+    def is_sampled(self) -> bool:
+        """Whether an axis is a domain, so that there is no list of cells."""
+        return any(isinstance(axis, Domain) for axis in self.axes.values())
+
+    @property
+    def n_cells(self) -> int:
+        """Cells of the grid; of a sampled stage, those of its other axes."""
+        return math.prod(len(_values(axis)) for axis in self.axes.values() if not isinstance(axis, Domain))
+
+    def grid(self) -> Iterator[dict[str, Plain]]:
+        """The value of every axis, the last one varying fastest; none may be a domain."""
+        for values in itertools.product(*(_values(axis) for axis in self.axes.values())):
+            yield dict(zip(self.axes, values, strict=True))
+
+    def probes(self) -> Iterator[dict[str, Any]]:
+        """Some points of a sampled stage, with every value of its other axes among them."""
+        lengths = [len(_values(axis)) for axis in self.axes.values() if not isinstance(axis, Domain)]
+        for i in range(max(_N_PROBES, *lengths, 0)):
+            yield {
+                name: _probe(axis, i) if isinstance(axis, Domain) else _values(axis)[i % len(_values(axis))]
+                for name, axis in self.axes.items()
+            }
+
+    def paths(self) -> set[str]:
+        """Every path that an axis sets."""
+        return {path for name in self.axes for path in self.paths_of(name)}
+
+    def paths_of(self, name: str) -> set[str]:
+        """Every path that one axis sets."""
+        axis = self.axes[name]
+        return {path for s in axis.settings.values() for path in s} if isinstance(axis, Variants) else {name}
+
+    def read(self, reader: RunConfig) -> "Stage":
+        """The same with every value as its path's type takes it.
+
+        Raises:
+            ValueError: If there is nothing to search, a path or value is not possible, or a value comes twice.
+        """
+        if not self.axes:
+            raise ValueError(f"the stage {self.name!r} must have at least one axis.")
+        axes = {name: _read(name, axis, reader) for name, axis in self.axes.items()}
+        stage = Stage(self.name, axes)
+        if stage.n_cells > _MOST_CELLS:
+            n, most = stage.n_cells, _MOST_CELLS
+            raise ValueError(f"a stage has at most {most:,} cells, but {self.name!r} has {n:,}; make several of it.")
+        return stage
+
+    def declared(self) -> list[Any]:
+        """Its content in what JSON has."""
+        return [self.name, [[name, _declared(axis)] for name, axis in self.axes.items()]]
+
+
+def _values(axis: Axis) -> Sequence[Plain]:
+    assert not isinstance(axis, Domain)
+    return list(axis.settings) if isinstance(axis, Variants) else axis
+
+
+def _probe(axis: Domain, i: int) -> Any:
+    """The ends of a range come first: what is not possible is most often there."""
+    return (axis.low, axis.high)[i] if isinstance(axis, Range) and i < 2 else axis.sample(random_state=i)
+
+
+def _read(name: str, axis: Any, reader: RunConfig) -> Axis:
+    if isinstance(axis, dict) and list(axis) == ["grid_search"]:  # what ray.tune.grid_search returns
+        axis = axis["grid_search"]
+    if isinstance(axis, Domain):
+        if hasattr(axis, "func"):
+            raise ValueError(f"the axis {name!r} must be data, but got ray.tune.sample_from, which is code.")
+        reader.read(name, axis.sample(random_state=0))
+        return axis
+    if isinstance(axis, Variants):
+        return _read_variants(name, axis, reader)
+    if isinstance(axis, str) or not isinstance(axis, Sequence):
+        raise ValueError(f"the axis {name!r} must be a tuple of values, a range or `Variants`, but got {axis!r}.")
+    values = tuple(reader.read(name, value) for value in axis)
+    _require_different(name, values)
+    return values
+
+
+def _read_variants(name: str, axis: Variants, reader: RunConfig) -> Variants:
+    if name in reader.paths():
+        raise ValueError(f"variants must have a name of their own, but {name!r} is a path; name the axis differently.")
+    for label, settings in axis.settings.items():
+        if not isinstance(label, str) or not settings:
+            raise ValueError(f"the axis {name!r} must have texts as labels, each with settings, but got {label!r}.")
+    settings_of = {
+        label: {path: reader.read(path, value) for path, value in settings.items()}
+        for label, settings in axis.settings.items()
+    }
+    _require_different(name, [sorted(settings.items()) for settings in settings_of.values()])
+    return Variants(settings_of)
+
+
+def _require_different(name: str, values: Sequence[Any]) -> None:
+    if not values:
+        raise ValueError(f"the axis {name!r} must have at least one value.")
+    for i, value in enumerate(values):
+        if value in values[:i]:
+            raise ValueError(f"the axis {name!r} must have every value once, but {value!r} comes twice.")
+
+
+def _declared(axis: Any) -> Any:
+    if isinstance(axis, Variants):
+        return {label: sorted(settings.items()) for label, settings in axis.settings.items()}
+    if isinstance(axis, list | tuple):
+        return [_declared(value) for value in axis]
+    if isinstance(axis, str | int | float | None):
+        return axis
+    # A domain, or the sampler within: what it was made of.
+    return [type(axis).__qualname__, {name: _declared(value) for name, value in sorted(vars(axis).items())}]

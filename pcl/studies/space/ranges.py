@@ -1,0 +1,82 @@
+"""Ranges that a search may draw from; a grid has no use for them.
+
+They are what Ray's domains are to `pcl.studies.space.axes`, written shorter and without importing Ray.
+"""
+
+import math
+import random
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Range:
+    """Numbers from `low` to `high`, both of them included.
+
+    Attributes:
+        low: The smallest.
+        high: The largest.
+        is_log: Whether factors are equally likely, rather than differences.
+        is_whole: Whether only whole numbers are in it.
+        step: Distance of neighbours; 0 for all numbers, or all whole ones.
+    """
+
+    low: float
+    high: float
+    is_log: bool = False
+    is_whole: bool = False
+    step: float = 0.0
+
+    def __post_init__(self) -> None:
+        for bound in (self.low, self.high):
+            is_number = isinstance(bound, int | float) and not isinstance(bound, bool) and math.isfinite(bound)
+            if not is_number or (self.is_whole and bound != int(bound)):
+                kind = "whole numbers" if self.is_whole else "finite numbers"
+                raise ValueError(f"A range must be between {kind}, but got {bound!r}.")
+        if not self.low < self.high:
+            raise ValueError(f"A range's low end must be below its high end, but got {self.low!r} and {self.high!r}.")
+        if self.is_log and self.low <= 0:
+            raise ValueError(f"A logarithmic range must be above 0, but got {self.low!r}.")
+
+    @property
+    def domain_str(self) -> str:
+        """Its bounds, as a plan shows them."""
+        kinds = [kind for is_so, kind in ((self.is_whole, "whole"), (self.is_log, "log")) if is_so]
+        step = f" by {self.step:g}" if self.step else ""
+        return " ".join([f"{self.low:g} to {self.high:g}{step}", *kinds])
+
+    def sample(self, config: Any = None, size: int = 1, random_state: Any = None) -> float:
+        """A number in it, as Ray's domains give one; the state is a seed."""
+        return self.draw(random.Random(random_state))
+
+    def draw(self, generator: random.Random) -> float:
+        """A number in it."""
+        step = self.step or (1.0 if self.is_whole else 0.0)
+        if step and not self.is_log:
+            n_steps = math.floor((self.high - self.low) / step + 1e-9)
+            number = self.low + step * generator.randint(0, n_steps)
+        elif self.is_log:  # of whole numbers, n is drawn from n to n + 1
+            number = math.exp(generator.uniform(math.log(self.low), math.log(self.high + int(self.is_whole))))
+        else:
+            number = generator.uniform(self.low, self.high)
+        number = min(max(number, self.low), self.high)
+        return math.floor(number) if self.is_whole else number
+
+    def is_valid(self, value: Any) -> bool:
+        """Whether a number is in it."""
+        return self.low <= value <= self.high and (not self.is_whole or value == int(value))
+
+
+def uniform(low: float, high: float) -> Range:
+    """Any number from `low` to `high`."""
+    return Range(low, high)
+
+
+def log_uniform(low: float, high: float) -> Range:
+    """Any number from `low` to `high`, factors being equally likely."""
+    return Range(low, high, is_log=True)
+
+
+def integers(low: int, high: int) -> Range:
+    """Any whole number from `low` to `high`, both included."""
+    return Range(low, high, is_whole=True)

@@ -1,0 +1,116 @@
+"""How a space is searched: all of its grid, a random part of it, or what a sampler proposes.
+
+Points are drawn and proposed as values by axis; `pcl.studies.space.search_space` makes configurations of them.
+"""
+
+import math
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pcl.config.run_config import Plain
+from pcl.studies.space.axes import Axis, Domain, Stage, Variants
+from pcl.studies.space.ranges import Range
+
+GRID, RANDOM, OPTUNA = "grid", "random", "optuna"
+ASHA = "asha"
+TPE, GP = "tpe", "gp"
+_LEAST, _MOST = 10, 100  # trials of a stage where none are asked for
+_VALUES_OF_A_RANGE = 10  # as which it counts there
+
+
+@dataclass(frozen=True)
+class Method:
+    """How a study searches.
+
+    Attributes:
+        kind: grid, random or optuna.
+        n_trials: Of each stage; nothing for a grid, which has its cells.
+        seed: Of the draws and the sampler.
+        sampler: Of Optuna: tpe or gp; nothing without it.
+        warm_start: Study whose finished trials the sampler begins with.
+        scheduler: What ends trials early: asha, or nothing.
+    """
+
+    kind: str = GRID
+    n_trials: tuple[int, ...] = ()
+    seed: int = 0
+    sampler: str = ""
+    warm_start: str = ""
+    scheduler: str = ""
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any]) -> "Method":
+        """From what `asdict` returned, perhaps by way of JSON."""
+        return cls(**{**content, "n_trials": tuple(content["n_trials"])})
+
+    @property
+    def label(self) -> str:
+        """In words."""
+        text = "grid"
+        if self.kind == OPTUNA:
+            warm = f", with the trials of {self.warm_start}" if self.warm_start else ""
+            text = f"Optuna ({self.sampler.upper()}), seed {self.seed}{warm}"
+        elif self.kind == RANDOM:
+            text = f"random, seed {self.seed}"
+        return f"{text}, {self.scheduler.upper()} stops trials early" if self.scheduler else text
+
+
+def n_trials_of(stage: Stage, asked: int | None) -> int:
+    """How many trials a stage gets: those asked for, or a tenth of its grid; never more than it has cells."""
+    n_ranges = sum(isinstance(axis, Domain) for axis in stage.axes.values())
+    n_cells = stage.n_cells * _VALUES_OF_A_RANGE**n_ranges
+    chosen = asked or min(max(_LEAST, math.ceil(n_cells / 10)), _MOST)
+    return chosen if n_ranges else min(chosen, stage.n_cells)
+
+
+def searched(name: str, axis: Axis) -> Range | tuple[Plain, ...]:
+    """What a search may choose from: a range, or values; of variants, labels.
+
+    Raises:
+        ValueError: If it is a Ray domain that is neither.
+    """
+    if isinstance(axis, Range):
+        return axis
+    if isinstance(axis, Variants):
+        return tuple(axis.settings)
+    if not isinstance(axis, Domain):
+        return tuple(axis)
+    return _of_ray(name, axis)
+
+
+def draws(stage: Stage, seed: int) -> Iterator[dict[str, Plain]]:
+    """Points of a stage without end, each axis drawn on its own; the same for the same seed."""
+    axes = {name: searched(name, axis) for name, axis in stage.axes.items()}
+    generator = random.Random(f"{seed} {stage.name}")
+    while True:
+        yield {
+            name: axis.draw(generator) if isinstance(axis, Range) else generator.choice(axis)
+            for name, axis in axes.items()
+        }
+
+
+def random_cells(stage: Stage, n: int, seed: int) -> list[dict[str, Plain]]:
+    """Some cells of a stage's grid, each at most once; the same for the same seed."""
+    chosen = random.Random(f"{seed} {stage.name}").sample(range(stage.n_cells), min(n, stage.n_cells))
+    cells = list(stage.grid())
+    return [cells[index] for index in chosen]
+
+
+def _of_ray(name: str, axis: Any) -> Range | tuple[Plain, ...]:
+    """Ray's domains by their names: Ray is not imported for it."""
+    kind, step = type(axis).__name__, 0.0
+    sampler: Any = getattr(axis, "sampler", None)
+    if kind == "Categorical":
+        return tuple(axis.categories)
+    if type(sampler).__name__ == "Quantized":
+        sampler, step = sampler.sampler, float(sampler.q)
+    is_whole, law = kind == "Integer", type(sampler).__name__
+    if kind not in ("Float", "Integer") or law not in ("_Uniform", "_LogUniform") or (step and law != "_Uniform"):
+        raise ValueError(
+            f"the axis {name!r} must be uniform, log-uniform, whole numbers or a choice to be searched, but got "
+            f"{kind}{axis.domain_str} with {law.strip('_')}."
+        )
+    high = axis.upper - 1 if is_whole and step in (0.0, 1.0) else axis.upper  # Ray leaves the last one out
+    return Range(axis.lower, high, law == "_LogUniform", is_whole, step)

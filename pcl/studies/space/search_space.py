@@ -1,0 +1,265 @@
+"""Search spaces as data: what a study searches, checked against RunConfig before any work.
+
+A space is one file that defines `SPACE`: see search_spaces/ for the paper's own, and `pcl.studies.space.axes` for axes.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from types import MappingProxyType
+from typing import Any
+
+from pcl.config.run_config import Plain, RunConfig
+from pcl.studies.space.axes import Axis, Domain, Stage, Variants, negatives_axis, tied_axis
+from pcl.studies.space.declarations import Shelf
+from pcl.studies.space.ranges import integers, log_uniform, uniform
+
+__all__ = [
+    "METRICS", "Axis", "Cell", "Domain", "Mode", "Objective", "SearchSpace", "Stage", "Variants",
+    "integers", "load_space", "log_uniform", "negatives_axis", "space_names", "tied_axis", "uniform",
+]  # fmt: skip
+
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+# What a search may go by. Images are never selected on the test set.
+METRICS = {
+    "toy": (
+        "eval/kappa_rank_corr", "eval/kappa_rmse", "eval/kappa_mae", "eval/kappa_mean", "eval/kappa_median",
+        "eval/mu_rank_corr", "eval/mu_rmse", "eval/mu_mae", "eval/spread_rank_corr", "eval/spread_rmse",
+        "eval/spread_mae", "train/loss",
+    ),
+    "images": ("val/crop_rank_corr", "val/entropy_rank_corr", "val/recall_at_1", "train/loss"),
+}  # fmt: skip
+
+
+class Mode(Enum):
+    """Which end of a metric is the better one."""
+
+    MAX = "max"
+    MIN = "min"
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What a search goes by.
+
+    Attributes:
+        metric: One of `METRICS`.
+        mode: Which end of it.
+    """
+
+    metric: str = "eval/kappa_rank_corr"
+    mode: Mode = Mode.MAX
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A point of a space.
+
+    Attributes:
+        config: The run.
+        varied: Value of every axis of this stage and the earlier ones; of a variant, its label.
+    """
+
+    config: RunConfig
+    varied: dict[str, Plain]
+
+
+@dataclass(frozen=True)
+class SearchSpace:
+    """A search, stage after stage.
+
+    Attributes:
+        name: What the study is called.
+        loss: Which of `LOSSES`.
+        stages: One after the other; each goes on from the winner of those before.
+        base: Settings by dotted path, applied after profile and scale.
+        objective: What decides.
+        tuning_seeds: Seeds of every cell.
+        report_seeds: Seeds of the winner's final runs.
+        published: The paper's winner by axis, for comparison; empty where there is none.
+        task: "toy" or "images".
+
+    Raises:
+        ValueError: If a path, a value, a seed or a combination of them is not what a run can have.
+
+    Example:
+        >>> grid = Stage("grid", {"M": negatives_axis(0, 32), "loss.learn_kappa_pos": (True, False)})
+        >>> [cell.varied["M"] for cell in SearchSpace("mine", "elk", (grid,)).cells(0)]
+        ['0', '0', '32', '32']
+    """
+
+    name: str
+    loss: str
+    stages: tuple[Stage, ...]
+    base: Mapping[str, Plain] = field(default_factory=dict)
+    objective: Objective = field(default_factory=Objective)
+    tuning_seeds: tuple[int, ...] = (1, 2, 3)
+    report_seeds: tuple[int, ...] = (4, 5, 6, 7, 8)
+    published: Mapping[str, Plain] = field(default_factory=dict)
+    task: str = "toy"
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", self.name, re.ASCII):
+            raise ValueError(f"A search space's name must be letters, digits, '_', '-' and '.', but got {self.name!r}.")
+        try:
+            reader = RunConfig.of(loss=self.loss, task=self.task)
+            self._check_seeds()
+            self._check_objective()
+            # From here on, every value is what its path's type makes of it.
+            object.__setattr__(self, "base", {path: reader.read(path, value) for path, value in self.base.items()})
+            object.__setattr__(self, "stages", tuple(stage.read(reader) for stage in self.stages))
+            self._check_owners()
+            winner = {name: self._settings(name, v, reader).get(name, v) for name, v in self.published.items()}
+            object.__setattr__(self, "published", winner)
+        except ValueError as error:
+            raise self._error(str(error)) from None
+        self._check_cells()
+
+    @property
+    def n_trials(self) -> tuple[int, ...]:
+        """Cells of each stage; of a sampled stage, for each sample."""
+        return tuple(stage.n_cells for stage in self.stages)
+
+    @property
+    def is_sampled(self) -> bool:
+        """Whether an axis is a range."""
+        return any(stage.is_sampled for stage in self.stages)
+
+    def cells(
+        self, stage_index: int, winner: Mapping[str, Plain] = _NOTHING, *,
+        profile: str = "paper", scale: str = "paper", overrides: Mapping[str, Any] = _NOTHING,
+    ) -> list[Cell]:  # fmt: skip
+        """All cells of a stage, the last axis varying fastest.
+
+        Args:
+            stage_index: Which stage.
+            winner: `varied` of the best cell of the stage before; nothing for the first.
+            profile: Fidelity profile.
+            scale: Scale.
+            overrides: Settings by dotted path, over those of `base`; no axis may vary them.
+
+        Raises:
+            ValueError: If the profile, the scale, the winner or an override does not go with a cell.
+        """
+        stage = self.stages[stage_index]
+        if stage.is_sampled:
+            raise self._error(f"the stage {stage.name!r} is sampled and has no list of cells; take `cell_from`.")
+        how: dict[str, Any] = {"profile": profile, "scale": scale, "overrides": overrides}
+        return [self.cell_from(stage_index, values, winner, **how) for values in stage.grid()]
+
+    def cell_from(
+        self, stage_index: int, values: Mapping[str, Any], winner: Mapping[str, Plain] = _NOTHING, *,
+        profile: str = "paper", scale: str = "paper", overrides: Mapping[str, Any] = _NOTHING,
+    ) -> Cell:  # fmt: skip
+        """The cell at these values of a stage's axes, as a searcher may choose them; for the rest see `cells`."""
+        reader = RunConfig.of(loss=self.loss, profile=profile, scale=scale, task=self.task)
+        stage, chosen = self.stages[stage_index], {**winner, **values}
+        earlier = [axis for before in self.stages[:stage_index] for axis in before.axes]
+        settings: dict[str, Plain] = {}
+        try:
+            if set(winner) != set(earlier):
+                raise ValueError(f"the winner before {stage.name!r} has the axes {earlier}, but got {list(winner)}.")
+            if set(values) != set(stage.axes):
+                raise ValueError(f"the stage {stage.name!r} has the axes {list(stage.axes)}, but got {list(values)}.")
+            for axis, value in chosen.items():
+                settings |= self._settings(axis, value, reader)
+            self._check_overrides(overrides, reader)
+        except ValueError as error:
+            raise self._error(str(error)) from None
+        try:
+            config = reader.with_values({**self.base, **overrides, **settings})
+        except ValueError as error:
+            where = ", ".join(f"{axis}={value}" for axis, value in chosen.items())
+            raise self._error(f"the cell {where} is not possible under the profile {profile!r}: {error}") from None
+        return Cell(config, {axis: settings.get(axis, value) for axis, value in chosen.items()})
+
+    def fingerprint(self) -> str:
+        """Sixteen hexadecimal digits of what is declared, but for `published`, which decides nothing."""
+        content = [
+            self.name, self.loss, self.task, sorted(self.base.items()), [stage.declared() for stage in self.stages],
+            self.objective.metric, self.objective.mode.value, list(self.tuning_seeds), list(self.report_seeds),
+        ]  # fmt: skip
+        return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
+
+    def _settings(self, axis: str, value: Any, reader: RunConfig) -> Mapping[str, Plain]:
+        """What a value of an axis sets."""
+        axes = {name: axis for stage in self.stages for name, axis in stage.axes.items()}
+        if axis not in axes:
+            raise ValueError(f"its axes are {', '.join(axes)}, but got {axis!r}.")
+        declared = axes[axis]
+        if isinstance(declared, Variants):
+            if value not in declared.settings:
+                raise ValueError(f"the axis {axis!r} has the labels {list(declared.settings)}, but got {value!r}.")
+            return declared.settings[value]
+        plain = reader.read(axis, value)
+        if not isinstance(declared, Domain) and plain not in declared:
+            raise ValueError(f"the axis {axis!r} has the values {list(declared)}, but got {value!r}.")
+        return {axis: plain}
+
+    def _check_seeds(self) -> None:
+        for name in ("tuning_seeds", "report_seeds"):
+            seeds = getattr(self, name)
+            is_whole = all(type(seed) is int and 0 <= seed < 2**63 for seed in seeds)
+            if not seeds or not is_whole or len(set(seeds)) != len(seeds):
+                raise ValueError(f"`{name}` must be different whole numbers from 0 to 2^63 - 1, but got {seeds!r}.")
+        if shared := sorted(set(self.tuning_seeds) & set(self.report_seeds)):
+            raise ValueError(f"tuning and report seeds must have none in common, but both have {shared}.")
+
+    def _check_objective(self) -> None:
+        metric, known = self.objective.metric, METRICS[self.task]
+        if metric not in known:
+            raise ValueError(f"`objective.metric` must be one of {', '.join(known)}, but got {metric!r}.")
+
+    def _check_owners(self) -> None:
+        """There is something to search, and nothing is set by two."""
+        names = [stage.name for stage in self.stages]
+        if not names or len(set(names)) != len(names):
+            raise ValueError(f"there must be at least one stage, each with a name of its own, but got {names}.")
+        # A later stage's axis may have its first value in `base`; for the first stage it would mean nothing.
+        owners = dict.fromkeys(set(self.base) & self.stages[0].paths(), "`base`")
+        for stage in self.stages:
+            for name in stage.axes:
+                for path in sorted({name} | stage.paths_of(name)):
+                    ours = f"the axis {name!r} of the stage {stage.name!r}"
+                    if path in owners:
+                        raise ValueError(f"only one may set {path!r}, but both {owners[path]} and {ours} do.")
+                    owners[path] = ours
+
+    def _check_cells(self) -> None:
+        """Every cell is possible under the profile `paper`, with earlier axes at the published or their first value."""
+        winner: dict[str, Plain] = {}
+        for index, stage in enumerate(self.stages):
+            points = stage.probes() if stage.is_sampled else stage.grid()
+            first, *_ = [self.cell_from(index, values, winner).varied for values in points]
+            winner = {axis: self.published.get(axis, value) for axis, value in first.items()}
+
+    def _check_overrides(self, overrides: Mapping[str, Any], reader: RunConfig) -> None:
+        for path, value in overrides.items():
+            reader.read(path, value)
+            for stage in self.stages:
+                if path in stage.paths():
+                    raise ValueError(f"`--set {path}` must not set what the stage {stage.name!r} varies; leave it out.")
+
+    def _error(self, text: str) -> ValueError:
+        return ValueError(f"Search space {self.name!r}: {text}")
+
+
+def space_names() -> list[str]:
+    """The spaces of search_spaces/, none of which is imported."""
+    return _SPACES.names()
+
+
+def load_space(text: str) -> SearchSpace:
+    """A space by its name, or by the path of a file that defines `SPACE`.
+
+    Raises:
+        ValueError: If there is none, or it cannot be read: with file, line and cause.
+    """
+    return _SPACES.load(text)
+
+
+_SPACES = Shelf("search_spaces", "search space", "SPACE", SearchSpace)

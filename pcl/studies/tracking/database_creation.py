@@ -1,0 +1,84 @@
+"""Creation of MLflow's database. MLflow makes one in some 1,700 SQL statements and cannot go on where it was killed."""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pcl.storage.files import warn
+from pcl.storage.sqlite_files import clear_unfinished, new_database, put, revision, set_database_aside, tables_of
+
+_OWN = {"experiments", "_alembic_tmp_experiments"}  # one of them is there from MLflow's first statement on
+_FILLED = {"alembic_version", "workspaces"}  # tables in which MLflow writes while it makes the others
+
+
+@contextmanager
+def creation_lock(database: Path | None) -> Iterator[None]:
+    """One process at a time makes a database: MLflow's migrations fail where several do."""
+    if database is None:
+        yield
+        return
+    database.parent.mkdir(parents=True, exist_ok=True)
+    with database.with_name(f"{database.name}.lock").open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def ensure_database(database: Path, artifacts: Path) -> None:
+    """Make MLflow's database unless it is there, under the creation lock; it appears whole or not at all.
+
+    One that was left half made, with nothing in it, is moved aside. One that changes meanwhile is another program's,
+    such as `mlflow server`, which is waited for.
+
+    Args:
+        database: Its file.
+        artifacts: Folder of the artifacts of experiments that have none of their own.
+
+    Raises:
+        ValueError: If the file is another program's database.
+        sqlite3.Error: If it is locked, damaged or not a database.
+    """
+    path = Path(os.path.realpath(database))
+    clear_unfinished(path)
+    while not path.exists() or _has_nothing(path):
+        before = _state(path)
+        with new_database(path) as new:
+            _make(new, artifacts)
+            if _state(path) != before:
+                continue
+            if path.exists() and revision(path) == revision(new):
+                return  # whole, and not used yet
+            if path.exists():
+                aside = set_database_aside(path, "incomplete")
+                warn(
+                    f"The tracking database {path} was half made and empty: it is now {aside.name}; a new one is used."
+                )
+            put(new, path)
+
+
+def _make(path: Path, artifacts: Path) -> None:
+    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore  # noqa: PLC0415  slow
+
+    store = SqlAlchemyStore(f"sqlite:///{path}", artifacts.as_uri())  # type: ignore[no-untyped-call]
+    store.engine.dispose()
+
+
+def _has_nothing(path: Path) -> bool:
+    """Return whether a database has no rows but those that MLflow writes while it makes the tables."""
+    tables = tables_of(path)
+    if set(tables) - _FILLED and not set(tables) & _OWN:
+        raise ValueError(
+            f"{path} is a database of another program, with tables such as {min(set(tables) - _FILLED)}; "
+            "name a file of its own for MLflow."
+        )
+    return not any(has_rows for name, has_rows in tables.items() if name not in _FILLED)
+
+
+def _state(path: Path) -> tuple[int, int, int] | None:
+    """Changes when the file does."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns

@@ -1,0 +1,150 @@
+"""Threads that keep MLflow in line while trials run, and wait for it where it is away."""
+
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from pcl.studies.ledger.folders import TrialFolder
+from pcl.studies.tracking.tracker import Tracker
+
+_AT_ONCE = 4  # records that are sent to a server, which may be far away; to a database, one after the other
+_ARTIFACT = "artifact "
+
+
+class _Standing(NamedTuple):
+    """How far a recorder is; a slow store that answers without failing gets on, if not by a whole record."""
+
+    pending: int
+    n_answers: int
+    n_failures: int
+
+
+class Recorder:
+    """Syncs trials in threads. Nothing here blocks on MLflow or raises because of it, but for `close`, which waits.
+
+    What fails is tried again, with growing pauses. A trial that is submitted again before its turn is synced once.
+
+    Args:
+        tracker: With an open study.
+        first_pause_s: After the first failure.
+        longest_pause_s: After many.
+    """
+
+    def __init__(self, tracker: Tracker, first_pause_s: float = 0.25, longest_pause_s: float = 10.0) -> None:
+        self._tracker = tracker
+        self._first_pause_s, self._longest_pause_s = first_pause_s, longest_pause_s
+        self._jobs: dict[str, Callable[[], None]] = {}  # in the order of their turns
+        self._current: set[str] = set()
+        self._errors: dict[str, str] = {}
+        self._n_failures = 0
+        self._changed = threading.Condition()
+        self._is_closing = self._is_stopped = False
+        self._hurry = threading.Event()
+        n_threads = 1 if tracker.store.database else _AT_ONCE
+        self._threads = [
+            threading.Thread(target=self._work, name="pcl-recorder", daemon=True) for _ in range(n_threads)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def submit(self, folder: TrialFolder) -> None:
+        """Have the trial's run brought in line with its folder."""
+        self._add(folder.key, partial(self._tracker.sync, folder))
+
+    def submit_artifact(self, owner: TrialFolder | str, path: Path, folder: str = "") -> None:
+        """Have a file or folder copied into the artifacts of a trial, or of a run such as the parent."""
+        of_trial = f" of {owner.key}" if isinstance(owner, TrialFolder) else ""
+        self._add(f"{_ARTIFACT}{path.name}{of_trial}", partial(self._tracker.log_artifact, owner, path, folder))
+
+    @property
+    def pending(self) -> int:
+        """How many are not yet in line."""
+        with self._changed:
+            return len(self._left())
+
+    @property
+    def errors(self) -> dict[str, str]:
+        """Why the last attempt failed, of those that are not yet in line."""
+        with self._changed:
+            return dict(self._errors)
+
+    def close(self, timeout_s: float) -> list[str]:
+        """Try what is left at once, and stop where nothing is answered for so long. What comes later is not recorded.
+
+        Returns:
+            Keys of trials (or "artifact NAME", of a trial "artifact NAME of KEY") that could not be brought in line.
+        """
+        with self._changed:
+            self._is_closing = True
+            self._changed.notify_all()
+        self._hurry.set()
+        before = self._standing()
+        while before.pending:
+            deadline = time.monotonic() + timeout_s
+            for thread in self._threads:
+                thread.join(max(0.0, deadline - time.monotonic()))
+            now = self._standing()
+            is_answered = now.n_answers > before.n_answers and now.n_failures == before.n_failures
+            if now.pending >= before.pending and not is_answered:
+                break
+            before = now
+        with self._changed:
+            self._is_stopped = True
+            self._changed.notify_all()
+            return self._left()
+
+    def _standing(self) -> _Standing:
+        return _Standing(self.pending, self._tracker.store.n_answers, self._n_failures)
+
+    def _left(self) -> list[str]:
+        return [*self._current, *(name for name in self._jobs if name not in self._current)]
+
+    def _next(self) -> str | None:
+        """Whose turn it is: no one is recorded twice at a time, and artifacts wait for what came before them."""
+        for name in self._jobs:
+            if name.startswith(_ARTIFACT) and self._current:
+                return None
+            if name not in self._current:
+                return name
+        return None
+
+    def _add(self, name: str, job: Callable[[], None]) -> None:
+        with self._changed:
+            if not self._is_closing:
+                self._jobs[name] = job
+                self._changed.notify_all()
+
+    def _work(self) -> None:
+        pause_s = self._first_pause_s
+        while True:
+            with self._changed:
+                self._changed.wait_for(
+                    lambda: self._next() or (self._is_closing and not self._jobs) or self._is_stopped
+                )
+                name = self._next()
+                if name is None or self._is_stopped:
+                    return
+                job = self._jobs.pop(name)
+                self._current.add(name)
+            try:
+                job()
+            except Exception as error:  # whatever MLflow or the disk has: training goes on
+                with self._changed:
+                    self._current.remove(name)
+                    self._errors[name] = str(error) or type(error).__name__
+                    self._n_failures += 1
+                    self._jobs.setdefault(name, job)  # the last in turn, unless it was submitted again meanwhile
+                    self._changed.notify_all()
+                if self._hurry.wait(pause_s):
+                    self._hurry.clear()  # of every pause but one, `close` waits for the whole
+                    pause_s = 0.0
+                pause_s = min(max(2 * pause_s, self._first_pause_s), self._longest_pause_s)
+            else:
+                with self._changed:
+                    self._current.remove(name)
+                    self._errors.pop(name, None)
+                    self._changed.notify_all()
+                pause_s = self._first_pause_s

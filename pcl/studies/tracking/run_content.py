@@ -1,0 +1,144 @@
+"""What an MLflow run says about a study, a trial or a seed. Pure: `pcl.studies.tracking.tracker` writes it."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
+
+import yaml
+
+from pcl.studies.ledger.failures import CAUSE
+from pcl.studies.ledger.folders import Metrics, Result, Row, Status
+from pcl.studies.results.selection import standard_error
+from pcl.studies.space.trial import Trial
+
+FINISHED, FAILED, KILLED, RUNNING = "FINISHED", "FAILED", "KILLED", "RUNNING"  # MLflow's words
+ENDS = {Status.FINISHED: FINISHED, Status.FAILED: FAILED, Status.STOPPED: KILLED}
+
+# Metrics of a run that no report has
+OBJECTIVE, OBJECTIVE_SE = "objective", "objective_se"
+
+# Tags of a run that has ended, beside why it failed: why it was stopped early, and which result it is in line with
+STOPPED_EARLY, SYNCED = "pcl.stopped_early", "pcl.synced"
+
+_LARGEST = 1.7976931348623157e308  # what MLflow's databases keep of an infinity
+
+Point = tuple[str, float, int, int]  # metric, value, time in milliseconds, step
+
+
+@dataclass(frozen=True)
+class StudyTags:
+    """What a study's runs can be found and compared by; each is a tag `pcl.NAME`.
+
+    Attributes:
+        space: Name of the search space.
+        scale: smoke, quick or paper.
+        fidelity: paper, reference or exact.
+        objective: The metric that trials are selected by.
+        data: Fingerprint of the data.
+        commit: Of the code.
+        lock: Hash of requirements.lock.
+        hardware: Of the driver, until a trial says its own.
+        ablation: Name of the ablation, of a study that is one.
+        baseline: Key of the trial that its variants are compared with.
+        torch: Its version.
+    """
+
+    space: str
+    scale: str
+    fidelity: str
+    objective: str
+    data: str
+    commit: str
+    lock: str
+    hardware: str
+    ablation: str = ""
+    baseline: str = ""
+    torch: str = field(default_factory=lambda: version("torch"))
+
+    def as_tags(self) -> dict[str, str]:
+        """By MLflow's names."""
+        own = {f"pcl.{name}": value for name, value in asdict(self).items()}
+        own = {name: value for name, value in own.items() if value or name not in ("pcl.ablation", "pcl.baseline")}
+        return {**own, "mlflow.source.git.commit": self.commit}
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a run ends.
+
+    Attributes:
+        status: MLflow's word for it.
+        time_ms: When.
+        tags: To be written with it.
+        metrics: To be written with it.
+        texts: Artifacts, by name.
+    """
+
+    status: str
+    time_ms: int
+    tags: dict[str, str] = field(default_factory=dict)
+    metrics: list[Point] = field(default_factory=list)
+    texts: dict[str, str] = field(default_factory=dict)
+
+
+def params_of(trial: Trial, seeds: Sequence[int]) -> dict[str, str]:
+    """Every setting by its dotted path, and the seeds."""
+    values = {path: str(value) for path, value in trial.config.items()}
+    return {**values, "seeds": ",".join(map(str, seeds))}
+
+
+def points_of(rows: Sequence[tuple[Row, Metrics]]) -> list[Point]:
+    """Metrics at the time and batch of their reports, so that sending them again changes nothing."""
+    return [(key, value, row.time_ms, row.batch) for row, metrics in rows for key, value in metrics.items()]
+
+
+def stamp_of(result: Result, rows: Sequence[Row]) -> str:
+    """What a run that is in line with this result is marked by."""
+    return f"{result.status.value} {result.time_ms} {len(rows)}"
+
+
+def trial_ending(trial: Trial, result: Result, rows: Sequence[Row], objective: str) -> Ending:
+    """How a trial's run ends; a finished one has the objective's mean over its seeds and the standard error."""
+    tags = {
+        CAUSE: result.cause, "pcl.hardware": result.hardware, "pcl.reused_from": result.reused_from,
+        SYNCED: stamp_of(result, rows),
+    }  # fmt: skip
+    texts = {"config.yaml": yaml.safe_dump(trial.config, sort_keys=False)}
+    metrics: list[Point] = []
+    if result.status is Status.FAILED:
+        tags[CAUSE] = result.cause or "unknown"
+        texts["failure.txt"] = f"{tags[CAUSE]}\n\n{result.traceback}".rstrip() + "\n"
+    elif result.status is Status.STOPPED:
+        tags[STOPPED_EARLY] = tags.pop(CAUSE)
+    elif rows:
+        last = rows[-1]
+        chosen = [m for seed, m in last.by_seed.items() if seed not in last.failures and objective in m]
+        values = [m[objective] for m in chosen]
+        if values:
+            metrics.append((OBJECTIVE, sum(values) / len(values), last.time_ms, last.batch))
+        if len(values) > 1:
+            metrics.append((OBJECTIVE_SE, standard_error(values), last.time_ms, last.batch))
+    return Ending(ENDS[result.status], result.time_ms, {k: v for k, v in tags.items() if v}, metrics, texts)
+
+
+def seed_ending(seed: int, result: Result, rows: Sequence[Row], objective: str) -> Ending:
+    """How the run of one of several seeds ends."""
+    cause = rows[-1].failures.get(seed, "") if rows else ""
+    if cause or result.status is Status.FAILED:
+        return Ending(FAILED, result.time_ms, {CAUSE: cause or result.cause or "unknown"})
+    if result.status is Status.STOPPED:
+        return Ending(KILLED, result.time_ms, {STOPPED_EARLY: result.cause})
+    last = rows[-1] if rows else None
+    value = last.by_seed.get(seed, {}).get(objective) if last else None
+    metrics = [(OBJECTIVE, value, last.time_ms, last.batch)] if last and value is not None else []
+    return Ending(FINISHED, result.time_ms, {}, metrics)
+
+
+def reported(metrics: Mapping[str, float]) -> Metrics:
+    """Metrics as they were reported, from what MLflow returns."""
+    return {
+        key: math.copysign(math.inf, value) if abs(value) == _LARGEST else value
+        for key, value in metrics.items()
+        if key not in (OBJECTIVE, OBJECTIVE_SE)
+    }

@@ -1,0 +1,299 @@
+"""An MLflow store with few, typed, repeatable operations. `pcl.studies.tracking.tracker` decides what is written.
+
+MLflow is imported at the first use: it takes more than a second, and its environment has to be set before.
+"""
+
+import logging
+import os
+import random
+import re
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
+
+from pcl.studies.tracking.database_creation import creation_lock, ensure_database
+from pcl.studies.tracking.database_file import bring_artifacts, find_runs
+
+if TYPE_CHECKING:
+    from mlflow.entities import Run
+    from mlflow.tracking import MlflowClient
+
+T = TypeVar("T")
+
+# MLflow's own limits for a request
+MOST_METRICS, MOST_PARAMS, MOST_TAGS = 1000, 100, 100
+LONGEST_PARAM, LONGEST_TAG = 6000, 5000
+
+# MLflow's defaults are 120 s and 7 retries. It also retries what makes a run, so that a slow server makes two: the
+# retries are ours, which look first.
+_ENVIRONMENT = {
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+}
+
+_PROBE_S = 3.0  # how long an unreachable server may keep a user waiting
+_SLOW_S = 10.0  # how long one that is there may take to answer, as with every other request
+_PAGE = 1000  # runs of a request, as by MLflow's own default
+_LOCKED_S = 30.0  # how long others may keep a database locked
+
+
+class StoreError(RuntimeError):
+    """MLflow did not do what it was asked; the message has no secrets."""
+
+
+class Store:
+    """An MLflow store, opened at the first use.
+
+    Args:
+        uri: `sqlite:///FILE`, or `http://` or `https://` of a server.
+        artifacts: Folder of artifacts of a database; by default beside it. A server has its own.
+
+    Raises:
+        ValueError: If the kind of store is none of these.
+    """
+
+    def __init__(self, uri: str, artifacts: Path | None = None) -> None:
+        for name, value in _ENVIRONMENT.items():
+            os.environ.setdefault(name, value)
+        os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"  # they have the password in them
+        scheme, _, rest = uri.partition("://")
+        if scheme not in ("sqlite", "http", "https") or not rest.strip("/"):
+            raise ValueError(
+                f"The tracking URI must be sqlite:///FILE or an http(s) address, but got {shown_uri(uri)!r}."
+            )
+        self.database = Path(rest.removeprefix("/")).absolute() if scheme == "sqlite" else None
+        self.uri = f"sqlite:///{self.database}" if self.database else uri.rstrip("/")
+        self.artifacts = (artifacts or self.database.parent / "artifacts").absolute() if self.database else None
+        self._client: MlflowClient | None = None
+        self._opening = threading.Lock()
+        self.n_answers = 0  # to requests so far: whether a slow store gets on
+
+    @property
+    def shown_uri(self) -> str:
+        """The address without user and password."""
+        return shown_uri(self.uri)
+
+    def check(self) -> None:
+        """Raise a ValueError with one sentence unless the store can be used. Makes nothing where there is none."""
+        if self.database is None:
+            self._probe()
+        elif not self.database.exists():
+            folder = next(parent for parent in self.database.parents if parent.exists())
+            if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+                raise ValueError(f"The tracking database {self.database} cannot be made: {folder} is not writable.")
+            return
+        elif not self.database.is_file() or not os.access(self.database, os.W_OK):
+            raise ValueError(f"The tracking database {self.database} must be a writable file.")
+        try:
+            self.call(lambda client: client.search_experiments(max_results=1))
+        except StoreError as error:
+            raise ValueError(f"The tracking store {self.shown_uri} cannot be used: {error}") from None
+
+    def experiment(self, name: str) -> str:
+        """The identifier of an experiment, which is made where there is none."""
+        found = self.call(lambda client: client.get_experiment_by_name(name))
+        if found is None:
+            location = self.artifacts.as_uri() if self.artifacts else None
+            try:
+                return str(self.call(lambda client: client.create_experiment(name, artifact_location=location)))
+            except StoreError:  # another study may have made it meanwhile
+                found = self.call(lambda client: client.get_experiment_by_name(name))
+                if found is None:
+                    raise
+        if found.lifecycle_stage != "active":
+            raise StoreError(
+                f"The experiment {name!r} has been deleted; `mlflow experiments restore -x {found.experiment_id}` "
+                "brings it back."
+            )
+        return str(found.experiment_id)
+
+    def experiments(self, prefix: str) -> list[str]:
+        """Identifiers of all experiments whose name begins so."""
+        pages = self._pages(
+            lambda client, token: client.search_experiments(filter_string=f"name LIKE '{prefix}%'", page_token=token)
+        )
+        return [str(experiment.experiment_id) for experiment in pages]
+
+    def find(self, experiments: list[str], tags: Mapping[str, str], status: str = "", most: int = 0) -> list["Run"]:
+        """Runs that are not deleted and have these tags (and status), the oldest first; all, or so many at most."""
+        if not experiments:
+            return []
+        if self.database is not None:
+            path = self.database
+            found = self.call(lambda _: find_runs(path, experiments, tags, status, most))
+            if found is not None:
+                return found
+        return self.find_by_client(experiments, tags, status, most)
+
+    def find_by_client(
+        self, experiments: list[str], tags: Mapping[str, str], status: str = "", most: int = 0
+    ) -> list["Run"]:
+        """The same by MLflow itself: of servers, and of databases whose tables are not known here."""
+        conditions = [f"tags.`{key}` = '{value}'" for key, value in tags.items()]
+        conditions += [f"attributes.status = '{status}'"] if status else []
+        pages = self._pages(
+            lambda client, token: client.search_runs(
+                experiments,
+                " and ".join(conditions),
+                max_results=min(most or _PAGE, _PAGE),
+                order_by=["attributes.start_time ASC", "attributes.run_id ASC"],
+                page_token=token,
+            )
+        )
+        return list(islice(pages, most or None))
+
+    def create(self, experiment: str, name: str, tags: Mapping[str, str]) -> str:
+        """A new run's identifier."""
+        content = {key: value[:LONGEST_TAG] for key, value in tags.items() if value}
+        run = self.call(lambda client: client.create_run(experiment, tags=content, run_name=name[:250]))
+        return str(run.info.run_id)
+
+    def log(
+        self,
+        run_id: str,
+        metrics: Iterable[tuple[str, float, int, int]] = (),
+        params: Mapping[str, str] | None = None,
+        tags: Mapping[str, str] | None = None,
+    ) -> None:
+        """Write all at once: one request, unless there is more than MLflow takes. Tags are written last.
+
+        Args:
+            run_id: Whose.
+            metrics: Key, value, time in milliseconds, step. Those that are there already are not doubled.
+            params: What is new; a parameter cannot change.
+            tags: What is new or changed.
+        """
+        from mlflow.entities import Metric, Param, RunTag  # noqa: PLC0415
+
+        m = [Metric(key, value, time_ms, step) for key, value, time_ms, step in metrics]
+        p = [Param(key, value[:LONGEST_PARAM]) for key, value in (params or {}).items()]
+        t = [RunTag(key, value[:LONGEST_TAG]) for key, value in (tags or {}).items() if value]
+        while m or p or t:
+            # A request has at most 1000 entries in all.
+            n_metrics = min(len(m), MOST_METRICS - min(len(p), MOST_PARAMS) - min(len(t), MOST_TAGS))
+            is_last = n_metrics == len(m) and len(p) <= MOST_PARAMS
+            batch = m[:n_metrics], p[:MOST_PARAMS], t[:MOST_TAGS] if is_last else []
+            self.call(
+                lambda client, batch=batch: client.log_batch(  # type: ignore[misc]
+                    run_id, metrics=batch[0], params=batch[1], tags=batch[2], synchronous=True
+                )
+            )
+            m, p, t = m[n_metrics:], p[MOST_PARAMS:], t[MOST_TAGS:] if is_last else t
+
+    def set_running(self, run_id: str) -> None:
+        """Open a run again."""
+        self.call(lambda client: client.update_run(run_id, status="RUNNING"))
+
+    def end(self, run_id: str, status: str, time_ms: int) -> None:
+        """End a run as FINISHED, FAILED or KILLED."""
+        self.call(lambda client: client.set_terminated(run_id, status=status, end_time=time_ms))
+
+    def delete(self, run_id: str) -> None:
+        """Move a run to MLflow's bin."""
+        self.call(lambda client: client.delete_run(run_id))
+
+    def drop_tag(self, run_id: str, key: str) -> None:
+        """Take away a tag that is there."""
+        self.call(lambda client: client.delete_tag(run_id, key))
+
+    def points(self, run_id: str, key: str) -> set[tuple[int, int]]:
+        """Times in milliseconds and steps at which a metric was written."""
+        history = self.call(lambda client: client.get_metric_history(run_id, key))
+        return {(point.timestamp, point.step) for point in history}
+
+    def text(self, run_id: str, name: str, text: str) -> None:
+        """Write an artifact."""
+        self.call(lambda client: client.log_text(run_id, text, name))
+
+    def artifact(self, run_id: str, path: Path, folder: str = "") -> None:
+        """Copy a file or folder into the artifacts."""
+        self.call(lambda client: client.log_artifact(run_id, str(path), folder or None))
+
+    def call(self, request: Callable[["MlflowClient"], T]) -> T:
+        """The answer to a request; repeated while other processes keep the database locked.
+
+        Raises:
+            StoreError: If there is none.
+        """
+        deadline = time.monotonic() + _LOCKED_S
+        while True:
+            try:
+                answer = request(self._open())
+                self.n_answers += 1
+                return answer
+            except Exception as error:
+                if "database is locked" not in str(error) or time.monotonic() > deadline:
+                    raise StoreError(self._told(error)) from None
+                time.sleep(random.uniform(0.01, 0.2))
+
+    def _open(self) -> "MlflowClient":
+        with self._opening:
+            if self._client is None:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # MLflow uses what SQLAlchemy 2.1 has deprecated
+                    from mlflow.tracking import MlflowClient  # noqa: PLC0415
+
+                    if self.database:
+                        import mlflow.store.tracking.sqlalchemy_store  # noqa: F401, PLC0415  slow: before the lock
+                    for name in ("mlflow", "alembic"):
+                        logging.getLogger(name).setLevel(logging.CRITICAL)  # what fails is raised as well
+                    with creation_lock(self.database):
+                        if self.database and self.artifacts:
+                            ensure_database(self.database, self.artifacts)
+                            bring_artifacts(self.database, self.artifacts)
+                        self._client = MlflowClient(self.uri, registry_uri=self.uri)
+            return self._client
+
+    def _pages(self, request: Callable[["MlflowClient", str | None], Any]) -> Iterator[Any]:
+        token: str | None = None
+        while True:
+            page = self.call(lambda client, token=token: request(client, token))  # type: ignore[misc]
+            yield from page
+            token = page.token
+            if not token:
+                return
+
+    def _probe(self) -> None:
+        import requests  # noqa: PLC0415
+
+        try:
+            requests.get(f"{self.uri}/health", timeout=(_PROBE_S, _SLOW_S))
+        except requests.RequestException as error:
+            raise ValueError(
+                f"The tracking server {self.shown_uri} cannot be reached ({type(error).__name__}): "
+                "start it, or leave out the tracking URI to record under the storage folder."
+            ) from None
+
+    def _told(self, error: Exception) -> str:
+        """A line of an error, without what the address says about the user."""
+        text = str(error).replace(self.uri, self.shown_uri)
+        password = urlsplit(self.uri).password if self.database is None else None
+        text = text.replace(password, "***") if password else text
+        return " ".join(text.split())[:500] or type(error).__name__
+
+
+def default_uri(storage: Path) -> str:
+    """The embedded store: a database under the storage folder."""
+    return f"sqlite:///{storage.absolute() / 'mlflow.db'}"
+
+
+def tracking_uri(asked: str | None, storage: Path) -> str:
+    """The store that was asked for, else the environment's MLFLOW_TRACKING_URI, else the embedded one."""
+    return asked or os.environ.get("MLFLOW_TRACKING_URI") or default_uri(storage)
+
+
+def shown_uri(uri: str) -> str:
+    """An address without user and password.
+
+    Example:
+        >>> shown_uri("https://me:secret@tracking.example:5000/team")
+        'https://tracking.example:5000/team'
+    """
+    return re.sub(r"^(\w*:?//)?[^/]*@", r"\1", uri)

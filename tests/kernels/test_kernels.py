@@ -1,0 +1,224 @@
+"""The fused path: its random numbers, its transport, its formulas; and on a GPU the kernels and steps themselves."""
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import torch
+
+from pcl.config.run_config import RunConfig
+from pcl.config.schedule import Trained
+from pcl.distributions import CosineLaw, Sampler, SamplerGradient, VonMisesFisher
+from pcl.distributions.cosine import cosine_table
+from pcl.kernels.philox import normals, philox
+from pcl.kernels.reference import Partners, draw_noise, fused_mc_info_nce
+from pcl.kernels.transport import N_COEFFICIENTS, polynomial, transport_table
+from pcl.losses import MCInfoNCE, PositiveWeight
+from pcl.mathematics.normalizer_table import growth_table
+from pcl.mathematics.special import bessel_ratio, log_vmf_normalizer
+from pcl.tasks import Negatives
+from pcl.training.run import Run
+from pcl.training.step import TrainingStep
+from tests.support.oracles import unit_vectors
+
+CPU = torch.device("cpu")
+
+
+def test_philox_is_random123s(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Known answers of Philox4x32 with ten rounds, from Random123's test vectors."""
+    monkeypatch.setattr("pcl.kernels.philox.ROUNDS", 10)
+    zero = [word.item() for word in philox(0, (torch.tensor(0), 0, 0, 0))]
+    assert zero == [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]
+    ones = 0xFFFFFFFF
+    all_ones = [word.item() for word in philox(ones << 32 | ones, (torch.tensor(ones), ones, ones, ones))]
+    assert all_ones == [0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD]
+
+
+def test_philox_normals_are_normal() -> None:
+    words = philox(7, (torch.arange(200_000), 0, 0, 0))
+    samples = torch.cat([*normals(words[:2]), *normals(words[2:])])
+    n = len(samples)
+    assert abs(samples.mean()) < 4 / n**0.5
+    assert abs(samples.var() - 1) < 4 * (2 / n) ** 0.5
+    assert abs(samples.pow(4).mean() - 3) < 4 * (96 / n) ** 0.5
+
+
+@pytest.mark.parametrize("dim", [4, 10, 64])
+@pytest.mark.parametrize("sampler", Sampler)
+@pytest.mark.parametrize("gradient", SamplerGradient)
+def test_transport_is_the_tables(dim: int, sampler: Sampler, gradient: SamplerGradient) -> None:
+    """Polynomials against the spline: value and slope, root mean square over a normal t."""
+    law = CosineLaw(sampler, gradient)
+    t = torch.linspace(-5, 5, 401)
+    weight = torch.exp(-t * t / 2)
+    weight /= weight.sum()
+    spline, table = cosine_table(dim, torch.float64, CPU, law), transport_table(dim, law, CPU)
+    for value in (1.0, 16.0, 25.0, 32.0, 300.0, 1e5):
+        curves = table.curves(torch.tensor([value]))
+        log_tan, slope = polynomial(curves[:N_COEFFICIENTS], t), polynomial(curves[N_COEFFICIENTS:], t)
+        kappa = torch.full(t.shape, value, dtype=torch.float64, requires_grad=True)
+        cosine, sine = spline.polar(t.double(), kappa)
+        angle = torch.atan2(sine, cosine)
+        (d_angle,) = torch.autograd.grad(angle.sum(), kappa)
+        exact, exact_slope = torch.log(torch.tan(angle.detach() / 2)), d_angle / sine.detach()
+        assert (weight * (log_tan - exact).square()).sum().sqrt() < 2e-3
+        error = (weight * (slope - exact_slope).square()).sum() / (weight * exact_slope.square()).sum()
+        # The released law has a kink; its exact gradient has a step there, which a polynomial in t cannot follow.
+        assert error.sqrt() < (2e-2 if sampler is Sampler.RELEASED else 1e-3)
+
+
+def test_transport_refuses_small_dimensions() -> None:
+    with pytest.raises(ValueError, match="dim >= 4"):
+        transport_table(3, CosineLaw(), CPU)
+
+
+def test_growth_is_the_log_normalizers() -> None:
+    kappa = torch.linspace(0.5, 900, 2001, dtype=torch.float64)
+    value, slope = growth_table(10, CPU).lookup(kappa.float())
+    exact = log_vmf_normalizer(torch.zeros(1, dtype=torch.float64), 10) - log_vmf_normalizer(kappa, 10)
+    torch.testing.assert_close(value.double(), exact, rtol=1e-5, atol=3e-4)
+    torch.testing.assert_close(slope.double(), bessel_ratio(kappa, 10), rtol=0, atol=6e-3)
+
+
+@pytest.mark.parametrize(
+    ("n_negatives", "weight"), [(1, PositiveWeight.ONE), (8, PositiveWeight.ONE_OVER_N), (8, PositiveWeight.ZERO)]
+)
+def test_reference_form_has_the_plain_losses_statistics(n_negatives: int, weight: PositiveWeight) -> None:
+    """Loss and gradients of the kernels' formulas agree in mean with `MCInfoNCE`, within four standard errors."""
+    generator = torch.Generator().manual_seed(0)
+    n_anchors, dim, n_samples, repeats = 6, 10, 16, 200
+    anchor = unit_vectors(n_anchors, dim, generator=generator, dtype=torch.float32)
+    positive = torch.nn.functional.normalize(
+        anchor + 0.5 * unit_vectors(n_anchors, dim, generator=generator, dtype=torch.float32), dim=-1
+    )
+    negatives = unit_vectors(n_anchors, n_negatives, dim, generator=generator, dtype=torch.float32)
+    kappas = [
+        16 + 16 * torch.rand(s, generator=generator) for s in ((n_anchors,), (n_anchors,), (n_anchors, n_negatives))
+    ]
+    leaves = [t.requires_grad_() for t in (anchor, positive, negatives, *kappas)]
+    table = transport_table(dim, CosineLaw(), CPU)
+    plain = MCInfoNCE.Config(n_samples=n_samples, positive_weight=weight).build()
+
+    def fused_loss(step: int) -> torch.Tensor:
+        partners = Partners(*leaves)
+        noise = draw_noise(1, step, n_samples, partners)
+        return fused_mc_info_nce(table, partners, noise, torch.tensor(20.0), weight.of(n_negatives)).mean()
+
+    def plain_loss(_: int) -> torch.Tensor:
+        triple = (
+            VonMisesFisher(mu, kappa, validate_args=False) for mu, kappa in zip(leaves[:3], leaves[3:], strict=True)
+        )
+        return plain(*triple, generator=generator).mean()
+
+    def statistics(loss_at: object) -> tuple[torch.Tensor, torch.Tensor]:
+        rows = []
+        for step in range(repeats):
+            loss = loss_at(step)  # type: ignore[operator]
+            gradients = torch.autograd.grad(loss, leaves)
+            # Only the part of a gradient along the sphere is defined.
+            along = [g - (g * mu).sum(-1, keepdim=True) * mu for g, mu in zip(gradients[:3], leaves[:3], strict=True)]
+            rows.append(torch.cat([loss.detach().view(1), *(g.detach().flatten() for g in (*along, *gradients[3:]))]))
+        table_of_rows = torch.stack(rows).double()
+        return table_of_rows.mean(0), table_of_rows.var(0) / repeats
+
+    (mean_a, var_a), (mean_b, var_b) = statistics(fused_loss), statistics(plain_loss)
+    z = (mean_a - mean_b) / (var_a + var_b).sqrt().clamp(min=1e-9)
+    assert abs(z[0]) < 4
+    # Of some hundred components, the largest deviation: P(|z| > 5) is 6e-7 for each.
+    assert z.abs().max() < 5
+    assert z.square().mean() < 1.5
+
+
+@pytest.mark.skipif(find_spec("triton") is None, reason="Triton comes with torch's CUDA builds")
+def test_kernels_under_the_interpreter() -> None:
+    """The kernels themselves, on the CPU, against their reference forms."""
+    result = subprocess.run(
+        [sys.executable, "-m", "tests.support.kernel_cases"], env={**os.environ, "TRITON_INTERPRET": "1"},
+        capture_output=True, text=True, cwd=Path(__file__).parents[2], check=False,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    assert "agree" in result.stdout
+
+
+@pytest.mark.gpu
+def test_kernels_on_the_device() -> None:
+    from tests.support.kernel_cases import check_all  # noqa: PLC0415  needs Triton
+
+    check_all("cuda")
+
+
+PHASES = [
+    ("reference", Trained.KAPPA, Negatives.DRAWN),
+    ("reference", Trained.MU, Negatives.IN_BATCH),
+    ("paper", Trained.JOINT, Negatives.DRAWN),
+    ("exact", Trained.KAPPA, Negatives.POOL),
+    ("exact", Trained.MU, Negatives.SHARED),
+    ("exact", Trained.JOINT, Negatives.POOL),
+]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("profile", "trained", "source"), PHASES)
+def test_fused_step_has_the_plain_steps_statistics(profile: str, trained: Trained, source: Negatives) -> None:
+    """Loss and gradients agree in mean within four standard errors, for two runs side by side."""
+    from pcl.training.fused_step import FusedStep  # noqa: PLC0415  needs Triton
+
+    device, repeats = torch.device("cuda"), 200
+    values = {"training.n_negatives": 16, "training.batch_size": 64, "loss.n_samples": 16, "task.smoothing": "none"}
+    config = RunConfig.of(values, profile=profile, scale="smoke")
+    run = Run(config, (4, 5), "cuda", is_fast=False)
+    results = []
+    for kind in (TrainingStep, FusedStep):
+        task = config.task.restore({name: value.cpu() for name, value in run.step.task.state_dict().items()})
+        encoder = config.encoder.build(config.task.dim_x, (4, 5))
+        encoder.load_state_dict(run.step.encoder.state_dict())
+        step = kind(config, task, encoder, device, seed=1)
+        parameters = step.enter(trained, source)
+        rows = []
+        for _ in range(repeats):
+            losses = step.mean_losses(step.prepare())
+            gradients = torch.autograd.grad(losses.sum(), parameters)
+            step.seed_and_step[1] += 1
+            rows.append(torch.cat([losses.detach(), *(g.flatten()[:: max(1, g.numel() // 20)] for g in gradients)]))
+        table = torch.stack(rows).double()
+        results.append((table.mean(0), table.var(0) / repeats))
+    (mean_a, var_a), (mean_b, var_b) = results
+    z = (mean_a - mean_b) / (var_a + var_b).sqrt().clamp(min=1e-12)
+    assert z[:2].abs().max() < 4
+    assert z.abs().max() < 5.5
+    assert z.square().mean() < 1.6
+
+
+TRAININGS: list[tuple[str, str, dict[str, object]]] = [
+    ("paper", "mc_info_nce", {}),
+    ("reference", "mc_info_nce", {}),
+    ("exact", "mc_info_nce", {}),
+    ("exact", "mc_info_nce", {"loss.anchors": "posterior"}),
+    ("reference", "mc_info_nce", {"loss.learn_kappa_pos": True}),
+    ("reference", "mc_info_nce", {"encoder.backbone": "shared"}),
+    ("reference", "mc_info_nce", {"encoder.backbone": "shared_in_range"}),
+    ("paper", "hib", {"loss.a": 2.0, "loss.b": 1.0}),
+    ("reference", "elk", {"training.phases": "joint"}),
+    ("reference", "info_nce", {}),
+]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("profile", "loss", "varied"), TRAININGS, ids=str)
+def test_graph_trains_like_the_plain_path(profile: str, loss: str, varied: dict[str, object]) -> None:
+    values = {
+        "training.n_batches": 600, "training.eval_every": 300, "training.batch_size": 64, "training.n_negatives": 8,
+        "loss.n_samples": 16, "task.smoothing": "none", **varied,
+    }  # fmt: skip
+    if loss in ("elk", "info_nce"):
+        del values["loss.n_samples"]
+    config = RunConfig.of(values, loss=loss, profile=profile, scale="smoke")
+    fast, plain = (list(Run(config, (4, 5, 6), "cuda", is_fast=is_fast)) for is_fast in (True, False))
+    for a, b in zip(fast, plain, strict=True):
+        assert a.metrics["train/loss"] == pytest.approx(b.metrics["train/loss"], rel=0.05, abs=0.02)
+        assert a.metrics["eval/mu_mae"] == pytest.approx(b.metrics["eval/mu_mae"], abs=0.05)
+    if varied.get("encoder.backbone") == "shared_in_range":
+        assert all(16 < metrics["eval/kappa_median"] < 32 for metrics in fast[0].by_seed.values())

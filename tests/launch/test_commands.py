@@ -1,0 +1,164 @@
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from launch.ablate import _parser as ablate_parser
+from launch.bench import main as bench
+from launch.benchmarks.baselines import mc_info_nce_of_whole_samples, wood_sample
+from launch.grid import _parser as grid_parser
+from launch.reproduce import _parser as reproduce_parser
+from launch.shared.resume_command import ABLATE, REPRODUCE, command_to_resume
+from launch.testbed.processes import DEADLINE_S
+from pcl.distributions import VonMisesFisher
+from pcl.losses import MCInfoNCE
+from pcl.mathematics.special import bessel_ratio
+from pcl.studies.ledger.folders import StudyFolder
+from tests.support.commands import called
+
+ROOT = Path(__file__).parents[2]
+
+
+def launch(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+
+
+def test_grid_lists_its_spaces() -> None:
+    result = launch("launch/grid.py", "--list")
+    assert result.returncode == 0, result.stderr
+    counts = {line.split()[0]: line.split(" trials")[0].split(maxsplit=1)[1] for line in result.stdout.splitlines()}
+    assert counts["toy_hib"] == "12 + 36"
+    assert counts["toy_mcinfonce"] == counts["toy_elk"] == "12"
+    assert counts["cifar_mcinfonce"] == "36"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "",
+        " --no-finalize --gpus-per-trial 0.125 --storage /elsewhere",
+        " --finalize --cpus-per-trial 2 --gpus-per-trial auto --side-by-side 4 --max-concurrent 3 --address auto",
+    ],
+)
+def test_what_goes_on_with_a_study_gives_its_trials_the_same(given: str) -> None:
+    arguments = grid_parser().parse_args(["--space", "toy_elk", "--fail-fast", "--time-budget", "3", *given.split()])
+    command = command_to_resume(StudyFolder(Path("runs/s")), arguments)
+    assert command == f"python launch/grid.py --resume s{given}"
+
+
+def test_what_goes_on_with_an_ablation_and_a_reproduction() -> None:
+    given = ["--gpus-per-trial", "0.5", "--storage", "/elsewhere"]
+    ablation = ablate_parser().parse_args(["--ablation", "mc_samples", *given])
+    command = command_to_resume(StudyFolder(Path("/elsewhere/s")), ablation, ABLATE)
+    assert command == "python launch/ablate.py --resume s --gpus-per-trial 0.5 --storage /elsewhere"
+    asked = ["--scale", "smoke", "--table", "bench_results", "--output", "my results"]
+    reproduction = reproduce_parser().parse_args([*asked, *given])
+    assert command_to_resume(None, reproduction, REPRODUCE) == (
+        "python launch/reproduce.py --table bench_results --scale smoke --output 'my results' --gpus-per-trial 0.5 "
+        "--storage /elsewhere"
+    )
+
+
+def test_bench_vmf(tmp_path: Path) -> None:
+    output = tmp_path / "deep" / "vmf.json"
+    result = launch("launch/bench.py", "vmf", "--samples", "2000", "--repeats", "1", "--output", str(output))
+    assert result.returncode == 0, result.stderr
+    content = json.loads(output.read_text())
+    assert {row["method"] for row in content["rows"]} >= {"pcl sample", "scipy rvs", "wood rejection in torch"}
+    assert all(row["ms"] > 0 and row["ratio"] > 0 for row in content["rows"])
+    assert content["hardware"]["threads"] == 1
+    assert content["versions"]["torch"] == torch.__version__
+
+
+def test_bench_loss(tmp_path: Path) -> None:
+    output = tmp_path / "loss.json"
+    sizes = ("--samples", "8", "--batch-size", "4", "--negatives", "2", "--dim", "3", "--repeats", "1")
+    result = launch("launch/bench.py", "loss", *sizes, "--device", "cpu", "--output", str(output))
+    assert result.returncode == 0, result.stderr
+    rows = json.loads(output.read_text())["rows"]
+    assert [row["loss"] for row in rows] == ["mc_info_nce", "mc_info_nce, whole samples", "hib", "elk", "info_nce"]
+    assert all(row["forward_ms"] > 0 and row["backward_ms"] > 0 and row["n_samples"] == 8 for row in rows)
+
+
+def test_bench_cifar(tmp_path: Path) -> None:
+    output = tmp_path / "cifar.json"
+    sizes = ("--data", "embedded", "--scale", "smoke", "--batches", "1")
+    result = called("launch/bench.py", bench, "cifar", *sizes, "--device", "cpu", "--output", str(output))
+    assert result.returncode == 0, result.stderr
+    rows = json.loads(output.read_text())["rows"]
+    phases, parts = ["mu phase, M = 0", "kappa phase, M = 4"], ["pairs", "encoder", "encoder and back", "evaluation"]
+    assert [row["what"] for row in rows] == phases + parts
+    assert all(row["ms_per_batch"] > 0 for row in rows)
+    assert "a fold of 4 batches with an evaluation every 2" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("vmf", "--dim", "1"), "`--dim >= 2` must hold, but got 1."),
+        (("vmf", "--samples", "0"), "argument --samples: a whole number of at least 1 must be given, but got '0'; `--"),
+        (("vmf", "--samples", "abc"), "a whole number of at least 1 must be given, but got 'abc'; `--help`"),
+        (("vmf", "--output", "tests"), "`--output` must name a file, but tests is a folder."),
+        (("vmf", "--output", "README.md/x.json"), "README.md"),
+        (("loss", "--device", "tpu"), "`--device` must be cpu or cuda, but got tpu."),
+        (("sharing", "--device", "cpu"), "needs a GPU"),
+        (("nothing",), "invalid choice: 'nothing'"),
+    ],
+)
+def test_bad_input_exits_with_2_and_one_sentence(arguments: tuple[str, ...], message: str) -> None:
+    result = called("launch/bench.py", bench, *arguments)
+    assert result.returncode == 2
+    assert message in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_interrupt_stops_cleanly(tmp_path: Path) -> None:
+    command = [sys.executable, "launch/bench.py", "vmf", "--output", str(tmp_path / "vmf.json")]
+    process = subprocess.Popen(
+        command,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # Where the tests run in a shell's background, Ctrl-C is ignored there and would be here.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509  no threads here
+    )
+    assert process.stdout is not None
+    assert "samples" in process.stdout.readline()  # at work
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 130
+    assert "stopped" in errors
+    assert "Traceback" not in errors
+    assert not list(tmp_path.iterdir())
+
+
+def test_wood_twin_samples_the_same_distribution() -> None:
+    """The twin is a fair one: its mean cosine is A_D(kappa), like ours."""
+    torch.manual_seed(0)
+    mu = torch.nn.functional.normalize(torch.ones(10), dim=0)
+    for kappa in (0.5, 20.0, 10_000.0):
+        cosine = wood_sample(mu, kappa, 100_000) @ mu
+        error = cosine.std().item() / 100_000**0.5
+        assert abs(cosine.mean().item() - bessel_ratio(torch.tensor(kappa), 10).item()) < 4 * error + 1e-6
+
+
+def test_whole_sample_twin_computes_the_same_loss() -> None:
+    generator = torch.Generator().manual_seed(0)
+
+    def posterior(*batch: int) -> VonMisesFisher:
+        mu = torch.nn.functional.normalize(torch.randn(*batch, 10, generator=generator), dim=-1)
+        return VonMisesFisher(mu, 20.0)
+
+    anchor, positive, negatives = (
+        d.expand([1000, *d.batch_shape[1:]]) for d in (posterior(1), posterior(1), posterior(1, 4))
+    )
+    ours = MCInfoNCE.Config(n_samples=64).build()(anchor, positive, negatives, generator=generator)
+    twin = mc_info_nce_of_whole_samples(anchor, positive, negatives, n_samples=64, kappa_pos=20.0)
+    error = (ours.var().item() + twin.var().item()) ** 0.5 / 1000**0.5
+    assert abs(ours.mean().item() - twin.mean().item()) < 4 * error

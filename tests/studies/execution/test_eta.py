@@ -1,0 +1,125 @@
+"""When a study will have ended, as is told before and while it runs: by work, not by the number of trials."""
+
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from launch.reproduce import main
+from launch.reproduction.cells import Cells, Setting, studies_of
+from pcl.config.run_config import RunConfig
+from pcl.studies.execution import progress
+from pcl.studies.execution.interrupt import Interrupt
+from pcl.studies.execution.progress import Progress
+from pcl.studies.execution.resources import Cost
+from pcl.studies.ledger.folders import Result, Status, StudyFolder
+from pcl.studies.ledger.study_storage import Storage
+from pcl.studies.paper.published import published_tables
+from pcl.studies.space.trial import Trial
+from pcl.studies.space.workload import _n_weights, work_of
+from pcl.training.run import Run
+from tests.support.smoke import smoke
+
+# What a probe reckons for the cells of fig:encoder_size by D', at `quick`, three seeds, on one ARM core.
+SECONDS = {4: 31, 8: 36, 10: 39, 16: 48, 32: 103, 64: 290, 128: 967}
+NOTHING: Any = SimpleNamespace(submit=lambda _: None, set=lambda *_, **__: None, errors={})
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    found = [0.0]
+    monkeypatch.setattr(progress, "time", SimpleNamespace(perf_counter=lambda: found[0]))
+    return found
+
+
+def progress_of(trials: list[Trial], n_trials: int, objective: Any) -> Progress:
+    return Progress(trials, n_trials, [], objective, NOTHING, Interrupt(), False, lambda _: None, NOTHING)
+
+
+def eta(told: Progress) -> float:
+    return in_seconds(told.line().rpartition("ETA ")[2])
+
+
+def in_seconds(text: str) -> float:
+    return float(sum(60**place * int(part) for place, part in enumerate(reversed(text.split(":")))))
+
+
+def test_wide_networks_are_reckoned_with(tmp_path: Path, clock: list[float]) -> None:
+    """They are trained last."""
+    table = next(table for table in published_tables() if table.name == "fig:encoder_size")
+    setting = Setting("reference", "quick", (4, 5, 6))
+    (study,) = studies_of(list(Cells.of([table], setting).trials.values()), setting, Storage(tmp_path))
+    told = progress_of(study.trials, len(study.trials), study.objective)
+    assert told.line().endswith("ETA ?")
+    left = sum(SECONDS.values())
+    for trial in study.trials:
+        folder, seconds = study.folder.trial(trial.key), SECONDS[int(str(trial.config["encoder.dim"]))]
+        folder.begin(trial)
+        told.started(folder)
+        for share in (1, 2):
+            clock[0] += seconds / 2
+            left -= seconds / 2
+            told.reported(folder, share, 2, 0.0)
+            assert left / 2 <= eta(told) <= 2 * left
+        folder.close(Result(Status.FINISHED))
+        told.ended(folder)
+        assert left / 2 <= eta(told) <= 2 * left
+    assert left == 0
+
+
+def test_a_plan_tells_how_long_the_cells_take(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    probed: list[Trial] = []
+
+    def costs(trials: list[Trial], *_: object) -> list[Cost]:
+        probed.extend(trials)
+        return [Cost(0.0, SECONDS[16], 1)]
+
+    monkeypatch.setattr("pcl.studies.report.plan.costs_of", costs)
+    words = ["--figure", "encoder_size", "--scale", "quick", "--plan", "--storage", str(tmp_path)]
+    monkeypatch.setattr("sys.argv", ["reproduce.py", *words, "--max-concurrent", "1"])
+    main()
+    assert [trial.config["encoder.dim"] for trial in probed] == [16]
+    told = capsys.readouterr().out
+    found = re.search(r"estimated: (.*) for 7 cells of the controlled experiment \(probe of 1, ", told)
+    assert found, told
+    assert sum(SECONDS.values()) / 2 <= in_seconds(found[1]) <= 2 * sum(SECONDS.values())
+
+
+def test_trials_that_are_not_known_of_count_alike(tmp_path: Path, clock: list[float]) -> None:
+    objective: Any = SimpleNamespace(metric="eval/kappa_rank_corr", mode=None)
+    told = progress_of([], 4, objective)
+    folder = StudyFolder(tmp_path / "s").trial("a")
+    told.started(folder)
+    told.reported(folder, 1, 2, 0.0)
+    clock[0] = 10.0
+    assert eta(told) == 70
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        smoke(),
+        RunConfig.of({"encoder.dim": 12, "encoder.kappa_width": "as_mu"}, scale="quick"),
+        RunConfig.of({"encoder.dim": 4}),
+        RunConfig.of({"task.data": "embedded"}, scale="smoke", task="images"),
+        RunConfig.of({"task.data": "embedded"}, scale="quick", task="images"),
+    ],
+)
+def test_weights_are_counted_without_a_network(config: RunConfig) -> None:
+    trial = Trial(config.flat(), (4,), "grid")
+    weights = sum(parameter.numel() for parameter in Run(config, (4,)).step.encoder.parameters())
+    assert _n_weights(trial) == pytest.approx(weights, rel=0.1)
+    assert work_of(Trial(config.flat(), (4, 5), "grid"), False) > work_of(trial, False)
+
+
+def test_wide_networks_on_a_gpu() -> None:
+    """D = 48 took 1.8 times as long as D = 16, one seed each, two at a time on an H200."""
+    table = next(table for table in published_tables() if table.name == "fig:highdim")
+    setting = Setting("reference", "paper", (4,))
+    work = {t.config["task.dim"]: work_of(t, True) for t in Cells.of([table], setting).trials.values()}
+    assert work[48] / work[16] == pytest.approx(209.5 / 117.9, rel=0.1)
+    assert work[40] / work[16] == pytest.approx(164.9 / 117.9, rel=0.15)

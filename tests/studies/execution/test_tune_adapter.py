@@ -1,0 +1,135 @@
+"""What Tune is told: which trials to run, and in what order."""
+
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import ray
+from ray import tune
+from ray.tune.experiment import Trial as TuneTrial
+from ray.tune.progress_reporter import TrialProgressCallback
+from ray.tune.search import Searcher
+from ray.tune.utils.callback import _create_default_callbacks
+
+from launch.shared.study_flags import machine
+from pcl.studies.cluster import session as ray_session
+from pcl.studies.execution import runner
+from pcl.studies.execution.interrupt import Interrupt
+from pcl.studies.execution.resources import Resources
+from pcl.studies.execution.tune_adapter import Listed, Proposals, RestartedFirst, Silence
+from pcl.studies.space.trial import Trial
+
+
+def waiting(name: str, n_failures: int = 0, status: str = TuneTrial.PENDING) -> Any:
+    return SimpleNamespace(name=name, num_failures=n_failures, status=status)
+
+
+def chosen(*trials: Any) -> str | None:
+    controller = SimpleNamespace(get_trials=lambda: list(trials), get_live_trials=lambda: list(trials))
+    found = RestartedFirst().choose_trial_to_run(controller)
+    return found.name if found else None  # type: ignore[attr-defined]
+
+
+def test_a_trial_that_lost_its_worker_is_the_next() -> None:
+    running = waiting("running", 1, TuneTrial.RUNNING)
+    assert chosen(running) is None
+    assert chosen(running, waiting("first"), waiting("second")) == "first"
+    assert chosen(running, waiting("first"), waiting("second"), waiting("moved", 1)) == "moved"
+
+
+def trials(n_trials: int) -> list[Trial]:
+    return [Trial({"x": index}, (1,), "grid") for index in range(n_trials)]
+
+
+def proposed(n_trials: int, size: int, interrupt: Interrupt) -> Proposals:
+    return Proposals(Listed(trials(n_trials)), lambda trial: {"x": trial.config["x"]}, interrupt, size)
+
+
+def test_a_list_is_handed_out_in_groups_and_in_order() -> None:
+    proposals = proposed(5, 2, Interrupt())
+    groups = [[job["x"] for job in proposals.suggest(str(i))["jobs"]] for i in range(3)]
+    assert groups == [[0, 1], [2, 3], [4]]
+    assert proposals.suggest("3") == Searcher.FINISHED
+    assert proposed(0, 1, Interrupt()).suggest("0") == Searcher.FINISHED
+
+
+def test_nothing_more_is_handed_out_once_interrupted() -> None:
+    interrupt = Interrupt()
+    proposals = proposed(5, 1, interrupt)
+    assert proposals.suggest("0") == {"jobs": [{"x": 0}]}
+    interrupt.set("stopped")
+    assert proposals.suggest("1") == Searcher.FINISHED
+
+
+class Ended:
+    def __init__(self) -> None:
+        self.last_result: dict[str, Any] = {}
+
+
+@pytest.mark.parametrize(("given", "n_lines"), [(TrialProgressCallback(), 1), (Silence(), 0)])
+def test_ray_says_nothing_of_a_trial_that_ended_without_a_report(
+    given: TrialProgressCallback, n_lines: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    saying = [one for one in _create_default_callbacks([given]) if isinstance(one, TrialProgressCallback)]
+    assert saying == [given]
+    given.on_trial_complete(1, [], Ended())
+    assert len(capsys.readouterr().out.splitlines()) == n_lines
+
+
+def test_a_study_runs_in_silence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, Any] = {}
+
+    def tuner(trainable: Any, **options: Any) -> Any:
+        given.update(options)
+        return SimpleNamespace(fit=lambda: None)
+
+    monkeypatch.setattr(tune, "Tuner", tuner)
+    monkeypatch.setattr(runner, "available_resources", lambda: {"CPU": 1.0})
+    monkeypatch.setattr(ray, "get_runtime_context", lambda: SimpleNamespace(gcs_address="127.0.0.1:1"))
+    monkeypatch.setenv("TUNE_MAX_PENDING_TRIALS_PG", "")  # which it sets
+    search = {"search_alg": None, "max_concurrent_trials": 0, "scheduler": None}
+    nobody: Any = SimpleNamespace()
+    runner._fit(search, Resources(), nobody, Interrupt(), tmp_path, lambda job: None)
+    assert sum(isinstance(callback, Silence) for callback in given["run_config"].callbacks) == 1
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted", "is_asked"), [("somewhere", "1", True), ("somewhere", "0", False), (None, "1", False)]
+)
+def test_ray_is_asked_for_the_dashboard_that_is_wanted_and_can_be_had(
+    found: str | None, wanted: str, is_asked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(ray_session.DASHBOARD, wanted)
+    monkeypatch.setattr(ray_session, "find_spec", lambda _: found)
+    asked = asked_of_ray(monkeypatch)
+    assert asked["include_dashboard"] is is_asked
+    assert asked["dashboard_host"] == "127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("mine", "limit", "n_cores"),
+    [({0, 2, 3}, None, 3), (set(range(8)), "max 100000", 8), (set(range(8)), "250000 100000", 2), ({1}, "5 100", 1)],
+)
+def test_ray_is_told_how_many_cores_are_ours(
+    mine: set[int], limit: str | None, n_cores: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: mine)
+    monkeypatch.setattr(ray_session, "_CPU_LIMIT", tmp_path / "cpu.max")
+    if limit:
+        (tmp_path / "cpu.max").write_text(f"{limit}\n")
+    assert asked_of_ray(monkeypatch)["num_cpus"] == n_cores
+    assert machine.__wrapped__()["CPU"] == n_cores
+
+
+def asked_of_ray(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What a Ray that is started here is started with."""
+    asked: dict[str, Any] = {}
+    monkeypatch.setattr(ray_session, "own_token", lambda: None)
+    monkeypatch.setattr(ray_session, "_ENVIRONMENT", {})
+    monkeypatch.setattr("ray.init", lambda **options: asked.update(options) or SimpleNamespace(dashboard_url=""))
+    monkeypatch.setattr("ray.shutdown", lambda: None)
+    with ray_session.ray_cluster(None) as dashboard:
+        assert dashboard == ""
+    return asked

@@ -1,0 +1,112 @@
+"""A trial as a worker runs it, without Ray: side by side, out of memory, taken over, with nowhere to write."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from pcl.losses.base import DEFAULT_CHUNK_SIZE
+from pcl.studies.execution import worker as trainable
+from pcl.studies.execution.worker import FOLDER, UNWRITABLE, Job, run_jobs
+from pcl.studies.ledger.folders import Row, Status, StudyFolder, TrialFolder
+from pcl.studies.space.trial import Trial
+from pcl.training.run import Run
+from pcl.training.step import TrainingStep
+from tests.support.smoke import smoke
+
+METRIC = "eval/kappa_rank_corr"
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What Tune is told."""
+    found: list[dict[str, Any]] = []
+    monkeypatch.setattr(trainable.tune, "report", found.append)
+    return found
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> StudyFolder:
+    (tmp_path / "study").mkdir()
+    return StudyFolder(tmp_path / "study")
+
+
+def begin(study: StudyFolder, *trials: Trial) -> list[TrialFolder]:
+    folders = [study.trial(trial.key) for trial in trials]
+    jobs = [Job(trial, str(folder.path), METRIC) for trial, folder in zip(trials, folders, strict=True)]
+    run_jobs({"jobs": [job.as_config() for job in jobs]})
+    return folders
+
+
+def status_of(folder: TrialFolder) -> Status:
+    result = folder.result()
+    assert result is not None
+    return result.status
+
+
+def test_of_trials_side_by_side_each_ends_for_itself(study: StudyFolder, told: list[dict[str, Any]]) -> None:
+    """One fails, one has ended before their worker died, one is as it would be alone."""
+    fine, failing, done = (
+        Trial(smoke(**values).flat(), (1,), "grid")
+        for values in ({}, {"training__kappa_limit": 1e-3}, {"loss__n_samples": 2})
+    )
+    (folder,) = begin(study, done)
+    before = folder.result()
+    told.clear()
+    folders = begin(study, fine, failing, done)
+    assert [status_of(folder) for folder in folders] == [Status.FINISHED, Status.FAILED, Status.FINISHED]
+    assert folders[2].result() == before
+    reports = [told_one for told_one in told if "batch" in told_one]
+    assert [report[FOLDER] for report in reports].count(str(folders[0].path)) == len(folders[0].rows()) == 2
+    ends = [told_one for told_one in told if "batch" not in told_one]
+    assert sorted(end[FOLDER] for end in ends) == sorted(str(folder.path) for folder in folders[:2])
+
+
+def test_out_of_memory_is_tried_again_in_smaller_chunks(
+    study: StudyFolder, told: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And goes on from where it was, to the same numbers."""
+    trial = Trial(smoke().flat(), (1,), "grid")
+    expected = [report.by_seed[1]["train/loss"] for report in Run(trial.run_config, (1,))]
+    chunk_sizes, moments, set_chunk_size = [], Run.moments, TrainingStep.set_chunk_size
+
+    def seen(step: TrainingStep, chunk_size: int) -> None:
+        chunk_sizes.append(chunk_size)
+        set_chunk_size(step, chunk_size)
+
+    def starved(run: Run) -> Any:
+        for moment in moments(run):
+            yield moment
+            if moment is not None and len(chunk_sizes) == 1:
+                raise torch.OutOfMemoryError("full")
+
+    monkeypatch.setattr(TrainingStep, "set_chunk_size", seen)
+    monkeypatch.setattr(Run, "moments", starved)
+    (folder,) = begin(study, trial)
+    assert status_of(folder) is Status.FINISHED
+    assert chunk_sizes == [DEFAULT_CHUNK_SIZE, DEFAULT_CHUNK_SIZE // 16]
+    assert [row.by_seed[1]["train/loss"] for row in folder.rows()] == pytest.approx(expected, rel=1e-6)
+
+
+def test_a_trial_that_another_took_over_is_left_to_it(
+    study: StudyFolder, told: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trial = Trial(smoke().flat(), (1,), "grid")
+    publish = TrialFolder.publish
+
+    def lose(folder: TrialFolder, row: Row, token: str) -> None:
+        publish(folder, row, token)
+        folder.claim()
+
+    monkeypatch.setattr(TrialFolder, "publish", lose)
+    (folder,) = begin(study, trial)
+    assert folder.result() is None
+    assert len(folder.rows()) == 1
+
+
+def test_a_trial_that_cannot_be_written_says_so(tmp_path: Path, told: list[dict[str, Any]]) -> None:
+    trial = Trial(smoke().flat(), (1,), "grid")
+    begin(StudyFolder(tmp_path / "nowhere"), trial)
+    (told_one,) = told
+    assert "which must be shared" in told_one[UNWRITABLE]

@@ -1,0 +1,212 @@
+"""Results that are kept with the code: written with where they come from, read back, and rendered in the README."""
+
+import argparse
+import contextlib
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dashboards.paper.formats import Sheet
+from dashboards.paper.results import (
+    BEGIN,
+    END,
+    Asked,
+    Origin,
+    Result,
+    as_markdown,
+    origin_words,
+    read_result,
+    read_results,
+    readme_with,
+)
+from launch.reproduction.cells import Cells, Setting, ours_of
+from launch.reproduction.results import check_kept, check_output, origins_of, rendering, write_results
+from launch.results import main
+from launch.testbed.processes import DEADLINE_S
+from pcl.studies.paper.comparison import Line, lines_of
+from pcl.studies.paper.published import published_tables
+from pcl.studies.tracking.finished_trials import Found, Known
+from pcl.studies.tracking.tracker import Tracker
+from tests.support.services import ROOT, assert_refused
+
+TABLES = {table.name: table for table in published_tables()}
+TAGS = {"pcl.hardware": "NVIDIA H200", "pcl.torch": "2.11.0", "pcl.commit": "c0ffee" * 6 + "+"}
+DAY_MS = 1_794_700_800_000  # 2026-11-15, 00:00 UTC
+ASKED = argparse.Namespace(
+    table=["toy_correctsetups", "infonce"], figure=["2dplot"], all=False, scale="paper", fidelity=None, seeds="4,5,6",
+    data=None, skip_bad=False, weights=None, set=["training.phases=mu kappa"],
+)  # fmt: skip
+COMMAND = (
+    "python launch/reproduce.py --table toy_correctsetups --table infonce --figure 2dplot --scale paper --seeds 4,5,6 "
+    "--set 'training.phases=mu kappa'"
+)
+
+
+def kept(folder: Path) -> list[Path]:
+    """Two rows that were trained on different days, one of which has lost a seed, and others that were not run."""
+    setting = Setting("reference", "paper", (4, 5, 6))
+    cells = Cells.of([TABLES["tab:toy_correctsetups"], TABLES["fig:2dplot"]], setting)
+    metrics = {"eval/mu_mae": 0.05, "eval/mu_rank_corr": 0.98, "eval/kappa_mae": 6.0, "eval/kappa_rank_corr": 0.8}
+    seeds = {seed: {key: value * (1 + seed / 100) for key, value in metrics.items()} for seed in (4, 5, 6)}
+    of = {row: cells.keys["tab:toy_correctsetups", row] for row in ("ambiguous", "clear")}
+    found = {
+        of["ambiguous"]: Known((4, 5, 6), (Found("s", "r", seeds, {}, TAGS, DAY_MS),)),
+        of["clear"]: Known((4, 5, 6), (Found("s", "r", seeds, {6: "runaway kappa"}, TAGS, DAY_MS + 86_400_000),)),
+    }
+    sheets = []
+    for name in ("tab:toy_correctsetups", "fig:2dplot"):
+        lines = lines_of(TABLES[name], ours_of(TABLES[name], cells, found, setting))
+        sheets.append(Sheet(name, TABLES[name].title, "", lines))
+    arguments = argparse.Namespace(**{**vars(ASKED), "output": folder})
+    return write_results(arguments, sheets, setting, origins_of(cells, found, [], Tracker("sqlite:///unused.db")))
+
+
+def test_a_file_says_where_every_line_comes_from(tmp_path: Path) -> None:
+    (path,) = kept(tmp_path)  # of the other table nothing has been trained
+    assert path == tmp_path / "reference-paper" / "tab-toy_correctsetups.csv"
+    result = read_result(path)
+    assert (result.asked.command, result.asked.of_seeds, result.asked.data) == (COMMAND, "4 5 6", "toy")
+    origins = {line.row: origin for line, origin in zip(result.lines, result.origins, strict=True)}
+    assert origins["ambiguous"] == Origin("NVIDIA H200", "2.11.0", TAGS["pcl.commit"], "2026-11-15")
+    assert origins["clear"].date == "2026-11-16"
+    assert origins["injective"] == Origin()
+    lines = {(line.row, line.what): line for line in result.lines}
+    assert lines["clear", "κ RMSE"].seeds == "2 of 3"  # a mean of those that are left does not pass for all
+    assert lines["ambiguous", "κ RMSE"].ours == "6.300±0.035"
+    assert lines["injective", "μ RMSE"].ours == "not run"
+
+
+def test_seeds_of_one_line_may_be_of_different_days() -> None:
+    setting = Setting("reference", "paper", (4, 5))
+    cells = Cells.of([TABLES["tab:toy_correctsetups"]], setting)
+    trials = (
+        Found("s", "r", {4: {}}, {}, TAGS, DAY_MS),
+        Found("s", "q", {5: {}}, {}, {**TAGS, "pcl.torch": "2.12.0"}, DAY_MS + 86_400_000),
+    )
+    place = ("tab:toy_correctsetups", "ambiguous")
+    found = {cells.keys[place]: Known(setting.seeds, trials)}
+    origin = origins_of(cells, found, [], Tracker("sqlite:///unused.db"))[place]
+    assert origin == Origin("NVIDIA H200", "2.11.0; 2.12.0", TAGS["pcl.commit"], "2026-11-15; 2026-11-16")
+    line = Line("ambiguous", "x", "1", "1")
+    words = origin_words(
+        Result("tab:toy_correctsetups", Asked("reference", "paper", "toy", "4 5", "c"), [line], [origin])
+    )
+    assert "NVIDIA H200; torch 2.11.0, 2.12.0; 2026-11-15 to 2026-11-16; commit" in words
+
+
+def test_it_is_rendered(tmp_path: Path) -> None:
+    results = read_results(kept(tmp_path)[0].parents[1])
+    (result,) = results
+    text = as_markdown(result)
+    assert "| ambiguous | published | 0.04±0.00 | 0.99±0.00 | 6.15±0.61 | 0.82±0.04 |  |" in text
+    assert "6.300±0.035 (+0.2, agrees)" in text
+    assert "| 3 / 2 of 3 |" in text  # of mu, which was trained before kappa ran away, and of kappa
+    words = origin_words(result)
+    assert words == (
+        "fidelity reference, scale paper, seeds 4 5 6; NVIDIA H200; torch 2.11.0; 2026-11-15 to 2026-11-16; "
+        f"commit `c0ffeec0ffee`: `{COMMAND}`"
+    )
+    readme = readme_with(f"before\n{BEGIN}\nold\n{END}\nafter\n", results)
+    assert readme.startswith("before\n")
+    assert readme.endswith(f"{END}\nafter\n")
+    assert "old" not in readme
+    assert f"{text}\n\n{words}\n{END}" in readme
+    assert readme_with(readme, results) == readme
+    twice = readme_with(readme, [result, replace(result, table="fig:mc"), replace(result, origins=[Origin()] * 12)])
+    assert twice.count(words) == 1
+    assert f"\n\nthese 2: {words}\n\n**MCInfoNCE" in twice
+    assert readme_with(readme, []) == f"before\n{BEGIN}\n{END}\nafter\n"
+
+
+def test_a_cell_without_a_value_is_short() -> None:
+    cause = "runaway kappa: its median 1e+07 is beyond training.kappa_limit = 1e+06 at batch 5"
+    lines = [
+        Line("HIB", "μ RMSE", "0.18±0.02", cause, "0 of 2", "—", "ran away"),
+        Line("HIB", "κ RMSE", "κ grows", cause, "0 of 2", "—", "agrees"),
+        Line("ELK", "μ RMSE", "0.02±0.00", "0.032±0.005", "2", "+2.1", "two seeds"),
+    ]
+    asked = Asked("reference", "paper", "toy", "4 5", "c")
+    text = as_markdown(Result("tab:bench_results", asked, lines, [Origin()] * 3))
+    assert "|  | ours | ran away | ran away (agrees) | 0 of 2 |" in text
+    assert "|  | ours | 0.032±0.005 (+2.1) |  | 2 |" in text
+    assert text.endswith(f"\n\nHIB: {cause}.")
+
+
+def test_marks_stay(tmp_path: Path) -> None:
+    line = Line("<b>a|b</b>", "κ RMSE", "6.15±0.61", "2.7±0.6 [smoke]", "2", "-3.7 [smoke]", "better [smoke]")
+    arguments = argparse.Namespace(**{**vars(ASKED), "output": tmp_path})
+    origins = {("fig:mc", line.row): Origin("a laptop")}
+    (path,) = write_results(arguments, [Sheet("fig:mc", "", "", [line])], Setting("paper", "smoke", (4, 5)), origins)
+    assert "| | ours | 2.7±0.6 (-3.7, better) [smoke] | 2 |" in as_markdown(read_result(path)).replace("|  |", "| |")
+    assert r"<b>a\|b</b>" in as_markdown(read_result(path))
+
+
+def test_the_readme_is_of_the_results() -> None:
+    """Whoever commits CSVs renders them: python launch/results.py."""
+    command = [sys.executable, "launch/results.py", "--check"]
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+    assert found.returncode == 0, found.stderr
+
+
+@pytest.mark.parametrize(
+    ("readme", "table", "message"),
+    [
+        ("no marks", "", "The README must have the lines '<!-- results"),
+        (
+            f"{BEGIN}\n{END}\n",
+            "a,b\n1,2\n",
+            "x.csv is no file of results as",
+        ),
+    ],
+)
+def test_bad_input(
+    readme: str, table: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    (tmp_path / "README.md").write_text(readme)
+    (tmp_path / "results" / "reference-paper").mkdir(parents=True)
+    if table:
+        (tmp_path / "results" / "reference-paper" / "x.csv").write_text(table)
+    words = ["--readme", str(tmp_path / "README.md"), "--results", str(tmp_path / "results")]
+    assert_refused("launch/results.py", main, words, message, monkeypatch, capsys)
+    assert (tmp_path / "README.md").read_text() == readme
+    words = ["--results", str(tmp_path / "nowhere")]
+    assert_refused("launch/results.py", main, words, "there is no folder", monkeypatch, capsys)
+
+
+@pytest.mark.parametrize(
+    ("changed", "seeds", "told"),
+    [
+        ({}, (4, 5, 6), ""),
+        ({}, (4, 5, 6, 7), ""),
+        ({}, (4, 5), "is of the seeds 4 5 6, which would be lost; choose another `--output`"),
+        ({"set": []}, (4, 5, 6), "is of the settings training.phases=mu kappa, which"),
+        ({"set": ["training.lr=0.1"]}, (4, 5, 6), "is of the settings training.phases=mu kappa, which"),
+    ],
+)
+def test_a_kept_file_is_not_replaced_by_less(
+    changed: dict[str, list[str]], seeds: tuple[int, ...], told: str, tmp_path: Path
+) -> None:
+    kept(tmp_path)
+    arguments = argparse.Namespace(**{**vars(ASKED), "output": tmp_path, **changed})
+    setting = Setting("reference", "paper", seeds)
+    with pytest.raises(ValueError, match=told) if told else contextlib.nullcontext():
+        check_kept(arguments, ["tab:toy_correctsetups", "fig:2dplot"], setting)
+    check_kept(arguments, ["tab:infonce"], setting)
+
+
+def test_the_command_that_renders_names_the_folder() -> None:
+    assert rendering(ROOT / "dashboards" / "results") == "; `python launch/results.py` puts them into the README"
+    assert "`python launch/results.py --results 'my results'`" in rendering(Path("my results"))
+
+
+def test_an_output_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    check_output(None)
+    check_output(tmp_path / "new" / "folder")
+    for path in (tmp_path / "file", tmp_path / "file" / "folder"):
+        with pytest.raises(ValueError, match="`--output` must be a folder that can be written to"):
+            check_output(path)

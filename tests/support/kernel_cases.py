@@ -1,0 +1,164 @@
+"""The fused kernels against their reference forms: run by `test_kernels`, on a GPU or under Triton's interpreter.
+
+`TRITON_INTERPRET=1 python -m tests.support.kernel_cases` runs every case on a CPU.
+"""
+
+import torch
+from torch import Tensor
+
+from pcl.distributions import CosineLaw, VonMisesFisher
+from pcl.encoders import StackedMlp
+from pcl.kernels.integrated import log_mean_similarity
+from pcl.kernels.latents import sample_latents
+from pcl.kernels.mc_info_nce import FusedMCInfoNCE
+from pcl.kernels.narrow_mlp import NarrowMlp
+from pcl.kernels.reference import Partners, draw_noise, fused_mc_info_nce
+from pcl.kernels.transport import transport_table
+from pcl.losses.mc_info_nce import log_mean_similarity as exact_similarity
+from pcl.mathematics.normalizer_table import growth_table
+from pcl.mathematics.random_streams import streams
+from pcl.mathematics.special import bessel_ratio
+from tests.support.oracles import unit_vectors
+
+# Anchors, negatives, dimension, samples, weight of the positive.
+MC_CASES = [(3, 1, 10, 37, 1.0), (2, 5, 10, 21, 1.0), (2, 32, 10, 64, 0.0), (2, 3, 20, 8, 1 / 3)]
+
+
+def partners_of(n_anchors: int, n_negatives: int, dim: int) -> Partners:
+    generator = torch.Generator().manual_seed(0)
+
+    def kappa(*shape: int) -> Tensor:
+        return 16 + 16 * torch.rand(shape, generator=generator)
+
+    anchor = unit_vectors(n_anchors, dim, generator=generator, dtype=torch.float32)
+    positive = torch.nn.functional.normalize(
+        anchor + 0.3 * unit_vectors(n_anchors, dim, generator=generator, dtype=torch.float32), dim=-1
+    )
+    negatives = unit_vectors(n_anchors, n_negatives, dim, generator=generator, dtype=torch.float32)
+    return Partners(anchor, positive, negatives, kappa(n_anchors), kappa(n_anchors), kappa(n_anchors, n_negatives))
+
+
+def check_mc_info_nce(device: str, n_anchors: int, n_negatives: int, dim: int, n_samples: int, weight: float) -> None:
+    """The same random numbers, so the same losses and gradients, up to rounding."""
+    seed, step = 12345, 7
+    results = []
+    for place in ("cpu", device):
+        leaves = [leaf.to(place).requires_grad_() for leaf in partners_of(n_anchors, n_negatives, dim)]
+        kappa_pos = torch.tensor(20.0, device=place, requires_grad=True)
+        partners = Partners(*leaves)
+        table = transport_table(dim, CosineLaw(), torch.device(place))
+        if not results:
+            noise = draw_noise(seed, step, n_samples, partners)
+            loss = fused_mc_info_nce(table, partners, noise, kappa_pos, weight)
+        else:
+            loss = FusedMCInfoNCE(table, n_samples, weight)(
+                partners, kappa_pos, torch.tensor([seed, step], device=place)
+            )
+        (loss * torch.linspace(1, 2, n_anchors, device=place)).sum().backward()  # type: ignore[no-untyped-call]
+        gradients = [leaf.grad for leaf in (*leaves, kappa_pos)]
+        assert all(gradient is not None for gradient in gradients)
+        results.append([loss.detach().cpu(), *(gradient.cpu() for gradient in gradients if gradient is not None)])
+    for reference, fused in zip(*results, strict=True):
+        assert (reference - fused).abs().max() < 2e-5 * reference.abs().max()
+
+
+def check_integrated_points(device: str) -> None:
+    """Negatives that are nearly or quite a point, among others, against the closed form and its limit."""
+    generator = torch.Generator().manual_seed(0)
+    n_runs, n_rows, dim = 2, 70, 10
+    kappa = torch.tensor([20.0, 30.0, 1.5e6, 1e8, 1e16, 1e30, torch.inf] + 38 * [25.0]).expand(n_runs, -1).contiguous()
+    z = unit_vectors(n_runs, n_rows, dim, generator=generator, dtype=torch.float32)
+    mu = unit_vectors(*kappa.shape, dim, generator=generator, dtype=torch.float32)
+    mu[:, :7] = torch.nn.functional.normalize(mu[:, :7] + z[:, :7], dim=-1)  # near some, so that they count
+    leaves = [leaf.to(device).requires_grad_() for leaf in (z, mu, kappa)]
+    table = growth_table(dim, torch.device(device))
+    out = log_mean_similarity(*leaves, torch.full((n_runs,), 20.0, device=device), table)
+    out.sum().backward()  # type: ignore[no-untyped-call]
+    exact = [leaf.detach().cpu().double().requires_grad_() for leaf in leaves]
+    negatives = VonMisesFisher(exact[1].unsqueeze(1), exact[2].unsqueeze(1), validate_args=False)
+    similarity = exact_similarity(negatives, torch.einsum("rmd,rnd->rmn", exact[0], exact[1]), 20.0)
+    reference = torch.logsumexp(similarity, -1) - torch.log(torch.tensor(float(kappa.shape[1])))
+    reference.sum().backward()  # type: ignore[no-untyped-call]
+    assert (out.detach().cpu() - reference.detach()).abs().max() < 1e-3
+    for ours, theirs in zip(leaves[:2], exact[:2], strict=True):
+        assert ours.grad is not None
+        assert theirs.grad is not None
+        assert (ours.grad.cpu() - theirs.grad).abs().max() < 1e-3 * theirs.grad.abs().max()
+    ours, theirs = leaves[2].grad, exact[2].grad
+    assert ours is not None
+    assert theirs is not None
+    assert (ours.cpu() - theirs).abs().max() < 0.05 * theirs.abs().max()  # the table has steps for slopes
+    torch.testing.assert_close(ours.cpu()[:, 2:7].double(), theirs[:, 2:7], rtol=1e-2, atol=1e-38)
+
+
+def check_integrated(device: str) -> None:
+    generator = torch.Generator().manual_seed(0)
+    n_runs, n_rows, n_negatives, dim = 2, 70, 45, 10
+    inputs = (
+        unit_vectors(n_runs, n_rows, dim, generator=generator, dtype=torch.float32),
+        unit_vectors(n_runs, n_negatives, dim, generator=generator, dtype=torch.float32),
+        16 + 16 * torch.rand(n_runs, n_negatives, generator=generator),
+    )
+    upstream = torch.randn(n_runs, n_rows, generator=generator)
+    results = []
+    for place in ("cpu", device):
+        leaves = [leaf.clone().to(place).requires_grad_() for leaf in inputs]
+        table = growth_table(dim, torch.device(place))
+        if not results:
+            z, mu, kappa = leaves
+            cosine = torch.einsum("rmd,rnd->rmn", z, mu)
+            resultant = (kappa[:, None].square() + 400 + 40 * kappa[:, None] * cosine).sqrt()
+            similarity = table(resultant) - table(kappa)[:, None]
+            out = torch.logsumexp(similarity, -1) - torch.log(torch.tensor(float(n_negatives)))
+        else:
+            out = log_mean_similarity(*leaves, torch.full((n_runs,), 20.0, device=place), table)
+        (out * upstream.to(place)).sum().backward()  # type: ignore[no-untyped-call]
+        results.append([out.detach().cpu(), *(leaf.grad.cpu() for leaf in leaves if leaf.grad is not None)])
+    for reference, fused in zip(*results, strict=True):
+        assert (reference - fused).abs().max() < 3e-5 * reference.abs().max()
+
+
+def check_narrow_mlp(device: str) -> None:
+    net = StackedMlp([10, 10, 50, 50, 50, 50, 50, 10, 1], streams([4, 5], "net")).to(device)
+    generator = torch.Generator().manual_seed(0)
+    x, upstream = (
+        torch.rand(2, 200, 10, generator=generator).to(device),
+        torch.rand(2, 200, 1, generator=generator).to(device),
+    )
+    y = net(x)
+    (y * upstream).sum().backward()
+    reference = [parameter.grad.clone() for parameter in net.parameters() if parameter.grad is not None]
+    net.zero_grad()
+    fused = NarrowMlp(net)(x)
+    (fused * upstream).sum().backward()  # type: ignore[no-untyped-call]
+    assert (y - fused).abs().max() < 2e-7, "the forward pass must be as good as float32"
+    for gradient, parameter in zip(reference, net.parameters(), strict=True):
+        assert parameter.grad is not None
+        assert (gradient - parameter.grad).abs().max() < 1e-2 * gradient.abs().max()
+
+
+def check_latents(device: str) -> None:
+    dim, kappa, n = 10, 20.0, 4000
+    mu = unit_vectors(dim, generator=torch.Generator().manual_seed(0), dtype=torch.float32).to(device).expand(n, dim)
+    table = transport_table(dim, CosineLaw(), torch.device(device))
+    z = sample_latents(table, mu, torch.full((n,), kappa, device=device), torch.tensor([5, 3], device=device))
+    torch.testing.assert_close(z.norm(dim=-1), torch.ones(n, device=device))
+    cosine = (z * mu).sum(-1)
+    expected = bessel_ratio(torch.tensor(kappa), dim).item()
+    assert abs(cosine.mean().item() - expected) < 4 * cosine.std().item() / n**0.5
+    across = (z - cosine.unsqueeze(-1) * mu).mean(0)
+    assert across.abs().max() < 5 * (1 / kappa / n) ** 0.5
+
+
+def check_all(device: str) -> None:
+    for case in MC_CASES:
+        check_mc_info_nce(device, *case)
+    check_integrated(device)
+    check_integrated_points(device)
+    check_narrow_mlp(device)
+    check_latents(device)
+
+
+if __name__ == "__main__":
+    check_all("cpu")
+    print("all kernels agree with their reference forms")

@@ -1,0 +1,170 @@
+"""The rooms of the house: which may import which, and that no two of them, and no two files, import each other."""
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("pcl", "search_spaces", "launch", "dashboards")
+
+CORE = (
+    "pcl.config", "pcl.data", "pcl.distributions", "pcl.encoders", "pcl.losses", "pcl.mathematics", "pcl.metrics",
+    "pcl.storage", "pcl.tasks", "pcl.training",
+)  # fmt: skip
+SERVICE = (
+    "pcl.studies.cluster", "pcl.studies.execution", "pcl.studies.inspection", "pcl.studies.ledger", "pcl.studies.paper",
+    "pcl.studies.report", "pcl.studies.results", "pcl.studies.search", "pcl.studies.space", "pcl.studies.tracking",
+)  # fmt: skip
+
+# Room -> rooms that it may import beside itself. "pcl" is the facade alone. A room is a folder.
+ROOMS: dict[str, tuple[str, ...]] = {
+    "pcl": (),
+    "pcl.mathematics": (),
+    "pcl.storage": (),
+    "pcl.metrics": (),
+    "pcl.distributions": ("pcl.mathematics",),
+    "pcl.losses": ("pcl.distributions", "pcl.mathematics"),
+    "pcl.data": ("pcl.storage",),
+    "pcl.encoders": ("pcl.data", "pcl.distributions", "pcl.mathematics"),
+    "pcl.tasks": (
+        "pcl.data", "pcl.distributions", "pcl.encoders", "pcl.losses", "pcl.mathematics", "pcl.metrics",
+    ),
+    "pcl.config": ("pcl.distributions", "pcl.encoders", "pcl.losses", "pcl.tasks"),
+    "pcl.kernels": ("pcl.distributions", "pcl.encoders", "pcl.losses", "pcl.mathematics"),
+    "pcl.training": (
+        "pcl", "pcl.config", "pcl.data", "pcl.distributions", "pcl.encoders", "pcl.kernels", "pcl.losses",
+        "pcl.mathematics", "pcl.storage", "pcl.tasks",
+    ),
+    "pcl.studies": (),
+    "pcl.studies.space": ("pcl.config", "pcl.encoders"),
+    "pcl.studies.ledger": ("pcl.config", "pcl.storage", "pcl.studies.space"),
+    "pcl.studies.results": ("pcl.config", "pcl.metrics", "pcl.studies.ledger", "pcl.studies.space", "pcl.tasks"),
+    "pcl.studies.paper": ("pcl.config", "pcl.metrics", "pcl.studies.results", "pcl.studies.space"),
+    "pcl.studies.tracking": ("pcl.storage", "pcl.studies.ledger", "pcl.studies.results", "pcl.studies.space"),
+    "pcl.studies.cluster": ("pcl.data", "pcl.storage", "pcl.studies.ledger"),
+    "pcl.studies.execution": (
+        "pcl", "pcl.config", "pcl.losses", "pcl.metrics", "pcl.storage", "pcl.studies.cluster", "pcl.studies.ledger",
+        "pcl.studies.results", "pcl.studies.space", "pcl.studies.tracking", "pcl.training",
+    ),
+    "pcl.studies.search": (
+        "pcl.config", "pcl.storage", "pcl.studies.execution", "pcl.studies.ledger", "pcl.studies.results",
+        "pcl.studies.space", "pcl.studies.tracking",
+    ),
+    "pcl.studies.inspection": (
+        "pcl.config", "pcl.data", "pcl.distributions", "pcl.mathematics", "pcl.metrics", "pcl.storage",
+        "pcl.studies.ledger", "pcl.tasks", "pcl.training",
+    ),
+    "pcl.studies.report": (
+        "pcl.config", "pcl.data", "pcl.metrics", "pcl.storage", "pcl.studies.execution", "pcl.studies.inspection",
+        "pcl.studies.ledger", "pcl.studies.results", "pcl.studies.search", "pcl.studies.space", "pcl.tasks",
+        "pcl.training",
+    ),
+    "search_spaces": ("pcl.studies.space",),
+    "search_spaces.ablations": ("pcl.studies.space",),
+    "dashboards": (),
+    "dashboards.board.store": ("pcl.studies.ledger", "pcl.studies.space", "pcl.studies.tracking"),
+    "dashboards.board.html": ("dashboards.board.store", "pcl.metrics", "pcl.studies.space", "pcl.studies.tracking"),
+    "dashboards.board.charts": ("dashboards.board.html",),
+    "dashboards.board.pages": (
+        "dashboards.board.charts", "dashboards.board.html", "dashboards.board.store", "pcl.metrics",
+        "pcl.studies.paper", "pcl.studies.results", "pcl.studies.space", "pcl.studies.tracking",
+    ),
+    "dashboards.board": (
+        "dashboards.board.html", "dashboards.board.pages", "dashboards.board.store", "pcl.storage", "pcl.studies.paper",
+    ),
+    "dashboards.paper": (
+        "dashboards.board.html", "dashboards.board.pages", "pcl.metrics", "pcl.studies.paper", "pcl.studies.results",
+        "pcl.tasks", "pcl.training",
+    ),
+    "launch.shared": ("pcl", *CORE, *SERVICE),
+    "launch.testbed": ("pcl.studies.ledger", "pcl.studies.tracking"),
+    "launch.benchmarks": ("launch.shared", "launch.testbed", *CORE, *SERVICE),
+    "launch.reproduction": ("dashboards.board.store", "dashboards.paper", "launch.shared", *CORE, *SERVICE),
+    "launch": (
+        "dashboards.board", "dashboards.board.store", "dashboards.paper", "launch.benchmarks", "launch.reproduction",
+        "launch.shared", "pcl", *CORE, *SERVICE,
+    ),
+}  # fmt: skip
+
+# The files of the house: module -> text.
+Sources = Mapping[str, str]
+
+
+@pytest.fixture(scope="module")
+def sources() -> Sources:
+    found = {}
+    for path in sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py")):
+        found[".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")] = path.read_text()
+    return found
+
+
+def imports(text: str, modules: Iterable[str]) -> Iterator[str]:
+    """The modules of the house that a file imports; `from a.b import c` is of a.b.c where that is a module."""
+    known = set(modules)
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names if name.name.split(".")[0] in PACKAGES)
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "relative import"
+            module = node.module or ""
+            if module.split(".")[0] in PACKAGES:
+                yield from {full if (full := f"{module}.{name.name}") in known else module for name in node.names}
+
+
+def room_of(module: str, modules: Iterable[str]) -> str:
+    """Its folder; of a package, the package itself."""
+    is_package = any(other.startswith(f"{module}.") for other in modules)
+    return module if is_package else module.rpartition(".")[0]
+
+
+def forbidden(sources: Sources) -> list[str]:
+    """Imports that the table does not allow, and modules in no room of it."""
+    rooms = {module: room_of(module, sources) for module in sources}
+    wrong = [f"{module} is in no room" for module, room in rooms.items() if room not in ROOMS]
+    for module, text in sources.items():
+        allowed = {rooms[module], *ROOMS.get(rooms[module], ())}
+        wrong += [f"{module} imports {name}" for name in imports(text, sources) if rooms.get(name, name) not in allowed]
+    return wrong
+
+
+def cycles(arrows: Mapping[str, set[str]]) -> list[str]:
+    """Of a graph, those nodes that can be reached from themselves."""
+    left = {node: set(targets) - {node} for node, targets in arrows.items()}
+    while ends := [node for node, targets in left.items() if not targets & set(left)]:
+        for node in ends:
+            del left[node]
+    return sorted(left)
+
+
+def test_rooms_import_what_the_table_allows(sources: Sources) -> None:
+    assert len(sources) > 200
+    assert forbidden(sources) == []
+
+
+def test_a_forbidden_import_in_any_room_is_found(sources: Sources) -> None:
+    for room, allowed in ROOMS.items():
+        module = next(name for name in sources if room_of(name, sources) == room)
+        stranger = next(name for name in sources if room_of(name, sources) not in (room, *allowed) and "." in name)
+        changed = {**sources, module: sources[module] + f"\n\ndef _late():\n    import {stranger}\n"}
+        assert forbidden(changed) == [f"{module} imports {stranger}"]
+
+
+def test_nothing_is_imported_in_a_circle(sources: Sources) -> None:
+    files = {module: set(imports(text, sources)) & set(sources) for module, text in sources.items()}
+    assert cycles(files) == []
+    rooms: dict[str, set[str]] = {}
+    for module, others in files.items():
+        rooms.setdefault(room_of(module, sources), set()).update(room_of(other, sources) for other in others)
+    assert cycles(rooms) == []
+    assert cycles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}) == ["a", "b", "c", "d"]
+
+
+def test_rooms_are_small(sources: Sources) -> None:
+    """A person sees a room at a glance: at most 12 modules, and no loose ones beside commands and facades."""
+    for room in ROOMS:
+        modules = [name for name in sources if room_of(name, sources) == room and name != room]
+        assert len(modules) <= 12 or room in ("launch", "search_spaces", "search_spaces.ablations"), (room, modules)
+    loose = {name for name in sources if name.count(".") == 1 and room_of(name, sources) in ("pcl", "dashboards")}
+    assert loose == set()

@@ -1,0 +1,297 @@
+"""Run: resumed runs are the same to the bit, phases train what they name, failures are named, settings act alone."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from pcl import Diverged
+from pcl.config.run_config import RunConfig
+from pcl.encoders import KappaLink, MlpEncoder
+from pcl.encoders.mlp import KappaHead
+from pcl.training.checkpoint import Saving, check_same_config, read_checkpoint, write_checkpoint
+from pcl.training.run import Report, Run
+from pcl.training.step import TrainingStep
+from tests.support.smoke import smoke
+
+
+def last(run: Run) -> Report:
+    *_, report = run
+    return report
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        smoke(),
+        smoke("reference"),
+        smoke("exact"),
+        smoke(training__phases="mu kappa mu kappa", training__eval_every=1),
+        smoke(loss__learn_kappa_pos=True),
+        smoke(loss="hib", training__phases="joint"),
+        smoke("reference", loss="elk"),
+        smoke("reference", encoder__backbone="shared_in_range", training__eval_every=3),
+    ],
+    ids=["paper", "reference", "exact", "alternating", "learned kappa_pos", "hib joint", "elk", "shared in range"],
+)
+def test_a_resumed_run_is_the_same_to_the_bit(config: RunConfig, tmp_path: Path) -> None:
+    seeds = (4, 5)
+    whole = Run(config, seeds)
+    reports = list(whole)
+    for stop in range(1, len(reports)):
+        first = Run(config, seeds)
+        for _, _report in zip(range(stop), first, strict=False):
+            pass
+        first.save(tmp_path / "run.pt")
+        second = Run.restore(tmp_path / "run.pt")
+        resumed = list(second)
+        assert [r.batch for r in resumed] == [r.batch for r in reports[stop:]]
+        for ours, theirs in zip(resumed, reports[stop:], strict=True):
+            for seed in seeds:
+                timeless = {k: v for k, v in ours.by_seed[seed].items() if not k.startswith("time/")}
+                assert timeless == {k: theirs.by_seed[seed][k] for k in timeless}
+        for a, b in zip(second.step.encoder.parameters(), whole.step.encoder.parameters(), strict=True):
+            assert torch.equal(a, b)
+
+
+def test_a_phase_is_entered_with_the_restored_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fast path copies frozen weights on entering a phase: on resuming, they must be there by then."""
+    run = Run(smoke(), (4,))
+    last(run)
+    run.save(tmp_path / "run.pt")
+    seen = []
+    enter = TrainingStep.enter
+
+    def noting(step: TrainingStep, *phase: Any) -> list[torch.nn.Parameter]:
+        seen.append([parameter.detach().clone() for parameter in step.encoder.parameters()])
+        return enter(step, *phase)
+
+    monkeypatch.setattr(TrainingStep, "enter", noting)
+    Run.restore(tmp_path / "run.pt")
+    assert len(seen) == 1
+    for parameter, entered in zip(run.step.encoder.parameters(), seen[0], strict=True):
+        assert torch.equal(parameter, entered)
+
+
+def test_a_run_is_a_function_of_its_seed() -> None:
+    first, again, other = (last(Run(smoke(), (seed,))).by_seed[seed] for seed in (4, 4, 5))
+    untimed = [{k: v for k, v in metrics.items() if not k.startswith("time/")} for metrics in (first, again, other)]
+    assert untimed[0] == untimed[1]
+    assert untimed[0] != untimed[2]
+
+
+def test_infonce_has_no_errors_of_a_kappa_that_nothing_trains() -> None:
+    metrics = last(Run(smoke(loss="info_nce"), (4,))).by_seed[4]
+    assert {name for name in metrics if name.startswith(("eval/kappa", "eval/spread"))} == {
+        "eval/kappa_mean", "eval/kappa_median",
+    }  # fmt: skip
+    assert "eval/kappa_rank_corr" in last(Run(smoke(), (4,))).by_seed[4]
+
+
+def test_seeds_may_be_numpys() -> None:
+    ours, theirs = Run(smoke(), (4, 5)), Run(smoke(), list(np.arange(4, 6)))
+    assert theirs.seeds == (4, 5)
+    assert {type(seed) for seed in theirs.seeds} == {int}
+    assert ours.step.seed_and_step.equal(theirs.step.seed_and_step)
+
+
+def test_seeds_side_by_side_start_as_they_would_alone() -> None:
+    together, alone = Run(smoke(), (4, 5)), Run(smoke(), (5,))
+    for a, b in zip(together.step.encoder.state_dict().values(), alone.step.encoder.state_dict().values(), strict=True):
+        torch.testing.assert_close(a[1], b[0])
+    report = last(together)
+    assert set(report.by_seed) == {4, 5}
+    assert report.by_seed[4]["eval/kappa_mae"] != report.by_seed[5]["eval/kappa_mae"]
+    mean = (report.by_seed[4]["eval/kappa_mae"] + report.by_seed[5]["eval/kappa_mae"]) / 2
+    assert report.metrics["eval/kappa_mae"] == pytest.approx(mean)
+
+
+def test_a_seed_does_not_feel_the_others() -> None:
+    """The gradient of one run's loss in another run's weights is zero."""
+    run = Run(smoke("reference"), (4, 5, 6))
+    run._enter_phase()
+    losses = run.step.mean_losses(run.step.prepare())
+    gradients = torch.autograd.grad(losses[1], list(run.step.encoder.mu_parameters()))
+    assert all(g[0].abs().max() == g[2].abs().max() == 0 for g in gradients)
+    assert any(g[1].abs().max() > 0 for g in gradients)
+
+
+@pytest.mark.parametrize(("phase", "moves"), [("mu", (True, False)), ("kappa", (False, True)), ("joint", (True, True))])
+@pytest.mark.parametrize("profile", ["paper", "reference", "exact"])
+def test_a_phase_trains_what_it_names(phase: str, moves: tuple[bool, bool], profile: str) -> None:
+    run = Run(smoke(profile, training__phases=phase), (4,))
+    before = {name: value.clone() for name, value in run.step.encoder.state_dict().items()}
+    last(run)
+    after = run.step.encoder.state_dict()
+    for part, is_moving in zip(("mu_net", "kappa_net"), moves, strict=True):
+        changed = [not torch.equal(before[name], after[name]) for name in before if name.startswith(part)]
+        assert all(changed) if is_moving else not any(changed)
+    assert torch.equal(before["kappa_head.scale"], after["kappa_head.scale"])
+
+
+@pytest.mark.parametrize(("profile", "loss"), [("paper", "mc_info_nce"), ("paper", "elk"), ("reference", "elk")])
+def test_kappa_pos_is_learned_by_each_seed(profile: str, loss: str) -> None:
+    run = Run(smoke(profile, loss, loss__learn_kappa_pos=True), (4, 5))
+    last(run)
+    learned = [module.kappa_pos().item() for module in run.step.losses]  # type: ignore[operator, union-attr]
+    assert len(learned) == 2
+    assert learned[0] != learned[1] != 20.0
+
+
+@pytest.mark.parametrize("link", KappaLink)
+def test_a_restored_encoder_returns_the_same_kappa(link: KappaLink) -> None:
+    config = MlpEncoder.Config(dim=4, kappa_link=link)
+    x = torch.rand(2, 100, 3, generator=torch.Generator().manual_seed(0))
+    encoder = config.build(3, (4, 5))
+    encoder.span_kappa(x, 16.0, 32.0)
+    kappa = encoder(x).kappa
+    torch.testing.assert_close(kappa.amin(1), torch.full((2,), 16.0), rtol=1e-3, atol=0)
+    torch.testing.assert_close(kappa.amax(1), torch.full((2,), 32.0), rtol=1e-3, atol=0)
+    other = config.build(3, (6, 7))
+    other.load_state_dict(encoder.state_dict())
+    assert torch.equal(other(x).kappa, kappa)
+    same = x[:, :1].expand_as(x)
+    encoder.span_kappa(same, 16.0, 32.0)
+    torch.testing.assert_close(encoder(same).kappa, torch.full((2, 100), 32.0), rtol=0.01, atol=0)
+
+
+@pytest.mark.parametrize("link", KappaLink)
+@pytest.mark.parametrize("level", [-40.0, 0.0, 0.02, 0.7, 40.0])
+def test_a_range_of_rounding_becomes_no_scale(link: KappaLink, level: float) -> None:
+    """Rows of one product may differ in their last place, by where they stand; twice that is still no range."""
+    y = torch.full((1, 8, 1), level)
+    y[:, ::2] = torch.nextafter(y[:, ::2], torch.tensor(100.0))
+    y[:, ::4] = torch.nextafter(y[:, ::4], torch.tensor(100.0))
+    head = KappaHead(link, 1)
+    head.span(y, 16.0, 32.0)
+    torch.testing.assert_close(head(y), torch.full((1, 8), 32.0), rtol=1e-4, atol=0)
+
+
+def test_a_small_range_is_spanned_as_ever() -> None:
+    """One of 8e-7, as modes in nearly one place have: the scale is that of 1e-6, to the last bit."""
+    y = torch.tensor([0.1, 0.1 + 8e-7]).view(1, 2, 1)
+    head = KappaHead(KappaLink.ONE_PLUS_EXP, 1)
+    head.span(y, 16.0, 32.0)
+    assert head.scale.item() == ((math.log(31) - math.log(15)) / torch.tensor(1e-6)).item()
+    head.span(y * 100, 16.0, 32.0)
+    torch.testing.assert_close(head(y * 100), torch.tensor([[16.0, 32.0]]), rtol=0.01, atol=0)
+
+
+def test_training_mu_moves_the_kappa_of_a_shared_backbone_unless_it_is_kept_in_range() -> None:
+    values = {"training__n_batches": 80, "training__eval_every": 40, "training__lr": 1e-2, "task__n_eval": 1000}
+    kappas, mus = {}, {}
+    for backbone in ("shared", "shared_in_range"):
+        run = Run(smoke("reference", **values, encoder__backbone=backbone), (4, 5))
+        assert isinstance(run.step.encoder, MlpEncoder)
+        fresh = [parameter.clone() for parameter in run.step.encoder.kappa_parameters()]
+        reports = iter(run)
+        first = next(reports)
+        assert first.phase == "mu"
+        assert all(map(torch.equal, fresh, run.step.encoder.kappa_parameters()))
+        kappas[backbone] = [metrics["eval/kappa_median"] for metrics in first.by_seed.values()]
+        second = next(reports)
+        assert second.phase == "kappa"
+        assert not any(map(torch.equal, fresh, run.step.encoder.kappa_parameters()))
+        mus[backbone] = [report.metrics["eval/mu_mae"] for report in (first, second)]
+    assert not any(16 < kappa < 32 for kappa in kappas["shared"])
+    assert all(16 < kappa < 32 for kappa in kappas["shared_in_range"])
+    assert all(after == before for before, after in mus.values())
+
+
+def test_runaway_kappa_ends_the_run_with_its_cause() -> None:
+    run = Run(smoke(training__kappa_limit=10.0), (4, 5))
+    reports = []
+    with pytest.raises(Diverged, match=r"seed 4: runaway kappa: its median .* at batch 4; seed 5"):
+        reports.extend(run)
+    assert len(reports) == 0 or reports[-1].batch == 4
+
+
+def test_nan_ends_the_run_with_its_cause() -> None:
+    run = Run(smoke(), (4,))
+    with torch.no_grad():
+        next(iter(run.step.encoder.mu_parameters())).fill_(torch.nan)
+    with pytest.raises(Diverged, match="NaN"):
+        list(run)
+
+
+def test_one_failed_seed_leaves_the_others(tmp_path: Path) -> None:
+    run = Run(smoke(), (4, 5))
+    with torch.no_grad():
+        next(iter(run.step.encoder.mu_parameters()))[0].fill_(torch.nan)
+    report = last(run)
+    assert list(report.failures) == [4]
+    assert report.metrics["eval/kappa_mae"] == report.by_seed[5]["eval/kappa_mae"]
+    assert report.batch == 8
+    run.save(tmp_path / "run.pt")
+    assert Run.restore(tmp_path / "run.pt").failures == run.failures
+
+
+def test_a_checkpoint_of_another_device_goes_on_with_fresh_numbers(tmp_path: Path) -> None:
+    run = Run(smoke(), (4,))
+    next(iter(run))
+    run.save(tmp_path / "run.pt")
+    content = read_checkpoint(tmp_path / "run.pt")
+    content["stepper"] |= {"kind": "GraphStepper on cuda", "generator": torch.zeros(16, dtype=torch.uint8)}
+    content["stepper"]["optimizer"]["param_groups"][0] |= {"capturable": True, "foreach": True, "fused": None}
+    write_checkpoint(tmp_path / "run.pt", content)
+    other = Run.restore(tmp_path / "run.pt")
+    assert last(other).batch == 8
+    assert other.stepper.optimizer.param_groups[0]["capturable"] is False
+
+
+def test_checkpoints_of_others_are_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "run.pt"
+    Run(smoke(), (4,)).save(path)
+    before, content = path.read_bytes(), read_checkpoint(path)
+    with pytest.raises(ValueError, match=r"loss.n_samples is 4 there and 5 here"):
+        check_same_config(path, content, smoke(loss__n_samples=5), (4,))
+    with pytest.raises(ValueError, match=r"of the seeds \[4\], not \[5\]"):
+        check_same_config(path, content, smoke(), (5,))
+    check_same_config(path, content, smoke(), (4,))
+    assert path.read_bytes() == before
+    path.write_bytes(b"not a checkpoint")
+    with pytest.raises(ValueError, match="not a readable checkpoint"):
+        Run.restore(path)
+    assert path.read_bytes() == b"not a checkpoint"
+    with pytest.raises(ValueError, match="There is no checkpoint"):
+        Run.restore(tmp_path / "none.pt")
+
+
+@pytest.mark.parametrize("seeds", [(), (4, 4), (-1,)])
+def test_seeds_are_checked(seeds: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match="Seeds must be different"):
+        Run(smoke(), seeds)
+
+
+def test_infinite_truth_reports_the_level_of_kappa() -> None:
+    report = last(Run(smoke(task__family="dirac"), (4,)))
+    assert "eval/kappa_mae" not in report.metrics
+    assert report.metrics["eval/kappa_mean"] > 0
+    assert report.metrics["eval/mu_rank_corr"] <= 1
+
+
+def test_a_quick_run_recovers_the_truth_on_a_cpu() -> None:
+    """What `launch/train.py --scale quick` shows in less than a minute: modes nearly all right, kappa on its way."""
+    *_, last = Run(RunConfig.of(profile="reference", scale="quick"), seeds=(4,))
+    assert last.metrics["eval/mu_rank_corr"] > 0.9
+    assert last.metrics["eval/kappa_rank_corr"] > 0.3
+
+
+def test_checkpoints_are_not_written_too_soon_but_after_the_last_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Run(smoke(), (4,))
+    clock = iter([0.0, 1.0, 3.0, 40.0, 44.0, 46.0, 47.0, 48.0])  # made; then begun and, where written, ended
+    monkeypatch.setattr("pcl.training.checkpoint.time.perf_counter", lambda: next(clock))
+    saving = Saving(run, tmp_path / "run.pt")
+    run.batch = 1
+    assert saving.save()  # took 2 seconds
+    assert not saving.save()  # 37 seconds later: 40 are to pass
+    assert saving.save()  # 41 seconds later
+    run.batch = run.config.training.n_batches
+    (tmp_path / "run.pt").unlink()
+    assert saving.save()
+    assert (tmp_path / "run.pt").exists()
