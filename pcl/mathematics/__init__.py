@@ -1,1 +1,1 @@
-"""Special functions, tables of them, and streams of random numbers; knows nothing of the rest of the package."""
+"""Special functions, tables of them, and random streams; imports nothing else of the package."""

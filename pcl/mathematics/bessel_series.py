@@ -1,4 +1,4 @@
-"""Coefficients of the expansion that `pcl.mathematics.special` evaluates, over rationals."""
+"""Coefficients of the expansion in `pcl.mathematics.special`, computed in exact rational arithmetic."""
 
 from fractions import Fraction
 from functools import lru_cache
@@ -13,17 +13,17 @@ _Polynomial = list[Fraction]
 
 
 def expansion_series(v: float) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """The coefficients of order v, which torch.compile takes as they are instead of tracing how they come about."""
+    """Return the coefficients of order v, as constants that torch.compile does not trace."""
     return _cached_series(v)
 
 
-# What torch.compiler.assume_constant_result sets; the decorator itself would import the compiler, a second of its own.
+# Set by torch.compiler.assume_constant_result; the decorator itself would import the compiler, which takes a second.
 expansion_series._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 @lru_cache(maxsize=256)
 def _cached_series(v: float) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Coefficients in t of Q = sum_k b_k(t) v^(1-k), and of E = sum_k (d_k(t) - d_k(1)) v^-k with E(1) = 0."""
+    """Return coefficients in t of Q = sum_k b_k(t) v^(1-k), and of E = sum_k (d_k(t) - d_k(1)) v^-k with E(1) = 0."""
     ratio_terms, log_terms = _polynomials()
     order = Fraction(v)
 
@@ -41,7 +41,7 @@ def _cached_series(v: float) -> tuple[tuple[float, ...], tuple[float, ...]]:
 
 @lru_cache(maxsize=1)
 def _polynomials() -> tuple[list[_Polynomial], list[_Polynomial]]:
-    """The polynomials b_1..b_n and d_1..d_n in t.
+    """Return the polynomials b_1..b_n and d_1..d_n in t.
 
     Put w = v/t + sum_k (1-t^2) b_k v^(1-k) into x w' + w^2 = v^2/t^2, where x dt/dx = -t (1-t^2). Order by order:
     b_1 = -1/2, and b_k = t/2 ( t [(1-t^2) b_{k-1}]' - (1-t^2) sum_{i<k} b_i b_{k-i} ).

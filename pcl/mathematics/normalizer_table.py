@@ -1,6 +1,6 @@
-"""log C(0)/C(kappa) as a piecewise linear table: expected similarities in data and in the fused loss, a step each.
+"""A piecewise linear table of log C(0)/C(kappa), for expected similarities in the data and in the fused loss.
 
-Named growth: it is 0 at kappa = 0 and grows like kappa. Its derivative is A_D.
+The function is called growth: it is 0 at kappa = 0 and grows like kappa. Its derivative is A_D.
 """
 
 from dataclasses import dataclass
@@ -14,29 +14,32 @@ from torch.autograd.function import Function, once_differentiable
 from pcl.mathematics.special import log_vmf_normalizer
 
 CELLS = 2**13
-# Beyond this, the table goes on with its last slope, which is 1 to half a percent at D = 10.
+# Beyond this, the table continues with its last slope, which is 1 to half a percent at D = 10.
 LARGEST_KAPPA = 1000.0
 
 
 @dataclass(frozen=True)
 class GrowthTable:
-    """Values at the cells' starts and steps over the cells, (2, CELLS), up to `largest`."""
+    """A table up to `largest`: the value at each cell's start and the step over the cell, (2, CELLS)."""
 
     largest: float
     cells: Tensor
 
     @property
     def cell_width(self) -> float:
-        """Of a cell in kappa."""
+        """Width of a cell in kappa."""
         return self.largest / CELLS
 
     def __call__(self, kappa: Tensor) -> Tensor:
-        """Log C(0)/C(kappa), with gradients; at D = 10 off by less than 2e-4, its derivative by 6e-3 (both near 0)."""
+        """Return log C(0)/C(kappa), with gradients.
+
+        At D = 10 the error is below 2e-4, that of the derivative below 6e-3; both are largest near 0.
+        """
         result: Tensor = _Growth.apply(kappa, self)  # type: ignore[no-untyped-call]
         return result
 
     def lookup(self, kappa: Tensor) -> tuple[Tensor, Tensor]:
-        """The value and the derivative."""
+        """Return the value and the derivative at kappa."""
         position = kappa / self.cell_width
         # Bounded again after the conversion: NaN must not become an index out of range.
         cell = position.clamp(max=CELLS).to(torch.int32).clamp(0, CELLS - 1)
@@ -60,7 +63,7 @@ class _Growth(Function):
 
 @lru_cache(maxsize=64)
 def growth_table(dim: int, device: torch.device) -> GrowthTable:
-    """The table of a dimension."""
+    """Return the table of a dimension, built once."""
     nodes = torch.linspace(0, LARGEST_KAPPA, CELLS + 1, dtype=torch.float64)
     log_c = log_vmf_normalizer(nodes, dim)
     growth = log_c[0] - log_c

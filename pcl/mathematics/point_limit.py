@@ -1,6 +1,6 @@
-"""Expected similarities of posteriors that are nearly a point: log E e^{kappa_pos z.z'} as kappa' -> inf.
+"""Expected similarities of posteriors that are nearly a point mass: log E e^{kappa_pos z.z'} as kappa' -> inf.
 
-The closed form log C(kappa') - log C(R), R = |kappa' mu' + kappa_pos z|, is a difference of two numbers of the size of
+The closed form log C(kappa') - log C(R), R = |kappa' mu' + kappa_pos z|, is a difference of two numbers as large as
 kappa', and keeps no digit of the result at kappa' = 1e16. With A = -(log C)', the same difference is the integral of A
 from kappa' to R, whose length
 
@@ -13,19 +13,19 @@ has no cancellation, c = z.mu'. By the midpoint rule it is (R - kappa') A(m), m 
 
 from torch import Tensor
 
-# Above this, the closed form's rounding in float64 (2e-10) comes near to what float32 can show, and the expansion is
-# good to 4e-12 up to D = 512. Trainings end here: it is the default of `training.kappa_limit`.
+# Above this, the closed form's rounding error in float64 (2e-10) approaches the resolution of float32, and the
+# expansion is accurate to 4e-12 up to D = 512. Training stops here: this is the default of `training.kappa_limit`.
 NEARLY_A_POINT = 1e6
-TIMES_KAPPA_POS = 1e3  # where kappa' is so much larger, the midpoint rule is off by at most 2e-12 of kappa_pos
+TIMES_KAPPA_POS = 1e3  # where kappa' is this much larger, the midpoint rule is off by at most 2e-12 of kappa_pos
 
 
 def is_nearly_a_point(kappa: Tensor, kappa_pos: Tensor | float) -> Tensor:
-    """Return whether `point_similarity` takes the place of the closed form."""
+    """Return where `point_similarity` must replace the closed form."""
     return (kappa > NEARLY_A_POINT) & (kappa > TIMES_KAPPA_POS * kappa_pos)
 
 
 def point_similarity(kappa: Tensor, cosine: Tensor, kappa_pos: Tensor | float, dim: int) -> Tensor:
-    """Log E e^{kappa_pos z.z'} over z' ~ vMF(mu', kappa') for large kappa', in any precision.
+    """Return log E e^{kappa_pos z.z'} over z' ~ vMF(mu', kappa') for large kappa', in any precision.
 
     Args:
         kappa: kappa', for which `is_nearly_a_point` holds; broadcasts to the shape of the cosines.

@@ -3,15 +3,15 @@
 Everything is expressed through g_v(x) = Gamma(v+1) (2/x)^v I_v(x), which is 1 at x = 0 and has no singularity, and
 through the ratio r_v(x) = I_{v+1}(x) / I_v(x) = d/dx log g_v(x).
 
-Two exact relations carry the whole module:
+Two exact relations are used:
 
 - w = x I_v'(x) / I_v(x) satisfies x w' + w^2 = x^2 + v^2. With s = sqrt(x^2 + v^2) and t = v/s it has the expansion
   w = s + (1 - t^2) sum_k b_k(t) / v^(k-1), uniform in x, whose polynomials b_k follow from that equation by a
-  recurrence over rationals. It gives r_v = x/(s+v) + (x/s^2) Q(t) and log g_v in terms of one polynomial each: no
-  cancellation for small x, none for large x.
-- The expansion is good to 1e-13 from order 16 on. Smaller orders come from the recurrence r_{v-1} = x / (2v + x
-  r_v), which is stable downwards; the derivatives of r obey the recurrence differentiated, so they need no
-  subtraction of nearly equal numbers either (the textbook A' = 1 - A^2 - (D-1) A / x loses every digit at x = 1e8).
+  recurrence over rationals. It gives r_v = x/(s+v) + (x/s^2) Q(t) and log g_v in terms of one polynomial each, without
+  cancellation for small or large x.
+- The expansion is accurate to 1e-13 from order 16 on. Smaller orders come from the recurrence r_{v-1} = x / (2v + x
+  r_v), which is stable downwards. The derivatives of r follow from the differentiated recurrence, so they subtract no
+  nearly equal numbers either (the textbook A' = 1 - A^2 - (D-1) A / x loses every digit at x = 1e8).
 
 Values are computed in float64, on any device that has it, and returned in the dtype of the argument. Gradients are
 analytic: r' and r'' come from the same recurrences, so that log C_D can be differentiated three times, A_D twice.
@@ -27,14 +27,14 @@ from torch.autograd.function import Function, FunctionCtx
 
 from pcl.mathematics.bessel_series import MIN_ORDER, expansion_series
 
-# Beyond this bound the limits for large x hold to the last bit. It keeps (1 + x/2)^8 inside float64, and with it the
-# product of this many factors of the recurrence, for which one logarithm serves.
+# Beyond this bound the limits for large x hold to the last bit. It keeps (1 + x/2)^8 inside float64: one logarithm is
+# taken of the product of this many factors of the recurrence.
 _MAX_ARGUMENT = 1e38
 _FACTORS_PER_LOG = 8
 
 
 def log_bessel_i(v: float, x: Tensor) -> Tensor:
-    """Logarithm of the modified Bessel function of the first kind, log I_v(x).
+    """Return the logarithm of the modified Bessel function of the first kind, log I_v(x).
 
     Args:
         v: Order, v >= 0.
@@ -55,7 +55,7 @@ def log_bessel_i(v: float, x: Tensor) -> Tensor:
 
 
 def log_vmf_normalizer(kappa: Tensor, dim: int) -> Tensor:
-    """Logarithm of C_D(kappa) = kappa^(D/2-1) / ((2 pi)^(D/2) I_{D/2-1}(kappa)).
+    """Return the logarithm of C_D(kappa) = kappa^(D/2-1) / ((2 pi)^(D/2) I_{D/2-1}(kappa)).
 
     Args:
         kappa: Concentration, kappa >= 0, any shape.
@@ -67,9 +67,9 @@ def log_vmf_normalizer(kappa: Tensor, dim: int) -> Tensor:
 
 
 def log_vmf_peak(kappa: Tensor, dim: int) -> Tensor:
-    """Logarithm of the density at the mode, log C_D(kappa) + kappa, without the cancellation of that sum.
+    """Return the log density at the mode, log C_D(kappa) + kappa, without the cancellation of that sum.
 
-    The density elsewhere is this minus kappa (1 - mu.z), which keeps its digits where kappa and kappa mu.z are both
+    The log density elsewhere is this minus kappa (1 - mu.z), which keeps its digits where kappa and kappa mu.z are both
     huge.
     """
     log_g_minus_kappa = _apply(kappa, _order(dim), _Quantity.LOG_G_MINUS_X)
@@ -77,7 +77,7 @@ def log_vmf_peak(kappa: Tensor, dim: int) -> Tensor:
 
 
 def bessel_ratio(kappa: Tensor, dim: int) -> Tensor:
-    """A_D(kappa) = I_{D/2}(kappa) / I_{D/2-1}(kappa), the mean of mu.z under vMF(mu, kappa).
+    """Return A_D(kappa) = I_{D/2}(kappa) / I_{D/2-1}(kappa), the mean of mu.z under vMF(mu, kappa).
 
     Limits: kappa -> 0 gives kappa / D; kappa = inf gives 1.
     """
@@ -85,12 +85,12 @@ def bessel_ratio(kappa: Tensor, dim: int) -> Tensor:
 
 
 def bessel_ratio_complement(kappa: Tensor, dim: int) -> Tensor:
-    """1 - A_D(kappa) to full relative precision, also where A_D rounds to 1."""
+    """Return 1 - A_D(kappa) to full relative precision, even where A_D rounds to 1."""
     return _apply(kappa, _order(dim), _Quantity.COMPLEMENT).to(_result_dtype(kappa))
 
 
 def bessel_ratio_slope(kappa: Tensor, dim: int) -> Tensor:
-    """A_D'(kappa), the variance of mu.z under vMF(mu, kappa).
+    """Return A_D'(kappa), the variance of mu.z under vMF(mu, kappa).
 
     Limits: kappa -> 0 gives 1 / D; kappa = inf gives 0.
     """
@@ -98,7 +98,7 @@ def bessel_ratio_slope(kappa: Tensor, dim: int) -> Tensor:
 
 
 def log_uniform_density(dim: int) -> float:
-    """Logarithm of the uniform density on the sphere S^{D-1}: log C_D(0) = log Gamma(D/2) - log 2 - D/2 log pi."""
+    """Return the uniform log density on the sphere S^{D-1}, log C_D(0) = log Gamma(D/2) - log 2 - D/2 log pi."""
     _order(dim)
     return math.lgamma(dim / 2) - math.log(2.0) - dim / 2 * math.log(math.pi)
 
@@ -160,7 +160,7 @@ def _apply(x: Tensor, v: float, quantity: _Quantity) -> Tensor:
 
 
 def _evaluate(x: Tensor, v: float, quantity: _Quantity) -> Tensor:
-    """One quantity at order v, from the expansion at an order of at least 16 and the recurrence down from it."""
+    """Return a quantity at order v, from the expansion at an order of at least 16 and the recurrence down from it."""
     log = quantity in (_Quantity.LOG_G, _Quantity.LOG_G_MINUS_X)
     unbounded, x = x, x.clamp(max=_MAX_ARGUMENT)
     steps = max(0, math.ceil(MIN_ORDER - v))
@@ -191,7 +191,7 @@ def _evaluate(x: Tensor, v: float, quantity: _Quantity) -> Tensor:
                 curvature = (above_slope - 2 * above * (ratio + x * slope) / below) / (below * below)
             slope = above / (below * below)
         ratio = x / below
-    # Beyond the bound 1 - r falls like 1/x, which carries every quantity on to x = inf.
+    # Beyond the bound, 1 - r falls like 1/x, which extends every quantity to x = inf.
     shrink = torch.where(unbounded > _MAX_ARGUMENT, _MAX_ARGUMENT / unbounded, 1.0)
     if quantity is _Quantity.LOG_G:
         return log_g + (unbounded - x)
