@@ -1,25 +1,25 @@
-"""Validation of distribution parameters: which entry is wrong, what it is, what to do."""
+"""Validation of distribution parameters; each message names the wrong entry, its value and the remedy."""
 
 import torch
 from torch import Tensor
 from torch.distributions import constraints
 
-# Largest deviation of a squared norm from 1: far above what rounding does to a normalised vector of 4096 entries.
+# Largest deviation of a squared norm from 1: far above the rounding of a normalised vector of 4096 entries.
 _TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 3e-2}
 
 
 def is_half(values: Tensor) -> bool:
-    """Whether a tensor has fewer digits than float32."""
+    """Return whether a tensor has fewer digits than float32."""
     return values.dtype in (torch.float16, torch.bfloat16)
 
 
 def is_unit(vectors: Tensor) -> Tensor:
-    """Whether each vector along the last axis has unit norm, up to rounding."""
+    """Return whether each vector along the last axis has unit norm, up to rounding."""
     return (vectors.double().square().sum(-1) - 1).abs() <= _TOLERANCE.get(vectors.dtype, 0.0)
 
 
 class _Sphere(constraints.Constraint):
-    """Unit vectors along the last axis."""
+    """The constraint that vectors along the last axis have unit norm."""
 
     event_dim = 1
 
@@ -31,7 +31,7 @@ sphere = _Sphere()
 
 
 def check_unit_norm(name: str, vectors: Tensor) -> None:
-    """Raise a ValueError that names the first vector off the sphere."""
+    """Raise a ValueError that names the first vector that is not on the sphere."""
     bad = ~is_unit(vectors)
     if bad.any():
         at = _first(bad)
@@ -43,7 +43,7 @@ def check_unit_norm(name: str, vectors: Tensor) -> None:
 
 
 def check_concentration(name: str, kappa: Tensor, *, zero_allowed: bool) -> None:
-    """Raise a ValueError that names the first concentration that is NaN, negative, or zero where that is barred."""
+    """Raise a ValueError that names the first concentration that is NaN, negative, or zero if that is not allowed."""
     good = kappa >= 0 if zero_allowed else kappa > 0
     if not good.all():
         at = _first(~good)

@@ -12,7 +12,7 @@ choices make both a small table:
   outside the table.
 
 A cubic spline in (r, t) through float64 quantiles then deviates from the true CDF by at most 2e-8 (D = 2; 3e-9 from
-D = 3 on): no test on fewer than 1e14 samples could tell. Its derivative in r is dL/dkappa at fixed t, which is the
+D = 3 on): no test on fewer than 1e14 samples could detect it. Its derivative in r is dL/dkappa at fixed t, which is the
 gradient -(dF/dkappa) / f of implicit reparametrisation, with a relative bias below 1e-6 in float64.
 """
 
@@ -28,12 +28,12 @@ from torch.autograd.function import Function, once_differentiable
 from pcl.distributions.cosine_spline import R_CELLS, T_CELLS, T_MAX, coordinate_coefficients, vmf_coefficients
 from pcl.distributions.law import EXACT_LAW, CosineLaw, SamplerGradient
 
-Cell = tuple[Tensor, Tensor]  # index of a cell in t, and fraction of it
+Cell = tuple[Tensor, Tensor]  # index of a cell in t, and the position in it from 0 to 1
 
 
 @dataclass(frozen=True)
 class CosineTable:
-    """Spline coefficients of M(r, t) for one dimension, dtype and device; see the top of this file."""
+    """Spline coefficients of M(r, t) for one dimension, dtype and device; see the module's docstring."""
 
     dim: int
     law: CosineLaw
@@ -41,7 +41,7 @@ class CosineTable:
     coefficients: Tensor  # (4 powers of the fraction in t, R_CELLS + 3 B-splines in r, T_CELLS)
 
     def polar(self, t: Tensor, kappa: Tensor) -> tuple[Tensor, Tensor]:
-        """Cosine and sine of the angle to the mode, from standard normals.
+        """Return cosine and sine of the angle to the mode at standard normals t.
 
         Args:
             t: Standard normals. The cosine falls as t rises.
@@ -51,7 +51,7 @@ class CosineTable:
         return result
 
     def cosines(self, t: Tensor, kappa: Tensor) -> Tensor:
-        """Cosines of the angle to the mode at every t for every kappa, (n_t, *kappa); no gradients."""
+        """Return cosines of the angle to the mode at every t for every kappa, (n_t, *kappa); no gradients."""
         with torch.no_grad():
             return Curve(self, kappa, len(t)).cosines(locate(t))
 
@@ -59,32 +59,32 @@ class CosineTable:
 class Curve:
     """M and its derivative in r as functions of t, for a fixed tensor of concentrations; no gradients.
 
-    Where every kappa is asked for often, one row of the table is made for each, and a point costs four coefficients
+    Where every kappa is evaluated often, one row of the table is computed for each, and a point costs four coefficients
     instead of sixteen.
 
     Args:
-        table: Of the dimension.
+        table: The table of the dimension.
         kappa: Concentrations.
-        n_repeats: How many values of t there will be for each kappa.
+        n_repeats: Number of values of t for each kappa.
     """
 
     def __init__(self, table: CosineTable, kappa: Tensor, n_repeats: int) -> None:
         self.coefficients = table.coefficients
         self.shift = 0.5 * torch.log1p(kappa / table.scale)
         position = (1 - 1 / (1 + kappa / table.scale)) * R_CELLS
-        # Converting first and bounding afterwards keeps the index in range for NaN too, whose value then flows through.
+        # Converting first and clamping afterwards keeps the index in range for NaN too, whose value then propagates.
         self.r_index = position.to(torch.int32).clamp(0, R_CELLS - 1)
         self.r_fraction = position - self.r_index
         self.row = self._row(_r_weights(self.r_fraction)) if n_repeats >= T_CELLS else None
 
     def polar(self, cell: Cell) -> tuple[Tensor, Tensor]:
-        """Cosine and sine of the angle to the mode at the cells that `locate(t)` returns."""
+        """Return cosine and sine of the angle to the mode at the cells that `locate(t)` returns."""
         if self.row is not None:
             return self._polar(_cubic(self.row, cell, self._row_offset()))
         return self._polar(_weighted_sum(self._neighbours(cell), _r_weights(self.r_fraction)))
 
     def cosines(self, cells: Cell) -> Tensor:
-        """Cosines at every one of some cells, (n_cells, *kappa): one row of the table is made for each of them."""
+        """Return cosines at each of the given cells, (n_cells, *kappa), from one row of the table for each cell."""
         index, fraction = cells
         rows = _power_series(self.coefficients.index_select(2, index), fraction).T.contiguous()
         at = self.r_index.flatten()
@@ -93,7 +93,7 @@ class Curve:
         return self._polar(_weighted_sum(neighbours, _r_weights(self.r_fraction)))[0]
 
     def polar_and_slope(self, cell: Cell) -> tuple[Tensor, Tensor, Tensor]:
-        """The same, with the derivative of M in r."""
+        """Return cosine and sine as `polar` does, and the derivative of M in r."""
         slopes = _r_weight_slopes(self.r_fraction)
         if self.row is not None:
             return *self.polar(cell), _cubic(self._row(slopes), cell, self._row_offset()) * R_CELLS
@@ -102,17 +102,17 @@ class Curve:
         return *self._polar(value), slope * R_CELLS
 
     def _polar(self, value: Tensor) -> tuple[Tensor, Tensor]:
-        tangent = torch.exp(value - self.shift)  # of theta/2; its square is below 1e33
+        tangent = torch.exp(value - self.shift)  # tan(theta/2); its square is below 1e33
         sine = 2 * tangent / (1 + tangent * tangent)
         return 1 - tangent * sine, sine
 
     def _neighbours(self, cell: Cell) -> list[Tensor]:
-        """The four rows of the table around each kappa, each at t."""
+        """Return the four rows of the table around each kappa, each at t."""
         cells = self.coefficients.flatten(start_dim=1)
         return [_cubic(cells, cell, (self.r_index + i) * T_CELLS) for i in range(4)]
 
     def _row(self, r_weights: list[Tensor]) -> Tensor:
-        """One row for each kappa, as cells (4, n_kappas * T_CELLS)."""
+        """Return one row for each kappa, as cells (4, n_kappas * T_CELLS)."""
         index = self.r_index.flatten()
         rows = [self.coefficients.index_select(1, index + i) for i in range(4)]
         return _weighted_sum(rows, [weight.reshape(1, -1, 1) for weight in r_weights]).flatten(start_dim=1)
@@ -124,13 +124,13 @@ class Curve:
 
 @lru_cache(maxsize=64)
 def cosine_table(dim: int, dtype: torch.dtype, device: torch.device, law: CosineLaw = EXACT_LAW) -> CosineTable:
-    """The table of a dimension and law; the first use of a dimension takes about 0.4 s."""
+    """Return the table of a dimension and law; the first call for a dimension takes about 0.4 s."""
     scale, coefficients = vmf_coefficients(dim, law.sampler)
     return CosineTable(dim, law, scale, torch.from_numpy(coefficients).to(device, dtype))
 
 
 class CoordinateTable:
-    """Transport from a standard normal to one coordinate of a uniform point on the sphere S^{n-1}.
+    """A map from a standard normal to one coordinate of a uniform point on the sphere S^{n-1}.
 
     For n = 1 the coordinate is a random sign.
     """
@@ -150,7 +150,7 @@ class CoordinateTable:
 
 @lru_cache(maxsize=64)
 def coordinate_table(n: int, dtype: torch.dtype, device: torch.device) -> CoordinateTable:
-    """The table of a sphere's coordinate, built once."""
+    """Return the table of a sphere's coordinate, built once."""
     return CoordinateTable(n, dtype, device)
 
 
@@ -182,14 +182,14 @@ class _Polar(Function):
 
 
 def locate(t: Tensor) -> Cell:
-    """Cell of the table and fraction of it, for each t."""
+    """Return the cell of each t, and the position in it from 0 to 1."""
     position = (t * (T_CELLS / (2 * T_MAX)) + T_CELLS / 2).clamp(0, T_CELLS)
     index = position.to(torch.int32).clamp(0, T_CELLS - 1)
     return index, position - index
 
 
 def _cubic(cells: Tensor, cell: Cell, offset: Tensor) -> Tensor:
-    """The cubic of each cell at a fraction of it. Cells (4, n_cells), of rising powers."""
+    """Evaluate the cubic of each cell at the position in it; cells (4, n_cells) are coefficients of rising powers."""
     index, fraction = cell
     index = index + offset
     flat_index = index.flatten()
@@ -211,7 +211,7 @@ def _weighted_sum(terms: list[Tensor], weights: list[Tensor]) -> Tensor:
 
 
 def _r_weights(f: Tensor) -> list[Tensor]:
-    """The four uniform cubic B-splines that are not zero in a cell, at the fraction f of it."""
+    """Return the four uniform cubic B-splines that are not zero in a cell, at the position f in it from 0 to 1."""
     g = 1 - f
     f2, g2 = f * f, g * g
     return [g2 * g / 6, 2 / 3 - f2 * (1 - f / 2), 2 / 3 - g2 * (1 - g / 2), f2 * f / 6]

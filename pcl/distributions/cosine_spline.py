@@ -1,4 +1,4 @@
-"""Builds the tables of `pcl.distributions.cosine` in float64: quantiles by quadrature and Newton, then a spline."""
+"""Tables of `pcl.distributions.cosine`, built in float64: quantiles by quadrature and Newton, then splines."""
 
 import math
 from collections.abc import Callable
@@ -11,43 +11,43 @@ from scipy import special
 from pcl.distributions.law import Sampler, released_log_density
 
 Array = NDArray[np.float64]
-LogDensity = Callable[[Array, Array], Array]  # of 2 M at kappa, up to a constant
+LogDensity = Callable[[Array, Array], Array]  # (2 M, kappa) -> log density up to a constant
 
-# Powers of two keep the cell's index exact. Twice the cells in r lower the gradient's bias sixfold (D = 2); twice
-# the cells in t change only the error of the CDF (2e-8 to 1e-9 at D = 2).
+# Powers of two keep the cell's index exact. Doubling the cells in r lowers the gradient's bias sixfold (D = 2);
+# doubling the cells in t changes only the error of the CDF (2e-8 to 1e-9 at D = 2).
 R_CELLS = 256
 T_CELLS = 256
-# |t| > 8 has probability 1.2e-15; such a t is moved to 8.
+# |t| > 8 has probability 1.2e-15; such a t is clamped to 8.
 T_MAX = 8.0
-# A kappa that stands for infinity where a law is only known for finite ones.
+# A kappa that stands for infinity where a law is only defined for finite kappa.
 _FINITE = 1e9
 
 
 @lru_cache(maxsize=64)
 def vmf_coefficients(dim: int, sampler: Sampler) -> tuple[float, Array]:
-    """The scale k0 and the coefficients (4, R_CELLS + 3, T_CELLS) of a `CosineTable`."""
+    """Return the scale k0 and the coefficients (4, R_CELLS + 3, T_CELLS) of a `CosineTable`."""
     quantiles = shifted_quantiles(dim, sampler, _t_nodes(), R_CELLS)
     powers = np.stack([power.T for power in _powers(_spline(quantiles).T)])
-    return table_scale(dim), np.ascontiguousarray(powers)  # a table in another order is copied whenever it is used
+    return table_scale(dim), np.ascontiguousarray(powers)  # a table in another order would be copied at every use
 
 
 @lru_cache(maxsize=64)
 def coordinate_coefficients(n: int) -> Array:
-    """The coefficients (4, T_CELLS) of a `CoordinateTable`."""
+    """Return the coefficients (4, T_CELLS) of a `CoordinateTable`."""
     return np.stack(_powers(-np.tanh(coordinate_quantiles(n, _t_nodes()))))
 
 
 def table_scale(dim: int) -> float:
-    """k0 in r = kappa / (kappa + k0).
+    """Return k0 in r = kappa / (kappa + k0).
 
-    Of the order of the dimension, it puts the transition near r = 1/2; of (D-1)/2 + 1, 2 and 4, the 2 is best at D = 2,
-    where the error is largest.
+    A k0 of the order of the dimension puts the transition near r = 1/2. Of (D-1)/2 + 1, 2 and 4, the 2 is best at
+    D = 2, where the error is largest.
     """
     return (dim - 1) / 2 + 2.0
 
 
 def shifted_quantiles(dim: int, sampler: Sampler, t: Array, n_cells: int) -> Array:
-    """M at the probabilities Phi(t), for r from 0 to 1 in n_cells steps: (n_cells + 1, n_t)."""
+    """Return M at the probabilities Phi(t), for r from 0 to 1 in n_cells steps: (n_cells + 1, n_t)."""
     scale = table_scale(dim)
     r = np.linspace(0.0, 1.0, n_cells + 1)
     with np.errstate(divide="ignore"):
@@ -63,7 +63,7 @@ def shifted_quantiles(dim: int, sampler: Sampler, t: Array, n_cells: int) -> Arr
 
 
 def coordinate_quantiles(n: int, t: Array) -> Array:
-    """Log tan(theta/2) at the probabilities Phi(t), cos(theta) one coordinate of a uniform point on S^{n-1}: (n_t,)."""
+    """Return log tan(theta/2) at the probabilities Phi(t), cos(theta) a coordinate uniform on S^{n-1}: (n_t,)."""
     quantiles: Array = 0.5 * log_tan_sq_quantiles(t, np.zeros(1), 1.0, (n - 1) / 2)[0]
     return quantiles
 
@@ -73,7 +73,7 @@ def _t_nodes() -> Array:
 
 
 def _spline(values: Array) -> Array:
-    """Coefficients over axis 0 of the uniform cubic spline through n+1 values, with not-a-knot ends: (n+3, ...)."""
+    """Return coefficients over axis 0 of the uniform cubic spline through n+1 values, not-a-knot ends: (n+3, ...)."""
     n = len(values) - 1
     matrix = np.zeros((n + 3, n + 3))
     for row in range(n + 1):
@@ -86,14 +86,14 @@ def _spline(values: Array) -> Array:
 
 
 def _powers(values: Array) -> list[Array]:
-    """The same spline as one cubic per cell: coefficients of rising powers of the fraction, each (n_cells, ...)."""
+    """Return the same spline as one cubic per cell: coefficients of rising powers, each (n_cells, ...)."""
     spline = _spline(values)
     c0, c1, c2, c3 = (spline[i : len(spline) - 3 + i] for i in range(4))
     return [(c0 + 4 * c1 + c2) / 6, (c2 - c0) / 2, (c0 - 2 * c1 + c2) / 2, (c3 - c0) / 6 + (c1 - c2) / 2]
 
 
 def _log_density(shifted: Array, kappa: Array, scale: float, shape: float) -> Array:
-    """Logarithm, up to a constant, of the density of 2 M = log tan^2(theta/2) + log(1 + kappa/scale)."""
+    """Return the log density, up to a constant, of 2 M = log tan^2(theta/2) + log(1 + kappa/scale)."""
     with np.errstate(over="ignore", invalid="ignore"):
         log_tan_sq = shifted - np.log1p(kappa / scale)
         finite = -2 * kappa * special.expit(log_tan_sq) + shape * (shifted - 2 * np.logaddexp(0, log_tan_sq))
@@ -102,12 +102,12 @@ def _log_density(shifted: Array, kappa: Array, scale: float, shape: float) -> Ar
 
 
 def log_tan_sq_quantiles(t: Array, kappas: Array, scale: float, shape: float) -> Array:
-    """Quantiles of 2 M under the exact law at the probabilities Phi(t): (n_kappas, n_t)."""
+    """Return quantiles of 2 M under the exact law at the probabilities Phi(t): (n_kappas, n_t)."""
     return _quantiles(t, kappas, lambda shifted, kappa: _log_density(shifted, kappa, scale, shape))
 
 
 def _quantiles(t: Array, kappas: Array, log_density: LogDensity) -> Array:
-    """Quantiles at the probabilities Phi(t): (n_kappas, n_t).
+    """Return quantiles at the probabilities Phi(t): (n_kappas, n_t).
 
     Gauss-Legendre panels give the CDF from the left and from the right (each accurate in its own tail); Newton's
     method on Phi^-1(F(2M)) = t, which is nearly linear, solves within the panel.
@@ -145,7 +145,7 @@ def _quantiles(t: Array, kappas: Array, log_density: LogDensity) -> Array:
 
 
 def _support(kappa: Array, log_density: LogDensity) -> tuple[Array, Array, Array]:
-    """Where the log density lies within 48 of its maximum (mass outside below 1e-18), and that maximum."""
+    """Return the interval with log density within 48 of the maximum (mass outside below 1e-18), and the maximum."""
 
     def bisect(inner: Array, outer: Array, threshold: Array) -> Array:
         for _ in range(80):

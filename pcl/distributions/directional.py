@@ -1,4 +1,4 @@
-"""What the distributions around a mode on the sphere share: parameters, shapes and validation."""
+"""Base class of the distributions around a mode on the sphere: parameters, shapes and validation."""
 
 from typing import Any, ClassVar, Self
 
@@ -62,7 +62,7 @@ class Directional(Distribution):
         return self.mu
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
-        """The same distribution with its batch broadcast to another shape."""
+        """Return the same distribution with its batch broadcast to another shape."""
         batch_shape = Size(batch_shape)
         mu, kappa = self.mu.expand(*batch_shape, self.dim), self.kappa.expand(batch_shape)
         expanded = type(self)(mu, kappa, validate_args=False)

@@ -15,13 +15,13 @@ __all__ = ["kl_divergence"]
 
 def _check_dims(p: VonMisesFisher | SphereUniform, q: VonMisesFisher | SphereUniform) -> None:
     if p.dim != q.dim:
-        raise ValueError(f"Both distributions must have one dimension, but got {p.dim} and {q.dim}.")
+        raise ValueError(f"Both distributions must have the same dimension, but got {p.dim} and {q.dim}.")
 
 
 def _kl_vmf_vmf(p: VonMisesFisher, q: VonMisesFisher) -> Tensor:
-    """Log C(kp) - log C(kq) + A(kp) (kp - kq mu_p.mu_q), rearranged so that large kappas do not cancel.
+    """Return log C(kp) - log C(kq) + A(kp) (kp - kq mu_p.mu_q), rearranged so that large kappas do not cancel.
 
-    Limits: a point mass on either side gives inf, but 0 for two at the same place.
+    Limits: a point mass on either side gives inf; two point masses at the same place give 0.
     """
     _check_dims(p, q)
     kappa_p, kappa_q = p._finite_kappa().double(), q._finite_kappa().double()

@@ -14,7 +14,7 @@ from torch.distributions import constraints
 from pcl.distributions.checks import sphere
 from pcl.distributions.directional import Directional
 
-_NOISES_AT_ONCE = 64  # of ten thousand posteriors, as large as the caches like
+_NOISES_AT_ONCE = 64  # with ten thousand posteriors, a block fits the caches
 
 
 class _Projected(Directional):
@@ -22,25 +22,25 @@ class _Projected(Directional):
     allows_zero_kappa = False
 
     def rsample(self, sample_shape: Any = Size(), generator: torch.Generator | None = None) -> Tensor:  # noqa: B008
-        """Samples with gradients in mu and kappa, (*sample_shape, *batch, D)."""
+        """Draw samples with gradients in mu and kappa, (*sample_shape, *batch, D)."""
         shape = self._extended_shape(Size(sample_shape))
         noise = self._noise(torch.empty(shape, dtype=self.mu.dtype, device=self.mu.device), generator)
         return torch.nn.functional.normalize(self.mu + self._width().unsqueeze(-1) * noise, dim=-1)
 
     def sample(self, sample_shape: Any = Size(), generator: torch.Generator | None = None) -> Tensor:  # noqa: B008
-        """Samples without gradients, (*sample_shape, *batch, D)."""
+        """Draw samples without gradients, (*sample_shape, *batch, D)."""
         with torch.no_grad():
             return self.rsample(sample_shape, generator)
 
     @torch.no_grad()
     def mean_abs_cosine(self, n_pairs: int, generator: torch.Generator) -> Tensor:
-        """E|z.mu| by noise that all of the batch share, and its mirror image, in the shape of the batch.
+        """Estimate E|z.mu| from antithetic noise that all of the batch share, in the shape of the batch.
 
-        Shared, because differences between posteriors are then those of mu and kappa.
+        With shared noise, differences between posteriors come from mu and kappa alone.
 
         Args:
-            n_pairs: Of a noise and its mirror image.
-            generator: Of the noise.
+            n_pairs: Number of pairs of a noise and its mirror image.
+            generator: Source of the noise.
         """
         noise = self._noise(self.mu.new_empty(n_pairs, self.mu.shape[-1]), generator)
         square = noise.square().sum(-1)

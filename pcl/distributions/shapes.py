@@ -7,7 +7,7 @@ from torch import Size
 
 
 def broadcast_shape(*shapes: Sequence[int]) -> Size:
-    """Of several shapes together; torch's own function imports a second's worth of modules into every process.
+    """Return the common shape; torch's own function imports modules for a second in every process.
 
     Raises:
         ValueError: If they do not broadcast.

@@ -17,8 +17,8 @@ class SphereUniform(Distribution):
     Args:
         dim: Dimension D of the space around the sphere.
         batch_shape: Shape of independent copies.
-        dtype: Of samples and densities; torch's default if None.
-        device: Of samples and densities; torch's default if None.
+        dtype: Dtype of samples and densities; torch's default if None.
+        device: Device of samples and densities; torch's default if None.
         validate_args: Check that values given to `log_prob` lie on the sphere.
     """
 
@@ -43,7 +43,7 @@ class SphereUniform(Distribution):
         return self.event_shape[0]
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> "SphereUniform":
-        """The same distribution with its batch broadcast to another shape."""
+        """Return the same distribution with its batch broadcast to another shape."""
         self._zero.expand(self.batch_shape).expand(batch_shape)  # raises where the shapes do not fit
         return SphereUniform(
             self.dim, batch_shape, self._zero.dtype, self._zero.device, validate_args=self._validate_args
@@ -54,27 +54,27 @@ class SphereUniform(Distribution):
 
     @property
     def mean(self) -> Tensor:
-        """The origin."""
+        """Mean E[z] = 0."""
         return self._zero.expand(self.batch_shape + self.event_shape)
 
     @property
     def variance(self) -> Tensor:
-        """1/D in every coordinate."""
+        """Variance 1/D of each coordinate."""
         return (self._zero + 1 / self.dim).expand(self.batch_shape + self.event_shape)
 
     def sample(self, sample_shape: Any = Size(), generator: torch.Generator | None = None) -> Tensor:  # noqa: B008
-        """Independent uniform points, (*sample_shape, *batch, D)."""
+        """Draw independent uniform points, (*sample_shape, *batch, D)."""
         shape = self._extended_shape(Size(sample_shape))
         normal = torch.randn(shape, dtype=self._zero.dtype, device=self._zero.device, generator=generator)
         return torch.nn.functional.normalize(normal, dim=-1)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """The same log density everywhere on the sphere."""
+        """Return the log density, which is the same everywhere on the sphere."""
         if self._validate_args:
             self._validate_sample(value)
         shape = broadcast_shape(value.shape[:-1], self.batch_shape)
         return torch.full(shape, self._log_density, dtype=value.dtype, device=value.device)
 
     def entropy(self) -> Tensor:
-        """Logarithm of the sphere's area."""
+        """Return the logarithm of the sphere's area."""
         return (self._zero - self._log_density).expand(self.batch_shape)

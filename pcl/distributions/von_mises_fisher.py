@@ -35,7 +35,7 @@ class VonMisesFisher(Directional):
         kappa: Concentrations >= 0, (*batch); broadcast against the batch of mu.
         validate_args: Check that every mu has unit norm and no kappa is NaN or negative. As everywhere in
             torch.distributions this is on by default, and on a GPU it waits for the device; sampling never does.
-        law: What samples follow; anything but the default reproduces a defect of the released code. Densities,
+        law: Law of the samples; anything but the default reproduces a defect of the released code. Densities,
             moments and quantiles are always exact.
 
     Limits: kappa = 0 is the uniform distribution, kappa = inf the point mass at mu.
@@ -60,14 +60,14 @@ class VonMisesFisher(Directional):
         super().__init__(mu, kappa, validate_args)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> "VonMisesFisher":
-        """The same distribution with its batch broadcast to another shape."""
+        """Return the same distribution with its batch broadcast to another shape."""
         expanded = super().expand(batch_shape)
         expanded.law = self.law
         return expanded
 
     @property
     def mean(self) -> Tensor:
-        """E[z] = A_D(kappa) mu."""
+        """Mean E[z] = A_D(kappa) mu."""
         return bessel_ratio(self.kappa, self.dim).unsqueeze(-1) * self.mu
 
     @property
@@ -80,7 +80,7 @@ class VonMisesFisher(Directional):
         return along.unsqueeze(-1) * mu_sq + across.unsqueeze(-1) * (1 - mu_sq)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Log C_D(kappa) + kappa mu.z, normalised on the sphere's surface.
+        """Return log C_D(kappa) + kappa mu.z, normalised on the sphere's surface.
 
         Args:
             value: Points of unit norm, (..., *batch, D).
@@ -96,13 +96,13 @@ class VonMisesFisher(Directional):
         return torch.where(self.kappa.isinf(), _point_mass(distance), log_prob)
 
     def entropy(self) -> Tensor:
-        """Differential entropy -log C_D(kappa) - kappa A_D(kappa)."""
+        """Return the differential entropy -log C_D(kappa) - kappa A_D(kappa)."""
         kappa = self._finite_kappa()
         entropy = kappa * bessel_ratio_complement(kappa, self.dim) - log_vmf_peak(kappa, self.dim)
         return torch.where(self.kappa.isinf(), -torch.inf, entropy)
 
     def sample(self, sample_shape: Any = Size(), generator: torch.Generator | None = None) -> Tensor:  # noqa: B008
-        """Samples without gradients, (*sample_shape, *batch, D)."""
+        """Draw samples without gradients, (*sample_shape, *batch, D)."""
         with torch.no_grad():
             if not self._can_use_matrix_products():
                 return self.rsample(sample_shape, generator)
@@ -117,17 +117,17 @@ class VonMisesFisher(Directional):
             return samples
 
     def rsample(self, sample_shape: Any = Size(), generator: torch.Generator | None = None) -> Tensor:  # noqa: B008
-        """Samples with pathwise gradients in mu and kappa, (*sample_shape, *batch, D)."""
+        """Draw samples with pathwise gradients in mu and kappa, (*sample_shape, *batch, D)."""
         shape = self._extended_shape(Size(sample_shape))
         return self._rsample_by(torch.randn(shape, dtype=self.mu.dtype, device=self.mu.device, generator=generator))
 
     def _rsample_by(self, noise: Tensor) -> Tensor:
-        """Samples by standard normals: along the last axis the first decides the cosine, the others the tangent."""
+        """Map standard normals to samples: along the last axis the first sets the cosine, the others the tangent."""
         cosine, sine = self._sampling_table().polar(noise[..., 0].contiguous(), self.kappa)
         return _place(noise, cosine, sine, self.mu)
 
     def rsample_cosine(self, mode_cosine: Tensor, noise: Tensor) -> Tensor:
-        """Inner products z.z' of given points z with fresh samples z', without forming z'.
+        """Draw inner products z.z' of given points z with fresh samples z', without forming z'.
 
         With c = z.mu, a sample z' enters only through its cosine w to mu and one coordinate u of its uniform tangent
         direction: z.z' = c w + sqrt(1 - c^2) sqrt(1 - w^2) u. Memory falls by a factor of D. Each value is exactly
@@ -147,7 +147,7 @@ class VonMisesFisher(Directional):
         return mode_cosine * cosine + across * (sine * tangent)
 
     def cosine_quantile(self, p: Tensor | float) -> Tensor:
-        """The p-quantile of mu.z: P(mu.z <= q) = p. Differentiable in kappa.
+        """Return the p-quantile q of mu.z: P(mu.z <= q) = p. Differentiable in kappa.
 
         Args:
             p: Probabilities in [0, 1], broadcast against the batch.
@@ -165,16 +165,16 @@ class VonMisesFisher(Directional):
         return torch.where((p <= 0) | (p >= 1), at_pole, quantile)
 
     def credible_threshold(self, p: Tensor | float) -> Tensor:
-        """The t for which the cap {z : mu.z >= t} holds probability p."""
+        """Return the t for which the cap {z : mu.z >= t} holds probability p."""
         return self.cosine_quantile(1 - p)
 
     def log_expected_likelihood(self, other: "VonMisesFisher") -> Tensor:
-        """Log of the integral of both densities' product: log C(k1) + log C(k2) - log C(|k1 mu1 + k2 mu2|).
+        """Return the log of the integral of both densities' product: log C(k1) + log C(k2) - log C(|k1 mu1 + k2 mu2|).
 
         Batches broadcast. Limits: if either kappa is 0, the uniform log density.
         """
         if self.dim != other.dim:
-            raise ValueError(f"Both distributions must have one dimension, but got {self.dim} and {other.dim}.")
+            raise ValueError(f"Both distributions must have the same dimension, but got {self.dim} and {other.dim}.")
         # In float64, like log C itself: terms of the size of kappa cancel down to a few units.
         distance = 0.5 * (self.mu.double() - other.mu.double()).square().sum(-1)  # 1 - mu1.mu2
         k1, k2 = self._finite_kappa().double(), other._finite_kappa().double()
@@ -183,7 +183,7 @@ class VonMisesFisher(Directional):
         resultant = resultant_sq.clamp(min=torch.finfo(torch.float64).tiny).sqrt()  # finite slope at 0
         peak1, peak2, peak3 = _log_peaks((k1, k2, resultant), self.dim)
         log_likelihood = peak1 + peak2 - peak3 - crossed / (k1 + k2 + resultant)  # which is k1 + k2 - resultant
-        # A point mass picks the other's density at its place.
+        # With a point mass, the integral is the other's density at that point.
         is_point, other_is_point = self.kappa.isinf(), other.kappa.isinf()
         log_likelihood = torch.where(is_point, peak2 - k2 * distance, log_likelihood)
         log_likelihood = torch.where(other_is_point, peak1 - k1 * distance, log_likelihood)
@@ -191,18 +191,18 @@ class VonMisesFisher(Directional):
         return log_likelihood.to(self.mu.dtype)
 
     def expected_likelihood(self, other: "VonMisesFisher") -> Tensor:
-        """The integral of both densities' product, in closed form; the batches broadcast."""
+        """Return the integral of both densities' product, in closed form; the batches broadcast."""
         return self.log_expected_likelihood(other).exp()
 
     def _can_use_matrix_products(self) -> bool:
-        """One mode on a CPU, and nothing that lowers the precision of products: samples must have unit norm."""
+        """Return True for one mode on a CPU where matrix products are exact: samples must have unit norm."""
         is_exact = self.mu.dtype == torch.float64 or (
             torch.get_float32_matmul_precision() == "highest" and not torch.is_autocast_enabled("cpu")
         )
         return self.mu.device.type == "cpu" and not self.batch_shape and self.dim <= _LARGEST_MATRIX and is_exact
 
     def _finite_kappa(self) -> Tensor:
-        """Kappa with 1 in place of inf: the arithmetic of a branch not taken must not put NaN into gradients."""
+        """Return kappa with 1 in place of inf: a branch that `where` does not take must not put NaN into gradients."""
         return torch.where(self.kappa.isinf(), 1.0, self.kappa)
 
     def _sampling_table(self) -> CosineTable:
@@ -210,19 +210,19 @@ class VonMisesFisher(Directional):
 
 
 def _point_mass(distance: Tensor) -> Tensor:
-    """Log density of a point mass at a distance from it."""
+    """Return the log density of a point mass at a distance from it."""
     return torch.where(distance > 0, -torch.inf, torch.inf).to(distance.dtype)
 
 
 def _log_peaks(kappas: tuple[Tensor, ...], dim: int) -> list[Tensor]:
-    """`log_vmf_peak` of several kappas in one evaluation: its many small steps cost a GPU as much for one value."""
+    """Return `log_vmf_peak` of several kappas at once: on a GPU, its many small steps cost as much for one value."""
     sizes = [kappa.numel() for kappa in kappas]
     peaks = log_vmf_peak(torch.cat([kappa.flatten() for kappa in kappas]), dim).split(sizes)
     return [peak.view(kappa.shape) for peak, kappa in zip(peaks, kappas, strict=True)]
 
 
 def _place(noise: Tensor, cosine: Tensor, sine: Tensor, mu: Tensor) -> Tensor:
-    """Points at the given polar angles around mu, in the tangent directions of noise[..., 1:].
+    """Return points at the given polar angles around mu, in the tangent directions of noise[..., 1:].
 
     The reflection that swaps the first axis and mu (up to sign s of mu_0) takes (0, v) to (-s p, v) - p mu with
     p = mu_rest.v / (1 + |mu_0|), so z = (cosine - sine p) mu + sine (-s p, v). Its derivative in mu is bounded
@@ -239,7 +239,7 @@ def _place(noise: Tensor, cosine: Tensor, sine: Tensor, mu: Tensor) -> Tensor:
 
 
 def _norm_of_noise(direction: Tensor, dim: int) -> Tensor:
-    """Norms of normal vectors. One float32 in 1e7 is 0, which has no direction: alone, it becomes 1, in place."""
+    """Return norms of normal vectors; a single coordinate of 0 (one float32 in 1e7) has no direction and becomes 1."""
     if direction.shape[dim] == 1:
         direction.masked_fill_(direction == 0, 1.0)
         return direction.abs()
@@ -247,7 +247,7 @@ def _norm_of_noise(direction: Tensor, dim: int) -> Tensor:
 
 
 def _place_around_one_mode(noise: Tensor, cosine: Tensor, sine: Tensor, mu: Tensor, out: Tensor) -> None:
-    """The same as `_place` for one mu, as a product with the reflection's matrix: a third of the time at D = 10.
+    """Do the same as `_place` for one mu, as a product with the reflection's matrix: a third of the time at D = 10.
 
     Args:
         noise: Standard normals (D, n), overwritten.
