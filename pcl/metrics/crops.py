@@ -1,14 +1,14 @@
-"""Images with less information: crops of their centre, enlarged to the old size."""
+"""Crops of the centre of images, enlarged to the old size: images with less information."""
 # Axes: N images, C channels, H rows, W columns
 
 import torch
 from torch import Tensor
 
-_SMALLEST, _LARGEST = 0.25, 1.0  # side of a crop over side of its image, in the paper
+_SMALLEST, _LARGEST = 0.25, 1.0  # side of a crop over side of its image, from the paper
 
 
 def draw_fractions(n: int, generator: torch.Generator) -> Tensor:
-    """Draws fractions for `centre_crop_and_resize` from Unif[0.25, 1], on the generator's device.
+    """Draw fractions for `centre_crop_and_resize` from Unif[0.25, 1], on the generator's device.
 
     Returns:
         (N,), float64.
@@ -24,16 +24,16 @@ def draw_fractions(n: int, generator: torch.Generator) -> Tensor:
 
 
 def centre_crop_and_resize(images: Tensor, fractions: Tensor) -> Tensor:
-    """Crops the centre of square images and enlarges it to the old size, bilinearly.
+    """Crop the centre of square images and enlarge it to the old size, bilinearly.
 
     Of an image with H rows and columns, side = max(1, round(fraction H)) are kept, from row round((H - side) / 2) on;
     both round halves to even, as torchvision does. Output row i lies at (i + 1/2) side / H - 1/2 of the crop's rows, at
     least 0, and is blended from the two rows around it; columns likewise. These are `center_crop` and `resize` of
-    torchvision; its antialias changes nothing, as no crop is made smaller.
+    torchvision; its antialias changes nothing, as no crop is shrunk.
 
     The result is not rounded to whole numbers: the released code resizes images that are already scaled and shifted,
     and those steps commute with blending. For H = 32 all weights are multiples of 1/64, so that float32 holds each
-    number exactly and every device gives the same. Limits: fraction 1 returns the image.
+    number exactly and every device returns the same. Limits: fraction 1 returns the image.
 
     Args:
         images: (N, C, H, W), uint8, H = W.
@@ -51,7 +51,7 @@ def centre_crop_and_resize(images: Tensor, fractions: Tensor) -> Tensor:
         got = f"{tuple(images.shape)}, {str(images.dtype).removeprefix('torch.')}"
         raise ValueError(f"Images must be (N, C, H, H), uint8, but got {got}.")
     if fractions.shape != images.shape[:1]:
-        raise ValueError(f"One fraction an image must be given, but got {tuple(fractions.shape)} for {len(images)}.")
+        raise ValueError(f"Each image needs one fraction, but got {tuple(fractions.shape)} for {len(images)}.")
     fractions = fractions.to(images.device)
     if not ((fractions > 0) & (fractions <= 1)).all():
         worst = fractions[~((fractions > 0) & (fractions <= 1))][0].item()
@@ -62,7 +62,7 @@ def centre_crop_and_resize(images: Tensor, fractions: Tensor) -> Tensor:
 
 
 def _lines(fractions: Tensor, side: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The two lines of an image that each output line is blended from, and the second one's weight, (N, side)."""
+    """Return the two lines of an image that each output line blends, and the weight of the second, (N, side)."""
     crop_side = (fractions * side).round().clamp(min=1).float().unsqueeze(1)
     offset = ((side - crop_side) / 2).round()
     center = torch.arange(side, device=fractions.device) + 0.5

@@ -1,4 +1,4 @@
-"""How well predictions recover the truth: RMSE, MAE and Spearman's rank correlation, with exact ranks.
+"""Agreement of predictions with the truth: RMSE, MAE and Spearman's rank correlation, with exact ranks.
 
 For mu, whose coordinates are only defined up to a rotation, all pairwise cosines are compared: 5e7 pairs of 10,000
 points. They are never all held as a matrix, and their ranks are exact, ties averaged.
@@ -48,7 +48,7 @@ def compare(predicted: Tensor, true: Tensor) -> Recovery:
         0.5
     """
     if predicted.ndim != 1 or predicted.shape != true.shape:
-        raise ValueError(f"Two vectors of one length are compared, but got {_shapes(predicted, true)}.")
+        raise ValueError(f"Both vectors must have the same length, but got {_shapes(predicted, true)}.")
     if len(predicted) < 2:
         raise ValueError(f"At least 2 points must be given, but got {len(predicted)}.")
     error = predicted.double() - true.double()
@@ -58,7 +58,7 @@ def compare(predicted: Tensor, true: Tensor) -> Recovery:
 
 
 def spearman(a: Tensor, b: Tensor) -> float:
-    """Spearman's rank correlation of two vectors, ties averaged."""
+    """Return Spearman's rank correlation of two vectors, ties averaged; NaN where one is constant or holds a NaN."""
     if a.isnan().any() or b.isnan().any():
         return math.nan
     ranks_a, ranks_b = ((_doubled_ranks(v.contiguous(), [v.sort().values]) - (len(v) + 1)).double() for v in (a, b))
@@ -73,7 +73,7 @@ def compare_pairs(mu: Tensor, mu_true: Tensor) -> Recovery:
         mu_true: True unit vectors, (n, D).
     """
     if mu.ndim != 2 or mu_true.ndim != 2 or len(mu) != len(mu_true):
-        raise ValueError(f"Two sets of as many vectors are compared, but got {_shapes(mu, mu_true)}.")
+        raise ValueError(f"Both sets must hold as many vectors, but got {_shapes(mu, mu_true)}.")
     if len(mu) < 3:
         raise ValueError(f"At least 3 points must be given, but got {len(mu)}.")
     pairs = _PairsByPackedSort() if mu.device.type == "cpu" else _PairsByCounting()
@@ -93,7 +93,7 @@ def compare_pairs(mu: Tensor, mu_true: Tensor) -> Recovery:
 
 
 def _paired_cosines(mu: Tensor, mu_true: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """Cosines of all pairs i < j, predicted and true, in blocks."""
+    """Yield cosines of all pairs i < j, predicted and true, in blocks."""
     for start in range(0, len(mu), _BLOCK_ROWS):
         end = min(start + _BLOCK_ROWS, len(mu))
         upper = torch.ones(end - start, end - start, dtype=torch.bool, device=mu.device).triu(diagonal=1)
@@ -105,10 +105,10 @@ def _paired_cosines(mu: Tensor, mu_true: Tensor) -> Iterator[tuple[Tensor, Tenso
 
 
 class _PairsByPackedSort:
-    """For a CPU: two sorts of 64-bit integers, which NumPy vectorises; each holds two 32-bit numbers.
+    """Rank correlation of pairs on a CPU, by two sorts of 64-bit integers, which NumPy vectorises.
 
-    Sorting by (key of a, key of b) gives the ranks of a, next to the keys of b. Sorting by (key of b, doubled rank of
-    a) gives the ranks of b, next to those of a. Nothing is looked up out of order.
+    Each integer holds two 32-bit numbers. Sorting by (key of a, key of b) gives the ranks of a, next to the keys of b.
+    Sorting by (key of b, doubled rank of a) gives the ranks of b, next to those of a. No lookup is out of order.
     """
 
     def __init__(self) -> None:
@@ -137,9 +137,9 @@ class _PairsByPackedSort:
 
 
 class _PairsByCounting:
-    """For an accelerator: a doubled rank is 1 + (how many are smaller) + (how many are not larger).
+    """Rank correlation of pairs on an accelerator: a doubled rank is 1 + (number smaller) + (number not larger).
 
-    Counting in several sorted pieces needs no sort of the whole, whose working memory would be five times as large.
+    Counting in several sorted pieces avoids a sort of the whole, whose working memory would be five times as large.
     """
 
     def __init__(self) -> None:
@@ -168,14 +168,14 @@ def _dot(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
 
 
 def _order_key(values: Tensor) -> NDArray[np.uint64]:
-    """The bits of float32 numbers, rearranged so that they sort as the numbers do."""
+    """Return the bits of float32 numbers, rearranged so that they sort as the numbers do."""
     bits = (values + 0.0).numpy().view(np.uint32)  # -0 becomes 0: they are equal, but their bits are not
     negative = bits >> np.uint32(31)
     return (bits ^ (np.uint32(0x80000000) | (np.uint32(0) - negative))).astype(np.uint64)
 
 
 def _runs(packed: NDArray[np.uint64]) -> Iterator[tuple[NDArray[np.uint64], NDArray[np.uint64]]]:
-    """Pieces of sorted numbers that stay in the cache, with the doubled ranks of their upper halves, ties averaged."""
+    """Yield cache-sized pieces of sorted numbers and the doubled ranks of their upper halves, ties averaged."""
     start = 0
     while start < len(packed):
         end = min(start + _PIECE, len(packed))
@@ -190,7 +190,7 @@ def _runs(packed: NDArray[np.uint64]) -> Iterator[tuple[NDArray[np.uint64], NDAr
 
 
 def _doubled_ranks(values: Tensor, sorted_pieces: list[Tensor]) -> Tensor:
-    """1 + how many numbers of all pieces are smaller + how many are not larger: twice the average rank."""
+    """Return 1 + (number of smaller values in all pieces) + (number not larger): twice the average rank."""
     ranks = torch.ones(len(values), dtype=torch.int64, device=values.device)
     for piece in sorted_pieces:
         ranks += torch.searchsorted(piece, values)

@@ -1,9 +1,9 @@
-"""How well nearest neighbours share a label: Recall@1, its rise as uncertain images are rejected, credible images.
+"""Retrieval by nearest neighbours: Recall@1, its rise as uncertain images are rejected, and credible images.
 
-Cosines are compared exactly: directions are rounded to multiples of 2^-26, by less than float32 errs in normalising
-them. Their products, in units of 2^-52, are then whole numbers below 2^53, which float64 adds without error in any
-order. So block size and number of threads cannot change a neighbour, nor can the device, but for the last bit of a
-direction's length; and equal cosines are equal.
+Cosines are compared exactly: directions are rounded to multiples of 2^-26, which is less than the error of normalising
+them in float32. Their products, in units of 2^-52, are then whole numbers below 2^53, which float64 adds without error
+in any order. So block size and number of threads cannot change a neighbour. Neither can the device, except through the
+last bit of a direction's length; and equal cosines are equal.
 """
 # Axes: N points, K neighbours, M counts of kept images, Q queries, G gallery, D dim
 
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-_UNITS = 2.0**26  # per 1: the squared length of a direction is 2^52, inside float64's 2^53 whole numbers
+_UNITS = 2.0**26  # units per 1: the squared length of a direction is 2^52, inside float64's 2^53 whole numbers
 # Cosines held at once: on a CPU 5 MB, to stay near its cache (64 rows of 10,000 points); on an accelerator 0.3 GB.
 _BLOCK_CPU, _BLOCK_DEVICE = 640_000, 2**25
 # Rounding of float64 cosines is below 1e-15; a threshold of 1 must still admit the query's own direction.
@@ -24,7 +24,7 @@ _COSINE_SLACK = 1e-12
 
 
 class Gallery(Enum):
-    """Among which images a kept query looks for its nearest neighbour."""
+    """The images among which a kept query looks for its nearest neighbour."""
 
     ALL = "all"  # all others, rejected ones too
     KEPT = "kept"  # the other kept ones
@@ -46,19 +46,18 @@ class RejectionCurve:
 
 
 def recall_at_1(mu: Tensor, labels: Tensor) -> float:
-    """Share of points whose nearest other point by cosine has the same label; of equally near ones, the first.
+    """Return the share of points whose nearest other point by cosine has the same label; among ties, the first counts.
 
     recall = 1/N sum_i [label(i) == label(argmax_{j != i} mu_i.mu_j)]
 
-    A point that is alone with its label counts as a miss. (The released code leaves such points out; among CIFAR's
-    images there is none.)
+    The only point of a label counts as a miss. (The released code leaves such points out; CIFAR has none.)
 
     Args:
         mu: Directions, (N, D); lengths do not matter.
         labels: (N,), integers.
 
     Returns:
-        The share; NaN where mu is not finite, as of an encoder that diverged.
+        The share; NaN where mu is not finite, as after divergence.
 
     Example:
         >>> mu = torch.tensor([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0], [0.1, 0.9]])
@@ -71,7 +70,7 @@ def recall_at_1(mu: Tensor, labels: Tensor) -> float:
 
 
 def nearest(mu: Tensor, k: int) -> Tensor:
-    """Indices of each point's k nearest others by cosine, nearest first; of equally near ones, the lowest index first.
+    """Return indices of each point's k nearest others by cosine, nearest first; among ties, the lowest index first.
 
     Time grows with N^2 k, memory with N k.
 
@@ -95,24 +94,24 @@ def nearest(mu: Tensor, k: int) -> Tensor:
 
 
 def rejection_curve(mu: Tensor, labels: Tensor, kappa: Tensor, gallery: Gallery = Gallery.ALL) -> RejectionCurve:
-    """Recall@1 of the images with the largest kappa, for every number of them: it rises if kappa knows of errors.
+    """Return Recall@1 of the m images with the largest kappa, for every m: it rises if kappa predicts errors.
 
     recall(m) = 1/m sum_{i among the m largest kappa} [label(i) == label(nearest(i))]
 
     The rejected images stay in the gallery, as in the released code: each image keeps its neighbour, hit or miss, and
-    the curve can only rise because misses are rejected first. With `Gallery.KEPT` the rejected ones disappear from the
-    gallery too, as where a system never stores them: recall(m) is then that of a set of m images, and falls for small m
-    by the thinning alone. That curve starts at m = 2, as a lone image has no neighbour.
+    the curve can only rise because misses are rejected first. With `Gallery.KEPT` the rejected ones leave the gallery
+    too, as in a system that never stores them: recall(m) is then that of a set of m images, and falls for small m by
+    the thinning alone. That curve starts at m = 2, as a lone image has no neighbour.
 
-    Ties of kappa are averaged, so that the order of the input does not matter: where some of several equal kappa are
-    kept, recall(m) is the mean over which of them. With `Gallery.KEPT`, that is the mean over the queries, in a gallery
-    that holds all of these equals. Limits: if all kappa are equal, recall(m) is Recall@1 for every m.
+    Ties of kappa are averaged, so that the order of the input does not matter: where only some of several equal kappa
+    are kept, recall(m) is the mean over the choices. With `Gallery.KEPT`, that is the mean over the queries, in a
+    gallery that holds all of these equals. Limits: if all kappa are equal, recall(m) is Recall@1 for every m.
 
     Args:
         mu: Directions, (N, D); lengths do not matter.
         labels: (N,), integers.
         kappa: Certainties, (N,).
-        gallery: Among which images a kept query looks for its nearest neighbour.
+        gallery: The images among which a kept query looks for its nearest neighbour.
 
     Returns:
         The curve; all NaN where mu is not finite or kappa holds a NaN.
@@ -125,9 +124,9 @@ def rejection_curve(mu: Tensor, labels: Tensor, kappa: Tensor, gallery: Gallery 
     """
     _check(mu, labels)
     if kappa.shape != labels.shape:
-        raise ValueError(f"One kappa a point must be given, but got {tuple(kappa.shape)} for {len(labels)} points.")
+        raise ValueError(f"Each point needs one kappa, but got {tuple(kappa.shape)} for {len(labels)} points.")
     doubt, order = torch.sort(-kappa.to(mu.device), stable=True)
-    # Places first..last - 1 of the order hold the same kappa as place m - 1.
+    # Positions first..last - 1 of the order hold the same kappa as position m - 1.
     first, last = torch.searchsorted(doubt, doubt), torch.searchsorted(doubt, doubt, right=True)
     kept = torch.arange(1, len(mu) + 1, device=mu.device)
     if gallery is Gallery.ALL:
@@ -142,7 +141,7 @@ def rejection_curve(mu: Tensor, labels: Tensor, kappa: Tensor, gallery: Gallery 
 
 
 def credible_images(mu: Tensor, threshold: Tensor, gallery_mu: Tensor) -> Tensor:
-    """Which images of a gallery lie in the queries' credible regions {z : z.mu >= t}.
+    """Return which images of a gallery lie in the queries' credible regions {z : z.mu >= t}.
 
     A threshold is the (1 - p) quantile of z.mu under the query's posterior, `VonMisesFisher.credible_threshold(p)`. A
     query that is in the gallery is inside its own region. Limits: t = 1 (kappa = inf) leaves only the query's own
@@ -163,9 +162,9 @@ def credible_images(mu: Tensor, threshold: Tensor, gallery_mu: Tensor) -> Tensor
     """
     if mu.ndim != 2 or gallery_mu.ndim != 2 or mu.shape[1] != gallery_mu.shape[1]:
         shapes = f"{tuple(mu.shape)} and {tuple(gallery_mu.shape)}"
-        raise ValueError(f"Queries (Q, D) and a gallery (G, D) of one dimension must be given, but got {shapes}.")
+        raise ValueError(f"Queries (Q, D) and gallery (G, D) must have the same dimension, but got {shapes}.")
     if threshold.shape != mu.shape[:1]:
-        raise ValueError(f"One threshold a query must be given, but got {tuple(threshold.shape)} for {len(mu)}.")
+        raise ValueError(f"Each query needs one threshold, but got {tuple(threshold.shape)} for {len(mu)}.")
     gallery = _unit(gallery_mu.to(mu.device))
     lowest = threshold.detach().to(mu.device).double().unsqueeze(1) - _COSINE_SLACK
     queries = _unit(mu)
@@ -176,7 +175,7 @@ def credible_images(mu: Tensor, threshold: Tensor, gallery_mu: Tensor) -> Tensor
 
 
 def _hits(mu: Tensor, labels: Tensor) -> Tensor:
-    """Whether each point's nearest other point has its label, (N,)."""
+    """Return whether each point's nearest other point has its label, (N,)."""
     labels = labels.to(mu.device)
     return labels[_nearest(mu, k=1).squeeze(1)] == labels
 
@@ -193,14 +192,14 @@ def _nearest(mu: Tensor, k: int) -> Tensor:
 
 
 def _hits_among_kept(mu: Tensor, labels: Tensor, order: Tensor, first: Tensor, last: Tensor) -> tuple[Tensor, Tensor]:
-    """Hits of the queries before `first` and of those from there to `last`, in a gallery of all before `last`.
+    """Return hits of the queries before `first`, and from there to `last`, in a gallery of all before `last`.
 
     Args:
         mu: (N, D).
         labels: (N,).
         order: (N,), the points from most to least certain.
-        first: (M,), places in that order.
-        last: (M,), places in that order.
+        first: (M,), positions in that order.
+        last: (M,), positions in that order.
     """
     n = len(mu)
     labels = labels.to(mu.device)[order]
@@ -208,8 +207,8 @@ def _hits_among_kept(mu: Tensor, labels: Tensor, order: Tensor, first: Tensor, l
     places = torch.arange(n, device=mu.device)
     before, tied = (torch.zeros(n, dtype=torch.int64, device=mu.device) for _ in range(2))
     for rows, cosines in _cosines_with_others(mu[order]):
-        # The nearest among the first 1, 2, ... N places. Each new record opens a round; of those that reach the record
-        # of their round the lowest index wins, which has the largest key.
+        # The nearest among the first 1, 2, ... N positions. Each new maximum starts a round; among those equal to the
+        # maximum of their round the lowest index wins, which has the largest key.
         record = cosines.cummax(dim=1).values
         is_new = functional.pad(record[:, 1:] > record[:, :-1], (1, 0))
         key = is_new.cumsum(dim=1).mul_(n).add_(n - 1 - order).masked_fill_(cosines < record, -1)
@@ -222,7 +221,7 @@ def _hits_among_kept(mu: Tensor, labels: Tensor, order: Tensor, first: Tensor, l
 
 
 def _cosines_with_others(mu: Tensor) -> Iterator[tuple[slice, Tensor]]:
-    """Exact cosines of all points with some rows of them, (rows, N), in units of 2^-52; -inf with themselves."""
+    """Yield rows and their exact cosines with all points, (rows, N), in units of 2^-52; -inf with themselves."""
     directions = _unit(mu).mul_(_UNITS).round_()
     for rows in _blocks(len(mu), len(mu), mu.device):
         cosines = directions[rows] @ directions.T
@@ -246,4 +245,4 @@ def _check(mu: Tensor, labels: Tensor | None = None) -> None:
     if len(mu) < 2:
         raise ValueError(f"At least 2 points must be given, but got {len(mu)}.")
     if labels is not None and labels.shape != mu.shape[:1]:
-        raise ValueError(f"One label a point must be given, but got {tuple(labels.shape)} for {len(mu)} points.")
+        raise ValueError(f"Each point needs one label, but got {tuple(labels.shape)} for {len(mu)} points.")

@@ -1,6 +1,6 @@
-"""Whether kappa is small where an image is ambiguous: rank correlations with annotators' entropy and with crops.
+"""Rank correlations of 1/kappa with the ambiguity of an image: with annotators' entropy and with crops.
 
-All have one sign: positive is good, an image with more ambiguity has a larger 1/kappa.
+All have the same sign: positive is good, an image with more ambiguity has a larger 1/kappa.
 """
 # Axes: N images, C classes
 
@@ -13,13 +13,13 @@ _SUM_TOLERANCE = 1e-3  # shares kept as float16 sum to 1 within about 5e-4
 
 
 def entropy(soft_labels: Tensor) -> Tensor:
-    """Entropy of annotators' shares, in nats: -sum_c p_c log p_c, with 0 log 0 = 0.
+    """Return the entropy of annotators' shares in nats, -sum_c p_c log p_c, with 0 log 0 = 0.
 
     Shares are added in the order of their size, not of their class: the same votes for other classes give the same
     number to the last bit, so that they tie in a rank correlation. Limits: 0 where all agree, log C for equal shares.
 
     Args:
-        soft_labels: Shares of each class, (N, C), each row with the sum 1.
+        soft_labels: Shares of each class, (N, C); rows sum to 1.
 
     Returns:
         (N,), float64.
@@ -36,20 +36,20 @@ def entropy(soft_labels: Tensor) -> Tensor:
     if wrong.any():
         row = int(wrong.nonzero()[0])
         raise ValueError(
-            f"Soft labels must be shares of at least 0 with the sum 1, but row {row} has the sum {sums[row]:g} and the "
+            f"Soft labels must be shares of at least 0 that sum to 1, but row {row} sums to {sums[row]:g} and has the "
             f"smallest share {shares[row].min():g}; divide counts of votes by their sum."
         )
     total = torch.zeros_like(sums)
-    for terms in torch.special.entr(shares).unbind(dim=-1):  # one order of addition for all rows
+    for terms in torch.special.entr(shares).unbind(dim=-1):  # the same order of addition for all rows
         total = total + terms
     return total
 
 
 def rank_corr_with_uncertainty(kappa: Tensor, quantity: Tensor) -> float:
-    """Spearman's rank correlation of 1/kappa with a quantity that grows with ambiguity, ties averaged.
+    """Return Spearman's rank correlation of 1/kappa with a quantity that grows with ambiguity, ties averaged.
 
-    Ranks of 1/kappa are those of -kappa, which rounds nothing: two float32 kappa can have one reciprocal. Hence it is
-    also the rank correlation of kappa with -quantity, as the paper's appendix and the released code put it. kappa = 0
+    The ranks of 1/kappa are taken from -kappa, without rounding: two float32 kappa can have the same reciprocal. Hence
+    it is also the rank correlation of kappa with -quantity, as in the paper's appendix and the released code. kappa = 0
     is the most uncertain, kappa = inf the least.
 
     Args:
@@ -65,18 +65,18 @@ def rank_corr_with_uncertainty(kappa: Tensor, quantity: Tensor) -> float:
     """
     if kappa.ndim != 1 or kappa.shape != quantity.shape:
         shapes = f"{tuple(kappa.shape)} and {tuple(quantity.shape)}"
-        raise ValueError(f"Two vectors of one length are compared, but got {shapes}.")
+        raise ValueError(f"Both vectors must have the same length, but got {shapes}.")
     if len(kappa) < 2:
         raise ValueError(f"At least 2 images must be given, but got {len(kappa)}.")
     return spearman(-kappa, quantity.to(kappa.device))
 
 
 def crop_rank_corr(kappa: Tensor, kept_fraction: Tensor) -> float:
-    """Spearman's rank correlation of 1/kappa with how much of an image was cropped away, 1 - kept_fraction.
+    """Return Spearman's rank correlation of 1/kappa with the share of an image cropped away, 1 - kept_fraction.
 
-    The paper calls it that of 1/kappa with the "crop size" and reports it as positive, 0.5 to 0.7. Taken by its letter,
-    with the kept fraction as the crop size, it would be negative: smaller crops are more ambiguous. What is meant is
-    the loss: "with the information lost due to cropping", "the reduction in size". The released code computes the same
+    The paper calls it that of 1/kappa with the "crop size" and reports it as positive, 0.5 to 0.7. Taken literally,
+    with the kept fraction as the crop size, it would be negative: smaller crops are more ambiguous. The paper means the
+    loss: "with the information lost due to cropping", "the reduction in size". The released code computes the same
     number as the rank correlation of kappa with the kept fraction.
 
     Args:

@@ -1,9 +1,9 @@
-"""Numbers that are undefined or infinite, in tables, messages and JSON; the only place that says how they look.
+"""Text and JSON for numbers that are undefined or infinite, defined here only.
 
 A rank correlation with a constant is undefined: NaN. The mean over a trial's seeds is undefined where one of them is,
-in tables, in JSON (null) and as `objective` in MLflow (NaN). Such a trial is no winner: its mean would be over other
-seeds than its rivals'. Tables that compare with the paper or with a baseline take the seeds that have a value, and say
-how many these are.
+in tables, in JSON (null) and as `objective` in MLflow (NaN). Such a trial cannot win: its mean would be over other
+seeds than its rivals'. Tables that compare with the paper or with a baseline use the seeds that have a value, and say
+how many there are.
 """
 
 import math
@@ -13,7 +13,7 @@ UNDEFINED = "undefined"
 
 
 def told(value: float, style: str = ".3f") -> str:
-    """A number for people.
+    """Return a number as text.
 
     Example:
         >>> told(0.8213), told(float("nan")), told(float("-inf"))
@@ -25,7 +25,7 @@ def told(value: float, style: str = ".3f") -> str:
 
 
 def told_with_error(mean: float, error: float, style: str = ".3f", error_style: str = "", joint: str = " ± ") -> str:
-    """A mean with its standard error, where both have a value.
+    """Return a mean with its standard error as text, or without it where one of them is undefined.
 
     Example:
         >>> told_with_error(0.8213, 0.04), told_with_error(0.8, math.nan), told_with_error(math.nan, math.nan)
@@ -36,12 +36,12 @@ def told_with_error(mean: float, error: float, style: str = ".3f", error_style: 
 
 
 def as_json(value: float) -> float | None:
-    """A number as JSON has it: nothing (null) for NaN and infinities."""
+    """Return a number as JSON can hold it: None (null) for NaN and infinities."""
     return value if math.isfinite(value) else None
 
 
 def mean_of(values: Sequence[float]) -> float:
-    """The mean; NaN of no value, of NaN, and of both infinities.
+    """Return the mean; NaN for no values, for NaN, and for infinities of both signs.
 
     Example:
         >>> mean_of([1.0, 2.0]), mean_of([1.0, math.inf]), mean_of([1.0, math.nan]), mean_of([math.inf, -math.inf])

@@ -103,11 +103,11 @@ def test_ten_thousand_points_in_a_second_on_a_gpu(generator: torch.Generator) ->
 
 
 def test_bad_input_is_named() -> None:
-    with pytest.raises(ValueError, match=r"Two vectors of one length are compared, but got \(3,\) and \(4,\)"):
+    with pytest.raises(ValueError, match=r"Both vectors must have the same length, but got \(3,\) and \(4,\)"):
         compare(torch.ones(3), torch.ones(4))
     with pytest.raises(ValueError, match="At least 2 points must be given, but got 1"):
         compare(torch.ones(1), torch.ones(1))
-    with pytest.raises(ValueError, match=r"as many vectors are compared, but got \(5, 2\) and \(4, 2\)"):
+    with pytest.raises(ValueError, match=r"as many vectors, but got \(5, 2\) and \(4, 2\)"):
         compare_pairs(torch.ones(5, 2), torch.ones(4, 2))
     with pytest.raises(ValueError, match="At least 3 points must be given, but got 2"):
         compare_pairs(torch.ones(2, 2), torch.ones(2, 2))
