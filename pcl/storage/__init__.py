@@ -1,1 +1,1 @@
-"""Files that are there whole or not at all, in folders and in object stores."""
+"""Atomic file writes, in folders and in object stores; locks."""

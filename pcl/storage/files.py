@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all."""
+"""Files that are written atomically: readers see the old or the new content, never a part."""
 
 import contextlib
 import json
@@ -11,22 +11,22 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-_STILL_S = 600.0  # without a write, of a file whose writer is gone; a busy network file system may be still for long
+_STILL_S = 600.0  # age of the last write after which a file's writer is taken for dead; network file systems stall long
 
 
 class Damaged(ValueError):
-    """A file's content is not what was written."""
+    """A file's content differs from what was written."""
 
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Another file to write, which then takes the place of this one in one step.
+    """Yield a temporary file to write, which then replaces `path` atomically.
 
-    Whoever reads sees the old or the new, also after a crash or a power cut; two that write at once both end with a
-    whole file. Where writing fails, the old one stays.
+    Readers see the old or the new file, even after a crash or a power cut; two concurrent writers both leave a whole
+    file. If writing fails, the old file stays.
 
     Args:
-        path: The file; its folder is made.
+        path: The file; its folder is created.
 
     Example:
         >>> import tempfile
@@ -51,9 +51,9 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def clear_leftovers(folder: Path) -> None:
-    """Remove what `replacing` had begun to write in a folder when its process was killed.
+    """Remove temporary files of `replacing` whose process was killed.
 
-    A file that was written to within the last minutes is left alone: its process may be another machine's.
+    A file written to within the last minutes is left alone: its process may run on another machine.
     """
     for path in folder.glob(".*.tmp"):
         writer = path.name.split(".")[-3]
@@ -73,22 +73,22 @@ def _is_alive(process: int) -> bool:
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Replace a file in one step."""
+    """Replace a file by JSON, atomically."""
     write_text(path, json.dumps(content, indent=1) + "\n")
 
 
 def write_text(path: Path, text: str) -> None:
-    """Replace a file in one step: whoever reads sees the old or the new, also after a crash."""
+    """Replace a file by text, atomically."""
     with replacing(path) as unfinished:
         unfinished.write_text(text, encoding="utf-8")
 
 
 def set_aside(path: Path, why: str) -> Path:
-    """Move a file that cannot be used to a free name beside it that says so; returns that name.
+    """Rename an unusable file to a free name beside it that says why; return the new path.
 
     Args:
         path: The file.
-        why: One word for the name.
+        why: One word for the new name.
 
     Example:
         >>> import tempfile
@@ -105,5 +105,5 @@ def set_aside(path: Path, why: str) -> Path:
 
 
 def warn(line: str) -> None:
-    """Tell the user about a file that was set aside; on stderr, for stdout may be a program's input."""
+    """Print a warning to stderr, for stdout may be another program's input."""
     print(line, file=sys.stderr, flush=True)

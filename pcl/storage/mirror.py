@@ -1,7 +1,7 @@
-"""Folders whose files are in a store too, such as s3://bucket/prefix.
+"""Local copies of folders in an object store, such as s3://bucket/prefix.
 
-Work is done on a copy here. Whoever replaces a file pushes it, which a store does in one step as well; whoever wants to
-know what others have written pulls it. A plain folder has the mirror that does nothing.
+Work is done on the local copy. Writers push a file after replacing it, which the store does atomically too; readers
+pull what others have written. A plain folder has the mirror that does nothing.
 """
 
 import os
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_AT_ONCE = 16  # files that travel at once
-_PATIENCE_S = 60.0  # how long a store may be away that has answered before
+_AT_ONCE = 16  # parallel transfers
+_PATIENCE_S = 60.0  # how long a store that has answered before may be unreachable
 _LONGEST_PAUSE_S = 8.0
 
 
 class _Info(NamedTuple):
-    """What a store says of a file."""
+    """A store's metadata of a file."""
 
     name: str
     size: int
@@ -37,66 +37,59 @@ class _Info(NamedTuple):
 
 
 class Mirror(ABC):
-    """What a folder's files are kept in line with. Names are those of files in the folder, with `/` between parts."""
+    """A folder's connection to its store. Names are of files in the folder, with `/` between parts."""
 
-    uri: str  # of the folder in the store; nothing for a plain folder
+    uri: str  # of the folder in the store; empty for a plain folder
 
     @abstractmethod
     def push(self, *names: str) -> None:
-        """Put files into the store as they are here."""
+        """Upload files."""
 
     @abstractmethod
     def push_all(self, left_out: Collection[str] = ()) -> None:
-        """Put every file into the store, but for those in some of the folder's own folders or of some names."""
+        """Upload every file, except those whose name or top-level folder is in `left_out`."""
 
     @abstractmethod
     def pull(self, *names: str) -> None:
-        """Make files here what they are in the store; what is not there is then not here."""
+        """Download files; delete local files that the store lacks."""
 
     @abstractmethod
     def pull_all(self, left_out: Collection[str] = ()) -> None:
-        """The same for every file, but for those in some of the folder's own folders or of some names."""
+        """Download every file and delete local files that the store lacks, except as `push_all`."""
 
     @abstractmethod
     def delete(self, *names: str) -> None:
-        """Remove files from the store, which need not be there."""
+        """Delete files from the store; missing ones are ignored."""
 
     @abstractmethod
     def inside(self, name: str) -> "Mirror":
-        """Of a folder in this one."""
+        """Return the mirror of a folder in this one."""
 
     @abstractmethod
     def beside(self, name: str) -> "Mirror":
-        """Of another folder in the one that this is in."""
+        """Return the mirror of a sibling of this folder."""
 
 
 @final
 class Unmirrored(Mirror):
-    """Of a plain folder: nothing has to be done."""
+    """The mirror of a plain folder: does nothing."""
 
     uri = ""
 
-    def push(self, *names: str) -> None:
-        """Nothing."""
+    def push(self, *names: str) -> None: ...
 
-    def push_all(self, left_out: Collection[str] = ()) -> None:
-        """Nothing."""
+    def push_all(self, left_out: Collection[str] = ()) -> None: ...
 
-    def pull(self, *names: str) -> None:
-        """Nothing."""
+    def pull(self, *names: str) -> None: ...
 
-    def pull_all(self, left_out: Collection[str] = ()) -> None:
-        """Nothing."""
+    def pull_all(self, left_out: Collection[str] = ()) -> None: ...
 
-    def delete(self, *names: str) -> None:
-        """Nothing."""
+    def delete(self, *names: str) -> None: ...
 
     def inside(self, name: str) -> Mirror:
-        """The same."""
         return self
 
     def beside(self, name: str) -> Mirror:
-        """The same."""
         return self
 
 
@@ -105,14 +98,14 @@ UNMIRRORED = Unmirrored()
 
 @final
 class Mirrored(Mirror):
-    """A copy here of a folder in a store.
+    """The local copy of a folder in a store.
 
     Args:
-        path: The copy.
+        path: The local copy.
         uri: The folder in the store.
 
     Raises:
-        OSError: In all methods, in a sentence, where the store cannot be reached for a minute or refuses.
+        OSError: In all methods, if the store cannot be reached for a minute or refuses; the message is a sentence.
 
     Example:
         >>> import tempfile
@@ -128,53 +121,46 @@ class Mirrored(Mirror):
         self.path, self.uri = path, uri
 
     def push(self, *names: str) -> None:
-        """Put files into the store as they are here."""
         self._each(self._push, names)
 
     def push_all(self, left_out: Collection[str] = ()) -> None:
-        """Put every file into the store, but for those in some of the folder's own folders or of some names."""
         self.push(*self._here(left_out))
 
     def pull(self, *names: str) -> None:
-        """Make files here what they are in the store; what is not there is then not here."""
         self._each(self._pull, names)
 
     def pull_all(self, left_out: Collection[str] = ()) -> None:
-        """The same for every file, but for those in some of the folder's own folders or of some names."""
         there = set(_wanted(self.names(), left_out))
         for name in set(self._here(left_out)) - there:
             (self.path / name).unlink(missing_ok=True)
         self.pull(*sorted(there))
 
     def pull_changed(self, pattern: str) -> None:
-        """Make the files of a pattern here what they are in the store where size or time differ; others stay."""
+        """Download the files that match a pattern and differ in size or time; other files stay."""
         for info in self._infos():
             path = self.path / info.name
             if not path.match(pattern):
                 continue
             if not path.exists() or (path.stat().st_size, path.stat().st_mtime) != (info.size, info.time_s):
                 self._pull(info.name)
-                with suppress(FileNotFoundError):  # gone since
+                with suppress(FileNotFoundError):  # deleted meanwhile
                     os.utime(path, (info.time_s, info.time_s))
 
     def delete(self, *names: str) -> None:
-        """Remove files from the store, which need not be there."""
         self._each(self._delete, names)
 
     def inside(self, name: str) -> "Mirrored":
-        """Of a folder in this one."""
         return Mirrored(self.path / name, joined(self.uri, name))
 
     def beside(self, name: str) -> "Mirrored":
-        """Of another folder in the one that this is in."""
         return Mirrored(self.path.with_name(name), joined(self.uri, name, depth=1))
 
     def names(self) -> list[str]:
-        """Of all files in the store, also in folders within folders."""
+        """Return the names of all files in the store, in nested folders too."""
         return [info.name for info in self._infos()]
 
     def folders(self) -> list[str]:
-        """Names of the folders right in this one, in the store."""
+        """Return the names of the folders directly in this one, in the store."""
         from pyarrow.fs import FileSelector, FileType  # noqa: PLC0415
 
         store, root = self._store()
@@ -182,26 +168,26 @@ class Mirrored(Mirror):
         return sorted(info.base_name for info in found if info.type == FileType.Directory)
 
     def time_of(self, name: str) -> float:
-        """When a file was last put into the store, by the store's clock, in seconds since 1970; 0 if it was not."""
+        """Return when a file was last uploaded, by the store's clock, in seconds since 1970; 0 if it is not there."""
         store, root = self._store()
         when = self._patient(lambda: store.get_file_info(f"{root}/{name}")).mtime
         return when.timestamp() if when is not None else 0.0
 
     def check(self) -> None:
-        """Raise a ValueError unless files can be written to the store and read back, at once."""
+        """Raise a ValueError unless files can be written to the store and read back; no retries."""
         check_address(self.uri)
         name = f".probe-{uuid.uuid4().hex}"
         try:
             store, root = self._store()
             write(store, f"{root}/{name}", b"probe")
             if read(store, f"{root}/{name}") != b"probe":
-                raise OSError("what was written is not what is read")
+                raise OSError("it returns something else than was written")
             store.delete_file(f"{root}/{name}")
         except (OSError, ValueError, NotImplementedError) as error:
             raise ValueError(f"{self.uri} cannot be written to: {told(error)}.") from None
 
     def check_readable(self) -> None:
-        """Raise a ValueError unless the store answers, at once."""
+        """Raise a ValueError unless the store answers; no retries."""
         check_address(self.uri)
         from pyarrow.fs import FileSelector  # noqa: PLC0415
 
@@ -212,14 +198,14 @@ class Mirrored(Mirror):
             raise ValueError(f"{self.uri} cannot be read: {told(error)}.") from None
 
     def _store(self) -> "tuple[FileSystem, str]":
-        """What pyarrow makes of the address, and where in it the folder is."""
+        """Return pyarrow's file system for the address, and the folder's path in it."""
         parts = urlsplit(self.uri)
         store, base = connected(parts._replace(path="/" if parts.netloc == "" else "").geturl())
         place = f"{base.rstrip('/')}/{unquote(parts.path).strip('/')}".rstrip("/")
         return store, place.lstrip("/") if parts.netloc else place
 
     def _infos(self) -> list[_Info]:
-        """Of all files in the store, by name."""
+        """Return the metadata of all files in the store, by name."""
         from pyarrow.fs import FileSelector, FileType  # noqa: PLC0415  a tenth of a second
 
         store, root = self._store()
@@ -262,7 +248,7 @@ class Mirrored(Mirror):
             list(pool.map(do, names))
 
     def _patient(self, ask: Callable[[], T]) -> T:
-        """An answer; a store that is away is asked again."""
+        """Call `ask` until it returns; retry while the store is unreachable, for at most a minute."""
         deadline, pause_s = time.monotonic() + _PATIENCE_S, 0.5
         while True:
             try:
@@ -281,5 +267,5 @@ def _wanted(names: Iterable[str], left_out: Collection[str]) -> list[str]:
 
 
 def mirror_of(path: Path, uri: str) -> Mirror:
-    """Of a copy of what is at an address; of a plain folder where there is none."""
+    """Return the mirror of a folder: of a local copy if there is an address, else of a plain folder."""
     return Mirrored(path, uri) if uri else UNMIRRORED

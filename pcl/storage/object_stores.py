@@ -1,6 +1,6 @@
-"""Stores of files that pyarrow reaches by an address: what an address says, and whole files in and out.
+"""Object stores that pyarrow reaches by an address: parsing of addresses, reading and writing of whole files.
 
-Of every kind, what is written is there whole or not at all, and what is read is of one version.
+In every kind of store, writes are atomic and a read returns one version.
 """
 
 import hashlib
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 _SECRET = re.compile(r"secret|token|passw|access_key|account_key|signature|^sig$", re.IGNORECASE)
-_WHOLE = ("s3", "gcs", "abfs")  # kinds of stores that replace a file in one step
-_MOST_CHANGES = 5  # of a file while it is read
+_WHOLE = ("s3", "gcs", "abfs")  # kinds of stores that replace a file atomically
+_MOST_CHANGES = 5  # changes of a file while it is read
 
 
 def is_address(text: str) -> bool:
-    """Whether a text is an address and not the path of a folder.
+    """Return whether a text is an address and not the path of a folder.
 
     Example:
         >>> is_address("s3://bucket/runs"), is_address("/shared/runs")
@@ -33,7 +33,7 @@ def is_address(text: str) -> bool:
 
 
 def check_address(uri: str) -> None:
-    """Raise a ValueError, which does not repeat them, where an address has secrets in it: many see it."""
+    """Raise a ValueError if an address contains credentials, without repeating them: many people see it."""
     parts = urlsplit(uri)
     if parts.password is not None or any(_SECRET.search(key) for key, _ in parse_qsl(parts.query, True)):
         raise ValueError(
@@ -44,7 +44,7 @@ def check_address(uri: str) -> None:
 
 
 def joined(uri: str, name: str, depth: int = 0) -> str:
-    """The address of what is in a folder, or in one so much further up.
+    """Return the address of a name in a folder, or in the folder that is `depth` levels up.
 
     Example:
         >>> joined("s3://bucket/runs?region=eu-west-1", "study")
@@ -56,7 +56,7 @@ def joined(uri: str, name: str, depth: int = 0) -> str:
 
 
 def copy_of(uri: str) -> Path:
-    """Where this machine keeps its copies of what is in a store: in PCL_CACHE, or else in the user's caches."""
+    """Return the folder of this machine's copy of a store: in PCL_CACHE, or else in the user's cache folder."""
     parts = urlsplit(uri)
     known = re.sub(r"[^A-Za-z0-9.-]+", "-", f"{parts.scheme}-{parts.hostname}")[:60]
     return _caches() / f"{known}-{hashlib.sha256(uri.rstrip('/').encode()).hexdigest()[:12]}"
@@ -72,7 +72,7 @@ def _caches() -> Path:
 
 @lru_cache
 def connected(uri: str) -> "tuple[FileSystem, str]":
-    """What pyarrow makes of an address: a store, and where in it the address is."""
+    """Return pyarrow's file system for an address, and the path in it."""
     from pyarrow.fs import FileSystem  # noqa: PLC0415  a tenth of a second
 
     if uri.startswith("s3:") and "allow_delayed_open" not in uri:
@@ -82,7 +82,7 @@ def connected(uri: str) -> "tuple[FileSystem, str]":
 
 
 def write(store: "FileSystem", path: str, content: bytes) -> None:
-    """Replace a file in one step."""
+    """Replace a file atomically."""
     is_whole = store.type_name in _WHOLE
     target = path if is_whole else f"{path}.{uuid.uuid4().hex[:8]}.tmp"
     if not is_whole:
@@ -94,16 +94,16 @@ def write(store: "FileSystem", path: str, content: bytes) -> None:
 
 
 def read(store: "FileSystem", path: str) -> bytes:
-    """A file's content in one request, so that it is of one version; again where that had another size."""
+    """Return a file's content, read in one request so that it is one version; retry if its size has changed."""
     for _ in range(_MOST_CHANGES):
         with store.open_input_file(path) as file:
             content: bytes = file.read(file.size())
         if store.get_file_info(path).size == len(content):
             return content
-    raise OSError(f"{path} is written again and again")
+    raise OSError(f"{path} keeps changing while it is read")
 
 
 def told(error: BaseException) -> str:
-    """An error in one line, without what only the store's owner has a use for."""
+    """Return an error in one line, without the store's request id."""
     text = (str(error).strip() or type(error).__name__).splitlines()[0]
     return re.sub(r"\s*\(Request ID: [^)]*\)", "", text).rstrip(".")

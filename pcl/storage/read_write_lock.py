@@ -1,4 +1,4 @@
-"""A lock that many hold together, or one alone."""
+"""A reader-writer lock for threads."""
 
 import threading
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 
 class Turns:
-    """Whoever wants to be alone waits for all others, and no one who comes later goes before.
+    """A reader-writer lock: many holders together, or one alone; a waiting lone holder blocks new shared ones.
 
     Example:
         >>> turns = Turns()
@@ -22,7 +22,7 @@ class Turns:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Beside others that are together; not to be entered twice by a thread while another may want to be alone."""
+        """Hold the lock shared; a thread must not enter twice while another may want to be alone."""
         with self._changed:
             self._changed.wait_for(lambda: not self._is_alone and not self._n_waiting)
             self._n_together += 1
@@ -35,7 +35,7 @@ class Turns:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Beside no one."""
+        """Hold the lock exclusively."""
         with self._changed:
             self._n_waiting += 1
             try:

@@ -1,4 +1,4 @@
-"""SQLite databases that appear whole or not at all, and a look into those that an earlier process has left."""
+"""SQLite databases that appear atomically, and checks of those that an earlier process left."""
 
 import os
 import shutil
@@ -9,16 +9,16 @@ from pathlib import Path
 
 from pcl.storage.files import set_aside
 
-PATIENCE_S = 20.0  # how long a writer may keep a database locked
-_REVISION = "alembic_version"  # the table in which Alembic, of MLflow and Optuna alike, notes the schema's version
+PATIENCE_S = 20.0  # how long another writer may hold the lock
+_REVISION = "alembic_version"  # the table where Alembic, used by MLflow and Optuna, keeps the schema's version
 _SIBLINGS = ("-journal", "-wal", "-shm")  # files that belong to a database of the same name
 
 
 @contextmanager
 def new_database(path: Path) -> Iterator[Path]:
-    """Yield a path in a folder of its own to make a database at; `put` then gives it its name.
+    """Yield a path in a folder of its own to create a database at; `put` then gives it its name.
 
-    Only one process at a time may do so: what a killed one left there is removed first.
+    Only one process at a time may do so: leftovers of a killed process are removed first.
     """
     clear_unfinished(path)
     folder = _workshop(path)
@@ -30,7 +30,7 @@ def new_database(path: Path) -> Iterator[Path]:
 
 
 def clear_unfinished(path: Path) -> None:
-    """Remove what a process that was killed in `new_database` has left."""
+    """Remove the leftovers of a process that was killed in `new_database`."""
     shutil.rmtree(_workshop(path), ignore_errors=True)
 
 
@@ -39,24 +39,24 @@ def _workshop(path: Path) -> Path:
 
 
 def put(new: Path, path: Path) -> None:
-    """Give a database that nobody has open its name in one step; where the name is taken, that file stays."""
+    """Rename a database that nobody has open atomically; if the name is taken, the existing file stays."""
     with new.open("rb") as file:
         os.fsync(file.fileno())
     if path.exists():
         return
-    for end in _SIBLINGS:  # a journal of a file that is gone would be applied to the new one
+    for end in _SIBLINGS:  # the journal of a deleted file would be applied to the new one
         if (stale := path.with_name(path.name + end)).exists():
             set_aside(stale, "incomplete")
     try:
         os.link(new, path)
     except FileExistsError:
         return
-    except OSError:  # a file system without links
+    except OSError:  # a file system without hard links
         new.rename(path)
 
 
 def set_database_aside(path: Path, why: str) -> Path:
-    """Move a database and what belongs to it to a free name that says why; returns that name."""
+    """Rename a database and its siblings to a free name that says why; return the new path."""
     aside = set_aside(path, why)
     for end in _SIBLINGS:
         if (sibling := path.with_name(path.name + end)).exists():
@@ -65,7 +65,7 @@ def set_database_aside(path: Path, why: str) -> Path:
 
 
 def tables_of(path: Path) -> dict[str, bool]:
-    """Names of a database's tables, and whether they have rows; finishes what a killed writer has left.
+    """Return the names of a database's tables and whether each has rows; recovers what a killed writer left.
 
     Raises:
         sqlite3.Error: If it is locked, damaged or not a database.
@@ -76,7 +76,7 @@ def tables_of(path: Path) -> dict[str, bool]:
 
 
 def revision(path: Path) -> str:
-    """The version of a database's schema; nothing where it has none yet.
+    """Return the version of a database's schema, or "" if it has none yet.
 
     Raises:
         sqlite3.Error: If it is locked, damaged or not a database.
@@ -88,10 +88,10 @@ def revision(path: Path) -> str:
 
 
 def is_damaged(path: Path) -> bool:
-    """Whether SQLite says that a file is not a database or no longer a sound one.
+    """Return whether SQLite finds that a file is not a database, or a corrupt one.
 
     Raises:
-        sqlite3.Error: If it cannot be read for another reason: a lock, a full disk.
+        sqlite3.Error: If it cannot be read for another reason, such as a lock or a full disk.
     """
     try:
         with closing(sqlite3.connect(path, PATIENCE_S)) as connection:
