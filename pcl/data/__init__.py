@@ -1,4 +1,4 @@
-"""Labelled images: CIFAR-10H, a set that the program draws, the user's own; their cache, folds and backbones."""
+"""Labelled images: CIFAR-10H, a synthetic set, the user's own; their cache, folds and pretrained backbones."""
 
 from pcl.data.download import Unreachable
 from pcl.data.embedded import Embedded, embedded, write_sheet

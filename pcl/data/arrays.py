@@ -19,11 +19,11 @@ CIFAR10_CLASSES = (
     "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck",
 )  # fmt: skip
 _N_TEST, _N_TRAIN = 10_000, 50_000
-_LEAST_AGREEMENT = 0.9  # of most voted class and label; it is 0.9921 in the order of the test set, and 0.1 in another
+_LEAST_AGREEMENT = 0.9  # of most voted class and label: 0.9921 in the order of the test set, 0.1 in another
 
 
 class Arrays(NamedTuple):
-    """What an .npz or torchvision's files hold; an absent array is empty.
+    """The arrays of an .npz or of torchvision's files; an absent array is empty.
 
     Images are uint8 (N, 32, 32, 3), labels whole numbers (N,), probs (N, C), classes text (C,).
     """
@@ -37,7 +37,11 @@ class Arrays(NamedTuple):
 
 
 def read_npz(path: Path) -> Arrays:
-    """The arrays test_images and test_labels, and those of train_*, cifar10h_probs and classes that are there."""
+    """Read the arrays test_images and test_labels, and train_*, cifar10h_probs and classes if they are there.
+
+    Raises:
+        ValueError: If the file is not such an .npz.
+    """
     with _open_npz(path) as archive:
         names = ("test_images", "test_labels")
         missing = [name for name in names if name not in archive]
@@ -65,7 +69,7 @@ def _open_npz(path: Path) -> Any:
 
 
 def read_torchvision(folder: Path) -> Arrays:
-    """CIFAR-10 from torchvision's files in `folder`/cifar-10-batches-py, each compared with its checksum first."""
+    """Read CIFAR-10 from torchvision's files in `folder`/cifar-10-batches-py, after verifying each file's checksum."""
     from torchvision.datasets import CIFAR10  # noqa: PLC0415  seconds to import
 
     home = folder if folder.name != CIFAR10.base_folder else folder.parent
@@ -75,7 +79,7 @@ def read_torchvision(folder: Path) -> Arrays:
         if not path.is_file():
             raise ValueError(f"{folder} must hold torchvision's files of CIFAR-10, but {path} is not there.")
         if not Remote("", name, "md5", md5).matches(path):
-            raise ValueError(f"{path} is damaged: its md5 is not {md5}. Delete it and get it again.")
+            raise ValueError(f"{path} is damaged: its md5 is not {md5}. Delete it and download it again.")
     train, test = CIFAR10(home, train=True), CIFAR10(home, train=False)
     labels = [np.asarray(part.targets, dtype=np.int64) for part in (train, test)]
     none = np.empty(0, dtype=np.uint8)
@@ -83,7 +87,7 @@ def read_torchvision(folder: Path) -> Arrays:
 
 
 def read_probs(path: Path) -> Array:
-    """The annotators' shares of an .npy."""
+    """Read the annotators' shares from an .npy."""
     try:
         probs: Array = np.load(path, allow_pickle=False)
     except (ValueError, EOFError, zipfile.BadZipFile):
@@ -94,7 +98,7 @@ def read_probs(path: Path) -> Array:
 
 
 def image_set(name: str, arrays: Arrays) -> ImageSet:
-    """Of any size; without shares of annotators, each image is wholly of its label's class.
+    """Return an image set of any size; without annotators' shares, each image belongs to its label's class alone.
 
     Classes without names are numbered.
     """
@@ -120,7 +124,7 @@ def image_set(name: str, arrays: Arrays) -> ImageSet:
 
 
 def cifar10h(arrays: Arrays) -> ImageSet:
-    """CIFAR-10H: the same, but only of the sizes, the classes and the order that it has."""
+    """Return CIFAR-10H as an image set, after checking its sizes, classes and order."""
     for what, part, n in (("test", arrays.test_images, _N_TEST), ("train", arrays.train_images, _N_TRAIN)):
         if part.shape != (n, SIDE, SIDE, 3):
             raise ValueError(f"CIFAR-10's {what}_images must be {(n, SIDE, SIDE, 3)}, but got {part.shape}.")
@@ -131,13 +135,13 @@ def cifar10h(arrays: Arrays) -> ImageSet:
         counts = labels.bincount(minlength=len(CIFAR10_CLASSES))
         if counts.unique().numel() != 1:
             raise ValueError(
-                f"CIFAR-10 has as many {what} images of every class, but {what}_labels has {counts.tolist()}."
+                f"CIFAR-10 has equally many {what} images of every class, but {what}_labels has {counts.tolist()}."
             )
     agreement = float((images.soft_labels.argmax(1) == images.hard_labels).double().mean())
     if agreement < _LEAST_AGREEMENT:
         raise ValueError(
             f"The annotators' shares must be in the order of the test images, but their most voted class is the label "
-            f"of {agreement:.1%} of the images alone (99.2% for CIFAR-10H)."
+            f"of only {agreement:.1%} of the images (99.2% for CIFAR-10H)."
         )
     return images
 
@@ -147,7 +151,7 @@ def _pictures(arrays: Arrays) -> tuple[tuple[str, Array], tuple[str, Array]]:
 
 
 def _pixels(what: str, images: Array) -> torch.Tensor:
-    """Channels first; an empty array has no images."""
+    """Return the images with channels first; an empty array has no images."""
     if images.size == 0:
         return torch.empty(0, 3, SIDE, SIDE, dtype=torch.uint8)
     if images.ndim != 4 or images.shape[1:] != (SIDE, SIDE, 3) or images.dtype != np.uint8:

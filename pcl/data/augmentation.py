@@ -1,4 +1,4 @@
-"""Random crops, reflections and erased squares of images that stay on their device as bytes.
+"""Random crops, flips and erased squares of images that stay on their device as bytes.
 
 Axes: N images, then channels, rows and columns of pixels.
 """
@@ -13,14 +13,14 @@ GREY = 120  # about the mean byte
 
 
 def crop_and_flip(images: Tensor, chosen: Tensor, generator: torch.Generator) -> Tensor:
-    """Chosen images, each padded, cropped to its size at a random place, and reflected with probability 1/2.
+    """Return chosen images, each padded, cropped to its size at a random place, and flipped with probability 1/2.
 
-    Only gathers: nothing waits for the device, and a CUDA graph can hold it.
+    It only gathers: there is no device synchronisation, so it can be captured in a CUDA graph.
 
     Args:
         images: uint8 (N, 3, 32, 32).
-        chosen: Their numbers, int64 (...), on the same device.
-        generator: Of that device.
+        chosen: Indices of images, int64 (...), on the same device.
+        generator: A generator of that device.
 
     Returns:
         uint8 (..., 3, 32, 32).
@@ -40,12 +40,12 @@ def crop_and_flip(images: Tensor, chosen: Tensor, generator: torch.Generator) ->
 
 
 def erase(images: Tensor, side: int, generator: torch.Generator) -> Tensor:
-    """Images with a grey square of so many pixels each, around a random pixel, cut off at the borders ("cutout").
+    """Return images with a grey square of side `side` each, around a random pixel, cut off at the borders ("cutout").
 
     Args:
         images: uint8 (N, 3, 32, 32).
-        side: Of the squares.
-        generator: Of the images' device.
+        side: Side of the squares in pixels.
+        generator: A generator of the images' device.
 
     Returns:
         uint8 (N, 3, 32, 32).

@@ -1,4 +1,4 @@
-"""Files from a server: resumed where they were cut, and given their name only after their checksum was right."""
+"""Downloads that resume where they were cut, and get their name only after their checksum was verified."""
 
 import hashlib
 import http.client
@@ -11,7 +11,7 @@ from pathlib import Path
 
 _TIMEOUT_S = 20.0  # without a byte
 _CHUNK = 1 << 18  # bytes
-_TRIES = 10  # each goes on from where the last was cut
+_TRIES = 10  # each continues where the last was cut
 
 Report = Callable[
     [str, int, int], None
@@ -24,12 +24,12 @@ class Unreachable(OSError):
 
 @dataclass(frozen=True)
 class Remote:
-    """A file elsewhere.
+    """A file on a server.
 
     Attributes:
         url: Its address.
-        name: Its name here.
-        algorithm: Of the checksum: sha256 or md5.
+        name: Its local name.
+        algorithm: Algorithm of the checksum: sha256 or md5.
         digest: The checksum in hexadecimal digits.
     """
 
@@ -39,24 +39,24 @@ class Remote:
     digest: str
 
     def matches(self, path: Path) -> bool:
-        """Whether a file is this one."""
+        """Return whether a local file has the checksum of this one."""
         return checksum(path, self.algorithm) == self.digest
 
 
 def checksum(path: Path, algorithm: str) -> str:
-    """Of a file's content, in hexadecimal digits."""
+    """Return the checksum of a file's content, in hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.new(algorithm, usedforsecurity=False)).hexdigest()
 
 
 def download(remote: Remote, folder: Path, report: Report) -> Path:
-    """The file in a folder; nothing is done where it is there with the right checksum.
+    """Download a file into a folder and return its path; do nothing if it is there with the right checksum.
 
-    Until it is whole it is called NAME.part, from which a later call goes on.
+    An incomplete download is called NAME.part; the next call continues it.
 
     Raises:
-        Unreachable: Where the server does not deliver it all; what came stays in NAME.part.
-        ValueError: Where all of it came and the checksum is wrong; nothing of it is kept.
+        Unreachable: If the server does not deliver all of it; NAME.part stays.
+        ValueError: If the complete download has a wrong checksum; it is deleted.
     """
     folder.mkdir(parents=True, exist_ok=True)
     path, part = folder / remote.name, folder / f"{remote.name}.part"
@@ -72,15 +72,15 @@ def download(remote: Remote, folder: Path, report: Report) -> Path:
         part.unlink()
         if not is_resumed:
             raise ValueError(
-                f"{remote.url} must have the {remote.algorithm} {remote.digest}, but what came has not; "
+                f"{remote.url} must have the {remote.algorithm} {remote.digest}, but the download has not; "
                 "it was deleted. Try again, or get the file elsewhere."
             )
-        is_resumed = False  # the part may have been of another version
-    raise Unreachable(f"{remote.url} was cut {_TRIES} times; the same command goes on from where it was.")
+        is_resumed = False  # NAME.part may have been of another version
+    raise Unreachable(f"{remote.url} was cut {_TRIES} times; the same command continues where it stopped.")
 
 
 def _is_whole_after_try(remote: Remote, part: Path, report: Report) -> bool:
-    """Fetch what is missing. False where some came before the connection was cut."""
+    """Download the missing bytes; return False if some came before the connection was cut."""
     start = _size(part)
     headers = {"User-Agent": "pcl", **({"Range": f"bytes={start}-"} if start else {})}
     host = urllib.parse.urlsplit(remote.url).hostname

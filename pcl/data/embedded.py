@@ -1,4 +1,4 @@
-"""Images that the program draws itself: ten kinds of figure with a known ambiguity, and simulated annotators.
+"""A synthetic image set: ten kinds of figure with a known ambiguity, and simulated annotators.
 
 An image has a figure y, a second figure y', an ambiguity a in [0, 1] and one of three causes of it:
 
@@ -33,14 +33,14 @@ from pcl.data.images import SIDE, ImageSet
 CLASSES = (
     "disc", "ring", "square", "checker", "triangle", "star", "cross", "vertical", "horizontal", "diagonal",
 )  # fmt: skip
-_LOOK_ALIKE = (1, 0, 3, 2, 5, 4, 7, 6, 9, 8)  # neighbours in CLASSES, which blur or a bar may take for each other
+_LOOK_ALIKE = (1, 0, 3, 2, 5, 4, 7, 6, 9, 8)  # neighbours in CLASSES, which blur or a bar makes easy to confuse
 N_ANNOTATORS = 50  # about as many as CIFAR-10H has for an image
-_CHUNK = 250  # images drawn at once, for the processor's cache; another number draws another set
+_CHUNK = 250  # images drawn at once, sized for the processor's cache; another number draws another set
 _TRAIN_STREAM = 1 << 32  # added to the seed for the training images
 
 
 class Cause(IntEnum):
-    """What makes an image ambiguous."""
+    """Cause of an image's ambiguity."""
 
     BLEND = 0
     OCCLUSION = 1
@@ -48,7 +48,7 @@ class Cause(IntEnum):
 
 
 class Embedded(NamedTuple):
-    """A drawn set and what an annotator can only guess."""
+    """A drawn set, with the ambiguity and its cause, which annotators can only guess."""
 
     images: ImageSet
     ambiguity: Tensor  # float64 (N,), a
@@ -57,7 +57,7 @@ class Embedded(NamedTuple):
 
 @dataclass(frozen=True)
 class _Plan:
-    """What each image shows: int64 (N,), but for the ambiguity, float64 (N,)."""
+    """Content of each image: int64 (N,), but for the ambiguity, float64 (N,)."""
 
     figure: Tensor
     second: Tensor
@@ -66,12 +66,12 @@ class _Plan:
 
 
 def embedded(n: int = 2_000, seed: int = 0, n_train: int = 2_000) -> Embedded:
-    """The embedded image set.
+    """Draw the embedded image set.
 
     Args:
-        n: Images with soft labels, at least 10; the first ten show one figure each, and so does every ten after them.
-        seed: Of everything that is drawn.
-        n_train: Images apart from these, with the label y alone, at least 10.
+        n: Images with soft labels, at least 10; every block of ten shows each figure once.
+        seed: Seed of everything that is drawn.
+        n_train: Training images apart from these, with the label y alone, at least 10.
 
     Example:
         >>> drawn = embedded(n=20, n_train=10)
@@ -94,13 +94,13 @@ def embedded(n: int = 2_000, seed: int = 0, n_train: int = 2_000) -> Embedded:
 
 
 def vote_probabilities(figure: Tensor, second: Tensor, ambiguity: Tensor) -> Tensor:
-    """What an annotator says: 1 - a/2 for the figure, a/2 for the second, (N, 10)."""
+    """Return the probabilities of an annotator's vote: 1 - a/2 for the figure, a/2 for the second, (N, 10)."""
     first = torch.nn.functional.one_hot(figure, len(CLASSES)) * (1 - ambiguity / 2).unsqueeze(1)
     return first + torch.nn.functional.one_hot(second, len(CLASSES)) * (ambiguity / 2).unsqueeze(1)
 
 
 def write_sheet(path: Path, seed: int = 0) -> None:
-    """A PNG with every figure (columns), clear and by cause at half and at full ambiguity (rows)."""
+    """Write a PNG with every figure (columns), clear and by cause at half and at full ambiguity (rows)."""
     from PIL import Image, ImageDraw  # noqa: PLC0415  only for the picture
 
     rows = [("clear", Cause.BLUR, 0.0)] + [(f"{c.name.lower()} {a:g}", c, a) for c in Cause for a in (0.5, 1.0)]
@@ -108,7 +108,7 @@ def write_sheet(path: Path, seed: int = 0) -> None:
     figure = torch.arange(n_classes).repeat(len(rows))
     cause = torch.tensor([int(row[1]) for row in rows]).repeat_interleave(n_classes)
     ambiguity = torch.tensor([row[2] for row in rows], dtype=torch.float64).repeat_interleave(n_classes)
-    # The blended figures are not the look-alikes, which the other rows show.
+    # Blends are with another figure than the look-alike, which the other rows show.
     second = torch.where(cause == Cause.BLEND, (figure + 3) % n_classes, torch.tensor(_LOOK_ALIKE)[figure])
     plan = _Plan(figure, second, cause, ambiguity)
     pixels = _drawn(plan, torch.Generator().manual_seed(seed)).permute(0, 2, 3, 1).numpy()
@@ -124,12 +124,12 @@ def write_sheet(path: Path, seed: int = 0) -> None:
             tile = tile.resize((SIDE * zoom, SIDE * zoom), Image.Resampling.NEAREST)
             sheet.paste(tile, (left + column * step, top + row * step))
     path.parent.mkdir(parents=True, exist_ok=True)
-    # A palette, since the noise would make a true-colour file five times as large.
+    # A palette, as the noise would make a true-colour file five times as large.
     sheet.quantize(64, dither=Image.Dither.NONE).save(path, format="PNG", optimize=True)
 
 
 def _plan(n: int, generator: torch.Generator) -> _Plan:
-    """Figures in turn, so that every class has its share; the rest at random."""
+    """Plan the figures in turn, so that every class has its share, and the rest at random."""
     u = torch.rand(n, 3, generator=generator, dtype=torch.float64)
     n_classes = len(CLASSES)
     figure = torch.arange(n) % n_classes
@@ -140,7 +140,7 @@ def _plan(n: int, generator: torch.Generator) -> _Plan:
 
 
 def _votes(probabilities: Tensor, generator: torch.Generator) -> Tensor:
-    """Votes by class (N, 10), by the inverse of the cumulated probabilities."""
+    """Draw votes by class (N, 10), by the inverse of the cumulative probabilities."""
     u = torch.rand(len(probabilities), N_ANNOTATORS, generator=generator, dtype=torch.float64)
     cumulated = probabilities.cumsum(1)
     said = torch.searchsorted(cumulated, u, right=True).clamp_max(len(CLASSES) - 1)
@@ -148,12 +148,10 @@ def _votes(probabilities: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _drawn(plan: _Plan, generator: torch.Generator) -> Tensor:
-    """The images, uint8 (N, 3, 32, 32)."""
+    """Return the images, uint8 (N, 3, 32, 32)."""
     parts = []
     n_threads = torch.get_num_threads()
-    torch.set_num_threads(
-        1
-    )  # many small steps: on a busy machine, threads that wait for each other took ten times longer
+    torch.set_num_threads(1)  # many small steps: on a busy machine, waiting threads made it ten times slower
     try:
         for start in range(0, len(plan.figure), _CHUNK):
             chunk = slice(start, start + _CHUNK)
@@ -191,7 +189,7 @@ def _drawn_at_once(plan: _Plan, generator: torch.Generator) -> Tensor:
 
 
 def _coordinates(radius: Tensor, centre: tuple[Tensor, Tensor], tilt: Tensor, mirror: Tensor) -> tuple[Tensor, Tensor]:
-    """Right and up of every pixel in a figure's own frame, in units of its radius, (N, 32, 32)."""
+    """Return each pixel's coordinates, right and up, in a figure's frame, in units of its radius, (N, 32, 32)."""
     axis = torch.arange(SIDE, dtype=torch.float64) - (SIDE - 1) / 2
     right, up = (axis.view(1, 1, SIDE) - centre[0]) / radius, (-axis.view(1, SIDE, 1) - centre[1]) / radius
     right = torch.where(mirror < 0.5, -right, right)
@@ -199,7 +197,7 @@ def _coordinates(radius: Tensor, centre: tuple[Tensor, Tensor], tilt: Tensor, mi
 
 
 def _mask(figure: Tensor, x: Tensor, y: Tensor, radius: Tensor) -> Tensor:
-    """The share of each pixel inside the figure: 1/2 on its edge, falling over one pixel."""
+    """Return the share of each pixel inside the figure: 1/2 on its edge, falling over one pixel."""
     mask = torch.empty_like(x)
     for index, distance in enumerate(_DISTANCES):
         chosen = figure == index
@@ -208,7 +206,7 @@ def _mask(figure: Tensor, x: Tensor, y: Tensor, radius: Tensor) -> Tensor:
 
 
 def _blurred(mask: Tensor, width: Tensor) -> Tensor:
-    """Gaussian blur with a width in pixels for each image, as a product with a matrix from either side."""
+    """Return a Gaussian blur with a width in pixels for each image, as matrix products from both sides."""
     apart = torch.arange(SIDE, dtype=torch.float64)
     apart = (apart.view(-1, 1) - apart).square()
     kernel = torch.exp(-apart / (2 * width.clamp_min(0.05).square()))  # 0.05 pixels is none at all
@@ -224,13 +222,13 @@ def _square(x: Tensor, y: Tensor, half: float = 0.82) -> Tensor:
 
 
 def _polygon_sides(x: Tensor, y: Tensor, n_sides: int, apothem: float) -> Tensor:
-    """Distance beyond each side of a regular polygon that stands on one, (n_sides, n, 32, 32)."""
+    """Return the distance beyond each side of a regular polygon that stands on one, (n_sides, n, 32, 32)."""
     angles = [-math.pi / 2 + 2 * math.pi * side / n_sides for side in range(n_sides)]
     return torch.stack([x * math.cos(angle) + y * math.sin(angle) - apothem for angle in angles])
 
 
 def _star(x: Tensor, y: Tensor) -> Tensor:
-    """Inside of a pentagram are the points beyond at most one side of its pentagon."""
+    """Return the distance to a pentagram, whose inside is beyond at most one side of its pentagon."""
     beyond = _polygon_sides(-x, -y, 5, math.cos(2 * math.pi / 5)).sort(dim=0).values
     return beyond[-2]
 
@@ -240,7 +238,7 @@ def _cross(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _wave(x: Tensor, cell: float) -> Tensor:
-    """Distance to the nearest border between cells of this length, positive in every second one."""
+    """Return the distance to the nearest border between cells of this length, positive in every second cell."""
     return cell * (0.5 - (torch.remainder(x / cell, 2) - 1).abs())
 
 

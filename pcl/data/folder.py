@@ -1,4 +1,4 @@
-"""The user's own images: a folder with one subfolder a class."""
+"""The user's own images: a folder with one subfolder per class."""
 
 import hashlib
 import re
@@ -16,27 +16,27 @@ from pcl.storage.files import write_text
 Tell = Callable[[str], None]
 
 RESERVED = ("auto", "cifar10h", "embedded")  # names of sets that are not the user's
-_N_NAMED = 5  # unreadable files that a message names
+_N_NAMED = 5  # unreadable files named in a message
 
 
 class BadFiles(Enum):
-    """What to do about files that are no images."""
+    """Treatment of files that cannot be read as images."""
 
     REFUSE = "refuse"
     SKIP = "skip"
 
 
 def read_folder(folder: Path, cache: Path, bad_files: BadFiles, tell: Tell) -> ImageSet:
-    """Images cropped to a square about their centre and resized to 32 x 32; each is wholly of its subfolder's class.
+    """Read images, cropped to a centred square and resized to 32 x 32; each belongs to its subfolder's class alone.
 
-    What was read is kept in `cache` under a name that the files' names, sizes and times are in: later calls are fast,
-    and a changed folder is read anew.
+    The result is cached in `cache` under a name that hashes the files' names, sizes and times: later calls are fast,
+    and a changed folder is read again.
 
     Args:
-        folder: With subfolders; hidden files are left out, and deeper ones belong to the class above them.
+        folder: A folder with subfolders; hidden files are left out, nested ones belong to the class above them.
         cache: Folder of the caches.
-        bad_files: Whether files that cannot be read are an error or left out.
-        tell: Is told which files were left out.
+        bad_files: Treatment of files that cannot be read.
+        tell: Called with a sentence about the files that were left out.
     """
     classes = sorted(path.name for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
     if len(classes) < 2:
@@ -61,7 +61,7 @@ def read_folder(folder: Path, cache: Path, bad_files: BadFiles, tell: Tell) -> I
     empty = [text for index, text in enumerate(classes) if index not in set(labels)]
     if empty:
         raise ValueError(f"Every class must have an image, but {', '.join(empty)} in {folder} has none.")
-    # Mixed, for what takes the first training images alone: in the order of the files, they could be of one class.
+    # Shuffled, for those who use the first training images only: in the files' order, they could be of one class.
     order = torch.tensor(sorted(range(len(labels)), key=lambda place: hashlib.sha256(str(place).encode()).digest()))
     hard = torch.tensor(labels)[order]
     soft = torch.nn.functional.one_hot(hard, len(classes)).float()
@@ -78,12 +78,12 @@ def _name(folder: Path) -> str:
 
 
 def _files(folder: Path) -> list[Path]:
-    deep = (path for path in folder.rglob("*") if path.is_file() or not path.exists())  # or a link to nowhere
+    deep = (path for path in folder.rglob("*") if path.is_file() or not path.exists())  # or a broken link
     return sorted(path for path in deep if not any(part.startswith(".") for part in path.relative_to(folder).parts))
 
 
 def _stamp(folder: Path, files: list[list[Path]]) -> str:
-    digest = hashlib.sha256(b"mixed")  # how what was read is kept
+    digest = hashlib.sha256(b"mixed")  # version of the cache's format
     for path in (path for part in files for path in part):
         state = path.stat() if path.exists() else path.lstat()
         digest.update(f"{path.relative_to(folder)}\0{state.st_size}\0{state.st_mtime_ns}\n".encode())
@@ -93,14 +93,14 @@ def _stamp(folder: Path, files: list[list[Path]]) -> str:
 def _read(
     files: list[list[Path]],
 ) -> tuple[list[np.ndarray[tuple[int, ...], np.dtype[np.uint8]]], list[int], list[str]]:
-    """Pixels (3, 32, 32), labels, and the unreadable files."""
+    """Return pixels (3, 32, 32), labels, and the unreadable files."""
     pixels, labels, bad = [], [], []
     for label, part in enumerate(files):
         for path in part:
             try:
-                with warnings.catch_warnings(action="ignore"):  # PIL's, of transparency, sizes and EXIF
+                with warnings.catch_warnings(action="ignore"):  # PIL's, about transparency, sizes and EXIF
                     pixels.append(_pixels(path))
-            except Exception:  # by the format, PIL raises OSError, ValueError, SyntaxError, struct.error and its own
+            except Exception:  # by format, PIL raises OSError, ValueError, SyntaxError, struct.error and others
                 bad.append(str(path))
                 continue
             labels.append(label)
@@ -111,9 +111,9 @@ def _pixels(path: Path) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
     from PIL import Image, ImageOps  # noqa: PLC0415  only for folders
 
     with Image.open(path) as opened:
-        opened.draft("RGB", (4 * SIDE, 4 * SIDE))  # a large JPEG is decoded at a fraction of its size
+        opened.draft("RGB", (4 * SIDE, 4 * SIDE))  # decode a large JPEG at a fraction of its size
         upright = ImageOps.exif_transpose(opened)
-        if upright.mode.startswith("I;16"):  # grey of 16 bits, which PIL would cut off at 255: white
+        if upright.mode.startswith("I;16"):  # 16-bit grey, which PIL would clip at 255: white
             upright = Image.fromarray((np.asarray(upright) >> 8).astype(np.uint8))
         coloured = upright.convert("RGB")
     square = ImageOps.fit(coloured, (SIDE, SIDE), method=Image.Resampling.BICUBIC)

@@ -1,6 +1,6 @@
 """Five folds of a set's images, fixed by a seed.
 
-The order is that of the hashes of `seed/index`: no library's random numbers are in it, so that it never changes.
+The order is that of the hashes of `seed/index`: it uses no library's random numbers, so that it never changes.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ N_FOLDS = 5
 
 
 class Split(NamedTuple):
-    """Indices of images, int64, ascending, without a common one."""
+    """Disjoint indices of images, int64, ascending."""
 
     train: Tensor
     validation: Tensor
@@ -21,14 +21,14 @@ class Split(NamedTuple):
 
 
 def folds(n: int, seed: int = 0) -> tuple[Tensor, ...]:
-    """Five sets of indices that share none and hold all; their sizes differ by one at most.
+    """Return five disjoint sets of indices that cover all images; their sizes differ by at most one.
 
     Args:
-        n: Images, at least 5.
-        seed: Of the division; 0 is the published one.
+        n: Number of images, at least 5.
+        seed: Seed of the division; 0 is the published one.
 
     Returns:
-        Five tensors int64, each ascending.
+        Five int64 tensors, each ascending.
 
     Example:
         >>> [part.tolist() for part in folds(10)]
@@ -41,12 +41,12 @@ def folds(n: int, seed: int = 0) -> tuple[Tensor, ...]:
 
 
 def split(n: int, fold: int, seed: int = 0) -> Split:
-    """Fold f trains on the sets f, f + 1 and f + 2, validates on f + 3 and tests on f + 4, modulo five.
+    """Return fold f: it trains on the sets f, f + 1 and f + 2, validates on f + 3 and tests on f + 4, modulo five.
 
     Args:
-        n: Images, at least 5.
+        n: Number of images, at least 5.
         fold: f, in 0..4.
-        seed: As of `folds`.
+        seed: Seed of `folds`.
     """
     if not 0 <= fold < N_FOLDS:
         raise ValueError(f"`0 <= fold <= {N_FOLDS - 1}` must hold, but got {fold}.")

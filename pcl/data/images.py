@@ -1,4 +1,4 @@
-"""A set of labelled 32 x 32 images, and the one file it is kept in.
+"""A set of labelled 32 x 32 images, and its file.
 
 Axes: N images, C classes.
 """
@@ -17,8 +17,8 @@ from torch import Tensor
 from pcl.storage.files import Damaged, clear_leftovers, replacing, set_aside, warn
 
 SIDE = 32  # pixels
-_SUM_TOLERANCE = 1e-3  # of a row of soft labels: shares are published with three decimals or more
-_FORMAT = 1  # of the file
+_SUM_TOLERANCE = 1e-3  # of a row of soft labels: shares are published with at least three decimals
+_FORMAT = 1  # version of the file format
 _TENSORS = ("images", "soft_labels", "hard_labels", "train_images", "train_labels")
 
 
@@ -33,14 +33,14 @@ def _no_labels() -> Tensor:
 @final
 @dataclass(frozen=True, eq=False)
 class ImageSet:
-    """Images with the annotators' shares and one label each; where there are any, training images apart from them.
+    """Images with the annotators' shares and one label each, and optionally separate training images.
 
     Attributes:
-        name: "cifar10h", "embedded", or that of the user's folder or file.
+        name: "cifar10h", "embedded", or the name of the user's folder or file.
         classes: Names of the C classes, C at least 2.
-        images: uint8 (N, 3, 32, 32), channels first: the images that folds are made of.
+        images: uint8 (N, 3, 32, 32), channels first: the images that are split into folds.
         soft_labels: float32 (N, C), P(C|x) of each image; rows sum to 1.
-        hard_labels: int64 (N,), the set's own labels. The most voted class is `soft_labels.argmax(1)`, and differs.
+        hard_labels: int64 (N,), the set's own labels; the most voted class `soft_labels.argmax(1)` may differ.
         train_images: uint8 (M, 3, 32, 32), in no fold, such as the 50,000 of CIFAR-10; M may be 0.
         train_labels: int64 (M,).
     """
@@ -67,12 +67,12 @@ class ImageSet:
 
     @property
     def has_train(self) -> bool:
-        """Whether there are training images apart from the folds."""
+        """True if there are training images apart from the folds."""
         return len(self.train_images) > 0
 
     @cached_property
     def fingerprint(self) -> str:
-        """Sixteen hexadecimal digits that two sets share only where classes, pixels and labels are equal."""
+        """Sixteen hexadecimal digits, equal for two sets only if their classes, pixels and labels are equal."""
         tensors = [getattr(self, name) for name in _TENSORS]
         head = {"classes": self.classes, "shapes": [list(tensor.shape) for tensor in tensors]}
         digest = hashlib.sha256(json.dumps(head).encode())
@@ -82,16 +82,16 @@ class ImageSet:
 
 
 def cache_file(name: str, folder: Path) -> Path:
-    """Where a set of this name is kept."""
+    """Return the file of a set of this name."""
     return folder / f"{name}.pt"
 
 
 def save(images: ImageSet, path: Path) -> None:
-    """Write a set; the file is there whole or not at all.
+    """Write a set atomically.
 
     Args:
-        images: What to keep.
-        path: The file, replaced where it exists; its folder is made.
+        images: The set.
+        path: The file, replaced if it exists; its folder is created.
     """
     content: dict[str, Any] = {name: getattr(images, name).cpu().contiguous() for name in _TENSORS}
     content |= {
@@ -103,15 +103,15 @@ def save(images: ImageSet, path: Path) -> None:
 
 
 def load(path: Path) -> ImageSet:
-    """The set that `save` wrote, mapped into memory and compared with its fingerprint.
+    """Load a set that `save` wrote, memory-mapped, and verify its fingerprint.
 
     Raises:
-        Damaged: Where the file is cut, changed or of another kind.
-        OSError: Where it cannot be read.
+        Damaged: If the file is truncated, changed or of another kind.
+        OSError: If it cannot be read.
     """
     if not path.is_file():
         raise FileNotFoundError(f"There is no image set at {path}; `python launch/data.py` makes one.")
-    path.open("rb").close()  # what the system has against it is not damage, but torch tells both by an OSError
+    path.open("rb").close()  # system errors are not damage, but torch raises OSError for both
     try:
         content = torch.load(path, weights_only=True, mmap=True, map_location="cpu")
         if content["format"] != _FORMAT:
@@ -122,7 +122,7 @@ def load(path: Path) -> ImageSet:
             raise ValueError(f"its content is {images.fingerprint}, and was {content['fingerprint']}")
     except MemoryError:
         raise
-    except Exception as error:  # a damaged archive fails in as many ways as it has bytes
+    except Exception as error:  # a damaged archive can raise anything
         reason = str(error).split("\n", maxsplit=1)[0].rstrip(".")[:120]
         raise Damaged(
             f"{path} is damaged or not an image set ({reason}); delete it and run `python launch/data.py` again."
@@ -131,11 +131,11 @@ def load(path: Path) -> ImageSet:
 
 
 def sound(path: Path) -> ImageSet | None:
-    """The set of a cache that can be made again; nothing where the file is damaged, which is then set aside."""
+    """Load a set from a cache that can be rebuilt; None if the file is damaged, which is then set aside."""
     try:
         return load(path)
     except Damaged:
-        with suppress(FileNotFoundError):  # another process was faster
+        with suppress(FileNotFoundError):  # another process has already moved it
             warn(f"The cache {path} is damaged: it is now {set_aside(path, 'damaged').name}, and made again.")
     return None
 
@@ -162,7 +162,7 @@ def _require_labels(what: str, labels: Tensor, n: int, n_classes: int) -> None:
 def _require_shares(what: str, shares: Tensor, shape: tuple[int, int]) -> None:
     if tuple(shares.shape) != shape or shares.dtype != torch.float32:
         raise ValueError(f"{what} must be float32 of shape {shape}, but got {_kind(shares)} {tuple(shares.shape)}.")
-    negative = (~(shares >= 0)).any(dim=1).nonzero()  # NaN is neither
+    negative = (~(shares >= 0)).any(dim=1).nonzero()  # catches NaN too
     if len(negative):
         first = int(negative[0])
         raise ValueError(f"{what} must not be negative, but row {first} is {shares[first].tolist()}.")

@@ -1,4 +1,4 @@
-"""From what a user names to an image set: the cache, a download, the drawn set, a folder or a file of their own."""
+"""Image sets by the name that a user gives: the cache, a download, the embedded set, a folder or file of their own."""
 
 import fcntl
 import os
@@ -27,11 +27,11 @@ COUNTS = Remote(
     "sha256", "9b36b4550349af56c79083356312eb4af856cc5fd3caf1f669d40b9d0bbb69ff",
 )  # fmt: skip
 
-SKIP_BAD = "skip-bad:"  # before a folder: what cannot be read in it is left out, wherever a run reads it again
+SKIP_BAD = "skip-bad:"  # prefix of a folder whose unreadable files are left out, whenever a run reads it again
 
 
 def data_place() -> str:
-    """What every node is told to find image sets in: an absolute folder, or the address of a store."""
+    """Return where every node looks for image sets: an absolute folder, or the address of a store."""
     given = os.environ.get("PCL_DATA", "data")
     if not is_address(given):
         return str(Path(given).absolute())
@@ -40,14 +40,14 @@ def data_place() -> str:
 
 
 def data_folder() -> Path:
-    """Where image sets are kept: PCL_DATA, or data/ where the program was started; of a store, this machine's copy."""
+    """Return the folder of image sets: PCL_DATA or ./data; for a store, this machine's copy of it."""
     given = os.environ.get("PCL_DATA", "data")
     return _copied(given) if is_address(given) else Path(given)
 
 
 @lru_cache
 def _copied(uri: str) -> Path:
-    """A machine's copy of the image sets and weights in a store, brought up to date by one process at a time."""
+    """Return this machine's copy of the image sets and weights in a store, updated by one process at a time."""
     check_address(uri)
     path = copy_of(uri)
     path.mkdir(parents=True, exist_ok=True)
@@ -58,14 +58,14 @@ def _copied(uri: str) -> Path:
 
 
 def keep_in_store(path: Path) -> None:
-    """Put a file of the data folder into the store that this is a copy of, if it is one."""
+    """Upload a file of the data folder to the store that it is a copy of, if it is one."""
     given = os.environ.get("PCL_DATA", "")
     if is_address(given) and path.is_relative_to(copy_of(given)):
         Mirrored(copy_of(given), given).push(path.relative_to(copy_of(given)).as_posix())
 
 
 def silent(*_: object) -> None:
-    """For callers that tell nobody."""
+    """Ignore all messages."""
 
 
 def resolve(
@@ -76,15 +76,15 @@ def resolve(
     tell: Tell = silent,
     report: Report = silent,
 ) -> ImageSet:
-    """The image set that a user names.
+    """Return the image set that a user names.
 
     Args:
-        text: "auto" (CIFAR-10H where it is or can be had, else the embedded set), "cifar10h", "embedded", a folder with
-            one subfolder a class, the same after `SKIP_BAD`, or a file .npz or .pt.
-        folder: Of the caches and downloads.
-        may_download: Whether CIFAR-10H may be downloaded where it is not in `folder`.
-        tell: Is told, in a sentence, what a user should know: that "auto" took the embedded set, files left out.
-        report: Is told of a download's bytes.
+        text: "auto" (CIFAR-10H if it is there or can be downloaded, else the embedded set), "cifar10h", "embedded", a
+            folder with one subfolder a class, the same after `SKIP_BAD`, or a file .npz or .pt.
+        folder: Folder of the caches and downloads.
+        may_download: Whether CIFAR-10H may be downloaded if it is not in `folder`.
+        tell: Called with what a user should know, in a sentence: that "auto" took the embedded set, files left out.
+        report: Called with a download's progress.
     """
     if text == "embedded":
         return embedded().images
@@ -128,10 +128,10 @@ def _cifar10h_or_embedded(text: str, folder: Path, may_download: bool, tell: Tel
 
 
 def cached(folder: Path, report: Report) -> ImageSet:
-    """CIFAR-10H of the cache; a damaged cache is made again and kept beside the new one.
+    """Return CIFAR-10H from the cache; a damaged cache is rebuilt and kept beside the new one.
 
     Raises:
-        Damaged: If it is damaged and cannot be made again, without a network; it stays where it is.
+        Damaged: If it is damaged and cannot be rebuilt without a network; it stays where it is.
     """
     path = cache_file(CIFAR10H, folder)
     try:
@@ -151,10 +151,10 @@ def cached(folder: Path, report: Report) -> ImageSet:
 
 
 def fetch(folder: Path, report: Report) -> ImageSet:
-    """Download CIFAR-10 and CIFAR-10H into a folder and build the cache there; what is there already is not repeated.
+    """Download CIFAR-10 and CIFAR-10H into a folder and build the cache there, without repeating what is there already.
 
     Raises:
-        Unreachable: Without a network; the next call goes on from where this one was cut.
+        Unreachable: Without a network; the next call continues where this one stopped.
     """
     from torchvision.datasets import CIFAR10  # noqa: PLC0415  seconds to import
     from torchvision.datasets.utils import extract_archive  # noqa: PLC0415
@@ -176,9 +176,9 @@ def take(source: Path, probs: Path, folder: Path, report: Report) -> ImageSet:
     Args:
         source: An .npz with train_images, train_labels, test_images, test_labels and maybe cifar10h_probs; or a folder
             with torchvision's files.
-        probs: The authors' cifar10h-probs.npy, where `source` has no shares; downloaded into `folder` if not there.
-        folder: Of the caches and downloads.
-        report: Is told of a download's bytes.
+        probs: The authors' cifar10h-probs.npy, if `source` has no shares; downloaded into `folder` if not there.
+        folder: Folder of the caches and downloads.
+        report: Called with a download's progress.
     """
     if not source.exists():
         raise ValueError(f"`--from` must name an .npz or a folder with torchvision's files, but {source} is not there.")

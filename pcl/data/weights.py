@@ -1,4 +1,4 @@
-"""A pretrained backbone, and the one file it is kept in, whose name ends with sixteen digits of its content's hash."""
+"""Pretrained backbones, one per file, whose name ends with sixteen digits of the content's hash."""
 
 import hashlib
 import json
@@ -16,7 +16,7 @@ from torch import Tensor
 from pcl.data.sources import data_folder, keep_in_store
 from pcl.storage.files import Damaged, clear_leftovers, replacing, set_aside, warn
 
-_FORMAT = 2  # of the file
+_FORMAT = 2  # version of the file format
 _FACTS = ("kind", "width", "data", "fingerprint", "accuracy", "epochs", "batch_size", "lr", "seed", "erased")
 _NAME = re.compile(r"[\w.-]*-[0-9a-f]{16}\.pt")
 
@@ -24,20 +24,20 @@ _NAME = re.compile(r"[\w.-]*-[0-9a-f]{16}\.pt")
 @final
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """A backbone's weights, and how they came about.
+    """A backbone's weights and how they were trained.
 
     Attributes:
-        kind: Of the network, such as "resnet18_pooled".
+        kind: Kind of network, such as "resnet18_pooled".
         width: Channels of its first stage.
-        data: Name of the images that they were trained on.
-        fingerprint: Of these images.
-        accuracy: Share of the set's judged images that the classifier on top had right.
+        data: Name of the training images.
+        fingerprint: Fingerprint of these images.
+        accuracy: Share of the set's evaluation images that the classifier on top had right.
         epochs: Passes through the training images.
-        batch_size: Images of a step.
+        batch_size: Images per step.
         lr: Highest learning rate.
-        seed: Of everything random.
+        seed: Seed of everything random.
         erased: Side of the square that was erased in every image, in pixels.
-        state: What the backbone's `state_dict` returned, on the CPU.
+        state: The backbone's `state_dict()`, on the CPU.
     """
 
     kind: str
@@ -54,7 +54,7 @@ class Weights:
 
     @cached_property
     def digest(self) -> str:
-        """Sixteen hexadecimal digits that two share only where facts and tensors are equal."""
+        """Sixteen hexadecimal digits, equal for two only if their facts and tensors are equal."""
         shapes = {name: [str(tensor.dtype), list(tensor.shape)] for name, tensor in self.state.items()}
         hashed = hashlib.sha256(json.dumps([self.facts, shapes], sort_keys=True).encode())
         for name in sorted(self.state):
@@ -68,7 +68,7 @@ class Weights:
 
     @property
     def file_name(self) -> str:
-        """What their file is called; it says which weights these are, wherever it lies."""
+        """Name of their file, which identifies the weights wherever the file lies."""
         return f"{self.kind}-w{self.width}-{self.data}-{self.digest}.pt"
 
     def __str__(self) -> str:
@@ -76,26 +76,26 @@ class Weights:
 
 
 def weights_folder() -> Path:
-    """Where they are kept."""
+    """Return the folder of the weights."""
     return data_folder() / "weights"
 
 
 def is_weights_name(text: str) -> bool:
-    """Whether a file is called as `keep_weights` would call one; folders before the name are left out."""
+    """Return whether a file is named as `keep_weights` does; folders before the name are ignored."""
     return _NAME.fullmatch(text.rpartition("/")[2]) is not None
 
 
 def weights_file(text: str) -> Path:
-    """The file of a name in `weights_folder`, or of a path."""
+    """Return the file of a name in `weights_folder`, or of a path."""
     return Path(text).expanduser() if "/" in text else weights_folder() / text
 
 
 def keep_weights(weights: Weights, folder: Path) -> Path:
-    """Write them under their name; the file is there whole or not at all.
+    """Write weights under their name, atomically.
 
     Args:
-        weights: What to keep.
-        folder: Where; it is made.
+        weights: The weights.
+        folder: Their folder, which is created.
     """
     path = folder / weights.file_name
     content = {"format": _FORMAT, "digest": weights.digest, "state": weights.state, **weights.facts}
@@ -107,17 +107,17 @@ def keep_weights(weights: Weights, folder: Path) -> Path:
 
 
 def load_weights(path: Path) -> Weights:
-    """What `keep_weights` wrote, compared with the hash within.
+    """Load weights that `keep_weights` wrote, and verify their hash.
 
     Raises:
-        Damaged: Where the file is cut, changed or of another kind.
-        ValueError: Where there is no such file, or it is of another version of this program.
-        OSError: Where it cannot be read.
+        Damaged: If the file is truncated, changed or of another kind.
+        ValueError: If there is no such file, or it is of another version of this program.
+        OSError: If it cannot be read.
     """
     if not path.is_file():
         raise ValueError(f"There are no weights {path}; `python launch/pretrain.py` trains some.")
     hint = "take another file, or train anew with `python launch/pretrain.py`"
-    path.open("rb").close()  # what the system has against it is not damage, but torch tells both by an OSError
+    path.open("rb").close()  # system errors are not damage, but torch raises OSError for both
     try:
         content = torch.load(path, weights_only=True, map_location="cpu")
         version, digest = content["format"], content["digest"]
@@ -127,7 +127,7 @@ def load_weights(path: Path) -> Weights:
                 raise Damaged(f"its content is {weights.digest}, and was {digest}")
     except MemoryError:
         raise
-    except Exception as error:  # a damaged archive fails in as many ways as it has bytes
+    except Exception as error:  # a damaged archive can raise anything
         reason = f" ({error})" if isinstance(error, Damaged) else ""
         raise Damaged(f"{path} is damaged or has no weights of this program{reason}; {hint}.") from None
     if version != _FORMAT:
@@ -136,20 +136,20 @@ def load_weights(path: Path) -> Weights:
 
 
 def plain_state(path: Path) -> dict[str, Tensor] | None:
-    """The tensors of a file that has nothing else, as `torch.save(network.state_dict(), path)` leaves it."""
+    """Return the tensors of a file that holds nothing else, as `torch.save(network.state_dict(), path)` writes it."""
     try:
         content = torch.load(path, weights_only=True, map_location="cpu")
-    except Exception:  # a damaged archive fails in as many ways as it has bytes
+    except Exception:  # a damaged archive can raise anything
         return None
     is_plain = isinstance(content, dict) and content and all(isinstance(value, Tensor) for value in content.values())
     return {str(name): value for name, value in content.items()} if is_plain else None
 
 
 def named_weights(text: str) -> Weights:
-    """The weights of a name or path whose digits tell their content.
+    """Load the weights of a name or path whose digits must match their content.
 
     Raises:
-        ValueError: Also where the digits are of others.
+        ValueError: As `load_weights`, and if the digits do not match.
     """
     path = weights_file(text)
     weights = load_weights(path)
@@ -170,16 +170,16 @@ def kept_weights(folder: Path, kind: str, width: int, fingerprint: str) -> Seque
 
 
 def is_kept(weights: Weights, folder: Path) -> bool:
-    """Return whether a folder has these weights; a damaged file of their name is set aside."""
+    """Return whether a folder has these weights; a damaged file of that name is set aside."""
     path = folder / weights.file_name
     return path.is_file() and _sound(path) is not None
 
 
 def _sound(path: Path) -> Weights | None:
-    """A kept file's weights, or nothing where it is damaged and has been set aside."""
+    """Return a kept file's weights, or None if it is damaged, which is then set aside."""
     try:
         return load_weights(path)
     except Damaged:
-        with suppress(FileNotFoundError):  # another process was faster
+        with suppress(FileNotFoundError):  # another process has already moved it
             warn(f"The weights {path} are damaged: the file is now {set_aside(path, 'damaged').name}.")
     return None

@@ -94,7 +94,7 @@ def test_authors_file_beside_the_npz(
         ({"train_images": np.zeros((500, 3, 32, 32), np.uint8)}, r"train_images must be \(500, 32, 32, 3\)"),
         ({"test_images": np.zeros((100, 32, 32, 3))}, r"test_images must be uint8 .*, but got float64"),
         ({"test_labels": np.zeros(100)}, r"test_labels must be whole numbers \(N,\), but got float64"),
-        ({"test_labels": np.zeros(100, np.int64)}, r"as many test images of every class, but test_labels has \[100, 0"),
+        ({"test_labels": np.zeros(100, np.int64)}, r"many test images of every class, but test_labels has \[100, 0"),
         ({"test_labels": np.full(100, 10)}, r"hard_labels must lie in 0..9"),
         ({"test_labels": np.full(100, 10**9)}, "without large gaps, but got 1000000000"),
         ({"cifar10h_probs": np.full((100, 10), 0.2)}, "must sum to 1 in every row, but row 0 sums to 2"),

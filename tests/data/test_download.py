@@ -59,14 +59,14 @@ def test_whole_or_wrong_part(tmp_path: Path, server: FileServer, part: bytes) ->
 
 
 def test_wrong_checksum_leaves_nothing(tmp_path: Path, server: FileServer) -> None:
-    with pytest.raises(ValueError, match=r"file.bin must have the sha256 0{64}, but what came has not; it was deleted"):
+    with pytest.raises(ValueError, match=r"must have the sha256 0{64}, but the download has not; it was deleted"):
         download(server.remote(digest="0" * 64), tmp_path, silent)
     assert names(tmp_path) == []
 
 
 def test_server_that_always_cuts(tmp_path: Path, server: FileServer) -> None:
     server.cuts = [1000] * 10
-    with pytest.raises(Unreachable, match=r"was cut 10 times; the same command goes on"):
+    with pytest.raises(Unreachable, match=r"was cut 10 times; the same command continues"):
         download(server.remote(), tmp_path, silent)
     assert names(tmp_path) == ["file.bin.part"]
     assert (tmp_path / "file.bin.part").read_bytes() == CONTENT[:10_000]
