@@ -1,12 +1,12 @@
-"""HIB on CIFAR-10H's soft labels: the paper's grid, 36 cells and then, at the best of them, 20 of a and b.
+"""HIB on CIFAR-10H's soft labels: the paper's grid of 36 cells, and then, at the best of them, 20 cells of a and b.
 
     python launch/grid.py --space cifar_hib
 
 Hardware, time, result: not yet run. Published winner: D = 8, M = 0, kappa_pos = 32, mu before kappa, a = 2, b = 1.
 
 HIB's formula has no kappa_pos. In all of the released scripts the same number is also the gain of the last layer's
-initialisation, hence the scale of kappa-hat before training: that is all that the axis does here. The first stage has
-a = 1 and b = 0, the loss's own values.
+initialisation, hence the scale of kappa-hat before training: this is the axis' only effect here. The first stage has
+a = 1 and b = 0, the loss's defaults.
 """
 
 from pcl.studies.space import Objective, SearchSpace, Stage, negatives_axis, tied_axis

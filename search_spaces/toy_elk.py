@@ -4,7 +4,7 @@
 
 Hardware, time, result: not yet run. Published winner: M = 1, kappa_pos not learned, joint training.
 
-Under the profile `reference`, the cells with M = 0 are void: nothing repels, as in the released code. They run.
+Under the profile `reference`, the cells with M = 0 are void: there is no repulsion, as in the released code. They run.
 """
 
 from pcl.studies.space import SearchSpace, Stage, negatives_axis

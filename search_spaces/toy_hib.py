@@ -1,11 +1,11 @@
-"""HIB in the controlled experiment: the paper's grid, 12 cells and then, at the best of them, 36 of a and b.
+"""HIB in the controlled experiment: the paper's grid of 12 cells, and then, at the best of them, 36 cells of a and b.
 
     python launch/grid.py --space toy_hib
 
 Hardware, time, result: not yet run. Published winner: M = 0, kappa_pos not learned, joint training, a = 1, b = 0.
 
-HIB's formula has no kappa_pos: what is learned or not is its scale a, as in the released code. The first stage has
-a = 1 and b = 0, the loss's own values.
+HIB's formula has no kappa_pos: its scale a is learned or not in its place, as in the released code. The first stage has
+a = 1 and b = 0, the loss's defaults.
 """
 
 from pcl.studies.space import SearchSpace, Stage, negatives_axis

@@ -1,10 +1,10 @@
-"""InfoNCE in the controlled experiment: 3 cells, by the rank correlation of mu.
+"""InfoNCE in the controlled experiment: 3 cells, selected by the rank correlation of mu.
 
     python launch/grid.py --space toy_infonce
 
 Hardware, time, result: not yet run. Published winner: none; the paper tuned InfoNCE but does not say over which grid,
-so that M is that of the other losses. There is no kappa to learn: all training is one mu phase, whose negatives M is
-about.
+so M has the values of the other losses. There is no kappa to learn: all training is one mu phase, to whose negatives M
+applies.
 """
 
 from pcl.studies.space import Objective, SearchSpace, Stage, negatives_axis

@@ -4,7 +4,7 @@
 
 Hardware, time, result: not yet run. Published winner: M = 32, kappa_pos not learned, mu before kappa.
 
-Under the profile `exact`, which stands for infinitely many negatives, the cells with M = 0 are not possible.
+Under the profile `exact`, which corresponds to infinitely many negatives, cells with M = 0 are not possible.
 """
 
 from pcl.studies.space import SearchSpace, Stage, negatives_axis

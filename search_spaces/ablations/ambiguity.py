@@ -1,9 +1,9 @@
-"""How ambiguous inputs are: the paper's tab:toy_correctsetups.
+"""Ambiguity of the inputs: the paper's tab:toy_correctsetups.
 
     python launch/ablate.py --ablation ambiguity
 
 Hardware, time, result: one H200, five seeds, trained by `launch/reproduce.py`: the table in the README. Where the
-truth is a point, kappa-hat has to run away: such trials may end early.
+truth is a point mass, kappa-hat has to diverge: such trials may end early.
 """
 
 from pcl.studies.space import Ablation, Variant

@@ -1,8 +1,8 @@
-"""Dimension of the encoder where the truth has 10: the paper's figure fig:encoder_size.
+"""Dimension of the encoder where the truth has 10 dimensions: the paper's figure fig:encoder_size.
 
     python launch/ablate.py --ablation encoder_dim
 
-Hardware, time, result: one H200, two seeds, but five of 10 and one from 64 on, trained by `launch/reproduce.py`:
+Hardware, time, result: one H200, two seeds (five at 10, one from 64 on), trained by `launch/reproduce.py`:
 `fig:encoder_size` in the README. The two largest have fewer samples, as in the paper, and one a smaller batch.
 """
 

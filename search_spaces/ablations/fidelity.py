@@ -1,9 +1,9 @@
-"""Every place where the text, the released code and the theorem part, flipped alone.
+"""Every setting where the text, the released code and the theorem differ, changed alone.
 
     python launch/ablate.py --ablation fidelity --fidelity reference
 
-The baseline is the profile itself. A variant has one setting at another profile's value; what is the profile's own, or
-not possible in it, is left out and said. Hardware, time, result: not yet run.
+The baseline is the profile itself. A variant has one setting at another profile's value; values that the profile
+already has, or that are not possible in it, are left out, and the plan says so. Hardware, time, result: not yet run.
 """
 
 from pcl.studies.space import Ablation, Variant, flipped_settings

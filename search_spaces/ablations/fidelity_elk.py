@@ -1,9 +1,9 @@
-"""ELK's own places where the text and the released code part, flipped alone; `fidelity` has those of all losses.
+"""ELK's own settings where the text and the released code differ, changed alone; `fidelity` has those of all losses.
 
     python launch/ablate.py --ablation fidelity_elk --fidelity reference
 
-The baseline is the published winner's settings, where `loss.negatives` has nothing to change: it is about M = 0, that
-is `--set training.negatives=in_batch`. Hardware, time, result: not yet run.
+The baseline is the published winner's settings. There `loss.negatives` has no effect: it needs M = 0, which is
+`--set training.negatives=in_batch`. Hardware, time, result: not yet run.
 """
 
 from pcl.studies.space import Ablation, Variant, flipped_settings

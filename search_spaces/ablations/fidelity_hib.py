@@ -1,4 +1,4 @@
-"""HIB's own places where the text and the released code part, flipped alone; `fidelity` has those of all losses.
+"""HIB's own settings where the text and the released code differ, changed alone; `fidelity` has those of all losses.
 
     python launch/ablate.py --ablation fidelity_hib --fidelity reference
 

@@ -1,4 +1,4 @@
-"""The image experiment's own places where the text and the released code part, flipped alone.
+"""The image experiment's own settings where the text and the released code differ, changed alone.
 
     python launch/ablate.py --ablation fidelity_images --fidelity reference
 

@@ -2,7 +2,7 @@
 
     python launch/ablate.py --ablation labels
 
-Hardware, time, result: not yet run. The paper tuned every kind of labels, so that more than the labels differs.
+Hardware, time, result: not yet run. The paper tuned each kind of labels, so that other settings differ too.
 """
 
 from pcl.studies.space import Ablation, Variant

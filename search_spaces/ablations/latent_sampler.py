@@ -1,18 +1,19 @@
-"""The release's sampler of a vMF or the exact one, in 40 dimensions: is it why the paper's fig:highdim drops?
+"""The released or the exact sampler of the vMF in 40 dimensions: does it explain the drop in the paper's fig:highdim?
 
     python launch/ablate.py --ablation latent_sampler
 
-The release's draws are far more spread than their kappa says, the more so the more dimensions there are. Truth and
-encoder change theirs together. Another dimension, 64 say: `--set task.dim=64 --set task.dim_x=64 --set encoder.dim=64`.
+The released sampler's draws are more spread than their kappa says, increasingly so with the dimension. Truth and
+encoder change theirs together. For another dimension, such as 64: `--set task.dim=64 --set task.dim_x=64 --set
+encoder.dim=64`.
 
-Hardware, time, result: one H200, two seeds, 365 s: mu is better with the exact one (rank 0.46 for 0.22), but still too
-poor for kappa, whose rank is 0.17 for 0.07. With two seeds neither interval is clear of zero.
+Hardware, time, result: one H200, two seeds, 365 s: mu is better with the exact one (rank 0.46 instead of 0.22), but
+still too poor for kappa, whose rank is 0.17 instead of 0.07. With two seeds both intervals include zero.
 """
 
 from pcl.studies.space import Ablation, Variant
 
 _DIM = 40
-_SMALLER = {"loss.n_samples": 256, "training.batch_size": 256}  # as in fig:highdim, whose cell the baseline is
+_SMALLER = {"loss.n_samples": 256, "training.batch_size": 256}  # as in fig:highdim, one of whose cells is the baseline
 
 ABLATION = Ablation(
     name="latent_sampler",

@@ -2,7 +2,7 @@
 
     python launch/ablate.py --ablation mc_samples
 
-Hardware, time, result: one H200, two seeds, but five of 1 and 512, trained by `launch/reproduce.py`: `fig:mc` in the
+Hardware, time, result: one H200, two seeds (five at 1 and 512), trained by `launch/reproduce.py`: `fig:mc` in the
 README.
 """
 

@@ -1,8 +1,8 @@
-"""Negatives M of each anchor; with 0, one other sample of the batch is the negative.
+"""Number of negatives M of each anchor; for 0, one other sample of the batch is the negative.
 
     python launch/ablate.py --ablation n_negatives
 
-Hardware, time, result: not yet run. In mu phases the negative is one of the batch, whatever M is.
+Hardware, time, result: not yet run. In mu phases the negative comes from the batch, whatever M is.
 """
 
 from pcl.studies.space import Ablation, negatives

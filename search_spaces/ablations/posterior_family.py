@@ -1,9 +1,9 @@
-"""Families of the true posteriors, of which the encoder knows the vMF alone: the paper's tab:toy_distrfamily.
+"""Families of the true posteriors, while the encoder is always a vMF: the paper's tab:toy_distrfamily.
 
     python launch/ablate.py --ablation posterior_family
 
-Hardware, time, result: one H200, five seeds, trained by `launch/reproduce.py`: the table in the README. kappa means
-something else in each family; compare the spread.
+Hardware, time, result: one H200, five seeds, trained by `launch/reproduce.py`: the table in the README. kappa has
+another meaning in each family; compare the spread.
 """
 
 from pcl.studies.space import Ablation, values

@@ -1,9 +1,9 @@
-"""From a pretrained backbone or from scratch: the paper's tab:cifar_pretraining.
+"""Training from a pretrained backbone or from scratch: the paper's tab:cifar_pretraining.
 
     python launch/ablate.py --ablation pretraining
 
-Hardware, time, result: not yet run. From scratch it has the schedule and the augmentation that the paper has there. At
-the scale `smoke` nothing is pretrained, so that only these two differ.
+Hardware, time, result: not yet run. From scratch, schedule and augmentation are the paper's for that case. At the scale
+`smoke` nothing is pretrained, so that only these two differ.
 """
 
 from pcl.studies.space import Ablation, Variant
