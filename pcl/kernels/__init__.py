@@ -1,4 +1,4 @@
-"""The fused CUDA path: the same results as the plain one, which stays as its twin.
+"""Fused CUDA kernels: the same results as plain torch, which stays as their reference.
 
 `transport` and `philox` are plain torch and run anywhere; the modules with kernels need Triton and are imported only
 where there is a CUDA device.

@@ -35,7 +35,7 @@ def _curves_kernel(kappa_ptr, nodes_ptr, out_ptr, scale, n, BLOCK: tl.constexpr)
 
 
 def curves(table: TransportTable, kappa: Tensor) -> Tensor:
-    """`TransportTable.curves` as one kernel."""
+    """Return `TransportTable.curves(kappa)`, computed by one kernel."""
     n = kappa.numel()
     out = kappa.new_empty(2 * N_COEFFICIENTS, n)
     _curves_kernel[(triton.cdiv(n, 64),)](kappa.contiguous(), table.nodes, out, table.scale, n, BLOCK=64)

@@ -1,4 +1,4 @@
-"""What the kernels share: random numbers and the polynomial transport of `pcl.kernels.transport`, inside a kernel.
+"""Device functions of the kernels: random numbers and the polynomial transport of `pcl.kernels.transport`.
 
 Axes: K samples (S elsewhere), N negatives, D dim; a program's blocks are BK, BN and BD of them.
 """
@@ -17,7 +17,7 @@ POLYNOMIAL_DEGREE = tl.constexpr(DEGREE)
 
 @triton.jit
 def words(seed, step, stream: tl.constexpr, c0, c1):
-    """Four words of random bits for every entry of c0, of a seed, step, stream and c1."""
+    """Return four words of random bits for every entry of c0, as a function of seed, step, stream and c1."""
     zero = (c0 * 0).to(tl.uint32)
     low = c0.to(tl.uint32)
     return tl.philox(seed, low, zero + c1.to(tl.uint32), zero + stream, zero + step.to(tl.uint32), PHILOX_ROUNDS)
@@ -25,7 +25,7 @@ def words(seed, step, stream: tl.constexpr, c0, c1):
 
 @triton.jit
 def normals(radius_word, angle_word):
-    """Two standard normals from two words: see `pcl.kernels.philox.normals`."""
+    """Return two standard normals from two words: see `pcl.kernels.philox.normals`."""
     u = (radius_word >> 8).to(tl.float32) * (1 / 16777216) + (1 / 33554432)
     cosine, sine = _of_turns((angle_word >> 8).to(tl.float32) * (1 / 16777216))
     radius = tl.sqrt(-2.0 * tl.log(u))
@@ -34,10 +34,10 @@ def normals(radius_word, angle_word):
 
 @triton.jit
 def _of_turns(v):
-    """Cosine and sine of 2 pi v, 0 <= v < 1, to 1e-7: the library's functions also serve angles of any size.
+    """Return cosine and sine of 2 pi v, 0 <= v < 1, to 1e-7: cheaper than the library's, which take angles of any size.
 
-    Within an eighth of a turn around a multiple of a quarter, Taylor's polynomials; then the quarter decides which is
-    which, and the signs.
+    Taylor polynomials are used within an eighth of a turn around a multiple of a quarter; the quarter then decides
+    which one is the cosine, and the signs.
     """
     quarter = (v * 4.0 + 0.5).to(tl.int32)
     g = v - quarter * 0.25
@@ -53,7 +53,7 @@ def _of_turns(v):
 
 @triton.jit
 def polynomial(pointer, stride, t):
-    """Horner's rule with the coefficients at pointer + p stride."""
+    """Evaluate a polynomial by Horner's rule; the coefficients are at pointer + p stride."""
     value = t * 0.0
     for p in tl.static_range(POLYNOMIAL_DEGREE + 1):
         value = value * t + tl.load(pointer + (POLYNOMIAL_DEGREE - p) * stride)
@@ -62,7 +62,7 @@ def polynomial(pointer, stride, t):
 
 @triton.jit
 def odd_polynomial(pointer, t):
-    """The same for a polynomial whose even coefficients are zero, coefficients side by side."""
+    """Evaluate a polynomial whose even coefficients are zero; all coefficients are side by side."""
     t2 = t * t
     value = t * 0.0
     for p in tl.static_range(POLYNOMIAL_DEGREE, 0, -2):
@@ -72,7 +72,7 @@ def odd_polynomial(pointer, t):
 
 @triton.jit
 def polynomial_at(pointers, stride, t, mask):
-    """The same with a polynomial for each entry of t."""
+    """Evaluate a polynomial of its own for each entry of t."""
     value = t * 0.0
     for p in tl.static_range(POLYNOMIAL_DEGREE + 1):
         value = value * t + tl.load(pointers + (POLYNOMIAL_DEGREE - p) * stride, mask=mask, other=0.0)
@@ -81,7 +81,7 @@ def polynomial_at(pointers, stride, t, mask):
 
 @triton.jit
 def polar(log_tan):
-    """Cosine and sine of the angle whose half has this logarithm of its tangent."""
+    """Return cosine and sine of the angle from the logarithm of the tangent of its half."""
     tangent = tl.exp(log_tan)
     sine = 2.0 * tangent / (1.0 + tangent * tangent)
     return 1.0 - tangent * sine, sine

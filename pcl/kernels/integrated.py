@@ -1,4 +1,4 @@
-"""MCInfoNCE with integrated partners and shared negatives: log mean_n of the similarities without storing any.
+"""MCInfoNCE with integrated partners and shared negatives: log mean_n of the similarities, without storing them.
 
 For a sample z of an anchor and a negative (mu, kappa), the similarity is s = g(rho) - g(kappa), g(k) = log C(0)/C(k),
 rho = |kappa mu + kappa_pos z|. The first kernel goes over rows (samples z) and returns log mean_n e^s with its gradient
@@ -24,18 +24,18 @@ from pcl.mathematics.point_limit import NEARLY_A_POINT, TIMES_KAPPA_POS
 
 _CELLS = tl.constexpr(CELLS)
 _POINT, _TIMES_KAPPA_POS = tl.constexpr(NEARLY_A_POINT), tl.constexpr(TIMES_KAPPA_POS)
-_SPLITS = 8  # parts of the rows that a column is summed over by programs of their own
+_SPLITS = 8  # parts of the rows; each part of a column's sum has its own program
 
 
 @triton.jit
 def _cell(position):
-    """Index of a cell; bounded after the conversion too, for NaN must not become an index out of range."""
+    """Return the index of a cell; clamped after the conversion too, for NaN must not become an index out of range."""
     return tl.minimum(tl.maximum(tl.minimum(position, _CELLS * 1.0).to(tl.int32), 0), _CELLS - 1)
 
 
 @triton.jit
 def _similarity(c, kappa, growth_kappa, kappa_pos, table_ptr, inverse_width):
-    """s, and A(rho) / rho."""
+    """Return s and A(rho) / rho."""
     rho = tl.sqrt(tl.maximum(kappa * kappa + kappa_pos * kappa_pos + 2 * kappa_pos * kappa * c, 1e-12))
     position = rho * inverse_width
     cell = _cell(position)
@@ -46,7 +46,7 @@ def _similarity(c, kappa, growth_kappa, kappa_pos, table_ptr, inverse_width):
 
 @triton.jit
 def _point_similarity(c, kappa, kappa_pos, D: tl.constexpr):
-    """Return what `point_limit.point_similarity` does: s, its derivative in c, and that in kappa to leading order."""
+    """Compute `point_limit.point_similarity`: return s, its derivative in c, and that in kappa to leading order."""
     inverse = 1.0 / kappa
     q = kappa_pos * inverse
     reach = 2 * c + q
@@ -203,14 +203,14 @@ def _sizes(dim: int) -> dict[str, int]:
 
 
 def log_mean_similarity(z: Tensor, mu: Tensor, kappa: Tensor, kappa_pos: Tensor, table: GrowthTable) -> Tensor:
-    """Log 1/N sum_n e^{s_n} for every row, (R, M).
+    """Return log 1/N sum_n e^{s_n} for every row, (R, M).
 
     Args:
         z: Samples, (R, M, D).
         mu: Modes of the negatives, (R, N, D).
         kappa: Their concentrations, (R, N).
         kappa_pos: Scale of the similarity, (R,); no gradient reaches it.
-        table: Of the dimension.
+        table: The table of the dimension.
     """
     result: Tensor = _LogMean.apply(z, mu, kappa, kappa_pos, table)  # type: ignore[no-untyped-call]
     return result

@@ -37,7 +37,7 @@ def _kernel(mu_ptr, curve_ptr, seed_ptr, out_ptr, n, D: tl.constexpr, BD: tl.con
 
 
 def sample_latents(table: TransportTable, mu: Tensor, kappa: Tensor, seed_and_step: Tensor) -> Tensor:
-    """One sample of each vMF(mu, kappa), a function of (seed, step): mu (..., D), kappa (...)."""
+    """Draw one sample of each vMF(mu, kappa), as a function of (seed, step): mu (..., D), kappa (...)."""
     mu = mu.contiguous()
     n, dim = kappa.numel(), mu.shape[-1]
     out = torch.empty_like(mu)

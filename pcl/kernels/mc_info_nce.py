@@ -8,7 +8,7 @@
 The random numbers are functions of (seed, step, stream, anchor, sample, negative); `pcl.kernels.reference` draws the
 same ones in torch. The gradient in the anchor's mode turns z with it: dz = (mu.z) dmu - (dmu.z) mu.
 
-One file, though long: the kernels share layouts that nothing else knows.
+The file is long because the kernels share memory layouts that nothing else uses.
 
 Axes: K samples, A anchors (of all runs), N negatives, D dim.
 """
@@ -36,13 +36,13 @@ _SAMPLE = tl.constexpr(STREAM_SAMPLE)
 _NEGATIVES = tl.constexpr(STREAM_NEGATIVES)
 _N_COEFFICIENTS = tl.constexpr(N_COEFFICIENTS)
 
-# e^{2 kappa_pos} must be a float32: the sums over samples and negatives need no running maximum then.
+# e^{2 kappa_pos} must fit float32: then the sums over samples and negatives need no running maximum.
 LARGEST_KAPPA_POS = 40.0
 
-# Up to here the cosines of samples and modes cost less in the kernel than the memory of a product.
+# Up to this size, cosines of samples and modes are cheaper inside the kernel than as a stored matrix product.
 LARGEST_INLINE_DIM = 16
-SIMILARITY_BLOCK = 256  # samples of a program
-SAMPLES_PER_THREAD = 4  # they share the coefficients that a thread loads
+SIMILARITY_BLOCK = 256  # samples per program
+SAMPLES_PER_THREAD = 4  # which share the coefficients that a thread loads
 
 
 @triton.jit
@@ -50,8 +50,8 @@ def _samples_kernel(
     mu_ptr, curve_ptr, seed_ptr, z_ptr, slope_ptr, c_a_ptr, n_curves,
     K: tl.constexpr, D: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
-    """Samples z = w mu + s v, v the direction of what is left of the noise across mu; the noise is drawn twice."""
-    a = tl.program_id(0).to(tl.int64)  # with it, offsets may pass 2^31
+    """Draw samples z = w mu + s v, v the normalised part of the noise orthogonal to mu; the noise is drawn twice."""
+    a = tl.program_id(0).to(tl.int64)  # offsets may exceed 2^31
     k = tl.program_id(1) * BK + tl.arange(0, BK)
     inside = k < K
     seed, step = tl.load(seed_ptr), tl.load(seed_ptr + 1)
@@ -85,7 +85,7 @@ def _samples_kernel(
 
 @triton.jit
 def _one_of_four(g0, g1, g2, g3, i: tl.constexpr):
-    """The i-th normal of four words."""
+    """Return the i-th normal of four words."""
     if i == 0:
         g, _ = normals(g0, g1)
     elif i == 1:
@@ -102,8 +102,8 @@ def _one_negative_kernel(
     mu_a_ptr, mu_p_ptr, mu_n_ptr, z_ptr, c_a_ptr, e_ptr, push_ptr, toward_ptr, weight_ptr, mode_p_ptr, mode_n_ptr,
     d_a_ptr, d_p_ptr, d_n_ptr, K: tl.constexpr, D: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
-    """The gradients in the modes where there is one negative: see `_mu_gradients`."""
-    a = tl.program_id(0).to(tl.int64)  # with it, offsets may pass 2^31
+    """Compute the gradients in the modes for a single negative: see `_mu_gradients`."""
+    a = tl.program_id(0).to(tl.int64)  # offsets may exceed 2^31
     k = tl.arange(0, BK)
     inside = k < K
     at = a * K + k
@@ -123,7 +123,7 @@ def _one_negative_kernel(
 
 @triton.jit
 def _cosine(c, log_tan, tangent_log_tan):
-    """z.z' and its derivatives in c = z.mu' and in log tan(theta/2)."""
+    """Return z.z' and its derivatives in c = z.mu' and in log tan(theta/2)."""
     w, s = polar(log_tan)
     u, _ = polar(tangent_log_tan)
     across_sq = 1.0 - c * c
@@ -135,7 +135,7 @@ def _cosine(c, log_tan, tangent_log_tan):
 
 @triton.jit
 def _cosine_of_mode(z_ptrs, mode_ptr, mask, K: tl.constexpr, D: tl.constexpr):
-    """Cosines of samples with one mode."""
+    """Return cosines of samples with one mode."""
     value = tl.load(z_ptrs, mask=mask, other=0.0) * tl.load(mode_ptr)
     for d in tl.static_range(1, D):
         value += tl.load(z_ptrs + d * K, mask=mask, other=0.0) * tl.load(mode_ptr + d)
@@ -151,7 +151,7 @@ def _similarities_kernel(  # noqa: PLR0912, PLR0915  one pass
     K: tl.constexpr, N: tl.constexpr, D: tl.constexpr, BK: tl.constexpr, IS_INLINE: tl.constexpr,
     HAS_POSITIVE: tl.constexpr, GRAD_MU: tl.constexpr, GRAD_KAPPA: tl.constexpr,
 ):  # fmt: skip
-    a = tl.program_id(0).to(tl.int64)  # with it, offsets may pass 2^31
+    a = tl.program_id(0).to(tl.int64)  # offsets may exceed 2^31
     k = tl.program_id(1) * BK + tl.arange(0, BK)
     inside = k < K
     at = a * K + k
@@ -231,7 +231,7 @@ def _sums_kernel(
     loss_ptr, weight_ptr, d_kappa_pos_ptr, d_kappa_ptr, n_anchors,
     K: tl.constexpr, N: tl.constexpr, BK: tl.constexpr, GRAD_KAPPA: tl.constexpr,
 ):  # fmt: skip
-    a = tl.program_id(0).to(tl.int64)  # with it, offsets may pass 2^31
+    a = tl.program_id(0).to(tl.int64)  # offsets may exceed 2^31
     k = tl.arange(0, BK)
     inside = k < K
     at = a * K + k
@@ -277,7 +277,7 @@ class _FusedMCInfoNCE(Function):
         if is_inline:
             cosines = z
         else:
-            with _full_precision():  # these cosines are what the loss is about
+            with _full_precision():  # the loss depends on these cosines
                 cosines = others @ z  # (A, 1 + N, K)
         modes = (others * mu_a.unsqueeze(1)).sum(-1)  # (A, 1 + N)
         mode_p, mode_n = modes[:, 0].contiguous(), modes[:, 1:].contiguous()
@@ -334,7 +334,7 @@ class _FusedMCInfoNCE(Function):
 def _mu_gradients(
     mu_a: Tensor, mu_p: Tensor, mu_n: Tensor, z: Tensor, c_a: Tensor, e_mu: Tensor, push: Tensor, toward: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of the loss in the modes: dz = -toward mu_p + sum_n e mu_n and dmu_a = sum_k (mu.z) dz - (mu.dz) z."""
+    """Return gradients in the modes: dz = -toward mu_p + sum_n e mu_n and dmu_a = sum_k (mu.z) dz - (mu.dz) z."""
     e_mu = e_mu * push.unsqueeze(1)  # (A, N, K)
     d_mu_n = e_mu @ z.mT
     d_mu_p = -(toward.unsqueeze(1) @ z.mT)
@@ -346,7 +346,7 @@ def _mu_gradients(
 
 @contextmanager
 def _full_precision() -> Iterator[None]:
-    """Float32 products without TF32."""
+    """Disable TF32 in float32 products."""
     before = torch.backends.cuda.matmul.allow_tf32
     torch.backends.cuda.matmul.allow_tf32 = False
     try:
@@ -356,10 +356,10 @@ def _full_precision() -> Iterator[None]:
 
 
 class FusedMCInfoNCE:
-    """The loss of `pcl.losses.MCInfoNCE` by fused kernels.
+    """`pcl.losses.MCInfoNCE` computed by fused kernels.
 
     Args:
-        table: Transport of the encoder's dimension and law.
+        table: Transport table of the encoder's dimension and law.
         n_samples: K.
         positive_weight: Weight of the positive in the denominator.
     """
@@ -370,12 +370,12 @@ class FusedMCInfoNCE:
         self.positive_weight = positive_weight
 
     def __call__(self, partners: Partners, kappa_pos: Tensor, seed_and_step: Tensor) -> Tensor:
-        """The loss of each anchor, (A,); gradients reach the modes or concentrations of all partners, or both.
+        """Return the loss of each anchor, (A,); gradients reach the modes or concentrations of all partners, or both.
 
         Args:
             partners: Modes and concentrations.
             kappa_pos: Concentration of positive pairs, at most `LARGEST_KAPPA_POS`; one or (A,).
-            seed_and_step: Two int64 numbers on the device, which the random numbers are a function of.
+            seed_and_step: Two int64 numbers on the device, which determine the random numbers.
         """
         result: Tensor = _FusedMCInfoNCE.apply(*partners, kappa_pos, seed_and_step, self)  # type: ignore[no-untyped-call]
         return result

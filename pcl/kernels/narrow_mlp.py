@@ -1,9 +1,9 @@
 """A perceptron with layers of at most 64 units, forward and backward in one kernel each.
 
 The released kappa network is so narrow (10 and 50 units) that its sixteen small products cost far more in launches and
-memory than in arithmetic. Here a block of rows passes all layers in registers. A scale in the thousands follows this
-network, so the forward products are as good as float32's: both factors are split into two half-precision numbers, and
-three products of four are added up. The backward products are in TF32, as elsewhere on the fast path.
+memory traffic than in arithmetic. Here a block of rows passes all layers in registers. A scale in the thousands follows
+this network, so the forward products are as accurate as float32's: both factors are split into two half-precision
+numbers, and three of the four products are added up. The backward products are in TF32, as elsewhere on the fast path.
 
 Axes: R runs, M rows, L layers.
 """
@@ -31,7 +31,7 @@ _SLOPE = tl.constexpr(0.01)  # of torch's leaky ReLU
 
 @triton.jit
 def _pack_kernel(w_ptr, b_ptr, layout_ptr, high_ptr, low_ptr, bias_ptr, L: tl.constexpr):
-    """Weights as sums of two half-precision numbers, and biases, all padded with zeros to `WIDTH` units."""
+    """Store weights as sums of two half-precision numbers, and biases, all padded with zeros to `WIDTH` units."""
     layer, run = tl.program_id(0), tl.program_id(1)
     n_in, n_out = tl.load(layout_ptr + 4 * layer), tl.load(layout_ptr + 4 * layer + 1)
     w_at, b_at = tl.load(layout_ptr + 4 * layer + 2), tl.load(layout_ptr + 4 * layer + 3)
@@ -110,9 +110,9 @@ def _backward_kernel(
 
 
 class NarrowMlp:
-    """Computes what a `StackedMlp` of one output computes, with gradients in its parameters alone.
+    """A `StackedMlp` with one output as fused kernels, with gradients in its parameters alone.
 
-    The parameters move into two flat buffers, of weights and of biases, which they become views of.
+    The parameters are moved into two flat buffers, of weights and of biases, and become views of them.
 
     Args:
         net: All layers at most `WIDTH` wide, inputs included.
@@ -127,13 +127,13 @@ class NarrowMlp:
         self.layout = torch.tensor(layout, dtype=torch.int32, device=weights[0].device)
 
     def __call__(self, x: Tensor) -> Tensor:
-        """(R, M, n_in) -> (R, M, 1)."""
+        """Map inputs (R, M, n_in) to outputs (R, M, 1)."""
         result: Tensor = _NarrowMlp.apply(x, self, *self.net.weights, *self.net.biases)  # type: ignore[no-untyped-call]
         return result
 
 
 def fits(net: StackedMlp) -> bool:
-    """Whether `NarrowMlp` can compute a network."""
+    """Return whether `NarrowMlp` can compute a network."""
     return all(max(w.shape[1:]) <= WIDTH for w in net.weights) and net.weights[-1].shape[2] == 1
 
 
@@ -171,7 +171,7 @@ class _NarrowMlp(Function):
 
 
 def _starts(parameters: Sequence[torch.nn.Parameter]) -> list[int]:
-    """Where each begins in their flat buffer."""
+    """Return the offset of each parameter in the flat buffer."""
     return [0, *accumulate(parameter.numel() for parameter in parameters)][:-1]
 
 

@@ -1,4 +1,4 @@
-"""The kernels' formulas in plain torch, with the kernels' own random numbers: what they are tested against.
+"""The kernels' formulas in plain torch, with the kernels' own random numbers, as the reference of their tests.
 
 Axes: K samples, A anchors, N negatives, D dim.
 """
@@ -12,12 +12,12 @@ from pcl.kernels.philox import normals, philox
 from pcl.kernels.transport import N_COEFFICIENTS, TransportTable, polynomial
 from pcl.losses import mc_info_nce
 
-# Counters of different purposes never meet.
+# Streams keep the counters of different purposes apart.
 STREAM_TANGENT, STREAM_SAMPLE, STREAM_NEGATIVES = 0, 1, 2
 
 
 class Partners(NamedTuple):
-    """Posteriors that a loss compares, as tensors."""
+    """Modes and concentrations of the posteriors that a loss compares."""
 
     mu_anchor: Tensor  # (A, D)
     mu_positive: Tensor  # (A, D)
@@ -37,17 +37,17 @@ class Noise(NamedTuple):
 
 
 def draw_noise(seed: int, step: int, n_samples: int, partners: Partners) -> Noise:
-    """The normals that the kernel draws."""
+    """Draw the same normals as the kernel."""
     n_anchors, n, dim = partners.mu_negatives.shape
     sample, anchor = torch.arange(n_samples).view(-1, 1), torch.arange(n_anchors)
-    # One counter serves four coordinates.
+    # One counter gives four coordinates.
     at_group = torch.arange((dim + 3) // 4) * n_samples + sample.unsqueeze(-1)
     g = philox(seed, (at_group, anchor.view(-1, 1), STREAM_TANGENT, step))
     tangent = torch.stack([*normals(g[:2]), *normals(g[2:])], dim=-1).flatten(-2)[..., :dim]
     s = philox(seed, (sample, anchor, STREAM_SAMPLE, step))
     t_anchor, t_positive = normals(s[:2])
     u_positive, _ = normals(s[2:])
-    # One counter serves two negatives.
+    # One counter gives two negatives.
     at_pair = torch.arange((n + 1) // 2) * n_samples + sample.unsqueeze(-1)
     v = philox(seed, (at_pair, anchor.view(-1, 1), STREAM_NEGATIVES, step))
     even, odd = torch.stack(normals(v[:2])), torch.stack(normals(v[2:]))
@@ -58,7 +58,7 @@ def draw_noise(seed: int, step: int, n_samples: int, partners: Partners) -> Nois
 def fused_mc_info_nce(
     table: TransportTable, partners: Partners, noise: Noise, kappa_pos: Tensor, positive_weight: float
 ) -> Tensor:
-    """The loss of each anchor, (A,), with autograd's gradients."""
+    """Return the loss of each anchor, (A,), with autograd's gradients."""
     mu_a, mu_p, mu_n, kappa_a, kappa_p, kappa_n = partners
     cosine, sine = _polar(_transport(table, kappa_a, noise.anchor))
     along = (noise.tangent * mu_a).sum(-1, keepdim=True)
@@ -73,7 +73,7 @@ def fused_mc_info_nce(
 
 
 def _turn(z: Tensor, mode: Tensor, step: Tensor) -> Tensor:
-    """How z moves as its mode does: by the rotation that carries the mode, to first order."""
+    """Return how z moves with its mode: by the rotation that moves the mode, to first order."""
     return (mode * z).sum(-1, keepdim=True) * step - (step * z).sum(-1, keepdim=True) * mode
 
 
@@ -84,7 +84,7 @@ def _cosine(table: TransportTable, c: Tensor, kappa: Tensor, noise: Tensor) -> T
 
 
 def _transport(table: TransportTable, kappa: Tensor, t: Tensor) -> Tensor:
-    """Log tan(theta/2), with the table's own derivative in kappa."""
+    """Return log tan(theta/2), with the table's own derivative in kappa."""
     curves = table.curves(kappa.detach()).view(2 * N_COEFFICIENTS, *kappa.shape)
     slope = polynomial(curves[N_COEFFICIENTS:], t)
     return polynomial(curves[:N_COEFFICIENTS], t) + slope * (kappa - kappa.detach())

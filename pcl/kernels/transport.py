@@ -1,6 +1,6 @@
 """The inverse CDF of `pcl.distributions.cosine` as one polynomial per concentration, for the fused kernels.
 
-A kernel meets each kappa hundreds of times, so it pays to reduce the table to a curve first: with t a standard normal,
+A kernel uses each kappa hundreds of times, so it pays to reduce the table to a curve first: with t a standard normal,
 log tan(theta/2) = sum_p q_p(kappa) t^p. Its derivative in kappa at fixed t, which the pathwise gradient needs, is a
 second such polynomial. Both are tabulated over r = kappa / (kappa + scale) and interpolated by cubics. A polynomial of
 degree 11 deviates from the table by 3e-7 (root mean square over t; D = 10), 1e-4 at D = 4, and too much below.
@@ -43,9 +43,9 @@ class TransportTable:
     tangent: Tensor
 
     def curves(self, kappa: Tensor) -> Tensor:
-        """Both polynomials for every kappa, (2 N_COEFFICIENTS, n): first of the value, then of the derivative in kappa.
+        """Return both polynomials for every kappa, (2 N_COEFFICIENTS, n): of the value and of its derivative in kappa.
 
-        This is the reference form of the kernel `pcl.kernels.curves.curves`.
+        This is the reference of the kernel `pcl.kernels.curves.curves`.
         """
         kappa = kappa.flatten()
         grown = kappa + self.scale
@@ -61,7 +61,7 @@ class TransportTable:
 
 
 def lagrange_weights(f: Tensor) -> list[Tensor]:
-    """Weights of the values at -1, 0, 1, 2 of the cubic through them, at f in [0, 1]."""
+    """Return the weights of the values at -1, 0, 1, 2 in the cubic through them, at f in [0, 1]."""
     return [
         -f * (f - 1) * (f - 2) / 6,
         (f + 1) * (f - 1) * (f - 2) / 2,
@@ -71,7 +71,7 @@ def lagrange_weights(f: Tensor) -> list[Tensor]:
 
 
 def polynomial(coefficients: Tensor, t: Tensor) -> Tensor:
-    """Horner's rule: coefficients (N_COEFFICIENTS, ...) of rising powers, broadcast against t."""
+    """Evaluate a polynomial: coefficients (N_COEFFICIENTS, ...) of rising powers, broadcast against t."""
     value = coefficients[-1]
     for coefficient in coefficients.flip(0)[1:]:
         value = value * t + coefficient
@@ -80,7 +80,7 @@ def polynomial(coefficients: Tensor, t: Tensor) -> Tensor:
 
 @lru_cache(maxsize=64)
 def transport_table(dim: int, law: CosineLaw, device: torch.device) -> TransportTable:
-    """The table of a dimension and law, in float32; the first use takes about a second.
+    """Return the table of a dimension and law, in float32; the first call takes about a second.
 
     Raises:
         ValueError: For a dimension below `SMALLEST_DIM`.
@@ -110,12 +110,12 @@ def _fit(dim: int, law: CosineLaw) -> tuple[float, NDArray[np.float64], NDArray[
     before, after = (3 * nodes[a] - 3 * nodes[b] + nodes[c] for a, b, c in ((0, 1, 2), (-1, -2, -3)))
     padded = np.concatenate([before[None], nodes, after[None]])
     tangent = _polynomials(t, coordinate_quantiles(dim - 1, t)[None])[0]
-    tangent[::2] = 0  # the law is symmetric; what is left there is rounding
+    tangent[::2] = 0  # the law is symmetric: only rounding errors are left there
     return scale, padded, tangent
 
 
 def _polynomials(t: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Least squares over t, weighted towards where a normal variate falls: (n, N_COEFFICIENTS) of rising powers."""
+    """Fit polynomials by least squares, weighted towards likely t: (n, N_COEFFICIENTS) of rising powers."""
     weight = np.exp(-t * t / 4) + 1e-3
     basis = np.polynomial.chebyshev.chebvander(t / _T_FIT, DEGREE)
     fit, *_ = np.linalg.lstsq(basis * weight[:, None], (values * weight).T, rcond=None)
