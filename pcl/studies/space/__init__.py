@@ -1,7 +1,7 @@
-"""What is searched: spaces, axes, ranges, ablations, trials, and the direction of metrics.
+"""Declarations of what is searched: spaces, axes, ranges, ablations, trials, and the direction of metrics.
 
-Files of users import from here: `from pcl.studies.space import SearchSpace, Stage`. Names are loaded on first use, for
-readers of records need `metric_direction` and `numerics_version` alone, which import nothing.
+Users' files import from here: `from pcl.studies.space import SearchSpace, Stage`. Names are loaded on first use, for
+readers of records need only `metric_direction` and `numerics_version`, which import nothing.
 """
 
 from importlib import import_module
@@ -38,7 +38,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Load one of the names above."""
+    """Import a public name on first use."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

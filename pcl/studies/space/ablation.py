@@ -1,14 +1,14 @@
-"""Ablations as data: one baseline, and variants that differ from it in what is asked about.
+"""Ablations as data: one baseline, and variants that differ from it in the setting under study.
 
 An ablation is one file that defines `ABLATION`: see search_spaces/ablations/ for the paper's own.
 
-Common random numbers. All variants have the same seeds. What a seed decides is drawn by purpose (see
+Common random numbers. All variants have the same seeds. Whatever depends on a seed is drawn by purpose (see
 `pcl.mathematics.random_streams`), so that variants have the same true networks, probes, evaluation inputs, folds,
-crops and initial weights, as long as these have the same shapes: another `task.dim` or `encoder.dim` makes other
-networks. The numbers of training (inputs, latents, samples of the loss) come from one source for each set of seeds,
-which begins at the same place. Variants that draw as many numbers a batch stay in step to the end; others
-(`loss.n_samples`, `training.n_negatives`, another loss or sampler) on a CPU part after the first batch, with a truth,
-an evaluation and a start that are still the same.
+crops and initial weights, as long as these have the same shapes: another `task.dim` or `encoder.dim` gives other
+networks. The random numbers of training (inputs, latents, samples of the loss) come from one generator for each set of
+seeds, in the same initial state. Variants that draw as many numbers per batch share them to the end. Others
+(`loss.n_samples`, `training.n_negatives`, another loss or sampler) diverge on a CPU after the first batch, but still
+share truth, evaluation and initial weights.
 """
 
 import hashlib
@@ -27,8 +27,8 @@ from pcl.studies.space.trial import Trial
 
 STAGE = "ablation"
 OWN = "it is the baseline's own"
-SEEDS = (4, 5, 6, 7, 8)  # the paper's report seeds: an ablation selects nothing
-_N_SEEDS = {"paper": 5, "quick": 3, "smoke": 2}  # intervals need two
+SEEDS = (4, 5, 6, 7, 8)  # the paper's report seeds, as an ablation selects nothing
+_N_SEEDS = {"paper": 5, "quick": 3, "smoke": 2}  # intervals need at least two
 _WEIGHTS = "encoder.weights"
 _OBJECTIVES = {"toy": Objective(), "images": Objective("val/crop_rank_corr")}
 _METRICS = {
@@ -39,13 +39,13 @@ _METRICS = {
 
 @dataclass(frozen=True)
 class Variant:
-    """What is varied together.
+    """Settings that are varied together.
 
     Attributes:
-        settings: By dotted path.
-        loss: Which of `LOSSES`; the ablation's where it is empty.
-        settings_at_paper: More of them at the scale `paper` alone, such as sizes that fit a GPU's memory.
-        is_from_scratch: Of images: whether pretrained weights are left out.
+        settings: Values by dotted path.
+        loss: One of `LOSSES`; the ablation's if it is empty.
+        settings_at_paper: Further settings at the scale `paper` only, such as sizes that fit a GPU's memory.
+        is_from_scratch: For images: whether to train without pretrained weights.
     """
 
     settings: Mapping[str, Plain] = field(default_factory=dict)
@@ -55,11 +55,11 @@ class Variant:
 
 
 class Cells(NamedTuple):
-    """An ablation's trials.
+    """The trials of an ablation.
 
     Attributes:
-        trials: By label, the baseline first.
-        left_out: Why other variants are none, by label.
+        trials: Trials by label, the baseline first.
+        left_out: Reasons why other variants have no trial, by label.
     """
 
     trials: dict[str, Trial]
@@ -68,21 +68,21 @@ class Cells(NamedTuple):
 
 @dataclass(frozen=True)
 class Ablation:
-    """A question, as trials that answer it.
+    """A question, and the trials that answer it.
 
     Attributes:
-        name: What the study is called.
-        question: In a sentence.
-        axis: What is varied: a dotted path, or a name of its own.
+        name: Name of the study.
+        question: The question, in a sentence.
+        axis: What is varied: a dotted path, or another name.
         baseline: Label of the variant that others are compared with.
-        variants: By label.
-        loss: Which of `LOSSES`, where a variant does not say.
+        variants: Variants by label.
+        loss: One of `LOSSES`, for variants that do not name one.
         task: "toy" or "images".
-        base: Settings of all, applied after profile and scale.
-        metrics: What is reported; by default the task's usual ones.
+        base: Settings of all variants, applied after profile and scale.
+        metrics: Reported metrics; by default the task's usual ones.
 
     Raises:
-        ValueError: If the baseline is no variant, or one is not what a run can have.
+        ValueError: If the baseline is not a variant, or a variant is not a possible run.
 
     Example:
         >>> ablation = Ablation("lr", "How fast?", "training.lr", "0.1", values("training.lr", 0.1, 0.2))
@@ -118,25 +118,25 @@ class Ablation:
 
     @property
     def objective(self) -> Objective:
-        """What is shown while it runs."""
+        """Metric that is shown while it runs."""
         return _OBJECTIVES[self.task]
 
     @property
     def shown_metrics(self) -> tuple[str, ...]:
-        """What is reported."""
+        """Reported metrics."""
         return self.metrics or _METRICS[self.task]
 
     def cells(
         self, profile: str, scale: str, seeds: Sequence[int], overrides: Mapping[str, Plain] | None = None,
         data: str = "toy",
     ) -> Cells:  # fmt: skip
-        """The trials under a profile and a scale; variants that it does not have, or that are the baseline, are none.
+        """Return the trials under a profile and a scale, without variants that are not possible or equal the baseline.
 
         Args:
             profile: Fidelity profile.
             scale: Scale.
-            seeds: Of every trial.
-            overrides: Settings of all, which no variant may set.
+            seeds: Seeds of every trial.
+            overrides: Settings of all trials, which no variant may set.
             data: Fingerprint of the data.
 
         Raises:
@@ -164,7 +164,7 @@ class Ablation:
         return Cells(trials, left_out)
 
     def fingerprint(self) -> str:
-        """Sixteen hexadecimal digits of what is declared."""
+        """Return sixteen hexadecimal digits of the declaration's hash."""
         content = [
             self.name, self.axis, self.baseline, self.loss, self.task, sorted(self.base.items()),
             [[label, v.loss, sorted(v.settings.items()), sorted(v.settings_at_paper.items()), v.is_from_scratch]
@@ -173,7 +173,7 @@ class Ablation:
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
 
     def _is_own(self, label: str, profile: str, given: Mapping[str, Plain]) -> bool:
-        """Whether a variant is the baseline at the published size, of which smaller scales have other counts."""
+        """Return whether a variant equals the baseline at the published size; smaller scales have other counts."""
         return self._config(label, profile, "paper", given) == self._config(self.baseline, profile, "paper", given)
 
     def _config(self, label: str, profile: str, scale: str, given: Mapping[str, Plain]) -> dict[str, Plain]:
@@ -189,22 +189,22 @@ class Ablation:
 
 
 def values(path: str, *of_path: Plain) -> dict[str, Variant]:
-    """A variant for each value of a setting."""
+    """Return a variant for each value of a setting."""
     return {str(value): Variant({path: value}) for value in of_path}
 
 
 def negatives(*counts: int) -> dict[str, Variant]:
-    """A variant for each of the paper's M; see `negatives_axis`."""
+    """Return a variant for each value of the paper's M; see `negatives_axis`."""
     return {label: Variant(settings) for label, settings in negatives_axis(*counts).settings.items()}
 
 
 def flipped_settings(loss: str = "mc_info_nce", task: str = "toy", *, is_own: bool = False) -> dict[str, Variant]:
-    """A variant for each value that a profile gives a named setting, alone; under a profile its own values are none.
+    """Return a variant for each value that a profile gives a named setting, alone; `cells` omits a profile's own.
 
     Args:
-        loss: Which of `LOSSES`.
+        loss: One of `LOSSES`.
         task: "toy" or "images".
-        is_own: Whether settings that all losses and tasks have are left out.
+        is_own: Whether to leave out settings that all losses and tasks have.
     """
     reader = RunConfig.of(loss=loss, task=task)
     fitting = [s for s in SETTINGS if s.loss in ("", loss) and s.task in ("", task) and s.path in reader.paths()]
@@ -214,20 +214,20 @@ def flipped_settings(loss: str = "mc_info_nce", task: str = "toy", *, is_own: bo
 
 
 def seeds_at(scale: str) -> tuple[int, ...]:
-    """The report seeds that an ablation has by default: all of them at the scale `paper`, else the first."""
+    """Return the default seeds of an ablation: all report seeds at the scale `paper`, else the first few."""
     return SEEDS[: _N_SEEDS[scale]]
 
 
 def ablation_names() -> list[str]:
-    """Those of search_spaces/ablations/, none of which is imported."""
+    """Return the names of the ablations in search_spaces/ablations/, without importing them."""
     return _ABLATIONS.names()
 
 
 def load_ablation(text: str) -> Ablation:
-    """An ablation by its name, or by the path of a file that defines `ABLATION`.
+    """Load an ablation by its name, or by the path of a file that defines `ABLATION`.
 
     Raises:
-        ValueError: If there is none, or it cannot be read: with file, line and cause.
+        ValueError: If there is none, or it cannot be read; the message has file, line and cause.
     """
     return _ABLATIONS.load(text)
 

@@ -1,7 +1,7 @@
-"""What a search space varies: axes, and the stages that they are searched in.
+"""Axes of a search space, and the stages in which they are searched.
 
 An axis is a dotted path with plain values, a dotted path with a range such as `log_uniform(1e-5, 1e-3)` or Ray's domain
-for it, or a name of its own with `Variants`, whose labels stand for several settings each. Ray is not imported for it.
+for it, or another name with `Variants`, whose labels stand for several settings each. Ray is not imported here.
 """
 
 import itertools
@@ -13,8 +13,8 @@ from typing import Any, Protocol, runtime_checkable
 from pcl.config.run_config import Plain, RunConfig
 from pcl.studies.space.ranges import Range
 
-_MOST_CELLS = 10_000  # all are checked when a space is made: a few seconds
-_N_PROBES = 16  # draws by which a domain is checked
+_MOST_CELLS = 10_000  # all are checked when a space is created, which takes a few seconds
+_N_PROBES = 16  # draws to check a domain by
 
 
 @dataclass(frozen=True)
@@ -30,45 +30,45 @@ class Variants:
 
 @runtime_checkable
 class Domain(Protocol):
-    """By what ranges and Ray's domains are known."""
+    """The protocol of ranges and of Ray's domains."""
 
     @property
     def domain_str(self) -> str:
-        """Its bounds."""
+        """Bounds as text."""
 
     def sample(self, config: Any = None, size: int = 1, random_state: Any = None) -> Any:
-        """A value."""
+        """Draw a value."""
 
     def is_valid(self, value: Any) -> bool:
-        """Whether a value is in it."""
+        """Return whether a value is in the domain."""
 
 
 Axis = Sequence[Plain] | Variants | Domain
 
 
 def negatives_axis(*counts: int, source: str = "training.negatives") -> Variants:
-    """The paper's M: so many negatives are drawn for each anchor; 0 takes one from the batch.
+    """Return an axis of the paper's M, the number of negatives drawn for each anchor; 0 takes one from the batch.
 
     Args:
         counts: Values of M.
-        source: Path of where negatives come from; for a run of mu phases alone it is `training.mu_phase_negatives`.
+        source: Path of the negatives' source; for a run of mu phases alone it is `training.mu_phase_negatives`.
     """
     in_batch: dict[str, Plain] = {source: "in_batch"}
     return Variants({str(m): {source: "drawn", "training.n_negatives": m} if m else in_batch for m in counts})
 
 
 def tied_axis(*values: int, paths: Sequence[str]) -> Variants:
-    """One number for several paths."""
+    """Return an axis that sets several paths to the same number."""
     return Variants({str(value): dict.fromkeys(paths, value) for value in values})
 
 
 @dataclass(frozen=True)
 class Stage:
-    """Axes that are searched together, after those of earlier stages are fixed at their best.
+    """Axes that are searched together, while those of earlier stages are fixed at their best.
 
     Attributes:
-        name: Of the stage.
-        axes: By dotted path, or by a name of its own for `Variants`.
+        name: Name of the stage.
+        axes: Axes by dotted path, or by another name for `Variants`.
     """
 
     name: str
@@ -76,21 +76,21 @@ class Stage:
 
     @property
     def is_sampled(self) -> bool:
-        """Whether an axis is a domain, so that there is no list of cells."""
+        """True if an axis is a domain, so that there is no list of cells."""
         return any(isinstance(axis, Domain) for axis in self.axes.values())
 
     @property
     def n_cells(self) -> int:
-        """Cells of the grid; of a sampled stage, those of its other axes."""
+        """Number of cells of the grid; for a sampled stage, of its other axes."""
         return math.prod(len(_values(axis)) for axis in self.axes.values() if not isinstance(axis, Domain))
 
     def grid(self) -> Iterator[dict[str, Plain]]:
-        """The value of every axis, the last one varying fastest; none may be a domain."""
+        """Yield the values of all axes for each cell, the last axis varying fastest; none may be a domain."""
         for values in itertools.product(*(_values(axis) for axis in self.axes.values())):
             yield dict(zip(self.axes, values, strict=True))
 
     def probes(self) -> Iterator[dict[str, Any]]:
-        """Some points of a sampled stage, with every value of its other axes among them."""
+        """Yield some points of a sampled stage that include every value of its other axes."""
         lengths = [len(_values(axis)) for axis in self.axes.values() if not isinstance(axis, Domain)]
         for i in range(max(_N_PROBES, *lengths, 0)):
             yield {
@@ -99,19 +99,19 @@ class Stage:
             }
 
     def paths(self) -> set[str]:
-        """Every path that an axis sets."""
+        """Return all paths that the axes set."""
         return {path for name in self.axes for path in self.paths_of(name)}
 
     def paths_of(self, name: str) -> set[str]:
-        """Every path that one axis sets."""
+        """Return all paths that one axis sets."""
         axis = self.axes[name]
         return {path for s in axis.settings.values() for path in s} if isinstance(axis, Variants) else {name}
 
     def read(self, reader: RunConfig) -> "Stage":
-        """The same with every value as its path's type takes it.
+        """Return the stage with every value converted to its path's type.
 
         Raises:
-            ValueError: If there is nothing to search, a path or value is not possible, or a value comes twice.
+            ValueError: If there is nothing to search, a path or value is not possible, or a value is repeated.
         """
         if not self.axes:
             raise ValueError(f"the stage {self.name!r} must have at least one axis.")
@@ -119,11 +119,11 @@ class Stage:
         stage = Stage(self.name, axes)
         if stage.n_cells > _MOST_CELLS:
             n, most = stage.n_cells, _MOST_CELLS
-            raise ValueError(f"a stage has at most {most:,} cells, but {self.name!r} has {n:,}; make several of it.")
+            raise ValueError(f"a stage has at most {most:,} cells, but {self.name!r} has {n:,}; split it into several.")
         return stage
 
     def declared(self) -> list[Any]:
-        """Its content in what JSON has."""
+        """Return the stage's content as JSON."""
         return [self.name, [[name, _declared(axis)] for name, axis in self.axes.items()]]
 
 
@@ -133,7 +133,7 @@ def _values(axis: Axis) -> Sequence[Plain]:
 
 
 def _probe(axis: Domain, i: int) -> Any:
-    """The ends of a range come first: what is not possible is most often there."""
+    """Draw a value; the ends of a range come first, as impossible values are most often there."""
     return (axis.low, axis.high)[i] if isinstance(axis, Range) and i < 2 else axis.sample(random_state=i)
 
 
@@ -183,5 +183,5 @@ def _declared(axis: Any) -> Any:
         return [_declared(value) for value in axis]
     if isinstance(axis, str | int | float | None):
         return axis
-    # A domain, or the sampler within: what it was made of.
+    # A domain, or the sampler inside it: its class and attributes.
     return [type(axis).__qualname__, {name: _declared(value) for name, value in sorted(vars(axis).items())}]

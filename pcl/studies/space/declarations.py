@@ -1,4 +1,4 @@
-"""What people declare in files, one thing a file: found by name in a package, or by path."""
+"""Python files that each declare one object, such as a space: found by name in a package, or by path."""
 
 import difflib
 import importlib
@@ -14,13 +14,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Shelf(Generic[T]):
-    """Files that each declare one thing.
+    """A collection of files that each declare one object.
 
     Attributes:
-        package: That has those with a name; the file's name is the thing's.
-        what: In words.
-        variable: That a file defines.
-        kind: What it has to be.
+        package: Package of the files that are known by name, which is the object's name.
+        what: The kind of object in words.
+        variable: The variable that a file defines.
+        kind: The variable's required type.
     """
 
     package: str
@@ -29,14 +29,14 @@ class Shelf(Generic[T]):
     kind: type[T]
 
     def names(self) -> list[str]:
-        """Those of the package, none of which is imported."""
+        """Return the names of the package's files, without importing them."""
         return sorted(path.stem for path in self._folder().glob("*.py") if not path.stem.startswith("_"))
 
     def load(self, text: str) -> T:
-        """One by its name, or by the path of a file.
+        """Load an object by its name, or by the path of a file.
 
         Raises:
-            ValueError: If there is none, or it cannot be read: with file, line and cause.
+            ValueError: If there is none, or it cannot be read; the message has file, line and cause.
         """
         is_file, names = text.endswith(".py") or "/" in text, self.names()
         if is_file and not Path(text).is_file():
@@ -65,7 +65,7 @@ class Shelf(Generic[T]):
 
 
 def _cause(error: BaseException, file: str) -> str:
-    """In one line, with the file's own line where the cause lies in it."""
+    """Return the cause in one line, with the line number in the file if the cause lies there."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
     if isinstance(error, SyntaxError) and error.filename == file:
         lines.append(error.lineno)

@@ -1,10 +1,10 @@
-"""Which end of a metric is the better one, by its name. Imports nothing: those who only read records ask too."""
+"""Direction of a metric by its name. Imports nothing, for readers of records."""
 
 _ENDS = {"_corr": True, "recall_at_1": True, "_rmse": False, "_mae": False, "train/loss": False}
 
 
 def larger_is_better(metric: str) -> bool | None:
-    """Whether it is the upper end; None where neither is.
+    """Return whether larger values of a metric are better; None if neither direction is.
 
     Example:
         >>> [larger_is_better(f"eval/kappa_{what}") for what in ("rank_corr", "mae", "mean")]

@@ -1,16 +1,16 @@
-"""Which mathematics a run is of. Imports nothing: those who only read records ask too."""
+"""Version of a run's numerics. Imports nothing, for readers of records."""
 
 from collections.abc import Mapping
 
-# Raised whenever the same configuration gives other numbers than before: old results are then not found again. It was
-# not for the limits of kappa above 1e6 and of ranges that are only rounding, where the numbers before were wrong.
+# Bump it when equal configurations give new numbers: old results are then not reused. It was not bumped for the limits
+# of kappa above 1e6 and of ranges that are only rounding, where the numbers before were wrong.
 MATHS_VERSION = 3
 MATHS = "pcl.maths"
-_UNTAGGED = "3"  # of runs that were recorded before they were tagged
+_UNTAGGED = "3"  # version of runs that were recorded before the tag existed
 
 
 def is_current(tags: Mapping[str, str]) -> bool:
-    """Whether a run would have the same numbers today.
+    """Return whether a run has the current numerics version.
 
     Example:
         >>> is_current({"pcl.maths": str(MATHS_VERSION)}), is_current({"pcl.maths": "2"})

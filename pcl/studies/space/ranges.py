@@ -1,6 +1,6 @@
-"""Ranges that a search may draw from; a grid has no use for them.
+"""Ranges that a random or Optuna search draws from; a grid cannot use them.
 
-They are what Ray's domains are to `pcl.studies.space.axes`, written shorter and without importing Ray.
+They do what Ray's domains do for `pcl.studies.space.axes`, are shorter to write, and import no Ray.
 """
 
 import math
@@ -11,13 +11,13 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Range:
-    """Numbers from `low` to `high`, both of them included.
+    """Numbers from `low` to `high`, both included.
 
     Attributes:
         low: The smallest.
         high: The largest.
-        is_log: Whether factors are equally likely, rather than differences.
-        is_whole: Whether only whole numbers are in it.
+        is_log: Whether the logarithm is uniform, rather than the number.
+        is_whole: Whether it contains only whole numbers.
         step: Distance of neighbours; 0 for all numbers, or all whole ones.
     """
 
@@ -40,22 +40,22 @@ class Range:
 
     @property
     def domain_str(self) -> str:
-        """Its bounds, as a plan shows them."""
+        """Bounds as a plan shows them."""
         kinds = [kind for is_so, kind in ((self.is_whole, "whole"), (self.is_log, "log")) if is_so]
         step = f" by {self.step:g}" if self.step else ""
         return " ".join([f"{self.low:g} to {self.high:g}{step}", *kinds])
 
     def sample(self, config: Any = None, size: int = 1, random_state: Any = None) -> float:
-        """A number in it, as Ray's domains give one; the state is a seed."""
+        """Draw a number, with the signature of Ray's domains; the state is a seed."""
         return self.draw(random.Random(random_state))
 
     def draw(self, generator: random.Random) -> float:
-        """A number in it."""
+        """Draw a number."""
         step = self.step or (1.0 if self.is_whole else 0.0)
         if step and not self.is_log:
             n_steps = math.floor((self.high - self.low) / step + 1e-9)
             number = self.low + step * generator.randint(0, n_steps)
-        elif self.is_log:  # of whole numbers, n is drawn from n to n + 1
+        elif self.is_log:  # for whole numbers, n stands for the interval from n to n + 1
             number = math.exp(generator.uniform(math.log(self.low), math.log(self.high + int(self.is_whole))))
         else:
             number = generator.uniform(self.low, self.high)
@@ -63,20 +63,20 @@ class Range:
         return math.floor(number) if self.is_whole else number
 
     def is_valid(self, value: Any) -> bool:
-        """Whether a number is in it."""
+        """Return whether a number is in the range."""
         return self.low <= value <= self.high and (not self.is_whole or value == int(value))
 
 
 def uniform(low: float, high: float) -> Range:
-    """Any number from `low` to `high`."""
+    """Return the range of all numbers from `low` to `high`."""
     return Range(low, high)
 
 
 def log_uniform(low: float, high: float) -> Range:
-    """Any number from `low` to `high`, factors being equally likely."""
+    """Return the range of all numbers from `low` to `high`, uniform in the logarithm."""
     return Range(low, high, is_log=True)
 
 
 def integers(low: int, high: int) -> Range:
-    """Any whole number from `low` to `high`, both included."""
+    """Return the range of all whole numbers from `low` to `high`, both included."""
     return Range(low, high, is_whole=True)

@@ -1,6 +1,6 @@
-"""How a space is searched: all of its grid, a random part of it, or what a sampler proposes.
+"""Search methods: the whole grid, a random part of it, or proposals of a sampler.
 
-Points are drawn and proposed as values by axis; `pcl.studies.space.search_space` makes configurations of them.
+Points are drawn and proposed as values by axis; `pcl.studies.space.search_space` turns them into configurations.
 """
 
 import math
@@ -16,21 +16,21 @@ from pcl.studies.space.ranges import Range
 GRID, RANDOM, OPTUNA = "grid", "random", "optuna"
 ASHA = "asha"
 TPE, GP = "tpe", "gp"
-_LEAST, _MOST = 10, 100  # trials of a stage where none are asked for
-_VALUES_OF_A_RANGE = 10  # as which it counts there
+_LEAST, _MOST = 10, 100  # bounds of a stage's default number of trials
+_VALUES_OF_A_RANGE = 10  # number of values that a range counts as there
 
 
 @dataclass(frozen=True)
 class Method:
-    """How a study searches.
+    """The search method of a study.
 
     Attributes:
         kind: grid, random or optuna.
-        n_trials: Of each stage; nothing for a grid, which has its cells.
-        seed: Of the draws and the sampler.
-        sampler: Of Optuna: tpe or gp; nothing without it.
-        warm_start: Study whose finished trials the sampler begins with.
-        scheduler: What ends trials early: asha, or nothing.
+        n_trials: Number of trials of each stage; empty for a grid, which has its cells.
+        seed: Seed of the draws and the sampler.
+        sampler: Optuna's sampler, tpe or gp; empty for other kinds.
+        warm_start: Study whose finished trials the sampler starts with.
+        scheduler: Early stopping of trials: asha, or empty.
     """
 
     kind: str = GRID
@@ -42,12 +42,12 @@ class Method:
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> "Method":
-        """From what `asdict` returned, perhaps by way of JSON."""
+        """Create a method from what `asdict` returned, possibly by way of JSON."""
         return cls(**{**content, "n_trials": tuple(content["n_trials"])})
 
     @property
     def label(self) -> str:
-        """In words."""
+        """Description in words."""
         text = "grid"
         if self.kind == OPTUNA:
             warm = f", with the trials of {self.warm_start}" if self.warm_start else ""
@@ -58,7 +58,7 @@ class Method:
 
 
 def n_trials_of(stage: Stage, asked: int | None) -> int:
-    """How many trials a stage gets: those asked for, or a tenth of its grid; never more than it has cells."""
+    """Return the number of trials of a stage: those asked for, or a tenth of its grid; at most its number of cells."""
     n_ranges = sum(isinstance(axis, Domain) for axis in stage.axes.values())
     n_cells = stage.n_cells * _VALUES_OF_A_RANGE**n_ranges
     chosen = asked or min(max(_LEAST, math.ceil(n_cells / 10)), _MOST)
@@ -66,7 +66,7 @@ def n_trials_of(stage: Stage, asked: int | None) -> int:
 
 
 def searched(name: str, axis: Axis) -> Range | tuple[Plain, ...]:
-    """What a search may choose from: a range, or values; of variants, labels.
+    """Return what a search chooses from: a range or values; for variants, their labels.
 
     Raises:
         ValueError: If it is a Ray domain that is neither.
@@ -81,7 +81,7 @@ def searched(name: str, axis: Axis) -> Range | tuple[Plain, ...]:
 
 
 def draws(stage: Stage, seed: int) -> Iterator[dict[str, Plain]]:
-    """Points of a stage without end, each axis drawn on its own; the same for the same seed."""
+    """Yield points of a stage without end, each axis drawn independently; the same for the same seed."""
     axes = {name: searched(name, axis) for name, axis in stage.axes.items()}
     generator = random.Random(f"{seed} {stage.name}")
     while True:
@@ -92,14 +92,14 @@ def draws(stage: Stage, seed: int) -> Iterator[dict[str, Plain]]:
 
 
 def random_cells(stage: Stage, n: int, seed: int) -> list[dict[str, Plain]]:
-    """Some cells of a stage's grid, each at most once; the same for the same seed."""
+    """Return random cells of a stage's grid without repetition; the same for the same seed."""
     chosen = random.Random(f"{seed} {stage.name}").sample(range(stage.n_cells), min(n, stage.n_cells))
     cells = list(stage.grid())
     return [cells[index] for index in chosen]
 
 
 def _of_ray(name: str, axis: Any) -> Range | tuple[Plain, ...]:
-    """Ray's domains by their names: Ray is not imported for it."""
+    """Convert one of Ray's domains, recognised by its name, as Ray is not imported."""
     kind, step = type(axis).__name__, 0.0
     sampler: Any = getattr(axis, "sampler", None)
     if kind == "Categorical":
@@ -112,5 +112,5 @@ def _of_ray(name: str, axis: Any) -> Range | tuple[Plain, ...]:
             f"the axis {name!r} must be uniform, log-uniform, whole numbers or a choice to be searched, but got "
             f"{kind}{axis.domain_str} with {law.strip('_')}."
         )
-    high = axis.upper - 1 if is_whole and step in (0.0, 1.0) else axis.upper  # Ray leaves the last one out
+    high = axis.upper - 1 if is_whole and step in (0.0, 1.0) else axis.upper  # Ray excludes the upper end
     return Range(axis.lower, high, law == "_LogUniform", is_whole, step)

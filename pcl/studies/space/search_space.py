@@ -1,4 +1,4 @@
-"""Search spaces as data: what a study searches, checked against RunConfig before any work.
+"""Search spaces as data, checked against RunConfig before any work.
 
 A space is one file that defines `SPACE`: see search_spaces/ for the paper's own, and `pcl.studies.space.axes` for axes.
 """
@@ -24,7 +24,7 @@ __all__ = [
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
-# What a search may go by. Images are never selected on the test set.
+# Metrics that a search may optimise. Images are never selected on the test set.
 METRICS = {
     "toy": (
         "eval/kappa_rank_corr", "eval/kappa_rmse", "eval/kappa_mae", "eval/kappa_mean", "eval/kappa_median",
@@ -36,7 +36,7 @@ METRICS = {
 
 
 class Mode(Enum):
-    """Which end of a metric is the better one."""
+    """The better direction of a metric."""
 
     MAX = "max"
     MIN = "min"
@@ -44,11 +44,11 @@ class Mode(Enum):
 
 @dataclass(frozen=True)
 class Objective:
-    """What a search goes by.
+    """The metric that a search optimises.
 
     Attributes:
         metric: One of `METRICS`.
-        mode: Which end of it.
+        mode: The better direction.
     """
 
     metric: str = "eval/kappa_rank_corr"
@@ -60,8 +60,8 @@ class Cell:
     """A point of a space.
 
     Attributes:
-        config: The run.
-        varied: Value of every axis of this stage and the earlier ones; of a variant, its label.
+        config: Configuration of the run.
+        varied: Value of every axis of this stage and the earlier ones; for variants, their label.
     """
 
     config: RunConfig
@@ -70,21 +70,21 @@ class Cell:
 
 @dataclass(frozen=True)
 class SearchSpace:
-    """A search, stage after stage.
+    """A search in one or several stages.
 
     Attributes:
-        name: What the study is called.
-        loss: Which of `LOSSES`.
-        stages: One after the other; each goes on from the winner of those before.
+        name: Name of the study.
+        loss: One of `LOSSES`.
+        stages: Stages in order; each starts from the winner of those before.
         base: Settings by dotted path, applied after profile and scale.
-        objective: What decides.
+        objective: The metric that decides.
         tuning_seeds: Seeds of every cell.
         report_seeds: Seeds of the winner's final runs.
-        published: The paper's winner by axis, for comparison; empty where there is none.
+        published: The paper's winner by axis, for comparison; empty if there is none.
         task: "toy" or "images".
 
     Raises:
-        ValueError: If a path, a value, a seed or a combination of them is not what a run can have.
+        ValueError: If a path, a value, a seed or a combination of them is not possible in a run.
 
     Example:
         >>> grid = Stage("grid", {"M": negatives_axis(0, 32), "loss.learn_kappa_pos": (True, False)})
@@ -109,7 +109,7 @@ class SearchSpace:
             reader = RunConfig.of(loss=self.loss, task=self.task)
             self._check_seeds()
             self._check_objective()
-            # From here on, every value is what its path's type makes of it.
+            # From here on, every value has its path's type.
             object.__setattr__(self, "base", {path: reader.read(path, value) for path, value in self.base.items()})
             object.__setattr__(self, "stages", tuple(stage.read(reader) for stage in self.stages))
             self._check_owners()
@@ -121,29 +121,29 @@ class SearchSpace:
 
     @property
     def n_trials(self) -> tuple[int, ...]:
-        """Cells of each stage; of a sampled stage, for each sample."""
+        """Number of cells of each stage; for a sampled stage, of its other axes."""
         return tuple(stage.n_cells for stage in self.stages)
 
     @property
     def is_sampled(self) -> bool:
-        """Whether an axis is a range."""
+        """True if an axis is a range."""
         return any(stage.is_sampled for stage in self.stages)
 
     def cells(
         self, stage_index: int, winner: Mapping[str, Plain] = _NOTHING, *,
         profile: str = "paper", scale: str = "paper", overrides: Mapping[str, Any] = _NOTHING,
     ) -> list[Cell]:  # fmt: skip
-        """All cells of a stage, the last axis varying fastest.
+        """Return all cells of a stage, the last axis varying fastest.
 
         Args:
-            stage_index: Which stage.
-            winner: `varied` of the best cell of the stage before; nothing for the first.
+            stage_index: Index of the stage.
+            winner: `varied` of the best cell of the stage before; empty for the first.
             profile: Fidelity profile.
             scale: Scale.
             overrides: Settings by dotted path, over those of `base`; no axis may vary them.
 
         Raises:
-            ValueError: If the profile, the scale, the winner or an override does not go with a cell.
+            ValueError: If the profile, the scale, the winner or an override is not possible for a cell.
         """
         stage = self.stages[stage_index]
         if stage.is_sampled:
@@ -155,7 +155,7 @@ class SearchSpace:
         self, stage_index: int, values: Mapping[str, Any], winner: Mapping[str, Plain] = _NOTHING, *,
         profile: str = "paper", scale: str = "paper", overrides: Mapping[str, Any] = _NOTHING,
     ) -> Cell:  # fmt: skip
-        """The cell at these values of a stage's axes, as a searcher may choose them; for the rest see `cells`."""
+        """Return the cell at these values of a stage's axes, as a searcher chooses them; arguments as of `cells`."""
         reader = RunConfig.of(loss=self.loss, profile=profile, scale=scale, task=self.task)
         stage, chosen = self.stages[stage_index], {**winner, **values}
         earlier = [axis for before in self.stages[:stage_index] for axis in before.axes]
@@ -178,7 +178,7 @@ class SearchSpace:
         return Cell(config, {axis: settings.get(axis, value) for axis, value in chosen.items()})
 
     def fingerprint(self) -> str:
-        """Sixteen hexadecimal digits of what is declared, but for `published`, which decides nothing."""
+        """Return sixteen hexadecimal digits of the declaration's hash, without `published`, which decides nothing."""
         content = [
             self.name, self.loss, self.task, sorted(self.base.items()), [stage.declared() for stage in self.stages],
             self.objective.metric, self.objective.mode.value, list(self.tuning_seeds), list(self.report_seeds),
@@ -186,7 +186,7 @@ class SearchSpace:
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
 
     def _settings(self, axis: str, value: Any, reader: RunConfig) -> Mapping[str, Plain]:
-        """What a value of an axis sets."""
+        """Return the settings of a value of an axis."""
         axes = {name: axis for stage in self.stages for name, axis in stage.axes.items()}
         if axis not in axes:
             raise ValueError(f"its axes are {', '.join(axes)}, but got {axis!r}.")
@@ -215,11 +215,11 @@ class SearchSpace:
             raise ValueError(f"`objective.metric` must be one of {', '.join(known)}, but got {metric!r}.")
 
     def _check_owners(self) -> None:
-        """There is something to search, and nothing is set by two."""
+        """Raise a ValueError unless there is something to search and no path is set twice."""
         names = [stage.name for stage in self.stages]
         if not names or len(set(names)) != len(names):
             raise ValueError(f"there must be at least one stage, each with a name of its own, but got {names}.")
-        # A later stage's axis may have its first value in `base`; for the first stage it would mean nothing.
+        # A later stage's axis may have its first value in `base`; for the first stage that would have no effect.
         owners = dict.fromkeys(set(self.base) & self.stages[0].paths(), "`base`")
         for stage in self.stages:
             for name in stage.axes:
@@ -230,7 +230,7 @@ class SearchSpace:
                     owners[path] = ours
 
     def _check_cells(self) -> None:
-        """Every cell is possible under the profile `paper`, with earlier axes at the published or their first value."""
+        """Raise a ValueError unless all cells are possible under `paper`, with earlier axes published or first."""
         winner: dict[str, Plain] = {}
         for index, stage in enumerate(self.stages):
             points = stage.probes() if stage.is_sampled else stage.grid()
@@ -249,15 +249,15 @@ class SearchSpace:
 
 
 def space_names() -> list[str]:
-    """The spaces of search_spaces/, none of which is imported."""
+    """Return the names of the spaces in search_spaces/, without importing them."""
     return _SPACES.names()
 
 
 def load_space(text: str) -> SearchSpace:
-    """A space by its name, or by the path of a file that defines `SPACE`.
+    """Load a space by its name, or by the path of a file that defines `SPACE`.
 
     Raises:
-        ValueError: If there is none, or it cannot be read: with file, line and cause.
+        ValueError: If there is none, or it cannot be read; the message has file, line and cause.
     """
     return _SPACES.load(text)
 

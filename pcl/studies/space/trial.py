@@ -1,4 +1,4 @@
-"""A trial: what is trained, and the key that it is found again by."""
+"""A trial: a configuration with its seeds, and the key that identifies it."""
 
 import hashlib
 import json
@@ -14,7 +14,7 @@ from pcl.studies.space.numerics_version import MATHS_VERSION
 
 @dataclass(frozen=True)
 class Trial:
-    """One configuration, trained for some seeds side by side.
+    """One configuration, trained for several seeds side by side.
 
     Attributes:
         config: The whole configuration, by dotted path.
@@ -32,27 +32,27 @@ class Trial:
 
     @cached_property
     def key(self) -> str:
-        """Twenty hexadecimal digits: equal for equal configuration, seeds, data and mathematics."""
+        """Twenty hexadecimal digits: equal for equal configuration, seeds, data and numerics version."""
         return self._digest(list(self.seeds))
 
     @cached_property
     def cell(self) -> str:
-        """As `key`, but equal for all trials that differ in their seeds alone."""
+        """The same without the seeds: equal for all trials that differ in their seeds alone."""
         return self._digest([])
 
     @property
     def run_config(self) -> RunConfig:
-        """The configuration, typed and checked."""
+        """Typed and checked configuration."""
         return RunConfig.from_flat(self.config)
 
     @property
     def label(self) -> str:
-        """The varied values in a line, each by the last part of its path."""
+        """Varied values in a line, each after the last part of its path."""
         return label(self.varied) or "(base)"
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> "Trial":
-        """From what `asdict` returned, perhaps by way of JSON."""
+        """Create a trial from what `asdict` returned, possibly by way of JSON."""
         return cls(**{**content, "seeds": tuple(content["seeds"])})
 
     def _digest(self, seeds: list[int]) -> str:
