@@ -1,1 +1,1 @@
-"""How a study moves through its stages: grid, random and Optuna."""
+"""Search through the stages of a study: grid, random and Optuna."""

@@ -1,7 +1,7 @@
-"""A stage's Optuna study, in STORAGE/STUDY/optuna.db: asked for points and told what they gave.
+"""The Optuna study of a stage, in STORAGE/STUDY/optuna.db: it is asked for points and told their results.
 
-What a sampler proposes follows from its seed, the number of the proposal and what the study knows, and from nothing
-that is lost with a process: a new driver goes on with what the old one would have proposed.
+A proposal depends on the sampler's seed, the number of the proposal and the content of the study, and on no state of a
+process: a new driver proposes what the old one would have proposed.
 """
 
 import hashlib
@@ -29,18 +29,18 @@ from pcl.studies.space.search_method import GP, Method, searched
 from pcl.studies.space.search_space import Mode, Objective
 
 DATABASE = "optuna.db"
-_MOST_STARTUP = 10  # Optuna's own number of draws before a sampler begins
+_MOST_STARTUP = 10  # Optuna's default number of random draws before a sampler starts
 _KEY, _WINNER, _WARM = "trial", "winner", "warm"
 
 
 class Point(NamedTuple):
-    """What Optuna proposed.
+    """A point that Optuna proposed.
 
     Attributes:
         number: Its number in Optuna.
-        values: By axis.
-        key: Of the trial that it is, once that is known.
-        is_open: Whether it has not been told about.
+        values: Values by axis.
+        key: Key of its trial, once that is known.
+        is_open: Whether its result has not been told yet.
     """
 
     number: int
@@ -51,11 +51,11 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True)
 class Known:
-    """What a point gave.
+    """The result of a point.
 
     Attributes:
-        values: Of every objective; nothing where it failed or was stopped early.
-        curve: Percent done and objective of one that was stopped early, of which samplers then learn; else nothing.
+        values: Value of every objective; None if it failed or was stopped early.
+        curve: Percent done and objective of a point that was stopped early, from which samplers learn; else empty.
     """
 
     values: Sequence[float] | None = None
@@ -63,7 +63,7 @@ class Known:
 
     @property
     def state(self) -> TrialState:
-        """In Optuna's words."""
+        """State in Optuna's terms."""
         return TrialState.PRUNED if self.curve else TrialState.FAIL if self.values is None else TrialState.COMPLETE
 
 
@@ -72,15 +72,15 @@ NOTHING = Known()
 
 @dataclass(frozen=True)
 class Samples:
-    """Where and how a stage is sampled.
+    """The place and the method of a stage's sampling.
 
     Attributes:
-        database: File of the studies, one for each stage.
-        name: Of the study in it.
-        stage: What is sampled.
-        objectives: What is told.
+        database: File of the studies, one study for each stage.
+        name: Name of the study in it.
+        stage: The stage.
+        objectives: Objectives whose values are told.
         method: Sampler and seed.
-        n_trials: How many there will be: a third of them, at most ten, are drawn before the sampler begins.
+        n_trials: Number of trials; a third of them, at most ten, are drawn at random before the sampler starts.
     """
 
     database: Path
@@ -92,17 +92,17 @@ class Samples:
 
 
 class Sampling:
-    """Asks and tells.
+    """Ask-and-tell access to a stage's Optuna study.
 
-    A database that is damaged or was left half made is set aside, and made anew: the trials' folders have it all.
+    A database that is damaged or incomplete is set aside and rebuilt: the trials' folders have all of its content.
 
     Args:
-        samples: What, where and how.
-        winner: Values of earlier stages' axes. A study that was begun at other ones is begun anew.
-        is_anew: Whether it is begun anew in any case.
+        samples: Where and how the stage is sampled.
+        winner: Values of earlier stages' axes. A study that was started with others is started anew.
+        is_anew: Whether to start anew in any case.
 
     Attributes:
-        aside: Where the database that was there is now, if it was set aside.
+        aside: New path of the old database, if it was set aside.
 
     Raises:
         OSError: If the database cannot be read or written; so do all methods.
@@ -127,7 +127,7 @@ class Sampling:
             self._study.set_user_attr(_WINNER, dict(winner))
 
     def _storage(self) -> optuna.storages.RDBStorage:
-        """Optuna's tables, made first where there are none."""
+        """Return Optuna's storage, after creating its tables if there are none."""
         path = self._samples.database
         clear_unfinished(path)
         if path.exists():
@@ -142,7 +142,7 @@ class Sampling:
         return optuna.storages.RDBStorage(_url(path))
 
     def points(self) -> list[Point]:
-        """Whatever has been proposed or added so far, in order; what an ask left half done is told to have failed."""
+        """Return all points proposed or added so far, in order; points of interrupted asks are told to have failed."""
         with self._database():
             found = []
             for trial in self._study.get_trials(deepcopy=False):
@@ -161,7 +161,7 @@ class Sampling:
             return {str(t.user_attrs[_KEY]) for t in self._study.get_trials(deepcopy=False) if _WARM in t.user_attrs}
 
     def ask(self, values: Mapping[str, Plain] | None = None) -> Point:
-        """Propose a point: the sampler's, or this one."""
+        """Propose a point: the sampler's, or the given one."""
         with self._database():
             if values is not None:
                 self._study.enqueue_trial(dict(values))
@@ -172,12 +172,12 @@ class Sampling:
             return Point(trial.number, dict(trial.params), "", is_open=True)
 
     def name(self, number: int, key: str) -> None:
-        """Note which trial a point is."""
+        """Record the key of a point's trial."""
         with self._database():
             self._study._storage.set_trial_user_attr(self._id(number), _KEY, key)
 
     def tell(self, number: int, known: Known) -> None:
-        """What a point gave."""
+        """Tell Optuna the result of a point."""
         with self._database():
             storage, trial_id = self._study._storage, self._id(number)
             if not storage.get_trial(trial_id).state.is_finished():
@@ -186,16 +186,16 @@ class Sampling:
             self._study.tell(number, known.values, known.state, skip_if_finished=True)
 
     def add(self, point: Mapping[str, Plain], key: str, known: Known, warm: str = "") -> None:
-        """Add what is known of a point that this study has not proposed, perhaps from another one."""
+        """Add the result of a point that this study has not proposed, possibly from another study."""
         with self._database():
             self._study.add_trial(self._frozen(point, {_KEY: key, **({_WARM: warm} if warm else {})}, known))
 
     def _id(self, number: int) -> int:
-        """In the storage; Optuna has no other way to write to a trial by its number."""
+        """Return a trial's id in the storage, which Optuna needs to write to a trial by its number."""
         return int(self._study._storage.get_trial_id_from_study_id_trial_number(self._study._study_id, number))
 
     def _frozen(self, point: Mapping[str, Plain], attributes: dict[str, Any], known: Known) -> FrozenTrial:
-        last = [known.curve[-1][1]] if known.curve else known.values  # of a pruned one, Optuna takes its last value
+        last = [known.curve[-1][1]] if known.curve else known.values  # the value of a pruned trial is its last one
         return create_trial(
             state=known.state, values=last, params=dict(point), distributions=self._distributions,
             user_attrs=attributes, intermediate_values={round(percent): value for percent, value in known.curve},
@@ -203,7 +203,7 @@ class Sampling:
 
     @contextmanager
     def _database(self) -> Iterator[None]:
-        """Errors of the database become an OSError; warnings are about experimental parts of Optuna."""
+        """Turn errors of the database into an OSError, and ignore warnings about experimental parts of Optuna."""
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -219,13 +219,13 @@ def _url(path: Path) -> str:
 
 
 def sampler_of(method: Method, stage: Stage, n_trials: int, number: int) -> optuna.samplers.BaseSampler:
-    """One for a single proposal. Trials that run at once count as bad (TPE) or are reckoned with (GP).
+    """Return the sampler for a single proposal. Running trials count as bad (TPE) or are taken into account (GP).
 
     Args:
         method: Sampler and seed.
-        stage: What is sampled.
-        n_trials: How many there will be.
-        number: Of the proposal.
+        stage: The stage.
+        n_trials: Number of trials.
+        number: Number of the proposal.
     """
     text = f"{method.seed} {stage.name} {number}"
     seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:4])
@@ -238,10 +238,10 @@ def sampler_of(method: Method, stage: Stage, n_trials: int, number: int) -> optu
 def warned(
     sampler: optuna.samplers.BaseSampler, study: optuna.Study, distributions: dict[str, BaseDistribution]
 ) -> optuna.samplers.BaseSampler:
-    """For a single proposal, a sampler to which what failed is as bad as the worst that has finished.
+    """Return a sampler for a single proposal that treats failed trials as bad as the worst finished one.
 
-    Of failures alone a sampler learns nothing: where the best that it knows lies beside settings that diverge, it would
-    propose those again and again. In the study they stay what they are.
+    Samplers ignore failed trials: where the best known point is close to settings that diverge, they would propose
+    those again and again. In the study, the failed trials stay failed.
     """
     every = study.get_trials(deepcopy=False)
     trials = [trial for trial in every if trial.state not in (TrialState.FAIL, TrialState.WAITING)]
@@ -249,7 +249,7 @@ def warned(
     finished = [trial.values for trial in trials if trial.state is TrialState.COMPLETE]
     points = {repr(params): params for params in failed if set(params) == set(distributions)}
     for trial in trials:
-        points.pop(repr(trial.params), None)  # run again, or at it
+        points.pop(repr(trial.params), None)  # run again since, or running
     if not finished or not points:
         return sampler
     ends = [min if direction is StudyDirection.MAXIMIZE else max for direction in study.directions]
@@ -260,12 +260,12 @@ def warned(
     ])  # fmt: skip
     proposed = told.ask(distributions).params
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of what Optuna calls experimental
-        return optuna.samplers.PartialFixedSampler(proposed, optuna.samplers.RandomSampler())  # who has nothing to draw
+        warnings.simplefilter("ignore")  # PartialFixedSampler is experimental
+        return optuna.samplers.PartialFixedSampler(proposed, optuna.samplers.RandomSampler())  # nothing is left to draw
 
 
 def distributions_of(stage: Stage) -> dict[str, BaseDistribution]:
-    """What Optuna draws each axis from."""
+    """Return the Optuna distribution of each axis."""
     return {name: _distribution(searched(name, axis)) for name, axis in stage.axes.items()}
 
 

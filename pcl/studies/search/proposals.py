@@ -1,7 +1,7 @@
-"""Trials that a sampler proposes one after the other, between Optuna's study and the trials' folders.
+"""Trials that a sampler proposes one after the other, kept consistent between Optuna's study and the trials' folders.
 
-The folders are the truth. Whatever has a result there is told to Optuna, by whomever it was run; what Optuna believes
-to be running and has none is run again.
+The folders are authoritative. Every result there is told to Optuna, whoever produced it; a trial that Optuna takes for
+running and that has no result is run again.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,22 +20,22 @@ from pcl.studies.space.search_space import Objective, SearchSpace
 from pcl.studies.space.trial import Trial
 
 _MOST_REPEATS = 10  # proposals in a row that are known, or not possible, before a new point is drawn at random
-_MOST_DRAWS = 1000  # of which none is new, before there is nothing new
+_MOST_DRAWS = 1000  # draws without a new point before the stage counts as exhausted
 
 
 class Proposer:
     """The trials of a stage, proposed one after the other.
 
     Args:
-        space: What is searched.
-        spec: How.
+        space: The search space.
+        spec: Specification of the study.
         folder: The study's files.
-        stage_index: Which stage.
-        winner: `varied` of the best trial of the stage before; nothing for the first.
-        objectives: What the sampler is told.
-        reuse: Looks for a trial's result elsewhere and, where there is one, puts it into the trial's folder.
-        on_known: Told of trials that have a result when they are proposed; may be set later.
-        is_rerun: Whether the search begins anew and runs again what is known.
+        stage_index: Index of the stage.
+        winner: `varied` of the best trial of the stage before; empty for the first.
+        objectives: Objectives that the sampler is told.
+        reuse: Looks for a trial's result elsewhere and copies it into the trial's folder.
+        on_known: Called with trials that already have a result when they are proposed; may be set later.
+        is_rerun: Whether to start the search anew and run known trials again.
 
     Raises:
         OSError: If Optuna's database cannot be used; so do all methods.
@@ -55,29 +55,29 @@ class Proposer:
         samples = Samples(folder.path / DATABASE, name, stage, objectives, spec.method, self._n_trials)
         self._sampling = Sampling(samples, winner, is_anew=is_rerun)
         if self._sampling.aside:
-            folder.mirror.push(self._sampling.aside.name)  # what a store lacks is removed here by the next pull
+            folder.mirror.push(self._sampling.aside.name)  # else the next pull would delete it here
         self._draws = draws(stage, spec.method.seed)
         self._trials: dict[str, Trial] = {}
-        self._open: dict[str, list[int]] = {}  # key -> numbers of the points that wait for it
-        self._waiting: list[Trial] = []  # begun by an earlier driver
-        self._again: set[str] = set()  # those of them that Optuna has been told about
+        self._open: dict[str, list[int]] = {}  # key -> numbers of the points that wait for its result
+        self._waiting: list[Trial] = []  # started by an earlier driver
+        self._again: set[str] = set()  # keys of those whose earlier result Optuna has been told
         self._warm: set[str] = set()
         self._begin(is_new=not self._sampling.points())
 
     @property
     def trials(self) -> list[Trial]:
-        """All so far, with those of a warm start, in the order in which they came."""
+        """All trials so far, with those of a warm start, in order."""
         return list(self._trials.values())
 
     @property
     def n_trials(self) -> int:
-        """How many there will be, with those of a warm start."""
+        """Number of trials that there will be, with those of a warm start."""
         return self._n_trials + len(self._warm)
 
     def next(self) -> Trial | None:
-        """A trial that has no result yet; nothing once there are as many as there are to be, or all are known."""
+        """Return a trial that has no result yet; None once there are enough trials, or the stage is exhausted."""
         trial = self._next()
-        self._folder.mirror.push(DATABASE)  # before the trial begins: a new driver then knows of it
+        self._folder.mirror.push(DATABASE)  # before the trial starts, so that a new driver knows of it
         return trial
 
     def _next(self) -> Trial | None:
@@ -89,7 +89,7 @@ class Proposer:
         while len(self._trials) < self.n_trials:
             values = self._drawn() if n_repeats >= _MOST_REPEATS else None
             if n_repeats >= _MOST_REPEATS and values is None:
-                self._n_trials = len(self._trials) - len(self._warm)  # the space is used up
+                self._n_trials = len(self._trials) - len(self._warm)  # the space is exhausted
                 return None
             trial = self._take(self._sampling.ask(values))
             if trial is None:
@@ -103,13 +103,13 @@ class Proposer:
         return None
 
     def has_next(self) -> bool:
-        """Whether there is anything to run."""
+        """Return whether there is anything left to run."""
         trial = self.next()
         self._waiting = [trial, *self._waiting] if trial else []
         return trial is not None
 
     def ended(self, key: str) -> None:
-        """Tell Optuna what a trial's folder says."""
+        """Tell Optuna the result in a trial's folder."""
         folder = self._folder.trial(key)
         if folder.result() is None:
             return
@@ -122,14 +122,14 @@ class Proposer:
             self._again.remove(key)
 
     def _known(self, trial: Trial, folder: TrialFolder) -> Known:
-        """What a trial that has ended gave."""
+        """Return the result of a trial that has ended."""
         outcome = Outcome.of(trial, folder)
         if outcome.is_stopped:
             return Known(curve=judged_curve(folder.rows(), trial.run_config, self._objectives[0].metric))
         return Known(values_of(outcome, self._objectives))
 
     def _take(self, point: Point) -> Trial | None:
-        """The trial that a point is, if it is a new one; what is known of others is told at once."""
+        """Return the trial of a point if it is a new one; tell Optuna known results at once."""
         trial = self._trial(point.values)
         if trial is None:
             self._sampling.tell(point.number, NOTHING)
@@ -149,7 +149,7 @@ class Proposer:
         return trial
 
     def _begin(self, *, is_new: bool) -> None:
-        """Bring Optuna in line with the folders."""
+        """Bring Optuna's study in line with the folders."""
         if is_new and self._spec.method.warm_start:
             self._warm_up(self._folder.beside(self._spec.method.warm_start))
         self._warm = self._sampling.warm
@@ -178,7 +178,7 @@ class Proposer:
                 self._trials[trial.key] = trial
 
     def _warm_up(self, other: StudyFolder) -> None:
-        """Take over the finished trials of another study."""
+        """Add the finished trials of another study."""
         other.pull()
         for trial in self._of_stage(other):
             outcome = Outcome.of(trial, other.trial(trial.key))
@@ -189,7 +189,7 @@ class Proposer:
             self._sampling.add(self._values(trial), trial.key, known, other.name)
 
     def _of_stage(self, study: StudyFolder) -> list[Trial]:
-        """Trials in a study's folders that have ended and are points of this stage, the first to end first."""
+        """Return the ended trials of this stage in a study's folders, in the order in which they ended."""
         name, ended = self._space.stages[self._index].name, []
         for folder in study.trials():
             trial, result = folder.trial(), folder.result()
@@ -207,13 +207,13 @@ class Proposer:
         return {axis: trial.varied[axis] for axis in self._space.stages[self._index].axes}
 
     def _trial(self, values: Mapping[str, Plain]) -> Trial | None:
-        """A point as a trial; nothing where it is not possible."""
+        """Return the trial of a point; None if it is not possible."""
         with suppress(ValueError):
             return self._spec.trial_at(self._space, self._index, values, self._winner)
         return None
 
     def _drawn(self) -> dict[str, Plain] | None:
-        """A point at random that is new and possible, if there is any."""
+        """Draw a random point that is new and possible; None if there is none."""
         for _ in range(_MOST_DRAWS):
             values = next(self._draws)
             trial = self._trial(values)

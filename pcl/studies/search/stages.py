@@ -1,4 +1,4 @@
-"""A study from its first stage to the final row: reuse what is known, run what is left, select, report."""
+"""The run of a study from its first stage to the report: reuse known results, run the rest, select, report."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -30,16 +30,16 @@ N_REPORTED = 3  # configurations that are run on the report seeds: the winner an
 
 @dataclass
 class Finding:
-    """What a study has found.
+    """The results of a study.
 
     Attributes:
-        stages: Outcomes of every stage that was begun, best first.
-        best: The winner of the last stage, if all stages have ended; that of an earlier one where the last was
-            searched in part and has none as good.
+        stages: Outcomes of every stage that was started, best first.
+        best: The winner of the last stage, once all stages have ended; an earlier stage's winner if the last stage was
+            searched only in part and has none as good.
         report: Outcomes on the report seeds, in the order of the selection.
-        objectives: All that were asked for; the first decides.
-        front: Trials of all stages than which none is better in every objective; nothing for one objective.
-        replications: Of every stage that was replicated.
+        objectives: All objectives; the first decides.
+        front: Non-dominated trials of all stages; empty for one objective.
+        replications: Replications of all stages that were replicated.
         replicates: Their trials, as they were run.
     """
 
@@ -53,21 +53,21 @@ class Finding:
 
     @property
     def outcomes(self) -> list[Outcome]:
-        """All, stage by stage."""
+        """All outcomes, stage by stage."""
         return [outcome for stage in self.stages.values() for outcome in stage] + self.report
 
 
 class Search:
-    """Runs a study; see `run`.
+    """The search of a study; see `run`.
 
     Args:
-        space: What is searched; `self.space` then goes by the first of the study's objectives.
-        spec: What the study is.
-        folder: Its files.
-        tracker: With the study open.
-        recorder: Of the same tracker.
-        choices: How it runs.
-        interrupt: Ends it early.
+        space: The search space; `self.space` has the first of the study's objectives.
+        spec: Specification of the study.
+        folder: The study's files.
+        tracker: A tracker with the study open.
+        recorder: A recorder of the same tracker.
+        choices: Options of execution.
+        interrupt: Ends the study early.
         say: Prints a line.
     """
 
@@ -82,7 +82,7 @@ class Search:
         self._execution = Execution(self.space.objective, folder, tracker, recorder, choices, interrupt, say)
 
     def run(self) -> Finding:
-        """Run stage after stage, then the report; returns early where interrupted or where a stage has no winner."""
+        """Run all stages, then the report; return early if interrupted or if a stage has no winner."""
         finding = Finding(objectives=self.objectives)
         candidates: list[Outcome] = []
         varied: dict[str, Plain] = {}
@@ -101,12 +101,12 @@ class Search:
                 return finding
             varied = best.trial.varied
             keys = {outcome.trial.key for outcome in outcomes}
-            # A whole grid has, as a rule, the earlier winner among its cells.
+            # A whole grid usually has the earlier winner among its cells.
             is_partial = self.spec.method.kind != GRID
             earlier = [outcome for outcome in candidates[:1] if is_partial and outcome.trial.key not in keys]
             again = {outcome.trial.key for outcome in compared}
             rest = [outcome for outcome in outcomes if outcome.trial.key not in again]
-            # Those that were compared on more seeds are in order already, and before the rest.
+            # Those that were compared on more seeds are in order already and come first.
             candidates = ranked([*(compared[:1] or rest), *earlier], self.space.objective)
             candidates += [*compared[1:], *ranked(rest, self.space.objective)] if compared else []
         finding.best = winner(candidates[:1], self.space.objective)
@@ -120,7 +120,7 @@ class Search:
         return finding
 
     def _replicated(self, outcomes: list[Outcome], stage: str, finding: Finding) -> list[Outcome]:
-        """The best of a stage with more seeds, the best first; nothing where it is clear without: see `replication`."""
+        """Return the best of a stage on more seeds, best first; empty if the winner is clear: see `replication`."""
         objective, known = self.space.objective, [*self.spec.tuning_seeds, *self.spec.report_seeds]
         compared: dict[str, Outcome] = {}
         left, n_rounds = unclear(outcomes, objective), 0
@@ -139,12 +139,12 @@ class Search:
         return finding.replications[stage].compared
 
     def _run_all(self, trials: list[Trial], title: str) -> list[Outcome]:
-        """Every trial's outcome, run or known."""
+        """Return the outcomes of all trials, run or known."""
         scheduler = self._scheduler(trials[0].stage) if trials else None
         return self._execution.run_all(trials, title, scheduler)
 
     def _run_proposed(self, index: int, winner: dict[str, Plain], title: str) -> list[Outcome]:
-        """The outcome of every trial that Optuna proposes, run or known, and of those that it began with."""
+        """Return the outcomes of all trials that Optuna proposes, run or known, and of those that it started with."""
         from pcl.studies.search.proposals import Proposer  # noqa: PLC0415  Optuna takes a second
 
         proposer = Proposer(
@@ -165,7 +165,7 @@ class Search:
         return [Outcome.of(trial, self.folder.trial(trial.key)) for trial in proposer.trials]
 
     def _scheduler(self, stage: str) -> "Halving | None":
-        """What ends a stage's trials early, if anything does; replicates and the report's trials are not stopped."""
+        """Return the early stopping of a stage's trials, if any; replicates and the report's trials are not stopped."""
         if stage in (REPORT_STAGE, REPLICATE_STAGE) or self.spec.method.scheduler != ASHA:
             return None
         from pcl.studies.execution.early_stopping import Halving  # noqa: PLC0415  Ray
@@ -174,7 +174,7 @@ class Search:
 
 
 def close(finding: Finding, tracker: Tracker, recorder: Recorder, objective: str, is_stopped: bool) -> list[str]:
-    """Wait for the records and end the study in MLflow; what is missing there."""
+    """Wait for the records and end the study in MLflow; return what is missing there."""
     end = End.KILLED if is_stopped else End.FINISHED if finding.best is not None else End.FAILED
     best = {} if finding.best is None else {"best/objective": finding.best.mean(objective)}
     return close_study(tracker, recorder, end, best)
