@@ -1,1 +1,1 @@
-"""The Ray cluster under a study: its start, joining one, losing it, and jobs sent to it."""
+"""The Ray cluster of a study: starting one, joining one, detecting its loss, and submitting jobs."""

@@ -1,4 +1,4 @@
-"""Jobs of a Ray cluster, asked for over HTTP: sent, looked at, followed, stopped."""
+"""A client of a Ray cluster's jobs over HTTP: submit, list, follow, stop."""
 
 import http.client
 import logging
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 ENDED = ("SUCCEEDED", "FAILED", "STOPPED")
-# Ray kills a job three seconds after it was asked to stop; a study records what it has in more.
+# Ray kills a job three seconds after it was asked to stop; a study needs longer to record its results.
 _ENVIRONMENT = {"RAY_JOB_STOP_WAIT_TIME_S": "300"}
-_PROBE_S = 5.0  # how long an unreachable cluster may keep a user waiting
-_AWAY_S = 120.0  # how long a cluster that has answered may be away
+_PROBE_S = 5.0  # how long a user waits for an unreachable cluster
+_AWAY_S = 120.0  # how long a cluster that has answered before may be unreachable
 
 
 class Job(NamedTuple):
-    """What a cluster says about a job.
+    """A job of a cluster.
 
     Attributes:
         name: Its identifier.
         status: PENDING, RUNNING, SUCCEEDED, FAILED or STOPPED.
-        message: Why, in one line.
-        command: What it runs.
-        started_s: When, in seconds since 1970.
-        ended_s: The same, 0 while it runs.
+        message: The reason of the status, in one line.
+        command: Its shell command.
+        started_s: Time of its start, in seconds since 1970.
+        ended_s: Time of its end; 0 while it runs.
     """
 
     name: str
@@ -46,15 +46,15 @@ class Job(NamedTuple):
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing more will happen."""
+        """True if the job will not run any further."""
         return self.status in ENDED
 
 
 class Jobs:
-    """Of one cluster.
+    """The jobs of a cluster.
 
     Args:
-        address: Of its dashboard, such as http://127.0.0.1:8265.
+        address: Address of its dashboard, such as http://127.0.0.1:8265.
 
     Raises:
         ValueError: If no cluster answers there, or it wants another token.
@@ -64,19 +64,19 @@ class Jobs:
         self.address = address.rstrip("/")
         _check_reachable(self.address)
         use_token()
-        for name in ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS"):  # they would win over the address
+        for name in ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS"):  # they would override the address
             os.environ.pop(name, None)
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         self._client: JobSubmissionClient = self._asked(self._connect)
 
     def submit(self, command: str, folder: Path, name: str, title: str) -> None:
-        """Send a job.
+        """Submit a job.
 
         Args:
-            command: For the shell.
-            folder: What travels; the command starts in it.
+            command: A shell command.
+            folder: Folder that is uploaded; the command starts in it.
             name: Identifier, which no other job of the cluster may have had.
-            title: What Ray's dashboard calls it.
+            title: Its name in Ray's dashboard.
 
         Raises:
             ValueError: If there is such a job.
@@ -91,7 +91,7 @@ class Jobs:
         )
 
     def job(self, name: str) -> Job:
-        """What is known of a job.
+        """Return a job by its name.
 
         Raises:
             ValueError: If there is none of the name.
@@ -99,28 +99,28 @@ class Jobs:
         return _job(self._asked(lambda: self._client.get_job_info(name), name))
 
     def all(self) -> list[Job]:
-        """Those that were submitted, the latest first."""
+        """Return all submitted jobs, the latest first."""
         found = [_job(info) for info in self._asked(self._client.list_jobs) if info.submission_id]
         return sorted(found, key=lambda job: -job.started_s)
 
     def log(self, name: str) -> str:
-        """All that a job has said."""
+        """Return the whole log of a job."""
         return self._asked(lambda: self._client.get_job_logs(name), name)
 
     def stop(self, name: str) -> None:
-        """Ask a job to end, as Ctrl-C would."""
+        """Ask a job to stop, as Ctrl-C would."""
         self._asked(lambda: self._client.stop_job(name), name)
 
     def follow(self, name: str, write: Callable[[str], None], every_s: float = 1.0) -> Job:
-        """Pass on what a job says until it has ended. A cluster that is away for a while is waited for.
+        """Write a job's log as it grows until the job has ended; wait for a cluster that is unreachable for a while.
 
         Raises:
-            ValueError: If it stays away, or there is no such job.
+            ValueError: If it stays unreachable, or there is no such job.
         """
         n_written, answered = 0, time.monotonic()
         while True:
             try:
-                job = self.job(name)  # before its log: where it has ended, that is complete
+                job = self.job(name)  # before its log, which is complete if the job has ended
                 said = self.log(name) if job.status != "PENDING" else ""
             except OSError:
                 if time.monotonic() - answered > _AWAY_S:
@@ -141,15 +141,15 @@ class Jobs:
         return JobSubmissionClient(self.address)
 
     def _asked(self, ask: Callable[[], T], name: str = "") -> T:
-        """An answer, or a sentence without what Ray's own errors have in them."""
+        """Return an answer, or raise an error with a sentence instead of Ray's own details."""
         from ray.exceptions import AuthenticationError  # noqa: PLC0415
 
         try:
             return ask()
         except AuthenticationError:
             raise ValueError(
-                f"The cluster at {self.address} wants a token that is not here; on its head, `ray get-auth-token` says "
-                f"it: put it in a file, and the file's path in RAY_AUTH_TOKEN_PATH."
+                f"The cluster at {self.address} wants a token that is not here; `ray get-auth-token` on its head node "
+                f"prints it: put it in a file, and the file's path in RAY_AUTH_TOKEN_PATH."
             ) from None
         except RuntimeError as error:
             lines = str(error).strip().splitlines()
@@ -172,10 +172,10 @@ def _check_reachable(address: str) -> None:
     try:
         urllib.request.urlopen(f"{address}/api/version", timeout=_PROBE_S).close()
     except urllib.error.HTTPError:
-        return  # someone is there; what is wrong, if anything, the next request says
+        return  # a server is there; the next request says what is wrong, if anything
     except (OSError, ValueError, http.client.HTTPException) as error:
         cause = getattr(error, "reason", error)
-        if type(error) is http.client.BadStatusLine:  # which would show the bytes that came
+        if type(error) is http.client.BadStatusLine:  # whose text would be the received bytes
             cause = "what answers there is no web server"
         raise ValueError(f"No Ray dashboard can be reached at {address}: {cause}.") from None
 

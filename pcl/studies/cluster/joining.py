@@ -1,4 +1,4 @@
-"""A Ray cluster that is already there: who may join it, what travels to its nodes, and whether they share a disk."""
+"""Joining a running Ray cluster: authentication, the code that is sent to its nodes, and a check of shared storage."""
 
 import json
 import os
@@ -19,19 +19,19 @@ from pcl.studies.ledger.study_storage import Storage
 
 T = TypeVar("T")
 
-LEFT_BEHIND = ["**/__pycache__", "**/*.pyc", "**/.mypy_cache", "**/.ruff_cache"]  # of a folder that travels
+LEFT_BEHIND = ["**/__pycache__", "**/*.pyc", "**/.mypy_cache", "**/.ruff_cache"]  # of an uploaded folder
 _PACKAGE = Path(__file__).parents[2]
-_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # set by Ray in the process of a job that was submitted
-_PROBE_S = 5.0  # how long an unreachable cluster may keep a user waiting; Ray itself takes many minutes
-_NODES_S = 120.0  # how long nodes may take to unpack the code and to look
-_ROOM_S = 60.0  # how long a busy cluster may keep a question waiting
-_SYNC_S = 5.0  # how long a network file system may keep a new file from other machines
+_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # set by Ray in the process of a submitted job
+_PROBE_S = 5.0  # how long a user waits for an unreachable cluster; Ray itself takes many minutes
+_NODES_S = 120.0  # how long nodes may take to unpack the code and to answer
+_ROOM_S = 60.0  # how long to wait for free resources on a busy cluster
+_SYNC_S = 5.0  # how long a network file system may hide a new file from other machines
 
 
 def use_token() -> None:
-    """Show Ray's token where there is one; has to be called before Ray is imported.
+    """Use Ray's token if there is one; call this before Ray is imported.
 
-    Without RAY_AUTH_MODE, Ray wants it from those who join a cluster, but does not show it there.
+    Without RAY_AUTH_MODE, a cluster demands the token, but Ray does not send it when joining one.
     """
     if _has_token():
         os.environ.setdefault("RAY_AUTH_MODE", "token")
@@ -43,30 +43,30 @@ def _has_token() -> bool:
 
 
 def token_file() -> Path:
-    """Where Ray has its token by default."""
+    """Return the default path of Ray's token."""
     return Path.home() / ".ray" / "auth_token"
 
 
 def own_token() -> None:
-    """Make Ray's token where it will make one: Ray itself writes over what another study makes at the same time.
+    """Create Ray's token if Ray would: Ray overwrites one that another study creates at the same time.
 
-    Both would then start, and one of them be refused by its own cluster.
+    Both studies would start, and one would be refused by its own cluster.
     """
     if _has_token() or os.environ.get("RAY_AUTH_MODE", "token") != "token":
         return
     path = token_file()
-    with suppress(OSError):  # another was faster, or the disk has no links: Ray will see
+    with suppress(OSError):  # another process was faster, or the disk has no hard links: then Ray creates it
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=path.parent) as file:  # for this user alone
-            file.write(secrets.token_hex(32))  # as Ray's own
+        with tempfile.NamedTemporaryFile("w", dir=path.parent) as file:  # readable by this user only
+            file.write(secrets.token_hex(32))  # the format of Ray's own
             file.flush()
-            os.link(file.name, path)  # whole, or not at all
+            os.link(file.name, path)  # atomic
 
 
 def check_address(address: str) -> None:
-    """Raise a ValueError unless someone listens at an address; one without a port, such as auto, is for Ray to find.
+    """Raise a ValueError unless something listens at an address; one without a port, such as auto, is left to Ray.
 
-    A web server, such as the cluster's own dashboard, is no cluster; Ray would ask it for minutes.
+    A web server, such as the cluster's own dashboard, is rejected; Ray would query it for minutes.
     """
     if address.startswith(("http://", "https://")):
         raise ValueError(
@@ -81,7 +81,7 @@ def check_address(address: str) -> None:
     except (OSError, OverflowError) as error:
         raise ValueError(f"No Ray cluster can be reached at {address}: {error}.") from None
     answer = b""
-    with connection, suppress(OSError):  # such as one of a cluster with TLS, who hangs up
+    with connection, suppress(OSError):  # a cluster with TLS, for example, closes the connection
         connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
         answer = connection.recv(5)
     if answer == b"HTTP/":
@@ -92,12 +92,12 @@ def check_address(address: str) -> None:
 
 
 def runtime_env(environment: Mapping[str, str]) -> dict[str, Any]:
-    """What workers of a cluster that was started by others are given.
+    """Return the runtime environment for workers of a cluster that others started.
 
-    The package travels, unless it has with a job: the nodes need not have it, or not this version.
+    The package is uploaded, unless a job already brought it: the nodes may lack it or have another version.
 
     Args:
-        environment: Variables that they read.
+        environment: Environment variables of the workers.
     """
     found: dict[str, Any] = {"env_vars": {**environment, "PCL_DATA": data_place()}}
     if not {"working_dir", "py_modules"} & set(json.loads(os.environ.get(_JOB, "{}")).get("runtime_env", {})):
@@ -106,7 +106,7 @@ def runtime_env(environment: Mapping[str, str]) -> dict[str, Any]:
 
 
 def on_a_node(n_cpus: float, n_gpus: float, work: Callable[..., T], *arguments: Any) -> T | None:
-    """What a function returns on a node with room for it; nothing where it fails, or no node has room for a while."""
+    """Return a function's result from a node with free resources; None if it fails, or no node has any for a while."""
     import ray  # noqa: PLC0415
 
     try:
@@ -115,13 +115,13 @@ def on_a_node(n_cpus: float, n_gpus: float, work: Callable[..., T], *arguments: 
             found: T = ray.get(task)
             return found
         ray.cancel(task, force=True)
-    except (ray.exceptions.RayError, TypeError):  # the latter where arguments cannot travel
+    except (ray.exceptions.RayError, TypeError):  # TypeError: arguments that cannot be pickled
         pass
     return None
 
 
 def check_shared(storage: Storage) -> None:
-    """Raise a ValueError unless every node of the cluster that is joined can write to the same folder or store.
+    """Raise a ValueError unless every node of the joined cluster can write to the same folder or store.
 
     A file is written here, and a task on every node looks for it.
     """
@@ -158,7 +158,7 @@ def _check_folder(storage: Path) -> None:
 
 
 def _asked_nodes(look: Callable[..., T], *arguments: str) -> list[tuple[str, T]]:
-    """Addresses of all nodes and what they answer; nothing where there is only one."""
+    """Return the addresses of all nodes and their answers; empty if there is only one node."""
     import ray  # noqa: PLC0415
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # noqa: PLC0415
 
@@ -187,7 +187,7 @@ def _answer(answer: Any, address: str) -> Any:
 
 
 def _sees(file: str, text: str) -> bool:
-    """Whether a file is on this node, with the text in it, in a folder that can be written to."""
+    """Return whether a file with this text is visible on this node, in a writable folder."""
     path, deadline = Path(file), time.monotonic() + _SYNC_S
     while time.monotonic() < deadline:
         with suppress(OSError):
@@ -198,7 +198,7 @@ def _sees(file: str, text: str) -> bool:
 
 
 def _why_not(uri: str) -> str:
-    """Why this node cannot write to a store; nothing where it can."""
+    """Return why this node cannot write to a store; empty if it can."""
     try:
         Mirrored(copy_of(uri), uri).check()
     except ValueError as error:

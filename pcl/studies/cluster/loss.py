@@ -1,8 +1,8 @@
-"""Ray that ends under a study: killed, out of memory, or by a SIGTERM to the process group that its daemons share.
+"""Loss of Ray during a study: killed, out of memory, or by a SIGTERM to the process group that its daemons share.
 
-Whoever asks Ray for something afterwards waits in its own code, which no signal interrupts, until Ray ends the process
-after a minute; where only the raylets are gone, Tune waits for ever. So nobody asks: the driver leaves Tune where it
-stands, records what there is, and ends without Ray's farewell. The workers follow it.
+A call to Ray afterwards blocks in its native code, which no signal interrupts, until Ray ends the process after a
+minute; if only the raylets are gone, Tune waits for ever. So the driver makes no more calls: it leaves Tune where it
+is, records the results so far, and exits without shutting Ray down. The workers follow it.
 """
 
 import os
@@ -16,14 +16,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import NoReturn
 
-_GRACE_S = 2.0  # how long daemons that got the same signal may take to end; measured: 0.05 s on two busy cores
+_GRACE_S = 2.0  # how long daemons that got the same signal may take to exit; measured: 0.05 s on two busy cores
 _PAUSE_S = 0.05
-_WATCH_S = 1.0  # between two looks at a cluster
-_ASK_S = 5.0  # between two questions about which nodes there are
+_WATCH_S = 1.0  # between two checks of a cluster
+_ASK_S = 5.0  # between two queries of the list of nodes
 _STUCK_S = 10.0  # how long the main thread may take to leave Tune
-HERE_S, ELSEWHERE_S = 2.0, 15.0  # how long a cluster may be away; one of others may start its GCS anew
-# What brought a driver out of Tune. It is kept because its frames have Tune's objects, which ask Ray to free what they
-# hold when they are collected.
+HERE_S, ELSEWHERE_S = 2.0, 15.0  # how long a cluster may be unreachable; others may restart its GCS
+# Exceptions that brought a driver out of Tune. They are kept because their frames hold Tune's objects, which call Ray
+# when they are garbage collected.
 _kept: list[BaseException] = []
 
 
@@ -32,9 +32,9 @@ class Daemons:
     """The processes of a cluster, each by HOST:PORT.
 
     Attributes:
-        gcs: The one that knows all others.
-        nodes: Asks it for the raylets of the nodes that are alive.
-        patience_s: How long they may be away.
+        gcs: The global control service, which knows all others.
+        nodes: Returns the raylets of the living nodes.
+        patience_s: How long they may be unreachable.
     """
 
     gcs: str
@@ -43,10 +43,10 @@ class Daemons:
 
 
 class Leaving:
-    """Brings a driver out of Tune where Ray has ended.
+    """A driver's way out of Tune when Ray has ended.
 
     Attributes:
-        how_to_go_on: Says what to do about a driver that could not be brought out.
+        how_to_go_on: Tells the user how to continue after a driver that could not be brought out.
         record: Records, in another thread, that such a driver's study ends here.
     """
 
@@ -58,11 +58,11 @@ class Leaving:
 
     @contextmanager
     def without(self, daemons: Daemons, on_lost: Callable[[str], None]) -> Iterator[None]:
-        """A context that is left where a cluster has ended; of another thread than the main one, that is only told.
+        """Run a context that is left when a cluster has ended; outside the main thread, `on_lost` is only called.
 
         Args:
-            daemons: The cluster's, which a thread looks at.
-            on_lost: Told why, before the context is left.
+            daemons: The cluster's processes, which a thread watches.
+            on_lost: Called with the cause, before the context is left.
         """
         self._daemon, is_over = daemons.gcs, threading.Event()
         is_main = threading.current_thread() is threading.main_thread()
@@ -85,16 +85,16 @@ class Leaving:
             is_over.set()
 
     def __reduce__(self) -> tuple[type["Leaving"], tuple[()]]:
-        """Tune pickles its stopper, and with it this, but never reads that again."""
+        """Pickle without state: Tune pickles its stopper, and this with it, but never reads it again."""
         return Leaving, ()
 
     def look(self) -> None:
-        """Leave the context, where there is one and the daemon ends; to be called in the main thread, by a handler."""
+        """Leave the context, if there is one and the daemon has ended; call it in a handler of the main thread."""
         if self._daemon and _ends(self._daemon):
             self._leave()
 
     def answer(self) -> bool:
-        """Return whether a signal was the watching thread's; leaves the context, unless that is over."""
+        """Return whether a signal came from the watching thread; if so, leave the context unless it is over."""
         is_own, self._is_signalled = self._is_signalled, False
         if is_own and self._daemon:
             self._leave()
@@ -109,27 +109,27 @@ class Leaving:
         main = threading.main_thread().ident
         assert main is not None
         signal.pthread_kill(main, signal.SIGINT)
-        if not is_over.wait(_STUCK_S):  # it waits in Ray's own code, from which only the end of the process frees it
-            with suppress(Exception):  # the message below must come out
+        if not is_over.wait(_STUCK_S):  # blocked in Ray's native code, which only the end of the process interrupts
+            with suppress(Exception):  # the message below must be printed
                 self.record()
             print(f"\n{sys.argv[0]}: {cause}; {self.how_to_go_on()}.", file=sys.stderr)
             end_process(1)
 
 
 def is_lost() -> bool:
-    """Whether nothing must be asked of Ray any more, not even to shut down."""
+    """Return whether Ray must not be called any more, not even to shut down."""
     return bool(_kept)
 
 
 def end_process(code: int) -> NoReturn:
-    """Exit at once: on an orderly way out Ray would be asked."""
+    """Exit at once: an orderly exit would call Ray."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
 
 
 def _watch(daemons: Daemons, lost: Callable[[str], None], is_over: threading.Event) -> None:
-    """Tell once that a cluster has been away for longer than is allowed."""
+    """Call `lost` once a cluster has been unreachable for longer than allowed."""
     nodes: Sequence[str] | None = None
     asked, seen = 0.0, time.monotonic()
     while not is_over.wait(_WATCH_S):
@@ -139,7 +139,7 @@ def _watch(daemons: Daemons, lost: Callable[[str], None], is_over: threading.Eve
         else:
             if nodes is None or time.monotonic() - asked > _ASK_S or all(map(_is_gone, nodes)):
                 asked = time.monotonic()
-                with suppress(Exception):  # whatever Ray has against the question: the next look is soon
+                with suppress(Exception):  # any error of Ray: the next check is soon
                     nodes = daemons.nodes()
             if nodes is not None and all(map(_is_gone, nodes)):
                 cause = "Ray has lost its last node"
@@ -151,7 +151,7 @@ def _watch(daemons: Daemons, lost: Callable[[str], None], is_over: threading.Eve
 
 
 def _ends(address: str) -> bool:
-    """Whether nobody listens at an address, now or soon."""
+    """Return whether nothing listens at an address, now or within the grace period."""
     deadline = time.monotonic() + _GRACE_S
     while time.monotonic() < deadline:
         if _is_gone(address):
@@ -161,7 +161,7 @@ def _ends(address: str) -> bool:
 
 
 def _is_gone(address: str) -> bool:
-    """Whether a machine says that nobody listens; one that is busy or far away says nothing, which is not the same."""
+    """Return whether a machine refuses connections; one that is busy or far away does not answer instead."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), _GRACE_S).close()

@@ -1,4 +1,4 @@
-"""Ray as this process uses it: started here, or a cluster of others that it joins."""
+"""Ray in this process: a local cluster that it starts, or a running cluster that it joins."""
 
 import logging
 import os
@@ -17,36 +17,36 @@ from pcl.studies.ledger.study_storage import Storage
 # Read when Ray is imported, or by the processes that it starts.
 _ENVIRONMENT = {
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",  # a third of the cost of a report
-    "TUNE_DISABLE_SIGINT_HANDLER": "1",  # Ctrl-C is ours: Tune's makes an unfinished study look like a finished one
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",  # we handle Ctrl-C: Tune's handler makes an unfinished study look finished
     "TUNE_GLOBAL_CHECKPOINT_S": "3600",  # Tune's state is not used
-    "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",  # a page of traceback when a worker dies; what matters is said in a line
+    "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",  # a page of traceback when a worker dies; we report it in one line
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
     "RAY_AIR_NEW_OUTPUT": "0",
     "RAY_COLOR_PREFIX": "0",
     "RAY_CHDIR_TO_TRIAL_DIR": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
-    "RAY_prestart_worker_first_driver": "0",  # a worker a core at the start, none of which gets a trial
+    "RAY_prestart_worker_first_driver": "0",  # a worker per core at the start, none of which gets a trial
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    "RAY_NUM_REDIS_GET_RETRIES": "5",  # seconds, in which a cluster whose port answers takes our token or does not
-    "RAY_raylet_start_wait_time_s": "60",  # half of that is not enough where many wait for a core
+    "RAY_NUM_REDIS_GET_RETRIES": "5",  # seconds in which a cluster whose port answers accepts our token or refuses
+    "RAY_raylet_start_wait_time_s": "60",  # half of that, the default, is too short on a busy machine
 }
 _TO_START = {"RAY_gcs_server_port_wait_time_s": "120", "RAY_DASHBOARD_STARTUP_TIMEOUT_S": "120"}
-# What the workers of a cluster that is started here inherit, and those of others are sent.
+# Inherited by the workers of a local cluster, and sent to those of a joined one.
 _FOR_WORKERS = {name: _ENVIRONMENT[name] for name in ("RAY_CHDIR_TO_TRIAL_DIR", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO")}
-# Comes with ray[default]; a plain Ray trains as well, but would end with an error if it were asked for its dashboard.
+# Part of ray[default]; a plain Ray trains as well, but fails if it is asked for its dashboard.
 _OF_DASHBOARD = "aiohttp_cors"
-DASHBOARD = "PCL_RAY_DASHBOARD"  # 0 in the environment: do without
-_TOKEN = ("InvalidAuthToken", "Unauthenticated")  # of which Ray's errors have one where a token does not match
-_joined: list[str | None] = []  # addresses of the clusters that this process is in; none is its own
+DASHBOARD = "PCL_RAY_DASHBOARD"  # 0 in the environment: no dashboard
+_TOKEN = ("InvalidAuthToken", "Unauthenticated")  # one of these is in Ray's error if a token does not match
+_joined: list[str | None] = []  # addresses of the clusters that this process is in; None for its own
 _QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": True}
-_CPU_LIMIT = Path("/sys/fs/cgroup/cpu.max")  # of a container: microseconds of computing in so many
+_CPU_LIMIT = Path("/sys/fs/cgroup/cpu.max")  # of a container: processor time and period, in microseconds
 
 
 def n_cores() -> int:
-    """Cores that this process may use: batch systems such as Slurm give it some of a node's, containers a share."""
+    """Return the cores that this process may use: batch systems such as Slurm and containers may restrict them."""
     found = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    with suppress(OSError, ValueError):  # no control group, or no limit: "max"
+    with suppress(OSError, ValueError):  # no cgroup, or no limit: "max"
         quota, period = map(int, _CPU_LIMIT.read_text().split())
         found = min(found, quota // period)
     return max(1, found)
@@ -57,16 +57,16 @@ def ray_cluster(
     address: str | None, storage: Storage | None = None, say: Callable[[str], None] = lambda _: None,
     stopped: str = "stopped while Ray was starting",
 ) -> Iterator[str]:  # fmt: skip
-    """Ray, started here or joined; yields the dashboard's address, or nothing where there is none.
+    """Start or join Ray; yield the dashboard's address, or "" if there is none.
 
     Args:
-        address: Of a running cluster, or none to start one on this machine that ends with this process.
-        storage: What all nodes of a cluster that is joined must share.
+        address: Address of a running cluster; None starts one on this machine that ends with this process.
+        storage: Storage that all nodes of a joined cluster must share.
         say: Prints a line.
-        stopped: Said where a signal ends this process while Ray starts.
+        stopped: Message if a signal ends this process while Ray starts.
 
     Raises:
-        NotStarted: If there is no cluster at the address, or none starts here.
+        NotStarted: If there is no cluster at the address, or none can be started here.
         ValueError: If its nodes do not share the storage.
     """
     if address is None:
@@ -80,7 +80,7 @@ def ray_cluster(
         url = _start_here(say) if address is None else _join(address)
     import ray  # noqa: PLC0415
 
-    logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # its errors are tracebacks about state we do not use
+    logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # its errors are tracebacks about state that is not used
     _joined.append(address)
     try:
         if address is not None and storage is not None:
@@ -128,7 +128,7 @@ def _join(address: str) -> str:
 
 
 def daemons() -> Daemons:
-    """The processes of the cluster that is joined."""
+    """Return the processes of the joined cluster."""
     import ray  # noqa: PLC0415
 
     patience_s = HERE_S if _joined == [None] else ELSEWHERE_S
@@ -143,14 +143,14 @@ def _raylets() -> list[str]:
 
 
 def available_resources() -> dict[str, float]:
-    """Of the cluster that is joined."""
+    """Return the resources of the joined cluster."""
     import ray  # noqa: PLC0415
 
     return dict(ray.cluster_resources())  # type: ignore[no-untyped-call]
 
 
 def resources_at(address: str) -> dict[str, float]:
-    """Of a cluster that is joined for this question only.
+    """Return the resources of a cluster, which is joined for this query only.
 
     Raises:
         ValueError: If there is no cluster at the address.

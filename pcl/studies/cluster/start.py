@@ -1,7 +1,7 @@
-"""Ray's start, which may take minutes: it answers signals meanwhile, and tries again on a busy machine.
+"""Ray's start, which may take minutes: it answers signals meanwhile, and retries on a busy machine.
 
-Ray's raylet gives its Python helpers fifteen seconds to import what they need, which no setting changes, and dies where
-they need longer; a minute later its driver gives up. The next try finds their files in memory.
+Ray's raylet gives its Python helpers fifteen seconds to import what they need, which no setting changes, and dies if
+they need longer; a minute later its driver gives up. The next attempt finds their files in the page cache.
 """
 
 import os
@@ -22,20 +22,20 @@ from pcl.studies.cluster.loss import end_process
 T = TypeVar("T")
 
 MOST_TRIES = 4
-_SOON_S = 15.0  # a start that fails sooner has not waited for anything: the next would fail as well
+_SOON_S = 15.0  # a start that fails sooner did not time out: the next would fail as well
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class NotStarted(ValueError):
-    """Ray could not be started or joined; the message is one sentence, its notes are what Ray wrote."""
+    """Ray could not be started or joined; the message is one sentence, its notes are Ray's own output."""
 
 
 @contextmanager
 def answering(stopped: str) -> Iterator[None]:
-    """End this process and Ray's at once on Ctrl-C or SIGTERM: Ray's own code, where it waits, runs no handler.
+    """End this process and Ray's at once on Ctrl-C or SIGTERM: Ray's native code, where it waits, runs no handler.
 
     Args:
-        stopped: What is then said.
+        stopped: Message that is then printed.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -51,7 +51,7 @@ def answering(stopped: str) -> Iterator[None]:
         yield
     finally:
         signal.set_wakeup_fd(descriptor)
-        for number, handler in before.items():  # Ray has put a handler of SIGTERM that dies in the place of ours
+        for number, handler in before.items():  # Ray has replaced our SIGTERM handler by one that exits
             signal.signal(number, handler)
         writer.close()
         thread.join()
@@ -60,7 +60,7 @@ def answering(stopped: str) -> Iterator[None]:
 
 
 def _do_nothing(number: int, frame: FrameType | None) -> None:
-    """Handle a signal, which only then is written to the wakeup descriptor."""
+    """Handle a signal, without which it is not written to the wakeup descriptor."""
 
 
 def _answer(reader: socket.socket, screen: int, stopped: str) -> None:
@@ -73,9 +73,9 @@ def _answer(reader: socket.socket, screen: int, stopped: str) -> None:
 
 @contextmanager
 def quiet_stderr() -> Iterator[None]:
-    """Keep what is written to stderr, also by Ray's C++ code, until the context ends: it is then shown.
+    """Capture what is written to stderr, also by Ray's C++ code, and show it when the context ends.
 
-    Where an exception ends the context, it is a note of that instead.
+    If an exception ends the context, the output becomes a note of it instead.
     """
     sys.stderr.flush()
     screen, text = os.dup(2), ""
@@ -100,10 +100,10 @@ def quiet_stderr() -> Iterator[None]:
 
 
 def tried(start: Callable[[int], T], say: Callable[[str], None]) -> T:
-    """The result of a start, which is tried again where it fails for want of time.
+    """Return the result of a start; retry if it fails for lack of time.
 
     Args:
-        start: Is given the number of the try, from 1.
+        start: Called with the number of the attempt, from 1.
         say: Prints a line.
     """
     n_tries = 1
@@ -116,20 +116,20 @@ def tried(start: Callable[[int], T], say: Callable[[str], None]) -> T:
                 raise
         n_tries += 1
         say(f"Ray has not started in time, this machine is busy; trying again ({n_tries} of {MOST_TRIES}) ...")
-        end_daemons(left="gcs_server")  # this process has clients of that, which would end it
+        end_daemons(left="gcs_server")  # this process has clients of it, which would end the process
 
 
 def end_daemons(left: str = "") -> None:
-    """End what Ray has started from this process, but for daemons of one name."""
+    """Kill the processes that Ray has started from this process, except daemons named `left`."""
     if "psutil" not in sys.modules:  # comes with Ray, which has not been imported yet
         return
     import psutil  # noqa: PLC0415
     import ray  # noqa: PLC0415
 
     folder = str(Path(ray.__file__).parent)
-    for act in (psutil.Process.suspend, psutil.Process.kill):  # who stands starts no others
+    for act in (psutil.Process.suspend, psutil.Process.kill):  # a suspended process starts no others
         for child in psutil.Process().children(recursive=True):
-            with suppress(psutil.Error, IndexError):  # it has ended by itself
+            with suppress(psutil.Error, IndexError):  # it has exited by itself
                 words = child.cmdline()
                 if any(word.startswith(folder) for word in words) and Path(words[0]).name != left:
                     act(child)
