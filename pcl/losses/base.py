@@ -1,4 +1,4 @@
-"""What every loss shares: the contract, in-batch negatives, the contrastive ratio and Monte-Carlo similarities.
+"""Base of all losses: the contract, in-batch negatives, the contrastive ratio and Monte-Carlo similarities.
 
 Axes: S samples, B anchors, N negatives, D dim.
 """
@@ -30,7 +30,7 @@ class PositiveWeight(Enum):
     ZERO = "zero"  # the limit of infinitely many negatives
 
     def of(self, n_negatives: int) -> float:
-        """The weight as a number."""
+        """Return the weight as a number."""
         return {PositiveWeight.ONE_OVER_N: 1 / n_negatives, PositiveWeight.ONE: 1.0, PositiveWeight.ZERO: 0.0}[self]
 
 
@@ -47,12 +47,12 @@ class Loss(nn.Module, ABC):
         *,
         generator: torch.Generator | None = None,
     ) -> Tensor:
-        """The loss of each anchor, (B,).
+        """Return the loss of each anchor, (B,).
 
         Args:
             anchor: Posteriors of the anchors, batch (B,).
             positive: Posteriors of their positives, batch (B,).
-            negatives: Posteriors of their negatives, batch (B, N), or (1, N) where all anchors share them.
+            negatives: Posteriors of their negatives, batch (B, N), or (1, N) if all anchors share them.
             generator: Source of randomness for losses that sample.
         """
         check_batches(anchor, positive, negatives)
@@ -60,11 +60,11 @@ class Loss(nn.Module, ABC):
 
     @abstractmethod
     def _per_anchor(self, posteriors: "Triple", generator: torch.Generator | None) -> Tensor:
-        """The loss of each anchor, (B,), of posteriors whose shapes are right."""
+        """Return the loss of each anchor, (B,), for posteriors whose shapes are right."""
 
 
 class Triple(NamedTuple):
-    """What a contrastive loss compares."""
+    """The posteriors that a contrastive loss compares."""
 
     anchor: VonMisesFisher
     positive: VonMisesFisher
@@ -72,7 +72,7 @@ class Triple(NamedTuple):
 
     @property
     def n_negatives(self) -> int:
-        """Negatives N per anchor."""
+        """Number N of negatives per anchor."""
         return self.negatives.batch_shape[-1]
 
 
@@ -89,14 +89,14 @@ class PositiveScalar(nn.Module):
         self.log_factor = nn.Parameter(torch.zeros(())) if learned else None
 
     def forward(self) -> Tensor | float:
-        """The number."""
+        """Return the number."""
         return self.initial if self.log_factor is None else self.initial * self.log_factor.exp()
 
 
 def in_batch_negatives(batch: VonMisesFisher, n_negatives: int = 1) -> VonMisesFisher:
-    """Each element's next neighbours in the batch, cyclically, as its negatives: batch (B,) -> (B, N).
+    """Return each element's next neighbours in the batch, cyclically, as its negatives: batch (B,) -> (B, N).
 
-    With N = 1 this is what M = 0 means in the paper's tables: nothing is drawn, one other sample of the batch serves.
+    With N = 1 this is M = 0 in the paper's tables: nothing is drawn, one other sample of the batch is the negative.
     """
     _require_vmf("batch", batch)
     require(len(batch.batch_shape) == 1, f"The batch must have shape (B,), but got {tuple(batch.batch_shape)}.")
@@ -112,18 +112,18 @@ def in_batch_negatives(batch: VonMisesFisher, n_negatives: int = 1) -> VonMisesF
 
 
 def check_batches(anchor: VonMisesFisher, positive: VonMisesFisher, negatives: VonMisesFisher) -> None:
-    """Raise a ValueError unless the three distributions have the shapes that `Loss.forward` asks for."""
+    """Raise a ValueError unless the three distributions have the shapes that `Loss.forward` requires."""
     named = {"anchor": anchor, "positive": positive, "negatives": negatives}
     for name, distribution in named.items():
         _require_vmf(name, distribution)
     dtypes = {name: str(distribution.mu.dtype) for name, distribution in named.items()}
-    require(len(set(dtypes.values())) == 1, f"anchor, positive and negatives must have one dtype, but got {dtypes}.")
+    require(len(set(dtypes.values())) == 1, f"anchor, positive and negatives need the same dtype, but got {dtypes}.")
     dims = {anchor.dim, positive.dim, negatives.dim}
-    require(len(dims) == 1, f"anchor, positive and negatives must have one dimension, but got {sorted(dims)}.")
+    require(len(dims) == 1, f"anchor, positive and negatives must have the same dimension, but got {sorted(dims)}.")
     a, p, n = (tuple(d.batch_shape) for d in (anchor, positive, negatives))
     require(
         len(a) == 1 and a == p and a[0] >= 1,
-        f"anchor and positive must have one batch shape (B,) with B >= 1, but got {a} and {p}.",
+        f"anchor and positive must have the same batch shape (B,) with B >= 1, but got {a} and {p}.",
     )
     require(
         len(n) == 2 and n[0] in (1, a[0]) and n[1] >= 1,
@@ -155,13 +155,13 @@ def require_count(name: str, value: int) -> None:
 
 
 def require(condition: bool, rule: str) -> None:
-    """Raise a ValueError with the rule unless it holds."""
+    """Raise a ValueError that states the rule unless the condition holds."""
     if not condition:
         raise ValueError(rule)
 
 
 def contrastive_log_ratio(positive: Tensor, negatives: Tensor, positive_weight: float) -> Tensor:
-    """Log of e^s / (w e^s + 1/N sum_n e^{s_n}).
+    """Return the log of e^s / (w e^s + 1/N sum_n e^{s_n}).
 
     Args:
         positive: Similarities s with the positives, (..., B).
@@ -186,15 +186,15 @@ def over_samples(
 ) -> list[tuple[Tensor, ...]]:
     """Draw S cosines per pair, in chunks over S, and reduce each chunk.
 
-    One anchor sample z_k meets one fresh sample of its positive and one of each of its negatives. The random numbers
-    are drawn at once, so that neither value nor gradient depends on the chunk size; with more than one chunk, the
-    forward pass keeps nothing of a chunk but its reduction, and the backward pass computes it again.
+    Each anchor sample z_k is paired with one fresh sample of its positive and one of each of its negatives. The random
+    numbers are drawn at once, so that neither value nor gradient depends on the chunk size; with more than one chunk,
+    the forward pass keeps only the reduction of a chunk, and the backward pass computes the chunk again.
 
     Args:
         reduce_chunk: Takes cosines z.z+ (S', B) and z.z- (S', B, N), returns tensors.
         posteriors: Batches (B,), (B,) and (B, N) or (1, N).
         n_samples: S.
-        chunk_size: Largest number S' B N of similarities in a chunk; a CPU takes at most `CPU_CHUNK_SIZE`.
+        chunk_size: Largest number S' B N of similarities in a chunk; at most `CPU_CHUNK_SIZE` on a CPU.
         generator: Source of randomness.
     """
     anchor, positive, negatives = posteriors
@@ -205,7 +205,7 @@ def over_samples(
 
     def reduce(z: Tensor, noise_positive: Tensor, noise_negatives: Tensor) -> tuple[Tensor, ...]:
         modes = negatives.mu.expand(n_anchors, n_negatives, -1)
-        with torch.autocast(z.device.type, enabled=False):  # like every loss of torch, in full precision
+        with torch.autocast(z.device.type, enabled=False):  # in full precision, like torch's own losses
             return reduce_chunk(
                 positive.rsample_cosine((z * positive.mu).sum(-1), noise_positive),
                 negatives.rsample_cosine(torch.einsum("sbd,bnd->sbn", z, modes), noise_negatives),

@@ -15,19 +15,19 @@ from pcl.losses.info_nce import info_nce
 
 
 class ElkNegatives(Enum):
-    """Which similarities repel."""
+    """The similarities that repel."""
 
     GIVEN = "given"  # those with the negatives, as the paper writes it
-    # Other anchors' similarities with their own positives, as the released code computes it where no negatives are
-    # drawn. Nothing repels then: the loss has its minimum log 2 (at weight 1) for any collapsed embedding.
+    # Other anchors' similarities with their own positives, as the released code computes it if no negatives are drawn.
+    # Then nothing repels: the loss has its minimum log 2 (at weight 1) for any collapsed embedding.
     ROLLED_POSITIVES = "rolled_positives"
 
 
 class ElkNormalizer(Enum):
-    """log C_D in the similarity."""
+    """The form of log C_D in the similarity."""
 
     EXACT = "exact"
-    FITTED = "fitted"  # the released code's regression, for the dimensions of `_FIT` alone
+    FITTED = "fitted"  # the released code's regression, only for the dimensions of `_FIT`
 
 
 # log C(kappa) = a + b kappa + c kappa^1.1 in the released code.
@@ -52,8 +52,8 @@ class ELK(Loss):
             kappa_pos: Factor of the log expected likelihood.
             learn_kappa_pos: Whether kappa_pos is a parameter (its logarithm is).
             positive_weight: Weight of the positive in the denominator.
-            negatives: Which similarities repel.
-            normalizer: log C_D in the similarity.
+            negatives: The similarities that repel.
+            normalizer: The form of log C_D in the similarity.
         """
 
         kappa_pos: float = 20.0
@@ -69,7 +69,7 @@ class ELK(Loss):
             require_member("normalizer", self.normalizer, ElkNormalizer)
 
         def build(self) -> "ELK":
-            """The loss with these settings."""
+            """Return the loss with these settings."""
             return ELK(self)
 
     def __init__(self, config: Config) -> None:
@@ -91,7 +91,7 @@ class ELK(Loss):
 
     @staticmethod
     def require_fitted(dim: int) -> None:
-        """Raise a ValueError unless the fitted normalizer knows a dimension."""
+        """Raise a ValueError unless the fitted normalizer supports a dimension."""
         require(dim in _FIT, f"The fitted normalizer needs a dimension of {', '.join(map(str, _FIT))}, but got {dim}.")
 
     def _similarity(self, first: VonMisesFisher, second: VonMisesFisher) -> Tensor:
@@ -105,7 +105,7 @@ class ELK(Loss):
 
 
 def _positive_first(positive: VonMisesFisher, negatives: VonMisesFisher) -> VonMisesFisher:
-    """Each anchor's positive and negatives in one batch (B, 1 + N), so that all similarities are one computation."""
+    """Return each anchor's positive and negatives in one batch (B, 1 + N), to compute all similarities at once."""
     n_anchors, n_negatives = len(positive.kappa), negatives.kappa.shape[-1]
     mu = torch.cat([positive.mu.unsqueeze(1), negatives.mu.expand(n_anchors, n_negatives, -1)], 1)
     kappa = torch.cat([positive.kappa.unsqueeze(1), negatives.kappa.expand(n_anchors, n_negatives)], 1)

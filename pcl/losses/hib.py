@@ -25,7 +25,7 @@ from pcl.losses.base import (
 
 
 class Expectation(Enum):
-    """Where the mean over samples stands."""
+    """The place of the mean over samples."""
 
     LOG_OF_MEAN = "log_of_mean"  # as the paper writes it
     MEAN_OF_LOGS = "mean_of_logs"  # as the released code computes it; drives kappa to infinity
@@ -38,7 +38,7 @@ class NegativeWeight(Enum):
     ONE_OVER_N_SQUARED = "one_over_n_squared"  # as the released code computes it: their mean, divided by N again
 
     def of(self, n_negatives: int) -> float:
-        """The weight as a number."""
+        """Return the weight as a number."""
         return 1 / n_negatives if self is NegativeWeight.ONE_OVER_N else 1 / n_negatives**2
 
 
@@ -50,7 +50,7 @@ def hib(
     expectation: Expectation,
     negative_weight: float,
 ) -> Tensor:
-    """-log E sigmoid(a c + b) - w sum_n log E (1 - sigmoid(a c_n + b)).
+    """Return -log E sigmoid(a c + b) - w sum_n log E (1 - sigmoid(a c_n + b)).
 
     E is the mean over samples: inside each logarithm (LOG_OF_MEAN, the paper) or outside (MEAN_OF_LOGS).
 
@@ -59,7 +59,7 @@ def hib(
         negatives: Cosines c_n = z_k.z-_kn, (S, B, N).
         a: Scale of the match probability.
         b: Offset of the match probability.
-        expectation: Where the mean stands.
+        expectation: Place of the mean.
         negative_weight: Weight w of each negative: 1/N in the paper.
 
     Returns:
@@ -71,7 +71,7 @@ def hib(
 def _totals(
     positive: Tensor, negatives: Tensor, a: Tensor | float, b: float, expectation: Expectation
 ) -> tuple[Tensor, Tensor]:
-    """Sums over samples, in log space for LOG_OF_MEAN: of the match, (B,), and the non-match probabilities, (B, N)."""
+    """Return sums over samples of match (B,) and non-match (B, N) probabilities, in log space for LOG_OF_MEAN."""
     log_match, log_no_match = logsigmoid(a * positive + b), logsigmoid(-(a * negatives + b))
     return _total(log_match, expectation), _total(log_no_match, expectation)
 
@@ -100,7 +100,7 @@ class HIB(Loss):
     Args:
         config: Settings.
         chunk_size: Largest number S' B N of similarities held at once; more are computed in chunks over the samples, to
-            the same value and gradient. A CPU takes at most `CPU_CHUNK_SIZE`.
+            the same value and gradient. At most `CPU_CHUNK_SIZE` on a CPU.
     """
 
     @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class HIB(Loss):
             a: Scale of the match probability, a > 0.
             b: Offset of the match probability.
             learn_a: Whether a is a parameter (its logarithm is); HIB's counterpart of a learned kappa_pos.
-            expectation: Where the mean over samples stands.
+            expectation: Place of the mean over samples.
             negative_weight: Weight of each negative.
         """
 
@@ -131,7 +131,7 @@ class HIB(Loss):
             require(math.isfinite(self.b), f"`b` must be finite, but got {self.b}.")
 
         def build(self) -> "HIB":
-            """The loss with these settings."""
+            """Return the loss with these settings."""
             return HIB(self)
 
     def __init__(self, config: Config, chunk_size: int = DEFAULT_CHUNK_SIZE) -> None:

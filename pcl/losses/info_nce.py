@@ -1,4 +1,4 @@
-"""InfoNCE on point estimates: the modes alone.
+"""InfoNCE on point estimates, that is on the modes alone.
 
 Axes: B anchors, N negatives, D dim.
 """
@@ -20,7 +20,7 @@ from pcl.losses.base import (
 
 
 def info_nce(positive: Tensor, negatives: Tensor, positive_weight: float) -> Tensor:
-    """-log e^s / (w e^s + 1/N sum_n e^{s_n}).
+    """Return -log e^s / (w e^s + 1/N sum_n e^{s_n}).
 
     Args:
         positive: Similarities s with the positives, (B,).
@@ -55,7 +55,7 @@ class InfoNCE(Loss):
             require_member("positive_weight", self.positive_weight, PositiveWeight)
 
         def build(self) -> "InfoNCE":
-            """The loss with these settings."""
+            """Return the loss with these settings."""
             return InfoNCE(self)
 
     def __init__(self, config: Config) -> None:

@@ -34,25 +34,25 @@ from pcl.mathematics.special import bessel_ratio, log_vmf_normalizer
 
 
 class PartnerSamples(Enum):
-    """How positives and negatives enter, given a sample z of the anchor."""
+    """The form in which positives and negatives enter, given a sample z of the anchor."""
 
     DRAWN = "drawn"  # e^{kappa_pos z.z'} of one sample z' each, as the paper writes it
-    # Its expectation over z', C(kappa') / C(|kappa' mu' + kappa_pos z|). Only with infinitely many negatives (positive
-    # weight zero) is the loss then the same: numerator and denominator are independent given z.
+    # Its expectation over z', C(kappa') / C(|kappa' mu' + kappa_pos z|). The loss is then the same only with infinitely
+    # many negatives (positive weight zero): numerator and denominator are independent given z.
     INTEGRATED = "integrated"
 
 
 class AnchorSamples(Enum):
-    """Where samples z of the anchor come from, where partners are integrated."""
+    """The law of the anchor's samples z if partners are integrated."""
 
     POSTERIOR = "posterior"  # the anchor's own, as the paper writes it
-    # Near the anchor and its positive at once, weighted by the ratio of the two densities: the same loss, where the
-    # paper's needs many samples. Of the anchor's own, few come near the positive, and the log of their mean is off.
+    # Near the anchor and its positive at once, weighted by the ratio of the two densities: the same loss with far fewer
+    # samples. Few samples of the anchor's own come near the positive, and the log of their mean is biased.
     GUIDED = "guided"
 
 
 def mc_info_nce(positive: Tensor, negatives: Tensor, positive_weight: float) -> Tensor:
-    """-log 1/S sum_k e^{s_k} / (w e^{s_k} + 1/N sum_n e^{s_kn}); the mean over samples is inside the log.
+    """Return -log 1/S sum_k e^{s_k} / (w e^{s_k} + 1/N sum_n e^{s_kn}); the mean over samples is inside the log.
 
     Args:
         positive: Similarities s_k = kappa_pos z_k.z+_k, (S, B).
@@ -78,7 +78,7 @@ class MCInfoNCE(Loss):
     Args:
         config: Settings.
         chunk_size: Largest number S' B N of similarities held at once; more are computed in chunks over the samples, to
-            the same value and gradient. A CPU takes at most `CPU_CHUNK_SIZE`.
+            the same value and gradient. At most `CPU_CHUNK_SIZE` on a CPU.
 
     Example:
         >>> from pcl.distributions import VonMisesFisher
@@ -100,8 +100,8 @@ class MCInfoNCE(Loss):
             kappa_pos: Concentration of positive pairs, which scales cosines to similarities.
             learn_kappa_pos: Whether kappa_pos is a parameter (its logarithm is).
             positive_weight: Weight of the positive in the denominator.
-            partners: How positives and negatives enter.
-            anchors: Where the anchor's samples come from.
+            partners: Form in which positives and negatives enter.
+            anchors: Law of the anchor's samples.
         """
 
         n_samples: int = 512
@@ -127,7 +127,7 @@ class MCInfoNCE(Loss):
             )
 
         def build(self) -> "MCInfoNCE":
-            """The loss with these settings."""
+            """Return the loss with these settings."""
             return MCInfoNCE(self)
 
     def __init__(self, config: Config, chunk_size: int = DEFAULT_CHUNK_SIZE) -> None:
@@ -159,7 +159,7 @@ class MCInfoNCE(Loss):
             repelling = log_mean_similarity(negatives, torch.einsum("sbd,bnd->sbn", z, modes), kappa_pos)
             return contrastive_log_ratio(attracting, repelling, 0.0)
 
-        # In float64, and every similarity passes a few hundred operations: an eighth of the usual chunk.
+        # In float64, with a few hundred operations per similarity: an eighth of the usual chunk.
         length = max(1, min(self.chunk_size, CPU_CHUNK_SIZE) // (8 * modes.shape[0] * modes.shape[1]))
         parts = z.split(length)
         if len(parts) == 1:
@@ -174,7 +174,7 @@ class MCInfoNCE(Loss):
         kappa_pos: Tensor | float,
         generator: torch.Generator | None,
     ) -> tuple[Tensor, Tensor | float]:
-        """Samples z, (S, B, D), and log Q(z|x) less the log density that they were drawn with."""
+        """Draw samples z, (S, B, D), and return them with log Q(z|x) minus the log density they are drawn from."""
         shape = (self.config.n_samples,)
         if self.config.anchors is AnchorSamples.POSTERIOR:
             return anchor.rsample(shape, generator), 0.0
@@ -190,17 +190,17 @@ def guiding_law(
     kappa_pos: Tensor | float,
     ratio: Callable[[Tensor], Tensor],
 ) -> VonMisesFisher:
-    """The vMF with the natural parameter kappa mu + a mu+: about Q(z|x) times the similarity of z and the positive.
+    """Return the vMF with natural parameter kappa mu + a mu+, about Q(z|x) times the similarity of z and the positive.
 
-    a is the slope of the log similarity in z.mu+ at about the most likely z. That log is concave in z.mu+, so that it
-    lies below its tangent and the weighted similarity is bounded. Gradients pass, but for a's: samples that stay where
+    a is the slope of the log similarity in z.mu+ near the most likely z. That log is concave in z.mu+, so that it lies
+    below its tangent and the weighted similarity is bounded. Gradients pass, except through a: samples that stay where
     they are while the posteriors move pull these towards themselves.
 
-    An anchor that is nearly a point is its own guide: its samples are all about as near to the positive.
+    An anchor that is nearly a point guides itself: its samples are all about equally near to the positive.
 
     Args:
         anchor: Q(z|x).
-        positive: Of the same batch.
+        positive: Posteriors of the same batch.
         kappa_pos: Scale of the similarity.
         ratio: A(kappa), the mean cosine of a vMF to its mode.
     """
@@ -220,10 +220,10 @@ def guiding_law(
 
 
 def log_mean_similarity(partner: VonMisesFisher, cosine: Tensor, kappa_pos: Tensor | float) -> Tensor:
-    """Log E e^{kappa_pos z.z'} over z' ~ vMF(mu', kappa'): log C(kappa') - log C(|kappa' mu' + kappa_pos z|).
+    """Return log E e^{kappa_pos z.z'} over z' ~ vMF(mu', kappa'): log C(kappa') - log C(|kappa' mu' + kappa_pos z|).
 
     Args:
-        partner: Its batch broadcasts to the shape of the cosines.
+        partner: vMF(mu', kappa'), whose batch broadcasts to the shape of the cosines.
         cosine: z.mu'.
         kappa_pos: Scale of the similarity.
 
@@ -231,7 +231,7 @@ def log_mean_similarity(partner: VonMisesFisher, cosine: Tensor, kappa_pos: Tens
     """
     kappa, cosines = partner.kappa.double(), cosine.double()
     is_point = is_nearly_a_point(kappa, kappa_pos)
-    # Each branch gets values that it can be computed for: a NaN where it is not taken would get into gradients.
+    # Each branch gets valid values: a NaN in the branch that is not taken would get into gradients.
     spread, point = torch.where(is_point, 1.0, kappa), torch.where(is_point, kappa, torch.inf)
     resultant_sq = spread.square() + kappa_pos**2 + 2 * spread * kappa_pos * cosines
     resultant = resultant_sq.clamp(min=torch.finfo(torch.float64).tiny).sqrt()

@@ -170,7 +170,7 @@ def test_in_batch_negatives_are_the_next_neighbours() -> None:
 def test_bad_shapes_are_named(name: str) -> None:
     anchor, positive, negatives = posteriors(*triple())
     loss = small_config(name).build()
-    with pytest.raises(ValueError, match=r"one batch shape \(B,\) with B >= 1, but got \(4,\) and \(4, 3\)"):
+    with pytest.raises(ValueError, match=r"the same batch shape \(B,\) with B >= 1, but got \(4,\) and \(4, 3\)"):
         loss(anchor, negatives, negatives)
     empty = VonMisesFisher(torch.ones(0, D, dtype=torch.float64), 1.0)
     with pytest.raises(ValueError, match="with B >= 1"):
@@ -178,13 +178,13 @@ def test_bad_shapes_are_named(name: str) -> None:
     for bad in (VonMisesFisher(torch.ones(B, 0, D, dtype=torch.float64), 1.0), VonMisesFisher(anchor.mu[0], 1.0)):
         with pytest.raises(ValueError, match=r"negatives must have batch shape \(4, N\)"):
             loss(anchor, positive, bad)
-    with pytest.raises(ValueError, match=r"must have one dtype, but got .*'negatives': 'torch.float32'"):
+    with pytest.raises(ValueError, match=r"need the same dtype, but got .*'negatives': 'torch.float32'"):
         loss(anchor, positive, VonMisesFisher(negatives.mu.float(), negatives.kappa.float()))
     with pytest.raises(ValueError, match="`positive` must be a VonMisesFisher, but got a ProjectedNormal"):
         loss(anchor, ProjectedNormal(positive.mu, 1.0), negatives)
     with pytest.raises(ValueError, match=r"must have batch shape \(4, N\) or \(1, N\).*use in_batch_negatives"):
         loss(anchor, positive, positive)
-    with pytest.raises(ValueError, match=r"one dimension, but got \[5, 6\]"):
+    with pytest.raises(ValueError, match=r"the same dimension, but got \[5, 6\]"):
         loss(anchor, positive, Leaves(B, N, kappa=1.0, seed=0, dim=6).posterior())
 
 
