@@ -1,4 +1,4 @@
-"""What every encoder is: a module from inputs to von Mises-Fisher posteriors, several runs side by side.
+"""Base of all encoders: a module from inputs to von Mises-Fisher posteriors, several runs side by side.
 
 Axes: R runs, B inputs, D dim.
 """
@@ -18,20 +18,20 @@ class Encoder(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, x: Tensor) -> VonMisesFisher:
-        """Posteriors with batch (R, B) of inputs (R, B, ...); everything that defines kappa is in the state_dict."""
+        """Return posteriors with batch (R, B) for inputs (R, B, ...); the state_dict has all that defines kappa."""
 
     @abstractmethod
     def mu_parameters(self) -> Iterator[nn.Parameter]:
-        """What a phase that trains mu trains."""
+        """Return the parameters that a mu phase trains."""
 
     @abstractmethod
     def kappa_parameters(self) -> Iterator[nn.Parameter]:
-        """What a phase that trains kappa trains."""
+        """Return the parameters that a kappa phase trains."""
 
     @abstractmethod
     def run_state(self, run: int) -> dict[str, Tensor]:
-        """A copy of one run's part of the state."""
+        """Return a copy of one run's part of the state."""
 
     @abstractmethod
     def load_run_state(self, run: int, state: dict[str, Tensor]) -> None:
-        """Put one run's part back."""
+        """Load one run's part of the state."""

@@ -17,29 +17,30 @@ from pcl.distributions import CosineLaw, Sampler, SamplerGradient, VonMisesFishe
 from pcl.encoders.base import Encoder
 from pcl.mathematics.random_streams import streams
 
-# Rows of one matrix product may be summed in different orders, by where they stand and on which processor: equal inputs
-# then differ by a few units in the last place of the terms, which are at most of order 1, for weights begin within
-# +-1/sqrt(inputs). Seen: one unit. The smallest range of a published configuration is 6 (shared backbone, seed 6).
+# Rows of one matrix product may be summed in different orders, depending on their position and the processor: equal
+# inputs then differ by a few units in the last place of the terms, which are at most of order 1, as weights start
+# within +-1/sqrt(inputs). Observed: one unit. The smallest range of a published configuration is 6 (shared backbone,
+# seed 6).
 _ROUNDING_UNITS = 4
-_SMALLEST_RANGE = 1e-6  # a range between rounding and this becomes no larger a scale than this one
+_SMALLEST_RANGE = 1e-6  # ranges between rounding and this are scaled as this one
 
 
 class Hidden(Enum):
     """The hidden layers of both networks."""
 
     DEEP = "deep"  # widths 10, 50, 50, 50, 50, 50 and 10, as in the paper
-    # Widths 20 and 20: its modes are apart from the start, where those of the deep one begin all in one place and take
+    # Widths 20 and 20: its modes are spread from the start, whereas those of the deep one start in one place and need
     # thousands of batches to leave it.
     SHALLOW = "shallow"
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Of the layers, times D for mu; `KappaWidth` says by what they are multiplied for kappa."""
+        """Widths of the layers, to be multiplied by D for mu and as `KappaWidth` says for kappa."""
         return (10, 50, 50, 50, 50, 50, 10) if self is Hidden.DEEP else (20, 20)
 
 
 class KappaLink(Enum):
-    """From a network's output y to kappa; scale and shift are fixed before training, see `KappaHead`."""
+    """The map from a network's output y to kappa; scale and shift are fixed before training, see `KappaHead`."""
 
     ONE_PLUS_EXP = "one_plus_exp"  # 1 + exp(scale y + shift), as the paper writes it
     SCALED_SOFTPLUS = "scaled_softplus"  # exp(scale softplus(y) + shift), as the released code computes it
@@ -53,25 +54,25 @@ class KappaWidth(Enum):
 
 
 class Backbone(Enum):
-    """What the kappa network sees."""
+    """The input of the kappa network."""
 
     INDEPENDENT = "independent"  # x
-    SHARED = "shared"  # mu(x), whose training takes kappa wherever it goes
-    SHARED_IN_RANGE = "shared_in_range"  # mu(x); phases that train mu alone keep kappa in the range that it began with
+    SHARED = "shared"  # mu(x), whose training moves kappa
+    SHARED_IN_RANGE = "shared_in_range"  # mu(x); phases that train mu alone keep kappa in its initial range
 
 
 class KappaRange(Enum):
     """The range that kappa-hat spans before training."""
 
-    GENERATOR = "generator"  # that of the truth, as the paper writes it; 16 to 32 where the truth is infinite
-    SIXTEEN_TO_32 = "sixteen_to_32"  # always, as the released scripts leave it
+    GENERATOR = "generator"  # that of the truth, as the paper writes it; 16 to 32 if the truth is infinite
+    SIXTEEN_TO_32 = "sixteen_to_32"  # always, as in the released scripts
 
 
 class StackedMlp(nn.Module):
-    """R multi-layer perceptrons with leaky ReLU in between, as one batched product per layer.
+    """R multi-layer perceptrons with leaky ReLU, as one batched product per layer.
 
     Args:
-        sizes: Of the layers, input first.
+        sizes: Sizes of the layers, input first.
         generators: One source of initial weights per run. Both weights and biases are uniform in +-1/sqrt(inputs), as
             torch's linear layers are.
     """
@@ -87,7 +88,7 @@ class StackedMlp(nn.Module):
                 parameters.append(nn.Parameter((2 * torch.stack(drawn) - 1) * bound))
 
     def forward(self, x: Tensor) -> Tensor:
-        """(R, B, n_in) -> (R, B, n_out)."""
+        """Map inputs (R, B, n_in) to outputs (R, B, n_out)."""
         last = len(self.weights) - 1
         for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             x = stacked_linear(x, weight, bias)
@@ -97,7 +98,7 @@ class StackedMlp(nn.Module):
 
 
 def flattened(parameters: Sequence[nn.Parameter]) -> Tensor:
-    """One buffer, of which the parameters become views."""
+    """Move parameters into one buffer and return it; the parameters become views of it."""
     flat = torch.cat([parameter.detach().flatten() for parameter in parameters])
     for parameter, part in zip(parameters, flat.split([p.numel() for p in parameters]), strict=True):
         parameter.data = part.view(parameter.shape)
@@ -105,15 +106,15 @@ def flattened(parameters: Sequence[nn.Parameter]) -> Tensor:
 
 
 def stacked_linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """X W + b of every run: (R, B, n_in), (R, n_in, n_out), (R, 1, n_out)."""
+    """Return X W + b of every run: (R, B, n_in), (R, n_in, n_out), (R, 1, n_out)."""
     if len(weight) > 1:
         return torch.baddbmm(bias, x, weight)
-    # One run alone has a product with the bias fused into it. Views, not entries: an entry's gradient would be a copy.
+    # For a single run, the product has the bias fused. Views, not entries: the gradient of an entry would be a copy.
     return torch.addmm(bias.flatten(), x.squeeze(0), weight.squeeze(0)).unsqueeze(0)
 
 
 class KappaHead(nn.Module):
-    """From a network's output to kappa, with a scale and shift per run that are part of the state."""
+    """The map from a network's output to kappa, with a scale and shift per run that are part of the state."""
 
     scale: Tensor
     shift: Tensor
@@ -125,16 +126,16 @@ class KappaHead(nn.Module):
         self.register_buffer("shift", torch.zeros(n_runs, 1))
 
     def forward(self, y: Tensor) -> Tensor:
-        """Kappa, (R, B), of outputs (R, B, 1)."""
+        """Return kappa, (R, B), for outputs (R, B, 1)."""
         exponent = torch.addcmul(self.shift, self.scale, self._feature(y))
         return 1 + exponent.exp() if self.link is KappaLink.ONE_PLUS_EXP else exponent.exp()
 
     @torch.no_grad()
     def span(self, y: Tensor, kappa_min: float, kappa_max: float) -> None:
-        """Set scale and shift so that kappa goes from kappa_min to kappa_max over these outputs, (R, B, 1).
+        """Set scale and shift so that kappa spans kappa_min to kappa_max over these outputs, (R, B, 1).
 
-        Outputs that are equal up to rounding, such as of modes in one place, have no range to be spread over: the scale
-        is then 1, and kappa is kappa_max for all of them.
+        Outputs that are equal up to rounding, as for modes in one place, have no range to be scaled: the scale is then
+        1, and kappa is kappa_max for all of them.
         """
         offset = 1.0 if self.link is KappaLink.ONE_PLUS_EXP else 0.0
         if not offset < kappa_min < kappa_max < math.inf:
@@ -156,12 +157,12 @@ class KappaHead(nn.Module):
 
 
 class MlpEncoder(Encoder):
-    """mu by a perceptron whose widths are those of `Hidden` times D, normalised; kappa by another, of one output.
+    """mu from a perceptron whose widths are those of `Hidden` times D, normalised; kappa from another with one output.
 
     Args:
         config: Settings.
         dim_x: Dimension of the inputs.
-        seeds: Of the initial weights, one per run.
+        seeds: Seeds of the initial weights, one per run.
     """
 
     @dataclass(frozen=True)
@@ -171,12 +172,12 @@ class MlpEncoder(Encoder):
         Attributes:
             dim: Dimension D of the latent space.
             hidden: Hidden layers of both networks.
-            kappa_link: From the kappa network's output to kappa.
+            kappa_link: Map from the kappa network's output to kappa.
             kappa_width: Widths of the kappa network.
             kappa_range: Range of kappa-hat before training.
-            backbone: What the kappa network sees.
+            backbone: Input of the kappa network.
             sampler: Law of samples from the posteriors.
-            sampler_gradient: Gradient that these samples carry.
+            sampler_gradient: Gradient of these samples in kappa.
         """
 
         dim: int = 10
@@ -193,7 +194,7 @@ class MlpEncoder(Encoder):
                 raise ValueError(f"`encoder.dim >= 2` must hold, but got {self.dim}.")
 
         def build(self, dim_x: int, seeds: Sequence[int]) -> "MlpEncoder":
-            """The encoders with these settings."""
+            """Return the encoders with these settings."""
             return MlpEncoder(self, dim_x, seeds)
 
     def __init__(self, config: Config, dim_x: int, seeds: Sequence[int]) -> None:
@@ -210,49 +211,45 @@ class MlpEncoder(Encoder):
         self.kappa_head = KappaHead(config.kappa_link, len(seeds))
 
     def forward(self, x: Tensor) -> VonMisesFisher:
-        """Posteriors with batch (R, B) of inputs (R, B, dim_x)."""
+        """Return posteriors with batch (R, B) for inputs (R, B, dim_x)."""
         mu = self.mu(x)
         return VonMisesFisher(mu, self.kappa(x, mu), validate_args=False, law=self.law)
 
     def mu(self, x: Tensor) -> Tensor:
-        """Modes, (R, B, D)."""
+        """Return the modes, (R, B, D)."""
         return normalize(self.mu_net(x), dim=-1)
 
     def kappa(self, x: Tensor, mu: Tensor) -> Tensor:
-        """Concentrations, (R, B)."""
+        """Return the concentrations, (R, B)."""
         kappa: Tensor = self.kappa_head(self.kappa_net(self.kappa_input(x, mu)))
         return kappa
 
     @torch.no_grad()
     def span_kappa(self, x: Tensor, kappa_min: float, kappa_max: float) -> None:
-        """Bring kappa to a range over these inputs, before training."""
+        """Scale kappa to a range over these inputs, before training."""
         self.kappa_in_range(x, self.mu(x), kappa_min, kappa_max)
 
     @torch.no_grad()
     def kappa_in_range(self, x: Tensor, mu: Tensor, kappa_min: float, kappa_max: float) -> Tensor:
-        """Concentrations, (R, B), without a gradient, once they are brought to a range over these inputs."""
+        """Scale kappa to a range over these inputs and return it, (R, B), without a gradient."""
         y = self.kappa_net(self.kappa_input(x, mu))
         self.kappa_head.span(y, kappa_min, kappa_max)
         kappa: Tensor = self.kappa_head(y)
         return kappa
 
     def mu_parameters(self) -> Iterator[nn.Parameter]:
-        """What a phase that trains mu trains."""
         return self.mu_net.parameters()
 
     def kappa_parameters(self) -> Iterator[nn.Parameter]:
-        """What a phase that trains kappa trains."""
         return self.kappa_net.parameters()
 
     def kappa_input(self, x: Tensor, mu: Tensor) -> Tensor:
-        """What the kappa network sees."""
+        """Return the input of the kappa network."""
         return x if self.config.backbone is Backbone.INDEPENDENT else mu
 
     def run_state(self, run: int) -> dict[str, Tensor]:
-        """A copy of one run's part of the state: its entry of every stack."""
         return {name: value[run].clone() for name, value in self.state_dict().items()}
 
     def load_run_state(self, run: int, state: dict[str, Tensor]) -> None:
-        """Put one run's part back."""
         for name, value in self.state_dict().items():
             value[run].copy_(state[name])

@@ -1,4 +1,4 @@
-"""The image experiments' encoder: a ResNet-18 for 32 x 32 pixels; the direction of its output is mu, the length kappa.
+"""The image experiments' encoder: a ResNet-18 for 32 x 32 pixels whose output has direction mu and length kappa.
 
 Axes: R runs, B images, D dim.
 """
@@ -20,30 +20,30 @@ from pcl.distributions import CosineLaw, Sampler, SamplerGradient, VonMisesFishe
 from pcl.encoders.base import Encoder
 from pcl.mathematics.random_streams import mixed_seed
 
-# Means and deviations of CIFAR-10's training images, of each colour from 0 to 1.
+# Means and standard deviations of CIFAR-10's training images, per colour from 0 to 1.
 _MEAN, _DEVIATION = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
-_BLOCKS = (1, 2, 4, 8)  # widths of the four stages of two blocks each, times the first
-KIND = "resnet18_pooled"  # of the backbone, in files of weights
+_BLOCKS = (1, 2, 4, 8)  # widths of the four stages of two blocks each, relative to the first
+KIND = "resnet18_pooled"  # kind of backbone in files of weights
 
 
 class Head(Enum):
     """The last layer."""
 
     LINEAR = "linear"  # with a bias, as the paper writes it
-    WEIGHT_NORMED = "weight_normed"  # without one, directions and lengths of its rows apart, as the release has it
+    WEIGHT_NORMED = "weight_normed"  # without a bias, direction and length of each row apart, as in the released code
 
 
 class KappaPhase(Enum):
-    """What a phase that trains kappa leaves alone, where one network has both."""
+    """The part that a kappa phase does not train if one network has mu and kappa."""
 
     MU_FIXED = "mu_fixed"  # no gradient passes through mu, as the paper writes it
-    EVERYTHING = "everything"  # nothing: all of it trains, as in the release
+    EVERYTHING = "everything"  # no part: all of the network trains, as in the released code
 
 
 class Precision(Enum):
-    """Of the products in the network's body on a CUDA device; the last layer, mu and kappa are always float32."""
+    """Precision of the products in the network's body on a CUDA device; the last layer, mu and kappa are float32."""
 
-    BFLOAT16 = "bfloat16"  # a CPU computes in float32 all the same
+    BFLOAT16 = "bfloat16"  # a CPU computes in float32 nevertheless
     FLOAT32 = "float32"
 
 
@@ -53,7 +53,7 @@ class ResNetEncoder(Encoder):
 
     Args:
         config: Settings.
-        seeds: Of the initial weights, one per run; every run has a network of its own.
+        seeds: Seeds of the initial weights, one per run; every run has its own network.
     """
 
     @dataclass(frozen=True)
@@ -63,15 +63,16 @@ class ResNetEncoder(Encoder):
         Attributes:
             dim: Dimension D of the latent space.
             width: Channels of the first stage; 64 makes a ResNet-18.
-            weights: File of a pretrained backbone, whose name tells its content: in `weights_folder` or a path; empty
-                for none.
+            weights: File of a pretrained backbone, whose name has a hash of its content, in `weights_folder` or by
+            path;
+                empty for none.
             head: The last layer.
             head_gain: Gain of the last layer's Xavier initialisation, hence the scale of kappa-hat before training; the
                 released scripts set it to kappa_pos.
-            kappa_phase: What kappa phases leave alone.
-            precision: Of the network's body.
+            kappa_phase: Part that kappa phases do not train.
+            precision: Precision of the network's body.
             sampler: Law of samples from the posteriors.
-            sampler_gradient: Gradient that these samples carry.
+            sampler_gradient: Gradient of these samples in kappa.
         """
 
         dim: int = 8
@@ -98,7 +99,7 @@ class ResNetEncoder(Encoder):
                 raise ValueError(f"`0 < encoder.head_gain < inf` must hold, but got {self.head_gain:g}.")
 
         def build(self, seeds: Sequence[int]) -> "ResNetEncoder":
-            """The encoders with these settings."""
+            """Return the encoders with these settings."""
             return ResNetEncoder(self, seeds)
 
     mean: Tensor
@@ -116,7 +117,7 @@ class ResNetEncoder(Encoder):
         self.register_buffer("deviation", deviation, persistent=False)
 
     def forward(self, x: Tensor) -> VonMisesFisher:
-        """Posteriors with batch (R, B) of images (R, B, 3, 32, 32), bytes or numbers from 0 to 255."""
+        """Return posteriors with batch (R, B) for images (R, B, 3, 32, 32), bytes or numbers from 0 to 255."""
         embedding = torch.stack([self._embedding(net, images) for net, images in zip(self.nets, x, strict=True)])
         kappa = embedding.norm(dim=-1)
         return VonMisesFisher(normalize(embedding, dim=-1), kappa, validate_args=False, law=self.law)
@@ -131,31 +132,29 @@ class ResNetEncoder(Encoder):
         return embedding
 
     def run_state(self, run: int) -> dict[str, Tensor]:
-        """A copy of one run's network, where it is."""
         return {name: value.detach().clone() for name, value in self.nets[run].state_dict().items()}
 
     def load_run_state(self, run: int, state: dict[str, Tensor]) -> None:
-        """Put one run's network back."""
         self.nets[run].load_state_dict(state)
 
     def mu_parameters(self) -> Iterator[nn.Parameter]:
-        """All: one network has both."""
+        """Return all parameters: one network has mu and kappa."""
         return self.parameters()
 
     def kappa_parameters(self) -> Iterator[nn.Parameter]:
-        """All."""
+        """Return all parameters: one network has mu and kappa."""
         return self.parameters()
 
 
 def byte_statistics() -> tuple[Tensor, Tensor]:
-    """Mean and deviation of each colour that images are brought to 0 and 1 with, (3, 1, 1): of bytes, no division."""
+    """Return mean and standard deviation of each colour, (3, 1, 1), for bytes, so that no division by 255 is needed."""
     return 255 * torch.tensor(_MEAN).view(3, 1, 1), 255 * torch.tensor(_DEVIATION).view(3, 1, 1)
 
 
 def backbone(width: int) -> nn.Sequential:
-    """ResNet-18 up to its last features, (B, 3, 32, 32) -> (B, 8 width), with a first layer for small images.
+    """Return a ResNet-18 up to its last features, (B, 3, 32, 32) -> (B, 8 width), with a first layer for small images.
 
-    It keeps the pooling after that layer, as the pretrained network that the paper cites does.
+    It keeps the pooling after that layer, like the pretrained network that the paper cites.
     """
     from torchvision.models.resnet import BasicBlock, conv1x1  # noqa: PLC0415  takes seconds to import
 
@@ -173,13 +172,13 @@ def backbone(width: int) -> nn.Sequential:
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
     whole = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten())
-    if width % 8 == 0:  # half the time on a CPU at width 8; narrower layers are slower for it
+    if width % 8 == 0:  # halves the time on a CPU at width 8; narrower layers become slower
         whole = whole.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return whole
 
 
 def _network(config: ResNetEncoder.Config, seed: int) -> nn.Module:
-    with torch.random.fork_rng(devices=[]):  # torch's layers draw from the global source
+    with torch.random.fork_rng(devices=[]):  # torch's layers draw from the global generator
         torch.manual_seed(seed)
         body = backbone(config.width)
         head = nn.Linear(_BLOCKS[-1] * config.width, config.dim, bias=config.head is Head.LINEAR)
@@ -191,20 +190,20 @@ def _network(config: ResNetEncoder.Config, seed: int) -> nn.Module:
 
 
 def _start_from(nets: nn.ModuleList, weights: Weights, width: int) -> None:
-    """Give every network the pretrained backbone; the last layers stay as they are."""
+    """Load the pretrained backbone into every network; the last layers stay."""
     require_fitting(weights, width)
     for net in nets:
         assert isinstance(net, nn.Sequential)
         try:
             net[0].load_state_dict(weights.state)
-        except RuntimeError:  # a page of names
+        except RuntimeError:  # whose message is a page of names
             raise ValueError(f"The weights {weights.file_name} are of another network than the encoder's.") from None
 
 
 def adopted_weights(path: Path) -> Weights:
-    """Weights of a user's file: one of `launch/pretrain.py`, or a plain `state_dict` with torchvision's names.
+    """Return the weights of a user's file: of `launch/pretrain.py`, or a plain `state_dict` with torchvision's names.
 
-    Of the latter nothing but the tensors is known; a classification layer `fc` is left out.
+    For the latter only the tensors are known; a classification layer `fc` is left out.
 
     Raises:
         ValueError: If it is neither, or of another network.
@@ -231,7 +230,7 @@ def adopted_weights(path: Path) -> Weights:
 
 
 def _torchvision_name(name: str) -> str:
-    """Of a tensor of `backbone`: "4.conv1.weight" is "layer1.0.conv1.weight"."""
+    """Return torchvision's name of a tensor of `backbone`: "4.conv1.weight" is "layer1.0.conv1.weight"."""
     place, _, rest = name.partition(".")
     stage, block = divmod(int(place) - 4, 2)
     return f"layer{stage + 1}.{block}.{rest}" if stage >= 0 else f"{('conv1', 'bn1')[int(place)]}.{rest}"
