@@ -1,4 +1,4 @@
-"""Where training data come from and how encoders are judged."""
+"""Tasks: sources of training data and evaluations of encoders."""
 
 from pcl.tasks.base import Batch, Negatives, Task
 from pcl.tasks.calibration import calibration_scan

@@ -1,4 +1,4 @@
-"""What every task is: a source of contrastive batches, and a judge of encoders, for several runs side by side.
+"""Base of all tasks: a source of contrastive batches and an evaluation of encoders, for several runs side by side.
 
 Axes: R runs, B anchors, N negatives.
 """
@@ -16,18 +16,18 @@ Metrics = dict[str, float]
 
 
 class Negatives(Enum):
-    """Where an anchor's negatives come from."""
+    """The source of an anchor's negatives."""
 
     DRAWN = "drawn"  # each anchor's own
     SHARED = "shared"  # one set for all anchors of a batch
-    # All that the batch's positives were chosen from. The loss in its form for infinitely many negatives is then the
-    # exact likelihood of that choice, for any number; with others, the truth is its optimum only for infinitely many.
+    # All candidates that the batch's positives were chosen from. The loss in its form for infinitely many negatives is
+    # then the exact likelihood of that choice, for any number; otherwise, the truth is its optimum only in the limit.
     POOL = "pool"
     IN_BATCH = "in_batch"  # the positive of another anchor: "M = 0" in the paper's tables
 
     @property
     def are_common(self) -> bool:
-        """Whether all anchors of a batch have the same."""
+        """True if all anchors of a batch have the same negatives."""
         return self in (Negatives.SHARED, Negatives.POOL)
 
 
@@ -44,7 +44,7 @@ class Task(ABC):
 
     Attributes:
         split: First part of the names of the metrics that `evaluate` returns.
-        selects: Metric whose largest value decides which evaluation a run ends with; the last one where there is none.
+        selects: Metric whose largest value decides which evaluation a run ends with; the last one if it is empty.
     """
 
     split: ClassVar[str] = "eval"
@@ -53,24 +53,24 @@ class Task(ABC):
     @property
     @abstractmethod
     def n_runs(self) -> int:
-        """R."""
+        """Number R of runs."""
 
     @abstractmethod
     def draw(self, batch_size: int, source: Negatives, n_negatives: int, generator: torch.Generator) -> Batch:
-        """One batch for every run; nothing in it waits for the device."""
+        """Draw one batch for every run, without device synchronisation."""
 
     @abstractmethod
     def evaluate(self, encoder: Encoder) -> list[Metrics]:
-        """The metrics of each run."""
+        """Return the metrics of each run."""
 
     def final(self, encoder: Encoder) -> list[Metrics]:
-        """More metrics of each run, which are computed once, at its end, and select nothing."""
+        """Return further metrics of each run, which are computed once, at its end, and select nothing."""
         return [{} for _ in range(self.n_runs)]
 
     @abstractmethod
     def state_dict(self) -> dict[str, Tensor]:
-        """What cannot be made again from the configuration."""
+        """Return what cannot be rebuilt from the configuration."""
 
     @abstractmethod
     def to(self, device: torch.device) -> "Task":
-        """The same task with its tensors elsewhere."""
+        """Move the task's tensors to a device and return the task."""

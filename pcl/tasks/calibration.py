@@ -1,6 +1,6 @@
-"""Which c minimises a loss when the true posteriors are put in with kappa-hat = c kappa: 1 means calibrated.
+"""Calibration of a loss: the c that minimises it for the true posteriors with kappa-hat = c kappa; 1 is calibrated.
 
-A cheap question to ask before a grid: a cell whose loss has its minimum at infinity trains kappa to infinity.
+It is a cheap check before a grid: a cell whose loss has its minimum at infinity trains kappa to infinity.
 
 Axes: B anchors, N negatives, D dim.
 """
@@ -23,7 +23,7 @@ FACTORS = (0.25, 0.5, 0.75, 1.0, 4 / 3, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0)
 
 @dataclass(frozen=True)
 class Calibration:
-    """The outcome of a scan.
+    """The result of a scan.
 
     Attributes:
         factors: The c tried.
@@ -37,19 +37,19 @@ class Calibration:
 
     @property
     def best(self) -> float:
-        """The c with the smallest loss; infinite where that is the last, or where the loss never rises again."""
+        """The c with the smallest loss; infinite if that is the last, or if the loss never rises again."""
         index = min(range(len(self.losses)), key=self.losses.__getitem__)
         is_flat = self.losses[-1] - self.losses[index] <= 2 * self.errors[-1]
         return math.inf if index == len(self.losses) - 1 or is_flat else self.factors[index]
 
     @property
     def warning(self) -> str:
-        """What to tell a user whose optimum is infinite, or nothing."""
+        """Warning for a user if the optimum is infinite, else empty."""
         if math.isfinite(self.best):
             return ""
         return (
-            f"The loss has no finite optimum in kappa: with the true posteriors put in, it still falls at "
-            f"{self.factors[-1]:g} times the true kappa. A training of kappa will run away."
+            f"The loss has no finite optimum in kappa: for the true posteriors, it still falls at "
+            f"{self.factors[-1]:g} times the true kappa. Training will drive kappa to infinity."
         )
 
 
@@ -66,18 +66,18 @@ def calibration_scan(
 ) -> Calibration:
     """Scan c for the first run of a task.
 
-    All c see the same anchors, positives and negatives and the same random numbers, so that their differences are known
-    far better than the losses.
+    All c use the same anchors, positives and negatives and the same random numbers, so that their differences are
+    known far better than the losses.
 
     Args:
-        task: With vMF posteriors.
-        loss: To be minimised.
-        source: Of negatives.
-        n_negatives: How many.
-        n_anchors: Rounded up to blocks of 128, over which errors are estimated.
+        task: A task with vMF posteriors.
+        loss: The loss.
+        source: Source of negatives.
+        n_negatives: Number of negatives.
+        n_anchors: Number of anchors, rounded up to blocks of 128, over which errors are estimated.
         factors: The c to try, rising; the last stands for infinity.
-        law: Of samples from the posteriors that are put in.
-        seed: Of data and samples.
+        law: Law of samples from the posteriors.
+        seed: Seed of data and samples.
     """
     if task.config.family is not Family.VMF:
         raise ValueError(f"A calibration scan needs `task.family=vmf`, but got {task.config.family.value}.")

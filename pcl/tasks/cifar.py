@@ -1,6 +1,6 @@
-"""The CIFAR-10H experiment: pairs by labels, kappa judged by crops and annotators.
+"""The CIFAR-10H experiment: pairs by labels; kappa is compared with crops and with annotators.
 
-The same for any set of images with labels: see `pcl.data`. Images stay on the device as bytes.
+It works for any set of images with labels: see `pcl.data`. Images stay on the device as bytes.
 
 Axes: R runs, N images, B anchors, C classes.
 """
@@ -24,12 +24,12 @@ from pcl.metrics.retrieval import recall_at_1
 from pcl.metrics.uncertainty import crop_rank_corr, entropy, rank_corr_with_uncertainty
 from pcl.tasks.base import Batch, Metrics, Negatives, Task
 
-_BLOCK, _CUDA_BLOCK = 500, 2_000  # images that are encoded at once
-_LEAST_JUDGED = 3  # images that have ranks worth the name
+_BLOCK, _CUDA_BLOCK = 500, 2_000  # images encoded at once
+_LEAST_JUDGED = 3  # fewest images with meaningful ranks
 
 
 class Labels(Enum):
-    """Which images train, and by which P(C|x) their pairs are drawn."""
+    """The training images, and the P(C|x) by which their pairs are drawn."""
 
     SOFT = "soft"  # three folds of CIFAR-10H, the annotators' shares
     HARD = "hard"  # the same images, the most voted class
@@ -37,28 +37,28 @@ class Labels(Enum):
 
 
 class NegativeWeights(Enum):
-    """How likely an image is to be drawn as a negative of an anchor, whose positive is of the class c."""
+    """Weight of an image in the draw of negatives for an anchor whose positive has the class c."""
 
     NOT_OF_CLASS = "not_of_class"  # 1 - P(c|x), as the paper writes it
     UNLIKE_ANCHOR = "unlike_anchor"  # 1 - sum_c P(c|x) P(c|anchor), as the released code computes it
 
 
 class NegativePool(Enum):
-    """Which images can be negatives."""
+    """The images that can be negatives."""
 
     ALL = "all"
-    FIRST_256 = "first_256"  # the release keeps their numbers in eight bits
+    FIRST_256 = "first_256"  # the released code keeps their indices in eight bits
 
 
 class Augmentation(Enum):
-    """What is done at random to images that are trained on."""
+    """Random changes of training images."""
 
     NONE = "none"
-    CROP_FLIP = "crop_flip"  # cropped after padding by 4 pixels, reflected: the paper's when it trains from scratch
+    CROP_FLIP = "crop_flip"  # cropped after padding by 4 pixels, and flipped: the paper's when it trains from scratch
 
 
 class _Judged(NamedTuple):
-    """Images that an encoder is judged on, (n, 3, 32, 32), with labels and the entropy of the annotators' shares."""
+    """Images for evaluation, (n, 3, 32, 32), with labels and the entropy of the annotators' shares."""
 
     images: Tensor
     labels: Tensor
@@ -68,12 +68,12 @@ class _Judged(NamedTuple):
 
 
 class _Fold:
-    """What a run trains on and is judged on.
+    """The training and evaluation images of a run.
 
     Args:
         config: Settings of the task.
         data: The images.
-        fold: Of the five.
+        fold: Number of the fold, of five.
     """
 
     def __init__(self, config: "CifarTask.Config", data: ImageSet, fold: int) -> None:
@@ -81,7 +81,7 @@ class _Fold:
         parts = split(len(data.images), fold)
         self.images, shares = _training_part(config, data, parts.train)
         n_pool = min(len(self.images), 256) if config.negative_pool is NegativePool.FIRST_256 else len(self.images)
-        # Class by class, the cumulative weights of all images: a draw is one search.
+        # The cumulative weights of all images, by class: a draw is one search.
         self.shares = shares
         self.class_of = shares.double().cumsum(1)
         self.positives = shares.double().T.contiguous().cumsum(1)
@@ -92,14 +92,14 @@ class _Fold:
         self.test = _judged(data, parts.test[: config.n_eval], f"crops/test/{fold}")
 
     def to(self, device: torch.device) -> None:
-        """Move its tensors."""
+        """Move its tensors to a device."""
         for name in ("images", "shares", "class_of", "positives", "negatives"):
             setattr(self, name, getattr(self, name).to(device))
         for name in ("validation", "test"):
             setattr(self, name, _Judged(*(tensor.to(device) for tensor in getattr(self, name))))
 
     def draw(self, batch_size: int, n_negatives: int, generator: torch.Generator) -> Batch:
-        """A batch of one run: anchors uniform, the class c of P(C|x), the positive by P(c|x+)."""
+        """Draw a batch of one run: anchors uniformly, the class c from P(C|x), the positive by P(c|x+)."""
         if n_negatives and self.without_negatives:
             raise ValueError(
                 f"There must be negatives for every class, but all images that they are drawn from are of "
@@ -124,12 +124,12 @@ class _Fold:
 
 @final
 class CifarTask(Task):
-    """Fold f trains on the sets f, f + 1 and f + 2, validates on f + 3 and tests on f + 4, modulo five.
+    """Labelled images: fold f trains on sets f, f + 1 and f + 2, validates on f + 3 and tests on f + 4, modulo five.
 
     Args:
         config: Settings.
         data: The images.
-        seeds: Of the runs; five that follow one another have each fold once.
+        seeds: Seeds of the runs; five consecutive ones have each fold once.
     """
 
     split = "val"
@@ -140,13 +140,13 @@ class CifarTask(Task):
         """Settings of the task.
 
         Attributes:
-            data: Which images: auto, cifar10h, embedded, or a folder or file; see `pcl.data.sources.resolve`.
-            labels: Which images train, and by which labels.
-            fold: Of the five; a run has this one plus its seed, modulo five.
-            n_eval: Most images that encoders are judged on, of those for validation and as many for the test.
-            negative_weights: Which images are likely negatives.
-            negative_pool: Which can be.
-            augmentation: What is done to anchors, positives and negatives, each on its own.
+            data: The images: auto, cifar10h, embedded, or a folder or file; see `pcl.data.sources.resolve`.
+            labels: Training images and their labels.
+            fold: Number of the fold, of five; a run has this one plus its seed, modulo five.
+            n_eval: Largest number of images for validation, and for the test.
+            negative_weights: Weights by which negatives are drawn.
+            negative_pool: Images that can be negatives.
+            augmentation: Random changes of anchors, positives and negatives, each independently.
         """
 
         data: str = "auto"
@@ -164,11 +164,11 @@ class CifarTask(Task):
                 raise ValueError(f"`task.n_eval >= {_LEAST_JUDGED}` must hold, but got {self.n_eval}.")
 
         def build(self, seeds: Sequence[int]) -> "CifarTask":
-            """The task on the CPU."""
+            """Return the task on the CPU."""
             return CifarTask(self, resolve(self.data, data_folder()), seeds)
 
         def check(self, data: ImageSet) -> None:
-            """Raise a ValueError unless there are images enough for folds, and those that `labels` asks for."""
+            """Raise a ValueError unless there are enough images for folds, and those that `labels` needs."""
             least = N_FOLDS * _LEAST_JUDGED
             if len(data.images) < least:
                 raise ValueError(
@@ -181,45 +181,43 @@ class CifarTask(Task):
                 )
 
         def fold_of(self, seed: int) -> int:
-            """The fold of a run."""
+            """Return the fold of a run."""
             return (self.fold + seed) % N_FOLDS
 
     def __init__(self, config: Config, data: ImageSet, seeds: Sequence[int]) -> None:
         config.check(data)
         self.config = config
         shares = entropy(data.soft_labels)
-        self._has_entropy = bool(shares.min() < shares.max())  # else no metric of it applies
+        self._has_entropy = bool(shares.min() < shares.max())  # else metrics of it are undefined
         numbers = [config.fold_of(seed) for seed in seeds]
         self._different = {number: _Fold(config, data, number) for number in dict.fromkeys(numbers)}
         self.folds = [self._different[number] for number in numbers]
 
     @property
     def n_runs(self) -> int:
-        """R."""
+        """Number R of runs."""
         return len(self.folds)
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Nothing: images are read again."""
+        """Return nothing: images are read again."""
         return {}
 
     def to(self, device: torch.device) -> "CifarTask":
-        """The same task with its tensors elsewhere."""
         for fold in self._different.values():
             fold.to(device)
         return self
 
     def draw(self, batch_size: int, source: Negatives, n_negatives: int, generator: torch.Generator) -> Batch:
-        """One batch for every run."""
         n = n_negatives if source is Negatives.DRAWN else 0
         batches = [fold.draw(batch_size, n, generator) for fold in self.folds]
         return Batch(*(torch.stack(parts) for parts in zip(*batches, strict=True)))
 
     def evaluate(self, encoder: Encoder) -> list[Metrics]:
-        """Validation metrics of each run."""
+        """Return validation metrics of each run."""
         return self._metrics(encoder, [fold.validation for fold in self.folds], "val")
 
     def final(self, encoder: Encoder) -> list[Metrics]:
-        """Test metrics of each run; to be looked at once, with the weights that validation has chosen."""
+        """Return test metrics of each run; compute them once, with the weights that validation has chosen."""
         return self._metrics(encoder, [fold.test for fold in self.folds], "test")
 
     def _metrics(self, encoder: Encoder, by_run: list[_Judged], split: str) -> list[Metrics]:
@@ -246,7 +244,7 @@ def _metrics(encoder: Encoder, by_run: list[_Judged], split: str) -> list[Metric
 
 
 def _training_part(config: CifarTask.Config, data: ImageSet, train: Tensor) -> tuple[Tensor, Tensor]:
-    """Images and their P(C|x)."""
+    """Return images and their P(C|x)."""
     if config.labels is Labels.SOFT:
         return data.images[train], data.soft_labels[train]
     if config.labels is Labels.HARD:
@@ -263,7 +261,7 @@ def _judged(data: ImageSet, chosen: Tensor, purpose: str) -> _Judged:
 
 
 def _search(cumulative: Tensor, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
-    """Indices drawn with weights whose cumulative sums are given, (..., n) -> shape (..., how many)."""
+    """Draw indices with weights whose cumulative sums are given, (..., n) -> shape (..., how many)."""
     u = torch.rand(shape, device=generator.device, generator=generator, dtype=torch.float64)
     total = cumulative[..., -1:]
     found = torch.searchsorted(cumulative, u * total, right=True)  # right: an image of weight 0 is never drawn
@@ -272,9 +270,9 @@ def _search(cumulative: Tensor, shape: tuple[int, ...], generator: torch.Generat
 
 @torch.no_grad()
 def _encoded(encoder: Encoder, by_run: list[Tensor]) -> list[tuple[Tensor, Tensor]]:
-    """Modes (n, D) and concentrations (n,) of each run's images, with the statistics of training where layers have any.
+    """Return modes (n, D) and concentrations (n,) of each run's images, in evaluation mode.
 
-    Runs go side by side, so that those with fewer images encode their last one again.
+    Runs are encoded side by side, so that those with fewer images encode their last one repeatedly.
     """
     longest = max(len(images) for images in by_run)
     images = torch.stack([torch.cat([i, i[-1:].expand(longest - len(i), *i.shape[1:])]) for i in by_run])

@@ -1,4 +1,4 @@
-"""What an encoder of the controlled experiment is judged by, beside the pairs of mu."""
+"""Metrics of an encoder in the controlled experiment, apart from the pairs of mu."""
 
 import torch
 from torch import Tensor
@@ -10,20 +10,20 @@ from pcl.tasks.base import Metrics
 
 
 def vmf_spread(posterior: VonMisesFisher) -> Tensor:
-    """Mean absolute cosine to the mode, by 64 quantiles of the cosine, in the shape of the batch."""
+    """Return the mean absolute cosine to the mode, by 64 quantiles of the cosine, in the shape of the batch."""
     n = 64
     middle = (torch.arange(n, dtype=torch.float64) + 0.5) / n
     t = torch.special.ndtri(middle).to(posterior.mu)
     table = cosine_table(posterior.dim, posterior.mu.dtype, posterior.mu.device)
     total = torch.zeros_like(posterior.kappa)
-    for block in t.split(8):  # as large as the caches like
+    for block in t.split(8):  # fits the caches
         for cosine in table.cosines(block, posterior.kappa):
             total += cosine.abs()
     return total / n
 
 
 def kappa_metrics(kappa: Tensor, kappa_true: Tensor) -> Metrics:
-    """Level of kappa and, where the truth is finite, its recovery."""
+    """Return the level of kappa and, if the truth is finite, its recovery."""
     level = {"eval/kappa_mean": kappa.mean().item(), "eval/kappa_median": kappa.median().item()}
     if not kappa_true.isfinite().all():
         return level  # an infinite truth has no error and no ranks
@@ -31,7 +31,7 @@ def kappa_metrics(kappa: Tensor, kappa_true: Tensor) -> Metrics:
 
 
 def recovery_metrics(what: str, predicted: Tensor, true: Tensor) -> Metrics:
-    """RMSE, MAE and rank correlation under the names `eval/WHAT_...`."""
+    """Return RMSE, MAE and rank correlation under the names `eval/WHAT_...`."""
     recovery = compare(predicted, true)
     return {
         f"eval/{what}_rmse": recovery.rmse, f"eval/{what}_mae": recovery.mae,

@@ -1,4 +1,4 @@
-"""How the controlled experiment draws positives and negatives: the rules of text, released code and theorem."""
+"""Rules for positives and negatives of the controlled experiment: those of text, released code and theorem."""
 
 from enum import Enum
 
@@ -8,7 +8,7 @@ from pcl.mathematics.special import log_vmf_normalizer
 
 
 class PositiveRule(Enum):
-    """How positives are drawn."""
+    """The rule by which positives are drawn."""
 
     # Candidates (x', z') accepted with probability e^s / (e^s + C(0)/C(kappa_pos)), s = kappa_pos z.z': the paper's
     # appendix and the released code. Not the positives of the theorem: acceptance saturates near z.
@@ -18,17 +18,17 @@ class PositiveRule(Enum):
 
 
 class AcceptanceConstant(Enum):
-    """log C(0)/C(kappa_pos) in the logistic rule."""
+    """The form of log C(0)/C(kappa_pos) in the logistic rule."""
 
     EXACT = "exact"
-    FITTED = "fitted"  # the release's regression: 9.50 for 11.15 at D = 10, kappa_pos = 20; more pairs pass as positive
+    FITTED = "fitted"  # the released regression: 9.50 for 11.15 at D = 10, kappa_pos = 20; more pairs pass as positive
 
 
 class NegativeRule(Enum):
-    """Which negatives an anchor may have."""
+    """The negatives that an anchor may have."""
 
     UNIFORM = "uniform"  # any, as the paper writes it
-    REJECT_POSITIVES = "reject_positives"  # those that the logistic rule would call positive are drawn again: release
+    REJECT_POSITIVES = "reject_positives"  # released code: those that the logistic rule calls positive are redrawn
 
 
 # log C(0)/C(kappa) = a + b kappa + c kappa^1.55 in the released code, for these dimensions; it is exact elsewhere.
@@ -42,7 +42,7 @@ _FIT = {
 
 
 def log_uniform_to_vmf(kappa: float, dim: int, constant: AcceptanceConstant) -> float:
-    """Log C(0)/C(kappa)."""
+    """Return log C(0)/C(kappa)."""
     if constant is AcceptanceConstant.FITTED and dim in _FIT:
         a, b, c = _FIT[dim]
         return float(a + b * kappa + c * kappa**1.55)

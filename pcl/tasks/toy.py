@@ -1,13 +1,13 @@
-"""The controlled experiment: data from a known truth, and how much of it an encoder recovers.
+"""The controlled experiment: data from a known truth, and an evaluation of how much of it an encoder recovers.
 
-Positives. Given an anchor's latent z, a candidate x' is accepted with probability p(x'). Of a shared pool of
+Positives. Given an anchor's latent z, a candidate x' is accepted with probability p(x'). From a shared pool of
 candidates each anchor takes the one with the smallest u/p, u uniform: every accepted candidate has u/p < 1, uniform
-whatever its p, so this is one accepted candidate, drawn evenly, which is what rejection sampling returns. Nothing
-loops. The law of a pair is approximate only where the pool held no acceptable candidate: `pool_failure`, below 1e-4
-as far as a pool of 4,096 can make it so (1e-2 for exact positives at D = 10); a candidate is then taken in proportion
-to its p. Anchors of a batch share the pool, so that two of them, hence an anchor's positive and an in-batch negative,
-are now and then the same point (0.2% with a pool of 512). Negatives that are rejected where they would pass as
-positives are replaced likewise.
+whatever its p, so this is one accepted candidate, uniformly drawn, as rejection sampling returns. There is no loop.
+The law of a pair is approximate only if the pool holds no acceptable candidate: `pool_failure`, below 1e-4 as far as
+a pool of 4,096 allows (1e-2 for exact positives at D = 10); a candidate is then taken in proportion to its p. Anchors
+of a batch share the pool, so that two of them, hence an anchor's positive and an in-batch negative, are occasionally
+the same point (0.2% with a pool of 512). Negatives that are rejected because they would pass as positives are replaced
+likewise.
 
 Axes: R runs, B anchors, N negatives, P candidates, D dim.
 """
@@ -32,7 +32,7 @@ from pcl.tasks.truth import Family, Smoothing, Truth, TruthRecipe
 
 __all__ = ["AcceptanceConstant", "NegativeRule", "PositiveRule", "ToyTask"]
 
-_SPREAD_PAIRS = 4096  # of noises, for true posteriors that have no closed form
+_SPREAD_PAIRS = 4096  # pairs of noise, for true posteriors that have no closed form
 _SMALLEST_POOL, _LARGEST_POOL = 512, 4096
 _LARGEST_TRIES = 32
 _FAILURE = 1e-4
@@ -49,7 +49,7 @@ class ToyTask(Task):
     Args:
         config: Settings.
         truth: The generative processes.
-        x_eval: Inputs that encoders are judged on, (R, n_eval, dim_x).
+        x_eval: Evaluation inputs, (R, n_eval, dim_x).
     """
 
     @dataclass(frozen=True)
@@ -60,19 +60,19 @@ class ToyTask(Task):
             dim: Dimension D of the true latent space.
             dim_x: Dimension of the inputs, uniform in the unit cube.
             width: Hidden width of the truth's networks.
-            family: Of the true posteriors.
+            family: Family of the true posteriors.
             kappa_min: Smallest kappa(x); not used by the Dirac family.
             kappa_max: Largest kappa(x); not used by the Dirac family.
             kappa_pos: Concentration of positive pairs.
-            kappa_link: From the truth's kappa network to kappa.
-            smoothing: Of the truth's mu network.
+            kappa_link: Map from the truth's kappa network to kappa.
+            smoothing: Smoothing of the truth's mu network.
             largest_cosine: Two of a thousand modes must have a cosine of at most this, or the network is redrawn.
-            max_draws: After which a run gives up.
+            max_draws: Number of draws after which a run gives up.
             sampler: Law of samples from true vMF posteriors.
-            positives: How positives are drawn.
-            acceptance_constant: In the logistic rule.
-            negatives: Which negatives an anchor may have.
-            n_eval: Inputs that encoders are judged on.
+            positives: Rule by which positives are drawn.
+            acceptance_constant: Constant of the logistic rule.
+            negatives: Negatives that an anchor may have.
+            n_eval: Number of evaluation inputs.
         """
 
         dim: int = 10
@@ -112,11 +112,11 @@ class ToyTask(Task):
                 raise ValueError(f"`-1 <= task.largest_cosine <= 1` must hold, but got {self.largest_cosine:g}.")
 
         def build(self, seeds: Sequence[int]) -> "ToyTask":
-            """A task with a truth for each seed, on the CPU."""
+            """Return a task with a truth for each seed, on the CPU."""
             return ToyTask(self, self._recipe().draw(seeds), uniform_inputs(seeds, "eval", self.n_eval, self.dim_x))
 
         def restore(self, state: dict[str, Tensor]) -> "ToyTask":
-            """The task that `state_dict` was taken from."""
+            """Return the task that `state_dict` was taken from."""
             x_eval = state["x_eval"]
             truth = self._recipe().blank(len(x_eval))
             truth.load_state_dict({name: value for name, value in state.items() if name != "x_eval"})
@@ -147,22 +147,20 @@ class ToyTask(Task):
 
     @property
     def n_runs(self) -> int:
-        """R."""
+        """Number R of runs."""
         return len(self.x_eval)
 
     def state_dict(self) -> dict[str, Tensor]:
-        """What `Config.restore` needs; a truth that was trained cannot be drawn again to the bit elsewhere."""
+        """Return what `Config.restore` needs; a trained truth cannot be redrawn bit by bit on another machine."""
         return {**self.truth.state_dict(), "x_eval": self.x_eval}
 
     def to(self, device: torch.device) -> "ToyTask":
-        """The same task with its tensors elsewhere."""
         self.truth.to(device)
         for name in ("x_eval", "mu_true", "kappa_true", "spread_true"):
             setattr(self, name, getattr(self, name).to(device))
         return self
 
     def draw(self, batch_size: int, source: Negatives, n_negatives: int, generator: torch.Generator) -> Batch:
-        """One batch for every run."""
         config = self.config
         is_rejecting = source is Negatives.DRAWN and config.negatives is NegativeRule.REJECT_POSITIVES
         is_pool = source is Negatives.POOL
@@ -180,7 +178,7 @@ class ToyTask(Task):
         else:
             acceptance = torch.exp(config.kappa_pos * (z @ z_pool.mT - 1))
         u = 1 - torch.rand(acceptance.shape, device=x.device, generator=generator)  # never 0, which any p would accept
-        # Uniform clocks choose as rejection does; exponential ones, never 0 either, by the share of the pool's weights.
+        # Uniform clocks choose as rejection does; exponential ones, never 0 either, by the pool's weights.
         clocks = -u.clamp(max=1 - 2**-24).log() if is_pool else u
         chosen = (clocks / acceptance).argmin(-1, keepdim=True)
         positive = pool.gather(1, chosen.expand(-1, -1, config.dim_x))
@@ -193,7 +191,7 @@ class ToyTask(Task):
         return Batch(anchor, positive, negatives.view(self.n_runs, *shape, config.dim_x))
 
     def evaluate(self, encoder: Encoder) -> list[Metrics]:
-        """Recovery of kappa, of all pairs of mu and of the spread, for each run."""
+        """Return the recovery of kappa, of all pairs of mu and of the spread, for each run."""
         with torch.no_grad():
             posterior = encoder(self.x_eval)
         spread = vmf_spread(posterior)
@@ -210,11 +208,11 @@ class ToyTask(Task):
         return torch.rand(self.n_runs, n, self.config.dim_x, device=generator.device, generator=generator)
 
     def _acceptance(self, cosine: Tensor) -> Tensor:
-        """Probability that the logistic rule calls a pair of latents positive."""
+        """Return the probability that the logistic rule calls a pair of latents positive."""
         return torch.sigmoid(self.config.kappa_pos * cosine - self._threshold)
 
     def _integrated_acceptance(self, cosine: Tensor, kappa: Tensor) -> Tensor:
-        """Acceptance of x' given z: E e^{kappa_pos z.z'} over z' ~ vMF(mu', kappa') relative to its largest value.
+        """Return the acceptance of x' given z: E e^{kappa_pos z.z'} over z' ~ vMF(mu', kappa') relative to its maximum.
 
         The expectation is C(kappa') / C(|kappa' mu' + kappa_pos z|).
 
@@ -230,9 +228,9 @@ class ToyTask(Task):
         return (log_weight - self._largest_log_weight).clamp(min=-60, max=0).exp()
 
     def _accepted_negatives(self, z: Tensor, x: Tensor, z_x: Tensor, generator: torch.Generator) -> Tensor:
-        """For every place the first of `n_tries` candidates that is not called positive: (R, B, N, dim_x).
+        """Return the first of `n_tries` candidates that is not called positive, for every place: (R, B, N, dim_x).
 
-        A place's own candidate comes first, then those of the next anchors at the same place, so that no anchor meets
+        A place's own candidate comes first, then those of the next anchors at the same place, so that no anchor sees
         one twice.
         """
         n_runs, batch_size, dim = z.shape
@@ -247,8 +245,8 @@ class ToyTask(Task):
         return x.gather(1, source.unsqueeze(-1).expand(-1, -1, -1, x.shape[-1]))
 
     def _sizes(self) -> tuple[int, int, float]:
-        """Size of the pool, tries for a negative, and how often the worst run's pool has no acceptable candidate."""
-        generator = torch.Generator().manual_seed(0)  # the sizes are no part of a run's randomness
+        """Return pool size, tries for a negative, and how often the worst run's pool has no acceptable candidate."""
+        generator = torch.Generator().manual_seed(0)  # independent of a run's randomness
         batch_size, n_candidates = 512, 4096
         x = self._inputs(batch_size + n_candidates, generator)
         mu, kappa = self.truth.parameters_of(x)
@@ -273,11 +271,11 @@ class ToyTask(Task):
         posterior = self.truth.posteriors(self.mu_true, self.kappa_true)
         if isinstance(posterior, VonMisesFisher):
             return vmf_spread(posterior)
-        generator = torch.Generator().manual_seed(0)  # which is no part of a run's randomness
+        generator = torch.Generator().manual_seed(0)  # independent of a run's randomness
         return posterior.mean_abs_cosine(_SPREAD_PAIRS, generator)
 
     def _mu_metrics(self, run: int, mu: Tensor) -> Metrics:
-        """Recovery of mu; a phase that leaves mu as it is pays for the fifty million pairs once."""
+        """Return the recovery of mu; cached, as its fifty million pairs do not change in a phase that keeps mu."""
         judged = self._judged.get(run)
         if judged is None or not torch.equal(judged[0], mu):
             recovery = compare_pairs(mu, self.mu_true[run])

@@ -1,4 +1,4 @@
-"""The controlled experiment's generative process: random networks that say which posterior every x has.
+"""The controlled experiment's generative process: random networks that define the posterior of every x.
 
 Axes: R runs, B inputs, D dim.
 """
@@ -19,13 +19,13 @@ from pcl.encoders import KappaLink, StackedMlp
 from pcl.encoders.mlp import KappaHead, flattened
 from pcl.mathematics.random_streams import streams, uniform_inputs
 
-N_PROBES = 1000  # inputs over which kappa is brought to its range and the spread of mu is measured, as in the paper
-_BLOCK_OF_DRAWS = 64  # generators drawn and judged at once: 64 x 1000^2 cosines are 256 MB
-_SMOOTHING_STEPS, _SMOOTHING_BATCH, _SMOOTHING_LR = 5000, 64, 0.01  # the release's
+N_PROBES = 1000  # inputs over which kappa is scaled to its range and the spread of mu is measured, as in the paper
+_BLOCK_OF_DRAWS = 64  # generators drawn and tested at once: 64 x 1000^2 cosines are 256 MB
+_SMOOTHING_STEPS, _SMOOTHING_BATCH, _SMOOTHING_LR = 5000, 64, 0.01  # as in the released code
 
 
 class Family(Enum):
-    """The true posteriors."""
+    """The family of the true posteriors."""
 
     VMF = "vmf"
     GAUSSIAN = "gaussian"  # variance 1/kappa around mu, projected to the sphere
@@ -34,22 +34,22 @@ class Family(Enum):
 
 
 class Smoothing(Enum):
-    """What is done to a drawn mu network."""
+    """Smoothing of a drawn mu network."""
 
     NONE = "none"  # as the paper writes it
-    # 5,000 steps that bring 1 - cos/2 of two modes close to the distance of their inputs; modes then cover more of the
-    # sphere, and hardly a draw is rejected.
+    # 5,000 steps that bring 1 - cos/2 of two modes close to the distance of their inputs; the modes then cover more of
+    # the sphere, and few draws are rejected.
     RELEASED = "released"
 
 
 class Truth(nn.Module):
-    """R generative processes: mu(x) by a perceptron of three linear layers, kappa(x) by one of two.
+    """R generative processes: mu(x) from a perceptron of three linear layers, kappa(x) from one of two.
 
     Args:
         mu_net: (R, B, dim_x) -> (R, B, D).
         kappa_net: (R, B, dim_x) -> (R, B, 1).
-        kappa_head: With its range set.
-        family: Of the posteriors.
+        kappa_head: The head, with its range set.
+        family: Family of the posteriors.
         sampler: Law of vMF samples.
     """
 
@@ -63,14 +63,14 @@ class Truth(nn.Module):
         self.requires_grad_(False)
 
     def parameters_of(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Mu (R, B, D) and kappa (R, B) of inputs (R, B, dim_x)."""
+        """Return mu (R, B, D) and kappa (R, B) for inputs (R, B, dim_x)."""
         mu = normalize(self.mu_net(x), dim=-1)
         if self.family is Family.DIRAC:
             return mu, torch.full_like(mu[..., 0], math.inf)
         return mu, self.kappa_head(self.kappa_net(x))
 
     def posteriors(self, mu: Tensor, kappa: Tensor) -> VonMisesFisher | ProjectedNormal | ProjectedLaplace:
-        """The posteriors with these parameters."""
+        """Return the posteriors with these parameters."""
         if self.family is Family.GAUSSIAN:
             return ProjectedNormal(mu, kappa, validate_args=False)
         if self.family is Family.LAPLACE:
@@ -78,27 +78,27 @@ class Truth(nn.Module):
         return VonMisesFisher(mu, kappa, validate_args=False, law=self.law)
 
     def latents(self, mu: Tensor, kappa: Tensor, generator: torch.Generator) -> Tensor:
-        """One latent z of each posterior, (R, B, D)."""
+        """Draw one latent z of each posterior, (R, B, D)."""
         if self.family is Family.DIRAC:
             return mu
         return self.posteriors(mu, kappa).sample(generator=generator)
 
 
 class TruthRecipe:
-    """How a truth is drawn.
+    """The distribution from which a truth is drawn.
 
     Args:
         dim: Latent dimension D.
         dim_x: Input dimension.
-        width: Of the hidden layers.
-        family: Of the posteriors.
+        width: Width of the hidden layers.
+        family: Family of the posteriors.
         kappa_min: Smallest kappa(x).
         kappa_max: Largest kappa(x).
-        kappa_link: From the kappa network's output to kappa.
-        smoothing: Of mu.
+        kappa_link: Map from the kappa network's output to kappa.
+        smoothing: Smoothing of mu.
         sampler: Law of vMF samples.
         largest_cosine: Two inputs of a thousand must exist whose modes have a cosine of at most this.
-        max_draws: After which a run gives up.
+        max_draws: Number of draws after which a run gives up.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class TruthRecipe:
         self.kappa_range, self.kappa_link = (kappa_min, kappa_max), kappa_link
 
     def draw(self, seeds: Sequence[int]) -> Truth:
-        """A truth per seed, its mu network redrawn until its modes spread."""
+        """Draw a truth per seed; its mu network is redrawn until its modes spread."""
         mu_net = deepcopy(self.mu.nets(tuple(seeds)))
         kappa_net = StackedMlp(self.kappa_sizes, streams(seeds, "truth/kappa"))
         head = KappaHead(self.kappa_link, len(seeds))
@@ -133,7 +133,7 @@ class TruthRecipe:
         return Truth(mu_net, kappa_net, head, self.family, self.sampler)
 
     def blank(self, n_runs: int) -> Truth:
-        """A truth of the right shape, to load a state into."""
+        """Return a truth of the right shape, to load a state into."""
         sources = [torch.Generator()] * n_runs
         mu_net, kappa_net = (StackedMlp(sizes, sources) for sizes in (self.mu.sizes, self.kappa_sizes))
         return Truth(mu_net, kappa_net, KappaHead(self.kappa_link, n_runs), self.family, self.sampler)
@@ -141,11 +141,11 @@ class TruthRecipe:
 
 @dataclass(frozen=True)
 class _MuRecipe:
-    """How the mu networks are drawn.
+    """The distribution from which the mu networks are drawn.
 
     Attributes:
-        sizes: Of the layers.
-        smoothing: Applied to each draw.
+        sizes: Sizes of the layers.
+        smoothing: Smoothing of each draw.
         largest_cosine: See `TruthRecipe`.
         max_draws: See `TruthRecipe`.
     """
@@ -156,11 +156,11 @@ class _MuRecipe:
     max_draws: int
 
     def nets(self, seeds: tuple[int, ...]) -> StackedMlp:
-        """A network per seed, redrawn until its modes spread; not to be changed, for others may get the same."""
+        """Return a network per seed, redrawn until its modes spread; do not modify it, as it is shared."""
         return _mu_nets(self, seeds)
 
     def drawn(self, generators: list[torch.Generator]) -> list[StackedMlp]:
-        """For every generator, the first network that spreads; blocks of draws are judged at once."""
+        """Return, for every generator, the first network whose modes spread; draws are tested in blocks."""
         found = []
         for generator in generators:
             for start in range(0, self.max_draws, _BLOCK_OF_DRAWS):
@@ -177,9 +177,10 @@ class _MuRecipe:
         return found
 
     def smoothed(self, generators: list[torch.Generator]) -> list[StackedMlp]:
-        """The same with smoothing, which is slow: one draw of every pending generator at a time.
+        """Return the same as `drawn` with smoothing, which is slow: one draw of every pending generator at a time.
 
-        In single precision, rounding differs with threads and machines, and would make other networks of a seed.
+        It uses double precision: in single precision, rounding differs between threads and machines, and a seed would
+        give other networks.
         """
         found: dict[int, StackedMlp] = {}
         for _ in range(self.max_draws):
@@ -206,14 +207,14 @@ class _MuRecipe:
 
 @lru_cache(maxsize=16)
 def _mu_nets(recipe: _MuRecipe, seeds: tuple[int, ...]) -> StackedMlp:
-    """Kept, for a worker trains trial after trial on the same truths, and smoothing takes seconds."""
+    """Return cached networks: a worker trains trial after trial on the same truths, and smoothing takes seconds."""
     draw = recipe.smoothed if recipe.smoothing is Smoothing.RELEASED else recipe.drawn
     return _stack(draw(streams(seeds, "truth/mu")))
 
 
 @torch.no_grad()
 def smooth(nets: StackedMlp, dim_x: int, generators: Sequence[torch.Generator]) -> None:
-    """The release's smoothing: Adam on the mean over pairs of (|x - x'| - d)^2 (sqrt 2 - d)^4, d = 1 - mu.mu'/2.
+    """Smooth as the released code: Adam on the mean over pairs of (|x - x'| - d)^2 (sqrt 2 - d)^4, d = 1 - mu.mu'/2.
 
     The gradient is written out: on networks this small, autograd's bookkeeping would take several times as long.
     """
@@ -221,7 +222,7 @@ def smooth(nets: StackedMlp, dim_x: int, generators: Sequence[torch.Generator]) 
     dtype = parameters[0].dtype
     adam = _Adam(parameters)
     n, block = _SMOOTHING_BATCH, 250
-    # Pairs i >= j of n points, as weights of the whole matrix: its two halves are alike.
+    # Pairs i >= j of n points, as weights of the whole matrix, which is symmetric.
     weight = (torch.ones(n, n, dtype=dtype) + torch.eye(n, dtype=dtype)) / (n * (n + 1))
     for _ in range(0, _SMOOTHING_STEPS, block):
         drawn = [torch.rand(block, n, dim_x, generator=generator, dtype=dtype) for generator in generators]
@@ -231,13 +232,13 @@ def smooth(nets: StackedMlp, dim_x: int, generators: Sequence[torch.Generator]) 
 
 
 def _smoothing_gradient(nets: StackedMlp, x: Tensor, distance_x: Tensor, weight: Tensor) -> list[Tensor]:
-    """Gradient of the smoothing loss in all weights and then all biases; the factor (sqrt 2 - d)^4 counts as constant.
+    """Return the gradient of the smoothing loss in all weights, then all biases; (sqrt 2 - d)^4 counts as constant.
 
     Args:
         nets: R networks.
         x: Inputs, (R, n, dim_x).
         distance_x: Their distances, (R, n, n).
-        weight: Of each pair, (n, n), symmetric.
+        weight: Weight of each pair, (n, n), symmetric.
     """
     acts = [x]
     for i, (w, b) in enumerate(zip(nets.weights, nets.biases, strict=True)):
