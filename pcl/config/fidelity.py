@@ -1,4 +1,4 @@
-"""The profiles paper | reference | exact: every place where text, released code and theorem part, as a named setting.
+"""The profiles paper | reference | exact: every difference between text, released code and theorem, as a named setting.
 
 A profile is a value for each of these dotted paths; `RunConfig.of` applies it, and any of them can be varied alone.
 
@@ -34,7 +34,7 @@ from pcl.tasks import (
 
 
 class Profile(Enum):
-    """A set of settings."""
+    """A fidelity profile, that is a value for every such setting."""
 
     PAPER = "paper"
     REFERENCE = "reference"
@@ -43,16 +43,16 @@ class Profile(Enum):
 
 @dataclass(frozen=True)
 class Setting:
-    """One place where the profiles part.
+    """One setting in which the profiles differ.
 
     Attributes:
-        path: In the configuration.
+        path: Dotted path in the configuration.
         paper: Its value under `paper`.
         reference: Its value under `reference`.
         exact: Its value under `exact`.
-        effect: What the difference does.
-        loss: The only loss that has this setting; empty where it is not the loss's.
-        task: The only task that has it; empty where several have.
+        effect: Effect of the difference.
+        loss: The only loss that has this setting; empty if it is not a loss's.
+        task: The only task that has it; empty if several have.
     """
 
     path: str
@@ -64,7 +64,7 @@ class Setting:
     task: str = ""
 
     def of(self, profile: Profile) -> object:
-        """Its value under a profile."""
+        """Return its value under a profile."""
         return {Profile.PAPER: self.paper, Profile.REFERENCE: self.reference, Profile.EXACT: self.exact}[profile]
 
 
@@ -196,6 +196,6 @@ SETTINGS = (
 
 
 def settings_of(profile: Profile, loss: str, task: str) -> dict[str, object]:
-    """The value of every path under a profile, for a loss of `LOSSES` and a task."""
+    """Return the value of every path under a profile, for a loss of `LOSSES` and a task."""
     fit = [setting for setting in SETTINGS if setting.loss in ("", loss) and setting.task in ("", task)]
     return {setting.path: setting.of(profile) for setting in fit}

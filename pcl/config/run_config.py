@@ -1,7 +1,7 @@
 """RunConfig: one training run as a frozen record of the parts' own Configs, addressed by dotted paths.
 
-A path such as `loss.n_samples` is the name of a number everywhere: on the command line, in a search space, in records.
-Text and numbers become the field's own type here, at the boundary; unknown paths fail with the nearest right one.
+A path such as `loss.n_samples` names a setting everywhere: on the command line, in a search space, in records. Text
+and numbers become the field's own type here, at the boundary; unknown paths fail with the nearest right one.
 """
 
 import dataclasses
@@ -24,7 +24,7 @@ Plain = str | int | float | bool
 TaskConfig = ToyTask.Config | CifarTask.Config
 EncoderConfig = MlpEncoder.Config | ResNetEncoder.Config
 
-# Each task with its encoder, and the published sizes where they are not the parts' own.
+# Each task with its encoder, and the published sizes where they are not the parts' defaults.
 _TASKS: dict[str, tuple[TaskConfig, EncoderConfig, dict[str, Plain]]] = {
     "toy": (ToyTask.Config(), MlpEncoder.Config(), {}),
     "images": (
@@ -38,7 +38,7 @@ _TASKS: dict[str, tuple[TaskConfig, EncoderConfig, dict[str, Plain]]] = {
 
 
 class Scale(Enum):
-    """How large a run is; it changes lengths, counts and the width of networks, never what is compared."""
+    """The size of a run; it changes lengths, counts and the width of networks, never what is compared."""
 
     SMOKE = "smoke"  # seconds, for tests
     QUICK = "quick"  # half a minute on two CPU cores
@@ -76,12 +76,12 @@ _SCALES: dict[str, dict[Scale, dict[str, Plain]]] = {
 
 @dataclass(frozen=True)
 class RunConfig:
-    """Everything that defines a run, but for its seed and the device.
+    """Everything that defines a run, except its seed and the device.
 
     Attributes:
         profile: The fidelity profile it started from.
         scale: The scale it started from.
-        loss_name: Which of `LOSSES`.
+        loss_name: One of `LOSSES`.
         task: The data.
         encoder: The networks.
         loss: The loss.
@@ -129,12 +129,12 @@ class RunConfig:
 
     @property
     def task_name(self) -> str:
-        """Which task: toy or images."""
+        """Name of the task: toy or images."""
         return "toy" if isinstance(self.task, ToyTask.Config) else "images"
 
     @property
     def first_kappa_range(self) -> tuple[float, float]:
-        """What kappa-hat spans before anything trains it, in the controlled experiment."""
+        """Range of kappa-hat before anything trains it, in the controlled experiment."""
         assert isinstance(self.task, ToyTask.Config)
         assert isinstance(self.encoder, MlpEncoder.Config)
         is_fixed = self.encoder.kappa_range is KappaRange.SIXTEEN_TO_32 or self.task.family is Family.DIRAC
@@ -150,15 +150,15 @@ class RunConfig:
         scale: str = "paper",
         task: str = "toy",
     ) -> "RunConfig":
-        """A configuration from a task, a profile, a scale and single values.
+        """Return a configuration from a task, a profile, a scale and single values.
 
         Settings of a profile or a scale that the task, its encoder or the loss do not have are left out.
 
         Args:
             values: Dotted path -> value, applied last. Text is read as the field's type.
-            loss: Which of `LOSSES`.
-            profile: Which fidelity profile.
-            scale: Which scale.
+            loss: One of `LOSSES`.
+            profile: A fidelity profile.
+            scale: A scale.
             task: "toy" or "images".
 
         Example:
@@ -171,7 +171,7 @@ class RunConfig:
         _require_choice("task", task, list(_TASKS))
         if task == "images" and profile == Profile.EXACT.value:
             raise ValueError("The profile 'exact' is of a known truth, which images lack; take paper or reference.")
-        # A loss without a gradient in kappa has but one phase.
+        # A loss without a gradient in kappa has only one phase.
         training = TrainingConfig(phases=Phases.parse("mu")) if loss == "info_nce" else TrainingConfig()
         data, encoder, published = _TASKS[task]
         base = cls(Profile(profile), Scale(scale), loss, data, encoder, LOSSES[loss].Config(), training)
@@ -181,7 +181,7 @@ class RunConfig:
         return base.with_values({**chosen, **(values or {})})
 
     def with_values(self, values: Mapping[str, Any]) -> "RunConfig":
-        """The same with values at dotted paths replaced; all are checked together."""
+        """Return the configuration with values at dotted paths replaced; all are checked together."""
         known = self.paths()
         parts: dict[str, dict[str, Any]] = {}
         for path, value in values.items():
@@ -194,11 +194,11 @@ class RunConfig:
         return dataclasses.replace(self, **replaced)
 
     def read(self, path: str, value: Any) -> Plain:
-        """A value as the path's type takes it, plain; whether it suits the other settings is not checked."""
+        """Return a value converted to the path's type, plain; its fit with other settings is not checked."""
         return _plain(_read(path, value, self.paths()))
 
     def paths(self) -> dict[str, type]:
-        """Every dotted path and the type of its value."""
+        """Return every dotted path and the type of its value."""
         return {
             f"{part}.{name}": kind
             for part in ("task", "encoder", "loss", "training")
@@ -206,7 +206,7 @@ class RunConfig:
         }
 
     def flat(self) -> dict[str, Plain]:
-        """Every setting by its dotted path, as plain values; `from_flat` is the way back."""
+        """Return every setting by its dotted path, as plain values; `from_flat` is the inverse."""
         head: dict[str, Plain] = {
             "profile": self.profile.value, "scale": self.scale.value, "loss_name": self.loss_name,
             "task_name": self.task_name,
@@ -219,7 +219,7 @@ class RunConfig:
 
     @classmethod
     def from_flat(cls, flat: Mapping[str, Any]) -> "RunConfig":
-        """From what `flat` returned; before there was a choice, it had no `task_name` and no `training.optimizer`."""
+        """Create a configuration from `flat()`, which once had no `task_name` and no `training.optimizer`."""
         rest = {"task_name": "toy", "training.optimizer": "adam", **flat}
         task = str(rest.pop("task_name"))
         head = {name: str(rest.pop(name, "")) for name in ("profile", "scale", "loss_name")}
@@ -227,12 +227,12 @@ class RunConfig:
         return cls.of(rest, loss=head["loss_name"], profile=head["profile"], scale=head["scale"], task=task)
 
     def fingerprint(self) -> str:
-        """Sixteen hexadecimal digits that two configurations share only where all settings are equal."""
+        """Return sixteen hexadecimal digits, equal for two configurations only if all settings are equal."""
         text = json.dumps(self.flat(), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def loss_with(self, source: Negatives) -> LossConfig:
-        """The loss for a source of negatives: the release rolls ELK's positives only where none are drawn."""
+        """Return the loss for a source of negatives: the released code rolls ELK's positives only if none are drawn."""
         if isinstance(self.loss, ELK.Config) and source is not Negatives.IN_BATCH:
             return dataclasses.replace(self.loss, negatives=ElkNegatives.GIVEN)
         return self.loss
@@ -252,7 +252,7 @@ def _plain(value: Any) -> Plain:
 
 
 def _read(path: str, value: Any, known: Mapping[str, type]) -> Any:
-    """A value of the path's type, from text or from a number that is exactly representable in it."""
+    """Return a value of the path's type, from text or from a number that is exactly representable in it."""
     if path not in known:
         near = difflib.get_close_matches(path, list(known), n=1)
         hint = f" Did you mean {near[0]!r}?" if near else f" Known are {', '.join(known)}."

@@ -1,4 +1,4 @@
-"""What is trained when, and how fast: phases and learning rates as data.
+"""Phases and learning rates of training as data.
 
 A phase trains mu, kappa or both for a share of the batches. Text form: "mu kappa" or, with shares, "mu:3 kappa:1".
 """
@@ -12,7 +12,7 @@ from pcl.tasks.base import Negatives
 
 
 class Trained(Enum):
-    """What a phase trains."""
+    """The parameters that a phase trains."""
 
     MU = "mu"
     KAPPA = "kappa"
@@ -20,24 +20,24 @@ class Trained(Enum):
 
 
 class Optimizer(Enum):
-    """What makes steps of gradients."""
+    """The optimiser of training."""
 
     ADAM = "adam"
-    ADAMW = "adamw"  # with a weight decay of 0.01, torch's own, as in the release's image scripts
+    ADAMW = "adamw"  # with a weight decay of 0.01, torch's default, as in the released image scripts
 
 
 class LrSchedule(Enum):
-    """How the learning rate changes: by factors of `lr_decay`, but for the last."""
+    """The schedule of the learning rate; all but the last decay it by factors of `lr_decay`."""
 
     QUARTERS = "quarters"  # at each 25% of training, as the paper writes it
     # At the middle of every phase; phase i starts at lr lr_decay^(i/2), as the released code computes it.
     PHASES = "phases"
-    # Up in a line over the first 5% of training, then along a cosine to 0: the paper's where it trains from scratch.
+    # Linear warm-up over the first 5% of training, then a cosine to 0: the paper's when it trains from scratch.
     WARM_UP_COSINE = "warm_up_cosine"
 
 
 _WARM_UP = 0.05  # share of training
-_N_SLICES = 512  # steps in which the rate changes, so that batches between them can be trained in one go
+_N_SLICES = 512  # number of changes of the rate; batches between them can be trained in one call
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Phase:
     """Part of a training run.
 
     Attributes:
-        trained: What it trains.
+        trained: The parameters that it trains.
         share: Its length relative to other phases.
     """
 
@@ -64,7 +64,7 @@ class Phases(tuple[Phase, ...]):
 
     @classmethod
     def parse(cls, text: str) -> "Phases":
-        """From the text form."""
+        """Parse the text form."""
         names = [trained.value for trained in Trained]
         phases = []
         for word in text.replace(",", " ").split():
@@ -83,7 +83,7 @@ class Phases(tuple[Phase, ...]):
         return " ".join(p.trained.value + (f":{p.share:.17g}" if p.share != 1 else "") for p in self)
 
     def ends(self, n_batches: int) -> list[int]:
-        """The batch after each phase's last."""
+        """Return the index after the last batch of each phase."""
         total = sum(phase.share for phase in self)
         return [round(n_batches * done / total) for done in accumulate(phase.share for phase in self)]
 
@@ -93,18 +93,18 @@ class TrainingConfig:
     """Settings of training.
 
     Attributes:
-        n_batches: Length.
-        batch_size: Anchors B of a batch.
-        negatives: Where negatives come from, but for mu phases.
-        n_negatives: How many there are; in-batch ones are always one.
-        mu_phase_negatives: Where they come from in phases that train mu alone.
-        phases: What is trained when.
-        optimizer: What makes steps of gradients.
-        lr: Its first learning rate; with a warm-up, the highest.
-        lr_decay: Factor by which it falls.
-        lr_schedule: When it falls.
+        n_batches: Number of batches.
+        batch_size: Number B of anchors in a batch.
+        negatives: Source of negatives, except in mu phases.
+        n_negatives: Number of negatives; always one if they are in-batch.
+        mu_phase_negatives: Source of negatives in phases that train mu alone.
+        phases: The phases in order.
+        optimizer: The optimiser.
+        lr: Initial learning rate; with a warm-up, the highest.
+        lr_decay: Factor by which it decays.
+        lr_schedule: Its schedule.
         eval_every: Batches between evaluations.
-        kappa_limit: A median kappa-hat beyond this ends a run as runaway.
+        kappa_limit: A run with a median kappa-hat beyond this ends as runaway.
     """
 
     n_batches: int = 100_000
@@ -131,12 +131,12 @@ class TrainingConfig:
                 raise ValueError(f"`0 < training.{name} < inf` must hold, but got {value:g}.")
 
     def phase_at(self, batch: int) -> int:
-        """Index of the phase that a batch belongs to."""
+        """Return the index of the phase that a batch belongs to."""
         ends = self.phases.ends(self.n_batches)
         return next((i for i, end in enumerate(ends) if batch < end), len(ends) - 1)
 
     def lr_at(self, batch: int) -> float:
-        """Learning rate of a batch."""
+        """Return the learning rate of a batch."""
         if self.lr_schedule is LrSchedule.QUARTERS:
             return float(self.lr * self.lr_decay ** (4 * batch // self.n_batches))
         if self.lr_schedule is LrSchedule.WARM_UP_COSINE:
@@ -147,11 +147,11 @@ class TrainingConfig:
         return float(self.lr * self.lr_decay ** (phase / 2 + is_second_half))
 
     def negatives_at(self, phase: int) -> Negatives:
-        """Where negatives come from in a phase."""
+        """Return the source of negatives in a phase."""
         return self.mu_phase_negatives if self.phases[phase].trained is Trained.MU else self.negatives
 
     def next_stop(self, batch: int) -> int:
-        """The first batch after this one at which something changes: an evaluation, the phase or the learning rate."""
+        """Return the first batch after this one at which something changes: an evaluation, the phase or the rate."""
         stops = {self.n_batches, (batch // self.eval_every + 1) * self.eval_every, *self.phases.ends(self.n_batches)}
         if self.lr_schedule is LrSchedule.QUARTERS:
             stops |= {-(-self.n_batches * i // 4) for i in range(1, 5)}
@@ -164,7 +164,7 @@ class TrainingConfig:
 
 
 def warm_up_cosine(done: float, warm_up: float) -> float:
-    """The share of the highest rate when a share of training is done: done / warm_up, then (1 + cos(pi t)) / 2."""
+    """Return the share of the highest rate at a share `done` of training: done / warm_up, then (1 + cos(pi t)) / 2."""
     if done < warm_up:
         return done / warm_up
     return (1 + math.cos(math.pi * (done - warm_up) / (1 - warm_up))) / 2
