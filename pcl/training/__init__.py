@@ -1,1 +1,1 @@
-"""A configuration becomes a trained encoder."""
+"""Training: from a configuration to a trained encoder."""

@@ -1,4 +1,4 @@
-"""From a configuration to a task and its encoder."""
+"""Construction of a task and its encoder from a configuration."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,7 +13,7 @@ from pcl.tasks.truth import N_PROBES
 
 
 def assembled(config: RunConfig, seeds: Sequence[int]) -> tuple[Task, Encoder]:
-    """A new task and encoder, on the CPU."""
+    """Return a new task and encoder, on the CPU."""
     if isinstance(config.task, CifarTask.Config):
         assert isinstance(config.encoder, ResNetEncoder.Config)
         return config.task.build(seeds), config.encoder.build(seeds)
@@ -25,10 +25,10 @@ def assembled(config: RunConfig, seeds: Sequence[int]) -> tuple[Task, Encoder]:
 
 
 def reassembled(config: RunConfig, seeds: Sequence[int], state: dict[str, Tensor]) -> tuple[Task, Encoder]:
-    """The task that a state was taken from, and an encoder to load a state into."""
+    """Return the task that a state was taken from, and an encoder to load a state into."""
     if isinstance(config.task, CifarTask.Config):
         assert isinstance(config.encoder, ResNetEncoder.Config)
-        # The state has all weights: those that it began with need not be there any more.
+        # The state has all weights: the pretrained ones need not exist any more.
         return config.task.build(seeds), replace(config.encoder, weights="").build(seeds)
     assert isinstance(config.encoder, MlpEncoder.Config)
     return config.task.restore(state), config.encoder.build(config.task.dim_x, seeds)

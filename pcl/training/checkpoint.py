@@ -1,4 +1,4 @@
-"""Checkpoints of a `pcl.training.run.Run`: checked when they are read, and not written too often."""
+"""Checkpoints of a `pcl.training.run.Run`: verified when read, and not written too often."""
 
 import hashlib
 import os
@@ -17,7 +17,7 @@ from pcl.storage.files import replacing
 FORMAT = 2
 _UNDIGESTED = 1  # the format before, which has no digest
 _KEYS = {"config", "seeds", "batch", "phase", "seconds", "failures", "task", "best", "stepper"}
-# Between two checkpoints there is at least this many times what one takes: large networks are evaluated often.
+# The time between two checkpoints is at least this many times that of writing one: large networks are evaluated often.
 _SAVING_FACTOR = 20.0
 
 
@@ -28,20 +28,20 @@ class Saveable(Protocol):
 
     @property
     def config(self) -> RunConfig:
-        """Return what is trained."""
+        """Configuration of the training."""
 
     def save(self, path: Path) -> None:
         """Write a checkpoint."""
 
 
 class Saving:
-    """Checkpoints that take a small share of the time: after the last batch, and not too soon after the one before.
+    """Checkpoints that take a small share of the time: one after the last batch, others not too soon after another.
 
     Args:
-        run: What is saved.
+        run: The training.
         path: The file.
-        previous: Name under which the checkpoint before is kept, if it is.
-        on_saved: Called when it has been written, in the time that is reckoned with.
+        previous: Name under which the checkpoint before is kept, if at all.
+        on_saved: Called after each write; its time counts as part of it.
     """
 
     def __init__(
@@ -51,13 +51,13 @@ class Saving:
         self._last, self._cost = time.perf_counter(), 0.0
 
     def save(self) -> bool:
-        """Write a checkpoint where one is due; returns whether it was."""
+        """Write a checkpoint if one is due; return whether it was."""
         started = time.perf_counter()
         is_early = started - self._last < _SAVING_FACTOR * self._cost
         if is_early and self.run.batch < self.run.config.training.n_batches:
             return False
         if self._previous is not None and self.path.exists():
-            with suppress(OSError), replacing(self._previous) as unfinished:  # some file systems have no links
+            with suppress(OSError), replacing(self._previous) as unfinished:  # some file systems have no hard links
                 os.link(self.path, unfinished)
         self.run.save(self.path)
         self._on_saved()
@@ -67,7 +67,7 @@ class Saving:
 
 
 def check_same_config(path: Path, content: Mapping[str, Any], config: RunConfig, seeds: Sequence[int]) -> None:
-    """Raise a ValueError that names the first difference unless a checkpoint is of this configuration and seeds."""
+    """Raise a ValueError that names the first difference unless a checkpoint has this configuration and these seeds."""
     if tuple(content["seeds"]) != tuple(seeds):
         theirs = content["seeds"]
         raise ValueError(f"The checkpoint {path} is of the seeds {theirs}, not {list(seeds)}; name another file.")
@@ -81,7 +81,7 @@ def check_same_config(path: Path, content: Mapping[str, Any], config: RunConfig,
 
 
 def write_checkpoint(path: Path, content: dict[str, Any]) -> None:
-    """Write a checkpoint with its digest, in one step: an interrupted write leaves the previous file whole."""
+    """Write a checkpoint with its digest, atomically."""
     content = {**content, "format": FORMAT}
     with replacing(path) as unfinished:
         torch.save({**content, "digest": _digest(content)}, unfinished)
@@ -91,7 +91,7 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     """Read what `write_checkpoint` wrote, to the CPU.
 
     Raises:
-        ValueError: If the file is anything else, or not whole.
+        ValueError: If the file is anything else, or incomplete.
     """
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
@@ -114,7 +114,7 @@ def _digest(content: Any) -> str:
 
 
 def _feed(update: Callable[[Any], None], content: Any) -> None:
-    """Hand over the bytes of everything in a checkpoint, with what it is of and how large."""
+    """Hash the bytes of everything in a checkpoint, with types and sizes."""
     if isinstance(content, Tensor):
         flat = content.detach().cpu().contiguous().reshape(-1)
         update(f"{content.dtype}{tuple(content.shape)}".encode())

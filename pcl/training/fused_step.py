@@ -1,8 +1,8 @@
-"""The training step with fused kernels: same statistics as `TrainingStep`, its twin.
+"""The training step with fused kernels, with the same statistics as `TrainingStep`, its reference.
 
-What is fused: latents of the data; MCInfoNCE with drawn partners, value and gradient in one kernel; MCInfoNCE with
-integrated partners and shared negatives. A mu network that a phase leaves alone runs in half precision, whose ten bits
-of mantissa are those of the TF32 products that it replaces. Everything else is the plain step, inside the same graph.
+Fused are the latents of the data; MCInfoNCE with drawn partners, value and gradient in one kernel; MCInfoNCE with
+integrated partners and shared negatives. A mu network that a phase does not train runs in half precision, whose ten
+bits of mantissa are those of the TF32 products that it replaces. The rest is the plain step, inside the same graph.
 
 Axes: R runs, B anchors, K samples, N negatives, D dim.
 """
@@ -37,13 +37,12 @@ class FusedStep(TrainingStep):
     encoder: MlpEncoder
 
     def enter(self, trained: Trained, source: Negatives) -> list[nn.Parameter]:
-        """Prepare for a phase."""
         task, encoder = self.task, self.encoder
         if task.config.family is Family.VMF and task.config.dim >= SMALLEST_DIM:
             table = transport_table(task.config.dim, task.truth.law, self.device)
             task.sample_latents = lambda mu, kappa, _: sample_latents(table, mu, kappa, self.seed_and_step)
         self._half_mu_net = HalfMlp(encoder.mu_net) if trained is Trained.KAPPA else None
-        # Its gradient stops at its inputs, which only another backbone's mu would want.
+        # Its gradient stops at its inputs; only another backbone would need the gradient in mu.
         is_narrow = fits(encoder.kappa_net) and encoder.config.backbone is Backbone.INDEPENDENT
         self._kappa_net = NarrowMlp(encoder.kappa_net) if is_narrow else encoder.kappa_net
         self._is_kappa_fixed = trained is Trained.MU and encoder.config.backbone is Backbone.INDEPENDENT
@@ -54,7 +53,7 @@ class FusedStep(TrainingStep):
         if is_sampled and isinstance(config, MCInfoNCE.Config):
             n = 1 if source is Negatives.IN_BATCH else self.config.training.n_negatives
             is_integrated = config.partners is PartnerSamples.INTEGRATED
-            # A learned one could leave the range.
+            # A learned kappa_pos could leave the range.
             is_in_range = config.kappa_pos <= LARGEST_KAPPA_POS and not config.learn_kappa_pos
             self._is_integrated = is_integrated and source.are_common and not config.learn_kappa_pos
             if not is_integrated and not source.are_common and is_in_range:
@@ -63,7 +62,7 @@ class FusedStep(TrainingStep):
         return super().enter(trained, source)
 
     def prepare(self) -> tuple[Tensor, ...]:
-        """Inputs and, where no one trains it, their mu or kappa."""
+        """Return inputs and, if this phase does not train it, their mu or kappa."""
         (x,) = super().prepare()
         if self._half_mu_net is not None:
             return x, normalize(self._half_mu_net(x), dim=-1)
@@ -72,7 +71,7 @@ class FusedStep(TrainingStep):
         return (x,)
 
     def encode(self, x: Tensor, known: Tensor | None = None) -> VonMisesFisher:
-        """Posteriors of inputs, whose mu or kappa is known where this phase does not train it."""
+        """Return posteriors of inputs, whose mu or kappa is given if this phase does not train it."""
         encoder = self.encoder
         if self.is_kappa_kept_in_range:
             return super().encode(x)
@@ -87,7 +86,6 @@ class FusedStep(TrainingStep):
         return kappa
 
     def losses_of(self, anchor: VonMisesFisher, positive: VonMisesFisher, negatives: VonMisesFisher) -> Tensor:
-        """Mean loss of each run, (R,)."""
         n_runs, batch_size = anchor.batch_shape
         if self._is_integrated:
             return self._integrated(anchor, positive, negatives)
@@ -125,7 +123,7 @@ class FusedStep(TrainingStep):
     def _anchor_samples(
         self, anchor: VonMisesFisher, positive: VonMisesFisher, table: GrowthTable
     ) -> tuple[Tensor, Tensor | float]:
-        """Samples of the anchors, (R, K, B, D), and their log weights."""
+        """Draw samples of the anchors, (R, K, B, D), and return them with their log weights."""
         config = self.config.loss
         assert isinstance(config, MCInfoNCE.Config)
         shape = (config.n_samples,)
@@ -133,23 +131,23 @@ class FusedStep(TrainingStep):
             return anchor.rsample(shape, self.generator).transpose(0, 1), 0.0
         guide = guiding_law(anchor, positive, config.kappa_pos, lambda kappa: table.lookup(kappa)[1])
         z = guide.rsample(shape, self.generator).transpose(0, 1)
-        is_point = is_nearly_a_point(anchor.kappa, config.kappa_pos)  # those are their own guides, of weight 1
+        is_point = is_nearly_a_point(anchor.kappa, config.kappa_pos)  # these guide themselves, with weight 1
         kappas = [torch.where(is_point, 1.0, law.kappa) for law in (anchor, guide)]
         own, drawn = (_log_density(law.mu, kappa, z, table) for law, kappa in zip((anchor, guide), kappas, strict=True))
         return z, torch.where(is_point.unsqueeze(1), 0.0, own - drawn)
 
 
 def _log_density(mu: Tensor, kappa: Tensor, z: Tensor, table: GrowthTable) -> Tensor:
-    """Log Q(z) for samples (R, K, B, D), up to a constant."""
+    """Return log Q(z) for samples (R, K, B, D), up to a constant."""
     cosine = (z * mu.unsqueeze(1)).sum(-1)
     return kappa.unsqueeze(1) * cosine - table(kappa).unsqueeze(1)
 
 
 class HalfMlp:
-    """A perceptron that is not trained, in half precision, its layers padded to widths that tensor cores are fast at.
+    """A frozen perceptron in half precision, its layers padded to widths that are fast on tensor cores.
 
-    A unit of the padding is always 1, and the biases are its weights: a product of several runs with a bias of each
-    would first copy the biases to all of the output.
+    One unit of the padding is always 1, and its weights are the biases: a batched product with a bias per run would
+    first copy the biases to all of the output.
     """
 
     def __init__(self, net: StackedMlp) -> None:
@@ -166,7 +164,7 @@ class HalfMlp:
             self.layers.append(padded.half())
 
     def __call__(self, x: Tensor) -> Tensor:
-        """(R, B, n_in) -> (R, B, n_out), in float32."""
+        """Map inputs (R, B, n_in) to outputs (R, B, n_out), in float32."""
         x = pad(x.half(), (0, self.padding))
         x[..., self.n_in] = 1
         for i, weight in enumerate(self.layers):
@@ -177,5 +175,5 @@ class HalfMlp:
 
 
 def _padded(width: int) -> int:
-    """The next width after this one, for a unit that is 1: 16 or a multiple of 64."""
+    """Return the next larger width, with room for a unit that is 1: 16 or a multiple of 64."""
     return 16 if width < 16 else (width // 64 + 1) * 64

@@ -1,7 +1,7 @@
-"""Several trainings in one process, in turns: on a GPU each has a stream of its own, so that their kernels overlap.
+"""Several trainings in one process, in turns: on a GPU each has its own stream, so that their kernels overlap.
 
-What one training leaves idle between and within its kernels, the others fill; processes on a GPU take turns instead.
-Numbers are those of each alone: they share nothing but the device.
+Whatever one training leaves idle between and within its kernels, the others use; separate processes on a GPU take turns
+instead. The numbers are those of each alone: they share nothing but the device.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,11 +13,11 @@ T = TypeVar("T")
 
 
 def interleaved(parts: Sequence[Iterator[T]], device: str | torch.device) -> Iterator[tuple[int, T]]:
-    """What iterators such as `Run.moments` yield, one of each in turn until all have ended.
+    """Yield what iterators such as `Run.moments` yield, one item of each in turn until all have ended.
 
     Args:
-        parts: Each is only ever advanced on its own stream.
-        device: Where they compute.
+        parts: The iterators; each is only advanced on its own stream.
+        device: Device on which they compute.
 
     Yields:
         The iterator's index and what it yielded.
@@ -30,7 +30,7 @@ def interleaved(parts: Sequence[Iterator[T]], device: str | torch.device) -> Ite
     left = {index: (part, torch.cuda.Stream(device) if is_gpu else None) for index, part in enumerate(parts)}
     while left:
         for index, (part, stream) in list(left.items()):
-            with torch.cuda.stream(stream):  # None is the one that is current
+            with torch.cuda.stream(stream):  # None is the current one
                 try:
                     value = next(part)
                 except StopIteration:

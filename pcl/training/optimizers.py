@@ -1,7 +1,7 @@
 """torch's optimisers without torch's compiler.
 
-Every method of theirs first imports it, to say that it is not to compile them: two seconds of every process that
-trains, as long as a trial of seconds. Here they are as torch wrote them, unwrapped.
+Each of their methods first imports the compiler, only to disable it: two seconds in every process that trains, as long
+as a short trial. Here they are torch's own, unwrapped.
 """
 
 from inspect import unwrap
@@ -17,18 +17,18 @@ class _Uncompiled(torch.optim.Optimizer):
 
 
 class Adam(_Uncompiled, torch.optim.Adam):
-    """torch's."""
+    """torch's Adam."""
 
     step = torch.no_grad()(unwrap(torch.optim.Adam.step))
 
 
 class AdamW(_Uncompiled, torch.optim.AdamW):
-    """torch's."""
+    """torch's AdamW."""
 
     step = torch.no_grad()(unwrap(torch.optim.AdamW.step))
 
 
 class SGD(_Uncompiled, torch.optim.SGD):
-    """torch's."""
+    """torch's SGD."""
 
     step = torch.no_grad()(unwrap(torch.optim.SGD.step))

@@ -1,6 +1,6 @@
 """Pretraining of the image encoder's backbone: a classifier of the training images that a set has apart from its folds.
 
-Images stay on the device as bytes; crops and reflections are made there, and nothing waits for it within an epoch.
+Images stay on the device as bytes; they are cropped and flipped there, without synchronisation within an epoch.
 
 Axes: B images.
 """
@@ -27,20 +27,20 @@ from pcl.training.optimizers import SGD
 
 _MOMENTUM, _WEIGHT_DECAY = 0.9, 1e-3
 _WARM_UP = 0.15  # share of training
-_BLOCK = 500  # images that are judged at once
-_N_SMALL = 10_000  # training images below which steps are made of fewer images, and more often
+_BLOCK = 500  # images evaluated at once
+_N_SMALL = 10_000  # training images below which batches are smaller
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a backbone is pretrained.
+    """Settings of a pretraining.
 
     Attributes:
         width: Channels of its first stage.
         epochs: Passes through the training images.
-        batch_size: Images of a step.
+        batch_size: Images per step.
         lr: Highest learning rate of stochastic gradient descent with momentum.
-        seed: Of weights, order, crops, reflections and squares.
+        seed: Seed of weights, order, crops, flips and squares.
         erased: Side of a square that is erased in every image, in pixels; 0 for none.
     """
 
@@ -60,18 +60,18 @@ class Recipe:
 
     @classmethod
     def suited(cls, data: ImageSet, width: int) -> "Recipe":
-        """The usual one; for few images, smaller steps and fewer epochs of whole images."""
+        """Return the default recipe; for few images, smaller batches and fewer epochs of whole images."""
         return cls(width, 24, 64, 0.05, erased=0) if len(data.train_images) < _N_SMALL else cls(width)
 
 
 @dataclass(frozen=True)
 class Epoch:
-    """Where a pretraining stands.
+    """Progress of a pretraining.
 
     Attributes:
-        epoch: Passes done.
+        epoch: Completed passes.
         loss: Mean cross-entropy of the last pass.
-        accuracy: Share of that pass's images, cropped and reflected, that were right.
+        accuracy: Share of that pass's images, cropped and flipped, that were right.
     """
 
     epoch: int
@@ -80,15 +80,15 @@ class Epoch:
 
 
 class Pretraining:
-    """A pretraining: iterate for its epochs, then take `weights`.
+    """A pretraining: iterate over its epochs, then take `weights`.
 
     Args:
-        data: Its training images train, its judged images judge.
-        recipe: How.
-        device: Where.
+        data: The set; it is trained on its training images and evaluated on its images with soft labels.
+        recipe: Settings.
+        device: Device.
 
     Raises:
-        ValueError: Where the set has no training images apart.
+        ValueError: If the set has no separate training images.
     """
 
     def __init__(self, data: ImageSet, recipe: Recipe, device: str | torch.device = "cpu") -> None:
@@ -112,7 +112,7 @@ class Pretraining:
         """Train to the end.
 
         Raises:
-            Diverged: Where the loss is not finite.
+            Diverged: If the loss is not finite.
         """
         with self._threads():
             for epoch in range(1, self.recipe.epochs + 1):
@@ -122,7 +122,7 @@ class Pretraining:
                 yield Epoch(epoch, loss, accuracy)
 
     def weights(self) -> Weights:
-        """The backbone as it is, with the accuracy on the judged images."""
+        """Return the current backbone, with its accuracy on the evaluation images."""
         state = {name: value.detach().cpu().contiguous().clone() for name, value in self.net[0].state_dict().items()}
         recipe = self.recipe
         return Weights(
@@ -132,7 +132,7 @@ class Pretraining:
 
     @torch.no_grad()
     def accuracy(self) -> float:
-        """Share of the set's judged images that get their own label."""
+        """Return the share of the evaluation images that get their own label."""
         self.net.eval()
         images, labels = self.data.images.split(_BLOCK), self.data.hard_labels.split(_BLOCK)
         right = [
@@ -143,7 +143,7 @@ class Pretraining:
         return int(torch.stack(right).sum()) / len(self.data.images)
 
     def _pass(self) -> Tensor:
-        """Train one epoch; returns the sums over its batches of loss and accuracy, (2,), without waiting for them."""
+        """Train one epoch; return the sums over its batches of loss and accuracy, (2,), without synchronisation."""
         order = torch.randperm(len(self._images), generator=self._generator, device=self.device)
         sums = torch.zeros(2, device=self.device)
         for chosen in order.split(self.batch_size)[: len(order) // self.batch_size]:
@@ -151,7 +151,7 @@ class Pretraining:
         return sums
 
     def step(self, chosen: Tensor) -> Tensor:
-        """Train on these images; returns their mean loss and accuracy, (2,)."""
+        """Train on these images; return their mean loss and accuracy, (2,)."""
         for group in self._optimizer.param_groups:
             group["lr"] = self.recipe.lr * warm_up_cosine((self.batch + 0.5) / self.n_batches, _WARM_UP)
         labels = self._labels[chosen]
@@ -177,19 +177,19 @@ class Pretraining:
         return torch.autocast(self.device.type, torch.bfloat16, enabled=is_half, cache_enabled=False)
 
     def _capture(self) -> None:
-        """Let CUDA graphs train the network: launching its kernels one by one takes twice as long as they run."""
+        """Capture the network in CUDA graphs: launching its kernels one by one takes twice as long as they run."""
         before = {name: value.clone() for name, value in self.net.state_dict().items()}
         images = torch.zeros(self.batch_size, *self._images.shape[1:], device=self.device)
         fastest = torch.backends.cudnn.flags(enabled=True, benchmark=True, deterministic=False, allow_tf32=True)
-        # The stream of its warm-up is another than that of training: as torch made it, and nothing to tell a user.
+        # The warm-up is on another stream than training, which torch intends; its warning does not concern a user.
         torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False)
         with self._precision(), fastest:
             torch.cuda.make_graphed_callables(self.net, (images,))
-        self.net.load_state_dict(before)  # the capture has counted its images in
+        self.net.load_state_dict(before)  # the capture has updated its batch statistics
 
     @contextlib.contextmanager
     def _threads(self) -> Iterator[None]:
-        """On a CPU, one thread unless all are twice as fast: once a machine is busy, they wait ten times as long."""
+        """Use one thread on a CPU unless all are twice as fast: on a busy machine they wait ten times as long."""
         before = torch.get_num_threads()
         try:
             if self.device.type == "cpu" and 2 * self._seconds(before) > self._seconds(1):
@@ -202,11 +202,11 @@ class Pretraining:
 
     @torch.no_grad()
     def _seconds(self, n_threads: int) -> float:
-        """What a step's images take, forwards, with so many threads; changes nothing."""
+        """Return the seconds of a forward pass of one batch with so many threads; changes nothing."""
         torch.set_num_threads(n_threads)
         images = self._images[: self.batch_size]
         self.net.eval()
-        self._logits(images)  # threads start at their first work
+        self._logits(images)  # threads start at the first call
         started = time.perf_counter()
         self._logits(images)
         self.net.train()
@@ -214,6 +214,6 @@ class Pretraining:
 
 
 def _classifier(recipe: Recipe, n_classes: int) -> nn.Sequential:
-    with torch.random.fork_rng(devices=[]):  # torch's layers draw from the global source
+    with torch.random.fork_rng(devices=[]):  # torch's layers draw from the global generator
         torch.manual_seed(mixed_seed(recipe.seed, "pretraining/classifier"))
         return nn.Sequential(backbone(recipe.width), nn.Linear(8 * recipe.width, n_classes))

@@ -1,4 +1,4 @@
-"""Training as an iterator: `for report in Run(config, seeds): ...`. Stopping early is to stop iterating.
+"""Training as an iterator: `for report in Run(config, seeds): ...`. To stop early, stop iterating.
 
 Several seeds train side by side as one batched computation, each with a truth, weights and a report of its own.
 
@@ -28,19 +28,19 @@ from pcl.training.checkpoint import read_checkpoint, write_checkpoint
 from pcl.training.step import TrainingStep
 from pcl.training.stepper import GraphStepper, PlainStepper, Stepper
 
-# What compares a run's kappa with the truth.
+# Metrics that compare a run's kappa with the truth.
 _OF_KAPPA = frozenset(f"eval/{what}_{how}" for what in ("kappa", "spread") for how in ("rmse", "mae", "rank_corr"))
 
 
 @dataclass(frozen=True)
 class Report:
-    """Where a training stands after an evaluation.
+    """Progress of a training after an evaluation.
 
     Attributes:
         batch: Batches trained.
-        n_batches: Of how many.
+        n_batches: Batches in all.
         phase: What was trained last: mu, kappa or joint.
-        seconds: Spent training so far, without evaluations.
+        seconds: Time spent training so far, without evaluations.
         by_seed: The metrics of every seed.
         failures: Causes of seeds that have ended early.
     """
@@ -54,7 +54,7 @@ class Report:
 
     @property
     def metrics(self) -> Metrics:
-        """The mean over the seeds that have not failed, or over all where all have."""
+        """Mean over the seeds that have not failed, or over all if all have."""
         chosen = [m for seed, m in self.by_seed.items() if seed not in self.failures] or list(self.by_seed.values())
         return {key: sum(metrics[key] for metrics in chosen) / len(chosen) for key in chosen[0]}
 
@@ -64,9 +64,9 @@ class Best:
     """A run's best evaluation so far.
 
     Attributes:
-        batch: When.
-        metrics: What it found.
-        weights: Of the encoder then.
+        batch: Its batch.
+        metrics: Its metrics.
+        weights: The encoder's weights at that batch.
     """
 
     batch: int = 0
@@ -74,11 +74,11 @@ class Best:
     weights: dict[str, Tensor] = field(default_factory=dict)
 
     def take(self, batch: int, metrics: Metrics, weights: dict[str, Tensor]) -> None:
-        """Be this evaluation from now on."""
+        """Replace it by this evaluation."""
         self.batch, self.metrics, self.weights = batch, metrics, weights
 
     def as_dict(self) -> dict[str, Any]:
-        """For a checkpoint."""
+        """Return its content for a checkpoint."""
         return {"batch": self.batch, "metrics": self.metrics, "weights": self.weights}
 
 
@@ -86,9 +86,9 @@ class Run:
     """A training of one configuration for one or several seeds.
 
     Args:
-        config: What to train.
-        seeds: One run each, side by side.
-        device: Where.
+        config: The configuration.
+        seeds: Seeds, with one run each, side by side.
+        device: Device.
         is_fast: Whether to use CUDA graphs and the fused kernels where there is a CUDA device; the plain path has
             the same statistics.
         chunk_size: Largest number of similarities that the plain losses hold at once; changes memory, not results.
@@ -113,7 +113,7 @@ class Run:
         chunk_size: int = DEFAULT_CHUNK_SIZE,
     ) -> None:
         check_seeds(seeds)
-        self.config, self.seeds = config, tuple(map(int, seeds))  # NumPy's would make other random numbers
+        self.config, self.seeds = config, tuple(map(int, seeds))  # NumPy integers would give other random numbers
         self.device = torch.device(device)
         self._assemble(*assembled(config, self.seeds), is_fast, chunk_size)
         self._enter_phase()
@@ -126,7 +126,7 @@ class Run:
         is_fast: bool = True,
         chunk_size: int = DEFAULT_CHUNK_SIZE,
     ) -> "Run":
-        """Return the training that a checkpoint was taken from, ready to go on.
+        """Return the training that a checkpoint was taken from, ready to continue.
 
         Raises:
             ValueError: If the file is not a checkpoint of this program, or damaged.
@@ -141,7 +141,7 @@ class Run:
         is_fast: bool = True,
         chunk_size: int = DEFAULT_CHUNK_SIZE,
     ) -> "Run":
-        """Return the training that `read_checkpoint` has read, ready to go on."""
+        """Return the training that `read_checkpoint` has read, ready to continue."""
         run = cls.__new__(cls)
         run.config = RunConfig.from_flat(content["config"])
         run.seeds = tuple(content["seeds"])
@@ -151,7 +151,7 @@ class Run:
         return run
 
     def __iter__(self) -> Iterator[Report]:
-        """Train to the end, with a report at every evaluation.
+        """Train to the end, and yield a report at every evaluation.
 
         Raises:
             Diverged: After the last report, once no run is left whose loss and kappa are finite and in bounds.
@@ -159,7 +159,7 @@ class Run:
         return (moment for moment in self.moments() if moment is not None)
 
     def moments(self) -> Iterator[Report | None]:
-        """The same with a pause, None, whenever the device has been given work: time to give it that of others."""
+        """Yield the same reports, and None whenever the device has been given work, so that others can use it."""
         training = self.config.training
         while self.batch < training.n_batches:
             if len(self.failures) == len(self.seeds):
@@ -180,7 +180,7 @@ class Run:
             raise Diverged("; ".join(f"seed {seed}: {cause}" for seed, cause in self.failures.items()))
 
     def save(self, path: Path) -> None:
-        """Write a checkpoint in one step: an interrupted write leaves the previous file whole."""
+        """Write a checkpoint, atomically."""
         content = {
             "config": self.config.flat(),
             "seeds": list(self.seeds),
@@ -236,7 +236,7 @@ class Run:
                 self.failures[seed] = f"{cause} at batch {self.batch}"
         if self.step.task.selects:
             judged = self._selected(judged)
-        elif self.config.loss_name == "info_nce":  # nothing trains the kappa network: its errors would say nothing
+        elif self.config.loss_name == "info_nce":  # kappa is not trained: its errors are meaningless
             judged = [{name: value for name, value in m.items() if name not in _OF_KAPPA} for m in judged]
         by_seed = {
             seed: {"train/loss": loss, **metrics, **rate}
@@ -265,7 +265,7 @@ class Run:
         ]
 
     def _cause(self, loss: float, metrics: Metrics) -> str:
-        """Why a run has to end, or nothing."""
+        """Return why a run has to end; empty if it has not."""
         kappa, limit = metrics[f"{self.step.task.split}/kappa_median"], self.config.training.kappa_limit
         if math.isnan(kappa) or math.isnan(metrics.get("eval/mu_mae", 0.0)):
             return "the encoder returns NaN"

@@ -15,14 +15,14 @@ from pcl.tasks import Negatives, Task
 
 
 class TrainingStep:
-    """What a step computes: data, posteriors and the mean loss of every run.
+    """A training step: data, posteriors and the mean loss of every run.
 
     Args:
-        config: Of the run.
+        config: Configuration of the run.
         task: Source of data.
-        encoder: What is trained.
-        device: Where.
-        seed: Of everything random in training.
+        encoder: The encoder to train.
+        device: Device.
+        seed: Seed of everything random in training.
     """
 
     def __init__(self, config: RunConfig, task: Task, encoder: Encoder, device: torch.device, seed: int) -> None:
@@ -31,13 +31,13 @@ class TrainingStep:
         self.encoder = encoder.to(device)
         self.device = device
         self.generator = torch.Generator(device).manual_seed(seed)
-        # Functions of (seed, step) are the kernels' random numbers.
+        # The kernels' random numbers are functions of (seed, step).
         self.seed_and_step = torch.tensor([seed, 0], device=device)
         self.trained, self.source = Trained.JOINT, Negatives.DRAWN
         self.losses = self._losses()
 
     def enter(self, trained: Trained, source: Negatives) -> list[nn.Parameter]:
-        """Prepare for a phase; returns what it trains."""
+        """Prepare for a phase; return the parameters that it trains."""
         self.trained, self.source = trained, source
         for loss in self.losses:
             if isinstance(loss, ELK):
@@ -50,7 +50,7 @@ class TrainingStep:
             (has_kappa, list(self.encoder.kappa_parameters())),
             (True, list(self.losses.parameters())),
         )
-        # Once each, for one network may have both.
+        # Each once, as one network may have both.
         wanted = {id(p): p for is_trained, parameters in parts if is_trained for p in parameters}
         for _, parameters in parts:
             for parameter in parameters:
@@ -60,23 +60,23 @@ class TrainingStep:
 
     @property
     def is_kappa_kept_in_range(self) -> bool:
-        """Whether kappa, which this phase does not train, is to have the range that it began with."""
+        """True if kappa, which this phase does not train, must keep its initial range."""
         config = self.config.encoder
         is_shared = isinstance(config, MlpEncoder.Config) and config.backbone is Backbone.SHARED_IN_RANGE
         return is_shared and self.trained is Trained.MU
 
     def prepare(self) -> tuple[Tensor, ...]:
-        """What a step needs and no trained parameter decides; first the inputs, (R, 2 B + negatives, ...)."""
+        """Return what does not depend on trained parameters; first the inputs, (R, 2 B + negatives, ...)."""
         training = self.config.training
         batch = self.task.draw(training.batch_size, self.source, training.n_negatives, self.generator)
         return (torch.cat([batch.anchor, batch.positive, batch.negatives.flatten(1, 2)], dim=1),)
 
     def mean_losses(self, prepared: tuple[Tensor, ...]) -> Tensor:
-        """Mean loss of each run, (R,)."""
+        """Return the mean loss of each run, (R,)."""
         return self.losses_of(*self._triple(self.encode(*prepared)))
 
     def encode(self, x: Tensor) -> VonMisesFisher:
-        """Posteriors of inputs; where one network has mu and kappa, the gradient passes through what a phase trains."""
+        """Return posteriors of inputs; if one network has mu and kappa, gradients only reach what a phase trains."""
         if self.is_kappa_kept_in_range:
             assert isinstance(self.encoder, MlpEncoder)
             mu = self.encoder.mu(x)
@@ -91,7 +91,7 @@ class TrainingStep:
         return VonMisesFisher(mu, kappa, validate_args=False, law=posterior.law)
 
     def losses_of(self, anchor: VonMisesFisher, positive: VonMisesFisher, negatives: VonMisesFisher) -> Tensor:
-        """Mean loss of each run, (R,), of posteriors with batches (R, B), (R, B) and (R, B or 1, N)."""
+        """Return the mean loss of each run, (R,), for posteriors with batches (R, B), (R, B) and (R, B or 1, N)."""
         triple = (anchor, positive, negatives)
         if self._is_run_by_run():
             runs = range(self.task.n_runs)
@@ -101,7 +101,7 @@ class TrainingStep:
         return together.view(anchor.batch_shape).mean(-1)
 
     def _triple(self, posterior: VonMisesFisher) -> tuple[VonMisesFisher, VonMisesFisher, VonMisesFisher]:
-        """Anchors, positives and negatives: batches (R, B), (R, B) and (R, B or 1, N)."""
+        """Return anchors, positives and negatives: batches (R, B), (R, B) and (R, B or 1, N)."""
         batch_size = self.config.training.batch_size
         n_runs, n_inputs = posterior.batch_shape
         parts = [batch_size, batch_size, n_inputs - 2 * batch_size]
@@ -118,7 +118,7 @@ class TrainingStep:
         return anchor, positive, negatives
 
     def _losses(self) -> nn.ModuleList:
-        """A loss per run where it has parameters, else one for all."""
+        """Return a loss per run if it has parameters, else one for all."""
         first = self.config.loss.build()
         n_losses = self.task.n_runs if list(first.parameters()) else 1
         return nn.ModuleList([first, *(self.config.loss.build() for _ in range(n_losses - 1))]).to(self.device)
@@ -135,7 +135,7 @@ class TrainingStep:
         return loss
 
     def _is_run_by_run(self) -> bool:
-        """Whether runs cannot share one call: parameters of their own, negatives shared within a run, rolled ones."""
+        """Return whether each run needs its own call: own parameters, negatives shared within a run, rolled ones."""
         if self.task.n_runs == 1:
             return False
         loss = self.losses[0]
@@ -144,7 +144,7 @@ class TrainingStep:
 
 
 def merged(d: VonMisesFisher) -> VonMisesFisher:
-    """The runs as part of the batch: (R, B, ...) -> (R B, ...)."""
+    """Return the distribution with runs as part of the batch: (R, B, ...) -> (R B, ...)."""
     return VonMisesFisher(d.mu.flatten(0, 1), d.kappa.flatten(0, 1), validate_args=False, law=d.law)
 
 

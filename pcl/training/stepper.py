@@ -1,4 +1,4 @@
-"""How a training step is repeated: one after the other, or captured as a CUDA graph and replayed.
+"""Repetition of a training step: one after the other, or captured as a CUDA graph and replayed.
 
 Axes: R runs.
 """
@@ -18,7 +18,7 @@ from pcl.training.step import TrainingStep
 
 
 class Stepper(ABC):
-    """Repeats a step."""
+    """A repeated training step."""
 
     slice_length: ClassVar[int]  # batches that take a fraction of a second
 
@@ -29,31 +29,31 @@ class Stepper(ABC):
 
     @abstractmethod
     def enter(self, trained: Trained, source: Negatives) -> None:
-        """Begin a phase with a fresh optimiser."""
+        """Start a phase with a fresh optimiser."""
 
     @abstractmethod
     def start(self, n_batches: int, lr: float) -> None:
-        """Give the device so many batches to train; a CPU has trained them when this returns."""
+        """Enqueue batches to train on the device; on a CPU they are trained when this returns."""
 
     def wait(self) -> None:
-        """Until the device has trained what it was given on the current stream."""
+        """Wait until the device has trained all enqueued batches of the current stream."""
         if self.step.device.type == "cuda":
             torch.cuda.current_stream(self.step.device).synchronize()
 
     def advance(self, n_batches: int, lr: float) -> None:
-        """Train so many batches."""
+        """Train a number of batches."""
         self.start(n_batches, lr)
         self.wait()
 
     def mean_losses(self) -> list[float]:
-        """Mean loss of each run since the last call."""
+        """Return the mean loss of each run since the last call."""
         means = (self._loss_sums / max(1, self._n_summed)).tolist()
         self._loss_sums.zero_()
         self._n_summed = 0
         return [float(mean) for mean in means]
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that the next batch depends on."""
+        """Return everything that the next batch depends on."""
         return {
             "encoder": self.step.encoder.state_dict(),
             "losses": self.step.losses.state_dict(),
@@ -66,9 +66,9 @@ class Stepper(ABC):
         }
 
     def resume(self, trained: Trained, source: Negatives, state: dict[str, Any]) -> None:
-        """Go back to where `state_dict` was called, in this phase.
+        """Return to the state of `state_dict`, in this phase.
 
-        Parameters come first: what a phase prepares from those that it leaves alone, it prepares on entering.
+        Parameters are loaded first: on entering, a phase prepares what depends on parameters that it does not train.
         """
         self.step.encoder.load_state_dict(state["encoder"])
         self.step.losses.load_state_dict(state["losses"])
@@ -77,19 +77,19 @@ class Stepper(ABC):
         self.step.seed_and_step.copy_(state["seed_and_step"])
         if state["kind"] == self._kind():
             self.step.generator.set_state(state["generator"])
-        else:  # another device's state means nothing here: go on with fresh numbers
+        else:  # the random state of another device cannot be used: continue with fresh numbers
             self.step.generator.manual_seed(mixed_seed(*state["seed_and_step"].tolist(), state["kind"]))
         self._loss_sums.copy_(state["loss_sums"])
         self._n_summed = state["n_summed"]
 
     def _adopt(self, state: dict[str, Any]) -> None:
-        """Take over an optimiser's state, but not how it was computed elsewhere."""
+        """Load an optimiser's state, but not the options of its implementation elsewhere."""
         for ours, theirs in zip(self.optimizer.param_groups, state["param_groups"], strict=True):
             theirs.update({name: ours[name] for name in ("lr", "foreach", "fused", "capturable")})
         self.optimizer.load_state_dict(state)
 
     def _fresh(self, parameters: list[nn.Parameter], lr: float | Tensor, is_captured: bool) -> torch.optim.Optimizer:
-        """The optimiser that the settings name."""
+        """Return a new optimiser as configured."""
         is_adamw = self.step.config.training.optimizer is Optimizer.ADAMW
         kind = AdamW if is_adamw else Adam
         return kind(parameters, lr=lr, fused=True, capturable=is_captured)
@@ -101,16 +101,14 @@ class Stepper(ABC):
 
 
 class PlainStepper(Stepper):
-    """One step after the other, anywhere."""
+    """A stepper that runs one step after the other, on any device."""
 
     slice_length = 25
 
     def enter(self, trained: Trained, source: Negatives) -> None:
-        """Begin a phase with a fresh optimiser."""
         self.optimizer = self._fresh(self.step.enter(trained, source), lr=1.0, is_captured=False)
 
     def start(self, n_batches: int, lr: float) -> None:
-        """Train so many batches."""
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         for _ in range(n_batches):
@@ -124,24 +122,23 @@ class PlainStepper(Stepper):
 
 
 class GraphStepper(Stepper):
-    """The step captured once per phase and replayed: no launch of single kernels, and no wait within a slice."""
+    """A stepper that captures the step once per phase and replays it, without synchronisation within a slice."""
 
     slice_length = 200
 
     def __init__(self, step: TrainingStep) -> None:
         super().__init__(step)
         self._graph: torch.cuda.CUDAGraph | None = None
-        self._prepared: tuple[Tensor, ...] = ()  # what the graph trains on; it must live as long
+        self._prepared: tuple[Tensor, ...] = ()  # the graph's input, which must live as long as the graph
 
     def enter(self, trained: Trained, source: Negatives) -> None:
-        """Begin a phase with a fresh optimiser."""
         self._graph = None
         parameters = self.step.enter(trained, source)
         self._lr = torch.zeros((), device=self.step.device)
         self.optimizer = self._fresh(parameters, self._lr, is_captured=True)
 
     def start(self, n_batches: int, lr: float) -> None:
-        """Capture a batch at the phase's first; the rest are replays, which are not waited for."""
+        """Capture a batch at the start of a phase; the rest are replays, without synchronisation."""
         self._lr.fill_(lr)
         for group in self.optimizer.param_groups:
             group["lr"] = self._lr  # loading a state replaces it
@@ -154,7 +151,7 @@ class GraphStepper(Stepper):
         self._n_summed += n_batches
 
     def _capture(self, n_batches: int) -> int:
-        """Train a few batches outside of the graph, as torch asks for, then capture one; returns how many.
+        """Train a few batches outside of the graph, as torch requires, then capture one; return how many.
 
         While a batch is trained on, the next one is prepared beside it.
         """
@@ -196,5 +193,5 @@ class GraphStepper(Stepper):
         self._loss_sums += losses.detach()
 
     def _count(self) -> None:
-        """Move on to the kernels' next random numbers."""
+        """Advance to the kernels' next random numbers."""
         self.step.seed_and_step[1] += 1

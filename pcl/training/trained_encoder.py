@@ -1,4 +1,4 @@
-"""The encoder that an image run ends with, as its checkpoint holds it: from anyone's images to posteriors."""
+"""The trained encoder of an image run, read from its checkpoint: it maps a user's images to posteriors."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +14,7 @@ from pcl.tasks import CifarTask
 from pcl.tasks.base import Metrics
 from pcl.training.checkpoint import read_checkpoint
 
-_BLOCK = 500  # images that are encoded at once, as where runs are judged: the same numbers to the bit
+_BLOCK = 500  # images encoded at once, as in evaluation: the same numbers to the bit
 
 
 @dataclass(frozen=True)
@@ -22,13 +22,13 @@ class TrainedEncoder:
     """An encoder with the weights of a run's best evaluation.
 
     Attributes:
-        config: Of the run.
+        config: Configuration of the run.
         task: Its part about the images.
-        seed: Of the run.
-        encoder: One run's, for evaluation.
-        device: Where it is.
-        best_batch: When the best evaluation was.
-        validation: What it found.
+        seed: Seed of the run.
+        encoder: The encoder of this run alone, for evaluation.
+        device: Its device.
+        best_batch: Batch of the best evaluation.
+        validation: Metrics of that evaluation.
     """
 
     config: RunConfig
@@ -41,15 +41,15 @@ class TrainedEncoder:
 
     @classmethod
     def read(cls, path: Path, seed: int | None = None, device: str | torch.device = "cpu") -> "TrainedEncoder":
-        """From a checkpoint, which may be of an unfinished run.
+        """Read an encoder from a checkpoint, which may be of an unfinished run.
 
         Args:
             path: The file.
-            seed: Which of the run's; by default the first that has not failed.
-            device: Where to compute.
+            seed: One of the run's seeds; by default the first that has not failed.
+            device: Device to compute on.
 
         Raises:
-            ValueError: If the file is no checkpoint of images, has no such seed, or no evaluation of it.
+            ValueError: If the file is not a checkpoint of images, or has no such seed, or no evaluation of it.
         """
         content = read_checkpoint(path)
         config = RunConfig.from_flat(content["config"])
@@ -60,7 +60,7 @@ class TrainedEncoder:
         if not best["weights"]:
             raise ValueError(f"{path} has no evaluation with a finite {CifarTask.selects} to take the weights of.")
         assert isinstance(config.encoder, ResNetEncoder.Config)
-        # The pretrained weights that it began with need not be there any more.
+        # The pretrained weights that it started from need not exist any more.
         encoder = replace(config.encoder, weights="").build(content["seeds"][run : run + 1])
         try:
             encoder.load_run_state(0, best["weights"])
@@ -73,7 +73,7 @@ class TrainedEncoder:
 
     @torch.no_grad()
     def encode(self, images: Tensor) -> VonMisesFisher:
-        """Posteriors of images (N, 3, 32, 32), bytes or numbers from 0 to 255; on the CPU.
+        """Return posteriors of images (N, 3, 32, 32), bytes or numbers from 0 to 255; on the CPU.
 
         Raises:
             ValueError: If they have another shape, or numbers from 0 to 1.
@@ -88,7 +88,7 @@ class TrainedEncoder:
 
 
 def _chosen(path: Path, seeds: list[int], failures: dict[str, str], asked: int | None) -> int:
-    """Place of a seed in the run."""
+    """Return the index of a seed in the run."""
     if asked is None:
         asked = next((seed for seed in seeds if str(seed) not in failures), seeds[0])
     if asked not in seeds:
