@@ -105,7 +105,7 @@ def asked_ablation(arguments: argparse.Namespace) -> Asked:
     ablation = load_ablation(arguments.ablation)
     scale = arguments.scale or ("paper" if machine(arguments.address).get("GPU") else "quick")
     images = NO_IMAGES
-    if ablation.task == "images":
+    if ablation.experiment.has_images:
         images = chosen_images(arguments, scale)
     else:
         refuse_image_flags(arguments, "ablations of images", f"{ablation.name!r} has none")
@@ -133,7 +133,7 @@ def _resumed(arguments: argparse.Namespace) -> Asked:
     ablation = load_ablation(space_of(folder, spec))
     if ablation.fingerprint() != spec.fingerprint:
         raise ValueError(f"The ablation {spec.space} has changed since {folder.name!r} began; start a new study.")
-    if ablation.task == "images":
+    if ablation.experiment.has_images:
         if not spec.data.endswith(chosen_data(str(spec.overrides["task.data"])).fingerprint):
             raise ValueError(f"The images {spec.overrides['task.data']} have changed since {folder.name!r} began.")
         check_weights(str(spec.overrides.get(WEIGHTS, "")))

@@ -181,9 +181,9 @@ def measure_loss(name: str, sizes: dict[str, int], device: str, repeats: int) ->
     def loss_of(n_samples: int) -> Callable[..., torch.Tensor]:
         if name not in LOSSES:
             return partial(mc_info_nce_of_whole_samples, n_samples=n_samples, kappa_pos=20.0)
-        config = LOSSES[name].Config
+        config: Any = LOSSES[name].Config
         is_sampled = "n_samples" in config.__dataclass_fields__
-        built: Loss = (config(n_samples=n_samples) if is_sampled else config()).build()  # type: ignore[call-arg]
+        built: Loss = (config(n_samples=n_samples) if is_sampled else config()).build()
         return built.to(device)
 
     def posterior(*batch: int) -> VonMisesFisher:

@@ -42,7 +42,7 @@ def main() -> None:
 
     seeds = tuple(arguments.seed or [4])
     check_seeds(seeds)
-    name = f"{config.task_name}-{config.loss_name}-{config.profile.value}-{config.scale.value}-{config.fingerprint()}"
+    name = f"{config.label}-{config.fingerprint()}"
     checkpoint = arguments.checkpoint or Path("runs") / "train" / f"{name}-seed{'-'.join(map(str, seeds))}.pt"
     if checkpoint.is_dir():
         raise ValueError(f"`--checkpoint` must name a file, but {checkpoint} is a folder.")
@@ -56,11 +56,12 @@ def main() -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(prog="train.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--config", type=Path, help="a whole configuration, such as a study's best.yaml")
-    parser.add_argument("--task", help="toy (default) or images")
+    parser.add_argument("--task", help="toy (default), images, or FILE.py:NAME of your own")
     parser.add_argument("--data", help="images: auto (default), cifar10h, embedded, or a folder of class folders")
     parser.add_argument("--skip-bad", action="store_true", help=SKIP_BAD_HELP)
     parser.add_argument("--weights", metavar="auto|none|FILE", help=HELP)
-    parser.add_argument("--loss", help="mc_info_nce (default), hib, elk or info_nce")
+    parser.add_argument("--loss", help="mc_info_nce (default), hib, elk, info_nce, or FILE.py:CLASS of your own")
+    parser.add_argument("--encoder", help="FILE.py:CLASS of your own (default: the task's)")
     parser.add_argument("--profile", help="fidelity: paper, reference or exact (default: reference)")
     parser.add_argument("--scale", help="smoke, quick or paper (default: paper)")
     parser.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help="a setting; may be repeated")
@@ -81,16 +82,17 @@ def _config(arguments: argparse.Namespace) -> "RunConfig":
     values = settings(arguments.set)
     if arguments.config is None:
         profile, scale = arguments.profile or "reference", arguments.scale or "paper"
-        task = arguments.task or "toy"
+        loss, task, encoder = arguments.loss or "mc_info_nce", arguments.task or "toy", arguments.encoder or ""
+        has_images = RunConfig.of(loss=loss, task=task, encoder=encoder).experiment.has_images
         for name in ("data", "weights", "skip_bad"):
-            if getattr(arguments, name) not in (None, False) and task != "images":
+            if getattr(arguments, name) not in (None, False) and not has_images:
                 raise ValueError(f"`--{name.replace('_', '-')}` is for `--task images`.")
-        weights = values.pop("encoder.weights", arguments.weights) if task == "images" else None
-        config = RunConfig.of(values, loss=arguments.loss or "mc_info_nce", profile=profile, scale=scale, task=task)
-        if task != "images" or arguments.show_config:
+        weights = values.pop("encoder.weights", arguments.weights) if has_images else None
+        config = RunConfig.of(values, loss=loss, profile=profile, scale=scale, task=task, encoder=encoder)
+        if not has_images or arguments.show_config:
             return config
         return _with_images(config, "task.data" in values, weights, arguments)
-    said = ("loss", "profile", "scale", "task", "data", "skip_bad", "weights")
+    said = ("loss", "encoder", "profile", "scale", "task", "data", "skip_bad", "weights")
     if any(getattr(arguments, name) for name in said):
         raise ValueError("`--config` is a whole configuration: leave out what it says already.")
     try:
@@ -106,15 +108,13 @@ def _with_images(
     config: "RunConfig", is_given: bool, weights: str | None, arguments: argparse.Namespace
 ) -> "RunConfig":
     """The configuration with its images and pretrained weights named; trains the weights where there are none yet."""
-    from pcl.encoders import ResNetEncoder  # noqa: PLC0415
-    from pcl.tasks import CifarTask  # noqa: PLC0415
-
-    assert isinstance(config.task, CifarTask.Config)
-    assert isinstance(config.encoder, ResNetEncoder.Config)
-    asked = skipping(config.task.data if is_given else arguments.data, arguments.skip_bad)
+    asked = skipping(str(config.flat()["task.data"]) if is_given else arguments.data, arguments.skip_bad)
     data = chosen_data(asked)
-    config.task.check(data)
-    chosen = chosen_weights(weights, data, config.encoder.width, config.scale.value)
+    config.task.check_images(data)
+    width = config.encoder.pretrained_width
+    if width is None:
+        return config.with_values({"task.data": named(asked, data)})
+    chosen = chosen_weights(weights, data, width, config.scale.value)
     name = chosen if isinstance(chosen, str) else chosen.train(chosen_device(arguments.device))
     return config.with_values({"task.data": named(asked, data), "encoder.weights": name})
 
@@ -190,20 +190,19 @@ def _summary(by_seed: list[dict[str, float]]) -> str:
 
 def _calibrate(config: "RunConfig", seed: int) -> None:
     from pcl.config.schedule import Trained  # noqa: PLC0415
-    from pcl.distributions import CosineLaw  # noqa: PLC0415
     from pcl.tasks.calibration import calibration_scan  # noqa: PLC0415
-    from pcl.tasks.toy import ToyTask  # noqa: PLC0415
 
-    if not isinstance(config.task, ToyTask.Config):
+    if not config.experiment.has_truth:
         raise ValueError("A calibration scan needs a known truth: take the task 'toy'.")
     task = config.task.build([seed])
     phases = [i for i, phase in enumerate(config.training.phases) if phase.trained is not Trained.MU]
     if not phases:
         raise ValueError("A calibration scan is about kappa, which no phase of `training.phases` trains.")
     source = config.training.negatives_at(phases[-1])
-    law = CosineLaw(config.encoder.sampler, config.encoder.sampler_gradient)
-    loss = config.loss_with(source).build()
+    loss = config.loss.build()
+    loss.expect(source)
     n_anchors = 512 if source.are_common else 2048  # each with many negatives, or with few
+    law = config.encoder.law
     scan = calibration_scan(task, loss, source, config.training.n_negatives, n_anchors=n_anchors, law=law)
     say("c (kappa-hat = c kappa):  " + "  ".join(f"{factor:.3g}" for factor in scan.factors))
     say("mean loss:                " + "  ".join(f"{loss:.4f}" for loss in scan.losses))

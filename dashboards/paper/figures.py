@@ -83,21 +83,21 @@ def draw_posteriors(checkpoint: Path, title: str, mark: str, path: Path, n_shown
     import torch  # noqa: PLC0415
     from scipy.special import i0e  # noqa: PLC0415
 
-    from pcl.tasks import ToyTask  # noqa: PLC0415
     from pcl.training.run import Run  # noqa: PLC0415
 
     run = Run.restore(checkpoint)
-    task = run.step.task
-    assert isinstance(task, ToyTask)
+    truths = run.step.task.truths()
+    if truths is None:
+        raise ValueError(f"{checkpoint} is of a task whose true posteriors nobody knows.")
     with torch.no_grad():
-        posterior = run.step.encoder(task.x_eval)
-    mu_true, mu = (tensor[0].double().numpy() for tensor in (task.mu_true, posterior.mu))
+        posterior = run.step.encoder(truths.x)
+    mu_true, mu = (tensor[0].double().numpy() for tensor in (truths.mu, posterior.mu))
     left, _, right = np.linalg.svd(mu.T @ mu_true)  # the rotation or reflection that fits best
     places = _apart(mu_true, n_shown)
     angle = np.linspace(0, 2 * np.pi, 721)
     figure = _figure(8.4, 4.3)
-    largest = max(float(kappa[0][places].max()) for kappa in (task.kappa_true, posterior.kappa))
-    panels = (("true", mu_true, task.kappa_true[0]), ("predicted, turned", mu @ (left @ right), posterior.kappa[0]))
+    largest = max(float(kappa[0][places].max()) for kappa in (truths.kappa, posterior.kappa))
+    panels = (("true", mu_true, truths.kappa[0]), ("predicted, turned", mu @ (left @ right), posterior.kappa[0]))
     for place, (name, modes, kappa) in enumerate(panels, start=1):
         axes: Any = figure.add_subplot(1, 2, place, projection="polar")
         for i in places:

@@ -13,8 +13,8 @@ import itertools
 import math
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -22,10 +22,9 @@ from torch import Tensor, nn
 from pcl.config.run_config import RunConfig
 from pcl.distributions import VonMisesFisher
 from pcl.encoders import Encoder
-from pcl.losses import MCInfoNCE
-from pcl.losses.base import Triple, contrastive_log_ratio, over_samples
+from pcl.losses.base import SampledContrast, Triple, contrastive_log_ratio, over_samples
 from pcl.mathematics.random_streams import mixed_seed
-from pcl.tasks import ToyTask
+from pcl.tasks import Negatives, ToyTask
 from pcl.tasks.judging import kappa_metrics
 from pcl.training.assembly import assembled
 from pcl.training.step import TrainingStep, merged
@@ -56,9 +55,13 @@ class Moment:
 
 def shape_of(config: RunConfig) -> RunConfig:
     """The same for all that can be trained side by side."""
-    assert isinstance(config.loss, MCInfoNCE.Config)
-    loss = replace(config.loss, kappa_pos=1.0, learn_kappa_pos=False)
-    return replace(config, loss=loss, training=replace(config.training, lr=1.0))
+    return config.with_values({"loss.kappa_pos": 1.0, "loss.learn_kappa_pos": False, "training.lr": 1.0})
+
+
+def _contrast(config: RunConfig) -> SampledContrast:
+    contrast = config.loss.fused
+    assert contrast is not None, "only MCInfoNCE trains side by side"
+    return contrast
 
 
 def train(configs: Sequence[RunConfig], seeds: Sequence[int], device: torch.device) -> Iterator[Moment]:
@@ -141,8 +144,7 @@ class SideBySideStep(TrainingStep):
 
     def losses_of(self, anchor: VonMisesFisher, positive: VonMisesFisher, negatives: VonMisesFisher) -> Tensor:
         """Mean loss of each run, (R,)."""
-        config = self.config.loss
-        assert isinstance(config, MCInfoNCE.Config)
+        config = _contrast(self.config)
         n_runs, batch_size = anchor.batch_shape
         triple = Triple(*(merged(d) for d in (anchor, positive, negatives)))
         kappa_pos = self._kappa_pos().unsqueeze(1).expand(n_runs, batch_size).reshape(-1)
@@ -157,6 +159,9 @@ class SideBySideStep(TrainingStep):
         losses = math.log(config.n_samples) - torch.logsumexp(log_ratio, dim=0)
         return losses.view(n_runs, batch_size).mean(-1)
 
+    def _expect(self, source: Negatives) -> None:
+        """Nothing: its loss treats all negatives alike."""
+
     def _losses(self) -> nn.ModuleList:
         return nn.ModuleList([self._kappa_pos]).to(self.device)
 
@@ -165,16 +170,14 @@ def step_of(configs: Sequence[RunConfig], seeds: Sequence[int], device: torch.de
     """The step of configurations of one shape, for every seed."""
     common = shape_of(configs[0])
     task, encoder = assembled(common, seeds)
-    assert isinstance(task, ToyTask)
-    losses = [config.loss for config in configs for _ in seeds]
+    losses = [_contrast(config) for config in configs for _ in seeds]
     rates = torch.tensor([config.training.lr for config in configs for _ in seeds])
-    kappas = [loss.kappa_pos for loss in losses if isinstance(loss, MCInfoNCE.Config)]
-    are_learned = [loss.learn_kappa_pos for loss in losses if isinstance(loss, MCInfoNCE.Config)]
+    kappas = [loss.kappa_pos for loss in losses]
+    are_learned = [loss.is_learned for loss in losses]
     kappa_pos = KappaPosOfRuns(torch.tensor(kappas), torch.tensor(are_learned))
     seed = mixed_seed(tuple(seeds), "side by side", common.fingerprint())
-    return SideBySideStep(
-        common, _tiled_task(task, len(configs)), _tiled(encoder, len(configs)), device, seed, kappa_pos, rates
-    )
+    tasks = _tiled_task(cast(ToyTask, task), len(configs))
+    return SideBySideStep(common, tasks, _tiled(encoder, len(configs)), device, seed, kappa_pos, rates)
 
 
 def _tiled(module: M, times: int) -> M:
@@ -187,7 +190,6 @@ def _tiled(module: M, times: int) -> M:
 def _tiled_task(task: ToyTask, times: int) -> ToyTask:
     tiled = copy.copy(task)
     tiled.truth = _tiled(copy.deepcopy(task.truth), times)
-    tiled.sample_latents = tiled.truth.latents
     for name in ("x_eval", "mu_true", "kappa_true", "spread_true"):
         setattr(tiled, name, _repeated(getattr(task, name), times))
     return tiled

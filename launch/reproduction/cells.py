@@ -138,17 +138,18 @@ def studies_of(trials: "Sequence[Trial]", setting: Setting, storage: "Storage") 
 
     Small networks come first: a wide one would hold up those beside it in a worker, with which it takes turns.
     """
+    from pcl.config.experiments import EXPERIMENTS  # noqa: PLC0415
     from pcl.studies.ledger.study_spec import REPRODUCTION, StudySpec  # noqa: PLC0415
-    from pcl.studies.space.search_space import METRICS, Objective  # noqa: PLC0415
+    from pcl.studies.space.search_space import Objective  # noqa: PLC0415
     from pcl.studies.tracking.tracker import StudyTags  # noqa: PLC0415
 
     found = []
-    for task in METRICS:
+    for task, experiment in EXPERIMENTS.items():
         of_task = sorted((trial for trial in trials if trial.config["task_name"] == task), key=_width)
         if not of_task:
             continue
         images = setting.images_of(task)
-        objective = Objective(METRICS[task][0])
+        objective = Objective(experiment.metrics[0])
         spec = StudySpec(
             f"reproduce_{task}", "", setting.profile, setting.scale, {**setting.overrides, **images.values}, (),
             setting.seeds, images.data, kind=REPRODUCTION,

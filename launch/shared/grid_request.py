@@ -78,8 +78,9 @@ def asked_study(arguments: argparse.Namespace) -> Asked:
                 f"The space {spec.space} has changed since the study {folder.name!r} began; start a new study (what "
                 f"it shares with the old one is not run again), or restore the space."
             )
-        if space.task != "toy" and not spec.data.endswith(chosen_data(str(spec.overrides["task.data"])).fingerprint):
-            raise ValueError(f"The images {spec.overrides['task.data']} have changed since {folder.name!r} began.")
+        images = spec.overrides.get("task.data")
+        if space.experiment.has_images and not spec.data.endswith(chosen_data(str(images)).fingerprint):
+            raise ValueError(f"The images {images} have changed since {folder.name!r} began.")
         check_weights(str(spec.overrides.get(WEIGHTS, "")))
         return Asked(space, spec, folder, None)
     if arguments.space is None:
@@ -115,7 +116,7 @@ def _with_data(
 ) -> tuple[dict[str, "Plain"], str, Missing | None]:
     """The settings of `--set`, those that say which images and weights are used, the data's name and fingerprint."""
     values: dict[str, Plain] = {**settings(arguments.set)}
-    if space.task == "toy":
+    if not space.experiment.has_images:
         for name in ("data", "weights", "skip_bad"):
             if getattr(arguments, name) not in (None, False):
                 raise ValueError(f"`--{name.replace('_', '-')}` is for spaces of images, but {space.name!r} has none.")
@@ -136,7 +137,7 @@ def _common(arguments: argparse.Namespace, space: "SearchSpace", scale: str, val
 
     given = {path: value for path, value in {**space.base, **values}.items() if path != WEIGHTS}
     profile = arguments.fidelity or "reference"
-    return RunConfig.of(given, loss=space.loss, profile=profile, scale=scale, task=space.task)
+    return RunConfig.of(given, loss=space.loss, profile=profile, scale=scale, task=space.task, encoder=space.encoder)
 
 
 def _weights(
@@ -144,21 +145,21 @@ def _weights(
     common: "RunConfig",
 ) -> str | Missing | None:  # fmt: skip
     """What `encoder.weights` is to be in every cell; nothing where the space varies it."""
-    from pcl.encoders import ResNetEncoder  # noqa: PLC0415  -h answers at once
-    from pcl.tasks import CifarTask  # noqa: PLC0415
-
-    assert isinstance(common.task, CifarTask.Config)
-    assert isinstance(common.encoder, ResNetEncoder.Config)
-    common.task.check(images)
+    common.task.check_images(images)
     varied = {path for stage in space.stages for path in stage.paths()}
     if WEIGHTS in varied:
         if arguments.weights is not None:
             raise ValueError(f"`--weights` must be left out: the space {space.name!r} varies them.")
         return None
     asked = values.get(WEIGHTS, space.base.get(WEIGHTS, arguments.weights))
+    width = common.encoder.pretrained_width
+    if width is None:
+        if asked is not None:
+            raise ValueError(f"`--weights` must be left out: the encoder of {space.name!r} takes none.")
+        return None
     if "encoder.width" in varied:
         if asked not in (None, "auto", "none", ""):
             raise ValueError(f"`--weights` must be left out: the space {space.name!r} varies the width.")
         say("weights: none, for the space varies the width; all networks start from scratch")
         return ""
-    return chosen_weights(None if asked is None else str(asked), images, common.encoder.width, common.scale.value)
+    return chosen_weights(None if asked is None else str(asked), images, width, common.scale.value)

@@ -65,17 +65,13 @@ def refuse_image_flags(arguments: argparse.Namespace, kind: str, what_there_is: 
 def chosen_images(arguments: argparse.Namespace, scale: str) -> Images:
     """The images and the backbone that `--data`, `--weights` and `--set` ask for."""
     from pcl.config.run_config import RunConfig  # noqa: PLC0415  -h answers at once
-    from pcl.encoders import ResNetEncoder  # noqa: PLC0415
-    from pcl.tasks import CifarTask  # noqa: PLC0415
 
     asked = skipping(arguments.data, arguments.skip_bad)
     images = chosen_data(asked)
     width = settings(arguments.set).get("encoder.width")
     config = RunConfig.of({} if width is None else {"encoder.width": width}, scale=scale, task="images")
-    assert isinstance(config.task, CifarTask.Config)
-    assert isinstance(config.encoder, ResNetEncoder.Config)
-    config.task.check(images)
-    weights = chosen_weights(arguments.weights, images, config.encoder.width, scale)
+    config.task.check_images(images)
+    weights = chosen_weights(arguments.weights, images, int(config.flat()["encoder.width"]), scale)
     values: dict[str, Plain] = {"task.data": named(asked, images)}
     data = f"{images.name}-{images.fingerprint}"
     if isinstance(weights, Missing):
@@ -85,10 +81,10 @@ def chosen_images(arguments: argparse.Namespace, scale: str) -> Images:
 
 def check_settings(values: "Mapping[str, Plain]") -> None:
     """Raise a ValueError unless every setting is one of some run's."""
-    from pcl.config.run_config import RunConfig  # noqa: PLC0415
+    from pcl.config.run_config import EXPERIMENTS, RunConfig  # noqa: PLC0415
     from pcl.losses import LOSSES  # noqa: PLC0415
 
-    readers = [RunConfig.of(loss=loss, task=task) for loss in LOSSES for task in ("toy", "images")]
+    readers = [RunConfig.of(loss=loss, task=task) for loss in LOSSES for task in EXPERIMENTS]
     for path, value in values.items():
         having = [reader for reader in readers if path in reader.paths()]
         (having or readers)[0].read(path, value)

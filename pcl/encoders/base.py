@@ -4,21 +4,86 @@ Axes: R runs, B inputs, D dim.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import ClassVar, NamedTuple, Self
 
 from torch import Tensor, nn
 
-from pcl.distributions import VonMisesFisher
+from pcl.distributions import EXACT_LAW, CosineLaw, VonMisesFisher
+
+
+class Inputs(NamedTuple):
+    """What a task tells an encoder about its inputs."""
+
+    shape: tuple[int, ...]  # of one input
+    kappa_range: tuple[float, float] | None = None  # of the true kappa; none where it is unknown or infinite
+
+
+class EncoderConfig(ABC):
+    """Settings of an encoder: the base of a frozen dataclass `Config` inside it, with fields that are plain or enums.
+
+    Attributes:
+        dim: Dimension D of the latent space; a field of every `Config`.
+    """
+
+    dim: int
+
+    @abstractmethod
+    def build_for(self, inputs: Inputs, seeds: Sequence[int]) -> "Encoder":
+        """Return the encoders of these seeds, on the CPU."""
+
+    def check(self, inputs: Inputs) -> None:  # noqa: B027  many take all
+        """Raise a ValueError unless the encoder takes such inputs."""
+
+    def without_weights(self) -> Self:
+        """Return the same settings without pretrained weights: a state that is loaded next has its own."""
+        return self
+
+    def n_weights(self, inputs: Inputs) -> float:
+        """Return about how many weights one run's networks have; 0 where nobody knows."""
+        return 0.0
+
+    @property
+    def pretrained_width(self) -> int | None:
+        """Width of the pretrained backbone that `encoder.weights` names; none where there is no such setting."""
+        return None
+
+    @property
+    def keeps_kappa_range(self) -> bool:
+        """Whether phases that train mu alone keep kappa in the range that it began with."""
+        return False
+
+    @property
+    def law(self) -> CosineLaw:
+        """Law of samples from the posteriors."""
+        return EXACT_LAW
 
 
 class Encoder(nn.Module, ABC):
-    """R independent encoders of one architecture, computed together."""
+    """R independent encoders of one architecture, computed together.
 
+    An encoder has its settings in a class `Config`, see `EncoderConfig`.
+    """
+
+    Config: ClassVar[type[EncoderConfig]]
     __call__: Callable[..., VonMisesFisher]
 
     @abstractmethod
     def forward(self, x: Tensor) -> VonMisesFisher:
         """Return posteriors with batch (R, B) for inputs (R, B, ...); the state_dict has all that defines kappa."""
+
+    def training_posteriors(self, x: Tensor, trains_mu: bool, trains_kappa: bool) -> VonMisesFisher:
+        """Return the posteriors that a phase trains on; by default those of `forward`.
+
+        Args:
+            x: Inputs, (R, B, ...).
+            trains_mu: Whether the phase trains mu.
+            trains_kappa: Whether it trains kappa.
+        """
+        return self(x)
+
+    def begin(self, probes: Tensor) -> None:
+        """Prepare for training by a look at inputs (R, n, ...), of which there may be none."""
 
     @abstractmethod
     def mu_parameters(self) -> Iterator[nn.Parameter]:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.functional import leaky_relu, normalize, softplus
 
 from pcl.distributions import CosineLaw, Sampler, SamplerGradient, VonMisesFisher
-from pcl.encoders.base import Encoder
+from pcl.encoders.base import Encoder, EncoderConfig, Inputs
 from pcl.mathematics.random_streams import streams
 
 # Rows of one matrix product may be summed in different orders, depending on their position and the processor: equal
@@ -22,7 +22,8 @@ from pcl.mathematics.random_streams import streams
 # within +-1/sqrt(inputs). Observed: one unit. The smallest range of a published configuration is 6 (shared backbone,
 # seed 6).
 _ROUNDING_UNITS = 4
-_SMALLEST_RANGE = 1e-6  # ranges between rounding and this are scaled as this one
+_SIXTEEN_TO_32 = (16.0, 32.0)
+_SMALLEST_RANGE = 1e-6  # a range between rounding and this becomes no larger a scale than this one
 
 
 class Hidden(Enum):
@@ -66,6 +67,10 @@ class KappaRange(Enum):
 
     GENERATOR = "generator"  # that of the truth, as the paper writes it; 16 to 32 if the truth is infinite
     SIXTEEN_TO_32 = "sixteen_to_32"  # always, as in the released scripts
+
+    def of(self, inputs: Inputs) -> tuple[float, float]:
+        """The range in numbers."""
+        return inputs.kappa_range if self is KappaRange.GENERATOR and inputs.kappa_range else _SIXTEEN_TO_32
 
 
 class StackedMlp(nn.Module):
@@ -166,7 +171,7 @@ class MlpEncoder(Encoder):
     """
 
     @dataclass(frozen=True)
-    class Config:
+    class Config(EncoderConfig):
         """Settings of the encoder.
 
         Attributes:
@@ -193,14 +198,38 @@ class MlpEncoder(Encoder):
             if self.dim < 2:
                 raise ValueError(f"`encoder.dim >= 2` must hold, but got {self.dim}.")
 
-        def build(self, dim_x: int, seeds: Sequence[int]) -> "MlpEncoder":
-            """Return the encoders with these settings."""
-            return MlpEncoder(self, dim_x, seeds)
+        def build_for(self, inputs: Inputs, seeds: Sequence[int]) -> "MlpEncoder":
+            """The encoders with these settings, for a task's inputs."""
+            return MlpEncoder(self, inputs.shape[0], seeds, self.kappa_range.of(inputs))
 
-    def __init__(self, config: Config, dim_x: int, seeds: Sequence[int]) -> None:
+        def check(self, inputs: Inputs) -> None:
+            """Raise a ValueError unless inputs are vectors."""
+            if len(inputs.shape) != 1:
+                raise ValueError(f"The encoder `MlpEncoder` takes vectors, but the task's inputs are {inputs.shape}.")
+
+        def n_weights(self, inputs: Inputs) -> float:
+            """About how many weights one run's networks have."""
+            sizes = [*inputs.shape, *(width * self.dim for width in self.hidden.widths), self.dim]
+            n_wide = 2 if self.kappa_width is KappaWidth.AS_MU else 1
+            return float(n_wide * sum(n_in * n_out for n_in, n_out in pairwise(sizes)))
+
+        @property
+        def keeps_kappa_range(self) -> bool:
+            """Whether phases that train mu alone keep kappa in the range that it began with."""
+            return self.backbone is Backbone.SHARED_IN_RANGE
+
+        @property
+        def law(self) -> CosineLaw:
+            """Law of samples from the posteriors."""
+            return CosineLaw(self.sampler, self.sampler_gradient)
+
+    def __init__(
+        self, config: Config, dim_x: int, seeds: Sequence[int], first_kappa_range: tuple[float, float] = _SIXTEEN_TO_32
+    ) -> None:
         super().__init__()
         self.config = config
-        self.law = CosineLaw(config.sampler, config.sampler_gradient)
+        self.law = config.law
+        self.first_kappa_range = first_kappa_range
         dim = config.dim
         kappa_unit = dim if config.kappa_width is KappaWidth.AS_MU else 1
         kappa_in = dim_x if config.backbone is Backbone.INDEPENDENT else dim
@@ -214,6 +243,18 @@ class MlpEncoder(Encoder):
         """Return posteriors with batch (R, B) for inputs (R, B, dim_x)."""
         mu = self.mu(x)
         return VonMisesFisher(mu, self.kappa(x, mu), validate_args=False, law=self.law)
+
+    def training_posteriors(self, x: Tensor, trains_mu: bool, trains_kappa: bool) -> VonMisesFisher:
+        """Posteriors that a phase trains on; of a kept range, kappa has it anew and no gradient."""
+        if trains_kappa or not self.config.keeps_kappa_range:
+            return self(x)
+        mu = self.mu(x)
+        kappa = self.kappa_in_range(x, mu, *self.first_kappa_range)
+        return VonMisesFisher(mu, kappa, validate_args=False, law=self.law)
+
+    def begin(self, probes: Tensor) -> None:
+        """Bring kappa to its first range over these inputs."""
+        self.span_kappa(probes, *self.first_kappa_range)
 
     def mu(self, x: Tensor) -> Tensor:
         """Return the modes, (R, B, D)."""

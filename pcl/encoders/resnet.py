@@ -6,10 +6,10 @@ Axes: R runs, B images, D dim.
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
-from typing import final
+from typing import Self, final
 
 import torch
 from torch import Tensor, nn
@@ -17,13 +17,15 @@ from torch.nn.functional import normalize
 
 from pcl.data.weights import Weights, is_weights_name, load_weights, named_weights, plain_state
 from pcl.distributions import CosineLaw, Sampler, SamplerGradient, VonMisesFisher
-from pcl.encoders.base import Encoder
+from pcl.encoders.base import Encoder, EncoderConfig, Inputs
 from pcl.mathematics.random_streams import mixed_seed
 
 # Means and standard deviations of CIFAR-10's training images, per colour from 0 to 1.
 _MEAN, _DEVIATION = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
-_BLOCKS = (1, 2, 4, 8)  # widths of the four stages of two blocks each, relative to the first
-KIND = "resnet18_pooled"  # kind of backbone in files of weights
+_BLOCKS = (1, 2, 4, 8)  # widths of the four stages of two blocks each, times the first
+_INPUTS = (3, 32, 32)
+_RESNET_18 = 11e6  # weights at a width of 64, most of them products of two widths
+KIND = "resnet18_pooled"  # of the backbone, in files of weights
 
 
 class Head(Enum):
@@ -57,7 +59,7 @@ class ResNetEncoder(Encoder):
     """
 
     @dataclass(frozen=True)
-    class Config:
+    class Config(EncoderConfig):
         """Settings of the encoder.
 
         Attributes:
@@ -102,13 +104,40 @@ class ResNetEncoder(Encoder):
             """Return the encoders with these settings."""
             return ResNetEncoder(self, seeds)
 
+        def build_for(self, inputs: Inputs, seeds: Sequence[int]) -> "ResNetEncoder":
+            """The encoders with these settings."""
+            return ResNetEncoder(self, seeds)
+
+        def check(self, inputs: Inputs) -> None:
+            """Raise a ValueError unless inputs are images."""
+            if inputs.shape != _INPUTS:
+                raise ValueError(f"The encoder `ResNetEncoder` takes images, but the task's inputs are {inputs.shape}.")
+
+        def without_weights(self) -> Self:
+            """The same without pretrained weights, which need not be there any more."""
+            return replace(self, weights="")
+
+        def n_weights(self, inputs: Inputs) -> float:
+            """About how many weights one run's network has."""
+            return float(_RESNET_18 * (self.width / 64) ** 2)
+
+        @property
+        def pretrained_width(self) -> int | None:
+            """Width of the backbone."""
+            return self.width
+
+        @property
+        def law(self) -> CosineLaw:
+            """Law of samples from the posteriors."""
+            return CosineLaw(self.sampler, self.sampler_gradient)
+
     mean: Tensor
     deviation: Tensor
 
     def __init__(self, config: Config, seeds: Sequence[int]) -> None:
         super().__init__()
         self.config = config
-        self.law = CosineLaw(config.sampler, config.sampler_gradient)
+        self.law = config.law
         self.nets = nn.ModuleList(_network(config, mixed_seed(seed, "encoder/resnet")) for seed in seeds)
         if config.weights:
             _start_from(self.nets, named_weights(config.weights), config.width)
@@ -121,6 +150,14 @@ class ResNetEncoder(Encoder):
         embedding = torch.stack([self._embedding(net, images) for net, images in zip(self.nets, x, strict=True)])
         kappa = embedding.norm(dim=-1)
         return VonMisesFisher(normalize(embedding, dim=-1), kappa, validate_args=False, law=self.law)
+
+    def training_posteriors(self, x: Tensor, trains_mu: bool, trains_kappa: bool) -> VonMisesFisher:
+        """Posteriors whose gradient passes through what a phase trains: one network has mu and kappa."""
+        posterior = self(x)
+        is_mu_fixed = self.config.kappa_phase is KappaPhase.MU_FIXED and not trains_mu
+        mu = posterior.mu.detach() if is_mu_fixed else posterior.mu
+        kappa = posterior.kappa if trains_kappa else posterior.kappa.detach()
+        return VonMisesFisher(mu, kappa, validate_args=False, law=posterior.law)
 
     def _embedding(self, net: nn.Module, images: Tensor) -> Tensor:
         assert isinstance(net, nn.Sequential)

@@ -1,14 +1,13 @@
 """Contrastive losses on distributions: `loss(anchor, positive, negatives)` returns one value per anchor."""
 
-from pcl.losses.base import Loss, PositiveWeight, in_batch_negatives
+from pcl.losses.base import Loss, LossConfig, PositiveWeight, Triple, in_batch_negatives
 from pcl.losses.elk import ELK, ElkNegatives, ElkNormalizer
 from pcl.losses.hib import HIB, Expectation, NegativeWeight, hib
 from pcl.losses.info_nce import InfoNCE, info_nce
 from pcl.losses.mc_info_nce import AnchorSamples, MCInfoNCE, PartnerSamples, mc_info_nce
+from pcl.losses.negatives import Negatives
 
-LossConfig = MCInfoNCE.Config | HIB.Config | ELK.Config | InfoNCE.Config
-
-LOSSES: dict[str, type[MCInfoNCE] | type[HIB] | type[ELK] | type[InfoNCE]] = {
+LOSSES: dict[str, type[Loss]] = {
     "mc_info_nce": MCInfoNCE,
     "hib": HIB,
     "elk": ELK,
@@ -28,8 +27,10 @@ __all__ = [
     "LossConfig",
     "MCInfoNCE",
     "NegativeWeight",
+    "Negatives",
     "PartnerSamples",
     "PositiveWeight",
+    "Triple",
     "hib",
     "in_batch_negatives",
     "info_nce",

@@ -5,15 +5,16 @@ Axes: S samples, B anchors, N negatives, D dim.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from enum import Enum
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from pcl.distributions import VonMisesFisher
+from pcl.losses.negatives import Negatives
 
 # The paper's largest setting, 512 samples x 512 anchors x 32 negatives, is one chunk: about 0.75 GB in float32.
 DEFAULT_CHUNK_SIZE = 2**23
@@ -34,10 +35,58 @@ class PositiveWeight(Enum):
         return {PositiveWeight.ONE_OVER_N: 1 / n_negatives, PositiveWeight.ONE: 1.0, PositiveWeight.ZERO: 0.0}[self]
 
 
-class Loss(nn.Module, ABC):
-    """A contrastive loss on distributions: three in, one value per anchor out."""
+class SampledContrast(NamedTuple):
+    """MCInfoNCE in numbers, as fused kernels compute it."""
 
+    n_samples: int
+    kappa_pos: float
+    positive_weight: PositiveWeight
+    is_learned: bool  # kappa_pos is a parameter
+    is_integrated: bool  # positives and negatives enter by their expectation
+    is_guided: bool  # the anchor's samples come from near the positive too
+
+
+class LossConfig(ABC):
+    """Settings of a loss: the base of a frozen dataclass `Config` inside it, whose fields are plain values or enums.
+
+    Attributes:
+        trains_kappa: Whether the loss has a gradient in kappa.
+    """
+
+    trains_kappa: ClassVar[bool] = True
+
+    @abstractmethod
+    def build(self) -> "Loss":
+        """Return a loss with these settings."""
+
+    def check(self, dim: int, sources: Collection[Negatives]) -> None:  # noqa: B027  many take all
+        """Raise a ValueError unless the loss is possible in a dimension and with these sources of negatives."""
+
+    @property
+    def fused(self) -> SampledContrast | None:
+        """The numbers that fused kernels need; none where they do not compute this loss."""
+        return None
+
+
+class Loss(nn.Module, ABC):
+    """A contrastive loss on distributions: three in, one value per anchor out.
+
+    A loss has its settings in a class `Config`, see `LossConfig`.
+    """
+
+    Config: ClassVar[type[LossConfig]]
     __call__: Callable[..., Tensor]
+
+    @property
+    def mixes_anchors(self) -> bool:
+        """Whether an anchor's value depends on others of its batch, so that runs cannot share one call."""
+        return False
+
+    def expect(self, source: Negatives) -> None:
+        """Prepare for negatives from a source; most losses treat all alike."""
+
+    def set_chunk_size(self, chunk_size: int) -> None:
+        """Bound the similarities that are held at once; losses that hold few have no use for it."""
 
     def forward(
         self,

@@ -3,6 +3,7 @@
 Axes: B anchors, N negatives, D dim.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum
 
@@ -10,8 +11,18 @@ import torch
 from torch import Tensor
 
 from pcl.distributions import VonMisesFisher
-from pcl.losses.base import Loss, PositiveScalar, PositiveWeight, Triple, require, require_member, require_positive
+from pcl.losses.base import (
+    Loss,
+    LossConfig,
+    PositiveScalar,
+    PositiveWeight,
+    Triple,
+    require,
+    require_member,
+    require_positive,
+)
 from pcl.losses.info_nce import info_nce
+from pcl.losses.negatives import Negatives
 
 
 class ElkNegatives(Enum):
@@ -45,7 +56,7 @@ class ELK(Loss):
     """
 
     @dataclass(frozen=True)
-    class Config:
+    class Config(LossConfig):
         """Settings of the loss.
 
         Attributes:
@@ -72,15 +83,30 @@ class ELK(Loss):
             """Return the loss with these settings."""
             return ELK(self)
 
+        def check(self, dim: int, sources: Collection[Negatives]) -> None:
+            """Raise a ValueError unless the fitted normalizer, where it is asked for, knows the dimension."""
+            if self.normalizer is ElkNormalizer.FITTED:
+                ELK.require_fitted(dim)
+
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = config
         self.kappa_pos = PositiveScalar(config.kappa_pos, config.learn_kappa_pos)
+        self._is_rolled = config.negatives is ElkNegatives.ROLLED_POSITIVES
+
+    @property
+    def mixes_anchors(self) -> bool:
+        """Whether other anchors' similarities repel."""
+        return self._is_rolled
+
+    def expect(self, source: Negatives) -> None:
+        """Roll the positives, where the settings say so, only for in-batch negatives: the release does."""
+        self._is_rolled = source is Negatives.IN_BATCH and self.config.negatives is ElkNegatives.ROLLED_POSITIVES
 
     def _per_anchor(self, posteriors: Triple, generator: torch.Generator | None) -> Tensor:
         anchor, positive, negatives = posteriors
         kappa_pos = self.kappa_pos()
-        if self.config.negatives is ElkNegatives.ROLLED_POSITIVES:
+        if self._is_rolled:
             attracting = kappa_pos * self._similarity(anchor, positive)
             repelling = attracting.roll(-1).unsqueeze(-1)
         else:

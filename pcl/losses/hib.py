@@ -14,6 +14,7 @@ from torch.nn.functional import logsigmoid
 from pcl.losses.base import (
     DEFAULT_CHUNK_SIZE,
     Loss,
+    LossConfig,
     PositiveScalar,
     Triple,
     over_samples,
@@ -104,7 +105,7 @@ class HIB(Loss):
     """
 
     @dataclass(frozen=True)
-    class Config:
+    class Config(LossConfig):
         """Settings of the loss.
 
         Attributes:
@@ -140,6 +141,10 @@ class HIB(Loss):
         self.config = config
         self.chunk_size = chunk_size
         self.a = PositiveScalar(config.a, config.learn_a)
+
+    def set_chunk_size(self, chunk_size: int) -> None:
+        """Bound the similarities that are held at once."""
+        self.chunk_size = chunk_size
 
     def _per_anchor(self, posteriors: Triple, generator: torch.Generator | None) -> Tensor:
         config, a = self.config, self.a()

@@ -4,12 +4,14 @@ Axes: B anchors, N negatives, D dim.
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from pcl.losses.base import (
     Loss,
+    LossConfig,
     PositiveScalar,
     PositiveWeight,
     Triple,
@@ -37,7 +39,7 @@ class InfoNCE(Loss):
     """InfoNCE with similarity kappa_pos mu.mu': see `info_nce` for the formula. No gradient reaches any kappa."""
 
     @dataclass(frozen=True)
-    class Config:
+    class Config(LossConfig):
         """Settings of the loss.
 
         Attributes:
@@ -45,6 +47,8 @@ class InfoNCE(Loss):
             learn_kappa_pos: Whether kappa_pos is a parameter (its logarithm is).
             positive_weight: Weight of the positive in the denominator.
         """
+
+        trains_kappa: ClassVar[bool] = False
 
         kappa_pos: float = 20.0
         learn_kappa_pos: bool = False

@@ -4,7 +4,7 @@ Axes: S samples, B anchors, N negatives, D dim.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -19,8 +19,10 @@ from pcl.losses.base import (
     CPU_CHUNK_SIZE,
     DEFAULT_CHUNK_SIZE,
     Loss,
+    LossConfig,
     PositiveScalar,
     PositiveWeight,
+    SampledContrast,
     Triple,
     contrastive_log_ratio,
     over_samples,
@@ -29,6 +31,7 @@ from pcl.losses.base import (
     require_member,
     require_positive,
 )
+from pcl.losses.negatives import Negatives
 from pcl.mathematics.point_limit import is_nearly_a_point, point_similarity
 from pcl.mathematics.special import bessel_ratio, log_vmf_normalizer
 
@@ -92,7 +95,7 @@ class MCInfoNCE(Loss):
     """
 
     @dataclass(frozen=True)
-    class Config:
+    class Config(LossConfig):
         """Settings of the loss.
 
         Attributes:
@@ -130,12 +133,33 @@ class MCInfoNCE(Loss):
             """Return the loss with these settings."""
             return MCInfoNCE(self)
 
+        def check(self, dim: int, sources: Collection[Negatives]) -> None:
+            """Raise a ValueError where one negative would stand for infinitely many."""
+            require(
+                self.partners is PartnerSamples.DRAWN or Negatives.IN_BATCH not in sources,
+                "`loss.partners=integrated` stands for infinitely many negatives; in-batch ones are one.",
+            )
+
+        @property
+        def fused(self) -> SampledContrast | None:
+            """The numbers that fused kernels need; a class derived from this one may compute something else."""
+            if type(self) is not MCInfoNCE.Config:
+                return None
+            return SampledContrast(
+                self.n_samples, self.kappa_pos, self.positive_weight, self.learn_kappa_pos,
+                self.partners is PartnerSamples.INTEGRATED, self.anchors is AnchorSamples.GUIDED,
+            )  # fmt: skip
+
     def __init__(self, config: Config, chunk_size: int = DEFAULT_CHUNK_SIZE) -> None:
         super().__init__()
         require_count("chunk_size", chunk_size)
         self.config = config
         self.chunk_size = chunk_size
         self.kappa_pos = PositiveScalar(config.kappa_pos, config.learn_kappa_pos)
+
+    def set_chunk_size(self, chunk_size: int) -> None:
+        """Bound the similarities that are held at once."""
+        self.chunk_size = chunk_size
 
     def _per_anchor(self, posteriors: Triple, generator: torch.Generator | None) -> Tensor:
         kappa_pos = self.kappa_pos()

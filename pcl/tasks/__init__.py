@@ -1,6 +1,6 @@
 """Tasks: sources of training data and evaluations of encoders."""
 
-from pcl.tasks.base import Batch, Negatives, Task
+from pcl.tasks.base import Batch, Negatives, Task, TaskConfig, Truths
 from pcl.tasks.calibration import calibration_scan
 from pcl.tasks.cifar import Augmentation, CifarTask, Labels, NegativePool, NegativeWeights
 from pcl.tasks.toy import AcceptanceConstant, NegativeRule, PositiveRule, ToyTask
@@ -20,6 +20,8 @@ __all__ = [
     "PositiveRule",
     "Smoothing",
     "Task",
+    "TaskConfig",
     "ToyTask",
+    "Truths",
     "calibration_scan",
 ]

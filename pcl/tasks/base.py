@@ -4,31 +4,19 @@ Axes: R runs, B anchors, N negatives.
 """
 
 from abc import ABC, abstractmethod
-from enum import Enum
+from collections.abc import Collection, Sequence
 from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
-from pcl.encoders import Encoder
+from pcl.data.images import ImageSet
+from pcl.encoders import Encoder, Inputs
+from pcl.losses.negatives import Negatives
+
+__all__ = ["Batch", "Metrics", "Negatives", "Task", "TaskConfig", "Truths"]
 
 Metrics = dict[str, float]
-
-
-class Negatives(Enum):
-    """The source of an anchor's negatives."""
-
-    DRAWN = "drawn"  # each anchor's own
-    SHARED = "shared"  # one set for all anchors of a batch
-    # All candidates that the batch's positives were chosen from. The loss in its form for infinitely many negatives is
-    # then the exact likelihood of that choice, for any number; otherwise, the truth is its optimum only in the limit.
-    POOL = "pool"
-    IN_BATCH = "in_batch"  # the positive of another anchor: "M = 0" in the paper's tables
-
-    @property
-    def are_common(self) -> bool:
-        """True if all anchors of a batch have the same negatives."""
-        return self in (Negatives.SHARED, Negatives.POOL)
 
 
 class Batch(NamedTuple):
@@ -39,14 +27,53 @@ class Batch(NamedTuple):
     negatives: Tensor  # (R, B, N, ...) drawn, (R, 1, N, ...) shared or the pool, N = 0 for in-batch ones
 
 
+class Truths(NamedTuple):
+    """Inputs that encoders are judged on, with their true posteriors."""
+
+    x: Tensor  # (R, n, ...)
+    mu: Tensor  # (R, n, D)
+    kappa: Tensor  # (R, n), infinite for points
+
+
+class TaskConfig(ABC):
+    """Settings of a task: the base of a frozen dataclass `Config` inside it, whose fields are plain values or enums."""
+
+    @property
+    @abstractmethod
+    def inputs(self) -> Inputs:
+        """What encoders are to know about the inputs."""
+
+    @abstractmethod
+    def build(self, seeds: Sequence[int]) -> "Task":
+        """Return the task of these seeds, on the CPU."""
+
+    def restore(self, state: dict[str, Tensor], seeds: Sequence[int]) -> "Task":
+        """Return the task that `Task.state_dict` was taken from; by default a new one, whose state is nothing."""
+        return self.build(seeds)
+
+    def probes(self, seeds: Sequence[int]) -> Tensor:
+        """Return inputs that new encoders look at before training, (R, n, ...); by default none."""
+        return torch.empty(len(seeds), 0, *self.inputs.shape)
+
+    def check_negatives(self, sources: Collection[Negatives]) -> None:  # noqa: B027  some have all
+        """Raise a ValueError unless the task has negatives from these sources."""
+
+    def check_images(self, images: ImageSet) -> None:
+        """Raise a ValueError unless the task can work on these images."""
+        raise ValueError(f"The task of `{type(self).__qualname__}` has no images.")
+
+
 class Task(ABC):
     """Contrastive data for R runs, each with its own truth or split.
 
+    A task has its settings in a class `Config`, see `TaskConfig`.
+
     Attributes:
-        split: First part of the names of the metrics that `evaluate` returns.
-        selects: Metric whose largest value decides which evaluation a run ends with; the last one if it is empty.
+        split: First part of the names of the metrics that `evaluate` returns; SPLIT/kappa_median must be among them.
+        selects: Metric whose largest value decides which evaluation a run ends with; the last one where there is none.
     """
 
+    Config: ClassVar[type[TaskConfig]]
     split: ClassVar[str] = "eval"
     selects: ClassVar[str] = ""
 
@@ -67,9 +94,21 @@ class Task(ABC):
         """Return further metrics of each run, which are computed once, at its end, and select nothing."""
         return [{} for _ in range(self.n_runs)]
 
-    @abstractmethod
+    def truths(self) -> Truths | None:
+        """Return what encoders are judged on, with its true posteriors; none where nobody knows them."""
+        return None
+
+    def truth_of(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return modes and concentrations of the true von Mises-Fisher posteriors of inputs.
+
+        Raises:
+            ValueError: Where they are unknown, or of another kind.
+        """
+        raise ValueError("This task has no known truth.")
+
     def state_dict(self) -> dict[str, Tensor]:
-        """Return what cannot be rebuilt from the configuration."""
+        """Return what cannot be made again from the configuration; by default nothing."""
+        return {}
 
     @abstractmethod
     def to(self, device: torch.device) -> "Task":

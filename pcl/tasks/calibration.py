@@ -12,9 +12,7 @@ import torch
 
 from pcl.distributions import EXACT_LAW, CosineLaw, VonMisesFisher
 from pcl.losses import Loss, in_batch_negatives
-from pcl.tasks.base import Negatives
-from pcl.tasks.toy import ToyTask
-from pcl.tasks.truth import Family
+from pcl.tasks.base import Negatives, Task
 
 _BLOCK = 128
 # Fine around 1, coarse towards the ends; the last stands for infinity.
@@ -55,7 +53,7 @@ class Calibration:
 
 @torch.no_grad()
 def calibration_scan(
-    task: ToyTask,
+    task: Task,
     loss: Loss,
     source: Negatives = Negatives.DRAWN,
     n_negatives: int = 32,
@@ -70,31 +68,31 @@ def calibration_scan(
     known far better than the losses.
 
     Args:
-        task: A task with vMF posteriors.
-        loss: The loss.
-        source: Source of negatives.
-        n_negatives: Number of negatives.
-        n_anchors: Number of anchors, rounded up to blocks of 128, over which errors are estimated.
+        task: With a known truth of vMF posteriors.
+        loss: To be minimised.
+        source: Of negatives.
+        n_negatives: How many.
+        n_anchors: Rounded up to blocks of 128, over which errors are estimated.
         factors: The c to try, rising; the last stands for infinity.
         law: Law of samples from the posteriors.
         seed: Seed of data and samples.
     """
-    if task.config.family is not Family.VMF:
-        raise ValueError(f"A calibration scan needs `task.family=vmf`, but got {task.config.family.value}.")
+    truths = task.truths()
+    if truths is None:
+        raise ValueError("A calibration scan needs a known truth: take the task 'toy'.")
     if n_anchors < 2 * _BLOCK:
         raise ValueError(f"`n_anchors >= {2 * _BLOCK}` must hold, but got {n_anchors}.")
-    device = task.x_eval.device
-    generator = torch.Generator(device).manual_seed(seed)
+    generator = torch.Generator(truths.x.device).manual_seed(seed)
     blocks = []
     for _ in range(-(-n_anchors // _BLOCK)):
         batch = task.draw(_BLOCK, source, n_negatives, generator)
-        truths = [task.truth.parameters_of(x.flatten(1, -2)) for x in batch]
+        parameters = [task.truth_of(x.flatten(1, -2)) for x in batch]
         state = generator.get_state()
         losses = []
         for factor in factors:
             generator.set_state(state)
             anchor, positive, negatives = (
-                VonMisesFisher(mu[0], factor * kappa[0], validate_args=False, law=law) for mu, kappa in truths
+                VonMisesFisher(mu[0], factor * kappa[0], validate_args=False, law=law) for mu, kappa in parameters
             )
             if source is Negatives.IN_BATCH:
                 negatives = in_batch_negatives(positive)

@@ -5,7 +5,7 @@ It works for any set of images with labels: see `pcl.data`. Images stay on the d
 Axes: R runs, N images, B anchors, C classes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, final
@@ -15,14 +15,14 @@ from torch import Tensor
 
 from pcl.data.augmentation import crop_and_flip
 from pcl.data.folds import N_FOLDS, split
-from pcl.data.images import ImageSet
+from pcl.data.images import SIDE, ImageSet
 from pcl.data.sources import data_folder, resolve
-from pcl.encoders import Encoder
+from pcl.encoders import Encoder, Inputs
 from pcl.mathematics.random_streams import mixed_seed
 from pcl.metrics.crops import centre_crop_and_resize, draw_fractions
 from pcl.metrics.retrieval import recall_at_1
 from pcl.metrics.uncertainty import crop_rank_corr, entropy, rank_corr_with_uncertainty
-from pcl.tasks.base import Batch, Metrics, Negatives, Task
+from pcl.tasks.base import Batch, Metrics, Negatives, Task, TaskConfig
 
 _BLOCK, _CUDA_BLOCK = 500, 2_000  # images encoded at once
 _LEAST_JUDGED = 3  # fewest images with meaningful ranks
@@ -136,7 +136,7 @@ class CifarTask(Task):
     selects = "val/crop_rank_corr"
 
     @dataclass(frozen=True)
-    class Config:
+    class Config(TaskConfig):
         """Settings of the task.
 
         Attributes:
@@ -163,21 +163,33 @@ class CifarTask(Task):
             if self.n_eval < _LEAST_JUDGED:
                 raise ValueError(f"`task.n_eval >= {_LEAST_JUDGED}` must hold, but got {self.n_eval}.")
 
+        @property
+        def inputs(self) -> Inputs:
+            """What encoders are to know about the inputs."""
+            return Inputs((3, SIDE, SIDE))
+
+        def check_negatives(self, sources: Collection[Negatives]) -> None:
+            """Raise a ValueError unless every anchor has negatives of its own."""
+            if any(source.are_common for source in sources):
+                raise ValueError(
+                    "Images have negatives of each anchor's own, by its class: shared ones are not possible."
+                )
+
         def build(self, seeds: Sequence[int]) -> "CifarTask":
             """Return the task on the CPU."""
             return CifarTask(self, resolve(self.data, data_folder()), seeds)
 
-        def check(self, data: ImageSet) -> None:
-            """Raise a ValueError unless there are enough images for folds, and those that `labels` needs."""
+        def check_images(self, images: ImageSet) -> None:
+            """Raise a ValueError unless there are images enough for folds, and those that `labels` asks for."""
             least = N_FOLDS * _LEAST_JUDGED
-            if len(data.images) < least:
+            if len(images.images) < least:
                 raise ValueError(
-                    f"{data.name!r} must have at least {least} images, {_LEAST_JUDGED} for each of {N_FOLDS} folds, "
-                    f"but has {len(data.images)}."
+                    f"{images.name!r} must have at least {least} images, {_LEAST_JUDGED} for each of {N_FOLDS} folds, "
+                    f"but has {len(images.images)}."
                 )
-            if self.labels is Labels.CIFAR10_HARD and not data.has_train:
+            if self.labels is Labels.CIFAR10_HARD and not images.has_train:
                 raise ValueError(
-                    f"`task.labels=cifar10_hard` needs training images apart, which {data.name!r} does not have."
+                    f"`task.labels=cifar10_hard` needs training images apart, which {images.name!r} does not have."
                 )
 
         def fold_of(self, seed: int) -> int:
@@ -185,7 +197,7 @@ class CifarTask(Task):
             return (self.fold + seed) % N_FOLDS
 
     def __init__(self, config: Config, data: ImageSet, seeds: Sequence[int]) -> None:
-        config.check(data)
+        config.check_images(data)
         self.config = config
         shares = entropy(data.soft_labels)
         self._has_entropy = bool(shares.min() < shares.max())  # else metrics of it are undefined
@@ -197,10 +209,6 @@ class CifarTask(Task):
     def n_runs(self) -> int:
         """Number R of runs."""
         return len(self.folds)
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """Return nothing: images are read again."""
-        return {}
 
     def to(self, device: torch.device) -> "CifarTask":
         for fold in self._different.values():

@@ -3,7 +3,10 @@
 from enum import Enum
 
 import torch
+from torch import Tensor
 
+from pcl.mathematics.normalizer_table import growth_table
+from pcl.mathematics.point_limit import is_nearly_a_point, point_similarity
 from pcl.mathematics.special import log_vmf_normalizer
 
 
@@ -39,6 +42,39 @@ _FIT = {
     56: (-15.12, 0.5889, 8.833e-3), 64: (-14.94, 0.5450, 9.698e-3), 96: (-13.42, 0.3973, 1.246e-2),
     128: (-11.44, 0.2839, 1.425e-2), 256: (-4.7340339, 0.0289469, 0.0173026), 512: (0.8674, -0.1124, 0.01589),
 }  # fmt: skip
+
+
+# kappa(x) may leave the range that it has over the probes; the acceptance of exact positives is bounded up to here.
+_KAPPA_MARGIN = 1.1
+
+
+class IntegratedAcceptance:
+    """Acceptance of x' given z: E e^{kappa_pos z.z'} over z' ~ vMF(mu', kappa') relative to its largest value.
+
+    The expectation is C(kappa') / C(|kappa' mu' + kappa_pos z|).
+
+    Args:
+        dim: D.
+        kappa_max: About the largest kappa'.
+        kappa_pos: Concentration of positive pairs.
+    """
+
+    def __init__(self, dim: int, kappa_max: float, kappa_pos: float) -> None:
+        self.dim, self.kappa_pos = dim, kappa_pos
+        growth = growth_table(dim, torch.device("cpu"))
+        largest = _KAPPA_MARGIN * kappa_max
+        edges = growth(torch.tensor([largest, largest + kappa_pos]))
+        is_point = is_nearly_a_point(torch.tensor(largest), kappa_pos)
+        self._largest_log_weight = kappa_pos if is_point else float(edges[1] - edges[0])  # its limit, a bound
+
+    def __call__(self, cosine: Tensor, kappa: Tensor) -> Tensor:
+        """(R, B, P) of cosines z.mu', (R, B, P), and kappa', (R, 1, P)."""
+        kappa_pos = self.kappa_pos
+        resultant = (kappa.square() + kappa_pos**2 + 2 * kappa_pos * kappa * cosine).clamp(min=0).sqrt()
+        growth = growth_table(self.dim, cosine.device)
+        limit = point_similarity(kappa, cosine, kappa_pos, self.dim)
+        log_weight = torch.where(is_nearly_a_point(kappa, kappa_pos), limit, growth(resultant) - growth(kappa))
+        return (log_weight - self._largest_log_weight).clamp(min=-60, max=0).exp()
 
 
 def log_uniform_to_vmf(kappa: float, dim: int, constant: AcceptanceConstant) -> float:

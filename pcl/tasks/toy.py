@@ -13,22 +13,26 @@ Axes: R runs, B anchors, N negatives, P candidates, D dim.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from pcl.distributions import Sampler, VonMisesFisher
-from pcl.encoders import Encoder, KappaLink
-from pcl.mathematics.normalizer_table import growth_table
-from pcl.mathematics.point_limit import is_nearly_a_point, point_similarity
+from pcl.encoders import Encoder, Inputs, KappaLink
 from pcl.mathematics.random_streams import uniform_inputs
 from pcl.metrics.recovery import compare_pairs
-from pcl.tasks.base import Batch, Metrics, Negatives, Task
+from pcl.tasks.base import Batch, Metrics, Negatives, Task, TaskConfig, Truths
 from pcl.tasks.judging import kappa_metrics, recovery_metrics, vmf_spread
-from pcl.tasks.rules import AcceptanceConstant, NegativeRule, PositiveRule, log_uniform_to_vmf
-from pcl.tasks.truth import Family, Smoothing, Truth, TruthRecipe
+from pcl.tasks.rules import (
+    AcceptanceConstant,
+    IntegratedAcceptance,
+    NegativeRule,
+    PositiveRule,
+    log_uniform_to_vmf,
+)
+from pcl.tasks.truth import N_PROBES, Family, Smoothing, Truth, TruthRecipe
 
 __all__ = ["AcceptanceConstant", "NegativeRule", "PositiveRule", "ToyTask"]
 
@@ -36,9 +40,6 @@ _SPREAD_PAIRS = 4096  # pairs of noise, for true posteriors that have no closed 
 _SMALLEST_POOL, _LARGEST_POOL = 512, 4096
 _LARGEST_TRIES = 32
 _FAILURE = 1e-4
-# kappa(x) may leave the range that it has over the probes; the acceptance of exact positives is bounded up to here.
-_KAPPA_MARGIN = 1.1
-
 
 LatentSampler = Callable[[Tensor, Tensor, torch.Generator], Tensor]  # mu, kappa -> z
 
@@ -53,7 +54,7 @@ class ToyTask(Task):
     """
 
     @dataclass(frozen=True)
-    class Config:
+    class Config(TaskConfig):
         """Settings of the task.
 
         Attributes:
@@ -111,12 +112,30 @@ class ToyTask(Task):
             if not -1 <= self.largest_cosine <= 1:
                 raise ValueError(f"`-1 <= task.largest_cosine <= 1` must hold, but got {self.largest_cosine:g}.")
 
+        @property
+        def inputs(self) -> Inputs:
+            """What encoders are to know about the inputs."""
+            return Inputs((self.dim_x,), None if self.family is Family.DIRAC else (self.kappa_min, self.kappa_max))
+
+        def probes(self, seeds: Sequence[int]) -> Tensor:
+            """Inputs that new encoders look at before training, (R, n, dim_x)."""
+            return uniform_inputs(seeds, "encoder/probes", N_PROBES, self.dim_x)
+
+        def check_negatives(self, sources: Collection[Negatives]) -> None:
+            """Raise a ValueError unless the rules of positives and negatives allow these sources."""
+            if Negatives.POOL in sources and self.positives is not PositiveRule.VMF:
+                raise ValueError("Negatives from the pool need `task.positives=vmf`: only those are chosen by weight.")
+            if self.negatives is NegativeRule.REJECT_POSITIVES and any(source.are_common for source in sources):
+                raise ValueError(
+                    "`task.negatives=reject_positives` needs negatives of each anchor's own, not shared ones."
+                )
+
         def build(self, seeds: Sequence[int]) -> "ToyTask":
             """Return a task with a truth for each seed, on the CPU."""
             return ToyTask(self, self._recipe().draw(seeds), uniform_inputs(seeds, "eval", self.n_eval, self.dim_x))
 
-        def restore(self, state: dict[str, Tensor]) -> "ToyTask":
-            """Return the task that `state_dict` was taken from."""
+        def restore(self, state: dict[str, Tensor], seeds: Sequence[int] = ()) -> "ToyTask":
+            """The task that `state_dict` was taken from."""
             x_eval = state["x_eval"]
             truth = self._recipe().blank(len(x_eval))
             truth.load_state_dict({name: value for name, value in state.items() if name != "x_eval"})
@@ -136,13 +155,8 @@ class ToyTask(Task):
         self.mu_true, self.kappa_true = truth.parameters_of(x_eval)
         self.spread_true = self._true_spread()
         self._threshold = log_uniform_to_vmf(config.kappa_pos, config.dim, config.acceptance_constant)
-        growth = growth_table(config.dim, torch.device("cpu"))
-        largest = _KAPPA_MARGIN * config.kappa_max
-        edges = growth(torch.tensor([largest, largest + config.kappa_pos]))
-        is_point = is_nearly_a_point(torch.tensor(largest), config.kappa_pos)
-        self._largest_log_weight = config.kappa_pos if is_point else float(edges[1] - edges[0])  # its limit, a bound
+        self._integrated_acceptance = IntegratedAcceptance(config.dim, config.kappa_max, config.kappa_pos)
         self._judged: dict[int, tuple[Tensor, Metrics]] = {}
-        self.sample_latents: LatentSampler = self.truth.latents
         self.pool_size, self.n_tries, self.pool_failure = self._sizes()
 
     @property
@@ -160,7 +174,21 @@ class ToyTask(Task):
             setattr(self, name, getattr(self, name).to(device))
         return self
 
-    def draw(self, batch_size: int, source: Negatives, n_negatives: int, generator: torch.Generator) -> Batch:
+    def truths(self) -> Truths:
+        """What encoders are judged on, with its true posteriors."""
+        return Truths(self.x_eval, self.mu_true, self.kappa_true)
+
+    def truth_of(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Modes and concentrations of the true posteriors of inputs (R, n, dim_x)."""
+        if self.config.family is not Family.VMF:
+            raise ValueError(f"A calibration scan needs `task.family=vmf`, but got {self.config.family.value}.")
+        return self.truth.parameters_of(x)
+
+    def draw(
+        self, batch_size: int, source: Negatives, n_negatives: int, generator: torch.Generator,
+        latents: LatentSampler | None = None,
+    ) -> Batch:  # fmt: skip
+        """One batch for every run, with latents of the truth or, where it is given, of a faster sampler of its law."""
         config = self.config
         is_rejecting = source is Negatives.DRAWN and config.negatives is NegativeRule.REJECT_POSITIVES
         is_pool = source is Negatives.POOL
@@ -168,7 +196,7 @@ class ToyTask(Task):
         sizes = [batch_size, pool_size, batch_size * n_negatives if is_rejecting else 0]
         x = self._inputs(sum(sizes), generator)
         mu, kappa = self.truth.parameters_of(x)
-        z, z_pool, z_candidates = self.sample_latents(mu, kappa, generator).split(sizes, dim=1)
+        z, z_pool, z_candidates = (latents or self.truth.latents)(mu, kappa, generator).split(sizes, dim=1)
         anchor, pool, candidates = x.split(sizes, dim=1)
         if config.positives is PositiveRule.LOGISTIC:
             acceptance = self._acceptance(z @ z_pool.mT)
@@ -210,22 +238,6 @@ class ToyTask(Task):
     def _acceptance(self, cosine: Tensor) -> Tensor:
         """Return the probability that the logistic rule calls a pair of latents positive."""
         return torch.sigmoid(self.config.kappa_pos * cosine - self._threshold)
-
-    def _integrated_acceptance(self, cosine: Tensor, kappa: Tensor) -> Tensor:
-        """Return the acceptance of x' given z: E e^{kappa_pos z.z'} over z' ~ vMF(mu', kappa') relative to its maximum.
-
-        The expectation is C(kappa') / C(|kappa' mu' + kappa_pos z|).
-
-        Args:
-            cosine: z.mu', (R, B, P).
-            kappa: kappa', (R, 1, P).
-        """
-        kappa_pos = self.config.kappa_pos
-        resultant = (kappa.square() + kappa_pos**2 + 2 * kappa_pos * kappa * cosine).clamp(min=0).sqrt()
-        growth = growth_table(self.config.dim, cosine.device)
-        limit = point_similarity(kappa, cosine, kappa_pos, self.config.dim)
-        log_weight = torch.where(is_nearly_a_point(kappa, kappa_pos), limit, growth(resultant) - growth(kappa))
-        return (log_weight - self._largest_log_weight).clamp(min=-60, max=0).exp()
 
     def _accepted_negatives(self, z: Tensor, x: Tensor, z_x: Tensor, generator: torch.Generator) -> Tensor:
         """Return the first of `n_tries` candidates that is not called positive, for every place: (R, B, N, dim_x).

@@ -22,11 +22,12 @@ from pcl.kernels.mc_info_nce import LARGEST_KAPPA_POS, FusedMCInfoNCE
 from pcl.kernels.narrow_mlp import NarrowMlp, fits
 from pcl.kernels.reference import Partners
 from pcl.kernels.transport import SMALLEST_DIM, transport_table
-from pcl.losses import AnchorSamples, MCInfoNCE, PartnerSamples
+from pcl.losses.base import SampledContrast
 from pcl.losses.mc_info_nce import guiding_law
 from pcl.mathematics.normalizer_table import GrowthTable, growth_table
 from pcl.mathematics.point_limit import is_nearly_a_point, point_similarity
-from pcl.tasks import Family, Negatives, ToyTask
+from pcl.tasks import Batch, Family, Negatives, ToyTask
+from pcl.tasks.toy import LatentSampler
 from pcl.training.step import TrainingStep
 
 
@@ -38,28 +39,33 @@ class FusedStep(TrainingStep):
 
     def enter(self, trained: Trained, source: Negatives) -> list[nn.Parameter]:
         task, encoder = self.task, self.encoder
+        self._latents: LatentSampler | None = None
         if task.config.family is Family.VMF and task.config.dim >= SMALLEST_DIM:
             table = transport_table(task.config.dim, task.truth.law, self.device)
-            task.sample_latents = lambda mu, kappa, _: sample_latents(table, mu, kappa, self.seed_and_step)
+            # Where the loss is fused, `table` is the encoder's by the time of a call: right for equal dims and laws.
+            self._latents = lambda mu, kappa, _: sample_latents(table, mu, kappa, self.seed_and_step)
         self._half_mu_net = HalfMlp(encoder.mu_net) if trained is Trained.KAPPA else None
         # Its gradient stops at its inputs; only another backbone would need the gradient in mu.
         is_narrow = fits(encoder.kappa_net) and encoder.config.backbone is Backbone.INDEPENDENT
         self._kappa_net = NarrowMlp(encoder.kappa_net) if is_narrow else encoder.kappa_net
         self._is_kappa_fixed = trained is Trained.MU and encoder.config.backbone is Backbone.INDEPENDENT
-        config = self.config.loss
-        is_sampled = isinstance(config, MCInfoNCE.Config) and encoder.config.dim >= SMALLEST_DIM
+        contrast = self.config.loss.fused
         self._fused: FusedMCInfoNCE | None = None
-        self._is_integrated = False
-        if is_sampled and isinstance(config, MCInfoNCE.Config):
+        self._integrated: SampledContrast | None = None
+        # A learned kappa_pos could leave the range.
+        if contrast is not None and encoder.config.dim >= SMALLEST_DIM and not contrast.is_learned:
             n = 1 if source is Negatives.IN_BATCH else self.config.training.n_negatives
-            is_integrated = config.partners is PartnerSamples.INTEGRATED
-            # A learned kappa_pos could leave the range.
-            is_in_range = config.kappa_pos <= LARGEST_KAPPA_POS and not config.learn_kappa_pos
-            self._is_integrated = is_integrated and source.are_common and not config.learn_kappa_pos
-            if not is_integrated and not source.are_common and is_in_range:
+            if contrast.is_integrated and source.are_common:
+                self._integrated = contrast
+            if not contrast.is_integrated and not source.are_common and contrast.kappa_pos <= LARGEST_KAPPA_POS:
                 table = transport_table(encoder.config.dim, encoder.law, self.device)
-                self._fused = FusedMCInfoNCE(table, config.n_samples, config.positive_weight.of(n))
+                self._fused = FusedMCInfoNCE(table, contrast.n_samples, contrast.positive_weight.of(n))
+                self._kappa_pos = contrast.kappa_pos
         return super().enter(trained, source)
+
+    def _drawn(self) -> Batch:
+        training = self.config.training
+        return self.task.draw(training.batch_size, self.source, training.n_negatives, self.generator, self._latents)
 
     def prepare(self) -> tuple[Tensor, ...]:
         """Return inputs and, if this phase does not train it, their mu or kappa."""
@@ -73,7 +79,7 @@ class FusedStep(TrainingStep):
     def encode(self, x: Tensor, known: Tensor | None = None) -> VonMisesFisher:
         """Return posteriors of inputs, whose mu or kappa is given if this phase does not train it."""
         encoder = self.encoder
-        if self.is_kappa_kept_in_range:
+        if encoder.config.keeps_kappa_range and self.trained is Trained.MU:
             return super().encode(x)
         mu = encoder.mu(x) if known is None or self._is_kappa_fixed else known
         is_kappa_known = known is not None and self._is_kappa_fixed
@@ -87,23 +93,22 @@ class FusedStep(TrainingStep):
 
     def losses_of(self, anchor: VonMisesFisher, positive: VonMisesFisher, negatives: VonMisesFisher) -> Tensor:
         n_runs, batch_size = anchor.batch_shape
-        if self._is_integrated:
-            return self._integrated(anchor, positive, negatives)
-        config = self.config.loss
-        if self._fused is None or not isinstance(config, MCInfoNCE.Config):
+        if self._integrated is not None:
+            return self._integrated_losses(self._integrated, anchor, positive, negatives)
+        if self._fused is None:
             return super().losses_of(anchor, positive, negatives)
         triple = (anchor, positive, negatives)
         partners = Partners(*(d.mu.flatten(0, 1) for d in triple), *(d.kappa.flatten(0, 1) for d in triple))
-        kappa_pos = torch.full((1,), config.kappa_pos, device=self.device)
+        kappa_pos = torch.full((1,), self._kappa_pos, device=self.device)
         return self._fused(partners, kappa_pos, self.seed_and_step).view(n_runs, batch_size).mean(-1)
 
-    def _integrated(self, anchor: VonMisesFisher, positive: VonMisesFisher, negatives: VonMisesFisher) -> Tensor:
-        config = self.config.loss
-        assert isinstance(config, MCInfoNCE.Config)
+    def _integrated_losses(
+        self, contrast: SampledContrast, anchor: VonMisesFisher, positive: VonMisesFisher, negatives: VonMisesFisher
+    ) -> Tensor:
         n_runs, batch_size = anchor.batch_shape
-        kappa_pos = config.kappa_pos
+        kappa_pos = contrast.kappa_pos
         table = growth_table(anchor.dim, self.device)
-        z, log_weight = self._anchor_samples(anchor, positive, table)
+        z, log_weight = self._anchor_samples(contrast, anchor, positive, table)
         cosine = (z * positive.mu.unsqueeze(1)).sum(-1)
         is_point = is_nearly_a_point(positive.kappa, kappa_pos)
         spread = torch.where(is_point, 1.0, positive.kappa)
@@ -118,20 +123,18 @@ class FusedStep(TrainingStep):
             z.flatten(1, 2), negatives.mu.squeeze(1), negatives.kappa.squeeze(1), scale, table
         )
         log_ratio = log_weight + attracting - repelling.view(n_runs, -1, batch_size)
-        return (math.log(config.n_samples) - torch.logsumexp(log_ratio, dim=1)).mean(-1)
+        return (math.log(contrast.n_samples) - torch.logsumexp(log_ratio, dim=1)).mean(-1)
 
     def _anchor_samples(
-        self, anchor: VonMisesFisher, positive: VonMisesFisher, table: GrowthTable
+        self, contrast: SampledContrast, anchor: VonMisesFisher, positive: VonMisesFisher, table: GrowthTable
     ) -> tuple[Tensor, Tensor | float]:
-        """Draw samples of the anchors, (R, K, B, D), and return them with their log weights."""
-        config = self.config.loss
-        assert isinstance(config, MCInfoNCE.Config)
-        shape = (config.n_samples,)
-        if config.anchors is AnchorSamples.POSTERIOR:
+        """Samples of the anchors, (R, K, B, D), and their log weights."""
+        shape = (contrast.n_samples,)
+        if not contrast.is_guided:
             return anchor.rsample(shape, self.generator).transpose(0, 1), 0.0
-        guide = guiding_law(anchor, positive, config.kappa_pos, lambda kappa: table.lookup(kappa)[1])
+        guide = guiding_law(anchor, positive, contrast.kappa_pos, lambda kappa: table.lookup(kappa)[1])
         z = guide.rsample(shape, self.generator).transpose(0, 1)
-        is_point = is_nearly_a_point(anchor.kappa, config.kappa_pos)  # these guide themselves, with weight 1
+        is_point = is_nearly_a_point(anchor.kappa, contrast.kappa_pos)  # those are their own guides, of weight 1
         kappas = [torch.where(is_point, 1.0, law.kappa) for law in (anchor, guide)]
         own, drawn = (_log_density(law.mu, kappa, z, table) for law, kappa in zip((anchor, guide), kappas, strict=True))
         return z, torch.where(is_point.unsqueeze(1), 0.0, own - drawn)

@@ -21,7 +21,7 @@ from pcl.config.schedule import Trained
 from pcl.encoders import Encoder
 from pcl.losses.base import DEFAULT_CHUNK_SIZE
 from pcl.mathematics.random_streams import check_seeds, mixed_seed
-from pcl.tasks import Negatives, Task, ToyTask
+from pcl.tasks import Negatives, Task
 from pcl.tasks.base import Metrics
 from pcl.training.assembly import assembled, reassembled
 from pcl.training.checkpoint import read_checkpoint, write_checkpoint
@@ -197,7 +197,7 @@ class Run:
     def _assemble(self, task: Task, encoder: Encoder, is_fast: bool, chunk_size: int) -> None:
         is_graph = is_fast and self.device.type == "cuda"
         step_type = TrainingStep
-        if is_graph and isinstance(task, ToyTask):
+        if is_graph and self.config.experiment.is_fused(self.config.encoder):
             from pcl.training.fused_step import FusedStep  # noqa: PLC0415  needs Triton, which only CUDA machines have
 
             step_type = FusedStep
@@ -236,7 +236,7 @@ class Run:
                 self.failures[seed] = f"{cause} at batch {self.batch}"
         if self.step.task.selects:
             judged = self._selected(judged)
-        elif self.config.loss_name == "info_nce":  # kappa is not trained: its errors are meaningless
+        elif not self.config.loss.trains_kappa:  # nothing trains the kappa network: its errors would say nothing
             judged = [{name: value for name, value in m.items() if name not in _OF_KAPPA} for m in judged]
         by_seed = {
             seed: {"train/loss": loss, **metrics, **rate}

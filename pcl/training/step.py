@@ -3,15 +3,17 @@
 Axes: R runs, B anchors, N negatives, D dim.
 """
 
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 
 from pcl.config.run_config import RunConfig
 from pcl.config.schedule import Trained
 from pcl.distributions import VonMisesFisher
-from pcl.encoders import Backbone, Encoder, KappaPhase, MlpEncoder, ResNetEncoder
-from pcl.losses import ELK, HIB, ElkNegatives, Loss, MCInfoNCE
-from pcl.tasks import Negatives, Task
+from pcl.encoders import Encoder
+from pcl.losses import Loss
+from pcl.tasks import Batch, Negatives, Task
 
 
 class TrainingStep:
@@ -39,11 +41,7 @@ class TrainingStep:
     def enter(self, trained: Trained, source: Negatives) -> list[nn.Parameter]:
         """Prepare for a phase; return the parameters that it trains."""
         self.trained, self.source = trained, source
-        for loss in self.losses:
-            if isinstance(loss, ELK):
-                config = self.config.loss_with(source)
-                assert isinstance(config, ELK.Config)
-                loss.config = config
+        self._expect(source)
         has_mu, has_kappa = trained is not Trained.KAPPA, trained is not Trained.MU
         parts = (
             (has_mu, list(self.encoder.mu_parameters())),
@@ -58,17 +56,9 @@ class TrainingStep:
                 parameter.grad = None
         return list(wanted.values())
 
-    @property
-    def is_kappa_kept_in_range(self) -> bool:
-        """True if kappa, which this phase does not train, must keep its initial range."""
-        config = self.config.encoder
-        is_shared = isinstance(config, MlpEncoder.Config) and config.backbone is Backbone.SHARED_IN_RANGE
-        return is_shared and self.trained is Trained.MU
-
     def prepare(self) -> tuple[Tensor, ...]:
-        """Return what does not depend on trained parameters; first the inputs, (R, 2 B + negatives, ...)."""
-        training = self.config.training
-        batch = self.task.draw(training.batch_size, self.source, training.n_negatives, self.generator)
+        """What a step needs and no trained parameter decides; first the inputs, (R, 2 B + negatives, ...)."""
+        batch = self._drawn()
         return (torch.cat([batch.anchor, batch.positive, batch.negatives.flatten(1, 2)], dim=1),)
 
     def mean_losses(self, prepared: tuple[Tensor, ...]) -> Tensor:
@@ -76,19 +66,8 @@ class TrainingStep:
         return self.losses_of(*self._triple(self.encode(*prepared)))
 
     def encode(self, x: Tensor) -> VonMisesFisher:
-        """Return posteriors of inputs; if one network has mu and kappa, gradients only reach what a phase trains."""
-        if self.is_kappa_kept_in_range:
-            assert isinstance(self.encoder, MlpEncoder)
-            mu = self.encoder.mu(x)
-            kappa = self.encoder.kappa_in_range(x, mu, *self.config.first_kappa_range)
-            return VonMisesFisher(mu, kappa, validate_args=False, law=self.encoder.law)
-        posterior = self.encoder(x)
-        if not isinstance(self.encoder, ResNetEncoder):
-            return posterior
-        is_mu_fixed = self.encoder.config.kappa_phase is KappaPhase.MU_FIXED and self.trained is Trained.KAPPA
-        mu = posterior.mu.detach() if is_mu_fixed else posterior.mu
-        kappa = posterior.kappa.detach() if self.trained is Trained.MU else posterior.kappa
-        return VonMisesFisher(mu, kappa, validate_args=False, law=posterior.law)
+        """Posteriors of inputs, as the phase trains on them."""
+        return self.encoder.training_posteriors(x, self.trained is not Trained.KAPPA, self.trained is not Trained.MU)
 
     def losses_of(self, anchor: VonMisesFisher, positive: VonMisesFisher, negatives: VonMisesFisher) -> Tensor:
         """Return the mean loss of each run, (R,), for posteriors with batches (R, B), (R, B) and (R, B or 1, N)."""
@@ -125,22 +104,27 @@ class TrainingStep:
 
     def set_chunk_size(self, chunk_size: int) -> None:
         """Bound the similarities that sampling losses hold at once."""
-        for loss in self.losses:
-            if isinstance(loss, MCInfoNCE | HIB):
-                loss.chunk_size = chunk_size
+        for run in range(len(self.losses)):
+            self._loss_of(run).set_chunk_size(chunk_size)
+
+    def _drawn(self) -> Batch:
+        """The data of a step."""
+        training = self.config.training
+        return self.task.draw(training.batch_size, self.source, training.n_negatives, self.generator)
+
+    def _expect(self, source: Negatives) -> None:
+        """Tell the losses where negatives come from."""
+        for run in range(len(self.losses)):
+            self._loss_of(run).expect(source)
 
     def _loss_of(self, run: int) -> Loss:
-        loss = self.losses[run if len(self.losses) > 1 else 0]
-        assert isinstance(loss, Loss)
-        return loss
+        return cast(Loss, self.losses[run if len(self.losses) > 1 else 0])
 
     def _is_run_by_run(self) -> bool:
         """Return whether each run needs its own call: own parameters, negatives shared within a run, rolled ones."""
         if self.task.n_runs == 1:
             return False
-        loss = self.losses[0]
-        is_rolled = isinstance(loss, ELK) and loss.config.negatives is ElkNegatives.ROLLED_POSITIVES
-        return len(self.losses) > 1 or self.source.are_common or is_rolled
+        return len(self.losses) > 1 or self.source.are_common or self._loss_of(0).mixes_anchors
 
 
 def merged(d: VonMisesFisher) -> VonMisesFisher:

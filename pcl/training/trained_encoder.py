@@ -1,15 +1,16 @@
 """The trained encoder of an image run, read from its checkpoint: it maps a user's images to posteriors."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from pcl.config.experiments import images_of
 from pcl.config.run_config import RunConfig
 from pcl.data.images import SIDE
 from pcl.distributions import VonMisesFisher
-from pcl.encoders import Encoder, ResNetEncoder
+from pcl.encoders import Encoder
 from pcl.tasks import CifarTask
 from pcl.tasks.base import Metrics
 from pcl.training.checkpoint import read_checkpoint
@@ -53,22 +54,20 @@ class TrainedEncoder:
         """
         content = read_checkpoint(path)
         config = RunConfig.from_flat(content["config"])
-        if not isinstance(config.task, CifarTask.Config):
-            raise ValueError(f"{path} is of the task {config.task_name!r}, which has no images.")
+        task = images_of(config.task, f"{path} is of the task {config.task_name!r}")
         run = _chosen(path, content["seeds"], content["failures"], seed)
         best = content["best"][run]
         if not best["weights"]:
-            raise ValueError(f"{path} has no evaluation with a finite {CifarTask.selects} to take the weights of.")
-        assert isinstance(config.encoder, ResNetEncoder.Config)
-        # The pretrained weights that it started from need not exist any more.
-        encoder = replace(config.encoder, weights="").build(content["seeds"][run : run + 1])
+            key = config.experiment.task.selects
+            raise ValueError(f"{path} has no evaluation with a finite {key} to take the weights of.")
+        encoder = config.encoder.without_weights().build_for(task.inputs, content["seeds"][run : run + 1])
         try:
             encoder.load_run_state(0, best["weights"])
         except RuntimeError:
             raise ValueError(f"{path} has weights that do not fit its configuration.") from None
         place = torch.device(device)
         return cls(
-            config, config.task, content["seeds"][run], encoder.eval().to(place), place, best["batch"], best["metrics"]
+            config, task, content["seeds"][run], encoder.eval().to(place), place, best["batch"], best["metrics"]
         )  # fmt: skip
 
     @torch.no_grad()

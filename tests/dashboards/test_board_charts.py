@@ -14,9 +14,9 @@ from dashboards.board.html.names import metric_name
 from dashboards.board.pages.ablation import ablation_page, comparisons, verdict
 from dashboards.board.pages.study import study_page
 from dashboards.board.store.records import FINISHED, Run, Study, Trial
+from pcl.config.experiments import EXPERIMENTS
 from pcl.studies.results.paired_differences import paired
 from pcl.studies.space.metric_direction import larger_is_better
-from pcl.studies.space.search_space import METRICS
 from tests.support.board_pages import Page
 
 AROUND = Surroundings(now_ms=10**12)
@@ -178,7 +178,7 @@ def test_many_intervals_say_what_chance_does() -> None:
 
 
 def test_what_has_a_better_end_has_a_name_and_means_have_their_errors_decimals() -> None:
-    for metric in (metric for metrics in METRICS.values() for metric in metrics):
+    for metric in (metric for experiment in EXPERIMENTS.values() for metric in experiment.metrics):
         assert larger_is_better(metric) is None or "/" not in metric_name(metric), metric
     assert plus_minus(0.000366, 0.003) == "0.000 ± 0.003"
     assert plus_minus(-0.82134, 0.00004) == "\N{MINUS SIGN}0.82134 ± 0.00004"

@@ -173,7 +173,7 @@ def test_fused_step_has_the_plain_steps_statistics(profile: str, trained: Traine
     results = []
     for kind in (TrainingStep, FusedStep):
         task = config.task.restore({name: value.cpu() for name, value in run.step.task.state_dict().items()})
-        encoder = config.encoder.build(config.task.dim_x, (4, 5))
+        encoder = config.encoder.build_for(config.task.inputs, (4, 5))
         encoder.load_state_dict(run.step.encoder.state_dict())
         step = kind(config, task, encoder, device, seed=1)
         parameters = step.enter(trained, source)

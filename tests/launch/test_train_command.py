@@ -11,9 +11,11 @@ import yaml
 
 from launch.testbed.processes import DEADLINE_S, stop_when
 from launch.train import main, results_of
+from pcl.config import user_files
 from pcl.config.run_config import RunConfig
 from tests.support.commands import called
 from tests.support.services import assert_refused
+from tests.support.user_parts import ENCODER, LOSS, TASK, written
 
 ROOT = Path(__file__).parents[2]
 FAST = ["task.largest_cosine=0.9", "task.dim=4", "task.dim_x=3", "encoder.dim=4"]
@@ -155,3 +157,39 @@ def test_show_config_and_calibrate(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
     assert "mean loss" in result.stdout
     assert "optimum" in result.stdout
+
+
+def test_parts_of_users_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A loss, an encoder and a task of files outside of the package train, go on, and come from a best.yaml."""
+    place, checkpoint = ("--checkpoint", str(tmp_path / "run.pt")), tmp_path / "run.pt"
+    ours = (
+        "--loss",
+        written(tmp_path, LOSS),
+        "--encoder",
+        written(tmp_path, ENCODER),
+        "--task",
+        written(tmp_path, TASK),
+    )
+    result = train_here(*ours, *place)
+    assert result.returncode == 0, result.stderr
+    content = json.loads(results_of(checkpoint).read_text())
+    assert content["config"]["loss_name"].startswith(f"{tmp_path}/hinge_loss.py:Hinge#")
+    assert content["by_seed"]["4"]["eval/share"] == 0.25
+    assert "already finished" in train_here(*ours, *place).stdout
+    elsewhere = tmp_path / "moved"
+    elsewhere.mkdir()
+    moved = ("--loss", written(elsewhere, LOSS), *ours[2:])
+    assert "already finished" in train_here(*moved, *place).stdout
+    edited = written(elsewhere, LOSS, ("clamp(min=0)", "clamp(min=-2)"))
+    refused = train_here("--loss", edited, *ours[2:], *place)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "loss_name is" in refused.stderr
+    best = tmp_path / "best.yaml"
+    best.write_text(yaml.safe_dump(content["config"]))
+    monkeypatch.setattr(user_files, "_named", {})  # as in a new process
+    words = ["--config", str(best), "--show-config"]
+    assert_refused("train.py", main, words, "which nobody has named here", monkeypatch, capsys)
+    monkeypatch.setenv(user_files.VARIABLE, ":".join(name.rpartition(":")[0] for name in ours[1::2]))
+    assert json.loads(called("launch/train.py", main, *words).stdout) == content["config"]

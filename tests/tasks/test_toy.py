@@ -9,7 +9,7 @@ from scipy import stats
 from torch import Tensor
 
 from pcl.distributions import VonMisesFisher
-from pcl.encoders import MlpEncoder
+from pcl.encoders import Inputs, MlpEncoder
 from pcl.tasks import Family, NegativeRule, Negatives, PositiveRule, Smoothing, ToyTask
 from pcl.tasks.judging import vmf_spread
 from pcl.tasks.rules import AcceptanceConstant, log_uniform_to_vmf
@@ -131,8 +131,8 @@ def test_shapes(source: Negatives) -> None:
 
 def test_pool_holds_the_positives_which_are_chosen_by_weight() -> None:
     task = ToyTask.Config(dim=4, n_eval=20, kappa_pos=4.0, positives=PositiveRule.VMF).build([4])
-    task.sample_latents = lambda mu, _kappa, _generator: mu  # known, to weigh the pool by hand
-    batch = task.draw(20_000, Negatives.POOL, 5, torch.Generator().manual_seed(0))
+    # Known latents, to weigh the pool by hand.
+    batch = task.draw(20_000, Negatives.POOL, 5, torch.Generator().manual_seed(0), lambda mu, _kappa, _generator: mu)
     pool = batch.negatives[0, 0]
     chosen = (batch.positive[0].unsqueeze(1) == pool).all(-1)
     assert (chosen.sum(1) == 1).all()
@@ -287,7 +287,7 @@ def test_restored_task_is_the_same() -> None:
 
 
 def test_one_of_several_encoders_can_be_put_back() -> None:
-    encoder = MlpEncoder.Config(dim=4).build(3, (1, 2))
+    encoder = MlpEncoder.Config(dim=4).build_for(Inputs((3,)), (1, 2))
     x = torch.rand(2, 5, 3)
     before = encoder(x).mu.clone()
     kept = encoder.run_state(1)

@@ -10,7 +10,7 @@ import torch
 
 from pcl import Diverged
 from pcl.config.run_config import RunConfig
-from pcl.encoders import KappaLink, MlpEncoder
+from pcl.encoders import Inputs, KappaLink, MlpEncoder
 from pcl.encoders.mlp import KappaHead
 from pcl.training.checkpoint import Saving, check_same_config, read_checkpoint, write_checkpoint
 from pcl.training.run import Report, Run
@@ -145,12 +145,12 @@ def test_kappa_pos_is_learned_by_each_seed(profile: str, loss: str) -> None:
 def test_a_restored_encoder_returns_the_same_kappa(link: KappaLink) -> None:
     config = MlpEncoder.Config(dim=4, kappa_link=link)
     x = torch.rand(2, 100, 3, generator=torch.Generator().manual_seed(0))
-    encoder = config.build(3, (4, 5))
+    encoder = config.build_for(Inputs((3,)), (4, 5))
     encoder.span_kappa(x, 16.0, 32.0)
     kappa = encoder(x).kappa
     torch.testing.assert_close(kappa.amin(1), torch.full((2,), 16.0), rtol=1e-3, atol=0)
     torch.testing.assert_close(kappa.amax(1), torch.full((2,), 32.0), rtol=1e-3, atol=0)
-    other = config.build(3, (6, 7))
+    other = config.build_for(Inputs((3,)), (6, 7))
     other.load_state_dict(encoder.state_dict())
     assert torch.equal(other(x).kappa, kappa)
     same = x[:, :1].expand_as(x)

@@ -22,6 +22,7 @@ import torch
 from ray import tune
 
 from pcl import Diverged
+from pcl.config.user_files import trust
 from pcl.losses.base import DEFAULT_CHUNK_SIZE
 from pcl.storage.mirror import mirror_of
 from pcl.storage.object_stores import copy_of
@@ -207,6 +208,7 @@ def _run_of(job: Job, folder: TrialFolder, chunk_size: int) -> Run:
     A checkpoint that cannot be read, is damaged or is of another configuration is set aside, and Tune is told.
     """
     is_fast = chunk_size == DEFAULT_CHUNK_SIZE  # the fused kernels have no chunks
+    trust(job.trial.config)  # the study's driver has sent it
     config, seeds = job.trial.run_config, job.trial.seeds
     for name in (CHECKPOINT, PREVIOUS):
         path = folder.path / name

@@ -139,7 +139,7 @@ def _replication(found: Replication) -> dict[str, Any]:
 def figures(folder: StudyFolder, best: Outcome, say: Callable[[str], None]) -> list[Path]:
     """What there is to see of the winner: files or a folder of them. What fails is said in a line, and not drawn."""
     try:
-        if best.trial.run_config.task_name == "images":
+        if best.trial.run_config.experiment.has_images:
             return _look(folder, best)
         return _scatter_plots(folder, best)
     except Exception as error:  # a study has its results, whatever its pictures have
@@ -162,7 +162,7 @@ def _look(folder: StudyFolder, best: Outcome) -> list[Path]:
 
 
 def _scatter_plots(folder: StudyFolder, best: Outcome) -> list[Path]:
-    """Kappa and pairs of mu for the winner's first seed; none without its checkpoint."""
+    """Kappa and pairs of mu for the winner's first seed; none without its checkpoint, or without a known truth."""
     trial = folder.trial(best.trial.key)
     trial.mirror.pull(CHECKPOINT)
     checkpoint = trial.checkpoint
@@ -171,19 +171,19 @@ def _scatter_plots(folder: StudyFolder, best: Outcome) -> list[Path]:
     import torch  # noqa: PLC0415
 
     from pcl.studies.report.figures import scatter  # noqa: PLC0415
-    from pcl.tasks import ToyTask  # noqa: PLC0415
     from pcl.training.run import Run  # noqa: PLC0415
 
     run = Run.restore(checkpoint)
-    task = run.step.task
-    assert isinstance(task, ToyTask)
+    truths = run.step.task.truths()
+    if truths is None:
+        return []
     with torch.no_grad():
-        posterior = run.step.encoder(task.x_eval)
+        posterior = run.step.encoder(truths.x)
     seed = run.seeds[0]
     paths = [folder.path / "kappa.png", folder.path / "mu.png"]
-    scatter(task.kappa_true[0].numpy(), posterior.kappa[0].numpy(), f"kappa, seed {seed}", paths[0])
-    first, second = torch.randint(task.x_eval.shape[1], (2, _N_PAIRS), generator=torch.Generator().manual_seed(0))
-    true, predicted = ((mu[0][first] * mu[0][second]).sum(-1).numpy() for mu in (task.mu_true, posterior.mu))
+    scatter(truths.kappa[0].numpy(), posterior.kappa[0].numpy(), f"kappa, seed {seed}", paths[0])
+    first, second = torch.randint(truths.x.shape[1], (2, _N_PAIRS), generator=torch.Generator().manual_seed(0))
+    true, predicted = ((mu[0][first] * mu[0][second]).sum(-1).numpy() for mu in (truths.mu, posterior.mu))
     scatter(true, predicted, f"mu_i.mu_j, seed {seed}", paths[1])
     return paths
 

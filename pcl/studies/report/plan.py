@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pcl.config.run_config import RunConfig
+from pcl.config.user_files import trust
 from pcl.studies.execution.progress import duration
 from pcl.studies.execution.resources import Cost, Resources, with_side_by_side
 from pcl.studies.ledger.folders import StudyFolder
@@ -139,6 +140,7 @@ def costs_of(trials: Sequence[Trial], device: str, n_threads: int, is_shared: bo
         if costs and time.perf_counter() - started > _ENOUGH_S:
             break
         with contextlib.suppress(ValueError, RuntimeError, MemoryError):  # it will be seen as a failed trial
+            trust(trial.config)  # on another node, nobody has named the study's files yet
             costs.append(probe(trial.run_config, trial.seeds, device, is_shared))
     return costs
 

@@ -11,7 +11,6 @@ from pcl.config.run_config import RunConfig
 from pcl.config.schedule import Trained
 from pcl.metrics.undefined import mean_of
 from pcl.studies.ledger.folders import Metrics, Row
-from pcl.tasks import CifarTask, ToyTask
 
 _OF_MU = ("eval/mu_", "val/recall_at_1")
 _LOSS = "train/loss"
@@ -39,7 +38,7 @@ def judged_curve(rows: Sequence[Row], config: RunConfig, metric: str) -> list[tu
     Where a run ends with its best evaluation (images: by the crops' correlation), it is judged by its best so far.
     """
     first, last = judged_from(config, metric), config.training.n_batches
-    selects = (ToyTask if isinstance(config.task, ToyTask.Config) else CifarTask).selects
+    selects = config.experiment.task.selects
     best: dict[int, Metrics] = {}
     curve = []
     for row in rows:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from pcl.studies.results.selection import Outcome
 from pcl.studies.space.metric_direction import larger_is_better
-from pcl.studies.space.search_space import METRICS, Mode, Objective, SearchSpace
+from pcl.studies.space.search_space import Mode, Objective, SearchSpace
 
 
 def read_objectives(text: str, space: SearchSpace) -> tuple[str, ...]:
@@ -29,7 +29,7 @@ def objective_of(metric: str, space: SearchSpace) -> Objective:
     Raises:
         ValueError: If a search cannot go by it.
     """
-    known = METRICS[space.task]
+    known = space.experiment.metrics
     if metric not in known:
         raise ValueError(f"`--objectives` takes some of {', '.join(known)}, but got {metric!r}.")
     if metric == space.objective.metric:

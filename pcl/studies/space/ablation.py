@@ -18,8 +18,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from pcl.config.experiments import Experiment, experiment_of
 from pcl.config.fidelity import SETTINGS, Profile
 from pcl.config.run_config import Plain, RunConfig
+from pcl.config.user_files import identity_of, named
 from pcl.studies.space.axes import negatives_axis
 from pcl.studies.space.declarations import Shelf
 from pcl.studies.space.search_space import Objective
@@ -30,11 +32,6 @@ OWN = "it is the baseline's own"
 SEEDS = (4, 5, 6, 7, 8)  # the paper's report seeds, as an ablation selects nothing
 _N_SEEDS = {"paper": 5, "quick": 3, "smoke": 2}  # intervals need at least two
 _WEIGHTS = "encoder.weights"
-_OBJECTIVES = {"toy": Objective(), "images": Objective("val/crop_rank_corr")}
-_METRICS = {
-    "toy": ("eval/kappa_rank_corr", "eval/kappa_mae", "eval/kappa_rmse", "eval/mu_rank_corr", "eval/mu_mae"),
-    "images": ("test/entropy_rank_corr", "test/crop_rank_corr", "test/recall_at_1"),
-}
 
 
 @dataclass(frozen=True)
@@ -75,11 +72,12 @@ class Ablation:
         question: The question, in a sentence.
         axis: What is varied: a dotted path, or another name.
         baseline: Label of the variant that others are compared with.
-        variants: Variants by label.
-        loss: One of `LOSSES`, for variants that do not name one.
-        task: "toy" or "images".
-        base: Settings of all variants, applied after profile and scale.
-        metrics: Reported metrics; by default the task's usual ones.
+        variants: By label.
+        loss: Which of `LOSSES`, or FILE.py:CLASS of a user's own, where a variant does not say.
+        task: Which of `EXPERIMENTS`, or FILE.py:NAME of a user's own.
+        base: Settings of all, applied after profile and scale.
+        metrics: What is reported; by default the task's usual ones.
+        encoder: FILE.py:CLASS of a user's own; the experiment's where it is empty.
 
     Raises:
         ValueError: If the baseline is not a variant, or a variant is not a possible run.
@@ -99,8 +97,11 @@ class Ablation:
     task: str = "toy"
     base: Mapping[str, Plain] = field(default_factory=dict)
     metrics: tuple[str, ...] = ()
+    encoder: str = ""
 
     def __post_init__(self) -> None:
+        for part in ("loss", "task", "encoder"):
+            object.__setattr__(self, part, named(getattr(self, part)))
         if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", self.name, re.ASCII):
             raise ValueError(f"An ablation's name must be letters, digits, '_', '-' and '.', but got {self.name!r}.")
         if self.baseline not in self.variants or len(self.variants) < 2:
@@ -109,7 +110,7 @@ class Ablation:
                 f"but has {', '.join(self.variants) or 'none'}."
             )
         for label, variant in self.variants.items():
-            reader = RunConfig.of(loss=variant.loss or self.loss, task=self.task)
+            reader = RunConfig.of(loss=variant.loss or self.loss, task=self.task, encoder=self.encoder)
             for path, value in {**self.base, **variant.settings, **variant.settings_at_paper}.items():
                 try:
                     reader.read(path, value)
@@ -117,14 +118,19 @@ class Ablation:
                     raise ValueError(f"The ablation {self.name!r}, variant {label!r}: {error}") from None
 
     @property
+    def experiment(self) -> Experiment:
+        """The task with what goes with it."""
+        return experiment_of(self.task)
+
+    @property
     def objective(self) -> Objective:
-        """Metric that is shown while it runs."""
-        return _OBJECTIVES[self.task]
+        """What is shown while it runs."""
+        return Objective(self.experiment.metrics[0])
 
     @property
     def shown_metrics(self) -> tuple[str, ...]:
-        """Reported metrics."""
-        return self.metrics or _METRICS[self.task]
+        """What is reported."""
+        return self.metrics or self.experiment.reported
 
     def cells(
         self, profile: str, scale: str, seeds: Sequence[int], overrides: Mapping[str, Plain] | None = None,
@@ -166,9 +172,11 @@ class Ablation:
     def fingerprint(self) -> str:
         """Return sixteen hexadecimal digits of the declaration's hash."""
         content = [
-            self.name, self.axis, self.baseline, self.loss, self.task, sorted(self.base.items()),
-            [[label, v.loss, sorted(v.settings.items()), sorted(v.settings_at_paper.items()), v.is_from_scratch]
-             for label, v in self.variants.items()],
+            self.name, self.axis, self.baseline, identity_of(self.loss), identity_of(self.task),
+            sorted(self.base.items()),
+            [[label, identity_of(named(v.loss)), sorted(v.settings.items()), sorted(v.settings_at_paper.items()),
+              v.is_from_scratch] for label, v in self.variants.items()],
+            *([identity_of(self.encoder)] if self.encoder else []),
         ]  # fmt: skip
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
 
@@ -181,8 +189,8 @@ class Ablation:
         sizes = variant.settings_at_paper if scale == "paper" else {}
         scratch = {_WEIGHTS: ""} if variant.is_from_scratch else {}
         values = {**self.base, **given, **variant.settings, **sizes, **scratch}
-        loss = variant.loss or self.loss
-        return RunConfig.of(values, loss=loss, profile=profile, scale=scale, task=self.task).flat()
+        names = {"loss": variant.loss or self.loss, "task": self.task, "encoder": self.encoder}
+        return RunConfig.of(values, profile=profile, scale=scale, **names).flat()
 
     def _trial(self, label: str, config: dict[str, Plain], seeds: Sequence[int], data: str) -> Trial:
         return Trial(config, tuple(seeds), STAGE, {self.axis: label}, data)

@@ -4,10 +4,11 @@ import difflib
 import importlib
 import importlib.util
 import runpy
-import traceback
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
+
+from pcl.config.user_files import cause_of
 
 T = TypeVar("T")
 
@@ -49,7 +50,7 @@ class Shelf(Generic[T]):
         try:
             found = runpy.run_path(file) if is_file else vars(importlib.import_module(f"{self.package}.{text}"))
         except (Exception, SystemExit) as error:
-            raise ValueError(f"The {self.what} file {file} cannot be read: {_cause(error, file)}") from None
+            raise ValueError(f"The {self.what} file {file} cannot be read: {cause_of(error, file)}") from None
         declared = found.get(self.variable)
         if not isinstance(declared, self.kind):
             of_type = f"`{self.variable}` is of the type {type(declared).__name__}"
@@ -62,14 +63,3 @@ class Shelf(Generic[T]):
     def _folder(self) -> Path:
         spec = importlib.util.find_spec(self.package)
         return Path(str(spec.origin if spec else self.package)).parent
-
-
-def _cause(error: BaseException, file: str) -> str:
-    """Return the cause in one line, with the line number in the file if the cause lies there."""
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
-    if isinstance(error, SyntaxError) and error.filename == file:
-        lines.append(error.lineno)
-    said = error.msg if isinstance(error, SyntaxError) else str(error)
-    text = (said.strip().splitlines() or [""])[0]
-    cause = text if isinstance(error, ValueError) and text else f"{type(error).__name__}: {text}".rstrip(": ") + "."
-    return f"line {lines[-1]}: {cause}" if lines else cause

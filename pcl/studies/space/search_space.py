@@ -12,27 +12,19 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any
 
+from pcl.config.experiments import Experiment, experiment_of
 from pcl.config.run_config import Plain, RunConfig
+from pcl.config.user_files import identity_of, named
 from pcl.studies.space.axes import Axis, Domain, Stage, Variants, negatives_axis, tied_axis
 from pcl.studies.space.declarations import Shelf
 from pcl.studies.space.ranges import integers, log_uniform, uniform
 
 __all__ = [
-    "METRICS", "Axis", "Cell", "Domain", "Mode", "Objective", "SearchSpace", "Stage", "Variants",
+    "Axis", "Cell", "Domain", "Mode", "Objective", "SearchSpace", "Stage", "Variants",
     "integers", "load_space", "log_uniform", "negatives_axis", "space_names", "tied_axis", "uniform",
 ]  # fmt: skip
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
-
-# Metrics that a search may optimise. Images are never selected on the test set.
-METRICS = {
-    "toy": (
-        "eval/kappa_rank_corr", "eval/kappa_rmse", "eval/kappa_mae", "eval/kappa_mean", "eval/kappa_median",
-        "eval/mu_rank_corr", "eval/mu_rmse", "eval/mu_mae", "eval/spread_rank_corr", "eval/spread_rmse",
-        "eval/spread_mae", "train/loss",
-    ),
-    "images": ("val/crop_rank_corr", "val/entropy_rank_corr", "val/recall_at_1", "train/loss"),
-}  # fmt: skip
 
 
 class Mode(Enum):
@@ -47,8 +39,8 @@ class Objective:
     """The metric that a search optimises.
 
     Attributes:
-        metric: One of `METRICS`.
-        mode: The better direction.
+        metric: One of the experiment's.
+        mode: Which end of it.
     """
 
     metric: str = "eval/kappa_rank_corr"
@@ -73,15 +65,16 @@ class SearchSpace:
     """A search in one or several stages.
 
     Attributes:
-        name: Name of the study.
-        loss: One of `LOSSES`.
-        stages: Stages in order; each starts from the winner of those before.
+        name: What the study is called.
+        loss: Which of `LOSSES`, or FILE.py:CLASS of a user's own.
+        stages: One after the other; each goes on from the winner of those before.
         base: Settings by dotted path, applied after profile and scale.
         objective: The metric that decides.
         tuning_seeds: Seeds of every cell.
         report_seeds: Seeds of the winner's final runs.
-        published: The paper's winner by axis, for comparison; empty if there is none.
-        task: "toy" or "images".
+        published: The paper's winner by axis, for comparison; empty where there is none.
+        task: Which of `EXPERIMENTS`, or FILE.py:NAME of a user's own.
+        encoder: FILE.py:CLASS of a user's own; the experiment's where it is empty.
 
     Raises:
         ValueError: If a path, a value, a seed or a combination of them is not possible in a run.
@@ -101,12 +94,15 @@ class SearchSpace:
     report_seeds: tuple[int, ...] = (4, 5, 6, 7, 8)
     published: Mapping[str, Plain] = field(default_factory=dict)
     task: str = "toy"
+    encoder: str = ""
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", self.name, re.ASCII):
             raise ValueError(f"A search space's name must be letters, digits, '_', '-' and '.', but got {self.name!r}.")
         try:
-            reader = RunConfig.of(loss=self.loss, task=self.task)
+            for part in ("loss", "task", "encoder"):
+                object.__setattr__(self, part, named(getattr(self, part)))
+            reader = RunConfig.of(loss=self.loss, task=self.task, encoder=self.encoder)
             self._check_seeds()
             self._check_objective()
             # From here on, every value has its path's type.
@@ -118,6 +114,11 @@ class SearchSpace:
         except ValueError as error:
             raise self._error(str(error)) from None
         self._check_cells()
+
+    @property
+    def experiment(self) -> Experiment:
+        """The task with what goes with it."""
+        return experiment_of(self.task)
 
     @property
     def n_trials(self) -> tuple[int, ...]:
@@ -155,8 +156,8 @@ class SearchSpace:
         self, stage_index: int, values: Mapping[str, Any], winner: Mapping[str, Plain] = _NOTHING, *,
         profile: str = "paper", scale: str = "paper", overrides: Mapping[str, Any] = _NOTHING,
     ) -> Cell:  # fmt: skip
-        """Return the cell at these values of a stage's axes, as a searcher chooses them; arguments as of `cells`."""
-        reader = RunConfig.of(loss=self.loss, profile=profile, scale=scale, task=self.task)
+        """The cell at these values of a stage's axes, as a searcher may choose them; for the rest see `cells`."""
+        reader = RunConfig.of(loss=self.loss, profile=profile, scale=scale, task=self.task, encoder=self.encoder)
         stage, chosen = self.stages[stage_index], {**winner, **values}
         earlier = [axis for before in self.stages[:stage_index] for axis in before.axes]
         settings: dict[str, Plain] = {}
@@ -180,8 +181,10 @@ class SearchSpace:
     def fingerprint(self) -> str:
         """Return sixteen hexadecimal digits of the declaration's hash, without `published`, which decides nothing."""
         content = [
-            self.name, self.loss, self.task, sorted(self.base.items()), [stage.declared() for stage in self.stages],
+            self.name, identity_of(self.loss), identity_of(self.task), sorted(self.base.items()),
+            [stage.declared() for stage in self.stages],
             self.objective.metric, self.objective.mode.value, list(self.tuning_seeds), list(self.report_seeds),
+            *([identity_of(self.encoder)] if self.encoder else []),
         ]  # fmt: skip
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
 
@@ -210,7 +213,7 @@ class SearchSpace:
             raise ValueError(f"tuning and report seeds must have none in common, but both have {shared}.")
 
     def _check_objective(self) -> None:
-        metric, known = self.objective.metric, METRICS[self.task]
+        metric, known = self.objective.metric, self.experiment.metrics
         if metric not in known:
             raise ValueError(f"`objective.metric` must be one of {', '.join(known)}, but got {metric!r}.")
 

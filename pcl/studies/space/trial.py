@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from pcl.config.run_config import Plain, RunConfig
+from pcl.config.user_files import portable
 from pcl.studies.space.labels import label
 from pcl.studies.space.numerics_version import MATHS_VERSION
 
@@ -56,5 +57,5 @@ class Trial:
         return cls(**{**content, "seeds": tuple(content["seeds"])})
 
     def _digest(self, seeds: list[int]) -> str:
-        identity = [dict(sorted(self.config.items())), seeds, self.data, MATHS_VERSION]
+        identity = [dict(sorted(portable(self.config).items())), seeds, self.data, MATHS_VERSION]
         return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:20]

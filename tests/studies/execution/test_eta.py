@@ -18,7 +18,7 @@ from pcl.studies.ledger.folders import Result, Status, StudyFolder
 from pcl.studies.ledger.study_storage import Storage
 from pcl.studies.paper.published import published_tables
 from pcl.studies.space.trial import Trial
-from pcl.studies.space.workload import _n_weights, work_of
+from pcl.studies.space.workload import work_of
 from pcl.training.run import Run
 from tests.support.smoke import smoke
 
@@ -112,7 +112,7 @@ def test_trials_that_are_not_known_of_count_alike(tmp_path: Path, clock: list[fl
 def test_weights_are_counted_without_a_network(config: RunConfig) -> None:
     trial = Trial(config.flat(), (4,), "grid")
     weights = sum(parameter.numel() for parameter in Run(config, (4,)).step.encoder.parameters())
-    assert _n_weights(trial) == pytest.approx(weights, rel=0.1)
+    assert config.encoder.n_weights(config.task.inputs) == pytest.approx(weights, rel=0.1)
     assert work_of(Trial(config.flat(), (4, 5), "grid"), False) > work_of(trial, False)
 
 

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 from ray import tune
 
-from pcl.config.run_config import RunConfig, Scale
+from pcl.config.run_config import EXPERIMENTS, RunConfig, Scale
 from pcl.studies.space.search_space import (
-    METRICS,
     Axis,
     Mode,
     Objective,
@@ -177,7 +176,7 @@ def test_malformed_files_get_one_sentence(tmp_path: Path, content: str, says: st
 
 def test_metrics_are_those_of_a_run() -> None:
     reported = list(Run(smoke(), (4,)))[-1].metrics
-    assert set(METRICS["toy"]) == {key for key in reported if not key.startswith("time/")}
+    assert set(EXPERIMENTS["toy"].metrics) == {key for key in reported if not key.startswith("time/")}
 
 
 @pytest.mark.parametrize("loss", ["mc_info_nce", "hib", "elk", "info_nce"])

@@ -1,0 +1,188 @@
+"""The registry: each task with its encoder, its metrics, its sizes at every scale and its rules, as one `Experiment`.
+
+A name is one of `EXPERIMENTS` or `LOSSES`, or `FILE.py:NAME` of a user's own file, see `pcl.config.user_files`. Such a
+file defines an `Experiment`, mostly one of ours with another task, or a class derived from `Loss` or `Encoder`.
+"""
+
+import dataclasses
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cache
+from typing import Any, TypeVar, get_type_hints
+
+from pcl.config.user_files import Reference, load
+from pcl.encoders import Encoder, EncoderConfig, MlpEncoder, ResNetEncoder
+from pcl.losses import LOSSES, Loss
+from pcl.tasks import CifarTask, Task, TaskConfig, ToyTask
+
+Plain = str | int | float | bool
+T = TypeVar("T", bound=Loss | Encoder | Task)
+
+
+class Scale(Enum):
+    """How large a run is; it changes lengths, counts and the width of networks, never what is compared."""
+
+    SMOKE = "smoke"  # seconds, for tests
+    QUICK = "quick"  # half a minute on two CPU cores
+    PAPER = "paper"  # the published sizes
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A task and what goes with it.
+
+    Attributes:
+        kind: Which settings of the profiles are its own: toy or images.
+        task: Source of data, and judge.
+        encoder: Its usual networks.
+        metrics: What a search may go by, the usual one first.
+        reported: What ablations report.
+        published: The published sizes, by dotted path, where they are not the parts' own.
+        sizes: Those of smaller scales.
+        has_truth: Whether the true posteriors are known.
+        has_images: Whether `task.data` names images.
+
+    Example:
+        A user's own task, in a file of its own:
+
+        >>> class FarApart(ToyTask):
+        ...     '''Pairs of my own.'''
+        >>> EXPERIMENT = dataclasses.replace(EXPERIMENTS["toy"], task=FarApart)
+    """
+
+    kind: str
+    task: type[Task]
+    encoder: type[Encoder]
+    metrics: tuple[str, ...]
+    reported: tuple[str, ...]
+    published: Mapping[str, Plain] = field(default_factory=dict)
+    sizes: Mapping[Scale, Mapping[str, Plain]] = field(default_factory=dict)
+    has_truth: bool = False
+    has_images: bool = False
+
+    def is_fused(self, encoder: EncoderConfig) -> bool:
+        """Whether the fused step computes it with these networks: data of `ToyTask.draw`, and our perceptrons."""
+        is_drawn_so = issubclass(self.task, ToyTask) and self.task.draw is ToyTask.draw
+        return is_drawn_so and type(encoder) is MlpEncoder.Config
+
+
+EXPERIMENTS = {
+    "toy": Experiment(
+        "toy", ToyTask, MlpEncoder,
+        metrics=(
+            "eval/kappa_rank_corr", "eval/kappa_rmse", "eval/kappa_mae", "eval/kappa_mean", "eval/kappa_median",
+            "eval/mu_rank_corr", "eval/mu_rmse", "eval/mu_mae", "eval/spread_rank_corr", "eval/spread_rmse",
+            "eval/spread_mae", "train/loss",
+        ),
+        reported=("eval/kappa_rank_corr", "eval/kappa_mae", "eval/kappa_rmse", "eval/mu_rank_corr", "eval/mu_mae"),
+        sizes={
+            Scale.SMOKE: {
+                "training.n_batches": 8, "training.batch_size": 16, "training.n_negatives": 4, "training.eval_every": 4,
+                "encoder.hidden": "shallow", "loss.n_samples": 4, "task.n_eval": 64,
+            },
+            # A shallow network at ten times the rate: the paper's needs about ten thousand batches to leave its start.
+            Scale.QUICK: {
+                "training.n_batches": 1000, "training.batch_size": 128, "training.n_negatives": 4,
+                "training.eval_every": 250, "training.lr": 1e-3, "encoder.hidden": "shallow", "loss.n_samples": 16,
+                "task.n_eval": 2000,
+            },
+        },
+        has_truth=True,
+    ),
+    "images": Experiment(
+        "images", CifarTask, ResNetEncoder,
+        # Never the test set's.
+        metrics=("val/crop_rank_corr", "val/entropy_rank_corr", "val/recall_at_1", "train/loss"),
+        reported=("test/entropy_rank_corr", "test/crop_rank_corr", "test/recall_at_1"),
+        published={
+            "training.n_batches": 8_192, "training.batch_size": 128, "training.eval_every": 16,
+            "loss.n_samples": 128, "loss.kappa_pos": 16.0,
+        },
+        sizes={
+            Scale.SMOKE: {
+                "training.n_batches": 4, "training.batch_size": 8, "training.n_negatives": 4, "training.eval_every": 2,
+                "loss.n_samples": 4, "task.n_eval": 60, "encoder.width": 4,
+            },
+            # An eighth of the width at five times the rate: for two CPU cores.
+            Scale.QUICK: {
+                "training.n_batches": 160, "training.batch_size": 16, "training.n_negatives": 4,
+                "training.eval_every": 16, "training.lr": 5e-4, "loss.n_samples": 16, "task.n_eval": 400,
+                "encoder.width": 8,
+            },
+        },
+        has_images=True,
+    ),
+}  # fmt: skip
+
+
+def experiment_of(name: str) -> Experiment:
+    """Return the experiment of a name, as `user_files.named` or `recorded` returned it.
+
+    Raises:
+        ValueError: If there is none.
+    """
+    found = _found("task", name, EXPERIMENTS)
+    if not isinstance(found, Experiment):
+        raise ValueError(f"`task` must name an `Experiment`, but {name} is {_kind_of(found)}.")
+    _checked("task", name, found.task, Task)
+    return found
+
+
+def loss_of(name: str) -> type[Loss]:
+    """Return the loss of a name; raises a ValueError if there is none."""
+    return _checked("loss", name, _found("loss", name, LOSSES), Loss)
+
+
+def encoder_of(name: str, experiment: Experiment) -> type[Encoder]:
+    """Return the encoder of a name, or the experiment's own where it is empty; raises a ValueError if there is none."""
+    found = _found("encoder", name, {}) if name else experiment.encoder
+    return _checked("encoder", name, found, Encoder)
+
+
+def images_of(task: TaskConfig, where: str) -> CifarTask.Config:
+    """Return the settings of a task as those of images.
+
+    Raises:
+        ValueError: If it has none; says that this is so of `where`.
+    """
+    if not isinstance(task, CifarTask.Config):
+        raise ValueError(f"{where}, which has no images.")
+    return task
+
+
+def require_choice(name: str, value: str, choices: list[str]) -> None:
+    """Raise a ValueError that names the nearest choice unless a value is one of them."""
+    if value not in choices:
+        near = difflib.get_close_matches(value, choices, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"`{name}` must be one of {', '.join(choices)}, but got {value!r}.{hint}")
+
+
+def _found(part: str, name: str, ours: Mapping[str, Any]) -> Any:
+    reference = Reference.of(name)
+    if reference is not None:
+        return load(reference)
+    require_choice(part, name, [*ours, *([] if ours else ["FILE.py:CLASS"])])
+    return ours[name]
+
+
+@cache
+def _checked(part: str, name: str, found: object, base: type[T]) -> type[T]:
+    """A class of the right kind whose settings can be dotted paths."""
+    if not (isinstance(found, type) and issubclass(found, base)):
+        raise ValueError(f"`{part}` must name a class derived from `{base.__name__}`, but {name} is {_kind_of(found)}.")
+    config: Any = getattr(found, "Config", None)
+    if not getattr(getattr(config, "__dataclass_params__", None), "frozen", False):
+        raise ValueError(f"`{found.__name__}` must have its settings in a frozen dataclass `Config` inside it.")
+    kinds = get_type_hints(config)
+    for field_name in (f.name for f in dataclasses.fields(config)):
+        kind = kinds[field_name]
+        if not (isinstance(kind, type) and (kind in (str, int, float, bool) or issubclass(kind, Enum))):
+            raise ValueError(f"`{part}.{field_name}` must be text, a number, true or false, or an enum, not {kind}.")
+    return found
+
+
+def _kind_of(found: object) -> str:
+    return f"the class `{found.__name__}`" if isinstance(found, type) else f"of the type {type(found).__name__}"

@@ -1,0 +1,166 @@
+"""A user's own loss, encoder or experiment: `FILE.py:NAME`, a file outside of the package, loaded by its path.
+
+In a configuration the name is `/PATH/FILE.py:NAME#DIGEST`. The digest is of the file's content, so that an edited file
+makes another run; where the file lies decides nothing. Files that it imports are not part of it.
+
+Code runs only where somebody has named its file in this process: on the command line, in a search space, or by
+`PCL_USER_FILES` (paths with a colon between). A checkpoint or a YAML file that names one is not enough.
+"""
+
+import hashlib
+import os
+import re
+import sys
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+VARIABLE = "PCL_USER_FILES"
+KEYS = ("loss_name", "task_name", "encoder_name")  # of a flat configuration, which may name a file
+_FORM = re.compile(r"(?P<file>.+\.py):(?P<name>[A-Za-z_]\w*)(?:#(?P<digest>[0-9a-f]{16}))?")
+_named: dict[str, str] = {}  # NAME#DIGEST -> the file that somebody has named
+
+
+class Reference(NamedTuple):
+    """A thing of a user's file."""
+
+    file: str  # absolute
+    name: str
+    digest: str  # of the content; empty as long as nobody has read it
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.identity}"
+
+    @property
+    def identity(self) -> str:
+        """What the thing is, wherever its file lies."""
+        return f"{self.name}#{self.digest}"
+
+    @classmethod
+    def of(cls, text: str) -> "Reference | None":
+        """From its text form; none where the text is a plain name."""
+        found = _FORM.fullmatch(text)
+        file = str(Path(found["file"]).expanduser().absolute()) if found else ""
+        return cls(file, found["name"], found["digest"] or "") if found else None
+
+
+def named(text: str) -> str:
+    """Return the full form of a name that a user, or a user's code, has given; a plain name stays as it is.
+
+    From now on, records in this process may name the same.
+
+    Raises:
+        ValueError: If there is no such file.
+    """
+    reference = Reference.of(text)
+    if reference is None:
+        return text
+    if not reference.digest:
+        reference = reference._replace(digest=_digest(_content(reference.file)))
+    _named[reference.identity] = reference.file
+    return str(reference)
+
+
+def recorded(text: str) -> str:
+    """Return the name that a record has, with the file where it is now.
+
+    Raises:
+        ValueError: If nobody has named a file with this content.
+    """
+    reference = Reference.of(text)
+    if reference is None:
+        return text
+    for file in filter(None, os.environ.get(VARIABLE, "").split(os.pathsep)):
+        named(f"{file}:{reference.name}")
+    if reference.identity in _named:
+        return str(reference._replace(file=_named[reference.identity]))
+    if _digest(_content(reference.file)) != reference.digest:
+        raise _changed(reference)
+    raise ValueError(
+        f"This configuration runs the code of {reference.file}, which nobody has named here; if you trust it, "
+        f"set {VARIABLE}={reference.file}."
+    )
+
+
+def trust(flat: Mapping[str, Any]) -> None:
+    """Let a flat configuration name its files, as one that another process of the same study has sent."""
+    for key in KEYS:
+        named(str(flat.get(key, "")))
+
+
+def identity_of(text: str) -> str:
+    """Return a name by which a thing of a user's file is known wherever the file lies; others stay as they are."""
+    reference = Reference.of(text)
+    return text if reference is None else reference.identity
+
+
+def portable(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a flat configuration in which things of users' files are named by what they are, not by where."""
+    return {**flat, **{key: identity_of(str(flat[key])) for key in KEYS if key in flat}}
+
+
+def short(text: str) -> str:
+    """Return a name for people and file names: of a user's file, that of the thing.
+
+    Example:
+        >>> short("elk"), short("/home/me/mine.py:Margin#0123456789abcdef")
+        ('elk', 'Margin')
+    """
+    reference = Reference.of(text)
+    return text if reference is None else reference.name
+
+
+def load(reference: Reference) -> object:
+    """Return the thing that a full name stands for.
+
+    Raises:
+        ValueError: If the file is gone, has changed, cannot be run or has no such thing.
+    """
+    module_name = f"pcl_user_file_{reference.digest}"
+    module = sys.modules.get(module_name)
+    if module is None:
+        content = _content(reference.file)
+        if _digest(content) != reference.digest:
+            raise _changed(reference)
+        module = sys.modules[module_name] = ModuleType(module_name)  # before it runs: it may name itself
+        module.__file__ = reference.file
+        try:
+            exec(compile(content, reference.file, "exec"), vars(module))
+        except (Exception, SystemExit) as error:
+            del sys.modules[module_name]
+            raise ValueError(f"The file {reference.file} cannot be read: {cause_of(error, reference.file)}") from None
+    if not hasattr(module, reference.name):
+        raise ValueError(f"The file {reference.file} must define `{reference.name}`, but does not.")
+    found: object = getattr(module, reference.name)
+    return found
+
+
+def cause_of(error: BaseException, file: str) -> str:
+    """Return why a user's file cannot be run, in one line, with the file's own line where the cause lies in it."""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    if isinstance(error, SyntaxError) and error.filename == file:
+        lines.append(error.lineno)
+    said = error.msg if isinstance(error, SyntaxError) else str(error)
+    text = (said.strip().splitlines() or [""])[0]
+    cause = text if isinstance(error, ValueError) and text else f"{type(error).__name__}: {text}".rstrip(": ") + "."
+    return f"line {lines[-1]}: {cause}" if lines else cause
+
+
+def _changed(reference: Reference) -> ValueError:
+    return ValueError(
+        f"The file {reference.file} has changed since this configuration was made of its `{reference.name}`; restore "
+        f"it, or begin anew with the changed one."
+    )
+
+
+def _content(file: str) -> bytes:
+    try:
+        return Path(file).read_bytes()
+    except OSError as error:
+        raise ValueError(f"The file {file} cannot be read: {error.strerror}.") from None
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]

@@ -1,0 +1,37 @@
+"""A user's own loss, encoder and task in a study: real Ray ships their names, workers load the files by path."""
+
+from pathlib import Path
+
+from pcl.studies.ledger.folders import Status
+from tests.support.services import BASE, ONE_WORKER, check_records, home
+from tests.support.user_parts import ENCODER, LOSS, TASK, written
+
+SPACE = """
+from pcl.studies.space import Objective, SearchSpace, Stage
+SPACE = SearchSpace(
+    "own", {loss!r}, (Stage("grid", {{"loss.margin": [0.5, 1.0]}}),), {base!r}, Objective("eval/kappa_rank_corr"),
+    task={task!r}, encoder={encoder!r},
+)
+"""
+
+
+def test_a_study_of_users_files_runs_and_resumes() -> None:
+    with home() as place:
+        loss, encoder, task = (written(place.path, name) for name in (LOSS, ENCODER, TASK))
+        base = {path: value for path, value in BASE.items() if path != "encoder.hidden"}
+        space = place.path / "own.py"
+        space.write_text(SPACE.format(loss=loss, encoder=encoder, task=task, base=base))
+        place.run("--space", space, "--scale", "smoke", "--seeds", "1", "--name", "own", "--no-finalize", *ONE_WORKER)
+        trials = list(place.study("own").trials())
+        assert [trial.result().status for trial in trials] == [Status.FINISHED] * 2  # type: ignore[union-attr]
+        assert all(row.by_seed[1]["eval/share"] == 0.25 for trial in trials for row in trial.rows())
+        check_records(place.study("own"), place.storage)
+
+        for trial in trials:  # the driver died before they ended
+            (trial.path / "result.json").unlink()
+        place.run("--resume", "own", *ONE_WORKER)
+        assert [trial.result().status for trial in place.study("own").trials()] == [Status.FINISHED] * 2  # type: ignore[union-attr]
+
+        Path(loss.rpartition(":")[0]).write_text("")
+        refused = place.run("--resume", "own", *ONE_WORKER, code=2)
+        assert "must define `Hinge`, but does not" in refused.output()
