@@ -137,8 +137,10 @@ def loss_of(name: str) -> type[Loss]:
 
 def encoder_of(name: str, experiment: Experiment) -> type[Encoder]:
     """Return the encoder of a name, or the experiment's own where it is empty; raises a ValueError if there is none."""
-    found = _found("encoder", name, {}) if name else experiment.encoder
-    return _checked("encoder", name, found, Encoder)
+    found = _checked("encoder", name, _found("encoder", name, {}) if name else experiment.encoder, Encoder)
+    if not hasattr(found.Config, "dim"):
+        raise ValueError(f"`{found.__name__}.Config` must have a field `dim`, the dimension of the latent space.")
+    return found
 
 
 def images_of(task: TaskConfig, where: str) -> CifarTask.Config:
@@ -177,10 +179,12 @@ def _checked(part: str, name: str, found: object, base: type[T]) -> type[T]:
     if not getattr(getattr(config, "__dataclass_params__", None), "frozen", False):
         raise ValueError(f"`{found.__name__}` must have its settings in a frozen dataclass `Config` inside it.")
     kinds = get_type_hints(config)
-    for field_name in (f.name for f in dataclasses.fields(config)):
-        kind = kinds[field_name]
+    for setting in dataclasses.fields(config):
+        kind = kinds[setting.name]
         if not (isinstance(kind, type) and (kind in (str, int, float, bool) or issubclass(kind, Enum))):
-            raise ValueError(f"`{part}.{field_name}` must be text, a number, true or false, or an enum, not {kind}.")
+            raise ValueError(f"`{part}.{setting.name}` must be text, a number, true or false, or an enum, not {kind}.")
+        if setting.default is dataclasses.MISSING:
+            raise ValueError(f"`{part}.{setting.name}` must have a default in `{found.__name__}.Config`.")
     return found
 
 

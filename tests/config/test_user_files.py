@@ -12,6 +12,7 @@ from pcl.config import user_files
 from pcl.config.experiments import EXPERIMENTS, experiment_of
 from pcl.config.run_config import RunConfig
 from pcl.encoders import MlpEncoder
+from pcl.studies.space.search_space import load_space
 from pcl.studies.space.trial import Trial
 from pcl.training.run import Run
 from tests.support.smoke import FAST
@@ -131,6 +132,12 @@ def test_what_is_gone_or_has_changed_is_said(tmp_path: Path, monkeypatch: pytest
             "    @dataclass(frozen=True)\n    class Config(LossConfig):\n        sizes: tuple[int, ...] = ()\n",
             "`loss.sizes` must be text, a number",
         ),
+        (
+            "loss",
+            "from dataclasses import dataclass\nfrom pcl.losses import Loss, LossConfig\nclass X(Loss):\n"
+            "    @dataclass(frozen=True)\n    class Config(LossConfig):\n        size: int\n",
+            "`loss.size` must have a default",
+        ),
         ("loss", "1 / 0", "x.py cannot be read: line 1: ZeroDivisionError"),
         ("loss", "x = (", "x.py cannot be read: line 1: SyntaxError"),
     ],
@@ -165,6 +172,27 @@ def test_other_processes_load_files_by_path_once_they_are_told_to() -> None:
     refused, fingerprint = result.stdout.splitlines()
     assert "nobody has named here" in refused
     assert fingerprint == RunConfig.from_flat(flat).fingerprint()
+
+
+def test_a_space_may_define_its_own_loss(tmp_path: Path) -> None:
+    """One file is all that has to travel; a copy of it elsewhere is the same space."""
+    loss = Path(LOSS.rpartition(":")[0]).read_text()
+    space = (
+        "from pcl.studies.space import SearchSpace, Stage\n"
+        "SPACE = SearchSpace('own', f'{__file__}:Hinge', (Stage('grid', {'loss.margin': [0.5, 1.0]}),))\n"
+    )
+    (tmp_path / "copies").mkdir()
+    files = [tmp_path / "own.py", tmp_path / "copies" / "space.py"]
+    found = []
+    for file in files:
+        file.write_text(loss + space)
+        found.append(load_space(str(file)))
+    assert found[0].fingerprint() == found[1].fingerprint()
+    keys = [[Trial(cell.config.flat(), (1,), "grid").key for cell in space.cells(0)] for space in found]
+    assert keys[0] == keys[1]
+    assert len(set(keys[0])) == 2
+    files[0].write_text((loss + space).replace("clamp(min=0)", "clamp(min=1)"))
+    assert load_space(str(files[0])).fingerprint() != found[0].fingerprint()
 
 
 def test_experiments_are_complete() -> None:

@@ -34,4 +34,4 @@ def test_a_study_of_users_files_runs_and_resumes() -> None:
 
         Path(loss.rpartition(":")[0]).write_text("")
         refused = place.run("--resume", "own", *ONE_WORKER, code=2)
-        assert "must define `Hinge`, but does not" in refused.output()
+        assert "must define `Hinge`, but does not" in refused.errors
