@@ -16,9 +16,9 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from dashboards.board.html.frame import POLICY, Surroundings, page
-from dashboards.board.html.markup import tag
 from dashboards.board.site import File, Site
 from dashboards.board.store.database import StoreError
+from pcl.presentation.markup import tag
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _HEADERS = {

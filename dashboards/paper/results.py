@@ -11,6 +11,7 @@ from itertools import groupby
 from pathlib import Path
 
 from dashboards.paper.formats import CSV_HEADINGS, cells_of
+from pcl.presentation.text_tables import markdown_table
 from pcl.studies.paper.comparison import DIVERGED, MISSING, NO_ERROR, NO_NUMBER, NOTHING, Line, split_mark
 from pcl.studies.paper.published import FEW_SEEDS, published_titles
 
@@ -148,16 +149,15 @@ def _place(order: Sequence[str], name: str) -> int:
 def as_markdown(result: Result) -> str:
     """A table with two lines for each row, published and ours, and below it why some have no value."""
     metrics = list(dict.fromkeys(line.what for line in result.lines))
-    rows = [["", "", *metrics, "seeds"], ["---"] * (len(metrics) + 3)]
+    rows = [["", "", *metrics, "seeds"]]
     for name in dict.fromkeys(line.row for line in result.lines):
         of_row = {line.what: line for line in result.lines if line.row == name}
         counts = " / ".join(dict.fromkeys(line.seeds for line in of_row.values() if line.seeds))
         rows.append([name, "published", *(of_row[m].published if m in of_row else "" for m in metrics), ""])
         rows.append(["", "ours", *(_told(of_row[m]) if m in of_row else "" for m in metrics), counts])
-    table = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
     title = f"**{published_titles()[result.table]}** (`{result.table}`)"
     causes = dict.fromkeys(f"{line.row}: {split_mark(line.ours)[0]}" for line in result.lines if _is_cause(line))
-    return "\n".join([title, "", *table, *(["", f"{'; '.join(causes)}."] if causes else [])])
+    return "\n".join([title, "", *markdown_table(rows), *(["", f"{'; '.join(causes)}."] if causes else [])])
 
 
 def _is_cause(line: Line) -> bool:

@@ -171,7 +171,7 @@ def _entry(cell: "Cell", row: Row) -> Entry:
     """A row as a search meets it: a cell all of whose seeds fail ends with the last of them."""
     from pcl.studies.ledger.folders import Row as Report  # noqa: PLC0415
     from pcl.studies.results.metric_onset import judged_curve, judged_from  # noqa: PLC0415
-    from pcl.studies.results.selection import standard_error  # noqa: PLC0415
+    from pcl.studies.results.statistics import standard_error  # noqa: PLC0415
 
     n_batches = cell.config.training.n_batches
     end = max(row["failed_at"]) if all(row["failed_at"]) else n_batches

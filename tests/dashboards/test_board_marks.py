@@ -5,13 +5,13 @@ import re
 from html import unescape
 
 from dashboards.board.html.frame import Surroundings
-from dashboards.board.html.markup import MISSING
 from dashboards.board.pages.ablation import ablation_page
 from dashboards.board.pages.overview import overview_page
 from dashboards.board.pages.scoreboard import Setting, ours_of, scoreboard_page
 from dashboards.board.pages.study import study_page
 from dashboards.board.pages.winner import winner_page
 from dashboards.board.store.records import FAILED, FINISHED, RUNNING, Run, Study, Trial
+from pcl.presentation.numbers import MISSING
 from pcl.studies.paper.published import Row, published_tables
 from pcl.studies.space.numerics_version import MATHS_VERSION
 

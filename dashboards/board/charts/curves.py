@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dashboards.board.charts.scales import Scale, numeric, tick_text, wants_log
-from dashboards.board.html.markup import MISSING, Child, Html, tag
+from pcl.presentation.markup import Child, Html, tag
+from pcl.presentation.numbers import MISSING
 
 _WIDTH = 720
 _MOST_NAMES = 12  # values of an axis that stand as words; of more, the axis is a scale

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from dashboards.board.charts.curves import rules, svg
 from dashboards.board.charts.scales import Scale, numeric, tick_text, wants_log
-from dashboards.board.html.markup import MISSING, Child, Html, number, tag
+from pcl.presentation.markup import Child, Html, tag
+from pcl.presentation.numbers import MISSING, number
 
 _HALF, _WIDE = 460, 960
 _LETTER, _LEAST_GAP = 6.5, 18.0  # pixels: of a letter of an axis's names, and from one mark to the next

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dashboards.board.html.markup import MINUS
+from pcl.presentation.numbers import MINUS
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dashboards.board.html.markup import Child, Html, join, tag
 from dashboards.board.store.records import FAILED, FINISHED, RUNNING, Run, Study
+from pcl.presentation.markup import Child, Html, document, join, tag
 from pcl.studies.tracking.page_links import experiments_page, run_page, trials_page
 
 # Files from disk have no origin of their own that a policy could name, hence `file:`.
@@ -81,11 +81,8 @@ def page(
     if around.reading:
         links.append(tag("span", f"still reading: {around.reading} so far", role="status"))
     head = [
-        tag("meta", charset="utf-8"),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", http_equiv="Content-Security-Policy", content=POLICY.format(source)),
         tag("meta", name="referrer", content="no-referrer"),
-        tag("title", f"{title} · pcl board"),
         tag("link", rel="icon", href="icon.svg", type="image/svg+xml"),
         tag("link", rel="stylesheet", href="board.css"),
         [tag("script", src=name, defer=True) for name in ("board.js", *scripts)],
@@ -99,8 +96,7 @@ def page(
         tag("main", body, id="main", tabindex="-1"),
     ]  # fmt: skip
     mark = hashlib.sha256(join(content).encode()).hexdigest()[:16] if every else None
-    html = tag("html", tag("head", head), tag("body", content, data_every=every, data_mark=mark), lang="en")
-    return f"<!DOCTYPE html>\n{html}\n"
+    return document(f"{title} · pcl board", content, head, data_every=every, data_mark=mark)
 
 
 def state_of(run: Run) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from dashboards.board.html.markup import Child, Html, tag
+from pcl.presentation.markup import Child, Html, tag
 
 _FIRST_ROWS = 200  # of a long table, shown before all are asked for
 

@@ -16,13 +16,15 @@ from dashboards.board.html.frame import (
     state_of_study,
     study_tabs,
 )
-from dashboards.board.html.markup import MISSING, Child, Html, fixed, plus_minus, tag
-from dashboards.board.html.names import axes_of, metric_name, shown_metrics
+from dashboards.board.html.names import axes_of, shown_metrics
 from dashboards.board.html.tables import Cell, Column, TableRow, table
 from dashboards.board.store.records import FAILED, FINISHED, REPORT, Study, Trial
+from pcl.presentation.markup import Child, Html, tag
+from pcl.presentation.numbers import MISSING, fixed, plus_minus
 from pcl.studies.paper.published import report_seeds
-from pcl.studies.results.paired_differences import Estimate, by_chance, estimate, paired
-from pcl.studies.space.metric_direction import larger_is_better
+from pcl.studies.results.paired_differences import by_chance, paired, verdict
+from pcl.studies.results.statistics import Estimate, estimate
+from pcl.studies.space.metric_direction import metric_name
 
 _MOST_VARIANTS = 40
 _MOST_FAILURES = 5
@@ -238,18 +240,6 @@ def _row(
         Cell(interval, difference.low), difference.n, verdict(metric, difference), record,
     )  # fmt: skip
     return TableRow(cells, run=trial.run.id)
-
-
-def verdict(metric: str, difference: Estimate) -> str:
-    """What an interval says: better, worse or, where it has zero in it, unclear; where no seed differs, same."""
-    if difference.n and difference.mean == 0 and not difference.error > 0:
-        return "same"
-    if math.isnan(difference.low) or difference.low <= 0 <= difference.high:
-        return "unclear"
-    end = larger_is_better(metric)
-    if end is None:
-        return "larger" if difference.mean > 0 else "smaller"
-    return "better" if (difference.mean > 0) == end else "worse"
 
 
 def _mark(text: str, found: Estimate, points: Sequence[float], kind: str) -> Mark:

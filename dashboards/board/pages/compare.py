@@ -5,9 +5,9 @@ import math
 from collections.abc import Sequence
 
 from dashboards.board.html.frame import Surroundings, page
-from dashboards.board.html.markup import tag
-from dashboards.board.html.names import metric_name
 from dashboards.board.store.records import Study, differing
+from pcl.presentation.markup import tag
+from pcl.studies.space.metric_direction import metric_name
 from pcl.studies.tracking.page_links import run_page
 
 

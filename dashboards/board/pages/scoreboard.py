@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dashboards.board.html.frame import Surroundings, badge, facts, page, section
-from dashboards.board.html.markup import MINUS, MISSING, Child, Html, join, number, plus_minus, tag
 from dashboards.board.html.tables import Cell, Column, TableRow, filter_all, table
 from dashboards.board.store.records import FAILED, FINISHED, Run, Trial
 from pcl.metrics.undefined import mean_of
+from pcl.presentation.markup import Child, Html, join, tag
+from pcl.presentation.numbers import MINUS, MISSING, number, plus_minus
 from pcl.studies.paper.comparison import mark_of
 from pcl.studies.paper.published import (
     AGREES,
@@ -25,7 +26,7 @@ from pcl.studies.paper.published import (
     signed,
     told_causes,
 )
-from pcl.studies.results.paired_differences import estimate
+from pcl.studies.results.statistics import estimate
 from pcl.studies.space.numerics_version import is_current
 
 _COLUMNS = (

@@ -18,11 +18,13 @@ from dashboards.board.html.frame import (
     state_of_study,
     study_tabs,
 )
-from dashboards.board.html.markup import MISSING, Child, Html, duration, join, moment, number, plus_minus, tag
-from dashboards.board.html.names import axes_of, cell_name, metric_name, shown_metrics, telling_apart
+from dashboards.board.html.names import axes_of, cell_name, shown_metrics, telling_apart
 from dashboards.board.html.tables import Cell, Column, TableRow, table
 from dashboards.board.store.records import FAILED, REPORT, RUNNING, Study, Trial, differing
-from pcl.studies.space.metric_direction import larger_is_better
+from pcl.presentation.durations import moment, rounded_duration
+from pcl.presentation.markup import Child, Html, join, tag
+from pcl.presentation.numbers import MISSING, number, plus_minus
+from pcl.studies.space.metric_direction import larger_is_better, metric_name
 
 Histories = Mapping[str, Sequence[tuple[int, float]]]
 
@@ -84,7 +86,8 @@ def trials_table(
             *([folded[index]] if is_folded else []),
             *(_metric(trial, metric, study.objective) for metric in metrics),
             Cell(f"{n_seeds - len(trial.lost)}/{n_seeds}" if trial.lost else n_seeds, n_seeds - len(trial.lost)),
-            Cell("" if math.isnan(spent) else duration(spent), spent), Cell(partial(around.run_link, trial.run)),
+            Cell("" if math.isnan(spent) else rounded_duration(spent), spent),
+            Cell(partial(around.run_link, trial.run)),
         ]  # fmt: skip
         rows.append(TableRow(cells, state, trial.run.id, trial is study.winner))
     return table(name, caption, columns, rows, kind="cells" if are_cells else "", is_long=True)
@@ -112,7 +115,7 @@ def _facts(study: Study, state: str, around: Surroundings) -> Html:
     pairs: list[tuple[str, Child]] = [
         ("space", tags.get("pcl.space")), ("scale", tags.get("pcl.scale")), ("fidelity", tags.get("pcl.fidelity")),
         ("objective", goal + study.objective), ("data", tags.get("pcl.data")), ("hardware", tags.get("pcl.hardware")),
-        ("GPU time", duration(gpu) if gpu else None), ("CPU time", duration(cpu) if cpu else None),
+        ("GPU time", rounded_duration(gpu) if gpu else None), ("CPU time", rounded_duration(cpu) if cpu else None),
         ("began", f"{moment(run.start_ms)} UTC"),
         ("ended", f"{moment(run.end_ms)} UTC" if run.end_ms and state != "running" else None),
         ("last report", f"{moment(study.last_ms)} UTC" if state in ("running", "silent") else None),

@@ -14,12 +14,13 @@ from dashboards.board.html.frame import (
     state_of_study,
     study_tabs,
 )
-from dashboards.board.html.markup import Child, Html, number, plus_minus, tag
-from dashboards.board.html.names import metric_name
 from dashboards.board.html.tables import Column, TableRow, table
 from dashboards.board.store.artifacts import Figure
 from dashboards.board.store.records import Study, Trial, differing
-from pcl.studies.results.paired_differences import estimate
+from pcl.presentation.markup import Child, Html, tag
+from pcl.presentation.numbers import number, plus_minus
+from pcl.studies.results.statistics import estimate
+from pcl.studies.space.metric_direction import metric_name
 
 _HIDDEN = ("objective", "objective_se")  # another name of what is there already
 _WORDS = {

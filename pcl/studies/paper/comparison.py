@@ -23,7 +23,7 @@ from pcl.studies.paper.published import (
     signed,
     told_causes,
 )
-from pcl.studies.results.paired_differences import estimate
+from pcl.studies.results.statistics import estimate
 
 MISSING = "—"
 NO_ERROR = "no error printed"

@@ -11,6 +11,7 @@ import yaml
 
 from pcl.config.run_config import Plain
 from pcl.metrics.undefined import as_json, told_with_error
+from pcl.presentation.text_tables import aligned
 from pcl.storage.files import write_json, write_text
 from pcl.studies.ledger.folders import CHECKPOINT, StudyFolder
 from pcl.studies.ledger.study_spec import StudySpec
@@ -55,8 +56,7 @@ def table(outcomes: Sequence[Outcome], space: SearchSpace) -> list[str]:
             rank = str(place) if math.isfinite(outcome.mean(space.objective.metric)) else "-"
             lost = f"lost seeds ({outcome.cause}) " if outcome.failures else ""
             rows.append([rank, *values, *means, f"{outcome.seconds:.1f}", f"{lost}{note}".rstrip()])
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return aligned(rows)
 
 
 def _mean(outcome: Outcome, metric: str) -> str:
@@ -70,8 +70,7 @@ def front_table(finding: Finding) -> list[str]:
     rows = [[*(_SHOWN.get(metric, metric) for metric in metrics), ""]]
     for outcome in finding.front:
         rows.append([*(_mean(outcome, metric) for metric in metrics), outcome.trial.label])
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return aligned(rows)
 
 
 def replication_table(stage: str, replication: Replication, space: SearchSpace) -> list[str]:
@@ -171,20 +170,14 @@ def _scatter_plots(folder: StudyFolder, best: Outcome) -> list[Path]:
     import torch  # noqa: PLC0415
 
     from pcl.studies.report.figures import scatter  # noqa: PLC0415
-    from pcl.tasks import ToyTask  # noqa: PLC0415
-    from pcl.training.run import Run  # noqa: PLC0415
+    from pcl.studies.report.predictions import Predictions  # noqa: PLC0415
 
-    run = Run.restore(checkpoint)
-    task = run.step.task
-    assert isinstance(task, ToyTask)
-    with torch.no_grad():
-        posterior = run.step.encoder(task.x_eval)
-    seed = run.seeds[0]
+    found = Predictions.read(checkpoint)
     paths = [folder.path / "kappa.png", folder.path / "mu.png"]
-    scatter(task.kappa_true[0].numpy(), posterior.kappa[0].numpy(), f"kappa, seed {seed}", paths[0])
-    first, second = torch.randint(task.x_eval.shape[1], (2, _N_PAIRS), generator=torch.Generator().manual_seed(0))
-    true, predicted = ((mu[0][first] * mu[0][second]).sum(-1).numpy() for mu in (task.mu_true, posterior.mu))
-    scatter(true, predicted, f"mu_i.mu_j, seed {seed}", paths[1])
+    scatter(found.kappa_true.numpy(), found.kappa.numpy(), f"kappa, seed {found.seed}", paths[0])
+    first, second = torch.randint(len(found.mu), (2, _N_PAIRS), generator=torch.Generator().manual_seed(0))
+    true, predicted = ((mu[first] * mu[second]).sum(-1).numpy() for mu in (found.mu_true, found.mu))
+    scatter(true, predicted, f"mu_i.mu_j, seed {found.seed}", paths[1])
     return paths
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pcl.config.run_config import RunConfig
-from pcl.studies.execution.progress import duration
+from pcl.presentation.durations import duration
 from pcl.studies.execution.resources import Cost, Resources, with_side_by_side
 from pcl.studies.ledger.folders import StudyFolder
 from pcl.studies.ledger.study_spec import StudySpec

@@ -6,10 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dashboards.board.html.names import metric_name
-from dashboards.board.pages.ablation import verdict
 from pcl.metrics.undefined import mean_of, told, told_with_error
-from pcl.studies.results.paired_differences import Estimate, by_chance, estimate, paired
+from pcl.presentation.text_tables import aligned
+from pcl.studies.results.paired_differences import by_chance, paired, verdict
+from pcl.studies.results.statistics import Estimate, estimate
+from pcl.studies.space.metric_direction import metric_name
 
 _COLUMNS = (
     "variant", "metric", "mean", "standard_error", "seeds", "difference", "low", "high", "paired_seeds", "verdict",
@@ -94,9 +95,7 @@ def as_text(found: Sequence[Compared], scale: str) -> list[str]:
     for metric in dict.fromkeys(entry.metric for entry in found):
         rows: list[tuple[str, ...]] = [("", "mean ± s.e.", "seeds", "difference ± s.e.", "95% interval", "")]
         rows += [_row(entry, mark) for entry in found if entry.metric == metric]
-        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-        lines += ["", metric_name(metric)]
-        lines += ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows]
+        lines += ["", metric_name(metric), *aligned(rows)]
     told = by_chance(sum(entry.difference.has_interval for entry in found if entry.difference))
     return [*lines, "", told] if told else lines
 
