@@ -1,4 +1,4 @@
-"""Figures of the paper, drawn of our runs: curves over a setting, and pictures with a mark."""
+"""Figures of the paper from our runs: curves over a setting, and pictures with a mark."""
 
 import math
 from collections.abc import Sequence

@@ -49,31 +49,31 @@ class Sheet:
 
     @property
     def file(self) -> str:
-        """Its files' name, without the ending."""
+        """Return its files' name, without the ending."""
         return self.name.replace(":", "-")
 
 
 def cells_of(line: Line) -> tuple[str, ...]:
-    """A line's cells, from left to right."""
+    """Return a line's cells, from left to right."""
     return (line.row, line.what, line.published, line.ours, line.seeds, line.difference, line.verdict)
 
 
 def text(sheet: Sheet) -> str:
-    """For a terminal."""
+    """Return a table for a terminal."""
     rows = [_HEADINGS, *map(cells_of, sheet.lines)]
     picture = [f"picture: {sheet.picture}"] if sheet.picture else []
     return "\n".join([f"{sheet.name}: {sheet.title}", sheet.caption, *aligned(rows), *picture]) + "\n"
 
 
 def markdown(sheet: Sheet) -> str:
-    """For a README."""
+    """Return a table in Markdown."""
     rows = markdown_table([_HEADINGS, *map(cells_of, sheet.lines)])
     picture = ["", f"![{sheet.title}]({sheet.picture})"] if sheet.picture else []
     return "\n".join([f"### {sheet.name}: {sheet.title}", "", sheet.caption, "", *rows, *picture]) + "\n"
 
 
 def comma_separated(sheet: Sheet) -> str:
-    """For programs."""
+    """Return a table as CSV."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(CSV_HEADINGS)
@@ -93,7 +93,7 @@ def _tex(words: str) -> str:
 
 
 def latex(sheet: Sheet) -> str:
-    """For a paper, with booktabs."""
+    """Return a table in LaTeX, with booktabs."""
     rows = [" & ".join(map(_tex, cells_of(line))) + r" \\" for line in sheet.lines]
     picture = [rf"  \includegraphics[width=\linewidth]{{{sheet.picture}}}\\"] if sheet.picture else []
     return "\n".join([
@@ -120,7 +120,7 @@ def _cell(words: str) -> Html:
 
 
 def page(title: str, sheets: Sequence[Sheet], words: str = "", others: Sequence[str] = ()) -> str:
-    """One page of several; it asks nothing of any other machine.
+    """Return an HTML page of several tables; it loads nothing from elsewhere.
 
     Args:
         title: Stands above.

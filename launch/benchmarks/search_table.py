@@ -39,7 +39,7 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 @lru_cache
 def wide_space() -> "SearchSpace":
-    """The paper's grid of 12 cells times five kappa_pos and five learning rates."""
+    """Return the paper's grid of 12 cells times five kappa_pos and five learning rates."""
     from pcl.studies.space.search_space import Stage, load_space  # noqa: PLC0415  -h answers at once
 
     space = load_space("toy_mcinfonce")
@@ -53,7 +53,7 @@ def wide_space() -> "SearchSpace":
 
 
 def cells(n_batches: int, overrides: "Mapping[str, Plain]") -> list["Cell"]:
-    """All of its cells, in the grid's order."""
+    """Return all of its cells, in the grid's order."""
     lengths = {"training.n_batches": n_batches, "training.eval_every": max(1, n_batches // _N_EVALUATIONS)}
     return wide_space().cells(0, profile=_PROFILE, scale=_SCALE, overrides={**lengths, **overrides})
 
@@ -98,7 +98,7 @@ def make(
 
 
 def read(path: Path) -> tuple[Row, list[Row]]:
-    """The first line, and those of the cells.
+    """Read the first line, and those of the cells.
 
     Raises:
         ValueError: If there is no table, or it is not one.
@@ -114,7 +114,7 @@ def read(path: Path) -> tuple[Row, list[Row]]:
 
 
 def final(row: Row) -> float | None:
-    """The mean over the seeds at the end; nothing where a seed failed or has no value."""
+    """Return the mean over the seeds at the end, or None where a seed failed or has no value."""
     values = [curve[-1] for curve in row["curves"]]
     is_whole = not any(row["failed_at"]) and all(map(math.isfinite, values))
     return sum(values) / len(values) if is_whole else None
@@ -122,7 +122,7 @@ def final(row: Row) -> float | None:
 
 @dataclass(frozen=True)
 class Entry:
-    """A cell as a search meets it.
+    """A cell as a search sees it.
 
     Attributes:
         cell: Its values by axis.
@@ -141,14 +141,14 @@ class Entry:
     judged: "list[tuple[tuple[float, float], int]]"
 
     def stopped_at(self, rungs: "Rungs") -> int | None:
-        """The batch at which ASHA stops it, if it does."""
+        """Return the batch at which ASHA stops it, or None."""
         key = _key(self.cell)
         phases = str(self.cell["training.phases"])
         return next((batch for point, batch in self.judged if not rungs.goes_on(key, phases, *point)), None)
 
 
 def read_entries(path: Path) -> list[Entry]:
-    """The table's cells, in the grid's order.
+    """Read the table's cells, in the grid's order.
 
     Raises:
         ValueError: If there is no table, it is not one, or it lacks cells.
@@ -162,13 +162,13 @@ def read_entries(path: Path) -> list[Entry]:
 
 
 def threshold_of(entries: list[Entry]) -> float:
-    """The best value less its standard error."""
+    """Return the best value less its standard error."""
     best = max((entry for entry in entries if entry.value is not None), key=lambda entry: entry.value or 0.0)
     return (best.value or 0.0) - best.standard_error
 
 
 def _entry(cell: "Cell", row: Row) -> Entry:
-    """A row as a search meets it: a cell all of whose seeds fail ends with the last of them."""
+    """Return a row as a search sees it; a cell all of whose seeds fail ends with the last of them."""
     from pcl.studies.ledger.folders import Row as Report  # noqa: PLC0415
     from pcl.studies.results.metric_onset import judged_curve, judged_from  # noqa: PLC0415
     from pcl.studies.results.statistics import standard_error  # noqa: PLC0415
@@ -189,7 +189,7 @@ def _entry(cell: "Cell", row: Row) -> Entry:
 
 
 def _begin(path: Path, n_batches: int, seeds: Sequence[int], overrides: "Mapping[str, Plain]") -> set[str]:
-    """Make the table's first line, or check it; the cells that are there."""
+    """Write the table's first line, or check it; return the cells that are there."""
     import torch  # noqa: PLC0415
 
     settings = {

@@ -9,7 +9,7 @@ escape = lru_cache(8192)(escape_all)  # most texts of a long table come again an
 
 
 class Html(str):
-    """Text that is markup already."""
+    """A string that is markup already."""
 
     __slots__ = ()
 
@@ -18,7 +18,7 @@ Child = object  # Html is taken as it is, None as nothing, an iterable as its me
 
 
 def join(*children: Child) -> Html:
-    """Children one after another.
+    """Join children into markup.
 
     Example:
         >>> join("a < b", None, [tag("b", "&")])
@@ -43,7 +43,7 @@ def lines(*children: Child) -> Html:
 
 
 def tag(name: str, /, *children: Child, **attributes: object) -> Html:
-    """An element. Attributes that are None or False are left out; `class_` is class, other underscores are hyphens.
+    """Return an element; attributes that are None or False are left out, `class_` is class, other underscores hyphens.
 
     Example:
         >>> tag("a", "x", href='"', data_run="1", hidden=True)

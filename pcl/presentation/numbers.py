@@ -11,7 +11,7 @@ _MOST_DECIMALS = 6
 
 
 def number(value: float | None) -> str:
-    """For people: three decimals, or three digits of what is very large or small; a dash where there is none.
+    """Format a number: three decimals, or three digits where it is very large or small; a dash for None.
 
     Example:
         >>> number(0.8213), number(125.02), number(1.2e14), number(float("nan")), number(-5e-05), number(None)
@@ -25,7 +25,7 @@ def number(value: float | None) -> str:
 
 
 def fixed(value: float, error: float) -> str:
-    """A number with as many decimals as its error has: three, or those that show the first digit of a small error.
+    """Format a number with as many decimals as its error: three, or those that show the first digit of a small one.
 
     Example:
         >>> fixed(0.000366, 0.003), fixed(0.82134, 4.1e-05), fixed(-0.0001, 0.02), fixed(0.5, float("nan"))
@@ -41,7 +41,7 @@ def fixed(value: float, error: float) -> str:
 
 
 def plus_minus(value: float | None, error: float) -> str:
-    """A mean with its standard error, where there is one.
+    """Format a mean with its standard error, where there is one.
 
     Example:
         >>> plus_minus(0.000366, 0.003), plus_minus(0.000366, float("nan")), plus_minus(3e-12, 2e-11)

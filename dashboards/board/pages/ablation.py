@@ -1,4 +1,4 @@
-"""A study as an ablation: what each variant reached, and how it differs from the baseline, seed by seed."""
+"""The page of an ablation: what each variant reached, and its differences from the baseline, seed by seed."""
 
 import math
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ _MOST_FAILURES = 5
 
 @dataclass(frozen=True)
 class Variants:
-    """Trials of one stage, which are compared.
+    """Trials of one stage that are compared.
 
     Attributes:
         stage: Of the study; seeds of tuning and of report are not mixed.
@@ -54,19 +54,19 @@ class Variants:
 
     @property
     def is_report(self) -> bool:
-        """Whether they are on seeds that select nothing."""
+        """Return whether they are on report seeds."""
         return self.stage == REPORT or set(self.seeds) <= set(map(str, report_seeds()))
 
     @property
     def about(self) -> str:
-        """Which stage it is, and on which seeds."""
+        """Return the stage and the seeds in words."""
         kind = "report seed" if self.is_report else "seed"
         plural = "s" if len(self.seeds) > 1 else ""
         return f"Stage {self.stage or 'unknown'}, on {kind}{plural} {', '.join(self.seeds)}"
 
 
 def comparisons(study: Study, asked: str = "") -> list[Variants]:
-    """What can be paired in each stage of a study, those on report seeds first; nothing of one with a single trial.
+    """Return the variants of every stage with at least two trials, those on report seeds first.
 
     Args:
         study: With all that is recorded of it.
@@ -103,7 +103,7 @@ def _variants(study: Study, stage: str, asked: str) -> Variants | None:
 
 
 def ablation_page(study: Study, around: Surroundings, asked: str = "") -> str:
-    """The page of a study's paired differences."""
+    """Return the page of a study's paired differences."""
     tags = study.run.tags
     body: list[Child] = [
         tag("h1", tags.get("pcl.ablation") or study.run.name), study_tabs(study, "ablation"),
@@ -138,7 +138,7 @@ def _metrics(study: Study, variants: Variants) -> list[str]:
 
 
 def _n_intervals(study: Study, found: Sequence[Variants]) -> int:
-    """Of differences, on the whole page."""
+    """Return how many differences with intervals the page has."""
     return sum(
         paired(trial.by_seed(metric), variants.baseline.by_seed(metric)).has_interval
         for variants in found
@@ -167,7 +167,7 @@ def _head(variants: Variants, around: Surroundings) -> Html:
 
 
 def _failures(study: Study) -> Html | None:
-    """Variants that are in no chart: a reader would take those that are for all there were."""
+    """Name the variants that failed and are in no chart."""
     failed = [trial.run for trial in study.ranked if trial.run.status == FAILED]
     told: list[Child] = [[tag("b", run.name), f": {run.cause or 'unknown'}"] for run in failed[:_MOST_FAILURES]]
     told += [f"{len(failed) - len(told):,} more"] if len(failed) > len(told) else []
@@ -247,5 +247,5 @@ def _mark(text: str, found: Estimate, points: Sequence[float], kind: str) -> Mar
 
 
 def _place_of(seed: str) -> tuple[int, str]:
-    """Numbers in their order; what is none, first."""
+    """Return a key that sorts seeds as numbers, what is no number first."""
     return int(seed) if seed.isdecimal() else -1, seed

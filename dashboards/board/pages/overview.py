@@ -1,4 +1,4 @@
-"""All studies: what runs, what won, what it took."""
+"""The first page: all studies, their winners and what they took."""
 
 import math
 from collections import Counter
@@ -22,7 +22,7 @@ _COLUMNS = (
 
 
 def overview_page(studies: Sequence[Study], around: Surroundings) -> str:
-    """The first page."""
+    """Return the page."""
     body: list[Child] = [tag("h1", "Studies")]
     if studies:
         body += [_totals(studies), table("studies", "Studies", _COLUMNS, [_row(study, around) for study in studies])]

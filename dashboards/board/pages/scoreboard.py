@@ -1,4 +1,4 @@
-"""The paper's tables and figures: published beside ours, of which every number is of runs in MLflow."""
+"""The scoreboard: the paper's tables and figures beside numbers of our runs in MLflow."""
 
 import math
 from collections import defaultdict
@@ -43,7 +43,7 @@ _WITHOUT_NUMBER = _STATES[4:]
 
 @dataclass(frozen=True)
 class Setting:
-    """What results of one row may differ in.
+    """The setting of results: what those of one row may differ in.
 
     Attributes:
         fidelity: Profile.
@@ -59,13 +59,13 @@ class Setting:
 
     @property
     def mark(self) -> str:
-        """What is not as published, in words."""
+        """Return what is not as published, in words."""
         return mark_of(self.scale, self.data, *(["not pretrained"] if self.lacks_weights else [])).strip(" []")
 
 
 @dataclass
 class Found:
-    """Seeds of a row in one setting, with the runs that they are of.
+    """The seeds of a row in one setting, with their runs.
 
     Attributes:
         metrics: Of every seed that has not failed.
@@ -80,14 +80,14 @@ class Found:
     settled: dict[str, Mapping[str, float]] = field(default_factory=dict)
 
     def counted(self, n: int) -> str:
-        """How many seeds are in a number, and of how many where some are not that failed or are undefined."""
+        """Return how many seeds a number has, and of how many where some failed or are undefined."""
         n_all = len({*self.metrics, *self.failures})
         is_lost = n < n_all and (n > 0 or bool(set(self.failures) - set(self.metrics)))
         return f"{n} of {n_all}" if is_lost else str(n)
 
 
 def ours_of(row: Row, trials: Sequence[Trial], seeds: Sequence[int]) -> dict[Setting, Found]:
-    """What trials that ended have of a row on the seeds that results are reported on.
+    """Collect what trials that ended reached for a row on the report seeds.
 
     Of a seed counts the trial that has most of them, as for `pcl.studies.tracking.finished_trials`, and then the first.
     """
@@ -124,7 +124,7 @@ def _is_begun(row: Row, trials: Sequence[Trial]) -> bool:
 
 
 def scoreboard_page(trials: Sequence[Trial], seeds: Sequence[int], around: Surroundings) -> str:
-    """The page."""
+    """Return the page."""
     parts, states, whole = [], [], []  # of all rows, and of those that are as published
     for of_paper in published_tables():
         rows = []
@@ -166,7 +166,7 @@ def _words() -> Html:
 
 
 def _others() -> Html:
-    """Tables without results of runs."""
+    """Return the tables that have no results of runs."""
     shown = {of_paper.name for of_paper in published_tables()}
     items = [
         tag("li", tag("code", name), f": {title}. ", tag("code", f"python launch/reproduce.py --table {name[4:]}"))
@@ -183,7 +183,7 @@ def _others() -> Html:
 def _rows(
     of_paper: Table, row: Row, found: Mapping[Setting, Found], around: Surroundings, missing: str
 ) -> list[tuple[Setting | None, TableRow]]:
-    """Lines, each with the setting of ours, where there is one, or else the state `missing`."""
+    """Return lines, each with the setting of ours, or with the state `missing`."""
     made: list[tuple[Setting | None, TableRow]] = []
     for metric, heading in of_paper.columns.items():
         published = row.published.get(metric)
@@ -202,7 +202,7 @@ def _rows(
 
 
 def _is_told(row: Row, metric: str, content: Found) -> bool:
-    """Whether there is something to say of what the paper has no number of."""
+    """Return whether there is something to say of a metric for which the paper prints no number."""
     has_value = any(metric in metrics for metrics in content.metrics.values())
     return has_value or row.expects(metric, content.failures.values())
 
@@ -229,7 +229,7 @@ def _numberless(
     row: Row, metric: str, heading: str, published: Published | None, setting: Setting, content: Found,
     around: Surroundings,
 ) -> TableRow:  # fmt: skip
-    """Of runs that failed, or that ended without this metric."""
+    """Return the line of runs that failed, or ended without this metric."""
     cause, state = _why(metric, content)
     if state == "failed" and row.expects(metric, content.failures.values()):
         state = AGREES
@@ -242,7 +242,7 @@ def _numberless(
 
 
 def _why(metric: str, content: Found) -> tuple[str, str]:
-    """Why there is no number, and the state that this is."""
+    """Return why there is no number, and the state for it."""
     causes = told_causes(content.failures.values())
     if not content.metrics:
         return causes, "failed"

@@ -1,4 +1,4 @@
-"""One study: its trials from best to worst, what they varied, how they learned, and why some failed."""
+"""The page of a study: trials from best to worst, what they varied, learning curves, and causes of failures."""
 
 import math
 from collections import defaultdict
@@ -35,7 +35,7 @@ _MOST_LETTERS = 32  # of the axes of a table that is printed: of more, a row has
 
 
 def learning(study: Study) -> list[Trial]:
-    """Trials whose curves are drawn: the best, or first, and those that run."""
+    """Return the trials whose curves are drawn: the best, or first, and those that run."""
     running = [trial for trial in study.trials if trial.run.status == RUNNING]
     order = study.cells if study.is_reproduction else study.ranked
     best = [trial for trial in order if trial.run.status != RUNNING and trial.run.metrics]
@@ -43,7 +43,7 @@ def learning(study: Study) -> list[Trial]:
 
 
 def study_page(study: Study, histories: Histories, around: Surroundings) -> str:
-    """The page of a study, with the objective's history of the trials of `learning`."""
+    """Return the page of a study, with the objective's history of the trials of `learning`."""
     state = state_of_study(study, around.now_ms)
     body: list[Child] = [
         tag("h1", study.run.name, " ", badge(state)), study_tabs(study, "study"), _facts(study, state, around),
@@ -57,7 +57,7 @@ def study_page(study: Study, histories: Histories, around: Surroundings) -> str:
 def trials_table(
     name: str, caption: str, study: Study, trials: Sequence[Trial], around: Surroundings, first: str = "Rank"
 ) -> Html:
-    """Trials in a given order with their axes and main metrics; those of a reproduction by their names, unranked."""
+    """Return a table of trials with their axes and main metrics; of a reproduction, by name and unranked."""
     are_cells = study.is_reproduction
     axes = telling_apart(trials) if are_cells else axes_of(trials) or [("trial", [trial.run.name for trial in trials])]
     metrics = shown_metrics(study.objective, trials)
@@ -94,7 +94,7 @@ def trials_table(
 
 
 def _folded(axes: Sequence[tuple[str, Sequence[str]]]) -> list[str]:
-    """Of every trial its values of all axes, by the last parts of their names where these tell them apart."""
+    """Return each trial's values of all axes, named by the last parts of their paths where these are unique."""
     ends = [axis.rpartition(".")[2] for axis, _ in axes]
     names = [end if ends.count(end) == 1 else axis for end, (axis, _) in zip(ends, axes, strict=True)]
     of_trials = zip(*(values for _, values in axes), strict=True)
@@ -130,7 +130,7 @@ def _facts(study: Study, state: str, around: Surroundings) -> Html:
 
 
 def _command(study: Study) -> str:
-    """Which of the commands goes on with a study."""
+    """Return the command that resumes a study."""
     tags = study.run.tags
     if study.is_reproduction:
         return "reproduce.py ..."

@@ -1,4 +1,4 @@
-"""A study's winner: what it reached, its figures, and how to load it."""
+"""The page of a study's winner: what it reached, its figures, and how to load it."""
 
 import math
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ _SHEETS = ("certain.png", "credible.png")  # of many images each
 
 
 def winner_page(study: Study, figures: Sequence[Figure], around: Surroundings) -> str:
-    """The page of a study's winner."""
+    """Return the page."""
     winner, first = study.winner, "Winner" if study.selects else "Best trial"
     body: list[Child] = [
         tag("h1", study.run.name if study.is_reproduction else f"{first} of {study.run.name}"),
@@ -75,7 +75,7 @@ def _facts(study: Study, winner: Trial, around: Surroundings) -> Html:
 
 
 def reported(study: Study, winner: Trial) -> Trial | None:
-    """The same configuration on the report seeds."""
+    """Return the trial of the same configuration on the report seeds."""
     config = {path: value for path, value in winner.run.params.items() if path != "seeds"}
     for trial in study.reports:
         if {path: value for path, value in trial.run.params.items() if path != "seeds"} == config:
@@ -163,7 +163,7 @@ def _whereabouts(place: str) -> str:
 
 
 def _download(run_id: str, name: str, around: Surroundings) -> str:
-    """A command that fetches an artifact, by default from where `launch/ui.py` would look."""
+    """Return a command that fetches an artifact, by default from where `launch/ui.py` would look."""
     command = f"mlflow artifacts download --run-id {run_id} --artifact-path {name} --dst-path ."
     return f"MLFLOW_TRACKING_URI={around.mlflow or 'sqlite:///runs/mlflow.db'} {command}"
 

@@ -57,7 +57,7 @@ details { margin: .5rem 0; } summary { cursor: pointer; color: var(--soft); }
 
 @dataclass(frozen=True)
 class Caption:
-    """What a page says about where its images and its encoder come from.
+    """The origin of a page's images and encoder.
 
     Attributes:
         name: Of the study or the checkpoint.

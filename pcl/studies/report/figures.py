@@ -1,4 +1,4 @@
-"""Figures that go with the records."""
+"""Figures of a study: scatter plots, Pareto fronts, posteriors."""
 
 import math
 from collections.abc import Sequence
@@ -114,7 +114,7 @@ def _apart(modes: "np.ndarray[Any, Any]", n: int) -> list[int]:
 
 
 def _figure(width: float, height: float) -> "Figure":
-    """Return a figure of its own, which has no state to share, as pyplot's have."""
+    """Return a figure without pyplot, whose state all threads share."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415  half a second
     from matplotlib.figure import Figure  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""What a study leaves: the ranked table, best.yaml, trials.csv, summary.json, and figures of the winner."""
+"""Files of a study: the ranked table, best.yaml, trials.csv, summary.json, and figures of the winner."""
 
 import csv
 import io
@@ -32,7 +32,7 @@ _N_PAIRS = 2000  # points of the plot of mu
 
 
 def table(outcomes: Sequence[Outcome], space: SearchSpace) -> list[str]:
-    """Trials in a given order, with the means of the usual metrics; failures with their causes."""
+    """Return a table of trials in a given order, with the means of the usual metrics; failures with their causes."""
     axes = list(dict.fromkeys(axis for outcome in outcomes for axis in outcome.trial.varied))
     metrics = [space.objective.metric, *(m for m in _SHOWN if m != space.objective.metric)]
     metrics = [m for m in metrics if any(m in values for o in outcomes for values in o.by_seed.values())]
@@ -60,12 +60,12 @@ def table(outcomes: Sequence[Outcome], space: SearchSpace) -> list[str]:
 
 
 def _mean(outcome: Outcome, metric: str) -> str:
-    """With its standard error; nothing where no seed has the metric."""
+    """Format a mean with its standard error; empty where no seed has the metric."""
     return told_with_error(outcome.mean(metric), outcome.standard_error(metric)) if outcome.values(metric) else ""
 
 
 def front_table(finding: Finding) -> list[str]:
-    """The Pareto front, best by the first objective first."""
+    """Return a table of the Pareto front, best by the first objective first."""
     metrics = [objective.metric for objective in finding.objectives]
     rows = [[*(_SHOWN.get(metric, metric) for metric in metrics), ""]]
     for outcome in finding.front:
@@ -74,7 +74,7 @@ def front_table(finding: Finding) -> list[str]:
 
 
 def replication_table(stage: str, replication: Replication, space: SearchSpace) -> list[str]:
-    """What more seeds say about the best of a stage."""
+    """Return what replication says about the best of a stage."""
     if not replication.n_rounds:
         return [f"{stage}: clear without more seeds"]
     left = f"{replication.n_unclear} not clearly worse" if replication.n_unclear else "it is clear"
@@ -83,12 +83,12 @@ def replication_table(stage: str, replication: Replication, space: SearchSpace) 
 
 
 def is_published_winner(trial: Trial, space: SearchSpace) -> bool:
-    """Whether a trial has the published winner's value of every axis that it varies."""
+    """Return whether a trial has the published winner's value of every axis that it varies."""
     return bool(space.published) and all(space.published.get(axis) == value for axis, value in trial.varied.items())
 
 
 def write_all(folder: StudyFolder, space: SearchSpace, spec: StudySpec, finding: Finding) -> list[Path]:
-    """Write the study's files; returns them."""
+    """Write the study's files; return their paths."""
     files = [folder.path / "trials.csv", folder.path / "summary.json"]
     write_text(files[0], trials_csv([*finding.outcomes, *finding.replicates]))
     write_json(files[1], summary(space, spec, finding))
@@ -114,7 +114,7 @@ def _draw_front(finding: Finding, path: Path) -> None:
 
 
 def summary(space: SearchSpace, spec: StudySpec, finding: Finding) -> dict[str, Any]:
-    """The study in what JSON has."""
+    """Return the study as JSON."""
     return {
         "spec": spec.as_json(),
         "objective": {"metric": space.objective.metric, "mode": space.objective.mode.value},
@@ -136,7 +136,7 @@ def _replication(found: Replication) -> dict[str, Any]:
 
 
 def figures(folder: StudyFolder, best: Outcome, say: Callable[[str], None]) -> list[Path]:
-    """What there is to see of the winner: files or a folder of them. What fails is said in a line, and not drawn."""
+    """Draw the winner's figures; return their files or folder. A failure is told in a line."""
     try:
         if best.trial.run_config.task_name == "images":
             return _look(folder, best)
@@ -147,7 +147,7 @@ def figures(folder: StudyFolder, best: Outcome, say: Callable[[str], None]) -> l
 
 
 def _look(folder: StudyFolder, best: Outcome) -> list[Path]:
-    """The page of `launch/look.py` for the winner's first seed that has not failed."""
+    """Write the page of `launch/look.py` for the winner's first seed that has not failed."""
     import torch  # noqa: PLC0415
 
     from pcl.data.sources import data_folder, resolve  # noqa: PLC0415
@@ -161,7 +161,7 @@ def _look(folder: StudyFolder, best: Outcome) -> list[Path]:
 
 
 def _scatter_plots(folder: StudyFolder, best: Outcome) -> list[Path]:
-    """Kappa and pairs of mu for the winner's first seed; none without its checkpoint."""
+    """Plot kappa and pairs of mu for the winner's first seed; nothing without its checkpoint."""
     trial = folder.trial(best.trial.key)
     trial.mirror.pull(CHECKPOINT)
     checkpoint = trial.checkpoint
@@ -196,7 +196,7 @@ def _entry(outcome: Outcome) -> dict[str, Any]:
 
 
 def trials_csv(outcomes: Sequence[Outcome]) -> str:
-    """A line for every trial and seed; for programs, so that an undefined value is nan, and an infinite one inf."""
+    """Return a line for every trial and seed; undefined values are nan, infinite ones inf."""
     metrics = sorted({metric for o in outcomes for values in o.by_seed.values() for metric in values})
     axes = list(dict.fromkeys(axis for o in outcomes for axis in o.trial.varied))
     text = io.StringIO()

@@ -1,4 +1,4 @@
-"""An ablation's table: what each variant reached, and how it differs from the baseline, seed by seed."""
+"""Tables of an ablation: what each variant reached, and its differences from the baseline, seed by seed."""
 
 import csv
 import io
@@ -20,7 +20,7 @@ _COLUMNS = (
 
 @dataclass(frozen=True)
 class Reached:
-    """What a variant reached.
+    """A variant's results.
 
     Attributes:
         label: Of the variant.
@@ -33,12 +33,12 @@ class Reached:
     cause: str = ""
 
     def values(self, metric: str) -> dict[str, float]:
-        """The finite values of a metric, by seed."""
+        """Return the finite values of a metric, by seed."""
         of_seeds = {str(seed): metrics.get(metric, math.nan) for seed, metrics in self.by_seed.items()}
         return {seed: value for seed, value in of_seeds.items() if math.isfinite(value)}
 
     def recorded(self, metric: str) -> list[float]:
-        """All values of a metric, also those that are undefined."""
+        """Return all values of a metric, also undefined ones."""
         return [metrics[metric] for metrics in self.by_seed.values() if metric in metrics]
 
 
@@ -60,14 +60,14 @@ class Compared:
 
     @property
     def verdict(self) -> str:
-        """What the interval says."""
+        """Return the verdict of the interval."""
         if self.difference is None:
             return "baseline"
         return verdict(self.metric, self.difference) if self.difference.n else ""
 
 
 def compared(variants: Sequence[Reached], baseline: str, metrics: Sequence[str]) -> list[Compared]:
-    """Metric by metric, variant by variant.
+    """Compare variants with the baseline, metric by metric.
 
     Example:
         >>> plain, other = Reached("a", {4: {"x": 1.0}, 5: {"x": 3.0}}), Reached("b", {4: {"x": 2.0}, 5: {"x": 4.5}})
@@ -89,7 +89,7 @@ def compared(variants: Sequence[Reached], baseline: str, metrics: Sequence[str])
 
 
 def as_text(found: Sequence[Compared], scale: str) -> list[str]:
-    """A block for each metric, and what many intervals say by chance."""
+    """Return a block for each metric, and how many intervals would miss zero by chance."""
     mark = "" if scale == "paper" else f" [{scale}]"
     lines = []
     for metric in dict.fromkeys(entry.metric for entry in found):
@@ -101,7 +101,7 @@ def as_text(found: Sequence[Compared], scale: str) -> list[str]:
 
 
 def as_csv(found: Sequence[Compared], scale: str) -> str:
-    """A line for each metric and variant."""
+    """Return a line for each metric and variant, as CSV."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(_COLUMNS)

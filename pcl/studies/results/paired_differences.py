@@ -1,4 +1,4 @@
-"""Differences of variants that saw the same random numbers, seed by seed."""
+"""Differences between variants, paired by seed: variants of a seed share their random numbers."""
 
 import math
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ _HANDFUL = 5
 
 
 def paired(variant: Mapping[str, float], baseline: Mapping[str, float]) -> Estimate:
-    """Of the differences, variant less baseline, over the seeds that both have.
+    """Estimate the difference, variant less baseline, over the seeds that both have.
 
     Example:
         >>> paired({"1": 2.0, "2": 4.0, "9": 7.0}, {"1": 1.0, "2": 2.0}).mean
@@ -20,7 +20,7 @@ def paired(variant: Mapping[str, float], baseline: Mapping[str, float]) -> Estim
 
 
 def by_chance(n_intervals: int) -> str:
-    """What is to be expected of so many intervals of differences; nothing is said of a handful.
+    """Say how many of so many intervals would miss zero by chance; return an empty string for a handful.
 
     Example:
         >>> by_chance(24)

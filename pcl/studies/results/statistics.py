@@ -33,7 +33,7 @@ class Estimate:
 
 
 def standard_error(values: Sequence[float]) -> float:
-    """Return that of the mean of independent values; NaN for fewer than two or values that are not finite."""
+    """Return the standard error of a mean of independent values; NaN for fewer than two or where one is not finite."""
     if len(values) < 2 or not all(map(math.isfinite, values)):
         return math.nan
     return statistics.stdev(values) / math.sqrt(len(values))
