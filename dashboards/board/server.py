@@ -15,7 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from dashboards.board.html.frame import POLICY, Surroundings, page
+from dashboards.board.html.frame import POLICY, PageContext, page
 from dashboards.board.site import File, Site
 from dashboards.board.store.database import StoreError
 from pcl.presentation.markup import tag
@@ -229,5 +229,5 @@ def _is_number(host: str) -> bool:
 
 
 def _told(text: str) -> File:
-    body = page("Not here", [tag("h1", "Not here"), tag("p", text)], Surroundings(is_live=False))
+    body = page("Not here", [tag("h1", "Not here"), tag("p", text)], PageContext(is_live=False))
     return File(body.encode(), "text/html; charset=utf-8")

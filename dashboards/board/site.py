@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dashboards.board.html.frame import Surroundings
+from dashboards.board.html.frame import PageContext
 from dashboards.board.html.names import MAIN_METRICS
 from dashboards.board.pages.ablation import ablation_page
 from dashboards.board.pages.compare import compare_page, study_data
@@ -84,7 +84,7 @@ class Site:
         if name in _STATIC:
             return File(_STATIC[name].read_bytes(), _kind(name))
         now_ms, reading = time.time_ns() // 1_000_000, self._database.reading
-        around = Surroundings(self._mlflow(), self._ray(), self._is_live, now_ms, reading)
+        around = PageContext(self._mlflow(), self._ray(), self._is_live, now_ms, reading)
         baseline = query.get("baseline", "") if name.startswith("ablation-") else ""
         key = name, baseline if _RUN.fullmatch(baseline) else ""
         version = self._version(around)
@@ -95,7 +95,7 @@ class Site:
                 self._keep(key, version, file)
             return file
 
-    def _version(self, around: Surroundings) -> str:
+    def _version(self, around: PageContext) -> str:
         """Return what changes when pages do, and with time while something runs: it may have fallen silent."""
         content = self._database.version()
         is_running = self._database.rows("select 1 from runs where status = ? limit 1", RUNNING)
@@ -131,7 +131,7 @@ class Site:
             for name in names:
                 self.get(name)
 
-    def _make(self, name: str, baseline: str, around: Surroundings) -> str | bytes | None:
+    def _make(self, name: str, baseline: str, around: PageContext) -> str | bytes | None:
         if name == "index.html":
             studies = all_studies(self._database)
             self._prepare(studies)
@@ -148,7 +148,7 @@ class Site:
             return self._of_study(found[1], study, baseline, around) if study else None
         return None
 
-    def _of_study(self, kind: str, study: Study, baseline: str, around: Surroundings) -> str:
+    def _of_study(self, kind: str, study: Study, baseline: str, around: PageContext) -> str:
         if kind == "data":
             return study_data(study)
         if kind == "ablation":

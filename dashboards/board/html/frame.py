@@ -17,7 +17,7 @@ _SILENT_MS = 15 * 60_000  # without a report, a study that says it is running ma
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class PageContext:
     """The context of a page: links to other services, and whether it is live.
 
     Attributes:
@@ -57,7 +57,7 @@ class Surroundings:
 def page(
     title: str,
     body: Child,
-    around: Surroundings,
+    around: PageContext,
     current: str = "",
     *,
     is_moving: bool = False,

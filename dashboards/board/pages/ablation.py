@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from dashboards.board.charts.intervals import Mark, Panel, intervals
 from dashboards.board.charts.scales import numeric
 from dashboards.board.html.frame import (
-    Surroundings,
+    PageContext,
     cells_words,
     facts,
     note,
@@ -102,7 +102,7 @@ def _variants(study: Study, stage: str, asked: str) -> Variants | None:
     return Variants(stage, axis, names, trials, baseline, seeds, len(whole) - len(trials))
 
 
-def ablation_page(study: Study, around: Surroundings, asked: str = "") -> str:
+def ablation_page(study: Study, around: PageContext, asked: str = "") -> str:
     """Return the page of a study's paired differences."""
     tags = study.run.tags
     body: list[Child] = [
@@ -157,7 +157,7 @@ def _words(n_intervals: int) -> Html:
     )
 
 
-def _head(variants: Variants, around: Surroundings) -> Html:
+def _head(variants: Variants, around: PageContext) -> Html:
     words = ["With one seed there are no intervals."] if len(variants.seeds) < 2 else []
     if variants.n_left_out:
         words.append(f"The best {len(variants.trials)} variants are shown; {variants.n_left_out:,} are not.")
@@ -185,7 +185,7 @@ def _chooser(variants: Variants) -> Html:
     )
 
 
-def _metric(metric: str, variants: Variants, around: Surroundings, index: int) -> Html:
+def _metric(metric: str, variants: Variants, around: PageContext, index: int) -> Html:
     name = metric_name(metric)
     base = variants.baseline.by_seed(metric)
     values = [trial.by_seed(metric) for trial in variants.trials]
@@ -226,7 +226,7 @@ def _metric(metric: str, variants: Variants, around: Surroundings, index: int) -
 
 
 def _row(
-    metric: str, text: str, trial: Trial, mean: Estimate, difference: Estimate, is_base: bool, around: Surroundings
+    metric: str, text: str, trial: Trial, mean: Estimate, difference: Estimate, is_base: bool, around: PageContext
 ) -> TableRow:
     value = Cell(plus_minus(mean.mean if trial.recorded(metric) else None, mean.error), mean.mean)
     record = around.run_link(trial.run)

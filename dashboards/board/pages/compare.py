@@ -4,14 +4,14 @@ import json
 import math
 from collections.abc import Sequence
 
-from dashboards.board.html.frame import Surroundings, page
+from dashboards.board.html.frame import PageContext, page
 from dashboards.board.store.records import Study, differing
 from pcl.presentation.markup import tag
 from pcl.studies.space.metric_direction import metric_name
 from pcl.studies.tracking.page_links import run_page
 
 
-def compare_page(studies: Sequence[Study], around: Surroundings) -> str:
+def compare_page(studies: Sequence[Study], around: PageContext) -> str:
     """Return the page with a choice of studies; the script loads a study's trials when it is chosen."""
     options = [tag("option", study.run.name, value=study.run.id) for study in studies]
     sides = [

@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from dashboards.board.html.frame import Surroundings, badge, facts, page, state_of, state_of_study
+from dashboards.board.html.frame import PageContext, badge, facts, page, state_of, state_of_study
 from dashboards.board.html.tables import Cell, Column, TableRow, table
 from dashboards.board.store.records import Study, Trial
 from pcl.presentation.durations import moment, rounded_duration
@@ -21,7 +21,7 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def overview_page(studies: Sequence[Study], around: Surroundings) -> str:
+def overview_page(studies: Sequence[Study], around: PageContext) -> str:
     """Return the page."""
     body: list[Child] = [tag("h1", "Studies")]
     if studies:
@@ -50,7 +50,7 @@ def _counts(trials: Sequence[Trial]) -> str:
     return ", ".join(f"{states[state]:,} {state}" for state in _STATES if states[state])
 
 
-def _row(study: Study, around: Surroundings) -> TableRow:
+def _row(study: Study, around: PageContext) -> TableRow:
     run, winner, tags = study.run, study.winner, study.run.tags
     state = state_of_study(study, around.now_ms)
     gpu, cpu = study.seconds(of_gpu=True), study.seconds(of_gpu=False)

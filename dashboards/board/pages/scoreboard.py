@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dashboards.board.html.frame import Surroundings, badge, facts, page, section
+from dashboards.board.html.frame import PageContext, badge, facts, page, section
 from dashboards.board.html.tables import Cell, Column, TableRow, filter_all, table
 from dashboards.board.store.records import FAILED, FINISHED, Run, Trial
 from pcl.metrics.undefined import mean_of
@@ -123,7 +123,7 @@ def _is_begun(row: Row, trials: Sequence[Trial]) -> bool:
     return any(t.run.status not in (FINISHED, FAILED) and row.matches(t.run.params) for t in trials)
 
 
-def scoreboard_page(trials: Sequence[Trial], seeds: Sequence[int], around: Surroundings) -> str:
+def scoreboard_page(trials: Sequence[Trial], seeds: Sequence[int], around: PageContext) -> str:
     """Return the page."""
     parts, states, whole = [], [], []  # of all rows, and of those that are as published
     for of_paper in published_tables():
@@ -181,7 +181,7 @@ def _others() -> Html:
 
 
 def _rows(
-    of_paper: Table, row: Row, found: Mapping[Setting, Found], around: Surroundings, missing: str
+    of_paper: Table, row: Row, found: Mapping[Setting, Found], around: PageContext, missing: str
 ) -> list[tuple[Setting | None, TableRow]]:
     """Return lines, each with the setting of ours, or with the state `missing`."""
     made: list[tuple[Setting | None, TableRow]] = []
@@ -209,7 +209,7 @@ def _is_told(row: Row, metric: str, content: Found) -> bool:
 
 def _line(
     row: Row, metric: str, heading: str, published: Published | None, setting: Setting, content: Found, ours: Measured,
-    around: Surroundings,
+    around: PageContext,
 ) -> TableRow:  # fmt: skip
     result = compare(metric, published, ours) if published else None
     verdict = result.verdict if result else ""
@@ -227,7 +227,7 @@ def _line(
 
 def _numberless(
     row: Row, metric: str, heading: str, published: Published | None, setting: Setting, content: Found,
-    around: Surroundings,
+    around: PageContext,
 ) -> TableRow:  # fmt: skip
     """Return the line of runs that failed, or ended without this metric."""
     cause, state = _why(metric, content)
@@ -254,7 +254,7 @@ def _marked(told: Child, setting: Setting) -> Html:
     return join(told, tag("span", f" {setting.mark}", class_="reduced") if setting.mark else None)
 
 
-def _records(content: Found, around: Surroundings) -> Html:
+def _records(content: Found, around: PageContext) -> Html:
     return join(*(join(around.run_link(run), " ") for run in content.runs[:5]))
 
 

@@ -7,7 +7,7 @@ from functools import partial
 
 from dashboards.board.charts.curves import Line, curves, parallel
 from dashboards.board.html.frame import (
-    Surroundings,
+    PageContext,
     badge,
     cells_words,
     facts,
@@ -42,7 +42,7 @@ def learning(study: Study) -> list[Trial]:
     return [*best[: max(0, _MOST_CURVES - len(running))], *running[:_MOST_CURVES]]
 
 
-def study_page(study: Study, histories: Histories, around: Surroundings) -> str:
+def study_page(study: Study, histories: Histories, around: PageContext) -> str:
     """Return the page of a study, with the objective's history of the trials of `learning`."""
     state = state_of_study(study, around.now_ms)
     body: list[Child] = [
@@ -55,7 +55,7 @@ def study_page(study: Study, histories: Histories, around: Surroundings) -> str:
 
 
 def trials_table(
-    name: str, caption: str, study: Study, trials: Sequence[Trial], around: Surroundings, first: str = "Rank"
+    name: str, caption: str, study: Study, trials: Sequence[Trial], around: PageContext, first: str = "Rank"
 ) -> Html:
     """Return a table of trials with their axes and main metrics; of a reproduction, by name and unranked."""
     are_cells = study.is_reproduction
@@ -108,7 +108,7 @@ def _metric(trial: Trial, metric: str, objective: str) -> Cell:
     return Cell(plus_minus(value, error), math.nan if value is None else value)
 
 
-def _facts(study: Study, state: str, around: Surroundings) -> Html:
+def _facts(study: Study, state: str, around: PageContext) -> Html:
     tags, run = study.run.tags, study.run
     gpu, cpu = study.seconds(of_gpu=True), study.seconds(of_gpu=False)
     goal = {True: "largest ", False: "smallest ", None: ""}[larger_is_better(study.objective)]
@@ -137,7 +137,7 @@ def _command(study: Study) -> str:
     return f"{'ablate' if tags.get('pcl.ablation') else 'grid'}.py --resume {tags.get('pcl.study', '')}"
 
 
-def _ranking(study: Study, around: Surroundings) -> Html:
+def _ranking(study: Study, around: PageContext) -> Html:
     seeds, first = ("the tuning seeds", "winner") if study.selects else ("their seeds", "best")
     words: Child = (
         f"From the best to the worst by the mean of the objective over {seeds}; those that lost seeds come after all "
@@ -198,7 +198,7 @@ def _curves(study: Study, histories: Histories) -> Html | None:
     return section("Learning curves", chart, legend, words=words, name="curves")
 
 
-def _failures(study: Study, around: Surroundings) -> Html | None:
+def _failures(study: Study, around: PageContext) -> Html | None:
     causes: dict[str, list[Child]] = defaultdict(list)
     for trial in study.trials:
         if trial.run.status == FAILED:

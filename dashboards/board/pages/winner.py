@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import PurePosixPath
 
 from dashboards.board.html.frame import (
-    Surroundings,
+    PageContext,
     cells_words,
     facts,
     note,
@@ -36,7 +36,7 @@ _WORDS = {
 _SHEETS = ("certain.png", "credible.png")  # of many images each
 
 
-def winner_page(study: Study, figures: Sequence[Figure], around: Surroundings) -> str:
+def winner_page(study: Study, figures: Sequence[Figure], around: PageContext) -> str:
     """Return the page."""
     winner, first = study.winner, "Winner" if study.selects else "Best trial"
     body: list[Child] = [
@@ -61,7 +61,7 @@ def winner_page(study: Study, figures: Sequence[Figure], around: Surroundings) -
     )
 
 
-def _facts(study: Study, winner: Trial, around: Surroundings) -> Html:
+def _facts(study: Study, winner: Trial, around: PageContext) -> Html:
     reused = winner.run.tags.get("pcl.reused_from")
     pairs: list[tuple[str, Child]] = [
         ("trial", winner.run.name), (metric_name(study.objective), plus_minus(winner.objective, winner.error)),
@@ -125,7 +125,7 @@ def _figures(study: Study, figures: Sequence[Figure]) -> Html:
     return section("Figures", tag("div", made, class_="figures"), words="As they were recorded.")
 
 
-def _loading(study: Study, winner: Trial, around: Surroundings) -> Html:
+def _loading(study: Study, winner: Trial, around: PageContext) -> Html:
     name, key = study.run.tags.get("pcl.study", study.run.name), winner.run.tags.get("pcl.trial", "")
     owner = winner.run.tags.get("pcl.reused_from") or name
     place = f"runs/{owner}/trials/{key}/checkpoint.pt"
@@ -162,7 +162,7 @@ def _whereabouts(place: str) -> str:
     return f"On the machine of the study it is {place}, where runs is what --storage named if that was another folder."
 
 
-def _download(run_id: str, name: str, around: Surroundings) -> str:
+def _download(run_id: str, name: str, around: PageContext) -> str:
     """Return a command that fetches an artifact, by default from where `launch/ui.py` would look."""
     command = f"mlflow artifacts download --run-id {run_id} --artifact-path {name} --dst-path ."
     return f"MLFLOW_TRACKING_URI={around.mlflow or 'sqlite:///runs/mlflow.db'} {command}"
