@@ -130,7 +130,7 @@ def page(title: str, sheets: Sequence[Sheet], words: str = "", others: Sequence[
     """
     body: list[Child] = [tag("h1", title), tag("p", words) if words else None]
     if others:
-        body.append(tag("p", "Of other calls: ", _dotted([tag("a", name, href=f"{name}.html") for name in others])))
+        body.append(tag("p", "Other calls: ", _dotted([tag("a", name, href=f"{name}.html") for name in others])))
     if len(sheets) > 1:
         body.append(tag("nav", _dotted([tag("a", sheet.name, href=f"#{sheet.file}") for sheet in sheets])))
     return document(title, lines(*body, *map(_section, sheets)), tag("style", Html(_STYLE)))

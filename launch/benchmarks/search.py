@@ -1,7 +1,7 @@
 """Cost of a search until it has found the best: grid, random, Optuna, with and without ASHA, on a table of results.
 
-Nothing is trained: a trial's curve and its end are looked up (see `launch.benchmarks.search_table`). A search has found
-the best when a trial that has finished is within one standard error of the best cell's mean. Trials come one at a time.
+Nothing is trained: trials are looked up in a table (see `launch.benchmarks.search_table`), one at a time. A search has
+found the best when a finished trial is within one standard error of the best cell's mean.
 """
 
 import argparse
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--repeats", type=whole_number, default=50, help="searches of each kind (default: 50)")
     parser.add_argument("--make", action="store_true", help="train what the table lacks, and stop")
-    parser.add_argument("--batches", type=whole_number, default=3200, help="--make: of a cell (default: 3200)")
+    parser.add_argument("--batches", type=whole_number, default=3200, help="--make: batches of a cell (default: 3200)")
     parser.add_argument(
         "--set", action="append", default=[], metavar="PATH=VALUE", help="--make: a setting of all cells"
     )
