@@ -218,9 +218,9 @@ def _say_estimate(arguments: argparse.Namespace, asked: Asked) -> None:
 
 def _written(asked: Asked, outcomes: "list[Outcome]") -> list[Path]:
     """Print the table and write it; returns the files."""
-    from dashboards.paper.paired_table import Reached, as_csv, as_text, compared  # noqa: PLC0415
     from pcl.storage.files import write_text  # noqa: PLC0415
     from pcl.studies.report.outputs import trials_csv  # noqa: PLC0415
+    from pcl.studies.report.paired_table import Reached, as_csv, as_text, compared  # noqa: PLC0415
 
     ablation, spec = asked.ablation, asked.spec
     by_label = {str(outcome.trial.varied[ablation.axis]): outcome for outcome in outcomes}

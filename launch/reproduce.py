@@ -163,7 +163,7 @@ def _say_plan(
 def _say_estimate(arguments: argparse.Namespace, setting: "Setting", trials: "list[Trial]") -> None:
     """By a probe of cells of a middling size: one batch of the widest takes minutes without a GPU."""
     from launch.reproduction.cells import studies_of  # noqa: PLC0415
-    from pcl.studies.execution.progress import duration  # noqa: PLC0415
+    from pcl.presentation.durations import duration  # noqa: PLC0415
     from pcl.studies.report.plan import costs_of, estimated_seconds  # noqa: PLC0415
     from pcl.studies.space.workload import work_of  # noqa: PLC0415
 

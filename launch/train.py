@@ -176,7 +176,7 @@ def _shown(metrics: dict[str, float]) -> str:
 
 def _summary(by_seed: list[dict[str, float]]) -> str:
     """Mean and standard error of every shown metric; undefined where a seed's is, which then says of how many."""
-    from pcl.studies.results.selection import standard_error  # noqa: PLC0415  -h answers at once
+    from pcl.studies.results.statistics import standard_error  # noqa: PLC0415  -h answers at once
 
     parts = []
     for key, label in SHOWN.items():

@@ -10,24 +10,15 @@ of the released scripts.
 Under the profile `reference`, the cells with M = 0 are void: there is no repulsion, as in the released code.
 """
 
-from pcl.studies.space import Objective, SearchSpace, Stage, negatives_axis, tied_axis
+from pcl.studies.space import Objective, SearchSpace, Stage
+from search_spaces._grids import image_axes
 
 SPACE = SearchSpace(
     name="cifar_elk",
     loss="elk",
     task="images",
     base={"task.labels": "soft"},
-    stages=(
-        Stage(
-            "grid",
-            {
-                "encoder.dim": (8, 16),
-                "M": negatives_axis(0, 1, 32),
-                "kappa_pos": tied_axis(16, 32, 64, paths=("loss.kappa_pos", "encoder.head_gain")),
-                "training.phases": ("mu kappa", "joint"),
-            },
-        ),
-    ),
+    stages=(Stage("grid", image_axes("loss.kappa_pos", "encoder.head_gain")),),
     objective=Objective("val/crop_rank_corr"),
     published={"encoder.dim": 8, "M": "1", "kappa_pos": "32", "training.phases": "joint"},
 )

@@ -9,7 +9,8 @@ initialisation, hence the scale of kappa-hat before training: this is the axis' 
 a = 1 and b = 0, the loss's defaults.
 """
 
-from pcl.studies.space import Objective, SearchSpace, Stage, negatives_axis, tied_axis
+from pcl.studies.space import Objective, SearchSpace, Stage
+from search_spaces._grids import image_axes
 
 SPACE = SearchSpace(
     name="cifar_hib",
@@ -17,15 +18,7 @@ SPACE = SearchSpace(
     task="images",
     base={"task.labels": "soft"},
     stages=(
-        Stage(
-            "dimension, negatives and phases",
-            {
-                "encoder.dim": (8, 16),
-                "M": negatives_axis(0, 1, 32),
-                "kappa_pos": tied_axis(16, 32, 64, paths=("encoder.head_gain",)),
-                "training.phases": ("mu kappa", "joint"),
-            },
-        ),
+        Stage("dimension, negatives and phases", image_axes("encoder.head_gain")),
         Stage("a and b", {"loss.a": (0.5, 1, 2, 4), "loss.b": (-2, -1, 0, 1, 2)}),
     ),
     objective=Objective("val/crop_rank_corr"),

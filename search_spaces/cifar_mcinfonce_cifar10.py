@@ -8,24 +8,15 @@ kappa_pos is also the gain of the last layer's initialisation, hence the scale o
 of the released scripts.
 """
 
-from pcl.studies.space import Objective, SearchSpace, Stage, negatives_axis, tied_axis
+from pcl.studies.space import Objective, SearchSpace, Stage
+from search_spaces._grids import image_axes
 
 SPACE = SearchSpace(
     name="cifar_mcinfonce_cifar10",
     loss="mc_info_nce",
     task="images",
     base={"task.labels": "cifar10_hard"},
-    stages=(
-        Stage(
-            "grid",
-            {
-                "encoder.dim": (8, 16),
-                "M": negatives_axis(0, 1, 32),
-                "kappa_pos": tied_axis(16, 32, 64, paths=("loss.kappa_pos", "encoder.head_gain")),
-                "training.phases": ("mu kappa", "joint"),
-            },
-        ),
-    ),
+    stages=(Stage("grid", image_axes("loss.kappa_pos", "encoder.head_gain")),),
     objective=Objective("val/crop_rank_corr"),
     published={"encoder.dim": 8, "M": "0", "kappa_pos": "64", "training.phases": "mu kappa"},
 )

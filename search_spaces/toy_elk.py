@@ -7,20 +7,12 @@ Hardware, time, result: not yet run. Published winner: M = 1, kappa_pos not lear
 Under the profile `reference`, the cells with M = 0 are void: there is no repulsion, as in the released code. They run.
 """
 
-from pcl.studies.space import SearchSpace, Stage, negatives_axis
+from pcl.studies.space import SearchSpace, Stage
+from search_spaces._grids import toy_axes
 
 SPACE = SearchSpace(
     name="toy_elk",
     loss="elk",
-    stages=(
-        Stage(
-            "grid",
-            {
-                "M": negatives_axis(0, 1, 32),
-                "loss.learn_kappa_pos": (True, False),
-                "training.phases": ("mu kappa", "joint"),
-            },
-        ),
-    ),
+    stages=(Stage("grid", toy_axes("loss.learn_kappa_pos")),),
     published={"M": "1", "loss.learn_kappa_pos": False, "training.phases": "joint"},
 )

@@ -8,20 +8,14 @@ HIB's formula has no kappa_pos: its scale a is learned or not in its place, as i
 a = 1 and b = 0, the loss's defaults.
 """
 
-from pcl.studies.space import SearchSpace, Stage, negatives_axis
+from pcl.studies.space import SearchSpace, Stage
+from search_spaces._grids import toy_axes
 
 SPACE = SearchSpace(
     name="toy_hib",
     loss="hib",
     stages=(
-        Stage(
-            "negatives and phases",
-            {
-                "M": negatives_axis(0, 1, 32),
-                "loss.learn_a": (True, False),
-                "training.phases": ("mu kappa", "joint"),
-            },
-        ),
+        Stage("negatives and phases", toy_axes("loss.learn_a")),
         Stage("a and b", {"loss.a": (0.5, 1, 2, 4), "loss.b": (-8, -4, -2, -1, 0, 1, 2, 4, 8)}),
     ),
     published={"M": "0", "loss.learn_a": False, "training.phases": "joint", "loss.a": 1, "loss.b": 0},

@@ -7,20 +7,12 @@ Hardware, time, result: not yet run. Published winner: M = 32, kappa_pos not lea
 Under the profile `exact`, which corresponds to infinitely many negatives, cells with M = 0 are not possible.
 """
 
-from pcl.studies.space import SearchSpace, Stage, negatives_axis
+from pcl.studies.space import SearchSpace, Stage
+from search_spaces._grids import toy_axes
 
 SPACE = SearchSpace(
     name="toy_mcinfonce",
     loss="mc_info_nce",
-    stages=(
-        Stage(
-            "grid",
-            {
-                "M": negatives_axis(0, 1, 32),
-                "loss.learn_kappa_pos": (True, False),
-                "training.phases": ("mu kappa", "joint"),
-            },
-        ),
-    ),
+    stages=(Stage("grid", toy_axes("loss.learn_kappa_pos")),),
     published={"M": "32", "loss.learn_kappa_pos": False, "training.phases": "mu kappa"},
 )

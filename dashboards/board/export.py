@@ -1,4 +1,4 @@
-"""The board as files on a disk: they need neither a server nor a network."""
+"""Export of the board as files, which need neither a server nor a network."""
 
 import re
 from pathlib import Path
@@ -26,7 +26,7 @@ def check_folder(folder: Path) -> None:
 
 
 def export(site: Site, folder: Path) -> list[Path]:
-    """Write every file; what an earlier export has left is taken away.
+    """Write every file, and delete what an earlier export left.
 
     Raises:
         ValueError: If there are files of others in the folder.

@@ -1,4 +1,4 @@
-"""The board over HTTP, for the browsers of this machine."""
+"""The board's HTTP server, for the browsers of this machine."""
 
 import contextlib
 import hashlib
@@ -15,10 +15,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from dashboards.board.html.frame import POLICY, Surroundings, page
-from dashboards.board.html.markup import tag
+from dashboards.board.html.frame import POLICY, PageContext, page
 from dashboards.board.site import File, Site
 from dashboards.board.store.database import StoreError
+from pcl.presentation.markup import tag
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _HEADERS = {
@@ -43,7 +43,7 @@ _BUSY_ANSWER = (
 
 
 class BoardServer(ThreadingHTTPServer):
-    """Serves a site.
+    """An HTTP server of a site.
 
     Args:
         site: What is served.
@@ -69,7 +69,7 @@ class BoardServer(ThreadingHTTPServer):
         self._names = {*LOOPBACK, host, *({socket.gethostname(), socket.getfqdn()} if self._is_open else ())}
 
     def answers_to(self, header: str) -> bool:
-        """Whether a Host header is one of ours.
+        """Return whether a Host header is one of ours.
 
         A page of elsewhere whose name was made to lead here (DNS rebinding) would read all. Such a name is no number:
         where others may come, numbers are as good as names that are known.
@@ -82,7 +82,7 @@ class BoardServer(ThreadingHTTPServer):
 
     @property
     def address(self) -> str:
-        """What to open."""
+        """Return the address to open."""
         host, port = self.server_address[:2]
         return f"http://{host!s}:{port}/"
 
@@ -108,14 +108,14 @@ class BoardServer(ThreadingHTTPServer):
             self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Tell of an error in a line; clients that have gone are none."""
+        """Print an error in a line; a client that has gone is none."""
         error = sys.exc_info()[1]
         if not isinstance(error, OSError):
             print(f"board: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
 
 
 class _Requests(io.RawIOBase):
-    """The bytes that a client sends, request by request; each request has a deadline and a largest size as a whole."""
+    """A client's requests, each with a deadline and a largest size."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -191,7 +191,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Say nothing: every open page asks for news every few seconds."""
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Refuse a request in a page of ours, and hang up: where one was not understood, the next cannot be found."""
+        """Refuse a request with a page of ours and close: after one that cannot be parsed, the next cannot be found."""
         self.close_connection = True
         self.request_version = self.protocol_version  # until it is known, none is sent a head
         status = HTTPStatus(code)
@@ -216,7 +216,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address."""
+    """Return whether only this machine can reach an address."""
     return ipaddress.ip_address(host).is_loopback if _is_number(host) else host == "localhost"
 
 
@@ -229,5 +229,5 @@ def _is_number(host: str) -> bool:
 
 
 def _told(text: str) -> File:
-    body = page("Not here", [tag("h1", "Not here"), tag("p", text)], Surroundings(is_live=False))
+    body = page("Not here", [tag("h1", "Not here"), tag("p", text)], PageContext(is_live=False))
     return File(body.encode(), "text/html; charset=utf-8")

@@ -1,4 +1,4 @@
-"""Every file of the board by its name, made when it is asked for: what is served and what is written are the same."""
+"""The files of the board by name, made on request; the server and the export share them."""
 
 import contextlib
 import re
@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dashboards.board.html.frame import Surroundings
+from dashboards.board.html.frame import PageContext
 from dashboards.board.html.names import MAIN_METRICS
 from dashboards.board.pages.ablation import ablation_page
 from dashboards.board.pages.compare import compare_page, study_data
@@ -39,14 +39,14 @@ _NONE: Mapping[str, str] = {}
 
 @dataclass(frozen=True)
 class File:
-    """What is sent or written."""
+    """A file's content and type."""
 
     body: bytes
     kind: str
 
 
 class Site:
-    """The board's files. May be used by several threads.
+    """The board's files; thread-safe.
 
     Args:
         database: What is shown.
@@ -68,7 +68,7 @@ class Site:
         self._is_prepared = not is_live
 
     def names(self) -> list[str]:
-        """Every file that there is now."""
+        """Return the names of all files."""
         found = ["index.html", _SCOREBOARD, "compare.html", *sorted(_STATIC)]
         for study in all_studies(self._database):
             found += [f"{kind}-{study.run.id}.html" for kind in ("study", "ablation", "winner")]
@@ -76,7 +76,7 @@ class Site:
         return found
 
     def get(self, name: str, query: Mapping[str, str] = _NONE) -> File | None:
-        """A file, if there is one of this name.
+        """Return a file, or None.
 
         Raises:
             StoreError: If the store cannot be read.
@@ -84,7 +84,7 @@ class Site:
         if name in _STATIC:
             return File(_STATIC[name].read_bytes(), _kind(name))
         now_ms, reading = time.time_ns() // 1_000_000, self._database.reading
-        around = Surroundings(self._mlflow(), self._ray(), self._is_live, now_ms, reading)
+        around = PageContext(self._mlflow(), self._ray(), self._is_live, now_ms, reading)
         baseline = query.get("baseline", "") if name.startswith("ablation-") else ""
         key = name, baseline if _RUN.fullmatch(baseline) else ""
         version = self._version(around)
@@ -95,8 +95,8 @@ class Site:
                 self._keep(key, version, file)
             return file
 
-    def _version(self, around: Surroundings) -> str:
-        """Changes when pages do; while something runs also with time, for it may have fallen silent."""
+    def _version(self, around: PageContext) -> str:
+        """Return what changes when pages do, and with time while something runs: it may have fallen silent."""
         content = self._database.version()
         is_running = self._database.rows("select 1 from runs where status = ? limit 1", RUNNING)
         minute = around.now_ms // 60_000 if is_running else None
@@ -116,9 +116,9 @@ class Site:
                 self._kept.popitem(last=False)
 
     def _prepare(self, studies: Sequence[Study]) -> None:
-        """Once, in the background: who looks at the overview will open another page, and some take seconds.
+        """Make the slow pages once, in the background: whoever sees the overview will open another page.
 
-        The scoreboard does because it works out configurations, for which torch is imported.
+        The scoreboard is slow because it compares configurations, for which torch is imported.
         """
         with self._lock:
             is_prepared, self._is_prepared = self._is_prepared, True
@@ -131,7 +131,7 @@ class Site:
             for name in names:
                 self.get(name)
 
-    def _make(self, name: str, baseline: str, around: Surroundings) -> str | bytes | None:
+    def _make(self, name: str, baseline: str, around: PageContext) -> str | bytes | None:
         if name == "index.html":
             studies = all_studies(self._database)
             self._prepare(studies)
@@ -148,7 +148,7 @@ class Site:
             return self._of_study(found[1], study, baseline, around) if study else None
         return None
 
-    def _of_study(self, kind: str, study: Study, baseline: str, around: Surroundings) -> str:
+    def _of_study(self, kind: str, study: Study, baseline: str, around: PageContext) -> str:
         if kind == "data":
             return study_data(study)
         if kind == "ablation":

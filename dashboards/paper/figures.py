@@ -1,12 +1,10 @@
-"""Figures of the paper, drawn of our runs: curves over a setting, and posteriors on a circle."""
+"""Figures of the paper from our runs: curves over a setting, and pictures with a mark."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from pcl.studies.paper.published import Measured, Published
 
@@ -70,47 +68,6 @@ def draw_curves(curves: Sequence[Curve], axis: str, title: str, mark: str, path:
     figure.savefig(path, dpi=_DPI)
 
 
-def draw_posteriors(checkpoint: Path, title: str, mark: str, path: Path, n_shown: int = 5) -> None:
-    """Densities of a few true and predicted posteriors on the circle, the latter turned onto the truth.
-
-    Args:
-        checkpoint: Of a run in two dimensions.
-        title: Stands above.
-        mark: What reduced results are marked with.
-        path: The file.
-        n_shown: How many.
-    """
-    import torch  # noqa: PLC0415
-    from scipy.special import i0e  # noqa: PLC0415
-
-    from pcl.training.run import Run  # noqa: PLC0415
-
-    run = Run.restore(checkpoint)
-    truths = run.step.task.truths()
-    if truths is None:
-        raise ValueError(f"{checkpoint} is of a task whose true posteriors nobody knows.")
-    with torch.no_grad():
-        posterior = run.step.encoder(truths.x)
-    mu_true, mu = (tensor[0].double().numpy() for tensor in (truths.mu, posterior.mu))
-    left, _, right = np.linalg.svd(mu.T @ mu_true)  # the rotation or reflection that fits best
-    places = _apart(mu_true, n_shown)
-    angle = np.linspace(0, 2 * np.pi, 721)
-    figure = _figure(8.4, 4.3)
-    largest = max(float(kappa[0][places].max()) for kappa in (truths.kappa, posterior.kappa))
-    panels = (("true", mu_true, truths.kappa[0]), ("predicted, turned", mu @ (left @ right), posterior.kappa[0]))
-    for place, (name, modes, kappa) in enumerate(panels, start=1):
-        axes: Any = figure.add_subplot(1, 2, place, projection="polar")
-        for i in places:
-            concentration = float(kappa[i])
-            density = np.exp(concentration * (np.cos(angle - math.atan2(modes[i, 1], modes[i, 0])) - 1))
-            axes.plot(angle, density / (2 * np.pi * i0e(concentration)), linewidth=1.5)
-        axes.set_yticks([])
-        axes.set_ylim(0, 1.05 / (2 * np.pi * i0e(largest)))
-        axes.set_title(name)
-    figure.suptitle(f"{title}, seed {run.seeds[0]}{mark}")
-    figure.savefig(path, dpi=_DPI)
-
-
 def stamped(picture: Path, mark: str, path: Path) -> None:
     """Copy a picture, with the mark of reduced results above it."""
     from PIL import Image, ImageDraw  # noqa: PLC0415  comes with Matplotlib
@@ -122,12 +79,6 @@ def stamped(picture: Path, mark: str, path: Path) -> None:
     if mark:
         ImageDraw.Draw(canvas).text((8, 4), mark.strip(), fill=_PUBLISHED, font_size=14)
     canvas.save(path, format="PNG")
-
-
-def _apart(modes: "np.ndarray[Any, Any]", n: int) -> list[int]:
-    """Points evenly many along the circle, so that they are told apart."""
-    order = np.argsort(np.arctan2(modes[:, 1], modes[:, 0]), kind="stable")
-    return [int(order[i]) for i in np.linspace(0, len(order) - 1, n).round().astype(int)]
 
 
 def _figure(width: float, height: float) -> "Figure":

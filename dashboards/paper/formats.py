@@ -1,11 +1,12 @@
 """A table of lines as text, Markdown, CSV, LaTeX (booktabs) and HTML."""
 
 import csv
-import html
 import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from pcl.presentation.markup import Child, Html, document, lines, tag
+from pcl.presentation.text_tables import aligned, markdown_table
 from pcl.studies.paper.comparison import Line
 
 _HEADINGS = ("", "metric", "published", "ours", "seeds", "difference (s.e.)", "verdict")
@@ -48,34 +49,31 @@ class Sheet:
 
     @property
     def file(self) -> str:
-        """Its files' name, without the ending."""
+        """Return its files' name, without the ending."""
         return self.name.replace(":", "-")
 
 
 def cells_of(line: Line) -> tuple[str, ...]:
-    """A line's cells, from left to right."""
+    """Return a line's cells, from left to right."""
     return (line.row, line.what, line.published, line.ours, line.seeds, line.difference, line.verdict)
 
 
 def text(sheet: Sheet) -> str:
-    """For a terminal."""
+    """Return a table for a terminal."""
     rows = [_HEADINGS, *map(cells_of, sheet.lines)]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(_HEADINGS))]
-    body = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     picture = [f"picture: {sheet.picture}"] if sheet.picture else []
-    return "\n".join([f"{sheet.name}: {sheet.title}", sheet.caption, *body, *picture]) + "\n"
+    return "\n".join([f"{sheet.name}: {sheet.title}", sheet.caption, *aligned(rows), *picture]) + "\n"
 
 
 def markdown(sheet: Sheet) -> str:
-    """For a README."""
-    rows = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in map(cells_of, sheet.lines)]
-    head = ["| " + " | ".join(_HEADINGS) + " |", "|" + "---|" * len(_HEADINGS)]
+    """Return a table in Markdown."""
+    rows = markdown_table([_HEADINGS, *map(cells_of, sheet.lines)])
     picture = ["", f"![{sheet.title}]({sheet.picture})"] if sheet.picture else []
-    return "\n".join([f"### {sheet.name}: {sheet.title}", "", sheet.caption, "", *head, *rows, *picture]) + "\n"
+    return "\n".join([f"### {sheet.name}: {sheet.title}", "", sheet.caption, "", *rows, *picture]) + "\n"
 
 
 def comma_separated(sheet: Sheet) -> str:
-    """For programs."""
+    """Return a table as CSV."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(CSV_HEADINGS)
@@ -95,7 +93,7 @@ def _tex(words: str) -> str:
 
 
 def latex(sheet: Sheet) -> str:
-    """For a paper, with booktabs."""
+    """Return a table in LaTeX, with booktabs."""
     rows = [" & ".join(map(_tex, cells_of(line))) + r" \\" for line in sheet.lines]
     picture = [rf"  \includegraphics[width=\linewidth]{{{sheet.picture}}}\\"] if sheet.picture else []
     return "\n".join([
@@ -106,29 +104,23 @@ def latex(sheet: Sheet) -> str:
     ]) + "\n"  # fmt: skip
 
 
-def _section(sheet: Sheet) -> str:
-    def cell(words: str) -> str:
-        told, bracket, mark = html.escape(words).partition(" [")
-        return f"<td>{told}{f' <span class=reduced>[{mark}</span>' if bracket else ''}</td>"
+def _section(sheet: Sheet) -> Html:
+    picture = tag("p", tag("img", src=sheet.picture, alt=sheet.title)) if sheet.picture else None
+    head = tag("thead", tag("tr", [tag("th", words, scope="col") for words in _HEADINGS]))
+    rows = [tag("tr", tag("th", line.row, scope="row"), list(map(_cell, cells_of(line)[1:]))) for line in sheet.lines]
+    table = tag("table", lines(head, tag("tbody", lines(*rows))))
+    title = tag("h2", f"{sheet.title} ", tag("small", tag("code", sheet.name)))
+    scrolled = tag("div", table, class_="scroll", tabindex="0", role="region", aria_label=sheet.title)
+    return tag("section", lines(title, tag("p", sheet.caption), picture, scrolled), id=sheet.file)
 
-    head = "".join(f'<th scope="col">{html.escape(words)}</th>' for words in _HEADINGS)
-    rows = "\n".join(
-        f'<tr><th scope="row">{html.escape(line.row)}</th>{"".join(map(cell, cells_of(line)[1:]))}</tr>'
-        for line in sheet.lines
-    )
-    picture = (
-        f'<p><img src="{html.escape(sheet.picture)}" alt="{html.escape(sheet.title)}"></p>' if sheet.picture else ""
-    )
-    return (
-        f'<section id="{html.escape(sheet.file)}"><h2>{html.escape(sheet.title)} <small><code>{html.escape(sheet.name)}'
-        f"</code></small></h2>\n<p>{html.escape(sheet.caption)}</p>\n{picture}\n"
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{html.escape(sheet.title)}">'
-        f"<table><thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody></table></div></section>"
-    )
+
+def _cell(words: str) -> Html:
+    told, bracket, mark = words.partition(" [")
+    return tag("td", told, [" ", tag("span", f"[{mark}", class_="reduced")] if bracket else None)
 
 
 def page(title: str, sheets: Sequence[Sheet], words: str = "", others: Sequence[str] = ()) -> str:
-    """One page of several; it asks nothing of any other machine.
+    """Return an HTML page of several tables; it loads nothing from elsewhere.
 
     Args:
         title: Stands above.
@@ -136,18 +128,16 @@ def page(title: str, sheets: Sequence[Sheet], words: str = "", others: Sequence[
         words: What is said of all.
         others: Files beside it, without the ending, of what it does not show.
     """
-    links = " · ".join(f'<a href="#{html.escape(s.file)}">{html.escape(s.name)}</a>' for s in sheets)
-    body = "\n".join(_section(sheet) for sheet in sheets)
-    nav = f"<nav>{links}</nav>" if len(sheets) > 1 else ""
-    told = f"<p>{html.escape(words)}</p>" if words else ""
+    body: list[Child] = [tag("h1", title), tag("p", words) if words else None]
     if others:
-        beside = " · ".join(f'<a href="{html.escape(name)}.html">{html.escape(name)}</a>' for name in others)
-        told += f"\n<p>Of other calls: {beside}</p>"
-    return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>\n'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{_STYLE}</style></head>\n'
-        f"<body><h1>{html.escape(title)}</h1>\n{told}\n{nav}\n{body}\n</body></html>\n"
-    )
+        body.append(tag("p", "Other calls: ", _dotted([tag("a", name, href=f"{name}.html") for name in others])))
+    if len(sheets) > 1:
+        body.append(tag("nav", _dotted([tag("a", sheet.name, href=f"#{sheet.file}") for sheet in sheets])))
+    return document(title, lines(*body, *map(_section, sheets)), tag("style", Html(_STYLE)))
+
+
+def _dotted(links: Sequence[Html]) -> Html:
+    return Html(" · ".join(links))
 
 
 FORMATS: dict[str, Callable[[Sheet], str]] = {

@@ -1,4 +1,4 @@
-"""Results that are kept with the code: the paper beside ours as small CSVs, each line with where it comes from.
+"""Results kept with the code: the paper beside ours as small CSVs, each line with its origin.
 
 `launch/reproduce.py --output` writes them, `launch/results.py` renders them in the README.
 """
@@ -11,6 +11,7 @@ from itertools import groupby
 from pathlib import Path
 
 from dashboards.paper.formats import CSV_HEADINGS, cells_of
+from pcl.presentation.text_tables import markdown_table
 from pcl.studies.paper.comparison import DIVERGED, MISSING, NO_ERROR, NO_NUMBER, NOTHING, Line, split_mark
 from pcl.studies.paper.published import FEW_SEEDS, published_titles
 
@@ -31,7 +32,7 @@ _UNTOLD = (
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a line comes from.
+    """The origin of a line.
 
     Attributes:
         hardware: That it was trained on.
@@ -48,7 +49,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class Asked:
-    """What all lines of a table have in common.
+    """The settings that all lines of a table share.
 
     Attributes:
         fidelity: Profile.
@@ -65,7 +66,7 @@ class Asked:
     command: str
 
     def path_of(self, table: str) -> Path:
-        """Where a table is kept, in the folder of all results."""
+        """Return a table's path in the folder of all results."""
         return Path(f"{self.fidelity}-{self.scale}") / f"{table.replace(':', '-')}.csv"
 
 
@@ -87,7 +88,7 @@ class Result:
 
     @property
     def path(self) -> Path:
-        """Where it is kept, in the folder of all results."""
+        """Return its path in the folder of all results."""
         return self.asked.path_of(self.table)
 
 
@@ -95,7 +96,7 @@ _COLUMNS = ("table", *CSV_HEADINGS, *(f.name for kind in (Asked, Origin) for f i
 
 
 def as_csv(result: Result) -> str:
-    """Every line with all that is known of it."""
+    """Return all lines and their origins as CSV."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(_COLUMNS)
@@ -105,7 +106,7 @@ def as_csv(result: Result) -> str:
 
 
 def read_result(path: Path) -> Result:
-    """A file as it was written.
+    """Read a file of results.
 
     Raises:
         ValueError: If it is not such a file.
@@ -129,7 +130,7 @@ def read_result(path: Path) -> Result:
 
 
 def read_results(folder: Path) -> list[Result]:
-    """All in a folder, at the published size first, in the paper's order.
+    """Read all files of a folder, those at the published size first, in the paper's order.
 
     Raises:
         ValueError: If one of its CSVs is none.
@@ -146,27 +147,26 @@ def _place(order: Sequence[str], name: str) -> int:
 
 
 def as_markdown(result: Result) -> str:
-    """A table with two lines for each row, published and ours, and below it why some have no value."""
+    """Return a table with two lines for each row, published and ours, and below it why some have no value."""
     metrics = list(dict.fromkeys(line.what for line in result.lines))
-    rows = [["", "", *metrics, "seeds"], ["---"] * (len(metrics) + 3)]
+    rows = [["", "", *metrics, "seeds"]]
     for name in dict.fromkeys(line.row for line in result.lines):
         of_row = {line.what: line for line in result.lines if line.row == name}
         counts = " / ".join(dict.fromkeys(line.seeds for line in of_row.values() if line.seeds))
         rows.append([name, "published", *(of_row[m].published if m in of_row else "" for m in metrics), ""])
         rows.append(["", "ours", *(_told(of_row[m]) if m in of_row else "" for m in metrics), counts])
-    table = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
     title = f"**{published_titles()[result.table]}** (`{result.table}`)"
     causes = dict.fromkeys(f"{line.row}: {split_mark(line.ours)[0]}" for line in result.lines if _is_cause(line))
-    return "\n".join([title, "", *table, *(["", f"{'; '.join(causes)}."] if causes else [])])
+    return "\n".join([title, "", *markdown_table(rows), *(["", f"{'; '.join(causes)}."] if causes else [])])
 
 
 def _is_cause(line: Line) -> bool:
-    """Whether ours is why there is no value, at length."""
+    """Return whether ours is a cause at length."""
     return "runaway" in line.ours
 
 
 def _told(line: Line) -> str:
-    """Ours in one cell: the value, how far it is from the published one, what that says, and the mark."""
+    """Return ours in one cell: the value, its distance from the published one, the verdict, and the mark."""
     ours, mark = split_mark(line.ours)
     ours = DIVERGED if _is_cause(line) else ours
     beside = [split_mark(text)[0] for text in (line.difference, line.verdict)]
@@ -175,7 +175,7 @@ def _told(line: Line) -> str:
 
 
 def origin_words(result: Result) -> str:
-    """How ours came about."""
+    """Return how ours came about."""
     asked = result.asked
     seeds = f", seeds {asked.of_seeds}" if asked.of_seeds else ""
     images = "" if asked.data == "toy" else f", images {asked.data}"
@@ -190,7 +190,7 @@ def origin_words(result: Result) -> str:
 
 
 def readme_with(readme: str, results: Sequence[Result]) -> str:
-    """A README whose part of results is of these; tables that came about alike say so once, below the last of them.
+    """Return a README with these results; tables with the same origin say so once, below the last of them.
 
     Raises:
         ValueError: If it has no such part.
@@ -208,13 +208,13 @@ def readme_with(readme: str, results: Sequence[Result]) -> str:
 
 
 def joined_origin(origins: Iterable[Origin]) -> Origin:
-    """Of a line whose seeds were trained at different times or places."""
+    """Join the origins of a line whose seeds were trained at different times or places."""
     every = list(origins)
     names = (field.name for field in fields(Origin))
     return Origin(*(_JOINT.join(sorted({getattr(one, name) for one in every} - {""})) for name in names))
 
 
 def origin_of(tags: Mapping[str, str], date: str) -> Origin:
-    """By the tags of a run in MLflow."""
+    """Return the origin by the tags of a run in MLflow."""
     commit = tags.get("pcl.commit", "")
     return Origin(tags.get("pcl.hardware", ""), tags.get("pcl.torch", ""), "" if commit == "unknown" else commit, date)

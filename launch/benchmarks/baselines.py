@@ -1,4 +1,4 @@
-"""The straightforward ways that the benchmarks compare with.
+"""Straightforward implementations that the benchmarks compare with.
 
 Axes: S samples, B anchors, N negatives, D dim.
 """
@@ -13,7 +13,7 @@ from pcl.losses import mc_info_nce
 
 
 def wood_sample(mu: Tensor, kappa: float, n: int) -> Tensor:
-    """Samples of vMF(mu, kappa) by Wood's rejection scheme (1994), each round on those not yet accepted: (n, D)."""
+    """Draw samples (n, D) of vMF(mu, kappa) by Wood's rejection scheme (1994), each round on those not yet accepted."""
     m = len(mu) - 1
     b = m / (2 * kappa + math.sqrt(4 * kappa**2 + m**2))
     x0 = (1 - b) / (1 + b)
@@ -43,7 +43,7 @@ def wood_sample(mu: Tensor, kappa: float, n: int) -> Tensor:
 def mc_info_nce_of_whole_samples(
     anchor: VonMisesFisher, positive: VonMisesFisher, negatives: VonMisesFisher, n_samples: int, kappa_pos: float
 ) -> Tensor:
-    """MCInfoNCE with every sample of every posterior in memory, (S, B, N, D) for the negatives: (B,)."""
+    """Compute MCInfoNCE (B,) with every sample of every posterior in memory, (S, B, N, D) for the negatives."""
     z, z_positive, z_negatives = (d.rsample((n_samples,)) for d in (anchor, positive, negatives))
     similar = kappa_pos * (z * z_positive).sum(-1)
     dissimilar = kappa_pos * (z.unsqueeze(2) * z_negatives).sum(-1)

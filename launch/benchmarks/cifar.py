@@ -1,4 +1,4 @@
-"""What training on images costs: a batch with many negatives and with none, its parts, an evaluation, a whole fold."""
+"""Benchmark of training on images: a batch with many negatives and with none, its parts, an evaluation, a fold."""
 
 import argparse
 import time
@@ -17,13 +17,13 @@ Row = dict[str, Any]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `bench.py cifar`."""
+    """Add the options of `bench.py cifar`."""
     parser.add_argument("--data", help="auto (default), cifar10h, embedded, or a folder of class folders")
     bench_phases.add_arguments(parser, on_gpu=100, on_cpu=5)
 
 
 def measure(arguments: argparse.Namespace) -> list[Row]:
-    """The table, printed row by row."""
+    """Measure and print the table row by row."""
     from pcl.config.run_config import RunConfig  # noqa: PLC0415
 
     device, scale, n_timed = bench_phases.sizes(arguments)
@@ -66,7 +66,7 @@ def _rows(config: Any, device: str, is_fast: bool, n_timed: int) -> list[Row]:
 
 
 def _parts(run: "Run") -> dict[str, Callable[[], object]]:
-    """What the last phase's batch is made of, one after the other and outside of a graph; and an evaluation."""
+    """Time the parts of the last phase's batch one by one, outside of a graph, and an evaluation."""
     import torch  # noqa: PLC0415
 
     step = run.step
@@ -87,7 +87,7 @@ def _parts(run: "Run") -> dict[str, Callable[[], object]]:
 
 
 def _milliseconds(part: Callable[[], object], device: str) -> float:
-    """Of one call: the fastest of five, after one that warms up."""
+    """Time one call: the fastest of five, after one that warms up."""
     part()
     times = []
     for _ in range(5):
@@ -107,7 +107,7 @@ def _tell(row: Row) -> None:
 
 
 def _tell_fold(rows: list[Row], config: Any) -> None:
-    """What a whole fold takes, half of it in each phase, by the first of the tried ways."""
+    """Print how long a fold takes, half of it in each phase, in the first of the tried ways."""
     training = config.training
     batches = training.n_batches / 2 * sum(row["ms_per_batch"] for row in rows if "phase" in row) / 1e3
     evaluation = next(row["ms_per_batch"] for row in rows if row["what"] == "evaluation")

@@ -1,4 +1,4 @@
-"""What a study loses when things happen to its cluster, and that it finds the same: the fault table.
+"""The fault table: what a study loses when its cluster fails, and that it still finds the same winner.
 
 Every event happens to a study of its own, all on one cluster of several nodes on this machine. The disk is shared, also
 while a network is cut.
@@ -42,13 +42,13 @@ _CALM = "undisturbed"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `bench.py faults`."""
+    """Add the options of `bench.py faults`."""
     parser.add_argument("--reports", type=whole_number, default=60, help="of each of the 8 trials (default: 60)")
     parser.add_argument("--events", nargs="+", choices=list(EVENTS), default=list(EVENTS), help="default: all")
 
 
 def measure(arguments: argparse.Namespace) -> list[Row]:
-    """The table, printed row by row."""
+    """Measure and print the table row by row."""
     with cluster() as nodes:
         nodes.start(n_cpus=0)  # the driver's
         nodes.add_node("first")
@@ -60,7 +60,7 @@ def measure(arguments: argparse.Namespace) -> list[Row]:
 
 
 def write_space(folder: Path, n_reports: int, kappas: Sequence[int] = _KAPPAS) -> Path:
-    """A space of trials, four for every value of kappa_pos, that report every two batches."""
+    """Write a space of trials that report every two batches, four for every value of kappa_pos."""
     axes = {**_AXES, "loss.kappa_pos": list(kappas)}
     base = {**_BASE, "training.n_batches": 2 * n_reports, "training.eval_every": 2}
     file = folder / "faults.py"
@@ -73,7 +73,7 @@ def write_space(folder: Path, n_reports: int, kappas: Sequence[int] = _KAPPAS) -
 
 @dataclass
 class Study:
-    """One that runs, and what happens to it.
+    """A running study, and what happens to it.
 
     Attributes:
         nodes: Where.
@@ -100,14 +100,14 @@ class Study:
 
     @property
     def folder(self) -> "StudyFolder":
-        """Its files."""
+        """Return its files."""
         from pcl.studies.ledger.folders import StudyFolder  # noqa: PLC0415
 
         return StudyFolder(self.storage / "s")
 
     @contextmanager
     def held(self, n_trials: int = 1) -> Iterator[None]:
-        """With workers stopped, or trials might end first, once as many have reports; who has them is remembered."""
+        """Stop workers once so many trials have reports, as trials might end first; remember which worker has which."""
 
         def running() -> list["TrialFolder"]:
             return [t for t in self.folder.trials() if not t.result() and len(t.rows()) >= _N_BEFORE]
@@ -124,28 +124,28 @@ class Study:
             signal_all(workers, signal.SIGCONT)
 
     def happened(self) -> None:
-        """Just now."""
+        """Note that the event happens now."""
         self.event_s = time.time()
 
     def moved(self) -> list[float]:
-        """Of trials that another worker has gone on with: seconds from the last checkpoint to the event."""
+        """Return, for trials that another worker took over, the seconds from the last checkpoint to the event."""
         owners = {key: (self.folder.trial(key).path / "owner").read_text() for key in self._owners}
         changed = [key for key, owner in self._owners.items() if owners[key] != owner]
         return [self.checkpoints.since_last(key, self.event_s) for key in changed]
 
     def stalled_s(self) -> float:
-        """The longest time between two reports of a trial of which a part is in the event's; 0 without one."""
+        """Return the longest time between two reports of a trial that overlaps the event; 0 without one."""
         times = [[row.time_ms / 1000 for row in trial.rows()] for trial in self.folder.trials()]
         gaps = [(before, after) for each in times for before, after in pairwise(each)]
         within = [after - before for before, after in gaps if before <= self.until_s and after > self.event_s]
         return max(within, default=0.0)
 
     def recorded_s(self) -> float:
-        """From the end of the last trial to that of the driver, which is now."""
+        """Return the seconds since the end of the last trial; the driver ends now."""
         return time.time() - max(result.time_ms for t in self.folder.trials() if (result := t.result())) / 1000
 
     def reports(self) -> Reports:
-        """All, by trial, without what depends on the clock."""
+        """Return all reports by trial, without what depends on the clock."""
         return {
             trial.key: [
                 {seed: {k: v for k, v in m.items() if not k.startswith("time/")} for seed, m in row.by_seed.items()}
@@ -156,20 +156,20 @@ class Study:
 
 
 def kill_node(study: Study) -> None:
-    """One of two, and all its processes."""
+    """Kill one of two nodes with all its processes."""
     with study.held(2):
         study.nodes.kill_node(study.second)
 
 
 def add_node(study: Study) -> None:
-    """A third one, which is used: the others are held until it has a trial."""
+    """Add a third node, and hold the others until it has a trial."""
     with study.held():
         study.nodes.add_node("third")
         wait_for(lambda: study.nodes.workers("third"), "the node that was added has a trial")
 
 
 def kill_driver(study: Study) -> None:
-    """And go on from another process."""
+    """Kill the driver, and resume from another process."""
     with study.held(2):
         study.process.kill()
     wait_for(lambda: not study.nodes.workers(), "the workers follow their driver")
@@ -178,12 +178,12 @@ def kill_driver(study: Study) -> None:
 
 
 def cut_briefly(study: Study) -> None:
-    """A node from the head."""
+    """Cut a node from the head for a moment."""
     _cut(study, _SHORT_CUT_S)
 
 
 def cut_for_long(study: Study) -> None:
-    """So that Ray gives the node up."""
+    """Cut a node from the head until Ray gives it up."""
     _cut(study, _LONG_CUT_S)
 
 
@@ -195,7 +195,7 @@ def _cut(study: Study, seconds: float) -> None:
 
 
 def tracking_goes(study: Study) -> None:
-    """MLflow's server is killed, and started again some seconds later."""
+    """Kill MLflow's server, and start it again some seconds later."""
     with study.held():
         study.tracking.server.kill()
     time.sleep(_AWAY_S)
@@ -203,7 +203,7 @@ def tracking_goes(study: Study) -> None:
 
 
 def nothing(study: Study) -> None:
-    """The study is left alone."""
+    """Leave the study alone."""
 
 
 EVENTS: dict[str, Callable[[Study], None]] = {
@@ -218,7 +218,7 @@ EVENTS: dict[str, Callable[[Study], None]] = {
 
 
 class Faults:
-    """Runs studies that things happen to.
+    """A runner of studies that things happen to.
 
     Args:
         nodes: A head without cores, and one node with a core; every study brings its second.
@@ -232,11 +232,11 @@ class Faults:
         self._calm_best, self._calm_reports = "", {}  # type: tuple[str, dict[str, Any]]
 
     def expect(self, best: str, reports: Reports) -> None:
-        """What a study finds that nothing happens to: the winner's key, and all reports."""
+        """Set the winner's key and all reports of a study that nothing happens to."""
         self._calm_best, self._calm_reports = best, reports
 
     def happen(self, event: str) -> Row:
-        """A row of the table: the same study with an event."""
+        """Run the same study with an event; return a row of the table."""
         storage = self.nodes.folder / "runs" / event.replace(" ", "-")
         storage.mkdir(parents=True)
         second = f"second{self._n_studies}"  # another one each time, whatever has happened to it
@@ -282,12 +282,12 @@ class Faults:
 
 
 def is_harmed(row: Row) -> bool:
-    """Whether a study has lost or doubled something, or has found something else than one that is left alone."""
+    """Return whether a study lost or doubled something, or found something else than one that is left alone."""
     return bool(row["duplicates"] or row["missing"]) or not (row["same_winner"] and row["same_reports"])
 
 
 def shown(row: Row) -> str:
-    """A row in a line."""
+    """Format a row."""
     return (
         f"{row['event']:<18}{row['trials']} trials, {row['moved']} moved, {row['redone_s']:.2f} s redone "
         f"(saved every {row['interval_s']:.2f} s, at most {row['longest_interval_s']:.2f}), "

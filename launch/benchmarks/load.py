@@ -1,4 +1,4 @@
-"""How large studies may be: many short trials on three nodes, and what many records cost who lists and reports them."""
+"""Load test: many short trials on three nodes, and the cost of listing and reporting many records."""
 
 import argparse
 import dataclasses
@@ -30,7 +30,7 @@ _N_NODES = 3
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `bench.py load`."""
+    """Add the options of `bench.py load`."""
     parser.add_argument("--trials", type=whole_number, default=1000, help="default: 1000")
     parser.add_argument("--seconds", type=float, default=1.0, help="that each trial sleeps (default: 1)")
     parser.add_argument("--cpus", type=whole_number, default=4, help="of a node, by name only (default: 4)")
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(arguments: argparse.Namespace) -> list[Row]:
-    """Both tables, printed row by row."""
+    """Measure and print both tables row by row."""
     from pcl.studies.space.search_space import load_space  # noqa: PLC0415
 
     space = load_space("toy_mcinfonce")
@@ -56,7 +56,7 @@ def measure(arguments: argparse.Namespace) -> list[Row]:
 
 
 def make_trials(space: "SearchSpace", spec: "StudySpec", n_trials: int) -> list["Trial"]:
-    """Different ones, which differ in a number that nobody uses."""
+    """Return trials that differ in a number that nobody uses."""
     cell = spec.trials(space, 0, {})[0]
     return [
         dataclasses.replace(cell, config={**cell.config, "training.lr": 1e-6 * (1 + i)}, varied={"training.lr": i})
@@ -143,12 +143,12 @@ def _run(
 
 
 def _peak_mib() -> float:
-    """The most memory that this process has had so far."""
+    """Return this process's peak memory."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def _many(space: "SearchSpace", spec: "StudySpec", path: Path, trials: list["Trial"], n_records: int) -> list[Row]:
-    """Copies of the study's records, as of other studies, in MLflow; and as many trials in one study's folder."""
+    """Copy the study's records in MLflow as those of other studies, and as many trials into one study's folder."""
     from pcl.studies.ledger.folders import StudyFolder  # noqa: PLC0415
     from pcl.studies.tracking.tracker import Tracker, default_uri  # noqa: PLC0415
 
@@ -180,7 +180,7 @@ def _many(space: "SearchSpace", spec: "StudySpec", path: Path, trials: list["Tri
 
 
 def report(space: "SearchSpace", spec: "StudySpec", folder: "StudyFolder", trials: list["Trial"]) -> int:
-    """What a study does when its trials have ended; how many there are."""
+    """Report as a study does when its trials have ended; return how many there are."""
     from pcl.studies.report.outputs import table, write_all  # noqa: PLC0415
     from pcl.studies.results.selection import Outcome, ranked, winner  # noqa: PLC0415
     from pcl.studies.search.stages import Finding  # noqa: PLC0415
@@ -198,7 +198,7 @@ def _copy_folders(source: "StudyFolder", target: "StudyFolder", trials: list["Tr
 
 
 def copy_runs(database: Path, n_copies: int) -> None:
-    """Row by row in the database, which takes seconds instead of half an hour; each copy is another study's."""
+    """Copy runs row by row in the database, in seconds instead of half an hour; each copy is another study's."""
     trials = "SELECT run_uuid FROM tags WHERE key = 'pcl.kind' AND value = 'trial'"
     with closing(sqlite3.connect(database)) as connection, connection:
         runs = [row[0] for row in connection.execute(trials)]

@@ -1,4 +1,4 @@
-"""What a batch of a training costs, phase by phase: shared by `bench.py toy`, `cifar` and `sharing`."""
+"""Timing of a training's batches, phase by phase, for `bench.py toy`, `cifar` and `sharing`."""
 
 import argparse
 import time
@@ -15,7 +15,7 @@ SEEDS = (4, 5, 6, 7, 8)  # of the controlled experiment
 
 
 def add_arguments(parser: argparse.ArgumentParser, on_gpu: int, on_cpu: int) -> None:
-    """Options that all have; the numbers are the batches that are timed for a row."""
+    """Add the options that all share; the numbers are the batches that are timed for a row."""
     parser.add_argument("--profile", default="reference", help="fidelity profile (default: reference)")
     parser.add_argument("--scale", default=None, help="sizes: paper or quick (default: paper on a GPU, else quick)")
     parser.add_argument("--device", default=None, help="cpu or cuda (default: cuda where there is one)")
@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser, on_gpu: int, on_cpu: int) -> 
 
 
 def sizes(arguments: argparse.Namespace) -> tuple[str, str, int]:
-    """The device, the scale, and how many batches are timed."""
+    """Return the device, the scale, and how many batches are timed."""
     device = chosen_device(arguments.device)
     on_gpu, on_cpu = arguments.timed
     is_cuda = device == "cuda"
@@ -36,7 +36,7 @@ def sizes(arguments: argparse.Namespace) -> tuple[str, str, int]:
 
 
 def phase_row(run: "Run", index: int, n_timed: int) -> Row:
-    """Time so many batches of the phase with this index: after five that build and capture what it needs."""
+    """Time so many batches of the phase with this index, after five that build and capture what it needs."""
     import torch  # noqa: PLC0415
 
     is_cuda = run.device.type == "cuda"
@@ -69,5 +69,5 @@ def synchronize(is_cuda: bool) -> None:
 
 
 def peak(row: Row) -> str:
-    """Peak memory as it is shown."""
+    """Format the peak memory."""
     return f"{row['peak_mib']:.0f}" if row["peak_mib"] is not None else "-"

@@ -1,7 +1,7 @@
-"""What a search costs until it has found the best: grid, random, Optuna, Optuna + ASHA, on a table of true results.
+"""Cost of a search until it has found the best: grid, random, Optuna, with and without ASHA, on a table of results.
 
-Nothing is trained: a trial's curve and its end are looked up (see `launch.benchmarks.search_table`). A search has found
-the best when a trial that has finished is within one standard error of the best cell's mean. Trials come one at a time.
+Nothing is trained: trials are looked up in a table (see `launch.benchmarks.search_table`), one at a time. A search has
+found the best when a finished trial is within one standard error of the best cell's mean.
 """
 
 import argparse
@@ -26,17 +26,18 @@ _MOST_REPEATS = 10  # proposals in a row that are known, before a new cell is dr
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `bench.py search`."""
+    """Add the options of `bench.py search`."""
     parser.add_argument(
         "--table", type=Path, default=TABLE, help="true results (default: launch/benchmarks/search.jsonl)"
     )
     parser.add_argument("--repeats", type=whole_number, default=50, help="searches of each kind (default: 50)")
-    parser.add_argument("--make", action="store_true", help="train what the table lacks, and stop; needs torch alone")
-    parser.add_argument("--batches", type=whole_number, default=3200, help="--make: of a cell (default: 3200)")
+    parser.add_argument("--make", action="store_true", help="train what the table lacks, and stop")
+    parser.add_argument("--batches", type=whole_number, default=3200, help="--make: batches of a cell (default: 3200)")
     parser.add_argument(
         "--set", action="append", default=[], metavar="PATH=VALUE", help="--make: a setting of all cells"
     )
-    parser.add_argument("--limit", type=float, default=600.0, metavar="SECONDS", help="--make: (default: 600)")
+    limit_help = "--make: begin no cell after so long (default: 600)"
+    parser.add_argument("--limit", type=float, default=600.0, metavar="SECONDS", help=limit_help)
     parser.add_argument("--device", default=None, help="--make: cpu or cuda (default: cuda where there is one)")
 
 
@@ -50,7 +51,7 @@ def measure(arguments: argparse.Namespace) -> list[Row]:
 
 @dataclass(frozen=True)
 class Spent:
-    """What a search took until it had found the best.
+    """The cost of a search until it found the best.
 
     Attributes:
         trials: Begun.
@@ -64,7 +65,7 @@ class Spent:
 
 
 def replay(table: Path, n_repeats: int) -> list[Row]:
-    """All kinds of searches, with different seeds; prints a line for each."""
+    """Replay every kind of search with different seeds, and print a line for each."""
     entries = read_entries(table)
     goal = threshold_of(entries)
     whole = Spent(len(entries), sum(e.batches[-1] for e in entries), sum(e.seconds[-1] for e in entries))
@@ -104,12 +105,12 @@ def _rungs() -> "Rungs":
 
 
 def _until_found(search: Iterator[Spent | None]) -> Spent | None:
-    """What was spent when the search first yielded something."""
+    """Return what was spent when the search first yielded something."""
     return next((spent for spent in search if spent is not None), None)
 
 
 def _in_order(entries: list[Entry], goal: float, rungs: "Rungs | None" = None) -> Iterator[Spent | None]:
-    """Cells one after the other; yields what was spent once one is good enough, nothing for others."""
+    """Run cells one after the other; yield what was spent once one is good enough, None before."""
     meter = _Meter(goal)
     for entry in entries:
         meter.run(entry, rungs)
@@ -117,7 +118,7 @@ def _in_order(entries: list[Entry], goal: float, rungs: "Rungs | None" = None) -
 
 
 def _proposed(entries: list[Entry], goal: float, seed: int, rungs: "Rungs | None") -> Iterator[Spent | None]:
-    """Cells as Optuna proposes them, known ones being told again and not run."""
+    """Run cells as Optuna proposes them; known ones are told again and not run."""
     import optuna  # noqa: PLC0415
 
     from pcl.studies.search.optuna_study import distributions_of, sampler_of, warned  # noqa: PLC0415
@@ -148,14 +149,14 @@ def _proposed(entries: list[Entry], goal: float, seed: int, rungs: "Rungs | None
 
 
 class _Meter:
-    """Runs trials on paper, and counts."""
+    """A counter of replayed trials."""
 
     def __init__(self, goal: float) -> None:
         self._goal = goal
         self.spent, self.is_found = Spent(0, 0, 0.0), False
 
     def run(self, entry: Entry, rungs: "Rungs | None") -> "Known":
-        """Run a cell to its end, or to where it is stopped; what Optuna would be told."""
+        """Run a cell to its end, or to where it is stopped; return what Optuna would be told."""
         from pcl.studies.search.optuna_study import Known  # noqa: PLC0415  Optuna
 
         stop = entry.stopped_at(rungs) if rungs is not None else None
@@ -170,7 +171,7 @@ class _Meter:
 
 
 def _quartiles(values: list[float] | list[int]) -> list[float]:
-    """Lower quartile, median, upper quartile."""
+    """Return the lower quartile, median and upper quartile."""
     return statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else [float(values[0])] * 3
 
 

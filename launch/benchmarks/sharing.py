@@ -1,4 +1,4 @@
-"""What a process gets done that trains several trials of the controlled experiment side by side, against one alone."""
+"""Throughput of a process that trains several trials of the controlled experiment side by side, against one alone."""
 
 import argparse
 from typing import Any
@@ -14,12 +14,12 @@ _REPEATS = 2  # of which the faster counts
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `bench.py sharing`."""
+    """Add the options of `bench.py sharing`."""
     bench_phases.add_arguments(parser, on_gpu=200, on_cpu=200)
 
 
 def measure(arguments: argparse.Namespace) -> list[Row]:
-    """The table, printed row by row."""
+    """Measure and print the table row by row."""
     from pcl.config.run_config import RunConfig  # noqa: PLC0415
     from pcl.studies.report.plan import side_by_side_seconds  # noqa: PLC0415
     from pcl.training.run import Run  # noqa: PLC0415

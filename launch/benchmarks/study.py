@@ -1,4 +1,4 @@
-"""What the service itself costs: trials that do nothing, and a real grid's time outside of its trials."""
+"""Overhead of the service: trials that do nothing, and a real grid's time outside of its trials."""
 
 import argparse
 import dataclasses
@@ -23,14 +23,14 @@ Row = dict[str, Any]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `bench.py study`."""
+    """Add the options of `bench.py study`."""
     parser.add_argument("--trials", type=whole_number, default=64, help="trials that do nothing (default: 64)")
     parser.add_argument("--scale", default="quick", help="scale of the real grid (default: quick)")
     parser.add_argument("--space", default="toy_mcinfonce", help="the real grid (default: toy_mcinfonce)")
 
 
 def measure(arguments: argparse.Namespace) -> list[Row]:
-    """Both tables, printed row by row."""
+    """Measure and print both tables row by row."""
     from pcl.studies.cluster.session import ray_cluster  # noqa: PLC0415
     from pcl.studies.space.search_space import load_space  # noqa: PLC0415
 
@@ -60,7 +60,7 @@ def do_nothing(config: dict[str, Any]) -> None:
 
 
 def _nothing(space: "SearchSpace", storage: Path, n_trials: int) -> Row:
-    """Seconds a trial, with tracking, from the first submission until the last record is in MLflow."""
+    """Measure seconds a trial, with tracking, from the first submission until the last record is in MLflow."""
     from pcl.studies.execution.interrupt import Interrupt  # noqa: PLC0415
     from pcl.studies.execution.monitoring import Gauges  # noqa: PLC0415
     from pcl.studies.execution.progress import Progress  # noqa: PLC0415
@@ -99,7 +99,7 @@ def _nothing(space: "SearchSpace", storage: Path, n_trials: int) -> Row:
 
 
 def _grid(space: "SearchSpace", storage: Path, scale: str) -> Row:
-    """The share of a real grid's time that its slots spend outside of trials."""
+    """Measure the share of a real grid's time that its slots spend outside of trials."""
     from pcl.studies.cluster.session import available_resources  # noqa: PLC0415
     from pcl.studies.execution.interrupt import Interrupt  # noqa: PLC0415
     from pcl.studies.execution.resources import Resources  # noqa: PLC0415
@@ -121,7 +121,7 @@ def _grid(space: "SearchSpace", storage: Path, scale: str) -> Row:
 
 
 def smallest_spec(space: "SearchSpace", scale: str) -> "StudySpec":
-    """Of one seed."""
+    """Return a study's spec with one seed."""
     from pcl.studies.ledger.study_spec import StudySpec  # noqa: PLC0415
 
     return StudySpec(space.name, space.fingerprint(), "reference", scale, {}, space.tuning_seeds[:1])
@@ -131,7 +131,7 @@ def smallest_spec(space: "SearchSpace", scale: str) -> "StudySpec":
 def open_study(
     space: "SearchSpace", spec: "StudySpec", path: Path
 ) -> Iterator[tuple["StudyFolder", "Tracker", "Recorder"]]:
-    """A study that is open on disk and in an MLflow of its own."""
+    """Open a study on disk and in an MLflow of its own."""
     from pcl.studies.ledger.folders import StudyFolder  # noqa: PLC0415
     from pcl.studies.ledger.study_spec import opened  # noqa: PLC0415
     from pcl.studies.tracking.recorder import Recorder  # noqa: PLC0415

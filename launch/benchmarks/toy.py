@@ -1,4 +1,4 @@
-"""What a batch of the controlled experiment costs: fast path and plain twin, one seed and five, and as sizes double."""
+"""Cost of a batch of the controlled experiment: fast path and plain twin, one seed and five, and as sizes double."""
 
 import argparse
 from typing import TYPE_CHECKING, Any
@@ -21,12 +21,12 @@ _DOUBLED = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `bench.py toy`."""
+    """Add the options of `bench.py toy`."""
     bench_phases.add_arguments(parser, on_gpu=500, on_cpu=10)
 
 
 def measure(arguments: argparse.Namespace) -> list[Row]:
-    """The table, printed row by row."""
+    """Measure and print the table row by row."""
     from pcl.config.run_config import RunConfig  # noqa: PLC0415
 
     device, scale, n_batches = bench_phases.sizes(arguments)

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from dashboards.paper.figures import Curve, draw_curves, draw_posteriors, stamped
+from dashboards.paper.figures import Curve, draw_curves, stamped
 from dashboards.paper.formats import FORMATS, Sheet, page, text
 from launch.reproduction.cells import Cells, Setting, ours_of
 from launch.shared.command import say
@@ -148,7 +148,10 @@ def _draw_picture(table: Table, cells: Cells, mark: str, path: Path, trained: _T
     if table.picture in _LOOK:
         stamped(_looked_at(checkpoint, path.parent / "look", trained.storage) / _LOOK[table.picture], mark, path)
     else:
-        draw_posteriors(checkpoint, table.title, mark, path)
+        from pcl.studies.report.figures import posteriors  # noqa: PLC0415  torch
+        from pcl.studies.report.predictions import Predictions  # noqa: PLC0415
+
+        posteriors(Predictions.read(checkpoint), table.title, mark, path)
 
 
 def _looked_at(checkpoint: Path, output: Path, storage: "Storage") -> Path:

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from launch.shared.command import say
-from launch.shared.progress_line import Progress, duration
+from launch.shared.progress_line import Progress
+from pcl.presentation.durations import duration
 
 if TYPE_CHECKING:
     from pcl.data.images import ImageSet

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Self
 
 from launch.shared.command import say
+from pcl.presentation.durations import duration
 
 
 class Progress:
@@ -55,13 +56,6 @@ class Progress:
                 self.tell()
 
 
-def duration(seconds: float) -> str:
-    """Minutes and seconds, with hours before them where there are any."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
-
-
 class Downloads:
     """Per cent and ETA of each file: renewed in place on a terminal, else a line every 10 seconds and at the end."""
 
@@ -88,6 +82,6 @@ def _progress(done: int, total: int, arrived: int, seconds: float) -> str:
     """Such as "42%  71.6 of 170.5 MB  ETA 0:31"."""
     if not total:
         return f"{done / 1e6:.1f} MB"
-    left = round(seconds / arrived * (total - done)) if arrived else 0
-    eta = f"{left // 60}:{left % 60:02}" if arrived or done == total else "?"
+    left = seconds / arrived * (total - done) if arrived else 0.0
+    eta = duration(left) if arrived or done == total else "?"
     return f"{done / total:.0%}  {done / 1e6:.1f} of {total / 1e6:.1f} MB  ETA {eta}"

@@ -1,4 +1,4 @@
-"""When the trials of a study were saved, seen from outside: a trial loses what it has trained since."""
+"""Times of the trials' checkpoints, seen from outside: a killed trial loses what it has trained since."""
 
 import contextlib
 import statistics
@@ -13,7 +13,7 @@ _LOOK_S = 0.02
 
 
 class Checkpoints:
-    """Looks at the trials' folders, again and again, for checkpoints that have been replaced.
+    """A thread that polls the trials' folders for new checkpoints.
 
     Args:
         study: The study's folder, which need not exist yet.
@@ -34,17 +34,17 @@ class Checkpoints:
         self._thread.join()
 
     def since_last(self, key: str, moment: float) -> float:
-        """Seconds from a trial's last checkpoint before a moment, in seconds since 1970, to it; NaN without one."""
+        """Return the seconds from a trial's last checkpoint to a moment, in seconds since 1970; NaN without one."""
         before = [saved for saved in self._times[key] if saved <= moment]
         return moment - before[-1] if before else float("nan")
 
     def intervals(self, until: float = float("inf")) -> list[float]:
-        """Seconds between two checkpoints of a trial, of all trials, up to a moment."""
+        """Return the seconds between consecutive checkpoints of every trial, up to a moment."""
         known = [[saved for saved in times if saved <= until] for times in self._times.values()]
         return [after - before for times in known for before, after in pairwise(times)]
 
     def look(self) -> None:
-        """Once, at all."""
+        """Look at all trials once."""
         for file in self._study.glob("trials/*/checkpoint.pt"):
             with contextlib.suppress(FileNotFoundError):
                 saved, times = file.stat().st_mtime, self._times[file.parent.name]
@@ -58,5 +58,5 @@ class Checkpoints:
 
 
 def usual_and_longest(intervals: list[float]) -> tuple[float, float]:
-    """Of seconds; NaN where there are none."""
+    """Return the median and the longest interval; NaN where there is none."""
     return (statistics.median(intervals), max(intervals)) if intervals else (float("nan"), float("nan"))

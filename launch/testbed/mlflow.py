@@ -1,4 +1,4 @@
-"""The MLflow of a study that is tested: a server that may go and come, or is slow; and what it has in the end."""
+"""MLflow of a tested study: a server that may go and come, or is slow; and what it has in the end."""
 
 import contextlib
 import os
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Tracking:
-    """A server and, where requests are to take a while, a proxy before it.
+    """An MLflow server and, where requests are to be slow, a proxy before it.
 
     Args:
         folder: Of its files.
@@ -35,14 +35,14 @@ class Tracking:
 
     @property
     def uri(self) -> str:
-        """What the study is told."""
+        """Return the address that the study is given."""
         if not self._is_served:
             return self.database
         return f"http://127.0.0.1:{self._port}" if self._delay_s else self.server.uri
 
     @property
     def database(self) -> str:
-        """What the server has, without it."""
+        """Return the server's database."""
         return f"sqlite:///{self.server.folder / 'server.db'}"
 
     def __enter__(self) -> Self:
@@ -73,7 +73,7 @@ class Tracking:
 
 
 def count(uri: str, folder: "StudyFolder", keys: Sequence[str], metric: str = "train/loss") -> tuple[int, int]:
-    """How many runs and reports of a study MLflow has too many and too few, by its trials' keys and folders.
+    """Count the runs and reports of a study that MLflow has twice or lacks, by its trials' keys and folders.
 
     A trial has one run, which has finished: any other of it, also one that a killed driver has left, is too many.
     """

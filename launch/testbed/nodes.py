@@ -32,7 +32,7 @@ _RAY = str(Path(sys.executable).parent / "ray")
 
 
 class Network:
-    """Namespaces joined by a bridge that is in one of its own: nothing of this machine's network is touched.
+    """Network namespaces joined by a bridge in one of its own; this machine's network is not touched.
 
     Raises:
         OSError: If this machine does not allow it.
@@ -54,7 +54,7 @@ class Network:
             raise
 
     def join(self, place: str) -> str:
-        """Make a namespace; its address."""
+        """Make a namespace; return its address."""
         space, port = self._space(place), f"p{len(self._places)}"
         self._places.append(place)
         address = f"10.77.0.{len(self._places)}"
@@ -67,19 +67,19 @@ class Network:
         return address
 
     def prefix(self, place: str) -> tuple[str, ...]:
-        """Words that run a command there."""
+        """Return the words that run a command there."""
         return ("ip", "netns", "exec", self._space(place))
 
     def cut(self, place: str) -> None:
-        """Nothing gets there or away any more."""
+        """Cut a namespace from the bridge."""
         self._ip("-n", self._switch, "link", "set", f"p{self._places.index(place)}", "down")
 
     def heal(self, place: str) -> None:
-        """The way back."""
+        """Join it to the bridge again."""
         self._ip("-n", self._switch, "link", "set", f"p{self._places.index(place)}", "up")
 
     def close(self) -> None:
-        """Nothing of it is left; its processes have to have ended."""
+        """Remove all namespaces, whose processes have to have ended."""
         for space in [*map(self._space, self._places), self._switch]:
             subprocess.run(["ip", "netns", "del", space], capture_output=True, check=False)
 
@@ -93,7 +93,7 @@ class Network:
 
 @dataclass
 class Cluster:
-    """Nodes of Ray in a folder; they know nothing of this checkout, so that what they need has to travel.
+    """A Ray cluster whose nodes do not see this checkout: what they need has to be sent.
 
     Attributes:
         folder: Of all their files. Short: paths of Ray's sockets have at most 107 bytes.
@@ -119,17 +119,17 @@ class Cluster:
 
     @property
     def address(self) -> str:
-        """For `--address` of a command that starts beside the head."""
+        """Return the `--address` of a command that starts beside the head."""
         return f"{self.host}:{self.port}"
 
     @property
     def url(self) -> str:
-        """Of the dashboard."""
+        """Return the dashboard's address."""
         return f"http://127.0.0.1:{self.dashboard}"
 
     @property
     def environment(self) -> dict[str, str]:
-        """What whoever joins needs."""
+        """Return the environment of a process that joins."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "MLFLOW_"))}
         return {
             **kept, "RAY_TMPDIR": str(self.folder), "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": self.token,
@@ -138,7 +138,7 @@ class Cluster:
 
     @property
     def prefix(self) -> tuple[str, ...]:
-        """Words that run a command beside the head."""
+        """Return the words that run a command beside the head."""
         return self.network.prefix("head") if self.network else ()
 
     def start(self, n_cpus: int | None = None, **environment: str) -> None:
@@ -150,17 +150,17 @@ class Cluster:
         self.host = self._start_node("head", options, n_cpus, environment)
 
     def add_node(self, name: str, before: str = "", n_cpus: int | None = None, **environment: str) -> None:
-        """Another node; `before` is done first, where only this node sees it."""
+        """Add a node; `before` runs first, where only this node sees it."""
         self._start_node(name, [f"--address={self.address}"], n_cpus, environment, before)
 
     def kill_node(self, name: str) -> None:
-        """As when its power fails: all its processes at once."""
+        """Kill all processes of a node at once, as a power failure does."""
         node = self.nodes.pop(name)
         signal_all(self.processes_on(node), signal.SIGKILL)
         node.wait(DEADLINE_S)
 
     def end_node(self, name: str) -> None:
-        """So that the head knows of it at once, if the node still can tell it."""
+        """End a node so that it can tell the head."""
         self.nodes[name].terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.nodes[name].wait(20)
@@ -181,7 +181,7 @@ class Cluster:
             signal_all(self._raylet(name), signal.SIGCONT)
 
     def said(self, node: str) -> str:
-        """What `ray start` has said."""
+        """Return what `ray start` printed."""
         return (self.folder / f"{node}.log").read_text()
 
     def begin(self, *command: str | Path, **environment: str) -> Started:
@@ -192,11 +192,11 @@ class Cluster:
         return started([*self.prefix, sys.executable, *command], output, own)
 
     def workers(self, node: str = "") -> list[int]:
-        """Workers that have a trial, on one node or on all."""
+        """Return the workers that have a trial, on one node or on all."""
         return workers_among(self.processes_on(self.nodes[node]) if node else processes_of(self.folder))
 
     def processes_on(self, node: subprocess.Popen[bytes]) -> list[int]:
-        """Of a node; workers are the raylet's children, which is that of `ray start`."""
+        """Return the processes of a node: workers are children of the raylet, which is a child of `ray start`."""
         return descendants(node.pid, processes_of(self.folder))
 
     def end_all(self) -> None:
@@ -214,7 +214,7 @@ class Cluster:
     def _start_node(
         self, name: str, options: list[str], n_cpus: int | None, environment: Mapping[str, str], before: str = ""
     ) -> str:  # fmt: skip
-        """Returns the node's address when it has started."""
+        """Start a node; return its address once it runs."""
         address = self.network.join(name) if self.network else "127.0.0.1"
         options += [
             "--block", f"--node-ip-address={address}", f"--num-cpus={self.n_cpus if n_cpus is None else n_cpus}",
@@ -237,7 +237,7 @@ class Cluster:
 
 @contextmanager
 def cluster(is_networked: bool = True, **options: Any) -> Iterator[Cluster]:
-    """A folder for a cluster, in namespaces where asked for and allowed; nothing of either is left, also by SIGTERM."""
+    """Make a folder for a cluster, in namespaces where asked for and allowed; both are removed, also after SIGTERM."""
     with stoppable() as is_ending, ExitStack() as after:
         folder = Path(tempfile.mkdtemp(prefix="pcl-", dir="/tmp"))
         after.callback(shutil.rmtree, folder, ignore_errors=True)
@@ -255,7 +255,7 @@ def cluster(is_networked: bool = True, **options: Any) -> Iterator[Cluster]:
 
 @contextmanager
 def stoppable() -> Iterator[Callable[[], None]]:
-    """SIGTERM ends the context as Ctrl-C does; what is yielded is called when both are to be ignored: it is ending."""
+    """Let SIGTERM end the context as Ctrl-C does; yield a function that makes both ignored, for the end."""
     signals = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
 
     def stop(*_: object) -> NoReturn:

@@ -1,4 +1,4 @@
-"""Processes that benchmarks and tests start, watch and end: our commands, an MLflow server, a slow way to it."""
+"""Processes that benchmarks and tests start, watch and end: our commands, an MLflow server."""
 
 import contextlib
 import os
@@ -23,7 +23,7 @@ _CLAIMED: list[socket.socket] = []  # a name for every port that this process wa
 
 
 def wait_for(is_so: Callable[[], Any], what: str, timeout_s: float = DEADLINE_S) -> None:
-    """Look every twentieth of a second until something is so.
+    """Poll every twentieth of a second until a condition holds.
 
     Raises:
         TimeoutError: If it takes too long.
@@ -36,7 +36,7 @@ def wait_for(is_so: Callable[[], Any], what: str, timeout_s: float = DEADLINE_S)
 
 
 def free_port() -> int:
-    """One that nobody listens at and no one else is given, so that it is still free when it is used, or used again.
+    """Return a port that nobody listens on and no one else is given.
 
     It is none of those that the kernel hands out, as to Ray's processes and to whoever connects to somewhere, and other
     processes that ask here do not get it as long as this one lives.
@@ -59,23 +59,23 @@ def free_port() -> int:
 
 @dataclass
 class Started:
-    """A process of one of our commands; what it says goes to files, which no one has to read for it to go on."""
+    """A process of one of our commands; its output goes to files, so that it never waits for a reader."""
 
     process: subprocess.Popen[bytes]
     output: Path
 
     @property
     def said(self) -> str:
-        """On stdout, so far."""
+        """Return its stdout so far."""
         return self.output.read_text()
 
     @property
     def errors(self) -> str:
-        """On stderr, so far."""
+        """Return its stderr so far."""
         return self.output.with_suffix(".err").read_text()
 
     def ended(self, code: int = 0, timeout_s: float = 2 * DEADLINE_S) -> Self:
-        """Wait for its end, which has to have this exit code and no traceback."""
+        """Wait for its end, and require this exit code and no traceback."""
         self.process.wait(timeout_s)
         told = f"{self.said}\n{self.errors}"
         if self.process.returncode != code or "Traceback" in told:
@@ -83,11 +83,11 @@ class Started:
         return self
 
     def interrupt(self) -> None:
-        """Ctrl-C: the terminal signals every process of the group."""
+        """Interrupt every process of the group, as a terminal's Ctrl-C does."""
         os.killpg(self.process.pid, signal.SIGINT)
 
     def kill(self) -> None:
-        """At once, and nothing but it."""
+        """Kill it alone."""
         self.process.kill()
         self.process.wait(DEADLINE_S)
 
@@ -105,7 +105,7 @@ def started(command: Sequence[str | Path], output: Path, environment: Mapping[st
 
 
 def processes_of(folder: Path) -> list[int]:
-    """Every process of a Ray whose temporary folder this is: it is in their environment."""
+    """Return all processes of the Ray with this temporary folder, which is in their environment."""
     mark, found = f"RAY_TMPDIR={folder}".encode(), []
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -115,12 +115,12 @@ def processes_of(folder: Path) -> list[int]:
 
 
 def workers_among(pids: Iterable[int]) -> list[int]:
-    """Workers that have a trial."""
+    """Return the workers that have a trial."""
     return [pid for pid in pids if command_of(pid).startswith("ray::ImplicitFunc")]
 
 
 def descendants(pid: int, among: Iterable[int]) -> list[int]:
-    """A process and those that it, or one of them, has started."""
+    """Return a process and all its descendants."""
     parents = {other: parent_of(other) for other in among}
     found, is_growing = {pid}, True
     while is_growing:
@@ -131,7 +131,7 @@ def descendants(pid: int, among: Iterable[int]) -> list[int]:
 
 
 def parent_of(pid: int) -> int:
-    """Of a process that may have ended, 0."""
+    """Return a process's parent, or 0 where it has ended."""
     try:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     except OSError:
@@ -148,10 +148,9 @@ def signal_all(pids: Iterable[int], number: signal.Signals) -> None:
 def stop_when(
     pids: Callable[[], list[int]], is_so: Callable[[], Any], what: str, timeout_s: float = DEADLINE_S
 ) -> list[int]:  # fmt: skip
-    """Stop processes as soon as something is so; returns those that then go on by SIGCONT, or never.
+    """Stop processes as soon as a condition holds; return them, for SIGCONT or never.
 
-    They are stopped for every look: what is so is still so when this returns, however fast they are and however late
-    this process gets its turn.
+    They are stopped for every check, so that the condition still holds when this returns, on however busy a machine.
 
     Raises:
         TimeoutError: If it takes too long; they go on.
@@ -173,7 +172,7 @@ def stop_when(
 
 
 def _stands(pid: int) -> bool:
-    """Whether no thread of a process runs."""
+    """Return whether all threads of a process stand still."""
     try:
         states = [file.read_text().rpartition(")")[2].split()[0] for file in Path(f"/proc/{pid}/task").glob("*/stat")]
     except OSError:  # a thread has ended meanwhile
@@ -182,7 +181,7 @@ def _stands(pid: int) -> bool:
 
 
 def command_of(pid: int) -> str:
-    """What a process runs; of one that has ended, nothing."""
+    """Return a process's command line; empty where it has ended."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
     except OSError:
@@ -207,11 +206,11 @@ class Server:
 
     @property
     def uri(self) -> str:
-        """Its address."""
+        """Return its address."""
         return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        """Returns when it answers."""
+        """Start it; return when it answers."""
         command = [
             *self.prefix, sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(self.port),
             "--workers", "1", "--backend-store-uri", f"sqlite:///{self.folder / 'server.db'}",
@@ -225,7 +224,7 @@ class Server:
         wait_for(lambda: answers(f"{self.uri}/health", self.prefix), "the MLflow server answers")
 
     def kill(self) -> None:
-        """At once, with all its processes."""
+        """Kill it with all its processes."""
         if self.process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)
@@ -236,7 +235,7 @@ _ASK = "import sys, urllib.request; urllib.request.urlopen(sys.argv[1], timeout=
 
 
 def answers(url: str, prefix: tuple[str, ...] = (), timeout_s: float = 2.0) -> bool:
-    """Whether an HTTP server answers, asked from where the prefix puts a command."""
+    """Return whether an HTTP server answers, asked from where the prefix puts a command."""
     if prefix:
         return not subprocess.run(
             [*prefix, sys.executable, "-c", _ASK, url, str(timeout_s)], capture_output=True, check=False

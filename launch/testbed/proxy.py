@@ -9,7 +9,7 @@ _HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length"
 
 
 def proxy(port: int, target: int, seconds: float) -> ThreadingHTTPServer:
-    """A server on loopback that passes requests on to another port, each after some seconds."""
+    """Return a server on loopback that passes requests on to another port, each after some seconds."""
 
     class Handler(BaseHTTPRequestHandler):
         def _pass_on(self) -> None:
@@ -37,7 +37,7 @@ def proxy(port: int, target: int, seconds: float) -> ThreadingHTTPServer:
         do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = do_HEAD = _pass_on
 
         def log_message(self, *_: object) -> None:
-            """Nothing is said."""
+            """Print nothing."""
 
     return ThreadingHTTPServer(("127.0.0.1", port), Handler)
 

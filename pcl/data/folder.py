@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from pcl.data.images import SIDE, ImageSet, cache_file, save, sound
+from pcl.data.caches import sound
+from pcl.data.images import SIDE, ImageSet, cache_file, load, save
 from pcl.storage.files import write_text
 
 Tell = Callable[[str], None]
@@ -47,7 +48,7 @@ def read_folder(folder: Path, cache: Path, bad_files: BadFiles, tell: Tell) -> I
     name = _name(folder)
     path = cache_file(f"{name}-{_stamp(folder, files)}-{bad_files.value}", cache)
     left_out = path.with_suffix(".left_out.txt")
-    if path.is_file() and (images := sound(path)) is not None:
+    if path.is_file() and (images := sound(load, path)) is not None:
         if left_out.is_file():
             tell(_told(left_out.read_text().splitlines(), n_files, folder) + " They are left out.")
         return images

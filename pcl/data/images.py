@@ -5,7 +5,6 @@ Axes: N images, C classes.
 
 import hashlib
 import json
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +13,8 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from pcl.storage.files import Damaged, clear_leftovers, replacing, set_aside, warn
+from pcl.data.caches import damage_told
+from pcl.storage.files import clear_leftovers, replacing
 
 SIDE = 32  # pixels
 _SUM_TOLERANCE = 1e-3  # of a row of soft labels: shares are published with at least three decimals
@@ -111,8 +111,7 @@ def load(path: Path) -> ImageSet:
     """
     if not path.is_file():
         raise FileNotFoundError(f"There is no image set at {path}; `python launch/data.py` makes one.")
-    path.open("rb").close()  # system errors are not damage, but torch raises OSError for both
-    try:
+    with damage_told(path, "not an image set", "delete it and run `python launch/data.py` again"):
         content = torch.load(path, weights_only=True, mmap=True, map_location="cpu")
         if content["format"] != _FORMAT:
             raise ValueError(f"format {_FORMAT} was expected, not {content['format']}")
@@ -120,24 +119,7 @@ def load(path: Path) -> ImageSet:
         images = ImageSet(name=content["name"], classes=tuple(content["classes"]), **tensors)
         if images.fingerprint != content["fingerprint"]:
             raise ValueError(f"its content is {images.fingerprint}, and was {content['fingerprint']}")
-    except MemoryError:
-        raise
-    except Exception as error:  # a damaged archive can raise anything
-        reason = str(error).split("\n", maxsplit=1)[0].rstrip(".")[:120]
-        raise Damaged(
-            f"{path} is damaged or not an image set ({reason}); delete it and run `python launch/data.py` again."
-        ) from None
     return images
-
-
-def sound(path: Path) -> ImageSet | None:
-    """Load a set from a cache that can be rebuilt; None if the file is damaged, which is then set aside."""
-    try:
-        return load(path)
-    except Damaged:
-        with suppress(FileNotFoundError):  # another process has already moved it
-            warn(f"The cache {path} is damaged: it is now {set_aside(path, 'damaged').name}, and made again.")
-    return None
 
 
 def _require_images(what: str, images: Tensor) -> None:

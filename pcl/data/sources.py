@@ -1,6 +1,5 @@
 """Image sets by the name that a user gives: the cache, a download, the embedded set, a folder or file of their own."""
 
-import fcntl
 import os
 import re
 from functools import lru_cache
@@ -14,6 +13,7 @@ from pcl.data.embedded import embedded
 from pcl.data.folder import RESERVED, BadFiles, Tell, read_folder
 from pcl.data.images import ImageSet, cache_file, load, save
 from pcl.storage.files import Damaged, set_aside, warn
+from pcl.storage.locks import process_lock
 from pcl.storage.mirror import Mirrored
 from pcl.storage.object_stores import check_address, copy_of, is_address
 
@@ -50,9 +50,7 @@ def _copied(uri: str) -> Path:
     """Return this machine's copy of the image sets and weights in a store, updated by one process at a time."""
     check_address(uri)
     path = copy_of(uri)
-    path.mkdir(parents=True, exist_ok=True)
-    with (path / ".lock").open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    with process_lock(path / ".lock"):
         Mirrored(path, uri).pull_changed("*.pt")
     return path
 

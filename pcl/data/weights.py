@@ -4,7 +4,6 @@ import hashlib
 import json
 import re
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,8 +12,9 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
+from pcl.data.caches import damage_told, sound
 from pcl.data.sources import data_folder, keep_in_store
-from pcl.storage.files import Damaged, clear_leftovers, replacing, set_aside, warn
+from pcl.storage.files import clear_leftovers, replacing
 
 _FORMAT = 2  # version of the file format
 _FACTS = ("kind", "width", "data", "fingerprint", "accuracy", "epochs", "batch_size", "lr", "seed", "erased")
@@ -117,19 +117,13 @@ def load_weights(path: Path) -> Weights:
     if not path.is_file():
         raise ValueError(f"There are no weights {path}; `python launch/pretrain.py` trains some.")
     hint = "take another file, or train anew with `python launch/pretrain.py`"
-    path.open("rb").close()  # system errors are not damage, but torch raises OSError for both
-    try:
+    with damage_told(path, "has no weights of this program", hint):
         content = torch.load(path, weights_only=True, map_location="cpu")
         version, digest = content["format"], content["digest"]
         if version == _FORMAT:
             weights = Weights(state=content["state"], **{name: content[name] for name in _FACTS})
             if weights.digest != digest:
-                raise Damaged(f"its content is {weights.digest}, and was {digest}")
-    except MemoryError:
-        raise
-    except Exception as error:  # a damaged archive can raise anything
-        reason = f" ({error})" if isinstance(error, Damaged) else ""
-        raise Damaged(f"{path} is damaged or has no weights of this program{reason}; {hint}.") from None
+                raise ValueError(f"its content is {weights.digest}, and was {digest}")
     if version != _FORMAT:
         raise ValueError(f"{path} must be of format {_FORMAT}, but is of {version}; {hint}.")
     return weights
@@ -164,7 +158,7 @@ def kept_weights(folder: Path, kind: str, width: int, fingerprint: str) -> Seque
     Damaged ones are set aside.
     """
     paths = [path for path in sorted(folder.glob(f"{kind}-w{width}-*.pt")) if is_weights_name(path.name)]
-    found = [weights for weights in map(_sound, paths) if weights is not None]
+    found = [weights for path in paths if (weights := sound(load_weights, path)) is not None]
     fit = [weights for weights in found if weights.fingerprint == fingerprint]
     return sorted(fit, key=lambda weights: (-weights.accuracy, weights.file_name))
 
@@ -172,14 +166,4 @@ def kept_weights(folder: Path, kind: str, width: int, fingerprint: str) -> Seque
 def is_kept(weights: Weights, folder: Path) -> bool:
     """Return whether a folder has these weights; a damaged file of that name is set aside."""
     path = folder / weights.file_name
-    return path.is_file() and _sound(path) is not None
-
-
-def _sound(path: Path) -> Weights | None:
-    """Return a kept file's weights, or None if it is damaged, which is then set aside."""
-    try:
-        return load_weights(path)
-    except Damaged:
-        with suppress(FileNotFoundError):  # another process has already moved it
-            warn(f"The weights {path} are damaged: the file is now {set_aside(path, 'damaged').name}.")
-    return None
+    return path.is_file() and sound(load_weights, path) is not None

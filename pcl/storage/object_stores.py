@@ -6,7 +6,6 @@ In every kind of store, writes are atomic and a read returns one version.
 import hashlib
 import os
 import re
-import sys
 import uuid
 from functools import lru_cache
 from pathlib import Path
@@ -65,9 +64,9 @@ def copy_of(uri: str) -> Path:
 def _caches() -> Path:
     if given := os.environ.get("PCL_CACHE"):
         return Path(given).absolute()
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "pcl"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pcl"
+    from platformdirs import user_cache_path  # noqa: PLC0415  every command imports this module
+
+    return user_cache_path("pcl", appauthor=False)
 
 
 @lru_cache

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dashboards.board.html.markup import MINUS, MISSING
 from launch.testbed.processes import DEADLINE_S, command_of, descendants
+from pcl.presentation.numbers import MINUS, MISSING
 from pcl.studies.ledger.folders import Result, Status
 from tests.support.board_process import (
     ROWS,

@@ -2,17 +2,17 @@
 
 import re
 
-from dashboards.board.html.frame import Surroundings
-from dashboards.board.html.markup import MISSING
+from dashboards.board.html.frame import PageContext
 from dashboards.board.pages.ablation import ablation_page
 from dashboards.board.pages.overview import overview_page
 from dashboards.board.pages.study import study_page
 from dashboards.board.pages.winner import winner_page
 from dashboards.board.store.records import FINISHED, Run, Study, Trial
+from pcl.presentation.numbers import MISSING
 from tests.support.board_pages import Page
 from tests.support.board_store import OBJECTIVE
 
-AROUND = Surroundings(now_ms=10**12)
+AROUND = PageContext(now_ms=10**12)
 
 
 def trial(name: str, stage: str, objective: float, **params: object) -> Trial:

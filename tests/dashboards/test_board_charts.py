@@ -8,18 +8,17 @@ import pytest
 
 from dashboards.board.charts.curves import Line, parallel
 from dashboards.board.charts.intervals import Mark, Panel, intervals
-from dashboards.board.html.frame import Surroundings
-from dashboards.board.html.markup import MISSING, plus_minus
-from dashboards.board.html.names import metric_name
+from dashboards.board.html.frame import PageContext
 from dashboards.board.pages.ablation import ablation_page, comparisons, verdict
 from dashboards.board.pages.study import study_page
 from dashboards.board.store.records import FINISHED, Run, Study, Trial
 from pcl.config.experiments import EXPERIMENTS
+from pcl.presentation.numbers import MISSING, plus_minus
 from pcl.studies.results.paired_differences import paired
-from pcl.studies.space.metric_direction import larger_is_better
+from pcl.studies.space.metric_direction import larger_is_better, metric_name
 from tests.support.board_pages import Page
 
-AROUND = Surroundings(now_ms=10**12)
+AROUND = PageContext(now_ms=10**12)
 OBJECTIVE = "eval/kappa_rank_corr"
 
 

@@ -4,20 +4,20 @@ import math
 import re
 from html import unescape
 
-from dashboards.board.html.frame import Surroundings
-from dashboards.board.html.markup import MISSING
+from dashboards.board.html.frame import PageContext
 from dashboards.board.pages.ablation import ablation_page
 from dashboards.board.pages.overview import overview_page
 from dashboards.board.pages.scoreboard import Setting, ours_of, scoreboard_page
 from dashboards.board.pages.study import study_page
 from dashboards.board.pages.winner import winner_page
 from dashboards.board.store.records import FAILED, FINISHED, RUNNING, Run, Study, Trial
+from pcl.presentation.numbers import MISSING
 from pcl.studies.paper.published import Row, published_tables
 from pcl.studies.space.numerics_version import MATHS_VERSION
 
 ROWS = {(table.name, row.name): row for table in published_tables() for row in table.rows}
 SEEDS = (4, 5, 6, 7, 8)
-AROUND = Surroundings(now_ms=10**12)
+AROUND = PageContext(now_ms=10**12)
 
 
 def trial_of(row: Row, scale: str, values: dict[int, float], causes: dict[int, str], **params: str) -> Trial:

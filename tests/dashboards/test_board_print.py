@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dashboards.board import site
-from dashboards.board.html.frame import Surroundings
+from dashboards.board.html.frame import PageContext
 from dashboards.board.pages.ablation import ablation_page
 from dashboards.board.pages.scoreboard import scoreboard_page
 from dashboards.board.pages.study import study_page
@@ -42,7 +42,7 @@ def study_of(n_settings: int, n_trials: int = 8) -> Study:
 
 
 def test_many_settings_share_a_cell_on_paper() -> None:
-    around = Surroundings(is_live=False)
+    around = PageContext(is_live=False)
     many = Page(study_page(study_of(20), {}, around))
     classes = [attrs.get("class") or "" for tag, attrs in many.tags if tag == "th" and attrs.get("scope") == "col"]
     assert "only-print" in classes
@@ -87,7 +87,7 @@ def test_the_scoreboard_has_room_for_its_words(tab: Browser, tmp_path: Path) -> 
         trial_of(elk, scale, {4: -1.23e14, 5: 9.87e14, 6: -4.56e13}, causes)
         for scale, causes in (("paper", {}), ("quick", {4: "a" * 60}), ("smoke", dict.fromkeys((4, 5, 6), "b" * 60)))
     ]
-    file = written(tmp_path, scoreboard_page(trials, (4, 5, 6), Surroundings(is_live=False)))
+    file = written(tmp_path, scoreboard_page(trials, (4, 5, 6), PageContext(is_live=False)))
     tab.call("Emulation.setEmulatedMedia", media="screen", features=[])
     cut = "[...document.querySelectorAll('.wide td, .wide th')].filter((e) => e.scrollWidth > e.clientWidth + 1)"
     for width in (1200, 900):
@@ -100,7 +100,7 @@ def test_the_scoreboard_has_room_for_its_words(tab: Browser, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("width", [A4, LETTER])
 def test_a_study_of_twenty_settings_can_be_read_on_paper(tab: Browser, tmp_path: Path, width: int) -> None:
-    on_paper(tab, written(tmp_path, study_page(study_of(20), {}, Surroundings(is_live=False))), width)
+    on_paper(tab, written(tmp_path, study_page(study_of(20), {}, PageContext(is_live=False))), width)
     assert tab.run(BEYOND) == []
     assert tab.run("document.documentElement.scrollWidth") <= width
     shown = "[...document.querySelectorAll('#trials thead th')].filter((e) => e.offsetWidth).map((e) => e.textContent)"
@@ -117,7 +117,7 @@ def test_folded_stages_are_printed(tab: Browser, tmp_path: Path) -> None:
     study = study_of(1)
     for trial, stage in zip(study.trials, ["grid"] * 3 + ["more"] * 3 + ["report"] * 2, strict=True):
         trial.run.tags.update({"pcl.stage": stage, "pcl.seed": "1"})
-    file = written(tmp_path, ablation_page(study, Surroundings(is_live=False)))
+    file = written(tmp_path, ablation_page(study, PageContext(is_live=False)))
     shown = "[...document.querySelectorAll('.stage table')].map((e) => e.checkVisibility() && e.offsetHeight > 0)"
     on_paper(tab, file, A4)
     assert tab.run("[...document.querySelectorAll('.stage')].map((e) => e.open)") == [True, False, False]

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from dashboards.board.html.frame import Surroundings
+from dashboards.board.html.frame import PageContext
 from dashboards.board.pages.overview import overview_page
 from dashboards.board.store.histories import histories
 from dashboards.board.store.mlflow_mirror import Mirror
@@ -13,7 +13,7 @@ from pcl.studies.tracking.store import Store
 from tests.support.board_pages import Page
 from tests.support.board_store import OBJECTIVE, Writer, tags
 
-AROUND = Surroundings(now_ms=10**12)
+AROUND = PageContext(now_ms=10**12)
 
 
 def test_reused_trials_count_once_and_learn_as_they_did(tmp_path: Path) -> None:

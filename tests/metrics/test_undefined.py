@@ -8,20 +8,20 @@ from pathlib import Path
 import pytest
 import torch
 
-from dashboards.board.html.markup import MISSING
 from dashboards.board.site import Site
 from dashboards.board.store.artifacts import Artifacts
 from dashboards.board.store.opening import open_database
-from dashboards.paper.paired_table import Reached, as_text, compared
 from launch.train import main, results_of
 from pcl.config.run_config import RunConfig
 from pcl.metrics.undefined import UNDEFINED
+from pcl.presentation.numbers import MISSING
 from pcl.studies.execution.progress import described
 from pcl.studies.ledger.folders import Result, Row, Status, StudyFolder
 from pcl.studies.ledger.study_spec import StudySpec
 from pcl.studies.paper.comparison import Ours, lines_of
 from pcl.studies.paper.published import published_tables
 from pcl.studies.report.outputs import table, write_all
+from pcl.studies.report.paired_table import Reached, as_text, compared
 from pcl.studies.results.metric_onset import judged_curve
 from pcl.studies.results.replication import Difference, Replication
 from pcl.studies.results.replication import described as replicated

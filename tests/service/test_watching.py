@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dashboards.board.html.markup import number
+from pcl.presentation.numbers import number
 from pcl.studies.cluster.session import DASHBOARD
 from tests.support.board_process import (
     IS_READY,

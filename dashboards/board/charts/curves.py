@@ -1,4 +1,4 @@
-"""Drawings as SVG: learning curves and parallel coordinates. Colours are the style sheet's."""
+"""SVG charts: learning curves and parallel coordinates. Colours are the style sheet's."""
 
 import itertools
 import math
@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dashboards.board.charts.scales import Scale, numeric, tick_text, wants_log
-from dashboards.board.html.markup import MISSING, Child, Html, tag
+from pcl.presentation.markup import Child, Html, tag
+from pcl.presentation.numbers import MISSING
 
 _WIDTH = 720
 _MOST_NAMES = 12  # values of an axis that stand as words; of more, the axis is a scale
@@ -17,7 +18,7 @@ _SLANT = 30  # degrees, of names that have no room side by side
 
 @dataclass(frozen=True)
 class Line:
-    """A curve, or a trial's way through parallel axes.
+    """A curve, or a trial's line through parallel axes.
 
     Attributes:
         run: Which run it is of.
@@ -33,7 +34,7 @@ class Line:
 
 
 def curves(lines: Sequence[Line], words: str, y_label: str) -> Html:
-    """Values over batches."""
+    """Draw values over batches."""
     height, left, right, top, bottom = 300, 72, 16, 14, 42
     x = Scale.over([p[0] for line in lines for p in line.points], left, _WIDTH - right)
     y = Scale.over([p[1] for line in lines for p in line.points], height - bottom, top)
@@ -49,7 +50,7 @@ def curves(lines: Sequence[Line], words: str, y_label: str) -> Html:
 def parallel(
     lines: Sequence[Line], axes: Sequence[tuple[str, Sequence[str]]], goal: tuple[str, Sequence[float]], words: str
 ) -> Html:
-    """A line for each trial through the values of its axes to what it reached.
+    """Draw a line for each trial, through the values of its axes to what it reached.
 
     Args:
         lines: Trials; the last is drawn on top.
@@ -81,7 +82,7 @@ def parallel(
 
 
 def _across(names: Sequence[str], n_first: int) -> tuple[list[float], bool]:
-    """Where axes stand so that all of their names is in the drawing, and whether the names must be slanted.
+    """Return positions of the axes at which all names fit, and whether the names must be slanted.
 
     Args:
         names: Of the axes.
@@ -110,7 +111,7 @@ def _group(line: Line, *parts: Child) -> Html:
 
 
 def _ordinal(values: Sequence[str], start: float, end: float) -> tuple[list[float], list[tuple[float, str]]]:
-    """Heights of an axis's values, and its ticks: words evenly apart, or many numbers on a scale.
+    """Return the heights of an axis's values and its ticks: words evenly apart, or many numbers on a scale.
 
     What has no value stands at the start, and says nothing of whether the others are numbers.
     """
@@ -143,7 +144,7 @@ def _upright(
 
 
 def _frame(x: Scale, y: Scale, x_label: str, y_label: str) -> Html:
-    """Rules, ticks and the names of both axes."""
+    """Draw rules, ticks and the names of both axes."""
     below = y.start + 16
     ticks = [tag("text", tick_text(t), x=x(t), y=below, text_anchor="middle") for t in x.ticks(8)]
     label = tag("text", x_label, class_="label", x=(x.start + x.end) / 2, y=below + 20, text_anchor="middle")
@@ -151,7 +152,7 @@ def _frame(x: Scale, y: Scale, x_label: str, y_label: str) -> Html:
 
 
 def rules(y: Scale, left: float, right: float, label: str) -> Html:
-    """Lines at the ticks of an upright axis, and its name."""
+    """Draw lines at the ticks of an upright axis, and its name."""
     parts = [
         [tag("line", class_="rule", x1=left, x2=right, y1=y(t), y2=y(t)),
          tag("text", tick_text(t), x=left - 7, y=y(t) + 4, text_anchor="end")]
@@ -163,10 +164,10 @@ def rules(y: Scale, left: float, right: float, label: str) -> Html:
 
 
 def _end(text: str, n_most: int) -> str:
-    """Without its beginning: paths of settings, and values of one setting, begin alike."""
+    """Shorten a text at its beginning: paths of settings, and values of one setting, begin alike."""
     return text if len(text) <= n_most else f"…{text[1 - n_most :]}"
 
 
 def svg(height: int, words: str, drawn: Sequence[Child], width: int = _WIDTH) -> Html:
-    """A drawing."""
+    """Return an SVG element."""
     return tag("svg", *drawn, class_="chart", viewBox=f"0 0 {width} {height}", role="img", aria_label=words)

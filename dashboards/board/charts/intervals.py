@@ -1,4 +1,4 @@
-"""Drawings as SVG: means with intervals of variants, in panels that share them."""
+"""SVG charts: means of variants with their intervals, in panels that share the variants."""
 
 import itertools
 import math
@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from dashboards.board.charts.curves import rules, svg
 from dashboards.board.charts.scales import Scale, numeric, tick_text, wants_log
-from dashboards.board.html.markup import MISSING, Child, Html, number, tag
+from pcl.presentation.markup import Child, Html, tag
+from pcl.presentation.numbers import MISSING, number
 
 _HALF, _WIDE = 460, 960
 _LETTER, _LEAST_GAP = 6.5, 18.0  # pixels: of a letter of an axis's names, and from one mark to the next
@@ -53,13 +54,13 @@ class Panel:
     zero: float | None = None
 
     def scale(self, start: float, end: float) -> Scale:
-        """Of the values."""
+        """Return the scale of the values."""
         values = [v for m in self.marks for v in (m.mean, m.low, m.high, *m.points) if math.isfinite(v)]
         return Scale.over(values if self.zero is None else [*values, self.zero], start, end)
 
 
 def intervals(panels: Sequence[Panel], axis: str) -> Html:
-    """Panels of the same variants: side by side where the variants' names fit below, or else a row for each variant."""
+    """Draw panels of the same variants: side by side where the names fit below, or else a row for each variant."""
     places = _places([mark.name for mark in panels[0].marks], 82, _HALF - 24)
     if places is None:
         return tag("div", _rows(panels, axis), class_="rows")
@@ -69,7 +70,7 @@ def intervals(panels: Sequence[Panel], axis: str) -> Html:
 
 
 def _columns(panel: Panel, at: Sequence[float], x_label: str) -> Html:
-    """Variants from left to right; joined where they are numbers."""
+    """Draw variants from left to right; joined where they are numbers."""
     height, left, right, top, bottom = 280, 72, 14, 14, 46
     y = panel.scale(height - bottom, top)
     drawn: list[Child] = [rules(y, left, _HALF - right, panel.label)]
@@ -90,7 +91,7 @@ def _columns(panel: Panel, at: Sequence[float], x_label: str) -> Html:
 
 
 def _rows(panels: Sequence[Panel], axis: str) -> Html:
-    """Variants from top to bottom, with the panels side by side."""
+    """Draw variants from top to bottom, with the panels side by side."""
     names = [_shortened(mark.name, _MOST_LETTERS) for mark in panels[0].marks]
     left, top, gap = round(_WIDE_LETTER * max(map(len, [*names, axis]))) + 16, 40, 24
     bottom = top + _ROW * len(names)
@@ -119,7 +120,7 @@ def _rows(panels: Sequence[Panel], axis: str) -> Html:
 
 
 def _places(names: Sequence[str], start: float, end: float) -> tuple[list[float], bool] | None:
-    """Where variants stand so that names and marks can be told apart, and whether that is to scale.
+    """Return positions at which names and marks do not overlap, and whether they are to scale.
 
     Numbers stand on a scale, linear or logarithmic, or else evenly spaced in their order; words always do. Nothing is
     returned where they do not fit either.
@@ -171,6 +172,6 @@ def _told(mark: Mark) -> str:
 
 
 def _shortened(text: str, n_most: int) -> str:
-    """Without its middle: names of variants begin alike, and end alike."""
+    """Shorten a name in its middle: names of variants begin and end alike."""
     half = (n_most - 1) // 2
     return text if len(text) <= n_most else f"{text[:half]}…{text[-half:]}"

@@ -1,15 +1,15 @@
-"""Where values stand in a drawing: linear and logarithmic scales with round ticks."""
+"""Linear and logarithmic scales with round ticks."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dashboards.board.html.markup import MINUS
+from pcl.presentation.numbers import MINUS
 
 
 @dataclass(frozen=True)
 class Scale:
-    """Values from `low` to `high` onto pixels from `start` to `end`."""
+    """A map from values between `low` and `high` to pixels between `start` and `end`."""
 
     low: float
     high: float
@@ -19,7 +19,7 @@ class Scale:
 
     @classmethod
     def over(cls, values: Sequence[float], start: float, end: float, *, is_log: bool = False) -> "Scale":
-        """With a little room around the values."""
+        """Return a scale with a little room around the values."""
         low, high = (min(values), max(values)) if values else (0.0, 1.0)
         if is_log:
             low, high = math.log10(low), math.log10(high)
@@ -28,13 +28,13 @@ class Scale:
         return cls(10**low, 10**high, start, end, True) if is_log else cls(low, high, start, end)
 
     def __call__(self, value: float) -> float:
-        """Where a value stands."""
+        """Return a value's pixel."""
         low, high = (math.log10(self.low), math.log10(self.high)) if self.is_log else (self.low, self.high)
         share = ((math.log10(value) if self.is_log else value) - low) / (high - low)
         return round(self.start + share * (self.end - self.start), 1)
 
     def ticks(self, n_most: int = 6) -> list[float]:
-        """Round values on the scale."""
+        """Return round values on the scale."""
         if self.is_log:
             decades = range(math.ceil(math.log10(self.low)), math.floor(math.log10(self.high)) + 1)
             if len(decades) >= 2:
@@ -48,7 +48,7 @@ class Scale:
 
 
 def tick_text(value: float) -> str:
-    """As short as it can be.
+    """Format a tick as short as possible.
 
     Example:
         >>> tick_text(0.30000000000000004), tick_text(100000.0), tick_text(0.0), tick_text(-0.5)
@@ -59,7 +59,7 @@ def tick_text(value: float) -> str:
 
 
 def numeric(texts: Sequence[str]) -> list[float] | None:
-    """The numbers that texts say, if all say one that is finite."""
+    """Return the texts as numbers, or None unless all are finite numbers."""
     try:
         values = [float(text) for text in texts]
     except ValueError:
@@ -68,5 +68,5 @@ def numeric(texts: Sequence[str]) -> list[float] | None:
 
 
 def wants_log(values: Sequence[float]) -> bool:
-    """Whether positive values span so much that a linear scale would hide most."""
+    """Return whether positive values span so much that a linear scale would hide most of them."""
     return len(values) > 1 and min(values) > 0 and max(values) >= 30 * min(values)

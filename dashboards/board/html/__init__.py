@@ -1,1 +1,1 @@
-"""HTML that escapes by itself: markup, page frame, tables, and names for people."""
+"""HTML of the board: page frame, tables, and names for people."""

@@ -1,11 +1,11 @@
-"""What all pages have: head, navigation, states of runs, links to MLflow."""
+"""The frame of all pages: head, navigation, states of runs, links to MLflow."""
 
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dashboards.board.html.markup import Child, Html, join, tag
 from dashboards.board.store.records import FAILED, FINISHED, RUNNING, Run, Study
+from pcl.presentation.markup import Child, Html, document, join, tag
 from pcl.studies.tracking.page_links import experiments_page, run_page, trials_page
 
 # Files from disk have no origin of their own that a policy could name, hence `file:`.
@@ -17,8 +17,8 @@ _SILENT_MS = 15 * 60_000  # without a report, a study that says it is running ma
 
 
 @dataclass(frozen=True)
-class Surroundings:
-    """What a page is shown in.
+class PageContext:
+    """The context of a page: links to other services, and whether it is live.
 
     Attributes:
         mlflow: Address of MLflow's pages; empty where there are none.
@@ -35,18 +35,18 @@ class Surroundings:
     reading: str = ""
 
     def in_mlflow(self, page: str) -> str:
-        """The address of a page of `pcl.studies.tracking.page_links`; empty where MLflow has none."""
+        """Return the address of a page of `pcl.studies.tracking.page_links`; empty without an MLflow."""
         return f"{self.mlflow.rstrip('/')}/{page}" if self.mlflow else ""
 
     def run_link(self, run: Run) -> Html:
-        """To a run in MLflow, or its identifier where that has no address."""
+        """Return a link to a run in MLflow, or the run's identifier without an MLflow."""
         if not self.mlflow:
             return tag("code", run.id[:8], class_="id", title=run.id)
         address = self.in_mlflow(run_page(run.experiment, run.id))
         return tag("a", "MLflow", href=address, class_="out", aria_label=f"Run {run.id[:8]} in MLflow")
 
     def trials_link(self, study: Study) -> Html | None:
-        """To a study's trials in MLflow."""
+        """Return a link to a study's trials in MLflow."""
         if not self.mlflow:
             return None
         name = study.run.tags.get("pcl.study", study.run.name)
@@ -57,18 +57,18 @@ class Surroundings:
 def page(
     title: str,
     body: Child,
-    around: Surroundings,
+    around: PageContext,
     current: str = "",
     *,
     is_moving: bool = False,
     scripts: Sequence[str] = (),
 ) -> str:
-    """A whole page.
+    """Return a whole page.
 
     Args:
         title: In the window's title bar.
         body: What is in it.
-        around: What it is shown in.
+        around: Its context.
         current: Which entry of the navigation it is.
         is_moving: Whether there will be news soon.
         scripts: More than all pages have.
@@ -81,11 +81,8 @@ def page(
     if around.reading:
         links.append(tag("span", f"still reading: {around.reading} so far", role="status"))
     head = [
-        tag("meta", charset="utf-8"),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", http_equiv="Content-Security-Policy", content=POLICY.format(source)),
         tag("meta", name="referrer", content="no-referrer"),
-        tag("title", f"{title} · pcl board"),
         tag("link", rel="icon", href="icon.svg", type="image/svg+xml"),
         tag("link", rel="stylesheet", href="board.css"),
         [tag("script", src=name, defer=True) for name in ("board.js", *scripts)],
@@ -99,37 +96,36 @@ def page(
         tag("main", body, id="main", tabindex="-1"),
     ]  # fmt: skip
     mark = hashlib.sha256(join(content).encode()).hexdigest()[:16] if every else None
-    html = tag("html", tag("head", head), tag("body", content, data_every=every, data_mark=mark), lang="en")
-    return f"<!DOCTYPE html>\n{html}\n"
+    return document(f"{title} · pcl board", content, head, data_every=every, data_mark=mark)
 
 
 def state_of(run: Run) -> str:
-    """In our words."""
+    """Return a run's state in our words."""
     return STATES.get(run.status, "stopped")
 
 
 def state_of_study(study: Study, now_ms: int) -> str:
-    """A study that has not reported for long may be one whose driver was killed."""
+    """Return a study's state; one that has not reported for long is silent, as its driver may have been killed."""
     return "silent" if study.is_running and now_ms - study.last_ms > _SILENT_MS else state_of(study.run)
 
 
 def badge(state: str) -> Html:
-    """A state in a word with a mark of its own."""
+    """Return a state as a badge."""
     return tag("span", state, class_=f"state {state}")
 
 
 def facts(pairs: Sequence[tuple[str, Child]]) -> Html:
-    """Names and values in a row."""
+    """Return names and values in a row."""
     return tag("dl", [tag("div", tag("dt", name), tag("dd", value)) for name, value in pairs if value], class_="facts")
 
 
 def section(title: str, *content: Child, words: Child = None, name: str = "") -> Html:
-    """A part of a page with a heading."""
+    """Return a part of a page with a heading."""
     return tag("section", tag("h2", title), tag("p", words) if words else None, *content, id=name or None)
 
 
 def study_tabs(study: Study, current: str) -> Html:
-    """Links between the pages of a study."""
+    """Return the links between a study's pages."""
     pages = [("study", "Trials"), ("ablation", "Paired differences"), ("winner", "Winner")]
     links = [
         tag("a", text, href=f"{name}-{study.run.id}.html", aria_current="page" if name == current else None)
@@ -140,11 +136,11 @@ def study_tabs(study: Study, current: str) -> Html:
 
 
 def cells_words() -> Html:
-    """Why nothing is ranked or paired in a reproduction, and where its results are."""
+    """Say why a reproduction is neither ranked nor paired, and where its results are."""
     return join("Cells of the paper's tables and figures are not variants of each other. The ",
                 tag("a", "scoreboard", href="scoreboard.html"), " has each beside the published number.")  # fmt: skip
 
 
 def note(*content: Child) -> Html:
-    """A line beside the matter."""
+    """Return a remark."""
     return tag("p", join(*content), class_="note")

@@ -1,11 +1,11 @@
-"""Tables that can be sorted and filtered where there are scripts, and read where there are none."""
+"""Tables that scripts can sort and filter, and that can be read without scripts."""
 
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from dashboards.board.html.markup import Child, Html, tag
+from pcl.presentation.markup import Child, Html, tag
 
 _FIRST_ROWS = 200  # of a long table, shown before all are asked for
 
@@ -14,7 +14,7 @@ _Told = str | list[str | None] | None  # of a cell: what it says, or that and wh
 
 @dataclass(frozen=True)
 class Column:
-    """Of a table.
+    """A column of a table.
 
     Attributes:
         title: Stands above.
@@ -30,13 +30,13 @@ class Column:
 
     @property
     def kind(self) -> str | None:
-        """Classes of its cells in the style sheet."""
+        """Return its cells' classes in the style sheet."""
         names = ["number" if self.is_number else "", f"only-{self.where}" if self.where else ""]
         return " ".join(filter(None, names)) or None
 
 
 class Cell(NamedTuple):
-    """Of a table; there are tens of thousands of them, and tuples are made fastest.
+    """A cell; a tuple, as there are tens of thousands.
 
     Attributes:
         content: What is shown, or what makes it.
@@ -49,7 +49,7 @@ class Cell(NamedTuple):
 
 @dataclass(frozen=True)
 class TableRow:
-    """Of a table.
+    """A row of a table.
 
     Attributes:
         cells: One for every column, the first of which names the row.
@@ -68,7 +68,7 @@ def table(
     name: str, caption: str, columns: Sequence[Column], rows: Sequence[TableRow], *, has_filter: bool = True,
     kind: str = "", is_long: bool = False,
 ) -> Html:  # fmt: skip
-    """A table that can be sorted and filtered where there are scripts.
+    """Return a table that scripts can sort and filter.
 
     Args:
         name: Its id.
@@ -98,7 +98,7 @@ def table(
 
 
 def _more(rows: Sequence[TableRow]) -> Child:
-    """Rows as data, which a browser takes for no script, and what to read where there are no scripts."""
+    """Return rows as JSON for `board.js`, and a remark for browsers without scripts."""
     if not rows:
         return None
     told = [[row.run, row.state, row.is_marked, [None, *map(_told, row.cells)]] for row in rows]
@@ -115,7 +115,7 @@ def _told(cell: Cell | Child) -> _Told:
 
 
 def _key(cell: Cell | Child) -> str | None:
-    """What a cell is sorted by, where that is another thing than what it shows."""
+    """Return what a cell is sorted by, where it is not what the cell shows."""
     if not isinstance(cell, Cell) or cell.value is None:
         return None
     return f"{cell.value:.9g}" if isinstance(cell.value, float) else str(cell.value)
@@ -147,5 +147,5 @@ def _row(row: TableRow, columns: Sequence[Column], can_compare: bool) -> Html:
 
 
 def filter_all(states: Sequence[str]) -> Html:
-    """A filter of all tables of a page at once."""
+    """Return a filter of all tables of a page."""
     return tag("div", _tools("main", "all tables", states, 0), class_="all")

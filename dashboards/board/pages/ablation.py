@@ -1,4 +1,4 @@
-"""A study as an ablation: what each variant reached, and how it differs from the baseline, seed by seed."""
+"""The page of an ablation: what each variant reached, and its differences from the baseline, seed by seed."""
 
 import math
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from dashboards.board.charts.intervals import Mark, Panel, intervals
 from dashboards.board.charts.scales import numeric
 from dashboards.board.html.frame import (
-    Surroundings,
+    PageContext,
     cells_words,
     facts,
     note,
@@ -16,13 +16,15 @@ from dashboards.board.html.frame import (
     state_of_study,
     study_tabs,
 )
-from dashboards.board.html.markup import MISSING, Child, Html, fixed, plus_minus, tag
-from dashboards.board.html.names import axes_of, metric_name, shown_metrics
+from dashboards.board.html.names import axes_of, shown_metrics
 from dashboards.board.html.tables import Cell, Column, TableRow, table
 from dashboards.board.store.records import FAILED, FINISHED, REPORT, Study, Trial
+from pcl.presentation.markup import Child, Html, tag
+from pcl.presentation.numbers import MISSING, fixed, plus_minus
 from pcl.studies.paper.published import report_seeds
-from pcl.studies.results.paired_differences import Estimate, by_chance, estimate, paired
-from pcl.studies.space.metric_direction import larger_is_better
+from pcl.studies.results.paired_differences import by_chance, paired, verdict
+from pcl.studies.results.statistics import Estimate, estimate
+from pcl.studies.space.metric_direction import metric_name
 
 _MOST_VARIANTS = 40
 _MOST_FAILURES = 5
@@ -30,7 +32,7 @@ _MOST_FAILURES = 5
 
 @dataclass(frozen=True)
 class Variants:
-    """Trials of one stage, which are compared.
+    """Trials of one stage that are compared.
 
     Attributes:
         stage: Of the study; seeds of tuning and of report are not mixed.
@@ -52,19 +54,19 @@ class Variants:
 
     @property
     def is_report(self) -> bool:
-        """Whether they are on seeds that select nothing."""
+        """Return whether they are on report seeds."""
         return self.stage == REPORT or set(self.seeds) <= set(map(str, report_seeds()))
 
     @property
     def about(self) -> str:
-        """Which stage it is, and on which seeds."""
+        """Return the stage and the seeds in words."""
         kind = "report seed" if self.is_report else "seed"
         plural = "s" if len(self.seeds) > 1 else ""
         return f"Stage {self.stage or 'unknown'}, on {kind}{plural} {', '.join(self.seeds)}"
 
 
 def comparisons(study: Study, asked: str = "") -> list[Variants]:
-    """What can be paired in each stage of a study, those on report seeds first; nothing of one with a single trial.
+    """Return the variants of every stage with at least two trials, those on report seeds first.
 
     Args:
         study: With all that is recorded of it.
@@ -100,8 +102,8 @@ def _variants(study: Study, stage: str, asked: str) -> Variants | None:
     return Variants(stage, axis, names, trials, baseline, seeds, len(whole) - len(trials))
 
 
-def ablation_page(study: Study, around: Surroundings, asked: str = "") -> str:
-    """The page of a study's paired differences."""
+def ablation_page(study: Study, around: PageContext, asked: str = "") -> str:
+    """Return the page of a study's paired differences."""
     tags = study.run.tags
     body: list[Child] = [
         tag("h1", tags.get("pcl.ablation") or study.run.name), study_tabs(study, "ablation"),
@@ -136,7 +138,7 @@ def _metrics(study: Study, variants: Variants) -> list[str]:
 
 
 def _n_intervals(study: Study, found: Sequence[Variants]) -> int:
-    """Of differences, on the whole page."""
+    """Return how many differences with intervals the page has."""
     return sum(
         paired(trial.by_seed(metric), variants.baseline.by_seed(metric)).has_interval
         for variants in found
@@ -155,7 +157,7 @@ def _words(n_intervals: int) -> Html:
     )
 
 
-def _head(variants: Variants, around: Surroundings) -> Html:
+def _head(variants: Variants, around: PageContext) -> Html:
     words = ["With one seed there are no intervals."] if len(variants.seeds) < 2 else []
     if variants.n_left_out:
         words.append(f"The best {len(variants.trials)} variants are shown; {variants.n_left_out:,} are not.")
@@ -165,7 +167,7 @@ def _head(variants: Variants, around: Surroundings) -> Html:
 
 
 def _failures(study: Study) -> Html | None:
-    """Variants that are in no chart: a reader would take those that are for all there were."""
+    """Name the variants that failed and are in no chart."""
     failed = [trial.run for trial in study.ranked if trial.run.status == FAILED]
     told: list[Child] = [[tag("b", run.name), f": {run.cause or 'unknown'}"] for run in failed[:_MOST_FAILURES]]
     told += [f"{len(failed) - len(told):,} more"] if len(failed) > len(told) else []
@@ -183,7 +185,7 @@ def _chooser(variants: Variants) -> Html:
     )
 
 
-def _metric(metric: str, variants: Variants, around: Surroundings, index: int) -> Html:
+def _metric(metric: str, variants: Variants, around: PageContext, index: int) -> Html:
     name = metric_name(metric)
     base = variants.baseline.by_seed(metric)
     values = [trial.by_seed(metric) for trial in variants.trials]
@@ -224,7 +226,7 @@ def _metric(metric: str, variants: Variants, around: Surroundings, index: int) -
 
 
 def _row(
-    metric: str, text: str, trial: Trial, mean: Estimate, difference: Estimate, is_base: bool, around: Surroundings
+    metric: str, text: str, trial: Trial, mean: Estimate, difference: Estimate, is_base: bool, around: PageContext
 ) -> TableRow:
     value = Cell(plus_minus(mean.mean if trial.recorded(metric) else None, mean.error), mean.mean)
     record = around.run_link(trial.run)
@@ -240,22 +242,10 @@ def _row(
     return TableRow(cells, run=trial.run.id)
 
 
-def verdict(metric: str, difference: Estimate) -> str:
-    """What an interval says: better, worse or, where it has zero in it, unclear; where no seed differs, same."""
-    if difference.n and difference.mean == 0 and not difference.error > 0:
-        return "same"
-    if math.isnan(difference.low) or difference.low <= 0 <= difference.high:
-        return "unclear"
-    end = larger_is_better(metric)
-    if end is None:
-        return "larger" if difference.mean > 0 else "smaller"
-    return "better" if (difference.mean > 0) == end else "worse"
-
-
 def _mark(text: str, found: Estimate, points: Sequence[float], kind: str) -> Mark:
     return Mark(text, found.mean, found.low, found.high, points if len(points) > 1 else (), kind)
 
 
 def _place_of(seed: str) -> tuple[int, str]:
-    """Numbers in their order; what is none, first."""
+    """Return a key that sorts seeds as numbers, what is no number first."""
     return int(seed) if seed.isdecimal() else -1, seed

@@ -1,18 +1,18 @@
-"""Any two runs: the page that `static/compare.js` fills, and what it is given of a study."""
+"""The page that compares any two runs, which `static/compare.js` fills, and its data."""
 
 import json
 import math
 from collections.abc import Sequence
 
-from dashboards.board.html.frame import Surroundings, page
-from dashboards.board.html.markup import tag
-from dashboards.board.html.names import metric_name
+from dashboards.board.html.frame import PageContext, page
 from dashboards.board.store.records import Study, differing
+from pcl.presentation.markup import tag
+from pcl.studies.space.metric_direction import metric_name
 from pcl.studies.tracking.page_links import run_page
 
 
-def compare_page(studies: Sequence[Study], around: Surroundings) -> str:
-    """The page, with a choice of studies; trials are asked for when theirs is chosen."""
+def compare_page(studies: Sequence[Study], around: PageContext) -> str:
+    """Return the page with a choice of studies; the script loads a study's trials when it is chosen."""
     options = [tag("option", study.run.name, value=study.run.id) for study in studies]
     sides = [
         tag("fieldset", tag("legend", f"Run {letter}"),
@@ -35,7 +35,7 @@ def compare_page(studies: Sequence[Study], around: Surroundings) -> str:
 
 
 def study_data(study: Study) -> str:
-    """A study's runs as a script, which a page from disk can load too; settings that all share stand once."""
+    """Return a study's runs as a script, which a page from disk can load too; settings that all share stand once."""
     runs = [trial.run for trial in study.trials]
     apart = differing([run.params for run in runs])
     shared = {path: value for path, value in runs[0].params.items() if path not in apart} if runs else {}
@@ -60,5 +60,5 @@ def study_data(study: Study) -> str:
 
 
 def _plain(value: float) -> float | str:
-    """JSON has no NaN and no infinity."""
+    """Return None for NaN and infinities, which JSON lacks."""
     return value if math.isfinite(value) else str(value)

@@ -1,14 +1,16 @@
-"""All studies: what runs, what won, what it took."""
+"""The first page: all studies, their winners and what they took."""
 
 import math
 from collections import Counter
 from collections.abc import Sequence
 
-from dashboards.board.html.frame import Surroundings, badge, facts, page, state_of, state_of_study
-from dashboards.board.html.markup import MISSING, Child, Html, duration, join, moment, plus_minus, tag
-from dashboards.board.html.names import metric_name
+from dashboards.board.html.frame import PageContext, badge, facts, page, state_of, state_of_study
 from dashboards.board.html.tables import Cell, Column, TableRow, table
 from dashboards.board.store.records import Study, Trial
+from pcl.presentation.durations import moment, rounded_duration
+from pcl.presentation.markup import Child, Html, join, tag
+from pcl.presentation.numbers import MISSING, plus_minus
+from pcl.studies.space.metric_direction import metric_name
 
 _STATES = ("finished", "failed", "running", "stopped")
 _COLUMNS = (
@@ -19,8 +21,8 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def overview_page(studies: Sequence[Study], around: Surroundings) -> str:
-    """The first page."""
+def overview_page(studies: Sequence[Study], around: PageContext) -> str:
+    """Return the page."""
     body: list[Child] = [tag("h1", "Studies")]
     if studies:
         body += [_totals(studies), table("studies", "Studies", _COLUMNS, [_row(study, around) for study in studies])]
@@ -38,8 +40,8 @@ def _totals(studies: Sequence[Study]) -> Child:
     return facts([
         ("studies", f"{len(studies):,}"), ("trials", f"{len(trials):,}"), ("of them", _counts(trials)),
         ("reused", f"{n_reused:,}" if n_reused else None),
-        ("GPU time", duration(sum(study.seconds(of_gpu=True) for study in studies))),
-        ("CPU time", duration(sum(study.seconds(of_gpu=False) for study in studies))),
+        ("GPU time", rounded_duration(sum(study.seconds(of_gpu=True) for study in studies))),
+        ("CPU time", rounded_duration(sum(study.seconds(of_gpu=False) for study in studies))),
     ])  # fmt: skip
 
 
@@ -48,7 +50,7 @@ def _counts(trials: Sequence[Trial]) -> str:
     return ", ".join(f"{states[state]:,} {state}" for state in _STATES if states[state])
 
 
-def _row(study: Study, around: Surroundings) -> TableRow:
+def _row(study: Study, around: PageContext) -> TableRow:
     run, winner, tags = study.run, study.winner, study.run.tags
     state = state_of_study(study, around.now_ms)
     gpu, cpu = study.seconds(of_gpu=True), study.seconds(of_gpu=False)
@@ -67,7 +69,7 @@ def _row(study: Study, around: Surroundings) -> TableRow:
             Cell(_trials(study), len(study.trials)),
             Cell(best, winner.objective if winner else math.nan),
             _winner(study, winner),
-            Cell(join(duration(gpu), tag("small", f"CPU {duration(cpu)}") if cpu else None), gpu),
+            Cell(join(rounded_duration(gpu), tag("small", f"CPU {rounded_duration(cpu)}") if cpu else None), gpu),
             Cell(moment(run.start_ms), run.start_ms),
             around.run_link(run),
         ),

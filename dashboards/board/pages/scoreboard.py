@@ -1,15 +1,16 @@
-"""The paper's tables and figures: published beside ours, of which every number is of runs in MLflow."""
+"""The scoreboard: the paper's tables and figures beside numbers of our runs in MLflow."""
 
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dashboards.board.html.frame import Surroundings, badge, facts, page, section
-from dashboards.board.html.markup import MINUS, MISSING, Child, Html, join, number, plus_minus, tag
+from dashboards.board.html.frame import PageContext, badge, facts, page, section
 from dashboards.board.html.tables import Cell, Column, TableRow, filter_all, table
 from dashboards.board.store.records import FAILED, FINISHED, Run, Trial
 from pcl.metrics.undefined import mean_of
+from pcl.presentation.markup import Child, Html, join, tag
+from pcl.presentation.numbers import MINUS, MISSING, number, plus_minus
 from pcl.studies.paper.comparison import mark_of
 from pcl.studies.paper.published import (
     AGREES,
@@ -25,7 +26,7 @@ from pcl.studies.paper.published import (
     signed,
     told_causes,
 )
-from pcl.studies.results.paired_differences import estimate
+from pcl.studies.results.statistics import estimate
 from pcl.studies.space.numerics_version import is_current
 
 _COLUMNS = (
@@ -42,7 +43,7 @@ _WITHOUT_NUMBER = _STATES[4:]
 
 @dataclass(frozen=True)
 class Setting:
-    """What results of one row may differ in.
+    """The setting of results: what those of one row may differ in.
 
     Attributes:
         fidelity: Profile.
@@ -58,13 +59,13 @@ class Setting:
 
     @property
     def mark(self) -> str:
-        """What is not as published, in words."""
+        """Return what is not as published, in words."""
         return mark_of(self.scale, self.data, *(["not pretrained"] if self.lacks_weights else [])).strip(" []")
 
 
 @dataclass
 class Found:
-    """Seeds of a row in one setting, with the runs that they are of.
+    """The seeds of a row in one setting, with their runs.
 
     Attributes:
         metrics: Of every seed that has not failed.
@@ -79,14 +80,14 @@ class Found:
     settled: dict[str, Mapping[str, float]] = field(default_factory=dict)
 
     def counted(self, n: int) -> str:
-        """How many seeds are in a number, and of how many where some are not that failed or are undefined."""
+        """Return how many seeds a number has, and of how many where some failed or are undefined."""
         n_all = len({*self.metrics, *self.failures})
         is_lost = n < n_all and (n > 0 or bool(set(self.failures) - set(self.metrics)))
         return f"{n} of {n_all}" if is_lost else str(n)
 
 
 def ours_of(row: Row, trials: Sequence[Trial], seeds: Sequence[int]) -> dict[Setting, Found]:
-    """What trials that ended have of a row on the seeds that results are reported on.
+    """Collect what trials that ended reached for a row on the report seeds.
 
     Of a seed counts the trial that has most of them, as for `pcl.studies.tracking.finished_trials`, and then the first.
     """
@@ -122,8 +123,8 @@ def _is_begun(row: Row, trials: Sequence[Trial]) -> bool:
     return any(t.run.status not in (FINISHED, FAILED) and row.matches(t.run.params) for t in trials)
 
 
-def scoreboard_page(trials: Sequence[Trial], seeds: Sequence[int], around: Surroundings) -> str:
-    """The page."""
+def scoreboard_page(trials: Sequence[Trial], seeds: Sequence[int], around: PageContext) -> str:
+    """Return the page."""
     parts, states, whole = [], [], []  # of all rows, and of those that are as published
     for of_paper in published_tables():
         rows = []
@@ -165,7 +166,7 @@ def _words() -> Html:
 
 
 def _others() -> Html:
-    """Tables without results of runs."""
+    """Return the tables that have no results of runs."""
     shown = {of_paper.name for of_paper in published_tables()}
     items = [
         tag("li", tag("code", name), f": {title}. ", tag("code", f"python launch/reproduce.py --table {name[4:]}"))
@@ -180,9 +181,9 @@ def _others() -> Html:
 
 
 def _rows(
-    of_paper: Table, row: Row, found: Mapping[Setting, Found], around: Surroundings, missing: str
+    of_paper: Table, row: Row, found: Mapping[Setting, Found], around: PageContext, missing: str
 ) -> list[tuple[Setting | None, TableRow]]:
-    """Lines, each with the setting of ours, where there is one, or else the state `missing`."""
+    """Return lines, each with the setting of ours, or with the state `missing`."""
     made: list[tuple[Setting | None, TableRow]] = []
     for metric, heading in of_paper.columns.items():
         published = row.published.get(metric)
@@ -201,14 +202,14 @@ def _rows(
 
 
 def _is_told(row: Row, metric: str, content: Found) -> bool:
-    """Whether there is something to say of what the paper has no number of."""
+    """Return whether there is something to say of a metric for which the paper prints no number."""
     has_value = any(metric in metrics for metrics in content.metrics.values())
     return has_value or row.expects(metric, content.failures.values())
 
 
 def _line(
     row: Row, metric: str, heading: str, published: Published | None, setting: Setting, content: Found, ours: Measured,
-    around: Surroundings,
+    around: PageContext,
 ) -> TableRow:  # fmt: skip
     result = compare(metric, published, ours) if published else None
     verdict = result.verdict if result else ""
@@ -226,9 +227,9 @@ def _line(
 
 def _numberless(
     row: Row, metric: str, heading: str, published: Published | None, setting: Setting, content: Found,
-    around: Surroundings,
+    around: PageContext,
 ) -> TableRow:  # fmt: skip
-    """Of runs that failed, or that ended without this metric."""
+    """Return the line of runs that failed, or ended without this metric."""
     cause, state = _why(metric, content)
     if state == "failed" and row.expects(metric, content.failures.values()):
         state = AGREES
@@ -241,7 +242,7 @@ def _numberless(
 
 
 def _why(metric: str, content: Found) -> tuple[str, str]:
-    """Why there is no number, and the state that this is."""
+    """Return why there is no number, and the state for it."""
     causes = told_causes(content.failures.values())
     if not content.metrics:
         return causes, "failed"
@@ -253,7 +254,7 @@ def _marked(told: Child, setting: Setting) -> Html:
     return join(told, tag("span", f" {setting.mark}", class_="reduced") if setting.mark else None)
 
 
-def _records(content: Found, around: Surroundings) -> Html:
+def _records(content: Found, around: PageContext) -> Html:
     return join(*(join(around.run_link(run), " ") for run in content.runs[:5]))
 
 

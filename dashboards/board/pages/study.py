@@ -1,4 +1,4 @@
-"""One study: its trials from best to worst, what they varied, how they learned, and why some failed."""
+"""The page of a study: trials from best to worst, what they varied, learning curves, and causes of failures."""
 
 import math
 from collections import defaultdict
@@ -7,7 +7,7 @@ from functools import partial
 
 from dashboards.board.charts.curves import Line, curves, parallel
 from dashboards.board.html.frame import (
-    Surroundings,
+    PageContext,
     badge,
     cells_words,
     facts,
@@ -18,11 +18,13 @@ from dashboards.board.html.frame import (
     state_of_study,
     study_tabs,
 )
-from dashboards.board.html.markup import MISSING, Child, Html, duration, join, moment, number, plus_minus, tag
-from dashboards.board.html.names import axes_of, cell_name, metric_name, shown_metrics, telling_apart
+from dashboards.board.html.names import axes_of, cell_name, shown_metrics, telling_apart
 from dashboards.board.html.tables import Cell, Column, TableRow, table
 from dashboards.board.store.records import FAILED, REPORT, RUNNING, Study, Trial, differing
-from pcl.studies.space.metric_direction import larger_is_better
+from pcl.presentation.durations import moment, rounded_duration
+from pcl.presentation.markup import Child, Html, join, tag
+from pcl.presentation.numbers import MISSING, number, plus_minus
+from pcl.studies.space.metric_direction import larger_is_better, metric_name
 
 Histories = Mapping[str, Sequence[tuple[int, float]]]
 
@@ -33,15 +35,15 @@ _MOST_LETTERS = 32  # of the axes of a table that is printed: of more, a row has
 
 
 def learning(study: Study) -> list[Trial]:
-    """Trials whose curves are drawn: the best, or first, and those that run."""
+    """Return the trials whose curves are drawn: the best, or first, and those that run."""
     running = [trial for trial in study.trials if trial.run.status == RUNNING]
     order = study.cells if study.is_reproduction else study.ranked
     best = [trial for trial in order if trial.run.status != RUNNING and trial.run.metrics]
     return [*best[: max(0, _MOST_CURVES - len(running))], *running[:_MOST_CURVES]]
 
 
-def study_page(study: Study, histories: Histories, around: Surroundings) -> str:
-    """The page of a study, with the objective's history of the trials of `learning`."""
+def study_page(study: Study, histories: Histories, around: PageContext) -> str:
+    """Return the page of a study, with the objective's history of the trials of `learning`."""
     state = state_of_study(study, around.now_ms)
     body: list[Child] = [
         tag("h1", study.run.name, " ", badge(state)), study_tabs(study, "study"), _facts(study, state, around),
@@ -53,9 +55,9 @@ def study_page(study: Study, histories: Histories, around: Surroundings) -> str:
 
 
 def trials_table(
-    name: str, caption: str, study: Study, trials: Sequence[Trial], around: Surroundings, first: str = "Rank"
+    name: str, caption: str, study: Study, trials: Sequence[Trial], around: PageContext, first: str = "Rank"
 ) -> Html:
-    """Trials in a given order with their axes and main metrics; those of a reproduction by their names, unranked."""
+    """Return a table of trials with their axes and main metrics; of a reproduction, by name and unranked."""
     are_cells = study.is_reproduction
     axes = telling_apart(trials) if are_cells else axes_of(trials) or [("trial", [trial.run.name for trial in trials])]
     metrics = shown_metrics(study.objective, trials)
@@ -84,14 +86,15 @@ def trials_table(
             *([folded[index]] if is_folded else []),
             *(_metric(trial, metric, study.objective) for metric in metrics),
             Cell(f"{n_seeds - len(trial.lost)}/{n_seeds}" if trial.lost else n_seeds, n_seeds - len(trial.lost)),
-            Cell("" if math.isnan(spent) else duration(spent), spent), Cell(partial(around.run_link, trial.run)),
+            Cell("" if math.isnan(spent) else rounded_duration(spent), spent),
+            Cell(partial(around.run_link, trial.run)),
         ]  # fmt: skip
         rows.append(TableRow(cells, state, trial.run.id, trial is study.winner))
     return table(name, caption, columns, rows, kind="cells" if are_cells else "", is_long=True)
 
 
 def _folded(axes: Sequence[tuple[str, Sequence[str]]]) -> list[str]:
-    """Of every trial its values of all axes, by the last parts of their names where these tell them apart."""
+    """Return each trial's values of all axes, named by the last parts of their paths where these are unique."""
     ends = [axis.rpartition(".")[2] for axis, _ in axes]
     names = [end if ends.count(end) == 1 else axis for end, (axis, _) in zip(ends, axes, strict=True)]
     of_trials = zip(*(values for _, values in axes), strict=True)
@@ -105,14 +108,14 @@ def _metric(trial: Trial, metric: str, objective: str) -> Cell:
     return Cell(plus_minus(value, error), math.nan if value is None else value)
 
 
-def _facts(study: Study, state: str, around: Surroundings) -> Html:
+def _facts(study: Study, state: str, around: PageContext) -> Html:
     tags, run = study.run.tags, study.run
     gpu, cpu = study.seconds(of_gpu=True), study.seconds(of_gpu=False)
     goal = {True: "largest ", False: "smallest ", None: ""}[larger_is_better(study.objective)]
     pairs: list[tuple[str, Child]] = [
         ("space", tags.get("pcl.space")), ("scale", tags.get("pcl.scale")), ("fidelity", tags.get("pcl.fidelity")),
         ("objective", goal + study.objective), ("data", tags.get("pcl.data")), ("hardware", tags.get("pcl.hardware")),
-        ("GPU time", duration(gpu) if gpu else None), ("CPU time", duration(cpu) if cpu else None),
+        ("GPU time", rounded_duration(gpu) if gpu else None), ("CPU time", rounded_duration(cpu) if cpu else None),
         ("began", f"{moment(run.start_ms)} UTC"),
         ("ended", f"{moment(run.end_ms)} UTC" if run.end_ms and state != "running" else None),
         ("last report", f"{moment(study.last_ms)} UTC" if state in ("running", "silent") else None),
@@ -127,14 +130,14 @@ def _facts(study: Study, state: str, around: Surroundings) -> Html:
 
 
 def _command(study: Study) -> str:
-    """Which of the commands goes on with a study."""
+    """Return the command that resumes a study."""
     tags = study.run.tags
     if study.is_reproduction:
         return "reproduce.py ..."
     return f"{'ablate' if tags.get('pcl.ablation') else 'grid'}.py --resume {tags.get('pcl.study', '')}"
 
 
-def _ranking(study: Study, around: Surroundings) -> Html:
+def _ranking(study: Study, around: PageContext) -> Html:
     seeds, first = ("the tuning seeds", "winner") if study.selects else ("their seeds", "best")
     words: Child = (
         f"From the best to the worst by the mean of the objective over {seeds}; those that lost seeds come after all "
@@ -195,7 +198,7 @@ def _curves(study: Study, histories: Histories) -> Html | None:
     return section("Learning curves", chart, legend, words=words, name="curves")
 
 
-def _failures(study: Study, around: Surroundings) -> Html | None:
+def _failures(study: Study, around: PageContext) -> Html | None:
     causes: dict[str, list[Child]] = defaultdict(list)
     for trial in study.trials:
         if trial.run.status == FAILED:

@@ -1,11 +1,11 @@
-"""A study's winner: what it reached, its figures, and how to load it."""
+"""The page of a study's winner: what it reached, its figures, and how to load it."""
 
 import math
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
 from dashboards.board.html.frame import (
-    Surroundings,
+    PageContext,
     cells_words,
     facts,
     note,
@@ -14,12 +14,13 @@ from dashboards.board.html.frame import (
     state_of_study,
     study_tabs,
 )
-from dashboards.board.html.markup import Child, Html, number, plus_minus, tag
-from dashboards.board.html.names import metric_name
 from dashboards.board.html.tables import Column, TableRow, table
 from dashboards.board.store.artifacts import Figure
 from dashboards.board.store.records import Study, Trial, differing
-from pcl.studies.results.paired_differences import estimate
+from pcl.presentation.markup import Child, Html, tag
+from pcl.presentation.numbers import number, plus_minus
+from pcl.studies.results.statistics import estimate
+from pcl.studies.space.metric_direction import metric_name
 
 _HIDDEN = ("objective", "objective_se")  # another name of what is there already
 _WORDS = {
@@ -35,8 +36,8 @@ _WORDS = {
 _SHEETS = ("certain.png", "credible.png")  # of many images each
 
 
-def winner_page(study: Study, figures: Sequence[Figure], around: Surroundings) -> str:
-    """The page of a study's winner."""
+def winner_page(study: Study, figures: Sequence[Figure], around: PageContext) -> str:
+    """Return the page."""
     winner, first = study.winner, "Winner" if study.selects else "Best trial"
     body: list[Child] = [
         tag("h1", study.run.name if study.is_reproduction else f"{first} of {study.run.name}"),
@@ -60,7 +61,7 @@ def winner_page(study: Study, figures: Sequence[Figure], around: Surroundings) -
     )
 
 
-def _facts(study: Study, winner: Trial, around: Surroundings) -> Html:
+def _facts(study: Study, winner: Trial, around: PageContext) -> Html:
     reused = winner.run.tags.get("pcl.reused_from")
     pairs: list[tuple[str, Child]] = [
         ("trial", winner.run.name), (metric_name(study.objective), plus_minus(winner.objective, winner.error)),
@@ -74,7 +75,7 @@ def _facts(study: Study, winner: Trial, around: Surroundings) -> Html:
 
 
 def reported(study: Study, winner: Trial) -> Trial | None:
-    """The same configuration on the report seeds."""
+    """Return the trial of the same configuration on the report seeds."""
     config = {path: value for path, value in winner.run.params.items() if path != "seeds"}
     for trial in study.reports:
         if {path: value for path, value in trial.run.params.items() if path != "seeds"} == config:
@@ -124,7 +125,7 @@ def _figures(study: Study, figures: Sequence[Figure]) -> Html:
     return section("Figures", tag("div", made, class_="figures"), words="As they were recorded.")
 
 
-def _loading(study: Study, winner: Trial, around: Surroundings) -> Html:
+def _loading(study: Study, winner: Trial, around: PageContext) -> Html:
     name, key = study.run.tags.get("pcl.study", study.run.name), winner.run.tags.get("pcl.trial", "")
     owner = winner.run.tags.get("pcl.reused_from") or name
     place = f"runs/{owner}/trials/{key}/checkpoint.pt"
@@ -161,8 +162,8 @@ def _whereabouts(place: str) -> str:
     return f"On the machine of the study it is {place}, where runs is what --storage named if that was another folder."
 
 
-def _download(run_id: str, name: str, around: Surroundings) -> str:
-    """A command that fetches an artifact, by default from where `launch/ui.py` would look."""
+def _download(run_id: str, name: str, around: PageContext) -> str:
+    """Return a command that fetches an artifact, by default from where `launch/ui.py` would look."""
     command = f"mlflow artifacts download --run-id {run_id} --artifact-path {name} --dst-path ."
     return f"MLFLOW_TRACKING_URI={around.mlflow or 'sqlite:///runs/mlflow.db'} {command}"
 

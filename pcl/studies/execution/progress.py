@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Self
 
 from pcl.metrics.undefined import told, told_with_error
+from pcl.presentation.durations import duration
 from pcl.studies.execution.interrupt import Interrupt
 from pcl.studies.execution.monitoring import BEST_OBJECTIVE, TRIALS, WORKER_DEATHS, Gauges
 from pcl.studies.ledger.folders import TrialFolder
@@ -189,13 +190,3 @@ def described(outcome: Outcome, objective: Objective) -> str:
         return f" FAILED  {outcome.trial.label}: {outcome.cause}"
     lost = f"  lost {len(outcome.failures)} of {len(outcome.by_seed)} seeds" if outcome.failures else ""
     return f"{value}  {outcome.trial.label}  {outcome.seconds:.1f} s{lost}{reused}"
-
-
-def duration(seconds: float) -> str:
-    """Minutes and seconds, with hours or days before them where there are any."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    days, hours = divmod(hours, 24)
-    if days:
-        return f"{days} d {hours} h"
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

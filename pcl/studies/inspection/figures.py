@@ -1,4 +1,4 @@
-"""Pictures of what was found by looking, as the bytes of PNG files: plots, and sheets of images."""
+"""Plots and sheets of images, as the bytes of PNG files."""
 
 import io
 import warnings
@@ -25,7 +25,7 @@ _GAP, _LEFT = 8, 150  # pixels between images, and for a row's title
 
 @dataclass(frozen=True)
 class _Colours:
-    """Of a plot, as Matplotlib takes them."""
+    """Colours of a plot, as Matplotlib takes them."""
 
     paper: str
     ink: str
@@ -36,7 +36,7 @@ class _Colours:
 
 
 class Theme(Enum):
-    """What a plot is looked at on."""
+    """The background of a plot."""
 
     LIGHT = _Colours("#ffffff", "#1d2430", "#c9ced8", "#2a66b8", "#2a66b8", "#b4570b")
     DARK = _Colours("#171b22", "#dfe4ec", "#414a59", "#78adf2", "#78adf2", "#f0a35c")
@@ -71,7 +71,7 @@ class Row:
 
 
 def png_of_image(image: Tensor) -> bytes:
-    """An image (3, H, W) of bytes as a file."""
+    """Return an image (3, H, W) of bytes as a PNG file."""
     from PIL import Image  # noqa: PLC0415  comes with Matplotlib
 
     file = io.BytesIO()
@@ -80,7 +80,7 @@ def png_of_image(image: Tensor) -> bytes:
 
 
 def rejection_plot(findings: Findings, theme: Theme) -> bytes:
-    """Recall@1 against the share of images that is rejected."""
+    """Plot Recall@1 against the share of images that is rejected."""
     colours: _Colours = theme.value
     figure, axes = _plot(theme)
     kept, recall = findings.curve.kept_share.numpy(), findings.curve.recall.numpy()
@@ -95,19 +95,19 @@ def rejection_plot(findings: Findings, theme: Theme) -> bytes:
 
 
 def entropy_plot(findings: Findings, theme: Theme) -> bytes:
-    """Kappa of the images against the entropy of the annotators' votes."""
+    """Plot kappa of the images against the entropy of the annotators' votes."""
     title = f"kappa by annotators: rank correlation {told(findings.entropy_rank_corr)}"
     return _scatter(findings.pictures.entropy, findings.kappa, "entropy of the annotators' shares, nats", title, theme)
 
 
 def crop_plot(findings: Findings, theme: Theme) -> bytes:
-    """Kappa of the crops against the side that was kept."""
+    """Plot kappa of the crops against the side that was kept."""
     title = f"kappa by crop: rank correlation {told(findings.crop_rank_corr)}"
     return _scatter(findings.pictures.kept, findings.kappa_of_crops, "side kept by the crop", title, theme)
 
 
 def sheet(images: Tensor, rows: Sequence[Row]) -> bytes:
-    """Rows of images with captions below and titles to their left.
+    """Draw rows of images with captions below and titles to their left.
 
     Args:
         images: uint8 (N, 3, 32, 32).
@@ -141,7 +141,7 @@ def sheet(images: Tensor, rows: Sequence[Row]) -> bytes:
 
 
 def _write(axes: "Axes", x: float, y: float, text: str, ha: str) -> None:
-    """Text as it is: a user's class may have dollar signs in its name."""
+    """Write text as it is: a user's class may have dollar signs in its name."""
     shown = text if len(text) <= 22 else f"{text[:21]}…"
     axes.text(x, y, shown, ha=ha, va="center", fontsize=7, color="#1d2430", parse_math=False)
 

@@ -1,4 +1,4 @@
-"""What an encoder makes of images: which it is certain of, which its posteriors take in, what kappa knows.
+"""An encoder's view of images: which it is certain of, which lie in its credible intervals, what kappa predicts.
 
 Tensors in, findings out: `pcl.studies.inspection.page` shows them.
 
@@ -83,7 +83,7 @@ class Query:
 
 @dataclass(frozen=True, eq=False)
 class Findings:
-    """What there is to see.
+    """All that a page of images shows.
 
     Attributes:
         pictures: What was looked at.
@@ -107,17 +107,17 @@ class Findings:
 
     @property
     def recall_at_1(self) -> float:
-        """Of all images."""
+        """Return Recall@1 of all images."""
         return float(self.curve.recall[-1])
 
     @property
     def has_entropy(self) -> bool:
-        """Whether annotators disagree more about some images than about others."""
+        """Return whether annotators disagree more about some images than about others."""
         return bool(self.pictures.entropy.min() < self.pictures.entropy.max())
 
 
 def all_pictures(data: ImageSet) -> Pictures:
-    """The images of a set, all or, of more than `MOST_IMAGES`, so many at random, with crops."""
+    """Return the images of a set with crops: all, or `MOST_IMAGES` at random."""
     generator = torch.Generator().manual_seed(mixed_seed("looking"))
     n = len(data.images)
     chosen = torch.randperm(n, generator=generator)[:MOST_IMAGES].sort().values
@@ -127,7 +127,7 @@ def all_pictures(data: ImageSet) -> Pictures:
 
 
 def look(posterior: VonMisesFisher, kappa_of_crops: Tensor, pictures: Pictures) -> Findings:
-    """Find what there is to see.
+    """Apply an encoder to images.
 
     Args:
         posterior: Of the images, batch (N,).
@@ -157,7 +157,7 @@ def look(posterior: VonMisesFisher, kappa_of_crops: Tensor, pictures: Pictures) 
 
 
 def extremes(kappa: Tensor, labels: Tensor, n_each: int = N_EXTREMES) -> list[Extremes]:
-    """The least and the most certain images of every class, of equal kappa the first.
+    """Return the least and the most certain images of every class; of equal kappa, the first.
 
     No image is on both sides: of a class with fewer than twice `n_each`, half are on either. One alone is on both.
 
@@ -180,7 +180,7 @@ def extremes(kappa: Tensor, labels: Tensor, n_each: int = N_EXTREMES) -> list[Ex
 
 
 def queries(posterior: VonMisesFisher, labels: Tensor, n_queries: int = N_QUERIES) -> list[Query]:
-    """Images from the most certain to the least, evenly spaced by rank, with those in their credible intervals.
+    """Return images from the most certain to the least, evenly spaced by rank, with those in their intervals.
 
     Args:
         posterior: Of all images, batch (N,).
@@ -207,7 +207,7 @@ def queries(posterior: VonMisesFisher, labels: Tensor, n_queries: int = N_QUERIE
 
 
 def _spread(n: int, n_chosen: int) -> Tensor:
-    """Places from the first to the last of n, evenly many; all of few."""
+    """Return evenly spaced places from the first to the last of n; all of few."""
     if n <= n_chosen:
         return torch.arange(n)
     return torch.linspace(0, n - 1, n_chosen, dtype=torch.float64).round().long()

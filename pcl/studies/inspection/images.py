@@ -1,4 +1,4 @@
-"""Looks at images with a trained encoder, and leaves a page and its pictures in a folder."""
+"""Application of a trained encoder to images, with a page and pictures in a folder."""
 
 import json
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ FOLDER = "look"  # beside a checkpoint or in a study's folder
 
 @dataclass(frozen=True)
 class Source:
-    """Where an encoder comes from.
+    """The origin of an encoder.
 
     Attributes:
         checkpoint: Its file.
@@ -45,12 +45,12 @@ class Source:
     mirror: Mirror = UNMIRRORED
 
     def has_seen(self, data: ImageSet) -> bool:
-        """Whether these are known to be the images of its training."""
+        """Return whether these are known to be the images of its training."""
         return self.data.endswith(data.fingerprint)
 
 
 def source_of(text: str, storage: Storage) -> Source:
-    """What a user names: a study of `storage`, a study's address, a study's or trial's folder, or a checkpoint.
+    """Find what a user names: a study of `storage`, a study's address, a study's or trial's folder, or a checkpoint.
 
     Raises:
         ValueError: If it is none of these, or a study without a winner.
@@ -78,7 +78,7 @@ def source_of(text: str, storage: Storage) -> Source:
 
 
 def of_study(study: StudyFolder) -> Source:
-    """The winner of a study, by its summary."""
+    """Find the winner of a study by its summary."""
     StudySpec.read(study)  # a study, or a sentence that says why not
     study.mirror.pull("summary.json")
     try:
@@ -95,7 +95,7 @@ def of_study(study: StudyFolder) -> Source:
 
 
 def of_winner(study: StudyFolder, key: str) -> Source:
-    """A study's trial; where it was taken over from another study, its checkpoint there."""
+    """Find a study's trial; where it was taken over from another study, its checkpoint there."""
     folder = study.trial(key)
     folder.pull()
     result = folder.result()
@@ -110,7 +110,7 @@ def of_winner(study: StudyFolder, key: str) -> Source:
 
 
 def write_look(source: Source, trained: TrainedEncoder, data: ImageSet, is_other: bool, output: Path) -> list[Path]:
-    """Look, and write the page and its pictures; the same input leaves the same bytes.
+    """Write the page and its pictures; the same input gives the same bytes.
 
     Args:
         source: Of the encoder.

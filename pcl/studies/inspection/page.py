@@ -1,16 +1,13 @@
-"""One HTML page of what was found by looking. It asks for nothing from anywhere: images are inside.
-
-Every text from outside the program (names of classes, sets, studies, values) is escaped where it enters.
-"""
+"""An HTML page of what was found by looking at images. It loads nothing: images are inside."""
 
 import base64
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 
 from pcl.config.run_config import Plain
 from pcl.metrics.undefined import told
+from pcl.presentation.markup import Child, Html, document, join, lines, tag
 from pcl.studies.inspection.figures import png_of_image
 from pcl.studies.inspection.findings import LEVEL, Findings, Query
 
@@ -19,6 +16,7 @@ _METRICS = {
     "entropy_rank_corr": "rank correlation of 1/kappa with the annotators' entropy",
     "recall_at_1": "Recall@1",
 }
+_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 _STYLE = """
 :root { color-scheme: light dark; --paper: #fff; --ink: #1d2430; --soft: #5a6474; --line: #d8dce4; --other: #b4570b; }
 @media screen and (prefers-color-scheme: dark) {
@@ -59,7 +57,7 @@ details { margin: .5rem 0; } summary { cursor: pointer; color: var(--soft); }
 
 @dataclass(frozen=True)
 class Caption:
-    """What a page says about where its images and its encoder come from.
+    """The origin of a page's images and encoder.
 
     Attributes:
         name: Of the study or the checkpoint.
@@ -96,31 +94,17 @@ class Plot:
 
 
 def page(findings: Findings, caption: Caption, plots: Sequence[Plot]) -> str:
-    """The page's HTML."""
-    title = f"Looking at {escape(caption.name)}"
+    """Return the page's HTML."""
+    title = f"Looking at {caption.name}"
     parts = [
-        _head(findings, caption), _certain(findings, caption), _credible(findings, caption), _drawn(findings, plots),
-        _settings("All settings", caption.config),
+        tag("h1", title), _head(findings, caption), _certain(findings, caption), _credible(findings, caption),
+        _drawn(findings, plots), _settings("All settings", caption.config),
     ]  # fmt: skip
-    body = "\n".join(parts)
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
-<title>{title}</title>
-<style>{_STYLE}</style>
-</head>
-<body>
-<h1>{title}</h1>
-{body}
-</body>
-</html>
-"""
+    policy = tag("meta", http_equiv="Content-Security-Policy", content=_POLICY)
+    return document(title, lines(*parts), policy, tag("style", Html(_STYLE)))
 
 
-def _head(findings: Findings, caption: Caption) -> str:
+def _head(findings: Findings, caption: Caption) -> Html:
     found = {
         "crop_rank_corr": findings.crop_rank_corr, "entropy_rank_corr": findings.entropy_rank_corr,
         "recall_at_1": findings.recall_at_1,
@@ -133,101 +117,111 @@ def _head(findings: Findings, caption: Caption) -> str:
     rows.append(_metric("area under Recall@1 by rejection", findings.curve.area, None))
     kappa = findings.kappa.median().item(), caption.validation.get("val/kappa_median")
     rows.append(_metric("median kappa", *kappa))
-    chosen = ", ".join(f"<b>{escape(path)} = {escape(_shown(value))}</b>" for path, value in caption.varied.items())
+    chosen = [
+        join(", " if place else "", tag("b", f"{path} = {_shown(value)}"))
+        for place, (path, value) in enumerate(caption.varied.items())
+    ]
     keys = (
         "loss_name", "profile", "scale", "task.labels", "encoder.dim", "encoder.width", "encoder.weights",
         "loss.kappa_pos", "loss.n_samples", "training.n_negatives", "training.phases",
     )  # fmt: skip
-    named = {key: caption.config[key] for key in keys if caption.config.get(key, "") != ""}
-    settings = ", ".join(f"{escape(path)} = {escape(_shown(value))}" for path, value in named.items())
-    return f"""<p>{len(findings.kappa):,} images of <b>{escape(caption.data)}</b>: {escape(caption.which)}. The encoder
-is that of the run's best evaluation, at batch {caption.best_batch:,} of {n_batches:,}, seed {caption.seed}.</p>
-{f"<p>The study's winner: {chosen}</p>" if chosen else ""}
-<p>{settings}</p>
-<table><thead><tr><th></th><th>{escape(caption.split)}</th><th>validation</th></tr></thead>
-<tbody>{"".join(rows)}</tbody></table>"""
+    settings = [f"{key} = {_shown(caption.config[key])}" for key in keys if caption.config.get(key, "") != ""]
+    head = tag("thead", tag("tr", tag("th"), tag("th", caption.split), tag("th", "validation")))
+    return lines(
+        tag("p", f"{len(findings.kappa):,} images of ", tag("b", caption.data), f": {caption.which}. The encoder is "
+            f"that of the run's best evaluation, at batch {caption.best_batch:,} of {n_batches:,}, seed "
+            f"{caption.seed}."),
+        tag("p", "The study's winner: ", chosen) if chosen else None,
+        tag("p", ", ".join(settings)),
+        tag("table", head, tag("tbody", rows)),
+    )  # fmt: skip
 
 
-def _certain(findings: Findings, caption: Caption) -> str:
+def _certain(findings: Findings, caption: Caption) -> Html:
     rows = []
     for found in findings.extremes:
-        name = escape(caption.classes[found.label])
+        name = caption.classes[found.label]
         sides = []
         for side, members in (("least", found.least), ("most", found.most)):
             tiles = [
                 _tile(findings, image, f"kappa {_kappa(findings, image)}", f"{name}, among the {side} certain")
                 for image in members
             ]
-            sides.append(f'<div class="tiles {side}">{"".join(tiles)}</div>')
-        count = f"<small>{found.n_images:,} image{'s' if found.n_images > 1 else ''}</small>"
-        rows.append(f'<div class="row"><div class="name"><b>{name}</b>{count}</div>{"".join(sides)}</div>')
-    return f"""<h2>Least and most certain images of each class</h2>
-<p>In each row first the images with the smallest kappa, from the smallest up, then those with the largest, from the
-largest down.</p>
-{"".join(rows)}"""
+            sides.append(tag("div", tiles, class_=f"tiles {side}"))
+        count = tag("small", f"{found.n_images:,} image{'s' if found.n_images > 1 else ''}")
+        rows.append(tag("div", tag("div", tag("b", name), count, class_="name"), sides, class_="row"))
+    return lines(
+        tag("h2", "Least and most certain images of each class"),
+        tag("p", "In each row first the images with the smallest kappa, from the smallest up, then those with the "
+            "largest, from the largest down."),
+        *rows,
+    )  # fmt: skip
 
 
-def _credible(findings: Findings, caption: Caption) -> str:
-    rows = [_query(findings, caption, query) for query in findings.queries]
-    return f"""<h2>Queries with the images in their {LEVEL:.0%} credible interval</h2>
-<p>From the most certain image to the least. A query's interval is the cap around its mu that holds {LEVEL:.0%} of its
-posterior; images are in it by their mu. They stand by falling cosine, all or, of many, evenly many from the nearest to
-the farthest. A dashed frame and ≠ mark those of another class than the query's.</p>
-{"".join(rows)}"""
+def _credible(findings: Findings, caption: Caption) -> Html:
+    return lines(
+        tag("h2", f"Queries with the images in their {LEVEL:.0%} credible interval"),
+        tag("p", f"From the most certain image to the least. A query's interval is the cap around its mu that holds "
+            f"{LEVEL:.0%} of its posterior; images are in it by their mu. They stand by falling cosine, all or, of "
+            "many, evenly many from the nearest to the farthest. A dashed frame and ≠ mark those of another class than "
+            "the query's."),
+        *(_query(findings, caption, query) for query in findings.queries),
+    )  # fmt: skip
 
 
-def _query(findings: Findings, caption: Caption, query: Query) -> str:
+def _query(findings: Findings, caption: Caption, query: Query) -> Html:
     labels = findings.pictures.labels
     own = int(labels[query.image])
-    name = escape(caption.classes[own])
-    others = len(labels) - 1
+    name = caption.classes[own]
     share = f"{query.n_same / query.n_inside:.0%} of them {name}" if query.n_inside else "none is as near"
     tiles = []
     for image, cosine in zip(query.shown, query.cosines, strict=True):
         label = int(labels[image])
-        theirs = escape(caption.classes[label])
-        is_same = label == own
-        told = f"{cosine:.3f}<br>{theirs}" if is_same else f"{cosine:.3f}<br><span>≠ {theirs}</span>"
+        theirs, is_same = caption.classes[label], label == own
+        told = [f"{cosine:.3f}", tag("br"), theirs if is_same else tag("span", f"≠ {theirs}")]
         words = f"{theirs}, {'the same class' if is_same else 'another class'}, cosine {cosine:.3f}"
-        tiles.append(_tile(findings, image, told, words, "" if is_same else "other"))
+        tiles.append(_tile(findings, image, told, words, None if is_same else "other"))
     query_tile = _tile(findings, query.image, f"kappa {_kappa(findings, query.image)}", f"Query: {name}")
-    return f"""<div class="row"><div class="name">{query_tile}<b>{name}</b>
-<small>{query.n_inside:,} of {others:,} others inside (cosine ≥ {query.threshold:.3f}), {share}</small></div>
-<div class="tiles">{"".join(tiles)}</div></div>"""
+    count = f"{query.n_inside:,} of {len(labels) - 1:,} others inside (cosine ≥ {query.threshold:.3f}), {share}"
+    side = tag("div", query_tile, tag("b", name), tag("small", count), class_="name")
+    return tag("div", side, tag("div", tiles, class_="tiles"), class_="row")
 
 
-def _drawn(findings: Findings, plots: Sequence[Plot]) -> str:
+def _drawn(findings: Findings, plots: Sequence[Plot]) -> Html:
+    dark = "screen and (prefers-color-scheme: dark)"
     pictures = [
-        f"""<picture><source media="screen and (prefers-color-scheme: dark)" srcset="{_inline(plot.dark)}">
-<img src="{_inline(plot.light)}" alt="{escape(plot.words)}"></picture>"""
+        tag("picture", tag("source", media=dark, srcset=_inline(plot.dark)),
+            tag("img", src=_inline(plot.light), alt=plot.words))
         for plot in plots
-    ]
+    ]  # fmt: skip
     lacks = (
         "" if findings.has_entropy else " There is no plot of the annotators' entropy: no image has more than another."
     )
-    return f"""<h2>What kappa knows</h2>
-<p>Recall@1 as the least certain images are rejected, between rejecting at random and rejecting the misses first; kappa
-against the annotators' entropy and against the side that a centre crop keeps.{lacks} Rank correlations are of 1/kappa
-with ambiguity: positive is good.</p>
-<div class="plots">{"".join(pictures)}</div>"""
+    return lines(
+        tag("h2", "What kappa knows"),
+        tag("p", "Recall@1 as the least certain images are rejected, between rejecting at random and rejecting the "
+            "misses first; kappa against the annotators' entropy and against the side that a centre crop keeps."
+            f"{lacks} Rank correlations are of 1/kappa with ambiguity: positive is good."),
+        tag("div", pictures, class_="plots"),
+    )  # fmt: skip
 
 
-def _settings(title: str, config: Mapping[str, Plain]) -> str:
-    rows = [f"<tr><th>{escape(path)}</th><td>{escape(_shown(value))}</td></tr>" for path, value in config.items()]
-    return f'<details><summary>{title}</summary><table class="settings">{"".join(rows)}</table></details>'
+def _settings(title: str, config: Mapping[str, Plain]) -> Html:
+    rows = [tag("tr", tag("th", path), tag("td", _shown(value))) for path, value in config.items()]
+    return tag("details", tag("summary", title), tag("table", rows, class_="settings"))
 
 
-def _tile(findings: Findings, image: int, told: str, words: str, kind: str = "") -> str:
-    """An image with a caption; both texts are HTML already."""
+def _tile(findings: Findings, image: int, told: Child, words: str, kind: str | None = None) -> Html:
+    """Return an image with a caption."""
     address = _inline(png_of_image(findings.pictures.images[image]))
     alt = f"{words}, kappa {_kappa(findings, image)}"
-    return f"""<figure{f' class="{kind}"' if kind else ""}><img src="{address}" alt="{alt}" width="68" height="68">
-<figcaption>{told}</figcaption></figure>"""
+    picture = tag("img", src=address, alt=alt, width="68", height="68")
+    return tag("figure", picture, tag("figcaption", told), class_=kind)
 
 
-def _metric(words: str, found: float, at_validation: float | None) -> str:
-    values = "".join(f'<td class="number">{_number(value)}</td>' for value in (found, at_validation))
-    return f"<tr><th>{escape(words)}</th>{values}</tr>"
+def _metric(words: str, found: float, at_validation: float | None) -> Html:
+    values = [tag("td", _number(value), class_="number") for value in (found, at_validation)]
+    return tag("tr", tag("th", words), values)
 
 
 def _number(value: float | None) -> str:

@@ -4,7 +4,6 @@ A study belongs to one driver at a time: the lock is the kernel's and goes with 
 store has a lease beside it (see `pcl.studies.ledger.lease`).
 """
 
-import fcntl
 import json
 import os
 import shutil
@@ -16,6 +15,7 @@ from typing import Any
 
 from pcl.config.run_config import Plain
 from pcl.storage.files import warn, write_json
+from pcl.storage.locks import Timeout, process_lock
 from pcl.studies.ledger.folders import LOCK, StudyFolder
 from pcl.studies.ledger.lease import leased
 from pcl.studies.ledger.study_storage import Storage
@@ -187,13 +187,12 @@ def opened(folder: StudyFolder, spec: StudySpec, on_lost: Callable[[str], None] 
     """
     folder.mirror.pull(_STUDY)
     _require_same(folder, spec)  # before anything is made or waited for
-    folder.path.mkdir(parents=True, exist_ok=True)
-    with (folder.path / LOCK).open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ValueError(f"Another process is at work on the study {folder.name!r}; wait for it.") from None
-        os.utime(file.fileno())
+    try:
+        lock = process_lock(folder.path / LOCK).acquire(blocking=False)
+    except Timeout:
+        raise ValueError(f"Another process is at work on the study {folder.name!r}; wait for it.") from None
+    with lock:
+        os.utime(folder.path / LOCK)
         with leased(folder, on_lost):
             folder.pull()
             _require_same(folder, spec)  # again: another driver may have begun one meanwhile, and ended

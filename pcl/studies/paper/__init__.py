@@ -1,1 +1,1 @@
-"""What the paper prints, as data, and the comparison of our runs with it."""
+"""The paper's numbers as data, and the comparison of our runs with them."""

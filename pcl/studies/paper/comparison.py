@@ -23,7 +23,7 @@ from pcl.studies.paper.published import (
     signed,
     told_causes,
 )
-from pcl.studies.results.paired_differences import estimate
+from pcl.studies.results.statistics import estimate
 
 MISSING = "—"
 NO_ERROR = "no error printed"
@@ -35,7 +35,7 @@ _INSTEAD = "eval/kappa_median"  # where the true kappa is infinite, there is no 
 
 @dataclass(frozen=True)
 class Line:
-    """Of a table: one number of the paper.
+    """A line of a table: one number of the paper beside ours.
 
     Attributes:
         row: The paper's name of the row.
@@ -58,7 +58,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Ours:
-    """What MLflow has of a row.
+    """The results that MLflow has for a row.
 
     Attributes:
         by_seed: Last metrics of every seed that has not failed.
@@ -77,17 +77,17 @@ class Ours:
     settled: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
 
     def counted(self, n: int) -> str:
-        """How many seeds are in a number, and of how many where some are not."""
+        """Return how many seeds a number has, and of how many where some are missing."""
         return f"{n} of {self.n_asked}" if n < self.n_asked else str(n)
 
     @property
     def n_left(self) -> int:
-        """How many seeds have not run."""
+        """Return how many seeds have not run."""
         return max(0, self.n_asked - len(self.by_seed) - len(self.failures))
 
     @property
     def told(self) -> str:
-        """Why there is no number."""
+        """Return why there is no number."""
         not_run = f"; {self.n_left} of {self.n_asked} seeds not run" if self.failures and self.n_left else ""
         return self.cause or told_causes(self.failures.values()) + not_run or "not recorded"
 
@@ -97,7 +97,7 @@ class Ours:
         return bool(values) and all(map(math.isnan, values))
 
     def measured(self, metric: str) -> Measured:
-        """Mean over the seeds where this metric is defined; of infinities, an infinity."""
+        """Return the mean over the seeds where this metric is defined; of infinities, an infinity."""
         every = [*self.by_seed.values(), *self.settled.values()]
         values = [m[metric] for m in every if not math.isnan(m.get(metric, math.nan))]
         if not all(map(math.isfinite, values)):
@@ -107,7 +107,7 @@ class Ours:
 
 
 def mark_of(scale: str, data: str, *others: str) -> str:
-    """What stands in every cell that is not of the published size or images, or otherwise not as published.
+    """Return the mark of cells that are not of the published size or images, or otherwise not as published.
 
     Example:
         >>> mark_of("smoke", "embedded"), mark_of("paper", "toy", "changed"), mark_of("paper", "cifar10h")
@@ -120,7 +120,7 @@ def mark_of(scale: str, data: str, *others: str) -> str:
 
 
 def lines_of(table: Table, ours: Mapping[str, Ours]) -> list[Line]:
-    """A table's lines, those that the paper prints and those that ours has beside them.
+    """Return a table's lines: those that the paper prints, and those that only ours has.
 
     Args:
         table: Of the paper.
@@ -135,7 +135,7 @@ def lines_of(table: Table, ours: Mapping[str, Ours]) -> list[Line]:
 
 
 def _is_of_row(row: Row, metric: str) -> bool:
-    """Whether a column is of a row's task: a table may have toy and image rows."""
+    """Return whether a column is of a row's task: a table may have toy and image rows."""
     return metric.startswith("eval/") == (row.task == "toy")
 
 
@@ -164,7 +164,7 @@ def _line(row: Row, metric: str, heading: str, ours: Ours) -> Line:
 
 
 def shown(measured: Measured) -> str:
-    """Mean ± standard error.
+    """Format a mean ± standard error.
 
     Example:
         >>> shown(Measured(0.8212, 0.0417, 5)), shown(Measured(1.23e7, math.nan, 1)), shown(Measured(math.inf, 0, 2))
@@ -193,7 +193,7 @@ def _verdict(published: Published | None, note: str, measured: Measured, result:
 def size_lines(
     content: Mapping[str, Any], configs: Mapping[tuple[str, str], Mapping[str, Plain]], mark: str
 ) -> list[Line]:
-    """Sizes as the paper prints them beside those of our runs.
+    """Return lines of the sizes that the paper prints beside those of our runs.
 
     Args:
         content: `published_sizes`.
@@ -222,7 +222,7 @@ def size_lines(
 def winner_lines(
     name: str, published: Mapping[str, Plain], ours: Mapping[str, Plain] | None, cause: str, mark: str
 ) -> list[Line]:
-    """The chosen values of a grid: the paper's, and those of our search.
+    """Return lines of a grid's chosen values: the paper's, and those of our search.
 
     Args:
         name: Of the loss.
@@ -244,7 +244,7 @@ def winner_lines(
 
 
 def lost_seeds(ours: Mapping[str, Ours]) -> str:
-    """Which rows lack seeds that failed, and why, or have not run, in sentences; nothing where none does."""
+    """Say which rows lack seeds that failed or have not run, and why; return an empty string where none does."""
     lost, partly = [], []
     left = [f"{name}, {o.n_left} of {o.n_asked}" for name, o in ours.items() if o.n_left]
     for name, o in ours.items():
@@ -262,7 +262,7 @@ def lost_seeds(ours: Mapping[str, Ours]) -> str:
 
 
 def split_mark(cell: str) -> tuple[str, str]:
-    """What a cell says, and its mark; see `mark_of`.
+    """Split a cell into its text and its mark; see `mark_of`.
 
     Example:
         >>> split_mark("0.148±0.172 [smoke, embedded]"), split_mark("agrees")
@@ -273,7 +273,7 @@ def split_mark(cell: str) -> tuple[str, str]:
 
 
 def counts(lines: Sequence[Line]) -> str:
-    """How the verdicts go, in words."""
+    """Count the verdicts, in words."""
     verdicts = [split_mark(line.verdict)[0] for line in lines]
     return ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in dict.fromkeys(verdicts))
 

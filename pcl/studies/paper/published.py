@@ -1,4 +1,4 @@
-"""The paper's tables and figures as data, and what runs of MLflow have to say beside them.
+"""The paper's tables and figures as data, and which runs of MLflow belong to them.
 
 `published_tables` is all that the paper prints, by the names of its tables and figures. A row says which configuration
 it is of, so that whoever reproduces it can train it (`Row.config`) and whoever looks can find it (`Row.matches`): what
@@ -49,7 +49,7 @@ class Published:
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """Of a table, or a point of a figure.
+    """A row of a table, or a point of a figure.
 
     Attributes:
         name: As the paper has it.
@@ -72,7 +72,7 @@ class Row:
     is_from_scratch: bool = False
 
     def config(self, profile: str, scale: str) -> dict[str, Plain]:
-        """The whole configuration, by dotted path.
+        """Return the whole configuration, by dotted path.
 
         Raises:
             ValueError: If the profile does not have this row, as `exact` has none without negatives.
@@ -84,18 +84,18 @@ class Row:
         return RunConfig.of(values, loss=self.loss, profile=profile, scale=scale, task=self.task).flat()
 
     def expects(self, metric: str, causes: Iterable[str]) -> bool:
-        """Whether seeds that failed so all did what is printed instead of a number: that kappa grows without bound."""
+        """Return whether these failures are what is printed instead of a number: kappa grows without bound."""
         all_causes = list(causes)
         is_kappa = _WITHOUT_BOUND in self.note and metric.startswith("eval/kappa_")
         return is_kappa and bool(all_causes) and all(cause.startswith(_RAN_AWAY) for cause in all_causes)
 
     def note_on(self, metric: str) -> str:
-        """What is printed instead of this metric's number; what is said of rank correlations is of no other."""
+        """Return what is printed instead of this metric's number; remarks on rank correlations are for these alone."""
         is_of_ranks = _OF_RANKS in self.note
         return self.note if not is_of_ranks or metric.endswith("_rank_corr") else ""
 
     def matches(self, params: Mapping[str, str]) -> bool:
-        """Whether a run with these parameters is one of this row, at its own profile and scale."""
+        """Return whether a run with these parameters is one of this row, at its own profile and scale."""
         if (params.get("loss_name"), params.get("task_name")) != (self.loss, self.task):
             return False
         expected = _expected(self, params.get("profile", ""), params.get("scale", ""))
@@ -143,7 +143,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class Measured:
-    """Ours.
+    """Our number.
 
     Attributes:
         mean: Over seeds.
@@ -158,7 +158,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Ours beside the published number.
+    """The comparison of ours with the published number.
 
     Attributes:
         difference: Ours less published, in combined standard errors; NaN where either has none.
@@ -171,26 +171,26 @@ class Comparison:
 
 @lru_cache
 def published_tables() -> tuple[Table, ...]:
-    """All that the paper prints."""
+    """Return all tables of results."""
     content = json.loads(_FILE.read_text())
     return tuple(Table(**{**table, "rows": tuple(_row(row) for row in table["rows"])}) for table in content["tables"])
 
 
 @lru_cache
 def published_grids() -> tuple[Grid, ...]:
-    """Its tables of grids, whose winners the search spaces have."""
+    """Return the tables of grids, whose winners the search spaces have."""
     return tuple(Grid(**grid) for grid in json.loads(_FILE.read_text())["grids"])
 
 
 @lru_cache
 def published_sizes() -> Mapping[str, Any]:
-    """Its table of sizes: name, title, columns by dotted path, and rows with the table and row that each is of."""
+    """Return the table of sizes: name, title, columns by dotted path, and rows with their table and row."""
     sizes: Mapping[str, Any] = json.loads(_FILE.read_text())["sizes"]
     return sizes
 
 
 def published_titles() -> dict[str, str]:
-    """Titles of all tables and figures by name, in the paper's order: results, then what led there."""
+    """Return the titles of all tables and figures by name, in the paper's order: results, then settings."""
     found = {table.name: table.title for table in published_tables()}
     sizes = published_sizes()
     return {**found, sizes["name"]: sizes["title"], **{grid.name: grid.title for grid in published_grids()}}
@@ -198,12 +198,12 @@ def published_titles() -> dict[str, str]:
 
 @lru_cache
 def report_seeds() -> tuple[int, ...]:
-    """Seeds that results are reported on; those of tuning are others."""
+    """Return the seeds that results are reported on; tuning has others."""
     return tuple(json.loads(_FILE.read_text())["report_seeds"])
 
 
 def settled(metrics: Mapping[str, float], cause: str, config: Mapping[str, Plain]) -> dict[str, float]:
-    """What a seed that failed had come to the end of: mu, where kappa ran away in a phase of its own.
+    """Return the metrics of a failed seed that are final: those of mu, where kappa ran away in a phase of its own.
 
     Args:
         metrics: The seed's last ones.
@@ -217,7 +217,7 @@ def settled(metrics: Mapping[str, float], cause: str, config: Mapping[str, Plain
 
 
 def compare(metric: str, published: Published, ours: Measured) -> Comparison:
-    """How far ours is from what is printed, whose rounding counts too: ±0.00 is an error of up to 0.005."""
+    """Compare ours with the printed number, whose rounding counts too: ±0.00 is an error of up to 0.005."""
     if math.isnan(published.error) or math.isnan(ours.error):
         return Comparison(math.nan, "")
     if metric.endswith("_mae") and published.error >= published.mean:
@@ -233,7 +233,7 @@ def compare(metric: str, published: Published, ours: Measured) -> Comparison:
 
 
 def told_causes(causes: Iterable[str]) -> str:
-    """Why seeds failed, with one cause of each kind.
+    """Join the causes of failed seeds, one of each kind.
 
     Example:
         >>> told_causes(["runaway kappa: its median 1e+07", "NaN in the loss", "runaway kappa: its median 2e+07"])
@@ -246,7 +246,7 @@ def told_causes(causes: Iterable[str]) -> str:
 
 
 def signed(difference: float) -> str:
-    """A difference in standard errors, with its sign.
+    """Format a difference in standard errors with its sign.
 
     Example:
         >>> signed(2.345), signed(-0.01)
@@ -260,7 +260,7 @@ def _row(content: Mapping[str, Any]) -> Row:
 
 
 def read(printed: str) -> Published:
-    """A number as it is printed.
+    """Parse a printed number.
 
     Example:
         >>> read("6.15±0.61")
@@ -273,7 +273,7 @@ def read(printed: str) -> Published:
 
 
 def _rounding(printed: str) -> float:
-    """Half of the unit of the last printed digit."""
+    """Return half of the unit of the last printed digit."""
     mantissa, _, exponent = printed.partition("e")
     return 0.5 * 10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2]))
 

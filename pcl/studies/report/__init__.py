@@ -1,1 +1,1 @@
-"""What a study shows and leaves: plan, tables, files and figures."""
+"""A study's plan, tables, files and figures."""

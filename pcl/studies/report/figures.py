@@ -1,10 +1,17 @@
-"""Figures that go with the records."""
+"""Figures of a study: scatter plots, Pareto fronts, posteriors."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+
+from pcl.studies.report.predictions import Predictions
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def scatter(true: ArrayLike, predicted: ArrayLike, title: str, path: Path) -> None:
@@ -18,17 +25,12 @@ def scatter(true: ArrayLike, predicted: ArrayLike, title: str, path: Path) -> No
         title: Stands above.
         path: The file; its suffix says the format.
     """
-    # Takes half a second, and only winners are plotted. A Figure of its own has no state to share, as pyplot has.
-    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
-    from matplotlib.figure import Figure  # noqa: PLC0415
-
     x, y = np.asarray(true, dtype=float).ravel(), np.asarray(predicted, dtype=float).ravel()
     if x.shape != y.shape:
         raise ValueError(f"As many true as predicted values must be given, but got {x.size} and {y.size}.")
     is_finite = np.isfinite(x) & np.isfinite(y)
     x, y = x[is_finite], y[is_finite]
-    figure = Figure(figsize=(4.5, 4.5), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = _figure(4.5, 4.5)
     axes = figure.add_subplot()
     axes.scatter(x, y, s=6, alpha=0.35, linewidths=0, rasterized=True)
     if x.size:
@@ -56,13 +58,9 @@ def pareto(
         path: The file; its suffix says the format.
         is_first_max: Whether the first objective is the better the larger it is.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
-    from matplotlib.figure import Figure  # noqa: PLC0415
-
     values, chosen = np.asarray(points, dtype=float), np.asarray(is_front, dtype=bool)
     n_plots = len(names) - 1
-    figure = Figure(figsize=(4.8 * n_plots, 4.2), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = _figure(4.8 * n_plots, 4.2)
     for index in range(1, len(names)):
         axes = figure.add_subplot(1, n_plots, index)
         axes.scatter(values[~chosen, 0], values[~chosen, index], s=14, color="0.6", linewidths=0, label="trials")
@@ -75,3 +73,51 @@ def pareto(
         axes.legend(frameon=False)
     figure.suptitle(f"Pareto front: {chosen.sum()} of {len(values)} trials")
     figure.savefig(path, dpi=110)
+
+
+def posteriors(found: Predictions, title: str, mark: str, path: Path, n_shown: int = 5) -> None:
+    """Plot densities of a few true and predicted posteriors on the circle, the latter turned onto the truth.
+
+    Args:
+        found: Of a run in two dimensions.
+        title: Stands above.
+        mark: What reduced results are marked with.
+        path: The file.
+        n_shown: How many.
+    """
+    from scipy.special import i0e  # noqa: PLC0415
+
+    mu_true, mu = (tensor.double().numpy() for tensor in (found.mu_true, found.mu))
+    left, _, right = np.linalg.svd(mu.T @ mu_true)  # the rotation or reflection that fits best
+    places = _apart(mu_true, n_shown)
+    angle = np.linspace(0, 2 * np.pi, 721)
+    figure = _figure(8.4, 4.3)
+    largest = max(float(kappa[places].max()) for kappa in (found.kappa_true, found.kappa))
+    panels = (("true", mu_true, found.kappa_true), ("predicted, turned", mu @ (left @ right), found.kappa))
+    for place, (name, modes, kappa) in enumerate(panels, start=1):
+        axes: Any = figure.add_subplot(1, 2, place, projection="polar")
+        for i in places:
+            concentration = float(kappa[i])
+            density = np.exp(concentration * (np.cos(angle - math.atan2(modes[i, 1], modes[i, 0])) - 1))
+            axes.plot(angle, density / (2 * np.pi * i0e(concentration)), linewidth=1.5)
+        axes.set_yticks([])
+        axes.set_ylim(0, 1.05 / (2 * np.pi * i0e(largest)))
+        axes.set_title(name)
+    figure.suptitle(f"{title}, seed {found.seed}{mark}")
+    figure.savefig(path, dpi=110)
+
+
+def _apart(modes: "np.ndarray[Any, Any]", n: int) -> list[int]:
+    """Return points that are spread evenly along the circle."""
+    order = np.argsort(np.arctan2(modes[:, 1], modes[:, 0]), kind="stable")
+    return [int(order[i]) for i in np.linspace(0, len(order) - 1, n).round().astype(int)]
+
+
+def _figure(width: float, height: float) -> "Figure":
+    """Return a figure without pyplot, whose state all threads share."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415  half a second
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure

@@ -1,4 +1,4 @@
-"""What a study leaves: the ranked table, best.yaml, trials.csv, summary.json, and figures of the winner."""
+"""Files of a study: the ranked table, best.yaml, trials.csv, summary.json, and figures of the winner."""
 
 import csv
 import io
@@ -11,6 +11,7 @@ import yaml
 
 from pcl.config.run_config import Plain
 from pcl.metrics.undefined import as_json, told_with_error
+from pcl.presentation.text_tables import aligned
 from pcl.storage.files import write_json, write_text
 from pcl.studies.ledger.folders import CHECKPOINT, StudyFolder
 from pcl.studies.ledger.study_spec import StudySpec
@@ -31,7 +32,7 @@ _N_PAIRS = 2000  # points of the plot of mu
 
 
 def table(outcomes: Sequence[Outcome], space: SearchSpace) -> list[str]:
-    """Trials in a given order, with the means of the usual metrics; failures with their causes."""
+    """Return a table of trials in a given order, with the means of the usual metrics; failures with their causes."""
     axes = list(dict.fromkeys(axis for outcome in outcomes for axis in outcome.trial.varied))
     metrics = [space.objective.metric, *(m for m in _SHOWN if m != space.objective.metric)]
     metrics = [m for m in metrics if any(m in values for o in outcomes for values in o.by_seed.values())]
@@ -55,27 +56,25 @@ def table(outcomes: Sequence[Outcome], space: SearchSpace) -> list[str]:
             rank = str(place) if math.isfinite(outcome.mean(space.objective.metric)) else "-"
             lost = f"lost seeds ({outcome.cause}) " if outcome.failures else ""
             rows.append([rank, *values, *means, f"{outcome.seconds:.1f}", f"{lost}{note}".rstrip()])
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return aligned(rows)
 
 
 def _mean(outcome: Outcome, metric: str) -> str:
-    """With its standard error; nothing where no seed has the metric."""
+    """Format a mean with its standard error; empty where no seed has the metric."""
     return told_with_error(outcome.mean(metric), outcome.standard_error(metric)) if outcome.values(metric) else ""
 
 
 def front_table(finding: Finding) -> list[str]:
-    """The Pareto front, best by the first objective first."""
+    """Return a table of the Pareto front, best by the first objective first."""
     metrics = [objective.metric for objective in finding.objectives]
     rows = [[*(_SHOWN.get(metric, metric) for metric in metrics), ""]]
     for outcome in finding.front:
         rows.append([*(_mean(outcome, metric) for metric in metrics), outcome.trial.label])
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return aligned(rows)
 
 
 def replication_table(stage: str, replication: Replication, space: SearchSpace) -> list[str]:
-    """What more seeds say about the best of a stage."""
+    """Return what replication says about the best of a stage."""
     if not replication.n_rounds:
         return [f"{stage}: clear without more seeds"]
     left = f"{replication.n_unclear} not clearly worse" if replication.n_unclear else "it is clear"
@@ -84,12 +83,12 @@ def replication_table(stage: str, replication: Replication, space: SearchSpace) 
 
 
 def is_published_winner(trial: Trial, space: SearchSpace) -> bool:
-    """Whether a trial has the published winner's value of every axis that it varies."""
+    """Return whether a trial has the published winner's value of every axis that it varies."""
     return bool(space.published) and all(space.published.get(axis) == value for axis, value in trial.varied.items())
 
 
 def write_all(folder: StudyFolder, space: SearchSpace, spec: StudySpec, finding: Finding) -> list[Path]:
-    """Write the study's files; returns them."""
+    """Write the study's files; return their paths."""
     files = [folder.path / "trials.csv", folder.path / "summary.json"]
     write_text(files[0], trials_csv([*finding.outcomes, *finding.replicates]))
     write_json(files[1], summary(space, spec, finding))
@@ -115,7 +114,7 @@ def _draw_front(finding: Finding, path: Path) -> None:
 
 
 def summary(space: SearchSpace, spec: StudySpec, finding: Finding) -> dict[str, Any]:
-    """The study in what JSON has."""
+    """Return the study as JSON."""
     return {
         "spec": spec.as_json(),
         "objective": {"metric": space.objective.metric, "mode": space.objective.mode.value},
@@ -137,7 +136,7 @@ def _replication(found: Replication) -> dict[str, Any]:
 
 
 def figures(folder: StudyFolder, best: Outcome, say: Callable[[str], None]) -> list[Path]:
-    """What there is to see of the winner: files or a folder of them. What fails is said in a line, and not drawn."""
+    """Draw the winner's figures; return their files or folder. A failure is told in a line."""
     try:
         if best.trial.run_config.experiment.has_images:
             return _look(folder, best)
@@ -148,7 +147,7 @@ def figures(folder: StudyFolder, best: Outcome, say: Callable[[str], None]) -> l
 
 
 def _look(folder: StudyFolder, best: Outcome) -> list[Path]:
-    """The page of `launch/look.py` for the winner's first seed that has not failed."""
+    """Write the page of `launch/look.py` for the winner's first seed that has not failed."""
     import torch  # noqa: PLC0415
 
     from pcl.data.sources import data_folder, resolve  # noqa: PLC0415
@@ -162,7 +161,7 @@ def _look(folder: StudyFolder, best: Outcome) -> list[Path]:
 
 
 def _scatter_plots(folder: StudyFolder, best: Outcome) -> list[Path]:
-    """Kappa and pairs of mu for the winner's first seed; none without its checkpoint, or without a known truth."""
+    """Plot kappa and pairs of mu for the winner's first seed; nothing without its checkpoint or a known truth."""
     trial = folder.trial(best.trial.key)
     trial.mirror.pull(CHECKPOINT)
     checkpoint = trial.checkpoint
@@ -171,20 +170,16 @@ def _scatter_plots(folder: StudyFolder, best: Outcome) -> list[Path]:
     import torch  # noqa: PLC0415
 
     from pcl.studies.report.figures import scatter  # noqa: PLC0415
-    from pcl.training.run import Run  # noqa: PLC0415
+    from pcl.studies.report.predictions import Predictions  # noqa: PLC0415
 
-    run = Run.restore(checkpoint)
-    truths = run.step.task.truths()
-    if truths is None:
+    found = Predictions.read(checkpoint)
+    if found is None:
         return []
-    with torch.no_grad():
-        posterior = run.step.encoder(truths.x)
-    seed = run.seeds[0]
     paths = [folder.path / "kappa.png", folder.path / "mu.png"]
-    scatter(truths.kappa[0].numpy(), posterior.kappa[0].numpy(), f"kappa, seed {seed}", paths[0])
-    first, second = torch.randint(truths.x.shape[1], (2, _N_PAIRS), generator=torch.Generator().manual_seed(0))
-    true, predicted = ((mu[0][first] * mu[0][second]).sum(-1).numpy() for mu in (truths.mu, posterior.mu))
-    scatter(true, predicted, f"mu_i.mu_j, seed {seed}", paths[1])
+    scatter(found.kappa_true.numpy(), found.kappa.numpy(), f"kappa, seed {found.seed}", paths[0])
+    first, second = torch.randint(len(found.mu), (2, _N_PAIRS), generator=torch.Generator().manual_seed(0))
+    true, predicted = ((mu[first] * mu[second]).sum(-1).numpy() for mu in (found.mu_true, found.mu))
+    scatter(true, predicted, f"mu_i.mu_j, seed {found.seed}", paths[1])
     return paths
 
 
@@ -203,7 +198,7 @@ def _entry(outcome: Outcome) -> dict[str, Any]:
 
 
 def trials_csv(outcomes: Sequence[Outcome]) -> str:
-    """A line for every trial and seed; for programs, so that an undefined value is nan, and an infinite one inf."""
+    """Return a line for every trial and seed; undefined values are nan, infinite ones inf."""
     metrics = sorted({metric for o in outcomes for values in o.by_seed.values() for metric in values})
     axes = list(dict.fromkeys(axis for o in outcomes for axis in o.trial.varied))
     text = io.StringIO()

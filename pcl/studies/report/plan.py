@@ -1,4 +1,4 @@
-"""What a study will do and what it will take, before it does it."""
+"""A study's plan and estimated time, before it runs."""
 
 import contextlib
 import time
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pcl.config.run_config import RunConfig
 from pcl.config.user_files import trust
-from pcl.studies.execution.progress import duration
+from pcl.presentation.durations import duration
 from pcl.studies.execution.resources import Cost, Resources, with_side_by_side
 from pcl.studies.ledger.folders import StudyFolder
 from pcl.studies.ledger.study_spec import StudySpec
@@ -34,7 +34,7 @@ _ENOUGH_S = 30.0  # after so long no further trial is probed
 def probe(
     config: RunConfig, seeds: Sequence[int], device: str, is_shared: bool = False, n_batches: int = 5
 ) -> Cost:  # fmt: skip
-    """Measure a few batches of every phase and one evaluation, and reckon what the whole trial takes.
+    """Measure a few batches of every phase and one evaluation, and estimate the cost of the whole trial.
 
     Args:
         config: Of the trial.
@@ -80,7 +80,7 @@ def probe(
 
 
 def side_by_side_seconds(runs: "Sequence[Run]", device: str, n_batches: int = 200) -> float:
-    """What some batches of every phase take, of all runs side by side in this process."""
+    """Time some batches of every phase of all runs side by side in this process."""
     seconds = 0.0
     for index, phase in enumerate(runs[0].config.training.phases):
         for run in runs:
@@ -98,7 +98,7 @@ def _slices(run: "Run", n_batches: int) -> Iterator[None]:
 
 
 def _fastest(work: Callable[[], object], n_times: int) -> float:
-    """Others are slowed down by what starts at the same time."""
+    """Return the fastest of several calls: others are slowed down by what starts at the same time."""
     times: list[float] = []
     while len(times) < n_times and sum(times) < _LONG_S:
         times.append(_timed(work))
@@ -112,7 +112,7 @@ def _timed(work: Callable[[], object]) -> float:
 
 
 def survive_forks() -> None:
-    """Keep numpy's OpenBLAS from threads of its own in this process, for good.
+    """Keep numpy's OpenBLAS from starting threads in this process, for good.
 
     Where one thread forks, as Ray does at its start, another that computes on them waits for them for good.
     """
@@ -123,7 +123,7 @@ def survive_forks() -> None:
 
 
 def costs_of(trials: Sequence[Trial], device: str, n_threads: int, is_shared: bool = False) -> list[Cost]:
-    """Of the first and the last of some trials, of a grid mostly the cheapest and the dearest; one if that is slow.
+    """Probe the first and the last trial, in a grid mostly the cheapest and the dearest; the first alone if it is slow.
 
     Args:
         trials: In their order.
@@ -166,7 +166,7 @@ class Plan:
     is_finalized: bool
 
     def lines(self, costs: Sequence[Cost]) -> list[str]:
-        """In words.
+        """Return the plan in words.
 
         Args:
             costs: Of some of the first stage's trials, whose mean stands for all; none for no estimate.
@@ -206,7 +206,7 @@ class Plan:
 
     @property
     def n_trials(self) -> int:
-        """Of all stages and the report."""
+        """Return the number of trials of all stages and the report."""
         return sum(self.spec.n_trials(self.space)) + (N_REPORTED if self.is_finalized else 0)
 
     def _estimate(self, costs: Sequence[Cost], done: int, slots: int) -> str:
@@ -217,7 +217,7 @@ class Plan:
 
 
 def estimate(costs: Sequence[Cost], n_left: float, n_trials: int, slots: int) -> str:
-    """What a study will take, in words.
+    """Return a study's estimated time and disk space, in words.
 
     Args:
         costs: Of some trials, whose mean stands for all.
@@ -235,7 +235,7 @@ def estimate(costs: Sequence[Cost], n_left: float, n_trials: int, slots: int) ->
 
 
 def estimated_seconds(costs: Sequence[Cost], n_left: float, slots: int, times_longer: float = 1.0) -> float:
-    """What a study will take.
+    """Return a study's estimated seconds.
 
     Args:
         costs: Of some trials.

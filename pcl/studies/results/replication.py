@@ -15,13 +15,13 @@ from dataclasses import dataclass, field, replace
 
 from pcl.metrics.undefined import told_with_error
 from pcl.studies.results.selection import Outcome, ranked
+from pcl.studies.results.statistics import t_quantile
 from pcl.studies.space.search_space import Mode, Objective
 
 AUTO = "auto"
 MOST_COMPARED = 6
 SEEDS_A_ROUND = 2
 MOST_ROUNDS = 4
-_CONFIDENCE = 0.95
 RULE = (
     f"replication: {SEEDS_A_ROUND} more seeds for the best and those of the next {MOST_COMPARED - 1} whose paired 95% "
     f"interval has 0 in it, until one is left, at most {MOST_ROUNDS} times"
@@ -77,10 +77,8 @@ def paired(best: Outcome, other: Outcome, objective: Objective) -> Difference:
     values = [sign * (ours - theirs) for ours, theirs in pairs if math.isfinite(ours - theirs)]
     if len(values) < 2:
         return Difference(values[0] if values else math.nan, math.inf, len(values))
-    from scipy.special import stdtrit  # noqa: PLC0415  half a second
-
-    quantile = float(stdtrit(len(values) - 1, (1 + _CONFIDENCE) / 2))
-    half_width = quantile * statistics.stdev(values) / math.sqrt(len(values))
+    # Not by `standard_error`: summaries of earlier versions have the last bit of this order.
+    half_width = t_quantile(len(values)) * statistics.stdev(values) / math.sqrt(len(values))
     return Difference(statistics.fmean(values), half_width, len(values))
 
 

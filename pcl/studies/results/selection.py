@@ -1,12 +1,12 @@
 """Which trial is best: mean of the objective over the tuning seeds. Report seeds never enter."""
 
 import math
-import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from pcl.metrics.undefined import mean_of
 from pcl.studies.ledger.folders import Metrics, Result, Status, TrialFolder
+from pcl.studies.results.statistics import standard_error
 from pcl.studies.space.search_space import Mode, Objective
 from pcl.studies.space.trial import Trial
 
@@ -68,13 +68,6 @@ class Outcome:
     def standard_error(self, metric: str) -> float:
         """Of that mean; NaN for fewer than two seeds."""
         return standard_error(self.values(metric))
-
-
-def standard_error(values: Sequence[float]) -> float:
-    """Of the mean of independent values; NaN for fewer than two or values that are not finite."""
-    if len(values) < 2 or not all(map(math.isfinite, values)):
-        return math.nan
-    return statistics.stdev(values) / math.sqrt(len(values))
 
 
 def ranked(outcomes: Iterable[Outcome], objective: Objective) -> list[Outcome]:

@@ -1,12 +1,12 @@
 """Creation of MLflow's database. MLflow makes one in some 1,700 SQL statements and cannot go on where it was killed."""
 
-import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from pcl.storage.files import warn
+from pcl.storage.locks import process_lock
 from pcl.storage.sqlite_files import clear_unfinished, new_database, put, revision, set_database_aside, tables_of
 
 _OWN = {"experiments", "_alembic_tmp_experiments"}  # one of them is there from MLflow's first statement on
@@ -19,9 +19,7 @@ def creation_lock(database: Path | None) -> Iterator[None]:
     if database is None:
         yield
         return
-    database.parent.mkdir(parents=True, exist_ok=True)
-    with database.with_name(f"{database.name}.lock").open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    with process_lock(database.with_name(f"{database.name}.lock")):
         yield
 
 

@@ -9,7 +9,7 @@ import yaml
 
 from pcl.studies.ledger.failures import CAUSE
 from pcl.studies.ledger.folders import Metrics, Result, Row, Status
-from pcl.studies.results.selection import standard_error
+from pcl.studies.results.statistics import standard_error
 from pcl.studies.space.trial import Trial
 
 FINISHED, FAILED, KILLED, RUNNING = "FINISHED", "FAILED", "KILLED", "RUNNING"  # MLflow's words

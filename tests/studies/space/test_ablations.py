@@ -9,11 +9,11 @@ import pytest
 import torch
 from scipy import stats
 
-from dashboards.paper.paired_table import Reached, as_csv, as_text, compared
 from launch.reproduction.cells import Setting, trial_of
 from pcl.config.fidelity import SETTINGS, Profile
 from pcl.config.run_config import RunConfig
 from pcl.studies.paper.published import published_tables
+from pcl.studies.report.paired_table import Reached, as_csv, as_text, compared
 from pcl.studies.space.ablation import (
     OWN,
     SEEDS,

@@ -1,4 +1,4 @@
-"""An ablation's table: what each variant reached, and how it differs from the baseline, seed by seed."""
+"""Tables of an ablation: what each variant reached, and its differences from the baseline, seed by seed."""
 
 import csv
 import io
@@ -6,10 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dashboards.board.html.names import metric_name
-from dashboards.board.pages.ablation import verdict
 from pcl.metrics.undefined import mean_of, told, told_with_error
-from pcl.studies.results.paired_differences import Estimate, by_chance, estimate, paired
+from pcl.presentation.text_tables import aligned
+from pcl.studies.results.paired_differences import by_chance, paired, verdict
+from pcl.studies.results.statistics import Estimate, estimate
+from pcl.studies.space.metric_direction import metric_name
 
 _COLUMNS = (
     "variant", "metric", "mean", "standard_error", "seeds", "difference", "low", "high", "paired_seeds", "verdict",
@@ -19,7 +20,7 @@ _COLUMNS = (
 
 @dataclass(frozen=True)
 class Reached:
-    """What a variant reached.
+    """A variant's results.
 
     Attributes:
         label: Of the variant.
@@ -32,12 +33,12 @@ class Reached:
     cause: str = ""
 
     def values(self, metric: str) -> dict[str, float]:
-        """The finite values of a metric, by seed."""
+        """Return the finite values of a metric, by seed."""
         of_seeds = {str(seed): metrics.get(metric, math.nan) for seed, metrics in self.by_seed.items()}
         return {seed: value for seed, value in of_seeds.items() if math.isfinite(value)}
 
     def recorded(self, metric: str) -> list[float]:
-        """All values of a metric, also those that are undefined."""
+        """Return all values of a metric, also undefined ones."""
         return [metrics[metric] for metrics in self.by_seed.values() if metric in metrics]
 
 
@@ -59,14 +60,14 @@ class Compared:
 
     @property
     def verdict(self) -> str:
-        """What the interval says."""
+        """Return the verdict of the interval."""
         if self.difference is None:
             return "baseline"
         return verdict(self.metric, self.difference) if self.difference.n else ""
 
 
 def compared(variants: Sequence[Reached], baseline: str, metrics: Sequence[str]) -> list[Compared]:
-    """Metric by metric, variant by variant.
+    """Compare variants with the baseline, metric by metric.
 
     Example:
         >>> plain, other = Reached("a", {4: {"x": 1.0}, 5: {"x": 3.0}}), Reached("b", {4: {"x": 2.0}, 5: {"x": 4.5}})
@@ -88,21 +89,19 @@ def compared(variants: Sequence[Reached], baseline: str, metrics: Sequence[str])
 
 
 def as_text(found: Sequence[Compared], scale: str) -> list[str]:
-    """A block for each metric, and what many intervals say by chance."""
+    """Return a block for each metric, and how many intervals would miss zero by chance."""
     mark = "" if scale == "paper" else f" [{scale}]"
     lines = []
     for metric in dict.fromkeys(entry.metric for entry in found):
         rows: list[tuple[str, ...]] = [("", "mean ± s.e.", "seeds", "difference ± s.e.", "95% interval", "")]
         rows += [_row(entry, mark) for entry in found if entry.metric == metric]
-        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-        lines += ["", metric_name(metric)]
-        lines += ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows]
+        lines += ["", metric_name(metric), *aligned(rows)]
     told = by_chance(sum(entry.difference.has_interval for entry in found if entry.difference))
     return [*lines, "", told] if told else lines
 
 
 def as_csv(found: Sequence[Compared], scale: str) -> str:
-    """A line for each metric and variant."""
+    """Return a line for each metric and variant, as CSV."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(_COLUMNS)
