@@ -31,12 +31,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--table", type=Path, default=TABLE, help="true results (default: launch/benchmarks/search.jsonl)"
     )
     parser.add_argument("--repeats", type=whole_number, default=50, help="searches of each kind (default: 50)")
-    parser.add_argument("--make", action="store_true", help="train what the table lacks, and stop; needs torch alone")
+    parser.add_argument("--make", action="store_true", help="train what the table lacks, and stop")
     parser.add_argument("--batches", type=whole_number, default=3200, help="--make: of a cell (default: 3200)")
     parser.add_argument(
         "--set", action="append", default=[], metavar="PATH=VALUE", help="--make: a setting of all cells"
     )
-    parser.add_argument("--limit", type=float, default=600.0, metavar="SECONDS", help="--make: (default: 600)")
+    limit_help = "--make: begin no cell after so long (default: 600)"
+    parser.add_argument("--limit", type=float, default=600.0, metavar="SECONDS", help=limit_help)
     parser.add_argument("--device", default=None, help="--make: cpu or cuda (default: cuda where there is one)")
 
 

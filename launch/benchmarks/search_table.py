@@ -1,11 +1,10 @@
 """The table that `bench.py search` replays: every cell of a grid of 300, trained for three seeds, with its curves.
 
-    python launch/bench.py search --make --table FILE --limit 300
+    python launch/bench.py search --make --table FILE --limit 36000
 
-makes it: a line on how it was made, then a line for each cell. It needs torch alone of all that the service needs,
-writes the cells of a shape as soon as they are trained, and goes on where it was stopped. The grid is the paper's for
-MCInfoNCE times kappa_pos and the learning rate, at the scale `quick` with 3,200 batches, which is meant for a GPU and
-takes two minutes there. The first line of what is stored beside this file has its command, hardware and date.
+trains what a table lacks, cell by cell, and goes on where it was stopped. The first line says how the table was made.
+The grid is the paper's for MCInfoNCE times kappa_pos and the learning rate, at the scale `quick` with 3,200 batches.
+The table beside this file was made on a GPU that trained cells of one shape as one batch.
 """
 
 import dataclasses
@@ -23,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from launch.shared.command import say
 
 if TYPE_CHECKING:
-    from pcl.config.run_config import Plain, RunConfig
+    from pcl.config.run_config import Plain
     from pcl.studies.execution.early_stopping import Rungs
     from pcl.studies.space.search_space import Cell, SearchSpace
 
@@ -62,13 +61,13 @@ def cells(n_batches: int, overrides: "Mapping[str, Plain]") -> list["Cell"]:
 def make(
     path: Path, n_batches: int, device: str, limit_s: float, overrides: "Mapping[str, Plain]" = _NOTHING
 ) -> list[Row]:
-    """Train what the table lacks, one shape after the other, until all is there or the time is up.
+    """Train the cells that a table lacks, until it is complete or the time is up.
 
     Args:
         path: The table.
         n_batches: Of each cell.
         device: cpu or cuda.
-        limit_s: No shape is begun that would likely end after so many seconds, and one that takes longer is left.
+        limit_s: No cell is begun after so many seconds.
         overrides: Settings of all cells, by dotted path.
 
     Returns:
@@ -77,35 +76,24 @@ def make(
     Raises:
         ValueError: If the table was made with other settings, or a setting is none; the table is left as it is.
     """
-    started = time.perf_counter()
-    seeds = wide_space().tuning_seeds
-    shapes: dict[RunConfig, list[Cell]] = {}
-    for cell in cells(n_batches, overrides):
-        shapes.setdefault(_shape(cell), []).append(cell)
+    started, seeds = time.perf_counter(), wide_space().tuning_seeds
+    every = cells(n_batches, overrides)
     known = _begin(path, n_batches, seeds, overrides)
     made: list[Row] = []
-    longest = 0.0
-    for place, group in enumerate(shapes.values(), start=1):
-        left = [cell for cell in group if _key(cell.varied) not in known]
-        if not left:
+    for place, cell in enumerate(every, start=1):
+        if _key(cell.varied) in known:
             continue
-        begun = time.perf_counter()
-        if begun - started + longest > limit_s:
-            say(f"the limit of {limit_s:g} s is near; run the same command again to go on")
+        if time.perf_counter() - started >= limit_s:
+            say(f"the limit of {limit_s:g} s is reached; run the same command again to go on")
             break
-        what = f"shape {place} of {len(shapes)}: {len(left)} cells x {len(seeds)} seeds"
-        rows = _trained(left, seeds, device, started + limit_s)
-        if rows is None:
-            say(f"{what}: not done within {limit_s:g} s, and left; raise `--limit` or lower `--batches`")
-            break
+        row = _trained(cell, seeds, device)
         with path.open("a") as file:
-            file.writelines(json.dumps(row) + "\n" for row in rows)
-        made += rows
-        longest = max(longest, time.perf_counter() - begun)
-        values = [value for row in rows if (value := final(row)) is not None]
-        best = f"best {max(values):.3f}" if values else "none finished"
-        ms = 1e3 * rows[0]["seconds"][-1] * len(rows) / n_batches
-        say(f"{what}: {time.perf_counter() - begun:.0f} s, {ms:.2f} ms a batch of all, {best}")
+            file.write(json.dumps(row) + "\n")
+        made.append(row)
+        value = final(row)
+        say(
+            f"cell {place} of {len(every)}: {'failed' if value is None else f'{value:.3f}'}, {row['seconds'][-1]:.0f} s"
+        )
     return made
 
 
@@ -225,33 +213,22 @@ def _begin(path: Path, n_batches: int, seeds: Sequence[int], overrides: "Mapping
     return set()
 
 
-def _trained(group: list["Cell"], seeds: Sequence[int], device: str, deadline: float) -> list[Row] | None:
-    """Rows of cells of one shape; nothing if the time was up before they were done."""
-    import torch  # noqa: PLC0415
+def _trained(cell: "Cell", seeds: Sequence[int], device: str) -> Row:
+    from pcl.training.run import Run  # noqa: PLC0415  torch
 
-    from launch.benchmarks.search_batched import train  # noqa: PLC0415
-
-    rows: list[Row] = [
-        {"cell": cell.varied, "curves": [[] for _ in seeds], "failed_at": [0 for _ in seeds], "batches": [],
-         "seconds": []}
-        for cell in group
-    ]  # fmt: skip
-    for moment in train([cell.config for cell in group], seeds, torch.device(device)):
-        for row, corrs, has_failed in zip(rows, moment.kappa_rank_corr, moment.has_failed, strict=True):
-            row["batches"].append(moment.batch)
-            row["seconds"].append(round(moment.seconds / len(group), 6))
-            for i, corr in enumerate(corrs):
-                row["curves"][i].append(round(corr, _N_DIGITS) if math.isfinite(corr) else 0.0)
-                row["failed_at"][i] = row["failed_at"][i] or (moment.batch if has_failed[i] else 0)
-        if time.perf_counter() > deadline and moment.batch < group[0].config.training.n_batches:
-            return None
-    return rows
-
-
-def _shape(cell: "Cell") -> "RunConfig":
-    from launch.benchmarks.search_batched import shape_of  # noqa: PLC0415
-
-    return shape_of(cell.config)
+    reports = []
+    for report in Run(cell.config, seeds, device):
+        reports.append(report)
+        if len(report.failures) == len(seeds):
+            break  # training would raise
+    curves = [[report.by_seed[seed][OBJECTIVE] for report in reports] for seed in seeds]
+    return {
+        "cell": cell.varied,
+        "curves": [[round(value, _N_DIGITS) if math.isfinite(value) else 0.0 for value in curve] for curve in curves],
+        "failed_at": [next((r.batch for r in reports if seed in r.failures), 0) for seed in seeds],
+        "batches": [report.batch for report in reports],
+        "seconds": [round(report.seconds, 6) for report in reports],
+    }
 
 
 def _key(varied: "dict[str, Plain]") -> str:

@@ -3,8 +3,7 @@
 import json
 import math
 import random
-import subprocess
-import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,24 +11,8 @@ import pytest
 
 from launch.benchmarks import search_table as table
 from launch.benchmarks.search import replay
-from launch.testbed.processes import DEADLINE_S
-from tests.test_architecture import ROOT
 
 N_BATCHES = 1600
-
-MAKE_WITHOUT_SERVICES = """
-import sys
-blocked = {"ray", "mlflow", "optuna"}
-class Blocker:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in blocked:
-            raise ImportError(f"the maker must not import {name}")
-sys.meta_path.insert(0, Blocker())
-from pathlib import Path
-from launch.benchmarks.search_table import make
-make(Path(sys.argv[1]), 16, "cpu", 0.0)
-import launch.benchmarks.search_batched
-"""
 
 
 def row_of(cell: dict[str, Any], value: float, spread: float = 0.01) -> dict[str, Any]:
@@ -122,8 +105,27 @@ def test_the_table_that_is_stored_is_whole() -> None:
     assert sum(entry.value is not None for entry in entries) == 181  # of the others, a seed fails
 
 
-def test_the_maker_needs_no_service(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", MAKE_WITHOUT_SERVICES, str(tmp_path / "t.jsonl")]
-    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
-    assert result.returncode == 0, result.stderr
-    assert "the limit of 0 s is near" in result.stdout
+def test_a_table_is_made_cell_by_cell_goes_on_and_is_not_mixed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small = {
+        "task.smoothing": "none", "task.largest_cosine": 1.0, "task.n_eval": 32, "training.batch_size": 8,
+        "loss.n_samples": 2,
+    }  # fmt: skip
+    first, second = table.cells(16, {})[:2]
+    diverging = {**small, "training.kappa_limit": 1e-3}
+    few = [replace(first, config=first.config.with_values(small)),
+           replace(second, config=second.config.with_values(diverging))]  # fmt: skip
+    monkeypatch.setattr(table, "cells", lambda *_: few)
+    path = tmp_path / "table.jsonl"
+    assert table.make(path, 16, "cpu", limit_s=0.0) == []
+    assert "the limit of 0 s is reached" in capsys.readouterr().out
+    rows = table.make(path, 16, "cpu", limit_s=1000.0)
+    assert table.read(path)[1] == rows
+    assert rows[0]["batches"] == list(range(1, 17))
+    assert table.final(rows[0]) is not None
+    assert (rows[1]["failed_at"], table.final(rows[1])) == ([1, 1, 1], None)
+    path.write_text("\n".join(path.read_text().splitlines()[:-1]) + "\n")
+    assert [row["cell"] for row in table.make(path, 16, "cpu", limit_s=1000.0)] == [second.varied]
+    with pytest.raises(ValueError, match="other settings"):
+        table.make(path, 32, "cpu", limit_s=1000.0)
