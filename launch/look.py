@@ -8,13 +8,19 @@ needs no network.
 import argparse
 from pathlib import Path
 
-from launch.shared.command import SKIP_BAD_HELP, Parser, chosen_device, run, say
-from launch.shared.image_choice import chosen_data, named, skipping
+from launch.shared.command import SKIP_BAD_HELP, Parser, run
 from pcl.studies.ledger.study_storage import Storage
 
 
 def main() -> None:
     """Parse the command line, look and write."""
+    given = vars(_parser().parse_args())
+    from launch.viewing.image_page import LookRequest, write_page  # noqa: PLC0415  -h answers at once
+
+    write_page(LookRequest(**given))
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = Parser(prog="look.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("source", metavar="STUDY|CHECKPOINT", help="a study of STORAGE, its folder or address (its "
                         "winner is taken), or a checkpoint of train.py or of a trial")  # fmt: skip
@@ -25,24 +31,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, help="which of the checkpoint's (default: the first that has not failed)")
     parser.add_argument("--output", type=Path, help="folder (default: look/ in the study's folder or beside the file)")
     parser.add_argument("--device", default=None, help="cpu or cuda (default: cuda where there is one)")
-    arguments = parser.parse_args()
-    from pcl.studies.inspection.images import source_of, write_look  # noqa: PLC0415  -h answers at once
-    from pcl.training.trained_encoder import TrainedEncoder  # noqa: PLC0415
-
-    source = source_of(arguments.source, arguments.storage)
-    output = arguments.output or source.output
-    if output.exists() and not output.is_dir():
-        raise ValueError(f"`--output` must name a folder, but {output} is a file.")
-    trained = TrainedEncoder.read(source.checkpoint, arguments.seed, chosen_device(arguments.device))
-    asked = skipping(arguments.data, arguments.skip_bad)
-    data = chosen_data(asked or trained.task.data)
-    is_other = asked is not None and named(asked, data) != trained.task.data
-    say(f"{source.checkpoint}: seed {trained.seed}, batch {trained.best_batch:,}, {data.name}, {trained.device}")
-    files = write_look(source, trained, data, is_other and not source.has_seen(data), output)
-    say(f"written: {', '.join(str(file) for file in files)}")
-    if source.mirror.uri and arguments.output is None:
-        source.mirror.push(*(file.name for file in files))
-        say(f"kept in {source.mirror.uri}")
+    return parser
 
 
 if __name__ == "__main__":

@@ -5,39 +5,17 @@ images it gets right, and keeps the weights in data/weights/, where `launch/trai
 """
 
 import argparse
-from dataclasses import replace
 from pathlib import Path
 
-from launch.shared.backbone_weights import pretrained
-from launch.shared.command import Parser, chosen_device, run, say, whole_number
-from launch.shared.image_choice import chosen_data
+from launch.shared.command import Parser, run, whole_number
 
 
 def main() -> None:
     """Parse the command line, train and keep the weights."""
-    arguments = _parser().parse_args()
-    from pcl.data.weights import weights_folder  # noqa: PLC0415  -h answers at once
-    from pcl.training.pretraining import Recipe  # noqa: PLC0415
+    given = vars(_parser().parse_args())
+    from launch.training.pretraining import PretrainRequest, pretrain  # noqa: PLC0415  -h answers at once
 
-    device = chosen_device(arguments.device)
-    folder = arguments.output or weights_folder()
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"`--output` must name a folder, but {folder} is a file.")
-    data = chosen_data(arguments.data)
-    if not data.has_train:
-        raise ValueError(
-            f"Pretraining needs training images apart from the folds, which {data.name!r} lacks; take cifar10h or "
-            "embedded, or a file with train_images and train_labels."
-        )
-    given = {name: getattr(arguments, name) for name in ("epochs", "batch_size", "lr", "seed", "erased")}
-    recipe = replace(
-        Recipe.suited(data, arguments.width), **{name: value for name, value in given.items() if value is not None}
-    )
-    say(
-        f"{data.name}: {len(data.train_images):,} training images, width {recipe.width}, {recipe.epochs} epochs, "
-        f"batches of {recipe.batch_size}, seed {recipe.seed}, {device}"
-    )
-    pretrained(data, recipe, device, folder)
+    pretrain(PretrainRequest(**given))
 
 
 def _parser() -> argparse.ArgumentParser:

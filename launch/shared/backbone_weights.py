@@ -7,17 +7,13 @@ first, once; at scale `smoke`, and where the images have no training part of the
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from launch.shared.command import say
 from launch.shared.progress_line import Progress, duration
-
-if TYPE_CHECKING:
-    from pcl.data.images import ImageSet
-    from pcl.data.weights import Weights
-    from pcl.training.pretraining import Recipe
-
-HELP = "images: auto (default: pretrained ones for these images, trained first if need be), none, or a file"
+from pcl.data.images import ImageSet
+from pcl.data.weights import Weights, is_kept, keep_weights, kept_weights, named_weights, weights_file, weights_folder
+from pcl.encoders.resnet import KIND, adopted_weights, require_fitting
+from pcl.training.pretraining import Pretraining, Recipe
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +25,7 @@ class Missing:
         width: Of this width.
     """
 
-    data: "ImageSet"
+    data: ImageSet
     width: int
 
     def __str__(self) -> str:
@@ -41,22 +37,15 @@ class Missing:
 
     def train(self, device: str) -> str:
         """Train and keep it; returns what `encoder.weights` is to say."""
-        from pcl.data.weights import weights_folder  # noqa: PLC0415
-
         say(f"pretraining first: {self}")
         return pretrained(self.data, self._recipe(), device, weights_folder()).name
 
-    def _recipe(self) -> "Recipe":
-        from pcl.training.pretraining import Recipe  # noqa: PLC0415  -h answers at once
-
+    def _recipe(self) -> Recipe:
         return Recipe.suited(self.data, self.width)
 
 
-def chosen_weights(asked: str | None, data: "ImageSet", width: int, scale: str) -> "str | Missing":
+def chosen_weights(asked: str | None, data: ImageSet, width: int, scale: str) -> str | Missing:
     """What `encoder.weights` is to say, or what has to be trained before that is known."""
-    from pcl.data.weights import kept_weights, weights_folder  # noqa: PLC0415  -h answers at once
-    from pcl.encoders.resnet import KIND  # noqa: PLC0415
-
     if asked in ("none", ""):
         return ""
     if asked not in (None, "auto"):
@@ -69,11 +58,8 @@ def chosen_weights(asked: str | None, data: "ImageSet", width: int, scale: str) 
     return Missing(data, width)
 
 
-def _adopted(text: str, width: int) -> "Weights":
+def _adopted(text: str, width: int) -> Weights:
     """The weights of a kept name or of any file, of which a copy is then kept."""
-    from pcl.data.weights import is_kept, keep_weights, weights_file, weights_folder  # noqa: PLC0415
-    from pcl.encoders.resnet import adopted_weights, require_fitting  # noqa: PLC0415
-
     path = Path(text).expanduser()
     path = path if path.is_file() else weights_file(text)
     if not path.is_file():
@@ -87,8 +73,6 @@ def _adopted(text: str, width: int) -> "Weights":
 
 def check_weights(name: str) -> None:
     """Raise a ValueError unless the weights that were chosen earlier are still there."""
-    from pcl.data.weights import named_weights, weights_file  # noqa: PLC0415
-
     if name and not weights_file(name).is_file():
         raise ValueError(
             f"The weights {weights_file(name)} that the study began with are gone: put the file back, or start a new "
@@ -98,11 +82,8 @@ def check_weights(name: str) -> None:
         named_weights(name)
 
 
-def pretrained(data: "ImageSet", recipe: "Recipe", device: str, folder: Path) -> Path:
+def pretrained(data: ImageSet, recipe: Recipe, device: str, folder: Path) -> Path:
     """Train a backbone with a line of progress, and keep it; returns its file."""
-    from pcl.data.weights import keep_weights  # noqa: PLC0415
-    from pcl.training.pretraining import Pretraining  # noqa: PLC0415
-
     started = time.perf_counter()
     training = Pretraining(data, recipe, device)
     with Progress(lambda: training.batch, training.n_batches, lambda: "nothing was kept") as progress:

@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from pcl.storage.object_stores import check_address, is_address
+from pcl.studies.ledger.provenance import COMMIT_FILE, commit
 
 ROOT = Path(__file__).parents[2]
 _TRAVELS = ("pcl", "search_spaces", "launch", "dashboards", "pyproject.toml", "requirements.lock")
@@ -43,8 +44,6 @@ class Parcel(NamedTuple):
 
     def pack(self, into: Path) -> None:
         """Copy all that travels into a folder."""
-        from pcl.studies.ledger.provenance import COMMIT_FILE, commit  # noqa: PLC0415  -h answers at once
-
         for name in _TRAVELS:
             source = ROOT / name
             if source.is_dir():

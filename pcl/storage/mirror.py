@@ -175,7 +175,7 @@ class Mirrored(Mirror):
 
     def folders(self) -> list[str]:
         """Names of the folders right in this one, in the store."""
-        from pyarrow.fs import FileSelector, FileType  # noqa: PLC0415
+        from pyarrow.fs import FileSelector, FileType  # noqa: PLC0415  a tenth of a second
 
         store, root = self._store()
         found = self._patient(lambda: store.get_file_info(FileSelector(root, allow_not_found=True)))
@@ -203,7 +203,7 @@ class Mirrored(Mirror):
     def check_readable(self) -> None:
         """Raise a ValueError unless the store answers, at once."""
         check_address(self.uri)
-        from pyarrow.fs import FileSelector  # noqa: PLC0415
+        from pyarrow.fs import FileSelector  # noqa: PLC0415  a tenth of a second
 
         try:
             store, root = self._store()

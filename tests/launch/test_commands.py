@@ -9,7 +9,8 @@ import torch
 
 from launch.ablate import _parser as ablate_parser
 from launch.bench import main as bench
-from launch.benchmarks.baselines import mc_info_nce_of_whole_samples, wood_sample
+from launch.benchmarks.loss import mc_info_nce_of_whole_samples
+from launch.benchmarks.vmf import wood_sample
 from launch.grid import _parser as grid_parser
 from launch.reproduce import _parser as reproduce_parser
 from launch.shared.resume_command import ABLATE, REPRODUCE, command_to_resume

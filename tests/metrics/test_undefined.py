@@ -13,7 +13,8 @@ from dashboards.board.site import Site
 from dashboards.board.store.artifacts import Artifacts
 from dashboards.board.store.opening import open_database
 from dashboards.paper.paired_table import Reached, as_text, compared
-from launch.train import main, results_of
+from launch.train import main
+from launch.training.run_results import results_of
 from pcl.config.run_config import RunConfig
 from pcl.metrics.undefined import UNDEFINED
 from pcl.studies.execution.progress import described

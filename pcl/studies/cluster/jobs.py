@@ -142,7 +142,7 @@ class Jobs:
 
     def _asked(self, ask: Callable[[], T], name: str = "") -> T:
         """An answer, or a sentence without what Ray's own errors have in them."""
-        from ray.exceptions import AuthenticationError  # noqa: PLC0415
+        from ray.exceptions import AuthenticationError  # noqa: PLC0415  reads the environment that was set
 
         try:
             return ask()

@@ -1,9 +1,11 @@
-"""Figures that go with the records."""
+"""Figures that go with the records. A Figure of its own has no state to share, as pyplot has."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
 
@@ -18,10 +20,6 @@ def scatter(true: ArrayLike, predicted: ArrayLike, title: str, path: Path) -> No
         title: Stands above.
         path: The file; its suffix says the format.
     """
-    # Takes half a second, and only winners are plotted. A Figure of its own has no state to share, as pyplot has.
-    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
-    from matplotlib.figure import Figure  # noqa: PLC0415
-
     x, y = np.asarray(true, dtype=float).ravel(), np.asarray(predicted, dtype=float).ravel()
     if x.shape != y.shape:
         raise ValueError(f"As many true as predicted values must be given, but got {x.size} and {y.size}.")
@@ -56,9 +54,6 @@ def pareto(
         path: The file; its suffix says the format.
         is_first_max: Whether the first objective is the better the larger it is.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
-    from matplotlib.figure import Figure  # noqa: PLC0415
-
     values, chosen = np.asarray(points, dtype=float), np.asarray(is_front, dtype=bool)
     n_plots = len(names) - 1
     figure = Figure(figsize=(4.8 * n_plots, 4.2), layout="constrained")
