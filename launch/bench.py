@@ -65,7 +65,7 @@ def _operation_flags(vmf: argparse.ArgumentParser, loss: argparse.ArgumentParser
     loss.add_argument("--samples", type=whole_number, default=512, help="Monte-Carlo samples K (default: 512)")
     loss.add_argument("--batch-size", type=whole_number, default=512, help="anchors (default: 512)")
     loss.add_argument("--negatives", type=whole_number, default=32, help="negatives M per anchor (default: 32)")
-    loss.add_argument("--device", default=None, help="cpu or cuda (default: cuda where there is one)")
+    loss.add_argument("--device", default=None, help="cpu or cuda (default: cuda if there is a GPU)")
     for command in (vmf, loss):
         command.add_argument("--dim", type=whole_number, default=10, help="dimension (default: 10)")
         command.add_argument("--repeats", type=whole_number, default=5, help="timed calls a row (default: 5)")
@@ -75,7 +75,7 @@ def _training_flags(parser: argparse.ArgumentParser, on_gpu: int, on_cpu: int) -
     """Add what all benchmarks of trainings take; the numbers are the batches that are timed for a row."""
     parser.add_argument("--profile", default="reference", help="fidelity profile (default: reference)")
     parser.add_argument("--scale", default=None, help="sizes: paper or quick (default: paper on a GPU, else quick)")
-    parser.add_argument("--device", default=None, help="cpu or cuda (default: cuda where there is one)")
+    parser.add_argument("--device", default=None, help="cpu or cuda (default: cuda if there is a GPU)")
     parser.add_argument("--batches", type=whole_number, default=None,
                         help=f"timed batches a row (default: {on_gpu} on a GPU, else {on_cpu})")  # fmt: skip
     parser.set_defaults(timed=(on_gpu, on_cpu))
@@ -87,24 +87,28 @@ def _study_flags(
     study.add_argument("--trials", type=whole_number, default=64, help="trials that do nothing (default: 64)")
     study.add_argument("--scale", default="quick", help="scale of the real grid (default: quick)")
     study.add_argument("--space", default="toy_mcinfonce", help="the real grid (default: toy_mcinfonce)")
-    faults.add_argument("--reports", type=whole_number, default=60, help="of each of the 8 trials (default: 60)")
-    faults.add_argument("--events", nargs="+", choices=list(EVENTS), default=list(EVENTS), help="default: all")
-    load.add_argument("--trials", type=whole_number, default=1000, help="default: 1000")
-    load.add_argument("--seconds", type=float, default=1.0, help="that each trial sleeps (default: 1)")
-    load.add_argument("--cpus", type=whole_number, default=4, help="of a node, by name only (default: 4)")
-    load.add_argument("--records", type=whole_number, default=10_000, help="runs that are listed (default: 10000)")
+    faults.add_argument(
+        "--reports", type=whole_number, default=60, help="reports of each of the 8 trials (default: 60)"
+    )
+    faults.add_argument("--events", nargs="+", choices=list(EVENTS), default=list(EVENTS), help="(default: all)")
+    load.add_argument("--trials", type=whole_number, default=1000, help="number of trials (default: 1000)")
+    load.add_argument("--seconds", type=float, default=1.0, help="seconds that each trial sleeps (default: 1)")
+    load.add_argument("--cpus", type=whole_number, default=4, help="CPUs that a node claims to have (default: 4)")
+    load.add_argument(
+        "--records", type=whole_number, default=10_000, help="number of runs that are listed (default: 10000)"
+    )
 
 
 def _search_flags(search: argparse.ArgumentParser) -> None:
-    search.add_argument("--table", type=Path, help="true results (default: launch/benchmarks/search.jsonl)")
+    search.add_argument("--table", type=Path, help="file of true results (default: launch/benchmarks/search.jsonl)")
     search.add_argument("--repeats", type=whole_number, default=50, help="searches of each kind (default: 50)")
     search.add_argument("--make", action="store_true", help="train what the table lacks, and stop")
-    search.add_argument("--batches", type=whole_number, default=3200, help="--make: of a cell (default: 3200)")
+    search.add_argument("--batches", type=whole_number, default=3200, help="--make: batches of a cell (default: 3200)")
     search.add_argument("--set", action="append", default=[], dest="overrides", metavar="PATH=VALUE",
                         help="--make: a setting of all cells")  # fmt: skip
     search.add_argument("--limit", type=float, default=600.0, metavar="SECONDS",
                         help="--make: begin no cell after so long (default: 600)")  # fmt: skip
-    search.add_argument("--device", default=None, help="--make: cpu or cuda (default: cuda where there is one)")
+    search.add_argument("--device", default=None, help="--make: cpu or cuda (default: cuda if there is a GPU)")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Real images: `python launch/data.py` gets CIFAR-10 and CIFAR-10H into data/ and builds the cache that training reads.
+"""Get real images: `python launch/data.py` downloads CIFAR-10 and CIFAR-10H into data/ and builds the training cache.
 
-Interrupted, it goes on from where it was. Without a network: `python launch/data.py --from cifar10.npz`, with the
-arrays train_images, train_labels, test_images, test_labels and maybe cifar10h_probs, or `--from FOLDER`, which holds
-torchvision's cifar-10-batches-py. CIFAR-10H (Peterson et al., 2019) is under CC BY-NC-SA 4.0.
+Interrupted, it goes on where it was. Without a network: `python launch/data.py --from cifar10.npz`, with the
+arrays train_images, train_labels, test_images, test_labels and optionally cifar10h_probs, or `--from FOLDER` with
+torchvision's cifar-10-batches-py in it. CIFAR-10H (Peterson et al., 2019) is under CC BY-NC-SA 4.0.
 """
 
 import argparse
@@ -21,13 +21,13 @@ def main() -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(prog="data.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--folder", type=Path, help="where to (default: PCL_DATA, which may be a store such as "
-                        "s3://BUCKET/PREFIX, else data)")  # fmt: skip
+    parser.add_argument("--folder", type=Path, help="folder of the cache (default: PCL_DATA, which may be an "
+                        "object store such as s3://BUCKET/PREFIX, else data)")  # fmt: skip
     parser.add_argument(
         "--from", type=Path, dest="source", metavar="FILE", help="an .npz, or a folder with torchvision's files"
     )
-    parser.add_argument("--cifar10h", type=Path, metavar="FILE", help="the authors' cifar10h-probs.npy, with --from")
-    parser.add_argument("--picture", type=Path, metavar="FILE", help="write a PNG of the embedded set, and stop")
+    parser.add_argument("--cifar10h", type=Path, metavar="FILE", help="the authors' cifar10h-probs.npy; needs --from")
+    parser.add_argument("--picture", type=Path, metavar="FILE", help="draw the embedded images into a PNG, and stop")
     return parser
 
 

@@ -1,8 +1,8 @@
 """Look at images with a trained encoder: `python launch/look.py STUDY` or `python launch/look.py CHECKPOINT`.
 
-It writes a page, index.html, and its pictures: the least and most certain images of each class, queries with the images
-in their credible intervals, Recall@1 as the least certain are rejected, kappa against annotators and crops. The page
-needs no network.
+It writes a page, index.html, with pictures: the least and most certain images of each class, queries with the images in
+their credible intervals, Recall@1 when the least certain images are rejected, kappa against annotators and crops. The
+page needs no network.
 """
 
 import argparse
@@ -22,15 +22,19 @@ def main() -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(prog="look.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("source", metavar="STUDY|CHECKPOINT", help="a study of STORAGE, its folder or address (its "
-                        "winner is taken), or a checkpoint of train.py or of a trial")  # fmt: skip
+    parser.add_argument("source", metavar="STUDY|CHECKPOINT", help="a study's name, folder or address, of which the "
+                        "winner is taken, or a checkpoint of train.py or of a trial")  # fmt: skip
     parser.add_argument("--storage", type=Storage.of, default=Storage.of("runs"), metavar="FOLDER|URI",
-                        help="of studies: a folder, or a store such as s3://BUCKET/PREFIX (default: runs)")  # fmt: skip
-    parser.add_argument("--data", help="other images than the run's test images, such as a folder of class folders")
+                        help="of studies: a folder or a store such as s3://BUCKET/PREFIX (default: runs)")  # fmt: skip
+    parser.add_argument(
+        "--data", help="images to look at instead of the run's test images, such as a folder of class folders"
+    )
     parser.add_argument("--skip-bad", action="store_true", help=SKIP_BAD_HELP)
-    parser.add_argument("--seed", type=int, help="which of the checkpoint's (default: the first that has not failed)")
-    parser.add_argument("--output", type=Path, help="folder (default: look/ in the study's folder or beside the file)")
-    parser.add_argument("--device", default=None, help="cpu or cuda (default: cuda where there is one)")
+    parser.add_argument("--seed", type=int, help="seed of the checkpoint (default: the first that has not failed)")
+    parser.add_argument(
+        "--output", type=Path, help="folder of the page (default: look/ in the study's folder or beside the checkpoint)"
+    )
+    parser.add_argument("--device", default=None, help="cpu or cuda (default: cuda if there is a GPU)")
     return parser
 
 

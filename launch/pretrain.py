@@ -1,7 +1,7 @@
 """Pretrain the image encoder's backbone: `python launch/pretrain.py --data cifar10h`.
 
-It learns the classes of the training images that a set has apart from its folds, says how many of the set's judged
-images it gets right, and keeps the weights in data/weights/, where `launch/train.py` and `launch/grid.py` find them.
+It learns to classify the training images that a set has apart from its folds, prints the accuracy on the images of the
+folds, and keeps the weights in data/weights/, where `launch/train.py` and `launch/grid.py` find them.
 """
 
 import argparse
@@ -22,14 +22,16 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(prog="pretrain.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", help="auto (default), cifar10h, embedded, or a file with training images")
     parser.add_argument("--width", type=whole_number, default=64, help="channels of the first stage (default: 64)")
-    parser.add_argument("--epochs", type=whole_number, help="default: 100; 24 for less than 10,000 images")
-    parser.add_argument("--batch-size", type=whole_number, help="default: 512; 64 for less than 10,000 images")
-    parser.add_argument("--lr", type=float, help="highest rate (default: 0.2; 0.05 for less than 10,000 images)")
+    parser.add_argument("--epochs", type=whole_number, help="default: 100; 24 for fewer than 10,000 images")
+    parser.add_argument("--batch-size", type=whole_number, help="default: 512; 64 for fewer than 10,000 images")
+    parser.add_argument(
+        "--lr", type=float, help="highest learning rate (default: 0.2; 0.05 for fewer than 10,000 images)"
+    )
     parser.add_argument("--seed", type=int, help="default: 0")
     parser.add_argument(
-        "--erased", type=int, help="side of the square erased in an image (default: 16; 0 for less than 10,000 images)"
+        "--erased", type=int, help="side of the square erased in an image (default: 16; 0 for fewer than 10,000 images)"
     )
-    parser.add_argument("--device", default=None, help="cpu or cuda (default: cuda where there is one)")
+    parser.add_argument("--device", default=None, help="cpu or cuda (default: cuda if there is a GPU)")
     parser.add_argument("--output", type=Path, help="folder to keep the weights in (default: data/weights)")
     return parser
 

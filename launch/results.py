@@ -1,7 +1,7 @@
-"""Render the results that are kept with the code in the README: `python launch/results.py`.
+"""Write the tables of results into the README: `python launch/results.py`.
 
-`launch/reproduce.py --output dashboards/results` writes them as CSVs, each line with command, hardware, commit and
-date; here they become the README's tables.
+They come from the CSVs in dashboards/results, which `launch/reproduce.py --output dashboards/results` writes, each line
+with command, hardware, commit and date.
 """
 
 import argparse
@@ -22,9 +22,11 @@ def main() -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(prog="results.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--results", type=Path, metavar="DIR", help="of the CSVs (default: dashboards/results)")
-    parser.add_argument("--readme", type=Path, default=_ROOT / "README.md", metavar="FILE", help="default: README.md")
-    parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 where the README differs")
+    parser.add_argument("--results", type=Path, metavar="DIR", help="folder of the CSVs (default: dashboards/results)")
+    parser.add_argument(
+        "--readme", type=Path, default=_ROOT / "README.md", metavar="FILE", help="file to write (default: README.md)"
+    )
+    parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 if the README differs")
     return parser
 
 

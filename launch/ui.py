@@ -1,8 +1,8 @@
-"""Look at studies: `python launch/ui.py` serves the board, with MLflow beside it, until Ctrl-C.
+"""Show studies in a browser: `python launch/ui.py` serves the board, with MLflow beside it, until Ctrl-C.
 
 The board shows what MLflow has recorded: studies, their trials and winners, paired differences, the paper's numbers
-beside ours, any two runs compared. It links to MLflow's own pages, for which a server is started unless one is there,
-and to Ray's dashboard where a cluster runs. `--export DIR` writes the same pages as files, which need no server.
+beside ours, and any two runs compared. It links to MLflow's own pages, for which it starts a server unless one runs,
+and to Ray's dashboard if there is one. `--export DIR` writes the same pages as files, which need no server.
 """
 
 import argparse
@@ -26,13 +26,17 @@ def main() -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(prog="ui.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--storage", type=Storage.of, default=Storage.of("runs"), metavar="FOLDER|URI",
-                        help="of the studies (default: runs); of a store, the tracking URI alone is read")  # fmt: skip
+                        help="where studies are (default: runs); an object store needs --tracking-uri")  # fmt: skip
     parser.add_argument("--tracking-uri", help="MLflow (default: MLFLOW_TRACKING_URI, or STORAGE/mlflow.db)")
     parser.add_argument("--export", type=Path, metavar="DIR", help="write the board as files and stop")
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen at (default: this machine alone)")
-    parser.add_argument("--port", type=int, help=f"of the board (default: {_PORT}, or any where that is taken)")
-    parser.add_argument("--mlflow-port", type=int, default=5000, help="of MLflow's server (default: 5000, or any)")
-    parser.add_argument("--ray", metavar="URL", help="Ray's dashboard (default: found on this machine)")
+    parser.add_argument(
+        "--host", default="127.0.0.1", help="address to listen at (default: 127.0.0.1, this machine only)"
+    )
+    parser.add_argument("--port", type=int, help=f"port of the board (default: {_PORT}, or a free one)")
+    parser.add_argument(
+        "--mlflow-port", type=int, default=5000, help="port of MLflow's server (default: 5000, or a free one)"
+    )
+    parser.add_argument("--ray", metavar="URL", help="address of Ray's dashboard (default: looked for on this machine)")
     return parser
 
 

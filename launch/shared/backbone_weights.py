@@ -1,7 +1,7 @@
-"""Which pretrained backbone a command starts from: `--weights auto | none | FILE`.
+"""The choice of a pretrained backbone: `--weights auto | none | FILE`.
 
-`auto` is the most accurate one that is kept for these images and this width. Where there is none yet, it is trained
-first, once; at scale `smoke`, and where the images have no training part of their own, networks start from scratch.
+`auto` takes the most accurate weights that are kept for these images and this width. If there are none yet, they are
+trained first, once. At scale `smoke`, and for images without a training set, networks start from scratch.
 """
 
 import time
@@ -21,8 +21,8 @@ class Missing:
     """A backbone that has to be trained first.
 
     Attributes:
-        data: On these images.
-        width: Of this width.
+        data: The images to train on.
+        width: Channels of the first stage.
     """
 
     data: ImageSet
@@ -36,7 +36,7 @@ class Missing:
         )
 
     def train(self, device: str) -> str:
-        """Train and keep it; returns what `encoder.weights` is to say."""
+        """Train the backbone and keep its weights; returns the value of `encoder.weights`."""
         say(f"pretraining first: {self}")
         return pretrained(self.data, self._recipe(), device, weights_folder()).name
 
@@ -45,7 +45,7 @@ class Missing:
 
 
 def chosen_weights(asked: str | None, data: ImageSet, width: int, scale: str) -> str | Missing:
-    """What `encoder.weights` is to say, or what has to be trained before that is known."""
+    """Return the value of `encoder.weights`, or the backbone that has to be trained first."""
     if asked in ("none", ""):
         return ""
     if asked not in (None, "auto"):
@@ -59,7 +59,7 @@ def chosen_weights(asked: str | None, data: ImageSet, width: int, scale: str) ->
 
 
 def _adopted(text: str, width: int) -> Weights:
-    """The weights of a kept name or of any file, of which a copy is then kept."""
+    """Return kept weights by their name, or those of any file, of which a copy is then kept."""
     path = Path(text).expanduser()
     path = path if path.is_file() else weights_file(text)
     if not path.is_file():
@@ -72,7 +72,7 @@ def _adopted(text: str, width: int) -> Weights:
 
 
 def check_weights(name: str) -> None:
-    """Raise a ValueError unless the weights that were chosen earlier are still there."""
+    """Raise a ValueError if the weights of a study are gone."""
     if name and not weights_file(name).is_file():
         raise ValueError(
             f"The weights {weights_file(name)} that the study began with are gone: put the file back, or start a new "
@@ -83,7 +83,7 @@ def check_weights(name: str) -> None:
 
 
 def pretrained(data: ImageSet, recipe: Recipe, device: str, folder: Path) -> Path:
-    """Train a backbone with a line of progress, and keep it; returns its file."""
+    """Train a backbone with a progress line and keep it; returns its file."""
     started = time.perf_counter()
     training = Pretraining(data, recipe, device)
     with Progress(lambda: training.batch, training.n_batches, lambda: "nothing was kept") as progress:
