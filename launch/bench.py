@@ -29,6 +29,8 @@ def main() -> None:
     """Parse the command line and run one benchmark: the module of its name in `launch.benchmarks`."""
     given = vars(_parser().parse_args())
     benchmark, output = given.pop("benchmark"), given.pop("output")
+    if given.get("dim", 2) < 2:
+        raise ValueError(f"`--dim >= 2` must hold, but got {given['dim']}.")
     output = output or Path("runs") / "bench" / f"{benchmark}.json"
     if output.is_dir():
         raise ValueError(f"`--output` must name a file, but {output} is a folder.")

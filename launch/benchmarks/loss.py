@@ -26,8 +26,6 @@ def measure(
     *, samples: int, batch_size: int, negatives: int, dim: int, device: str | None, repeats: int
 ) -> list[Row]:  # fmt: skip
     """Time forward and backward of each loss, each in a process of its own, so that peak memory is its own."""
-    if dim < 2:
-        raise ValueError(f"`--dim >= 2` must hold, but got {dim}.")
     device = chosen_device(device)
     sizes = {"n_samples": samples, "batch_size": batch_size, "n_negatives": negatives, "dim": dim}
     settings = ", ".join(f"{name} = {value}" for name, value in sizes.items())

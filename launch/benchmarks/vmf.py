@@ -21,8 +21,6 @@ _WARM_UP = 3  # calls before the timed ones: the first builds tables; with one a
 
 def measure(*, samples: int, dim: int, repeats: int) -> list[Row]:
     """Time a call of each sampler; the methods take turns, so that a slow moment hits all of them."""
-    if dim < 2:
-        raise ValueError(f"`--dim >= 2` must hold, but got {dim}.")
     torch.set_num_threads(1)
     n = samples
     mu = torch.nn.functional.normalize(torch.ones(dim), dim=0)

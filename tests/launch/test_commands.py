@@ -1,3 +1,5 @@
+import importlib
+import inspect
 import json
 import signal
 import subprocess
@@ -8,6 +10,7 @@ import pytest
 import torch
 
 from launch.ablate import _parser as ablate_parser
+from launch.bench import _parser as bench_parser
 from launch.bench import main as bench
 from launch.benchmarks.loss import mc_info_nce_of_whole_samples
 from launch.benchmarks.vmf import wood_sample
@@ -63,6 +66,13 @@ def test_what_goes_on_with_an_ablation_and_a_reproduction() -> None:
         "python launch/reproduce.py --table bench_results --scale smoke --output 'my results' --gpus-per-trial 0.5 "
         "--storage /elsewhere"
     )
+
+
+@pytest.mark.parametrize("name", ["vmf", "loss", "toy", "cifar", "sharing", "study", "search", "faults", "load"])
+def test_a_benchmark_takes_what_its_parser_gives(name: str) -> None:
+    given = set(vars(bench_parser().parse_args([name]))) - {"benchmark", "output"}
+    measure = importlib.import_module(f"launch.benchmarks.{name}").measure
+    assert set(inspect.signature(measure).parameters) == given
 
 
 def test_bench_vmf(tmp_path: Path) -> None:
