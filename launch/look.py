@@ -1,48 +1,41 @@
 """Look at images with a trained encoder: `python launch/look.py STUDY` or `python launch/look.py CHECKPOINT`.
 
-It writes a page, index.html, and its pictures: the least and most certain images of each class, queries with the images
-in their credible intervals, Recall@1 as the least certain are rejected, kappa against annotators and crops. The page
-needs no network.
+It writes a page, index.html, with pictures: the least and most certain images of each class, queries with the images in
+their credible intervals, Recall@1 when the least certain images are rejected, kappa against annotators and crops. The
+page needs no network.
 """
 
 import argparse
 from pathlib import Path
 
-from launch.shared.command import SKIP_BAD_HELP, Parser, chosen_device, run, say
-from launch.shared.image_choice import chosen_data, named, skipping
+from launch.shared.command import SKIP_BAD_HELP, Parser, run
 from pcl.studies.ledger.study_storage import Storage
 
 
 def main() -> None:
     """Parse the command line, look and write."""
-    parser = Parser(prog="look.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("source", metavar="STUDY|CHECKPOINT", help="a study of STORAGE, its folder or address (its "
-                        "winner is taken), or a checkpoint of train.py or of a trial")  # fmt: skip
-    parser.add_argument("--storage", type=Storage.of, default=Storage.of("runs"), metavar="FOLDER|URI",
-                        help="of studies: a folder, or a store such as s3://BUCKET/PREFIX (default: runs)")  # fmt: skip
-    parser.add_argument("--data", help="other images than the run's test images, such as a folder of class folders")
-    parser.add_argument("--skip-bad", action="store_true", help=SKIP_BAD_HELP)
-    parser.add_argument("--seed", type=int, help="which of the checkpoint's (default: the first that has not failed)")
-    parser.add_argument("--output", type=Path, help="folder (default: look/ in the study's folder or beside the file)")
-    parser.add_argument("--device", default=None, help="cpu or cuda (default: cuda where there is one)")
-    arguments = parser.parse_args()
-    from pcl.studies.inspection.images import source_of, write_look  # noqa: PLC0415  -h answers at once
-    from pcl.training.trained_encoder import TrainedEncoder  # noqa: PLC0415
+    given = vars(_parser().parse_args())
+    from launch.viewing.image_page import LookRequest, write_page  # noqa: PLC0415  -h answers at once
 
-    source = source_of(arguments.source, arguments.storage)
-    output = arguments.output or source.output
-    if output.exists() and not output.is_dir():
-        raise ValueError(f"`--output` must name a folder, but {output} is a file.")
-    trained = TrainedEncoder.read(source.checkpoint, arguments.seed, chosen_device(arguments.device))
-    asked = skipping(arguments.data, arguments.skip_bad)
-    data = chosen_data(asked or trained.task.data)
-    is_other = asked is not None and named(asked, data) != trained.task.data
-    say(f"{source.checkpoint}: seed {trained.seed}, batch {trained.best_batch:,}, {data.name}, {trained.device}")
-    files = write_look(source, trained, data, is_other and not source.has_seen(data), output)
-    say(f"written: {', '.join(str(file) for file in files)}")
-    if source.mirror.uri and arguments.output is None:
-        source.mirror.push(*(file.name for file in files))
-        say(f"kept in {source.mirror.uri}")
+    write_page(LookRequest(**given))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = Parser(prog="look.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("source", metavar="STUDY|CHECKPOINT", help="a study's name, folder or address, of which the "
+                        "winner is taken, or a checkpoint of train.py or of a trial")  # fmt: skip
+    parser.add_argument("--storage", type=Storage.of, default=Storage.of("runs"), metavar="FOLDER|URI",
+                        help="of studies: a folder or a store such as s3://BUCKET/PREFIX (default: runs)")  # fmt: skip
+    parser.add_argument(
+        "--data", help="images to look at instead of the run's test images, such as a folder of class folders"
+    )
+    parser.add_argument("--skip-bad", action="store_true", help=SKIP_BAD_HELP)
+    parser.add_argument("--seed", type=int, help="seed of the checkpoint (default: the first that has not failed)")
+    parser.add_argument(
+        "--output", type=Path, help="folder of the page (default: look/ in the study's folder or beside the checkpoint)"
+    )
+    parser.add_argument("--device", default=None, help="cpu or cuda (default: cuda if there is a GPU)")
+    return parser
 
 
 if __name__ == "__main__":

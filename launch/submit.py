@@ -2,8 +2,8 @@
 
     python launch/submit.py --address http://HOST:8265 --folder /shared/pcl -- launch/grid.py --space toy_elk
 
-It becomes a job, which needs this machine no longer. Code, lock and the space travel with it; results are on the
-cluster, in --folder, and in MLflow. Exit code 0 means that the job has succeeded, or with --detach that it was sent.
+It runs there as a job and no longer needs this machine. The code, the lock file and your own space go with it; results
+are in --folder on the cluster and in MLflow. Exit code 0: the job has succeeded, or with --detach it was sent.
 """
 
 import argparse
@@ -49,21 +49,23 @@ def _parser() -> argparse.ArgumentParser:
         prog="submit.py", usage="submit.py [options] -- launch/NAME.py ...", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    parser.add_argument("--address", help=f"of the dashboard (default: RAY_API_SERVER_ADDRESS, else {DEFAULT_ADDRESS})")
+    parser.add_argument("--address", help=f"dashboard (default: RAY_API_SERVER_ADDRESS, else {DEFAULT_ADDRESS})")
     new = parser.add_argument_group("a new job")
-    new.add_argument("--folder", metavar="/PATH", help="where the command starts, on a disk that all nodes share: "
-                     "runs/ and data/ will be in it (default: the command's absolute `--storage`, unless that is a "
+    new.add_argument("--folder", metavar="/PATH", help="folder to run in, on a disk that all nodes share; runs/ and "
+                     "data/ will be in it (default: the command's absolute `--storage`, unless that is an object "
                      "store)")  # fmt: skip
-    new.add_argument("--name", metavar="ID", help="of the job (default: command and time)")
-    new.add_argument("--python", help="on the cluster (default: python, or this one where it is there)")
+    new.add_argument("--name", metavar="ID", help="name of the job (default: command and time)")
+    new.add_argument(
+        "--python", help="interpreter on the cluster (default: python; this one if the cluster is on this machine)"
+    )
     until = new.add_mutually_exclusive_group()
-    until.add_argument("--wait", action="store_true", help="show what it says until it ends (default)")
-    until.add_argument("--detach", action="store_true", help="leave as soon as it is sent")
-    known = parser.add_argument_group("a job that was sent")
+    until.add_argument("--wait", action="store_true", help="show the log until the job ends (default)")
+    until.add_argument("--detach", action="store_true", help="return as soon as the job is sent")
+    known = parser.add_argument_group("a job that was sent before")
     known.add_argument("--list", action="store_true", help="print all jobs")
-    known.add_argument("--status", metavar="ID", help="how it goes; the exit code is the job's once it has ended")
-    known.add_argument("--logs", metavar="ID", help="what it has said; with --wait until it ends")
-    known.add_argument("--stop", metavar="ID", help="end it as Ctrl-C would: a study can be resumed")
+    known.add_argument("--status", metavar="ID", help="print its state; exits with 1 if it has failed or was stopped")
+    known.add_argument("--logs", metavar="ID", help="print its log; with --wait until it ends")
+    known.add_argument("--stop", metavar="ID", help="stop it as Ctrl-C would: a study can be resumed")
     return parser
 
 

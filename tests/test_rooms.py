@@ -81,11 +81,19 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "dashboards.paper": ("pcl.presentation", "pcl.studies.paper"),
     "launch.shared": ("pcl", *CORE, *SERVICE),
     "launch.testbed": ("pcl.studies.ledger", "pcl.studies.tracking"),
-    "launch.benchmarks": ("launch.shared", "launch.testbed", *CORE, *SERVICE),
+    "launch.benchmarks": ("launch.shared", "launch.testbed", "pcl", *CORE, *SERVICE),
     "launch.reproduction": ("dashboards.board.store", "dashboards.paper", "launch.shared", *CORE, *SERVICE),
+    "launch.training": (
+        "launch.shared", "pcl.config", "pcl.data", "pcl.distributions", "pcl.encoders", "pcl.mathematics",
+        "pcl.metrics", "pcl.storage", "pcl.studies.results", "pcl.tasks", "pcl.training",
+    ),
+    "launch.viewing": (
+        "dashboards.board", "dashboards.board.store", "dashboards.paper", "launch.shared", "pcl.storage",
+        "pcl.studies.inspection", "pcl.studies.ledger", "pcl.studies.tracking", "pcl.training",
+    ),
     "launch": (
         "dashboards.board", "dashboards.board.store", "dashboards.paper", "launch.benchmarks", "launch.reproduction",
-        "launch.shared", "pcl", *CORE, *SERVICE,
+        "launch.shared", "launch.training", "launch.viewing", "pcl", *CORE, *SERVICE,
     ),
 }  # fmt: skip
 

@@ -1,35 +1,30 @@
 """Benchmark of training on images: a batch with many negatives and with none, its parts, an evaluation, a fold."""
 
-import argparse
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from launch.benchmarks import phases as bench_phases
+import torch
+
+from launch.benchmarks import phases
 from launch.benchmarks.phases import peak, phase_row, synchronize
 from launch.shared.command import say
 from launch.shared.image_choice import chosen_data, named
-
-if TYPE_CHECKING:
-    from pcl.training.run import Run
+from pcl.config.run_config import RunConfig
+from pcl.training.run import Run
 
 Row = dict[str, Any]
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `bench.py cifar`."""
-    parser.add_argument("--data", help="auto (default), cifar10h, embedded, or a folder of class folders")
-    bench_phases.add_arguments(parser, on_gpu=100, on_cpu=5)
-
-
-def measure(arguments: argparse.Namespace) -> list[Row]:
+def measure(
+    *, data: str | None, profile: str, scale: str | None, device: str | None, batches: int | None,
+    timed: tuple[int, int],
+) -> list[Row]:  # fmt: skip
     """Measure and print the table row by row."""
-    from pcl.config.run_config import RunConfig  # noqa: PLC0415
-
-    device, scale, n_timed = bench_phases.sizes(arguments)
-    data = chosen_data(arguments.data)
-    values = {"task.data": named(arguments.data, data), "training.phases": "mu kappa"}
-    base = RunConfig.of(values, profile=arguments.profile, scale=scale, task="images")
+    device, scale, n_timed = phases.sizes(device, scale, batches, timed)
+    images = chosen_data(data)
+    values = {"task.data": named(data, images), "training.phases": "mu kappa"}
+    base = RunConfig.of(values, profile=profile, scale=scale, task="images")
     flat = base.flat()
     sizes = {
         name: flat[path]
@@ -38,7 +33,7 @@ def measure(arguments: argparse.Namespace) -> list[Row]:
             ("M", "training.n_negatives"), ("width", "encoder.width"),
         )
     }  # fmt: skip
-    say(f"MCInfoNCE on {data.name}, profile {arguments.profile}, {sizes}, {device}, {n_timed} batches a row")
+    say(f"MCInfoNCE on {images.name}, profile {profile}, {sizes}, {device}, {n_timed} batches a row")
     say(f"{'precision':<10}{'path':>6}{'what':>22}{'ms':>10}{'peak MiB':>10}{'first batches s':>17}")
     rows: list[Row] = []
     paths = ((True, "bfloat16"), (True, "float32"), (False, "bfloat16")) if device == "cuda" else ((False, "float32"),)
@@ -49,8 +44,6 @@ def measure(arguments: argparse.Namespace) -> list[Row]:
 
 
 def _rows(config: Any, device: str, is_fast: bool, n_timed: int) -> list[Row]:
-    from pcl.training.run import Run  # noqa: PLC0415
-
     run = Run(config, (0,), device, is_fast=is_fast)
     n_negatives = config.training.n_negatives
     path = "graph" if is_fast and device == "cuda" else "plain"
@@ -65,10 +58,8 @@ def _rows(config: Any, device: str, is_fast: bool, n_timed: int) -> list[Row]:
     return rows
 
 
-def _parts(run: "Run") -> dict[str, Callable[[], object]]:
+def _parts(run: Run) -> dict[str, Callable[[], object]]:
     """Time the parts of the last phase's batch one by one, outside of a graph, and an evaluation."""
-    import torch  # noqa: PLC0415
-
     step = run.step
     (x,) = step.prepare()
 

@@ -4,7 +4,6 @@ Every event happens to a study of its own, all on one cluster of several nodes o
 while a network is cut.
 """
 
-import argparse
 import json
 import signal
 import time
@@ -15,7 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from launch.shared.command import say, whole_number
+from launch.shared.command import say
 from launch.testbed.checkpoints import Checkpoints, usual_and_longest
 from launch.testbed.mlflow import Tracking, count
 from launch.testbed.nodes import Cluster, cluster
@@ -41,21 +40,15 @@ _AWAY_S = 15.0
 _CALM = "undisturbed"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `bench.py faults`."""
-    parser.add_argument("--reports", type=whole_number, default=60, help="of each of the 8 trials (default: 60)")
-    parser.add_argument("--events", nargs="+", choices=list(EVENTS), default=list(EVENTS), help="default: all")
-
-
-def measure(arguments: argparse.Namespace) -> list[Row]:
+def measure(*, reports: int, events: Sequence[str]) -> list[Row]:
     """Measure and print the table row by row."""
     with cluster() as nodes:
         nodes.start(n_cpus=0)  # the driver's
         nodes.add_node("first")
         by = "network namespaces" if nodes.network else "loopback; a cut is a raylet that is stopped"
         say(f"a head and two nodes of one core each, by {by}")
-        faults = Faults(nodes, write_space(nodes.folder, arguments.reports))
-        rows = [faults.happen(_CALM), *(faults.happen(event) for event in arguments.events)]
+        faults = Faults(nodes, write_space(nodes.folder, reports))
+        rows = [faults.happen(_CALM), *(faults.happen(event) for event in events)]
     return [{**row, "nodes": by} for row in rows]
 
 
@@ -100,8 +93,8 @@ class Study:
 
     @property
     def folder(self) -> "StudyFolder":
-        """Return its files."""
-        from pcl.studies.ledger.folders import StudyFolder  # noqa: PLC0415
+        """Its files."""
+        from pcl.studies.ledger.folders import StudyFolder  # noqa: PLC0415  bench.py -h, which has EVENTS, answers at once
 
         return StudyFolder(self.storage / "s")
 

@@ -1,6 +1,5 @@
 """Load test: many short trials on three nodes, and the cost of listing and reporting many records."""
 
-import argparse
 import dataclasses
 import os
 import resource
@@ -10,52 +9,51 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from launch.benchmarks.study import open_study, smallest_spec
-from launch.shared.command import say, whole_number
+from launch.shared.command import say
 from launch.testbed.mlflow import count
 from launch.testbed.nodes import Cluster, cluster
+from pcl.studies.cluster.session import available_resources, ray_cluster
+from pcl.studies.execution.interrupt import Interrupt
+from pcl.studies.execution.monitoring import Gauges
+from pcl.studies.execution.progress import Progress
+from pcl.studies.execution.resources import Resources
+from pcl.studies.execution.runner import run_trials
+from pcl.studies.ledger.folders import Result, Status, StudyFolder, TrialFolder, now_ms
+from pcl.studies.ledger.folders import Row as Report
+from pcl.studies.ledger.study_spec import StudySpec
 from pcl.studies.ledger.study_storage import Storage
-
-if TYPE_CHECKING:
-    from pcl.studies.ledger.folders import StudyFolder
-    from pcl.studies.ledger.study_spec import StudySpec
-    from pcl.studies.space.search_space import SearchSpace
-    from pcl.studies.space.trial import Trial
+from pcl.studies.report.outputs import table, write_all
+from pcl.studies.results.selection import Outcome, ranked, winner
+from pcl.studies.search.stages import Finding
+from pcl.studies.space.search_space import SearchSpace, load_space
+from pcl.studies.space.trial import Trial
+from pcl.studies.tracking.tracker import Tracker, default_uri
 
 Row = dict[str, Any]
 
 _N_NODES = 3
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `bench.py load`."""
-    parser.add_argument("--trials", type=whole_number, default=1000, help="default: 1000")
-    parser.add_argument("--seconds", type=float, default=1.0, help="that each trial sleeps (default: 1)")
-    parser.add_argument("--cpus", type=whole_number, default=4, help="of a node, by name only (default: 4)")
-    parser.add_argument("--records", type=whole_number, default=10_000, help="runs that are listed (default: 10000)")
-
-
-def measure(arguments: argparse.Namespace) -> list[Row]:
+def measure(*, trials: int, seconds: float, cpus: int, records: int) -> list[Row]:
     """Measure and print both tables row by row."""
-    from pcl.studies.space.search_space import load_space  # noqa: PLC0415
-
     space = load_space("toy_mcinfonce")
     spec = smallest_spec(space, "smoke")
-    with cluster(is_networked=False, n_cpus=arguments.cpus) as nodes:
+    with cluster(is_networked=False, n_cpus=cpus) as nodes:
         os.environ.update(nodes.environment)  # before Ray is imported: this process is the driver
         nodes.start()
         for index in range(1, _N_NODES):
             nodes.add_node(f"node{index}")
         study = nodes.folder / "runs" / "load"
-        trials = make_trials(space, spec, arguments.trials)
-        row = _run(nodes, space, spec, study, trials, arguments)
+        made = make_trials(space, spec, trials)
+        row = _run(nodes, space, spec, study, made, seconds)
         nodes.end_all()
-        return [row, *_many(space, spec, study, trials, arguments.records)]
+        return [row, *_many(space, spec, study, made, records)]
 
 
-def make_trials(space: "SearchSpace", spec: "StudySpec", n_trials: int) -> list["Trial"]:
+def make_trials(space: SearchSpace, spec: StudySpec, n_trials: int) -> list[Trial]:
     """Return trials that differ in a number that nobody uses."""
     cell = spec.trials(space, 0, {})[0]
     return [
@@ -68,13 +66,7 @@ def sleeping(seconds: float) -> Callable[[dict[str, Any]], None]:
     """A trainable that sleeps, publishes one report and ends; sent by value, for nodes do not have this module."""
 
     def trainable(config: dict[str, Any]) -> None:
-        import time  # noqa: PLC0415
-        from pathlib import Path  # noqa: PLC0415
-
-        from ray import tune  # noqa: PLC0415
-
-        from pcl.studies.ledger.folders import Result, Row, Status, TrialFolder, now_ms  # noqa: PLC0415
-        from pcl.studies.space.trial import Trial  # noqa: PLC0415
+        from ray import tune  # noqa: PLC0415  reads the environment that was set
 
         (job,) = config["jobs"]
         trial, folder = Trial.of(job["trial"]), TrialFolder(Path(job["folder"]))
@@ -83,7 +75,7 @@ def sleeping(seconds: float) -> Callable[[dict[str, Any]], None]:
         time.sleep(seconds)
         value = trial.config["training.lr"]
         metrics = {job["objective"]: float(value), "train/loss": 0.0}
-        folder.publish(Row(1, 1, now_ms(), seconds, dict.fromkeys(trial.seeds, metrics), {}), token)
+        folder.publish(Report(1, 1, now_ms(), seconds, dict.fromkeys(trial.seeds, metrics), {}), token)
         tune.report({"folder": job["folder"], "batch": 1, "n_batches": 1, "objective": value})
         folder.end(Result(Status.FINISHED, wall_s=time.perf_counter() - began), token)
 
@@ -91,17 +83,9 @@ def sleeping(seconds: float) -> Callable[[dict[str, Any]], None]:
 
 
 def _run(
-    nodes: Cluster, space: "SearchSpace", spec: "StudySpec", path: Path, trials: list["Trial"],
-    arguments: argparse.Namespace,
+    nodes: Cluster, space: SearchSpace, spec: StudySpec, path: Path, trials: list[Trial],
+    seconds: float,
 ) -> Row:  # fmt: skip
-    from pcl.studies.cluster.session import available_resources, ray_cluster  # noqa: PLC0415
-    from pcl.studies.execution.interrupt import Interrupt  # noqa: PLC0415
-    from pcl.studies.execution.monitoring import Gauges  # noqa: PLC0415
-    from pcl.studies.execution.progress import Progress  # noqa: PLC0415
-    from pcl.studies.execution.resources import Resources  # noqa: PLC0415
-    from pcl.studies.execution.runner import run_trials  # noqa: PLC0415
-    from pcl.studies.ledger.folders import now_ms  # noqa: PLC0415
-
     with (
         ray_cluster(nodes.address, storage=Storage(path.parent)),
         open_study(space, spec, path) as (folder, tracker, recorder),
@@ -117,7 +101,7 @@ def _run(
         ):
             run_trials(
                 trials, folder, space.objective.metric, resources, progress, interrupt, path / "ray",
-                sleeping(arguments.seconds),
+                sleeping(seconds),
             )  # fmt: skip
         ran = time.perf_counter() - began
         results = [result for trial in trials if (result := folder.trial(trial.key).result())]
@@ -126,7 +110,7 @@ def _run(
         recorded = time.perf_counter() - began
         peak = _peak_mib()
         duplicates, missing = count(tracker.store.uri, folder, [trial.key for trial in trials])
-    ideal = len(trials) * arguments.seconds / slots
+    ideal = len(trials) * seconds / slots
     row = {
         "what": "trials", "trials": len(trials), "slots": slots, "first_s": first_s, "run_s": ran,
         "recorded_s": recorded, "ideal_s": ideal,
@@ -134,7 +118,7 @@ def _run(
         "duplicates": duplicates, "missing": missing, "unrecorded": len(left),
     }  # fmt: skip
     say(
-        f"{len(trials)} trials of {arguments.seconds:g} s on {_N_NODES} nodes, {slots} at once: {ran:.0f} s (ideal "
+        f"{len(trials)} trials of {seconds:g} s on {_N_NODES} nodes, {slots} at once: {ran:.0f} s (ideal "
         f"{ideal:.0f} s), the first began after {first_s:.0f} s, all were recorded after {recorded:.0f} s: "
         f"{row['overhead_s_a_trial']:.3f} s a trial; driver at most {peak:.0f} MiB ({before:.0f} before); "
         f"{duplicates} doubled, {missing} missing in MLflow"
@@ -147,11 +131,8 @@ def _peak_mib() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def _many(space: "SearchSpace", spec: "StudySpec", path: Path, trials: list["Trial"], n_records: int) -> list[Row]:
+def _many(space: SearchSpace, spec: StudySpec, path: Path, trials: list[Trial], n_records: int) -> list[Row]:
     """Copy the study's records in MLflow as those of other studies, and as many trials into one study's folder."""
-    from pcl.studies.ledger.folders import StudyFolder  # noqa: PLC0415
-    from pcl.studies.tracking.tracker import Tracker, default_uri  # noqa: PLC0415
-
     n_copies = -(-n_records // len(trials)) - 1
     copy_runs(path / "mlflow.db", n_copies)
     tracker = Tracker(default_uri(path))
@@ -179,19 +160,15 @@ def _many(space: "SearchSpace", spec: "StudySpec", path: Path, trials: list["Tri
     return rows
 
 
-def report(space: "SearchSpace", spec: "StudySpec", folder: "StudyFolder", trials: list["Trial"]) -> int:
+def report(space: SearchSpace, spec: StudySpec, folder: StudyFolder, trials: list[Trial]) -> int:
     """Report as a study does when its trials have ended; return how many there are."""
-    from pcl.studies.report.outputs import table, write_all  # noqa: PLC0415
-    from pcl.studies.results.selection import Outcome, ranked, winner  # noqa: PLC0415
-    from pcl.studies.search.stages import Finding  # noqa: PLC0415
-
     outcomes = ranked([Outcome.of(trial, folder.trial(trial.key)) for trial in trials], space.objective)
     lines = table(outcomes, space)
     write_all(folder, space, spec, Finding({"grid": outcomes}, winner(outcomes, space.objective)))
     return len(lines) - 1
 
 
-def _copy_folders(source: "StudyFolder", target: "StudyFolder", trials: list["Trial"], many: list["Trial"]) -> None:
+def _copy_folders(source: StudyFolder, target: StudyFolder, trials: list[Trial], many: list[Trial]) -> None:
     for index, trial in enumerate(many):
         copied = source.trial(trials[index % len(trials)].key).path
         shutil.copytree(copied, target.trial(trial.key).path)

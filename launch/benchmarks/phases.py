@@ -1,44 +1,29 @@
 """Timing of a training's batches, phase by phase, for `bench.py toy`, `cifar` and `sharing`."""
 
-import argparse
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from launch.shared.command import chosen_device, whole_number
+import torch
 
-if TYPE_CHECKING:
-    from pcl.training.run import Run
+from launch.shared.command import chosen_device
+from pcl.training.run import Run
 
 Row = dict[str, Any]
 
 SEEDS = (4, 5, 6, 7, 8)  # of the controlled experiment
 
 
-def add_arguments(parser: argparse.ArgumentParser, on_gpu: int, on_cpu: int) -> None:
-    """Add the options that all share; the numbers are the batches that are timed for a row."""
-    parser.add_argument("--profile", default="reference", help="fidelity profile (default: reference)")
-    parser.add_argument("--scale", default=None, help="sizes: paper or quick (default: paper on a GPU, else quick)")
-    parser.add_argument("--device", default=None, help="cpu or cuda (default: cuda where there is one)")
-    parser.add_argument(
-        "--batches", type=whole_number, default=None,
-        help=f"timed batches a row (default: {on_gpu} on a GPU, else {on_cpu})",
-    )  # fmt: skip
-    parser.set_defaults(timed=(on_gpu, on_cpu))
-
-
-def sizes(arguments: argparse.Namespace) -> tuple[str, str, int]:
+def sizes(
+    device: str | None, scale: str | None, batches: int | None, timed: tuple[int, int]
+) -> tuple[str, str, int]:  # fmt: skip
     """Return the device, the scale, and how many batches are timed."""
-    device = chosen_device(arguments.device)
-    on_gpu, on_cpu = arguments.timed
+    device = chosen_device(device)
     is_cuda = device == "cuda"
-    scale = arguments.scale or ("paper" if is_cuda else "quick")
-    return device, scale, arguments.batches or (on_gpu if is_cuda else on_cpu)
+    return device, scale or ("paper" if is_cuda else "quick"), batches or timed[0 if is_cuda else 1]
 
 
-def phase_row(run: "Run", index: int, n_timed: int) -> Row:
+def phase_row(run: Run, index: int, n_timed: int) -> Row:
     """Time so many batches of the phase with this index, after five that build and capture what it needs."""
-    import torch  # noqa: PLC0415
-
     is_cuda = run.device.type == "cuda"
     training = run.config.training
     phase = training.phases[index]
@@ -62,8 +47,6 @@ def phase_row(run: "Run", index: int, n_timed: int) -> Row:
 
 def synchronize(is_cuda: bool) -> None:
     """Wait for the device."""
-    import torch  # noqa: PLC0415
-
     if is_cuda:
         torch.cuda.synchronize()
 

@@ -4,20 +4,21 @@ Nothing is trained: trials are looked up in a table (see `launch.benchmarks.sear
 found the best when a finished trial is within one standard error of the best cell's mean.
 """
 
-import argparse
 import random
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from launch.benchmarks.search_table import TABLE, Entry, make, read_entries, threshold_of, wide_space
-from launch.shared.command import chosen_device, say, settings, whole_number
+import optuna
 
-if TYPE_CHECKING:
-    from pcl.studies.execution.early_stopping import Rungs
-    from pcl.studies.search.optuna_study import Known
+from launch.benchmarks import search_table
+from launch.benchmarks.search_table import TABLE, Entry, read_entries, threshold_of, wide_space
+from launch.shared.command import chosen_device, say, settings
+from pcl.studies.execution.early_stopping import Rungs
+from pcl.studies.search.optuna_study import Known, distributions_of, sampler_of, warned
+from pcl.studies.space.search_method import OPTUNA, TPE, Method
 
 Row = dict[str, Any]
 _COLUMNS = {"trials": 0, "batches": 0, "percent": 1}  # and how many decimals are shown
@@ -25,28 +26,14 @@ _N_TRIALS = 30  # that the samplers plan for: a tenth of the grid
 _MOST_REPEATS = 10  # proposals in a row that are known, before a new cell is drawn at random, as in the service
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `bench.py search`."""
-    parser.add_argument(
-        "--table", type=Path, default=TABLE, help="true results (default: launch/benchmarks/search.jsonl)"
-    )
-    parser.add_argument("--repeats", type=whole_number, default=50, help="searches of each kind (default: 50)")
-    parser.add_argument("--make", action="store_true", help="train what the table lacks, and stop")
-    parser.add_argument("--batches", type=whole_number, default=3200, help="--make: batches of a cell (default: 3200)")
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="PATH=VALUE", help="--make: a setting of all cells"
-    )
-    limit_help = "--make: begin no cell after so long (default: 600)"
-    parser.add_argument("--limit", type=float, default=600.0, metavar="SECONDS", help=limit_help)
-    parser.add_argument("--device", default=None, help="--make: cpu or cuda (default: cuda where there is one)")
-
-
-def measure(arguments: argparse.Namespace) -> list[Row]:
+def measure(
+    *, table: Path | None, repeats: int, make: bool, batches: int, overrides: Sequence[str], limit: float,
+    device: str | None,
+) -> list[Row]:  # fmt: skip
     """Make the table, or replay it."""
-    if arguments.make:
-        device, overrides = chosen_device(arguments.device), settings(arguments.set)
-        return make(arguments.table, arguments.batches, device, arguments.limit, overrides)
-    return replay(arguments.table, arguments.repeats)
+    if make:
+        return search_table.make(table or TABLE, batches, chosen_device(device), limit, settings(overrides))
+    return replay(table or TABLE, repeats)
 
 
 @dataclass(frozen=True)
@@ -98,9 +85,7 @@ def replay(table: Path, n_repeats: int) -> list[Row]:
     return rows
 
 
-def _rungs() -> "Rungs":
-    from pcl.studies.execution.early_stopping import Rungs  # noqa: PLC0415  Ray
-
+def _rungs() -> Rungs:
     return Rungs(wide_space().objective)
 
 
@@ -109,7 +94,7 @@ def _until_found(search: Iterator[Spent | None]) -> Spent | None:
     return next((spent for spent in search if spent is not None), None)
 
 
-def _in_order(entries: list[Entry], goal: float, rungs: "Rungs | None" = None) -> Iterator[Spent | None]:
+def _in_order(entries: list[Entry], goal: float, rungs: Rungs | None = None) -> Iterator[Spent | None]:
     """Run cells one after the other; yield what was spent once one is good enough, None before."""
     meter = _Meter(goal)
     for entry in entries:
@@ -117,13 +102,8 @@ def _in_order(entries: list[Entry], goal: float, rungs: "Rungs | None" = None) -
         yield meter.spent if meter.is_found else None
 
 
-def _proposed(entries: list[Entry], goal: float, seed: int, rungs: "Rungs | None") -> Iterator[Spent | None]:
+def _proposed(entries: list[Entry], goal: float, seed: int, rungs: Rungs | None) -> Iterator[Spent | None]:
     """Run cells as Optuna proposes them; known ones are told again and not run."""
-    import optuna  # noqa: PLC0415
-
-    from pcl.studies.search.optuna_study import distributions_of, sampler_of, warned  # noqa: PLC0415
-    from pcl.studies.space.search_method import OPTUNA, TPE, Method  # noqa: PLC0415
-
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     (stage,) = wide_space().stages
     method, distributions = Method(OPTUNA, (_N_TRIALS,), seed, TPE), distributions_of(stage)
@@ -155,10 +135,8 @@ class _Meter:
         self._goal = goal
         self.spent, self.is_found = Spent(0, 0, 0.0), False
 
-    def run(self, entry: Entry, rungs: "Rungs | None") -> "Known":
+    def run(self, entry: Entry, rungs: Rungs | None) -> Known:
         """Run a cell to its end, or to where it is stopped; return what Optuna would be told."""
-        from pcl.studies.search.optuna_study import Known  # noqa: PLC0415  Optuna
-
         stop = entry.stopped_at(rungs) if rungs is not None else None
         index = len(entry.batches) - 1 if stop is None else entry.batches.index(stop)
         self.spent = Spent(

@@ -17,14 +17,18 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from launch.shared.command import say
-
-if TYPE_CHECKING:
-    from pcl.config.run_config import Plain
-    from pcl.studies.execution.early_stopping import Rungs
-    from pcl.studies.space.search_space import Cell, SearchSpace
+from pcl.config.run_config import Plain
+from pcl.studies.execution.early_stopping import Rungs
+from pcl.studies.ledger.folders import Row as Report
+from pcl.studies.results.metric_onset import judged_curve, judged_from
+from pcl.studies.results.statistics import standard_error
+from pcl.studies.space.search_space import Cell, SearchSpace, Stage, load_space
+from pcl.training.run import Run
 
 TABLE = Path(__file__).with_name("search.jsonl")
 OBJECTIVE = "eval/kappa_rank_corr"
@@ -38,10 +42,8 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 @lru_cache
-def wide_space() -> "SearchSpace":
+def wide_space() -> SearchSpace:
     """Return the paper's grid of 12 cells times five kappa_pos and five learning rates."""
-    from pcl.studies.space.search_space import Stage, load_space  # noqa: PLC0415  -h answers at once
-
     space = load_space("toy_mcinfonce")
     (stage,) = space.stages
     axes = {
@@ -52,14 +54,14 @@ def wide_space() -> "SearchSpace":
     return dataclasses.replace(space, name="toy_mcinfonce_wide", stages=(Stage(stage.name, axes),), published={})
 
 
-def cells(n_batches: int, overrides: "Mapping[str, Plain]") -> list["Cell"]:
+def cells(n_batches: int, overrides: Mapping[str, Plain]) -> list[Cell]:
     """Return all of its cells, in the grid's order."""
     lengths = {"training.n_batches": n_batches, "training.eval_every": max(1, n_batches // _N_EVALUATIONS)}
     return wide_space().cells(0, profile=_PROFILE, scale=_SCALE, overrides={**lengths, **overrides})
 
 
 def make(
-    path: Path, n_batches: int, device: str, limit_s: float, overrides: "Mapping[str, Plain]" = _NOTHING
+    path: Path, n_batches: int, device: str, limit_s: float, overrides: Mapping[str, Plain] = _NOTHING
 ) -> list[Row]:
     """Train the cells that a table lacks, until it is complete or the time is up.
 
@@ -140,7 +142,7 @@ class Entry:
     standard_error: float
     judged: "list[tuple[tuple[float, float], int]]"
 
-    def stopped_at(self, rungs: "Rungs") -> int | None:
+    def stopped_at(self, rungs: Rungs) -> int | None:
         """Return the batch at which ASHA stops it, or None."""
         key = _key(self.cell)
         phases = str(self.cell["training.phases"])
@@ -167,12 +169,8 @@ def threshold_of(entries: list[Entry]) -> float:
     return (best.value or 0.0) - best.standard_error
 
 
-def _entry(cell: "Cell", row: Row) -> Entry:
+def _entry(cell: Cell, row: Row) -> Entry:
     """Return a row as a search sees it; a cell all of whose seeds fail ends with the last of them."""
-    from pcl.studies.ledger.folders import Row as Report  # noqa: PLC0415
-    from pcl.studies.results.metric_onset import judged_curve, judged_from  # noqa: PLC0415
-    from pcl.studies.results.statistics import standard_error  # noqa: PLC0415
-
     n_batches = cell.config.training.n_batches
     end = max(row["failed_at"]) if all(row["failed_at"]) else n_batches
     batches = [batch for batch in row["batches"] if batch <= end]
@@ -188,10 +186,8 @@ def _entry(cell: "Cell", row: Row) -> Entry:
     )  # fmt: skip
 
 
-def _begin(path: Path, n_batches: int, seeds: Sequence[int], overrides: "Mapping[str, Plain]") -> set[str]:
+def _begin(path: Path, n_batches: int, seeds: Sequence[int], overrides: Mapping[str, Plain]) -> set[str]:
     """Write the table's first line, or check it; return the cells that are there."""
-    import torch  # noqa: PLC0415
-
     settings = {
         "format": 1, "profile": _PROFILE, "scale": _SCALE, "objective": OBJECTIVE, "n_batches": n_batches,
         "seeds": list(seeds), "set": dict(overrides), "space": wide_space().fingerprint(),
@@ -213,9 +209,7 @@ def _begin(path: Path, n_batches: int, seeds: Sequence[int], overrides: "Mapping
     return set()
 
 
-def _trained(cell: "Cell", seeds: Sequence[int], device: str) -> Row:
-    from pcl.training.run import Run  # noqa: PLC0415  torch
-
+def _trained(cell: Cell, seeds: Sequence[int], device: str) -> Row:
     reports = []
     for report in Run(cell.config, seeds, device):
         reports.append(report)

@@ -1,11 +1,13 @@
 """Throughput of a process that trains several trials of the controlled experiment side by side, against one alone."""
 
-import argparse
 from typing import Any
 
-from launch.benchmarks import phases as bench_phases
+from launch.benchmarks import phases
 from launch.benchmarks.phases import SEEDS
 from launch.shared.command import say
+from pcl.config.run_config import RunConfig
+from pcl.studies.report.plan import side_by_side_seconds
+from pcl.training.run import Run
 
 Row = dict[str, Any]
 
@@ -13,22 +15,15 @@ _TRIALS = (1, 2, 4)
 _REPEATS = 2  # of which the faster counts
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `bench.py sharing`."""
-    bench_phases.add_arguments(parser, on_gpu=200, on_cpu=200)
-
-
-def measure(arguments: argparse.Namespace) -> list[Row]:
+def measure(
+    *, profile: str, scale: str | None, device: str | None, batches: int | None, timed: tuple[int, int]
+) -> list[Row]:  # fmt: skip
     """Measure and print the table row by row."""
-    from pcl.config.run_config import RunConfig  # noqa: PLC0415
-    from pcl.studies.report.plan import side_by_side_seconds  # noqa: PLC0415
-    from pcl.training.run import Run  # noqa: PLC0415
-
-    device, scale, n_batches = bench_phases.sizes(arguments)
+    device, scale, n_batches = phases.sizes(device, scale, batches, timed)
     if device != "cuda":
         raise ValueError("`bench.py sharing` needs a GPU: on a CPU, trials in one process only take turns.")
-    config = RunConfig.of({"task.n_eval": 100}, profile=arguments.profile, scale=scale)  # nothing is evaluated
-    say(f"MCInfoNCE, profile {arguments.profile}, scale {scale}, {device}, {n_batches} batches of each phase")
+    config = RunConfig.of({"task.n_eval": 100}, profile=profile, scale=scale)  # nothing is evaluated
+    say(f"MCInfoNCE, profile {profile}, scale {scale}, {device}, {n_batches} batches of each phase")
     say(f"{'seeds a trial':>13}{'trials':>8}{'ms/batch of all':>17}{'done, of one alone':>20}")
     rows: list[Row] = []
     for n_seeds in (1, 3, 5):

@@ -1,72 +1,60 @@
 """Overhead of the service: trials that do nothing, and a real grid's time outside of its trials."""
 
-import argparse
 import dataclasses
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from launch.shared.command import say, whole_number
-
-if TYPE_CHECKING:
-    from pcl.studies.ledger.folders import StudyFolder
-    from pcl.studies.ledger.study_spec import StudySpec
-    from pcl.studies.space.search_space import SearchSpace
-    from pcl.studies.space.trial import Trial
-    from pcl.studies.tracking.recorder import Recorder
-    from pcl.studies.tracking.tracker import Tracker
+from launch.shared.command import say
+from pcl.studies.cluster.session import available_resources, ray_cluster
+from pcl.studies.execution.interrupt import Interrupt
+from pcl.studies.execution.monitoring import Gauges
+from pcl.studies.execution.progress import Progress
+from pcl.studies.execution.resources import Resources
+from pcl.studies.execution.runner import run_trials
+from pcl.studies.ledger.folders import Result, Status, StudyFolder, TrialFolder, now_ms
+from pcl.studies.ledger.folders import Row as Report
+from pcl.studies.ledger.study_spec import StudySpec, opened
+from pcl.studies.search.stages import Choices, Search
+from pcl.studies.space.search_space import SearchSpace, load_space
+from pcl.studies.space.trial import Trial
+from pcl.studies.tracking.recorder import Recorder
+from pcl.studies.tracking.tracker import StudyTags, Tracker, default_uri
 
 Row = dict[str, Any]
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `bench.py study`."""
-    parser.add_argument("--trials", type=whole_number, default=64, help="trials that do nothing (default: 64)")
-    parser.add_argument("--scale", default="quick", help="scale of the real grid (default: quick)")
-    parser.add_argument("--space", default="toy_mcinfonce", help="the real grid (default: toy_mcinfonce)")
-
-
-def measure(arguments: argparse.Namespace) -> list[Row]:
+def measure(*, trials: int, scale: str, space: str) -> list[Row]:
     """Measure and print both tables row by row."""
-    from pcl.studies.cluster.session import ray_cluster  # noqa: PLC0415
-    from pcl.studies.space.search_space import load_space  # noqa: PLC0415
-
-    space = load_space(arguments.space)
+    searched = load_space(space)
     started = time.perf_counter()
     with ray_cluster(None), tempfile.TemporaryDirectory(prefix="pcl-bench-") as folder:
         set_up = time.perf_counter() - started
         say(f"Ray started in {set_up:.1f} s")
-        rows = [_nothing(space, Path(folder), arguments.trials), _grid(space, Path(folder), arguments.scale)]
+        rows = [_nothing(searched, Path(folder), trials), _grid(searched, Path(folder), scale)]
     return [{**row, "ray_start_s": set_up} for row in rows]
 
 
 def do_nothing(config: dict[str, Any]) -> None:
     """A trainable that publishes one report and ends."""
-    from ray import tune  # noqa: PLC0415
+    from ray import tune  # noqa: PLC0415  reads the environment that was set
 
-    from pcl.studies.execution.worker import FOLDER, Job  # noqa: PLC0415
-    from pcl.studies.ledger.folders import Result, Row, Status, TrialFolder, now_ms  # noqa: PLC0415
+    from pcl.studies.execution.worker import FOLDER, Job  # noqa: PLC0415  imports Ray
 
     job = Job.of(config["jobs"][0])
     folder = TrialFolder(Path(job.folder))
     folder.begin(job.trial)
     token = folder.claim()
-    folder.publish(Row(1, 1, now_ms(), 0.0, {seed: {job.objective: 0.5} for seed in job.trial.seeds}, {}), token)
+    folder.publish(Report(1, 1, now_ms(), 0.0, {seed: {job.objective: 0.5} for seed in job.trial.seeds}, {}), token)
     tune.report({FOLDER: job.folder, "batch": 1, "n_batches": 1, "objective": 0.5})
     folder.end(Result(Status.FINISHED), token)
 
 
-def _nothing(space: "SearchSpace", storage: Path, n_trials: int) -> Row:
+def _nothing(space: SearchSpace, storage: Path, n_trials: int) -> Row:
     """Measure seconds a trial, with tracking, from the first submission until the last record is in MLflow."""
-    from pcl.studies.execution.interrupt import Interrupt  # noqa: PLC0415
-    from pcl.studies.execution.monitoring import Gauges  # noqa: PLC0415
-    from pcl.studies.execution.progress import Progress  # noqa: PLC0415
-    from pcl.studies.execution.resources import Resources  # noqa: PLC0415
-    from pcl.studies.execution.runner import run_trials  # noqa: PLC0415
-
     spec = smallest_spec(space, "smoke")
     cell = spec.trials(space, 0, {})[0]
     trials: list[Trial] = [
@@ -98,13 +86,8 @@ def _nothing(space: "SearchSpace", storage: Path, n_trials: int) -> Row:
     return {"what": "nothing", "trials": n_trials, "run_s": ran, "recorded_s": recorded, "s_a_trial": each}
 
 
-def _grid(space: "SearchSpace", storage: Path, scale: str) -> Row:
+def _grid(space: SearchSpace, storage: Path, scale: str) -> Row:
     """Measure the share of a real grid's time that its slots spend outside of trials."""
-    from pcl.studies.cluster.session import available_resources  # noqa: PLC0415
-    from pcl.studies.execution.interrupt import Interrupt  # noqa: PLC0415
-    from pcl.studies.execution.resources import Resources  # noqa: PLC0415
-    from pcl.studies.search.stages import Choices, Search  # noqa: PLC0415
-
     spec = smallest_spec(space, scale)
     resources = Resources()
     with open_study(space, spec, storage / "grid") as (folder, tracker, recorder):
@@ -120,23 +103,14 @@ def _grid(space: "SearchSpace", storage: Path, scale: str) -> Row:
     return {"what": space.name, "scale": scale, "run_s": seconds, "in_trials_s": in_trials, "outside": outside}
 
 
-def smallest_spec(space: "SearchSpace", scale: str) -> "StudySpec":
+def smallest_spec(space: SearchSpace, scale: str) -> StudySpec:
     """Return a study's spec with one seed."""
-    from pcl.studies.ledger.study_spec import StudySpec  # noqa: PLC0415
-
     return StudySpec(space.name, space.fingerprint(), "reference", scale, {}, space.tuning_seeds[:1])
 
 
 @contextmanager
-def open_study(
-    space: "SearchSpace", spec: "StudySpec", path: Path
-) -> Iterator[tuple["StudyFolder", "Tracker", "Recorder"]]:
+def open_study(space: SearchSpace, spec: StudySpec, path: Path) -> Iterator[tuple[StudyFolder, Tracker, Recorder]]:
     """Open a study on disk and in an MLflow of its own."""
-    from pcl.studies.ledger.folders import StudyFolder  # noqa: PLC0415
-    from pcl.studies.ledger.study_spec import opened  # noqa: PLC0415
-    from pcl.studies.tracking.recorder import Recorder  # noqa: PLC0415
-    from pcl.studies.tracking.tracker import StudyTags, Tracker, default_uri  # noqa: PLC0415
-
     folder = StudyFolder(path)
     with opened(folder, spec):
         tracker = Tracker(default_uri(path))

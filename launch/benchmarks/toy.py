@@ -1,14 +1,12 @@
 """Cost of a batch of the controlled experiment: fast path and plain twin, one seed and five, and as sizes double."""
 
-import argparse
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from launch.benchmarks import phases as bench_phases
+from launch.benchmarks import phases
 from launch.benchmarks.phases import SEEDS, peak, phase_row
 from launch.shared.command import say
-
-if TYPE_CHECKING:
-    from pcl.config.run_config import RunConfig
+from pcl.config.run_config import RunConfig
+from pcl.training.run import Run
 
 Row = dict[str, Any]
 
@@ -20,21 +18,16 @@ _DOUBLED = {
 }
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `bench.py toy`."""
-    bench_phases.add_arguments(parser, on_gpu=500, on_cpu=10)
-
-
-def measure(arguments: argparse.Namespace) -> list[Row]:
+def measure(
+    *, profile: str, scale: str | None, device: str | None, batches: int | None, timed: tuple[int, int]
+) -> list[Row]:  # fmt: skip
     """Measure and print the table row by row."""
-    from pcl.config.run_config import RunConfig  # noqa: PLC0415
-
-    device, scale, n_batches = bench_phases.sizes(arguments)
+    device, scale, n_batches = phases.sizes(device, scale, batches, timed)
     # Evaluations are not timed here, so their inputs can be few.
-    base = RunConfig.of({"task.n_eval": 100}, profile=arguments.profile, scale=scale)
+    base = RunConfig.of({"task.n_eval": 100}, profile=profile, scale=scale)
     flat = base.flat()
     sizes = {name: flat[paths[0]] for name, paths in _DOUBLED.items()}
-    say(f"MCInfoNCE, profile {arguments.profile}, {sizes}, {device}, {n_batches} batches a row")
+    say(f"MCInfoNCE, profile {profile}, {sizes}, {device}, {n_batches} batches a row")
     say(f"{'variant':<10}{'seeds':>6}{'phase':>7}{'path':>7}{'ms/batch':>10}{'peak MiB':>10}{'first batches s':>17}")
     rows: list[Row] = []
     paths = (True, False) if device == "cuda" else (False,)
@@ -48,10 +41,8 @@ def measure(arguments: argparse.Namespace) -> list[Row]:
 
 
 def _rows(
-    variant: str, config: "RunConfig", seeds: tuple[int, ...], device: str, is_fast: bool, n_batches: int
+    variant: str, config: RunConfig, seeds: tuple[int, ...], device: str, is_fast: bool, n_batches: int
 ) -> list[Row]:
-    from pcl.training.run import Run  # noqa: PLC0415
-
     run = Run(config, seeds, device, is_fast=is_fast)
     # The plain twin is timed on fewer batches: it is only there to be compared with.
     n_timed = n_batches if is_fast or device == "cpu" else max(10, n_batches // 20)

@@ -1,6 +1,7 @@
 """What `launch/reproduce.py` has to train for the paper's tables, and what MLflow has of it."""
 
 import argparse
+import contextlib
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 from dashboards.board.store.records import REPRODUCTION
 from launch.shared.listed_study import NO_IMAGES, WEIGHTS, Given, Images
 from launch.shared.study_flags import provenance
+from pcl.config.canonical_settings import canonical_settings
 from pcl.studies.paper.comparison import Ours, mark_of
 from pcl.studies.paper.published import Row, Table, settled
 
@@ -39,6 +41,9 @@ class Setting:
     seeds: tuple[int, ...]
     overrides: "dict[str, Plain]" = field(default_factory=dict)
     images: Images = NO_IMAGES
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "overrides", canonical_settings(self.overrides))
 
     def images_of(self, task: str) -> Images:
         """Those of a task."""
@@ -154,7 +159,7 @@ def studies_of(trials: "Sequence[Trial]", setting: Setting, storage: "Storage") 
             f"reproduce_{task}", "", setting.profile, setting.scale, {**setting.overrides, **images.values}, (),
             setting.seeds, images.data, kind=REPRODUCTION,
         )  # fmt: skip
-        folder = storage.study(study_name(spec))
+        folder = storage.study(study_name(spec, storage))
         tags = StudyTags(spec.space, spec.scale, spec.profile, objective.metric, spec.data, *provenance())
         title = f"cells of the {'controlled' if task == 'toy' else 'image'} experiment"
         found.append(Given(folder, spec, tags, objective, of_task, title))
@@ -165,12 +170,21 @@ def _width(trial: "Trial") -> int:
     return int(str(trial.config["encoder.dim"]))
 
 
-def study_name(spec: "StudySpec") -> str:
-    """A name that only the same study has."""
+def study_name(spec: "StudySpec", storage: "Storage") -> str:
+    """Return a name that only the same study has, or the one that an older version gave it.
+
+    Older versions named it for the text of `--set`, in which `1e-3` is not `0.001`.
+    """
     seeds = [*spec.tuning_seeds, *spec.report_seeds]
     content = json.dumps([sorted(spec.overrides.items()), seeds, spec.data, spec.fingerprint])
     digest = hashlib.sha256(content.encode()).hexdigest()[:8]
-    return f"{spec.space}-{spec.profile}-{spec.scale}-{digest}"
+    head = f"{spec.space}-{spec.profile}-{spec.scale}-"
+    if spec.overrides and not (storage.path / f"{head}{digest}").exists():
+        for path in sorted(storage.path.glob(f"{head}*/study.json")):
+            with contextlib.suppress(ValueError):  # what cannot be read is another study
+                if not spec.difference(type(spec).read(storage.study(path.parent.name))):
+                    return path.parent.name
+    return f"{head}{digest}"
 
 
 def recorded(tracker: "Tracker", trials: "Iterable[Trial]") -> "dict[str, Known]":

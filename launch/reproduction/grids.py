@@ -85,7 +85,7 @@ def asked_grids(names: Sequence[str], setting: Setting, storage: "Storage") -> l
                 seeds, space.report_seeds, images.data,
             )  # fmt: skip
             mark = setting.mark(space.task)
-            folder = storage.study(study_name(spec))
+            folder = storage.study(study_name(spec, storage))
             try:
                 spec.trials(space, 0, {})
             except ValueError as error:

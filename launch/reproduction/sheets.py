@@ -151,7 +151,10 @@ def _draw_picture(table: Table, cells: Cells, mark: str, path: Path, trained: _T
         from pcl.studies.report.figures import posteriors  # noqa: PLC0415  torch
         from pcl.studies.report.predictions import Predictions  # noqa: PLC0415
 
-        posteriors(Predictions.read(checkpoint), table.title, mark, path)
+        found = Predictions.read(checkpoint)
+        if found is None:
+            raise ValueError(f"{checkpoint} is of a task without known posteriors.")
+        posteriors(found, table.title, mark, path)
 
 
 def _looked_at(checkpoint: Path, output: Path, storage: "Storage") -> Path:

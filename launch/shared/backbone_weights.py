@@ -1,24 +1,20 @@
-"""Which pretrained backbone a command starts from: `--weights auto | none | FILE`.
+"""The choice of a pretrained backbone: `--weights auto | none | FILE`.
 
-`auto` is the most accurate one that is kept for these images and this width. Where there is none yet, it is trained
-first, once; at scale `smoke`, and where the images have no training part of their own, networks start from scratch.
+`auto` takes the most accurate weights that are kept for these images and this width. If there are none yet, they are
+trained first, once. At scale `smoke`, and for images without a training set, networks start from scratch.
 """
 
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from launch.shared.command import say
 from launch.shared.progress_line import Progress
+from pcl.data.images import ImageSet
+from pcl.data.weights import Weights, is_kept, keep_weights, kept_weights, named_weights, weights_file, weights_folder
+from pcl.encoders.resnet import KIND, adopted_weights, require_fitting
 from pcl.presentation.durations import duration
-
-if TYPE_CHECKING:
-    from pcl.data.images import ImageSet
-    from pcl.data.weights import Weights
-    from pcl.training.pretraining import Recipe
-
-HELP = "images: auto (default: pretrained ones for these images, trained first if need be), none, or a file"
+from pcl.training.pretraining import Pretraining, Recipe
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,11 +22,11 @@ class Missing:
     """A backbone that has to be trained first.
 
     Attributes:
-        data: On these images.
-        width: Of this width.
+        data: The images to train on.
+        width: Channels of the first stage.
     """
 
-    data: "ImageSet"
+    data: ImageSet
     width: int
 
     def __str__(self) -> str:
@@ -41,23 +37,16 @@ class Missing:
         )
 
     def train(self, device: str) -> str:
-        """Train and keep it; returns what `encoder.weights` is to say."""
-        from pcl.data.weights import weights_folder  # noqa: PLC0415
-
+        """Train the backbone and keep its weights; returns the value of `encoder.weights`."""
         say(f"pretraining first: {self}")
         return pretrained(self.data, self._recipe(), device, weights_folder()).name
 
-    def _recipe(self) -> "Recipe":
-        from pcl.training.pretraining import Recipe  # noqa: PLC0415  -h answers at once
-
+    def _recipe(self) -> Recipe:
         return Recipe.suited(self.data, self.width)
 
 
-def chosen_weights(asked: str | None, data: "ImageSet", width: int, scale: str) -> "str | Missing":
-    """What `encoder.weights` is to say, or what has to be trained before that is known."""
-    from pcl.data.weights import kept_weights, weights_folder  # noqa: PLC0415  -h answers at once
-    from pcl.encoders.resnet import KIND  # noqa: PLC0415
-
+def chosen_weights(asked: str | None, data: ImageSet, width: int, scale: str) -> str | Missing:
+    """Return the value of `encoder.weights`, or the backbone that has to be trained first."""
     if asked in ("none", ""):
         return ""
     if asked not in (None, "auto"):
@@ -70,11 +59,8 @@ def chosen_weights(asked: str | None, data: "ImageSet", width: int, scale: str) 
     return Missing(data, width)
 
 
-def _adopted(text: str, width: int) -> "Weights":
-    """The weights of a kept name or of any file, of which a copy is then kept."""
-    from pcl.data.weights import is_kept, keep_weights, weights_file, weights_folder  # noqa: PLC0415
-    from pcl.encoders.resnet import adopted_weights, require_fitting  # noqa: PLC0415
-
+def _adopted(text: str, width: int) -> Weights:
+    """Return kept weights by their name, or those of any file, of which a copy is then kept."""
     path = Path(text).expanduser()
     path = path if path.is_file() else weights_file(text)
     if not path.is_file():
@@ -87,9 +73,7 @@ def _adopted(text: str, width: int) -> "Weights":
 
 
 def check_weights(name: str) -> None:
-    """Raise a ValueError unless the weights that were chosen earlier are still there."""
-    from pcl.data.weights import named_weights, weights_file  # noqa: PLC0415
-
+    """Raise a ValueError if the weights of a study are gone."""
     if name and not weights_file(name).is_file():
         raise ValueError(
             f"The weights {weights_file(name)} that the study began with are gone: put the file back, or start a new "
@@ -99,11 +83,8 @@ def check_weights(name: str) -> None:
         named_weights(name)
 
 
-def pretrained(data: "ImageSet", recipe: "Recipe", device: str, folder: Path) -> Path:
-    """Train a backbone with a line of progress, and keep it; returns its file."""
-    from pcl.data.weights import keep_weights  # noqa: PLC0415
-    from pcl.training.pretraining import Pretraining  # noqa: PLC0415
-
+def pretrained(data: ImageSet, recipe: Recipe, device: str, folder: Path) -> Path:
+    """Train a backbone with a progress line and keep it; returns its file."""
     started = time.perf_counter()
     training = Pretraining(data, recipe, device)
     with Progress(lambda: training.batch, training.n_batches, lambda: "nothing was kept") as progress:

@@ -1,4 +1,4 @@
-"""How every command speaks and ends: with one sentence where something goes wrong, and never with a traceback."""
+"""What all commands share: one sentence and an exit code for an error, never a traceback."""
 
 import argparse
 import os
@@ -6,25 +6,24 @@ import re
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable
-from typing import TYPE_CHECKING, NoReturn
+from collections.abc import Callable, Sequence
+from typing import NoReturn
 
 from pcl import Diverged
 from pcl.storage.object_stores import check_address
 from pcl.studies.cluster.loss import end_process, is_lost
+from pcl.studies.ledger.study_storage import Storage
 
-if TYPE_CHECKING:
-    pass
-
-SKIP_BAD_HELP = "of a folder: leave out files that cannot be read as images; they are counted and named"
+SKIP_BAD_HELP = "with a folder: leave out files that cannot be read as images; they are counted and named"
+WEIGHTS_HELP = "images: auto (default: weights pretrained on these images, trained first if need be), none, or a file"
 
 
 class Parser(argparse.ArgumentParser):
-    """Of a command's options; a user's error is one sentence, without a page of what could be given."""
+    """A parser that answers a wrong option with one sentence instead of the whole usage."""
 
     def error(self, message: str) -> NoReturn:
         """Exit with code 2."""
-        self.exit(2, f"{sys.argv[0]}: {message.rstrip('.')}; `--help` shows what there is.\n")
+        self.exit(2, f"{sys.argv[0]}: {message.rstrip('.')}; `--help` shows all options.\n")
 
 
 def say(line: str) -> None:
@@ -33,9 +32,10 @@ def say(line: str) -> None:
 
 
 def run(main: Callable[[], None]) -> NoReturn:
-    """Call `main` and exit: 0 when it returns, 1 for what is unexpected, 2 for a user's error, 130 for Ctrl-C.
+    """Call `main` and exit with a code.
 
-    What is unexpected is also training that diverged. PCL_TRACEBACK=1 in the environment shows every error's traceback.
+    0: `main` has returned; 1: training diverged, or something unexpected failed; 2: a user's error; 130: Ctrl-C.
+    PCL_TRACEBACK=1 in the environment prints the traceback of every error.
     """
     try:
         _ended(main)
@@ -77,7 +77,7 @@ def _leave(error: Exception, told: str, code: int) -> NoReturn:
 
 
 def _kept(error: Exception) -> str:
-    """Write an error's traceback to a file of this user alone; returns where it is to be found."""
+    """Write an error's traceback to a file that only this user can read; returns where it is."""
     try:
         with tempfile.NamedTemporaryFile("w", prefix="pcl-error-", suffix=".txt", delete=False) as file:
             file.write(_without_passwords("".join(traceback.format_exception(error))))
@@ -87,12 +87,12 @@ def _kept(error: Exception) -> str:
 
 
 def _without_passwords(text: str) -> str:
-    """A text whose addresses have no user and password."""
+    """Return a text without the user names and passwords of its addresses."""
     return re.sub(r"(?<=//)[^/@\s]*@", "", text)
 
 
-def settings(texts: list[str]) -> dict[str, str]:
-    """The values of `--set PATH=VALUE`, by path."""
+def settings(texts: Sequence[str]) -> dict[str, str]:
+    """Return the values of `--set PATH=VALUE` by path, as text."""
     values = {}
     for text in texts:
         path, separator, value = text.partition("=")
@@ -102,20 +102,20 @@ def settings(texts: list[str]) -> dict[str, str]:
     return values
 
 
-def require_tracking(arguments: argparse.Namespace) -> None:
-    """Raise a ValueError where studies are in a store and nothing says where they are recorded."""
-    if not arguments.storage.is_store:
+def require_tracking(storage: Storage, tracking_uri: str | None) -> None:
+    """Raise a ValueError if studies are in an object store and no tracking server is given."""
+    if not storage.is_store:
         return
-    check_address(arguments.storage.mirror.uri)
-    if not (arguments.tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")):
+    check_address(storage.mirror.uri)
+    if not (tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")):
         raise ValueError(
-            f"`--tracking-uri` must be given with `--storage {arguments.storage}`: machines that share a store do not "
-            f"share a database on one of them."
+            f"`--tracking-uri` must be given with `--storage {storage}`: machines that share a store do not share a "
+            f"database on one of them."
         )
 
 
 def whole_number(text: str) -> int:
-    """An argument of at least 1."""
+    """Parse a whole number of at least 1."""
     try:
         number = int(text)
     except ValueError:
@@ -126,8 +126,8 @@ def whole_number(text: str) -> int:
 
 
 def chosen_device(asked: str | None) -> str:
-    """The device that was asked for, or CUDA where there is one."""
-    import torch  # noqa: PLC0415  -h answers at once
+    """Return the device that was asked for, or else CUDA if there is a GPU."""
+    import torch  # noqa: PLC0415  parsers import this file: -h answers at once
 
     device = asked or ("cuda" if torch.cuda.is_available() else "cpu")
     if device not in ("cpu", "cuda"):

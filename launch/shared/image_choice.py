@@ -1,36 +1,28 @@
-"""Which images a command works on: `--data auto | cifar10h | embedded | FOLDER` and `--skip-bad`."""
+"""The choice of images: `--data auto | cifar10h | embedded | FOLDER` and `--skip-bad`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from launch.shared.command import say
 from launch.shared.progress_line import Downloads
+from pcl.data.folder import RESERVED
+from pcl.data.images import ImageSet
+from pcl.data.sources import SKIP_BAD, data_folder, resolve
 
-if TYPE_CHECKING:
-    from pcl.data.images import ImageSet
 
-
-def chosen_data(asked: str | None) -> "ImageSet":
-    """The images that were asked for; CIFAR-10H, where it is or can be had, or else the embedded ones, by default."""
-    from pcl.data.sources import data_folder, resolve  # noqa: PLC0415  -h answers at once
-
+def chosen_data(asked: str | None) -> ImageSet:
+    """Load the images that were asked for; by default CIFAR-10H, or the embedded images if it cannot be downloaded."""
     return resolve(asked or "auto", data_folder(), may_download=True, tell=say, report=Downloads().tell)
 
 
 def skipping(asked: str | None, skip_bad: bool) -> str | None:
-    """The images that were asked for, without files that cannot be read where `--skip-bad` says so."""
-    from pcl.data.sources import SKIP_BAD  # noqa: PLC0415  -h answers at once
-
+    """Return the text of `--data`, marked to leave out unreadable files if `--skip-bad` is given."""
     if skip_bad and asked is None:
         raise ValueError("`--skip-bad` goes with a folder of images: name it with `--data FOLDER`.")
     return f"{SKIP_BAD}{asked}" if skip_bad else asked
 
 
-def named(asked: str | None, data: "ImageSet") -> str:
-    """What `task.data` is to say: of "auto", what was taken; of a path, where it is."""
-    from pcl.data.folder import RESERVED  # noqa: PLC0415
-    from pcl.data.sources import SKIP_BAD  # noqa: PLC0415
-
+def named(asked: str | None, data: ImageSet) -> str:
+    """Return the value of `task.data`: the name of the images, or the absolute path of a folder."""
     if asked is None or asked in RESERVED:
         return data.name
     path = Path(asked.removeprefix(SKIP_BAD)).expanduser().absolute()

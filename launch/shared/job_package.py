@@ -1,4 +1,4 @@
-"""What a command needs on a cluster: the code, the lock and the user's own files, in a folder that can travel."""
+"""Packages a launch command for a cluster: the code, the lock file and the user's own files in one folder."""
 
 import re
 import shlex
@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from pcl.storage.object_stores import check_address, is_address
+from pcl.studies.ledger.provenance import COMMIT_FILE, commit
 
 ROOT = Path(__file__).parents[2]
 _TRAVELS = ("pcl", "search_spaces", "launch", "dashboards", "pyproject.toml", "requirements.lock")
@@ -22,13 +23,13 @@ _PASSWORD = re.compile(r"://[^/@]*:[^/@]*@")
 
 
 class Parcel(NamedTuple):
-    """A command that is about to travel.
+    """A launch command with all that it needs on a cluster.
 
     Attributes:
-        name: Of the launch file, without its ending.
-        words: Its arguments; of a file that travels, the path inside the parcel.
-        files: The user's own files by their path inside the parcel.
-        folder: Where on the cluster it starts, absolute; none for one that leaves nothing in folders.
+        name: Name of the launch file, without its ending.
+        words: Its arguments; a user's file is named by its path inside the package.
+        files: The user's own files by their path inside the package.
+        folder: Absolute path on the cluster where the command starts; empty if it writes no files.
     """
 
     name: str
@@ -38,13 +39,11 @@ class Parcel(NamedTuple):
 
     @property
     def title(self) -> str:
-        """The command as its user gave it, nearly, for those who see the job."""
+        """Return the command as it is shown in the list of jobs."""
         return shlex.join([f"launch/{self.name}.py", *self.words])
 
     def pack(self, into: Path) -> None:
-        """Copy all that travels into a folder."""
-        from pcl.studies.ledger.provenance import COMMIT_FILE, commit  # noqa: PLC0415  -h answers at once
-
+        """Copy the code and the user's files into a folder."""
         for name in _TRAVELS:
             source = ROOT / name
             if source.is_dir():
@@ -57,10 +56,10 @@ class Parcel(NamedTuple):
             shutil.copyfile(source, into / name)
 
     def command(self, python: str) -> str:
-        """For the shell of a node, started where the parcel was unpacked.
+        """Return the command for a node's shell, which starts where the package was unpacked.
 
         Args:
-            python: Which to run; where there is none such, the node's own.
+            python: The interpreter; if the node lacks it, its own `python` is used.
         """
         words = [f'"$here"/{shlex.quote(word)}' if word in self.files else shlex.quote(word) for word in self.words]
         steps = ["here=$PWD", 'export PYTHONPATH="$here:$PYTHONPATH"']
@@ -73,15 +72,15 @@ class Parcel(NamedTuple):
 
 
 def parcel(command: list[str], folder: str | None, tracking_uri: str) -> Parcel:
-    """A launch command, made ready for a cluster.
+    """Package a launch command for a cluster.
 
     Args:
-        command: Such as launch/grid.py --space toy_elk.
-        folder: Where on the cluster its relative paths are.
-        tracking_uri: MLflow for a command that takes one and was given none.
+        command: The command, such as launch/grid.py --space toy_elk.
+        folder: Folder on the cluster that relative paths start from.
+        tracking_uri: MLflow server for a study that was given none.
 
     Raises:
-        ValueError: If it is no launch command, or would leave its results where they vanish.
+        ValueError: If it is no launch command, or its results would be lost with the job.
     """
     name, words = _split(command)
     if any(map(_PASSWORD.search, [*words, tracking_uri])):
@@ -119,13 +118,13 @@ def parcel(command: list[str], folder: str | None, tracking_uri: str) -> Parcel:
 
 
 def commands() -> list[str]:
-    """The launch files that can be sent."""
+    """Return the names of the launch files that can be sent."""
     files = sorted((ROOT / "launch").glob("*.py"))
     return [file.stem for file in files if file.stem != "submit" and "\n    run(main)\n" in file.read_text()]
 
 
 def _split(command: list[str]) -> tuple[str, list[str]]:
-    """The name of a launch file and its arguments, `--option=value` as two words."""
+    """Return the name of a launch file and its arguments, with `--option=value` as two words."""
     words = command[1:] if command and Path(command[0]).name in ("python", "python3") else list(command)
     if not words:
         raise ValueError("A command must be given after `--`, such as `-- launch/grid.py --space toy_elk`.")
@@ -137,18 +136,18 @@ def _split(command: list[str]) -> tuple[str, list[str]]:
 
 
 def _value(words: list[str], option: str) -> str | None:
-    """What an option is given, the last time if several."""
+    """Return the value of an option, the last one if it is repeated."""
     found = [after for word, after in pairwise(words) if word == option]
     return found[-1] if found else None
 
 
 def _files(words: list[str]) -> dict[str, Path]:
-    """The user's own files; their words are replaced by the paths inside the parcel."""
+    """Return the user's own files, and replace them in the words by their paths inside the package."""
     files: dict[str, Path] = {}
     for index, (option, value) in enumerate(pairwise(words), start=1):
         is_name = option in _NAMED and not (value.endswith(".py") or "/" in value)
         if option not in _FILES or is_name:
-            continue  # what is ours travels with the code
+            continue  # a name of ours: it is part of the code
         file = Path(value)
         if not file.is_file():
             raise ValueError(f"`{option}` must be a file here, which travels with the job, but there is no {value}.")

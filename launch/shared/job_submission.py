@@ -1,7 +1,7 @@
-"""Sends a launch command to a Ray cluster as a job, and follows it.
+"""Sends a launch command to a Ray cluster as a job and follows it.
 
-So does `--address ray://HOST:PORT` of commands that run studies: Ray's own client would run Tune on the cluster too,
-but out of sight, and end it with this process.
+Studies with `--address ray://HOST:PORT` are sent this way too: with Ray's own client, the study would end with this
+process.
 """
 
 import argparse
@@ -31,14 +31,14 @@ _SCHEME = "ray://"
 
 @dataclass(frozen=True)
 class Submission:
-    """How a command is sent.
+    """Options for sending a command.
 
     Attributes:
-        address: Of the cluster's dashboard.
-        folder: Where the command starts there; by default its absolute `--storage`.
-        name: Of the job; by default command and time.
-        python: On the cluster.
-        is_followed: Whether to show what the job says until it ends.
+        address: Address of the cluster's dashboard.
+        folder: Folder on the cluster where the command starts; by default its absolute `--storage`.
+        name: Name of the job; by default made of command and time.
+        python: Interpreter on the cluster.
+        is_followed: Show the job's log until it ends.
     """
 
     address: str
@@ -78,7 +78,7 @@ def send(submission: Submission, command: list[str]) -> None:
 
 
 def follow(jobs: "Jobs", address: str, name: str) -> None:
-    """Show what a job says until it ends; Ctrl-C ends the showing, not the job."""
+    """Show a job's log until it ends; Ctrl-C stops showing it, not the job."""
     again = f"`{_asking(address, '--logs', name)} --wait` shows it again"
     try:
         job = jobs.follow(name, write)
@@ -93,20 +93,20 @@ def follow(jobs: "Jobs", address: str, name: str) -> None:
 
 
 def show(job: "Job") -> None:
-    """Say how a job goes or went."""
+    """Print the state of a job."""
     seconds = (job.ended_s or time.time()) - job.started_s
     why = f": {job.message}" if job.status == "FAILED" and job.message else ""
     say(f"{job.name}: {job.status} after {seconds:.0f} s{why}")
 
 
 def exit_like(job: "Job") -> None:
-    """Exit with 1 if a job has not succeeded."""
+    """Exit with 1 if a job failed or was stopped."""
     if job.status in ("FAILED", "STOPPED"):
         sys.exit(1)
 
 
 def write(text: str) -> None:
-    """Pass on a part of a job's log."""
+    """Print a part of a job's log."""
     sys.stdout.write(text)
     sys.stdout.flush()
 
@@ -117,14 +117,14 @@ def _asking(address: str, what: str, name: str) -> str:
 
 
 def is_sent(arguments: argparse.Namespace, name: str) -> bool:
-    """Whether a command is for another machine's cluster; it is then sent there, and followed to its end.
+    """Send a command to another machine's cluster if it asks for one, and follow it; returns whether it was sent.
 
     Args:
-        arguments: Of the command line.
-        name: Of the launch file, without its ending.
+        arguments: The parsed command line.
+        name: Name of the launch file, without its ending.
 
     Raises:
-        ValueError: If no dashboard answers there, or results would vanish with the job.
+        ValueError: If no dashboard answers there, or results would be lost with the job.
     """
     address = arguments.address or ""
     if not address.startswith(_SCHEME):
@@ -144,7 +144,7 @@ def is_sent(arguments: argparse.Namespace, name: str) -> bool:
 
 
 def _without(address: str, words: list[str]) -> list[str]:
-    """A command's words without the option that has the address."""
+    """Return a command's words without the option that has the address."""
     left: list[str] = []
     for word in words:
         if word == address:

@@ -1,4 +1,4 @@
-"""How far a training or a download is, in one line: renewed in place on a terminal, else every 10 or 15 seconds."""
+"""Progress of a training or a download in one line: updated in place on a terminal, else printed now and then."""
 
 import contextlib
 import sys
@@ -12,12 +12,12 @@ from pcl.presentation.durations import duration
 
 
 class Progress:
-    """A line with batch, ETA and what is shown beside them.
+    """A progress line with batch, ETA and metrics.
 
     Args:
-        batch: How many batches are done.
-        n_batches: Of how many.
-        stopped: What Ctrl-C leaves behind, in words.
+        batch: Returns how many batches are done.
+        n_batches: Number of batches in all.
+        stopped: Returns a sentence about what Ctrl-C leaves behind.
     """
 
     def __init__(self, batch: Callable[[], int], n_batches: int, stopped: Callable[[], str]) -> None:
@@ -51,19 +51,19 @@ class Progress:
             say(line)
 
     def _watch(self) -> None:
-        with contextlib.suppress(BrokenPipeError):  # of whoever read along; the training meets it at its next report
+        with contextlib.suppress(BrokenPipeError):  # the reader is gone; the training notices at its next report
             while not self._is_done.wait(1.0 if sys.stdout.isatty() else 15.0):
                 self.tell()
 
 
 class Downloads:
-    """Per cent and ETA of each file: renewed in place on a terminal, else a line every 10 seconds and at the end."""
+    """Progress of downloads: per cent and ETA of each file, in place on a terminal, else every 10 seconds."""
 
     def __init__(self) -> None:
         self._name, self._first, self._started, self._shown = "", 0, 0.0, 0.0
 
     def tell(self, name: str, done: int, total: int) -> None:
-        """Say how far a file is; `total` is 0 where it is unknown."""
+        """Report the progress of a file; `total` is 0 if unknown."""
         now, is_terminal = time.perf_counter(), sys.stdout.isatty()
         if name != self._name:
             self._name, self._first, self._started, self._shown = name, done, now, now
@@ -79,7 +79,7 @@ class Downloads:
 
 
 def _progress(done: int, total: int, arrived: int, seconds: float) -> str:
-    """Such as "42%  71.6 of 170.5 MB  ETA 0:31"."""
+    """Return the progress of a file, such as "42%  71.6 of 170.5 MB  ETA 0:31"."""
     if not total:
         return f"{done / 1e6:.1f} MB"
     left = seconds / arrived * (total - done) if arrived else 0.0

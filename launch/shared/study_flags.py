@@ -13,8 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from launch.shared.backbone_weights import HELP
-from launch.shared.command import SKIP_BAD_HELP, require_tracking, say, whole_number
+from launch.shared.command import SKIP_BAD_HELP, WEIGHTS_HELP, require_tracking, say, whole_number
 from pcl.studies.ledger.study_storage import Storage
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ def what_flags(what: "_ArgumentGroup", seeds: str) -> None:
     what.add_argument("--seeds", metavar="1,2,3", help=seeds)
     what.add_argument("--data", help="images: auto (default: CIFAR-10H, else embedded), cifar10h, embedded or a folder")
     what.add_argument("--skip-bad", action="store_true", help=SKIP_BAD_HELP)
-    what.add_argument("--weights", metavar="auto|none|FILE", help=HELP)
+    what.add_argument("--weights", metavar="auto|none|FILE", help=WEIGHTS_HELP)
 
 
 _LONGEST_FILE_NAME = 255  # of file systems
@@ -174,7 +173,7 @@ def checked_tracker(arguments: argparse.Namespace) -> "Tracker":
     """MLflow, where it can be used."""
     from pcl.studies.tracking.tracker import Tracker, tracking_uri  # noqa: PLC0415
 
-    require_tracking(arguments)
+    require_tracking(arguments.storage, arguments.tracking_uri)
     tracker = Tracker(tracking_uri(arguments.tracking_uri, arguments.storage.path.absolute()))
     tracker.check()
     return tracker

@@ -1,4 +1,4 @@
-"""What stands beside the board: MLflow's server, found or started, and Ray's dashboard, where there is one."""
+"""Services beside the board: MLflow's server, found or started, and Ray's dashboard, if a cluster runs."""
 
 import contextlib
 import http.client
@@ -17,18 +17,18 @@ from urllib.parse import quote, urlsplit
 
 from pcl.studies.tracking.store import Store, StoreError
 
-_PROBE_S = 2.0  # how long one that does not answer may keep us waiting
-_RAY_PORTS = (8265, 8266, 8267)  # the first that Ray takes, and the next where several clusters run
-_LOOK_S = 10.0  # how often a dashboard is looked for
-_END_S = 5.0  # how long a server may take to end
+_PROBE_S = 2.0  # timeout of a request
+_RAY_PORTS = (8265, 8266, 8267)  # Ray's default, and the next ones for further clusters
+_LOOK_S = 10.0  # seconds between two looks for a dashboard
+_END_S = 5.0  # patience with a server that was told to end
 
 
 class MlflowPages:
-    """MLflow's pages of a store; a server of one's own is started, in the background, unless one is found.
+    """MLflow's own pages for a store; a server is started in the background unless one is found.
 
     Args:
-        store: Whose pages.
-        port: Where one is looked for and, if it is free, started.
+        store: The tracking store.
+        port: Port to look for a server at, and to start one at if it is free.
     """
 
     def __init__(self, store: Store, port: int) -> None:
@@ -39,7 +39,7 @@ class MlflowPages:
         self._lock = threading.Lock()
 
     def address(self) -> str:
-        """Where they are; empty while they are not."""
+        """Return the address of the pages; empty until a server answers."""
         return self._address
 
     def __enter__(self) -> Self:
@@ -95,7 +95,7 @@ class MlflowPages:
             )  # fmt: skip
 
     def _is_of_store(self, address: str) -> bool:
-        """Whether the server at an address has the store's latest run."""
+        """Return whether the server at an address has the store's latest run."""
         if not self._store.database or not self._store.database.exists() or _get(f"{address}/health") is None:
             return False
         try:
@@ -113,7 +113,7 @@ class RayPages:
     """Ray's dashboard, which comes and goes with its cluster.
 
     Args:
-        asked: Its address, where it is known.
+        asked: Its address, if known.
     """
 
     def __init__(self, asked: str | None) -> None:
@@ -124,11 +124,11 @@ class RayPages:
         self._is_ending = threading.Event()
 
     def address(self) -> str:
-        """Where it is; empty while there is none."""
+        """Return the address of the dashboard; empty while there is none."""
         return self._address
 
     def look(self) -> None:
-        """Find it, or that it is gone."""
+        """Look for the dashboard once."""
         pages = ((candidate, _get(candidate)) for candidate in self._candidates)
         self._address = next((c.rstrip("/") for c, content in pages if content and b"Ray Dashboard" in content), "")
 
@@ -146,7 +146,7 @@ class RayPages:
 
 
 def _has_ended(server: subprocess.Popen[bytes]) -> bool:
-    """Whether a server ends soon, with the processes that it has started: they may outlive it."""
+    """Wait for a server and its child processes to end; returns whether they did in time."""
     deadline = time.monotonic() + _END_S
     while time.monotonic() < deadline:
         server.poll()
@@ -159,13 +159,13 @@ def _has_ended(server: subprocess.Popen[bytes]) -> bool:
 
 
 def check_address(ray: str) -> None:
-    """Raise a ValueError unless a dashboard's address can be linked to."""
+    """Raise a ValueError unless the address of a dashboard is an http(s) URL."""
     if urlsplit(ray).scheme not in ("http", "https"):
         raise ValueError(f"`--ray` must be an http(s) address, but got {ray!r}.")
 
 
 def found_board(host: str, port: int) -> str:
-    """Which store a board shows that is there already; nothing where there is none."""
+    """Return the store of a board that already runs at an address; empty if there is none."""
     content = _get(f"http://{host}:{port}/board.json") if port else None
     try:
         found = json.loads(content or b"{}")
@@ -175,7 +175,7 @@ def found_board(host: str, port: int) -> str:
 
 
 def _get(address: str) -> bytes | None:
-    """A page, if there is one."""
+    """Return the content of a page, or None."""
     try:
         with urllib.request.urlopen(address, timeout=_PROBE_S) as answer:
             content: bytes = answer.read(2**20)

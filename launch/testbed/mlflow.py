@@ -77,7 +77,7 @@ def count(uri: str, folder: "StudyFolder", keys: Sequence[str], metric: str = "t
 
     A trial has one run, which has finished: any other of it, also one that a killed driver has left, is too many.
     """
-    from pcl.studies.tracking.store import Store  # noqa: PLC0415
+    from pcl.studies.tracking.store import Store  # noqa: PLC0415  -h answers at once
 
     store = Store(uri)
     all_runs = store.find(store.experiments("pcl/"), {"pcl.study": folder.name, "pcl.kind": "trial"})

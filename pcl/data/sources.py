@@ -155,7 +155,7 @@ def fetch(folder: Path, report: Report) -> ImageSet:
         Unreachable: Without a network; the next call continues where this one stopped.
     """
     from torchvision.datasets import CIFAR10  # noqa: PLC0415  seconds to import
-    from torchvision.datasets.utils import extract_archive  # noqa: PLC0415
+    from torchvision.datasets.utils import extract_archive  # noqa: PLC0415  seconds to import
 
     probs = download(PROBS, folder, report)
     download(COUNTS, folder, report)

@@ -160,8 +160,8 @@ class Mirrored(Mirror):
         return [info.name for info in self._infos()]
 
     def folders(self) -> list[str]:
-        """Return the names of the folders directly in this one, in the store."""
-        from pyarrow.fs import FileSelector, FileType  # noqa: PLC0415
+        """Names of the folders right in this one, in the store."""
+        from pyarrow.fs import FileSelector, FileType  # noqa: PLC0415  a tenth of a second
 
         store, root = self._store()
         found = self._patient(lambda: store.get_file_info(FileSelector(root, allow_not_found=True)))
@@ -189,7 +189,7 @@ class Mirrored(Mirror):
     def check_readable(self) -> None:
         """Raise a ValueError unless the store answers; no retries."""
         check_address(self.uri)
-        from pyarrow.fs import FileSelector  # noqa: PLC0415
+        from pyarrow.fs import FileSelector  # noqa: PLC0415  a tenth of a second
 
         try:
             store, root = self._store()

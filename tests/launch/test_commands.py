@@ -1,3 +1,5 @@
+import importlib
+import inspect
 import json
 import signal
 import subprocess
@@ -8,8 +10,10 @@ import pytest
 import torch
 
 from launch.ablate import _parser as ablate_parser
+from launch.bench import _parser as bench_parser
 from launch.bench import main as bench
-from launch.benchmarks.baselines import mc_info_nce_of_whole_samples, wood_sample
+from launch.benchmarks.loss import mc_info_nce_of_whole_samples
+from launch.benchmarks.vmf import wood_sample
 from launch.grid import _parser as grid_parser
 from launch.reproduce import _parser as reproduce_parser
 from launch.shared.resume_command import ABLATE, REPRODUCE, command_to_resume
@@ -62,6 +66,13 @@ def test_what_goes_on_with_an_ablation_and_a_reproduction() -> None:
         "python launch/reproduce.py --table bench_results --scale smoke --output 'my results' --gpus-per-trial 0.5 "
         "--storage /elsewhere"
     )
+
+
+@pytest.mark.parametrize("name", ["vmf", "loss", "toy", "cifar", "sharing", "study", "search", "faults", "load"])
+def test_a_benchmark_takes_what_its_parser_gives(name: str) -> None:
+    given = set(vars(bench_parser().parse_args([name]))) - {"benchmark", "output"}
+    measure = importlib.import_module(f"launch.benchmarks.{name}").measure
+    assert set(inspect.signature(measure).parameters) == given
 
 
 def test_bench_vmf(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ import pytest
 import yaml
 
 from launch.testbed.processes import DEADLINE_S, stop_when
-from launch.train import main, results_of
+from launch.train import main
+from launch.training.run_results import results_of
 from pcl.config import user_files
 from pcl.config.run_config import RunConfig
 from tests.support.commands import called

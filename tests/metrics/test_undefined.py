@@ -11,7 +11,8 @@ import torch
 from dashboards.board.site import Site
 from dashboards.board.store.artifacts import Artifacts
 from dashboards.board.store.opening import open_database
-from launch.train import main, results_of
+from launch.train import main
+from launch.training.run_results import results_of
 from pcl.config.run_config import RunConfig
 from pcl.metrics.undefined import UNDEFINED
 from pcl.presentation.numbers import MISSING

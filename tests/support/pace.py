@@ -24,6 +24,11 @@ def within(limit_s: float, work: Callable[[], T]) -> T:
     return result
 
 
+def limit(limit_s: float) -> float:
+    """Return a limit in seconds of processor time, for what another process took, on this machine as it is now."""
+    return limit_s * _slowness()
+
+
 def _slowness() -> float:
     """How many times as long as usual things take here; 1 where they take less."""
     return max(1.0, min(map(_seconds, range(3))) / _USUAL_S)

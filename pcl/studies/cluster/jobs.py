@@ -141,8 +141,8 @@ class Jobs:
         return JobSubmissionClient(self.address)
 
     def _asked(self, ask: Callable[[], T], name: str = "") -> T:
-        """Return an answer, or raise an error with a sentence instead of Ray's own details."""
-        from ray.exceptions import AuthenticationError  # noqa: PLC0415
+        """An answer, or a sentence without what Ray's own errors have in them."""
+        from ray.exceptions import AuthenticationError  # noqa: PLC0415  reads the environment that was set
 
         try:
             return ask()

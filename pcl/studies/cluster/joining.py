@@ -106,8 +106,8 @@ def runtime_env(environment: Mapping[str, str]) -> dict[str, Any]:
 
 
 def on_a_node(n_cpus: float, n_gpus: float, work: Callable[..., T], *arguments: Any) -> T | None:
-    """Return a function's result from a node with free resources; None if it fails, or no node has any for a while."""
-    import ray  # noqa: PLC0415
+    """What a function returns on a node with room for it; nothing where it fails, or no node has room for a while."""
+    import ray  # noqa: PLC0415  reads the environment that was set
 
     try:
         task = ray.remote(num_cpus=n_cpus, num_gpus=n_gpus)(work).remote(*arguments)
@@ -158,9 +158,9 @@ def _check_folder(storage: Path) -> None:
 
 
 def _asked_nodes(look: Callable[..., T], *arguments: str) -> list[tuple[str, T]]:
-    """Return the addresses of all nodes and their answers; empty if there is only one node."""
-    import ray  # noqa: PLC0415
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # noqa: PLC0415
+    """Addresses of all nodes and what they answer; nothing where there is only one."""
+    import ray  # noqa: PLC0415  reads the environment that was set
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # noqa: PLC0415  reads the environment that was set
 
     nodes = [node for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
     if len(nodes) < 2:
@@ -177,7 +177,7 @@ def _asked_nodes(look: Callable[..., T], *arguments: str) -> list[tuple[str, T]]
 
 
 def _answer(answer: Any, address: str) -> Any:
-    import ray  # noqa: PLC0415
+    import ray  # noqa: PLC0415  reads the environment that was set
 
     try:
         return ray.get(answer)

@@ -78,7 +78,7 @@ def ray_cluster(
     with answering(stopped):
         say("starting Ray ..." if address is None else f"joining Ray at {address} ...")
         url = _start_here(say) if address is None else _join(address)
-    import ray  # noqa: PLC0415
+    import ray  # noqa: PLC0415  reads the environment that was set
 
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # its errors are tracebacks about state that is not used
     _joined.append(address)
@@ -128,23 +128,23 @@ def _join(address: str) -> str:
 
 
 def daemons() -> Daemons:
-    """Return the processes of the joined cluster."""
-    import ray  # noqa: PLC0415
+    """The processes of the cluster that is joined."""
+    import ray  # noqa: PLC0415  reads the environment that was set
 
     patience_s = HERE_S if _joined == [None] else ELSEWHERE_S
     return Daemons(ray.get_runtime_context().gcs_address, _raylets, patience_s)
 
 
 def _raylets() -> list[str]:
-    import ray  # noqa: PLC0415
+    import ray  # noqa: PLC0415  reads the environment that was set
 
     nodes = ray.nodes()  # type: ignore[no-untyped-call]
     return [f"{node['NodeManagerAddress']}:{node['NodeManagerPort']}" for node in nodes if node["Alive"]]
 
 
 def available_resources() -> dict[str, float]:
-    """Return the resources of the joined cluster."""
-    import ray  # noqa: PLC0415
+    """Of the cluster that is joined."""
+    import ray  # noqa: PLC0415  reads the environment that was set
 
     return dict(ray.cluster_resources())  # type: ignore[no-untyped-call]
 

@@ -123,8 +123,8 @@ def end_daemons(left: str = "") -> None:
     """Kill the processes that Ray has started from this process, except daemons named `left`."""
     if "psutil" not in sys.modules:  # comes with Ray, which has not been imported yet
         return
-    import psutil  # noqa: PLC0415
-    import ray  # noqa: PLC0415
+    import psutil  # noqa: PLC0415  comes with Ray
+    import ray  # noqa: PLC0415  reads the environment that was set
 
     folder = str(Path(ray.__file__).parent)
     for act in (psutil.Process.suspend, psutil.Process.kill):  # a suspended process starts no others

@@ -8,6 +8,10 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from PIL import Image
 from torch import Tensor
 
 from pcl.metrics.undefined import told
@@ -15,7 +19,6 @@ from pcl.studies.inspection.findings import Findings
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 _PIXELS_PER_INCH = 110
 _ZOOM = 2  # pixels of a sheet for one of an image
@@ -71,9 +74,7 @@ class Row:
 
 
 def png_of_image(image: Tensor) -> bytes:
-    """Return an image (3, H, W) of bytes as a PNG file."""
-    from PIL import Image  # noqa: PLC0415  comes with Matplotlib
-
+    """An image (3, H, W) of bytes as a file."""
     file = io.BytesIO()
     Image.fromarray(image.permute(1, 2, 0).contiguous().numpy()).save(file, format="PNG", optimize=True)
     return file.getvalue()
@@ -113,9 +114,6 @@ def sheet(images: Tensor, rows: Sequence[Row]) -> bytes:
         images: uint8 (N, 3, 32, 32).
         rows: What is shown, from top to bottom.
     """
-    from matplotlib.figure import Figure  # noqa: PLC0415  half a second, and only where something is drawn
-    from matplotlib.patches import Rectangle  # noqa: PLC0415
-
     n_columns = max(len(row.tiles) for row in rows)
     step = _TILE + _LINE + 2 * _GAP
     width, height = _LEFT + n_columns * (_TILE + _GAP) + _GAP, len(rows) * step + _GAP
@@ -157,9 +155,7 @@ def _scatter(x: Tensor, kappa: Tensor, xlabel: str, title: str, theme: Theme) ->
     return _bytes(figure)
 
 
-def _plot(theme: Theme) -> tuple["Figure", "Axes"]:
-    from matplotlib.figure import Figure  # noqa: PLC0415
-
+def _plot(theme: Theme) -> tuple[Figure, "Axes"]:
     colours: _Colours = theme.value
     figure = Figure(figsize=(5.4, 3.9), layout="constrained", facecolor=colours.paper)
     axes: Any = figure.add_subplot(facecolor=colours.paper)
@@ -173,9 +169,7 @@ def _plot(theme: Theme) -> tuple["Figure", "Axes"]:
     return figure, axes
 
 
-def _bytes(figure: "Figure") -> bytes:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
-
+def _bytes(figure: Figure) -> bytes:
     FigureCanvasAgg(figure)
     file = io.BytesIO()
     with warnings.catch_warnings():

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pcl.config.canonical_settings import canonical_settings
 from pcl.config.run_config import Plain
 from pcl.storage.files import warn, write_json
 from pcl.storage.locks import Timeout, process_lock
@@ -41,7 +42,7 @@ class StudySpec:
         fingerprint: Of the space's content.
         profile: Fidelity profile.
         scale: Scale.
-        overrides: Settings of `--set`.
+        overrides: Settings of `--set`, in one spelling however they were given or recorded.
         tuning_seeds: Seeds that select.
         report_seeds: Seeds of the final row.
         data: Fingerprint of the data.
@@ -65,6 +66,7 @@ class StudySpec:
     kind: str = SEARCH
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "overrides", canonical_settings(self.overrides))
         if shared := sorted(set(self.tuning_seeds) & set(self.report_seeds)):
             raise ValueError(f"Tuning and report seeds must have none in common, but both have {shared}.")
 

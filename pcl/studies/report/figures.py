@@ -1,17 +1,16 @@
-"""Figures of a study: scatter plots, Pareto fronts, posteriors."""
+"""Figures of a study: scatter plots, Pareto fronts, posteriors. A `Figure` has no shared state, as pyplot has."""
 
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
 from pcl.studies.report.predictions import Predictions
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 def scatter(true: ArrayLike, predicted: ArrayLike, title: str, path: Path) -> None:
@@ -115,7 +114,6 @@ def _apart(modes: "np.ndarray[Any, Any]", n: int) -> list[int]:
 
 def _figure(width: float, height: float) -> "Figure":
     """Return a figure without pyplot, whose state all threads share."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415  half a second
     from matplotlib.figure import Figure  # noqa: PLC0415
 
     figure = Figure(figsize=(width, height), layout="constrained")

@@ -7,9 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 import yaml
 
 from pcl.config.run_config import Plain
+from pcl.data.sources import data_folder, resolve
 from pcl.metrics.undefined import as_json, told_with_error
 from pcl.presentation.text_tables import aligned
 from pcl.storage.files import write_json, write_text
@@ -22,6 +24,7 @@ from pcl.studies.search.stages import Finding
 from pcl.studies.space.labels import shown
 from pcl.studies.space.search_space import Mode, SearchSpace
 from pcl.studies.space.trial import Trial
+from pcl.training.trained_encoder import TrainedEncoder
 
 _SHOWN = {
     "eval/kappa_rank_corr": "kappa rank", "eval/kappa_mae": "kappa MAE", "eval/mu_rank_corr": "mu rank",
@@ -102,7 +105,7 @@ def write_all(folder: StudyFolder, space: SearchSpace, spec: StudySpec, finding:
 
 
 def _draw_front(finding: Finding, path: Path) -> None:
-    from pcl.studies.report.figures import pareto  # noqa: PLC0415
+    from pcl.studies.report.figures import pareto  # noqa: PLC0415  Matplotlib takes half a second
 
     metrics = [objective.metric for objective in finding.objectives]
     found = [o for o in finding.outcomes if o not in finding.report and values_of(o, finding.objectives)]
@@ -147,12 +150,8 @@ def figures(folder: StudyFolder, best: Outcome, say: Callable[[str], None]) -> l
 
 
 def _look(folder: StudyFolder, best: Outcome) -> list[Path]:
-    """Write the page of `launch/look.py` for the winner's first seed that has not failed."""
-    import torch  # noqa: PLC0415
-
-    from pcl.data.sources import data_folder, resolve  # noqa: PLC0415
-    from pcl.studies.inspection.images import of_winner, write_look  # noqa: PLC0415
-    from pcl.training.trained_encoder import TrainedEncoder  # noqa: PLC0415
+    """The page of `launch/look.py` for the winner's first seed that has not failed."""
+    from pcl.studies.inspection.images import of_winner, write_look  # noqa: PLC0415  Matplotlib too
 
     source = of_winner(folder, best.trial.key)
     trained = TrainedEncoder.read(source.checkpoint, device="cuda" if torch.cuda.is_available() else "cpu")
@@ -167,10 +166,8 @@ def _scatter_plots(folder: StudyFolder, best: Outcome) -> list[Path]:
     checkpoint = trial.checkpoint
     if not checkpoint.exists():
         return []
-    import torch  # noqa: PLC0415
-
-    from pcl.studies.report.figures import scatter  # noqa: PLC0415
-    from pcl.studies.report.predictions import Predictions  # noqa: PLC0415
+    from pcl.studies.report.figures import scatter  # noqa: PLC0415  Matplotlib takes half a second
+    from pcl.studies.report.predictions import Predictions  # noqa: PLC0415  with the figures
 
     found = Predictions.read(checkpoint)
     if found is None:

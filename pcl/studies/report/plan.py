@@ -4,7 +4,10 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import numpy  # noqa: F401  `survive_forks` limits the threads of what is loaded
+import torch
+from threadpoolctl import threadpool_limits
 
 from pcl.config.run_config import RunConfig
 from pcl.config.user_files import trust
@@ -20,9 +23,7 @@ from pcl.studies.space.search_method import GRID, Method
 from pcl.studies.space.search_space import SearchSpace
 from pcl.studies.space.trial import Trial
 from pcl.training.interleaving import interleaved
-
-if TYPE_CHECKING:
-    from pcl.training.run import Run
+from pcl.training.run import Run
 
 _OVERHEAD_S = 0.25  # of a trial outside of training; `bench.py study` measures it
 _SLICE = 50  # batches that a probe gives the device at once
@@ -43,10 +44,6 @@ def probe(
         is_shared: Whether to find out how many of them a process on a GPU had better train side by side.
         n_batches: Of each phase.
     """
-    import torch  # noqa: PLC0415
-
-    from pcl.training.run import Run  # noqa: PLC0415
-
     if is_gpu := device == "cuda":
         torch.cuda.empty_cache()  # of earlier probes
         torch.cuda.reset_peak_memory_stats()
@@ -79,7 +76,7 @@ def probe(
     return with_side_by_side(cost, seconds_of)
 
 
-def side_by_side_seconds(runs: "Sequence[Run]", device: str, n_batches: int = 200) -> float:
+def side_by_side_seconds(runs: Sequence[Run], device: str, n_batches: int = 200) -> float:
     """Time some batches of every phase of all runs side by side in this process."""
     seconds = 0.0
     for index, phase in enumerate(runs[0].config.training.phases):
@@ -90,7 +87,7 @@ def side_by_side_seconds(runs: "Sequence[Run]", device: str, n_batches: int = 20
     return seconds
 
 
-def _slices(run: "Run", n_batches: int) -> Iterator[None]:
+def _slices(run: Run, n_batches: int) -> Iterator[None]:
     for begin in range(0, n_batches, _SLICE):
         run.stepper.start(min(_SLICE, n_batches - begin), run.config.training.lr)
         yield
@@ -116,9 +113,6 @@ def survive_forks() -> None:
 
     Where one thread forks, as Ray does at its start, another that computes on them waits for them for good.
     """
-    import numpy  # noqa: F401, PLC0415  only what is loaded can be told
-    from threadpoolctl import threadpool_limits  # noqa: PLC0415
-
     threadpool_limits(1, user_api="blas")
 
 
@@ -131,8 +125,6 @@ def costs_of(trials: Sequence[Trial], device: str, n_threads: int, is_shared: bo
         n_threads: Of a trial; the probe has as many.
         is_shared: Whether to find out how many a process had better train side by side.
     """
-    import torch  # noqa: PLC0415
-
     torch.set_num_threads(n_threads)
     costs: list[Cost] = []
     started = time.perf_counter()

@@ -168,7 +168,7 @@ class Search:
         """Return the early stopping of a stage's trials, if any; replicates and the report's trials are not stopped."""
         if stage in (REPORT_STAGE, REPLICATE_STAGE) or self.spec.method.scheduler != ASHA:
             return None
-        from pcl.studies.execution.early_stopping import Halving  # noqa: PLC0415  Ray
+        from pcl.studies.execution.early_stopping import Halving  # noqa: PLC0415  Ray, for ASHA alone
 
         return Halving(self.folder, stage, self.space.objective, self._interrupt)
 

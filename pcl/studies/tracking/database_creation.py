@@ -56,7 +56,7 @@ def ensure_database(database: Path, artifacts: Path) -> None:
 
 
 def _make(path: Path, artifacts: Path) -> None:
-    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore  # noqa: PLC0415  slow
+    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore  # noqa: PLC0415  MLflow takes seconds, and the board needs none
 
     store = SqlAlchemyStore(f"sqlite:///{path}", artifacts.as_uri())  # type: ignore[no-untyped-call]
     store.engine.dispose()

@@ -135,7 +135,7 @@ def _run(
     head: tuple[Any, ...], tags: list[tuple[Any, ...]], params: list[tuple[Any, ...]],
     latest_metrics: list[tuple[Any, ...]],
 ) -> "Run":  # fmt: skip
-    from mlflow.entities import Metric, Param, Run, RunData, RunInfo, RunTag  # noqa: PLC0415  slow
+    from mlflow.entities import Metric, Param, Run, RunData, RunInfo, RunTag  # noqa: PLC0415  MLflow takes seconds, and the board needs none
 
     run_id, experiment, user, status, start, end, lifecycle_stage, artifacts, name = head
     info = RunInfo(run_id, str(experiment), user, status, start, end, lifecycle_stage, artifacts, name)

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
+import requests
+
 from pcl.studies.tracking.database_creation import creation_lock, ensure_database
 from pcl.studies.tracking.database_file import bring_artifacts, find_runs
 
@@ -170,7 +172,7 @@ class Store:
             params: What is new; a parameter cannot change.
             tags: What is new or changed.
         """
-        from mlflow.entities import Metric, Param, RunTag  # noqa: PLC0415
+        from mlflow.entities import Metric, Param, RunTag  # noqa: PLC0415  MLflow takes seconds, and the board needs none
 
         m = [Metric(key, value, time_ms, step) for key, value, time_ms, step in metrics]
         p = [Param(key, value[:LONGEST_PARAM]) for key, value in (params or {}).items()]
@@ -238,7 +240,7 @@ class Store:
             if self._client is None:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # MLflow uses what SQLAlchemy 2.1 has deprecated
-                    from mlflow.tracking import MlflowClient  # noqa: PLC0415
+                    from mlflow.tracking import MlflowClient  # noqa: PLC0415  MLflow takes seconds, and the board needs none
 
                     if self.database:
                         import mlflow.store.tracking.sqlalchemy_store  # noqa: F401, PLC0415  slow: before the lock
@@ -261,8 +263,6 @@ class Store:
                 return
 
     def _probe(self) -> None:
-        import requests  # noqa: PLC0415
-
         try:
             requests.get(f"{self.uri}/health", timeout=(_PROBE_S, _SLOW_S))
         except requests.RequestException as error:

@@ -1,0 +1,90 @@
+"""CIFAR-10 and CIFAR-10H for training: downloaded, or taken from a user's files, and kept in a cache."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from launch.shared.command import say
+from launch.shared.progress_line import Downloads
+from pcl.data import ImageSet, Unreachable, cache_file, cached, fetch, take, write_sheet
+from pcl.data.sources import data_folder
+
+
+@dataclass(frozen=True)
+class DataRequest:
+    """What `launch/data.py` is asked for.
+
+    Attributes:
+        folder: Where the cache is kept; None for the default.
+        source: A file or folder with the images; None to download them.
+        cifar10h: The authors' file of annotators' votes.
+        picture: Draw the embedded images into this file instead.
+    """
+
+    folder: Path | None
+    source: Path | None
+    cifar10h: Path | None
+    picture: Path | None
+
+
+def prepare(request: DataRequest) -> None:
+    """Get the data and say what is there."""
+    if request.picture:
+        _draw(request.picture)
+        return
+    folder = request.folder or data_folder()
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"`--folder` must name a folder, but {folder} is a file.")
+    if request.cifar10h and not request.source:
+        raise ValueError("`--cifar10h` goes with `--from`; without it, everything is downloaded.")
+    if request.cifar10h and not request.cifar10h.is_file():
+        raise ValueError(f"`--cifar10h` must name the authors' cifar10h-probs.npy, but {request.cifar10h} is no file.")
+    started = time.perf_counter()
+    images = _taken(request.source, request.cifar10h, folder) if request.source else _fetched(folder)
+    _describe(images, folder, time.perf_counter() - started)
+
+
+def _fetched(folder: Path) -> ImageSet:
+    """Return the images of the cache, or of the network."""
+    path = cache_file("cifar10h", folder)
+    try:
+        if not path.is_file():
+            return fetch(folder, Downloads().tell)
+        images = cached(folder, Downloads().tell)
+        say(f"{path} is there already")
+        return images
+    except Unreachable as error:
+        told = str(error).rstrip(".")
+        raise ValueError(f"{told}; run it again with a network, or give files you have with `--from FILE`.") from None
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("stopped; the same command goes on from where it was") from None
+
+
+def _taken(source: Path, cifar10h: Path | None, folder: Path) -> ImageSet:
+    """Return the images of a user's files."""
+    try:
+        return take(source, cifar10h or folder / "cifar10h-probs.npy", folder, Downloads().tell)
+    except Unreachable as error:
+        told = str(error).rstrip(".")
+        raise ValueError(
+            f"{source} has no cifar10h_probs, and {told}; give the authors' file with `--cifar10h FILE`."
+        ) from None
+
+
+def _describe(images: ImageSet, folder: Path, seconds: float) -> None:
+    path = cache_file(images.name, folder)
+    shares = images.soft_labels.double()
+    entropy = -(shares * shares.clamp_min(1e-12).log()).sum(1).mean()
+    agreement = (images.soft_labels.argmax(1) == images.hard_labels).double().mean()
+    say(f"{path}: {path.stat().st_size / 1e6:.0f} MB, fingerprint {images.fingerprint}, ready in {seconds:.1f} s")
+    say(
+        f"{len(images.images):,} images with shares of annotators (mean entropy {entropy:.3f}, most voted class is the "
+        f"label of {agreement:.2%}), {len(images.train_images):,} training images, {len(images.classes)} classes"
+    )
+
+
+def _draw(path: Path) -> None:
+    if path.is_dir():
+        raise ValueError(f"`--picture` must name a file, but {path} is a folder.")
+    write_sheet(path)
+    say(f"{path}: {path.stat().st_size / 1e3:.0f} kB")

@@ -1,0 +1,108 @@
+"""`--set lr=1e-3` and `--set lr=0.001` are one study, one warm start, one reproduction folder, one trial."""
+
+import hashlib
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from launch.reproduction.cells import Setting, studies_of, study_name
+from launch.shared.command import settings
+from launch.shared.search_request import check_warm_start
+from pcl.config.canonical_settings import canonical_settings
+from pcl.config.run_config import RunConfig
+from pcl.losses import LOSSES
+from pcl.studies.ledger.folders import Result, Status, StudyFolder
+from pcl.studies.ledger.study_spec import StudySpec, opened
+from pcl.studies.ledger.study_storage import Storage
+from pcl.studies.space.search_space import load_space
+from pcl.studies.space.trial import Trial
+
+ONE = ["training.lr=1e-3", "loss.learn_kappa_pos=true", "training.n_batches=1_000", "training.phases=mu,kappa:1.0"]
+TWO = ["training.lr=0.001", "loss.learn_kappa_pos = True", "training.n_batches=1000", "training.phases=mu kappa"]
+SAME = {
+    "training.lr": 0.001, "loss.learn_kappa_pos": True, "training.n_batches": 1000, "training.phases": "mu kappa",
+}  # fmt: skip
+
+
+def spec_of(given: list[str]) -> StudySpec:
+    space = load_space("toy_mcinfonce")
+    return StudySpec(space.name, space.fingerprint(), "paper", "smoke", {**settings(given)})
+
+
+def as_before(folder: StudyFolder, spec: StudySpec, given: list[str]) -> None:
+    """Write study.json as versions did that recorded the text of `--set`."""
+    folder.path.mkdir(parents=True)
+    content = {"format": 1, **asdict(spec), "overrides": settings(given)}
+    (folder.path / "study.json").write_text(json.dumps(content))
+
+
+def test_a_path_has_one_type_in_all_configurations_that_have_it() -> None:
+    kinds: dict[str, set[type]] = {}
+    for config in (RunConfig.of(loss=loss, task=task) for loss in LOSSES for task in ("toy", "images")):
+        for path, kind in config.paths().items():
+            kinds.setdefault(path, set()).add(kind)
+    assert [path for path, found in kinds.items() if len(found) > 1] == []
+
+
+def test_spellings_become_one_value() -> None:
+    assert canonical_settings(settings(ONE)) == canonical_settings(settings(TWO)) == SAME
+    found = canonical_settings({"loss.kappa_pos": 16, "task.data": "007", "encoder.width": "8", "task.family": "vmf"})
+    assert json.dumps(found) == '{"loss.kappa_pos": 16.0, "task.data": "007", "encoder.width": 8, "task.family": "vmf"}'
+
+
+def test_what_is_wrong_is_left_to_those_who_say_why() -> None:
+    wrong = {"loss.n_sample": "1", "loss.n_samples": "many", "loss.learn_kappa_pos": "perhaps"}
+    assert canonical_settings(wrong) == wrong
+
+
+def test_one_study_and_one_trial(tmp_path: Path) -> None:
+    one, two = spec_of(ONE), spec_of(TWO)
+    assert one == two
+    assert one.difference(two) == ""
+    space = load_space("toy_mcinfonce")
+    one, two = (spec_of([given[0], given[2]]) for given in (ONE, TWO))  # what the space does not vary
+    assert [t.key for t in one.trials(space, 0, {})] == [t.key for t in two.trials(space, 0, {})]
+    folder = StudyFolder(tmp_path / "s")
+    with opened(folder, one):
+        pass
+    with opened(folder, two):
+        assert StudySpec.read(folder) == two
+
+
+def test_a_study_that_recorded_another_spelling_goes_on(tmp_path: Path) -> None:
+    folder, spec = StudyFolder(tmp_path / "old"), spec_of(TWO)
+    as_before(folder, spec, ONE)
+    assert json.loads((folder.path / "study.json").read_text())["overrides"]["training.lr"] == "1e-3"
+    assert StudySpec.read(folder) == spec
+    with opened(folder, spec):
+        pass
+    other = spec_of([*TWO[1:], "training.lr=0.002"])
+    with pytest.raises(ValueError, match="overrides"), opened(folder, other):
+        pass
+
+
+def test_a_warm_start_takes_it(tmp_path: Path) -> None:
+    folder, spec = StudyFolder(tmp_path / "old"), spec_of(TWO)
+    as_before(folder, spec, ONE)
+    trial = Trial(RunConfig.of(scale="smoke").flat(), (1,), "grid")
+    part = folder.trial(trial.key)
+    part.begin(trial)
+    part.end(Result(Status.FINISHED), part.claim())
+    check_warm_start(spec, folder)
+
+
+def test_a_reproduction_has_one_folder_also_where_an_older_version_named_it(tmp_path: Path) -> None:
+    storage = Storage(tmp_path)
+    trial = Trial(RunConfig.of(scale="smoke").flat(), (4,), "reproduction")
+    found = [studies_of([trial], Setting("paper", "smoke", (4,), {**settings(given)}), storage) for given in (ONE, TWO)]
+    (one,), (two,) = found
+    assert one.folder.path == two.folder.path
+    text = json.dumps([sorted(settings(ONE).items()), [4], "toy", ""])
+    before = f"reproduce_toy-paper-smoke-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+    assert before != one.folder.name
+    as_before(storage.study("reproduce_toy-paper-smoke-other"), one.spec, ["training.lr=7"])
+    assert study_name(one.spec, storage) == one.folder.name
+    as_before(storage.study(before), one.spec, ONE)
+    assert study_name(two.spec, storage) == before
