@@ -53,7 +53,7 @@ def costs_here(trials: Sequence[Trial], resources: Resources, is_shared: bool = 
 
 
 def costs_on_ray(trials: Sequence[Trial], resources: Resources, is_shared: bool = False) -> list[Cost]:
-    """Measure trials on a node as a worker would; none where the cluster is busy. For the arguments see `costs_here`."""
+    """Measure trials on a node, as a worker would; none where the cluster is busy. See `costs_here`."""
     device, n_threads = "cuda" if resources.gpus else "cpu", max(1, int(resources.cpus))
     return on_a_node(resources.cpus, resources.gpus, costs_of, trials, device, n_threads, is_shared) or []
 

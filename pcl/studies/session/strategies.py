@@ -47,6 +47,10 @@ class Strategy(Protocol):
     def is_planned(self) -> bool:
         """Whether a plan is shown, for which trials are measured."""
 
+    @property
+    def is_finalized(self) -> bool:
+        """Whether the best run on the report seeds at the end."""
+
     def probes(self) -> Sequence[Trial]:
         """Return trials that stand for all."""
 
@@ -161,7 +165,8 @@ class TrialList:
     trials: Sequence[Trial]
     title: str
     write: Callable[[list[Outcome]], Sequence[Path]] = field(default=lambda _: ())
-    is_planned: bool = False
+
+    is_planned = is_finalized = False
 
     def probes(self) -> Sequence[Trial]:
         """Return all: the first and the last are measured."""
