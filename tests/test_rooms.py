@@ -16,7 +16,8 @@ CORE = (
 )  # fmt: skip
 SERVICE = (
     "pcl.studies.cluster", "pcl.studies.execution", "pcl.studies.inspection", "pcl.studies.ledger", "pcl.studies.paper",
-    "pcl.studies.report", "pcl.studies.results", "pcl.studies.search", "pcl.studies.space", "pcl.studies.tracking",
+    "pcl.studies.report", "pcl.studies.results", "pcl.studies.search", "pcl.studies.session", "pcl.studies.space",
+    "pcl.studies.tracking",
 )  # fmt: skip
 
 # Room -> rooms that it may import beside itself. "pcl" is the facade alone. A room is a folder.
@@ -63,6 +64,10 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "pcl.studies.inspection", "pcl.studies.ledger", "pcl.studies.results", "pcl.studies.search",
         "pcl.studies.space", "pcl.tasks", "pcl.training",
     ),
+    "pcl.studies.session": (
+        "pcl.studies.cluster", "pcl.studies.execution", "pcl.studies.ledger", "pcl.studies.report",
+        "pcl.studies.results", "pcl.studies.search", "pcl.studies.space", "pcl.studies.tracking",
+    ),
     "search_spaces": ("pcl.studies.space",),
     "search_spaces.ablations": ("pcl.studies.space",),
     # They read records and published numbers: no configurations, no training.
@@ -82,7 +87,17 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "launch.shared": ("pcl", *CORE, *SERVICE),
     "launch.testbed": ("pcl.studies.ledger", "pcl.studies.tracking"),
     "launch.benchmarks": ("launch.shared", "launch.testbed", "pcl", *CORE, *SERVICE),
-    "launch.reproduction": ("dashboards.board.store", "dashboards.paper", "launch.shared", *CORE, *SERVICE),
+    "launch.studies": (
+        "launch.shared", "pcl.config", "pcl.data", "pcl.encoders", "pcl.losses", "pcl.presentation", "pcl.storage",
+        "pcl.studies.execution", "pcl.studies.ledger", "pcl.studies.report", "pcl.studies.results",
+        "pcl.studies.session", "pcl.studies.space", "pcl.studies.tracking", "pcl.tasks",
+    ),
+    "launch.reproduction": (
+        "dashboards.board.store", "dashboards.paper", "launch.shared", "launch.studies", "pcl.config", "pcl.data",
+        "pcl.presentation", "pcl.storage", "pcl.studies.execution", "pcl.studies.inspection", "pcl.studies.ledger",
+        "pcl.studies.paper", "pcl.studies.report", "pcl.studies.session", "pcl.studies.space", "pcl.studies.tracking",
+        "pcl.training",
+    ),
     "launch.training": (
         "launch.shared", "pcl.config", "pcl.data", "pcl.distributions", "pcl.encoders", "pcl.mathematics",
         "pcl.metrics", "pcl.storage", "pcl.studies.results", "pcl.tasks", "pcl.training",
@@ -93,7 +108,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "launch": (
         "dashboards.board", "dashboards.board.store", "dashboards.paper", "launch.benchmarks", "launch.reproduction",
-        "launch.shared", "launch.training", "launch.viewing", "pcl", *CORE, *SERVICE,
+        "launch.shared", "launch.studies", "launch.training", "launch.viewing", "pcl", *CORE, *SERVICE,
     ),
 }  # fmt: skip
 

@@ -15,10 +15,11 @@ from pcl.studies.execution.monitoring import Gauges
 from pcl.studies.execution.progress import Progress
 from pcl.studies.execution.resources import Resources
 from pcl.studies.execution.runner import run_trials
+from pcl.studies.execution.trial_execution import Choices, Execution
 from pcl.studies.ledger.folders import Result, Status, StudyFolder, TrialFolder, now_ms
 from pcl.studies.ledger.folders import Row as Report
 from pcl.studies.ledger.study_spec import StudySpec, opened
-from pcl.studies.search.stages import Choices, Search
+from pcl.studies.search.stages import Search
 from pcl.studies.space.search_space import SearchSpace, load_space
 from pcl.studies.space.trial import Trial
 from pcl.studies.tracking.recorder import Recorder
@@ -93,7 +94,9 @@ def _grid(space: SearchSpace, storage: Path, scale: str) -> Row:
     with open_study(space, spec, storage / "grid") as (folder, tracker, recorder):
         started = time.perf_counter()
         choices = Choices(resources, is_finalized=False)
-        finding = Search(space, spec, folder, tracker, recorder, choices, Interrupt(), say).run()
+        interrupt = Interrupt()
+        execution = Execution(space.objective, folder, tracker, recorder, choices, interrupt, say)
+        finding = Search(space, spec, execution, recorder, interrupt).run()
         recorder.close(timeout_s=60)
         seconds = time.perf_counter() - started
     in_trials = sum(outcome.result.wall_s for outcome in finding.outcomes if outcome.result)

@@ -13,7 +13,7 @@ from ray.tune.experiment import Trial as TuneTrial
 from ray.tune.schedulers import ASHAScheduler
 
 from pcl.config.run_config import RunConfig
-from pcl.studies.execution.interrupt import Interrupt
+from pcl.studies.execution.interrupt import Interrupt, StopReason
 from pcl.studies.execution.tune_adapter import RestartedFirst, folders_of
 from pcl.studies.ledger.folders import Result, Status, StudyFolder
 from pcl.studies.results.metric_onset import judged_curve
@@ -93,7 +93,7 @@ class Halving(RestartedFirst):
             told = f"stopped early by ASHA at batch {result['batch']} of {result['n_batches']}"
             folder.close(Result(Status.STOPPED, told))
         except OSError as error:
-            self._interrupt.set(f"a trial's files cannot be written ({error})")
+            self._interrupt.set(StopReason.UNWRITABLE_FILES, error)
         return str(self.STOP)
 
     def _goes_on(self, key: str, config: RunConfig, point: tuple[float, float]) -> bool:

@@ -12,7 +12,7 @@ from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search import Searcher
 
 from pcl.studies.execution.interfaces import Listener, Source
-from pcl.studies.execution.interrupt import Interrupt
+from pcl.studies.execution.interrupt import Interrupt, StopReason
 from pcl.studies.execution.worker import FOLDER, NOTE, UNWRITABLE, folder_of
 from pcl.studies.ledger.folders import Result, Status, TrialFolder
 from pcl.studies.space.trial import Trial
@@ -35,7 +35,7 @@ class Events(tune.Callback):
     ) -> None:
         """A trial has published a report or has ended, or its worker says what happened to its files."""
         if UNWRITABLE in result:
-            self._interrupt.set(f"a trial's files cannot be written ({result[UNWRITABLE]})")
+            self._interrupt.set(StopReason.UNWRITABLE_FILES, result[UNWRITABLE])
         elif NOTE in result:
             self._listener.noted(_folder(trial, result[FOLDER]), result[NOTE])
         elif "batch" in result:
@@ -89,7 +89,7 @@ class Events(tune.Callback):
             yield
         except OSError as error:
             self._has_failed = True
-            self._interrupt.set(f"a trial's files cannot be used ({error})")
+            self._interrupt.set(StopReason.UNUSABLE_FILES, error)
 
     def __getstate__(self) -> dict[str, Any]:
         """Nothing: Tune keeps a copy of its callbacks with the state that we do not use."""
@@ -169,7 +169,7 @@ class Proposals(Searcher):
         try:
             group = list(islice(iter(self._source.next, None), self._size))
         except OSError as error:
-            self._interrupt.set(str(error))
+            self._interrupt.set(StopReason.NO_PROPOSALS, error)
             group = []
         return {"jobs": [self._job_of(trial) for trial in group]} if group else Searcher.FINISHED
 

@@ -1,14 +1,12 @@
 """The run of a study from its first stage to the report: reuse known results, run the rest, select, report."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pcl.config.run_config import Plain
 from pcl.studies.execution.interrupt import Interrupt
 from pcl.studies.execution.runner import run_source
-from pcl.studies.execution.trial_execution import Choices, Execution, close_study
-from pcl.studies.ledger.folders import StudyFolder
+from pcl.studies.execution.trial_execution import Execution
 from pcl.studies.ledger.study_spec import StudySpec
 from pcl.studies.results.pareto import pareto_front, with_objectives
 from pcl.studies.results.replication import MOST_ROUNDS, Replication, concluded, new_seeds, together, unclear
@@ -17,12 +15,9 @@ from pcl.studies.space.search_method import ASHA, GRID, OPTUNA
 from pcl.studies.space.search_space import Objective, SearchSpace
 from pcl.studies.space.trial import Trial
 from pcl.studies.tracking.recorder import Recorder
-from pcl.studies.tracking.tracker import End, Tracker
 
 if TYPE_CHECKING:
     from pcl.studies.execution.early_stopping import Halving
-
-__all__ = ["N_REPORTED", "REPLICATE_STAGE", "REPORT_STAGE", "Choices", "Finding", "Search", "close"]
 
 REPORT_STAGE, REPLICATE_STAGE = "report", "replicate"
 N_REPORTED = 3  # configurations that are run on the report seeds: the winner and the next two
@@ -61,25 +56,20 @@ class Search:
     """The search of a study; see `run`.
 
     Args:
-        space: The search space; `self.space` has the first of the study's objectives.
-        spec: Specification of the study.
-        folder: The study's files.
-        tracker: A tracker with the study open.
-        recorder: A recorder of the same tracker.
-        choices: Options of execution.
-        interrupt: Ends the study early.
-        say: Prints a line.
+        space: What is searched; `self.space` then goes by the first of the study's objectives.
+        spec: What the study is.
+        execution: Runs its trials.
+        recorder: Keeps MLflow in line.
+        interrupt: Ends it early.
     """
 
     def __init__(
-        self, space: SearchSpace, spec: StudySpec, folder: StudyFolder, tracker: Tracker, recorder: Recorder,
-        choices: Choices, interrupt: Interrupt, say: Callable[[str], None],
-    ) -> None:  # fmt: skip
-        self.spec, self.folder = spec, folder
+        self, space: SearchSpace, spec: StudySpec, execution: Execution, recorder: Recorder, interrupt: Interrupt
+    ) -> None:
+        self.spec, self.folder = spec, execution.folder
         self.space, self.objectives = with_objectives(space, spec.objectives)
-        self._recorder = recorder
-        self._choices, self._interrupt = choices, interrupt
-        self._execution = Execution(self.space.objective, folder, tracker, recorder, choices, interrupt, say)
+        self._recorder, self._interrupt = recorder, interrupt
+        self._execution, self._choices = execution, execution.choices
 
     def run(self) -> Finding:
         """Run all stages, then the report; return early if interrupted or if a stage has no winner."""
@@ -171,10 +161,3 @@ class Search:
         from pcl.studies.execution.early_stopping import Halving  # noqa: PLC0415  Ray, for ASHA alone
 
         return Halving(self.folder, stage, self.space.objective, self._interrupt)
-
-
-def close(finding: Finding, tracker: Tracker, recorder: Recorder, objective: str, is_stopped: bool) -> list[str]:
-    """Wait for the records and end the study in MLflow; return what is missing there."""
-    end = End.KILLED if is_stopped else End.FINISHED if finding.best is not None else End.FAILED
-    best = {} if finding.best is None else {"best/objective": finding.best.mean(objective)}
-    return close_study(tracker, recorder, end, best)
