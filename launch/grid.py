@@ -184,10 +184,11 @@ def _search(
     tracker: "Tracker", resources: "Resources", interrupt: "Interrupt", parent: str,
 ) -> "Finding":  # fmt: skip
     """Run the study, print and write what it found, and bring MLflow in line."""
+    from pcl.studies.execution.ray_runner import RayRunner  # noqa: PLC0415
     from pcl.studies.search.stages import Choices, Search, close  # noqa: PLC0415
     from pcl.studies.tracking.recorder import Recorder  # noqa: PLC0415
 
-    choices = Choices(resources, _is_finalized(arguments, spec), arguments.rerun, arguments.fail_fast)
+    choices = Choices(RayRunner(resources), _is_finalized(arguments, spec), arguments.rerun, arguments.fail_fast)
     recorder = Recorder(tracker)
     search = Search(space, spec, folder, tracker, recorder, choices, interrupt, say)
     space = search.space  # by the first objective

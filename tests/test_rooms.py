@@ -20,7 +20,9 @@ SERVICE = (
 
 # Room -> rooms that it may import beside itself. "pcl" is the facade alone. A room is a folder.
 ROOMS: dict[str, tuple[str, ...]] = {
-    "pcl": (),
+    "pcl": (
+        "pcl.config", "pcl.distributions", "pcl.losses", "pcl.studies.space", "pcl.training",
+    ),
     "pcl.mathematics": (),
     "pcl.storage": (),
     "pcl.metrics": (),
@@ -34,7 +36,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "pcl.config": ("pcl.distributions", "pcl.encoders", "pcl.losses", "pcl.tasks"),
     "pcl.kernels": ("pcl.distributions", "pcl.encoders", "pcl.losses", "pcl.mathematics"),
     "pcl.training": (
-        "pcl", "pcl.config", "pcl.data", "pcl.distributions", "pcl.encoders", "pcl.kernels", "pcl.losses",
+        "pcl.config", "pcl.data", "pcl.distributions", "pcl.encoders", "pcl.kernels", "pcl.losses",
         "pcl.mathematics", "pcl.storage", "pcl.tasks",
     ),
     "pcl.studies": (),
@@ -45,7 +47,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "pcl.studies.tracking": ("pcl.storage", "pcl.studies.ledger", "pcl.studies.results", "pcl.studies.space"),
     "pcl.studies.cluster": ("pcl.data", "pcl.storage", "pcl.studies.ledger"),
     "pcl.studies.execution": (
-        "pcl", "pcl.config", "pcl.losses", "pcl.metrics", "pcl.storage", "pcl.studies.cluster", "pcl.studies.ledger",
+        "pcl.config", "pcl.losses", "pcl.metrics", "pcl.storage", "pcl.studies.cluster", "pcl.studies.ledger",
         "pcl.studies.results", "pcl.studies.space", "pcl.studies.tracking", "pcl.training",
     ),
     "pcl.studies.search": (
@@ -78,7 +80,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "dashboards.board.html", "dashboards.board.pages", "pcl.metrics", "pcl.studies.paper", "pcl.studies.results",
         "pcl.tasks", "pcl.training",
     ),
-    "launch.shared": ("pcl", *CORE, *SERVICE),
+    "launch.shared": (*CORE, *SERVICE),
     "launch.testbed": ("pcl.studies.ledger", "pcl.studies.tracking"),
     "launch.benchmarks": ("launch.shared", "launch.testbed", *CORE, *SERVICE),
     "launch.reproduction": ("dashboards.board.store", "dashboards.paper", "launch.shared", *CORE, *SERVICE),

@@ -98,8 +98,9 @@ def _run(
     from pcl.studies.execution.interrupt import Interrupt  # noqa: PLC0415
     from pcl.studies.execution.monitoring import Gauges  # noqa: PLC0415
     from pcl.studies.execution.progress import Progress  # noqa: PLC0415
+    from pcl.studies.execution.ray_runner import RayRunner  # noqa: PLC0415
     from pcl.studies.execution.resources import Resources  # noqa: PLC0415
-    from pcl.studies.execution.runner import run_trials  # noqa: PLC0415
+    from pcl.studies.execution.runner import Assignment  # noqa: PLC0415
     from pcl.studies.ledger.folders import now_ms  # noqa: PLC0415
 
     with (
@@ -115,10 +116,8 @@ def _run(
                 trials, len(trials), [], space.objective, recorder, interrupt, False, lambda _: None, gauges
             ) as progress,
         ):
-            run_trials(
-                trials, folder, space.objective.metric, resources, progress, interrupt, path / "ray",
-                sleeping(arguments.seconds),
-            )  # fmt: skip
+            assignment = Assignment(folder, space.objective.metric, progress, interrupt)
+            RayRunner(resources, sleeping(arguments.seconds)).run_trials(trials, assignment)
         ran = time.perf_counter() - began
         results = [result for trial in trials if (result := folder.trial(trial.key).result())]
         first_s = min(result.time_ms / 1000 - result.wall_s for result in results) - began_ms / 1000

@@ -45,9 +45,8 @@ def measure(arguments: argparse.Namespace) -> list[Row]:
 
 def do_nothing(config: dict[str, Any]) -> None:
     """A trainable that publishes one report and ends."""
-    from ray import tune  # noqa: PLC0415
-
-    from pcl.studies.execution.worker import FOLDER, Job  # noqa: PLC0415
+    from pcl.studies.execution.tune_adapter import TuneReporter  # noqa: PLC0415
+    from pcl.studies.execution.worker import Job  # noqa: PLC0415
     from pcl.studies.ledger.folders import Result, Row, Status, TrialFolder, now_ms  # noqa: PLC0415
 
     job = Job.of(config["jobs"][0])
@@ -55,7 +54,7 @@ def do_nothing(config: dict[str, Any]) -> None:
     folder.begin(job.trial)
     token = folder.claim()
     folder.publish(Row(1, 1, now_ms(), 0.0, {seed: {job.objective: 0.5} for seed in job.trial.seeds}, {}), token)
-    tune.report({FOLDER: job.folder, "batch": 1, "n_batches": 1, "objective": 0.5})
+    TuneReporter(is_alone=True).reported(job, 1, 1, 0.5)
     folder.end(Result(Status.FINISHED), token)
 
 
@@ -64,8 +63,9 @@ def _nothing(space: "SearchSpace", storage: Path, n_trials: int) -> Row:
     from pcl.studies.execution.interrupt import Interrupt  # noqa: PLC0415
     from pcl.studies.execution.monitoring import Gauges  # noqa: PLC0415
     from pcl.studies.execution.progress import Progress  # noqa: PLC0415
+    from pcl.studies.execution.ray_runner import RayRunner  # noqa: PLC0415
     from pcl.studies.execution.resources import Resources  # noqa: PLC0415
-    from pcl.studies.execution.runner import run_trials  # noqa: PLC0415
+    from pcl.studies.execution.runner import Assignment  # noqa: PLC0415
 
     spec = smallest_spec(space, "smoke")
     cell = spec.trials(space, 0, {})[0]
@@ -83,10 +83,8 @@ def _nothing(space: "SearchSpace", storage: Path, n_trials: int) -> Row:
                 trials, len(trials), [], objective, recorder, interrupt, False, lambda _: None, gauges
             ) as progress,
         ):  # fmt: skip
-            scratch = folder.path / "ray"
-            run_trials(
-                trials, folder, space.objective.metric, Resources(), progress, interrupt, scratch, do_nothing
-            )  # fmt: skip
+            assignment = Assignment(folder, objective.metric, progress, interrupt)
+            RayRunner(Resources(), do_nothing).run_trials(trials, assignment)
         ran = time.perf_counter() - started
         missing = recorder.close(timeout_s=60)
         recorded = time.perf_counter() - started
@@ -102,6 +100,7 @@ def _grid(space: "SearchSpace", storage: Path, scale: str) -> Row:
     """The share of a real grid's time that its slots spend outside of trials."""
     from pcl.studies.cluster.session import available_resources  # noqa: PLC0415
     from pcl.studies.execution.interrupt import Interrupt  # noqa: PLC0415
+    from pcl.studies.execution.ray_runner import RayRunner  # noqa: PLC0415
     from pcl.studies.execution.resources import Resources  # noqa: PLC0415
     from pcl.studies.search.stages import Choices, Search  # noqa: PLC0415
 
@@ -109,7 +108,7 @@ def _grid(space: "SearchSpace", storage: Path, scale: str) -> Row:
     resources = Resources()
     with open_study(space, spec, storage / "grid") as (folder, tracker, recorder):
         started = time.perf_counter()
-        choices = Choices(resources, is_finalized=False)
+        choices = Choices(RayRunner(resources), is_finalized=False)
         finding = Search(space, spec, folder, tracker, recorder, choices, Interrupt(), say).run()
         recorder.close(timeout_s=60)
         seconds = time.perf_counter() - started

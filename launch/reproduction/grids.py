@@ -98,6 +98,7 @@ def asked_grids(names: Sequence[str], setting: Setting, storage: "Storage") -> l
 def search(grid: GridStudy, arguments: argparse.Namespace, tracker: "Tracker", interrupt: "Interrupt") -> None:
     """Search a grid on the Ray that is joined, into MLflow, as `launch/grid.py --no-finalize` does."""
     from pcl.studies.cluster.session import available_resources  # noqa: PLC0415
+    from pcl.studies.execution.ray_runner import RayRunner  # noqa: PLC0415
     from pcl.studies.ledger.lease import keep_outputs  # noqa: PLC0415
     from pcl.studies.ledger.study_spec import opened  # noqa: PLC0415
     from pcl.studies.report.outputs import write_all  # noqa: PLC0415
@@ -113,7 +114,7 @@ def search(grid: GridStudy, arguments: argparse.Namespace, tracker: "Tracker", i
         tags = StudyTags(space.name, spec.scale, spec.profile, space.objective.metric, spec.data, *provenance())
         parent = tracker.open_study(folder.name, tags)
         recorder = Recorder(tracker)
-        choices = Choices(resources, False, arguments.rerun, arguments.fail_fast)
+        choices = Choices(RayRunner(resources), False, arguments.rerun, arguments.fail_fast)
         finding = Search(space, spec, folder, tracker, recorder, choices, interrupt, say).run()
         files = write_all(folder, space, spec, finding)
         if finding.best is not None and (checkpoint := folder.trial(finding.best.trial.key).checkpoint).exists():

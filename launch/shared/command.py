@@ -9,9 +9,9 @@ import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn
 
-from pcl import Diverged
 from pcl.storage.object_stores import check_address
 from pcl.studies.cluster.loss import end_process, is_lost
+from pcl.training.diverged import Diverged
 
 if TYPE_CHECKING:
     pass

@@ -131,6 +131,7 @@ def run_given(
         on_open: Called once MLflow has the study.
     """
     from pcl.studies.cluster.session import available_resources  # noqa: PLC0415
+    from pcl.studies.execution.ray_runner import RayRunner  # noqa: PLC0415
     from pcl.studies.execution.trial_execution import Choices, Execution, close_study  # noqa: PLC0415
     from pcl.studies.ledger.lease import keep_outputs  # noqa: PLC0415
     from pcl.studies.ledger.study_spec import opened  # noqa: PLC0415
@@ -146,7 +147,7 @@ def run_given(
         parent = tracker.open_study(study.folder.name, study.tags)
         on_open()
         recorder = Recorder(tracker)
-        choices = Choices(resources, False, arguments.rerun, arguments.fail_fast)
+        choices = Choices(RayRunner(resources), False, arguments.rerun, arguments.fail_fast)
         execution = Execution(study.objective, study.folder, tracker, recorder, choices, interrupt, say)
         outcomes = execution.run_all(study.trials, study.title)
         for file in write(outcomes):

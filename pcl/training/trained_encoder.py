@@ -55,7 +55,7 @@ class TrainedEncoder:
         config = RunConfig.from_flat(content["config"])
         if not isinstance(config.task, CifarTask.Config):
             raise ValueError(f"{path} is of the task {config.task_name!r}, which has no images.")
-        run = _chosen(path, content["seeds"], content["failures"], seed)
+        run = chosen_run(path, content["seeds"], content["failures"], seed)
         best = content["best"][run]
         if not best["weights"]:
             raise ValueError(f"{path} has no evaluation with a finite {CifarTask.selects} to take the weights of.")
@@ -87,7 +87,7 @@ class TrainedEncoder:
         return VonMisesFisher(mu, kappa, validate_args=False)
 
 
-def _chosen(path: Path, seeds: list[int], failures: dict[str, str], asked: int | None) -> int:
+def chosen_run(path: Path, seeds: list[int], failures: dict[str, str], asked: int | None) -> int:
     """Place of a seed in the run."""
     if asked is None:
         asked = next((seed for seed in seeds if str(seed) not in failures), seeds[0])

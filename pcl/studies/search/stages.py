@@ -2,11 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from pcl.config.run_config import Plain
+from pcl.studies.execution.early_stopping import EarlyStopping
 from pcl.studies.execution.interrupt import Interrupt
-from pcl.studies.execution.runner import run_source
 from pcl.studies.execution.trial_execution import Choices, Execution, close_study
 from pcl.studies.ledger.folders import StudyFolder
 from pcl.studies.ledger.study_spec import StudySpec
@@ -18,9 +17,6 @@ from pcl.studies.space.search_space import Objective, SearchSpace
 from pcl.studies.space.trial import Trial
 from pcl.studies.tracking.recorder import Recorder
 from pcl.studies.tracking.tracker import End, Tracker
-
-if TYPE_CHECKING:
-    from pcl.studies.execution.early_stopping import Halving
 
 __all__ = ["N_REPORTED", "REPLICATE_STAGE", "REPORT_STAGE", "Choices", "Finding", "Search", "close"]
 
@@ -140,8 +136,8 @@ class Search:
 
     def _run_all(self, trials: list[Trial], title: str) -> list[Outcome]:
         """Every trial's outcome, run or known."""
-        scheduler = self._scheduler(trials[0].stage) if trials else None
-        return self._execution.run_all(trials, title, scheduler)
+        stopping = self._stopping(trials[0].stage) if trials else None
+        return self._execution.run_all(trials, title, stopping)
 
     def _run_proposed(self, index: int, winner: dict[str, Plain], title: str) -> list[Outcome]:
         """The outcome of every trial that Optuna proposes, run or known, and of those that it began with."""
@@ -158,19 +154,15 @@ class Search:
         if is_left:
             with self._execution.progress(self.space.stages[index].name, [], proposer.n_trials, before) as progress:
                 proposer.on_known = progress.ended
-                run_source(
-                    proposer, self.folder, self.space.objective.metric, self._choices.resources, progress,
-                    self._interrupt, self._execution.scratch, self._scheduler(self.space.stages[index].name),
-                )  # fmt: skip
+                stopping = self._stopping(self.space.stages[index].name)
+                self._choices.runner.run_source(proposer, self._execution.assignment(progress, stopping))
         return [Outcome.of(trial, self.folder.trial(trial.key)) for trial in proposer.trials]
 
-    def _scheduler(self, stage: str) -> "Halving | None":
-        """What ends a stage's trials early, if anything does; replicates and the report's trials are not stopped."""
+    def _stopping(self, stage: str) -> EarlyStopping | None:
+        """Return what ends a stage's trials early, if anything does; replicates and the report's are not stopped."""
         if stage in (REPORT_STAGE, REPLICATE_STAGE) or self.spec.method.scheduler != ASHA:
             return None
-        from pcl.studies.execution.early_stopping import Halving  # noqa: PLC0415  Ray
-
-        return Halving(self.folder, stage, self.space.objective, self._interrupt)
+        return EarlyStopping(self.folder, stage, self.space.objective, self._interrupt)
 
 
 def close(finding: Finding, tracker: Tracker, recorder: Recorder, objective: str, is_stopped: bool) -> list[str]:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from scipy import stats
 
+from pcl.studies.execution.inline_runner import InlineRunner
 from pcl.studies.execution.interrupt import Interrupt
 from pcl.studies.execution.resources import Resources
 from pcl.studies.ledger.folders import Result, Status, StudyFolder
@@ -123,7 +124,7 @@ def searched(
 
     monkeypatch.setattr(Search, "_run_all", run_all)
     nothing: Any = None
-    choices, folder = Choices(Resources()), StudyFolder(tmp_path / "s")
+    choices, folder = Choices(InlineRunner(Resources())), StudyFolder(tmp_path / "s")
     search = Search(space, spec, folder, nothing, nothing, choices, Interrupt(), lambda _: None)
     finding = search.run()
     write_all(folder, space, spec, finding)
