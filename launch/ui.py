@@ -34,7 +34,7 @@ def main() -> None:
     from pcl.studies.tracking.store import Store, tracking_uri  # noqa: PLC0415
 
     _check(arguments)
-    require_tracking(arguments)
+    require_tracking(arguments.storage, arguments.tracking_uri)
     store = Store(tracking_uri(arguments.tracking_uri, arguments.storage.path))
     if store.database is None:
         store.check()

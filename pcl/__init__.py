@@ -16,11 +16,14 @@ if TYPE_CHECKING:
     from pcl.config.run_config import RunConfig
     from pcl.distributions import VonMisesFisher
     from pcl.losses import ELK, HIB, InfoNCE, MCInfoNCE
+    from pcl.studies.api.calls import ablate, search
+    from pcl.studies.api.study import Study, open_study
     from pcl.studies.space.ablation import Ablation, Variant
     from pcl.studies.space.axes import Stage, Variants
     from pcl.studies.space.ranges import integers, log_uniform, uniform
     from pcl.studies.space.search_space import Mode, Objective, SearchSpace
     from pcl.training.diverged import Diverged
+    from pcl.training.loaded_encoder import load_encoder
     from pcl.training.run import Run
 
 __version__ = "0.1.0"
@@ -39,17 +42,23 @@ _MODULES = {
     "RunConfig": "config.run_config",
     "SearchSpace": "studies.space.search_space",
     "Stage": "studies.space.axes",
+    "Study": "studies.api.study",
     "Variant": "studies.space.ablation",
     "Variants": "studies.space.axes",
     "VonMisesFisher": "distributions",
+    "ablate": "studies.api.calls",
     "integers": "studies.space.ranges",
+    "load_encoder": "training.loaded_encoder",
     "log_uniform": "studies.space.ranges",
+    "open_study": "studies.api.study",
+    "search": "studies.api.calls",
     "uniform": "studies.space.ranges",
 }
 
 __all__ = [
     "ELK", "HIB", "Ablation", "Diverged", "InfoNCE", "MCInfoNCE", "Mode", "Objective", "Run", "RunConfig",
-    "SearchSpace", "Stage", "Variant", "Variants", "VonMisesFisher", "integers", "log_uniform", "uniform",
+    "SearchSpace", "Stage", "Study", "Variant", "Variants", "VonMisesFisher", "ablate", "integers", "load_encoder",
+    "log_uniform", "open_study", "search", "uniform",
 ]  # fmt: skip
 
 

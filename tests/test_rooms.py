@@ -15,13 +15,14 @@ CORE = (
 )  # fmt: skip
 SERVICE = (
     "pcl.studies.cluster", "pcl.studies.execution", "pcl.studies.inspection", "pcl.studies.ledger", "pcl.studies.paper",
-    "pcl.studies.report", "pcl.studies.results", "pcl.studies.search", "pcl.studies.space", "pcl.studies.tracking",
+    "pcl.studies.report", "pcl.studies.results", "pcl.studies.search", "pcl.studies.session", "pcl.studies.space",
+    "pcl.studies.tracking",
 )  # fmt: skip
 
 # Room -> rooms that it may import beside itself. "pcl" is the facade alone. A room is a folder.
 ROOMS: dict[str, tuple[str, ...]] = {
     "pcl": (
-        "pcl.config", "pcl.distributions", "pcl.losses", "pcl.studies.space", "pcl.training",
+        "pcl.config", "pcl.distributions", "pcl.losses", "pcl.studies.api", "pcl.studies.space", "pcl.training",
     ),
     "pcl.mathematics": (),
     "pcl.storage": (),
@@ -63,6 +64,14 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "pcl.studies.ledger", "pcl.studies.results", "pcl.studies.search", "pcl.studies.space", "pcl.tasks",
         "pcl.training",
     ),
+    "pcl.studies.session": (
+        "pcl.studies.cluster", "pcl.studies.execution", "pcl.studies.ledger", "pcl.studies.report",
+        "pcl.studies.results", "pcl.studies.search", "pcl.studies.space", "pcl.studies.tracking",
+    ),
+    "pcl.studies.api": (
+        "pcl.config", "pcl.data", "pcl.storage", "pcl.studies.execution", "pcl.studies.ledger", "pcl.studies.report",
+        "pcl.studies.results", "pcl.studies.session", "pcl.studies.space", "pcl.studies.tracking", "pcl.training",
+    ),
     "search_spaces": ("pcl.studies.space",),
     "search_spaces.ablations": ("pcl.studies.space",),
     "dashboards": (),
@@ -83,10 +92,19 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "launch.shared": (*CORE, *SERVICE),
     "launch.testbed": ("pcl.studies.ledger", "pcl.studies.tracking"),
     "launch.benchmarks": ("launch.shared", "launch.testbed", *CORE, *SERVICE),
-    "launch.reproduction": ("dashboards.board.store", "dashboards.paper", "launch.shared", *CORE, *SERVICE),
+    "launch.studies": (
+        "dashboards.paper", "launch.shared", "pcl.config", "pcl.data", "pcl.encoders", "pcl.losses", "pcl.storage",
+        "pcl.studies.execution", "pcl.studies.ledger", "pcl.studies.report", "pcl.studies.results",
+        "pcl.studies.session", "pcl.studies.space", "pcl.studies.tracking", "pcl.tasks",
+    ),
+    "launch.reproduction": (
+        "dashboards.board.store", "dashboards.paper", "launch.shared", "launch.studies", "pcl.config", "pcl.data",
+        "pcl.storage", "pcl.studies.execution", "pcl.studies.inspection", "pcl.studies.ledger", "pcl.studies.paper",
+        "pcl.studies.report", "pcl.studies.session", "pcl.studies.space", "pcl.studies.tracking", "pcl.training",
+    ),
     "launch": (
         "dashboards.board", "dashboards.board.store", "dashboards.paper", "launch.benchmarks", "launch.reproduction",
-        "launch.shared", "pcl", *CORE, *SERVICE,
+        "launch.shared", "launch.studies", "pcl", *CORE, *SERVICE,
     ),
 }  # fmt: skip
 

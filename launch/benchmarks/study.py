@@ -102,14 +102,17 @@ def _grid(space: "SearchSpace", storage: Path, scale: str) -> Row:
     from pcl.studies.execution.interrupt import Interrupt  # noqa: PLC0415
     from pcl.studies.execution.ray_runner import RayRunner  # noqa: PLC0415
     from pcl.studies.execution.resources import Resources  # noqa: PLC0415
-    from pcl.studies.search.stages import Choices, Search  # noqa: PLC0415
+    from pcl.studies.execution.trial_execution import Choices, Execution  # noqa: PLC0415
+    from pcl.studies.search.stages import Search  # noqa: PLC0415
 
     spec = smallest_spec(space, scale)
     resources = Resources()
     with open_study(space, spec, storage / "grid") as (folder, tracker, recorder):
         started = time.perf_counter()
         choices = Choices(RayRunner(resources), is_finalized=False)
-        finding = Search(space, spec, folder, tracker, recorder, choices, Interrupt(), say).run()
+        interrupt = Interrupt()
+        execution = Execution(space.objective, folder, tracker, recorder, choices, interrupt, say)
+        finding = Search(space, spec, execution, recorder, interrupt).run()
         recorder.close(timeout_s=60)
         seconds = time.perf_counter() - started
     in_trials = sum(outcome.result.wall_s for outcome in finding.outcomes if outcome.result)

@@ -1,25 +1,26 @@
 """What `launch/reproduce.py` has to train for the paper's tables, and what MLflow has of it."""
 
-import argparse
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
-from dashboards.board.store.records import REPRODUCTION
-from launch.shared.listed_study import NO_IMAGES, WEIGHTS, Given, Images
-from launch.shared.study_flags import provenance
+from dashboards.board.store.records import REPRODUCTION as REPRODUCTION_STAGE
+from launch.studies.images import NO_IMAGES, WEIGHTS, Images
+from launch.studies.requests import ReproductionRequest
+from pcl.config.run_config import Plain, RunConfig
+from pcl.studies.ledger.study_spec import REPRODUCTION, StudySpec
+from pcl.studies.ledger.study_storage import Storage
 from pcl.studies.paper.comparison import Ours, mark_of
 from pcl.studies.paper.published import Row, Table, settled
-
-if TYPE_CHECKING:
-    from pcl.config.run_config import Plain
-    from pcl.studies.ledger.study_spec import StudySpec
-    from pcl.studies.ledger.study_storage import Storage
-    from pcl.studies.space.trial import Trial
-    from pcl.studies.tracking.finished_trials import Known
-    from pcl.studies.tracking.tracker import Tracker
+from pcl.studies.session.site import provenance
+from pcl.studies.session.strategies import TrialList
+from pcl.studies.session.study_session import Study
+from pcl.studies.space.search_space import METRICS, Objective
+from pcl.studies.space.trial import Trial
+from pcl.studies.tracking.finished_trials import Known, known
+from pcl.studies.tracking.tracker import StudyTags, Tracker
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Setting:
     profile: str
     scale: str
     seeds: tuple[int, ...]
-    overrides: "dict[str, Plain]" = field(default_factory=dict)
+    overrides: dict[str, Plain] = field(default_factory=dict)
     images: Images = NO_IMAGES
 
     def images_of(self, task: str) -> Images:
@@ -67,7 +68,7 @@ class Cells:
         impossible: Why a row has none.
     """
 
-    trials: "dict[str, Trial]" = field(default_factory=dict)
+    trials: dict[str, Trial] = field(default_factory=dict)
     keys: dict[tuple[str, str], str] = field(default_factory=dict)
     impossible: dict[tuple[str, str], str] = field(default_factory=dict)
 
@@ -94,13 +95,13 @@ class Cells:
                 cells.keys[place] = trial.key
         return cells
 
-    def config(self, table: str, row: str) -> "dict[str, Plain] | None":
+    def config(self, table: str, row: str) -> dict[str, Plain] | None:
         """A row's whole configuration."""
         key = self.keys.get((table, row))
         return self.trials[key].config if key else None
 
 
-def _check_overrides(table: Table, overrides: "Mapping[str, Plain]") -> None:
+def _check_overrides(table: Table, overrides: Mapping[str, Plain]) -> None:
     varied = {path for row in table.rows for path in row.settings}
     if taken := sorted(varied & set(overrides)):
         raise ValueError(f"`--set {taken[0]}` must not set what rows of {table.name} do; leave it out, or the table.")
@@ -114,15 +115,12 @@ def _is_possible(table: Table, row: Row, setting: Setting) -> bool:
     return True
 
 
-def trial_of(table: Table, row: Row, setting: Setting) -> "Trial":
+def trial_of(table: Table, row: Row, setting: Setting) -> Trial:
     """What a row is of.
 
     Raises:
         ValueError: If the profile does not have it.
     """
-    from pcl.config.run_config import RunConfig  # noqa: PLC0415
-    from pcl.studies.space.trial import Trial  # noqa: PLC0415
-
     images = setting.images_of(row.task)
     config = RunConfig.from_flat({**row.config(setting.profile, setting.scale), **images.values})
     paths = config.paths()
@@ -130,18 +128,14 @@ def trial_of(table: Table, row: Row, setting: Setting) -> "Trial":
     if row.is_from_scratch:
         given[WEIGHTS] = ""
     name = f"{table.name.partition(':')[2]}, {row.name}"
-    return Trial(config.with_values(given).flat(), setting.seeds, REPRODUCTION, {"cell": name}, images.data)
+    return Trial(config.with_values(given).flat(), setting.seeds, REPRODUCTION_STAGE, {"cell": name}, images.data)
 
 
-def studies_of(trials: "Sequence[Trial]", setting: Setting, storage: "Storage") -> list[Given]:
+def studies_of(trials: Sequence[Trial], setting: Setting, storage: Storage) -> list[Study[TrialList]]:
     """Trials as studies, one for each task; the same setting has the same studies, which then go on.
 
     Small networks come first: a wide one would hold up those beside it in a worker, with which it takes turns.
     """
-    from pcl.studies.ledger.study_spec import REPRODUCTION, StudySpec  # noqa: PLC0415
-    from pcl.studies.space.search_space import METRICS, Objective  # noqa: PLC0415
-    from pcl.studies.tracking.tracker import StudyTags  # noqa: PLC0415
-
     found = []
     for task in METRICS:
         of_task = sorted((trial for trial in trials if trial.config["task_name"] == task), key=_width)
@@ -156,15 +150,15 @@ def studies_of(trials: "Sequence[Trial]", setting: Setting, storage: "Storage") 
         folder = storage.study(study_name(spec))
         tags = StudyTags(spec.space, spec.scale, spec.profile, objective.metric, spec.data, *provenance())
         title = f"cells of the {'controlled' if task == 'toy' else 'image'} experiment"
-        found.append(Given(folder, spec, tags, objective, of_task, title))
+        found.append(Study(folder, spec, tags, TrialList(objective, of_task, title)))
     return found
 
 
-def _width(trial: "Trial") -> int:
+def _width(trial: Trial) -> int:
     return int(str(trial.config["encoder.dim"]))
 
 
-def study_name(spec: "StudySpec") -> str:
+def study_name(spec: StudySpec) -> str:
     """A name that only the same study has."""
     seeds = [*spec.tuning_seeds, *spec.report_seeds]
     content = json.dumps([sorted(spec.overrides.items()), seeds, spec.data, spec.fingerprint])
@@ -172,25 +166,21 @@ def study_name(spec: "StudySpec") -> str:
     return f"{spec.space}-{spec.profile}-{spec.scale}-{digest}"
 
 
-def recorded(tracker: "Tracker", trials: "Iterable[Trial]") -> "dict[str, Known]":
+def recorded(tracker: Tracker, trials: Iterable[Trial]) -> dict[str, Known]:
     """What MLflow has of trials, by key: of each, the seeds that have ended."""
-    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415
-
-    from pcl.studies.tracking.finished_trials import known  # noqa: PLC0415
-
     trials = list(trials)
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda trial: known(tracker.store, trial), trials))
     return {trial.key: entry for trial, entry in zip(trials, found, strict=True) if entry.trials}
 
 
-def left_of(cells: Cells, found: "Mapping[str, Known]") -> "list[Trial]":
+def left_of(cells: Cells, found: Mapping[str, Known]) -> list[Trial]:
     """What is still to be trained: of every cell, the seeds that MLflow does not have."""
     missing = {key: found[key].missing if key in found else trial.seeds for key, trial in cells.trials.items()}
     return [replace(cells.trials[key], seeds=seeds) for key, seeds in missing.items() if seeds]
 
 
-def ours_of(table: Table, cells: Cells, found: "Mapping[str, Known]", setting: Setting) -> dict[str, Ours]:
+def ours_of(table: Table, cells: Cells, found: Mapping[str, Known], setting: Setting) -> dict[str, Ours]:
     """What MLflow has of a table's rows."""
     ours = {}
     for row in table.rows:
@@ -211,18 +201,18 @@ def ours_of(table: Table, cells: Cells, found: "Mapping[str, Known]", setting: S
     return ours
 
 
-def chosen_tables(arguments: argparse.Namespace, names: Sequence[str]) -> list[str]:
+def chosen_tables(request: ReproductionRequest, names: Sequence[str]) -> list[str]:
     """Names of what is asked for, in the paper's order.
 
     Raises:
         ValueError: If one is no table, or no figure, of the paper, or nothing is asked for, or all and some.
     """
-    if arguments.all:
-        if arguments.table or arguments.figure:
+    if request.is_all:
+        if request.tables or request.figures:
             raise ValueError("`--all` is every table and figure; leave it out, or `--table` and `--figure`.")
         return list(names)
     chosen = set()
-    for kind, flag, asked in (("tab", "table", arguments.table), ("fig", "figure", arguments.figure)):
+    for kind, flag, asked in (("tab", "table", request.tables), ("fig", "figure", request.figures)):
         known = [name for name in names if name.startswith(f"{kind}:")]
         for text in asked:
             name = text if text.startswith(f"{kind}:") else f"{kind}:{text}"

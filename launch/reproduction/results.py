@@ -1,24 +1,22 @@
 """What `launch/reproduce.py --output` keeps: each table as a small CSV with command, hardware, commit and date."""
 
-import argparse
 import os
 import shlex
 import time
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from dashboards.paper.formats import Sheet
 from dashboards.paper.results import RESULTS, Asked, Origin, Result, as_csv, joined_origin, origin_of, read_result
 from launch.reproduction.cells import Cells, Setting
-from launch.shared.resume_command import asked_again
+from launch.reproduction.grids import GridStudy
+from launch.studies.requests import ReproductionRequest
+from launch.studies.resume_command import asked_again
+from pcl.storage.files import write_text
 from pcl.studies.paper.published import published_grids, published_tables
-
-if TYPE_CHECKING:
-    from launch.reproduction.grids import GridStudy
-    from pcl.studies.tracking.finished_trials import Known
-    from pcl.studies.tracking.tracker import Tracker
+from pcl.studies.tracking.finished_trials import Known
+from pcl.studies.tracking.tracker import Tracker
 
 Origins = Mapping[tuple[str, str], Origin]  # by table and row
 
@@ -34,11 +32,11 @@ def check_output(folder: Path | None) -> None:
         raise ValueError(f"`--output` must be a folder that can be written to, but {folder} is not.")
 
 
-def check_kept(arguments: argparse.Namespace, names: Sequence[str], setting: Setting) -> None:
+def check_kept(request: ReproductionRequest, names: Sequence[str], setting: Setting) -> None:
     """Raise a ValueError if a kept file would be replaced by one of fewer seeds, other images or other settings."""
-    for name in names if arguments.output else ():
-        asked = _asked(arguments, name, setting)
-        path = arguments.output / asked.path_of(name)
+    for name in names if request.output else ():
+        asked = _asked(request, name, setting)
+        path = _folder(request) / asked.path_of(name)
         if not path.is_file():
             continue
         kept = read_result(path).asked
@@ -62,7 +60,7 @@ def rendering(folder: Path) -> str:
     return f"; `python launch/results.py{flag}` puts them into the README"
 
 
-def origins_of(cells: Cells, found: "Mapping[str, Known]", grids: "Sequence[GridStudy]", tracker: "Tracker") -> Origins:
+def origins_of(cells: Cells, found: Mapping[str, Known], grids: Sequence[GridStudy], tracker: Tracker) -> Origins:
     """Where the rows of all tables come from, by what MLflow has of their trials and studies."""
     trained = {
         place: joined_origin(origin_of(trial.tags, _date(trial.end_ms)) for trial in found[key].trials)
@@ -78,33 +76,36 @@ def origins_of(cells: Cells, found: "Mapping[str, Known]", grids: "Sequence[Grid
 
 
 def write_results(
-    arguments: argparse.Namespace, sheets: Sequence[Sheet], setting: Setting, origins: Origins
+    request: ReproductionRequest, sheets: Sequence[Sheet], setting: Setting, origins: Origins
 ) -> list[Path]:
     """Write what is to be kept, of which something has been trained; returns the files."""
-    from pcl.storage.files import write_text  # noqa: PLC0415
-
     files = []
     for sheet in sheets:
         lines = list(sheet.lines)
         of_lines = [origins.get((sheet.name, line.row), Origin()) for line in lines]
         if all(origin == Origin() for origin in of_lines):
             continue
-        result = Result(sheet.name, _asked(arguments, sheet.name, setting), lines, of_lines)
-        path = arguments.output / result.path
+        result = Result(sheet.name, _asked(request, sheet.name, setting), lines, of_lines)
+        path = _folder(request) / result.path
         path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, as_csv(result))
         files.append(path)
     return files
 
 
-def _asked(arguments: argparse.Namespace, name: str, setting: Setting) -> Asked:
+def _asked(request: ReproductionRequest, name: str, setting: Setting) -> Asked:
     tables = {table.name: table for table in published_tables()}
     grids = {grid.name: grid for grid in published_grids()}
     tasks = {row.task for row in tables[name].rows} if name in tables else set()
     has_images = "images" in tasks or (name in grids and any("cifar" in space for space in grids[name].spaces))
     data = setting.images.name if has_images else "toy"
     seeds = " ".join(map(str, setting.seeds)) if name in tables else ""
-    return Asked(setting.profile, setting.scale, data, seeds, f"python launch/reproduce.py {asked_again(arguments)}")
+    return Asked(setting.profile, setting.scale, data, seeds, f"python launch/reproduce.py {asked_again(request)}")
+
+
+def _folder(request: ReproductionRequest) -> Path:
+    assert request.output is not None
+    return request.output
 
 
 def _date(end_ms: int) -> str:

@@ -3,12 +3,17 @@
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from dashboards.paper.figures import Curve, draw_curves, draw_posteriors, stamped
 from dashboards.paper.formats import FORMATS, Sheet, page, text
 from launch.reproduction.cells import Cells, Setting, ours_of
+from launch.reproduction.grids import GridStudy
 from launch.shared.command import say
+from pcl.data.sources import data_folder, resolve
+from pcl.storage.files import write_text
+from pcl.studies.inspection.images import source_of, write_look
+from pcl.studies.ledger.study_storage import Storage
 from pcl.studies.paper.comparison import Line, Ours, counts, lines_of, lost_seeds, size_lines
 from pcl.studies.paper.published import (
     Measured,
@@ -18,11 +23,8 @@ from pcl.studies.paper.published import (
     published_tables,
     published_titles,
 )
-
-if TYPE_CHECKING:
-    from launch.reproduction.grids import GridStudy
-    from pcl.studies.ledger.study_storage import Storage
-    from pcl.studies.tracking.finished_trials import Known
+from pcl.studies.tracking.finished_trials import Known
+from pcl.training.trained_encoder import TrainedEncoder
 
 _LOOK = {"rejection": "rejection.png", "credible": "credible.png", "certain": "certain.png"}
 
@@ -30,8 +32,8 @@ _LOOK = {"rejection": "rejection.png", "credible": "credible.png", "certain": "c
 class _Trained(NamedTuple):
     """What has been trained, by cell, and where it is kept."""
 
-    found: "Mapping[str, Known]"
-    storage: "Storage"
+    found: Mapping[str, Known]
+    storage: Storage
 
     def checkpoint_of(self, key: str) -> Path | None:
         """An encoder of a cell, of whichever of its trials has one left."""
@@ -51,12 +53,10 @@ def needs_images(names: Sequence[str]) -> bool:
 
 
 def write_sheets(
-    names: Sequence[str], cells: Cells, found: "dict[str, Known]", grids: "Sequence[GridStudy]", setting: Setting,
-    storage: "Storage",
+    names: Sequence[str], cells: Cells, found: dict[str, Known], grids: Sequence[GridStudy], setting: Setting,
+    storage: Storage,
 ) -> tuple[Path, list[Sheet]]:  # fmt: skip
     """Print every table and write it in all formats; returns the folder and what is in it."""
-    from pcl.storage.files import write_text  # noqa: PLC0415
-
     folder = storage.path / "reproduce" / f"{setting.profile}-{setting.scale}"
     folder.mkdir(parents=True, exist_ok=True)
     tables = {table.name: table for table in published_tables()}
@@ -83,7 +83,7 @@ def write_sheets(
     return folder, sheets
 
 
-def _other_lines(name: str, grids: "Sequence[GridStudy]", setting: Setting) -> list[Line]:
+def _other_lines(name: str, grids: Sequence[GridStudy], setting: Setting) -> list[Line]:
     """Of a table that is of grids, or of sizes."""
     if name != published_sizes()["name"]:
         return [line for grid in grids if grid.table == name for line in grid.lines()]
@@ -151,12 +151,8 @@ def _draw_picture(table: Table, cells: Cells, mark: str, path: Path, trained: _T
         draw_posteriors(checkpoint, table.title, mark, path)
 
 
-def _looked_at(checkpoint: Path, output: Path, storage: "Storage") -> Path:
+def _looked_at(checkpoint: Path, output: Path, storage: Storage) -> Path:
     """The pictures of `launch/look.py`, made once."""
-    from pcl.data.sources import data_folder, resolve  # noqa: PLC0415
-    from pcl.studies.inspection.images import source_of, write_look  # noqa: PLC0415
-    from pcl.training.trained_encoder import TrainedEncoder  # noqa: PLC0415
-
     trained = TrainedEncoder.read(checkpoint)
     images = resolve(trained.task.data, data_folder())
     write_look(source_of(str(checkpoint), storage), trained, images, is_other=False, output=output)

@@ -6,15 +6,13 @@ import re
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable
-from typing import TYPE_CHECKING, NoReturn
+from collections.abc import Callable, Sequence
+from typing import NoReturn
 
 from pcl.storage.object_stores import check_address
 from pcl.studies.cluster.loss import end_process, is_lost
+from pcl.studies.ledger.study_storage import Storage
 from pcl.training.diverged import Diverged
-
-if TYPE_CHECKING:
-    pass
 
 SKIP_BAD_HELP = "of a folder: leave out files that cannot be read as images; they are counted and named"
 
@@ -91,7 +89,7 @@ def _without_passwords(text: str) -> str:
     return re.sub(r"(?<=//)[^/@\s]*@", "", text)
 
 
-def settings(texts: list[str]) -> dict[str, str]:
+def settings(texts: Sequence[str]) -> dict[str, str]:
     """The values of `--set PATH=VALUE`, by path."""
     values = {}
     for text in texts:
@@ -102,15 +100,15 @@ def settings(texts: list[str]) -> dict[str, str]:
     return values
 
 
-def require_tracking(arguments: argparse.Namespace) -> None:
+def require_tracking(storage: Storage, tracking_uri: str | None) -> None:
     """Raise a ValueError where studies are in a store and nothing says where they are recorded."""
-    if not arguments.storage.is_store:
+    if not storage.is_store:
         return
-    check_address(arguments.storage.mirror.uri)
-    if not (arguments.tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")):
+    check_address(storage.mirror.uri)
+    if not (tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")):
         raise ValueError(
-            f"`--tracking-uri` must be given with `--storage {arguments.storage}`: machines that share a store do not "
-            f"share a database on one of them."
+            f"`--tracking-uri` must be given with `--storage {storage}`: machines that share a store do not share a "
+            f"database on one of them."
         )
 
 

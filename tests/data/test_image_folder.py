@@ -10,8 +10,9 @@ from PIL import Image
 
 from launch import look, train
 from launch.grid import _parser as grid_parser
-from launch.shared.grid_request import asked_study
+from launch.grid import request_of as grid_request
 from launch.shared.image_choice import named, skipping
+from launch.studies.grid_study import asked_study
 from pcl.data import resolve
 
 
@@ -156,8 +157,8 @@ def test_commands_leave_out_what_cannot_be_read(
     assert "1 of 16 files" in told
     assert "the test images of fold" in (tmp_path / "look" / "index.html").read_text()
     words = ["--scale", "smoke", "--data", str(pictures), "--skip-bad", "--storage", str(tmp_path / "runs")]
-    spec = asked_study(grid_parser().parse_args(["--space", "cifar_elk", *words])).spec
+    spec = asked_study(grid_request(grid_parser().parse_args(["--space", "cifar_elk", *words]))).spec
     assert spec.overrides["task.data"] == f"skip-bad:{pictures}"
     impossible = grid_parser().parse_args(["--space", "cifar_mcinfonce_cifar10", *words])
     with pytest.raises(ValueError, match="needs training images apart, which 'my_pets' does not have"):
-        asked_study(impossible)
+        asked_study(grid_request(impossible))

@@ -8,11 +8,14 @@ import pytest
 import torch
 
 from launch.ablate import _parser as ablate_parser
+from launch.ablate import request_of as ablation_request
 from launch.bench import main as bench
 from launch.benchmarks.baselines import mc_info_nce_of_whole_samples, wood_sample
 from launch.grid import _parser as grid_parser
+from launch.grid import request_of as grid_request
 from launch.reproduce import _parser as reproduce_parser
-from launch.shared.resume_command import ABLATE, REPRODUCE, command_to_resume
+from launch.reproduce import request_of as reproduction_request
+from launch.studies.resume_command import ABLATE, GRID, Resumption, resumed_reproduction
 from launch.testbed.processes import DEADLINE_S
 from pcl.distributions import VonMisesFisher
 from pcl.losses import MCInfoNCE
@@ -47,18 +50,18 @@ def test_grid_lists_its_spaces() -> None:
 )
 def test_what_goes_on_with_a_study_gives_its_trials_the_same(given: str) -> None:
     arguments = grid_parser().parse_args(["--space", "toy_elk", "--fail-fast", "--time-budget", "3", *given.split()])
-    command = command_to_resume(StudyFolder(Path("runs/s")), arguments)
+    command = Resumption(GRID, grid_request(arguments).run).command_line(StudyFolder(Path("runs/s")))
     assert command == f"python launch/grid.py --resume s{given}"
 
 
 def test_what_goes_on_with_an_ablation_and_a_reproduction() -> None:
     given = ["--gpus-per-trial", "0.5", "--storage", "/elsewhere"]
-    ablation = ablate_parser().parse_args(["--ablation", "mc_samples", *given])
-    command = command_to_resume(StudyFolder(Path("/elsewhere/s")), ablation, ABLATE)
+    ablation = ablation_request(ablate_parser().parse_args(["--ablation", "mc_samples", *given]))
+    command = Resumption(ABLATE, ablation.run).command_line(StudyFolder(Path("/elsewhere/s")))
     assert command == "python launch/ablate.py --resume s --gpus-per-trial 0.5 --storage /elsewhere"
     asked = ["--scale", "smoke", "--table", "bench_results", "--output", "my results"]
-    reproduction = reproduce_parser().parse_args([*asked, *given])
-    assert command_to_resume(None, reproduction, REPRODUCE) == (
+    reproduction = reproduction_request(reproduce_parser().parse_args([*asked, *given]))
+    assert resumed_reproduction(reproduction).command_line() == (
         "python launch/reproduce.py --table bench_results --scale smoke --output 'my results' --gpus-per-trial 0.5 "
         "--storage /elsewhere"
     )

@@ -7,10 +7,13 @@ from pathlib import Path
 import pytest
 
 from launch import ablate, grid
-from launch.shared.study_flags import default_name, new_study_name
+from launch.studies.study_flags import default_name, new_study_name
 from tests.support.services import assert_refused
 
 COMMANDS = {"grid": (grid, ["--space", "toy_elk"]), "ablate": (ablate, ["--ablation", "mc_samples"])}
+BODIES = {
+    "grid": "launch.studies.grid_command.run_grid", "ablate": "launch.studies.ablate_command.run_ablation",
+}  # fmt: skip
 BAD = ("", "/", "..", ".hidden", "a/b", "a b", "a\n", "\x00", "caf\u00e9", "-", "x" * 5000, "x" * 201, "artifacts")
 
 
@@ -20,7 +23,7 @@ def test_bad_names_are_refused_in_a_short_sentence_before_any_work(
     command: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     module, words = COMMANDS[command]
-    monkeypatch.setattr(module, "_run", lambda _: pytest.fail("it runs"))
+    monkeypatch.setattr(BODIES[command], lambda _: pytest.fail("it runs"))
     words = [*words, f"--name={name}", "--storage", str(tmp_path / "runs")]
     told = assert_refused(f"launch/{command}.py", module.main, words, "--name: must", monkeypatch, capsys)
     assert len(told) < 250
@@ -35,7 +38,7 @@ def test_good_names_are_taken(command: str, monkeypatch: pytest.MonkeyPatch) -> 
     for name in ("elk", "_2", "a.b-c_d", "x" * 200):
         monkeypatch.setattr(sys, "argv", ["x", *words, "--name", name])
         seen: list[str] = []
-        monkeypatch.setattr(module, "_run", lambda arguments, seen=seen: seen.append(arguments.name))
+        monkeypatch.setattr(BODIES[command], lambda request, seen=seen: seen.append(request.study.name))
         module.main()
         assert seen == [name]
 

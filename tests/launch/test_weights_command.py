@@ -15,8 +15,10 @@ from torchvision.models.resnet import BasicBlock, ResNet
 
 from launch import pretrain, train
 from launch.grid import _parser as grid_parser
+from launch.grid import request_of as grid_request
 from launch.shared.backbone_weights import Missing, check_weights, chosen_weights, pretrained
-from launch.shared.grid_request import WEIGHTS, Asked, asked_study
+from launch.studies.grid_study import Asked, asked_study
+from launch.studies.images import WEIGHTS
 from launch.testbed.processes import DEADLINE_S
 from pcl.data.embedded import embedded
 from pcl.data.images import ImageSet, save
@@ -179,7 +181,7 @@ def test_train_starts_from_them(folder: Path, monkeypatch: pytest.MonkeyPatch, d
 
 def asked(folder: Path, *arguments: str) -> Asked:
     where = ("--storage", str(folder / "runs"), "--data", str(folder / "few.pt"))
-    return asked_study(grid_parser().parse_args([*where, *arguments]))
+    return asked_study(grid_request(grid_parser().parse_args([*where, *arguments])))
 
 
 def test_a_study_records_its_weights(folder: Path, data: ImageSet, capsys: pytest.CaptureFixture[str]) -> None:
@@ -199,13 +201,13 @@ def test_a_study_records_its_weights(folder: Path, data: ImageSet, capsys: pytes
     with opened(after.folder, after.spec):
         pass
     storage = ("--storage", str(folder / "runs"))
-    resumed = asked_study(grid_parser().parse_args([*storage, "--resume", "mine"]))
+    resumed = asked_study(grid_request(grid_parser().parse_args([*storage, "--resume", "mine"])))
     assert resumed.spec == after.spec
     with pytest.raises(ValueError, match="leave out --weights"):
-        asked_study(grid_parser().parse_args([*storage, "--resume", "mine", "--weights", "none"]))
+        asked_study(grid_request(grid_parser().parse_args([*storage, "--resume", "mine", "--weights", "none"])))
     path.unlink()
     with pytest.raises(ValueError, match="that the study began with are gone"):
-        asked_study(grid_parser().parse_args([*storage, "--resume", "mine"]))
+        asked_study(grid_request(grid_parser().parse_args([*storage, "--resume", "mine"])))
 
 
 def test_what_is_missing_is_trained_once(folder: Path, data: ImageSet, monkeypatch: pytest.MonkeyPatch) -> None:

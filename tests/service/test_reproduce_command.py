@@ -14,10 +14,12 @@ import pytest
 from dashboards.paper.formats import cells_of
 from dashboards.paper.results import read_result
 from launch.ablate import _parser as ablate_parser
-from launch.ablate import asked_ablation
+from launch.ablate import request_of as ablation_request
 from launch.grid import _parser as grid_parser
+from launch.grid import request_of as grid_request
 from launch.reproduce import main as reproduce
-from launch.shared.grid_request import asked_study
+from launch.studies.ablation_study import asked_ablation
+from launch.studies.grid_study import asked_study
 from pcl.studies.ledger.folders import StudyFolder
 from tests.support.commands import called
 from tests.support.services import ONE_WORKER, Home, Records, home
@@ -130,13 +132,14 @@ def test_what_is_missing_is_trained_and_drawn(place: Home) -> None:
 
 def test_a_study_is_of_its_command(place: Home) -> None:
     arguments = ablate_parser().parse_args(["--resume", "--storage", str(place.storage)])
-    assert asked_ablation(arguments).folder.name == "a"
+    assert asked_ablation(ablation_request(arguments)).folder.name == "a"
     (name,) = [path.parent.name for path in place.storage.glob("reproduce_toy*/study.json")]
     assert json.loads((StudyFolder(place.storage / name).path / "study.json").read_text())["kind"] == "reproduction"
     with pytest.raises(ValueError, match=r"is not of this command: `python launch/reproduce.py`"):
-        asked_study(grid_parser().parse_args(["--resume", name, "--storage", str(place.storage)]))
+        asked_study(grid_request(grid_parser().parse_args(["--resume", name, "--storage", str(place.storage)])))
     arguments = ablate_parser().parse_args(["--resume", "a", "--seeds", "4", "--storage", str(place.storage)])
     with pytest.raises(ValueError, match="leave out --seeds"):
-        asked_ablation(arguments)
+        asked_ablation(ablation_request(arguments))
     of_images = ["--ablation", "labels", "--scale", "smoke", "--data", "embedded", "--storage", str(place.storage)]
-    assert asked_ablation(ablate_parser().parse_args(of_images)).folder.name.startswith("labels-embedded-smoke-")
+    asked = asked_ablation(ablation_request(ablate_parser().parse_args(of_images)))
+    assert asked.folder.name.startswith("labels-embedded-smoke-")

@@ -9,7 +9,7 @@ again from the trials' folders. A trial that has come to its end has finished, w
 import numpy as np
 
 from pcl.config.run_config import RunConfig
-from pcl.studies.execution.interrupt import Interrupt
+from pcl.studies.execution.interrupt import Interrupt, StopReason
 from pcl.studies.ledger.folders import Result, Status, StudyFolder, TrialFolder
 from pcl.studies.results.metric_onset import judged_curve
 from pcl.studies.space.search_space import Mode, Objective
@@ -76,7 +76,7 @@ class EarlyStopping:
             folder.claim()  # whoever writes after this has lost the trial
             folder.close(Result(Status.STOPPED, f"stopped early by ASHA at batch {batch} of {n_batches}"))
         except OSError as error:
-            self._interrupt.set(f"a trial's files cannot be written ({error})")
+            self._interrupt.set(StopReason.UNWRITABLE_FILES, error)
         return True
 
     def _goes_on(self, key: str, config: RunConfig, point: tuple[float, float]) -> bool:

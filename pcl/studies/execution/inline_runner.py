@@ -10,6 +10,7 @@ from contextlib import closing
 import torch
 
 from pcl.studies.execution.interfaces import Source
+from pcl.studies.execution.interrupt import StopReason
 from pcl.studies.execution.monitoring import Gauges, NoGauges
 from pcl.studies.execution.resources import Resources
 from pcl.studies.execution.runner import Assignment, Events, fail_unended
@@ -51,7 +52,7 @@ class InlineRunner:
             while not assignment.interrupt.is_set() and (trial := next(trials, None)) is not None:
                 self._train(trial, assignment, events)
         except OSError as error:  # of a source, which cannot use its files
-            assignment.interrupt.set(str(error))
+            assignment.interrupt.set(StopReason.NO_PROPOSALS, error)
         finally:
             torch.set_num_threads(n_threads)
 

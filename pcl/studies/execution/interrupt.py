@@ -5,28 +5,81 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from enum import Enum
 from types import FrameType
+from typing import NamedTuple
 
 from pcl.studies.cluster.loss import Leaving
 
 
+class StopReason(Enum):
+    """Why a study stops before its end."""
+
+    SIGNAL = "signal"
+    TIME_BUDGET = "time budget"
+    TRIAL_FAILED = "trial failed"
+    UNWRITABLE_FILES = "unwritable files"
+    UNUSABLE_FILES = "unusable files"
+    NO_PROPOSALS = "no proposals"
+    RAY_LOST = "Ray lost"
+    TAKEN_OVER = "taken over"
+
+
+_SENTENCES = {
+    StopReason.SIGNAL: "stopped",
+    StopReason.TIME_BUDGET: "the time budget is used up",
+    StopReason.TRIAL_FAILED: "a trial failed ({})",
+    StopReason.UNWRITABLE_FILES: "a trial's files cannot be written ({})",
+    StopReason.UNUSABLE_FILES: "a trial's files cannot be used ({})",
+    StopReason.TAKEN_OVER: "another process has taken over the study",
+}
+
+
+class Stop(NamedTuple):
+    """Why a study stops, with what happened; as text, a sentence."""
+
+    reason: StopReason
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return _SENTENCES.get(self.reason, "{}").format(self.detail)
+
+
 class Interrupt:
-    """What can end a study early: Ctrl-C, a time budget, a failure where none is wanted."""
+    """A switch that ends a study early: by Ctrl-C, a time budget, or a failure where none is wanted.
+
+    Attributes:
+        stop: Why the study stops; None while it does not.
+        leaving: Brings the driver out of Tune where Ray has ended.
+    """
 
     def __init__(self, time_budget_s: float = 0.0) -> None:
-        self.cause = ""
+        self.stop: Stop | None = None
         self.leaving = Leaving()
         self._deadline = time.monotonic() + time_budget_s if time_budget_s else float("inf")
 
-    def set(self, cause: str) -> None:
-        """Stop all trials soon; the first cause stays."""
-        self.cause = self.cause or cause
+    def set(self, reason: StopReason, detail: object = "") -> None:
+        """Stop all trials soon; the first reason stays.
+
+        Args:
+            reason: Why.
+            detail: What happened, such as an error.
+        """
+        self.stop = self.stop or Stop(reason, str(detail))
+
+    def on_lost_ray(self, told: str) -> None:
+        """Stop because Ray has ended, as told."""
+        self.set(StopReason.RAY_LOST, told)
+
+    def on_lost_lease(self, _: str) -> None:
+        """Stop because another process has taken over the study."""
+        self.set(StopReason.TAKEN_OVER)
 
     def is_set(self) -> bool:
-        """Whether to stop."""
+        """Return whether to stop."""
         if time.monotonic() > self._deadline:
-            self.set("the time budget is used up")
-        return bool(self.cause)
+            self.set(StopReason.TIME_BUDGET)
+        return self.stop is not None
 
     @contextmanager
     def on_ctrl_c(self, say: Callable[[str], None]) -> Iterator[None]:
@@ -38,9 +91,9 @@ class Interrupt:
         def handle(number: int, _: FrameType | None) -> None:
             if self.leaving.answer():
                 return
-            if self.cause:
+            if self.stop:
                 raise KeyboardInterrupt
-            self.set("stopped")
+            self.set(StopReason.SIGNAL)
             say("stopping: workers are ended, reports are recorded; once more stops at once")
             if number == signal.SIGTERM:  # Ray's daemons block SIGINT
                 self.leaving.look()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Self
 
 from pcl.metrics.undefined import told, told_with_error
-from pcl.studies.execution.interrupt import Interrupt
+from pcl.studies.execution.interrupt import Interrupt, StopReason
 from pcl.studies.execution.monitoring import BEST_OBJECTIVE, TRIALS, WORKER_DEATHS, Gauges
 from pcl.studies.ledger.folders import TrialFolder
 from pcl.studies.results.selection import Outcome, winner
@@ -106,7 +106,7 @@ class Progress:
             n_done = len(self._outcomes)
             self._tell(f"  {n_done:>3}/{self._n_trials}  {described(outcome, self._objective)}")
         if not outcome.is_finished and not outcome.is_stopped and self._is_fail_fast:
-            self._interrupt.set(f"a trial failed ({outcome.cause})")
+            self._interrupt.set(StopReason.TRIAL_FAILED, outcome.cause)
 
     def line(self) -> str:
         """How things stand."""

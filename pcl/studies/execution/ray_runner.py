@@ -119,7 +119,7 @@ class RayRunner:
                 verbose=0,
             ),
         )
-        with interrupt.leaving.without(daemons(), interrupt.set):
+        with interrupt.leaving.without(daemons(), interrupt.on_lost_ray):
             tuner.fit()
 
 

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from pcl.studies.execution.early_stopping import EarlyStopping
 from pcl.studies.execution.interfaces import Listener, Source
-from pcl.studies.execution.interrupt import Interrupt
+from pcl.studies.execution.interrupt import Interrupt, StopReason
 from pcl.studies.execution.monitoring import Gauges
 from pcl.studies.execution.resources import Resources
 from pcl.studies.ledger.folders import Result, Status, StudyFolder, TrialFolder
@@ -93,7 +93,7 @@ class Events:
 
     def unwritable(self, cause: str) -> None:
         """End the study: a worker cannot write a trial's files."""
-        self._interrupt.set(f"a trial's files cannot be written ({cause})")
+        self._interrupt.set(StopReason.UNWRITABLE_FILES, cause)
 
     def _see(self, folder: TrialFolder) -> None:
         """Pull a trial's files, unless that has failed before: a store that is away keeps one waiting for a minute."""
@@ -106,7 +106,7 @@ class Events:
             yield
         except OSError as error:
             self._has_failed = True
-            self._interrupt.set(f"a trial's files cannot be used ({error})")
+            self._interrupt.set(StopReason.UNUSABLE_FILES, error)
 
 
 def fail_unended(trials: Sequence[Trial], assignment: Assignment) -> None:

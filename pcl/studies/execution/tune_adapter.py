@@ -13,7 +13,7 @@ from ray.tune.search import Searcher
 
 from pcl.studies.execution.early_stopping import EarlyStopping
 from pcl.studies.execution.interfaces import Source
-from pcl.studies.execution.interrupt import Interrupt
+from pcl.studies.execution.interrupt import Interrupt, StopReason
 from pcl.studies.execution.monitoring import Gauges
 from pcl.studies.execution.runner import Events
 from pcl.studies.execution.worker import Job, folder_of, run_job
@@ -212,7 +212,7 @@ class Proposals(Searcher):
         try:
             group = list(islice(iter(self._source.next, None), self._size))
         except OSError as error:
-            self._interrupt.set(str(error))
+            self._interrupt.set(StopReason.NO_PROPOSALS, error)
             group = []
         return {"jobs": [self._job_of(trial) for trial in group]} if group else Searcher.FINISHED
 

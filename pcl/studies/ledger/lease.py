@@ -124,8 +124,8 @@ class _Lease:
         self._mirror.push(LEASE)
 
 
-def keep_outputs(folder: StudyFolder, cause: str, say: Callable[[str], None]) -> None:
-    """Put what a study leaves beside its trials into its store, unless it ended because it is another's by now."""
-    if folder.mirror.uri and cause != TAKEN_OVER:
+def keep_outputs(folder: StudyFolder, say: Callable[[str], None]) -> None:
+    """Put what a study leaves beside its trials into its store, if it is in one."""
+    if folder.mirror.uri:
         folder.push()
         say(f"kept in {folder.mirror.uri}")

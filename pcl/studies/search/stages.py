@@ -1,13 +1,11 @@
 """A study from its first stage to the final row: reuse what is known, run what is left, select, report."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from pcl.config.run_config import Plain
 from pcl.studies.execution.early_stopping import EarlyStopping
 from pcl.studies.execution.interrupt import Interrupt
-from pcl.studies.execution.trial_execution import Choices, Execution, close_study
-from pcl.studies.ledger.folders import StudyFolder
+from pcl.studies.execution.trial_execution import Execution
 from pcl.studies.ledger.study_spec import StudySpec
 from pcl.studies.results.pareto import pareto_front, with_objectives
 from pcl.studies.results.replication import MOST_ROUNDS, Replication, concluded, new_seeds, together, unclear
@@ -16,9 +14,6 @@ from pcl.studies.space.search_method import ASHA, GRID, OPTUNA
 from pcl.studies.space.search_space import Objective, SearchSpace
 from pcl.studies.space.trial import Trial
 from pcl.studies.tracking.recorder import Recorder
-from pcl.studies.tracking.tracker import End, Tracker
-
-__all__ = ["N_REPORTED", "REPLICATE_STAGE", "REPORT_STAGE", "Choices", "Finding", "Search", "close"]
 
 REPORT_STAGE, REPLICATE_STAGE = "report", "replicate"
 N_REPORTED = 3  # configurations that are run on the report seeds: the winner and the next two
@@ -59,23 +54,18 @@ class Search:
     Args:
         space: What is searched; `self.space` then goes by the first of the study's objectives.
         spec: What the study is.
-        folder: Its files.
-        tracker: With the study open.
-        recorder: Of the same tracker.
-        choices: How it runs.
+        execution: Runs its trials.
+        recorder: Keeps MLflow in line.
         interrupt: Ends it early.
-        say: Prints a line.
     """
 
     def __init__(
-        self, space: SearchSpace, spec: StudySpec, folder: StudyFolder, tracker: Tracker, recorder: Recorder,
-        choices: Choices, interrupt: Interrupt, say: Callable[[str], None],
-    ) -> None:  # fmt: skip
-        self.spec, self.folder = spec, folder
+        self, space: SearchSpace, spec: StudySpec, execution: Execution, recorder: Recorder, interrupt: Interrupt
+    ) -> None:
+        self.spec, self.folder = spec, execution.folder
         self.space, self.objectives = with_objectives(space, spec.objectives)
-        self._recorder = recorder
-        self._choices, self._interrupt = choices, interrupt
-        self._execution = Execution(self.space.objective, folder, tracker, recorder, choices, interrupt, say)
+        self._recorder, self._interrupt = recorder, interrupt
+        self._execution, self._choices = execution, execution.choices
 
     def run(self) -> Finding:
         """Run stage after stage, then the report; returns early where interrupted or where a stage has no winner."""
@@ -163,10 +153,3 @@ class Search:
         if stage in (REPORT_STAGE, REPLICATE_STAGE) or self.spec.method.scheduler != ASHA:
             return None
         return EarlyStopping(self.folder, stage, self.space.objective, self._interrupt)
-
-
-def close(finding: Finding, tracker: Tracker, recorder: Recorder, objective: str, is_stopped: bool) -> list[str]:
-    """Wait for the records and end the study in MLflow; what is missing there."""
-    end = End.KILLED if is_stopped else End.FINISHED if finding.best is not None else End.FAILED
-    best = {} if finding.best is None else {"best/objective": finding.best.mean(objective)}
-    return close_study(tracker, recorder, end, best)

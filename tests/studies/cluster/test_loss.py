@@ -32,12 +32,12 @@ def test_tune_is_left_where_ray_ends_with_it(daemon: tuple[socket.socket, str]) 
     server, address = daemon
     interrupt, said = Interrupt(), []
     with interrupt.on_ctrl_c(said.append):
-        with interrupt.leaving.without(daemons(address), interrupt.set):
+        with interrupt.leaving.without(daemons(address), interrupt.on_lost_ray):
             server.close()
             signal.raise_signal(signal.SIGTERM)
             pytest.fail("went on")
         assert ray_loss.is_lost()
-        assert interrupt.cause == "stopped"
+        assert str(interrupt.stop) == "stopped"
         with pytest.raises(KeyboardInterrupt):  # told twice
             signal.raise_signal(signal.SIGTERM)
     assert len(said) == 1
@@ -48,10 +48,13 @@ def test_tune_stops_by_itself_where_ray_is_there(number: signal.Signals, daemon:
     _, address = daemon
     interrupt = Interrupt()
     with interrupt.on_ctrl_c(lambda _: None):
-        with interrupt.leaving.without(daemons(address), interrupt.set):
+        with interrupt.leaving.without(daemons(address), interrupt.on_lost_ray):
             signal.raise_signal(number)
             assert interrupt.is_set()
-        with pytest.raises(KeyboardInterrupt), interrupt.leaving.without(daemons(address), interrupt.set):  # told twice
+        with (
+            pytest.raises(KeyboardInterrupt),
+            interrupt.leaving.without(daemons(address), interrupt.on_lost_ray),
+        ):  # told twice
             signal.raise_signal(number)
     assert not ray_loss.is_lost()
 
@@ -93,12 +96,12 @@ def test_tune_is_left_where_ray_is_killed(
     node, of_node = listening()
     interrupt = Interrupt()
     with interrupt.on_ctrl_c(lambda _: None):
-        with interrupt.leaving.without(daemons(address, of_node), interrupt.set):
+        with interrupt.leaving.without(daemons(address, of_node), interrupt.on_lost_ray):
             (server if lost == "gcs" else node).close()
             time.sleep(DEADLINE_S)
             pytest.fail("went on")
         assert ray_loss.is_lost()
-        assert cause in interrupt.cause
+        assert cause in str(interrupt.stop)
     node.close()
 
 
@@ -121,13 +124,13 @@ def test_tune_goes_on_where_a_node_of_several_is_lost(
             raise RuntimeError("busy")
         return answer
 
-    with interrupt.leaving.without(Daemons(address, nodes, 0.0), interrupt.set):
+    with interrupt.leaving.without(Daemons(address, nodes, 0.0), interrupt.on_lost_ray):
         while n_asked < 10:
             time.sleep(0.01)
             if n_asked > 3:
                 first.close()
     second.close()
-    assert not interrupt.cause
+    assert not interrupt.stop
     assert not ray_loss.is_lost()
 
 

@@ -3,22 +3,21 @@
 import os
 import signal
 import sys
-from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from launch.shared.command import run
-from launch.shared.resume_command import resumable
-from launch.shared.study_flags import joined
+from launch.studies.resume_command import GRID, Resumption
 from pcl.studies.cluster import session as ray_session
 from pcl.studies.cluster import start as ray_start
 from pcl.studies.execution.interrupt import Interrupt
 from pcl.studies.ledger.folders import StudyFolder
 from pcl.studies.ledger.study_storage import Storage
+from pcl.studies.session.request import RunRequest
+from pcl.studies.session.site import on_ray
 from tests.support.services import wait_for
 
 
@@ -116,8 +115,8 @@ def test_ray_that_cannot_be_had_is_one_sentence_and_how_to_go_on(
     monkeypatch.setattr("ray.init", failing(error, cause))
 
     def main() -> None:
-        arguments = Namespace(address=address, storage=Storage.of(str(tmp_path)))
-        with joined(arguments, Interrupt(), lambda: "this goes on"):
+        request = RunRequest(Storage.of(str(tmp_path)), address=address)
+        with on_ray(request, Interrupt(), print, lambda: "this goes on"):
             pytest.fail("has a cluster")
 
     line = ends(main, 2, capfd)
@@ -129,13 +128,9 @@ def test_what_nobody_expected_is_one_sentence_and_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    arguments = SimpleNamespace(
-        storage=Storage.of("runs"), tracking_uri=None, address=None, cpus_per_trial=1, gpus_per_trial=None,
-        side_by_side=None, max_concurrent=None,
-    )  # fmt: skip
 
     def main() -> None:
-        with resumable(StudyFolder(tmp_path / "s"), arguments):  # type: ignore[arg-type]
+        with Resumption(GRID, RunRequest(Storage.of("runs"))).guard(StudyFolder(tmp_path / "s")):
             raise KeyError("no postgres://me:secret@host/db\nand the statement")
 
     line = ends(main, 1, capfd)

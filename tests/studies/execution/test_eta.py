@@ -51,10 +51,11 @@ def test_wide_networks_are_reckoned_with(tmp_path: Path, clock: list[float]) -> 
     table = next(table for table in published_tables() if table.name == "fig:encoder_size")
     setting = Setting("reference", "quick", (4, 5, 6))
     (study,) = studies_of(list(Cells.of([table], setting).trials.values()), setting, Storage(tmp_path))
-    told = progress_of(study.trials, len(study.trials), study.objective)
+    trials = study.strategy.trials
+    told = progress_of(trials, len(trials), study.strategy.objective)
     assert told.line().endswith("ETA ?")
     left = sum(SECONDS.values())
-    for trial in study.trials:
+    for trial in trials:
         folder, seconds = study.folder.trial(trial.key), SECONDS[int(str(trial.config["encoder.dim"]))]
         folder.begin(trial)
         told.started(folder)
@@ -78,7 +79,7 @@ def test_a_plan_tells_how_long_the_cells_take(
         probed.extend(trials)
         return [Cost(0.0, SECONDS[16], 1)]
 
-    monkeypatch.setattr("pcl.studies.report.plan.costs_of", costs)
+    monkeypatch.setattr("pcl.studies.session.site.costs_of", costs)
     words = ["--figure", "encoder_size", "--scale", "quick", "--plan", "--storage", str(tmp_path)]
     monkeypatch.setattr("sys.argv", ["reproduce.py", *words, "--max-concurrent", "1"])
     main()

@@ -17,7 +17,7 @@ from pcl.studies.execution.inline_runner import InlineRunner
 from pcl.studies.execution.interrupt import Interrupt
 from pcl.studies.execution.resources import Resources
 from pcl.studies.execution.runner import Assignment
-from pcl.studies.execution.trial_execution import Choices
+from pcl.studies.execution.trial_execution import Choices, Execution
 from pcl.studies.ledger.folders import Status, StudyFolder, TrialFolder
 from pcl.studies.ledger.study_spec import StudySpec
 from pcl.studies.results.reuse import is_lost
@@ -142,7 +142,7 @@ def test_an_interrupted_trial_goes_on_from_its_checkpoint(batch: int, tmp_path: 
     study, interrupt = StudyFolder(tmp_path / "study"), Interrupt()
 
     def stop(folder: TrialFolder, at: int) -> None:
-        if at == batch and not interrupt.cause:
+        if at == batch and interrupt.stop is None:
             os.kill(os.getpid(), signal.SIGINT)  # a Ctrl-C
 
     said: list[str] = []
@@ -165,7 +165,7 @@ def test_files_that_cannot_be_written_end_the_study(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(TrialFolder, "publish", full)
     interrupt = Interrupt()
     run(StudyFolder(tmp_path / "study"), FINE, OTHER, interrupt=interrupt)
-    assert "disk full" in interrupt.cause
+    assert "disk full" in str(interrupt.stop)
     assert StudyFolder(tmp_path / "study").trial(FINE.key).result() is None
 
 
@@ -189,10 +189,9 @@ def search(space: SearchSpace, spec: StudySpec, study: StudyFolder, interrupt: I
     study.path.mkdir(parents=True, exist_ok=True)
     tracker: Any = SimpleNamespace(finished=lambda _: None)
     recorder: Any = SimpleNamespace(submit=lambda _: None, errors=[])
-    choices = Choices(RUNNER, is_finalized=True)
-    return Search(
-        space, spec, study, tracker, recorder, choices, interrupt or Interrupt(), lambda _: None
-    ).run()  # fmt: skip
+    choices, interrupt = Choices(RUNNER, is_finalized=True), interrupt or Interrupt()
+    execution = Execution(space.objective, study, tracker, recorder, choices, interrupt, lambda _: None)
+    return Search(space, spec, execution, recorder, interrupt).run()
 
 
 STAGES = (Stage("one", {"loss.n_samples": (2, 4)}), Stage("two", {"training.lr": (1e-3, 1e-2)}))

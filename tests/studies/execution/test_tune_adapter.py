@@ -13,15 +13,15 @@ from ray.tune.progress_reporter import TrialProgressCallback
 from ray.tune.search import Searcher
 from ray.tune.utils.callback import _create_default_callbacks
 
-from launch.shared.study_flags import machine
 from pcl.studies.cluster import session as ray_session
 from pcl.studies.execution import ray_runner
-from pcl.studies.execution.interrupt import Interrupt
+from pcl.studies.execution.interrupt import Interrupt, StopReason
 from pcl.studies.execution.ray_runner import RayRunner
 from pcl.studies.execution.resources import Resources
 from pcl.studies.execution.runner import Assignment
 from pcl.studies.execution.tune_adapter import Listed, Proposals, RestartedFirst, Silence
 from pcl.studies.ledger.folders import StudyFolder
+from pcl.studies.session.site import machine
 from pcl.studies.space.trial import Trial
 
 
@@ -62,7 +62,7 @@ def test_nothing_more_is_handed_out_once_interrupted() -> None:
     interrupt = Interrupt()
     proposals = proposed(5, 1, interrupt)
     assert proposals.suggest("0") == {"jobs": [{"x": 0}]}
-    interrupt.set("stopped")
+    interrupt.set(StopReason.SIGNAL)
     assert proposals.suggest("1") == Searcher.FINISHED
 
 

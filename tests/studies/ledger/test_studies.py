@@ -12,7 +12,7 @@ from typing import IO
 import pytest
 
 from pcl.config.run_config import RunConfig
-from pcl.studies.execution.interrupt import Interrupt
+from pcl.studies.execution.interrupt import Interrupt, StopReason
 from pcl.studies.execution.resources import Cost, Resources
 from pcl.studies.ledger.folders import Lost, Result, Row, Status, StudyFolder, TrialFolder
 from pcl.studies.ledger.study_spec import StudySpec, latest_study, opened
@@ -158,12 +158,14 @@ class TestStudy:
 def test_interrupt() -> None:
     interrupt = Interrupt()
     assert not interrupt.is_set()
-    interrupt.set("first")
-    interrupt.set("second")
-    assert interrupt.cause == "first"
+    interrupt.set(StopReason.TRIAL_FAILED, "first")
+    interrupt.set(StopReason.SIGNAL)
+    assert interrupt.stop == (StopReason.TRIAL_FAILED, "first")
+    assert str(interrupt.stop) == "a trial failed (first)"
     late = Interrupt(time_budget_s=1e-9)
     assert late.is_set()
-    assert "time budget" in late.cause
+    assert late.stop == (StopReason.TIME_BUDGET, "")
+    assert "time budget" in str(late.stop)
 
 
 @pytest.fixture

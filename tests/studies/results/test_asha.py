@@ -230,7 +230,7 @@ def test_files_that_cannot_be_written_end_the_study(tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr(TrialFolder, "close", fail)
     stage.train(1, [0.1] * 10)
-    assert interrupt.cause == "a trial's files cannot be written (disk full)"
+    assert str(interrupt.stop) == "a trial's files cannot be written (disk full)"
 
 
 def stopped(value: float, name: str = "s") -> Outcome:

@@ -15,11 +15,12 @@ from dashboards.paper.formats import FORMATS, Sheet, page
 from launch.reproduce import _parser, main
 from launch.reproduction.cells import Cells, Setting, chosen_tables, left_of, ours_of, studies_of
 from launch.reproduction.sheets import _other_lines
-from launch.shared.listed_study import Images
-from launch.shared.resume_command import goes_on
+from launch.studies.images import Images
+from launch.studies.resume_command import REPRODUCE, Resumption
 from pcl.studies.ledger.study_storage import Storage
 from pcl.studies.paper.comparison import Line, Ours, lines_of, lost_seeds, winner_lines
 from pcl.studies.paper.published import published_grids, published_tables, published_titles
+from pcl.studies.session.request import RunRequest
 from pcl.studies.space.search_space import load_space
 from pcl.studies.tracking.finished_trials import Found, Known
 from pcl.studies.tracking.tracker import StoreError
@@ -176,9 +177,9 @@ def test_what_ran_away_and_what_is_not_possible() -> None:
 def test_small_networks_are_trained_first(tmp_path: Path) -> None:
     cells = Cells.of([TABLES["fig:highdim"], TABLES["fig:encoder_size"], TABLES["tab:bench_cifar"]], SMOKE)
     toy, images = studies_of(list(cells.trials.values()), SMOKE, Storage(tmp_path))
-    widths = [trial.config["encoder.dim"] for trial in toy.trials]
+    widths = [trial.config["encoder.dim"] for trial in toy.strategy.trials]
     assert widths == sorted(widths)
-    assert (widths[0], widths[-1], len(widths) + len(images.trials)) == (4, 128, len(cells.trials))
+    assert (widths[0], widths[-1], len(widths) + len(images.strategy.trials)) == (4, 128, len(cells.trials))
 
 
 def test_only_seeds_that_are_missing_are_trained() -> None:
@@ -284,10 +285,11 @@ def test_a_store_that_fails_is_told_in_a_sentence(
     def failing(*_: object) -> None:
         raise StoreError("disk I/O error")
 
-    monkeypatch.setattr("launch.reproduction.cells.recorded", failing)
+    monkeypatch.setattr("launch.reproduction.command.recorded", failing)
     words = ["--table", "toy_correctsetups", "--scale", "smoke", "--storage", str(tmp_path), "--plan"]
     assert_refused("launch/reproduce.py", main, words, "mlflow.db cannot be used: disk I/O error", monkeypatch, capsys)
-    with pytest.raises(SystemExit) as ended, goes_on("reproduce", "python launch/reproduce.py --all"):
+    resumption = Resumption(REPRODUCE, RunRequest(Storage(tmp_path)))
+    with pytest.raises(SystemExit) as ended, resumption.mended("python launch/reproduce.py --all"):
         failing()
     assert ended.value.code == 1
     told = capsys.readouterr().err

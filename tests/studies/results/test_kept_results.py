@@ -1,6 +1,5 @@
 """Results that are kept with the code: written with where they come from, read back, and rendered in the README."""
 
-import argparse
 import contextlib
 import subprocess
 import sys
@@ -25,9 +24,13 @@ from dashboards.paper.results import (
 from launch.reproduction.cells import Cells, Setting, ours_of
 from launch.reproduction.results import check_kept, check_output, origins_of, rendering, write_results
 from launch.results import main
+from launch.shared.command import settings
+from launch.studies.requests import ConfigRequest, ReproductionRequest
 from launch.testbed.processes import DEADLINE_S
+from pcl.studies.ledger.study_storage import Storage
 from pcl.studies.paper.comparison import Line, lines_of
 from pcl.studies.paper.published import published_tables
+from pcl.studies.session.request import RunRequest
 from pcl.studies.tracking.finished_trials import Found, Known
 from pcl.studies.tracking.tracker import Tracker
 from tests.support.services import ROOT, assert_refused
@@ -35,9 +38,11 @@ from tests.support.services import ROOT, assert_refused
 TABLES = {table.name: table for table in published_tables()}
 TAGS = {"pcl.hardware": "NVIDIA H200", "pcl.torch": "2.11.0", "pcl.commit": "c0ffee" * 6 + "+"}
 DAY_MS = 1_794_700_800_000  # 2026-11-15, 00:00 UTC
-ASKED = argparse.Namespace(
-    table=["toy_correctsetups", "infonce"], figure=["2dplot"], all=False, scale="paper", fidelity=None, seeds="4,5,6",
-    data=None, skip_bad=False, weights=None, set=["training.phases=mu kappa"],
+SETTING = "training.phases=mu kappa"
+ASKED = ReproductionRequest(
+    ("toy_correctsetups", "infonce"), ("2dplot",), is_all=False, output=None, is_plan=False,
+    config=ConfigRequest("paper", settings=settings([SETTING]), setting_texts=(SETTING,), seeds="4,5,6"),
+    run=RunRequest(Storage(Path("runs"))),
 )  # fmt: skip
 COMMAND = (
     "python launch/reproduce.py --table toy_correctsetups --table infonce --figure 2dplot --scale paper --seeds 4,5,6 "
@@ -60,8 +65,9 @@ def kept(folder: Path) -> list[Path]:
     for name in ("tab:toy_correctsetups", "fig:2dplot"):
         lines = lines_of(TABLES[name], ours_of(TABLES[name], cells, found, setting))
         sheets.append(Sheet(name, TABLES[name].title, "", lines))
-    arguments = argparse.Namespace(**{**vars(ASKED), "output": folder})
-    return write_results(arguments, sheets, setting, origins_of(cells, found, [], Tracker("sqlite:///unused.db")))
+    return write_results(
+        replace(ASKED, output=folder), sheets, setting, origins_of(cells, found, [], Tracker("sqlite:///unused.db"))
+    )
 
 
 def test_a_file_says_where_every_line_comes_from(tmp_path: Path) -> None:
@@ -137,9 +143,9 @@ def test_a_cell_without_a_value_is_short() -> None:
 
 def test_marks_stay(tmp_path: Path) -> None:
     line = Line("<b>a|b</b>", "κ RMSE", "6.15±0.61", "2.7±0.6 [smoke]", "2", "-3.7 [smoke]", "better [smoke]")
-    arguments = argparse.Namespace(**{**vars(ASKED), "output": tmp_path})
+    request = replace(ASKED, output=tmp_path)
     origins = {("fig:mc", line.row): Origin("a laptop")}
-    (path,) = write_results(arguments, [Sheet("fig:mc", "", "", [line])], Setting("paper", "smoke", (4, 5)), origins)
+    (path,) = write_results(request, [Sheet("fig:mc", "", "", [line])], Setting("paper", "smoke", (4, 5)), origins)
     assert "| | ours | 2.7±0.6 (-3.7, better) [smoke] | 2 |" in as_markdown(read_result(path)).replace("|  |", "| |")
     assert r"<b>a\|b</b>" in as_markdown(read_result(path))
 

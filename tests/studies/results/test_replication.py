@@ -14,6 +14,7 @@ from scipy import stats
 from pcl.studies.execution.inline_runner import InlineRunner
 from pcl.studies.execution.interrupt import Interrupt
 from pcl.studies.execution.resources import Resources
+from pcl.studies.execution.trial_execution import Choices, Execution
 from pcl.studies.ledger.folders import Result, Status, StudyFolder
 from pcl.studies.ledger.study_spec import StudySpec
 from pcl.studies.report.outputs import replication_table, summary, write_all
@@ -27,7 +28,7 @@ from pcl.studies.results.replication import (
     unclear,
 )
 from pcl.studies.results.selection import Outcome
-from pcl.studies.search.stages import REPLICATE_STAGE, REPORT_STAGE, Choices, Finding, Search
+from pcl.studies.search.stages import REPLICATE_STAGE, REPORT_STAGE, Finding, Search
 from pcl.studies.space.search_method import Method
 from pcl.studies.space.search_space import Mode, Objective, SearchSpace, Stage
 from pcl.studies.space.trial import Trial
@@ -125,8 +126,9 @@ def searched(
     monkeypatch.setattr(Search, "_run_all", run_all)
     nothing: Any = None
     choices, folder = Choices(InlineRunner(Resources())), StudyFolder(tmp_path / "s")
-    search = Search(space, spec, folder, nothing, nothing, choices, Interrupt(), lambda _: None)
-    finding = search.run()
+    interrupt = Interrupt()
+    execution = Execution(space.objective, folder, nothing, nothing, choices, interrupt, lambda _: None)
+    finding = Search(space, spec, execution, nothing, interrupt).run()
     write_all(folder, space, spec, finding)
     return finding, spec, ran
 

@@ -14,11 +14,12 @@ from pcl.storage.mirror import Mirrored
 from pcl.studies.execution.inline_runner import InlineRunner
 from pcl.studies.execution.interrupt import Interrupt
 from pcl.studies.execution.resources import Resources
+from pcl.studies.execution.trial_execution import Choices, Execution
 from pcl.studies.ledger.folders import Result, Status, StudyFolder
 from pcl.studies.report.outputs import table
 from pcl.studies.results.selection import Outcome
 from pcl.studies.search.optuna_study import DATABASE
-from pcl.studies.search.stages import Choices, Search
+from pcl.studies.search.stages import Search
 from pcl.studies.space.ranges import log_uniform
 from pcl.studies.space.search_method import RANDOM
 from pcl.studies.space.search_space import Stage
@@ -204,7 +205,9 @@ def test_a_later_stage_that_finds_nothing_better_does_not_win(
     nothing: Any = None
     choices = Choices(InlineRunner(Resources()), is_finalized=True)
     spec = spec_of(space, kind, 2)
-    search = Search(space, spec, StudyFolder(tmp_path), nothing, nothing, choices, Interrupt(), print)
+    interrupt, folder = Interrupt(), StudyFolder(tmp_path)
+    execution = Execution(space.objective, folder, nothing, nothing, choices, interrupt, print)
+    search = Search(space, spec, execution, nothing, interrupt)
 
     def run_all(trials: list[Trial], title: str) -> list[Outcome]:
         worse = [float(trial.config["loss.kappa_pos"]) - 9 * ("training.lr" in trial.varied) for trial in trials]

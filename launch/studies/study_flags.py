@@ -1,28 +1,22 @@
-"""What commands that run studies have in common: their flags, the cluster they join, the MLflow they write to."""
+"""Flags that commands which run studies have in common, and the requests that they become."""
 
 import argparse
 import math
 import re
 import reprlib
-import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import lru_cache
-from pathlib import Path
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
 
 from launch.shared.backbone_weights import HELP
-from launch.shared.command import SKIP_BAD_HELP, require_tracking, say, whole_number
+from launch.shared.command import SKIP_BAD_HELP, settings, whole_number
+from launch.studies.requests import ConfigRequest, ImageRequest, StudyChoice
 from pcl.studies.ledger.study_storage import Storage
+from pcl.studies.session.request import AUTO, ResourceRequest, Runner, RunRequest
 
 if TYPE_CHECKING:
     from argparse import _ArgumentGroup
-
-    from pcl.studies.execution.interrupt import Interrupt
-    from pcl.studies.execution.resources import Cost, Resources
-    from pcl.studies.tracking.tracker import Tracker
 
 
 def what_flags(what: "_ArgumentGroup", seeds: str) -> None:
@@ -93,21 +87,14 @@ def how_flags(parser: argparse.ArgumentParser, name: str) -> "_ArgumentGroup":
     how.add_argument("--name", type=new_study_name, help=f"of the study (default: {name})")
     how.add_argument("--resume", nargs="?", const="", type=_resumed, metavar="STUDY",
                      help="go on with a study (default: the latest)")  # fmt: skip
+    how.add_argument("--runner", choices=["ray", "inline"], default="ray", help="inline: in this process without Ray, "
+                     "one trial after the other (default: ray)")  # fmt: skip
     running_flags(how)
     return how
 
 
 def _resumed(text: str) -> str:
     return study_name(text) if text else text
-
-
-def refuse_with_resume(arguments: argparse.Namespace, names: Sequence[str]) -> None:
-    """Raise a ValueError that has those of these options that were given: a study that goes on has its settings."""
-    values = {name: getattr(arguments, name) for name in names}
-    given = [name for name, value in values.items() if value is not False and value not in (None, "", [])]
-    if given:
-        told = ", ".join(f"--{name.replace('_', '-')}" for name in given)
-        raise ValueError(f"A study that is resumed has its settings already: leave out {told}.")
 
 
 def running_flags(how: "_ArgumentGroup") -> None:
@@ -133,8 +120,8 @@ def where_flags(parser: argparse.ArgumentParser) -> None:
     where.add_argument("--max-concurrent", type=whole_number, help="trials at once (default: as many as fit)")
 
 
-def _gpus(text: str) -> float | str:
-    return text if text == "auto" else _amount(text, " or auto")
+def _gpus(text: str) -> float | Literal["auto"]:
+    return AUTO if text == AUTO else _amount(text, " or auto")
 
 
 def _amount(text: str, others: str = "") -> float:
@@ -153,93 +140,46 @@ def _minutes(text: str) -> float:
     return float(text)
 
 
-def resources_of(
-    arguments: argparse.Namespace, available: dict[str, float], costs: Sequence["Cost"] = ()
-) -> "Resources":  # fmt: skip
-    """Of a trial; where its share of a GPU is to be found out, a whole one until costs are known."""
-    from pcl.studies.execution.resources import Resources, gpu_share  # noqa: PLC0415
-
-    gpus, side_by_side = arguments.gpus_per_trial, arguments.side_by_side or 1
-    if gpus is None or gpus == "auto":
-        gpus = 1.0 if available.get("GPU") else 0.0
-    if arguments.gpus_per_trial == "auto" and arguments.side_by_side is None:
-        side_by_side = min((cost.side_by_side for cost in costs), default=1)
-        gpus *= gpu_share(costs) if side_by_side == 1 else 1.0
-    if arguments.cpus_per_trial < 0 or gpus < 0 or (gpus > 1 and gpus != int(gpus)):
-        raise ValueError(f"`--cpus-per-trial {arguments.cpus_per_trial:g} --gpus-per-trial {gpus:g}` is not possible.")
-    return Resources(arguments.cpus_per_trial, gpus, arguments.max_concurrent or 0, side_by_side)
+def config_request(arguments: argparse.Namespace) -> ConfigRequest:
+    """Return the runs that `what_flags` ask for."""
+    images = ImageRequest(arguments.data, arguments.skip_bad, arguments.weights)
+    texts = tuple(arguments.set)
+    return ConfigRequest(arguments.scale, arguments.fidelity, settings(texts), texts, arguments.seeds, images)
 
 
-def checked_tracker(arguments: argparse.Namespace) -> "Tracker":
-    """MLflow, where it can be used."""
-    from pcl.studies.tracking.tracker import Tracker, tracking_uri  # noqa: PLC0415
-
-    require_tracking(arguments)
-    tracker = Tracker(tracking_uri(arguments.tracking_uri, arguments.storage.path.absolute()))
-    tracker.check()
-    return tracker
-
-
-def check_cluster(arguments: argparse.Namespace) -> None:
-    """Raise a ValueError unless a trial fits here, or there is a cluster: before Ray starts, which takes a while."""
-    from pcl.studies.cluster.joining import check_address  # noqa: PLC0415
-
-    if arguments.address is None:
-        resources_of(arguments, machine()).require(machine())
-    else:
-        check_address(arguments.address)
-
-
-@contextmanager
-def joined(arguments: argparse.Namespace, interrupt: "Interrupt", how_to_go_on: Callable[[], str]) -> Iterator[str]:
-    """Ray, started here or joined, with Ctrl-C in our hands; yields its dashboard's address.
+def study_choice(arguments: argparse.Namespace, fixed: Sequence[str]) -> StudyChoice:
+    """Return which study `how_flags` ask for.
 
     Args:
         arguments: Of the command line.
-        interrupt: Set by Ctrl-C.
-        how_to_go_on: Says what to do where Ray does not start, or takes the driver with it.
+        fixed: Options beside those of the runs that a study which is resumed has already.
+
+    Raises:
+        ValueError: If one of them is given with `--resume`.
     """
-    from pcl.studies.cluster.session import ray_cluster  # noqa: PLC0415
-    from pcl.studies.cluster.start import NotStarted  # noqa: PLC0415
-
-    interrupt.leaving.how_to_go_on = how_to_go_on
-    stopped = f"stopped while Ray was starting; {how_to_go_on()}"
-    try:
-        with interrupt.on_ctrl_c(say), ray_cluster(arguments.address, arguments.storage, say, stopped) as dashboard:
-            yield dashboard
-    except NotStarted as error:
-        raise NotStarted(f"{error}; {how_to_go_on()}.") from error
+    if arguments.resume is not None:
+        _refuse_with_resume(arguments, [*fixed[:1], *_OF_RUNS, *fixed[1:]])
+    return StudyChoice(arguments.name, arguments.resume, arguments.plan)
 
 
-def say_addresses(dashboard: str, tracker: "Tracker") -> None:
-    """Tell where to look."""
-    if dashboard:
-        say(f"Ray dashboard: {dashboard} (if it asks for a token: `ray get-auth-token`)")
-    uri = tracker.shown_uri
-    if uri.startswith("http"):
-        say(f"MLflow UI: {uri.rstrip('/')}/{tracker.trials_page}")
-    else:
-        say(f"MLflow UI: {Path(sys.executable).parent / 'mlflow'} ui --backend-store-uri {uri}")
-        say(f"           then http://127.0.0.1:5000/{tracker.trials_page}")
+_OF_RUNS = ("scale", "fidelity", "set", "seeds", "name", "data", "skip_bad", "weights")
 
 
-def provenance() -> tuple[str, str, str]:
-    """Commit, hash of the lock, and hardware, as a study's tags have them."""
-    from pcl.studies.execution.worker import hardware_name  # noqa: PLC0415
-    from pcl.studies.ledger.provenance import commit, lock_hash  # noqa: PLC0415
+def _refuse_with_resume(arguments: argparse.Namespace, names: Sequence[str]) -> None:
+    values = {name: getattr(arguments, name) for name in names}
+    given = [name for name, value in values.items() if value is not False and value not in (None, "", [])]
+    if given:
+        told = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise ValueError(f"A study that is resumed has its settings already: leave out {told}.")
 
-    return commit(), lock_hash(), hardware_name("cuda" if machine()["GPU"] else "cpu")
 
-
-@lru_cache
-def machine(address: str | None = None) -> dict[str, float]:
-    """What the cluster at an address has, or one that is started here will have."""
-    if address is not None:
-        from pcl.studies.cluster.session import resources_at  # noqa: PLC0415
-
-        return resources_at(address)
-    import torch  # noqa: PLC0415
-
-    from pcl.studies.cluster.session import n_cores  # noqa: PLC0415
-
-    return {"CPU": float(n_cores()), "GPU": float(torch.cuda.device_count())}
+def run_request(arguments: argparse.Namespace) -> RunRequest:
+    """Return how and where the study runs, by `running_flags` and `where_flags`."""
+    resources = ResourceRequest(
+        arguments.cpus_per_trial, arguments.gpus_per_trial, arguments.side_by_side, arguments.max_concurrent
+    )
+    return RunRequest(
+        arguments.storage, arguments.tracking_uri, arguments.address, resources, arguments.rerun, arguments.fail_fast,
+        60 * (arguments.time_budget or 0.0), getattr(arguments, "finalize", None),
+        Runner(getattr(arguments, "runner", Runner.RAY.value)),
+    )  # fmt: skip

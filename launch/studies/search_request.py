@@ -1,27 +1,23 @@
 """How the study that `launch/grid.py` is asked for searches: what goes together, and with what it may begin."""
 
-import argparse
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from pcl.studies.ledger.folders import StudyFolder
-    from pcl.studies.ledger.study_spec import StudySpec
-    from pcl.studies.space.search_method import Method
-    from pcl.studies.space.search_space import SearchSpace
+from launch.studies.requests import SearchRequest
+from pcl.studies.ledger.folders import Status, StudyFolder
+from pcl.studies.ledger.study_spec import StudySpec
+from pcl.studies.space.search_method import ASHA, GRID, OPTUNA, TPE, Method, n_trials_of, searched
+from pcl.studies.space.search_space import SearchSpace
 
 
-def asked_method(arguments: argparse.Namespace, space: "SearchSpace") -> "Method":
-    """The search that was asked for.
+def asked_method(request: SearchRequest, space: SearchSpace) -> Method:
+    """Return the search that was asked for.
 
     Raises:
         ValueError: If an option is for another search, or the space has ranges and is to be a grid.
     """
-    from pcl.studies.space.search_method import GRID, OPTUNA, TPE, Method, n_trials_of  # noqa: PLC0415  -h answers at once
-
-    kind = arguments.search or GRID
+    kind = request.kind or GRID
     for name, kinds in _KINDS.items():
-        if getattr(arguments, name) is not None and kind not in kinds:
+        if getattr(request, name) is not None and kind not in kinds:
             flag, fitting = f"--{name.replace('_', '-')}", " or ".join(f"`--search {kind}`" for kind in kinds)
             raise ValueError(f"`{flag}` goes with {fitting}, but the search is {kind!r}.")
     if kind == GRID:
@@ -30,28 +26,26 @@ def asked_method(arguments: argparse.Namespace, space: "SearchSpace") -> "Method
                 f"The space {space.name!r} has ranges, of which there is no grid: take `--search random` or "
                 f"`--search optuna`, or list their values."
             )
-        return Method(scheduler=_scheduler(arguments))
-    seed = arguments.search_seed or 0
+        return Method(scheduler=_scheduler(request))
+    seed = request.search_seed or 0
     if seed < 0:
         raise ValueError(f"`--search-seed` must be at least 0, but got {seed}.")
-    n_trials = tuple(n_trials_of(stage, arguments.trials) for stage in space.stages)
-    sampler = (arguments.sampler or TPE) if kind == OPTUNA else ""
-    return Method(kind, n_trials, seed, sampler, arguments.warm_start or "", _scheduler(arguments))
+    n_trials = tuple(n_trials_of(stage, request.trials) for stage in space.stages)
+    sampler = (request.sampler or TPE) if kind == OPTUNA else ""
+    return Method(kind, n_trials, seed, sampler, request.warm_start or "", _scheduler(request))
 
 
-def _scheduler(arguments: argparse.Namespace) -> str:
+def _scheduler(request: SearchRequest) -> str:
     """What ends trials early, if anything does."""
-    from pcl.studies.space.search_method import ASHA  # noqa: PLC0415
-
-    if arguments.scheduler == "pbt":
+    if request.scheduler == "pbt":
         raise ValueError(
             "`--scheduler pbt` is not possible: its trials take over each other's weights and change settings on the "
             "way, so that no configuration stands for what one has reached; take `--scheduler asha`, and search "
             "`training.lr` and `training.lr_schedule`."
         )
-    if arguments.scheduler != ASHA:
+    if request.scheduler != ASHA:
         return ""
-    if "," in (arguments.objectives or ""):
+    if "," in (request.objectives or ""):
         raise ValueError("`--scheduler asha` goes by one metric: give one of `--objectives`, or leave them out.")
     return ASHA
 
@@ -62,10 +56,8 @@ _KINDS = {
 }  # fmt: skip
 
 
-def check_possible(space: "SearchSpace", spec: "StudySpec") -> None:
+def check_possible(space: SearchSpace, spec: StudySpec) -> None:
     """Raise a ValueError unless the first stage's trials are possible; of ranges, unless those that are tried are."""
-    from pcl.studies.space.search_method import OPTUNA, searched  # noqa: PLC0415
-
     if spec.method.kind == OPTUNA or space.is_sampled:
         for name, axis in [item for stage in space.stages for item in stage.axes.items()]:
             try:
@@ -77,11 +69,8 @@ def check_possible(space: "SearchSpace", spec: "StudySpec") -> None:
         spec.trials(space, 0, {})
 
 
-def check_warm_start(spec: "StudySpec", folder: "StudyFolder") -> None:
+def check_warm_start(spec: StudySpec, folder: StudyFolder) -> None:
     """Raise a ValueError unless a study's trials are some that this one could have."""
-    from pcl.studies.ledger.folders import Status  # noqa: PLC0415
-    from pcl.studies.ledger.study_spec import StudySpec  # noqa: PLC0415
-
     other = StudySpec.read(folder)
     folder.pull()
     if difference := spec.difference(replace(other, method=spec.method, space=spec.space, replicate=spec.replicate)):

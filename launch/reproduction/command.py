@@ -1,0 +1,157 @@
+"""The body of `launch/reproduce.py`: train what MLflow does not have, then print and write the paper beside ours."""
+
+import shlex
+import time
+from dataclasses import replace
+from statistics import median_low
+
+from launch.reproduction.cells import Cells, Setting, chosen_tables, left_of, recorded, studies_of
+from launch.reproduction.grids import GridStudy, asked_grids
+from launch.reproduction.results import check_kept, check_output, origins_of, rendering, write_results
+from launch.reproduction.sheets import needed_tables, needs_images, write_sheets
+from launch.shared.command import say
+from launch.studies.console import checked_tracker
+from launch.studies.images import check_settings, chosen_images
+from launch.studies.requests import ReproductionRequest
+from launch.studies.resume_command import Resumption, resumed_reproduction
+from pcl.studies.execution.interrupt import Interrupt, Stop
+from pcl.studies.execution.progress import duration
+from pcl.studies.ledger.study_spec import read_seeds
+from pcl.studies.paper.published import published_titles
+from pcl.studies.report.plan import estimated_seconds
+from pcl.studies.session.request import RunRequest
+from pcl.studies.session.site import check_site, costs_here, machine, on_ray
+from pcl.studies.session.study_session import Client, StudySession
+from pcl.studies.space.ablation import seeds_at
+from pcl.studies.space.trial import Trial
+from pcl.studies.space.workload import work_of
+from pcl.studies.tracking.tracker import StoreError, Tracker
+
+
+def run_reproduction(request: ReproductionRequest) -> None:
+    """Reproduce tables and figures, or say what that would take."""
+    started, run = time.perf_counter(), request.run
+    names = chosen_tables(request, list(published_titles()))
+    check_output(request.output)
+    request, setting = _setting(request, names)
+    check_kept(request, names, setting)
+    tables = needed_tables(names)
+    cells, grids = Cells.of(tables, setting), asked_grids(names, setting, run.storage)
+    tracker = checked_tracker(run)
+    try:
+        found = recorded(tracker, cells.trials.values())
+    except StoreError as error:
+        raise ValueError(f"The tracking store {tracker.shown_uri} cannot be used: {error}") from None
+    left = left_of(cells, {} if run.is_rerun else found)
+    grids_left = [grid for grid in grids if grid.is_left or (run.is_rerun and grid.spec)]
+    _say_plan(names, setting, len(cells.trials), left, grids_left)
+    if request.is_plan:
+        if run.address is None:
+            _say_estimates(run, setting, tracker, left, grids_left)
+        return
+    resumption, stop = resumed_reproduction(request), None
+    if left or grids_left:
+        setting = replace(setting, images=setting.images.with_weights())
+        cells, grids = Cells.of(tables, setting), asked_grids(names, setting, run.storage)
+        stop = _train(resumption, setting, cells, tracker, grids)
+        with resumption.mended(resumption.command_line()):
+            found = recorded(tracker, cells.trials.values())
+    folder, sheets = write_sheets(names, cells, found, grids, setting, run.storage)
+    run.storage.mirror.inside("reproduce").push_all()
+    say(f"\nwritten: {folder / 'index.html'}, and each table as .txt .md .csv .tex .html beside it")
+    if request.output:
+        kept = write_results(request, sheets, setting, origins_of(cells, found, grids, tracker))
+        say(f"to be kept: {len(kept)} CSVs in {request.output}{rendering(request.output) if kept else ''}")
+    say(f"{time.perf_counter() - started:.0f} s in all")
+    resumption.leave(stop, "the same command")
+
+
+def _setting(request: ReproductionRequest, names: list[str]) -> tuple[ReproductionRequest, Setting]:
+    """Return how everything is reproduced, and the request with the scale that was chosen."""
+    storage, config = request.run.storage, request.config
+    storage.check()
+    storage.pull_heads()
+    scale = config.scale or ("paper" if machine(request.run.address).get("GPU") else "quick")
+    seeds = read_seeds(config.seeds or "") or seeds_at(scale)
+    setting = Setting(config.profile, scale, seeds, {**config.settings})
+    check_settings(setting.overrides)
+    if not needs_images(names):
+        config.images.refuse("tables of images", "none of these is one")
+    elif config.profile != "exact":
+        setting = replace(setting, images=chosen_images(config, scale))
+    return replace(request, config=replace(config, scale=scale)), setting
+
+
+def _say_plan(names: list[str], setting: Setting, n_cells: int, left: list[Trial], grids: list[GridStudy]) -> None:
+    seeds = " ".join(map(str, setting.seeds))
+    say(f"{len(names)} tables and figures, fidelity {setting.profile}, scale {setting.scale}, seeds {seeds}, "
+        f"images {setting.images.data if setting.images.values else 'none'}")  # fmt: skip
+    n_partly = sum(trial.seeds != setting.seeds for trial in left)
+    partly = f" ({n_partly} of them on the seeds that are missing)" if n_partly else ""
+    say(f"  {n_cells} cells, each once however many tables have it; {len(left)} are to be trained{partly}, MLflow has "
+        "the rest")  # fmt: skip
+    if grids:
+        told = ", ".join(f"{grid.heading} ({' + '.join(map(str, grid.space.n_trials))})" for grid in grids)
+        say(f"  grids to be searched on tuning seeds, with their trials: {told}")
+    if setting.images.missing:
+        say(f"  pretraining comes first: {setting.images.missing}")
+
+
+def _say_estimate(request: RunRequest, setting: Setting, trials: list[Trial]) -> None:
+    """Say how long it takes, by a probe of cells of middling size: a batch of the widest takes minutes on a CPU."""
+    if trials:
+        say("  timing a few batches, which takes a minute or two where the published size meets no GPU ...")
+    resources = request.resources.resources(machine())
+    is_gpu = bool(machine()["GPU"] and resources.gpus)
+    for study in studies_of(trials, setting, request.storage):
+        cells = study.strategy
+        work = [work_of(trial, is_gpu) for trial in cells.trials]
+        middle = median_low(work)
+        probed = [trial for trial, of_trial in zip(cells.trials, work, strict=True) if of_trial == middle]
+        if costs := costs_here(probed, resources):
+            times_longer = sum(work) / len(work) / middle
+            seconds = estimated_seconds(costs, len(work), resources.slots(machine()), times_longer)
+            say(f"  estimated: {duration(seconds)} for {len(work)} {cells.title} (probe of {len(costs)}, others by the "
+                "size of their networks)")  # fmt: skip
+
+
+def _say_estimates(
+    run: RunRequest, setting: Setting, tracker: Tracker, left: list[Trial], grids: list[GridStudy]
+) -> None:
+    """Say how long what MLflow does not have takes, first stages of grids among it."""
+    first = [trial for grid in grids for trial in grid.first_trials()]
+    known = {} if run.is_rerun else recorded(tracker, first)
+    fresh = [trial for trial in first if trial.key not in known or known[trial.key].missing]
+    _say_estimate(run, setting, list({trial.key: trial for trial in [*left, *fresh]}.values()))
+    if grids:
+        say("  what grids train after their first stage is not in it")
+
+
+def _train(
+    resumption: Resumption, setting: Setting, cells: Cells, tracker: Tracker, grids: list[GridStudy]
+) -> Stop | None:
+    """Train what MLflow does not have; returns why that ended early, if it did."""
+    run = resumption.run
+    check_site(run)
+    interrupt = Interrupt(run.time_budget_s)
+    found = {} if run.is_rerun else recorded(tracker, cells.trials.values())
+    left = {trial.key: trial for trial in left_of(cells, found)}
+    if not run.is_rerun:  # a grid finds its first stage in MLflow: two studies start faster than ten
+        left |= {trial.key: trial for grid in grids if grid.is_left for trial in grid.first_trials()}
+    client = Client(say, resumption.command_line, resumption.guard)
+    with on_ray(run, interrupt, say, resumption.how_to_go_on) as site:
+        say(f"Ray dashboard: {site.dashboard or 'none'}")
+        where = (
+            f"--tracking-uri {tracker.shown_uri}"
+            if run.storage.is_store
+            else f"--storage {shlex.quote(str(run.storage))}"
+        )
+        say(f"the studies, as they go: python launch/ui.py {where}")
+        for study in studies_of(list(left.values()), setting, run.storage):
+            if not interrupt.is_set():
+                StudySession(study, run, tracker, interrupt, client).conduct(site)
+        for grid in grids:
+            if (grid.is_left or (run.is_rerun and grid.spec)) and not interrupt.is_set():
+                say(f"\n{grid.table}, {grid.heading}: study {grid.folder.name}")
+                StudySession(grid.study(), run, tracker, interrupt, client).conduct(site)
+    return interrupt.stop

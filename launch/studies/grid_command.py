@@ -1,0 +1,43 @@
+"""The body of `launch/grid.py`: plan or run the search that was asked for."""
+
+import json
+import sys
+import time
+
+from launch.shared.command import say
+from launch.studies.console import checked_tracker, client_of
+from launch.studies.grid_study import asked_study
+from launch.studies.requests import GridRequest
+from launch.studies.resume_command import GRID, Resumption
+from pcl.studies.execution.interrupt import Interrupt
+from pcl.studies.report.outputs import summary
+from pcl.studies.session.request import Runner
+from pcl.studies.session.site import check_site, joined, machine
+from pcl.studies.session.study_session import StudySession, preview
+
+
+def run_grid(request: GridRequest) -> None:
+    """Search a space, or say what that would take."""
+    started, asked, run = time.perf_counter(), asked_study(request), request.run
+    is_finalized = run.is_finalized(asked.spec.scale)
+    if request.study.is_plan:
+        if asked.missing:
+            say(f"pretraining would come first: {asked.missing}")
+        preview(asked.study(is_finalized), run, say)
+        return
+    tracker = checked_tracker(run)
+    check_site(run)
+    study = asked.with_weights("cuda" if machine()["GPU"] else "cpu").study(is_finalized)
+    resumption, interrupt = Resumption(GRID, run), Interrupt(run.time_budget_s)
+    session = StudySession(study, run, tracker, interrupt, client_of(resumption, tracker))
+    if run.address is None and run.runner is Runner.RAY:
+        session.measure()  # while Ray starts
+    with joined(run, interrupt, say, lambda: resumption.how_to_go_on(study.folder)) as site:
+        finding = session.conduct(site)
+    say(f"{time.perf_counter() - started:.0f} s in all")
+    if request.is_json:
+        content = summary(study.strategy.decided, study.spec, finding)
+        print(json.dumps(content, indent=1), file=sys.__stdout__, flush=True)
+    lacks = "no trial of a stage finished, so there is no winner; the table says why"
+    going_on = f"`{resumption.command_line(study.folder)}`"
+    resumption.leave(interrupt.stop, going_on, lacks if finding.best is None else "")

@@ -1,0 +1,120 @@
+"""How a study's command ends: well, with the reason why not, and with the command that goes on."""
+
+import contextlib
+import shlex
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from launch.studies.requests import ReproductionRequest
+from pcl.studies.execution.interrupt import Stop, StopReason
+from pcl.studies.ledger.folders import StudyFolder
+from pcl.studies.session.request import Runner, RunRequest
+from pcl.studies.tracking.tracker import StoreError, shown_uri
+
+GRID, ABLATE, REPRODUCE = "grid", "ablate", "reproduce"
+
+
+@dataclass(frozen=True)
+class Resumption:
+    """What goes on with a study, or with a reproduction, after an early end.
+
+    Attributes:
+        command: Which of the commands this is.
+        run: How and where it runs.
+        again: The flags that ask for the same reproduction once more.
+    """
+
+    command: str
+    run: RunRequest
+    again: str = ""
+
+    def command_line(self, folder: StudyFolder | None = None) -> str:
+        """Return the command that goes on with a study; a reproduction goes on where the same is asked for again."""
+        run = self.run
+        flags = [*_resources(run), ("--storage", str(run.storage) if str(run.storage) != "runs" else "")]
+        flags += [("--tracking-uri", shown_uri(run.tracking_uri or "")), ("--address", run.address or "")]
+        flags += [("--runner", run.runner.value if run.runner is not Runner.RAY else "")]
+        given = "".join(f" {flag} {shlex.quote(value)}" for flag, value in flags if value)
+        finalize = {None: "", True: " --finalize", False: " --no-finalize"}[run.finalize]
+        which = self.again if self.command == REPRODUCE or folder is None else f"--resume {folder.name}"
+        return f"python launch/{self.command}.py {which}{finalize}{given}"
+
+    def how_to_go_on(self, folder: StudyFolder | None = None) -> str:
+        """Return what to do where a command ends before it has opened its study."""
+        if folder is not None and not (folder.path / "study.json").exists():
+            return "nothing has begun, so run the same command again"
+        return f"`{self.command_line(folder)}` goes on"
+
+    @contextlib.contextmanager
+    def guard(self, folder: StudyFolder) -> Iterator[None]:
+        """Say how to go on after what the study itself cannot bear."""
+        going_on = self.command_line(folder)
+        try:
+            with self.mended(going_on):
+                yield
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(f"stopped at once; `{going_on}` goes on") from None
+        except Exception as error:
+            error.add_note(f"`{going_on}` goes on")  # what is unexpected is told by `launch.shared.command.run`
+            raise
+
+    @contextlib.contextmanager
+    def mended(self, going_on: str) -> Iterator[None]:
+        """Say how to go on after a disk or MLflow has failed.
+
+        Args:
+            going_on: The command that goes on.
+        """
+        try:
+            yield
+        except (OSError, StoreError) as error:
+            self._exit(f"{error}; once that is mended, `{going_on}` goes on")
+
+    def leave(self, stop: Stop | None, going_on: str, lacks: str = "") -> None:
+        """Exit with 0 only if nothing is missing.
+
+        Args:
+            stop: Why the study stopped early, if it did.
+            going_on: What goes on.
+            lacks: Why a study that came to its end has no result, if so.
+        """
+        if stop is not None and stop.reason is StopReason.SIGNAL:
+            raise KeyboardInterrupt(f"{stop}; {going_on} goes on")
+        if stop is not None:
+            self._exit(f"{stop}; {going_on} goes on")
+        if lacks:
+            self._exit(lacks)
+
+    def _exit(self, told: str) -> None:
+        print(f"{self.command}.py: {told}.", file=sys.stderr)
+        sys.exit(1)
+
+
+def _resources(run: RunRequest) -> list[tuple[str, str]]:
+    """The flags of what trials are given and how many run at once, which no study keeps: machines differ."""
+    asked, gpus = run.resources, run.resources.gpus
+    return [
+        ("--cpus-per-trial", "" if asked.cpus == 1 else f"{asked.cpus:g}"),
+        ("--gpus-per-trial", "" if gpus is None else gpus if isinstance(gpus, str) else f"{gpus:g}"),
+        ("--side-by-side", str(asked.side_by_side or "")),
+        ("--max-concurrent", str(asked.most_at_once or "")),
+    ]
+
+
+def asked_again(request: ReproductionRequest) -> str:
+    """Return the flags of a reproduction that say what is asked for."""
+    config, images = request.config, request.config.images
+    asked = [("--table", name) for name in request.tables] + [("--figure", name) for name in request.figures]
+    asked += [("--scale", config.scale or ""), ("--fidelity", config.fidelity or "")]
+    asked += [("--seeds", config.seeds or ""), ("--data", images.data or ""), ("--weights", images.weights or "")]
+    asked += [("--set", text) for text in config.setting_texts]
+    words = [word for flag, value in asked if value for word in (flag, shlex.quote(value))]
+    flags = [*(["--all"] if request.is_all else []), *(["--skip-bad"] if images.is_skip_bad else [])]
+    return " ".join([*flags, *words])
+
+
+def resumed_reproduction(request: ReproductionRequest) -> Resumption:
+    """Return what goes on with a reproduction."""
+    output = f" --output {shlex.quote(str(request.output))}" if request.output else ""
+    return Resumption(REPRODUCE, request.run, asked_again(request) + output)

@@ -1,0 +1,103 @@
+"""Typed requests: how a study is to run, where it is kept and what its trials are given. Nothing here loads torch."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Literal
+
+from pcl.studies.execution.resources import Cost, Resources, gpu_share
+from pcl.studies.ledger.study_storage import Storage
+
+AUTO: Literal["auto"] = "auto"
+
+
+@dataclass(frozen=True)
+class ResourceRequest:
+    """The resources asked for, which become `Resources` once the machine is known.
+
+    Attributes:
+        cpus: Cores of a worker.
+        gpus: Devices of a worker, or a share of one; "auto" measures the share, None takes one where there is any.
+        side_by_side: Trials in a worker; None leaves that to the measurement, or is one.
+        most_at_once: Bound on concurrent trials; None for as many as fit.
+    """
+
+    cpus: float = 1.0
+    gpus: float | Literal["auto"] | None = None
+    side_by_side: int | None = None
+    most_at_once: int | None = None
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether a trial's share of a GPU is found out by a measurement."""
+        return self.gpus == AUTO
+
+    def resources(self, available: Mapping[str, float], costs: Sequence[Cost] = ()) -> Resources:
+        """Return what a worker gets; where its share of a GPU is measured, a whole one until costs are known.
+
+        Raises:
+            ValueError: If Ray cannot give that.
+        """
+        side_by_side = self.side_by_side or 1
+        gpus = (1.0 if available.get("GPU") else 0.0) if self.gpus is None or self.gpus == AUTO else self.gpus
+        if self.is_measured and self.side_by_side is None:
+            side_by_side = min((cost.side_by_side for cost in costs), default=1)
+            gpus *= gpu_share(costs) if side_by_side == 1 else 1.0
+        if self.cpus < 0 or gpus < 0 or (gpus > 1 and gpus != int(gpus)):
+            raise ValueError(f"`--cpus-per-trial {self.cpus:g} --gpus-per-trial {gpus:g}` is not possible.")
+        return Resources(self.cpus, gpus, self.most_at_once or 0, side_by_side)
+
+
+class Runner(Enum):
+    """Who runs a study's trials."""
+
+    RAY = "ray"  # workers of a cluster that is started here or joined
+    INLINE = "inline"  # this process, one trial after the other
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """How and where a study runs; nothing here changes its results.
+
+    Attributes:
+        storage: Where studies are kept.
+        tracking_uri: Of MLflow; None for the environment's, else a database in the storage.
+        address: Of a Ray cluster; None starts one on this machine.
+        resources: Of a trial.
+        is_rerun: Whether trials run again that are known already.
+        is_fail_fast: Whether the first failure ends the study.
+        time_budget_s: After which the study stops cleanly; 0 for no bound.
+        finalize: Whether the best run on the report seeds; None lets the scale decide.
+        runner: Who runs the trials.
+
+    Raises:
+        ValueError: If something is asked for that trials in this process cannot have.
+    """
+
+    storage: Storage
+    tracking_uri: str | None = None
+    address: str | None = None
+    resources: ResourceRequest = field(default_factory=ResourceRequest)
+    is_rerun: bool = False
+    is_fail_fast: bool = False
+    time_budget_s: float = 0.0
+    finalize: bool | None = None
+    runner: Runner = Runner.RAY
+
+    def __post_init__(self) -> None:
+        asked = {
+            "--address": self.address, "--side-by-side": self.resources.side_by_side,
+            "--max-concurrent": self.resources.most_at_once,
+        }  # fmt: skip
+        given = [flag for flag, value in asked.items() if value]
+        if self.runner is Runner.INLINE and given:
+            raise ValueError(f"`{given[0]}` is for `--runner ray`; inline runs one trial after the other, here.")
+
+    def is_finalized(self, scale: str) -> bool:
+        """Whether the best run on the report seeds at a scale."""
+        return scale == "paper" if self.finalize is None else self.finalize
+
+    def resources_of(self, available: Mapping[str, float], costs: Sequence[Cost] = ()) -> Resources:
+        """Return what a worker gets; for the arguments see `ResourceRequest.resources`."""
+        resources = self.resources.resources(available, costs)
+        return replace(resources, most_at_once=1, side_by_side=1) if self.runner is Runner.INLINE else resources

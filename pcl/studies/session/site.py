@@ -1,0 +1,115 @@
+"""Where a study's trials run: on a Ray cluster that is joined or started here, or without one in this process."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+
+from pcl.studies.cluster.joining import check_address, on_a_node
+from pcl.studies.cluster.session import available_resources, n_cores, ray_cluster, resources_at
+from pcl.studies.cluster.start import NotStarted
+from pcl.studies.execution.inline_runner import InlineRunner
+from pcl.studies.execution.interrupt import Interrupt
+from pcl.studies.execution.ray_runner import RayRunner
+from pcl.studies.execution.resources import Cost, Resources
+from pcl.studies.execution.runner import TrialRunner
+from pcl.studies.execution.worker import hardware_name
+from pcl.studies.ledger.provenance import commit, lock_hash
+from pcl.studies.report.plan import costs_of
+from pcl.studies.session.request import Runner, RunRequest
+from pcl.studies.space.trial import Trial
+
+
+@lru_cache
+def machine(address: str | None = None) -> dict[str, float]:
+    """Return the resources of the cluster at an address, or of one that would be started here."""
+    if address is not None:
+        return resources_at(address)
+    return {"CPU": float(n_cores()), "GPU": float(torch.cuda.device_count())}
+
+
+def provenance() -> tuple[str, str, str]:
+    """Return commit, hash of the lock and hardware, as a study's tags have them."""
+    return commit(), lock_hash(), hardware_name("cuda" if machine()["GPU"] else "cpu")
+
+
+def check_site(request: RunRequest) -> None:
+    """Raise a ValueError unless a trial fits here, or there is a cluster: before Ray starts, which takes a while."""
+    if request.address is None:
+        request.resources_of(machine()).require(machine())
+    else:
+        check_address(request.address)
+
+
+def costs_here(trials: Sequence[Trial], resources: Resources, is_shared: bool = False) -> list[Cost]:
+    """Measure trials in this process.
+
+    Args:
+        trials: In their order; the first and the last are measured.
+        resources: Of a trial.
+        is_shared: Whether to find out how many a process had better train side by side.
+    """
+    device = "cuda" if machine()["GPU"] and resources.gpus else "cpu"
+    return costs_of(trials, device, max(1, int(resources.cpus)), is_shared)
+
+
+def costs_on_ray(trials: Sequence[Trial], resources: Resources, is_shared: bool = False) -> list[Cost]:
+    """Measure trials on a node, as a worker would; none where the cluster is busy. See `costs_here`."""
+    device, n_threads = "cuda" if resources.gpus else "cpu", max(1, int(resources.cpus))
+    return on_a_node(resources.cpus, resources.gpus, costs_of, trials, device, n_threads, is_shared) or []
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where trials run, for as long as it is joined.
+
+    Attributes:
+        available: Asks for the resources there are.
+        costs: Measures trials there.
+        dashboard: Address of Ray's, or nothing.
+        runner: Makes the runner of trials from what each is given.
+    """
+
+    available: Callable[[], Mapping[str, float]] = machine
+    costs: Callable[[Sequence[Trial], Resources, bool], list[Cost]] = costs_here
+    dashboard: str = ""
+    runner: Callable[[Resources], TrialRunner] = InlineRunner
+
+
+@contextmanager
+def joined(
+    request: RunRequest, interrupt: Interrupt, say: Callable[[str], None], how_to_go_on: Callable[[], str]
+) -> Iterator[Site]:
+    """Join the site that is asked for: Ray, or this process; for the arguments see `on_ray`."""
+    if request.runner is Runner.RAY:
+        with on_ray(request, interrupt, say, how_to_go_on) as site:
+            yield site
+    else:
+        with interrupt.on_ctrl_c(say):
+            yield Site()
+
+
+@contextmanager
+def on_ray(
+    request: RunRequest, interrupt: Interrupt, say: Callable[[str], None], how_to_go_on: Callable[[], str]
+) -> Iterator[Site]:
+    """Start or join Ray, with Ctrl-C in our hands.
+
+    Args:
+        request: Says which cluster and which storage its nodes must share.
+        interrupt: Set by Ctrl-C.
+        say: Prints a line.
+        how_to_go_on: Says what to do where Ray does not start, or takes the driver with it.
+
+    Raises:
+        NotStarted: If there is no cluster at the address, or none starts here.
+    """
+    interrupt.leaving.how_to_go_on = how_to_go_on
+    stopped = f"stopped while Ray was starting; {how_to_go_on()}"
+    try:
+        with interrupt.on_ctrl_c(say), ray_cluster(request.address, request.storage, say, stopped) as dashboard:
+            yield Site(available_resources, costs_on_ray, dashboard, RayRunner)
+    except NotStarted as error:
+        raise NotStarted(f"{error}; {how_to_go_on()}.") from error

@@ -1,0 +1,191 @@
+"""What differs between studies: a search goes stage by stage to a winner, a list of trials is run as it is."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from pcl.studies.execution.interrupt import Interrupt
+from pcl.studies.execution.resources import Cost, Resources
+from pcl.studies.execution.trial_execution import Execution
+from pcl.studies.ledger.folders import StudyFolder
+from pcl.studies.ledger.study_spec import StudySpec
+from pcl.studies.report.outputs import figures, front_table, replication_table, table, write_all
+from pcl.studies.report.plan import Plan
+from pcl.studies.results.pareto import with_objectives
+from pcl.studies.results.selection import Outcome
+from pcl.studies.search.stages import Finding, Search
+from pcl.studies.space.labels import label
+from pcl.studies.space.search_space import Objective, SearchSpace
+from pcl.studies.space.trial import Trial
+from pcl.studies.tracking.recorder import Recorder
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Files:
+    """What a report has written.
+
+    Attributes:
+        of_study: All of it.
+        of_winner: Those that show the winner.
+    """
+
+    of_study: Sequence[Path] = ()
+    of_winner: Sequence[Path] = ()
+
+
+class Strategy(Protocol):
+    """How a study's trials are found, run and reported."""
+
+    @property
+    def objective(self) -> Objective:
+        """The metric that is shown and, in a search, decides."""
+
+    @property
+    def is_planned(self) -> bool:
+        """Whether a plan is shown, for which trials are measured."""
+
+    @property
+    def is_finalized(self) -> bool:
+        """Whether the best run on the report seeds at the end."""
+
+    def probes(self) -> Sequence[Trial]:
+        """Return trials that stand for all."""
+
+    def plan(
+        self, folder: StudyFolder, resources: Resources, available: Mapping[str, float], costs: Sequence[Cost]
+    ) -> Sequence[str]:
+        """Return the lines of the plan."""
+
+    def run(self, execution: Execution, recorder: Recorder, interrupt: Interrupt) -> Finding:
+        """Run what is not known; returns early where interrupted."""
+
+    def is_successful(self, finding: Finding) -> bool:
+        """Whether the study has what it was run for."""
+
+    def report(self, folder: StudyFolder, finding: Finding, say: Say) -> Files:
+        """Say what was found and write the study's files."""
+
+
+@dataclass(frozen=True)
+class StageSearch:
+    """A search over the stages of a space.
+
+    Attributes:
+        space: What is searched.
+        spec: What the study is.
+        is_finalized: Whether the best run on the report seeds.
+        is_told: Whether the plan and the tables are shown and the winner is drawn, or files alone are written.
+    """
+
+    space: SearchSpace
+    spec: StudySpec
+    is_finalized: bool = False
+    is_told: bool = True
+
+    @property
+    def decided(self) -> SearchSpace:
+        """The space by the first of the study's objectives."""
+        return with_objectives(self.space, self.spec.objectives)[0]
+
+    @property
+    def objective(self) -> Objective:
+        """The metric that decides."""
+        return self.decided.objective
+
+    @property
+    def is_planned(self) -> bool:
+        """Whether a plan is shown."""
+        return self.is_told
+
+    def probes(self) -> list[Trial]:
+        """Return the corners of the first stage."""
+        return self.spec.corners(self.space)
+
+    def plan(
+        self, folder: StudyFolder, resources: Resources, available: Mapping[str, float], costs: Sequence[Cost]
+    ) -> list[str]:
+        """Return stages, resources and an estimate in words."""
+        return Plan(self.space, self.spec, folder, resources, available, self.is_finalized).lines(costs)
+
+    def run(self, execution: Execution, recorder: Recorder, interrupt: Interrupt) -> Finding:
+        """Run stage after stage, then the report seeds."""
+        return Search(self.space, self.spec, execution, recorder, interrupt).run()
+
+    def is_successful(self, finding: Finding) -> bool:
+        """Whether there is a winner."""
+        return finding.best is not None
+
+    def report(self, folder: StudyFolder, finding: Finding, say: Say) -> Files:
+        """Show the tables, write the files and draw the winner."""
+        if self.is_told:
+            self._tell(finding, say)
+        files, drawn = write_all(folder, self.decided, self.spec, finding), list[Path]()
+        if finding.best is not None:
+            if self.is_told:
+                drawn = figures(folder, finding.best, say)
+            checkpoint = folder.trial(finding.best.trial.key).checkpoint
+            files += [*drawn, *([checkpoint] if checkpoint.exists() else [])]
+        if self.is_told:
+            say("written: " + ", ".join(map(str, files)))
+        return Files(files, drawn)
+
+    def _tell(self, finding: Finding, say: Say) -> None:
+        """Print the ranked tables and the winner."""
+        space = self.decided
+        for name, outcomes in {**finding.stages, "report seeds": finding.report}.items():
+            for line in [f"\n{name}", *table(outcomes, space)] if outcomes else ():
+                say(line)
+        for name, replication in finding.replications.items():
+            for line in ["", *replication_table(name, replication, space)]:
+                say(line)
+        if finding.front:
+            say("\n" + "\n".join(["Pareto front", *front_table(finding)]))
+        if finding.best is not None:
+            by = f" (by {space.objective.metric}, the first objective)" if finding.front else ""
+            say(f"\nwinner: {finding.best.trial.label}{by}")
+            if space.published:
+                say(f"published winner: {label(space.published)}")
+
+
+@dataclass(frozen=True)
+class TrialList:
+    """Trials that are all known beforehand.
+
+    Attributes:
+        objective: The metric that is shown.
+        trials: All of them.
+        title: What is said of them.
+        write: Says and writes what was found; returns the files.
+    """
+
+    objective: Objective
+    trials: Sequence[Trial]
+    title: str
+    write: Callable[[list[Outcome]], Sequence[Path]] = field(default=lambda _: ())
+
+    is_planned = is_finalized = False
+
+    def probes(self) -> Sequence[Trial]:
+        """Return all: the first and the last are measured."""
+        return self.trials
+
+    def plan(
+        self, folder: StudyFolder, resources: Resources, available: Mapping[str, float], costs: Sequence[Cost]
+    ) -> Sequence[str]:
+        """Return nothing: who made the list has shown it."""
+        return ()
+
+    def run(self, execution: Execution, recorder: Recorder, interrupt: Interrupt) -> Finding:
+        """Run the list; its outcomes are in the same order."""
+        return Finding(stages={self.title: execution.run_all(list(self.trials), self.title)})
+
+    def is_successful(self, finding: Finding) -> bool:
+        """Whether some trial finished."""
+        return any(outcome.is_finished for outcome in finding.outcomes)
+
+    def report(self, folder: StudyFolder, finding: Finding, say: Say) -> Files:
+        """Write what the list was made for."""
+        return Files(self.write(finding.outcomes))

@@ -1,0 +1,216 @@
+"""The lifecycle of a study, the same for searches and for lists of trials, with or without a command line."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from pcl.studies.execution.interrupt import Interrupt, StopReason
+from pcl.studies.execution.resources import Cost, Resources
+from pcl.studies.execution.runner import TrialRunner
+from pcl.studies.execution.trial_execution import Choices, Execution, close_study
+from pcl.studies.ledger.folders import StudyFolder
+from pcl.studies.ledger.lease import keep_outputs
+from pcl.studies.ledger.study_spec import StudySpec, opened
+from pcl.studies.report.plan import survive_forks
+from pcl.studies.search.stages import Finding
+from pcl.studies.session.request import RunRequest
+from pcl.studies.session.site import Site, machine, provenance
+from pcl.studies.session.strategies import Say, StageSearch, Strategy
+from pcl.studies.tracking.recorder import Recorder
+from pcl.studies.tracking.tracker import End, StudyTags, Tracker
+
+Kind_co = TypeVar("Kind_co", bound=Strategy, covariant=True)
+
+
+@dataclass(frozen=True)
+class Study(Generic[Kind_co]):
+    """A study that is about to run.
+
+    Attributes:
+        folder: Where it is kept.
+        spec: What it is.
+        tags: By which MLflow finds it.
+        strategy: How its trials are found, run and reported.
+    """
+
+    folder: StudyFolder
+    spec: StudySpec
+    tags: StudyTags
+    strategy: Kind_co
+
+
+def search_study(folder: StudyFolder, search: StageSearch) -> Study[StageSearch]:
+    """Return a search as a study.
+
+    Args:
+        folder: Where it is kept.
+        search: What is searched, and how.
+    """
+    spec, metric = search.spec, search.objective.metric
+    tags = StudyTags(search.space.name, spec.scale, spec.profile, metric, spec.data, *provenance())
+    return Study(folder, spec, tags, search)
+
+
+def preview(study: Study[Strategy], request: RunRequest, say: Say) -> None:
+    """Say the plan of a study and open nothing; trials are measured unless another cluster is asked for.
+
+    Args:
+        study: What would run.
+        request: How it would run.
+        say: Prints a line.
+    """
+    study.folder.pull()
+    costs = _costs(study, request, Site()) if request.address is None else []
+    _say_plan(study, request, machine(request.address), costs, say)
+
+
+def _costs(study: Study[Strategy], request: RunRequest, site: Site) -> list[Cost]:
+    resources = request.resources_of(site.available())
+    return site.costs(study.strategy.probes(), resources, request.resources.is_measured)
+
+
+def _say_plan(
+    study: Study[Strategy], request: RunRequest, available: Mapping[str, float], costs: Sequence[Cost], say: Say
+) -> Resources:
+    """Say what will run; returns what a trial is given."""
+    resources = request.resources_of(available, costs)
+    for line in study.strategy.plan(study.folder, resources, available, costs):
+        say(line)
+    return resources
+
+
+@dataclass(frozen=True)
+class Record:
+    """A study that is open in MLflow.
+
+    Attributes:
+        parent: Its run.
+        recorder: Keeps its trials' runs in line.
+    """
+
+    parent: str
+    recorder: Recorder
+
+
+@dataclass(frozen=True)
+class Client:
+    """Who runs a study: a command, or a program that calls the Python API.
+
+    Attributes:
+        say: Prints a line.
+        how_to_resume: What goes on with a study that has ended early, such as a command.
+        guard: Surrounds the work on a study that is open; may turn errors into others.
+        on_open: Called once MLflow has the study.
+    """
+
+    say: Say = print
+    how_to_resume: Callable[[StudyFolder], str] = lambda _: "the same call"
+    guard: Callable[[StudyFolder], AbstractContextManager[None]] = lambda _: nullcontext()
+    on_open: Callable[[Site], None] = lambda _: None
+
+
+class StudySession:
+    """One study from its plan to its end in MLflow; `conduct` takes all steps.
+
+    Args:
+        study: What to run.
+        request: How to run it.
+        tracker: Of MLflow, checked.
+        interrupt: Ends it early.
+        client: Who runs it.
+    """
+
+    def __init__(
+        self, study: Study[Strategy], request: RunRequest, tracker: Tracker, interrupt: Interrupt,
+        client: Client | None = None,
+    ) -> None:  # fmt: skip
+        self.study, self.request = study, request
+        self._tracker, self._interrupt, self._client = tracker, interrupt, client or Client()
+        self._probe: Future[list[Cost]] | None = None
+
+    def conduct(self, site: Site) -> Finding:
+        """Take all steps at a site that is joined; what was found by then where interrupted."""
+        with self.locked():
+            resources = self.plan(site)
+            record = self.open(site)
+            finding = self.run(site.runner(resources), record)
+            end = self.select(finding)
+            self.report(finding, record)
+            self.close(finding, end, record)
+        return finding
+
+    def measure(self) -> None:
+        """Begin to measure trials in this process, in a thread, as while Ray starts; `plan` waits for the costs."""
+        survive_forks()
+        self._probe = ThreadPoolExecutor(1).submit(_costs, self.study, self.request, Site())
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the study's folder, which is made where there is none.
+
+        Raises:
+            ValueError: If the folder is of another study, or another process works on it.
+        """
+        folder = self.study.folder
+        with opened(folder, self.study.spec, self._interrupt.on_lost_lease), self._client.guard(folder):
+            yield
+
+    def plan(self, site: Site) -> Resources:
+        """Size a trial's resources and say what will run.
+
+        Raises:
+            ValueError: If no trial fits.
+        """
+        available = dict(site.available())
+        self.request.resources_of(available).require(available)
+        costs: list[Cost] = []
+        if self.study.strategy.is_planned or self.request.resources.is_measured:
+            costs = self._probe.result() if self._probe else _costs(self.study, self.request, site)
+        return _say_plan(self.study, self.request, available, costs, self._client.say)
+
+    def open(self, site: Site) -> Record:
+        """Open the study in MLflow."""
+        parent = self._tracker.open_study(self.study.folder.name, self.study.tags)
+        self._client.on_open(site)
+        return Record(parent, Recorder(self._tracker))
+
+    def run(self, runner: TrialRunner, record: Record) -> Finding:
+        """Run what is not known."""
+        study, request = self.study, self.request
+        choices = Choices(runner, study.strategy.is_finalized, request.is_rerun, request.is_fail_fast)
+        execution = Execution(
+            study.strategy.objective, study.folder, self._tracker, record.recorder, choices, self._interrupt,
+            self._client.say,
+        )  # fmt: skip
+        return study.strategy.run(execution, record.recorder, self._interrupt)
+
+    def select(self, finding: Finding) -> End:
+        """Decide how the study ends."""
+        if self._interrupt.stop:
+            return End.KILLED
+        return End.FINISHED if self.study.strategy.is_successful(finding) else End.FAILED
+
+    def report(self, finding: Finding, record: Record) -> None:
+        """Say and write what was found; the files go to the study's store, if it has one, and to MLflow."""
+        folder, say = self.study.folder, self._client.say
+        files = self.study.strategy.report(folder, finding, say)
+        if finding.best is not None:
+            for file in files.of_winner:
+                record.recorder.submit_artifact(folder.trial(finding.best.trial.key), file)
+        if self._interrupt.stop is None or self._interrupt.stop.reason is not StopReason.TAKEN_OVER:
+            keep_outputs(folder, say)
+        for file in files.of_study:
+            record.recorder.submit_artifact(record.parent, file)
+
+    def close(self, finding: Finding, end: End, record: Record) -> None:
+        """Wait for the records and end the study in MLflow; say what is missing there."""
+        metric = self.study.strategy.objective.metric
+        best = {} if finding.best is None else {"best/objective": finding.best.mean(metric)}
+        if missing := close_study(self._tracker, record.recorder, end, best):
+            folder = self.study.folder
+            self._client.say(
+                f"MLflow lacks {len(missing)} records (such as {missing[0]}); they are kept in {folder.path}: "
+                f"`{self._client.how_to_resume(folder)}` sends them."
+            )
