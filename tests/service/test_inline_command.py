@@ -1,7 +1,6 @@
 """`--runner inline`: a study in this process has the folders, records and winner of one on Ray."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -25,7 +24,7 @@ def test_a_study_inline_is_one_on_ray(base: Home) -> None:
     space = base.space("tiny", GRID)
     words = ("--space", space, "--scale", "smoke", "--seeds", "1,2")
     inline = base.run(*words, "--name", "inline", "--runner", "inline")
-    assert "starting Ray" not in inline.text
+    assert "Ray" not in inline.said
     base.run(*words, "--name", "ray", "--rerun")
     inside, outside = base.study("inline"), base.study("ray")
     assert on_disk(inside) == on_disk(outside)
@@ -35,13 +34,13 @@ def test_a_study_inline_is_one_on_ray(base: Home) -> None:
     check_records(outside, base.storage)
 
 
-def test_stopped_it_says_how_to_go_on_and_does(base: Home, tmp_path: Path) -> None:
+def test_stopped_it_says_how_to_go_on_and_does(base: Home) -> None:
     space = base.space("tiny", {"grid": {"loss.n_samples": [2, 4]}}, LONG)
     words = ("--space", space, "--scale", "smoke", "--name", "s", "--runner", "inline")
     refused = base.run(*words, "--max-concurrent", "2", code=2)
-    assert "is for `--runner ray`" in refused.text
+    assert "is for `--runner ray`" in refused.errors
     base.run(*words, "--time-budget", "0.0001", code=1)
     resumed = base.run("--resume", "s", "--runner", "inline")
-    assert "starting Ray" not in resumed.text
+    assert "Ray" not in resumed.said
     records = check_records(base.study("s"), base.storage)
     assert records.statuses() == {"FINISHED": 2}
