@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from pcl.distributions import VonMisesFisher
     from pcl.losses import ELK, HIB, InfoNCE, MCInfoNCE
     from pcl.studies.api.calls import ablate, search
+    from pcl.studies.api.loaded_encoder import load_encoder
     from pcl.studies.api.study import Study, open_study
     from pcl.studies.space.ablation import Ablation, Variant
     from pcl.studies.space.axes import Stage, Variants
     from pcl.studies.space.ranges import integers, log_uniform, uniform
     from pcl.studies.space.search_space import Mode, Objective, SearchSpace
     from pcl.training.diverged import Diverged
-    from pcl.training.loaded_encoder import load_encoder
     from pcl.training.run import Run
 
 __version__ = "0.1.0"
@@ -48,7 +48,7 @@ _MODULES = {
     "VonMisesFisher": "distributions",
     "ablate": "studies.api.calls",
     "integers": "studies.space.ranges",
-    "load_encoder": "training.loaded_encoder",
+    "load_encoder": "studies.api.loaded_encoder",
     "log_uniform": "studies.space.ranges",
     "open_study": "studies.api.study",
     "search": "studies.api.calls",

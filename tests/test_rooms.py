@@ -69,8 +69,9 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "pcl.studies.results", "pcl.studies.search", "pcl.studies.space", "pcl.studies.tracking",
     ),
     "pcl.studies.api": (
-        "pcl.config", "pcl.data", "pcl.storage", "pcl.studies.execution", "pcl.studies.ledger", "pcl.studies.report",
-        "pcl.studies.results", "pcl.studies.session", "pcl.studies.space", "pcl.studies.tracking", "pcl.training",
+        "pcl.config", "pcl.data", "pcl.distributions", "pcl.storage", "pcl.studies.execution", "pcl.studies.ledger",
+        "pcl.studies.report", "pcl.studies.results", "pcl.studies.session", "pcl.studies.space",
+        "pcl.studies.tracking", "pcl.training",
     ),
     "search_spaces": ("pcl.studies.space",),
     "search_spaces.ablations": ("pcl.studies.space",),

@@ -13,6 +13,7 @@ import pandas as pd
 
 from pcl.config.run_config import Plain, RunConfig
 from pcl.storage.object_stores import is_address
+from pcl.studies.api.loaded_encoder import LoadedEncoder, load_encoder
 from pcl.studies.ledger.folders import CHECKPOINT, StudyFolder, TrialFolder
 from pcl.studies.ledger.study_spec import ABLATION, SEARCH, StudySpec, space_of
 from pcl.studies.ledger.study_storage import Storage, study_at
@@ -20,7 +21,6 @@ from pcl.studies.results.pareto import with_objectives
 from pcl.studies.results.selection import Outcome, ranked, winner
 from pcl.studies.space.ablation import load_ablation
 from pcl.studies.space.search_space import Mode, Objective, load_space
-from pcl.training.loaded_encoder import LoadedEncoder, load_encoder
 
 _UNFINISHED = "unfinished"  # status of a trial without a result
 _SUMMARY = "summary.json"
