@@ -41,11 +41,11 @@ class GridStudy:
 
     @property
     def is_left(self) -> bool:
-        """Whether it has to be searched, or searched on."""
+        """Return whether there is still something to search."""
         return self.spec is not None and self.best() is None
 
     def best(self) -> dict[str, Plain] | None:
-        """The winner's values by axis, once there is one."""
+        """Return the winner's values by axis, once there is a winner."""
         try:
             best = json.loads((self.folder.path / "summary.json").read_text())["best"]
         except FileNotFoundError:
@@ -53,7 +53,7 @@ class GridStudy:
         return dict(best["varied"]) if best else None
 
     def first_trials(self) -> list[Trial]:
-        """Those that wait for no winner."""
+        """Return the trials of the first stage, which need no winner."""
         return [] if self.spec is None else self.spec.trials(self.space, 0, {})
 
     def study(self) -> Study[StageSearch]:
@@ -68,7 +68,7 @@ class GridStudy:
 
 
 def asked_grids(names: Sequence[str], setting: Setting, storage: Storage) -> list[GridStudy]:
-    """The studies of those tables that are of grids."""
+    """Return the studies behind the tables of hyperparameters."""
     found = []
     for grid in published_grids():
         for name, heading in grid.spaces.items() if grid.name in names else ():

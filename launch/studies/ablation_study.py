@@ -1,4 +1,4 @@
-"""Which ablation `launch/ablate.py` is asked for: a new study or one to go on with, and the table of what it found."""
+"""The study that `launch/ablate.py` is asked for, new or resumed, and the table of its results."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a command that runs a study says of MLflow and Ray, and how it speaks for the study."""
+"""The console of a command that runs a study: MLflow checked, addresses printed, a session's client."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Which study `launch/grid.py` is asked for: a new one or one to go on with."""
+"""The study that `launch/grid.py` is asked for, new or resumed."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -40,7 +40,7 @@ class Asked(NamedTuple):
     missing: Missing | None
 
     def with_weights(self, device: str) -> "Asked":
-        """The same with nothing missing: trains the backbone where there is none yet."""
+        """Return the same with nothing missing: trains the backbone where there is none yet."""
         if self.missing is None:
             return self
         overrides = {**self.spec.overrides, WEIGHTS: self.missing.train(device)}

@@ -17,7 +17,7 @@ WEIGHTS = "encoder.weights"
 
 @dataclass(frozen=True)
 class Images:
-    """Which images trials are of.
+    """A choice of images and of the backbone that training starts from.
 
     Attributes:
         values: Settings that say it.
@@ -30,7 +30,7 @@ class Images:
     missing: Missing | None
 
     def with_weights(self) -> "Images":
-        """The same with nothing missing: trains the backbone where there is none yet."""
+        """Return the same with nothing missing: trains the backbone where there is none yet."""
         if self.missing is None:
             return self
         weights = self.missing.train("cuda" if machine()["GPU"] else "cpu")
@@ -38,7 +38,7 @@ class Images:
 
     @property
     def name(self) -> str:
-        """Of the images, without the fingerprint."""
+        """The images' name without the fingerprint."""
         return self.data.rpartition("-")[0] or self.data
 
 

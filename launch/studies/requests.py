@@ -1,4 +1,4 @@
-"""What a command that runs studies is asked for, as frozen data. Nothing here loads torch."""
+"""Typed requests of commands that run studies. Nothing here loads torch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from pcl.studies.session.request import RunRequest
 
 @dataclass(frozen=True)
 class ImageRequest:
-    """The images and the backbone asked for.
+    """A choice of images and backbone.
 
     Attributes:
         data: Name or folder of the images; None for the default.
@@ -35,7 +35,7 @@ class ImageRequest:
 
 @dataclass(frozen=True)
 class ConfigRequest:
-    """The runs asked for.
+    """A choice of scale, fidelity, settings, seeds and images.
 
     Attributes:
         scale: smoke, quick or paper; None lets the hardware decide.
@@ -61,7 +61,7 @@ class ConfigRequest:
 
 @dataclass(frozen=True)
 class StudyChoice:
-    """Which study: a new one, or one to go on with.
+    """A choice of study: a new one, or one to resume.
 
     Attributes:
         name: Of a new one; None for a default.
@@ -76,7 +76,7 @@ class StudyChoice:
 
 @dataclass(frozen=True)
 class SearchRequest:
-    """How a space is to be searched; None is the default.
+    """A choice of search method; None is the default.
 
     Attributes:
         kind: grid, random or optuna.
@@ -101,7 +101,7 @@ class SearchRequest:
 
 @dataclass(frozen=True)
 class GridRequest:
-    """What `launch/grid.py` is asked for.
+    """A request to `launch/grid.py`.
 
     Attributes:
         space: Name or file.
@@ -122,7 +122,7 @@ class GridRequest:
 
 @dataclass(frozen=True)
 class AblationRequest:
-    """What `launch/ablate.py` is asked for.
+    """A request to `launch/ablate.py`.
 
     Attributes:
         ablation: Name or file.
@@ -139,7 +139,7 @@ class AblationRequest:
 
 @dataclass(frozen=True)
 class ReproductionRequest:
-    """What `launch/reproduce.py` is asked for.
+    """A request to `launch/reproduce.py`.
 
     Attributes:
         tables: Names.

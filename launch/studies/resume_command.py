@@ -1,4 +1,4 @@
-"""How a study's command ends: well, with the reason why not, and with the command that goes on."""
+"""The end of a study's command: its exit code, its last sentence, and the command that resumes the study."""
 
 import contextlib
 import shlex
@@ -17,7 +17,7 @@ GRID, ABLATE, REPRODUCE = "grid", "ablate", "reproduce"
 
 @dataclass(frozen=True)
 class Resumption:
-    """What goes on with a study, or with a reproduction, after an early end.
+    """A command that can resume its study or reproduction after an early end.
 
     Attributes:
         command: Which of the commands this is.
@@ -92,7 +92,7 @@ class Resumption:
 
 
 def _resources(run: RunRequest) -> list[tuple[str, str]]:
-    """The flags of what trials are given and how many run at once, which no study keeps: machines differ."""
+    """Return the flags of a trial's resources, which no study records: machines differ."""
     asked, gpus = run.resources, run.resources.gpus
     return [
         ("--cpus-per-trial", "" if asked.cpus == 1 else f"{asked.cpus:g}"),

@@ -1,4 +1,4 @@
-"""How the study that `launch/grid.py` is asked for searches: what goes together, and with what it may begin."""
+"""The search method that `launch/grid.py` is asked for, checked against the space and the warm start."""
 
 from dataclasses import replace
 
@@ -36,7 +36,7 @@ def asked_method(request: SearchRequest, space: SearchSpace) -> Method:
 
 
 def _scheduler(request: SearchRequest) -> str:
-    """What ends trials early, if anything does."""
+    """Return the scheduler that stops trials early, or nothing."""
     if request.scheduler == "pbt":
         raise ValueError(
             "`--scheduler pbt` is not possible: its trials take over each other's weights and change settings on the "

@@ -54,14 +54,14 @@ def study_name(text: str, longest: int = _LONGEST_FILE_NAME) -> str:
 
 
 def new_study_name(text: str) -> str:
-    """An argument that names a study which may not be there yet."""
+    """Read an argument that names a study which may be new."""
     if study_name(text, _LONGEST_NAME) in _TAKEN_NAMES:
         raise argparse.ArgumentTypeError(f"must not be {text!r}, as something else in the storage folder is called")
     return text
 
 
 def default_name(what: str, data: str, scale: str) -> str:
-    """A new name for a study that nobody has named; names of one space and scale sort by time.
+    """Return a name for a new study; names of one space and scale sort by time.
 
     The images' name is in it, for results on different images are never mixed.
 

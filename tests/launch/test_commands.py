@@ -40,6 +40,14 @@ def test_grid_lists_its_spaces() -> None:
     assert counts["cifar_mcinfonce"] == "36"
 
 
+def test_commands_load_nothing_heavy_before_they_know_what_to_do() -> None:
+    """So that `-h` answers at once, whatever the machine."""
+    heavy = "{'torch', 'ray', 'mlflow', 'optuna', 'numpy', 'matplotlib'}"
+    code = f"import sys, launch.grid, launch.ablate, launch.reproduce; print(sorted({heavy} & set(sys.modules)))"
+    result = launch("-c", code)
+    assert result.stdout.strip() == "[]", result.stderr
+
+
 @pytest.mark.parametrize(
     "given",
     [

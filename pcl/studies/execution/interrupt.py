@@ -13,7 +13,7 @@ from pcl.studies.cluster.loss import Leaving
 
 
 class StopReason(Enum):
-    """Why a study stops before its end."""
+    """A reason for a study to stop before its end."""
 
     SIGNAL = "signal"
     TIME_BUDGET = "time budget"
@@ -36,7 +36,7 @@ _SENTENCES = {
 
 
 class Stop(NamedTuple):
-    """Why a study stops, with what happened; as text, a sentence."""
+    """A reason to stop with its detail; as text, a sentence."""
 
     reason: StopReason
     detail: str = ""
@@ -83,7 +83,7 @@ class Interrupt:
 
     @contextmanager
     def on_ctrl_c(self, say: Callable[[str], None]) -> Iterator[None]:
-        """A first Ctrl-C (or SIGTERM) stops cleanly, a second one at once."""
+        """Stop cleanly at a first Ctrl-C or SIGTERM, at once at a second."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return

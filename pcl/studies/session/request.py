@@ -13,7 +13,7 @@ AUTO: Literal["auto"] = "auto"
 
 @dataclass(frozen=True)
 class ResourceRequest:
-    """The resources asked for, which become `Resources` once the machine is known.
+    """A request for resources, which becomes `Resources` once the machine is known.
 
     Attributes:
         cpus: Cores of a worker.
@@ -29,7 +29,7 @@ class ResourceRequest:
 
     @property
     def is_measured(self) -> bool:
-        """Whether a trial's share of a GPU is found out by a measurement."""
+        """Return whether a trial's share of a GPU is measured."""
         return self.gpus == AUTO
 
     def resources(self, available: Mapping[str, float], costs: Sequence[Cost] = ()) -> Resources:
@@ -57,7 +57,7 @@ class Runner(Enum):
 
 @dataclass(frozen=True)
 class RunRequest:
-    """How and where a study runs; nothing here changes its results.
+    """A request to run a study; nothing here changes its results.
 
     Attributes:
         storage: Where studies are kept.
@@ -94,7 +94,7 @@ class RunRequest:
             raise ValueError(f"`{given[0]}` is for `--runner ray`; inline runs one trial after the other, here.")
 
     def is_finalized(self, scale: str) -> bool:
-        """Whether the best run on the report seeds at a scale."""
+        """Return whether the best run on the report seeds at a scale."""
         return scale == "paper" if self.finalize is None else self.finalize
 
     def resources_of(self, available: Mapping[str, float], costs: Sequence[Cost] = ()) -> Resources:

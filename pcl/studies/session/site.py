@@ -1,4 +1,4 @@
-"""Where a study's trials run: on a Ray cluster that is joined or started here, or without one in this process."""
+"""The site of a study's trials: a Ray cluster that is joined or started here, or this process."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -63,7 +63,7 @@ def costs_on_ray(trials: Sequence[Trial], resources: Resources, is_shared: bool 
 
 @dataclass(frozen=True)
 class Site:
-    """Where trials run, for as long as it is joined.
+    """A place where trials run.
 
     Attributes:
         available: Asks for the resources there are.

@@ -1,4 +1,4 @@
-"""What differs between studies: a search goes stage by stage to a winner, a list of trials is run as it is."""
+"""Strategies of a study: a search goes stage by stage to a winner, a list of trials is run as it is."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Files:
-    """What a report has written.
+    """The files that a report has written.
 
     Attributes:
         of_study: All of it.
@@ -37,7 +37,7 @@ class Files:
 
 
 class Strategy(Protocol):
-    """How a study's trials are found, run and reported."""
+    """A way to find, run and report a study's trials."""
 
     @property
     def objective(self) -> Objective:
@@ -45,11 +45,11 @@ class Strategy(Protocol):
 
     @property
     def is_planned(self) -> bool:
-        """Whether a plan is shown, for which trials are measured."""
+        """Return whether a plan is shown, for which trials are measured."""
 
     @property
     def is_finalized(self) -> bool:
-        """Whether the best run on the report seeds at the end."""
+        """Return whether the best run on the report seeds at the end."""
 
     def probes(self) -> Sequence[Trial]:
         """Return trials that stand for all."""
@@ -63,7 +63,7 @@ class Strategy(Protocol):
         """Run what is not known; returns early where interrupted."""
 
     def is_successful(self, finding: Finding) -> bool:
-        """Whether the study has what it was run for."""
+        """Return whether the study has what it was run for."""
 
     def report(self, folder: StudyFolder, finding: Finding, say: Say) -> Files:
         """Say what was found and write the study's files."""
@@ -97,7 +97,7 @@ class StageSearch:
 
     @property
     def is_planned(self) -> bool:
-        """Whether a plan is shown."""
+        """Return whether a plan is shown."""
         return self.is_told
 
     def probes(self) -> list[Trial]:
@@ -115,7 +115,7 @@ class StageSearch:
         return Search(self.space, self.spec, execution, recorder, interrupt).run()
 
     def is_successful(self, finding: Finding) -> bool:
-        """Whether there is a winner."""
+        """Return whether there is a winner."""
         return finding.best is not None
 
     def report(self, folder: StudyFolder, finding: Finding, say: Say) -> Files:
@@ -183,7 +183,7 @@ class TrialList:
         return Finding(stages={self.title: execution.run_all(list(self.trials), self.title)})
 
     def is_successful(self, finding: Finding) -> bool:
-        """Whether some trial finished."""
+        """Return whether some trial finished."""
         return any(outcome.is_finished for outcome in finding.outcomes)
 
     def report(self, folder: StudyFolder, finding: Finding, say: Say) -> Files:

@@ -187,9 +187,7 @@ class StudySession:
         return study.strategy.run(execution, record.recorder, self._interrupt)
 
     def select(self, finding: Finding) -> End:
-        """Decide how the study ends."""
-        if self._interrupt.stop:
-            return End.KILLED
+        """Decide whether the study has what it was run for."""
         return End.FINISHED if self.study.strategy.is_successful(finding) else End.FAILED
 
     def report(self, finding: Finding, record: Record) -> None:
@@ -208,7 +206,8 @@ class StudySession:
         """Wait for the records and end the study in MLflow; say what is missing there."""
         metric = self.study.strategy.objective.metric
         best = {} if finding.best is None else {"best/objective": finding.best.mean(metric)}
-        if missing := close_study(self._tracker, record.recorder, end, best):
+        ended = End.KILLED if self._interrupt.stop else end
+        if missing := close_study(self._tracker, record.recorder, ended, best):
             folder = self.study.folder
             self._client.say(
                 f"MLflow lacks {len(missing)} records (such as {missing[0]}); they are kept in {folder.path}: "

@@ -1,6 +1,5 @@
 """The paper's numbers beside ours: what a line says, what is marked, and the formats."""
 
-import argparse
 import csv
 import io
 import math
@@ -12,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from dashboards.paper.formats import FORMATS, Sheet, page
-from launch.reproduce import _parser, main
+from launch.reproduce import _parser, main, request_of
 from launch.reproduction.cells import Cells, Setting, chosen_tables, left_of, ours_of, studies_of
 from launch.reproduction.sheets import _other_lines
 from launch.studies.images import Images
+from launch.studies.requests import ReproductionRequest
 from launch.studies.resume_command import REPRODUCE, Resumption
 from pcl.studies.ledger.study_storage import Storage
 from pcl.studies.paper.comparison import Line, Ours, lines_of, lost_seeds, winner_lines
@@ -41,8 +41,9 @@ def test_every_table_and_figure_is_there() -> None:
     assert set(published_titles()) == LABELS
 
 
-def asked(table: list[str], figure: list[str], is_all: bool = False) -> argparse.Namespace:
-    return argparse.Namespace(table=table, figure=figure, all=is_all)
+def asked(tables: list[str], figures: list[str], is_all: bool = False) -> ReproductionRequest:
+    words = [*(f"--table={name}" for name in tables), *(f"--figure={name}" for name in figures)]
+    return request_of(_parser().parse_args([*words, *(["--all"] if is_all else [])]))
 
 
 def test_names() -> None:

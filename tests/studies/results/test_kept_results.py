@@ -184,24 +184,25 @@ def test_bad_input(
 
 
 @pytest.mark.parametrize(
-    ("changed", "seeds", "told"),
+    ("texts", "seeds", "told"),
     [
-        ({}, (4, 5, 6), ""),
-        ({}, (4, 5, 6, 7), ""),
-        ({}, (4, 5), "is of the seeds 4 5 6, which would be lost; choose another `--output`"),
-        ({"set": []}, (4, 5, 6), "is of the settings training.phases=mu kappa, which"),
-        ({"set": ["training.lr=0.1"]}, (4, 5, 6), "is of the settings training.phases=mu kappa, which"),
+        ((SETTING,), (4, 5, 6), ""),
+        ((SETTING,), (4, 5, 6, 7), ""),
+        ((SETTING,), (4, 5), "is of the seeds 4 5 6, which would be lost; choose another `--output`"),
+        ((), (4, 5, 6), "is of the settings training.phases=mu kappa, which"),
+        (("training.lr=0.1",), (4, 5, 6), "is of the settings training.phases=mu kappa, which"),
     ],
 )
 def test_a_kept_file_is_not_replaced_by_less(
-    changed: dict[str, list[str]], seeds: tuple[int, ...], told: str, tmp_path: Path
+    texts: tuple[str, ...], seeds: tuple[int, ...], told: str, tmp_path: Path
 ) -> None:
     kept(tmp_path)
-    arguments = argparse.Namespace(**{**vars(ASKED), "output": tmp_path, **changed})
+    config = replace(ASKED.config, settings=settings(texts), setting_texts=texts)
+    request = replace(ASKED, output=tmp_path, config=config)
     setting = Setting("reference", "paper", seeds)
     with pytest.raises(ValueError, match=told) if told else contextlib.nullcontext():
-        check_kept(arguments, ["tab:toy_correctsetups", "fig:2dplot"], setting)
-    check_kept(arguments, ["tab:infonce"], setting)
+        check_kept(request, ["tab:toy_correctsetups", "fig:2dplot"], setting)
+    check_kept(request, ["tab:infonce"], setting)
 
 
 def test_the_command_that_renders_names_the_folder() -> None:

@@ -1,0 +1,173 @@
+"""The lifecycle of a study, with neither Ray nor MLflow: what it does, in which order, and how it ends."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pcl.config.run_config import RunConfig
+from pcl.storage.mirror import Mirrored
+from pcl.studies.execution.interrupt import Interrupt, StopReason
+from pcl.studies.execution.resources import Cost, Resources
+from pcl.studies.execution.trial_execution import Execution
+from pcl.studies.ledger.folders import Result, Status, StudyFolder
+from pcl.studies.ledger.study_spec import StudySpec
+from pcl.studies.ledger.study_storage import Storage
+from pcl.studies.results.selection import Outcome
+from pcl.studies.search.stages import Finding
+from pcl.studies.session.request import ResourceRequest, RunRequest
+from pcl.studies.session.site import Site
+from pcl.studies.session.strategies import Files, TrialList
+from pcl.studies.session.study_session import Client, Study, StudySession
+from pcl.studies.space.search_space import Objective
+from pcl.studies.space.trial import Trial
+from pcl.studies.tracking.tracker import End
+from tests.support.trackers import TAGS, report
+
+METRIC = "eval/kappa_rank_corr"
+TRIAL = Trial(RunConfig.of(scale="smoke").flat(), (1,), "grid")
+BEST = Outcome(TRIAL, Result(Status.FINISHED), {1: {METRIC: 0.5}})
+SPEC = StudySpec("x", "", "paper", "smoke")
+SITE = Site(lambda: {"CPU": 4.0}, lambda trials, resources, is_shared: [])
+
+
+@dataclass
+class Canned:
+    """A strategy that finds what it is told to, and writes down in which order it is asked."""
+
+    steps: list[str]
+    finding: Finding = field(default_factory=lambda: Finding({"grid": [BEST]}, BEST))
+    while_running: Callable[[Interrupt], None] = lambda _: None
+    objective = Objective(METRIC)
+    is_planned = True
+    is_finalized = False
+
+    def probes(self) -> list[Trial]:
+        return [TRIAL]
+
+    def plan(
+        self, folder: StudyFolder, resources: Resources, available: Mapping[str, float], costs: Sequence[Cost]
+    ) -> list[str]:
+        return [f"plan: {resources.slots(dict(available))} at once"]
+
+    def run(self, execution: Execution, recorder: Any, interrupt: Interrupt) -> Finding:
+        self.steps.append("run")
+        self.while_running(interrupt)
+        return self.finding
+
+    def is_successful(self, finding: Finding) -> bool:
+        return finding.best is not None
+
+    def report(self, folder: StudyFolder, finding: Finding, say: Callable[[str], None]) -> Files:
+        self.steps.append("report")
+        (folder.path / "summary.json").write_text("{}")
+        return Files([folder.path / "summary.json"], [folder.path / "kappa.png"])
+
+
+class Home:
+    """A study's folder, a tracker that remembers, and what a client sees."""
+
+    def __init__(self, path: Path, store: str = "") -> None:
+        self.steps: list[str] = []
+        self.folder = StudyFolder(path / "s", Mirrored(path / "s", store)) if store else StudyFolder(path / "s")
+        self.request = RunRequest(Storage(path))
+        self.interrupt = Interrupt()
+        self.ends: list[End] = []
+        self.summaries: list[dict[str, float]] = []
+        self.artifacts: list[tuple[str, str]] = []
+        self.tracker: Any = SimpleNamespace(
+            store=SimpleNamespace(database=True, n_answers=0),
+            open_study=lambda *_: self.steps.append("open") or "parent",
+            log_artifact=lambda owner, path, _: self.artifacts.append((getattr(owner, "key", owner), path.name)),
+            summarize=self.summaries.append,
+            close_study=self.ends.append,
+        )
+
+    def conduct(self, strategy: Any) -> Finding:
+        @contextmanager
+        def guard(_: StudyFolder) -> Iterator[None]:
+            self.steps.append("guard")
+            yield
+
+        client = Client(self.steps.append, lambda _: "again", guard, lambda _: self.steps.append("on open"))
+        study = Study(self.folder, SPEC, TAGS, strategy)
+        return StudySession(study, self.request, self.tracker, self.interrupt, client).conduct(SITE)
+
+
+def test_the_steps_of_a_study(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    assert home.conduct(Canned(home.steps)).best is BEST
+    assert home.steps == ["guard", "plan: 4 at once", "open", "on open", "run", "report"]
+    assert home.ends == [End.FINISHED]
+    assert home.summaries == [{"best/objective": 0.5}]
+    assert sorted(home.artifacts) == sorted([(TRIAL.key, "kappa.png"), ("parent", "summary.json")])
+    assert StudySpec.read(home.folder) == SPEC
+
+
+def test_a_study_without_a_winner_has_failed(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    home.conduct(Canned(home.steps, Finding()))
+    assert (home.ends, home.summaries) == ([End.FAILED], [])
+
+
+def test_resources_that_no_machine_has_end_it_before_mlflow_has_it(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    home.request = RunRequest(Storage(tmp_path), resources=ResourceRequest(cpus=5))
+    with pytest.raises(ValueError, match="A trial asks for 5 CPUs"):
+        home.conduct(Canned(home.steps))
+    assert home.steps == ["guard"]
+
+
+@pytest.mark.parametrize("is_taken_over", [False, True])
+def test_what_another_process_has_taken_over_is_not_overwritten(tmp_path: Path, is_taken_over: bool) -> None:
+    home = Home(tmp_path, (tmp_path / "store" / "s").as_uri())
+
+    def stop(interrupt: Interrupt) -> None:
+        if is_taken_over:
+            interrupt.on_lost_lease("")
+        else:
+            interrupt.set(StopReason.TRIAL_FAILED, "as it happens")
+
+    home.conduct(Canned(home.steps, while_running=stop))
+    assert home.ends == [End.KILLED]
+    assert (tmp_path / "store" / "s" / "summary.json").exists() != is_taken_over
+
+
+def test_a_list_that_is_known_runs_nothing(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    trial = home.folder.trial(TRIAL.key)
+    trial.begin(TRIAL)
+    report(trial, int(str(TRIAL.config["training.n_batches"])))
+    trial.close(Result(Status.FINISHED))
+    home.tracker.sync = lambda folder: None
+    seen: list[list[Outcome]] = []
+    home.conduct(TrialList(Objective(METRIC), [TRIAL], "cells", lambda outcomes: seen.append(outcomes) or []))
+    assert [outcome.trial for outcome in seen[0]] == [TRIAL]
+    assert "cells (1 trials, 1 known)" in home.steps
+    assert home.ends == [End.FINISHED]
+
+
+@pytest.mark.parametrize(
+    ("asked", "available", "expected"),
+    [
+        (ResourceRequest(), {"CPU": 2.0}, Resources(1.0, 0.0)),
+        (ResourceRequest(), {"CPU": 2.0, "GPU": 2.0}, Resources(1.0, 1.0)),
+        (ResourceRequest(2.0, 0.25, None, 3), {"GPU": 1.0}, Resources(2.0, 0.25, 3)),
+        (ResourceRequest(gpus="auto"), {"GPU": 1.0}, Resources(1.0, 1.0, 0, 4)),
+        (ResourceRequest(gpus="auto", side_by_side=2), {"GPU": 1.0}, Resources(1.0, 1.0, 0, 2)),
+        (ResourceRequest(gpus="auto"), {"CPU": 2.0}, Resources(1.0, 0.0, 0, 4)),
+    ],
+)
+def test_what_is_asked_for_becomes_resources(
+    asked: ResourceRequest, available: dict[str, float], expected: Resources
+) -> None:
+    assert asked.resources(available, [Cost(1.0, 1.0, 1, 1, 2**40, 4, 2.0)]) == expected
+
+
+def test_a_part_of_a_second_gpu_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"`--cpus-per-trial 1 --gpus-per-trial 1\.5` is not possible"):
+        ResourceRequest(gpus=1.5).resources({"GPU": 2.0})
