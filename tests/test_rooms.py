@@ -22,7 +22,9 @@ SERVICE = (
 
 # Room -> rooms that it may import beside itself. "pcl" is the facade alone. A room is a folder.
 ROOMS: dict[str, tuple[str, ...]] = {
-    "pcl": (),
+    "pcl": (
+        "pcl.config", "pcl.distributions", "pcl.losses", "pcl.studies.api", "pcl.studies.space", "pcl.training",
+    ),
     "pcl.mathematics": (),
     "pcl.storage": (),
     "pcl.metrics": (),
@@ -37,7 +39,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "pcl.config": ("pcl.distributions", "pcl.encoders", "pcl.losses", "pcl.tasks"),
     "pcl.kernels": ("pcl.distributions", "pcl.encoders", "pcl.losses", "pcl.mathematics"),
     "pcl.training": (
-        "pcl", "pcl.config", "pcl.data", "pcl.distributions", "pcl.encoders", "pcl.kernels", "pcl.losses",
+        "pcl.config", "pcl.data", "pcl.distributions", "pcl.encoders", "pcl.kernels", "pcl.losses",
         "pcl.mathematics", "pcl.storage", "pcl.tasks",
     ),
     "pcl.studies": (),
@@ -48,7 +50,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "pcl.studies.tracking": ("pcl.storage", "pcl.studies.ledger", "pcl.studies.results", "pcl.studies.space"),
     "pcl.studies.cluster": ("pcl.data", "pcl.storage", "pcl.studies.ledger"),
     "pcl.studies.execution": (
-        "pcl", "pcl.config", "pcl.losses", "pcl.metrics", "pcl.presentation", "pcl.storage", "pcl.studies.cluster",
+        "pcl.config", "pcl.losses", "pcl.metrics", "pcl.presentation", "pcl.storage", "pcl.studies.cluster",
         "pcl.studies.ledger", "pcl.studies.results", "pcl.studies.space", "pcl.studies.tracking", "pcl.training",
     ),
     "pcl.studies.search": (
@@ -68,6 +70,11 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "pcl.studies.cluster", "pcl.studies.execution", "pcl.studies.ledger", "pcl.studies.report",
         "pcl.studies.results", "pcl.studies.search", "pcl.studies.space", "pcl.studies.tracking",
     ),
+    "pcl.studies.api": (
+        "pcl.config", "pcl.data", "pcl.distributions", "pcl.storage", "pcl.studies.execution", "pcl.studies.ledger",
+        "pcl.studies.report", "pcl.studies.results", "pcl.studies.session", "pcl.studies.space",
+        "pcl.studies.tracking", "pcl.training",
+    ),
     "search_spaces": ("pcl.studies.space",),
     "search_spaces.ablations": ("pcl.studies.space",),
     # They read records and published numbers: no configurations, no training.
@@ -84,7 +91,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "pcl.studies.paper",
     ),
     "dashboards.paper": ("pcl.presentation", "pcl.studies.paper"),
-    "launch.shared": ("pcl", *CORE, *SERVICE),
+    "launch.shared": (*CORE, *SERVICE),
     "launch.testbed": ("pcl.studies.ledger", "pcl.studies.tracking"),
     "launch.benchmarks": ("launch.shared", "launch.testbed", "pcl", *CORE, *SERVICE),
     "launch.studies": (

@@ -19,8 +19,9 @@ from pcl.studies.cluster.session import available_resources, ray_cluster
 from pcl.studies.execution.interrupt import Interrupt
 from pcl.studies.execution.monitoring import Gauges
 from pcl.studies.execution.progress import Progress
+from pcl.studies.execution.ray_runner import RayRunner
 from pcl.studies.execution.resources import Resources
-from pcl.studies.execution.runner import run_trials
+from pcl.studies.execution.runner import Assignment
 from pcl.studies.ledger.folders import Result, Status, StudyFolder, TrialFolder, now_ms
 from pcl.studies.ledger.folders import Row as Report
 from pcl.studies.ledger.study_spec import StudySpec
@@ -99,10 +100,8 @@ def _run(
                 trials, len(trials), [], space.objective, recorder, interrupt, False, lambda _: None, gauges
             ) as progress,
         ):
-            run_trials(
-                trials, folder, space.objective.metric, resources, progress, interrupt, path / "ray",
-                sleeping(seconds),
-            )  # fmt: skip
+            assignment = Assignment(folder, space.objective.metric, progress, interrupt)
+            RayRunner(resources, sleeping(seconds)).run_trials(trials, assignment)
         ran = time.perf_counter() - began
         results = [result for trial in trials if (result := folder.trial(trial.key).result())]
         first_s = min(result.time_ms / 1000 - result.wall_s for result in results) - began_ms / 1000

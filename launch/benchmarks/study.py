@@ -13,8 +13,9 @@ from pcl.studies.cluster.session import available_resources, ray_cluster
 from pcl.studies.execution.interrupt import Interrupt
 from pcl.studies.execution.monitoring import Gauges
 from pcl.studies.execution.progress import Progress
+from pcl.studies.execution.ray_runner import RayRunner
 from pcl.studies.execution.resources import Resources
-from pcl.studies.execution.runner import run_trials
+from pcl.studies.execution.runner import Assignment
 from pcl.studies.execution.trial_execution import Choices, Execution
 from pcl.studies.ledger.folders import Result, Status, StudyFolder, TrialFolder, now_ms
 from pcl.studies.ledger.folders import Row as Report
@@ -41,16 +42,15 @@ def measure(*, trials: int, scale: str, space: str) -> list[Row]:
 
 def do_nothing(config: dict[str, Any]) -> None:
     """A trainable that publishes one report and ends."""
-    from ray import tune  # noqa: PLC0415  reads the environment that was set
-
-    from pcl.studies.execution.worker import FOLDER, Job  # noqa: PLC0415  imports Ray
+    from pcl.studies.execution.tune_adapter import TuneReporter  # noqa: PLC0415  Ray reads the environment that was set
+    from pcl.studies.execution.worker import Job  # noqa: PLC0415  torch takes seconds
 
     job = Job.of(config["jobs"][0])
     folder = TrialFolder(Path(job.folder))
     folder.begin(job.trial)
     token = folder.claim()
     folder.publish(Report(1, 1, now_ms(), 0.0, {seed: {job.objective: 0.5} for seed in job.trial.seeds}, {}), token)
-    tune.report({FOLDER: job.folder, "batch": 1, "n_batches": 1, "objective": 0.5})
+    TuneReporter(is_alone=True).reported(job, 1, 1, 0.5)
     folder.end(Result(Status.FINISHED), token)
 
 
@@ -72,10 +72,8 @@ def _nothing(space: SearchSpace, storage: Path, n_trials: int) -> Row:
                 trials, len(trials), [], objective, recorder, interrupt, False, lambda _: None, gauges
             ) as progress,
         ):  # fmt: skip
-            scratch = folder.path / "ray"
-            run_trials(
-                trials, folder, space.objective.metric, Resources(), progress, interrupt, scratch, do_nothing
-            )  # fmt: skip
+            assignment = Assignment(folder, objective.metric, progress, interrupt)
+            RayRunner(Resources(), do_nothing).run_trials(trials, assignment)
         ran = time.perf_counter() - started
         missing = recorder.close(timeout_s=60)
         recorded = time.perf_counter() - started
@@ -93,7 +91,7 @@ def _grid(space: SearchSpace, storage: Path, scale: str) -> Row:
     resources = Resources()
     with open_study(space, spec, storage / "grid") as (folder, tracker, recorder):
         started = time.perf_counter()
-        choices = Choices(resources, is_finalized=False)
+        choices = Choices(RayRunner(resources), is_finalized=False)
         interrupt = Interrupt()
         execution = Execution(space.objective, folder, tracker, recorder, choices, interrupt, say)
         finding = Search(space, spec, execution, recorder, interrupt).run()

@@ -9,10 +9,10 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-from pcl import Diverged
 from pcl.storage.object_stores import check_address
 from pcl.studies.cluster.loss import end_process, is_lost
 from pcl.studies.ledger.study_storage import Storage
+from pcl.training.diverged import Diverged
 
 SKIP_BAD_HELP = "with a folder: leave out files that cannot be read as images; they are counted and named"
 WEIGHTS_HELP = "images: auto (default: weights pretrained on these images, trained first if need be), none, or a file"

@@ -10,7 +10,7 @@ from launch.studies.resume_command import ABLATE, Resumption
 from pcl.studies.execution.interrupt import Interrupt
 from pcl.studies.report.plan import estimate
 from pcl.studies.session.request import RunRequest
-from pcl.studies.session.site import check_site, costs_here, machine, on_ray
+from pcl.studies.session.site import check_site, costs_here, joined, machine
 from pcl.studies.session.study_session import StudySession
 from pcl.studies.space.ablation import OWN
 
@@ -27,7 +27,7 @@ def run_ablation(request: AblationRequest) -> None:
     _say_plan(request, asked)
     resumption, interrupt = Resumption(ABLATE, run), Interrupt(run.time_budget_s)
     session = StudySession(asked.study(), run, tracker, interrupt, client_of(resumption, tracker))
-    with on_ray(run, interrupt, say, lambda: resumption.how_to_go_on(asked.folder)) as site:
+    with joined(run, interrupt, say, lambda: resumption.how_to_go_on(asked.folder)) as site:
         baseline, *others = session.conduct(site).outcomes
     say(f"{time.perf_counter() - started:.0f} s in all")
     is_compared = baseline.is_finished and any(outcome.is_finished for outcome in others)
@@ -54,6 +54,6 @@ def _say_plan(request: AblationRequest, asked: Asked) -> None:
 
 
 def _say_estimate(request: RunRequest, asked: Asked) -> None:
-    resources, trials = request.resources.resources(machine()), list(asked.cells().trials.values())
+    resources, trials = request.resources_of(machine()), list(asked.cells().trials.values())
     if costs := costs_here(trials, resources):
         say(estimate(costs, len(trials), len(trials), resources.slots(machine())))

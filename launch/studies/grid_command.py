@@ -11,7 +11,8 @@ from launch.studies.requests import GridRequest
 from launch.studies.resume_command import GRID, Resumption
 from pcl.studies.execution.interrupt import Interrupt
 from pcl.studies.report.outputs import summary
-from pcl.studies.session.site import check_site, machine, on_ray
+from pcl.studies.session.request import Runner
+from pcl.studies.session.site import check_site, joined, machine
 from pcl.studies.session.study_session import StudySession, preview
 
 
@@ -29,9 +30,9 @@ def run_grid(request: GridRequest) -> None:
     study = asked.with_weights("cuda" if machine()["GPU"] else "cpu").study(is_finalized)
     resumption, interrupt = Resumption(GRID, run), Interrupt(run.time_budget_s)
     session = StudySession(study, run, tracker, interrupt, client_of(resumption, tracker))
-    if run.address is None:
+    if run.address is None and run.runner is Runner.RAY:
         session.measure()  # while Ray starts
-    with on_ray(run, interrupt, say, lambda: resumption.how_to_go_on(study.folder)) as site:
+    with joined(run, interrupt, say, lambda: resumption.how_to_go_on(study.folder)) as site:
         finding = session.conduct(site)
     say(f"{time.perf_counter() - started:.0f} s in all")
     if request.is_json:

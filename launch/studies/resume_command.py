@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from launch.studies.requests import ReproductionRequest
 from pcl.studies.execution.interrupt import Stop, StopReason
 from pcl.studies.ledger.folders import StudyFolder
-from pcl.studies.session.request import RunRequest
+from pcl.studies.session.request import Runner, RunRequest
 from pcl.studies.tracking.tracker import StoreError, shown_uri
 
 GRID, ABLATE, REPRODUCE = "grid", "ablate", "reproduce"
@@ -34,6 +34,7 @@ class Resumption:
         run = self.run
         flags = [*_resources(run), ("--storage", str(run.storage) if str(run.storage) != "runs" else "")]
         flags += [("--tracking-uri", shown_uri(run.tracking_uri or "")), ("--address", run.address or "")]
+        flags += [("--runner", run.runner.value if run.runner is not Runner.RAY else "")]
         given = "".join(f" {flag} {shlex.quote(value)}" for flag, value in flags if value)
         finalize = {None: "", True: " --finalize", False: " --no-finalize"}[run.finalize]
         which = self.again if self.command == REPRODUCE or folder is None else f"--resume {folder.name}"

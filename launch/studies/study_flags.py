@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from launch.shared.command import SKIP_BAD_HELP, WEIGHTS_HELP, settings, whole_number
 from launch.studies.requests import ConfigRequest, ImageRequest, StudyChoice
 from pcl.studies.ledger.study_storage import Storage
-from pcl.studies.session.request import AUTO, ResourceRequest, RunRequest
+from pcl.studies.session.request import AUTO, ResourceRequest, Runner, RunRequest
 
 if TYPE_CHECKING:
     from argparse import _ArgumentGroup
@@ -86,6 +86,8 @@ def how_flags(parser: argparse.ArgumentParser, name: str) -> "_ArgumentGroup":
     how.add_argument("--name", type=new_study_name, help=f"of the study (default: {name})")
     how.add_argument("--resume", nargs="?", const="", type=_resumed, metavar="STUDY",
                      help="go on with a study (default: the latest)")  # fmt: skip
+    how.add_argument("--runner", choices=["ray", "inline"], default="ray", help="inline: in this process without Ray, "
+                     "one trial after the other (default: ray)")  # fmt: skip
     running_flags(how)
     return how
 
@@ -178,4 +180,5 @@ def run_request(arguments: argparse.Namespace) -> RunRequest:
     return RunRequest(
         arguments.storage, arguments.tracking_uri, arguments.address, resources, arguments.rerun, arguments.fail_fast,
         60 * (arguments.time_budget or 0.0), getattr(arguments, "finalize", None),
+        Runner(getattr(arguments, "runner", Runner.RAY.value)),
     )  # fmt: skip

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from pcl import Diverged
 from pcl.config.schedule import warm_up_cosine
 from pcl.data.augmentation import crop_and_flip, erase
 from pcl.data.images import ImageSet
@@ -23,6 +22,7 @@ from pcl.data.weights import Weights
 from pcl.encoders.resnet import KIND, backbone, byte_statistics
 from pcl.mathematics.random_streams import mixed_seed
 from pcl.training.backward import fast_backward
+from pcl.training.diverged import Diverged
 from pcl.training.optimizers import SGD
 
 _MOMENTUM, _WEIGHT_DECAY = 0.9, 1e-3

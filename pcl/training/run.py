@@ -15,7 +15,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pcl import Diverged
 from pcl.config.run_config import RunConfig
 from pcl.config.schedule import Trained
 from pcl.encoders import Encoder
@@ -25,6 +24,7 @@ from pcl.tasks import Negatives, Task
 from pcl.tasks.base import Metrics
 from pcl.training.assembly import assembled, reassembled
 from pcl.training.checkpoint import read_checkpoint, write_checkpoint
+from pcl.training.diverged import Diverged
 from pcl.training.step import TrainingStep
 from pcl.training.stepper import GraphStepper, PlainStepper, Stepper
 

@@ -55,7 +55,7 @@ class TrainedEncoder:
         content = read_checkpoint(path)
         config = RunConfig.from_flat(content["config"])
         task = images_of(config.task, f"{path} is of the task {config.task_name!r}")
-        run = _chosen(path, content["seeds"], content["failures"], seed)
+        run = chosen_run(path, content["seeds"], content["failures"], seed)
         best = content["best"][run]
         if not best["weights"]:
             key = config.experiment.task.selects
@@ -86,7 +86,7 @@ class TrainedEncoder:
         return VonMisesFisher(mu, kappa, validate_args=False)
 
 
-def _chosen(path: Path, seeds: list[int], failures: dict[str, str], asked: int | None) -> int:
+def chosen_run(path: Path, seeds: list[int], failures: dict[str, str], asked: int | None) -> int:
     """Return the index of a seed in the run."""
     if asked is None:
         asked = next((seed for seed in seeds if str(seed) not in failures), seeds[0])

@@ -23,7 +23,8 @@ from launch.submit import _parser as submit_parser
 from launch.testbed.processes import DEADLINE_S, parent_of, signal_all
 from pcl.config.run_config import RunConfig
 from pcl.studies.cluster import joining
-from pcl.studies.execution import worker as trainable
+from pcl.studies.execution import tune_adapter
+from pcl.studies.execution.worker import Job
 from pcl.studies.ledger.folders import Status, StudyFolder
 from pcl.studies.ledger.study_spec import StudySpec, opened, space_of
 from pcl.studies.space.trial import Trial
@@ -242,11 +243,11 @@ def test_a_trial_on_a_node_without_the_studys_folder_ends_the_study(
 ) -> None:
     """Such a node may come when the study has begun."""
     told: dict[str, str] = {}
-    monkeypatch.setattr(trainable.tune, "report", told.update)
+    monkeypatch.setattr(tune_adapter.tune, "report", told.update)
     trial = Trial(RunConfig.of(BASE, scale="smoke").flat(), (1,), "grid")
     folder = tmp_path / "study" / "trials" / trial.key
-    trainable.run_jobs({"jobs": [trainable.Job(trial, str(folder), "train/loss").as_config()]})
-    assert "must be shared" in told[trainable.UNWRITABLE]
+    tune_adapter.run_jobs({"jobs": [Job(trial, str(folder), "train/loss").as_config()]})
+    assert "must be shared" in told[tune_adapter.UNWRITABLE]
     assert not list(tmp_path.iterdir())
 
 

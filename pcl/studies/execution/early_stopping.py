@@ -1,4 +1,4 @@
-"""Ends trials early that fall behind (ASHA): Ray's scheduler, asked about judged reports only.
+"""Ends trials early that fall behind (ASHA), by judged reports only.
 
 At a ninth and at a third of the part in which its metric is meaningful (`pcl.studies.results.metric_onset`), a trial
 goes on if it is among the best third of those that have come so far and have the same phases: a joint training that
@@ -6,55 +6,43 @@ has just begun is not compared with one that begins with kappa where mu is train
 again from the trials' folders. A trial that has come to its end has finished, whatever the others have.
 """
 
-from types import SimpleNamespace
-from typing import Any
-
-from ray.tune.experiment import Trial as TuneTrial
-from ray.tune.schedulers import ASHAScheduler
+import numpy as np
 
 from pcl.config.run_config import RunConfig
 from pcl.studies.execution.interrupt import Interrupt, StopReason
-from pcl.studies.execution.tune_adapter import RestartedFirst, folders_of
-from pcl.studies.ledger.folders import Result, Status, StudyFolder
+from pcl.studies.ledger.folders import Result, Status, StudyFolder, TrialFolder
 from pcl.studies.results.metric_onset import judged_curve
-from pcl.studies.space.search_space import Objective
+from pcl.studies.space.search_space import Mode, Objective
 
 _FACTOR = 3  # of so many, one goes on
 _N_RUNGS = 2
+_STARTS = tuple(100 / _FACTOR**_N_RUNGS * _FACTOR**rung for rung in range(_N_RUNGS))  # percent done
 
 
 class Rungs:
-    """ASHA over curves in percent.
+    """ASHA over curves in percent: the rule of Ray's `ASHAScheduler`, decision by decision.
 
     Args:
         objective: What decides; only its better end is looked at.
     """
 
     def __init__(self, objective: Objective) -> None:
-        self._mode = objective.mode.value
-        self._by_phases: dict[str, ASHAScheduler] = {}
-        self._keys: set[str] = set()
+        self._sign = 1.0 if objective.mode is Mode.MAX else -1.0
+        self._by_phases: dict[str, list[dict[str, float]]] = {}
 
     def goes_on(self, key: str, phases: str, percent: float, value: float) -> bool:
-        """Whether a trial that is at this point of its curve is to go on; asked again about the same rung, it is."""
-        asha = self._by_phases.setdefault(phases, self._new())
-        trial: Any = SimpleNamespace(trial_id=key)
-        controller: Any = None  # which ASHA has no use for
-        if key not in self._keys:
-            self._keys.add(key)
-            asha.on_trial_add(controller, trial)
-        answer = asha.on_trial_result(controller, trial, {"percent": percent, "value": value})
-        return bool(answer != ASHAScheduler.STOP)
-
-    def _new(self) -> ASHAScheduler:
-        return ASHAScheduler(
-            time_attr="percent", metric="value", mode=self._mode, max_t=100, grace_period=100 / _FACTOR**_N_RUNGS,
-            reduction_factor=_FACTOR, stop_last_trials=False,
-        )  # fmt: skip
+        """Return whether a trial at this point of its curve goes on; asked again about the same rung, it does."""
+        rungs = self._by_phases.setdefault(phases, [{} for _ in _STARTS])
+        reached = [rung for start, rung in zip(_STARTS, rungs, strict=True) if percent >= start]
+        if not reached or key in reached[-1]:
+            return True
+        others = list(reached[-1].values())
+        reached[-1][key] = self._sign * value
+        return not others or bool(self._sign * value >= np.percentile(others, (1 - 1 / _FACTOR) * 100))
 
 
-class Halving(RestartedFirst):
-    """Tune's scheduler of a stage's trials.
+class EarlyStopping:
+    """Decides at every report of a stage's trials which of them go on.
 
     Args:
         study: Its folders say how trials go.
@@ -64,7 +52,6 @@ class Halving(RestartedFirst):
     """
 
     def __init__(self, study: StudyFolder, stage: str, objective: Objective, interrupt: Interrupt) -> None:
-        super().__init__()
         self._objective, self._interrupt = objective, interrupt
         self._rungs = Rungs(objective)
         for folder in study.trials():
@@ -73,32 +60,24 @@ class Halving(RestartedFirst):
                 for point in judged_curve(folder.rows(), trial.run_config, objective.metric):
                     self._goes_on(folder.key, trial.run_config, point)
 
-    def on_trial_result(self, tune_controller: Any, trial: TuneTrial, result: dict[str, Any]) -> str:
-        """Whether a trial goes on; one that does not is closed here, while its worker waits for the answer."""
-        if "batch" not in result:
-            return str(self.CONTINUE)
-        (folder,) = folders_of(trial)
+    def stops(self, folder: TrialFolder, batch: int, n_batches: int) -> bool:
+        """Return whether a trial ends at this report; one that does is closed here, while its worker waits."""
         try:
             folder.pull()
         except OSError:
-            return str(self.CONTINUE)  # whoever is told of the report says so
+            return False  # whoever is told of the report says so
         config, rows = folder.trial().run_config, folder.rows()
-        is_judged = bool(rows) and rows[-1].batch == result["batch"]
+        is_judged = bool(rows) and rows[-1].batch == batch
         curve = judged_curve(rows, config, self._objective.metric) if is_judged else []
-        is_at_its_end = result["batch"] == config.training.n_batches
+        is_at_its_end = batch == config.training.n_batches
         if not curve or is_at_its_end or self._goes_on(folder.key, config, curve[-1]):
-            return str(self.CONTINUE)
+            return False
         try:
             folder.claim()  # whoever writes after this has lost the trial
-            told = f"stopped early by ASHA at batch {result['batch']} of {result['n_batches']}"
-            folder.close(Result(Status.STOPPED, told))
+            folder.close(Result(Status.STOPPED, f"stopped early by ASHA at batch {batch} of {n_batches}"))
         except OSError as error:
             self._interrupt.set(StopReason.UNWRITABLE_FILES, error)
-        return str(self.STOP)
+        return True
 
     def _goes_on(self, key: str, config: RunConfig, point: tuple[float, float]) -> bool:
         return self._rungs.goes_on(key, str(config.training.phases), *point)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Nothing: Tune keeps a copy with the state that we do not use."""
-        return {}

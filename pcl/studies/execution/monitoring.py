@@ -96,6 +96,19 @@ class Gauges:
                     _tell(*series, value)
 
 
+class NoGauges(Gauges):
+    """Gauges of a process without Ray: nothing is published."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def set(self, measure: Measure, value: float, **labels: str) -> None:
+        """Publish nothing."""
+
+
 def _tell(measure: Measure, labels: tuple[str, ...], value: float) -> None:
     with suppress(Exception):  # monitoring is not worth a trial
         _gauge(measure).set(value, dict(zip(measure.labels, labels, strict=True)))

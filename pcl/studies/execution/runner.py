@@ -1,133 +1,119 @@
-"""Runs trials on Ray Tune. What happened is read from the study's folder, never from Tune's own state.
+"""The runner of trials: its protocol, what it is told, and what every runner has in common."""
 
-Tune is asked for one thing: to keep workers busy with the trials that are left, and to start a trial again whose worker
-died. It is not asked to restore anything: a new driver looks at the folders and runs what has not ended.
-"""
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
 
-import os
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from pcl.studies.cluster.session import available_resources, daemons
+from pcl.studies.execution.early_stopping import EarlyStopping
 from pcl.studies.execution.interfaces import Listener, Source
-from pcl.studies.execution.interrupt import Interrupt
+from pcl.studies.execution.interrupt import Interrupt, StopReason
+from pcl.studies.execution.monitoring import Gauges
 from pcl.studies.execution.resources import Resources
-from pcl.studies.ledger.folders import Result, Status, StudyFolder
+from pcl.studies.ledger.folders import Result, Status, StudyFolder, TrialFolder
 from pcl.studies.results.reuse import NO_RESULT
 from pcl.studies.space.trial import Trial
 
-if TYPE_CHECKING:
-    from ray.tune.schedulers import TrialScheduler
 
-# A trial whose worker died is started again this often, from its last checkpoint.
-MOST_RESTARTS = 3
-# As many trials wait for a place as there are places, and no fewer than this: clusters grow by what waits.
-_FEWEST_ASKED = 16
+@dataclass(frozen=True)
+class Assignment:
+    """What a runner is told beside the trials.
+
+    Attributes:
+        study: Where the trials' folders are.
+        metric: Metric of every report that the listener is told.
+        listener: Told of every event, in the thread that runs the trials.
+        interrupt: Ends all trials early; looked at between reports, or more often.
+        stopping: Ends trials early that fall behind, if there is such a rule.
+    """
+
+    study: StudyFolder
+    metric: str
+    listener: Listener
+    interrupt: Interrupt
+    stopping: EarlyStopping | None = None
 
 
-def run_trials(
-    trials: Sequence[Trial], study: StudyFolder, objective: str, resources: Resources, listener: Listener,
-    interrupt: Interrupt, scratch: Path, trainable: Callable[[dict[str, Any]], None] | None = None,
-    scheduler: "TrialScheduler | None" = None, n_tries: int = 2,
-) -> None:  # fmt: skip
-    """Run trials until every one has ended, or until interrupted.
+class TrialRunner(Protocol):
+    """Runs trials to their end; how each ended is in its folder, where everyone reads it."""
+
+    @property
+    def resources(self) -> Resources:
+        """Return what a trial is given."""
+
+    def run_trials(self, trials: Sequence[Trial], assignment: Assignment) -> None:
+        """Run trials that have not ended yet until every one has, or until interrupted."""
+
+    def run_source(self, source: Source, assignment: Assignment) -> None:
+        """Run trials as they come, each asked for when there is room for it."""
+
+    def gauges(self, **labels: str) -> Gauges:
+        """Return what the progress of a stage is published by."""
+
+
+class Events:
+    """Tells a listener of trials' events; a trial whose files cannot be used ends the study.
 
     Args:
-        trials: Those that have not ended yet.
-        study: Where their folders are.
-        objective: Metric that the listener is told.
-        resources: Of each trial.
-        listener: Told of every event, in this thread.
-        interrupt: Looked at several times a second.
-        scratch: Folder for Tune's own files.
-        trainable: What a worker does with a job; `run_jobs` unless a benchmark wants another.
-        scheduler: Tune's, which may end trials early; it then leaves a result in their folders.
-        n_tries: How often trials are handed to Tune that it leaves without a result.
+        listener: Told of them.
+        interrupt: Set where files cannot be used.
     """
-    from pcl.studies.execution.tune_adapter import Listed, Proposals  # noqa: PLC0415
 
-    size, n_workers = resources.groups(len(trials), resources.slots(available_resources()))
-    if scheduler is not None:  # which decides about trials one by one
-        size, n_workers = 1, resources.most_at_once
-    proposals = Proposals(Listed(trials), lambda t: _job(t, study, objective, resources), interrupt, size)
-    search = {"search_alg": proposals, "max_concurrent_trials": n_workers or None, "scheduler": scheduler}
-    _fit(search, resources, listener, interrupt, scratch, trainable)
-    left = [trial for trial in trials if study.trial(trial.key).result() is None]
-    # A worker of several died too often (each alone shows whose fault it was), or a late worker took the trial.
-    if left and n_tries > 1 and not interrupt.is_set():
-        alone = replace(resources, side_by_side=1)
-        run_trials(left, study, objective, alone, listener, interrupt, scratch, trainable, scheduler, n_tries - 1)
-    _close(trials, study, listener, interrupt)
+    def __init__(self, listener: Listener, interrupt: Interrupt) -> None:
+        self.listener, self._interrupt = listener, interrupt
+        self._has_failed = False
 
+    def reported(self, folder: TrialFolder, batch: int, n_batches: int, objective: float) -> None:
+        """Pass on a report."""
+        with self._using_files():
+            self._see(folder)
+            self.listener.reported(folder, batch, n_batches, objective)
 
-def run_source(
-    source: Source, study: StudyFolder, objective: str, resources: Resources, listener: Listener,
-    interrupt: Interrupt, scratch: Path, scheduler: "TrialScheduler | None" = None,
-) -> None:  # fmt: skip
-    """Run trials as they come, each asked for when there is room for it; for the rest see `run_trials`."""
-    from pcl.studies.execution.tune_adapter import Proposals  # noqa: PLC0415
+    def ended(self, folder: TrialFolder) -> None:
+        """Pass on that a trial ended, if it has a result."""
+        with self._using_files():
+            self._see(folder)
+            if folder.result() is not None:
+                self.listener.ended(folder)
 
-    proposals = Proposals(source, lambda trial: _job(trial, study, objective, resources), interrupt)
-    at_once = max(1, replace(resources, side_by_side=1).slots(available_resources()))
-    search = {"search_alg": proposals, "max_concurrent_trials": at_once, "scheduler": scheduler}
-    _fit(search, resources, listener, interrupt, scratch, None)
-    left = [trial for trial in source.trials if study.trial(trial.key).result() is None]
-    if left and not interrupt.is_set():
-        run_trials(left, study, objective, resources, listener, interrupt, scratch, None, scheduler, n_tries=1)
-    for trial in source.trials:
-        source.ended(trial.key)
+    def failed(self, folder: TrialFolder, trial: Trial, told: str) -> None:
+        """Record that a trial's worker died for good, unless it has a result.
 
+        Args:
+            folder: Of the trial.
+            trial: What was to be trained; no worker may have come as far as to write it down.
+            told: The error, its first line first.
+        """
+        with self._using_files():
+            self._see(folder)
+            if folder.result() is None:
+                folder.begin(trial)
+                folder.close(Result(Status.FAILED, f"worker died: {told.splitlines()[0]}", told))
+            self.listener.ended(folder)
 
-def _job(trial: Trial, study: StudyFolder, objective: str, resources: Resources) -> dict[str, Any]:
-    from pcl.studies.execution.worker import Job  # noqa: PLC0415  torch
+    def unwritable(self, cause: str) -> None:
+        """End the study: a worker cannot write a trial's files."""
+        self._interrupt.set(StopReason.UNWRITABLE_FILES, cause)
 
-    study.path.mkdir(parents=True, exist_ok=True)
-    device = "cuda" if resources.gpus else "cpu"
-    folder = study.trial(trial.key)
-    n_threads, store = max(1, int(resources.cpus)), folder.mirror.uri
-    return Job(trial, str(folder.path.absolute()), objective, n_threads, device, store).as_config()
+    def _see(self, folder: TrialFolder) -> None:
+        """Pull a trial's files, unless that has failed before: a store that is away keeps one waiting for a minute."""
+        if not self._has_failed:
+            folder.pull()
 
-
-def _fit(
-    search: dict[str, Any], resources: Resources, listener: Listener, interrupt: Interrupt, scratch: Path,
-    trainable: Callable[[dict[str, Any]], None] | None,
-) -> None:  # fmt: skip
-    """Tune asks for trials as it has room for them: of a long list it would copy all entries for each of them."""
-    from ray import tune  # noqa: PLC0415
-
-    from pcl.studies.execution.tune_adapter import Events, RestartedFirst, Silence, StopAll  # noqa: PLC0415
-    from pcl.studies.execution.worker import run_jobs  # noqa: PLC0415
-
-    os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(max(_FEWEST_ASKED, resources.slots(available_resources())))
-    tuner = tune.Tuner(
-        tune.with_resources(trainable or run_jobs, {"cpu": resources.cpus, "gpu": resources.gpus}),
-        tune_config=tune.TuneConfig(
-            **{**search, "scheduler": search["scheduler"] or RestartedFirst()},
-            num_samples=-1,
-            reuse_actors=True,
-            trial_name_creator=lambda trial: str(trial.trial_id),
-            trial_dirname_creator=lambda trial: str(trial.trial_id),
-        ),
-        run_config=tune.RunConfig(
-            name="tune",
-            storage_path=str(scratch.absolute()),
-            callbacks=[Events(listener, interrupt), Silence()],
-            stop=StopAll(interrupt),
-            failure_config=tune.FailureConfig(max_failures=MOST_RESTARTS),
-            verbose=0,
-        ),
-    )
-    with interrupt.leaving.without(daemons(), interrupt.on_lost_ray):
-        tuner.fit()
+    @contextmanager
+    def _using_files(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self._has_failed = True
+            self._interrupt.set(StopReason.UNUSABLE_FILES, error)
 
 
-def _close(trials: Sequence[Trial], study: StudyFolder, listener: Listener, interrupt: Interrupt) -> None:
-    """Trials that are left without a result have failed, unless all were to stop."""
+def fail_unended(trials: Sequence[Trial], assignment: Assignment) -> None:
+    """Record trials that are left without a result as failed, unless all were to stop."""
     for trial in trials:
-        folder = study.trial(trial.key)
-        if not interrupt.is_set() and folder.result() is None:
+        folder = assignment.study.trial(trial.key)
+        if not assignment.interrupt.is_set() and folder.result() is None:
             folder.begin(trial)
             folder.close(Result(Status.FAILED, NO_RESULT))
-            listener.ended(folder)
+            assignment.listener.ended(folder)

@@ -5,24 +5,19 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
 
+from pcl.studies.execution.early_stopping import EarlyStopping
+from pcl.studies.execution.interfaces import Listener
 from pcl.studies.execution.interrupt import Interrupt
-from pcl.studies.execution.monitoring import Gauges
 from pcl.studies.execution.progress import Progress
-from pcl.studies.execution.resources import Resources
-from pcl.studies.execution.runner import run_trials
-from pcl.studies.ledger.folders import SCRATCH, StudyFolder
+from pcl.studies.execution.runner import Assignment, TrialRunner
+from pcl.studies.ledger.folders import StudyFolder
 from pcl.studies.results.reuse import is_lost, take_over
 from pcl.studies.results.selection import Outcome
 from pcl.studies.space.search_space import Objective
 from pcl.studies.space.trial import Trial
 from pcl.studies.tracking.recorder import Recorder
 from pcl.studies.tracking.tracker import End, StoreError, Tracker
-
-if TYPE_CHECKING:
-    from ray.tune.schedulers import TrialScheduler
 
 _PATIENCE_S = 20.0  # how long MLflow may take nothing before a study ends without it
 _AT_ONCE = 8  # questions to MLflow, which may be far away
@@ -33,13 +28,13 @@ class Choices:
     """What the user decides about how a study runs; nothing here changes its results.
 
     Attributes:
-        resources: Of a trial.
+        runner: Runs the trials: on Ray, or in this process.
         is_finalized: Whether the best run on the report seeds at the end.
         is_rerun: Whether trials run again that are known already.
         is_fail_fast: Whether the first failure ends the study.
     """
 
-    resources: Resources
+    runner: TrialRunner
     is_finalized: bool = True
     is_rerun: bool = False
     is_fail_fast: bool = False
@@ -66,14 +61,7 @@ class Execution:
         self._tracker, self._recorder, self._interrupt, self._say = tracker, recorder, interrupt, say
         interrupt.leaving.record = lambda: close_study(tracker, recorder, End.KILLED, {})
 
-    @property
-    def scratch(self) -> Path:
-        """Folder for Tune's own files: the driver's alone, for workers hand it neither checkpoints nor files."""
-        return self.folder.path / SCRATCH
-
-    def run_all(
-        self, trials: list[Trial], title: str, scheduler: "TrialScheduler | None" = None
-    ) -> list[Outcome]:  # fmt: skip
+    def run_all(self, trials: list[Trial], title: str, stopping: EarlyStopping | None = None) -> list[Outcome]:
         """Every trial's outcome, run or known."""
         unknown = []
         for trial in trials:
@@ -92,11 +80,12 @@ class Execution:
         self.announce(title, len(trials), before)
         if left and not self._interrupt.is_set():
             with self.progress(trials[0].stage, trials, len(trials), before) as progress:
-                run_trials(
-                    left, self.folder, self.objective.metric, self.choices.resources, progress, self._interrupt,
-                    self.scratch, scheduler=scheduler,
-                )  # fmt: skip
+                self.choices.runner.run_trials(left, self.assignment(progress, stopping))
         return [Outcome.of(trial, self.folder.trial(trial.key)) for trial in trials]
+
+    def assignment(self, listener: Listener, stopping: EarlyStopping | None) -> Assignment:
+        """Return what the runner is told of this study's trials."""
+        return Assignment(self.folder, self.objective.metric, listener, self._interrupt, stopping)
 
     def announce(self, title: str, n_trials: int, before: list[Outcome]) -> None:
         """Say what begins; what is known already is recorded."""
@@ -111,10 +100,10 @@ class Execution:
     ) -> Iterator[Progress]:  # fmt: skip
         """Who is told how a stage's trials go."""
         with (
-            Gauges(study=self.folder.name, stage=stage, metric=self.objective.metric) as gauges,
+            self.choices.runner.gauges(study=self.folder.name, stage=stage, metric=self.objective.metric) as gauges,
             Progress(
                 trials, n_trials, before, self.objective, self._recorder, self._interrupt,
-                self.choices.is_fail_fast, self._say, gauges, self.choices.resources.gpus > 0,
+                self.choices.is_fail_fast, self._say, gauges, self.choices.runner.resources.gpus > 0,
             ) as progress,
         ):  # fmt: skip
             yield progress

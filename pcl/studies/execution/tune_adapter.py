@@ -1,29 +1,80 @@
-"""Between Tune's interfaces and ours: events of trials, and the wish to stop."""
+"""Between Tune's interfaces and ours: the trainable, events of trials, early stopping, and the wish to stop."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Any
 
+import ray
 from ray import tune
 from ray.tune.experiment import Trial as TuneTrial
 from ray.tune.progress_reporter import TrialProgressCallback
 from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search import Searcher
 
-from pcl.studies.execution.interfaces import Listener, Source
+from pcl.studies.execution.early_stopping import EarlyStopping
+from pcl.studies.execution.interfaces import Source
 from pcl.studies.execution.interrupt import Interrupt, StopReason
-from pcl.studies.execution.worker import FOLDER, NOTE, UNWRITABLE, folder_of
-from pcl.studies.ledger.folders import Result, Status, TrialFolder
+from pcl.studies.execution.monitoring import Gauges
+from pcl.studies.execution.runner import Events
+from pcl.studies.execution.worker import Job, folder_of, run_job
+from pcl.studies.ledger.folders import TrialFolder
 from pcl.studies.space.trial import Trial
+from pcl.training.interleaving import interleaved
+
+# What a worker tells Tune: which trial it is about, why its files cannot be written, what happened to one of them.
+FOLDER, UNWRITABLE, NOTE = "folder", "unwritable", "note"
 
 
-class Events(tune.Callback):
-    """Tells a listener of trials' events, and ends the study where a trial's files cannot be written."""
+def run_jobs(config: dict[str, Any]) -> None:
+    """Tune's trainable: `config["jobs"]` are what `Job.as_config` returned; they are trained side by side."""
+    jobs = [Job.of(job) for job in config["jobs"]]
+    reporter = TuneReporter(is_alone=len(jobs) == 1)
+    for _ in interleaved([run_job(job, reporter) for job in jobs], jobs[0].device):
+        pass
 
-    def __init__(self, listener: Listener, interrupt: Interrupt) -> None:
-        self._listener, self._interrupt = listener, interrupt
-        self._has_failed = False
+
+class TuneReporter:
+    """A `Reporter` of a worker of Tune.
+
+    Args:
+        is_alone: Whether the worker has one trial; Tune then tells its end.
+    """
+
+    def __init__(self, *, is_alone: bool) -> None:
+        self._is_alone = is_alone
+
+    @property
+    def node(self) -> str:
+        """Return Ray's identifier of this node."""
+        return str(ray.get_runtime_context().get_node_id()) if ray.is_initialized() else ""
+
+    def reported(self, job: Job, batch: int, n_batches: int, objective: float) -> None:
+        """Pass on a report."""
+        tune.report({FOLDER: job.folder, "batch": batch, "n_batches": n_batches, "objective": objective})
+
+    def noted(self, job: Job, text: str) -> None:
+        """Pass on what happened to a file."""
+        tune.report({FOLDER: job.folder, NOTE: text})
+
+    def ended(self, job: Job) -> None:
+        """Pass on that one of several trials has a result."""
+        if not self._is_alone:
+            tune.report({FOLDER: job.folder})
+
+    def unwritable(self, cause: str) -> None:
+        """Pass on that files cannot be written."""
+        tune.report({UNWRITABLE: cause})
+
+    def gauges(self, **labels: str) -> Gauges:
+        """Return gauges of Ray's monitoring."""
+        return Gauges(**labels)
+
+
+class TrialEvents(tune.Callback):
+    """Tells a listener of the events that Tune sees."""
+
+    def __init__(self, events: Events) -> None:
+        self._events, self._listener = events, events.listener
 
     def on_trial_start(self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, **info: Any) -> None:
         """Tune has given the trial a worker."""
@@ -35,28 +86,20 @@ class Events(tune.Callback):
     ) -> None:
         """A trial has published a report or has ended, or its worker says what happened to its files."""
         if UNWRITABLE in result:
-            self._interrupt.set(StopReason.UNWRITABLE_FILES, result[UNWRITABLE])
+            self._events.unwritable(result[UNWRITABLE])
         elif NOTE in result:
             self._listener.noted(_folder(trial, result[FOLDER]), result[NOTE])
         elif "batch" in result:
             folder = _folder(trial, result[FOLDER])
-            with self._using_files():
-                self._see(folder)
-                self._listener.reported(folder, result["batch"], result["n_batches"], result["objective"])
+            self._events.reported(folder, result["batch"], result["n_batches"], result["objective"])
         elif FOLDER in result:
-            self._end(_folder(trial, result[FOLDER]))
+            self._events.ended(_folder(trial, result[FOLDER]))
 
     def on_trial_complete(self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, **info: Any) -> None:
         """The trainable has returned, or the trial was stopped; of several side by side, each has told its end."""
         folders = folders_of(trial)
         if len(folders) == 1:
-            self._end(folders[0])
-
-    def _end(self, folder: TrialFolder) -> None:
-        with self._using_files():
-            self._see(folder)
-            if folder.result() is not None:
-                self._listener.ended(folder)
+            self._events.ended(folders[0])
 
     def on_trial_recover(self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, **info: Any) -> None:
         """The worker died; another will go on."""
@@ -66,30 +109,10 @@ class Events(tune.Callback):
     def on_trial_error(self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, **info: Any) -> None:
         """Workers died too often; of several trials side by side it is not known whose fault it was."""
         folders = folders_of(trial)
-        if len(folders) > 1:
-            return
-        folder = folders[0]
-        with self._using_files():
-            self._see(folder)
-            if folder.result() is None:
-                error = trial.get_error()
-                told = (str(error).strip() or type(error).__name__) if error else "unknown"
-                folder.begin(Trial.of(trial.config["jobs"][0]["trial"]))  # no worker may have come so far
-                folder.close(Result(Status.FAILED, f"worker died: {told.splitlines()[0]}", told))
-            self._listener.ended(folder)
-
-    def _see(self, folder: TrialFolder) -> None:
-        """Pull a trial's files, unless that has failed before: a store that is away keeps one waiting for a minute."""
-        if not self._has_failed:
-            folder.pull()
-
-    @contextmanager
-    def _using_files(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            self._has_failed = True
-            self._interrupt.set(StopReason.UNUSABLE_FILES, error)
+        if len(folders) == 1:
+            error = trial.get_error()
+            told = (str(error).strip() or type(error).__name__) if error else "unknown"
+            self._events.failed(folders[0], Trial.of(trial.config["jobs"][0]["trial"]), told)
 
     def __getstate__(self) -> dict[str, Any]:
         """Nothing: Tune keeps a copy of its callbacks with the state that we do not use."""
@@ -129,6 +152,26 @@ class RestartedFirst(FIFOScheduler):
         waiting = [trial for trial in tune_controller.get_live_trials() if trial.status == TuneTrial.PENDING]
         restarted = (trial for trial in waiting if trial.num_failures)
         return next(restarted, None) or super().choose_trial_to_run(tune_controller)
+
+
+class Halving(RestartedFirst):
+    """Tune's scheduler of trials of which some are stopped early; where a trial stops, its worker waits for that."""
+
+    def __init__(self, stopping: EarlyStopping) -> None:
+        super().__init__()
+        self._stopping = stopping
+
+    def on_trial_result(self, tune_controller: Any, trial: TuneTrial, result: dict[str, Any]) -> str:
+        """Return whether a trial goes on."""
+        if "batch" not in result:
+            return str(self.CONTINUE)
+        (folder,) = folders_of(trial)
+        is_stopped = self._stopping.stops(folder, result["batch"], result["n_batches"])
+        return str(self.STOP if is_stopped else self.CONTINUE)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Nothing: Tune keeps a copy with the state that we do not use."""
+        return {}
 
 
 class Listed:

@@ -1,8 +1,9 @@
-"""A trial as Ray Tune runs it: drives `Run`, publishes reports to the trial's folder, and ends as finished or failed.
+"""A trial as a worker runs it: drives `Run`, publishes reports to the trial's folder, and ends as finished or failed.
 
-A worker imports this module and with it torch, but neither MLflow nor Optuna. Everything that a trial leaves behind is
-in its folder (see `pcl.studies.ledger.folders`): a worker that takes over a trial goes on from the last checkpoint
-there. Of a folder that is in a store, a worker has a copy of its own while it trains.
+A worker imports this module and with it torch, but neither Ray, MLflow nor Optuna: whom it reports to is handed to it.
+Everything that a trial leaves behind is in its folder (see `pcl.studies.ledger.folders`): a worker that takes over a
+trial goes on from the last checkpoint there. Of a folder that is in a store, a worker has a copy of its own while it
+trains.
 """
 
 import math
@@ -15,29 +16,25 @@ from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-import ray
 import torch
-from ray import tune
 
-from pcl import Diverged
 from pcl.config.user_files import trust
 from pcl.losses.base import DEFAULT_CHUNK_SIZE
 from pcl.storage.mirror import mirror_of
 from pcl.storage.object_stores import copy_of
 from pcl.studies.execution.monitoring import GPU_MEMORY, KAPPA_MEAN, MS_PER_BATCH, OBJECTIVE, SHARE_DONE, Gauges
+from pcl.studies.execution.resources import Resources
 from pcl.studies.ledger.failures import first_line
-from pcl.studies.ledger.folders import CHECKPOINT, PREVIOUS, Lost, Result, Row, Status, TrialFolder, now_ms
+from pcl.studies.ledger.folders import CHECKPOINT, PREVIOUS, Lost, Result, Row, Status, StudyFolder, TrialFolder, now_ms
 from pcl.studies.space.trial import Trial
 from pcl.training.checkpoint import Saving, check_same_config, read_checkpoint
-from pcl.training.interleaving import interleaved
+from pcl.training.diverged import Diverged
 from pcl.training.run import Report, Run
 
 # After running out of memory a trial goes on, once, with chunks of a 16th: same numbers, less memory.
 _SMALL_CHUNK_SIZE = DEFAULT_CHUNK_SIZE // 16
-# What a worker tells Tune: which trial it is about, why its files cannot be written, what happened to one of them.
-FOLDER, UNWRITABLE, NOTE = "folder", "unwritable", "note"
 
 
 class Unwritable(OSError):
@@ -64,13 +61,21 @@ class Job:
     device: str = "cpu"
     store: str = ""
 
+    @classmethod
+    def for_trial(cls, trial: Trial, study: StudyFolder, objective: str, resources: Resources) -> "Job":
+        """Return the job of a study's trial; makes the study's folder."""
+        study.path.mkdir(parents=True, exist_ok=True)
+        folder = study.trial(trial.key)
+        n_threads, device = max(1, int(resources.cpus)), "cuda" if resources.gpus else "cpu"
+        return cls(trial, str(folder.path.absolute()), objective, n_threads, device, folder.mirror.uri)
+
     def as_config(self) -> dict[str, Any]:
-        """For Tune, which hands it to `run_jobs`."""
+        """Return what `of` reads."""
         return asdict(self)
 
     @classmethod
     def of(cls, config: dict[str, Any]) -> "Job":
-        """The way back."""
+        """Read what `as_config` returned."""
         return cls(**{**config, "trial": Trial.of(config["trial"])})
 
     @contextmanager
@@ -102,47 +107,64 @@ def folder_of(job: Mapping[str, Any]) -> TrialFolder:
     return TrialFolder(path, mirror_of(path, job.get("store", "")))
 
 
-def run_jobs(config: dict[str, Any]) -> None:
-    """Tune's trainable: `config["jobs"]` are what `Job.as_config` returned; they are trained side by side."""
-    jobs = [Job.of(job) for job in config["jobs"]]
-    torch.set_num_threads(jobs[0].n_threads)  # a reused worker may have had another number
-    for _ in interleaved([_run(job, len(jobs) == 1) for job in jobs], jobs[0].device):
-        pass
+class Reporter(Protocol):
+    """Whom a worker tells how its trials go; who says so may end the worker meanwhile."""
+
+    @property
+    def node(self) -> str:
+        """Return Ray's identifier of the node that the worker is on; empty without Ray."""
+
+    def reported(self, job: Job, batch: int, n_batches: int, objective: float) -> None:
+        """Pass on that a report was published."""
+
+    def noted(self, job: Job, text: str) -> None:
+        """Pass on what happened to a file that cannot be used."""
+
+    def ended(self, job: Job) -> None:
+        """Pass on that a trial has a result."""
+
+    def unwritable(self, cause: str) -> None:
+        """Pass on that a trial's files cannot be written: it can go on later, but the study had better end."""
+
+    def gauges(self, **labels: str) -> Gauges:
+        """Return what a trial's progress is published by."""
 
 
-def _run(job: Job, is_alone: bool) -> Iterator[None]:
-    """A trial from its beginning, or its last checkpoint, to its end, with pauses in which others can have a turn."""
+def run_job(job: Job, reporter: Reporter) -> Generator[None, None, None]:
+    """Run a trial from its beginning, or its last checkpoint, to its end.
+
+    It pauses after every report and wherever others can have a turn. Closed at a pause, it leaves a trial that goes on.
+    """
+    torch.set_num_threads(job.n_threads)  # a reused worker may have had another number
     try:
         with job.opened() as folder:
             token = folder.take(job.trial)
             for sentence in folder.repair():
-                tune.report({FOLDER: job.folder, NOTE: sentence})
+                reporter.noted(job, sentence)
             folder.begin(job.trial)
             if folder.result() is not None:
                 return  # ended side by side with others, before their worker died
             started = time.perf_counter()
-            result = yield from _trained(job, folder, token)
+            result = yield from _trained(job, folder, token, reporter)
             if result.status is Status.FINISHED and not folder.is_whole():
                 # Its reports were lost while it trained, or before: it has to train again to have them.
                 folder.reopen()
                 token = folder.take(job.trial)
-                result = yield from _trained(job, folder, token)
-            node = ray.get_runtime_context().get_node_id() if ray.is_initialized() else ""
-            folder.end(replace(result, wall_s=time.perf_counter() - started, node=node), token)
-            if not is_alone:
-                tune.report({FOLDER: job.folder})  # of one that is alone, Tune tells the end
+                result = yield from _trained(job, folder, token, reporter)
+            folder.end(replace(result, wall_s=time.perf_counter() - started, node=reporter.node), token)
+            reporter.ended(job)
     except Lost:
         return  # another worker goes on with it
     except OSError as error:
-        tune.report({UNWRITABLE: str(error)})  # the trial can go on later, but the study had better end
+        reporter.unwritable(str(error))
 
 
-def _trained(job: Job, folder: TrialFolder, token: str) -> Generator[None, None, Result]:
+def _trained(job: Job, folder: TrialFolder, token: str, reporter: Reporter) -> Generator[None, None, Result]:
     """Train to the end; failures of the training become a result, so that the study goes on."""
     hardware = hardware_name(job.device)
     for chunk_size in (DEFAULT_CHUNK_SIZE, _SMALL_CHUNK_SIZE):
         try:
-            yield from _train(job, folder, token, chunk_size)
+            yield from _train(job, folder, token, reporter, chunk_size)
         except (Lost, Unwritable):
             raise  # no failure of the training
         except Diverged as error:
@@ -165,10 +187,11 @@ def _is_out_of_memory(error: Exception) -> bool:
     return is_cpu_allocator or isinstance(error, torch.OutOfMemoryError | MemoryError)
 
 
-def _train(job: Job, folder: TrialFolder, token: str, chunk_size: int) -> Iterator[None]:
-    run = _run_of(job, folder, chunk_size)
+def _train(job: Job, folder: TrialFolder, token: str, reporter: Reporter, chunk_size: int) -> Iterator[None]:
+    run = _run_of(job, folder, reporter, chunk_size)
     saving = Saving(run, folder.checkpoint, folder.path / PREVIOUS, lambda: folder.mirror.push(CHECKPOINT))
-    with _gauges(job, folder) as gauges:
+    study, loss = folder.path.parents[1].name, str(job.trial.config["loss_name"])
+    with reporter.gauges(study=study, stage=job.trial.stage, loss=loss, metric=job.objective) as gauges:
         for report in run.moments():
             if report is None:
                 yield
@@ -183,13 +206,8 @@ def _train(job: Job, folder: TrialFolder, token: str, chunk_size: int) -> Iterat
             gauges.set(MS_PER_BATCH, metrics["time/ms_per_batch"])
             gauges.set(SHARE_DONE, report.batch / report.n_batches)
             gauges.set(GPU_MEMORY, torch.cuda.memory_reserved() if job.device == "cuda" else 0)
-            progress = {"batch": report.batch, "n_batches": report.n_batches, "objective": shown}
-            tune.report({FOLDER: job.folder, **progress})
-
-
-def _gauges(job: Job, folder: TrialFolder) -> Gauges:
-    study = folder.path.parents[1].name
-    return Gauges(study=study, stage=job.trial.stage, loss=str(job.trial.config["loss_name"]), metric=job.objective)
+            reporter.reported(job, report.batch, report.n_batches, shown)
+            yield
 
 
 @contextmanager
@@ -202,10 +220,10 @@ def _writing() -> Iterator[None]:
         raise Unwritable(first_line(error)) from None
 
 
-def _run_of(job: Job, folder: TrialFolder, chunk_size: int) -> Run:
+def _run_of(job: Job, folder: TrialFolder, reporter: Reporter, chunk_size: int) -> Run:
     """Return the training, from its last checkpoint that can be used or from the start.
 
-    A checkpoint that cannot be read, is damaged or is of another configuration is set aside, and Tune is told.
+    A checkpoint that cannot be read, is damaged or is of another configuration is set aside, and the reporter told.
     """
     is_fast = chunk_size == DEFAULT_CHUNK_SIZE  # the fused kernels have no chunks
     trust(job.trial.config)  # the study's driver has sent it
@@ -220,8 +238,7 @@ def _run_of(job: Job, folder: TrialFolder, chunk_size: int) -> Run:
         except ValueError as error:
             with _writing():
                 kept = folder.set_aside(name)
-            told = f"{first_line(error)} It is now {kept}, and the trial goes on without it."
-            tune.report({FOLDER: job.folder, NOTE: told})
+            reporter.noted(job, f"{first_line(error)} It is now {kept}, and the trial goes on without it.")
             continue
         return Run.resumed(content, job.device, is_fast, chunk_size)
     return Run(config, seeds, job.device, is_fast, chunk_size)

@@ -30,6 +30,7 @@ _COMMANDS = {
     SEARCH: "grid.py --resume", ABLATION: "ablate.py --resume", REPRODUCTION: "reproduce.py",
 }  # fmt: skip
 _STUDY, _SPACE = "study.json", "space.py"
+MADE_IN_PYTHON = "python:"  # before the name of a space or an ablation that no file has
 _MOST_DRAWS = 1000  # in a row that are not possible or known, before a random search gives up
 
 
@@ -222,7 +223,16 @@ def _keep_space(folder: StudyFolder, spec: StudySpec) -> None:
 
 
 def space_of(folder: StudyFolder, spec: StudySpec) -> str:
-    """What `load_space` takes to find a study's space: its file, or the copy where that is gone."""
+    """What `load_space` takes to find a study's space: its file, or the copy where that is gone.
+
+    Raises:
+        ValueError: If the space was made in Python, where nothing else can find it.
+    """
+    if spec.space.startswith(MADE_IN_PYTHON):
+        raise ValueError(
+            f"The study {folder.name!r} is of a space that was made in Python: the same call goes on with it, with "
+            f"`name={folder.name!r}`."
+        )
     is_gone = "/" in spec.space and not Path(spec.space).exists()
     if is_gone:
         folder.mirror.pull(_SPACE)

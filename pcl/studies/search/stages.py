@@ -1,11 +1,10 @@
 """The run of a study from its first stage to the report: reuse known results, run the rest, select, report."""
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from pcl.config.run_config import Plain
+from pcl.studies.execution.early_stopping import EarlyStopping
 from pcl.studies.execution.interrupt import Interrupt
-from pcl.studies.execution.runner import run_source
 from pcl.studies.execution.trial_execution import Execution
 from pcl.studies.ledger.study_spec import StudySpec
 from pcl.studies.results.pareto import pareto_front, with_objectives
@@ -15,9 +14,6 @@ from pcl.studies.space.search_method import ASHA, GRID, OPTUNA
 from pcl.studies.space.search_space import Objective, SearchSpace
 from pcl.studies.space.trial import Trial
 from pcl.studies.tracking.recorder import Recorder
-
-if TYPE_CHECKING:
-    from pcl.studies.execution.early_stopping import Halving
 
 REPORT_STAGE, REPLICATE_STAGE = "report", "replicate"
 N_REPORTED = 3  # configurations that are run on the report seeds: the winner and the next two
@@ -129,9 +125,9 @@ class Search:
         return finding.replications[stage].compared
 
     def _run_all(self, trials: list[Trial], title: str) -> list[Outcome]:
-        """Return the outcomes of all trials, run or known."""
-        scheduler = self._scheduler(trials[0].stage) if trials else None
-        return self._execution.run_all(trials, title, scheduler)
+        """Every trial's outcome, run or known."""
+        stopping = self._stopping(trials[0].stage) if trials else None
+        return self._execution.run_all(trials, title, stopping)
 
     def _run_proposed(self, index: int, winner: dict[str, Plain], title: str) -> list[Outcome]:
         """Return the outcomes of all trials that Optuna proposes, run or known, and of those that it started with."""
@@ -148,16 +144,12 @@ class Search:
         if is_left:
             with self._execution.progress(self.space.stages[index].name, [], proposer.n_trials, before) as progress:
                 proposer.on_known = progress.ended
-                run_source(
-                    proposer, self.folder, self.space.objective.metric, self._choices.resources, progress,
-                    self._interrupt, self._execution.scratch, self._scheduler(self.space.stages[index].name),
-                )  # fmt: skip
+                stopping = self._stopping(self.space.stages[index].name)
+                self._choices.runner.run_source(proposer, self._execution.assignment(progress, stopping))
         return [Outcome.of(trial, self.folder.trial(trial.key)) for trial in proposer.trials]
 
-    def _scheduler(self, stage: str) -> "Halving | None":
-        """Return the early stopping of a stage's trials, if any; replicates and the report's trials are not stopped."""
+    def _stopping(self, stage: str) -> EarlyStopping | None:
+        """Return what ends a stage's trials early, if anything does; replicates and the report's are not stopped."""
         if stage in (REPORT_STAGE, REPLICATE_STAGE) or self.spec.method.scheduler != ASHA:
             return None
-        from pcl.studies.execution.early_stopping import Halving  # noqa: PLC0415  Ray, for ASHA alone
-
-        return Halving(self.folder, stage, self.space.objective, self._interrupt)
+        return EarlyStopping(self.folder, stage, self.space.objective, self._interrupt)

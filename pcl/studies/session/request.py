@@ -1,7 +1,8 @@
 """Typed requests: how a study is to run, where it is kept and what its trials are given. Nothing here loads torch."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import Enum
 from typing import Literal
 
 from pcl.studies.execution.resources import Cost, Resources, gpu_share
@@ -47,6 +48,13 @@ class ResourceRequest:
         return Resources(self.cpus, gpus, self.most_at_once or 0, side_by_side)
 
 
+class Runner(Enum):
+    """Who runs a study's trials."""
+
+    RAY = "ray"  # workers of a cluster that is started here or joined
+    INLINE = "inline"  # this process, one trial after the other
+
+
 @dataclass(frozen=True)
 class RunRequest:
     """A request to run a study; nothing here changes its results.
@@ -60,6 +68,10 @@ class RunRequest:
         is_fail_fast: Whether the first failure ends the study.
         time_budget_s: After which the study stops cleanly; 0 for no bound.
         finalize: Whether the best run on the report seeds; None lets the scale decide.
+        runner: Who runs the trials.
+
+    Raises:
+        ValueError: If something is asked for that trials in this process cannot have.
     """
 
     storage: Storage
@@ -70,7 +82,22 @@ class RunRequest:
     is_fail_fast: bool = False
     time_budget_s: float = 0.0
     finalize: bool | None = None
+    runner: Runner = Runner.RAY
+
+    def __post_init__(self) -> None:
+        asked = {
+            "--address": self.address, "--side-by-side": self.resources.side_by_side,
+            "--max-concurrent": self.resources.most_at_once,
+        }  # fmt: skip
+        given = [flag for flag, value in asked.items() if value]
+        if self.runner is Runner.INLINE and given:
+            raise ValueError(f"`{given[0]}` is for `--runner ray`; inline runs one trial after the other, here.")
 
     def is_finalized(self, scale: str) -> bool:
         """Return whether the best run on the report seeds at a scale."""
         return scale == "paper" if self.finalize is None else self.finalize
+
+    def resources_of(self, available: Mapping[str, float], costs: Sequence[Cost] = ()) -> Resources:
+        """Return what a worker gets; for the arguments see `ResourceRequest.resources`."""
+        resources = self.resources.resources(available, costs)
+        return replace(resources, most_at_once=1, side_by_side=1) if self.runner is Runner.INLINE else resources

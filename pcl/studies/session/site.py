@@ -10,12 +10,15 @@ import torch
 from pcl.studies.cluster.joining import check_address, on_a_node
 from pcl.studies.cluster.session import available_resources, n_cores, ray_cluster, resources_at
 from pcl.studies.cluster.start import NotStarted
+from pcl.studies.execution.inline_runner import InlineRunner
 from pcl.studies.execution.interrupt import Interrupt
+from pcl.studies.execution.ray_runner import RayRunner
 from pcl.studies.execution.resources import Cost, Resources
+from pcl.studies.execution.runner import TrialRunner
 from pcl.studies.execution.worker import hardware_name
 from pcl.studies.ledger.provenance import commit, lock_hash
 from pcl.studies.report.plan import costs_of
-from pcl.studies.session.request import RunRequest
+from pcl.studies.session.request import Runner, RunRequest
 from pcl.studies.space.trial import Trial
 
 
@@ -35,7 +38,7 @@ def provenance() -> tuple[str, str, str]:
 def check_site(request: RunRequest) -> None:
     """Raise a ValueError unless a trial fits here, or there is a cluster: before Ray starts, which takes a while."""
     if request.address is None:
-        request.resources.resources(machine()).require(machine())
+        request.resources_of(machine()).require(machine())
     else:
         check_address(request.address)
 
@@ -66,11 +69,26 @@ class Site:
         available: Asks for the resources there are.
         costs: Measures trials there.
         dashboard: Address of Ray's, or nothing.
+        runner: Makes the runner of trials from what each is given.
     """
 
     available: Callable[[], Mapping[str, float]] = machine
     costs: Callable[[Sequence[Trial], Resources, bool], list[Cost]] = costs_here
     dashboard: str = ""
+    runner: Callable[[Resources], TrialRunner] = InlineRunner
+
+
+@contextmanager
+def joined(
+    request: RunRequest, interrupt: Interrupt, say: Callable[[str], None], how_to_go_on: Callable[[], str]
+) -> Iterator[Site]:
+    """Join the site that is asked for: Ray, or this process; for the arguments see `on_ray`."""
+    if request.runner is Runner.RAY:
+        with on_ray(request, interrupt, say, how_to_go_on) as site:
+            yield site
+    else:
+        with interrupt.on_ctrl_c(say):
+            yield Site()
 
 
 @contextmanager
@@ -92,6 +110,6 @@ def on_ray(
     stopped = f"stopped while Ray was starting; {how_to_go_on()}"
     try:
         with interrupt.on_ctrl_c(say), ray_cluster(request.address, request.storage, say, stopped) as dashboard:
-            yield Site(available_resources, costs_on_ray, dashboard)
+            yield Site(available_resources, costs_on_ray, dashboard, RayRunner)
     except NotStarted as error:
         raise NotStarted(f"{error}; {how_to_go_on()}.") from error

@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 
 from pcl.studies.execution.interrupt import Interrupt, StopReason
 from pcl.studies.execution.resources import Cost, Resources
+from pcl.studies.execution.runner import TrialRunner
 from pcl.studies.execution.trial_execution import Choices, Execution, close_study
 from pcl.studies.ledger.folders import StudyFolder
 from pcl.studies.ledger.lease import keep_outputs
@@ -66,15 +67,15 @@ def preview(study: Study[Strategy], request: RunRequest, say: Say) -> None:
 
 
 def _costs(study: Study[Strategy], request: RunRequest, site: Site) -> list[Cost]:
-    asked = request.resources
-    return site.costs(study.strategy.probes(), asked.resources(site.available()), asked.is_measured)
+    resources = request.resources_of(site.available())
+    return site.costs(study.strategy.probes(), resources, request.resources.is_measured)
 
 
 def _say_plan(
     study: Study[Strategy], request: RunRequest, available: Mapping[str, float], costs: Sequence[Cost], say: Say
 ) -> Resources:
     """Say what will run; returns what a trial is given."""
-    resources = request.resources.resources(available, costs)
+    resources = request.resources_of(available, costs)
     for line in study.strategy.plan(study.folder, resources, available, costs):
         say(line)
     return resources
@@ -134,7 +135,7 @@ class StudySession:
         with self.locked():
             resources = self.plan(site)
             record = self.open(site)
-            finding = self.run(resources, record)
+            finding = self.run(site.runner(resources), record)
             end = self.select(finding)
             self.report(finding, record)
             self.close(finding, end, record)
@@ -162,10 +163,10 @@ class StudySession:
         Raises:
             ValueError: If no trial fits.
         """
-        available, asked = dict(site.available()), self.request.resources
-        asked.resources(available).require(available)
+        available = dict(site.available())
+        self.request.resources_of(available).require(available)
         costs: list[Cost] = []
-        if self.study.strategy.is_planned or asked.is_measured:
+        if self.study.strategy.is_planned or self.request.resources.is_measured:
             costs = self._probe.result() if self._probe else _costs(self.study, self.request, site)
         return _say_plan(self.study, self.request, available, costs, self._client.say)
 
@@ -175,10 +176,10 @@ class StudySession:
         self._client.on_open(site)
         return Record(parent, Recorder(self._tracker))
 
-    def run(self, resources: Resources, record: Record) -> Finding:
+    def run(self, runner: TrialRunner, record: Record) -> Finding:
         """Run what is not known."""
         study, request = self.study, self.request
-        choices = Choices(resources, study.strategy.is_finalized, request.is_rerun, request.is_fail_fast)
+        choices = Choices(runner, study.strategy.is_finalized, request.is_rerun, request.is_fail_fast)
         execution = Execution(
             study.strategy.objective, study.folder, self._tracker, record.recorder, choices, self._interrupt,
             self._client.say,

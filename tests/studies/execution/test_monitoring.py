@@ -9,7 +9,6 @@ import pytest
 
 from launch.testbed.processes import wait_for
 from pcl.studies.execution import monitoring
-from pcl.studies.execution import worker as trainable
 from pcl.studies.execution.interrupt import Interrupt
 from pcl.studies.execution.monitoring import (
     GPU_MEMORY,
@@ -22,11 +21,12 @@ from pcl.studies.execution.monitoring import (
     Measure,
 )
 from pcl.studies.execution.progress import Progress
-from pcl.studies.execution.worker import Job, run_jobs
+from pcl.studies.execution.worker import Job
 from pcl.studies.ledger.folders import Result, Status, StudyFolder
 from pcl.studies.results.selection import Outcome
 from pcl.studies.space.search_space import Mode, Objective
 from pcl.studies.space.trial import Trial
+from tests.support.reporting import run_jobs
 from tests.support.smoke import smoke
 
 METRIC = "eval/kappa_rank_corr"
@@ -90,12 +90,11 @@ def test_a_gauge_that_fails_is_no_ones_problem(monkeypatch: pytest.MonkeyPatch) 
     assert not gauges._thread.is_alive()
 
 
-def test_a_trial_publishes_what_it_reports(told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trainable.tune, "report", lambda _: None)
+def test_a_trial_publishes_what_it_reports(told: Told, tmp_path: Path) -> None:
     trial = Trial(smoke().flat(), (1, 2), "grid")
     folder = StudyFolder(tmp_path / "study").trial(trial.key)
     folder.path.parents[1].mkdir()
-    run_jobs({"jobs": [Job(trial, str(folder.path), METRIC).as_config()]})
+    run_jobs([Job(trial, str(folder.path), METRIC)])
     result = folder.result()
     assert result is not None
     assert result.status is Status.FINISHED, result.traceback

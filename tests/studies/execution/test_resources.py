@@ -1,15 +1,20 @@
 """How trials share processes and GPUs."""
 
 import math
+from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from pcl.studies.execution import runner
+from pcl.studies.execution import ray_runner
+from pcl.studies.execution.interfaces import Source
+from pcl.studies.execution.interrupt import Interrupt
+from pcl.studies.execution.ray_runner import RayRunner
 from pcl.studies.execution.resources import Cost, Resources, gpu_share, with_side_by_side
-from pcl.studies.ledger.folders import Result, Status, StudyFolder, TrialFolder
+from pcl.studies.execution.runner import Assignment
+from pcl.studies.ledger.folders import Result, Status, StudyFolder
 from pcl.studies.report import plan
 from pcl.studies.report.plan import costs_of, probe, side_by_side_seconds
 from pcl.studies.space.trial import Trial
@@ -62,28 +67,24 @@ def test_as_many_share_a_process_as_get_most_done(seconds: dict[int, float], gpu
 
 def test_trials_whose_worker_died_too_often_are_tried_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second of three ends its worker; whoever is beside it has no result either."""
-    finished = pytest.importorskip("ray.tune.search").Searcher.FINISHED
     trials = [Trial({"training.lr": lr}, (1,), "grid") for lr in (0.1, 0.2, 0.3)]
     study = StudyFolder(tmp_path / "study")
     sizes = []
 
-    def fit(search: dict[str, Any], *_: object) -> None:
-        suggestions = iter(lambda: search["search_alg"].suggest(""), finished)
-        groups = [suggestion["jobs"] for suggestion in suggestions]
+    def fit(runner: RayRunner, source: Source, assignment: Assignment, size: int, n_workers: int) -> None:
+        left = iter(source.next, None)
+        groups = list(iter(lambda: list(islice(left, size)), []))
         sizes.append([len(group) for group in groups])
-        for group in groups:
-            if trials[1].key not in [Trial.of(job["trial"]).key for job in group]:
-                for job in group:
-                    folder = TrialFolder(Path(job["folder"]))
-                    folder.begin(Trial.of(job["trial"]))
-                    folder.close(Result(Status.FINISHED))
+        for trial in [trial for group in groups if trials[1] not in group for trial in group]:
+            folder = study.trial(trial.key)
+            folder.begin(trial)
+            folder.close(Result(Status.FINISHED))
 
-    monkeypatch.setattr(runner, "_fit", fit)
-    monkeypatch.setattr(runner, "available_resources", lambda: {"CPU": 1.0})
+    monkeypatch.setattr(RayRunner, "_fit", fit)
+    monkeypatch.setattr(ray_runner, "available_resources", lambda: {"CPU": 1.0})
     ended: list[str] = []
     listener: Any = SimpleNamespace(ended=lambda folder: ended.append(folder.key))
-    resources = Resources(side_by_side=2)
-    runner.run_trials(trials, study, "x", resources, listener, runner.Interrupt(), tmp_path)
+    RayRunner(Resources(side_by_side=2)).run_trials(trials, Assignment(study, "x", listener, Interrupt()))
     assert sizes == [[2, 1], [1, 1]]
     assert [study.trial(trial.key).result().status for trial in trials] == [  # type: ignore[union-attr]
         Status.FINISHED, Status.FAILED, Status.FINISHED,

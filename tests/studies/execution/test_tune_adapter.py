@@ -14,10 +14,13 @@ from ray.tune.search import Searcher
 from ray.tune.utils.callback import _create_default_callbacks
 
 from pcl.studies.cluster import session as ray_session
-from pcl.studies.execution import runner
+from pcl.studies.execution import ray_runner
 from pcl.studies.execution.interrupt import Interrupt, StopReason
+from pcl.studies.execution.ray_runner import RayRunner
 from pcl.studies.execution.resources import Resources
+from pcl.studies.execution.runner import Assignment
 from pcl.studies.execution.tune_adapter import Listed, Proposals, RestartedFirst, Silence
+from pcl.studies.ledger.folders import StudyFolder
 from pcl.studies.session.site import machine
 from pcl.studies.space.trial import Trial
 
@@ -86,12 +89,12 @@ def test_a_study_runs_in_silence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         return SimpleNamespace(fit=lambda: None)
 
     monkeypatch.setattr(tune, "Tuner", tuner)
-    monkeypatch.setattr(runner, "available_resources", lambda: {"CPU": 1.0})
+    monkeypatch.setattr(ray_runner, "available_resources", lambda: {"CPU": 1.0})
     monkeypatch.setattr(ray, "get_runtime_context", lambda: SimpleNamespace(gcs_address="127.0.0.1:1"))
     monkeypatch.setenv("TUNE_MAX_PENDING_TRIALS_PG", "")  # which it sets
-    search = {"search_alg": None, "max_concurrent_trials": 0, "scheduler": None}
     nobody: Any = SimpleNamespace()
-    runner._fit(search, Resources(), nobody, Interrupt(), tmp_path, lambda job: None)
+    assignment = Assignment(StudyFolder(tmp_path), "x", nobody, Interrupt())
+    RayRunner(Resources(), lambda job: None)._fit(Listed([]), assignment, 1, 0)
     assert sum(isinstance(callback, Silence) for callback in given["run_config"].callbacks) == 1
 
 

@@ -7,23 +7,15 @@ import pytest
 import torch
 
 from pcl.losses.base import DEFAULT_CHUNK_SIZE
-from pcl.studies.execution import worker as trainable
-from pcl.studies.execution.worker import FOLDER, UNWRITABLE, Job, run_jobs
+from pcl.studies.execution.worker import Job
 from pcl.studies.ledger.folders import Row, Status, StudyFolder, TrialFolder
 from pcl.studies.space.trial import Trial
 from pcl.training.run import Run
 from pcl.training.step import TrainingStep
+from tests.support.reporting import Told, run_jobs
 from tests.support.smoke import smoke
 
 METRIC = "eval/kappa_rank_corr"
-
-
-@pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """What Tune is told."""
-    found: list[dict[str, Any]] = []
-    monkeypatch.setattr(trainable.tune, "report", found.append)
-    return found
 
 
 @pytest.fixture
@@ -32,10 +24,10 @@ def study(tmp_path: Path) -> StudyFolder:
     return StudyFolder(tmp_path / "study")
 
 
-def begin(study: StudyFolder, *trials: Trial) -> list[TrialFolder]:
+def begin(study: StudyFolder, *trials: Trial, told: Told | None = None) -> list[TrialFolder]:
     folders = [study.trial(trial.key) for trial in trials]
     jobs = [Job(trial, str(folder.path), METRIC) for trial, folder in zip(trials, folders, strict=True)]
-    run_jobs({"jobs": [job.as_config() for job in jobs]})
+    run_jobs([Job.of(job.as_config()) for job in jobs], told)
     return folders
 
 
@@ -45,7 +37,7 @@ def status_of(folder: TrialFolder) -> Status:
     return result.status
 
 
-def test_of_trials_side_by_side_each_ends_for_itself(study: StudyFolder, told: list[dict[str, Any]]) -> None:
+def test_of_trials_side_by_side_each_ends_for_itself(study: StudyFolder) -> None:
     """One fails, one has ended before their worker died, one is as it would be alone."""
     fine, failing, done = (
         Trial(smoke(**values).flat(), (1,), "grid")
@@ -53,19 +45,17 @@ def test_of_trials_side_by_side_each_ends_for_itself(study: StudyFolder, told: l
     )
     (folder,) = begin(study, done)
     before = folder.result()
-    told.clear()
-    folders = begin(study, fine, failing, done)
+    told = Told()
+    folders = begin(study, fine, failing, done, told=told)
     assert [status_of(folder) for folder in folders] == [Status.FINISHED, Status.FAILED, Status.FINISHED]
     assert folders[2].result() == before
     reports = [told_one for told_one in told if "batch" in told_one]
-    assert [report[FOLDER] for report in reports].count(str(folders[0].path)) == len(folders[0].rows()) == 2
+    assert [report["folder"] for report in reports].count(str(folders[0].path)) == len(folders[0].rows()) == 2
     ends = [told_one for told_one in told if "batch" not in told_one]
-    assert sorted(end[FOLDER] for end in ends) == sorted(str(folder.path) for folder in folders[:2])
+    assert sorted(end["folder"] for end in ends) == sorted(str(folder.path) for folder in folders[:2])
 
 
-def test_out_of_memory_is_tried_again_in_smaller_chunks(
-    study: StudyFolder, told: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_out_of_memory_is_tried_again_in_smaller_chunks(study: StudyFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     """And goes on from where it was, to the same numbers."""
     trial = Trial(smoke().flat(), (1,), "grid")
     expected = [report.by_seed[1]["train/loss"] for report in Run(trial.run_config, (1,))]
@@ -89,9 +79,7 @@ def test_out_of_memory_is_tried_again_in_smaller_chunks(
     assert [row.by_seed[1]["train/loss"] for row in folder.rows()] == pytest.approx(expected, rel=1e-6)
 
 
-def test_a_trial_that_another_took_over_is_left_to_it(
-    study: StudyFolder, told: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_trial_that_another_took_over_is_left_to_it(study: StudyFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     trial = Trial(smoke().flat(), (1,), "grid")
     publish = TrialFolder.publish
 
@@ -105,8 +93,8 @@ def test_a_trial_that_another_took_over_is_left_to_it(
     assert len(folder.rows()) == 1
 
 
-def test_a_trial_that_cannot_be_written_says_so(tmp_path: Path, told: list[dict[str, Any]]) -> None:
-    trial = Trial(smoke().flat(), (1,), "grid")
-    begin(StudyFolder(tmp_path / "nowhere"), trial)
-    (told_one,) = told
-    assert "which must be shared" in told_one[UNWRITABLE]
+def test_a_trial_that_cannot_be_written_says_so(tmp_path: Path) -> None:
+    told = Told()
+    begin(StudyFolder(tmp_path / "nowhere"), Trial(smoke().flat(), (1,), "grid"), told=told)
+    (cause,) = told.of("unwritable")
+    assert "which must be shared" in cause

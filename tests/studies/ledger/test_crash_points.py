@@ -10,12 +10,10 @@ from typing import Any
 import pytest
 
 from pcl.storage.mirror import mirror_of
-from pcl.studies.execution import trial_execution as execution
-from pcl.studies.execution import worker as trainable
+from pcl.studies.execution.inline_runner import InlineRunner
 from pcl.studies.execution.interrupt import Interrupt
 from pcl.studies.execution.resources import Resources
 from pcl.studies.execution.trial_execution import Choices, Execution
-from pcl.studies.execution.worker import Job, run_jobs
 from pcl.studies.ledger.folders import Status, StudyFolder
 from pcl.studies.space.search_space import Objective
 from pcl.studies.space.trial import Trial
@@ -49,7 +47,7 @@ def drive(path: Path, study: Study, *, is_rerun: bool = False, is_elsewhere: boo
     found = Found("other", "run", ELSEWHERE, {})
     tracker: Any = SimpleNamespace(finished=lambda _: found if is_elsewhere else None, last_batch=lambda _: 8)
     recorder: Any = SimpleNamespace(submit=lambda _: None)
-    choices = Choices(Resources(), is_rerun=is_rerun)
+    choices = Choices(InlineRunner(Resources()), is_rerun=is_rerun)
     told: list[str] = []
     Execution(Objective(METRIC), folder, tracker, recorder, choices, Interrupt(), told.append).run_all(TRIALS, "grid")
 
@@ -77,17 +75,7 @@ def recorded(study: StudyFolder, trial: Trial) -> Records:
 
 
 @pytest.fixture(autouse=True)
-def inline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Trials run in this process, one after the other."""
-
-    def run_inline(trials: list[Trial], study: StudyFolder, *_: Any, **__: Any) -> None:
-        for trial in trials:
-            folder = study.trial(trial.key)
-            run_jobs({"jobs": [Job(trial, str(folder.path), METRIC, store=folder.mirror.uri).as_config()]})
-            folder.pull()
-
-    monkeypatch.setattr(execution, "run_trials", run_inline)
-    monkeypatch.setattr(trainable.tune, "report", lambda _: None)
+def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PCL_CACHE", str(tmp_path / "cache"))
 
 

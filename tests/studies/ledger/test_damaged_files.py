@@ -8,15 +8,17 @@ from typing import Any
 
 import pytest
 import torch
-from ray.tune.search import Searcher
 
-from pcl.studies.execution import runner
-from pcl.studies.execution import worker as trainable
+from pcl.studies.execution import ray_runner
+from pcl.studies.execution.inline_runner import InlineRunner
+from pcl.studies.execution.interfaces import Source
 from pcl.studies.execution.interrupt import Interrupt
+from pcl.studies.execution.ray_runner import RayRunner
 from pcl.studies.execution.resources import Resources
+from pcl.studies.execution.runner import Assignment
 from pcl.studies.execution.trial_execution import Choices, Execution
-from pcl.studies.execution.worker import NOTE, Job, run_jobs
-from pcl.studies.ledger.folders import PREVIOUS, Damaged, Result, Row, Status, StudyFolder, TrialFolder
+from pcl.studies.execution.worker import Job
+from pcl.studies.ledger.folders import PREVIOUS, Damaged, Lost, Result, Row, Status, StudyFolder, TrialFolder
 from pcl.studies.ledger.study_spec import opened
 from pcl.studies.results.reuse import is_lost
 from pcl.studies.space.search_space import Objective
@@ -25,19 +27,21 @@ from pcl.studies.tracking.finished_trials import Found
 from pcl.training.checkpoint import read_checkpoint
 from pcl.training.run import Run
 from tests.support.crash_points import crash_points
+from tests.support.reporting import Told, run_jobs
 from tests.support.searches import GRID, spec_of
 from tests.support.smoke import smoke
 
 METRIC = "eval/kappa_rank_corr"
 TRIAL = Trial(smoke(training__n_batches=12, training__eval_every=4).flat(), (1,), "grid")
 OTHER = Trial(smoke(training__n_batches=12, training__eval_every=4, loss__kappa_pos=7.0).flat(), (1,), "grid")
+TOLD = Told()
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
-    monkeypatch.setattr(trainable.tune, "report", found.append)
-    return found
+def told() -> Told:
+    """What workers say."""
+    TOLD.clear()
+    return TOLD
 
 
 def losses(folder: TrialFolder) -> list[float]:
@@ -47,12 +51,12 @@ def losses(folder: TrialFolder) -> list[float]:
 def train(study: StudyFolder, trial: Trial = TRIAL) -> TrialFolder:
     study.path.mkdir(parents=True, exist_ok=True)
     folder = study.trial(trial.key)
-    run_jobs({"jobs": [Job(trial, str(folder.path), METRIC).as_config()]})
+    run_jobs([Job(trial, str(folder.path), METRIC)], TOLD)
     return folder
 
 
 @pytest.fixture
-def half(tmp_path: Path, told: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> TrialFolder:
+def half(tmp_path: Path, told: Told, monkeypatch: pytest.MonkeyPatch) -> TrialFolder:
     """A trial whose worker died after eight of twelve batches, with a checkpoint of these and of the first four."""
     end = TrialFolder.end
     monkeypatch.setattr(TrialFolder, "end", lambda *_: None)
@@ -60,7 +64,7 @@ def half(tmp_path: Path, told: list[dict[str, Any]], monkeypatch: pytest.MonkeyP
 
     def published(folder: TrialFolder, row: Row, token: str) -> None:
         if row.batch == 12:
-            raise trainable.Lost("killed")
+            raise Lost("killed")
         publish(folder, row, token)
 
     monkeypatch.setattr(TrialFolder, "publish", published)
@@ -76,7 +80,7 @@ def half(tmp_path: Path, told: list[dict[str, Any]], monkeypatch: pytest.MonkeyP
 
 
 @pytest.fixture
-def expected(tmp_path: Path, told: list[dict[str, Any]]) -> list[float]:
+def expected(tmp_path: Path, told: Told) -> list[float]:
     return losses(train(StudyFolder(tmp_path / "whole")))
 
 
@@ -105,7 +109,7 @@ def refusal(path: Path) -> str:
 
 
 def test_a_flipped_bit_never_changes_a_number(
-    half: TrialFolder, expected: list[float], told: list[dict[str, Any]], tmp_path: Path
+    half: TrialFolder, expected: list[float], told: Told, tmp_path: Path
 ) -> None:
     """Wherever it is: the checkpoint is refused, or what it says is what it said."""
     before = torch.load(half.checkpoint, weights_only=True)
@@ -125,13 +129,13 @@ def test_a_flipped_bit_never_changes_a_number(
     flip(half.checkpoint, refused[len(refused) // 2])
     folder = resumed(half, expected)
     assert [path.name.startswith("checkpoint.pt.damaged-") for path in folder.path.glob("*damaged*")] == [True]
-    (note,) = [report[NOTE] for report in told if NOTE in report]
+    (note,) = told.of("note")
     assert str(half.checkpoint) in note
 
 
 @pytest.mark.parametrize("damage", ["truncated", "empty", "another configuration's", "another's seeds"])
 def test_a_bad_checkpoint_is_set_aside(
-    damage: str, half: TrialFolder, expected: list[float], told: list[dict[str, Any]], tmp_path: Path
+    damage: str, half: TrialFolder, expected: list[float], told: Told, tmp_path: Path
 ) -> None:
     path = half.checkpoint
     if damage == "truncated":
@@ -144,7 +148,7 @@ def test_a_bad_checkpoint_is_set_aside(
         Run(TRIAL.run_config, (2,)).save(path)
     told.clear()
     resumed(half, expected)
-    notes = [report[NOTE] for report in told if NOTE in report]
+    notes = told.of("note")
     assert len(notes) == 1
     assert str(path) in notes[0]
 
@@ -203,7 +207,7 @@ def test_a_late_worker_writes_nothing_to_a_trial_that_was_reopened(half: TrialFo
     late = half.claim()
     row = half.rows()[-1]
     half.reopen()
-    with pytest.raises(trainable.Lost):
+    with pytest.raises(Lost):
         half.publish(row, late)
     run = Run(TRIAL.run_config, (1,))
     for _ in run:
@@ -252,7 +256,8 @@ def test_a_record_that_is_not_of_the_whole_training_is_not_reused(tmp_path: Path
     tracker: Any = SimpleNamespace(finished=lambda _: Found("other", "run", by_seed, {}), last_batch=lambda _: 8)
     told: list[str] = []
     execution = Execution(
-        Objective(METRIC), study, tracker, SimpleNamespace(), Choices(Resources()), Interrupt(), told.append  # type: ignore[arg-type]
+        Objective(METRIC), study, tracker, SimpleNamespace(), Choices(InlineRunner(Resources())),  # type: ignore[arg-type]
+        Interrupt(), told.append,
     )  # fmt: skip
     execution.reuse(TRIAL)
     assert study.trial(TRIAL.key).result() is None
@@ -270,23 +275,23 @@ def test_a_trial_that_a_late_worker_took_is_run_again(tmp_path: Path, monkeypatc
     study = StudyFolder(tmp_path / "study")
     n_fits = []
 
-    def fit(search: dict[str, Any], *_: object) -> None:
-        for suggestion in iter(lambda: search["search_alg"].suggest(""), Searcher.FINISHED):
-            (job,) = suggestion["jobs"]
-            folder = TrialFolder(Path(job["folder"]))
-            folder.begin(TRIAL)
+    def fit(runner: RayRunner, source: Source, *_: object) -> None:
+        for trial in iter(source.next, None):
+            folder = study.trial(trial.key)
+            folder.begin(trial)
             if n_fits:
                 folder.close(Result(Status.FINISHED))
         n_fits.append(1)
 
-    monkeypatch.setattr(runner, "_fit", fit)
-    monkeypatch.setattr(runner, "available_resources", lambda: {"CPU": 1.0})
+    monkeypatch.setattr(RayRunner, "_fit", fit)
+    monkeypatch.setattr(ray_runner, "available_resources", lambda: {"CPU": 1.0})
     listener: Any = SimpleNamespace(ended=lambda _: None)
-    runner.run_trials([TRIAL], study, "x", Resources(), listener, Interrupt(), tmp_path)
+    assignment = Assignment(study, "x", listener, Interrupt())
+    RayRunner(Resources()).run_trials([TRIAL], assignment)
     assert len(n_fits) == 2
     result = study.trial(TRIAL.key).result()
     assert result is not None
     assert result.status is Status.FINISHED
-    monkeypatch.setattr(runner, "_fit", lambda *_: None)
-    runner.run_trials([OTHER], study, "x", Resources(), listener, Interrupt(), tmp_path)
+    monkeypatch.setattr(RayRunner, "_fit", lambda *_: None)
+    RayRunner(Resources()).run_trials([OTHER], assignment)
     assert is_lost(study.trial(OTHER.key).result())

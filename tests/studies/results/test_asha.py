@@ -1,16 +1,19 @@
 """ASHA: what is judged when, who is stopped, and what a trial that was stopped counts for."""
 
+import random
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import optuna
 import pytest
+from ray.tune.schedulers import ASHAScheduler
 
 from pcl.config.run_config import RunConfig
 from pcl.storage.mirror import Mirrored
-from pcl.studies.execution.early_stopping import Halving, Rungs
+from pcl.studies.execution.early_stopping import EarlyStopping, Rungs
 from pcl.studies.execution.interrupt import Interrupt
+from pcl.studies.execution.tune_adapter import Halving
 from pcl.studies.execution.worker import Job
 from pcl.studies.ledger.folders import Lost, Result, Row, Status, StudyFolder, TrialFolder
 from pcl.studies.ledger.study_spec import StudySpec
@@ -96,6 +99,34 @@ def test_of_nine_the_best_third_goes_on_at_a_rung(mode: Mode) -> None:
     assert rungs.goes_on("other phases", "mu kappa", 12.0, sign * -10.0)
 
 
+@pytest.mark.parametrize("mode", Mode)
+def test_the_rule_is_that_of_rays_scheduler(mode: Mode) -> None:
+    """Decision by decision, over trials whose reports come in any order."""
+    asha = ASHAScheduler(
+        time_attr="percent", metric="value", mode=mode.value, max_t=100, grace_period=100 / 9, reduction_factor=3,
+        stop_last_trials=False,
+    )  # fmt: skip
+    rungs, draw, nobody = Rungs(Objective(KAPPA, mode)), random.Random(0), cast("Any", None)
+    trials: list[Any] = [SimpleNamespace(trial_id=str(i)) for i in range(40)]
+    for trial in trials:
+        asha.on_trial_add(nobody, trial)
+    done, decisions = dict.fromkeys(range(40), 0.0), []
+    while len(done):
+        index = draw.choice(list(done))
+        done[index] += draw.choice([4.0, 100 / 9, 15.0])
+        value = round(draw.random(), 1)  # with equal values among them
+        theirs = asha.on_trial_result(nobody, trials[index], {"percent": done[index], "value": value})
+        assert rungs.goes_on(str(index), "joint", done[index], value) == (theirs != STOP)
+        decisions.append(theirs)
+        if theirs == STOP or done[index] > 80:
+            del done[index]
+    assert {STOP, CONTINUE} <= set(decisions)
+
+
+def halving(study: StudyFolder, stage: str = "grid", interrupt: Interrupt | None = None) -> Halving:
+    return Halving(EarlyStopping(study, stage, Objective(KAPPA), interrupt or Interrupt()))
+
+
 class Driven:
     """Trials of a stage as Tune drives them, without Ray."""
 
@@ -104,7 +135,7 @@ class Driven:
         self.new_driver()
 
     def new_driver(self) -> None:
-        self.scheduler = Halving(self.folder, "grid", Objective(KAPPA), Interrupt())
+        self.scheduler = halving(self.folder)
 
     def trial(self, name: int) -> Trial:
         config = config_of(self.phases, **{"loss.kappa_pos": 10.0 + name})
@@ -185,14 +216,13 @@ def test_a_new_driver_knows_the_rungs(tmp_path: Path) -> None:
     stage.new_driver()
     assert stage.train(2, [0.3] * 10)[0] == STOP
     assert stage.train(1, [0.8] * 10, start=3)[0] == CONTINUE
-    other = Halving(stage.folder, "another stage", Objective(KAPPA), Interrupt())
-    stage.scheduler = other
+    stage.scheduler = halving(stage.folder, "another stage")
     assert stage.train(3, [0.1] * 10)[0] == CONTINUE  # stages are not compared
 
 
 def test_files_that_cannot_be_written_end_the_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stage, interrupt = Driven(tmp_path), Interrupt()
-    stage.scheduler = Halving(stage.folder, "grid", Objective(KAPPA), interrupt)
+    stage.scheduler = halving(stage.folder, interrupt=interrupt)
     stage.train(0, [0.9] * 10)
 
     def fail(*_: object) -> None:

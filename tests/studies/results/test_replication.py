@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from scipy import stats
 
+from pcl.studies.execution.inline_runner import InlineRunner
 from pcl.studies.execution.interrupt import Interrupt
 from pcl.studies.execution.resources import Resources
 from pcl.studies.execution.trial_execution import Choices, Execution
@@ -124,7 +125,7 @@ def searched(
 
     monkeypatch.setattr(Search, "_run_all", run_all)
     nothing: Any = None
-    choices, folder = Choices(Resources()), StudyFolder(tmp_path / "s")
+    choices, folder = Choices(InlineRunner(Resources())), StudyFolder(tmp_path / "s")
     interrupt = Interrupt()
     execution = Execution(space.objective, folder, nothing, nothing, choices, interrupt, lambda _: None)
     finding = Search(space, spec, execution, nothing, interrupt).run()

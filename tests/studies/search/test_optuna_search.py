@@ -11,6 +11,7 @@ import pytest
 
 from pcl.config.run_config import RunConfig
 from pcl.storage.mirror import Mirrored
+from pcl.studies.execution.inline_runner import InlineRunner
 from pcl.studies.execution.interrupt import Interrupt
 from pcl.studies.execution.resources import Resources
 from pcl.studies.execution.trial_execution import Choices, Execution
@@ -202,7 +203,7 @@ def test_a_later_stage_that_finds_nothing_better_does_not_win(
     """Of a search in part: the whole grid of a stage has the earlier winner among its cells, or is meant not to."""
     space = make(stages=(Stage("one", {"loss.kappa_pos": (1, 2, 3)}), Stage("two", {"training.lr": (0.1, 0.2)})))
     nothing: Any = None
-    choices = Choices(Resources(), is_finalized=True)
+    choices = Choices(InlineRunner(Resources()), is_finalized=True)
     spec = spec_of(space, kind, 2)
     interrupt, folder = Interrupt(), StudyFolder(tmp_path)
     execution = Execution(space.objective, folder, nothing, nothing, choices, interrupt, print)

@@ -1,0 +1,63 @@
+"""The trained encoder of a checkpoint, whatever the task: from inputs to posteriors."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from pcl.config.run_config import RunConfig
+from pcl.distributions import VonMisesFisher
+from pcl.training.checkpoint import read_checkpoint
+from pcl.training.run import Run
+from pcl.training.trained_encoder import TrainedEncoder, chosen_run
+
+
+@dataclass(frozen=True)
+class LoadedEncoder:
+    """A trained encoder of one seed; call it with inputs.
+
+    Attributes:
+        config: Of the run.
+        seed: Of the run.
+        encode: Posteriors of inputs (N, ...), without a gradient and on the CPU.
+    """
+
+    config: RunConfig
+    seed: int
+    encode: Callable[[Tensor], VonMisesFisher]
+
+    def __call__(self, x: Tensor) -> VonMisesFisher:
+        """Return the posteriors of inputs: (N, dim_x) of the toy task; images (N, 3, 32, 32), from 0 to 255."""
+        return self.encode(x)
+
+
+def load_encoder(path: str | Path, seed: int | None = None, device: str | torch.device = "cpu") -> LoadedEncoder:
+    """Return the trained encoder of a checkpoint.
+
+    Of a task that selects its best evaluation, such as images, it has the weights of that one; else the last ones.
+
+    Args:
+        path: The file, such as STORAGE/STUDY/trials/KEY/checkpoint.pt.
+        seed: Which of the run's; by default the first that has not failed.
+        device: Where to compute.
+
+    Raises:
+        ValueError: If the file is no checkpoint, or has no such seed.
+    """
+    content = read_checkpoint(Path(path))
+    run_index = chosen_run(Path(path), content["seeds"], content["failures"], seed)
+    if any(best["weights"] for best in content["best"]):
+        trained = TrainedEncoder.read(Path(path), content["seeds"][run_index], device)
+        return LoadedEncoder(trained.config, trained.seed, trained.encode)
+    run = Run.resumed(content, device, is_fast=False)
+    encoder = run.step.encoder.eval()
+
+    @torch.no_grad()
+    def encode(x: Tensor) -> VonMisesFisher:
+        posterior = encoder(x.to(device).expand(len(run.seeds), *x.shape))
+        mu, kappa = (values[run_index].cpu() for values in (posterior.mu, posterior.kappa))
+        return VonMisesFisher(mu, kappa, validate_args=False)
+
+    return LoadedEncoder(run.config, run.seeds[run_index], encode)

@@ -1,0 +1,242 @@
+"""A study as a program reads it: trials, seeds and curves as tables, and the best trial's encoder."""
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from pcl.config.run_config import Plain, RunConfig
+from pcl.storage.object_stores import is_address
+from pcl.studies.api.loaded_encoder import LoadedEncoder, load_encoder
+from pcl.studies.ledger.folders import CHECKPOINT, StudyFolder, TrialFolder
+from pcl.studies.ledger.study_spec import ABLATION, SEARCH, StudySpec, space_of
+from pcl.studies.ledger.study_storage import Storage, study_at
+from pcl.studies.results.pareto import with_objectives
+from pcl.studies.results.selection import Outcome, ranked, winner
+from pcl.studies.space.ablation import load_ablation
+from pcl.studies.space.search_space import Mode, Objective, load_space
+
+_UNFINISHED = "unfinished"  # status of a trial without a result
+_SUMMARY = "summary.json"
+
+
+@dataclass(frozen=True)
+class BestTrial:
+    """The winner of a study.
+
+    Attributes:
+        outcome: What was trained and what it reached.
+        folder: Its files.
+        storage: All studies beside it: a trial that was taken over from one of them has its checkpoint there.
+    """
+
+    outcome: Outcome
+    folder: TrialFolder
+    storage: Storage
+
+    @property
+    def key(self) -> str:
+        """Return the trial's key."""
+        return self.folder.key
+
+    @property
+    def varied(self) -> dict[str, Plain]:
+        """Return the settings that the study varied, by dotted path or axis."""
+        return self.outcome.trial.varied
+
+    @property
+    def config(self) -> RunConfig:
+        """Return the configuration; `Run(config, seeds)` trains it again."""
+        return self.outcome.trial.run_config
+
+    def encoder(self, seed: int | None = None, device: str = "cpu") -> LoadedEncoder:
+        """Return the trained encoder.
+
+        Args:
+            seed: Which of the trial's; by default the first that has not failed.
+            device: Where to compute.
+
+        Raises:
+            ValueError: If there is no checkpoint, or none of this seed.
+        """
+        self.folder.mirror.pull(CHECKPOINT)
+        path = self.folder.checkpoint
+        if not path.exists():
+            path = self.storage.checkpoint_of(self.key) or path
+        return load_encoder(path, seed, device)
+
+
+class Study:
+    """A study that may be running, interrupted or over. Tables are read once; `open_study` again reads anew.
+
+    Args:
+        folder: Its files.
+
+    Attributes:
+        folder: Its files.
+        spec: What it is.
+
+    Raises:
+        ValueError: If there is no study in the folder.
+    """
+
+    def __init__(self, folder: StudyFolder) -> None:
+        self.spec = StudySpec.read(folder)
+        folder.pull()
+        self.folder = folder
+
+    def __repr__(self) -> str:
+        return f"Study({str(self.folder.path)!r}: {self.spec.kind} of {self.spec.space}, {len(self._outcomes)} trials)"
+
+    @property
+    def name(self) -> str:
+        """Return the study's name."""
+        return self.folder.name
+
+    @property
+    def path(self) -> Path:
+        """Return the study's folder."""
+        return self.folder.path
+
+    @cached_property
+    def objective(self) -> Objective | None:
+        """Return the metric that ranks its trials; None where neither its summary nor its space tells."""
+        if found := self._summary.get("objective"):
+            return Objective(found["metric"], Mode(found["mode"]))
+        with suppress(ValueError):
+            if self.spec.kind == ABLATION:
+                return load_ablation(space_of(self.folder, self.spec)).objective
+            if self.spec.kind == SEARCH:
+                space = load_space(space_of(self.folder, self.spec))
+                return with_objectives(space, self.spec.objectives)[0].objective
+        return None
+
+    @property
+    def best(self) -> BestTrial:
+        """Return the winner; of a search that has none yet, the best so far.
+
+        Raises:
+            ValueError: If no trial has finished, or the objective is not known.
+        """
+        selected = (self._summary.get("best") or {}).get("key")
+        outcomes = [outcome for _, outcome in self._ranked if selected in (None, outcome.trial.key)]
+        best = winner(outcomes, self.objective) if self.objective else None
+        if best is None:
+            raise ValueError(f"The study {self.name!r} has no winner: no trial finished with a finite objective.")
+        storage = self.folder.mirror.uri.rpartition("/")[0] or str(self.path.parent)
+        return BestTrial(best, self.folder.trial(best.trial.key), Storage.of(storage))
+
+    @cached_property
+    def trials(self) -> pd.DataFrame:
+        """Return a row for each trial, the best of each stage first.
+
+        Columns: trial (its key), stage, rank in the stage, status, failure, objective, a column for every axis that was
+        varied, and the mean of every metric over the seeds that have not failed.
+        """
+        metric = self.objective.metric if self.objective else ""
+        rows = []
+        for rank, outcome in self._ranked:
+            head = {"trial": outcome.trial.key, "stage": outcome.trial.stage, "rank": rank}
+            ending = {"status": _status(outcome), "failure": outcome.cause, "objective": outcome.mean(metric)}
+            means = {name: outcome.mean(name) for name in _metrics(outcome)}
+            rows.append({**head, **ending, **self._values(outcome), "seconds": outcome.seconds, **means})
+        return _frame(rows, ("trial", "stage", "rank", "status", "failure", "objective", *self._axes, "seconds"))
+
+    @cached_property
+    def seeds(self) -> pd.DataFrame:
+        """Return a row for each trial and seed: its last metrics, and why it failed."""
+        rows = []
+        for _, outcome in self._ranked:
+            for seed in outcome.trial.seeds:
+                head = {"trial": outcome.trial.key, "stage": outcome.trial.stage, "seed": seed}
+                cause = outcome.failures.get(seed, outcome.result.cause if outcome.result else "")
+                status = "failed" if seed in outcome.failures else _status(outcome)
+                values = {**self._values(outcome), **outcome.by_seed.get(seed, {})}
+                rows.append({**head, "status": status, "failure": cause, **values})
+        return _frame(rows, ("trial", "stage", "seed", "status", "failure", *self._axes))
+
+    @cached_property
+    def curves(self) -> pd.DataFrame:
+        """Return a row for each trial, seed and report: the metrics at that batch."""
+        rows = [
+            {"trial": outcome.trial.key, "stage": outcome.trial.stage, "seed": seed, "batch": row.batch, **metrics}
+            for _, outcome in self._ranked
+            for row in self.folder.trial(outcome.trial.key).rows()
+            for seed, metrics in row.by_seed.items()
+        ]
+        return _frame(rows, ("trial", "stage", "seed", "batch"))
+
+    @cached_property
+    def _summary(self) -> dict[str, Any]:
+        """Return summary.json, which a search writes at its end; empty where there is none."""
+        with suppress(OSError, ValueError):
+            return dict(json.loads((self.path / _SUMMARY).read_text()))
+        return {}
+
+    @cached_property
+    def _outcomes(self) -> list[Outcome]:
+        return [Outcome.of(folder.trial(), folder) for folder in self.folder.trials()]
+
+    @cached_property
+    def _ranked(self) -> list[tuple[float, Outcome]]:
+        """Return rank and outcome of every trial, stage after stage in the order in which they ended first."""
+        stages: dict[str, list[Outcome]] = {}
+        for outcome in sorted(
+            self._outcomes, key=lambda outcome: outcome.result.time_ms if outcome.result else math.inf
+        ):
+            stages.setdefault(outcome.trial.stage, []).append(outcome)
+        return [entry for outcomes in stages.values() for entry in _ranks(outcomes, self.objective)]
+
+    @property
+    def _axes(self) -> list[str]:
+        return list(dict.fromkeys(axis for outcome in self._outcomes for axis in outcome.trial.varied))
+
+    def _values(self, outcome: Outcome) -> dict[str, Plain]:
+        return {axis: outcome.trial.varied[axis] for axis in self._axes if axis in outcome.trial.varied}
+
+
+def open_study(path_or_name: str | Path, storage: str | Path = "runs") -> Study:
+    """Open a study to read it.
+
+    Args:
+        path_or_name: Its folder, its address in a store, or its name in the storage.
+        storage: Folder or store of studies.
+
+    Raises:
+        ValueError: If there is no such study.
+    """
+    text = str(path_or_name)
+    if is_address(text):
+        return Study(study_at(text))
+    if isinstance(path_or_name, Path) or "/" in text:
+        return Study(StudyFolder(Path(text)))
+    found = Storage.of(str(storage))
+    found.check_readable()
+    return Study(found.study(text))
+
+
+def _ranks(outcomes: Sequence[Outcome], objective: Objective | None) -> Iterator[tuple[float, Outcome]]:
+    """Yield outcomes of a stage, best first, each with its rank; NaN for those that have none."""
+    for place, outcome in enumerate(ranked(outcomes, objective) if objective else outcomes, start=1):
+        is_ranked = objective and outcome.is_finished and math.isfinite(outcome.mean(objective.metric))
+        yield (place if is_ranked else math.nan), outcome
+
+
+def _status(outcome: Outcome) -> str:
+    return outcome.result.status.value if outcome.result else _UNFINISHED
+
+
+def _metrics(outcome: Outcome) -> list[str]:
+    return list(dict.fromkeys(name for metrics in outcome.by_seed.values() for name in metrics))
+
+
+def _frame(rows: Sequence[dict[str, Any]], first: Sequence[str]) -> pd.DataFrame:
+    """Return a table whose first columns are these, whether or not there are rows, and the others in their order."""
+    names = dict.fromkeys([*first, *(name for row in rows for name in row)])
+    return pd.DataFrame(list(rows), columns=list(names))

@@ -1,0 +1,127 @@
+"""Runs trials on Ray Tune. What happened is read from the study's folder, never from Tune's own state.
+
+Tune is asked for one thing: to keep workers busy with the trials that are left, and to start a trial again whose worker
+died. It is not asked to restore anything: a new driver looks at the folders and runs what has not ended.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pcl.studies.cluster.session import available_resources, daemons
+from pcl.studies.execution.interfaces import Source
+from pcl.studies.execution.monitoring import Gauges
+from pcl.studies.execution.resources import Resources
+from pcl.studies.execution.runner import Assignment, Events, fail_unended
+from pcl.studies.ledger.folders import SCRATCH
+from pcl.studies.space.trial import Trial
+
+# A trial whose worker died is started again this often, from its last checkpoint.
+MOST_RESTARTS = 3
+# As many trials wait for a place as there are places, and no fewer than this: clusters grow by what waits.
+_FEWEST_ASKED = 16
+
+Trainable = Callable[[dict[str, Any]], None]
+
+
+class RayRunner:
+    """A `TrialRunner` on the Ray cluster that this process has joined.
+
+    Args:
+        resources: Of each trial.
+        trainable: What a worker does with a job; `run_jobs` unless a benchmark wants another.
+    """
+
+    def __init__(self, resources: Resources, trainable: Trainable | None = None) -> None:
+        self.resources, self._trainable = resources, trainable
+
+    def run_trials(self, trials: Sequence[Trial], assignment: Assignment) -> None:
+        """Run trials until every one has ended, or until interrupted.
+
+        Those that Tune leaves without a result are handed to it once more: a worker of several died too often (each
+        alone shows whose fault it was), or a late worker took the trial.
+        """
+        self._run_listed(trials, assignment, self.resources)
+        left = _left(trials, assignment)
+        if left and not assignment.interrupt.is_set():
+            self._run_listed(left, assignment, replace(self.resources, side_by_side=1))
+        fail_unended(trials, assignment)
+
+    def run_source(self, source: Source, assignment: Assignment) -> None:
+        """Run trials as they come, each asked for when there is room for it."""
+        at_once = max(1, replace(self.resources, side_by_side=1).slots(available_resources()))
+        self._fit(source, assignment, 1, at_once)
+        left = _left(source.trials, assignment)
+        if left and not assignment.interrupt.is_set():
+            self._run_listed(left, assignment, self.resources)
+        fail_unended(left, assignment)
+        for trial in source.trials:
+            source.ended(trial.key)
+
+    def gauges(self, **labels: str) -> Gauges:
+        """Return gauges of Ray's monitoring."""
+        return Gauges(**labels)
+
+    def _run_listed(self, trials: Sequence[Trial], assignment: Assignment, resources: Resources) -> None:
+        from pcl.studies.execution.tune_adapter import Listed  # noqa: PLC0415  Ray
+
+        size, n_workers = resources.groups(len(trials), resources.slots(available_resources()))
+        if assignment.stopping is not None:  # which decides about trials one by one
+            size, n_workers = 1, resources.most_at_once
+        self._fit(Listed(trials), assignment, size, n_workers)
+
+    def _fit(self, source: Source, assignment: Assignment, size: int, n_workers: int) -> None:
+        """Have Tune ask for trials as it has room for them: of a long list it would copy all entries for each of them.
+
+        Args:
+            source: Has the trials.
+            assignment: What they are run for.
+            size: Trials for one worker, side by side.
+            n_workers: At once; 0 for as many as fit.
+        """
+        from ray import tune  # noqa: PLC0415
+
+        from pcl.studies.execution.tune_adapter import (  # noqa: PLC0415  Ray
+            Halving,
+            Proposals,
+            RestartedFirst,
+            Silence,
+            StopAll,
+            TrialEvents,
+            run_jobs,
+        )
+        from pcl.studies.execution.worker import Job  # noqa: PLC0415  torch
+
+        resources, interrupt, study = self.resources, assignment.interrupt, assignment.study
+
+        def job_of(trial: Trial) -> dict[str, Any]:
+            return Job.for_trial(trial, study, assignment.metric, resources).as_config()
+
+        os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(max(_FEWEST_ASKED, resources.slots(available_resources())))
+        tuner = tune.Tuner(
+            tune.with_resources(self._trainable or run_jobs, {"cpu": resources.cpus, "gpu": resources.gpus}),
+            tune_config=tune.TuneConfig(
+                search_alg=Proposals(source, job_of, interrupt, size),
+                max_concurrent_trials=n_workers or None,
+                scheduler=Halving(assignment.stopping) if assignment.stopping else RestartedFirst(),
+                num_samples=-1,
+                reuse_actors=True,
+                trial_name_creator=lambda trial: str(trial.trial_id),
+                trial_dirname_creator=lambda trial: str(trial.trial_id),
+            ),
+            run_config=tune.RunConfig(
+                name="tune",
+                storage_path=str((study.path / SCRATCH).absolute()),
+                callbacks=[TrialEvents(Events(assignment.listener, interrupt)), Silence()],
+                stop=StopAll(interrupt),
+                failure_config=tune.FailureConfig(max_failures=MOST_RESTARTS),
+                verbose=0,
+            ),
+        )
+        with interrupt.leaving.without(daemons(), interrupt.on_lost_ray):
+            tuner.fit()
+
+
+def _left(trials: Sequence[Trial], assignment: Assignment) -> list[Trial]:
+    return [trial for trial in trials if assignment.study.trial(trial.key).result() is None]
