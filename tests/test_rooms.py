@@ -42,7 +42,9 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "pcl.studies.ledger": ("pcl.config", "pcl.storage", "pcl.studies.space"),
     "pcl.studies.results": ("pcl.config", "pcl.metrics", "pcl.studies.ledger", "pcl.studies.space", "pcl.tasks"),
     "pcl.studies.paper": ("pcl.config", "pcl.metrics", "pcl.studies.results", "pcl.studies.space"),
-    "pcl.studies.tracking": ("pcl.storage", "pcl.studies.ledger", "pcl.studies.results", "pcl.studies.space"),
+    "pcl.studies.tracking": (
+        "pcl.config", "pcl.storage", "pcl.studies.ledger", "pcl.studies.results", "pcl.studies.space",
+    ),
     "pcl.studies.cluster": ("pcl.data", "pcl.storage", "pcl.studies.ledger"),
     "pcl.studies.execution": (
         "pcl", "pcl.config", "pcl.losses", "pcl.metrics", "pcl.storage", "pcl.studies.cluster", "pcl.studies.ledger",
@@ -64,7 +66,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "search_spaces": ("pcl.studies.space",),
     "search_spaces.ablations": ("pcl.studies.space",),
     "dashboards": (),
-    "dashboards.board.store": ("pcl.studies.ledger", "pcl.studies.space", "pcl.studies.tracking"),
+    "dashboards.board.store": ("pcl.studies.space", "pcl.studies.tracking"),
     "dashboards.board.html": ("dashboards.board.store", "pcl.metrics", "pcl.studies.space", "pcl.studies.tracking"),
     "dashboards.board.charts": ("dashboards.board.html",),
     "dashboards.board.pages": (
@@ -73,10 +75,11 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "dashboards.board": (
         "dashboards.board.html", "dashboards.board.pages", "dashboards.board.store", "pcl.storage", "pcl.studies.paper",
+        "pcl.studies.tracking",
     ),
     "dashboards.paper": (
         "dashboards.board.html", "dashboards.board.pages", "pcl.metrics", "pcl.studies.paper", "pcl.studies.results",
-        "pcl.tasks", "pcl.training",
+        "pcl.studies.tracking", "pcl.tasks", "pcl.training",
     ),
     "launch.shared": ("pcl", *CORE, *SERVICE),
     "launch.testbed": ("pcl.studies.ledger", "pcl.studies.tracking"),

@@ -20,8 +20,9 @@ from dashboards.board.pages.winner import winner_page
 from dashboards.board.store.artifacts import Artifacts
 from dashboards.board.store.database import Database
 from dashboards.board.store.histories import histories
-from dashboards.board.store.records import RUNNING, Study, all_studies, one_study, trials_on
+from dashboards.board.store.records import Study, all_studies, one_study, trials_on
 from pcl.studies.paper.published import report_seeds
+from pcl.studies.tracking.tags import RunState
 
 _STATIC = {path.name: path for path in Path(__file__).with_name("static").iterdir()}
 _KINDS = {
@@ -98,7 +99,7 @@ class Site:
     def _version(self, around: Surroundings) -> str:
         """Changes when pages do; while something runs also with time, for it may have fallen silent."""
         content = self._database.version()
-        is_running = self._database.rows("select 1 from runs where status = ? limit 1", RUNNING)
+        is_running = self._database.rows("select 1 from runs where status = ? limit 1", RunState.RUNNING)
         minute = around.now_ms // 60_000 if is_running else None
         return " ".join(map(str, (content, around.reading, around.mlflow, around.ray, minute)))
 

@@ -17,6 +17,7 @@ from launch.shared.command import say, whole_number
 from launch.testbed.mlflow import count
 from launch.testbed.nodes import Cluster, cluster
 from pcl.studies.ledger.study_storage import Storage
+from pcl.studies.tracking.tags import RunKind, Tag
 
 if TYPE_CHECKING:
     from pcl.studies.ledger.folders import StudyFolder
@@ -199,7 +200,7 @@ def _copy_folders(source: "StudyFolder", target: "StudyFolder", trials: list["Tr
 
 def copy_runs(database: Path, n_copies: int) -> None:
     """Row by row in the database, which takes seconds instead of half an hour; each copy is another study's."""
-    trials = "SELECT run_uuid FROM tags WHERE key = 'pcl.kind' AND value = 'trial'"
+    trials = f"SELECT run_uuid FROM tags WHERE key = '{Tag.KIND}' AND value = '{RunKind.TRIAL}'"
     with closing(sqlite3.connect(database)) as connection, connection:
         runs = [row[0] for row in connection.execute(trials)]
         copies = [(f"copy{copy}-", run) for copy in range(n_copies) for run in runs]
@@ -210,5 +211,5 @@ def copy_runs(database: Path, n_copies: int) -> None:
             connection.executemany(insert, copies)
         connection.execute(
             "UPDATE tags SET value = value || '-' || substr(run_uuid, 1, instr(run_uuid, '-') - 1) "
-            "WHERE key = 'pcl.study' AND run_uuid LIKE 'copy%'"
+            f"WHERE key = '{Tag.STUDY}' AND run_uuid LIKE 'copy%'"
         )

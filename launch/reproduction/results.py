@@ -14,6 +14,7 @@ from dashboards.paper.results import RESULTS, Asked, Origin, Result, as_csv, joi
 from launch.reproduction.cells import Cells, Setting
 from launch.shared.resume_command import asked_again
 from pcl.studies.paper.published import published_grids, published_tables
+from pcl.studies.tracking.tags import EXPERIMENTS, RunKind, Tag
 
 if TYPE_CHECKING:
     from launch.reproduction.grids import GridStudy
@@ -71,8 +72,8 @@ def origins_of(cells: Cells, found: "Mapping[str, Known]", grids: "Sequence[Grid
     }
     searched = {}
     for grid in grids:
-        tags = {"pcl.kind": "study", "pcl.study": grid.folder.name}
-        for run in tracker.store.find(tracker.store.experiments("pcl/"), tags, most=1):
+        tags = {Tag.KIND: RunKind.STUDY, Tag.STUDY: grid.folder.name}
+        for run in tracker.store.find(tracker.store.experiments(EXPERIMENTS), tags, most=1):
             searched[grid.table, grid.heading] = origin_of(run.data.tags, _date(run.info.end_time or 0))
     return {**trained, **searched}
 

@@ -1,5 +1,6 @@
 """The encoder that an image run ends with, as its checkpoint holds it: from anyone's images to posteriors."""
 
+from collections.abc import Container
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -87,7 +88,7 @@ class TrainedEncoder:
         return VonMisesFisher(mu, kappa, validate_args=False)
 
 
-def _chosen(path: Path, seeds: list[int], failures: dict[str, str], asked: int | None) -> int:
+def _chosen(path: Path, seeds: list[int], failures: Container[str], asked: int | None) -> int:
     """Place of a seed in the run."""
     if asked is None:
         asked = next((seed for seed in seeds if str(seed) not in failures), seeds[0])

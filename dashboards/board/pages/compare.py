@@ -9,6 +9,7 @@ from dashboards.board.html.markup import tag
 from dashboards.board.html.names import metric_name
 from dashboards.board.store.records import Study, differing
 from pcl.studies.tracking.page_links import run_page
+from pcl.studies.tracking.tags import Tag
 
 
 def compare_page(studies: Sequence[Study], around: Surroundings) -> str:
@@ -48,7 +49,7 @@ def study_data(study: Study) -> str:
             run.id: {
                 "name": run.name,
                 "status": run.status,
-                "stage": run.tags.get("pcl.stage", ""),
+                "stage": run.tags.get(Tag.STAGE, ""),
                 "cause": run.cause,
                 "params": {path: value for path, value in run.params.items() if path not in shared},
                 "metrics": {metric: _plain(value) for metric, value in run.metrics.items()},

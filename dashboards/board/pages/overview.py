@@ -9,6 +9,7 @@ from dashboards.board.html.markup import MISSING, Child, Html, duration, join, m
 from dashboards.board.html.names import metric_name
 from dashboards.board.html.tables import Cell, Column, TableRow, table
 from dashboards.board.store.records import Study, Trial
+from pcl.studies.tracking.tags import Tag
 
 _STATES = ("finished", "failed", "running", "stopped")
 _COLUMNS = (
@@ -52,8 +53,8 @@ def _row(study: Study, around: Surroundings) -> TableRow:
     run, winner, tags = study.run, study.winner, study.run.tags
     state = state_of_study(study, around.now_ms)
     gpu, cpu = study.seconds(of_gpu=True), study.seconds(of_gpu=False)
-    about = [f"ablation {tags['pcl.ablation']}" if tags.get("pcl.ablation") else tags.get("pcl.space")]
-    about += [tags.get("pcl.scale"), tags.get("pcl.fidelity")]
+    about = [f"ablation {tags[Tag.ABLATION]}" if tags.get(Tag.ABLATION) else tags.get(Tag.SPACE)]
+    about += [tags.get(Tag.SCALE), tags.get(Tag.FIDELITY)]
     link = tag("a", run.name, href=f"study-{run.id}.html", class_="wrap")
     name = join(link, tag("small", " · ".join(word for word in about if word)))
     best = (

@@ -15,9 +15,7 @@ from typing import Any
 from pcl.studies.tracking.database_file import TABLES, is_known, read_only
 from pcl.studies.tracking.store import StoreError
 
-__all__ = ["PREFIX", "TABLES", "Database", "FileDatabase", "Row", "StoreError"]
-
-PREFIX = "pcl/"  # of the experiments that studies are in
+__all__ = ["TABLES", "Database", "FileDatabase", "Row", "StoreError"]
 
 Row = tuple[Any, ...]
 

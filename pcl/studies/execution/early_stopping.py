@@ -12,6 +12,7 @@ from typing import Any
 from ray.tune.experiment import Trial as TuneTrial
 from ray.tune.schedulers import ASHAScheduler
 
+from pcl.config.failure import Failure, FailureKind
 from pcl.config.run_config import RunConfig
 from pcl.studies.execution.interrupt import Interrupt
 from pcl.studies.execution.tune_adapter import RestartedFirst, folders_of
@@ -90,8 +91,8 @@ class Halving(RestartedFirst):
             return str(self.CONTINUE)
         try:
             folder.claim()  # whoever writes after this has lost the trial
-            told = f"stopped early by ASHA at batch {result['batch']} of {result['n_batches']}"
-            folder.close(Result(Status.STOPPED, told))
+            told = f"by ASHA at batch {result['batch']} of {result['n_batches']}"
+            folder.close(Result(Status.STOPPED, Failure(FailureKind.STOPPED_EARLY, told)))
         except OSError as error:
             self._interrupt.set(f"a trial's files cannot be written ({error})")
         return str(self.STOP)

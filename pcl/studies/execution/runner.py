@@ -10,12 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pcl.config.failure import Failure, FailureKind
 from pcl.studies.cluster.session import available_resources, daemons
 from pcl.studies.execution.interfaces import Listener, Source
 from pcl.studies.execution.interrupt import Interrupt
 from pcl.studies.execution.resources import Resources
 from pcl.studies.ledger.folders import Result, Status, StudyFolder
-from pcl.studies.results.reuse import NO_RESULT
 from pcl.studies.space.trial import Trial
 
 if TYPE_CHECKING:
@@ -129,5 +129,5 @@ def _close(trials: Sequence[Trial], study: StudyFolder, listener: Listener, inte
         folder = study.trial(trial.key)
         if not interrupt.is_set() and folder.result() is None:
             folder.begin(trial)
-            folder.close(Result(Status.FAILED, NO_RESULT))
+            folder.close(Result(Status.FAILED, Failure(FailureKind.NO_RESULT)))
             listener.ended(folder)

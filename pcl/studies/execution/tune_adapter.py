@@ -11,6 +11,7 @@ from ray.tune.progress_reporter import TrialProgressCallback
 from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search import Searcher
 
+from pcl.config.failure import Failure, FailureKind
 from pcl.studies.execution.interfaces import Listener, Source
 from pcl.studies.execution.interrupt import Interrupt
 from pcl.studies.execution.worker import FOLDER, NOTE, UNWRITABLE, folder_of
@@ -75,7 +76,7 @@ class Events(tune.Callback):
                 error = trial.get_error()
                 told = (str(error).strip() or type(error).__name__) if error else "unknown"
                 folder.begin(Trial.of(trial.config["jobs"][0]["trial"]))  # no worker may have come so far
-                folder.close(Result(Status.FAILED, f"worker died: {told.splitlines()[0]}", told))
+                folder.close(Result(Status.FAILED, Failure(FailureKind.WORKER_DIED, told.splitlines()[0]), told))
             self._listener.ended(folder)
 
     def _see(self, folder: TrialFolder) -> None:

@@ -13,6 +13,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from pcl.config.failure import Failure, FailureKind
 from pcl.metrics.undefined import told_with_error
 from pcl.studies.results.selection import Outcome, ranked
 from pcl.studies.space.search_space import Mode, Objective
@@ -95,7 +96,8 @@ def together(outcome: Outcome, more: Outcome) -> Outcome:
     """A trial with the seeds of another one of the same configuration, whose failure is that of all its new seeds."""
     failures = {**outcome.failures, **more.failures}
     if not more.is_finished:
-        failures |= {seed: more.failures.get(seed, more.cause or "not run") for seed in more.trial.seeds}
+        own = (more.result.failure if more.result else None) or Failure(FailureKind.NOT_RUN)
+        failures |= {seed: more.failures.get(seed, own) for seed in more.trial.seeds}
     seconds = outcome.seconds + more.seconds
     return replace(outcome, by_seed={**outcome.by_seed, **more.by_seed}, failures=failures, seconds=seconds)
 

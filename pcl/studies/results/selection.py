@@ -5,6 +5,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from pcl.config.failure import Failure
 from pcl.metrics.undefined import mean_of
 from pcl.studies.ledger.folders import Metrics, Result, Status, TrialFolder
 from pcl.studies.space.search_space import Mode, Objective
@@ -19,7 +20,7 @@ class Outcome:
         trial: What was trained.
         result: How it ended; none while it has not.
         by_seed: Last metrics of every seed.
-        failures: Causes of seeds that ended early.
+        failures: Of seeds that ended early.
         batch: Batches trained.
         seconds: Spent training.
     """
@@ -27,7 +28,7 @@ class Outcome:
     trial: Trial
     result: Result | None = None
     by_seed: dict[int, Metrics] = field(default_factory=dict)
-    failures: dict[int, str] = field(default_factory=dict)
+    failures: dict[int, Failure] = field(default_factory=dict)
     batch: int = 0
     seconds: float = 0.0
 
@@ -55,7 +56,7 @@ class Outcome:
         """Why the trial, or some of its seeds, failed, or why it was stopped."""
         if self.result is not None and self.result.cause:
             return self.result.cause
-        return "; ".join(f"seed {seed}: {cause}" for seed, cause in self.failures.items())
+        return "; ".join(f"seed {seed}: {failure}" for seed, failure in self.failures.items())
 
     def values(self, metric: str) -> list[float]:
         """Of every seed that has not failed."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from pcl.storage.sqlite_files import PATIENCE_S, tables_of
+from pcl.studies.tracking.tags import RunState
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
@@ -79,7 +80,7 @@ def is_known(connection: sqlite3.Connection) -> bool:
 
 
 def find_runs(
-    path: Path, experiments: Sequence[str], tags: Mapping[str, str], status: str = "", most: int = 0
+    path: Path, experiments: Sequence[str], tags: Mapping[str, str], status: RunState | None = None, most: int = 0
 ) -> "list[Run] | None":
     """Runs that are not deleted and have these tags (and status), the oldest first.
 
@@ -87,7 +88,7 @@ def find_runs(
         path: The database.
         experiments: Identifiers.
         tags: By name.
-        status: In MLflow's words; nothing for any.
+        status: None for any.
         most: How many at most; 0 for all.
 
     Returns:
@@ -112,7 +113,9 @@ def find_runs(
     return [_run(head, **{table: rows[head[0]] for table, rows in content.items()}) for head in heads]
 
 
-def _condition(experiments: Sequence[str], tags: Mapping[str, str], status: str) -> tuple[str, list[object]]:
+def _condition(
+    experiments: Sequence[str], tags: Mapping[str, str], status: RunState | None
+) -> tuple[str, list[object]]:
     conditions = ["lifecycle_stage = 'active'", f"experiment_id in ({','.join('?' * len(experiments))})"]
     values: list[object] = [int(experiment) for experiment in experiments]
     for key, value in tags.items():

@@ -4,18 +4,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pcl.studies.ledger.failures import cause_of
 from pcl.studies.ledger.folders import Metrics
-from pcl.studies.results.reuse import is_lost_cause
 from pcl.studies.space.trial import Trial
-from pcl.studies.tracking.run_content import FAILED, FINISHED, reported
+from pcl.studies.tracking.run_content import reported
 from pcl.studies.tracking.store import Store
+from pcl.studies.tracking.tags import EXPERIMENTS, Failure, RunKind, RunState, Tag, failure_of
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
 
-EXPERIMENTS = "pcl/"
-_ENDS = (FINISHED, FAILED)
+_ENDS = (RunState.FINISHED, RunState.FAILED)
 
 
 @dataclass(frozen=True)
@@ -26,7 +24,7 @@ class Found:
         study: Whose.
         run_id: Its run.
         by_seed: The last metrics of every seed.
-        failures: Causes of seeds that ended early.
+        failures: Of seeds that ended early.
         tags: Of its run.
         end_ms: When it ended.
     """
@@ -34,14 +32,14 @@ class Found:
     study: str
     run_id: str
     by_seed: dict[int, Metrics]
-    failures: dict[int, str]
+    failures: dict[int, Failure]
     tags: Mapping[str, str] = field(default_factory=dict)
     end_ms: int = 0
 
     @property
     def key(self) -> str:
         """Of the trial."""
-        return self.tags.get("pcl.trial", "")
+        return self.tags.get(Tag.TRIAL, "")
 
 
 @dataclass(frozen=True)
@@ -62,8 +60,8 @@ class Known:
         return {seed: found.by_seed[seed] for seed, found in self._owners().items()}
 
     @property
-    def failures(self) -> dict[int, str]:
-        """Causes of those that ended early."""
+    def failures(self) -> dict[int, Failure]:
+        """Of those that ended early."""
         return {seed: found.failures[seed] for seed, found in self._owners().items() if seed in found.failures}
 
     @property
@@ -82,8 +80,8 @@ def known(store: Store, trial: Trial) -> Known:
 
     A trial that failed is known too, unless it failed through no fault of its own.
     """
-    itself = [found for end in _ENDS for found in ended_trials(store, {"pcl.trial": trial.key}, end, most=1)]
-    others = [] if itself else [found for end in _ENDS for found in ended_trials(store, {"pcl.cell": trial.cell}, end)]
+    itself = [found for end in _ENDS for found in ended_trials(store, {Tag.TRIAL: trial.key}, end, most=1)]
+    others = [] if itself else [found for end in _ENDS for found in ended_trials(store, {Tag.CELL: trial.cell}, end)]
     taken = Known(trial.seeds)
     for found in sorted(itself + others, key=lambda found: -len(set(found.by_seed) & set(trial.seeds))):
         if set(found.by_seed) & set(taken.missing) and not _is_lost(found):
@@ -91,28 +89,28 @@ def known(store: Store, trial: Trial) -> Known:
     return taken
 
 
-def ended_trials(store: Store, tags: Mapping[str, str], end: str, most: int = 0) -> list[Found]:
+def ended_trials(store: Store, tags: Mapping[str, str], end: RunState, most: int = 0) -> list[Found]:
     """Trials with these tags that ended so, the oldest first; all, or so many at most."""
-    runs = store.find(store.experiments(EXPERIMENTS), {"pcl.kind": "trial", **tags}, end, most=most)
+    runs = store.find(store.experiments(EXPERIMENTS), {Tag.KIND: RunKind.TRIAL, **tags}, end, most=most)
     return [_found(run, _seed_runs(store, run)) for run in runs]
 
 
 def _seed_runs(store: Store, run: "Run") -> "list[Run]":
-    if "pcl.seed" in run.data.tags:
+    if Tag.SEED in run.data.tags:
         return [run]
     of_seeds = {
-        "pcl.kind": "seed", "pcl.trial": run.data.tags["pcl.trial"], "mlflow.parentRunId": run.info.run_id,
+        Tag.KIND: RunKind.SEED, Tag.TRIAL: run.data.tags[Tag.TRIAL], Tag.PARENT: run.info.run_id,
     }  # fmt: skip
     return store.find([run.info.experiment_id], of_seeds)
 
 
 def _found(run: "Run", of_seeds: "Iterable[Run]") -> Found:
-    by_seed = {int(one.data.tags["pcl.seed"]): one.data for one in of_seeds}
-    causes = {seed: cause for seed, data in by_seed.items() if (cause := cause_of(data.tags))}
+    by_seed = {int(one.data.tags[Tag.SEED]): one.data for one in of_seeds}
+    failures = {seed: failure for seed, data in by_seed.items() if (failure := failure_of(data.tags))}
     metrics = {seed: reported(data.metrics) for seed, data in by_seed.items()}
     tags = run.data.tags
-    return Found(tags["pcl.study"], run.info.run_id, metrics, causes, tags, run.info.end_time or 0)
+    return Found(tags[Tag.STUDY], run.info.run_id, metrics, failures, tags, run.info.end_time or 0)
 
 
 def _is_lost(found: Found) -> bool:
-    return any(is_lost_cause(cause) for cause in found.failures.values())
+    return any(failure.kind.is_of_machine for failure in found.failures.values())

@@ -6,6 +6,8 @@ show an experiment's traces and judges instead of its runs.
 
 from urllib.parse import quote, urlencode
 
+from pcl.studies.tracking.tags import RunKind, Tag
+
 __all__ = ["experiments_page", "run_page", "trials_page"]
 
 
@@ -31,7 +33,7 @@ def run_page(experiment: str, run: str) -> str:
 
 def trials_page(experiment: str, study: str) -> str:
     """A study's trials, the largest objective first; without the filter they would be folded under their parent."""
-    trials = f"tags.\"pcl.kind\" = 'trial' AND tags.\"pcl.study\" = '{study}'"
+    trials = f"tags.\"{Tag.KIND}\" = '{RunKind.TRIAL}' AND tags.\"{Tag.STUDY}\" = '{study}'"
     return _page("experiments", experiment, "runs", searchFilter=trials, orderByKey="metrics.`objective`")
 
 

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 from pcl.studies.tracking.database_creation import creation_lock, ensure_database
 from pcl.studies.tracking.database_file import bring_artifacts, find_runs
+from pcl.studies.tracking.tags import RunState
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
@@ -121,7 +122,9 @@ class Store:
         )
         return [str(experiment.experiment_id) for experiment in pages]
 
-    def find(self, experiments: list[str], tags: Mapping[str, str], status: str = "", most: int = 0) -> list["Run"]:
+    def find(
+        self, experiments: list[str], tags: Mapping[str, str], status: RunState | None = None, most: int = 0
+    ) -> list["Run"]:
         """Runs that are not deleted and have these tags (and status), the oldest first; all, or so many at most."""
         if not experiments:
             return []
@@ -133,7 +136,7 @@ class Store:
         return self.find_by_client(experiments, tags, status, most)
 
     def find_by_client(
-        self, experiments: list[str], tags: Mapping[str, str], status: str = "", most: int = 0
+        self, experiments: list[str], tags: Mapping[str, str], status: RunState | None = None, most: int = 0
     ) -> list["Run"]:
         """The same by MLflow itself: of servers, and of databases whose tables are not known here."""
         conditions = [f"tags.`{key}` = '{value}'" for key, value in tags.items()]
@@ -189,11 +192,11 @@ class Store:
 
     def set_running(self, run_id: str) -> None:
         """Open a run again."""
-        self.call(lambda client: client.update_run(run_id, status="RUNNING"))
+        self.call(lambda client: client.update_run(run_id, status=RunState.RUNNING.value))
 
-    def end(self, run_id: str, status: str, time_ms: int) -> None:
-        """End a run as FINISHED, FAILED or KILLED."""
-        self.call(lambda client: client.set_terminated(run_id, status=status, end_time=time_ms))
+    def end(self, run_id: str, state: RunState, time_ms: int) -> None:
+        """End a run."""
+        self.call(lambda client: client.set_terminated(run_id, status=state.value, end_time=time_ms))
 
     def delete(self, run_id: str) -> None:
         """Move a run to MLflow's bin."""

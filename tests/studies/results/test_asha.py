@@ -7,6 +7,7 @@ from typing import Any
 import optuna
 import pytest
 
+from pcl.config.failure import Failure, FailureKind
 from pcl.config.run_config import RunConfig
 from pcl.storage.mirror import Mirrored
 from pcl.studies.execution.early_stopping import Halving, Rungs
@@ -204,13 +205,17 @@ def test_files_that_cannot_be_written_end_the_study(tmp_path: Path, monkeypatch:
 
 
 def stopped(value: float, name: str = "s") -> Outcome:
-    result = Result(Status.STOPPED, "stopped early by ASHA at batch 60 of 100")
+    result = Result(Status.STOPPED, Failure(FailureKind.STOPPED_EARLY, "by ASHA at batch 60 of 100"))
     return Outcome(Trial({"i": name}, (1,), "grid", {"i": name}), result, {1: {KAPPA: value}}, batch=60)
 
 
 def test_a_trial_that_was_stopped_never_wins() -> None:
     finished = Outcome(Trial({"i": "f"}, (1,), "grid", {"i": "f"}), Result(Status.FINISHED), {1: {KAPPA: 0.1}})
-    failed = Outcome(Trial({"i": "x"}, (1,), "grid", {"i": "x"}), Result(Status.FAILED, "NaN"), {1: {KAPPA: 0.1}})
+    failed = Outcome(
+        Trial({"i": "x"}, (1,), "grid", {"i": "x"}),
+        Result(Status.FAILED, Failure(FailureKind.ERROR, "NaN")),
+        {1: {KAPPA: 0.1}},
+    )
     outcomes = ranked([failed, stopped(0.9), finished], Objective(KAPPA))
     assert [outcome.trial.config["i"] for outcome in outcomes] == ["f", "s", "x"]
     assert winner(outcomes, Objective(KAPPA)) is finished
