@@ -20,7 +20,7 @@ from pcl.studies.ledger.study_storage import Storage
 if TYPE_CHECKING:
     from dashboards.board.server import BoardServer
     from dashboards.board.site import Site
-    from dashboards.board.store.database import Database
+    from pcl.studies.tracking.database_file import Database
     from pcl.studies.tracking.store import Store
 
 _PORT = 8300
@@ -29,8 +29,8 @@ _PORT = 8300
 def main() -> None:
     """Parse the command line, then serve or write."""
     arguments = _parser().parse_args()
-    from dashboards.board.store.database import StoreError  # noqa: PLC0415  -h answers at once
     from dashboards.board.store.opening import open_database  # noqa: PLC0415  -h answers at once
+    from pcl.studies.tracking.database_file import StoreError  # noqa: PLC0415  -h answers at once
     from pcl.studies.tracking.store import Store, tracking_uri  # noqa: PLC0415
 
     _check(arguments)

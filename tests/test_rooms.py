@@ -35,15 +35,15 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "pcl.kernels": ("pcl.distributions", "pcl.encoders", "pcl.losses", "pcl.mathematics"),
     "pcl.training": (
         "pcl", "pcl.config", "pcl.data", "pcl.distributions", "pcl.encoders", "pcl.kernels", "pcl.losses",
-        "pcl.mathematics", "pcl.storage", "pcl.tasks",
+        "pcl.mathematics", "pcl.metrics", "pcl.storage", "pcl.tasks",
     ),
     "pcl.studies": (),
     "pcl.studies.space": ("pcl.config", "pcl.encoders"),
     "pcl.studies.ledger": ("pcl.config", "pcl.storage", "pcl.studies.space"),
     "pcl.studies.results": ("pcl.config", "pcl.metrics", "pcl.studies.ledger", "pcl.studies.space", "pcl.tasks"),
-    "pcl.studies.paper": ("pcl.config", "pcl.metrics", "pcl.studies.results", "pcl.studies.space"),
+    "pcl.studies.paper": ("pcl.config", "pcl.metrics", "pcl.studies.results"),
     "pcl.studies.tracking": (
-        "pcl.config", "pcl.storage", "pcl.studies.ledger", "pcl.studies.results", "pcl.studies.space",
+        "pcl.config", "pcl.metrics", "pcl.storage", "pcl.studies.ledger", "pcl.studies.results", "pcl.studies.space",
     ),
     "pcl.studies.cluster": ("pcl.data", "pcl.storage", "pcl.studies.ledger"),
     "pcl.studies.execution": (
@@ -51,8 +51,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "pcl.studies.results", "pcl.studies.space", "pcl.studies.tracking", "pcl.training",
     ),
     "pcl.studies.search": (
-        "pcl.config", "pcl.storage", "pcl.studies.execution", "pcl.studies.ledger", "pcl.studies.results",
-        "pcl.studies.space", "pcl.studies.tracking",
+        "pcl.config", "pcl.metrics", "pcl.storage", "pcl.studies.execution", "pcl.studies.ledger",
+        "pcl.studies.results", "pcl.studies.space", "pcl.studies.tracking",
     ),
     "pcl.studies.inspection": (
         "pcl.config", "pcl.data", "pcl.distributions", "pcl.mathematics", "pcl.metrics", "pcl.storage",
@@ -66,16 +66,16 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "search_spaces": ("pcl.studies.space",),
     "search_spaces.ablations": ("pcl.studies.space",),
     "dashboards": (),
-    "dashboards.board.store": ("pcl.studies.space", "pcl.studies.tracking"),
+    "dashboards.board.store": ("pcl.metrics", "pcl.studies.tracking"),
     "dashboards.board.html": ("dashboards.board.store", "pcl.metrics", "pcl.studies.space", "pcl.studies.tracking"),
     "dashboards.board.charts": ("dashboards.board.html",),
     "dashboards.board.pages": (
         "dashboards.board.charts", "dashboards.board.html", "dashboards.board.store", "pcl.metrics",
-        "pcl.studies.paper", "pcl.studies.results", "pcl.studies.space", "pcl.studies.tracking",
+        "pcl.studies.paper", "pcl.studies.results", "pcl.studies.tracking",
     ),
     "dashboards.board": (
-        "dashboards.board.html", "dashboards.board.pages", "dashboards.board.store", "pcl.storage", "pcl.studies.paper",
-        "pcl.studies.tracking",
+        "dashboards.board.html", "dashboards.board.pages", "dashboards.board.store", "pcl.metrics", "pcl.storage",
+        "pcl.studies.paper", "pcl.studies.tracking",
     ),
     "dashboards.paper": (
         "dashboards.board.html", "dashboards.board.pages", "pcl.metrics", "pcl.studies.paper", "pcl.studies.results",

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dashboards.board.html.frame import Surroundings
-from dashboards.board.html.names import MAIN_METRICS
 from dashboards.board.pages.ablation import ablation_page
 from dashboards.board.pages.compare import compare_page, study_data
 from dashboards.board.pages.overview import overview_page
@@ -18,10 +17,11 @@ from dashboards.board.pages.scoreboard import scoreboard_page
 from dashboards.board.pages.study import learning, study_page
 from dashboards.board.pages.winner import winner_page
 from dashboards.board.store.artifacts import Artifacts
-from dashboards.board.store.database import Database
 from dashboards.board.store.histories import histories
 from dashboards.board.store.records import Study, all_studies, one_study, trials_on
+from pcl.metrics.names import MAIN_METRICS
 from pcl.studies.paper.published import report_seeds
+from pcl.studies.tracking.database_file import Database
 from pcl.studies.tracking.tags import RunState
 
 _STATIC = {path.name: path for path in Path(__file__).with_name("static").iterdir()}

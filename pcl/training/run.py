@@ -22,6 +22,7 @@ from pcl.config.schedule import Trained
 from pcl.encoders import Encoder
 from pcl.losses.base import DEFAULT_CHUNK_SIZE
 from pcl.mathematics.random_streams import check_seeds, mixed_seed
+from pcl.metrics.names import BEST_BATCH, MS_PER_BATCH, MU_MAE, TRAIN_LOSS, TRAIN_S
 from pcl.tasks import Negatives, Task, ToyTask
 from pcl.tasks.base import Metrics
 from pcl.training.assembly import assembled, reassembled
@@ -231,7 +232,7 @@ class Run:
     def _report(self) -> Report:
         losses = self.stepper.mean_losses()
         judged = self.step.task.evaluate(self.step.encoder)
-        rate = {"time/ms_per_batch": 1e3 * self.seconds / self.batch, "time/train_s": self.seconds}
+        rate = {MS_PER_BATCH: 1e3 * self.seconds / self.batch, TRAIN_S: self.seconds}
         for run, (seed, loss) in enumerate(zip(self.seeds, losses, strict=True)):
             if seed not in self.failures and (failure := self._failure(loss, judged[run])):
                 self.failures[seed] = failure
@@ -240,7 +241,7 @@ class Run:
         elif self.config.loss_name == "info_nce":  # nothing trains the kappa network: its errors would say nothing
             judged = [{name: value for name, value in m.items() if name not in _OF_KAPPA} for m in judged]
         by_seed = {
-            seed: {"train/loss": loss, **metrics, **rate}
+            seed: {TRAIN_LOSS: loss, **metrics, **rate}
             for seed, loss, metrics in zip(self.seeds, losses, judged, strict=True)
         }
         n_batches = self.config.training.n_batches
@@ -261,7 +262,7 @@ class Run:
         for run, weights in enumerate(now):
             encoder.load_run_state(run, weights)
         return [
-            {**(best.metrics or metrics), **last, "best/batch": float(best.batch)}
+            {**(best.metrics or metrics), **last, BEST_BATCH: float(best.batch)}
             for best, metrics, last in zip(self._best, judged, final, strict=True)
         ]
 
@@ -269,7 +270,7 @@ class Run:
         """Return why a run has to end, if it has to."""
         at = f"at batch {self.batch}"
         kappa, limit = metrics[f"{self.step.task.split}/kappa_median"], self.config.training.kappa_limit
-        if math.isnan(kappa) or math.isnan(metrics.get("eval/mu_mae", 0.0)):
+        if math.isnan(kappa) or math.isnan(metrics.get(MU_MAE, 0.0)):
             return Failure(FailureKind.NAN, at)
         if kappa > limit:
             told = f"its median {kappa:.3g} is beyond training.kappa_limit = {limit:g} {at}"

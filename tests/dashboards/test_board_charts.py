@@ -14,8 +14,8 @@ from dashboards.board.html.names import metric_name
 from dashboards.board.pages.ablation import ablation_page, comparisons, verdict
 from dashboards.board.pages.study import study_page
 from dashboards.board.store.records import Run, Study, Trial
+from pcl.metrics.names import larger_is_better
 from pcl.studies.results.paired_differences import paired
-from pcl.studies.space.metric_direction import larger_is_better
 from pcl.studies.space.search_space import METRICS
 from pcl.studies.tracking.tags import RunState
 from tests.support.board_pages import Page

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dashboards.board.html.names import axes_of, cell_name, varied
-from dashboards.board.store.database import FileDatabase
 from dashboards.board.store.records import Run, Trial, one_study
 from pcl.studies.space.labels import label
+from pcl.studies.tracking.database_file import FileDatabase
 from pcl.studies.tracking.tags import RunState, Tag
 from tests.support.board_store import Writer
 

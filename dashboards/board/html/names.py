@@ -4,24 +4,10 @@ import re
 from collections.abc import Sequence
 
 from dashboards.board.store.records import Trial, varied_params
+from pcl.metrics.names import MAIN_METRICS, SHORT_NAMES, larger_is_better
 from pcl.studies.space.labels import shown
-from pcl.studies.space.metric_direction import larger_is_better
 from pcl.studies.tracking.tags import Tag, varied_of
 
-_NAMES = {
-    "eval/kappa_rank_corr": "κ rank", "eval/kappa_mae": "κ MAE", "eval/kappa_rmse": "κ RMSE",
-    "eval/mu_rank_corr": "μ rank", "eval/mu_mae": "μ MAE", "eval/mu_rmse": "μ RMSE",
-    "eval/spread_rank_corr": "spread rank", "eval/spread_mae": "spread MAE",
-    "eval/spread_rmse": "spread RMSE",
-    "val/crop_rank_corr": "crop", "val/entropy_rank_corr": "entropy", "val/recall_at_1": "R@1",
-    "test/crop_rank_corr": "test crop", "test/entropy_rank_corr": "test entropy", "test/recall_at_1": "test R@1",
-    "train/loss": "loss",
-}  # fmt: skip
-# What tables of trials show beside the objective, where it is recorded
-MAIN_METRICS = (
-    "eval/kappa_rank_corr", "eval/kappa_mae", "eval/mu_rank_corr", "eval/mu_mae",
-    "val/crop_rank_corr", "val/entropy_rank_corr", "val/recall_at_1",
-)  # fmt: skip
 _MOST_TELLING = 3  # columns: with more, what trials reached is off the screen
 _CELL = "cell"  # axis of the trials of a reproduction
 _VALUE = re.compile(r"(\w+)=(.*?)(?=\s\w+=|$)")
@@ -30,7 +16,7 @@ _VALUE = re.compile(r"(\w+)=(.*?)(?=\s\w+=|$)")
 def metric_name(metric: str) -> str:
     """Short, with an arrow to the better end."""
     arrow = {True: " ↑", False: " ↓", None: ""}[larger_is_better(metric)]
-    return _NAMES.get(metric, metric) + arrow
+    return SHORT_NAMES.get(metric, metric) + arrow
 
 
 def shown_metrics(objective: str, trials: Sequence[Trial]) -> list[str]:

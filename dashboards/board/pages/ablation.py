@@ -20,9 +20,9 @@ from dashboards.board.html.markup import MISSING, Child, Html, fixed, plus_minus
 from dashboards.board.html.names import axes_of, metric_name, shown_metrics
 from dashboards.board.html.tables import Cell, Column, TableRow, table
 from dashboards.board.store.records import REPORT, Study, Trial
+from pcl.metrics.names import larger_is_better
 from pcl.studies.paper.published import report_seeds
 from pcl.studies.results.paired_differences import Estimate, by_chance, estimate, paired
-from pcl.studies.space.metric_direction import larger_is_better
 from pcl.studies.tracking.tags import RunState, Tag
 
 _MOST_VARIANTS = 40

@@ -22,7 +22,7 @@ from dashboards.board.html.markup import MISSING, Child, Html, duration, join, m
 from dashboards.board.html.names import axes_of, cell_name, metric_name, shown_metrics, telling_apart
 from dashboards.board.html.tables import Cell, Column, TableRow, table
 from dashboards.board.store.records import REPORT, Study, Trial, differing
-from pcl.studies.space.metric_direction import larger_is_better
+from pcl.metrics.names import TRAIN_S, larger_is_better
 from pcl.studies.tracking.tags import RunState, Tag
 
 Histories = Mapping[str, Sequence[tuple[int, float]]]
@@ -77,7 +77,7 @@ def trials_table(
     for index, trial in enumerate(trials):
         has_rank = trial.run.status is RunState.FINISHED and math.isfinite(trial.objective)
         state, n_seeds = state_of(trial.run), len(trial.seeds) or 1
-        spent = trial.run.metrics.get("time/train_s", math.nan)
+        spent = trial.run.metrics.get(TRAIN_S, math.nan)
         cells: list[Cell | Child] = [
             cell_name(trial) if are_cells else Cell(index + 1 if has_rank else MISSING, index + 1),
             Cell(partial(badge, state), state),

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from dashboards.board.store.database import TABLES, Database, Row
+from pcl.studies.tracking.database_file import TABLES, Database, Row
 from pcl.studies.tracking.store import Store, StoreError
 from pcl.studies.tracking.tags import EXPERIMENTS, RunKind, RunState, Tag
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from dashboards.board.store.database import Database, Row
-from pcl.studies.space.metric_direction import larger_is_better
+from pcl.metrics.names import BEST_OBJECTIVE, OBJECTIVE, OBJECTIVE_SE, TRAIN_S, larger_is_better
+from pcl.studies.tracking.database_file import Database, Row
 from pcl.studies.tracking.tags import EXPERIMENTS, Failure, RunKind, RunState, Tag, failure_of
 
 REPORT = "report"  # the stage of the report seeds, which select nothing
@@ -24,7 +24,7 @@ _TAGS = (
     f"select run_uuid, key, value from tags where key in {_TRIAL_TAGS!r} "
     f"or run_uuid in (select run_uuid from tags where key = '{Tag.KIND}' and value = '{RunKind.STUDY}')"
 )
-_SUMMARY_METRICS = ("objective", "objective_se", "best/objective", "time/train_s")
+_SUMMARY_METRICS = (OBJECTIVE, OBJECTIVE_SE, BEST_OBJECTIVE, TRAIN_S)
 
 
 @dataclass
@@ -81,12 +81,12 @@ class Trial:
     @property
     def objective(self) -> float:
         """Mean over the seeds that have not failed; NaN where there is none, or one is undefined."""
-        return self.run.metrics.get("objective", math.nan)
+        return self.run.metrics.get(OBJECTIVE, math.nan)
 
     @property
     def error(self) -> float:
         """Standard error of `objective`; NaN for a single seed."""
-        return self.run.metrics.get("objective_se", math.nan)
+        return self.run.metrics.get(OBJECTIVE_SE, math.nan)
 
     @property
     def lost(self) -> list[Run]:
@@ -101,7 +101,7 @@ class Trial:
     @property
     def seconds(self) -> float:
         """Spent training by this study."""
-        spent = self.run.metrics.get("time/train_s", 0.0)
+        spent = self.run.metrics.get(TRAIN_S, 0.0)
         return spent if math.isfinite(spent) and not self.is_reused else 0.0
 
     def by_seed(self, metric: str) -> dict[str, float]:
@@ -125,7 +125,7 @@ class Study:
     @property
     def objective(self) -> str:
         """The metric that trials are selected by."""
-        return self.run.tags.get(Tag.OBJECTIVE, "objective")
+        return self.run.tags.get(Tag.OBJECTIVE, OBJECTIVE)
 
     @property
     def selects(self) -> bool:
@@ -169,7 +169,7 @@ class Study:
         if self.is_reproduction:
             return None
         finished = [t for t in self.ranked if t.run.status is RunState.FINISHED and math.isfinite(t.objective)]
-        chosen = self.run.metrics.get("best/objective")
+        chosen = self.run.metrics.get(BEST_OBJECTIVE)
         return next((t for t in finished if t.objective == chosen), finished[0] if finished else None)
 
     @property

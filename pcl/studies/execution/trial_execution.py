@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pcl.metrics.names import TRAIN_S
 from pcl.studies.execution.interrupt import Interrupt
 from pcl.studies.execution.monitoring import Gauges
 from pcl.studies.execution.progress import Progress
@@ -131,7 +132,7 @@ class Execution:
                 return  # a record that is not of the whole training
         except StoreError:
             return
-        seconds = max((m.get("time/train_s", math.nan) for m in found.by_seed.values()), default=math.nan)
+        seconds = max((m.get(TRAIN_S, math.nan) for m in found.by_seed.values()), default=math.nan)
         outcome = Outcome(trial, None, found.by_seed, found.failures, seconds=seconds)
         take_over(self.folder, trial, outcome, found.study)
 

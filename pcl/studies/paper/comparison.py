@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pcl.config.failure import Failure, FailureKind
+from pcl.metrics.names import KAPPA_MEDIAN
 from pcl.metrics.undefined import UNDEFINED, mean_of, told_with_error
 from pcl.studies.paper.published import (
     AGREES,
@@ -31,7 +32,7 @@ NO_ERROR = "no error printed"
 NOTHING, NO_NUMBER = "nothing printed", "no number printed"  # of what the paper has no value, or words alone
 _PAPER_DATA = ("toy", "cifar10h")
 DIVERGED = "ran away"
-_INSTEAD = "eval/kappa_median"  # where the true kappa is infinite, there is no error of it
+_INSTEAD = KAPPA_MEDIAN  # where the true kappa is infinite, there is no error of it
 
 
 @dataclass(frozen=True)

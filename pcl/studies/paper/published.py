@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pcl.config.failure import Failure, FailureKind
-from pcl.studies.space.metric_direction import larger_is_better
+from pcl.metrics.names import larger_is_better
 
 Plain = str | int | float | bool
 

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 
 from pcl.config.run_config import RunConfig
 from pcl.config.schedule import Trained
+from pcl.metrics.names import TRAIN_LOSS, VAL_RECALL
 from pcl.metrics.undefined import mean_of
 from pcl.studies.ledger.folders import Metrics, Row
 from pcl.tasks import CifarTask, ToyTask
 
-_OF_MU = ("eval/mu_", "val/recall_at_1")
-_LOSS = "train/loss"
+_OF_MU = ("eval/mu_", VAL_RECALL)
 
 
 def judged_from(config: RunConfig, metric: str) -> int:
@@ -24,7 +24,7 @@ def judged_from(config: RunConfig, metric: str) -> int:
     """
     training = config.training
     starts = [0, *training.phases.ends(training.n_batches)]
-    if metric == _LOSS:
+    if metric == TRAIN_LOSS:
         return starts[-2]
     idle = Trained.KAPPA if metric.startswith(_OF_MU) else Trained.MU
     judged = (start for start, phase in zip(starts, training.phases, strict=False) if phase.trained is not idle)

@@ -4,8 +4,8 @@ import dataclasses
 import math
 from collections.abc import Iterable, Sequence
 
+from pcl.metrics.names import larger_is_better
 from pcl.studies.results.selection import Outcome
-from pcl.studies.space.metric_direction import larger_is_better
 from pcl.studies.space.search_space import METRICS, Mode, Objective, SearchSpace
 
 

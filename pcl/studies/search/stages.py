@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pcl.config.run_config import Plain
+from pcl.metrics.names import BEST_OBJECTIVE
 from pcl.studies.execution.interrupt import Interrupt
 from pcl.studies.execution.runner import run_source
 from pcl.studies.execution.trial_execution import Choices, Execution, close_study
@@ -176,5 +177,5 @@ class Search:
 def close(finding: Finding, tracker: Tracker, recorder: Recorder, objective: str, is_stopped: bool) -> list[str]:
     """Wait for the records and end the study in MLflow; what is missing there."""
     end = End.KILLED if is_stopped else End.FINISHED if finding.best is not None else End.FAILED
-    best = {} if finding.best is None else {"best/objective": finding.best.mean(objective)}
+    best = {} if finding.best is None else {BEST_OBJECTIVE: finding.best.mean(objective)}
     return close_study(tracker, recorder, end, best)

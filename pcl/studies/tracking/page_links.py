@@ -6,6 +6,7 @@ show an experiment's traces and judges instead of its runs.
 
 from urllib.parse import quote, urlencode
 
+from pcl.metrics.names import OBJECTIVE
 from pcl.studies.tracking.tags import RunKind, Tag
 
 __all__ = ["experiments_page", "run_page", "trials_page"]
@@ -34,7 +35,7 @@ def run_page(experiment: str, run: str) -> str:
 def trials_page(experiment: str, study: str) -> str:
     """A study's trials, the largest objective first; without the filter they would be folded under their parent."""
     trials = f"tags.\"{Tag.KIND}\" = '{RunKind.TRIAL}' AND tags.\"{Tag.STUDY}\" = '{study}'"
-    return _page("experiments", experiment, "runs", searchFilter=trials, orderByKey="metrics.`objective`")
+    return _page("experiments", experiment, "runs", searchFilter=trials, orderByKey=f"metrics.`{OBJECTIVE}`")
 
 
 def _page(*path: str, **query: str) -> str:

@@ -8,15 +8,13 @@ from importlib.metadata import version
 import yaml
 
 from pcl.config.failure import Failure, FailureKind
+from pcl.metrics.names import OBJECTIVE, OBJECTIVE_SE
 from pcl.studies.ledger.folders import Metrics, Result, Row, Status
 from pcl.studies.results.selection import standard_error
 from pcl.studies.space.trial import Trial
 from pcl.studies.tracking.tags import RunState, Tag
 
 ENDS = {Status.FINISHED: RunState.FINISHED, Status.FAILED: RunState.FAILED, Status.STOPPED: RunState.KILLED}
-
-# Metrics of a run that no report has
-OBJECTIVE, OBJECTIVE_SE = "objective", "objective_se"
 
 # Tags of how a run ended, which one that is opened again loses
 ENDING_TAGS = frozenset({Tag.CAUSE, Tag.FAILURE_KIND, Tag.FAILURE_DETAIL, Tag.STOPPED_EARLY, Tag.SYNCED})

@@ -16,13 +16,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
-from pcl.studies.tracking.database_creation import creation_lock, ensure_database
-from pcl.studies.tracking.database_file import bring_artifacts, find_runs
+from pcl.studies.tracking.database_creation import bring_artifacts, creation_lock, ensure_database
+from pcl.studies.tracking.database_file import StoreError, find_runs
 from pcl.studies.tracking.tags import RunState
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
     from mlflow.tracking import MlflowClient
+
+__all__ = ["Store", "StoreError", "default_uri", "shown_uri", "tracking_uri"]
 
 T = TypeVar("T")
 
@@ -43,10 +45,6 @@ _PROBE_S = 3.0  # how long an unreachable server may keep a user waiting
 _SLOW_S = 10.0  # how long one that is there may take to answer, as with every other request
 _PAGE = 1000  # runs of a request, as by MLflow's own default
 _LOCKED_S = 30.0  # how long others may keep a database locked
-
-
-class StoreError(RuntimeError):
-    """MLflow did not do what it was asked; the message has no secrets."""
 
 
 class Store:

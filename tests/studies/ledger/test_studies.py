@@ -187,7 +187,8 @@ def test_outputs(tmp_path: Path, space: SearchSpace) -> None:
     spec = StudySpec(space.name, space.fingerprint(), "reference", "smoke", tuning_seeds=(1, 2))
     cells = spec.trials(space, 0, {})
     best = dataclasses.replace(outcome([0.5, 0.7]), trial=cells[10])
-    failed = dataclasses.replace(outcome([], status=Status.FAILED, cause="the loss is nan"), trial=cells[0])
+    result = Result(Status.FAILED, Failure(FailureKind.LOSS_NOT_FINITE, "nan"))
+    failed = dataclasses.replace(outcome([]), trial=cells[0], result=result)
     finding = Finding({"grid": [best, failed]}, best)
     lines = table([best, failed], space)
     assert "0.600 ± 0.100" in lines[1]

@@ -24,6 +24,7 @@ from pcl.studies.space.search_method import OPTUNA, Method
 from pcl.studies.space.search_space import Mode, Objective, Stage, log_uniform
 from pcl.studies.space.trial import Trial
 from pcl.studies.tracking.run_content import seed_ending, trial_ending
+from pcl.studies.tracking.tags import RunState
 from tests.support.spaces import make
 
 KAPPA, MU, LOSS = "eval/kappa_rank_corr", "eval/mu_mae", "train/loss"
@@ -232,7 +233,7 @@ def test_mlflow_is_told_that_it_was_stopped_and_of_no_objective() -> None:
         trial_ending(outcome.trial, outcome.result, rows, KAPPA),
         seed_ending(1, outcome.result, rows, KAPPA),
     ):
-        assert ending.status == "KILLED"
+        assert ending.state is RunState.KILLED
         assert ending.tags["pcl.stopped_early"] == outcome.cause
         assert "pcl.cause" not in ending.tags
         assert ending.metrics == []
