@@ -12,12 +12,12 @@ Metrics = dict[str, float]
 
 
 def now_ms() -> int:
-    """Milliseconds since 1970."""
+    """Return the milliseconds since 1970."""
     return time.time_ns() // 1_000_000
 
 
 class Status(Enum):
-    """How a trial ended."""
+    """An ending of a trial."""
 
     FINISHED = "finished"
     FAILED = "failed"
@@ -60,14 +60,14 @@ class Row:
 
     @property
     def metrics(self) -> Metrics:
-        """The mean over the seeds that have not failed, or over all where all have."""
+        """Return the mean over the seeds that have not failed, or over all if all have."""
         chosen = [m for seed, m in self.by_seed.items() if seed not in self.failures] or list(self.by_seed.values())
         return {key: sum(metrics[key] for metrics in chosen) / len(chosen) for key in chosen[0]} if chosen else {}
 
 
 @dataclass(frozen=True)
 class Result:
-    """How a trial ended.
+    """An ending of a trial.
 
     Attributes:
         status: Finished, failed or stopped early.
@@ -93,7 +93,7 @@ class Result:
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> "Result":
-        """Read JSON; records from before there were kinds of failures have a sentence, `cause`."""
+        """Read JSON; older records have a sentence, `cause`, in place of a failure."""
         row, failure = content.get("row"), content.get("failure") or content.get("cause")
         typed = {
             "status": Status(content["status"]), "row": Row.of(row) if row else None,
@@ -115,7 +115,7 @@ class Result:
 
 
 def _to_json(metrics: Metrics) -> dict[str, float | str]:
-    """JSON has no NaN and no infinity: they become text."""
+    """Write NaN and infinities, which JSON lacks, as text."""
     return {key: value if abs(value) < float("inf") else str(value) for key, value in metrics.items()}
 
 

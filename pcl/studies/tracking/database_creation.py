@@ -29,7 +29,7 @@ _FILLED = {"alembic_version", "workspaces"}  # tables in which MLflow writes whi
 
 @contextmanager
 def creation_lock(database: Path | None) -> Iterator[None]:
-    """One process at a time makes a database: MLflow's migrations fail where several do."""
+    """Hold the lock to make a database: MLflow's migrations fail where several processes do."""
     if database is None:
         yield
         return
@@ -117,7 +117,7 @@ def _has_nothing(path: Path) -> bool:
 
 
 def _state(path: Path) -> tuple[int, int, int] | None:
-    """Changes when the file does."""
+    """Return what changes when the file does."""
     try:
         found = path.stat()
     except FileNotFoundError:

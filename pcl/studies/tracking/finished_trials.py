@@ -1,4 +1,4 @@
-"""What MLflow knows of trials that have ended, in whichever study they ran."""
+"""Finished trials of all studies, as MLflow has them."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -38,13 +38,13 @@ class Found:
 
     @property
     def key(self) -> str:
-        """Of the trial."""
+        """Return the trial's key."""
         return self.tags.get(Tag.TRIAL, "")
 
 
 @dataclass(frozen=True)
 class Known:
-    """What there is of a configuration on some seeds.
+    """The recorded results of a configuration on some seeds.
 
     Attributes:
         seeds: Those that are asked about.
@@ -56,17 +56,17 @@ class Known:
 
     @property
     def by_seed(self) -> dict[int, Metrics]:
-        """The last metrics of the seeds that are there."""
+        """Return the last metrics of the seeds that were trained."""
         return {seed: found.by_seed[seed] for seed, found in self._owners().items()}
 
     @property
     def failures(self) -> dict[int, Failure]:
-        """Of those that ended early."""
+        """Return the failures of seeds that ended early."""
         return {seed: found.failures[seed] for seed, found in self._owners().items() if seed in found.failures}
 
     @property
     def missing(self) -> tuple[int, ...]:
-        """Seeds that no trial has."""
+        """Return the seeds that no trial has."""
         there = self._owners()
         return tuple(seed for seed in self.seeds if seed not in there)
 
@@ -76,7 +76,7 @@ class Known:
 
 
 def known(store: Store, trial: Trial) -> Known:
-    """What there is of a trial's configuration on its seeds: the trial itself, or others with some of its seeds.
+    """Return the recorded results of a trial: its own, or those of others that share some of its seeds.
 
     A trial that failed is known too, unless it failed through no fault of its own.
     """
@@ -90,7 +90,7 @@ def known(store: Store, trial: Trial) -> Known:
 
 
 def ended_trials(store: Store, tags: Mapping[str, str], end: RunState, most: int = 0) -> list[Found]:
-    """Trials with these tags that ended so, the oldest first; all, or so many at most."""
+    """Return trials with these tags and this end, the oldest first; all, or `most` of them."""
     runs = store.find(store.experiments(EXPERIMENTS), {Tag.KIND: RunKind.TRIAL, **tags}, end, most=most)
     return [_found(run, _seed_runs(store, run)) for run in runs]
 

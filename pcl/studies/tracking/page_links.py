@@ -13,7 +13,7 @@ __all__ = ["experiments_page", "run_page", "trials_page"]
 
 
 def experiments_page() -> str:
-    """All experiments.
+    """Return the address of the list of experiments.
 
     Example:
         >>> experiments_page()
@@ -23,7 +23,7 @@ def experiments_page() -> str:
 
 
 def run_page(experiment: str, run: str) -> str:
-    """A run.
+    """Return the address of a run's page.
 
     Example:
         >>> run_page("1", "c0ffee")
@@ -33,7 +33,7 @@ def run_page(experiment: str, run: str) -> str:
 
 
 def trials_page(experiment: str, study: str) -> str:
-    """A study's trials, the largest objective first; without the filter they would be folded under their parent."""
+    """Return the address of a study's trials, largest objective first; the filter keeps them unfolded."""
     trials = f"tags.\"{Tag.KIND}\" = '{RunKind.TRIAL}' AND tags.\"{Tag.STUDY}\" = '{study}'"
     return _page("experiments", experiment, "runs", searchFilter=trials, orderByKey=f"metrics.`{OBJECTIVE}`")
 

@@ -1,4 +1,4 @@
-"""What an MLflow run says about a study, a trial or a seed. Pure: `pcl.studies.tracking.tracker` writes it."""
+"""Content of the MLflow run of a study, a trial or a seed. Pure: `pcl.studies.tracking.tracker` writes it."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ Point = tuple[str, float, int, int]  # metric, value, time in milliseconds, step
 
 @dataclass(frozen=True)
 class StudyTags:
-    """What a study's runs can be found and compared by; each is a tag `pcl.NAME`.
+    """Tags that a study's runs are found and compared by, each named `pcl.NAME`.
 
     Attributes:
         space: Name of the search space.
@@ -56,7 +56,7 @@ class StudyTags:
     torch: str = field(default_factory=lambda: version("torch"))
 
     def as_tags(self) -> dict[str, str]:
-        """By MLflow's names."""
+        """Return them by MLflow's names."""
         own = {getattr(Tag, name.upper()): value for name, value in asdict(self).items()}
         own = {tag: value for tag, value in own.items() if value or tag not in (Tag.ABLATION, Tag.BASELINE)}
         return {**own, Tag.SOURCE_COMMIT: self.commit}
@@ -64,7 +64,7 @@ class StudyTags:
 
 @dataclass(frozen=True)
 class Ending:
-    """How a run ends.
+    """The end of a run.
 
     Attributes:
         state: In MLflow.
@@ -82,23 +82,23 @@ class Ending:
 
 
 def params_of(trial: Trial, seeds: Sequence[int]) -> dict[str, str]:
-    """Every setting by its dotted path, and the seeds."""
+    """Return every setting by its dotted path, and the seeds."""
     values = {path: str(value) for path, value in trial.config.items()}
     return {**values, "seeds": ",".join(map(str, seeds))}
 
 
 def points_of(rows: Sequence[tuple[Row, Metrics]]) -> list[Point]:
-    """Metrics at the time and batch of their reports, so that sending them again changes nothing."""
+    """Return metrics at the time and batch of their reports, so that sending them again changes nothing."""
     return [(key, value, row.time_ms, row.batch) for row, metrics in rows for key, value in metrics.items()]
 
 
 def stamp_of(result: Result, rows: Sequence[Row]) -> str:
-    """What a run that is in line with this result is marked by."""
+    """Return the mark of a run that is in line with this result."""
     return f"{result.status.value} {result.time_ms} {len(rows)}"
 
 
 def trial_ending(trial: Trial, result: Result, rows: Sequence[Row], objective: str) -> Ending:
-    """How a trial's run ends; a finished one has the objective's mean over its seeds and the standard error."""
+    """Return the end of a trial's run; a finished one has the objective's mean over seeds and its error."""
     tags = {
         Tag.HARDWARE: result.hardware,
         Tag.REUSED_FROM: result.reused_from,
@@ -125,7 +125,7 @@ def trial_ending(trial: Trial, result: Result, rows: Sequence[Row], objective: s
 
 
 def seed_ending(seed: int, result: Result, rows: Sequence[Row], objective: str) -> Ending:
-    """How the run of one of several seeds ends."""
+    """Return the end of the run of one of several seeds."""
     failure = rows[-1].failures.get(seed) if rows else None
     if failure or result.status is Status.FAILED:
         return Ending(RunState.FAILED, result.time_ms, _failure_tags(failure or result.failure or _UNKNOWN))
@@ -143,7 +143,7 @@ def _failure_tags(failure: Failure) -> dict[str, str]:
 
 
 def reported(metrics: Mapping[str, float]) -> Metrics:
-    """Metrics as they were reported, from what MLflow returns."""
+    """Return metrics as they were reported, from what MLflow returns."""
     return {
         key: math.copysign(math.inf, value) if abs(value) == _LARGEST else value
         for key, value in metrics.items()

@@ -56,7 +56,7 @@ class Tag:
 
 
 class RunKind(StrEnum):
-    """What a run is of."""
+    """The kind of a run."""
 
     STUDY = "study"
     TRIAL = "trial"

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pcl.storage.read_write_lock import Turns
+from pcl.storage.read_write_lock import ReadWriteLock
 from pcl.studies.ledger.folders import Metrics, Row, TrialFolder, now_ms
 from pcl.studies.space.numerics_version import MATHS_VERSION
 from pcl.studies.space.trial import Trial
@@ -46,7 +46,7 @@ class _Identity:
 
 @dataclass
 class _Record:
-    """What is known about a run.
+    """A run as this process knows it.
 
     Attributes:
         run_id: In MLflow.
@@ -108,17 +108,17 @@ class Tracker:
 
     def __init__(self, uri: str, artifacts: Path | None = None) -> None:
         self.store = Store(uri, artifacts)
-        self._turns = Turns()
+        self._lock = ReadWriteLock()
         self._opened: _Study | None = None
 
     @property
     def shown_uri(self) -> str:
-        """The address without user and password."""
+        """Return the address without user and password."""
         return self.store.shown_uri
 
     @property
     def trials_page(self) -> str:
-        """Where MLflow's pages show the study's trials; see `pcl.studies.tracking.page_links`."""
+        """Return the address of MLflow's page of the trials; see `pcl.studies.tracking.page_links`."""
         study = self._study()
         return trials_page(study.experiment, study.name)
 
@@ -127,10 +127,10 @@ class Tracker:
         self.store.check()
 
     def open_study(self, name: str, tags: StudyTags) -> str:
-        """Find the study's parent run, or make it; its identifier."""
+        """Find or create the study's parent run, and return its identifier."""
         if "'" in name + tags.space:
             raise ValueError(f"A study's and a space's name must have no apostrophe, but got {name!r}, {tags.space!r}.")
-        with self._turns.alone():
+        with self._lock.writing():
             study = self._opened = _Study(name, tags)
             self._load(study)
             parent = study.records[_PARENT]
@@ -141,7 +141,7 @@ class Tracker:
             return study.run_id
 
     def sync(self, folder: TrialFolder) -> None:
-        """Bring the trial's run in line with its folder; others may be brought in line meanwhile, but not the same.
+        """Bring a trial's run in line with its folder; threads may do so for several trials, not for the same.
 
         Raises:
             StoreError: If MLflow does not answer; call again.
@@ -149,17 +149,17 @@ class Tracker:
         study = self._study()
         try:
             if not study.is_loaded:
-                with self._turns.alone():  # what others make meanwhile would not be seen, and made again
+                with self._lock.writing():  # what others make meanwhile would not be seen, and made again
                     if not study.is_loaded:
                         self._load(study)
-            with self._turns.together():
+            with self._lock.reading():
                 self._sync(study, folder)
         except BaseException:
             study.is_loaded = False  # what was asked for may have been done all the same
             raise
 
     def run_id(self, folder: TrialFolder) -> str:
-        """The trial's run, which `sync` has made."""
+        """Return the trial's run, which `sync` has made."""
         return self._study().records[_Identity(RunKind.TRIAL, folder.key)].run_id
 
     def log_artifact(self, owner: TrialFolder | str, path: Path, folder: str = "") -> None:
@@ -173,7 +173,7 @@ class Tracker:
 
     def close_study(self, end: End) -> None:
         """End the parent run. Trials that are still open are marked as killed, until `sync` opens them again."""
-        with self._turns.alone():
+        with self._lock.writing():
             study = self._study()
             self._load(study)  # also sees what an earlier driver has left
             for identity, record in study.records.items():
@@ -184,7 +184,7 @@ class Tracker:
             study.records[_PARENT].state = end
 
     def finished(self, key: str, end: End = End.FINISHED) -> Found | None:
-        """A trial with this key that ended so in any study, the first if there are several."""
+        """Return the first trial with this key and this end, in any study."""
         found = ended_trials(self.store, {Tag.TRIAL: key}, end, most=1)
         return found[0] if found else None
 
@@ -199,7 +199,7 @@ class Tracker:
         return self._opened
 
     def _load(self, study: _Study) -> None:
-        """Learn what the store has of the study; of runs that were made twice the first stays."""
+        """Load what the store has of the study; of runs that were created twice the first stays."""
         study.experiment = self.store.experiment(EXPERIMENTS + study.tags.space)
         known, study.records = study.records, {}
         for run in self.store.find([study.experiment], {Tag.STUDY: study.name}):
@@ -239,14 +239,14 @@ class Tracker:
         self._bring(record, content.params_of(trial, trial.seeds), [(row, row.metrics) for row in rows], ending)
 
     def _is_of_earlier_attempt(self, record: _Record, rows: list[Row]) -> bool:
-        """Whether a run has reports that the folder has not: the trial has been reopened since."""
+        """Return whether a run has reports that the folder lacks: the trial has been reopened since."""
         sent = record.sent
         if not sent and record.witness:
             sent = self.store.points(record.run_id, record.witness)
         return not sent <= {(row.time_ms, row.batch) for row in rows}
 
     def _retire(self, study: _Study, key: str) -> None:
-        """Delete a trial's runs: MLflow cannot take back what the attempt before has reported."""
+        """Delete a trial's runs: MLflow cannot undo what the attempt before has reported."""
         for identity in [identity for identity in list(study.records) if identity.trial == key]:
             self.store.delete(study.records[identity].run_id)
             del study.records[identity]

@@ -26,6 +26,8 @@ from pcl.studies.tracking.finished_trials import Found, Known
 from pcl.studies.tracking.tracker import StoreError
 from tests.support.services import assert_refused
 
+NAN = Failure(FailureKind.NAN)
+RAN_AWAY = {4: Failure(FailureKind.RUNAWAY_KAPPA), 5: NAN}
 TABLES = {table.name: table for table in published_tables()}
 SMOKE = Setting("reference", "smoke", (4, 5))
 # Every label of a table or figure in the paper but fig:overview, a drawing.
@@ -168,7 +170,7 @@ def test_what_ran_away_and_what_is_not_possible() -> None:
                 "s",
                 "r",
                 {4: {"eval/mu_mae": 9.0}},
-                {4: Failure(FailureKind.RUNAWAY_KAPPA), 5: Failure(FailureKind.NAN)},
+                RAN_AWAY,
             )
         )
     }
@@ -198,7 +200,7 @@ def test_only_seeds_that_are_missing_are_trained() -> None:
     found = {
         whole: known_of(Found("s", "r", dict.fromkeys((4, 5, 6), values), {}), seeds=setting.seeds),
         part: known_of(
-            Found("s", "r", {4: values, 9: values}, {}), Found("t", "q", {4: {}, 6: values}, {6: Failure(FailureKind.NAN)}),
+            Found("s", "r", {4: values, 9: values}, {}), Found("t", "q", {4: {}, 6: values}, {6: NAN}),
             seeds=setting.seeds,
         ),
     }  # fmt: skip
