@@ -10,21 +10,9 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("pcl", "search_spaces", "launch", "dashboards")
 
-CORE = (
-    "pcl.config", "pcl.data", "pcl.distributions", "pcl.encoders", "pcl.losses", "pcl.mathematics", "pcl.metrics",
-    "pcl.presentation", "pcl.storage", "pcl.tasks", "pcl.training",
-)  # fmt: skip
-SERVICE = (
-    "pcl.studies.cluster", "pcl.studies.execution", "pcl.studies.inspection", "pcl.studies.ledger", "pcl.studies.paper",
-    "pcl.studies.report", "pcl.studies.results", "pcl.studies.search", "pcl.studies.session", "pcl.studies.space",
-    "pcl.studies.tracking",
-)  # fmt: skip
-
 # Room -> rooms that it may import beside itself. "pcl" is the facade alone. A room is a folder.
 ROOMS: dict[str, tuple[str, ...]] = {
-    "pcl": (
-        "pcl.config", "pcl.distributions", "pcl.losses", "pcl.studies.api", "pcl.studies.space", "pcl.training",
-    ),
+    "pcl": ("pcl.config", "pcl.distributions", "pcl.losses", "pcl.studies.api", "pcl.studies.space", "pcl.training"),
     "pcl.mathematics": (),
     "pcl.storage": (),
     "pcl.metrics": (),
@@ -33,21 +21,21 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "pcl.losses": ("pcl.distributions", "pcl.mathematics"),
     "pcl.data": ("pcl.storage",),
     "pcl.encoders": ("pcl.data", "pcl.distributions", "pcl.mathematics"),
-    "pcl.tasks": (
-        "pcl.data", "pcl.distributions", "pcl.encoders", "pcl.losses", "pcl.mathematics", "pcl.metrics",
-    ),
+    "pcl.tasks": ("pcl.data", "pcl.distributions", "pcl.encoders", "pcl.losses", "pcl.mathematics", "pcl.metrics"),
     "pcl.config": ("pcl.distributions", "pcl.encoders", "pcl.losses", "pcl.tasks"),
     "pcl.kernels": ("pcl.distributions", "pcl.encoders", "pcl.losses", "pcl.mathematics"),
     "pcl.training": (
-        "pcl.config", "pcl.data", "pcl.distributions", "pcl.encoders", "pcl.kernels", "pcl.losses",
-        "pcl.mathematics", "pcl.storage", "pcl.tasks",
+        "pcl.config", "pcl.data", "pcl.distributions", "pcl.encoders", "pcl.kernels", "pcl.losses", "pcl.mathematics",
+        "pcl.metrics", "pcl.storage", "pcl.tasks",
     ),
     "pcl.studies": (),
     "pcl.studies.space": ("pcl.config",),
     "pcl.studies.ledger": ("pcl.config", "pcl.storage", "pcl.studies.space"),
     "pcl.studies.results": ("pcl.config", "pcl.metrics", "pcl.studies.ledger", "pcl.studies.space"),
-    "pcl.studies.paper": ("pcl.config", "pcl.metrics", "pcl.studies.results", "pcl.studies.space"),
-    "pcl.studies.tracking": ("pcl.storage", "pcl.studies.ledger", "pcl.studies.results", "pcl.studies.space"),
+    "pcl.studies.paper": ("pcl.config", "pcl.metrics", "pcl.studies.results"),
+    "pcl.studies.tracking": (
+        "pcl.config", "pcl.metrics", "pcl.storage", "pcl.studies.ledger", "pcl.studies.results", "pcl.studies.space",
+    ),
     "pcl.studies.cluster": ("pcl.data", "pcl.storage", "pcl.studies.ledger"),
     "pcl.studies.execution": (
         "pcl.config", "pcl.losses", "pcl.metrics", "pcl.presentation", "pcl.storage", "pcl.studies.cluster",
@@ -64,7 +52,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "pcl.studies.report": (
         "pcl.config", "pcl.data", "pcl.metrics", "pcl.presentation", "pcl.storage", "pcl.studies.execution",
         "pcl.studies.inspection", "pcl.studies.ledger", "pcl.studies.results", "pcl.studies.search",
-        "pcl.studies.space", "pcl.tasks", "pcl.training",
+        "pcl.studies.space", "pcl.training",
     ),
     "pcl.studies.session": (
         "pcl.studies.cluster", "pcl.studies.execution", "pcl.studies.ledger", "pcl.studies.report",
@@ -77,27 +65,35 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "search_spaces": ("pcl.studies.space",),
     "search_spaces.ablations": ("pcl.studies.space",),
-    # They read records and published numbers: no configurations, no training.
     "dashboards": (),
-    "dashboards.board.store": ("pcl.studies.ledger", "pcl.studies.space", "pcl.studies.tracking"),
-    "dashboards.board.html": ("dashboards.board.store", "pcl.presentation", "pcl.studies.tracking"),
+    "dashboards.board.store": ("pcl.metrics", "pcl.studies.tracking"),
+    "dashboards.board.html": (
+        "dashboards.board.store", "pcl.metrics", "pcl.presentation", "pcl.studies.space", "pcl.studies.tracking",
+    ),
     "dashboards.board.charts": ("pcl.presentation",),
     "dashboards.board.pages": (
-        "dashboards.board.charts", "dashboards.board.html", "dashboards.board.store", "pcl.metrics", "pcl.presentation",
-        "pcl.studies.paper", "pcl.studies.results", "pcl.studies.space", "pcl.studies.tracking",
+        "dashboards.board.charts", "dashboards.board.html", "dashboards.board.store", "pcl.metrics",
+        "pcl.presentation", "pcl.studies.paper", "pcl.studies.results", "pcl.studies.tracking",
     ),
     "dashboards.board": (
-        "dashboards.board.html", "dashboards.board.pages", "dashboards.board.store", "pcl.presentation", "pcl.storage",
-        "pcl.studies.paper",
+        "dashboards.board.html", "dashboards.board.pages", "dashboards.board.store", "pcl.metrics",
+        "pcl.presentation", "pcl.storage", "pcl.studies.paper", "pcl.studies.tracking",
     ),
-    "dashboards.paper": ("pcl.presentation", "pcl.studies.paper"),
-    "launch.shared": (*CORE, *SERVICE),
+    "dashboards.paper": ("pcl.presentation", "pcl.studies.paper", "pcl.studies.tracking"),
+    "launch.shared": (
+        "pcl.data", "pcl.encoders", "pcl.presentation", "pcl.storage", "pcl.studies.cluster", "pcl.studies.ledger",
+        "pcl.studies.tracking", "pcl.training",
+    ),
     "launch.testbed": ("pcl.studies.ledger", "pcl.studies.tracking"),
-    "launch.benchmarks": ("launch.shared", "launch.testbed", "pcl", *CORE, *SERVICE),
+    "launch.benchmarks": (
+        "launch.shared", "launch.testbed", "pcl", "pcl.config", "pcl.distributions", "pcl.losses", "pcl.storage",
+        "pcl.studies.cluster", "pcl.studies.execution", "pcl.studies.ledger", "pcl.studies.report",
+        "pcl.studies.results", "pcl.studies.search", "pcl.studies.space", "pcl.studies.tracking", "pcl.training",
+    ),
     "launch.studies": (
-        "launch.shared", "pcl.config", "pcl.data", "pcl.encoders", "pcl.losses", "pcl.presentation", "pcl.storage",
-        "pcl.studies.execution", "pcl.studies.ledger", "pcl.studies.report", "pcl.studies.results",
-        "pcl.studies.session", "pcl.studies.space", "pcl.studies.tracking", "pcl.tasks",
+        "launch.shared", "pcl.config", "pcl.data", "pcl.losses", "pcl.storage", "pcl.studies.execution",
+        "pcl.studies.ledger", "pcl.studies.report", "pcl.studies.results", "pcl.studies.session", "pcl.studies.space",
+        "pcl.studies.tracking",
     ),
     "launch.reproduction": (
         "dashboards.board.store", "dashboards.paper", "launch.shared", "launch.studies", "pcl.config", "pcl.data",
@@ -106,16 +102,16 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "pcl.training",
     ),
     "launch.training": (
-        "launch.shared", "pcl.config", "pcl.data", "pcl.distributions", "pcl.encoders", "pcl.mathematics",
-        "pcl.metrics", "pcl.storage", "pcl.studies.results", "pcl.tasks", "pcl.training",
+        "launch.shared", "pcl.config", "pcl.data", "pcl.mathematics", "pcl.metrics", "pcl.storage",
+        "pcl.studies.results", "pcl.tasks", "pcl.training",
     ),
     "launch.viewing": (
         "dashboards.board", "dashboards.board.store", "dashboards.paper", "launch.shared", "pcl.storage",
         "pcl.studies.inspection", "pcl.studies.ledger", "pcl.studies.tracking", "pcl.training",
     ),
     "launch": (
-        "dashboards.board", "dashboards.board.store", "dashboards.paper", "launch.benchmarks", "launch.reproduction",
-        "launch.shared", "launch.studies", "launch.training", "launch.viewing", "pcl", *CORE, *SERVICE,
+        "launch.benchmarks", "launch.reproduction", "launch.shared", "launch.studies", "launch.training",
+        "launch.viewing", "pcl.studies.cluster", "pcl.studies.ledger", "pcl.studies.paper", "pcl.studies.space",
     ),
 }  # fmt: skip
 

@@ -17,8 +17,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 from dashboards.board.html.frame import POLICY, PageContext, page
 from dashboards.board.site import File, Site
-from dashboards.board.store.database import StoreError
 from pcl.presentation.markup import tag
+from pcl.studies.tracking.database_file import StoreError
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _HEADERS = {

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dashboards.board.html.frame import PageContext
-from dashboards.board.html.names import MAIN_METRICS
 from dashboards.board.pages.ablation import ablation_page
 from dashboards.board.pages.compare import compare_page, study_data
 from dashboards.board.pages.overview import overview_page
@@ -18,10 +17,12 @@ from dashboards.board.pages.scoreboard import scoreboard_page
 from dashboards.board.pages.study import learning, study_page
 from dashboards.board.pages.winner import winner_page
 from dashboards.board.store.artifacts import Artifacts
-from dashboards.board.store.database import Database
 from dashboards.board.store.histories import histories
-from dashboards.board.store.records import RUNNING, Study, all_studies, one_study, trials_on
+from dashboards.board.store.records import Study, all_studies, one_study, trials_on
+from pcl.metrics.names import MAIN_METRICS
 from pcl.studies.paper.published import report_seeds
+from pcl.studies.tracking.database_file import Database
+from pcl.studies.tracking.tags import RunState
 
 _STATIC = {path.name: path for path in Path(__file__).with_name("static").iterdir()}
 _KINDS = {
@@ -98,7 +99,7 @@ class Site:
     def _version(self, around: PageContext) -> str:
         """Return what changes when pages do, and with time while something runs: it may have fallen silent."""
         content = self._database.version()
-        is_running = self._database.rows("select 1 from runs where status = ? limit 1", RUNNING)
+        is_running = self._database.rows("select 1 from runs where status = ? limit 1", RunState.RUNNING)
         minute = around.now_ms // 60_000 if is_running else None
         return " ".join(map(str, (content, around.reading, around.mlflow, around.ray, minute)))
 

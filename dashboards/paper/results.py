@@ -14,6 +14,7 @@ from dashboards.paper.formats import CSV_HEADINGS, cells_of
 from pcl.presentation.text_tables import markdown_table
 from pcl.studies.paper.comparison import DIVERGED, MISSING, NO_ERROR, NO_NUMBER, NOTHING, Line, split_mark
 from pcl.studies.paper.published import FEW_SEEDS, published_titles
+from pcl.studies.tracking.tags import Tag
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 BEGIN, END = "<!-- results: written by launch/results.py -->", "<!-- end of results -->"
@@ -215,6 +216,6 @@ def joined_origin(origins: Iterable[Origin]) -> Origin:
 
 
 def origin_of(tags: Mapping[str, str], date: str) -> Origin:
-    """Return the origin by the tags of a run in MLflow."""
-    commit = tags.get("pcl.commit", "")
-    return Origin(tags.get("pcl.hardware", ""), tags.get("pcl.torch", ""), "" if commit == "unknown" else commit, date)
+    """By the tags of a run in MLflow."""
+    commit = tags.get(Tag.COMMIT, "")
+    return Origin(tags.get(Tag.HARDWARE, ""), tags.get(Tag.TORCH, ""), "" if commit == "unknown" else commit, date)

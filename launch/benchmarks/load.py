@@ -31,6 +31,7 @@ from pcl.studies.results.selection import Outcome, ranked, winner
 from pcl.studies.search.stages import Finding
 from pcl.studies.space.search_space import SearchSpace, load_space
 from pcl.studies.space.trial import Trial
+from pcl.studies.tracking.tags import RunKind, Tag
 from pcl.studies.tracking.tracker import Tracker, default_uri
 
 Row = dict[str, Any]
@@ -174,8 +175,8 @@ def _copy_folders(source: StudyFolder, target: StudyFolder, trials: list[Trial],
 
 
 def copy_runs(database: Path, n_copies: int) -> None:
-    """Copy runs row by row in the database, in seconds instead of half an hour; each copy is another study's."""
-    trials = "SELECT run_uuid FROM tags WHERE key = 'pcl.kind' AND value = 'trial'"
+    """Row by row in the database, which takes seconds instead of half an hour; each copy is another study's."""
+    trials = f"SELECT run_uuid FROM tags WHERE key = '{Tag.KIND}' AND value = '{RunKind.TRIAL}'"
     with closing(sqlite3.connect(database)) as connection, connection:
         runs = [row[0] for row in connection.execute(trials)]
         copies = [(f"copy{copy}-", run) for copy in range(n_copies) for run in runs]
@@ -186,5 +187,5 @@ def copy_runs(database: Path, n_copies: int) -> None:
             connection.executemany(insert, copies)
         connection.execute(
             "UPDATE tags SET value = value || '-' || substr(run_uuid, 1, instr(run_uuid, '-') - 1) "
-            "WHERE key = 'pcl.study' AND run_uuid LIKE 'copy%'"
+            f"WHERE key = '{Tag.STUDY}' AND run_uuid LIKE 'copy%'"
         )

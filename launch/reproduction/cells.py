@@ -210,7 +210,7 @@ def ours_of(table: Table, cells: Cells, found: Mapping[str, Known], setting: Set
             continue
         alive = {seed: metrics for seed, metrics in entry.by_seed.items() if seed not in entry.failures}
         config, metrics = cells.trials[key].config, entry.by_seed
-        done = {seed: settled(metrics[seed], cause, config) for seed, cause in entry.failures.items()}
+        done = {seed: settled(metrics[seed], failure, config) for seed, failure in entry.failures.items()}
         done = {seed: of_seed for seed, of_seed in done.items() if of_seed}
         ours[row.name] = Ours(alive, "", mark, len(setting.seeds), entry.failures, done)
     return ours

@@ -16,6 +16,7 @@ from launch.studies.resume_command import asked_again
 from pcl.storage.files import write_text
 from pcl.studies.paper.published import published_grids, published_tables
 from pcl.studies.tracking.finished_trials import Known
+from pcl.studies.tracking.tags import EXPERIMENTS, RunKind, Tag
 from pcl.studies.tracking.tracker import Tracker
 
 Origins = Mapping[tuple[str, str], Origin]  # by table and row
@@ -69,8 +70,8 @@ def origins_of(cells: Cells, found: Mapping[str, Known], grids: Sequence[GridStu
     }
     searched = {}
     for grid in grids:
-        tags = {"pcl.kind": "study", "pcl.study": grid.folder.name}
-        for run in tracker.store.find(tracker.store.experiments("pcl/"), tags, most=1):
+        tags = {Tag.KIND: RunKind.STUDY, Tag.STUDY: grid.folder.name}
+        for run in tracker.store.find(tracker.store.experiments(EXPERIMENTS), tags, most=1):
             searched[grid.table, grid.heading] = origin_of(run.data.tags, _date(run.info.end_time or 0))
     return {**trained, **searched}
 

@@ -78,17 +78,18 @@ def count(uri: str, folder: "StudyFolder", keys: Sequence[str], metric: str = "t
     A trial has one run, which has finished: any other of it, also one that a killed driver has left, is too many.
     """
     from pcl.studies.tracking.store import Store  # noqa: PLC0415  -h answers at once
+    from pcl.studies.tracking.tags import EXPERIMENTS, RunKind, RunState, Tag  # noqa: PLC0415
 
     store = Store(uri)
-    all_runs = store.find(store.experiments("pcl/"), {"pcl.study": folder.name, "pcl.kind": "trial"})
-    runs = [run for run in all_runs if run.info.status == "FINISHED"]
-    recorded, finished = (Counter(run.data.tags["pcl.trial"] for run in some) for some in (all_runs, runs))
+    all_runs = store.find(store.experiments(EXPERIMENTS), {Tag.STUDY: folder.name, Tag.KIND: RunKind.TRIAL})
+    runs = [run for run in all_runs if run.info.status == RunState.FINISHED]
+    recorded, finished = (Counter(run.data.tags[Tag.TRIAL] for run in some) for some in (all_runs, runs))
     expected = Counter(keys)
     duplicates, missing = (recorded - expected).total(), (expected - finished).total()
     for run in runs:
         history = store.call(lambda client, run=run: client.get_metric_history(run.info.run_id, metric))  # type: ignore[misc]
         steps = Counter(point.step for point in history)
-        rows = Counter(row.batch for row in folder.trial(run.data.tags["pcl.trial"]).rows())
+        rows = Counter(row.batch for row in folder.trial(run.data.tags[Tag.TRIAL]).rows())
         duplicates += (steps - rows).total()
         missing += (rows - steps).total()
     return duplicates, missing

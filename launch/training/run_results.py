@@ -46,7 +46,7 @@ def write_results(checkpoint: Path, training: Run, report: Report) -> None:
         "by_seed": {
             seed: {key: as_json(value) for key, value in metrics.items()} for seed, metrics in report.by_seed.items()
         },
-        "failures": report.failures,
+        "failures": {seed: str(failure) for seed, failure in report.failures.items()},
     }
     with replacing(results_of(checkpoint)) as unfinished:
         unfinished.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n")

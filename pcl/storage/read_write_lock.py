@@ -1,46 +1,46 @@
-"""A reader-writer lock for threads."""
+"""A reader-writer lock."""
 
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 
-class Turns:
-    """A reader-writer lock: many holders together, or one alone; a waiting lone holder blocks new shared ones.
+class ReadWriteLock:
+    """Many readers or one writer; a waiting writer blocks new readers.
 
     Example:
-        >>> turns = Turns()
-        >>> with turns.together(), turns.together():
+        >>> lock = ReadWriteLock()
+        >>> with lock.reading(), lock.reading():
         ...     pass
-        >>> with turns.alone():
+        >>> with lock.writing():
         ...     pass
     """
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._n_together, self._n_waiting, self._is_alone = 0, 0, False
+        self._n_readers, self._n_waiting, self._is_writing = 0, 0, False
 
     @contextmanager
-    def together(self) -> Iterator[None]:
-        """Hold the lock shared; a thread must not enter twice while another may want to be alone."""
+    def reading(self) -> Iterator[None]:
+        """Hold the lock beside other readers; not reentrant, as a writer may wait in between."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._is_alone and not self._n_waiting)
-            self._n_together += 1
+            self._changed.wait_for(lambda: not self._is_writing and not self._n_waiting)
+            self._n_readers += 1
         try:
             yield
         finally:
             with self._changed:
-                self._n_together -= 1
+                self._n_readers -= 1
                 self._changed.notify_all()
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Hold the lock exclusively."""
+    def writing(self) -> Iterator[None]:
+        """Hold the lock alone."""
         with self._changed:
             self._n_waiting += 1
             try:
-                self._changed.wait_for(lambda: not self._is_alone and not self._n_together)
-                self._is_alone = True
+                self._changed.wait_for(lambda: not self._is_writing and not self._n_readers)
+                self._is_writing = True
             finally:
                 self._n_waiting -= 1
                 self._changed.notify_all()
@@ -48,5 +48,5 @@ class Turns:
             yield
         finally:
             with self._changed:
-                self._is_alone = False
+                self._is_writing = False
                 self._changed.notify_all()

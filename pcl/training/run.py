@@ -15,11 +15,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pcl.config.failure import Failure, FailureKind
 from pcl.config.run_config import RunConfig
 from pcl.config.schedule import Trained
 from pcl.encoders import Encoder
 from pcl.losses.base import DEFAULT_CHUNK_SIZE
 from pcl.mathematics.random_streams import check_seeds, mixed_seed
+from pcl.metrics.names import BEST_BATCH, MS_PER_BATCH, MU_MAE, TRAIN_LOSS, TRAIN_S
 from pcl.tasks import Negatives, Task
 from pcl.tasks.base import Metrics
 from pcl.training.assembly import assembled, reassembled
@@ -42,7 +44,7 @@ class Report:
         phase: What was trained last: mu, kappa or joint.
         seconds: Time spent training so far, without evaluations.
         by_seed: The metrics of every seed.
-        failures: Causes of seeds that have ended early.
+        failures: Of seeds that have ended early.
     """
 
     batch: int
@@ -50,7 +52,7 @@ class Report:
     phase: str
     seconds: float
     by_seed: dict[int, Metrics]
-    failures: dict[int, str]
+    failures: dict[int, Failure]
 
     @property
     def metrics(self) -> Metrics:
@@ -163,7 +165,7 @@ class Run:
         training = self.config.training
         while self.batch < training.n_batches:
             if len(self.failures) == len(self.seeds):
-                raise Diverged("; ".join(f"seed {seed}: {cause}" for seed, cause in self.failures.items()))
+                raise Diverged("; ".join(f"seed {seed}: {failure}" for seed, failure in self.failures.items()))
             self._enter_phase()
             stop = training.next_stop(self.batch)
             while self.batch < stop:  # in slices, so that others can watch `batch`
@@ -177,7 +179,7 @@ class Run:
             if stop % training.eval_every == 0 or stop == training.n_batches:
                 yield self._report()
         if len(self.failures) == len(self.seeds):
-            raise Diverged("; ".join(f"seed {seed}: {cause}" for seed, cause in self.failures.items()))
+            raise Diverged("; ".join(f"seed {seed}: {failure}" for seed, failure in self.failures.items()))
 
     def save(self, path: Path) -> None:
         """Write a checkpoint, atomically."""
@@ -187,7 +189,7 @@ class Run:
             "batch": self.batch,
             "phase": self.phase,
             "seconds": self.seconds,
-            "failures": {str(seed): cause for seed, cause in self.failures.items()},
+            "failures": {str(seed): failure.as_json() for seed, failure in self.failures.items()},
             "task": self.step.task.state_dict(),
             "best": [best.as_dict() for best in self._best],
             "stepper": self.stepper.state_dict(),
@@ -205,12 +207,12 @@ class Run:
         self.step.set_chunk_size(chunk_size)
         self.stepper: Stepper = GraphStepper(self.step) if is_graph else PlainStepper(self.step)
         self.batch, self.phase, self.seconds = 0, -1, 0.0
-        self.failures: dict[int, str] = {}
+        self.failures: dict[int, Failure] = {}
         self._best = [Best() for _ in self.seeds]
 
     def _load(self, content: dict[str, Any]) -> None:
         self.batch, self.seconds = content["batch"], content["seconds"]
-        self.failures = {int(seed): cause for seed, cause in content["failures"].items()}
+        self.failures = {int(seed): Failure.of(failure) for seed, failure in content["failures"].items()}
         self.phase = content["phase"]
         self._best = [Best(**best) for best in content["best"]]
         self.stepper.resume(self._trained(), self._source(), content["stepper"])
@@ -230,16 +232,16 @@ class Run:
     def _report(self) -> Report:
         losses = self.stepper.mean_losses()
         judged = self.step.task.evaluate(self.step.encoder)
-        rate = {"time/ms_per_batch": 1e3 * self.seconds / self.batch, "time/train_s": self.seconds}
+        rate = {MS_PER_BATCH: 1e3 * self.seconds / self.batch, TRAIN_S: self.seconds}
         for run, (seed, loss) in enumerate(zip(self.seeds, losses, strict=True)):
-            if seed not in self.failures and (cause := self._cause(loss, judged[run])):
-                self.failures[seed] = f"{cause} at batch {self.batch}"
+            if seed not in self.failures and (failure := self._failure(loss, judged[run])):
+                self.failures[seed] = failure
         if self.step.task.selects:
             judged = self._selected(judged)
         elif not self.config.loss.trains_kappa:  # nothing trains the kappa network: its errors would say nothing
             judged = [{name: value for name, value in m.items() if name not in _OF_KAPPA} for m in judged]
         by_seed = {
-            seed: {"train/loss": loss, **metrics, **rate}
+            seed: {TRAIN_LOSS: loss, **metrics, **rate}
             for seed, loss, metrics in zip(self.seeds, losses, judged, strict=True)
         }
         n_batches = self.config.training.n_batches
@@ -260,15 +262,17 @@ class Run:
         for run, weights in enumerate(now):
             encoder.load_run_state(run, weights)
         return [
-            {**(best.metrics or metrics), **last, "best/batch": float(best.batch)}
+            {**(best.metrics or metrics), **last, BEST_BATCH: float(best.batch)}
             for best, metrics, last in zip(self._best, judged, final, strict=True)
         ]
 
-    def _cause(self, loss: float, metrics: Metrics) -> str:
-        """Return why a run has to end; empty if it has not."""
+    def _failure(self, loss: float, metrics: Metrics) -> Failure | None:
+        """Return why a run has to end, if it has to."""
+        at = f"at batch {self.batch}"
         kappa, limit = metrics[f"{self.step.task.split}/kappa_median"], self.config.training.kappa_limit
-        if math.isnan(kappa) or math.isnan(metrics.get("eval/mu_mae", 0.0)):
-            return "the encoder returns NaN"
+        if math.isnan(kappa) or math.isnan(metrics.get(MU_MAE, 0.0)):
+            return Failure(FailureKind.NAN, at)
         if kappa > limit:
-            return f"runaway kappa: its median {kappa:.3g} is beyond training.kappa_limit = {limit:g}"
-        return "" if math.isfinite(loss) else f"the loss is {loss}"
+            told = f"its median {kappa:.3g} is beyond training.kappa_limit = {limit:g} {at}"
+            return Failure(FailureKind.RUNAWAY_KAPPA, told)
+        return None if math.isfinite(loss) else Failure(FailureKind.LOSS_NOT_FINITE, f"{loss} {at}")

@@ -1,5 +1,6 @@
 """The trained encoder of an image run, read from its checkpoint: it maps a user's images to posteriors."""
 
+from collections.abc import Container
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -86,7 +87,7 @@ class TrainedEncoder:
         return VonMisesFisher(mu, kappa, validate_args=False)
 
 
-def chosen_run(path: Path, seeds: list[int], failures: dict[str, str], asked: int | None) -> int:
+def chosen_run(path: Path, seeds: list[int], failures: Container[str], asked: int | None) -> int:
     """Return the index of a seed in the run."""
     if asked is None:
         asked = next((seed for seed in seeds if str(seed) not in failures), seeds[0])

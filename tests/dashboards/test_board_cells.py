@@ -7,8 +7,9 @@ from dashboards.board.pages.ablation import ablation_page
 from dashboards.board.pages.overview import overview_page
 from dashboards.board.pages.study import study_page
 from dashboards.board.pages.winner import winner_page
-from dashboards.board.store.records import FINISHED, Run, Study, Trial
+from dashboards.board.store.records import Run, Study, Trial
 from pcl.presentation.numbers import MISSING
+from pcl.studies.tracking.tags import RunState
 from tests.support.board_pages import Page
 from tests.support.board_store import OBJECTIVE
 
@@ -16,11 +17,12 @@ AROUND = PageContext(now_ms=10**12)
 
 
 def trial(name: str, stage: str, objective: float, **params: object) -> Trial:
-    run = Run(f"{stage[0]}{name}".ljust(32, "0"), "1", name, FINISHED, 1, 2, {"pcl.stage": stage})
+    run = Run(f"{stage[0]}{name}".ljust(32, "0"), "1", name, RunState.FINISHED, 1, 2, {"pcl.stage": stage})
     run.metrics = {"objective": objective, OBJECTIVE: objective}
     run.params = {path.replace("__", "."): str(value) for path, value in params.items()}
     seeds = [
-        Run(f"{run.id}{seed}", "1", "", FINISHED, 1, 2, {"pcl.seed": seed}, {OBJECTIVE: objective}) for seed in "45"
+        Run(f"{run.id}{seed}", "1", "", RunState.FINISHED, 1, 2, {"pcl.seed": seed}, {OBJECTIVE: objective})
+        for seed in "45"
     ]
     return Trial(run, seeds)
 
@@ -28,7 +30,7 @@ def trial(name: str, stage: str, objective: float, **params: object) -> Trial:
 def reproduction() -> Study:
     """Two grids whose trials have equal names, and cells that differ in twenty settings."""
     about = {"pcl.objective": OBJECTIVE, "pcl.space": "reproduce_toy", "pcl.kind": "study"}
-    study = Study(Run("a" * 32, "1", "reproduce_toy-smoke", FINISHED, 1, 2, about))
+    study = Study(Run("a" * 32, "1", "reproduce_toy-smoke", RunState.FINISHED, 1, 2, about))
     for loss in ("elk", "mcinfonce"):
         own = {"loss__anchors": "posterior"} if loss == "mcinfonce" else {}
         study.trials += [trial(f"M={m}", "grid", m / 2, loss_name=loss, training__n_negatives=m, **own) for m in (0, 1)]
@@ -68,7 +70,7 @@ def test_cells_are_neither_paired_nor_chosen_among() -> None:
 
 
 def test_many_settings_that_vary_are_not_all_drawn() -> None:
-    study = Study(Run("a" * 32, "1", "s", FINISHED, 1, 2, {"pcl.objective": OBJECTIVE, "pcl.space": "toy"}))
+    study = Study(Run("a" * 32, "1", "s", RunState.FINISHED, 1, 2, {"pcl.objective": OBJECTIVE, "pcl.space": "toy"}))
     study.trials = [
         trial(f"trial {i}", "grid", i / 5, **{f"task__setting_{j}": int(i == j) for j in range(12)}) for i in range(12)
     ]

@@ -11,11 +11,12 @@ from dashboards.board.charts.intervals import Mark, Panel, intervals
 from dashboards.board.html.frame import PageContext
 from dashboards.board.pages.ablation import ablation_page, comparisons, verdict
 from dashboards.board.pages.study import study_page
-from dashboards.board.store.records import FINISHED, Run, Study, Trial
+from dashboards.board.store.records import Run, Study, Trial
 from pcl.config.experiments import EXPERIMENTS
+from pcl.metrics.names import larger_is_better, metric_name
 from pcl.presentation.numbers import MISSING, plus_minus
 from pcl.studies.results.paired_differences import paired
-from pcl.studies.space.metric_direction import larger_is_better, metric_name
+from pcl.studies.tracking.tags import RunState
 from tests.support.board_pages import Page
 
 AROUND = PageContext(now_ms=10**12)
@@ -126,17 +127,19 @@ def test_no_difference_in_any_seed_is_the_same() -> None:
 
 
 def trial(name: str, stage: str, values: dict[int, float]) -> Trial:
-    run = Run(f"{stage[0]}{name}".ljust(32, "0"), "1", name, FINISHED, len(name), 2, {"pcl.stage": stage})
+    run = Run(f"{stage[0]}{name}".ljust(32, "0"), "1", name, RunState.FINISHED, len(name), 2, {"pcl.stage": stage})
     run.metrics = {"objective": sum(values.values()) / len(values), OBJECTIVE: 0.0}
     seeds = [
-        Run(f"{run.id[:-1]}{seed}", "1", "", FINISHED, 1, 2, {"pcl.seed": str(seed)}, {OBJECTIVE: value})
+        Run(f"{run.id[:-1]}{seed}", "1", "", RunState.FINISHED, 1, 2, {"pcl.seed": str(seed)}, {OBJECTIVE: value})
         for seed, value in values.items()
     ]
     return Trial(run, seeds)
 
 
 def test_stages_are_not_pooled_and_those_on_report_seeds_come_first() -> None:
-    study = Study(Run("a" * 32, "1", "s", FINISHED, 1, 2, {"pcl.objective": OBJECTIVE, "pcl.ablation": "sizes"}))
+    study = Study(
+        Run("a" * 32, "1", "s", RunState.FINISHED, 1, 2, {"pcl.objective": OBJECTIVE, "pcl.ablation": "sizes"})
+    )
     study.trials = [trial(f"M={m}", "grid", {1: m / 2}) for m in (1, 2, 3)]
     study.trials += [trial(f"size={m}", "ablation", {4: m / 5, 5: m / 4}) for m in (1, 2)]
     found = comparisons(study)
@@ -158,7 +161,7 @@ def test_stages_are_not_pooled_and_those_on_report_seeds_come_first() -> None:
 
 
 def test_reports_of_a_search_are_compared_before_its_tuning() -> None:
-    study = Study(Run("a" * 32, "1", "s", FINISHED, 1, 2, {"pcl.objective": OBJECTIVE, "pcl.space": "toy"}))
+    study = Study(Run("a" * 32, "1", "s", RunState.FINISHED, 1, 2, {"pcl.objective": OBJECTIVE, "pcl.space": "toy"}))
     study.trials = [trial(f"M={m}", "grid", {1: m / 10, 2: m / 9}) for m in (1, 2, 3)]
     study.trials += [trial(f"M={m}", "report", {10: m / 5, 11: m / 4}) for m in (2, 3)]
     assert [variants.about for variants in comparisons(study)] == [
@@ -167,7 +170,9 @@ def test_reports_of_a_search_are_compared_before_its_tuning() -> None:
 
 
 def test_many_intervals_say_what_chance_does() -> None:
-    study = Study(Run("a" * 32, "1", "s", FINISHED, 1, 2, {"pcl.objective": OBJECTIVE, "pcl.ablation": "sizes"}))
+    study = Study(
+        Run("a" * 32, "1", "s", RunState.FINISHED, 1, 2, {"pcl.objective": OBJECTIVE, "pcl.ablation": "sizes"})
+    )
     study.trials = [trial(f"M={m}", "ablation", {4: m / 5, 5: m / 4}) for m in range(1, 7)]
     assert "by chance" not in ablation_page(study, AROUND)
     study.trials += [trial(f"M={m}", "ablation", {4: m / 5, 5: m / 4}) for m in range(7, 14)]

@@ -10,10 +10,12 @@ from dashboards.board.pages.overview import overview_page
 from dashboards.board.pages.scoreboard import Setting, ours_of, scoreboard_page
 from dashboards.board.pages.study import study_page
 from dashboards.board.pages.winner import winner_page
-from dashboards.board.store.records import FAILED, FINISHED, RUNNING, Run, Study, Trial
+from dashboards.board.store.records import Run, Study, Trial
+from pcl.config.failure import failure_of_old_sentence
 from pcl.presentation.numbers import MISSING
 from pcl.studies.paper.published import Row, published_tables
 from pcl.studies.space.numerics_version import MATHS_VERSION
+from pcl.studies.tracking.tags import RunState
 
 ROWS = {(table.name, row.name): row for table in published_tables() for row in table.rows}
 SEEDS = (4, 5, 6, 7, 8)
@@ -27,10 +29,28 @@ def trial_of(row: Row, scale: str, values: dict[int, float], causes: dict[int, s
     metric = "eval/kappa_rank_corr" if row.task == "toy" else "test/crop_rank_corr"
     is_lost = len(causes) == len(values)
     tags = {"pcl.cause": "; ".join(causes.values())} if is_lost else {}
-    run = Run(f"{abs(hash((row.name, scale))):032x}"[:32], "1", row.name, FAILED if is_lost else FINISHED, 1, 2, tags)
+    run = Run(
+        f"{abs(hash((row.name, scale))):032x}"[:32],
+        "1",
+        row.name,
+        RunState.FAILED if is_lost else RunState.FINISHED,
+        1,
+        2,
+        tags,
+    )
     run.params = config
     seeds = [
-        Run(f"{seed:032x}", "1", f"seed={seed}", FINISHED, 1, 2, {"pcl.seed": str(seed)}, {metric: value}, config)
+        Run(
+            f"{seed:032x}",
+            "1",
+            f"seed={seed}",
+            RunState.FINISHED,
+            1,
+            2,
+            {"pcl.seed": str(seed)},
+            {metric: value},
+            config,
+        )
         for seed, value in values.items()
     ]
     for seed in seeds:
@@ -64,13 +84,13 @@ def test_a_trial_of_one_seed_that_failed_is_as_one_of_several() -> None:
     row = ROWS["tab:toy_correctsetups", "injective"]
     cause = "runaway kappa: its median 5e+07"
     several = trial_of(row, "paper", {4: 0.1, 5: 0.2}, {4: cause, 5: cause})
-    lone = Trial(Run("a" * 32, "1", "lone", FAILED, 1, 2, {"pcl.seed": "4", "pcl.cause": f"seed 4: {cause}"}))
+    lone = Trial(Run("a" * 32, "1", "lone", RunState.FAILED, 1, 2, {"pcl.seed": "4", "pcl.cause": f"seed 4: {cause}"}))
     lone.run.params, lone.run.metrics = several.run.params, {"eval/mu_mae": 0.05}
     several.seeds[0].metrics = lone.run.metrics
     (ours,) = ours_of(row, [lone], (4,)).values()
     (others,) = ours_of(row, [several], (4,)).values()
     assert ours.settled == others.settled == {"4": {"eval/mu_mae": 0.05}}
-    assert ours.failures == others.failures == {"4": cause}
+    assert ours.failures == others.failures == {"4": failure_of_old_sentence(cause)}
 
 
 def test_of_a_seed_counts_the_trial_with_most_and_none_of_other_mathematics() -> None:
@@ -90,7 +110,7 @@ def test_not_run_is_what_has_no_run() -> None:
     trial = trial_of(ROWS["tab:bench_results", "ELK"], "paper", {4: 0.9, 5: 0.92, 6: 0.5}, {})
     trial.seeds[0].metrics["eval/mu_mae"] = math.inf
     begun = trial_of(ROWS["tab:bench_results", "HIB"], "paper", {4: 0.9}, {})
-    begun.run.status = RUNNING
+    begun.run.status = RunState.RUNNING
     page = scoreboard_page([trial, begun], SEEDS, AROUND)
     (of_kappa,), (of_mu,) = cells(page, "ELK", "κ RMSE"), cells(page, "ELK", "μ RMSE")
     assert of_kappa[3:10] == [MISSING, "0", "", "not measured", "reference", "paper", "toy"]
@@ -160,7 +180,7 @@ def test_an_ablation_says_what_failed_and_at_which_scale() -> None:
         "pcl.study": "s", "pcl.ablation": "loss", "pcl.scale": "smoke", "pcl.fidelity": "paper", "pcl.data": "toy",
         "pcl.objective": "eval/kappa_rank_corr", "pcl.kind": "study",
     }  # fmt: skip
-    study = Study(Run("a" * 32, "1", "s", "RUNNING", 1, 0, tags))
+    study = Study(Run("a" * 32, "1", "s", RunState.RUNNING, 1, 0, tags))
     for name, shift in (("MCInfoNCE", 0.0), ("ELK", 0.1)):
         found = trial_of(ROWS["tab:bench_results", name], "smoke", {4: 0.5 + shift, 5: 0.6 + 2 * shift}, {})
         found.run.metrics["objective"] = 0.5
@@ -180,7 +200,8 @@ def test_what_chooses_nothing_has_no_winner_and_commands_that_work() -> None:
     for name, tags in {"search": {}, "reused": {}, "ablation": {"pcl.ablation": "loss"}}.items():
         found.run.tags["pcl.reused_from"] = "other" if name == "reused" else ""
         study = Study(
-            Run("a" * 32, "1", name, FINISHED, 1, 2, {"pcl.objective": "eval/kappa_rank_corr", **tags}), [found]
+            Run("a" * 32, "1", name, RunState.FINISHED, 1, 2, {"pcl.objective": "eval/kappa_rank_corr", **tags}),
+            [found],
         )
         pages[name] = winner_page(study, [], AROUND)
         assert ("nothing is chosen" in overview_page([study], AROUND)) == (not study.selects)

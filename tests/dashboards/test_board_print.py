@@ -12,10 +12,11 @@ from dashboards.board.html.frame import PageContext
 from dashboards.board.pages.ablation import ablation_page
 from dashboards.board.pages.scoreboard import scoreboard_page
 from dashboards.board.pages.study import study_page
-from dashboards.board.store.records import FINISHED, Run, Study, Trial
+from dashboards.board.store.records import Run, Study, Trial
 from dashboards.paper.formats import Sheet, page
 from pcl.studies.paper.comparison import Line
 from pcl.studies.paper.published import published_tables
+from pcl.studies.tracking.tags import RunState
 from tests.dashboards.test_board_marks import trial_of
 from tests.support.board_pages import Page
 from tests.support.browser import CHROMIUM, Browser, browser
@@ -30,10 +31,10 @@ BEYOND = (
 
 def study_of(n_settings: int, n_trials: int = 8) -> Study:
     """Trials that vary so many settings."""
-    study = Study(Run("a" * 32, "1", "s", FINISHED, 1, 2, {"pcl.objective": OBJECTIVE}))
+    study = Study(Run("a" * 32, "1", "s", RunState.FINISHED, 1, 2, {"pcl.objective": OBJECTIVE}))
     drawn = [random.Random(i).choices(range(5), k=n_trials) for i in range(n_settings)]
     for index in range(n_trials):
-        run = Run(f"{index:032x}", "1", f"trial {index}", FINISHED, index, 2, {"pcl.stage": "grid"})
+        run = Run(f"{index:032x}", "1", f"trial {index}", RunState.FINISHED, index, 2, {"pcl.stage": "grid"})
         run.params = {f"training.setting_{i}": f"value_{values[index]}" for i, values in enumerate(drawn)}
         run.metrics = {"objective": index / 10, "objective_se": 0.01} | dict.fromkeys(
             (OBJECTIVE, "eval/kappa_mae", "eval/mu_rank_corr", "eval/mu_mae"), index / 10)  # fmt: skip

@@ -9,7 +9,7 @@ import pytest
 
 from launch.reproduction.cells import Setting, studies_of, study_name
 from launch.shared.command import settings
-from launch.shared.search_request import check_warm_start
+from launch.studies.search_request import check_warm_start
 from pcl.config.canonical_settings import canonical_settings
 from pcl.config.run_config import RunConfig
 from pcl.losses import LOSSES

@@ -57,6 +57,10 @@ def test_failed_trials_are_recorded_and_the_study_goes_on(place: Home) -> None:
     assert failed.result() == first_end
     causes = {run.data.tags["mlflow.runName"]: run.data.tags.get("pcl.cause", "") for run in records.runs("trial")}
     assert set(causes) == {f"fault={label}" for label in FAULTS}
+    kinds = {
+        run.data.tags["mlflow.runName"]: run.data.tags.get("pcl.failure_kind", "") for run in records.runs("trial")
+    }
+    assert set(kinds.values()) == {"nan", "runaway_kappa", "error", "out_of_memory", ""}
     for label, cause in CAUSES.items():
         assert cause in causes[f"fault={label}"]
         assert any(label in line and f"FAILED: {causes[f'fault={label}']}" in line for line in grid.said.splitlines())

@@ -8,13 +8,13 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from launch.testbed.processes import DEADLINE_S, wait_for
-from pcl.storage.read_write_lock import Turns
+from pcl.storage.read_write_lock import ReadWriteLock
 from pcl.studies.ledger.folders import TrialFolder
 from pcl.studies.tracking.recorder import Recorder
 
 
 def test_some_are_together_and_one_is_alone() -> None:
-    turns, inside, seen = Turns(), [], []
+    turns, inside, seen = ReadWriteLock(), [], []
     lock, are_in, may_leave = threading.Lock(), threading.Barrier(3), threading.Event()
 
     @contextmanager
@@ -27,12 +27,12 @@ def test_some_are_together_and_one_is_alone() -> None:
             inside.remove(name)
 
     def together() -> None:
-        with turns.together(), noted("together"):
+        with turns.reading(), noted("together"):
             are_in.wait(DEADLINE_S)  # else both were not in at the same time
             assert may_leave.wait(DEADLINE_S)
 
     def alone() -> None:
-        with turns.alone(), noted("alone"):
+        with turns.writing(), noted("alone"):
             time.sleep(0.05)
 
     def started(target: Callable[[], None]) -> list[threading.Thread]:

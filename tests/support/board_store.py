@@ -4,6 +4,7 @@ import sqlite3
 import uuid
 from pathlib import Path
 
+from pcl.config.failure import Failure, FailureKind
 from pcl.config.run_config import RunConfig
 from pcl.studies.ledger.folders import Result, Row, Status, TrialFolder, now_ms
 from pcl.studies.paper.published import published_tables
@@ -45,14 +46,14 @@ class Writer:
 
     def trial(
         self, n_samples: int, seeds: tuple[int, ...], shift: float, *, label: str = "", stage: str = "grid",
-        n_reports: int = 3, failures: dict[int, str] | None = None,
+        n_reports: int = 3, failures: dict[int, Failure] | None = None,
     ) -> TrialFolder:  # fmt: skip
         """A trial with reports, whose metrics tell seed, batch and shift."""
         config = RunConfig.of({"loss.n_samples": n_samples}, profile="reference", scale="smoke").flat()
         return self.begun(Trial(config, seeds, stage, {"n_samples": label or n_samples}), shift, n_reports, failures)
 
     def begun(
-        self, trial: Trial, shift: float, n_reports: int = 3, failures: dict[int, str] | None = None
+        self, trial: Trial, shift: float, n_reports: int = 3, failures: dict[int, Failure] | None = None
     ) -> TrialFolder:
         folder = TrialFolder(self.folder / "trials" / uuid.uuid4().hex / trial.key)
         folder.begin(trial)
@@ -77,7 +78,9 @@ class Writer:
             folder.close(Result(Status.FINISHED, hardware="NVIDIA H200"))
             self.tracker.sync(folder)
         for folder, cause in failed.items():
-            folder.close(Result(Status.FAILED, cause, "Traceback ...", hardware="CPU x86_64"))
+            folder.close(
+                Result(Status.FAILED, Failure(FailureKind.ERROR, cause), "Traceback ...", hardware="CPU x86_64")
+            )
             self.tracker.sync(folder)
         for path in artifacts:
             self.tracker.log_artifact(parent, path)
@@ -100,7 +103,7 @@ def write_studies(folder: Path) -> dict[str, str]:
     scatter([1.0, 2.0], [1.5, 2.5], "kappa", figure)
     seeds = (1, 2, 3)
     trials = [writer.trial(n, seeds, shift) for n, shift in ((1, 0.1), (5, 0.3), (16, 0.2), (8, 0.25))]
-    lost = writer.trial(32, seeds, 0.9, failures={2: "NaN in the loss"})
+    lost = writer.trial(32, seeds, 0.9, failures={2: Failure(FailureKind.ERROR, "NaN in the loss")})
     bad = writer.trial(2, seeds, 0.0, n_reports=1)
     report = writer.trial(5, (4, 5), 0.28, stage="report")
     best = sum(score(0.3, seed) for seed in seeds) / 3

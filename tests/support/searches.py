@@ -7,6 +7,7 @@ from typing import Any
 
 import optuna
 
+from pcl.config.failure import Failure, FailureKind
 from pcl.storage.mirror import UNMIRRORED
 from pcl.studies.ledger.folders import Result, Row, Status, StudyFolder, TrialFolder
 from pcl.studies.ledger.study_spec import StudySpec
@@ -41,7 +42,7 @@ def end(folder: TrialFolder, trial: Trial, status: Status = Status.FINISHED) -> 
     folder.begin(trial)
     token = folder.claim()
     folder.publish(Row(8, 8, 1, 0.1, {1: {METRIC: value, OTHER: n / 64 + lr, "train/loss": -value}}, {}), token)
-    folder.end(Result(status, "" if status is Status.FINISHED else "worker died: killed"), token)
+    folder.end(Result(status, None if status is Status.FINISHED else Failure(FailureKind.WORKER_DIED, "killed")), token)
 
 
 class Driver:

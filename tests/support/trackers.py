@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from pcl.config.failure import Failure, FailureKind
 from pcl.config.run_config import RunConfig
 from pcl.studies.ledger.folders import Result, Row, Status, TrialFolder
 from pcl.studies.space.trial import Trial
@@ -28,7 +29,7 @@ def make_trial(tmp_path: Path, seeds: tuple[int, ...] = (1,), n_samples: int = 4
     return folder
 
 
-def report(folder: TrialFolder, *batches: int, bad: float = 0.5, failures: dict[int, str] | None = None) -> None:
+def report(folder: TrialFolder, *batches: int, bad: float = 0.5, failures: dict[int, Failure] | None = None) -> None:
     """Publish reports whose metrics tell seed and batch."""
     for batch in batches:
         by_seed = {
@@ -38,8 +39,12 @@ def report(folder: TrialFolder, *batches: int, bad: float = 0.5, failures: dict[
         folder.publish(Row(batch, 8, time.time_ns() // 1_000_000, 0.1, by_seed, failures or {}), folder.claim())
 
 
-def end(folder: TrialFolder, cause: str = "", traceback: str = "") -> None:
-    folder.close(Result(Status.FAILED if cause else Status.FINISHED, cause, traceback, hardware="a GPU"))
+def end(folder: TrialFolder, failure: Failure | None = None, traceback: str = "") -> None:
+    folder.close(Result(Status.FAILED if failure else Status.FINISHED, failure, traceback, hardware="a GPU"))
+
+
+def error(text: str) -> Failure:
+    return Failure(FailureKind.ERROR, text)
 
 
 def opened(uri: str, name: str, tags: StudyTags = TAGS) -> Tracker:

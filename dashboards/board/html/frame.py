@@ -4,15 +4,16 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dashboards.board.store.records import FAILED, FINISHED, RUNNING, Run, Study
+from dashboards.board.store.records import Run, Study
 from pcl.presentation.markup import Child, Html, document, join, tag
 from pcl.studies.tracking.page_links import experiments_page, run_page, trials_page
+from pcl.studies.tracking.tags import RunState, Tag
 
 # Files from disk have no origin of their own that a policy could name, hence `file:`.
 POLICY = (
     "default-src 'none'; script-src {0}; style-src {0}; img-src {0}; connect-src {0}; form-action {0}; base-uri 'none'"
 )
-STATES = {RUNNING: "running", FINISHED: "finished", FAILED: "failed"}
+STATES = {RunState.RUNNING: "running", RunState.FINISHED: "finished", RunState.FAILED: "failed"}
 _SILENT_MS = 15 * 60_000  # without a report, a study that says it is running may have been killed
 
 
@@ -49,7 +50,7 @@ class PageContext:
         """Return a link to a study's trials in MLflow."""
         if not self.mlflow:
             return None
-        name = study.run.tags.get("pcl.study", study.run.name)
+        name = study.run.tags.get(Tag.STUDY, study.run.name)
         address = self.in_mlflow(trials_page(study.run.experiment, name))
         return tag("a", "All trials in MLflow", href=address, class_="out")
 

@@ -1,16 +1,15 @@
-"""Names of metrics and axes for people, and what a trial's name says."""
+"""Names of metrics and axes for people, and what trials varied."""
 
 import re
 from collections.abc import Sequence
 
 from dashboards.board.store.records import Trial, varied_params
+from pcl.metrics.names import MAIN_METRICS
+from pcl.studies.space.labels import shown
+from pcl.studies.tracking.tags import Tag, varied_of
 
-# What tables of trials show beside the objective, where it is recorded
-MAIN_METRICS = (
-    "eval/kappa_rank_corr", "eval/kappa_mae", "eval/mu_rank_corr", "eval/mu_mae",
-    "val/crop_rank_corr", "val/entropy_rank_corr", "val/recall_at_1",
-)  # fmt: skip
 _MOST_TELLING = 3  # columns: with more, what trials reached is off the screen
+_CELL = "cell"  # axis of the trials of a reproduction
 _VALUE = re.compile(r"(\w+)=(.*?)(?=\s\w+=|$)")
 
 
@@ -21,8 +20,28 @@ def shown_metrics(objective: str, trials: Sequence[Trial]) -> list[str]:
 
 
 def cell_name(trial: Trial) -> str:
-    """Which cell of the paper a trial of a reproduction is of, or which point of a grid."""
-    return trial.run.name.removeprefix("cell=")
+    """Return the cell of the paper that a trial of a reproduction is of, or the point of a grid."""
+    return varied(trial).get(_CELL, trial.run.name)
+
+
+def varied(trial: Trial) -> dict[str, str]:
+    """Return what a trial varied: a value for people by the last part of each axis, or by all of it if two share that.
+
+    Runs that were recorded before this was say it in their names.
+    """
+    recorded = varied_of(trial.run.tags)
+    if recorded is None:
+        return _varied_by_name(trial.run.name)
+    ends = [axis.rpartition(".")[2] for axis in recorded]
+    names = [end if ends.count(end) == 1 else axis for axis, end in zip(recorded, ends, strict=True)]
+    return dict(zip(names, map(shown, recorded.values()), strict=True))
+
+
+def _varied_by_name(name: str) -> dict[str, str]:
+    """Parse `AXIS=VALUE AXIS=VALUE`: the fallback for old runs, which have no tag for what they varied."""
+    if name.startswith(f"{_CELL}="):  # of which a value may have any words
+        return {_CELL: name.removeprefix(f"{_CELL}=")}
+    return dict(_VALUE.findall(name))
 
 
 def telling_apart(trials: Sequence[Trial]) -> list[tuple[str, list[str]]]:
@@ -43,15 +62,15 @@ def telling_apart(trials: Sequence[Trial]) -> list[tuple[str, list[str]]]:
 
 
 def axes_of(trials: Sequence[Trial]) -> list[tuple[str, list[str]]]:
-    """What a study varies: a name, and a value for every trial, of each axis.
+    """Return what a study varies: a name, and a value for every trial, of each axis.
 
-    The names of trials say it in the words of the search space; where they say nothing that sets the trials apart, as
-    after they were changed by hand, the settings that differ do.
+    Where what trials varied does not set them apart, as of old runs that were renamed by hand, the settings that differ
+    do.
     """
-    named = [dict(_VALUE.findall(trial.run.name)) for trial in trials]
+    named = [varied(trial) for trial in trials]
     axes = list(dict.fromkeys(axis for values in named for axis in values))
     told = {tuple(values.get(axis, "") for axis in axes) for values in named}
-    if axes and all(named) and len(told) == len({trial.run.tags.get("pcl.trial", trial.run.id) for trial in trials}):
+    if axes and all(named) and len(told) == len({trial.run.tags.get(Tag.TRIAL, trial.run.id) for trial in trials}):
         found = [(axis, [values.get(axis, "") for values in named]) for axis in axes]
     else:
         groups = varied_params(trials)

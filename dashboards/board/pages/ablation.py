@@ -18,13 +18,14 @@ from dashboards.board.html.frame import (
 )
 from dashboards.board.html.names import axes_of, shown_metrics
 from dashboards.board.html.tables import Cell, Column, TableRow, table
-from dashboards.board.store.records import FAILED, FINISHED, REPORT, Study, Trial
+from dashboards.board.store.records import REPORT, Study, Trial
+from pcl.metrics.names import metric_name
 from pcl.presentation.markup import Child, Html, tag
 from pcl.presentation.numbers import MISSING, fixed, plus_minus
 from pcl.studies.paper.published import report_seeds
 from pcl.studies.results.paired_differences import by_chance, paired, verdict
 from pcl.studies.results.statistics import Estimate, estimate
-from pcl.studies.space.metric_direction import metric_name
+from pcl.studies.tracking.tags import RunState, Tag
 
 _MOST_VARIANTS = 40
 _MOST_FAILURES = 5
@@ -81,15 +82,15 @@ def _variants(study: Study, stage: str, asked: str) -> Variants | None:
     whole = study.in_order(
         trial
         for trial in study.trials
-        if trial.stage == stage and trial.run.status == FINISHED and trial.by_seed(study.objective)
+        if trial.stage == stage and trial.run.status is RunState.FINISHED and trial.by_seed(study.objective)
     )
     if len(whole) < 2:
         return None
     begun = sorted(whole, key=lambda trial: (trial.run.start_ms, trial.run.id))
-    key = study.run.tags.get("pcl.baseline", "")
+    key = study.run.tags.get(Tag.BASELINE, "")
     baseline = next(
         (trial for trial in begun if trial.run.id == asked),
-        next((trial for trial in begun if key and trial.run.tags.get("pcl.trial") == key), begun[0]),
+        next((trial for trial in begun if key and trial.run.tags.get(Tag.TRIAL) == key), begun[0]),
     )
     chosen = whole[:_MOST_VARIANTS]
     trials = [trial for trial in begun if trial in chosen or trial is baseline]
@@ -106,7 +107,7 @@ def ablation_page(study: Study, around: PageContext, asked: str = "") -> str:
     """Return the page of a study's paired differences."""
     tags = study.run.tags
     body: list[Child] = [
-        tag("h1", tags.get("pcl.ablation") or study.run.name), study_tabs(study, "ablation"),
+        tag("h1", tags.get(Tag.ABLATION) or study.run.name), study_tabs(study, "ablation"),
         facts([(name, tags.get(f"pcl.{name}")) for name in ("study", "scale", "fidelity", "data", "hardware")]),
     ]  # fmt: skip
     found = [] if study.is_reproduction else comparisons(study, asked)
@@ -167,8 +168,8 @@ def _head(variants: Variants, around: PageContext) -> Html:
 
 
 def _failures(study: Study) -> Html | None:
-    """Name the variants that failed and are in no chart."""
-    failed = [trial.run for trial in study.ranked if trial.run.status == FAILED]
+    """Variants that are in no chart: a reader would take those that are for all there were."""
+    failed = [trial.run for trial in study.ranked if trial.run.status is RunState.FAILED]
     told: list[Child] = [[tag("b", run.name), f": {run.cause or 'unknown'}"] for run in failed[:_MOST_FAILURES]]
     told += [f"{len(failed) - len(told):,} more"] if len(failed) > len(told) else []
     return note("Failed, and not shown: ", [["; " if i else "", part] for i, part in enumerate(told)]) if told else None

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from dashboards.board.html.frame import PageContext, page
 from dashboards.board.store.records import Study, differing
+from pcl.metrics.names import metric_name
 from pcl.presentation.markup import tag
-from pcl.studies.space.metric_direction import metric_name
 from pcl.studies.tracking.page_links import run_page
+from pcl.studies.tracking.tags import Tag
 
 
 def compare_page(studies: Sequence[Study], around: PageContext) -> str:
@@ -48,7 +49,7 @@ def study_data(study: Study) -> str:
             run.id: {
                 "name": run.name,
                 "status": run.status,
-                "stage": run.tags.get("pcl.stage", ""),
+                "stage": run.tags.get(Tag.STAGE, ""),
                 "cause": run.cause,
                 "params": {path: value for path, value in run.params.items() if path not in shared},
                 "metrics": {metric: _plain(value) for metric, value in run.metrics.items()},

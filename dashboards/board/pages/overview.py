@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dashboards.board.html.frame import PageContext, badge, facts, page, state_of, state_of_study
 from dashboards.board.html.tables import Cell, Column, TableRow, table
 from dashboards.board.store.records import Study, Trial
+from pcl.metrics.names import metric_name
 from pcl.presentation.durations import moment, rounded_duration
 from pcl.presentation.markup import Child, Html, join, tag
 from pcl.presentation.numbers import MISSING, plus_minus
-from pcl.studies.space.metric_direction import metric_name
+from pcl.studies.tracking.tags import Tag
 
 _STATES = ("finished", "failed", "running", "stopped")
 _COLUMNS = (
@@ -54,8 +55,8 @@ def _row(study: Study, around: PageContext) -> TableRow:
     run, winner, tags = study.run, study.winner, study.run.tags
     state = state_of_study(study, around.now_ms)
     gpu, cpu = study.seconds(of_gpu=True), study.seconds(of_gpu=False)
-    about = [f"ablation {tags['pcl.ablation']}" if tags.get("pcl.ablation") else tags.get("pcl.space")]
-    about += [tags.get("pcl.scale"), tags.get("pcl.fidelity")]
+    about = [f"ablation {tags[Tag.ABLATION]}" if tags.get(Tag.ABLATION) else tags.get(Tag.SPACE)]
+    about += [tags.get(Tag.SCALE), tags.get(Tag.FIDELITY)]
     link = tag("a", run.name, href=f"study-{run.id}.html", class_="wrap")
     name = join(link, tag("small", " · ".join(word for word in about if word)))
     best = (

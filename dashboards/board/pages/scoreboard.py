@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from dashboards.board.html.frame import PageContext, badge, facts, page, section
 from dashboards.board.html.tables import Cell, Column, TableRow, filter_all, table
-from dashboards.board.store.records import FAILED, FINISHED, Run, Trial
+from dashboards.board.store.records import Run, Trial
 from pcl.metrics.undefined import mean_of
 from pcl.presentation.markup import Child, Html, join, tag
 from pcl.presentation.numbers import MINUS, MISSING, number, plus_minus
@@ -24,10 +24,10 @@ from pcl.studies.paper.published import (
     published_titles,
     settled,
     signed,
-    told_causes,
+    told_failures,
 )
 from pcl.studies.results.statistics import estimate
-from pcl.studies.space.numerics_version import is_current
+from pcl.studies.tracking.tags import Failure, FailureKind, RunState, Tag, is_current
 
 _COLUMNS = (
     Column("Row"), Column("Metric", words="By the paper's name; what it calls RMSE is a mean absolute error"),
@@ -76,7 +76,7 @@ class Found:
 
     metrics: dict[str, Mapping[str, float]] = field(default_factory=dict)
     runs: list[Run] = field(default_factory=list)
-    failures: dict[str, str] = field(default_factory=dict)
+    failures: dict[str, Failure] = field(default_factory=dict)
     settled: dict[str, Mapping[str, float]] = field(default_factory=dict)
 
     def counted(self, n: int) -> str:
@@ -93,7 +93,7 @@ def ours_of(row: Row, trials: Sequence[Trial], seeds: Sequence[int]) -> dict[Set
     """
     found: dict[Setting, Found] = defaultdict(Found)
     asked = {str(seed) for seed in seeds}
-    ended = [t for t in trials if t.run.status in (FINISHED, FAILED) and row.matches(t.run.params)]
+    ended = [t for t in trials if t.run.status in (RunState.FINISHED, RunState.FAILED) and row.matches(t.run.params)]
     current = [trial for trial in ended if is_current(trial.run.tags)]
     for trial in sorted(current, key=lambda trial: -len(asked & set(_seeds_of(trial)))):
         params = trial.run.params
@@ -104,8 +104,8 @@ def ours_of(row: Row, trials: Sequence[Trial], seeds: Sequence[int]) -> dict[Set
             if seed not in asked or seed in into.metrics:
                 continue
             is_new = True
-            if run.cause or trial.run.status == FAILED:
-                into.failures[seed] = run.cause or trial.run.cause or "unknown"
+            if run.failure or trial.run.status is RunState.FAILED:
+                into.failures[seed] = run.failure or trial.run.failure or Failure(FailureKind.ERROR)
                 into.settled[seed] = settled(run.metrics, into.failures[seed], params)
             else:
                 into.metrics[seed] = run.metrics
@@ -116,11 +116,11 @@ def ours_of(row: Row, trials: Sequence[Trial], seeds: Sequence[int]) -> dict[Set
 
 
 def _seeds_of(trial: Trial) -> dict[str, Run]:
-    return {run.tags.get("pcl.seed", ""): run for run in trial.seeds or [trial.run]}
+    return {run.tags.get(Tag.SEED, ""): run for run in trial.seeds or [trial.run]}
 
 
 def _is_begun(row: Row, trials: Sequence[Trial]) -> bool:
-    return any(t.run.status not in (FINISHED, FAILED) and row.matches(t.run.params) for t in trials)
+    return any(t.run.status not in (RunState.FINISHED, RunState.FAILED) and row.matches(t.run.params) for t in trials)
 
 
 def scoreboard_page(trials: Sequence[Trial], seeds: Sequence[int], around: PageContext) -> str:
@@ -242,8 +242,8 @@ def _numberless(
 
 
 def _why(metric: str, content: Found) -> tuple[str, str]:
-    """Return why there is no number, and the state for it."""
-    causes = told_causes(content.failures.values())
+    """Why there is no number, and the state that this is."""
+    causes = told_failures(content.failures.values())
     if not content.metrics:
         return causes, "failed"
     recorded = [metrics[metric] for metrics in content.metrics.values() if metric in metrics]

@@ -20,11 +20,12 @@ from dashboards.board.html.frame import (
 )
 from dashboards.board.html.names import axes_of, cell_name, shown_metrics, telling_apart
 from dashboards.board.html.tables import Cell, Column, TableRow, table
-from dashboards.board.store.records import FAILED, REPORT, RUNNING, Study, Trial, differing
+from dashboards.board.store.records import REPORT, Study, Trial, differing
+from pcl.metrics.names import TRAIN_S, larger_is_better, metric_name
 from pcl.presentation.durations import moment, rounded_duration
 from pcl.presentation.markup import Child, Html, join, tag
 from pcl.presentation.numbers import MISSING, number, plus_minus
-from pcl.studies.space.metric_direction import larger_is_better, metric_name
+from pcl.studies.tracking.tags import RunState, Tag
 
 Histories = Mapping[str, Sequence[tuple[int, float]]]
 
@@ -35,10 +36,10 @@ _MOST_LETTERS = 32  # of the axes of a table that is printed: of more, a row has
 
 
 def learning(study: Study) -> list[Trial]:
-    """Return the trials whose curves are drawn: the best, or first, and those that run."""
-    running = [trial for trial in study.trials if trial.run.status == RUNNING]
+    """Trials whose curves are drawn: the best, or first, and those that run."""
+    running = [trial for trial in study.trials if trial.run.status is RunState.RUNNING]
     order = study.cells if study.is_reproduction else study.ranked
-    best = [trial for trial in order if trial.run.status != RUNNING and trial.run.metrics]
+    best = [trial for trial in order if trial.run.status is not RunState.RUNNING and trial.run.metrics]
     return [*best[: max(0, _MOST_CURVES - len(running))], *running[:_MOST_CURVES]]
 
 
@@ -76,9 +77,9 @@ def trials_table(
     folded = _folded(axes) if is_folded else []
     rows = []
     for index, trial in enumerate(trials):
-        has_rank = trial.run.status == "FINISHED" and math.isfinite(trial.objective)
+        has_rank = trial.run.status is RunState.FINISHED and math.isfinite(trial.objective)
         state, n_seeds = state_of(trial.run), len(trial.seeds) or 1
-        spent = trial.run.metrics.get("time/train_s", math.nan)
+        spent = trial.run.metrics.get(TRAIN_S, math.nan)
         cells: list[Cell | Child] = [
             cell_name(trial) if are_cells else Cell(index + 1 if has_rank else MISSING, index + 1),
             Cell(partial(badge, state), state),
@@ -113,13 +114,13 @@ def _facts(study: Study, state: str, around: PageContext) -> Html:
     gpu, cpu = study.seconds(of_gpu=True), study.seconds(of_gpu=False)
     goal = {True: "largest ", False: "smallest ", None: ""}[larger_is_better(study.objective)]
     pairs: list[tuple[str, Child]] = [
-        ("space", tags.get("pcl.space")), ("scale", tags.get("pcl.scale")), ("fidelity", tags.get("pcl.fidelity")),
-        ("objective", goal + study.objective), ("data", tags.get("pcl.data")), ("hardware", tags.get("pcl.hardware")),
+        ("space", tags.get(Tag.SPACE)), ("scale", tags.get(Tag.SCALE)), ("fidelity", tags.get(Tag.FIDELITY)),
+        ("objective", goal + study.objective), ("data", tags.get(Tag.DATA)), ("hardware", tags.get(Tag.HARDWARE)),
         ("GPU time", rounded_duration(gpu) if gpu else None), ("CPU time", rounded_duration(cpu) if cpu else None),
         ("began", f"{moment(run.start_ms)} UTC"),
         ("ended", f"{moment(run.end_ms)} UTC" if run.end_ms and state != "running" else None),
         ("last report", f"{moment(study.last_ms)} UTC" if state in ("running", "silent") else None),
-        ("commit", tags.get("pcl.commit", "")[:10]), ("record", around.run_link(run)),
+        ("commit", tags.get(Tag.COMMIT, "")[:10]), ("record", around.run_link(run)),
         ("trials", around.trials_link(study)),
     ]  # fmt: skip
     warning = note(
@@ -134,7 +135,7 @@ def _command(study: Study) -> str:
     tags = study.run.tags
     if study.is_reproduction:
         return "reproduce.py ..."
-    return f"{'ablate' if tags.get('pcl.ablation') else 'grid'}.py --resume {tags.get('pcl.study', '')}"
+    return f"{'ablate' if tags.get(Tag.ABLATION) else 'grid'}.py --resume {tags.get(Tag.STUDY, '')}"
 
 
 def _ranking(study: Study, around: PageContext) -> Html:
@@ -201,10 +202,10 @@ def _curves(study: Study, histories: Histories) -> Html | None:
 def _failures(study: Study, around: PageContext) -> Html | None:
     causes: dict[str, list[Child]] = defaultdict(list)
     for trial in study.trials:
-        if trial.run.status == FAILED:
+        if trial.run.status is RunState.FAILED:
             causes[trial.run.cause or "unknown"].append(join(trial.run.name, " ", around.run_link(trial.run)))
         for seed in trial.lost:
-            if trial.run.status != FAILED:
+            if trial.run.status is not RunState.FAILED:
                 causes[seed.cause].append(join(seed.name, " ", around.run_link(seed)))
     if not causes:
         return None

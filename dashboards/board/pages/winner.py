@@ -17,10 +17,11 @@ from dashboards.board.html.frame import (
 from dashboards.board.html.tables import Column, TableRow, table
 from dashboards.board.store.artifacts import Figure
 from dashboards.board.store.records import Study, Trial, differing
+from pcl.metrics.names import metric_name
 from pcl.presentation.markup import Child, Html, tag
 from pcl.presentation.numbers import number, plus_minus
 from pcl.studies.results.statistics import estimate
-from pcl.studies.space.metric_direction import metric_name
+from pcl.studies.tracking.tags import Tag
 
 _HIDDEN = ("objective", "objective_se")  # another name of what is there already
 _WORDS = {
@@ -62,12 +63,12 @@ def winner_page(study: Study, figures: Sequence[Figure], around: PageContext) ->
 
 
 def _facts(study: Study, winner: Trial, around: PageContext) -> Html:
-    reused = winner.run.tags.get("pcl.reused_from")
+    reused = winner.run.tags.get(Tag.REUSED_FROM)
     pairs: list[tuple[str, Child]] = [
         ("trial", winner.run.name), (metric_name(study.objective), plus_minus(winner.objective, winner.error)),
-        ("seeds", winner.run.params.get("seeds", "").replace(",", ", ")), ("scale", study.run.tags.get("pcl.scale")),
-        ("fidelity", study.run.tags.get("pcl.fidelity")), ("hardware", winner.run.tags.get("pcl.hardware")),
-        ("result of", reused), ("key", tag("code", winner.run.tags.get("pcl.trial", ""))),
+        ("seeds", winner.run.params.get("seeds", "").replace(",", ", ")), ("scale", study.run.tags.get(Tag.SCALE)),
+        ("fidelity", study.run.tags.get(Tag.FIDELITY)), ("hardware", winner.run.tags.get(Tag.HARDWARE)),
+        ("result of", reused), ("key", tag("code", winner.run.tags.get(Tag.TRIAL, ""))),
         ("record", around.run_link(winner.run)),
     ]  # fmt: skip
     early = note("The study has not ended: this is its best so far.") if study.is_running else None
@@ -126,8 +127,8 @@ def _figures(study: Study, figures: Sequence[Figure]) -> Html:
 
 
 def _loading(study: Study, winner: Trial, around: PageContext) -> Html:
-    name, key = study.run.tags.get("pcl.study", study.run.name), winner.run.tags.get("pcl.trial", "")
-    owner = winner.run.tags.get("pcl.reused_from") or name
+    name, key = study.run.tags.get(Tag.STUDY, study.run.name), winner.run.tags.get(Tag.TRIAL, "")
+    owner = winner.run.tags.get(Tag.REUSED_FROM) or name
     place = f"runs/{owner}/trials/{key}/checkpoint.pt"
     is_kept = study.selects and owner == name  # the winner's checkpoint is the only one that goes to MLflow
     fetch = _code(_download(study.run.id, "checkpoint.pt", around)) if is_kept else None

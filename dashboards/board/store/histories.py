@@ -4,16 +4,17 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable
 
-from dashboards.board.store.database import Database
 from dashboards.board.store.records import LARGEST, Run
+from pcl.studies.tracking.database_file import Database
+from pcl.studies.tracking.tags import RunKind, Tag
 
 # Trials of these keys, each with its study and where its result is from
-_OF_KEYS = """
+_OF_KEYS = f"""
     select r.run_uuid, t.value, s.value, o.value from runs r
-    join tags k on k.run_uuid = r.run_uuid and k.key = 'pcl.kind' and k.value = 'trial'
-    join tags t on t.run_uuid = r.run_uuid and t.key = 'pcl.trial'
-    join tags s on s.run_uuid = r.run_uuid and s.key = 'pcl.study'
-    left join tags o on o.run_uuid = r.run_uuid and o.key = 'pcl.reused_from'
+    join tags k on k.run_uuid = r.run_uuid and k.key = '{Tag.KIND}' and k.value = '{RunKind.TRIAL}'
+    join tags t on t.run_uuid = r.run_uuid and t.key = '{Tag.TRIAL}'
+    join tags s on s.run_uuid = r.run_uuid and s.key = '{Tag.STUDY}'
+    left join tags o on o.run_uuid = r.run_uuid and o.key = '{Tag.REUSED_FROM}'
     where r.lifecycle_stage = 'active' and t.value in (select value from json_each(?))
 """
 
@@ -31,12 +32,12 @@ def histories(database: Database, runs: Iterable[Run], metric: str) -> dict[str,
 
 def _trained(database: Database, runs: list[Run]) -> dict[str, str]:
     """The run that each is the result of, as far as it is in the store; of what was not reused, itself."""
-    keys = {run.tags.get("pcl.trial", "") for run in runs if run.tags.get("pcl.reused_from")}
+    keys = {run.tags.get(Tag.TRIAL, "") for run in runs if run.tags.get(Tag.REUSED_FROM)}
     rows = database.rows(_OF_KEYS, json.dumps(sorted(keys))) if keys else []
     of_study = {(study, key): (run_id, origin or "") for run_id, key, study, origin in rows}
     found = {}
     for run in runs:
-        source, origin, key = run.id, run.tags.get("pcl.reused_from", ""), run.tags.get("pcl.trial", "")
+        source, origin, key = run.id, run.tags.get(Tag.REUSED_FROM, ""), run.tags.get(Tag.TRIAL, "")
         seen = {""}  # studies: none is asked twice, as two that name each other would be
         while origin not in seen and (origin, key) in of_study:
             seen.add(origin)

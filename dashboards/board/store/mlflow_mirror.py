@@ -7,8 +7,9 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from dashboards.board.store.database import PREFIX, TABLES, Database, Row
+from pcl.studies.tracking.database_file import TABLES, Database, Row
 from pcl.studies.tracking.store import Store, StoreError
+from pcl.studies.tracking.tags import EXPERIMENTS, RunKind, RunState, Tag
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
@@ -68,7 +69,7 @@ class Mirror(Database):
     def histories(self, runs: Sequence[str], metric: str) -> list[Row]:
         """Asks for those that are not known or not yet complete."""
         with self._lock:
-            running = {run for (run,) in self.rows("select run_uuid from runs where status = 'RUNNING'")}
+            running = {run for (run,) in self.rows("select run_uuid from runs where status = ?", RunState.RUNNING)}
             for run in runs:
                 if (run, metric) in self._complete:
                     continue
@@ -83,7 +84,7 @@ class Mirror(Database):
         try:
             with self._lock:
                 experiments = self._experiments()
-            for condition in ("tags.`pcl.kind` = 'study'", ""):
+            for condition in (f"tags.`{Tag.KIND}` = '{RunKind.STUDY}'", ""):
                 for page in self._pages(experiments, condition):
                     with self._lock:
                         for run in page:
@@ -105,7 +106,7 @@ class Mirror(Database):
         else:
             ((start, end),) = self._memory.execute("select max(start_time), max(end_time) from runs")
             news = [
-                "attributes.status = 'RUNNING'", f"attributes.start_time > {(start or 0) - _OVERLAP_MS}",
+                f"attributes.status = '{RunState.RUNNING}'", f"attributes.start_time > {(start or 0) - _OVERLAP_MS}",
                 f"attributes.end_time > {(end or 0) - _OVERLAP_MS}",
             ]  # fmt: skip
             found = [run for condition in news for page in self._pages(experiments, condition) for run in page]
@@ -113,7 +114,7 @@ class Mirror(Database):
             self._take(run)
 
     def _experiments(self) -> list[str]:
-        identifiers = self._store.experiments(PREFIX)
+        identifiers = self._store.experiments(EXPERIMENTS)
         known = {identifier for (identifier,) in self._memory.execute("select experiment_id from experiments")}
         for identifier in set(identifiers) - known:
             experiment = self._store.call(lambda client, i=identifier: client.get_experiment(i))  # type: ignore[misc]

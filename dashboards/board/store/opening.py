@@ -1,7 +1,7 @@
 """Opens MLflow's tables: its file where this program knows the schema, else a mirror filled by MLflow's client."""
 
-from dashboards.board.store.database import Database, FileDatabase
 from dashboards.board.store.mlflow_mirror import Mirror
+from pcl.studies.tracking.database_file import Database, FileDatabase
 from pcl.studies.tracking.store import Store
 
 

@@ -7,25 +7,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from dashboards.board.store.database import PREFIX, Database, Row
-from pcl.studies.ledger.failures import cause_of
-from pcl.studies.space.metric_direction import larger_is_better
+from pcl.metrics.names import BEST_OBJECTIVE, OBJECTIVE, OBJECTIVE_SE, TRAIN_S, larger_is_better
+from pcl.studies.tracking.database_file import Database, Row
+from pcl.studies.tracking.tags import EXPERIMENTS, Failure, RunKind, RunState, Tag, failure_of
 
-RUNNING, FINISHED, FAILED = "RUNNING", "FINISHED", "FAILED"  # MLflow's words; the fourth is KILLED
 REPORT = "report"  # the stage of the report seeds, which select nothing
 REPRODUCTION = "reproduction"  # that of `launch/reproduce.py` on the report seeds
 
 LARGEST = 1.7976931348623157e308  # what MLflow's databases keep of an infinity
 _TRIAL_TAGS = (
-    "pcl.kind", "pcl.trial", "pcl.stage", "pcl.seed", "pcl.cause", "pcl.hardware", "pcl.reused_from",
-    "mlflow.parentRunId",
+    Tag.KIND, Tag.TRIAL, Tag.STAGE, Tag.SEED, Tag.CAUSE, Tag.FAILURE_KIND, Tag.FAILURE_DETAIL, Tag.HARDWARE,
+    Tag.REUSED_FROM, Tag.PARENT,
 )  # fmt: skip
 # What an overview needs; of a study's own run all are read.
 _TAGS = (
     f"select run_uuid, key, value from tags where key in {_TRIAL_TAGS!r} "
-    "or run_uuid in (select run_uuid from tags where key = 'pcl.kind' and value = 'study')"
+    f"or run_uuid in (select run_uuid from tags where key = '{Tag.KIND}' and value = '{RunKind.STUDY}')"
 )
-_SUMMARY_METRICS = ("objective", "objective_se", "best/objective", "time/train_s")
+_SUMMARY_METRICS = (OBJECTIVE, OBJECTIVE_SE, BEST_OBJECTIVE, TRAIN_S)
 
 
 @dataclass
@@ -36,7 +35,7 @@ class Run:
         id: In MLflow.
         experiment: Its experiment.
         name: For people.
-        status: In MLflow's words.
+        status: In MLflow.
         start_ms: When it began, in milliseconds since 1970.
         end_ms: When it ended; 0 before.
         tags: By name.
@@ -48,7 +47,7 @@ class Run:
     id: str
     experiment: str
     name: str
-    status: str
+    status: RunState
     start_ms: int
     end_ms: int
     tags: dict[str, str] = field(default_factory=dict)
@@ -57,9 +56,14 @@ class Run:
     last_ms: int = 0
 
     @property
+    def failure(self) -> Failure | None:
+        """Return why it failed, if it has."""
+        return failure_of(self.tags)
+
+    @property
     def cause(self) -> str:
-        """Why it failed."""
-        return cause_of(self.tags)
+        """Return that in a sentence, or nothing."""
+        return str(self.failure or "")
 
 
 @dataclass
@@ -72,17 +76,17 @@ class Trial:
     @property
     def stage(self) -> str:
         """Of the search, or `REPORT`."""
-        return self.run.tags.get("pcl.stage", "")
+        return self.run.tags.get(Tag.STAGE, "")
 
     @property
     def objective(self) -> float:
         """Mean over the seeds that have not failed; NaN where there is none, or one is undefined."""
-        return self.run.metrics.get("objective", math.nan)
+        return self.run.metrics.get(OBJECTIVE, math.nan)
 
     @property
     def error(self) -> float:
         """Standard error of `objective`; NaN for a single seed."""
-        return self.run.metrics.get("objective_se", math.nan)
+        return self.run.metrics.get(OBJECTIVE_SE, math.nan)
 
     @property
     def lost(self) -> list[Run]:
@@ -92,12 +96,12 @@ class Trial:
     @property
     def is_reused(self) -> bool:
         """Whether its result is another study's."""
-        return bool(self.run.tags.get("pcl.reused_from"))
+        return bool(self.run.tags.get(Tag.REUSED_FROM))
 
     @property
     def seconds(self) -> float:
         """Spent training by this study."""
-        spent = self.run.metrics.get("time/train_s", 0.0)
+        spent = self.run.metrics.get(TRAIN_S, 0.0)
         return spent if math.isfinite(spent) and not self.is_reused else 0.0
 
     def by_seed(self, metric: str) -> dict[str, float]:
@@ -107,7 +111,7 @@ class Trial:
     def recorded(self, metric: str) -> dict[str, float]:
         """The last values of the seeds that have not failed, also of those where it is undefined."""
         runs = [seed for seed in self.seeds if not seed.cause] if self.seeds else [self.run]
-        named = {run.tags.get("pcl.seed", ""): run.metrics for run in runs}
+        named = {run.tags.get(Tag.SEED, ""): run.metrics for run in runs}
         return {seed: metrics[metric] for seed, metrics in named.items() if seed and metric in metrics}
 
 
@@ -121,22 +125,22 @@ class Study:
     @property
     def objective(self) -> str:
         """The metric that trials are selected by."""
-        return self.run.tags.get("pcl.objective", "objective")
+        return self.run.tags.get(Tag.OBJECTIVE, OBJECTIVE)
 
     @property
     def selects(self) -> bool:
         """Whether it searches for a winner; ablations and reproductions choose nothing, on report seeds."""
-        return not self.run.tags.get("pcl.ablation") and not self.is_reproduction
+        return not self.run.tags.get(Tag.ABLATION) and not self.is_reproduction
 
     @property
     def is_reproduction(self) -> bool:
         """Whether it is of `launch/reproduce.py`."""
-        return self.run.tags.get("pcl.space", "").startswith("reproduce_")
+        return self.run.tags.get(Tag.SPACE, "").startswith("reproduce_")
 
     @property
     def is_running(self) -> bool:
         """Whether its driver has not said that it has ended."""
-        return self.run.status == RUNNING
+        return self.run.status is RunState.RUNNING
 
     @cached_property
     def last_ms(self) -> int:
@@ -153,7 +157,7 @@ class Study:
         sign = -1.0 if larger_is_better(self.objective) is not False else 1.0
 
         def place(trial: Trial) -> tuple[int, float]:
-            if trial.run.status != FINISHED or not math.isfinite(trial.objective):
+            if trial.run.status is not RunState.FINISHED or not math.isfinite(trial.objective):
                 return 2, 0.0
             return int(bool(trial.lost)), sign * trial.objective
 
@@ -164,8 +168,8 @@ class Study:
         """What the study has chosen, or what is best so far; of a reproduction nothing: its cells are no rivals."""
         if self.is_reproduction:
             return None
-        finished = [t for t in self.ranked if t.run.status == FINISHED and math.isfinite(t.objective)]
-        chosen = self.run.metrics.get("best/objective")
+        finished = [t for t in self.ranked if t.run.status is RunState.FINISHED and math.isfinite(t.objective)]
+        chosen = self.run.metrics.get(BEST_OBJECTIVE)
         return next((t for t in finished if t.objective == chosen), finished[0] if finished else None)
 
     @property
@@ -180,7 +184,7 @@ class Study:
 
     def seconds(self, *, of_gpu: bool) -> float:
         """Time spent training, on GPUs or on CPUs."""
-        return sum(t.seconds for t in self.trials if t.run.tags.get("pcl.hardware", "").startswith("CPU") != of_gpu)
+        return sum(t.seconds for t in self.trials if t.run.tags.get(Tag.HARDWARE, "").startswith("CPU") != of_gpu)
 
 
 def all_studies(database: Database) -> list[Study]:
@@ -198,12 +202,13 @@ def all_studies(database: Database) -> list[Study]:
 def one_study(database: Database, run_id: str, metrics: Sequence[str] = ()) -> Study | None:
     """A study with all that is recorded of it or, of metrics, these, the objective, and what an overview shows."""
     members = database.rows(
-        "select mine.run_uuid from tags theirs join tags mine on mine.key = 'pcl.study' and mine.value = theirs.value "
-        "where theirs.key = 'pcl.study' and theirs.run_uuid = ?",
+        "select mine.run_uuid from tags theirs join tags mine on mine.key = theirs.key and mine.value = theirs.value "
+        "where theirs.key = ? and theirs.run_uuid = ?",
+        Tag.STUDY,
         run_id,
     )
     if metrics:
-        objective = database.rows("select value from tags where key = 'pcl.objective' and run_uuid = ?", run_id)
+        objective = database.rows("select value from tags where key = ? and run_uuid = ?", Tag.OBJECTIVE, run_id)
         metrics = [*metrics, *_SUMMARY_METRICS, *(value for (value,) in objective)]
     found = _whole(database, [member for (member,) in members], metrics)
     return next((study for study in _grouped(found)[0] if study.run.id == run_id), None)
@@ -241,12 +246,12 @@ def _runs(database: Database, condition: str = "", *values: object) -> dict[str,
     rows = database.rows(
         "select r.run_uuid, r.experiment_id, r.name, r.status, r.start_time, r.end_time from runs r "
         "join experiments e on e.experiment_id = r.experiment_id "
-        f"where r.lifecycle_stage = 'active' and e.lifecycle_stage = 'active' and e.name like '{PREFIX}%' {condition} "
-        "order by r.start_time, r.run_uuid",
+        f"where r.lifecycle_stage = 'active' and e.lifecycle_stage = 'active' and e.name like '{EXPERIMENTS}%' "
+        f"{condition} order by r.start_time, r.run_uuid",
         *values,
     )
     return {
-        run_id: Run(run_id, str(experiment), name or run_id, status or "", start or 0, end or 0)
+        run_id: Run(run_id, str(experiment), name or run_id, RunState(status), start or 0, end or 0)
         for run_id, experiment, name, status, start, end in rows
     }
 
@@ -281,13 +286,13 @@ def _grouped(runs: Iterable[Run]) -> tuple[list[Study], list[Trial]]:
     """Studies and trials with what is below them, each by the run that it says is above it."""
     by_kind: dict[str, list[Run]] = defaultdict(list)
     for run in runs:
-        by_kind[run.tags.get("pcl.kind", "")].append(run)
-    studies = {run.id: Study(run) for run in by_kind["study"]}
-    trials = {run.id: Trial(run) for run in by_kind["trial"]}
-    for seed in by_kind["seed"]:
-        if (trial := trials.get(seed.tags.get("mlflow.parentRunId", ""))) is not None:
+        by_kind[run.tags.get(Tag.KIND, "")].append(run)
+    studies = {run.id: Study(run) for run in by_kind[RunKind.STUDY]}
+    trials = {run.id: Trial(run) for run in by_kind[RunKind.TRIAL]}
+    for seed in by_kind[RunKind.SEED]:
+        if (trial := trials.get(seed.tags.get(Tag.PARENT, ""))) is not None:
             trial.seeds.append(seed)
     for trial in trials.values():
-        if (study := studies.get(trial.run.tags.get("mlflow.parentRunId", ""))) is not None:
+        if (study := studies.get(trial.run.tags.get(Tag.PARENT, ""))) is not None:
             study.trials.append(trial)
     return list(studies.values()), list(trials.values())

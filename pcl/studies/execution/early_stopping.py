@@ -8,6 +8,7 @@ again from the trials' folders. A trial that has come to its end has finished, w
 
 import numpy as np
 
+from pcl.config.failure import Failure, FailureKind
 from pcl.config.run_config import RunConfig
 from pcl.studies.execution.interrupt import Interrupt, StopReason
 from pcl.studies.ledger.folders import Result, Status, StudyFolder, TrialFolder
@@ -74,7 +75,8 @@ class EarlyStopping:
             return False
         try:
             folder.claim()  # whoever writes after this has lost the trial
-            folder.close(Result(Status.STOPPED, f"stopped early by ASHA at batch {batch} of {n_batches}"))
+            told = f"by ASHA at batch {batch} of {n_batches}"
+            folder.close(Result(Status.STOPPED, Failure(FailureKind.STOPPED_EARLY, told)))
         except OSError as error:
             self._interrupt.set(StopReason.UNWRITABLE_FILES, error)
         return True

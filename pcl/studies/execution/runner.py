@@ -5,13 +5,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
+from pcl.config.failure import Failure, FailureKind
 from pcl.studies.execution.early_stopping import EarlyStopping
 from pcl.studies.execution.interfaces import Listener, Source
 from pcl.studies.execution.interrupt import Interrupt, StopReason
 from pcl.studies.execution.monitoring import Gauges
 from pcl.studies.execution.resources import Resources
 from pcl.studies.ledger.folders import Result, Status, StudyFolder, TrialFolder
-from pcl.studies.results.reuse import NO_RESULT
 from pcl.studies.space.trial import Trial
 
 
@@ -88,7 +88,7 @@ class Events:
             self._see(folder)
             if folder.result() is None:
                 folder.begin(trial)
-                folder.close(Result(Status.FAILED, f"worker died: {told.splitlines()[0]}", told))
+                folder.close(Result(Status.FAILED, Failure(FailureKind.WORKER_DIED, told.splitlines()[0]), told))
             self.listener.ended(folder)
 
     def unwritable(self, cause: str) -> None:
@@ -115,5 +115,5 @@ def fail_unended(trials: Sequence[Trial], assignment: Assignment) -> None:
         folder = assignment.study.trial(trial.key)
         if not assignment.interrupt.is_set() and folder.result() is None:
             folder.begin(trial)
-            folder.close(Result(Status.FAILED, NO_RESULT))
+            folder.close(Result(Status.FAILED, Failure(FailureKind.NO_RESULT)))
             assignment.listener.ended(folder)

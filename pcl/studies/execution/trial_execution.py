@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from pcl.metrics.names import TRAIN_S
 from pcl.studies.execution.early_stopping import EarlyStopping
 from pcl.studies.execution.interfaces import Listener
 from pcl.studies.execution.interrupt import Interrupt
@@ -120,7 +121,7 @@ class Execution:
                 return  # a record that is not of the whole training
         except StoreError:
             return
-        seconds = max((m.get("time/train_s", math.nan) for m in found.by_seed.values()), default=math.nan)
+        seconds = max((m.get(TRAIN_S, math.nan) for m in found.by_seed.values()), default=math.nan)
         outcome = Outcome(trial, None, found.by_seed, found.failures, seconds=seconds)
         take_over(self.folder, trial, outcome, found.study)
 

@@ -20,6 +20,7 @@ from typing import Any, Protocol
 
 import torch
 
+from pcl.config.failure import Failure, FailureKind
 from pcl.config.user_files import trust
 from pcl.losses.base import DEFAULT_CHUNK_SIZE
 from pcl.storage.mirror import mirror_of
@@ -168,17 +169,18 @@ def _trained(job: Job, folder: TrialFolder, token: str, reporter: Reporter) -> G
         except (Lost, Unwritable):
             raise  # no failure of the training
         except Diverged as error:
-            return Result(Status.FAILED, first_line(error), "", now_ms(), hardware)
+            return Result(Status.FAILED, Failure(FailureKind.DIVERGED, first_line(error)), "", now_ms(), hardware)
         except Exception as error:
-            cause, told = f"{type(error).__name__}: {first_line(error)}", traceback.format_exc()
+            failure = Failure(FailureKind.ERROR, f"{type(error).__name__}: {first_line(error)}")
+            told = traceback.format_exc()
             if not _is_out_of_memory(error):
                 break
-            cause = f"out of memory: {first_line(error)}"
+            failure = Failure(FailureKind.OUT_OF_MEMORY, first_line(error))
             if job.device == "cuda":
                 torch.cuda.empty_cache()
         else:
-            return Result(Status.FINISHED, "", "", now_ms(), hardware)
-    return Result(Status.FAILED, cause, told, now_ms(), hardware)
+            return Result(Status.FINISHED, hardware=hardware)
+    return Result(Status.FAILED, failure, told, now_ms(), hardware)
 
 
 def _is_out_of_memory(error: Exception) -> bool:

@@ -1,1 +1,1 @@
-"""What was done, on disk: the study spec, trial folders, reports, results and the lease on a study."""
+"""Records of studies on disk: study spec, trial folders, reports, results, and the lease on a study."""

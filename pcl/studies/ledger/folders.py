@@ -63,16 +63,16 @@ class TrialFolder:
 
     @property
     def key(self) -> str:
-        """The trial's key."""
+        """Return the trial's key."""
         return self.path.name
 
     @property
     def checkpoint(self) -> Path:
-        """File of the training, which need not exist yet."""
+        """Return the path of the training's checkpoint, which need not exist yet."""
         return self.path / CHECKPOINT
 
     def trial(self) -> Trial:
-        """Return what the folder is of.
+        """Return the trial.
 
         Raises:
             Damaged: If the file cannot be read; so do `rows` and `result`.
@@ -104,11 +104,11 @@ class TrialFolder:
             self._write(_TRIAL, asdict(trial))
 
     def pull(self) -> None:
-        """See what a worker elsewhere has written, but for the training itself."""
+        """Download what a worker elsewhere has written, except checkpoints."""
         self.mirror.pull(_TRIAL, _REPORTS, _RESULT)
 
     def take(self, trial: Trial) -> str:
-        """Begin or go on with a trial as its one worker; returns the token that every write needs.
+        """Begin or resume a trial as its only worker; return the token that every write needs.
 
         What is there may need `repair`.
         """
@@ -118,7 +118,7 @@ class TrialFolder:
         return token
 
     def claim(self) -> str:
-        """Become the one who may write; returns the token that every write needs."""
+        """Become the only writer; return the token that every write needs."""
         self._clear()
         token = uuid.uuid4().hex
         write_text(self.path / _OWNER, token)
@@ -126,7 +126,7 @@ class TrialFolder:
         return token
 
     def publish(self, row: Row, token: str) -> None:
-        """Add a report. The first one at a batch stays: a training that goes on from a checkpoint repeats the rest.
+        """Add a report. The first at a batch stays: a training resumed from a checkpoint repeats the later ones.
 
         Raises:
             Lost: If another has claimed the trial since.
@@ -146,12 +146,12 @@ class TrialFolder:
         self.close(result)
 
     def close(self, result: Result) -> None:
-        """Record how the trial ended, as the driver may for a trial without a worker."""
+        """Record how the trial ended, without a token: for the driver, where the trial has no worker."""
         (self.path / PREVIOUS).unlink(missing_ok=True)
         self._write(_RESULT, result.as_json())
 
     def reopen(self) -> None:
-        """Forget that it ended, and with it what it had reached, so that it runs again from the start."""
+        """Delete the result and all progress, so that the trial runs again from the start."""
         if self.path.exists():
             self.claim()  # a late worker writes no more
             self._mark_reopened()
@@ -198,7 +198,7 @@ class TrialFolder:
             raise Lost(f"Trial {self.key} has been taken over by another worker.")
 
     def set_aside(self, name: str) -> str:
-        """Give a file that cannot be used another name, which is returned; of a store's, the records stay there too."""
+        """Rename a file that cannot be used, and return its new name; in a store, records are kept too."""
         kept = set_aside(self.path / name, "damaged")
         if name not in (CHECKPOINT, PREVIOUS):  # large, and of no use to anyone
             self.mirror.push(kept.name)
@@ -211,17 +211,17 @@ class TrialFolder:
             left.unlink(missing_ok=True)
 
     def _mark_reopened(self) -> None:
-        """Say, in one step, that what the trial had reached counts no more."""
+        """Declare, in one step, that the trial's progress no longer counts."""
         self._write(_RESULT, {"status": _REOPENED})
 
     def _forget(self) -> None:
-        """Delete what a reopened trial had reached; the file that says so goes last."""
+        """Delete a reopened trial's progress; the file that says it is reopened goes last."""
         for name in (PREVIOUS, CHECKPOINT, _REPORTS, _RESULT):
             self.mirror.delete(name)
             (self.path / name).unlink(missing_ok=True)
 
     def _read_result(self) -> dict[str, Any]:
-        """Return result.json, which may say that there is none; empty where there is no file."""
+        """Return the content of result.json, which may be a mark that there is no result; empty without a file."""
         try:
             return self._parsed(_RESULT, dict[str, Any])
         except FileNotFoundError:
@@ -251,31 +251,31 @@ class StudyFolder:
 
     @property
     def name(self) -> str:
-        """The study's name."""
+        """Return the study's name."""
         return self.path.name
 
     def beside(self, name: str) -> "StudyFolder":
-        """Another study in the same storage."""
+        """Return another study in the same storage."""
         return StudyFolder(self.path.parent / name, self.mirror.beside(name))
 
     def pull(self) -> None:
-        """See what others have written, but for the trainings themselves."""
+        """Download what others have written, except checkpoints."""
         self.mirror.pull_all(left_out=(*_OWN, CHECKPOINT))
 
     def push(self) -> None:
-        """Keep what a study leaves beside its trials."""
+        """Upload the files that a study leaves beside its trials."""
         self.mirror.push_all(left_out=(*_OWN, TRIALS))
 
     def trial(self, key: str) -> TrialFolder:
-        """The folder of a trial, which need not exist yet."""
+        """Return the folder of a trial, which need not exist yet."""
         return TrialFolder(self.path / TRIALS / key, self.mirror.inside(f"{TRIALS}/{key}"))
 
     def repair(self) -> list[str]:
-        """Repair the folders of all trials; returns a sentence for each thing that was wrong."""
+        """Repair the folders of all trials; return a sentence for each thing that was wrong."""
         folders = (self.trial(path.name) for path in sorted((self.path / TRIALS).glob("*/")) if path.is_dir())
         return [sentence for folder in folders for sentence in folder.repair()]
 
     def trials(self) -> Iterator[TrialFolder]:
-        """Every trial that has begun."""
+        """Yield every trial that has begun."""
         for path in sorted((self.path / TRIALS).glob("*/trial.json")):
             yield self.trial(path.parent.name)

@@ -1,4 +1,4 @@
-"""Who works on a study that is in a store, where there are no locks: a file with a name and a number that goes up.
+"""Heartbeat lease on a study in a store that has no locks: a file with a holder and a counter.
 
 Whoever wants the study looks whether the number still goes up, which needs no clocks that agree. One that has not for a
 while is of a driver that has died. What this cannot do: a driver that is cut off from the store for longer than that
@@ -27,7 +27,7 @@ _CLOCK = ".clock"  # a file that is written to learn what time it is there
 
 @contextmanager
 def leased(folder: StudyFolder, on_lost: Callable[[str], None]) -> Iterator[None]:
-    """Hold the lease of a study in a store; of any other there is none.
+    """Hold the lease of a study in a store; a study in a folder needs none.
 
     Args:
         folder: The study's files.
@@ -77,12 +77,12 @@ class _Lease:
                 self._beat()
 
     def give_back(self) -> None:
-        """Leave the file, whose time says when the study was last worked on, without a holder."""
+        """Release the lease; the file stays, as its time says when the study was last worked on."""
         if self._is_ours():
             self._write("")
 
     def _wait(self, before: str) -> None:
-        """Return when a lease has gone stale; one that is renewed meanwhile is another's."""
+        """Wait until a lease has gone stale; one that is renewed meanwhile is held by another."""
         deadline = time.monotonic() + STALE_S
         while time.monotonic() < deadline:
             time.sleep(1.0)
@@ -99,7 +99,7 @@ class _Lease:
         )
 
     def _age_s(self) -> float:
-        """Since the last beat, by the store's own clock."""
+        """Return the seconds since the last heartbeat, by the store's own clock."""
         write_text(self._folder.path / _CLOCK, "")
         self._mirror.push(_CLOCK)
         age_s = self._mirror.time_of(_CLOCK) - self._mirror.time_of(LEASE)

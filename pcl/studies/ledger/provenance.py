@@ -1,4 +1,4 @@
-"""Where results come from: the code's commit and the hash of its pinned requirements."""
+"""Provenance of results: the code's commit and the hash of its pinned requirements."""
 
 import contextlib
 import hashlib
@@ -12,7 +12,7 @@ COMMIT_FILE = "COMMIT"  # says it where the code has travelled without its histo
 
 
 def commit() -> str:
-    """The commit of this checkout, with "+" behind it where files have changed since; "unknown" outside of one."""
+    """Return this checkout's commit, with "+" if files have changed since; "unknown" outside of one."""
     with contextlib.suppress(OSError):
         return (_ROOT / COMMIT_FILE).read_text().strip()
     head = _git("rev-parse", "HEAD")
@@ -22,7 +22,7 @@ def commit() -> str:
 
 
 def lock_hash() -> str:
-    """Of requirements.lock, twelve hexadecimal digits; "unknown" where there is none."""
+    """Return twelve hexadecimal digits of requirements.lock's hash; "unknown" without that file."""
     try:
         return hashlib.sha256((_ROOT / "requirements.lock").read_bytes()).hexdigest()[:12]
     except OSError:

@@ -1,4 +1,4 @@
-"""What a study is, kept in its folder: a resumed study is the same one or is refused.
+"""The specification of a study, kept in its folder: one that is resumed with another is refused.
 
 A study belongs to one driver at a time: the lock is the kernel's and goes with the process that held it. A study in a
 store has a lease beside it (see `pcl.studies.ledger.lease`).
@@ -72,12 +72,12 @@ class StudySpec:
             raise ValueError(f"Tuning and report seeds must have none in common, but both have {shared}.")
 
     def as_json(self) -> dict[str, Any]:
-        """For study.json."""
+        """Return the content of study.json."""
         return {"format": _FORMAT, **asdict(self)}
 
     @classmethod
     def read(cls, folder: StudyFolder) -> "StudySpec":
-        """From study.json.
+        """Read study.json.
 
         Raises:
             ValueError: If there is no study in the folder.
@@ -100,7 +100,7 @@ class StudySpec:
         return cls(**{**content, **lists, "method": method})
 
     def difference(self, other: "StudySpec") -> str:
-        """The first difference in words, or nothing; a space's file may lie elsewhere, as it does in every job."""
+        """Return the first difference in words, or nothing; the path of a space's file may differ, as in jobs."""
         ours, theirs = ({**asdict(spec), **asdict(spec.method), "method": ""} for spec in (self, other))
         if self.fingerprint == other.fingerprint and Path(self.space).name == Path(other.space).name:
             theirs["space"] = self.space
@@ -111,11 +111,11 @@ class StudySpec:
         return ""
 
     def n_trials(self, space: SearchSpace) -> tuple[int, ...]:
-        """Trials of each stage, with no warm start."""
+        """Return the number of trials of each stage, without a warm start."""
         return self.method.n_trials or space.n_trials
 
     def trials(self, space: SearchSpace, stage_index: int, winner: Mapping[str, Plain]) -> list[Trial]:
-        """The trials of a stage of a grid or a random search.
+        """Return the trials of a stage of a grid or a random search.
 
         Raises:
             ValueError: If one is not possible; of a stage with ranges, if none is.
@@ -130,7 +130,7 @@ class StudySpec:
         return [self.trial_at(space, stage_index, values, winner) for values in points]
 
     def corners(self, space: SearchSpace) -> list[Trial]:
-        """Trials of the first stage that stand for all: of a grid, the first and the last; of ranges, their ends.
+        """Return trials that stand for the first stage: first and last of a grid, or the ends of ranges.
 
         Raises:
             ValueError: If one of the grid, or of those by which ranges are checked, is not possible.
@@ -143,14 +143,14 @@ class StudySpec:
     def trial_at(
         self, space: SearchSpace, stage_index: int, values: Mapping[str, Plain], winner: Mapping[str, Plain]
     ) -> Trial:
-        """The trial at these values of a stage's axes."""
+        """Return the trial at these values of a stage's axes."""
         cell = space.cell_from(
             stage_index, values, winner, profile=self.profile, scale=self.scale, overrides=self.overrides
         )
         return self.trial(cell, space.stages[stage_index].name, self.tuning_seeds)
 
     def _drawn(self, space: SearchSpace, stage_index: int, winner: Mapping[str, Plain]) -> list[Trial]:
-        """Different possible points of a stage with ranges, as many as asked for or as there are."""
+        """Draw distinct valid points of a stage with ranges, as many as asked for or as there are."""
         found: dict[str, Trial] = {}
         cause, n_misses = "", 0
         for values in draws(space.stages[stage_index], self.method.seed):
@@ -168,7 +168,7 @@ class StudySpec:
         return list(found.values())
 
     def trial(self, cell: Cell, stage: str, seeds: tuple[int, ...]) -> Trial:
-        """A cell as a trial."""
+        """Return the trial of a cell."""
         return Trial(cell.config.flat(), seeds, stage, cell.varied, self.data)
 
 
@@ -178,7 +178,7 @@ def _shown(value: object) -> str:
 
 @contextmanager
 def opened(folder: StudyFolder, spec: StudySpec, on_lost: Callable[[str], None] = lambda _: None) -> Iterator[None]:
-    """Hold the study's lock; makes study.json, or checks that it says the same.
+    """Hold the study's lock, after making study.json or checking that it says the same.
 
     Args:
         folder: The study's files.
@@ -240,7 +240,7 @@ def space_of(folder: StudyFolder, spec: StudySpec) -> str:
 
 
 def latest_study(storage: Storage, kind: str = SEARCH) -> str:
-    """Name of the study that was last begun or resumed.
+    """Return the name of the study that was last begun or resumed.
 
     Raises:
         ValueError: If there is none of this kind.
@@ -255,7 +255,7 @@ def latest_study(storage: Storage, kind: str = SEARCH) -> str:
 
 
 def _last_worked_on(path: Path) -> float:
-    """By its lock, which a copy of a study may lack; else by its study.json."""
+    """Return when the lock was last held or, in a copy without it, when study.json was written."""
     try:
         return (path.parent / LOCK).stat().st_mtime
     except FileNotFoundError:
@@ -269,7 +269,7 @@ def require_kind(folder: StudyFolder, spec: StudySpec, kind: str) -> None:
 
 
 def _kind_of(path: Path) -> str:
-    """What `StudySpec.read` would find; what is not readable is told when it is read."""
+    """Return the kind that `StudySpec.read` would find; errors are left to it."""
     try:
         return str(json.loads(path.read_text()).get("kind", SEARCH))
     except (json.JSONDecodeError, AttributeError):
@@ -277,7 +277,7 @@ def _kind_of(path: Path) -> str:
 
 
 def read_seeds(text: str) -> tuple[int, ...]:
-    """Seeds from a list such as 1,2,3; none from no text.
+    """Parse seeds from a list such as 1,2,3; none from no text.
 
     Raises:
         ValueError: If they are not different whole numbers.

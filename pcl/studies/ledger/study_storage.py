@@ -1,4 +1,4 @@
-"""Where studies are kept: a folder, or a store such as s3://bucket/prefix of which every machine has a copy.
+"""Storage of studies: a folder, or a store such as s3://bucket/prefix that every machine has a copy of.
 
 A cluster whose nodes share no disk can share a store. Workers and drivers read and write copies of their own
 (see `pcl.storage.mirror`), of which only what is in the store counts: any machine that reaches it goes on with a study.
@@ -22,7 +22,7 @@ _AT_ONCE = 8  # studies that are looked at
 
 @dataclass(frozen=True)
 class Storage:
-    """Where studies are kept.
+    """A folder or store of studies.
 
     Attributes:
         path: Their folder; of a store, this machine's copy.
@@ -34,7 +34,7 @@ class Storage:
 
     @classmethod
     def of(cls, text: str) -> "Storage":
-        """What a user names; `check` says whether it can be used."""
+        """Parse what a user names; `check` tells if it can be used."""
         if not is_address(text):
             return cls(Path(text))
         parts = urlsplit(text)
@@ -48,7 +48,7 @@ class Storage:
 
     @property
     def is_store(self) -> bool:
-        """Whether it is one, and no folder."""
+        """Return whether it is a store and not a folder."""
         return bool(self.mirror.uri)
 
     def check(self) -> None:
@@ -72,14 +72,14 @@ class Storage:
             self.mirror.check_readable()
 
     def study(self, name: str) -> "StudyFolder":
-        """A study in it, which need not exist yet."""
+        """Return a study in it, which need not exist yet."""
         from pcl.studies.ledger.folders import StudyFolder  # noqa: PLC0415  torch: -h answers at once
 
         return StudyFolder(self.path / name, self.mirror.inside(name))
 
     def pull_heads(self) -> None:
-        """See which studies there are, when they were last worked on, and what they have found."""
-        from pcl.studies.ledger.folders import LEASE, LOCK  # noqa: PLC0415  torch: -h answers at once
+        """Download which studies there are, when they were last worked on, and what they found."""
+        from pcl.studies.ledger.folders import LEASE, LOCK  # noqa: PLC0415
 
         if not isinstance(self.mirror, Mirrored):
             return
@@ -100,7 +100,7 @@ class Storage:
             list(pool.map(pull, names))
 
     def checkpoint_of(self, key: str) -> Path | None:
-        """The trained encoder of a trial, in whichever study it was trained."""
+        """Return the checkpoint of a trial, from whichever study trained it."""
         if isinstance(self.mirror, Mirrored):
             for name in self.mirror.folders():
                 self.study(name).trial(key).mirror.pull("trial.json", "result.json", "checkpoint.pt")
@@ -108,7 +108,7 @@ class Storage:
 
 
 def study_at(uri: str) -> "StudyFolder":
-    """A study by its own address: that of its storage, and its name.
+    """Return a study by its address: its storage's and its name.
 
     Raises:
         ValueError: If the store does not answer, or the address is of nothing in one.

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pcl.config.failure import Failure, FailureKind
+from pcl.metrics.names import KAPPA_MEDIAN
 from pcl.metrics.undefined import UNDEFINED, mean_of, told_with_error
 from pcl.studies.paper.published import (
     AGREES,
@@ -21,7 +23,7 @@ from pcl.studies.paper.published import (
     Table,
     compare,
     signed,
-    told_causes,
+    told_failures,
 )
 from pcl.studies.results.statistics import estimate
 
@@ -30,7 +32,7 @@ NO_ERROR = "no error printed"
 NOTHING, NO_NUMBER = "nothing printed", "no number printed"  # of what the paper has no value, or words alone
 _PAPER_DATA = ("toy", "cifar10h")
 DIVERGED = "ran away"
-_INSTEAD = "eval/kappa_median"  # where the true kappa is infinite, there is no error of it
+_INSTEAD = KAPPA_MEDIAN  # where the true kappa is infinite, there is no error of it
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ class Ours:
         cause: Why there is none.
         mark: Of everything that is not as published; see `mark_of`.
         n_asked: How many seeds there were to be; 0 where that is not known.
-        failures: Causes of seeds that ended early.
+        failures: Of seeds that ended early.
         settled: What those had come to the end of; see `pcl.studies.paper.published.settled`.
     """
 
@@ -73,7 +75,7 @@ class Ours:
     cause: str = ""
     mark: str = ""
     n_asked: int = 0
-    failures: Mapping[int, str] = field(default_factory=dict)
+    failures: Mapping[int, Failure] = field(default_factory=dict)
     settled: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
 
     def counted(self, n: int) -> str:
@@ -89,7 +91,7 @@ class Ours:
     def told(self) -> str:
         """Return why there is no number."""
         not_run = f"; {self.n_left} of {self.n_asked} seeds not run" if self.failures and self.n_left else ""
-        return self.cause or told_causes(self.failures.values()) + not_run or "not recorded"
+        return self.cause or told_failures(self.failures.values()) + not_run or "not recorded"
 
     def is_undefined(self, metric: str) -> bool:
         """Return whether seeds have this metric, and it is undefined in all of them."""
@@ -153,7 +155,8 @@ def _line(row: Row, metric: str, heading: str, ours: Ours) -> Line:
         return Line(row.name, heading, printed, f"{told}{mark}", n_seeds, f"{MISSING}{mark}", f"{verdict}{mark}")
     if not measured.n:
         told, n_seeds = ours.told, ours.counted(0)
-        verdict = DIVERGED if "runaway" in told else ("not run" if told == "not run" else "no value")
+        is_runaway = any(failure.kind is FailureKind.RUNAWAY_KAPPA for failure in ours.failures.values())
+        verdict = DIVERGED if is_runaway else ("not run" if told == "not run" else "no value")
         verdict = AGREES if row.expects(metric, ours.failures.values()) else verdict
         return Line(row.name, heading, printed, f"{told}{mark}", n_seeds, f"{MISSING}{mark}", f"{verdict}{mark}")
     result = compare(metric, published, measured) if published else None
@@ -248,9 +251,9 @@ def lost_seeds(ours: Mapping[str, Ours]) -> str:
     lost, partly = [], []
     left = [f"{name}, {o.n_left} of {o.n_asked}" for name, o in ours.items() if o.n_left]
     for name, o in ours.items():
-        gone = {seed: cause for seed, cause in o.failures.items() if seed not in o.settled}
+        gone = {seed: failure for seed, failure in o.failures.items() if seed not in o.settled}
         if gone and (o.by_seed or o.settled):
-            lost.append(f"{name}, {len(gone)} of {o.n_asked} ({told_causes(gone.values())})")
+            lost.append(f"{name}, {len(gone)} of {o.n_asked} ({told_failures(gone.values())})")
         if o.settled:
             partly.append(f"{name}, {len(o.settled)} of {o.n_asked}")
     sentences = [f"Seeds that failed and are in no mean: {'; '.join(lost)}."] if lost else []

@@ -13,7 +13,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from pcl.studies.space.metric_direction import larger_is_better
+from pcl.config.failure import Failure, FailureKind
+from pcl.metrics.names import larger_is_better
 
 Plain = str | int | float | bool
 
@@ -23,7 +24,6 @@ _NOT_COMPARED = frozenset({"task.data", "encoder.weights", "encoder.precision", 
 AGREES = "agrees"
 _AGREES_WITHIN = 2.0  # combined standard errors
 FEW_SEEDS = {1: "one seed", 2: "two seeds"}  # they say too little of how much they vary
-_RAN_AWAY = "runaway kappa"  # so begins the cause of a seed whose kappa passed `training.kappa_limit`
 _WITHOUT_BOUND = "without bound"
 _OF_RANKS = "rank corr."
 
@@ -83,11 +83,11 @@ class Row:
         values = {**self.settings, **sizes}
         return RunConfig.of(values, loss=self.loss, profile=profile, scale=scale, task=self.task).flat()
 
-    def expects(self, metric: str, causes: Iterable[str]) -> bool:
+    def expects(self, metric: str, failures: Iterable[Failure]) -> bool:
         """Return whether these failures are what is printed instead of a number: kappa grows without bound."""
-        all_causes = list(causes)
+        kinds = {failure.kind for failure in failures}
         is_kappa = _WITHOUT_BOUND in self.note and metric.startswith("eval/kappa_")
-        return is_kappa and bool(all_causes) and all(cause.startswith(_RAN_AWAY) for cause in all_causes)
+        return is_kappa and kinds == {FailureKind.RUNAWAY_KAPPA}
 
     def note_on(self, metric: str) -> str:
         """Return what is printed instead of this metric's number; remarks on rank correlations are for these alone."""
@@ -202,17 +202,17 @@ def report_seeds() -> tuple[int, ...]:
     return tuple(json.loads(_FILE.read_text())["report_seeds"])
 
 
-def settled(metrics: Mapping[str, float], cause: str, config: Mapping[str, Plain]) -> dict[str, float]:
-    """Return the metrics of a failed seed that are final: those of mu, where kappa ran away in a phase of its own.
+def settled(metrics: Mapping[str, float], failure: Failure, config: Mapping[str, Plain]) -> dict[str, float]:
+    """What a seed that failed had come to the end of: mu, where kappa ran away in a phase of its own.
 
     Args:
         metrics: The seed's last ones.
-        cause: Why it failed.
+        failure: Why it failed.
         config: Its settings by dotted path.
     """
     phases, backbone = config.get("training.phases"), config.get("encoder.backbone")
     is_own_phase = phases == "mu kappa" and backbone in ("independent", "shared_in_range")
-    is_mu_done = cause.startswith(_RAN_AWAY) and is_own_phase
+    is_mu_done = failure.kind is FailureKind.RUNAWAY_KAPPA and is_own_phase
     return {name: value for name, value in metrics.items() if is_mu_done and name.startswith("eval/mu_")}
 
 
@@ -232,17 +232,17 @@ def compare(metric: str, published: Published, ours: Measured) -> Comparison:
     return Comparison(difference, "better" if (difference > 0) == (larger_is_better(metric) is True) else "worse")
 
 
-def told_causes(causes: Iterable[str]) -> str:
-    """Join the causes of failed seeds, one of each kind.
+def told_failures(failures: Iterable[Failure]) -> str:
+    """Return why seeds failed: the first failure of each kind, and every error, whose kind says little.
 
     Example:
-        >>> told_causes(["runaway kappa: its median 1e+07", "NaN in the loss", "runaway kappa: its median 2e+07"])
-        'runaway kappa: its median 1e+07; NaN in the loss'
+        >>> told_failures(Failure(FailureKind.RUNAWAY_KAPPA, f"its median {kappa:g}") for kappa in (1e7, 2e7))
+        'runaway kappa: its median 1e+07'
     """
-    kinds: dict[str, str] = {}
-    for cause in causes:
-        kinds.setdefault(cause.partition(":")[0], cause)
-    return "; ".join(kinds.values())
+    kinds: dict[object, Failure] = {}
+    for failure in failures:
+        kinds.setdefault(failure if failure.kind is FailureKind.ERROR else failure.kind, failure)
+    return "; ".join(map(str, kinds.values()))
 
 
 def signed(difference: float) -> str:

@@ -205,7 +205,7 @@ def trials_csv(outcomes: Sequence[Outcome]) -> str:
         varied = [outcome.trial.varied.get(axis, "") for axis in axes]
         for seed in outcome.trial.seeds:
             values = outcome.by_seed.get(seed, {})
-            cause = outcome.failures.get(seed, outcome.result.cause if outcome.result else "")
+            cause = str(outcome.failures.get(seed, outcome.result.cause if outcome.result else ""))
             is_failed = bool(cause) and not outcome.is_stopped
             status = "failed" if is_failed else outcome.result.status.value if outcome.result else "not run"
             row = [outcome.trial.key, outcome.trial.stage, seed, status, cause, *varied]

@@ -6,11 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from pcl.metrics.names import metric_name
 from pcl.metrics.undefined import mean_of, told, told_with_error
 from pcl.presentation.text_tables import aligned
 from pcl.studies.results.paired_differences import by_chance, paired, verdict
 from pcl.studies.results.statistics import Estimate, estimate
-from pcl.studies.space.metric_direction import metric_name
 
 _COLUMNS = (
     "variant", "metric", "mean", "standard_error", "seeds", "difference", "low", "high", "paired_seeds", "verdict",

@@ -1,1 +1,1 @@
-"""Which trial is best, and how surely: selection, Pareto front, replication, paired differences."""
+"""Results: selection, Pareto front, replication, paired differences."""

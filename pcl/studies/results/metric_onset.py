@@ -1,4 +1,4 @@
-"""Since when a training can be judged by a metric: a kappa metric says nothing while only mu is trained.
+"""First batch from which a metric is meaningful: a kappa metric says nothing while only mu is trained.
 
 What a metric is about decides from which batch on it is judged: from the start of the first phase that trains that.
 How far a training is, to be compared with others, is the share of its batches from there to its end.
@@ -9,21 +9,21 @@ from collections.abc import Sequence
 
 from pcl.config.run_config import RunConfig
 from pcl.config.schedule import Trained
+from pcl.metrics.names import TRAIN_LOSS, VAL_RECALL
 from pcl.metrics.undefined import mean_of
 from pcl.studies.ledger.folders import Metrics, Row
 
-_OF_MU = ("eval/mu_", "val/recall_at_1")
-_LOSS = "train/loss"
+_OF_MU = ("eval/mu_", VAL_RECALL)
 
 
 def judged_from(config: RunConfig, metric: str) -> int:
-    """The batch at which the first phase starts that trains what the metric is about; the last batch if none does.
+    """Return the start of the first phase that trains what the metric is about; the last batch if none does.
 
     The loss is another one in every phase, so that only the last one's counts.
     """
     training = config.training
     starts = [0, *training.phases.ends(training.n_batches)]
-    if metric == _LOSS:
+    if metric == TRAIN_LOSS:
         return starts[-2]
     idle = Trained.KAPPA if metric.startswith(_OF_MU) else Trained.MU
     judged = (start for start, phase in zip(starts, training.phases, strict=False) if phase.trained is not idle)
@@ -31,7 +31,7 @@ def judged_from(config: RunConfig, metric: str) -> int:
 
 
 def judged_curve(rows: Sequence[Row], config: RunConfig, metric: str) -> list[tuple[float, float]]:
-    """Percent done and the metric's mean over seeds, of every report at which a training is judged before its end.
+    """Return percent done and the metric's mean over seeds for every meaningful report before the last.
 
     A report whose mean is undefined or infinite judges nothing.
 

@@ -3,8 +3,8 @@
 import math
 from collections.abc import Mapping
 
+from pcl.metrics.names import larger_is_better
 from pcl.studies.results.statistics import LEVEL, Estimate, estimate
-from pcl.studies.space.metric_direction import larger_is_better
 
 _HANDFUL = 5
 

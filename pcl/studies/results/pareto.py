@@ -1,16 +1,16 @@
-"""Which end of a metric is the better one, and which trials no other is better than in every objective."""
+"""Several objectives: parsing them, and the Pareto front of trials."""
 
 import dataclasses
 import math
 from collections.abc import Iterable, Sequence
 
+from pcl.metrics.names import larger_is_better
 from pcl.studies.results.selection import Outcome
-from pcl.studies.space.metric_direction import larger_is_better
 from pcl.studies.space.search_space import Mode, Objective, SearchSpace
 
 
 def read_objectives(text: str, space: SearchSpace) -> tuple[str, ...]:
-    """Metrics from a list such as val/crop_rank_corr,val/recall_at_1; none from no text.
+    """Parse metrics from a list such as val/crop_rank_corr,val/recall_at_1; none from no text.
 
     Raises:
         ValueError: If one is not a metric of the space's task, has no better end, or comes twice.
@@ -24,7 +24,7 @@ def read_objectives(text: str, space: SearchSpace) -> tuple[str, ...]:
 
 
 def objective_of(metric: str, space: SearchSpace) -> Objective:
-    """A metric with its better end: the space's where it is the space's own.
+    """Return a metric as an objective; the space's own objective keeps the space's direction.
 
     Raises:
         ValueError: If a search cannot go by it.
@@ -41,7 +41,7 @@ def objective_of(metric: str, space: SearchSpace) -> Objective:
 
 
 def with_objectives(space: SearchSpace, metrics: Sequence[str]) -> tuple[SearchSpace, tuple[Objective, ...]]:
-    """The space with the first of the metrics as what decides, and all objectives; by default its own."""
+    """Return the space with the first metric as its objective, and all objectives; by default its own."""
     objectives = tuple(objective_of(metric, space) for metric in metrics) or (space.objective,)
     if objectives[0] == space.objective:
         return space, objectives
@@ -49,14 +49,14 @@ def with_objectives(space: SearchSpace, metrics: Sequence[str]) -> tuple[SearchS
 
 
 def values_of(outcome: Outcome, objectives: Sequence[Objective]) -> list[float] | None:
-    """The mean of every objective; nothing unless the trial finished, with every seed and with finite values."""
+    """Return the mean of every objective; None unless every seed finished with finite values."""
     values = [outcome.mean(objective.metric) for objective in objectives]
     is_whole = outcome.is_finished and not outcome.failures and all(map(math.isfinite, values))
     return values if is_whole else None
 
 
 def pareto_front(outcomes: Iterable[Outcome], objectives: Sequence[Objective]) -> list[Outcome]:
-    """Trials than which no other is as good in every objective and better in one; the best by the first comes first."""
+    """Return the non-dominated trials, the best by the first objective first."""
     found = {outcome.trial.key: (outcome, values_of(outcome, objectives)) for outcome in outcomes}
     signs = [1.0 if objective.mode is Mode.MAX else -1.0 for objective in objectives]
     points = [

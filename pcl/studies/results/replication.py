@@ -1,4 +1,4 @@
-"""More seeds where it is not clear which configuration is better: pairs are compared on common seeds, seed by seed.
+"""Replication: more seeds for configurations that cannot be told apart, compared pairwise seed by seed.
 
 The rule. Of a stage's trials that finished with every seed, the best by its mean is compared with each of the others:
 the mean of the differences on the seeds that both have, and its 95% interval by Student's t. Those whose interval has 0
@@ -13,6 +13,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from pcl.config.failure import Failure, FailureKind
 from pcl.metrics.undefined import told_with_error
 from pcl.studies.results.selection import Outcome, ranked
 from pcl.studies.results.statistics import t_quantile
@@ -30,7 +31,7 @@ RULE = (
 
 @dataclass(frozen=True)
 class Difference:
-    """By how much the best is better than another, seed by seed.
+    """A paired difference between the best and another.
 
     Attributes:
         mean: Over the common seeds; positive where the best is better.
@@ -44,13 +45,13 @@ class Difference:
 
     @property
     def is_clear(self) -> bool:
-        """Whether the interval is above 0."""
+        """Return whether the interval is above 0."""
         return self.mean > self.half_width
 
 
 @dataclass(frozen=True)
 class Replication:
-    """What replication found in a stage.
+    """The outcome of replication in a stage.
 
     Attributes:
         n_rounds: Rounds of new seeds.
@@ -64,12 +65,12 @@ class Replication:
 
     @property
     def n_unclear(self) -> int:
-        """How many the best is not clearly better than."""
+        """Return how many the best is not clearly better than."""
         return sum(not difference.is_clear for difference in self.differences)
 
 
 def paired(best: Outcome, other: Outcome, objective: Objective) -> Difference:
-    """The difference on the seeds that both have finished."""
+    """Return the difference on the seeds that both have finished."""
     sign = 1.0 if objective.mode is Mode.MAX else -1.0
     lost = {*best.failures, *other.failures}
     common = [seed for seed in best.by_seed if seed in other.by_seed and seed not in lost]
@@ -83,29 +84,30 @@ def paired(best: Outcome, other: Outcome, objective: Objective) -> Difference:
 
 
 def unclear(outcomes: Sequence[Outcome], objective: Objective) -> list[Outcome]:
-    """The best of those that finished with every seed, and those that it is not clearly better than."""
+    """Return the best that finished with every seed, and those that it is not clearly better than."""
     whole = [o for o in ranked(outcomes, objective) if _is_whole(o, objective)]
     others = [o for o in whole[1:] if not paired(whole[0], o, objective).is_clear]
     return [*whole[:1], *others[: MOST_COMPARED - 1]]
 
 
 def together(outcome: Outcome, more: Outcome) -> Outcome:
-    """A trial with the seeds of another one of the same configuration, whose failure is that of all its new seeds."""
+    """Merge the seeds of two trials of one configuration; if the second failed, so did its seeds."""
     failures = {**outcome.failures, **more.failures}
     if not more.is_finished:
-        failures |= {seed: more.failures.get(seed, more.cause or "not run") for seed in more.trial.seeds}
+        own = (more.result.failure if more.result else None) or Failure(FailureKind.NOT_RUN)
+        failures |= {seed: more.failures.get(seed, own) for seed in more.trial.seeds}
     seconds = outcome.seconds + more.seconds
     return replace(outcome, by_seed={**outcome.by_seed, **more.by_seed}, failures=failures, seconds=seconds)
 
 
 def new_seeds(known: Sequence[int], n_rounds: int) -> tuple[int, ...]:
-    """Seeds of a round, the first of which is 0: the next whole numbers after all that are taken."""
+    """Return the seeds of a round, counted from 0: the next whole numbers after all that are taken."""
     first = max(known) + 1 + SEEDS_A_ROUND * n_rounds
     return tuple(range(first, first + SEEDS_A_ROUND))
 
 
 def concluded(left: Sequence[Outcome], excluded: Sequence[Outcome], objective: Objective, n_rounds: int) -> Replication:
-    """Those that were replicated, compared with the best of them; those that were excluded have fewer seeds.
+    """Compare all that were replicated with the best; those that were excluded have fewer seeds.
 
     Args:
         left: What `unclear` returned last.
@@ -120,7 +122,7 @@ def concluded(left: Sequence[Outcome], excluded: Sequence[Outcome], objective: O
 
 
 def described(replication: Replication, objective: Objective) -> list[str]:
-    """A line for each configuration: its mean, and by how much the best is better, seed by seed."""
+    """Return a line for each configuration: its mean, and its paired difference to the best."""
     lines = []
     for place, outcome in enumerate(replication.compared):
         values = outcome.values(objective.metric)

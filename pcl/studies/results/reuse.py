@@ -4,19 +4,10 @@ from pcl.studies.ledger.folders import Result, Row, Status, StudyFolder, now_ms
 from pcl.studies.results.selection import Outcome
 from pcl.studies.space.trial import Trial
 
-# Causes of the machine, not of the trial. The second one is of studies from before there was the first for it.
-_LOST = ("worker died", "the worker ended without a result")
-NO_RESULT = "worker died without a result"
-
 
 def is_lost(result: Result | None) -> bool:
     """Return whether a trial failed through no fault of its own, so that a resumed study runs it again."""
-    return result is not None and is_lost_cause(result.cause)
-
-
-def is_lost_cause(cause: str) -> bool:
-    """Return whether a cause is of the machine, and not of the trial."""
-    return cause.startswith(_LOST)
+    return result is not None and result.failure is not None and result.failure.kind.is_of_machine
 
 
 def take_over(study: StudyFolder, trial: Trial, outcome: Outcome, source: str) -> None:

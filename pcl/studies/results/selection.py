@@ -1,9 +1,10 @@
-"""Which trial is best: mean of the objective over the tuning seeds. Report seeds never enter."""
+"""Selection of the best trial, by the objective's mean over the tuning seeds. Report seeds never enter."""
 
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from pcl.config.failure import Failure
 from pcl.metrics.undefined import mean_of
 from pcl.studies.ledger.folders import Metrics, Result, Status, TrialFolder
 from pcl.studies.results.statistics import standard_error
@@ -19,7 +20,7 @@ class Outcome:
         trial: What was trained.
         result: How it ended; none while it has not.
         by_seed: Last metrics of every seed.
-        failures: Causes of seeds that ended early.
+        failures: Of seeds that ended early.
         batch: Batches trained.
         seconds: Spent training.
     """
@@ -27,13 +28,13 @@ class Outcome:
     trial: Trial
     result: Result | None = None
     by_seed: dict[int, Metrics] = field(default_factory=dict)
-    failures: dict[int, str] = field(default_factory=dict)
+    failures: dict[int, Failure] = field(default_factory=dict)
     batch: int = 0
     seconds: float = 0.0
 
     @classmethod
     def of(cls, trial: Trial, folder: TrialFolder) -> "Outcome":
-        """From the trial's folder."""
+        """Read the trial's folder."""
         rows = folder.rows()
         if not rows:
             return cls(trial, folder.result())
@@ -42,36 +43,36 @@ class Outcome:
 
     @property
     def is_finished(self) -> bool:
-        """Whether it came to its end."""
+        """Return whether it came to its end."""
         return self.result is not None and self.result.status is Status.FINISHED
 
     @property
     def is_stopped(self) -> bool:
-        """Whether a scheduler ended it early."""
+        """Return whether a scheduler ended it early."""
         return self.result is not None and self.result.status is Status.STOPPED
 
     @property
     def cause(self) -> str:
-        """Why the trial, or some of its seeds, failed, or why it was stopped."""
+        """Return a sentence on why the trial or some of its seeds failed, or why it was stopped."""
         if self.result is not None and self.result.cause:
             return self.result.cause
-        return "; ".join(f"seed {seed}: {cause}" for seed, cause in self.failures.items())
+        return "; ".join(f"seed {seed}: {failure}" for seed, failure in self.failures.items())
 
     def values(self, metric: str) -> list[float]:
-        """Of every seed that has not failed."""
+        """Return the metric of every seed that has not failed."""
         return [m[metric] for seed, m in self.by_seed.items() if seed not in self.failures and metric in m]
 
     def mean(self, metric: str) -> float:
-        """Over the seeds that have not failed; NaN where there is none, or one is undefined."""
+        """Return the mean over the seeds that have not failed; NaN if there is none, or one is undefined."""
         return mean_of(self.values(metric))
 
     def standard_error(self, metric: str) -> float:
-        """Of that mean; NaN for fewer than two seeds."""
+        """Return the standard error of that mean; NaN for fewer than two seeds."""
         return standard_error(self.values(metric))
 
 
 def ranked(outcomes: Iterable[Outcome], objective: Objective) -> list[Outcome]:
-    """Best first. Behind all trials whose every seed finished come those that lost seeds, then those without a value.
+    """Sort, best first: trials whose every seed finished, those that lost seeds, then those without a value.
 
     Of the last, those that a scheduler stopped come before those that failed: a value that is not of the whole training
     is not compared with one that is.
@@ -87,7 +88,7 @@ def ranked(outcomes: Iterable[Outcome], objective: Objective) -> list[Outcome]:
 
 
 def winner(outcomes: Iterable[Outcome], objective: Objective) -> Outcome | None:
-    """The best trial, if any finished with a finite value."""
+    """Return the best trial, if any finished with a finite value."""
     best = next(iter(ranked(outcomes, objective)), None)
     is_found = best is not None and best.is_finished and math.isfinite(best.mean(objective.metric))
     return best if is_found else None

@@ -1,13 +1,27 @@
-"""Creation of MLflow's database. MLflow makes one in some 1,700 SQL statements and cannot go on where it was killed."""
+"""Creation of MLflow's database, and its artifacts' paths.
+
+MLflow makes a database in some 1,700 SQL statements and cannot go on where it was killed.
+"""
 
 import os
+import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from pcl.storage.files import warn
 from pcl.storage.locks import process_lock
-from pcl.storage.sqlite_files import clear_unfinished, new_database, put, revision, set_database_aside, tables_of
+from pcl.storage.sqlite_files import (
+    PATIENCE_S,
+    clear_unfinished,
+    new_database,
+    put,
+    revision,
+    set_database_aside,
+    tables_of,
+)
+from pcl.studies.tracking.tags import EXPERIMENTS
 
 _OWN = {"experiments", "_alembic_tmp_experiments"}  # one of them is there from MLflow's first statement on
 _FILLED = {"alembic_version", "workspaces"}  # tables in which MLflow writes while it makes the others
@@ -15,7 +29,7 @@ _FILLED = {"alembic_version", "workspaces"}  # tables in which MLflow writes whi
 
 @contextmanager
 def creation_lock(database: Path | None) -> Iterator[None]:
-    """One process at a time makes a database: MLflow's migrations fail where several do."""
+    """Hold the lock to make a database: MLflow's migrations fail where several processes do."""
     if database is None:
         yield
         return
@@ -55,6 +69,33 @@ def ensure_database(database: Path, artifacts: Path) -> None:
             put(new, path)
 
 
+def bring_artifacts(database: Path, artifacts: Path) -> None:
+    """Point our runs at where their artifacts are now: MLflow keeps absolute paths, which a move or a copy outdates.
+
+    Args:
+        database: Its file.
+        artifacts: The folder. Where it does not exist, but the one that MLflow knows does, nothing has moved.
+    """
+    here = artifacts.as_uri()
+    with closing(sqlite3.connect(database, PATIENCE_S)) as connection, connection:
+        known = connection.execute(
+            "select experiment_id, artifact_location from experiments where name like ? and "
+            "artifact_location like 'file:%' and artifact_location <> ?",
+            (f"{EXPERIMENTS}%", here),
+        ).fetchall()
+        for experiment, before in known:
+            if Path(unquote(urlsplit(before).path)).exists() and not artifacts.exists():
+                continue
+            connection.execute(
+                "update experiments set artifact_location = ? where experiment_id = ?", (here, experiment)
+            )
+            connection.execute(
+                "update runs set artifact_uri = ?1 || substr(artifact_uri, length(?2) + 1) "
+                "where experiment_id = ?3 and substr(artifact_uri, 1, length(?2) + 1) = ?2 || '/'",
+                (here, before, experiment),
+            )
+
+
 def _make(path: Path, artifacts: Path) -> None:
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore  # noqa: PLC0415  MLflow takes seconds, and the board needs none
 
@@ -74,7 +115,7 @@ def _has_nothing(path: Path) -> bool:
 
 
 def _state(path: Path) -> tuple[int, int, int] | None:
-    """Changes when the file does."""
+    """Return what changes when the file does."""
     try:
         found = path.stat()
     except FileNotFoundError:

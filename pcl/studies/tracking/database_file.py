@@ -1,19 +1,23 @@
-"""MLflow's database file, read without MLflow, whose client makes so many objects that 10,000 runs take a minute.
+"""The one SQL reader of MLflow's tables, for studies and for the board.
 
-What is read is what the client would return; tests compare the two. All writing is the client's, but for where the
-artifacts of a database are that has been moved or copied.
+MLflow's client makes so many objects that 10,000 runs take a minute, which SQLite reads in a second or two. `find_runs`
+returns what the client would; tests compare the two. Where a file's tables are not those that are known here, or the
+store is a server, the client is asked instead (`Store.find_by_client`, the board's mirror).
 """
 
 import math
+import os
 import sqlite3
+import threading
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
 
 from pcl.storage.sqlite_files import PATIENCE_S, tables_of
+from pcl.studies.tracking.tags import RunState
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
@@ -30,38 +34,15 @@ TABLES = {
     "metrics": ("key", "value", "timestamp", "step", "is_nan", "run_uuid"),
 }  # fmt: skip
 
-_Rows = dict[str, list[tuple[Any, ...]]]
+Row = tuple[Any, ...]
 
 
-def bring_artifacts(database: Path, artifacts: Path) -> None:
-    """Have the artifacts of our runs where they are now: MLflow keeps whole paths, which a move or a copy outdates.
-
-    Args:
-        database: Its file.
-        artifacts: The folder. Where it does not exist, but the one that MLflow knows does, nothing has moved.
-    """
-    here = artifacts.as_uri()
-    with closing(sqlite3.connect(database, PATIENCE_S)) as connection, connection:
-        known = connection.execute(
-            "select experiment_id, artifact_location from experiments where name like 'pcl/%' and "
-            "artifact_location like 'file:%' and artifact_location <> ?",
-            (here,),
-        ).fetchall()
-        for experiment, before in known:
-            if Path(unquote(urlsplit(before).path)).exists() and not artifacts.exists():
-                continue
-            connection.execute(
-                "update experiments set artifact_location = ? where experiment_id = ?", (here, experiment)
-            )
-            connection.execute(
-                "update runs set artifact_uri = ?1 || substr(artifact_uri, length(?2) + 1) "
-                "where experiment_id = ?3 and substr(artifact_uri, 1, length(?2) + 1) = ?2 || '/'",
-                (here, before, experiment),
-            )
+class StoreError(RuntimeError):
+    """MLflow did not do what it was asked; the message has no secrets."""
 
 
 def read_only(path: Path) -> sqlite3.Connection:
-    """A connection that writes nothing and that any thread may use, one at a time."""
+    """Open a connection that writes nothing and that any thread may use, one at a time."""
     address = f"{path.absolute().as_uri()}?mode=ro"
     connection = sqlite3.connect(address, PATIENCE_S, uri=True, check_same_thread=False)
     try:
@@ -73,21 +54,21 @@ def read_only(path: Path) -> sqlite3.Connection:
 
 
 def is_known(connection: sqlite3.Connection) -> bool:
-    """Whether the tables have the columns that are read here: another version of MLflow may have others."""
+    """Return whether the tables have the columns that are read here: another version of MLflow may have others."""
     found = {table: {row[1] for row in connection.execute(f"pragma table_info({table})")} for table in TABLES}
     return all(set(columns) <= found[table] for table, columns in TABLES.items())
 
 
 def find_runs(
-    path: Path, experiments: Sequence[str], tags: Mapping[str, str], status: str = "", most: int = 0
+    path: Path, experiments: Sequence[str], tags: Mapping[str, str], status: RunState | None = None, most: int = 0
 ) -> "list[Run] | None":
-    """Runs that are not deleted and have these tags (and status), the oldest first.
+    """Return the runs that are not deleted and have these tags (and status), the oldest first.
 
     Args:
         path: The database.
         experiments: Identifiers.
         tags: By name.
-        status: In MLflow's words; nothing for any.
+        status: None for any.
         most: How many at most; 0 for all.
 
     Returns:
@@ -112,7 +93,9 @@ def find_runs(
     return [_run(head, **{table: rows[head[0]] for table, rows in content.items()}) for head in heads]
 
 
-def _condition(experiments: Sequence[str], tags: Mapping[str, str], status: str) -> tuple[str, list[object]]:
+def _condition(
+    experiments: Sequence[str], tags: Mapping[str, str], status: RunState | None
+) -> tuple[str, list[object]]:
     conditions = ["lifecycle_stage = 'active'", f"experiment_id in ({','.join('?' * len(experiments))})"]
     values: list[object] = [int(experiment) for experiment in experiments]
     for key, value in tags.items():
@@ -124,16 +107,16 @@ def _condition(experiments: Sequence[str], tags: Mapping[str, str], status: str)
     return " and ".join(conditions), values
 
 
-def _by_run(connection: sqlite3.Connection, query: str, values: Sequence[object]) -> _Rows:
-    rows: _Rows = defaultdict(list)
+def _by_run(connection: sqlite3.Connection, query: str, values: Sequence[object]) -> dict[str, list[Row]]:
+    rows: dict[str, list[Row]] = defaultdict(list)
     for run_id, *row in connection.execute(query, values):
         rows[run_id].append(tuple(row))
     return rows
 
 
 def _run(
-    head: tuple[Any, ...], tags: list[tuple[Any, ...]], params: list[tuple[Any, ...]],
-    latest_metrics: list[tuple[Any, ...]],
+    head: Row, tags: list[Row], params: list[Row],
+    latest_metrics: list[Row],
 ) -> "Run":  # fmt: skip
     from mlflow.entities import Metric, Param, Run, RunData, RunInfo, RunTag  # noqa: PLC0415  MLflow takes seconds, and the board needs none
 
@@ -142,3 +125,114 @@ def _run(
     metrics = [Metric(key, math.nan if is_nan else value, ms, step) for key, value, ms, step, is_nan in latest_metrics]
     data = RunData(metrics, [Param(*row) for row in params], [RunTag(*row) for row in tags])
     return Run(info, data)
+
+
+class Database(ABC):
+    """MLflow's tables, to be read by any number of threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+
+    def begin(self) -> None:
+        """Get ready to be read.
+
+        Raises:
+            StoreError: If the store cannot be read.
+        """
+        self.version()
+
+    @property
+    def reading(self) -> str:
+        """Return how much has been read so far, until all has."""
+        return ""
+
+    @abstractmethod
+    def version(self) -> str:
+        """Return a mark that changes when the content does.
+
+        Raises:
+            StoreError: If the store cannot be read.
+        """
+
+    @abstractmethod
+    def rows(self, sql: str, *values: object) -> list[Row]:
+        """Return the rows of a query.
+
+        Raises:
+            StoreError: If the store cannot be read.
+        """
+
+    def histories(self, runs: Sequence[str], metric: str) -> list[Row]:
+        """Return run, step, value and whether it is NaN for every point of a metric, by step."""
+        places = ",".join("?" * len(runs))
+        return self.rows(
+            f"select run_uuid, step, value, is_nan from metrics where run_uuid in ({places}) and key = ? "
+            "order by step, timestamp",
+            *runs, metric,
+        )  # fmt: skip
+
+
+class FileDatabase(Database):
+    """A database file, which need not exist yet."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._path = path
+        self._connection: sqlite3.Connection | None = None
+        self._opened: tuple[int, int] | None = None  # device and inode
+        self._n_opened = 0
+
+    def is_known(self) -> bool:
+        """Return whether the tables have the columns that are read here; true where there is no file yet."""
+        with self._lock:
+            try:
+                connection = self._open()
+                return connection is None or is_known(connection)
+            except (sqlite3.Error, OSError) as error:
+                raise self._unreadable(error) from None
+
+    def version(self) -> str:
+        """Return SQLite's count of what others have written."""
+        with self._lock:
+            ((version,),) = self.rows("pragma data_version") or [(0,)]
+            return f"{self._n_opened}.{version}"
+
+    def rows(self, sql: str, *values: object) -> list[Row]:
+        """Return the rows of a query; none where there is no file yet."""
+        with self._lock:
+            try:
+                return self._rows(sql, values)
+            except (sqlite3.Error, OSError) as error:
+                if getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_READONLY_ROLLBACK:
+                    raise self._unreadable(error) from None
+            self._opened = None  # a writer was killed: a connection that is opened anew takes back what it had begun
+            try:
+                return self._rows(sql, values)
+            except (sqlite3.Error, OSError) as error:
+                raise self._unreadable(error) from None
+
+    def _rows(self, sql: str, values: tuple[object, ...]) -> list[Row]:
+        connection = self._open()
+        return connection.execute(sql, values).fetchall() if connection else []
+
+    def _unreadable(self, error: Exception) -> StoreError:
+        told = error.strerror if isinstance(error, OSError) else error
+        return StoreError(f"The tracking database {self._path} cannot be read: {told}.")
+
+    def _open(self) -> sqlite3.Connection | None:
+        """Return the connection; a new one if the file was replaced, none if there is no file."""
+        try:
+            found = os.stat(self._path)
+        except FileNotFoundError:
+            identity = None
+        else:
+            identity = (found.st_dev, found.st_ino) if found.st_size else None
+        if identity != self._opened:
+            if self._connection:
+                self._connection.close()
+            self._connection = None
+            if identity is not None:
+                self._connection = read_only(self._path)
+            self._opened = identity
+            self._n_opened += 1
+        return self._connection

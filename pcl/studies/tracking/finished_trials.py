@@ -1,21 +1,19 @@
-"""What MLflow knows of trials that have ended, in whichever study they ran."""
+"""Finished trials of all studies, as MLflow has them."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pcl.studies.ledger.failures import cause_of
 from pcl.studies.ledger.folders import Metrics
-from pcl.studies.results.reuse import is_lost_cause
 from pcl.studies.space.trial import Trial
-from pcl.studies.tracking.run_content import FAILED, FINISHED, reported
+from pcl.studies.tracking.run_content import reported
 from pcl.studies.tracking.store import Store
+from pcl.studies.tracking.tags import EXPERIMENTS, Failure, RunKind, RunState, Tag, failure_of
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
 
-EXPERIMENTS = "pcl/"
-_ENDS = (FINISHED, FAILED)
+_ENDS = (RunState.FINISHED, RunState.FAILED)
 
 
 @dataclass(frozen=True)
@@ -26,7 +24,7 @@ class Found:
         study: Whose.
         run_id: Its run.
         by_seed: The last metrics of every seed.
-        failures: Causes of seeds that ended early.
+        failures: Of seeds that ended early.
         tags: Of its run.
         end_ms: When it ended.
     """
@@ -34,19 +32,19 @@ class Found:
     study: str
     run_id: str
     by_seed: dict[int, Metrics]
-    failures: dict[int, str]
+    failures: dict[int, Failure]
     tags: Mapping[str, str] = field(default_factory=dict)
     end_ms: int = 0
 
     @property
     def key(self) -> str:
-        """Of the trial."""
-        return self.tags.get("pcl.trial", "")
+        """Return the trial's key."""
+        return self.tags.get(Tag.TRIAL, "")
 
 
 @dataclass(frozen=True)
 class Known:
-    """What there is of a configuration on some seeds.
+    """The recorded results of a configuration on some seeds.
 
     Attributes:
         seeds: Those that are asked about.
@@ -58,17 +56,17 @@ class Known:
 
     @property
     def by_seed(self) -> dict[int, Metrics]:
-        """The last metrics of the seeds that are there."""
+        """Return the last metrics of the seeds that were trained."""
         return {seed: found.by_seed[seed] for seed, found in self._owners().items()}
 
     @property
-    def failures(self) -> dict[int, str]:
-        """Causes of those that ended early."""
+    def failures(self) -> dict[int, Failure]:
+        """Return the failures of seeds that ended early."""
         return {seed: found.failures[seed] for seed, found in self._owners().items() if seed in found.failures}
 
     @property
     def missing(self) -> tuple[int, ...]:
-        """Seeds that no trial has."""
+        """Return the seeds that no trial has."""
         there = self._owners()
         return tuple(seed for seed in self.seeds if seed not in there)
 
@@ -78,12 +76,12 @@ class Known:
 
 
 def known(store: Store, trial: Trial) -> Known:
-    """What there is of a trial's configuration on its seeds: the trial itself, or others with some of its seeds.
+    """Return the recorded results of a trial: its own, or those of others that share some of its seeds.
 
     A trial that failed is known too, unless it failed through no fault of its own.
     """
-    itself = [found for end in _ENDS for found in ended_trials(store, {"pcl.trial": trial.key}, end, most=1)]
-    others = [] if itself else [found for end in _ENDS for found in ended_trials(store, {"pcl.cell": trial.cell}, end)]
+    itself = [found for end in _ENDS for found in ended_trials(store, {Tag.TRIAL: trial.key}, end, most=1)]
+    others = [] if itself else [found for end in _ENDS for found in ended_trials(store, {Tag.CELL: trial.cell}, end)]
     taken = Known(trial.seeds)
     for found in sorted(itself + others, key=lambda found: -len(set(found.by_seed) & set(trial.seeds))):
         if set(found.by_seed) & set(taken.missing) and not _is_lost(found):
@@ -91,28 +89,28 @@ def known(store: Store, trial: Trial) -> Known:
     return taken
 
 
-def ended_trials(store: Store, tags: Mapping[str, str], end: str, most: int = 0) -> list[Found]:
-    """Trials with these tags that ended so, the oldest first; all, or so many at most."""
-    runs = store.find(store.experiments(EXPERIMENTS), {"pcl.kind": "trial", **tags}, end, most=most)
+def ended_trials(store: Store, tags: Mapping[str, str], end: RunState, most: int = 0) -> list[Found]:
+    """Return trials with these tags and this end, the oldest first; all, or `most` of them."""
+    runs = store.find(store.experiments(EXPERIMENTS), {Tag.KIND: RunKind.TRIAL, **tags}, end, most=most)
     return [_found(run, _seed_runs(store, run)) for run in runs]
 
 
 def _seed_runs(store: Store, run: "Run") -> "list[Run]":
-    if "pcl.seed" in run.data.tags:
+    if Tag.SEED in run.data.tags:
         return [run]
     of_seeds = {
-        "pcl.kind": "seed", "pcl.trial": run.data.tags["pcl.trial"], "mlflow.parentRunId": run.info.run_id,
+        Tag.KIND: RunKind.SEED, Tag.TRIAL: run.data.tags[Tag.TRIAL], Tag.PARENT: run.info.run_id,
     }  # fmt: skip
     return store.find([run.info.experiment_id], of_seeds)
 
 
 def _found(run: "Run", of_seeds: "Iterable[Run]") -> Found:
-    by_seed = {int(one.data.tags["pcl.seed"]): one.data for one in of_seeds}
-    causes = {seed: cause for seed, data in by_seed.items() if (cause := cause_of(data.tags))}
+    by_seed = {int(one.data.tags[Tag.SEED]): one.data for one in of_seeds}
+    failures = {seed: failure for seed, data in by_seed.items() if (failure := failure_of(data.tags))}
     metrics = {seed: reported(data.metrics) for seed, data in by_seed.items()}
     tags = run.data.tags
-    return Found(tags["pcl.study"], run.info.run_id, metrics, causes, tags, run.info.end_time or 0)
+    return Found(tags[Tag.STUDY], run.info.run_id, metrics, failures, tags, run.info.end_time or 0)
 
 
 def _is_lost(found: Found) -> bool:
-    return any(is_lost_cause(cause) for cause in found.failures.values())
+    return any(failure.kind.is_of_machine for failure in found.failures.values())

@@ -6,11 +6,14 @@ show an experiment's traces and judges instead of its runs.
 
 from urllib.parse import quote, urlencode
 
+from pcl.metrics.names import OBJECTIVE
+from pcl.studies.tracking.tags import RunKind, Tag
+
 __all__ = ["experiments_page", "run_page", "trials_page"]
 
 
 def experiments_page() -> str:
-    """All experiments.
+    """Return the address of the list of experiments.
 
     Example:
         >>> experiments_page()
@@ -20,7 +23,7 @@ def experiments_page() -> str:
 
 
 def run_page(experiment: str, run: str) -> str:
-    """A run.
+    """Return the address of a run's page.
 
     Example:
         >>> run_page("1", "c0ffee")
@@ -30,9 +33,9 @@ def run_page(experiment: str, run: str) -> str:
 
 
 def trials_page(experiment: str, study: str) -> str:
-    """A study's trials, the largest objective first; without the filter they would be folded under their parent."""
-    trials = f"tags.\"pcl.kind\" = 'trial' AND tags.\"pcl.study\" = '{study}'"
-    return _page("experiments", experiment, "runs", searchFilter=trials, orderByKey="metrics.`objective`")
+    """Return the address of a study's trials, largest objective first; the filter keeps them unfolded."""
+    trials = f"tags.\"{Tag.KIND}\" = '{RunKind.TRIAL}' AND tags.\"{Tag.STUDY}\" = '{study}'"
+    return _page("experiments", experiment, "runs", searchFilter=trials, orderByKey=f"metrics.`{OBJECTIVE}`")
 
 
 def _page(*path: str, **query: str) -> str:

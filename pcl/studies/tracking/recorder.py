@@ -15,7 +15,7 @@ _ARTIFACT = "artifact "
 
 
 class _Standing(NamedTuple):
-    """How far a recorder is; a slow store that answers without failing gets on, if not by a whole record."""
+    """A recorder's progress; a slow store that answers makes some, even before a record is whole."""
 
     pending: int
     n_answers: int
@@ -23,7 +23,7 @@ class _Standing(NamedTuple):
 
 
 class Recorder:
-    """Syncs trials in threads. Nothing here blocks on MLflow or raises because of it, but for `close`, which waits.
+    """Syncs trials in background threads. Only `close` waits for MLflow, and nothing raises because of it.
 
     What fails is tried again, with growing pauses. A trial that is submitted again before its turn is synced once.
 
@@ -61,13 +61,13 @@ class Recorder:
 
     @property
     def pending(self) -> int:
-        """How many are not yet in line."""
+        """Return how many records are still to be sent."""
         with self._changed:
             return len(self._left())
 
     @property
     def errors(self) -> dict[str, str]:
-        """Why the last attempt failed, of those that are not yet in line."""
+        """Return why the last attempt failed, by record that is still to be sent."""
         with self._changed:
             return dict(self._errors)
 
@@ -103,7 +103,7 @@ class Recorder:
         return [*self._current, *(name for name in self._jobs if name not in self._current)]
 
     def _next(self) -> str | None:
-        """Whose turn it is: no one is recorded twice at a time, and artifacts wait for what came before them."""
+        """Return the next job: no record is sent twice at a time, and artifacts wait for earlier jobs."""
         for name in self._jobs:
             if name.startswith(_ARTIFACT) and self._current:
                 return None

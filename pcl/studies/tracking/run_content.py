@@ -1,4 +1,4 @@
-"""What an MLflow run says about a study, a trial or a seed. Pure: `pcl.studies.tracking.tracker` writes it."""
+"""Content of the MLflow run of a study, a trial or a seed. Pure: `pcl.studies.tracking.tracker` writes it."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -7,20 +7,19 @@ from importlib.metadata import version
 
 import yaml
 
-from pcl.studies.ledger.failures import CAUSE
+from pcl.config.failure import Failure, FailureKind
+from pcl.metrics.names import OBJECTIVE, OBJECTIVE_SE
 from pcl.studies.ledger.folders import Metrics, Result, Row, Status
 from pcl.studies.results.statistics import standard_error
 from pcl.studies.space.trial import Trial
+from pcl.studies.tracking.tags import RunState, Tag
 
-FINISHED, FAILED, KILLED, RUNNING = "FINISHED", "FAILED", "KILLED", "RUNNING"  # MLflow's words
-ENDS = {Status.FINISHED: FINISHED, Status.FAILED: FAILED, Status.STOPPED: KILLED}
+ENDS = {Status.FINISHED: RunState.FINISHED, Status.FAILED: RunState.FAILED, Status.STOPPED: RunState.KILLED}
 
-# Metrics of a run that no report has
-OBJECTIVE, OBJECTIVE_SE = "objective", "objective_se"
+# Tags of how a run ended, which one that is opened again loses
+ENDING_TAGS = frozenset({Tag.CAUSE, Tag.FAILURE_KIND, Tag.FAILURE_DETAIL, Tag.STOPPED_EARLY, Tag.SYNCED})
 
-# Tags of a run that has ended, beside why it failed: why it was stopped early, and which result it is in line with
-STOPPED_EARLY, SYNCED = "pcl.stopped_early", "pcl.synced"
-
+_UNKNOWN = Failure(FailureKind.ERROR)
 _LARGEST = 1.7976931348623157e308  # what MLflow's databases keep of an infinity
 
 Point = tuple[str, float, int, int]  # metric, value, time in milliseconds, step
@@ -28,7 +27,7 @@ Point = tuple[str, float, int, int]  # metric, value, time in milliseconds, step
 
 @dataclass(frozen=True)
 class StudyTags:
-    """What a study's runs can be found and compared by; each is a tag `pcl.NAME`.
+    """Tags that a study's runs are found and compared by, each named `pcl.NAME`.
 
     Attributes:
         space: Name of the search space.
@@ -57,25 +56,25 @@ class StudyTags:
     torch: str = field(default_factory=lambda: version("torch"))
 
     def as_tags(self) -> dict[str, str]:
-        """By MLflow's names."""
-        own = {f"pcl.{name}": value for name, value in asdict(self).items()}
-        own = {name: value for name, value in own.items() if value or name not in ("pcl.ablation", "pcl.baseline")}
-        return {**own, "mlflow.source.git.commit": self.commit}
+        """Return them by MLflow's names."""
+        own = {getattr(Tag, name.upper()): value for name, value in asdict(self).items()}
+        own = {tag: value for tag, value in own.items() if value or tag not in (Tag.ABLATION, Tag.BASELINE)}
+        return {**own, Tag.SOURCE_COMMIT: self.commit}
 
 
 @dataclass(frozen=True)
 class Ending:
-    """How a run ends.
+    """The end of a run.
 
     Attributes:
-        status: MLflow's word for it.
+        state: In MLflow.
         time_ms: When.
         tags: To be written with it.
         metrics: To be written with it.
         texts: Artifacts, by name.
     """
 
-    status: str
+    state: RunState
     time_ms: int
     tags: dict[str, str] = field(default_factory=dict)
     metrics: list[Point] = field(default_factory=list)
@@ -83,34 +82,37 @@ class Ending:
 
 
 def params_of(trial: Trial, seeds: Sequence[int]) -> dict[str, str]:
-    """Every setting by its dotted path, and the seeds."""
+    """Return every setting by its dotted path, and the seeds."""
     values = {path: str(value) for path, value in trial.config.items()}
     return {**values, "seeds": ",".join(map(str, seeds))}
 
 
 def points_of(rows: Sequence[tuple[Row, Metrics]]) -> list[Point]:
-    """Metrics at the time and batch of their reports, so that sending them again changes nothing."""
+    """Return metrics at the time and batch of their reports, so that sending them again changes nothing."""
     return [(key, value, row.time_ms, row.batch) for row, metrics in rows for key, value in metrics.items()]
 
 
 def stamp_of(result: Result, rows: Sequence[Row]) -> str:
-    """What a run that is in line with this result is marked by."""
+    """Return the mark of a run that is in line with this result."""
     return f"{result.status.value} {result.time_ms} {len(rows)}"
 
 
 def trial_ending(trial: Trial, result: Result, rows: Sequence[Row], objective: str) -> Ending:
-    """How a trial's run ends; a finished one has the objective's mean over its seeds and the standard error."""
+    """Return the end of a trial's run; a finished one has the objective's mean over seeds and its error."""
     tags = {
-        CAUSE: result.cause, "pcl.hardware": result.hardware, "pcl.reused_from": result.reused_from,
-        SYNCED: stamp_of(result, rows),
-    }  # fmt: skip
+        Tag.HARDWARE: result.hardware,
+        Tag.REUSED_FROM: result.reused_from,
+        Tag.SYNCED: stamp_of(result, rows),
+    }
     texts = {"config.yaml": yaml.safe_dump(trial.config, sort_keys=False)}
     metrics: list[Point] = []
     if result.status is Status.FAILED:
-        tags[CAUSE] = result.cause or "unknown"
-        texts["failure.txt"] = f"{tags[CAUSE]}\n\n{result.traceback}".rstrip() + "\n"
+        failure = result.failure or _UNKNOWN
+        of_seed = rows[-1].failures.get(trial.seeds[0]) if rows and len(trial.seeds) == 1 else None
+        tags |= {**_failure_tags(of_seed or failure), Tag.CAUSE: str(failure)}
+        texts["failure.txt"] = f"{failure}\n\n{result.traceback}".rstrip() + "\n"
     elif result.status is Status.STOPPED:
-        tags[STOPPED_EARLY] = tags.pop(CAUSE)
+        tags[Tag.STOPPED_EARLY] = result.cause
     elif rows:
         last = rows[-1]
         chosen = [m for seed, m in last.by_seed.items() if seed not in last.failures and objective in m]
@@ -123,20 +125,25 @@ def trial_ending(trial: Trial, result: Result, rows: Sequence[Row], objective: s
 
 
 def seed_ending(seed: int, result: Result, rows: Sequence[Row], objective: str) -> Ending:
-    """How the run of one of several seeds ends."""
-    cause = rows[-1].failures.get(seed, "") if rows else ""
-    if cause or result.status is Status.FAILED:
-        return Ending(FAILED, result.time_ms, {CAUSE: cause or result.cause or "unknown"})
+    """Return the end of the run of one of several seeds."""
+    failure = rows[-1].failures.get(seed) if rows else None
+    if failure or result.status is Status.FAILED:
+        return Ending(RunState.FAILED, result.time_ms, _failure_tags(failure or result.failure or _UNKNOWN))
     if result.status is Status.STOPPED:
-        return Ending(KILLED, result.time_ms, {STOPPED_EARLY: result.cause})
+        return Ending(RunState.KILLED, result.time_ms, {Tag.STOPPED_EARLY: result.cause})
     last = rows[-1] if rows else None
     value = last.by_seed.get(seed, {}).get(objective) if last else None
     metrics = [(OBJECTIVE, value, last.time_ms, last.batch)] if last and value is not None else []
-    return Ending(FINISHED, result.time_ms, {}, metrics)
+    return Ending(RunState.FINISHED, result.time_ms, {}, metrics)
+
+
+def _failure_tags(failure: Failure) -> dict[str, str]:
+    tags = {Tag.CAUSE: str(failure), Tag.FAILURE_KIND: failure.kind.value, Tag.FAILURE_DETAIL: failure.detail}
+    return {tag: text for tag, text in tags.items() if text}
 
 
 def reported(metrics: Mapping[str, float]) -> Metrics:
-    """Metrics as they were reported, from what MLflow returns."""
+    """Return metrics as they were reported, from what MLflow returns."""
     return {
         key: math.copysign(math.inf, value) if abs(value) == _LARGEST else value
         for key, value in metrics.items()

@@ -18,12 +18,15 @@ from urllib.parse import urlsplit
 
 import requests
 
-from pcl.studies.tracking.database_creation import creation_lock, ensure_database
-from pcl.studies.tracking.database_file import bring_artifacts, find_runs
+from pcl.studies.tracking.database_creation import bring_artifacts, creation_lock, ensure_database
+from pcl.studies.tracking.database_file import StoreError, find_runs
+from pcl.studies.tracking.tags import RunState
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
     from mlflow.tracking import MlflowClient
+
+__all__ = ["Store", "StoreError", "default_uri", "shown_uri", "tracking_uri"]
 
 T = TypeVar("T")
 
@@ -44,10 +47,6 @@ _PROBE_S = 3.0  # how long an unreachable server may keep a user waiting
 _SLOW_S = 10.0  # how long one that is there may take to answer, as with every other request
 _PAGE = 1000  # runs of a request, as by MLflow's own default
 _LOCKED_S = 30.0  # how long others may keep a database locked
-
-
-class StoreError(RuntimeError):
-    """MLflow did not do what it was asked; the message has no secrets."""
 
 
 class Store:
@@ -79,7 +78,7 @@ class Store:
 
     @property
     def shown_uri(self) -> str:
-        """The address without user and password."""
+        """Return the address without user and password."""
         return shown_uri(self.uri)
 
     def check(self) -> None:
@@ -99,7 +98,7 @@ class Store:
             raise ValueError(f"The tracking store {self.shown_uri} cannot be used: {error}") from None
 
     def experiment(self, name: str) -> str:
-        """The identifier of an experiment, which is made where there is none."""
+        """Return the identifier of an experiment, which is created if there is none."""
         found = self.call(lambda client: client.get_experiment_by_name(name))
         if found is None:
             location = self.artifacts.as_uri() if self.artifacts else None
@@ -117,27 +116,28 @@ class Store:
         return str(found.experiment_id)
 
     def experiments(self, prefix: str) -> list[str]:
-        """Identifiers of all experiments whose name begins so."""
+        """Return the identifiers of all experiments whose name has this prefix."""
         pages = self._pages(
             lambda client, token: client.search_experiments(filter_string=f"name LIKE '{prefix}%'", page_token=token)
         )
         return [str(experiment.experiment_id) for experiment in pages]
 
-    def find(self, experiments: list[str], tags: Mapping[str, str], status: str = "", most: int = 0) -> list["Run"]:
-        """Runs that are not deleted and have these tags (and status), the oldest first; all, or so many at most."""
+    def find(
+        self, experiments: list[str], tags: Mapping[str, str], status: RunState | None = None, most: int = 0
+    ) -> list["Run"]:
+        """Return runs that are not deleted and have these tags (and status), the oldest first; `most` or all."""
         if not experiments:
             return []
-        if self.database is not None:
-            path = self.database
+        if (path := self.database) is not None:
             found = self.call(lambda _: find_runs(path, experiments, tags, status, most))
             if found is not None:
                 return found
         return self.find_by_client(experiments, tags, status, most)
 
     def find_by_client(
-        self, experiments: list[str], tags: Mapping[str, str], status: str = "", most: int = 0
+        self, experiments: list[str], tags: Mapping[str, str], status: RunState | None = None, most: int = 0
     ) -> list["Run"]:
-        """The same by MLflow itself: of servers, and of databases whose tables are not known here."""
+        """Do the same by MLflow's client: for servers, and databases whose tables are not known here."""
         conditions = [f"tags.`{key}` = '{value}'" for key, value in tags.items()]
         conditions += [f"attributes.status = '{status}'"] if status else []
         pages = self._pages(
@@ -152,7 +152,7 @@ class Store:
         return list(islice(pages, most or None))
 
     def create(self, experiment: str, name: str, tags: Mapping[str, str]) -> str:
-        """A new run's identifier."""
+        """Create a run and return its identifier."""
         content = {key: value[:LONGEST_TAG] for key, value in tags.items() if value}
         run = self.call(lambda client: client.create_run(experiment, tags=content, run_name=name[:250]))
         return str(run.info.run_id)
@@ -191,22 +191,22 @@ class Store:
 
     def set_running(self, run_id: str) -> None:
         """Open a run again."""
-        self.call(lambda client: client.update_run(run_id, status="RUNNING"))
+        self.call(lambda client: client.update_run(run_id, status=RunState.RUNNING.value))
 
-    def end(self, run_id: str, status: str, time_ms: int) -> None:
-        """End a run as FINISHED, FAILED or KILLED."""
-        self.call(lambda client: client.set_terminated(run_id, status=status, end_time=time_ms))
+    def end(self, run_id: str, state: RunState, time_ms: int) -> None:
+        """End a run."""
+        self.call(lambda client: client.set_terminated(run_id, status=state.value, end_time=time_ms))
 
     def delete(self, run_id: str) -> None:
         """Move a run to MLflow's bin."""
         self.call(lambda client: client.delete_run(run_id))
 
     def drop_tag(self, run_id: str, key: str) -> None:
-        """Take away a tag that is there."""
+        """Delete a tag that is there."""
         self.call(lambda client: client.delete_tag(run_id, key))
 
     def points(self, run_id: str, key: str) -> set[tuple[int, int]]:
-        """Times in milliseconds and steps at which a metric was written."""
+        """Return the times in milliseconds and steps at which a metric was written."""
         history = self.call(lambda client: client.get_metric_history(run_id, key))
         return {(point.timestamp, point.step) for point in history}
 
@@ -219,7 +219,7 @@ class Store:
         self.call(lambda client: client.log_artifact(run_id, str(path), folder or None))
 
     def call(self, request: Callable[["MlflowClient"], T]) -> T:
-        """The answer to a request; repeated while other processes keep the database locked.
+        """Return the answer to a request, which is repeated while other processes keep the database locked.
 
         Raises:
             StoreError: If there is none.
@@ -272,7 +272,7 @@ class Store:
             ) from None
 
     def _told(self, error: Exception) -> str:
-        """A line of an error, without what the address says about the user."""
+        """Return an error in a line, without user and password of the address."""
         text = str(error).replace(self.uri, self.shown_uri)
         password = urlsplit(self.uri).password if self.database is None else None
         text = text.replace(password, "***") if password else text
@@ -280,17 +280,17 @@ class Store:
 
 
 def default_uri(storage: Path) -> str:
-    """The embedded store: a database under the storage folder."""
+    """Return the address of the embedded store: a database under the storage folder."""
     return f"sqlite:///{storage.absolute() / 'mlflow.db'}"
 
 
 def tracking_uri(asked: str | None, storage: Path) -> str:
-    """The store that was asked for, else the environment's MLFLOW_TRACKING_URI, else the embedded one."""
+    """Return the store that was asked for, else MLFLOW_TRACKING_URI, else the embedded one."""
     return asked or os.environ.get("MLFLOW_TRACKING_URI") or default_uri(storage)
 
 
 def shown_uri(uri: str) -> str:
-    """An address without user and password.
+    """Return an address without user and password.
 
     Example:
         >>> shown_uri("https://me:secret@tracking.example:5000/team")

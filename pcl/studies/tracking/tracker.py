@@ -12,35 +12,29 @@ which `Tracker.finished` turns back.
 """
 
 import getpass
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pcl.storage.read_write_lock import Turns
-from pcl.studies.ledger.failures import CAUSE
+from pcl.storage.read_write_lock import ReadWriteLock
 from pcl.studies.ledger.folders import Metrics, Row, TrialFolder, now_ms
-from pcl.studies.space.numerics_version import MATHS, MATHS_VERSION
+from pcl.studies.space.numerics_version import MATHS_VERSION
 from pcl.studies.space.trial import Trial
 from pcl.studies.tracking import run_content as content
-from pcl.studies.tracking.finished_trials import EXPERIMENTS, Found, ended_trials
+from pcl.studies.tracking.finished_trials import Found, ended_trials
 from pcl.studies.tracking.page_links import trials_page
-from pcl.studies.tracking.run_content import RUNNING, STOPPED_EARLY, SYNCED, Ending, StudyTags
-from pcl.studies.tracking.store import Store, StoreError, default_uri, shown_uri, tracking_uri
+from pcl.studies.tracking.run_content import Ending, StudyTags
+from pcl.studies.tracking.store import LONGEST_TAG, Store, StoreError, default_uri, shown_uri, tracking_uri
+from pcl.studies.tracking.tags import EXPERIMENTS, RunKind, RunState, Tag
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
 
 __all__ = ["End", "Found", "StoreError", "StudyTags", "Tracker", "default_uri", "shown_uri", "tracking_uri"]
 
-
-class End(Enum):
-    """How a study ended, in MLflow's words."""
-
-    FINISHED = content.FINISHED
-    FAILED = content.FAILED
-    KILLED = content.KILLED
+End = RunState  # how a study ends, for whoever closes it
 
 
 @dataclass(frozen=True)
@@ -52,11 +46,11 @@ class _Identity:
 
 @dataclass
 class _Record:
-    """What is known about a run.
+    """A run as this process knows it.
 
     Attributes:
         run_id: In MLflow.
-        status: In MLflow's words.
+        state: In MLflow.
         tags: All.
         params: Names of those that are there.
         sent: Time and batch of the reports that this process has sent.
@@ -64,7 +58,7 @@ class _Record:
     """
 
     run_id: str
-    status: str = RUNNING
+    state: RunState = RunState.RUNNING
     tags: dict[str, str] = field(default_factory=dict)
     params: set[str] = field(default_factory=set)
     sent: set[tuple[int, int]] = field(default_factory=set)
@@ -74,14 +68,18 @@ class _Record:
     def of(cls, run: "Run") -> "_Record":
         metrics = content.reported(run.data.metrics)
         return cls(
-            run.info.run_id, run.info.status, dict(run.data.tags), set(run.data.params), witness=next(iter(metrics), "")
+            run.info.run_id,
+            RunState(run.info.status),
+            dict(run.data.tags),
+            set(run.data.params),
+            witness=next(iter(metrics), ""),
         )
 
-    def is_in_line(self, status: str, stamp: str) -> bool:
-        return self.status == status and self.tags.get(SYNCED) == stamp
+    def is_in_line(self, state: RunState, stamp: str) -> bool:
+        return self.state is state and self.tags.get(Tag.SYNCED) == stamp
 
 
-_PARENT = _Identity("study")
+_PARENT = _Identity(RunKind.STUDY)
 
 
 @dataclass
@@ -110,17 +108,17 @@ class Tracker:
 
     def __init__(self, uri: str, artifacts: Path | None = None) -> None:
         self.store = Store(uri, artifacts)
-        self._turns = Turns()
+        self._lock = ReadWriteLock()
         self._opened: _Study | None = None
 
     @property
     def shown_uri(self) -> str:
-        """The address without user and password."""
+        """Return the address without user and password."""
         return self.store.shown_uri
 
     @property
     def trials_page(self) -> str:
-        """Where MLflow's pages show the study's trials; see `pcl.studies.tracking.page_links`."""
+        """Return the address of MLflow's page of the trials; see `pcl.studies.tracking.page_links`."""
         study = self._study()
         return trials_page(study.experiment, study.name)
 
@@ -129,21 +127,21 @@ class Tracker:
         self.store.check()
 
     def open_study(self, name: str, tags: StudyTags) -> str:
-        """Find the study's parent run, or make it; its identifier."""
+        """Find or create the study's parent run, and return its identifier."""
         if "'" in name + tags.space:
             raise ValueError(f"A study's and a space's name must have no apostrophe, but got {name!r}, {tags.space!r}.")
-        with self._turns.alone():
+        with self._lock.writing():
             study = self._opened = _Study(name, tags)
             self._load(study)
             parent = study.records[_PARENT]
             self.store.log(study.run_id, tags=tags.as_tags())
-            if parent.status != RUNNING:
+            if parent.state is not RunState.RUNNING:
                 self.store.set_running(study.run_id)
-                parent.status = RUNNING
+                parent.state = RunState.RUNNING
             return study.run_id
 
     def sync(self, folder: TrialFolder) -> None:
-        """Bring the trial's run in line with its folder; others may be brought in line meanwhile, but not the same.
+        """Bring a trial's run in line with its folder; threads may do so for several trials, not for the same.
 
         Raises:
             StoreError: If MLflow does not answer; call again.
@@ -151,18 +149,18 @@ class Tracker:
         study = self._study()
         try:
             if not study.is_loaded:
-                with self._turns.alone():  # what others make meanwhile would not be seen, and made again
+                with self._lock.writing():  # what others make meanwhile would not be seen, and made again
                     if not study.is_loaded:
                         self._load(study)
-            with self._turns.together():
+            with self._lock.reading():
                 self._sync(study, folder)
         except BaseException:
             study.is_loaded = False  # what was asked for may have been done all the same
             raise
 
     def run_id(self, folder: TrialFolder) -> str:
-        """The trial's run, which `sync` has made."""
-        return self._study().records[_Identity("trial", folder.key)].run_id
+        """Return the trial's run, which `sync` has made."""
+        return self._study().records[_Identity(RunKind.TRIAL, folder.key)].run_id
 
     def log_artifact(self, owner: TrialFolder | str, path: Path, folder: str = "") -> None:
         """Copy a file or folder into the artifacts of a trial, or of a run such as the parent."""
@@ -175,19 +173,19 @@ class Tracker:
 
     def close_study(self, end: End) -> None:
         """End the parent run. Trials that are still open are marked as killed, until `sync` opens them again."""
-        with self._turns.alone():
+        with self._lock.writing():
             study = self._study()
             self._load(study)  # also sees what an earlier driver has left
             for identity, record in study.records.items():
-                if identity != _PARENT and record.status == RUNNING:
-                    self.store.end(record.run_id, content.KILLED, now_ms())
-                    record.status = content.KILLED
-            self.store.end(study.run_id, end.value, now_ms())
-            study.records[_PARENT].status = end.value
+                if identity != _PARENT and record.state is RunState.RUNNING:
+                    self.store.end(record.run_id, RunState.KILLED, now_ms())
+                    record.state = RunState.KILLED
+            self.store.end(study.run_id, end, now_ms())
+            study.records[_PARENT].state = end
 
     def finished(self, key: str, end: End = End.FINISHED) -> Found | None:
-        """A trial with this key that ended so in any study, the first if there are several."""
-        found = ended_trials(self.store, {"pcl.trial": key}, end.value, most=1)
+        """Return the first trial with this key and this end, in any study."""
+        found = ended_trials(self.store, {Tag.TRIAL: key}, end, most=1)
         return found[0] if found else None
 
     def last_batch(self, found: Found) -> int:
@@ -201,13 +199,14 @@ class Tracker:
         return self._opened
 
     def _load(self, study: _Study) -> None:
-        """Learn what the store has of the study; of runs that were made twice the first stays."""
+        """Load what the store has of the study; of runs that were created twice the first stays."""
         study.experiment = self.store.experiment(EXPERIMENTS + study.tags.space)
         known, study.records = study.records, {}
-        for run in self.store.find([study.experiment], {"pcl.study": study.name}):
+        for run in self.store.find([study.experiment], {Tag.STUDY: study.name}):
             tags = run.data.tags
-            kind = tags.get("pcl.kind", "")
-            identity = _Identity(kind, tags.get("pcl.trial", ""), tags.get("pcl.seed", "") if kind == "seed" else "")
+            kind = tags.get(Tag.KIND, "")
+            seed = tags.get(Tag.SEED, "") if kind == RunKind.SEED else ""
+            identity = _Identity(kind, tags.get(Tag.TRIAL, ""), seed)
             if identity in study.records:
                 self.store.delete(run.info.run_id)
                 continue
@@ -215,14 +214,14 @@ class Tracker:
             if identity in known and known[identity].run_id == record.run_id:
                 record.sent = known[identity].sent
         if _PARENT not in study.records:
-            tags = {**study.tags.as_tags(), "pcl.study": study.name, "pcl.kind": "study", "mlflow.user": _user()}
+            tags = {**study.tags.as_tags(), Tag.STUDY: study.name, Tag.KIND: RunKind.STUDY, Tag.USER: _user()}
             study.records[_PARENT] = _Record(self.store.create(study.experiment, study.name, tags))
         study.is_loaded = True
 
     def _sync(self, study: _Study, folder: TrialFolder) -> None:
         result = folder.result()  # before the reports: where it is there, they are complete
         rows, trial, objective = folder.rows(), folder.trial(), study.tags.objective
-        identity = _Identity("trial", folder.key)
+        identity = _Identity(RunKind.TRIAL, folder.key)
         record = study.records.get(identity)
         if record and result and record.is_in_line(content.ENDS[result.status], content.stamp_of(result, rows)):
             return
@@ -231,7 +230,7 @@ class Tracker:
             record = None
         record = record or self._create(study, trial, identity, study.run_id)
         for seed in trial.seeds if len(trial.seeds) > 1 else ():
-            identity = _Identity("seed", folder.key, str(seed))
+            identity = _Identity(RunKind.SEED, folder.key, str(seed))
             of_seed = study.records.get(identity) or self._create(study, trial, identity, record.run_id)
             points = [(row, row.by_seed[seed]) for row in rows if seed in row.by_seed]
             ending = content.seed_ending(seed, result, rows, objective) if result else None
@@ -240,24 +239,26 @@ class Tracker:
         self._bring(record, content.params_of(trial, trial.seeds), [(row, row.metrics) for row in rows], ending)
 
     def _is_of_earlier_attempt(self, record: _Record, rows: list[Row]) -> bool:
-        """Whether a run has reports that the folder has not: the trial has been reopened since."""
+        """Return whether a run has reports that the folder lacks: the trial has been reopened since."""
         sent = record.sent
         if not sent and record.witness:
             sent = self.store.points(record.run_id, record.witness)
         return not sent <= {(row.time_ms, row.batch) for row in rows}
 
     def _retire(self, study: _Study, key: str) -> None:
-        """Delete a trial's runs: MLflow cannot take back what the attempt before has reported."""
+        """Delete a trial's runs: MLflow cannot undo what the attempt before has reported."""
         for identity in [identity for identity in list(study.records) if identity.trial == key]:
             self.store.delete(study.records[identity].run_id)
             del study.records[identity]
 
     def _create(self, study: _Study, trial: Trial, identity: _Identity, parent: str) -> _Record:
+        varied = json.dumps(trial.varied)
         tags = {
-            **study.tags.as_tags(), "pcl.study": study.name, "pcl.kind": identity.kind, "pcl.trial": identity.trial,
-            "pcl.cell": trial.cell, MATHS: str(MATHS_VERSION),
-            "pcl.seed": identity.seed or (str(trial.seeds[0]) if len(trial.seeds) == 1 else ""),
-            "pcl.stage": trial.stage, "pcl.data": trial.data, "mlflow.parentRunId": parent, "mlflow.user": _user(),
+            **study.tags.as_tags(), Tag.STUDY: study.name, Tag.KIND: identity.kind, Tag.TRIAL: identity.trial,
+            Tag.CELL: trial.cell, Tag.MATHS: str(MATHS_VERSION),
+            Tag.SEED: identity.seed or (str(trial.seeds[0]) if len(trial.seeds) == 1 else ""),
+            Tag.VARIED: varied if len(varied) <= LONGEST_TAG else "",
+            Tag.STAGE: trial.stage, Tag.DATA: trial.data, Tag.PARENT: parent, Tag.USER: _user(),
         }  # fmt: skip
         name = f"{trial.label} seed={identity.seed}" if identity.seed else trial.label
         record = study.records[identity] = _Record(self.store.create(study.experiment, name, tags))
@@ -268,13 +269,13 @@ class Tracker:
     ) -> None:
         """Send what this process has not sent, in one request if it can be, and set the run's status last."""
         run_id = record.run_id
-        end = ending or Ending(RUNNING, 0)
-        for key in {CAUSE, STOPPED_EARLY, SYNCED} & set(record.tags) - set(end.tags):
+        end = ending or Ending(RunState.RUNNING, 0)
+        for key in content.ENDING_TAGS & set(record.tags) - set(end.tags):
             self.store.drop_tag(run_id, key)
             del record.tags[key]
-        if ending is None and record.status != RUNNING:
+        if ending is None and record.state is not RunState.RUNNING:
             self.store.set_running(run_id)
-            record.status = RUNNING
+            record.state = RunState.RUNNING
         for name, text in end.texts.items():
             self.store.text(run_id, name, text)
         new = [(row, metrics) for row, metrics in points if (row.time_ms, row.batch) not in record.sent]
@@ -284,8 +285,8 @@ class Tracker:
         record.params |= set(missing)
         record.tags.update(end.tags)
         if ending:
-            self.store.end(run_id, end.status, end.time_ms)
-            record.status = end.status
+            self.store.end(run_id, end.state, end.time_ms)
+            record.state = end.state
 
 
 def _user() -> str:

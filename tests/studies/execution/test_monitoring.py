@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from launch.testbed.processes import wait_for
+from pcl.config.failure import Failure, FailureKind
 from pcl.studies.execution import monitoring
 from pcl.studies.execution.interrupt import Interrupt
 from pcl.studies.execution.monitoring import (
@@ -148,6 +149,6 @@ def test_a_driver_publishes_trials_by_state(told: Told, tmp_path: Path) -> None:
         progress.restarted(folders[2])
         assert states() == {"waiting": 2, "running": 1, "finished": 1, "stopped": 0, "failed": 0}
         assert last("pcl_worker_deaths") == 1
-        folders[2].close(Result(Status.FAILED, "no reason"))
+        folders[2].close(Result(Status.FAILED, Failure(FailureKind.ERROR, "no reason")))
         progress.ended(folders[2])
         assert states() == {"waiting": 1, "running": 1, "finished": 1, "stopped": 0, "failed": 1}

@@ -11,6 +11,7 @@ from typing import IO
 
 import pytest
 
+from pcl.config.failure import Failure, FailureKind
 from pcl.config.run_config import RunConfig
 from pcl.studies.execution.interrupt import Interrupt, StopReason
 from pcl.studies.execution.resources import Cost, Resources
@@ -36,10 +37,10 @@ def row(batch: int, time_ms: int = 1, **by_seed: float) -> Row:
     return Row(batch, 8, time_ms, 0.5, {int(seed[1:]): {METRIC: value} for seed, value in by_seed.items()}, {})
 
 
-def outcome(values: list[float], kappa_pos: float = 20.0, status: Status = Status.FINISHED, cause: str = "") -> Outcome:
+def outcome(values: list[float], kappa_pos: float = 20.0, status: Status = Status.FINISHED) -> Outcome:
     by_seed = {seed: {METRIC: value} for seed, value in enumerate(values, start=1)}
     seeds = tuple(by_seed) or (1,)
-    return Outcome(trial(seeds, kappa_pos=kappa_pos), Result(status, cause), by_seed)
+    return Outcome(trial(seeds, kappa_pos=kappa_pos), Result(status), by_seed)
 
 
 class TestLedger:
@@ -74,7 +75,7 @@ class TestLedger:
             folder.end(Result(Status.FINISHED), first)
         assert folder.rows() == []
         assert folder.result() is None
-        folder.end(Result(Status.FAILED, "because"), second)
+        folder.end(Result(Status.FAILED, Failure(FailureKind.ERROR, "because")), second)
         result = folder.result()
         assert result is not None
         assert (result.status, result.cause) == (Status.FAILED, "because")
@@ -84,7 +85,7 @@ class TestLedger:
 class TestSelection:
     def test_best_first_and_failures_last(self) -> None:
         good, better, failed = outcome([0.2, 0.4]), outcome([0.5, 0.3]), outcome([], status=Status.FAILED)
-        half = dataclasses.replace(outcome([0.9, 0.1]), failures={2: "NaN"})
+        half = dataclasses.replace(outcome([0.9, 0.1]), failures={2: Failure(FailureKind.NAN)})
         assert ranked([failed, half, good, better], Objective()) == [better, good, half, failed]
         assert ranked([better, good], Objective(METRIC, Mode.MIN)) == [good, better]
         assert half.mean(METRIC) == 0.9
@@ -188,7 +189,8 @@ def test_outputs(tmp_path: Path, space: SearchSpace) -> None:
     spec = StudySpec(space.name, space.fingerprint(), "reference", "smoke", tuning_seeds=(1, 2))
     cells = spec.trials(space, 0, {})
     best = dataclasses.replace(outcome([0.5, 0.7]), trial=cells[10])
-    failed = dataclasses.replace(outcome([], status=Status.FAILED, cause="the loss is nan"), trial=cells[0])
+    result = Result(Status.FAILED, Failure(FailureKind.LOSS_NOT_FINITE, "nan"))
+    failed = dataclasses.replace(outcome([]), trial=cells[0], result=result)
     finding = Finding({"grid": [best, failed]}, best)
     lines = table([best, failed], space)
     assert "0.600 ± 0.100" in lines[1]

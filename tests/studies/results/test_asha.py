@@ -9,6 +9,7 @@ import optuna
 import pytest
 from ray.tune.schedulers import ASHAScheduler
 
+from pcl.config.failure import Failure, FailureKind
 from pcl.config.run_config import RunConfig
 from pcl.storage.mirror import Mirrored
 from pcl.studies.execution.early_stopping import EarlyStopping, Rungs
@@ -26,6 +27,7 @@ from pcl.studies.space.search_method import OPTUNA, Method
 from pcl.studies.space.search_space import Mode, Objective, Stage, log_uniform
 from pcl.studies.space.trial import Trial
 from pcl.studies.tracking.run_content import seed_ending, trial_ending
+from pcl.studies.tracking.tags import RunState
 from tests.support.spaces import make
 
 KAPPA, MU, LOSS = "eval/kappa_rank_corr", "eval/mu_mae", "train/loss"
@@ -234,13 +236,17 @@ def test_files_that_cannot_be_written_end_the_study(tmp_path: Path, monkeypatch:
 
 
 def stopped(value: float, name: str = "s") -> Outcome:
-    result = Result(Status.STOPPED, "stopped early by ASHA at batch 60 of 100")
+    result = Result(Status.STOPPED, Failure(FailureKind.STOPPED_EARLY, "by ASHA at batch 60 of 100"))
     return Outcome(Trial({"i": name}, (1,), "grid", {"i": name}), result, {1: {KAPPA: value}}, batch=60)
 
 
 def test_a_trial_that_was_stopped_never_wins() -> None:
     finished = Outcome(Trial({"i": "f"}, (1,), "grid", {"i": "f"}), Result(Status.FINISHED), {1: {KAPPA: 0.1}})
-    failed = Outcome(Trial({"i": "x"}, (1,), "grid", {"i": "x"}), Result(Status.FAILED, "NaN"), {1: {KAPPA: 0.1}})
+    failed = Outcome(
+        Trial({"i": "x"}, (1,), "grid", {"i": "x"}),
+        Result(Status.FAILED, Failure(FailureKind.ERROR, "NaN")),
+        {1: {KAPPA: 0.1}},
+    )
     outcomes = ranked([failed, stopped(0.9), finished], Objective(KAPPA))
     assert [outcome.trial.config["i"] for outcome in outcomes] == ["f", "s", "x"]
     assert winner(outcomes, Objective(KAPPA)) is finished
@@ -257,7 +263,7 @@ def test_mlflow_is_told_that_it_was_stopped_and_of_no_objective() -> None:
         trial_ending(outcome.trial, outcome.result, rows, KAPPA),
         seed_ending(1, outcome.result, rows, KAPPA),
     ):
-        assert ending.status == "KILLED"
+        assert ending.state is RunState.KILLED
         assert ending.tags["pcl.stopped_early"] == outcome.cause
         assert "pcl.cause" not in ending.tags
         assert ending.metrics == []

@@ -17,6 +17,7 @@ from launch.reproduction.sheets import _other_lines
 from launch.studies.images import Images
 from launch.studies.requests import ReproductionRequest
 from launch.studies.resume_command import REPRODUCE, Resumption
+from pcl.config.failure import Failure, FailureKind
 from pcl.studies.ledger.study_storage import Storage
 from pcl.studies.paper.comparison import Line, Ours, lines_of, lost_seeds, winner_lines
 from pcl.studies.paper.published import published_grids, published_tables, published_titles
@@ -26,6 +27,8 @@ from pcl.studies.tracking.finished_trials import Found, Known
 from pcl.studies.tracking.tracker import StoreError
 from tests.support.services import assert_refused
 
+NAN = Failure(FailureKind.NAN)
+RAN_AWAY = {4: Failure(FailureKind.RUNAWAY_KAPPA), 5: NAN}
 TABLES = {table.name: table for table in published_tables()}
 SMOKE = Setting("reference", "smoke", (4, 5))
 # Every label of a table or figure in the paper but fig:overview, a drawing.
@@ -123,11 +126,12 @@ def known_of(*found: Found, seeds: tuple[int, ...] = (4, 5)) -> Known:
 def test_seeds_that_failed_are_counted_and_told() -> None:
     cells = Cells.of([TABLES["tab:bench_results"]], SMOKE)
     key = cells.keys["tab:bench_results", "ELK"]
-    found = {key: known_of(Found("s", "r", {4: {"eval/mu_mae": 0.1}, 5: {"eval/mu_mae": 0.9}}, {5: "NaN in the loss"}))}
+    lost = {5: Failure(FailureKind.LOSS_NOT_FINITE, "nan")}
+    found = {key: known_of(Found("s", "r", {4: {"eval/mu_mae": 0.1}, 5: {"eval/mu_mae": 0.9}}, lost))}
     ours = ours_of(TABLES["tab:bench_results"], cells, found, SMOKE)
     line = next(line for line in lines_of(TABLES["tab:bench_results"], ours) if line.row == "ELK")
     assert (line.ours, line.seeds) == ("0.100 [smoke]", "1 of 2")
-    assert lost_seeds(ours) == "Seeds that failed and are in no mean: ELK, 1 of 2 (NaN in the loss)."
+    assert lost_seeds(ours) == "Seeds that failed and are in no mean: ELK, 1 of 2 (the loss is nan)."
     assert lost_seeds({"ELK": Ours({4: {}}, n_asked=1)}) == ""
 
 
@@ -163,7 +167,14 @@ def test_what_ran_away_and_what_is_not_possible() -> None:
     cells = Cells.of([TABLES["tab:bench_results"]], SMOKE)
     key = cells.keys["tab:bench_results", "HIB"]
     found = {
-        key: known_of(Found("s", "r", {4: {"eval/mu_mae": 9.0}}, {4: "runaway kappa: its median 1e+07", 5: "NaN"}))
+        key: known_of(
+            Found(
+                "s",
+                "r",
+                {4: {"eval/mu_mae": 9.0}},
+                RAN_AWAY,
+            )
+        )
     }
     ours = ours_of(TABLES["tab:bench_results"], cells, found, SMOKE)
     line = lines_of(TABLES["tab:bench_results"], ours)[0]
@@ -191,7 +202,7 @@ def test_only_seeds_that_are_missing_are_trained() -> None:
     found = {
         whole: known_of(Found("s", "r", dict.fromkeys((4, 5, 6), values), {}), seeds=setting.seeds),
         part: known_of(
-            Found("s", "r", {4: values, 9: values}, {}), Found("t", "q", {4: {}, 6: values}, {6: "NaN"}),
+            Found("s", "r", {4: values, 9: values}, {}), Found("t", "q", {4: {}, 6: values}, {6: NAN}),
             seeds=setting.seeds,
         ),
     }  # fmt: skip

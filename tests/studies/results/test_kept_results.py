@@ -27,6 +27,7 @@ from launch.results import main
 from launch.shared.command import settings
 from launch.studies.requests import ConfigRequest, ReproductionRequest
 from launch.testbed.processes import DEADLINE_S
+from pcl.config.failure import Failure, FailureKind
 from pcl.studies.ledger.study_storage import Storage
 from pcl.studies.paper.comparison import Line, lines_of
 from pcl.studies.paper.published import published_tables
@@ -36,6 +37,7 @@ from pcl.studies.tracking.tracker import Tracker
 from tests.support.services import ROOT, assert_refused
 
 TABLES = {table.name: table for table in published_tables()}
+RUNAWAY = Failure(FailureKind.RUNAWAY_KAPPA)
 TAGS = {"pcl.hardware": "NVIDIA H200", "pcl.torch": "2.11.0", "pcl.commit": "c0ffee" * 6 + "+"}
 DAY_MS = 1_794_700_800_000  # 2026-11-15, 00:00 UTC
 SETTING = "training.phases=mu kappa"
@@ -59,7 +61,7 @@ def kept(folder: Path) -> list[Path]:
     of = {row: cells.keys["tab:toy_correctsetups", row] for row in ("ambiguous", "clear")}
     found = {
         of["ambiguous"]: Known((4, 5, 6), (Found("s", "r", seeds, {}, TAGS, DAY_MS),)),
-        of["clear"]: Known((4, 5, 6), (Found("s", "r", seeds, {6: "runaway kappa"}, TAGS, DAY_MS + 86_400_000),)),
+        of["clear"]: Known((4, 5, 6), (Found("s", "r", seeds, {6: RUNAWAY}, TAGS, DAY_MS + 86_400_000),)),
     }
     sheets = []
     for name in ("tab:toy_correctsetups", "fig:2dplot"):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pcl.config.failure import Failure, FailureKind
 from pcl.studies.ledger.folders import Result, Status
 from pcl.studies.ledger.study_spec import StudySpec
 from pcl.studies.report.figures import pareto
@@ -51,7 +52,7 @@ class TestPareto:
         good = Outcome(Trial({}, (1,), "grid"), Result(Status.FINISHED), {1: {METRIC: 1.0, OTHER: 1.0}})
         others = [
             dataclasses.replace(good, trial=Trial({"i": 1}, (1,), "grid"), result=None),
-            dataclasses.replace(good, trial=Trial({"i": 2}, (1,), "grid"), failures={1: "NaN"}),
+            dataclasses.replace(good, trial=Trial({"i": 2}, (1,), "grid"), failures={1: Failure(FailureKind.NAN)}),
             dataclasses.replace(good, trial=Trial({"i": 3}, (1,), "grid"), by_seed={1: {METRIC: 2.0, OTHER: math.nan}}),
         ]
         assert pareto_front([*others, good], self.OBJECTIVES[:2]) == [good]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from scipy import stats
 
+from pcl.config.failure import Failure, FailureKind
 from pcl.studies.execution.inline_runner import InlineRunner
 from pcl.studies.execution.interrupt import Interrupt
 from pcl.studies.execution.resources import Resources
@@ -37,6 +38,7 @@ from tests.support.spaces import make
 METRIC = "eval/kappa_rank_corr"
 OBJECTIVE = Objective(METRIC)
 TUNING, REPORT = (1, 2, 3), (4, 5, 6)
+NAN = Failure(FailureKind.NAN, "at batch 4")
 
 
 def outcome(name: float, values: dict[int, float], status: Status = Status.FINISHED, **more: Any) -> Outcome:
@@ -60,10 +62,10 @@ def test_a_pair_is_compared_seed_by_seed_on_common_seeds() -> None:
 
 
 def test_seeds_that_one_of_a_pair_has_lost_are_in_no_difference() -> None:
-    best, other = outcome(0, {1: 0.9, 2: 0.8, 3: 0.7}), outcome(1, {1: 0.8, 2: 0.72, 3: -1.0}, failures={3: "NaN"})
+    best, other = outcome(0, {1: 0.9, 2: 0.8, 3: 0.7}), outcome(1, {1: 0.8, 2: 0.72, 3: -1.0}, failures={3: NAN})
     found = paired(best, other, OBJECTIVE)
     assert (found.n_seeds, found.mean) == (2, pytest.approx(0.09))
-    broken = outcome(2, {1: 0.8, 2: 0.72, 3: float("nan")}, failures={3: "NaN"})
+    broken = outcome(2, {1: 0.8, 2: 0.72, 3: float("nan")}, failures={3: NAN})
     assert paired(best, broken, OBJECTIVE) == found
     assert paired(best, outcome(3, {1: 0.8, 2: 0.72, 3: math.nan}), OBJECTIVE) == found
 
@@ -76,7 +78,7 @@ def test_only_whole_trials_that_are_not_clearly_worse_stay_and_not_too_many() ->
     best = outcome(0, {1: 0.90, 2: 0.91, 3: 0.89})
     near = [outcome(i, {1: 0.88, 2: 0.95, 3: 0.80 - i / 1000}) for i in range(1, 9)]
     far = outcome(50, {1: 0.50, 2: 0.51, 3: 0.49})
-    lost = outcome(51, {1: 0.95, 2: 0.95, 3: 0.95}, failures={2: "NaN"})
+    lost = outcome(51, {1: 0.95, 2: 0.95, 3: 0.95}, failures={2: NAN})
     stopped = outcome(52, {1: 0.99, 2: 0.99, 3: 0.99}, Status.STOPPED)
     left = unclear([stopped, far, lost, *reversed(near), best], OBJECTIVE)
     assert left == [best, *near[: MOST_COMPARED - 1]]
@@ -92,12 +94,12 @@ def test_seeds_are_new_in_every_round() -> None:
 
 
 def test_a_replicate_that_fails_is_the_failure_of_its_seeds() -> None:
-    more = Outcome(Trial({}, (7, 8), "replicate"), Result(Status.FAILED, "NaN"))
+    more = Outcome(Trial({}, (7, 8), "replicate"), Result(Status.FAILED, NAN))
     pooled = together(outcome(0, {1: 0.9}), more)
-    assert pooled.failures == {7: "NaN", 8: "NaN"}
+    assert pooled.failures == {7: NAN, 8: NAN}
     assert unclear([pooled], OBJECTIVE) == []
-    result = Result(Status.FAILED, "seed 7: runaway kappa; seed 8: NaN")
-    told = replace(more, result=result, failures={7: "runaway kappa", 8: "NaN"})
+    result = Result(Status.FAILED, Failure(FailureKind.DIVERGED, "seed 7: ...; seed 8: ..."))
+    told = replace(more, result=result, failures={7: Failure(FailureKind.RUNAWAY_KAPPA), 8: NAN})
     assert together(outcome(0, {1: 0.9}), told).failures == told.failures
 
 

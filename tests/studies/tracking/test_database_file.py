@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pcl.studies.tracking.store import Store, StoreError
+from pcl.studies.tracking.tags import RunState
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
@@ -29,7 +30,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
             metrics += [("nan", math.nan, 1000, 1), ("inf", -math.inf, 1000, 1)]
             store.log(run, metrics[: index * 2], {"x": str(index), "name": "caf\u00e9"}, {"pcl.synced": "yes"})
             if index > 1:
-                store.end(run, "FINISHED" if index == 2 else "FAILED", 2000)
+                store.end(run, RunState.FINISHED if index == 2 else RunState.FAILED, 2000)
     store.create(experiment, "empty", {"pcl.kind": "study"})
     store.delete(store.create(experiment, "deleted", {"pcl.kind": "trial"}))
     return store
@@ -42,7 +43,7 @@ def content(run: "Run") -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("most", [0, 1, 3])
-@pytest.mark.parametrize("status", ["", "FINISHED", "RUNNING"])
+@pytest.mark.parametrize("status", [None, RunState.FINISHED, RunState.RUNNING])
 @pytest.mark.parametrize("tags", [{}, {"pcl.kind": "trial"}, {"pcl.kind": "seed", "pcl.synced": "yes"}, {"no": "x"}])
 def test_a_file_is_read_as_by_the_client(store: Store, tags: Mapping[str, str], status: str, most: int) -> None:
     experiments = store.experiments("pcl/")

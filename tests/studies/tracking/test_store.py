@@ -19,7 +19,7 @@ from pcl.studies.tracking.recorder import Recorder
 from pcl.studies.tracking.store import Store
 from pcl.studies.tracking.tracker import End, StoreError, StudyTags, Tracker, default_uri, shown_uri, tracking_uri
 from tests.support.services import Server, free_port, wait_for
-from tests.support.trackers import TAGS, artifact, end, make_trial, opened, report, runs_of, steps_of
+from tests.support.trackers import TAGS, artifact, end, error, make_trial, opened, report, runs_of, steps_of
 
 
 def test_a_report_is_one_request(uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,6 +143,7 @@ WRITER = """
 import sys
 from pathlib import Path
 from tests.studies.tracking.test_tracker import TAGS, end, make_trial, opened, report
+from tests.support.trackers import error
 uri, name, folder = sys.argv[1:]
 tracker = opened(uri, name)
 for i in range(6):
@@ -213,7 +214,7 @@ def test_a_server_that_dies_and_comes_back_has_everything(tmp_path: Path, capfd:
     with pytest.raises(ValueError, match=f"http://127.0.0.1:{port} cannot be reached"):
         Tracker(uri).check()
     with server(tmp_path, port):
-        end(folders[1], "killed for memory")
+        end(folders[1], error("killed for memory"))
         recorder.submit(folders[1])
         assert recorder.close(DEADLINE_S) == []
         tracker.close_study(End.FINISHED)

@@ -11,7 +11,7 @@ import yaml
 
 from pcl.config.run_config import RunConfig
 from pcl.studies.tracking.tracker import End, StoreError
-from tests.support.trackers import TAGS, artifact, end, make_trial, opened, report, runs_of, steps_of
+from tests.support.trackers import TAGS, artifact, end, error, make_trial, opened, report, runs_of, steps_of
 
 
 def test_a_trial_is_recorded_once_however_often_and_by_whom_it_is_synced(uri: str, tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_a_trial_is_recorded_once_however_often_and_by_whom_it_is_synced(uri: st
 def test_several_seeds_have_runs_of_their_own(uri: str, tmp_path: Path) -> None:
     folder = make_trial(tmp_path, seeds=(1, 2, 3))
     report(folder, 4)
-    report(folder, 8, failures={2: "kappa ran away"})
+    report(folder, 8, failures={2: error("kappa ran away")})
     end(folder)
     tracker = opened(uri, "seeds")
     tracker.sync(folder)
@@ -69,7 +69,7 @@ def test_several_seeds_have_runs_of_their_own(uri: str, tmp_path: Path) -> None:
     found = tracker.finished(folder.key)
     assert found is not None
     assert found.by_seed == folder.rows()[-1].by_seed
-    assert found.failures == {2: "kappa ran away"}
+    assert found.failures == {2: error("kappa ran away")}
 
 
 def test_not_a_number_and_infinity(uri: str, tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_not_a_number_and_infinity(uri: str, tmp_path: Path) -> None:
 def test_a_failure_has_its_cause_and_traceback(uri: str, tmp_path: Path) -> None:
     folder = make_trial(tmp_path, n_samples=42)
     report(folder, 4)
-    end(folder, "ValueError: no", "Traceback (most recent call last): here")
+    end(folder, error("ValueError: no"), "Traceback (most recent call last): here")
     tracker = opened(uri, "failed")
     tracker.sync(folder)
     (run,) = runs_of(tracker, "failed", "trial")
@@ -107,7 +107,7 @@ def test_a_failure_has_its_cause_and_traceback(uri: str, tmp_path: Path) -> None
 
 def test_a_trial_that_failed_before_it_reported_goes_on_in_its_run(uri: str, tmp_path: Path) -> None:
     folder = make_trial(tmp_path)
-    end(folder, "worker killed")
+    end(folder, error("worker killed"))
     tracker = opened(uri, "reopened")
     tracker.sync(folder)
     (before,) = runs_of(tracker, "reopened", "trial")
@@ -129,7 +129,7 @@ def test_a_trial_that_begins_anew_has_no_step_twice(uri: str, tmp_path: Path, is
     study = f"anew {is_new_driver}"
     folder = make_trial(tmp_path, seeds=(1, 2))
     report(folder, 4, 8)
-    end(folder, "worker killed")
+    end(folder, error("worker killed"))
     tracker = opened(uri, study)
     tracker.sync(folder)
     folder.reopen()

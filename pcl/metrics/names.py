@@ -1,0 +1,55 @@
+"""Names of all metrics, their better ends and their short names for people.
+
+Imports nothing: readers of records need it too. `split/what` is the rule: `eval` for the toy task, `val` and `test` for
+images.
+"""
+
+# Of every report
+TRAIN_LOSS = "train/loss"
+MS_PER_BATCH = "time/ms_per_batch"
+TRAIN_S = "time/train_s"
+
+# Of the toy task
+KAPPA_RANK_CORR, KAPPA_MAE, KAPPA_RMSE = "eval/kappa_rank_corr", "eval/kappa_mae", "eval/kappa_rmse"
+KAPPA_MEAN, KAPPA_MEDIAN = "eval/kappa_mean", "eval/kappa_median"
+MU_RANK_CORR, MU_MAE, MU_RMSE = "eval/mu_rank_corr", "eval/mu_mae", "eval/mu_rmse"
+SPREAD_RANK_CORR, SPREAD_MAE, SPREAD_RMSE = "eval/spread_rank_corr", "eval/spread_mae", "eval/spread_rmse"
+
+# Of images
+VAL_CROP, VAL_ENTROPY, VAL_RECALL = "val/crop_rank_corr", "val/entropy_rank_corr", "val/recall_at_1"
+TEST_CROP, TEST_ENTROPY, TEST_RECALL = "test/crop_rank_corr", "test/entropy_rank_corr", "test/recall_at_1"
+BEST_BATCH = "best/batch"  # of the evaluation that the last report is of
+
+# Of runs in MLflow, which no report has
+OBJECTIVE, OBJECTIVE_SE = "objective", "objective_se"  # mean over seeds and its standard error
+BEST_OBJECTIVE = "best/objective"  # of a study
+
+# Tables of trials show these beside the objective, where they are recorded.
+MAIN_METRICS = (KAPPA_RANK_CORR, KAPPA_MAE, MU_RANK_CORR, MU_MAE, VAL_CROP, VAL_ENTROPY, VAL_RECALL)
+
+SHORT_NAMES = {
+    KAPPA_RANK_CORR: "κ rank", KAPPA_MAE: "κ MAE", KAPPA_RMSE: "κ RMSE",
+    MU_RANK_CORR: "μ rank", MU_MAE: "μ MAE", MU_RMSE: "μ RMSE",
+    SPREAD_RANK_CORR: "spread rank", SPREAD_MAE: "spread MAE", SPREAD_RMSE: "spread RMSE",
+    VAL_CROP: "crop", VAL_ENTROPY: "entropy", VAL_RECALL: "R@1",
+    TEST_CROP: "test crop", TEST_ENTROPY: "test entropy", TEST_RECALL: "test R@1",
+    TRAIN_LOSS: "loss",
+}  # fmt: skip
+
+_ENDS = {"_corr": True, "recall_at_1": True, "_rmse": False, "_mae": False, TRAIN_LOSS: False}
+
+
+def larger_is_better(metric: str) -> bool | None:
+    """Return whether a metric's upper end is the better one; None where neither is.
+
+    Example:
+        >>> [larger_is_better(f"eval/kappa_{what}") for what in ("rank_corr", "mae", "mean")]
+        [True, False, None]
+    """
+    return next((is_larger for ending, is_larger in _ENDS.items() if metric.endswith(ending)), None)
+
+
+def metric_name(metric: str) -> str:
+    """Return the short name, with an arrow to the better end."""
+    arrow = {True: " ↑", False: " ↓", None: ""}[larger_is_better(metric)]
+    return SHORT_NAMES.get(metric, metric) + arrow
