@@ -55,7 +55,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "pcl.studies.space", "pcl.training",
     ),
     "pcl.studies.session": (
-        "pcl.studies.cluster", "pcl.studies.execution", "pcl.studies.ledger", "pcl.studies.report",
+        "pcl.metrics", "pcl.studies.cluster", "pcl.studies.execution", "pcl.studies.ledger", "pcl.studies.report",
         "pcl.studies.results", "pcl.studies.search", "pcl.studies.space", "pcl.studies.tracking",
     ),
     "pcl.studies.api": (

@@ -83,7 +83,7 @@ def stamped(picture: Path, mark: str, path: Path) -> None:
 
 def _figure(width: float, height: float) -> "Figure":
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415  half a second
-    from matplotlib.figure import Figure  # noqa: PLC0415
+    from matplotlib.figure import Figure  # noqa: PLC0415  half a second
 
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)

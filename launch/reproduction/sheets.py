@@ -148,8 +148,8 @@ def _draw_picture(table: Table, cells: Cells, mark: str, path: Path, trained: _T
     if table.picture in _LOOK:
         stamped(_looked_at(checkpoint, path.parent / "look", trained.storage) / _LOOK[table.picture], mark, path)
     else:
-        from pcl.studies.report.figures import posteriors  # noqa: PLC0415  torch
-        from pcl.studies.report.predictions import Predictions  # noqa: PLC0415
+        from pcl.studies.report.figures import posteriors  # noqa: PLC0415  Matplotlib and torch take seconds
+        from pcl.studies.report.predictions import Predictions  # noqa: PLC0415  with the figures
 
         found = Predictions.read(checkpoint)
         if found is None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from launch.testbed.processes import ROOT, Server, answers, free_port, wait_for
+from pcl.studies.tracking.tags import EXPERIMENTS, RunKind, RunState, Tag
 
 if TYPE_CHECKING:
     from pcl.studies.ledger.folders import StudyFolder
@@ -78,7 +79,6 @@ def count(uri: str, folder: "StudyFolder", keys: Sequence[str], metric: str = "t
     A trial has one run, which has finished: any other of it, also one that a killed driver has left, is too many.
     """
     from pcl.studies.tracking.store import Store  # noqa: PLC0415  -h answers at once
-    from pcl.studies.tracking.tags import EXPERIMENTS, RunKind, RunState, Tag  # noqa: PLC0415
 
     store = Store(uri)
     all_runs = store.find(store.experiments(EXPERIMENTS), {Tag.STUDY: folder.name, Tag.KIND: RunKind.TRIAL})

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from pcl.config.run_config import Plain, RunConfig
+from pcl.config.run_config import EXPERIMENTS, Plain, RunConfig
 from pcl.losses import LOSSES
 
 
@@ -17,7 +17,7 @@ def canonical_settings(values: Mapping[str, Any]) -> dict[str, Plain]:
         >>> canonical_settings({"training.lr": "1e-3", "loss.n_samples": "1_000"})
         {'training.lr': 0.001, 'loss.n_samples': 1000}
     """
-    readers = [RunConfig.of(loss=loss, task=task) for task in ("toy", "images") for loss in LOSSES] if values else []
+    readers = [RunConfig.of(loss=loss, task=task) for task in EXPERIMENTS for loss in LOSSES] if values else []
     return {path: _canonical(path, value, readers) for path, value in values.items()}
 
 

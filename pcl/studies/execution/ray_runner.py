@@ -64,7 +64,7 @@ class RayRunner:
         return Gauges(**labels)
 
     def _run_listed(self, trials: Sequence[Trial], assignment: Assignment, resources: Resources) -> None:
-        from pcl.studies.execution.tune_adapter import Listed  # noqa: PLC0415  Ray
+        from pcl.studies.execution.tune_adapter import Listed  # noqa: PLC0415  Ray takes seconds, and reads the environment that was set
 
         size, n_workers = resources.groups(len(trials), resources.slots(available_resources()))
         if assignment.stopping is not None:  # which decides about trials one by one
@@ -80,9 +80,9 @@ class RayRunner:
             size: Trials for one worker, side by side.
             n_workers: At once; 0 for as many as fit.
         """
-        from ray import tune  # noqa: PLC0415
+        from ray import tune  # noqa: PLC0415  Ray takes seconds, and reads the environment that was set
 
-        from pcl.studies.execution.tune_adapter import (  # noqa: PLC0415  Ray
+        from pcl.studies.execution.tune_adapter import (  # noqa: PLC0415  Ray takes seconds, and reads the environment that was set
             Halving,
             Proposals,
             RestartedFirst,
@@ -91,7 +91,7 @@ class RayRunner:
             TrialEvents,
             run_jobs,
         )
-        from pcl.studies.execution.worker import Job  # noqa: PLC0415  torch
+        from pcl.studies.execution.worker import Job  # noqa: PLC0415  torch takes seconds
 
         resources, interrupt, study = self.resources, assignment.interrupt, assignment.study
 

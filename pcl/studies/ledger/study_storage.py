@@ -79,7 +79,7 @@ class Storage:
 
     def pull_heads(self) -> None:
         """Download which studies there are, when they were last worked on, and what they found."""
-        from pcl.studies.ledger.folders import LEASE, LOCK  # noqa: PLC0415
+        from pcl.studies.ledger.folders import LEASE, LOCK  # noqa: PLC0415  torch: -h answers at once
 
         if not isinstance(self.mirror, Mirrored):
             return

@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
+from scipy.special import i0e
 
 from pcl.studies.report.predictions import Predictions
 
@@ -84,8 +85,6 @@ def posteriors(found: Predictions, title: str, mark: str, path: Path, n_shown: i
         path: The file.
         n_shown: How many.
     """
-    from scipy.special import i0e  # noqa: PLC0415
-
     mu_true, mu = (tensor.double().numpy() for tensor in (found.mu_true, found.mu))
     left, _, right = np.linalg.svd(mu.T @ mu_true)  # the rotation or reflection that fits best
     places = _apart(mu_true, n_shown)
@@ -112,10 +111,8 @@ def _apart(modes: "np.ndarray[Any, Any]", n: int) -> list[int]:
     return [int(order[i]) for i in np.linspace(0, len(order) - 1, n).round().astype(int)]
 
 
-def _figure(width: float, height: float) -> "Figure":
+def _figure(width: float, height: float) -> Figure:
     """Return a figure without pyplot, whose state all threads share."""
-    from matplotlib.figure import Figure  # noqa: PLC0415
-
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure

@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from pcl.metrics.names import BEST_OBJECTIVE
 from pcl.studies.execution.interrupt import Interrupt, StopReason
 from pcl.studies.execution.resources import Cost, Resources
 from pcl.studies.execution.runner import TrialRunner
@@ -205,7 +206,7 @@ class StudySession:
     def close(self, finding: Finding, end: End, record: Record) -> None:
         """Wait for the records and end the study in MLflow; say what is missing there."""
         metric = self.study.strategy.objective.metric
-        best = {} if finding.best is None else {"best/objective": finding.best.mean(metric)}
+        best = {} if finding.best is None else {BEST_OBJECTIVE: finding.best.mean(metric)}
         ended = End.KILLED if self._interrupt.stop else end
         if missing := close_study(self._tracker, record.recorder, ended, best):
             folder = self.study.folder
