@@ -29,7 +29,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "pcl.metrics", "pcl.storage", "pcl.tasks",
     ),
     "pcl.studies": (),
-    "pcl.studies.space": ("pcl.config",),
+    "pcl.studies.space": ("pcl.config", "pcl.metrics"),
     "pcl.studies.ledger": ("pcl.config", "pcl.storage", "pcl.studies.space"),
     "pcl.studies.results": ("pcl.config", "pcl.metrics", "pcl.studies.ledger", "pcl.studies.space"),
     "pcl.studies.paper": ("pcl.config", "pcl.metrics", "pcl.studies.results"),
@@ -55,13 +55,14 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "pcl.studies.space", "pcl.training",
     ),
     "pcl.studies.session": (
-        "pcl.metrics", "pcl.studies.cluster", "pcl.studies.execution", "pcl.studies.ledger", "pcl.studies.report",
-        "pcl.studies.results", "pcl.studies.search", "pcl.studies.space", "pcl.studies.tracking",
+        "pcl.metrics", "pcl.storage", "pcl.studies.cluster", "pcl.studies.execution", "pcl.studies.ledger",
+        "pcl.studies.report", "pcl.studies.results", "pcl.studies.search", "pcl.studies.space",
+        "pcl.studies.tracking",
     ),
     "pcl.studies.api": (
-        "pcl.config", "pcl.data", "pcl.distributions", "pcl.storage", "pcl.studies.execution", "pcl.studies.ledger",
-        "pcl.studies.report", "pcl.studies.results", "pcl.studies.session", "pcl.studies.space",
-        "pcl.studies.tracking", "pcl.training",
+        "pcl.config", "pcl.data", "pcl.distributions", "pcl.mathematics", "pcl.storage", "pcl.studies.execution",
+        "pcl.studies.ledger", "pcl.studies.results", "pcl.studies.search", "pcl.studies.session", "pcl.studies.space",
+        "pcl.training",
     ),
     "search_spaces": ("pcl.studies.space",),
     "search_spaces.ablations": ("pcl.studies.space",),
@@ -91,8 +92,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "pcl.studies.results", "pcl.studies.search", "pcl.studies.space", "pcl.studies.tracking", "pcl.training",
     ),
     "launch.studies": (
-        "launch.shared", "pcl.config", "pcl.data", "pcl.losses", "pcl.storage", "pcl.studies.execution",
-        "pcl.studies.ledger", "pcl.studies.report", "pcl.studies.results", "pcl.studies.session", "pcl.studies.space",
+        "launch.shared", "pcl.config", "pcl.data", "pcl.losses", "pcl.studies.execution", "pcl.studies.ledger",
+        "pcl.studies.report", "pcl.studies.results", "pcl.studies.session", "pcl.studies.space",
         "pcl.studies.tracking",
     ),
     "launch.reproduction": (
@@ -107,7 +108,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "launch.viewing": (
         "dashboards.board", "dashboards.board.store", "dashboards.paper", "launch.shared", "pcl.storage",
-        "pcl.studies.inspection", "pcl.studies.ledger", "pcl.studies.tracking", "pcl.training",
+        "pcl.studies.inspection", "pcl.studies.ledger", "pcl.studies.session", "pcl.studies.tracking", "pcl.training",
     ),
     "launch": (
         "launch.benchmarks", "launch.reproduction", "launch.shared", "launch.studies", "launch.training",

@@ -10,7 +10,6 @@ from launch.reproduction.grids import GridStudy, asked_grids
 from launch.reproduction.results import check_kept, check_output, origins_of, rendering, write_results
 from launch.reproduction.sheets import needed_tables, needs_images, write_sheets
 from launch.shared.command import say
-from launch.studies.console import checked_tracker
 from launch.studies.images import check_settings, chosen_images
 from launch.studies.requests import ReproductionRequest
 from launch.studies.resume_command import Resumption, resumed_reproduction
@@ -22,6 +21,7 @@ from pcl.studies.report.plan import estimated_seconds
 from pcl.studies.session.request import RunRequest
 from pcl.studies.session.site import check_site, costs_here, machine, on_ray
 from pcl.studies.session.study_session import Client, StudySession
+from pcl.studies.session.tracking_choice import checked_tracker
 from pcl.studies.space.ablation import seeds_at
 from pcl.studies.space.trial import Trial
 from pcl.studies.space.workload import work_of

@@ -9,9 +9,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-from pcl.storage.object_stores import check_address
 from pcl.studies.cluster.loss import end_process, is_lost
-from pcl.studies.ledger.study_storage import Storage
 from pcl.training.diverged import Diverged
 
 SKIP_BAD_HELP = "with a folder: leave out files that cannot be read as images; they are counted and named"
@@ -100,18 +98,6 @@ def settings(texts: Sequence[str]) -> dict[str, str]:
             raise ValueError(f"`--set` takes PATH=VALUE, but got {text!r}.")
         values[path.strip()] = value.strip()
     return values
-
-
-def require_tracking(storage: Storage, tracking_uri: str | None) -> None:
-    """Raise a ValueError if studies are in an object store and no tracking server is given."""
-    if not storage.is_store:
-        return
-    check_address(storage.mirror.uri)
-    if not (tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")):
-        raise ValueError(
-            f"`--tracking-uri` must be given with `--storage {storage}`: machines that share a store do not share a "
-            f"database on one of them."
-        )
 
 
 def whole_number(text: str) -> int:

@@ -4,7 +4,7 @@ import time
 
 from launch.shared.command import say
 from launch.studies.ablation_study import Asked, asked_ablation
-from launch.studies.console import checked_tracker, client_of
+from launch.studies.console import client_of
 from launch.studies.requests import AblationRequest
 from launch.studies.resume_command import ABLATE, Resumption
 from pcl.studies.execution.interrupt import Interrupt
@@ -12,6 +12,7 @@ from pcl.studies.report.plan import estimate
 from pcl.studies.session.request import RunRequest
 from pcl.studies.session.site import check_site, costs_here, joined, machine
 from pcl.studies.session.study_session import StudySession
+from pcl.studies.session.tracking_choice import checked_tracker
 from pcl.studies.space.ablation import OWN
 
 

@@ -1,4 +1,4 @@
-"""The study that `launch/ablate.py` is asked for, new or resumed, and the table of its results."""
+"""The study that `launch/ablate.py` is asked for, new or resumed."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -9,18 +9,14 @@ from launch.shared.command import say
 from launch.shared.image_choice import chosen_data
 from launch.studies.images import NO_IMAGES, WEIGHTS, Images, chosen_images
 from launch.studies.requests import AblationRequest
-from launch.studies.study_flags import default_name
-from pcl.storage.files import write_text
 from pcl.studies.ledger.folders import StudyFolder
+from pcl.studies.ledger.study_names import default_name
 from pcl.studies.ledger.study_spec import ABLATION, StudySpec, latest_study, read_seeds, require_kind, space_of
-from pcl.studies.report.outputs import trials_csv
-from pcl.studies.report.paired_table import Reached, as_csv, as_text, compared
-from pcl.studies.results.selection import Outcome
-from pcl.studies.session.site import machine, provenance
+from pcl.studies.session.ablation_study import ablation_study
+from pcl.studies.session.site import machine
 from pcl.studies.session.strategies import TrialList
 from pcl.studies.session.study_session import Study
 from pcl.studies.space.ablation import Ablation, Cells, load_ablation, seeds_at
-from pcl.studies.tracking.tracker import StudyTags
 
 
 class Asked(NamedTuple):
@@ -51,39 +47,7 @@ class Asked(NamedTuple):
 
     def study(self) -> Study[TrialList]:
         """Return it as a session takes it."""
-        ablation, spec, trials = self.ablation, self.spec, self.cells().trials
-        tags = StudyTags(
-            f"ablations/{ablation.name}", spec.scale, spec.profile, ablation.objective.metric, spec.data,
-            *provenance(), ablation.name, trials[ablation.baseline].key,
-        )  # fmt: skip
-        variants = TrialList(ablation.objective, list(trials.values()), ablation.question, self._written)
-        return Study(self.folder, spec, tags, variants)
-
-    def _written(self, outcomes: list[Outcome]) -> list[Path]:
-        """Print the table and write it; returns the files."""
-        ablation, spec = self.ablation, self.spec
-        by_label = {str(outcome.trial.varied[ablation.axis]): outcome for outcome in outcomes}
-        reached = [
-            Reached(label, {s: m for s, m in o.by_seed.items() if s not in o.failures and o.is_finished}, _cause(o))
-            for label in ablation.variants
-            if (o := by_label.get(label)) is not None
-        ]
-        found = compared(reached, ablation.baseline, ablation.shown_metrics)
-        seeds = " ".join(map(str, spec.report_seeds))
-        told = [
-            f"{ablation.name}: {ablation.question}",
-            f"fidelity {spec.profile}, scale {spec.scale}, data {spec.data}, seeds {seeds}; differences from "
-            f"{ablation.axis} = {ablation.baseline}, seed by seed",
-            *as_text(found, spec.scale),
-        ]
-        files = [self.folder.path / name for name in ("ablation.txt", "ablation.csv", "trials.csv")]
-        contents = ("\n".join(told) + "\n", as_csv(found, spec.scale), trials_csv(outcomes))
-        for path, content in zip(files, contents, strict=True):
-            write_text(path, content)
-        for line in ["", *told, ""]:
-            say(line)
-        say("written: " + ", ".join(map(str, files)))
-        return files
+        return ablation_study(self.folder, self.ablation, self.spec, say)
 
 
 def asked_ablation(request: AblationRequest) -> Asked:
@@ -97,7 +61,7 @@ def asked_ablation(request: AblationRequest) -> Asked:
     scale = config.scale or ("paper" if machine(request.run.address).get("GPU") else "quick")
     images = NO_IMAGES
     if ablation.experiment.has_images:
-        images = chosen_images(config, scale)
+        images = chosen_images(config, scale, ablation.task, ablation.encoder)
     else:
         config.images.refuse("ablations of images", f"{ablation.name!r} has none")
     is_file = request.ablation.endswith(".py") or "/" in request.ablation
@@ -125,7 +89,3 @@ def _resumed(request: AblationRequest, name: str) -> Asked:
             raise ValueError(f"The images {spec.overrides['task.data']} have changed since {folder.name!r} began.")
         check_weights(str(spec.overrides.get(WEIGHTS, "")))
     return Asked(ablation, spec, folder, Images({}, spec.data, None))
-
-
-def _cause(outcome: Outcome) -> str:
-    return outcome.cause or ("" if outcome.result is not None else "not run")

@@ -3,23 +3,10 @@
 import sys
 from pathlib import Path
 
-from launch.shared.command import require_tracking, say
+from launch.shared.command import say
 from launch.studies.resume_command import Resumption
-from pcl.studies.session.request import RunRequest
 from pcl.studies.session.study_session import Client
-from pcl.studies.tracking.tracker import Tracker, tracking_uri
-
-
-def checked_tracker(request: RunRequest) -> Tracker:
-    """Return MLflow, where it can be used.
-
-    Raises:
-        ValueError: If it cannot.
-    """
-    require_tracking(request.storage, request.tracking_uri)
-    tracker = Tracker(tracking_uri(request.tracking_uri, request.storage.path.absolute()))
-    tracker.check()
-    return tracker
+from pcl.studies.tracking.tracker import Tracker
 
 
 def client_of(resumption: Resumption, tracker: Tracker) -> Client:

@@ -5,7 +5,7 @@ import sys
 import time
 
 from launch.shared.command import say
-from launch.studies.console import checked_tracker, client_of
+from launch.studies.console import client_of
 from launch.studies.grid_study import asked_study
 from launch.studies.requests import GridRequest
 from launch.studies.resume_command import GRID, Resumption
@@ -14,6 +14,7 @@ from pcl.studies.report.outputs import summary
 from pcl.studies.session.request import Runner
 from pcl.studies.session.site import check_site, joined, machine
 from pcl.studies.session.study_session import StudySession, preview
+from pcl.studies.session.tracking_choice import checked_tracker
 
 
 def run_grid(request: GridRequest) -> None:

@@ -9,12 +9,20 @@ from launch.shared.command import say
 from launch.shared.image_choice import chosen_data, named, skipping
 from launch.studies.images import WEIGHTS
 from launch.studies.requests import GridRequest
-from launch.studies.search_request import asked_method, check_possible, check_warm_start
-from launch.studies.study_flags import default_name
+from launch.studies.search_request import asked_method, check_warm_start
 from pcl.config.run_config import Plain, RunConfig
 from pcl.data.images import ImageSet
 from pcl.studies.ledger.folders import StudyFolder
-from pcl.studies.ledger.study_spec import SEARCH, StudySpec, latest_study, read_seeds, require_kind, space_of
+from pcl.studies.ledger.study_names import default_name
+from pcl.studies.ledger.study_spec import (
+    SEARCH,
+    StudySpec,
+    check_possible,
+    latest_study,
+    read_seeds,
+    require_kind,
+    space_of,
+)
 from pcl.studies.results.pareto import read_objectives
 from pcl.studies.session.site import machine
 from pcl.studies.session.strategies import StageSearch
@@ -55,9 +63,8 @@ class Asked(NamedTuple):
 
 def asked_study(request: GridRequest) -> Asked:
     """Return what is asked for: a new study or one to go on with. Makes nothing."""
-    for flag, text in (("seeds", request.config.seeds), ("objectives", request.search.objectives)):
-        if text == "":  # as by a shell's variable that is not set
-            raise ValueError(f"`--{flag}` must not be empty; leave it out.")
+    if request.search.objectives == "":  # as by a shell's variable that is not set
+        raise ValueError("`--objectives` must not be empty; leave it out.")
     request.run.storage.check()
     if request.study.resume is not None:
         return _resumed(request, request.study.resume)

@@ -43,16 +43,26 @@ class Images:
 NO_IMAGES = Images({}, "toy", None)
 
 
-def chosen_images(request: ConfigRequest, scale: str) -> Images:
-    """Return the images and the backbone that `--data`, `--weights` and `--set` ask for."""
+def chosen_images(request: ConfigRequest, scale: str, task: str = "images", encoder: str = "") -> Images:
+    """Return the images and the backbone that `--data`, `--weights` and `--set` ask for.
+
+    Args:
+        request: Of the command.
+        scale: Of the runs.
+        task: Name of the experiment.
+        encoder: Name of a user's own encoder; the experiment's where it is empty.
+    """
     asked = skipping(request.images.data, request.images.is_skip_bad)
     images = chosen_data(asked)
     width = request.settings.get("encoder.width")
-    config = RunConfig.of({} if width is None else {"encoder.width": width}, scale=scale, task="images")
+    given = {} if width is None else {"encoder.width": width}
+    config = RunConfig.of(given, scale=scale, task=task, encoder=encoder)
     config.task.check_images(images)
-    weights = chosen_weights(request.images.weights, images, int(config.flat()["encoder.width"]), scale)
     values: dict[str, Plain] = {"task.data": named(asked, images)}
     data = f"{images.name}-{images.fingerprint}"
+    if config.encoder.pretrained_width is None:
+        return Images(values, data, None)
+    weights = chosen_weights(request.images.weights, images, config.encoder.pretrained_width, scale)
     if isinstance(weights, Missing):
         return Images(values, data, weights)
     return Images({**values, WEIGHTS: weights}, data, None)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from launch.studies.requests import SearchRequest
 from pcl.studies.ledger.folders import Status, StudyFolder
 from pcl.studies.ledger.study_spec import StudySpec
-from pcl.studies.space.search_method import ASHA, GRID, OPTUNA, TPE, Method, n_trials_of, searched
+from pcl.studies.space.search_method import ASHA, GRID, OPTUNA, TPE, Method, n_trials_of
 from pcl.studies.space.search_space import SearchSpace
 
 
@@ -54,19 +54,6 @@ _KINDS = {
     "trials": ("random", "optuna"), "search_seed": ("random", "optuna"), "sampler": ("optuna",),
     "warm_start": ("optuna",),
 }  # fmt: skip
-
-
-def check_possible(space: SearchSpace, spec: StudySpec) -> None:
-    """Raise a ValueError unless the first stage's trials are possible; of ranges, unless those that are tried are."""
-    if spec.method.kind == OPTUNA or space.is_sampled:
-        for name, axis in [item for stage in space.stages for item in stage.axes.items()]:
-            try:
-                searched(name, axis)
-            except ValueError as error:
-                raise ValueError(f"Search space {space.name!r}: {error}") from None
-        spec.corners(space)
-    if spec.method.kind != OPTUNA:
-        spec.trials(space, 0, {})
 
 
 def check_warm_start(spec: StudySpec, folder: StudyFolder) -> None:

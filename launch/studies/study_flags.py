@@ -2,15 +2,12 @@
 
 import argparse
 import math
-import re
-import reprlib
-import time
-import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from launch.shared.command import SKIP_BAD_HELP, WEIGHTS_HELP, settings, whole_number
 from launch.studies.requests import ConfigRequest, ImageRequest, StudyChoice
+from pcl.studies.ledger.study_names import check_name, check_new_name
 from pcl.studies.ledger.study_storage import Storage
 from pcl.studies.session.request import AUTO, ResourceRequest, Runner, RunRequest
 
@@ -34,44 +31,21 @@ def what_flags(what: "_ArgumentGroup", seeds: str) -> None:
     what.add_argument("--weights", metavar="auto|none|FILE", help=WEIGHTS_HELP)
 
 
-_LONGEST_FILE_NAME = 255  # of file systems
-_LONGEST_NAME = 200  # of a new study: endings of files need some of these
-_LONGEST_PART = 80  # of what a default name is made of
-_TAKEN_NAMES = ("artifacts", "mlflow.db", "mlflow.db.lock", "reproduce")  # of other things in the storage folder
-
-
-def study_name(text: str, longest: int = _LONGEST_FILE_NAME) -> str:
+def study_name(text: str) -> str:
     """Read an argument that names a study."""
-    if not text:
-        raise argparse.ArgumentTypeError("must not be empty; leave it out")
-    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", text):
-        raise argparse.ArgumentTypeError(f"must be letters, digits, '-', '_' and '.', but got {reprlib.repr(text)}")
-    if len(text) > longest:
-        got = f"{len(text):,}: {reprlib.repr(text)}"
-        raise argparse.ArgumentTypeError(f"must have at most {longest} characters, but got {got}")
-    return text
+    return _read(check_name, text)
 
 
 def new_study_name(text: str) -> str:
     """Read an argument that names a study which may be new."""
-    if study_name(text, _LONGEST_NAME) in _TAKEN_NAMES:
-        raise argparse.ArgumentTypeError(f"must not be {text!r}, as something else in the storage folder is called")
-    return text
+    return _read(check_new_name, text)
 
 
-def default_name(what: str, data: str, scale: str) -> str:
-    """Return a name for a new study; names of one space and scale sort by time.
-
-    The images' name is in it, for results on different images are never mixed.
-
-    Args:
-        what: Is searched or ablated.
-        data: "toy", or name and fingerprint of the images.
-        scale: Of the runs.
-    """
-    images = re.sub(r"[^A-Za-z0-9_.]+", "_", data.rpartition("-")[0])
-    parts = [what[:_LONGEST_PART], *([images[:_LONGEST_PART]] if images else []), scale]
-    return "-".join([*parts, time.strftime("%Y%m%d-%H%M%S"), uuid.uuid4().hex[:6]])
+def _read(check: Callable[[str], str], text: str) -> str:
+    try:
+        return check(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def how_flags(parser: argparse.ArgumentParser, name: str) -> "_ArgumentGroup":
@@ -141,6 +115,8 @@ def _minutes(text: str) -> float:
 
 def config_request(arguments: argparse.Namespace) -> ConfigRequest:
     """Return the runs that `what_flags` ask for."""
+    if arguments.seeds == "":  # as by a shell's variable that is not set
+        raise ValueError("`--seeds` must not be empty; leave it out.")
     images = ImageRequest(arguments.data, arguments.skip_bad, arguments.weights)
     texts = tuple(arguments.set)
     return ConfigRequest(arguments.scale, arguments.fidelity, settings(texts), texts, arguments.seeds, images)

@@ -13,9 +13,10 @@ from dashboards.board.server import BoardServer, is_loopback
 from dashboards.board.site import Site
 from dashboards.board.store.artifacts import Artifacts
 from dashboards.board.store.opening import open_database
-from launch.shared.command import require_tracking, say
+from launch.shared.command import say
 from launch.shared.ui_services import MlflowPages, RayPages, check_address, found_board
 from pcl.studies.ledger.study_storage import Storage
+from pcl.studies.session.tracking_choice import require_tracking
 from pcl.studies.tracking.database_file import Database, StoreError
 from pcl.studies.tracking.store import Store, tracking_uri
 

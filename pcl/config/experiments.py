@@ -48,7 +48,9 @@ class Experiment:
         A user's own task, in a file of its own:
 
         >>> class FarApart(ToyTask):
-        ...     '''Pairs of my own.'''
+        ...     @dataclass(frozen=True)
+        ...     class Config(ToyTask.Config):
+        ...         '''Settings of my own, and a `build` that makes a `FarApart`.'''
         >>> EXPERIMENT = dataclasses.replace(EXPERIMENTS["toy"], task=FarApart)
     """
 
@@ -178,6 +180,10 @@ def _checked(part: str, name: str, found: object, base: type[T]) -> type[T]:
     config: Any = getattr(found, "Config", None)
     if not getattr(getattr(config, "__dataclass_params__", None), "frozen", False):
         raise ValueError(f"`{found.__name__}` must have its settings in a frozen dataclass `Config` inside it.")
+    if "Config" not in vars(found):
+        raise ValueError(
+            f"`{found.__name__}` must have a `Config` of its own, which builds it: its base class's builds another."
+        )
     kinds = get_type_hints(config)
     for setting in dataclasses.fields(config):
         kind = kinds[setting.name]

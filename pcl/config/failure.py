@@ -22,6 +22,11 @@ class FailureKind(Enum):
     STOPPED_EARLY = "stopped_early"  # by a scheduler
     NOT_RUN = "not_run"
 
+    @classmethod
+    def _missing_(cls, value: object) -> "FailureKind":
+        """Take a kind that only a newer version knows for an error."""
+        return cls.ERROR
+
     @property
     def is_of_machine(self) -> bool:
         """Return whether the trial itself is not to blame, so that a resumed study runs it again."""

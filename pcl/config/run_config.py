@@ -212,7 +212,7 @@ def _read(path: str, value: Any, known: Mapping[str, type]) -> Any:
     except (ValueError, KeyError, TypeError, OverflowError) as error:
         if kind is Phases:
             raise ValueError(f"`{path}`: {error}") from None
-        rule = {int: "a whole number", float: "a number", bool: "true or false"}.get(kind)
+        rule = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}.get(kind)
         if issubclass(kind, Enum):
             rule = f"one of {', '.join(str(member.value) for member in kind)}"
         raise ValueError(f"`{path}` must be {rule}, but got {value!r}.") from None
@@ -225,7 +225,7 @@ def _converted(value: Any, kind: type) -> Any:
         return kind(value)
     if kind is bool:
         return {"true": True, "false": False}[str(value).lower()]
-    if isinstance(value, bool):
+    if isinstance(value, bool) or kind is str:
         raise TypeError
     number = float(value)
     if kind is int:

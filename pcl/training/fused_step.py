@@ -39,11 +39,10 @@ class FusedStep(TrainingStep):
 
     def enter(self, trained: Trained, source: Negatives) -> list[nn.Parameter]:
         task, encoder = self.task, self.encoder
-        self._latents: LatentSampler | None = None
+        self.latents: LatentSampler | None = None
         if task.config.family is Family.VMF and task.config.dim >= SMALLEST_DIM:
-            table = transport_table(task.config.dim, task.truth.law, self.device)
-            # Where the loss is fused, `table` is the encoder's by the time of a call: right for equal dims and laws.
-            self._latents = lambda mu, kappa, _: sample_latents(table, mu, kappa, self.seed_and_step)
+            of_truth = transport_table(task.config.dim, task.truth.law, self.device)
+            self.latents = lambda mu, kappa, _: sample_latents(of_truth, mu, kappa, self.seed_and_step)
         self._half_mu_net = HalfMlp(encoder.mu_net) if trained is Trained.KAPPA else None
         # Its gradient stops at its inputs; only another backbone would need the gradient in mu.
         is_narrow = fits(encoder.kappa_net) and encoder.config.backbone is Backbone.INDEPENDENT
@@ -65,7 +64,7 @@ class FusedStep(TrainingStep):
 
     def _drawn(self) -> Batch:
         training = self.config.training
-        return self.task.draw(training.batch_size, self.source, training.n_negatives, self.generator, self._latents)
+        return self.task.draw(training.batch_size, self.source, training.n_negatives, self.generator, self.latents)
 
     def prepare(self) -> tuple[Tensor, ...]:
         """Return inputs and, if this phase does not train it, their mu or kappa."""

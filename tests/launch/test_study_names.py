@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from launch import ablate, grid
-from launch.studies.study_flags import default_name, new_study_name
+from launch.studies.study_flags import new_study_name
+from pcl.studies.ledger.study_names import default_name
 from tests.support.services import assert_refused
 
 COMMANDS = {"grid": (grid, ["--space", "toy_elk"]), "ablate": (ablate, ["--ablation", "mc_samples"])}

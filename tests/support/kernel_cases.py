@@ -6,6 +6,8 @@
 import torch
 from torch import Tensor
 
+from pcl.config.run_config import RunConfig
+from pcl.config.schedule import Trained
 from pcl.distributions import CosineLaw, VonMisesFisher
 from pcl.encoders import StackedMlp
 from pcl.kernels.integrated import log_mean_similarity
@@ -18,6 +20,8 @@ from pcl.losses.mc_info_nce import log_mean_similarity as exact_similarity
 from pcl.mathematics.normalizer_table import growth_table
 from pcl.mathematics.random_streams import streams
 from pcl.mathematics.special import bessel_ratio
+from pcl.tasks import Negatives
+from pcl.training.fused_step import FusedStep
 from tests.support.oracles import unit_vectors
 
 # Anchors, negatives, dimension, samples, weight of the positive.
@@ -150,6 +154,22 @@ def check_latents(device: str) -> None:
     assert across.abs().max() < 5 * (1 / kappa / n) ** 0.5
 
 
+def check_latents_of_the_truth(device: str) -> None:
+    """A step draws data from the truth, also where the encoder has another dimension and the loss is fused."""
+    kappa, n = 20.0, 4000
+    values = {"encoder.dim": 4, "task.largest_cosine": 0.9, "task.smoothing": "none"}
+    config = RunConfig.of(values, profile="paper", scale="smoke")
+    task, encoder = config.task.build([4]), config.encoder.build_for(config.task.inputs, [4])
+    step = FusedStep(config, task, encoder, torch.device(device), seed=1)
+    step.enter(Trained.JOINT, Negatives.DRAWN)
+    mu = unit_vectors(10, generator=torch.Generator().manual_seed(0), dtype=torch.float32).to(device).expand(n, 10)
+    assert step.latents is not None
+    z = step.latents(mu, torch.full((n,), kappa, device=device), torch.Generator(device))
+    cosine = (z * mu).sum(-1)
+    expected = bessel_ratio(torch.tensor(kappa), 10).item()
+    assert abs(cosine.mean().item() - expected) < 4 * cosine.std().item() / n**0.5
+
+
 def check_all(device: str) -> None:
     for case in MC_CASES:
         check_mc_info_nce(device, *case)
@@ -157,6 +177,7 @@ def check_all(device: str) -> None:
     check_integrated_points(device)
     check_narrow_mlp(device)
     check_latents(device)
+    check_latents_of_the_truth(device)
 
 
 if __name__ == "__main__":

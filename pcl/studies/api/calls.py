@@ -1,35 +1,30 @@
 """Search a space or run an ablation from Python; what the commands print is said here too."""
 
-import re
-import time
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from pcl.config.run_config import Plain
+from pcl.config.run_config import Plain, RunConfig
 from pcl.data.sources import data_folder, resolve
-from pcl.storage.files import write_text
+from pcl.mathematics.random_streams import check_seeds
 from pcl.studies.api.study import Study
 from pcl.studies.execution.interrupt import Interrupt, StopReason
-from pcl.studies.ledger.folders import StudyFolder
-from pcl.studies.ledger.study_spec import ABLATION, MADE_IN_PYTHON, StudySpec
+from pcl.studies.ledger.study_names import check_new_name, default_name
+from pcl.studies.ledger.study_spec import ABLATION, MADE_IN_PYTHON, StudySpec, check_possible
 from pcl.studies.ledger.study_storage import Storage
-from pcl.studies.report.outputs import trials_csv
 from pcl.studies.results.pareto import read_objectives
-from pcl.studies.results.selection import Outcome
+from pcl.studies.session.ablation_study import ablation_study
 from pcl.studies.session.request import ResourceRequest, Runner, RunRequest
-from pcl.studies.session.site import check_site, joined, machine, provenance
-from pcl.studies.session.strategies import Say, StageSearch, Strategy, TrialList
+from pcl.studies.session.site import check_site, joined, machine
+from pcl.studies.session.strategies import Say, StageSearch, Strategy
 from pcl.studies.session.study_session import Client, StudySession, search_study
 from pcl.studies.session.study_session import Study as Planned
+from pcl.studies.session.tracking_choice import checked_tracker
 from pcl.studies.space.ablation import Ablation, load_ablation, seeds_at
 from pcl.studies.space.search_method import GRID, OPTUNA, TPE, Method, n_trials_of
 from pcl.studies.space.search_space import SearchSpace, load_space
-from pcl.studies.tracking.tracker import StudyTags, Tracker, tracking_uri
 
 Declared = TypeVar("Declared", SearchSpace, Ablation)
-_LONGEST_NAME = 200  # of a study: endings of files need some of a file system's 255
 _DATA, _WEIGHTS = "task.data", "encoder.weights"
 
 
@@ -76,7 +71,7 @@ def search(
     """
     found, where = _declared(space, SearchSpace, load_space)
     run = _run_request(storage, tracking, runner, address, resources, time_budget_s, finalize)
-    chosen, values, data = _runs(found.task, scale, settings or {}, run)
+    chosen, values, data = _runs(found, scale, settings or {}, run)
     if method == GRID and found.is_sampled:
         raise ValueError(f"The space {found.name!r} has ranges, of which there is no grid: take another `method`.")
     how = Method(scheduler=scheduler)
@@ -84,12 +79,13 @@ def search(
         counts = tuple(n_trials_of(stage, n_trials) for stage in found.stages)
         how = Method(method, counts, search_seed, TPE if method == OPTUNA else "", "", scheduler)
     tuning = found.tuning_seeds if chosen == "paper" else found.tuning_seeds[:1]
+    check_seeds(tuple(seeds) or tuning)
     spec = StudySpec(
         where, found.fingerprint(), profile, chosen, values, tuple(seeds) or tuning, found.report_seeds, data, how,
         read_objectives(",".join(objectives), found), "auto" if replicate else "",
     )  # fmt: skip
-    spec.corners(found)  # possible, or a sentence that says why not
-    folder = run.storage.study(_name(name, found.name, chosen))
+    check_possible(found, spec)
+    folder = run.storage.study(default_name(found.name, data, chosen) if name is None else check_new_name(name))
     return _conduct(search_study(folder, StageSearch(found, spec, run.is_finalized(chosen))), run, say)
 
 
@@ -126,20 +122,14 @@ def ablate(
         RuntimeError: If it had to stop, such as for a full disk.
     """
     found, where = _declared(ablation, Ablation, load_ablation)
+    check_seeds(tuple(seeds) or seeds_at("paper"))
     run = _run_request(storage, tracking, runner, address, resources, time_budget_s, None)
-    chosen, values, data = _runs(found.task, scale, settings or {}, run)
+    chosen, values, data = _runs(found, scale, settings or {}, run)
     spec = StudySpec(
         where, found.fingerprint(), profile, chosen, values, (), tuple(seeds) or seeds_at(chosen), data, kind=ABLATION
     )
-    trials = found.cells(profile, chosen, spec.report_seeds, values, data).trials
-    folder = run.storage.study(_name(name, found.name, chosen))
-    metric = found.objective.metric
-    tags = StudyTags(
-        f"ablations/{found.name}", chosen, profile, metric, data, *provenance(), found.name,
-        trials[found.baseline].key,
-    )  # fmt: skip
-    variants = TrialList(found.objective, list(trials.values()), found.question, lambda o: _written(folder, o))
-    return _conduct(Planned(folder, spec, tags, variants), run, say)
+    folder = run.storage.study(default_name(found.name, data, chosen) if name is None else check_new_name(name))
+    return _conduct(ablation_study(folder, found, spec, say), run, say)
 
 
 def _declared(
@@ -166,35 +156,23 @@ def _run_request(
 
 
 def _runs(
-    task: str, scale: str | None, settings: Mapping[str, Plain], run: RunRequest
+    found: SearchSpace | Ablation, scale: str | None, settings: Mapping[str, Plain], run: RunRequest
 ) -> tuple[str, dict[str, Plain], str]:
     """Return scale, settings and data's fingerprint of a study's runs."""
     chosen = scale or ("paper" if machine(run.address).get("GPU") else "quick")
-    if task == "toy":
+    if not found.experiment.has_images:
         return chosen, dict(settings), "toy"
-    if missing := [path for path in (_DATA, _WEIGHTS) if path not in settings]:
+    encoder = RunConfig.of(loss=found.loss, task=found.task, encoder=found.encoder).encoder
+    needed = (_DATA,) if encoder.pretrained_width is None else (_DATA, _WEIGHTS)
+    if missing := [path for path in needed if path not in settings]:
         raise ValueError(f"Runs of images need `settings` for {' and '.join(missing)}.")
     images = resolve(str(settings[_DATA]), data_folder())
     return chosen, dict(settings), f"{images.name}-{images.fingerprint}"
 
 
-def _name(given: str | None, what: str, scale: str) -> str:
-    name = given or f"{what}-{scale}-{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:6]}"
-    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name) or len(name) > _LONGEST_NAME:
-        raise ValueError(f"`name` must be at most {_LONGEST_NAME} letters, digits, '-', '_' and '.', but got {name!r}.")
-    return name
-
-
-def _written(folder: StudyFolder, outcomes: list[Outcome]) -> list[Path]:
-    file = folder.path / "trials.csv"
-    write_text(file, trials_csv(outcomes))
-    return [file]
-
-
 def _conduct(study: Planned[Strategy], run: RunRequest, say: Say) -> Study:
     """Run a study to its end and open it."""
-    tracker = Tracker(tracking_uri(run.tracking_uri, run.storage.path.absolute()))
-    tracker.check()
+    tracker = checked_tracker(run)
     interrupt = Interrupt(run.time_budget_s)
     check_site(run)
     going_on = f"the same call, with name={study.folder.name!r}"

@@ -48,11 +48,13 @@ def load_encoder(path: str | Path, seed: int | None = None, device: str | torch.
     """
     content = read_checkpoint(Path(path))
     run_index = chosen_run(Path(path), content["seeds"], content["failures"], seed)
-    if any(best["weights"] for best in content["best"]):
+    if RunConfig.from_flat(content["config"]).experiment.has_images:
         trained = TrainedEncoder.read(Path(path), content["seeds"][run_index], device)
         return LoadedEncoder(trained.config, trained.seed, trained.encode)
     run = Run.resumed(content, device, is_fast=False)
     encoder = run.step.encoder.eval()
+    if best := content["best"][run_index]["weights"]:
+        encoder.load_run_state(run_index, best)
 
     @torch.no_grad()
     def encode(x: Tensor) -> VonMisesFisher:

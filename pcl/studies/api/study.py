@@ -15,12 +15,14 @@ from pcl.config.run_config import Plain, RunConfig
 from pcl.storage.object_stores import is_address
 from pcl.studies.api.loaded_encoder import LoadedEncoder, load_encoder
 from pcl.studies.ledger.folders import CHECKPOINT, StudyFolder, TrialFolder
-from pcl.studies.ledger.study_spec import ABLATION, SEARCH, StudySpec, space_of
+from pcl.studies.ledger.study_objective import read_objective
+from pcl.studies.ledger.study_spec import ABLATION, SEARCH, StudySpec
 from pcl.studies.ledger.study_storage import Storage, study_at
 from pcl.studies.results.pareto import with_objectives
 from pcl.studies.results.selection import Outcome, ranked, winner
-from pcl.studies.space.ablation import load_ablation
-from pcl.studies.space.search_space import Mode, Objective, load_space
+from pcl.studies.search.stages import REPLICATE_STAGE, REPORT_STAGE
+from pcl.studies.space.ablation import ablation_names, load_ablation
+from pcl.studies.space.search_space import Mode, Objective, load_space, space_names
 
 _UNFINISHED = "unfinished"  # status of a trial without a result
 _SUMMARY = "summary.json"
@@ -106,15 +108,19 @@ class Study:
 
     @cached_property
     def objective(self) -> Objective | None:
-        """Return the metric that ranks its trials; None where neither its summary nor its space tells."""
+        """Return the metric that ranks its trials; None where neither its files nor a space of ours tell.
+
+        A user's own space is code, which does not run because somebody reads a study.
+        """
         if found := self._summary.get("objective"):
             return Objective(found["metric"], Mode(found["mode"]))
-        with suppress(ValueError):
-            if self.spec.kind == ABLATION:
-                return load_ablation(space_of(self.folder, self.spec)).objective
-            if self.spec.kind == SEARCH:
-                space = load_space(space_of(self.folder, self.spec))
-                return with_objectives(space, self.spec.objectives)[0].objective
+        if (recorded := read_objective(self.folder)) is not None:
+            return recorded
+        with suppress(ValueError):  # a study from before it was recorded
+            if self.spec.kind == ABLATION and self.spec.space in ablation_names():
+                return load_ablation(self.spec.space).objective
+            if self.spec.kind == SEARCH and self.spec.space in space_names():
+                return with_objectives(load_space(self.spec.space), self.spec.objectives)[0].objective
         return None
 
     @property
@@ -124,9 +130,15 @@ class Study:
         Raises:
             ValueError: If no trial has finished, or the objective is not known.
         """
+        if self.objective is None:
+            raise ValueError(f"The study {self.name!r} does not say which metric ranks its trials.")
         selected = (self._summary.get("best") or {}).get("key")
         outcomes = [outcome for _, outcome in self._ranked if selected in (None, outcome.trial.key)]
-        best = winner(outcomes, self.objective) if self.objective else None
+        if selected is None:  # report seeds never select, and a later stage has found something better
+            searched = [o for o in outcomes if o.trial.stage not in (REPORT_STAGE, REPLICATE_STAGE)]
+            stages = list(dict.fromkeys(o.trial.stage for o in searched if o.is_finished))
+            outcomes = [o for o in searched if o.trial.stage in stages[-1:]]
+        best = winner(outcomes, self.objective)
         if best is None:
             raise ValueError(f"The study {self.name!r} has no winner: no trial finished with a finite objective.")
         storage = self.folder.mirror.uri.rpartition("/")[0] or str(self.path.parent)
@@ -155,7 +167,8 @@ class Study:
         for _, outcome in self._ranked:
             for seed in outcome.trial.seeds:
                 head = {"trial": outcome.trial.key, "stage": outcome.trial.stage, "seed": seed}
-                cause = outcome.failures.get(seed, outcome.result.cause if outcome.result else "")
+                of_trial = outcome.result.cause if outcome.result else ""
+                cause = str(outcome.failures[seed]) if seed in outcome.failures else of_trial
                 status = "failed" if seed in outcome.failures else _status(outcome)
                 values = {**self._values(outcome), **outcome.by_seed.get(seed, {})}
                 rows.append({**head, "status": status, "failure": cause, **values})

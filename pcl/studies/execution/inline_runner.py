@@ -49,10 +49,15 @@ class InlineRunner:
         n_threads = torch.get_num_threads()
         events = Events(assignment.listener, assignment.interrupt)
         try:
-            while not assignment.interrupt.is_set() and (trial := next(trials, None)) is not None:
+            while not assignment.interrupt.is_set():
+                try:
+                    trial = next(trials, None)
+                except OSError as error:  # of a source, which cannot use its files
+                    assignment.interrupt.set(StopReason.NO_PROPOSALS, error)
+                    return
+                if trial is None:
+                    return
                 self._train(trial, assignment, events)
-        except OSError as error:  # of a source, which cannot use its files
-            assignment.interrupt.set(StopReason.NO_PROPOSALS, error)
         finally:
             torch.set_num_threads(n_threads)
 

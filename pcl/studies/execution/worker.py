@@ -21,7 +21,7 @@ from typing import Any, Protocol
 import torch
 
 from pcl.config.failure import Failure, FailureKind
-from pcl.config.user_files import trust
+from pcl.config.user_files import short, trust
 from pcl.losses.base import DEFAULT_CHUNK_SIZE
 from pcl.storage.mirror import mirror_of
 from pcl.storage.object_stores import copy_of
@@ -192,7 +192,7 @@ def _is_out_of_memory(error: Exception) -> bool:
 def _train(job: Job, folder: TrialFolder, token: str, reporter: Reporter, chunk_size: int) -> Iterator[None]:
     run = _run_of(job, folder, reporter, chunk_size)
     saving = Saving(run, folder.checkpoint, folder.path / PREVIOUS, lambda: folder.mirror.push(CHECKPOINT))
-    study, loss = folder.path.parents[1].name, str(job.trial.config["loss_name"])
+    study, loss = folder.path.parents[1].name, short(str(job.trial.config["loss_name"]))
     with reporter.gauges(study=study, stage=job.trial.stage, loss=loss, metric=job.objective) as gauges:
         for report in run.moments():
             if report is None:

@@ -125,15 +125,18 @@ def costs_of(trials: Sequence[Trial], device: str, n_threads: int, is_shared: bo
         n_threads: Of a trial; the probe has as many.
         is_shared: Whether to find out how many a process had better train side by side.
     """
-    torch.set_num_threads(n_threads)
     costs: list[Cost] = []
-    started = time.perf_counter()
-    for trial in [trials[0], trials[-1]] if len(trials) > 1 else trials:
-        if costs and time.perf_counter() - started > _ENOUGH_S:
-            break
-        with contextlib.suppress(ValueError, RuntimeError, MemoryError):  # it will be seen as a failed trial
-            trust(trial.config)  # on another node, nobody has named the study's files yet
-            costs.append(probe(trial.run_config, trial.seeds, device, is_shared))
+    started, n_before = time.perf_counter(), torch.get_num_threads()
+    torch.set_num_threads(n_threads)
+    try:
+        for trial in [trials[0], trials[-1]] if len(trials) > 1 else trials:
+            if costs and time.perf_counter() - started > _ENOUGH_S:
+                break
+            with contextlib.suppress(ValueError, RuntimeError, MemoryError):  # it will be seen as a failed trial
+                trust(trial.config)  # on another node, nobody has named the study's files yet
+                costs.append(probe(trial.run_config, trial.seeds, device, is_shared))
+    finally:
+        torch.set_num_threads(n_before)
     return costs
 
 

@@ -13,6 +13,7 @@ from pcl.studies.execution.runner import TrialRunner
 from pcl.studies.execution.trial_execution import Choices, Execution, close_study
 from pcl.studies.ledger.folders import StudyFolder
 from pcl.studies.ledger.lease import keep_outputs
+from pcl.studies.ledger.study_objective import write_objective
 from pcl.studies.ledger.study_spec import StudySpec, opened
 from pcl.studies.report.plan import survive_forks
 from pcl.studies.search.stages import Finding
@@ -172,7 +173,8 @@ class StudySession:
         return _say_plan(self.study, self.request, available, costs, self._client.say)
 
     def open(self, site: Site) -> Record:
-        """Open the study in MLflow."""
+        """Open the study in MLflow; its folder then says what ranks its trials."""
+        write_objective(self.study.folder, self.study.strategy.objective)
         parent = self._tracker.open_study(self.study.folder.name, self.study.tags)
         self._client.on_open(site)
         return Record(parent, Recorder(self._tracker))

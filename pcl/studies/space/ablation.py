@@ -18,13 +18,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from pcl.config.experiments import Experiment, experiment_of
+from pcl.config.experiments import Experiment, experiment_of, require_choice
 from pcl.config.fidelity import SETTINGS, Profile
 from pcl.config.run_config import Plain, RunConfig
 from pcl.config.user_files import identity_of, named
+from pcl.metrics.names import larger_is_better
 from pcl.studies.space.axes import negatives_axis
 from pcl.studies.space.declarations import Shelf
-from pcl.studies.space.search_space import Objective
+from pcl.studies.space.search_space import Mode, Objective
 from pcl.studies.space.trial import Trial
 
 STAGE = "ablation"
@@ -125,7 +126,8 @@ class Ablation:
     @property
     def objective(self) -> Objective:
         """What is shown while it runs."""
-        return Objective(self.experiment.metrics[0])
+        metric = self.experiment.metrics[0]
+        return Objective(metric, Mode.MIN if larger_is_better(metric) is False else Mode.MAX)
 
     @property
     def shown_metrics(self) -> tuple[str, ...]:
@@ -223,6 +225,7 @@ def flipped_settings(loss: str = "mc_info_nce", task: str = "toy", *, is_own: bo
 
 def seeds_at(scale: str) -> tuple[int, ...]:
     """Return the default seeds of an ablation: all report seeds at the scale `paper`, else the first few."""
+    require_choice("scale", scale, list(_N_SEEDS))
     return SEEDS[: _N_SEEDS[scale]]
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pcl.config.experiments import require_choice
 from pcl.config.run_config import Plain
 from pcl.studies.space.axes import Axis, Domain, Stage, Variants
 from pcl.studies.space.ranges import Range
@@ -31,6 +32,9 @@ class Method:
         sampler: Optuna's sampler, tpe or gp; empty for other kinds.
         warm_start: Study whose finished trials the sampler starts with.
         scheduler: Early stopping of trials: asha, or empty.
+
+    Raises:
+        ValueError: If it is none of these.
     """
 
     kind: str = GRID
@@ -39,6 +43,13 @@ class Method:
     sampler: str = ""
     warm_start: str = ""
     scheduler: str = ""
+
+    def __post_init__(self) -> None:
+        require_choice("method", self.kind, [GRID, RANDOM, OPTUNA])
+        if self.scheduler not in ("", ASHA):
+            raise ValueError(f"`scheduler` must be {ASHA!r} or empty, but got {self.scheduler!r}.")
+        if self.seed < 0:
+            raise ValueError(f"`search_seed` must be at least 0, but got {self.seed}.")
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> "Method":

@@ -11,6 +11,7 @@ import torch
 
 import pcl
 from launch.testbed.processes import DEADLINE_S
+from pcl.config.failure import Failure, FailureKind
 from pcl.studies.ledger.folders import Result, Status
 from pcl.studies.ledger.study_spec import space_of
 from pcl.training.run import Run
@@ -133,7 +134,7 @@ def test_a_study_that_is_not_over(study: pcl.Study, tmp_path: Path) -> None:
     folder = half.folder.trial(trial.key)
     folder.begin(trial.trial())
     assert list(pcl.open_study(half.path).trials["status"]) == ["unfinished"]
-    folder.close(Result(Status.FAILED, "worker died: killed"))
+    folder.close(Result(Status.FAILED, Failure(FailureKind.WORKER_DIED, "killed")))
     assert list(pcl.open_study(half.path).trials["failure"]) == ["worker died: killed"]
 
 

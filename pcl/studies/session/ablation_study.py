@@ -1,0 +1,66 @@
+"""An ablation as a study: its variants as a list of trials, and the table of their differences."""
+
+from pathlib import Path
+
+from pcl.storage.files import write_text
+from pcl.studies.ledger.folders import StudyFolder
+from pcl.studies.ledger.study_spec import StudySpec
+from pcl.studies.report.outputs import trials_csv
+from pcl.studies.report.paired_table import Reached, as_csv, as_text, compared
+from pcl.studies.results.selection import Outcome
+from pcl.studies.session.site import provenance
+from pcl.studies.session.strategies import Say, TrialList
+from pcl.studies.session.study_session import Study
+from pcl.studies.space.ablation import Ablation
+from pcl.studies.tracking.tracker import StudyTags
+
+
+def ablation_study(folder: StudyFolder, ablation: Ablation, spec: StudySpec, say: Say) -> Study[TrialList]:
+    """Return an ablation as a study.
+
+    Args:
+        folder: Where it is kept.
+        ablation: The baseline and its variants.
+        spec: What the study is.
+        say: Prints a line.
+    """
+    trials = ablation.cells(spec.profile, spec.scale, spec.report_seeds, spec.overrides, spec.data).trials
+    tags = StudyTags(
+        f"ablations/{ablation.name}", spec.scale, spec.profile, ablation.objective.metric, spec.data, *provenance(),
+        ablation.name, trials[ablation.baseline].key,
+    )  # fmt: skip
+
+    def written(outcomes: list[Outcome]) -> list[Path]:
+        return _written(folder, ablation, spec, outcomes, say)
+
+    return Study(folder, spec, tags, TrialList(ablation.objective, list(trials.values()), ablation.question, written))
+
+
+def _written(folder: StudyFolder, ablation: Ablation, spec: StudySpec, outcomes: list[Outcome], say: Say) -> list[Path]:
+    """Say the table and write it; return the files."""
+    by_label = {str(outcome.trial.varied[ablation.axis]): outcome for outcome in outcomes}
+    reached = [
+        Reached(label, {s: m for s, m in o.by_seed.items() if s not in o.failures and o.is_finished}, _cause(o))
+        for label in ablation.variants
+        if (o := by_label.get(label)) is not None
+    ]
+    found = compared(reached, ablation.baseline, ablation.shown_metrics)
+    seeds = " ".join(map(str, spec.report_seeds))
+    told = [
+        f"{ablation.name}: {ablation.question}",
+        f"fidelity {spec.profile}, scale {spec.scale}, data {spec.data}, seeds {seeds}; differences from "
+        f"{ablation.axis} = {ablation.baseline}, seed by seed",
+        *as_text(found, spec.scale),
+    ]
+    files = [folder.path / name for name in ("ablation.txt", "ablation.csv", "trials.csv")]
+    contents = ("\n".join(told) + "\n", as_csv(found, spec.scale), trials_csv(outcomes))
+    for path, content in zip(files, contents, strict=True):
+        write_text(path, content)
+    for line in ["", *told, ""]:
+        say(line)
+    say("written: " + ", ".join(map(str, files)))
+    return files
+
+
+def _cause(outcome: Outcome) -> str:
+    return outcome.cause or ("" if outcome.result is not None else "not run")
