@@ -187,7 +187,7 @@ class RunConfig:
         return cls.of(rest, loss=loss, profile=profile, scale=scale, task=task, encoder=encoder)
 
     def fingerprint(self) -> str:
-        """Sixteen hexadecimal digits that two configurations share only where all settings are equal."""
+        """Return sixteen hexadecimal digits, equal for two configurations only if all settings are equal."""
         text = json.dumps(portable(self.flat()), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 

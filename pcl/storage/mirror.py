@@ -160,7 +160,7 @@ class Mirrored(Mirror):
         return [info.name for info in self._infos()]
 
     def folders(self) -> list[str]:
-        """Names of the folders right in this one, in the store."""
+        """Return the names of the folders directly in this one, in the store."""
         from pyarrow.fs import FileSelector, FileType  # noqa: PLC0415  a tenth of a second
 
         store, root = self._store()

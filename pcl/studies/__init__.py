@@ -1,1 +1,1 @@
-"""The service: search spaces, trials on Ray, records in MLflow, selection. The only package that imports those."""
+"""The service: search spaces, trials on Ray or in this process, records in MLflow, selection, reports."""

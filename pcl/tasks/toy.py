@@ -135,7 +135,7 @@ class ToyTask(Task):
             return ToyTask(self, self._recipe().draw(seeds), uniform_inputs(seeds, "eval", self.n_eval, self.dim_x))
 
         def restore(self, state: dict[str, Tensor], seeds: Sequence[int] = ()) -> "ToyTask":
-            """The task that `state_dict` was taken from."""
+            """Return the task that `state_dict` was taken from."""
             x_eval = state["x_eval"]
             truth = self._recipe().blank(len(x_eval))
             truth.load_state_dict({name: value for name, value in state.items() if name != "x_eval"})

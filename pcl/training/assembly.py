@@ -10,12 +10,12 @@ from pcl.tasks import Task
 
 
 def assembled(config: RunConfig, seeds: Sequence[int]) -> tuple[Task, Encoder]:
-    """A new task and encoder, on the CPU."""
+    """Return a new task and encoder, on the CPU."""
     encoder = config.encoder.build_for(config.task.inputs, seeds)
     encoder.begin(config.task.probes(seeds))
     return config.task.build(seeds), encoder
 
 
 def reassembled(config: RunConfig, seeds: Sequence[int], state: dict[str, Tensor]) -> tuple[Task, Encoder]:
-    """The task that a state was taken from, and an encoder to load a state into."""
+    """Return the task that a state was taken from, and an encoder to load a state into."""
     return config.task.restore(state, seeds), config.encoder.without_weights().build_for(config.task.inputs, seeds)

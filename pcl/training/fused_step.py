@@ -127,7 +127,7 @@ class FusedStep(TrainingStep):
     def _anchor_samples(
         self, contrast: SampledContrast, anchor: VonMisesFisher, positive: VonMisesFisher, table: GrowthTable
     ) -> tuple[Tensor, Tensor | float]:
-        """Samples of the anchors, (R, K, B, D), and their log weights."""
+        """Draw samples of the anchors, (R, K, B, D), and return them with their log weights."""
         shape = (contrast.n_samples,)
         if not contrast.is_guided:
             return anchor.rsample(shape, self.generator).transpose(0, 1), 0.0

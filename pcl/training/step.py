@@ -57,7 +57,7 @@ class TrainingStep:
         return list(wanted.values())
 
     def prepare(self) -> tuple[Tensor, ...]:
-        """What a step needs and no trained parameter decides; first the inputs, (R, 2 B + negatives, ...)."""
+        """Return what does not depend on trained parameters; first the inputs, (R, 2 B + negatives, ...)."""
         batch = self._drawn()
         return (torch.cat([batch.anchor, batch.positive, batch.negatives.flatten(1, 2)], dim=1),)
 

@@ -2,8 +2,8 @@
 
     python launch/ablate.py --ablation encoder_dim
 
-Hardware, time, result: one H200, two seeds (five at 10, one from 64 on), trained by `launch/reproduce.py`:
-`fig:encoder_size` in the README. The two largest have fewer samples, as in the paper, and one a smaller batch.
+Not yet run: earlier results on a GPU were of data whose latents had the encoder's dimension instead of the truth's.
+The two largest have fewer samples, as in the paper, and one a smaller batch.
 """
 
 from pcl.studies.space import Ablation, Variant, values

@@ -135,24 +135,15 @@ def _loading(study: Study, winner: Trial, around: PageContext) -> Html:
     config = f"python launch/train.py --config runs/{name}/best.yaml"
     if not study.selects:
         config = f"{_download(winner.run.id, 'config.yaml', around)}\npython launch/train.py --config config.yaml"
-    if winner.run.params.get("task_name") == "images":
-        load = (
-            "from pathlib import Path\nfrom pcl.training.trained_encoder import TrainedEncoder\n\n"
-            'trained = TrainedEncoder.read(Path("checkpoint.pt"))\n'
-            "posterior = trained.encode(images)  # (N, 3, 32, 32), numbers from 0 to 255\n"
-            "posterior.mu, posterior.kappa, posterior.credible_threshold(0.95)"
-        )
+    load = (
+        'import pcl\n\nencoder = pcl.load_encoder("checkpoint.pt")\n'
+        "posterior = encoder(x)  # images: (N, 3, 32, 32), numbers from 0 to 255\n"
+        "posterior.mu, posterior.kappa, posterior.credible_threshold(0.95)"
+    )
+    again_title, again = "Train it again", config
+    if winner.run.params.get("task.data"):
         again_title = "Look at it, or train it again"
         again = f"python launch/look.py {name if study.selects else place}\n{config}"
-    else:
-        load = (
-            "from pathlib import Path\nfrom pcl.training.run import Run\n\n"
-            'run = Run.restore(Path("checkpoint.pt"))\n'
-            "posterior = run.step.encoder(run.step.task.x_eval)  # (seeds, points, dimension)\n"
-            "posterior.mu, posterior.kappa"
-        )
-        again_title = "Train it again"
-        again = config
     return section(
         "How to load it", tag("h3", "The checkpoint"), tag("p", _whereabouts(place)), fetch,
         tag("h3", "In Python"), _code(load), tag("h3", again_title), _code(again), name="load",

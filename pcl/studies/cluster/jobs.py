@@ -141,7 +141,7 @@ class Jobs:
         return JobSubmissionClient(self.address)
 
     def _asked(self, ask: Callable[[], T], name: str = "") -> T:
-        """An answer, or a sentence without what Ray's own errors have in them."""
+        """Return an answer, or raise an error with a sentence instead of Ray's own details."""
         from ray.exceptions import AuthenticationError  # noqa: PLC0415  reads the environment that was set
 
         try:
@@ -155,9 +155,7 @@ class Jobs:
             lines = str(error).strip().splitlines()
             told = lines[-1] if "Traceback" in lines[0] else lines[0]
             if name and "404" in told:
-                raise ValueError(
-                    f"There is no job {name!r} at {self.address}; `--list` shows those there are."
-                ) from None
+                raise ValueError(f"There is no job {name!r} at {self.address}; `--list` shows all jobs.") from None
             raise ValueError(f"The cluster at {self.address} refused: {told}") from None
         except OSError as error:  # requests' errors are among them
             raise ConnectionError(f"The cluster at {self.address} does not answer: {type(error).__name__}.") from None

@@ -106,7 +106,7 @@ def runtime_env(environment: Mapping[str, str]) -> dict[str, Any]:
 
 
 def on_a_node(n_cpus: float, n_gpus: float, work: Callable[..., T], *arguments: Any) -> T | None:
-    """What a function returns on a node with room for it; nothing where it fails, or no node has room for a while."""
+    """Return a function's result from a node with free resources; None if it fails, or no node has any for a while."""
     import ray  # noqa: PLC0415  reads the environment that was set
 
     try:
@@ -158,7 +158,7 @@ def _check_folder(storage: Path) -> None:
 
 
 def _asked_nodes(look: Callable[..., T], *arguments: str) -> list[tuple[str, T]]:
-    """Addresses of all nodes and what they answer; nothing where there is only one."""
+    """Return the addresses of all nodes and their answers; empty if there is only one node."""
     import ray  # noqa: PLC0415  reads the environment that was set
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # noqa: PLC0415  reads the environment that was set
 

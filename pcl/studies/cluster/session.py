@@ -128,7 +128,7 @@ def _join(address: str) -> str:
 
 
 def daemons() -> Daemons:
-    """The processes of the cluster that is joined."""
+    """Return the processes of the joined cluster."""
     import ray  # noqa: PLC0415  reads the environment that was set
 
     patience_s = HERE_S if _joined == [None] else ELSEWHERE_S
@@ -143,7 +143,7 @@ def _raylets() -> list[str]:
 
 
 def available_resources() -> dict[str, float]:
-    """Of the cluster that is joined."""
+    """Return the resources of the joined cluster."""
     import ray  # noqa: PLC0415  reads the environment that was set
 
     return dict(ray.cluster_resources())  # type: ignore[no-untyped-call]

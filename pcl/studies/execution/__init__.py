@@ -1,1 +1,1 @@
-"""Trials on Ray: runner, worker, Tune adapters, resources, early stopping and progress."""
+"""Trials on Ray or in this process: runner, worker, Tune adapters, resources, early stopping and progress."""

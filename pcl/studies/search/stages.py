@@ -125,7 +125,7 @@ class Search:
         return finding.replications[stage].compared
 
     def _run_all(self, trials: list[Trial], title: str) -> list[Outcome]:
-        """Every trial's outcome, run or known."""
+        """Return the outcomes of all trials, run or known."""
         stopping = self._stopping(trials[0].stage) if trials else None
         return self._execution.run_all(trials, title, stopping)
 

@@ -125,13 +125,13 @@ class Ablation:
 
     @property
     def objective(self) -> Objective:
-        """What is shown while it runs."""
+        """Metric that is shown while it runs."""
         metric = self.experiment.metrics[0]
         return Objective(metric, Mode.MIN if larger_is_better(metric) is False else Mode.MAX)
 
     @property
     def shown_metrics(self) -> tuple[str, ...]:
-        """What is reported."""
+        """Reported metrics."""
         return self.metrics or self.experiment.reported
 
     def cells(

@@ -156,7 +156,7 @@ class SearchSpace:
         self, stage_index: int, values: Mapping[str, Any], winner: Mapping[str, Plain] = _NOTHING, *,
         profile: str = "paper", scale: str = "paper", overrides: Mapping[str, Any] = _NOTHING,
     ) -> Cell:  # fmt: skip
-        """The cell at these values of a stage's axes, as a searcher may choose them; for the rest see `cells`."""
+        """Return the cell at these values of a stage's axes, as a searcher chooses them; arguments as of `cells`."""
         reader = RunConfig.of(loss=self.loss, profile=profile, scale=scale, task=self.task, encoder=self.encoder)
         stage, chosen = self.stages[stage_index], {**winner, **values}
         earlier = [axis for before in self.stages[:stage_index] for axis in before.axes]

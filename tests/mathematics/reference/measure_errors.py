@@ -1,4 +1,4 @@
-"""Prints the worst relative error of pcl.mathematics.special: `python -m tests.reference.measure_errors`."""
+"""Prints the worst relative errors of `special`: `python -m tests.mathematics.reference.measure_errors`."""
 
 import torch
 
