@@ -126,6 +126,8 @@ def test_what_is_gone_or_has_changed_is_said(tmp_path: Path, monkeypatch: pytest
         ("encoder", "class X: ...", "`encoder` must name a class derived from `Encoder`, but .* is the class `X`"),
         ("task", "from pcl.tasks import ToyTask as X", "`task` must name an `Experiment`, but .* the class `ToyTask`"),
         ("loss", "from pcl.losses import Loss\nclass X(Loss): ...", "frozen dataclass `Config` inside it"),
+        ("loss", "from pcl.losses import HIB\nclass X(HIB): ...", "`X` must have a `Config` of its own"),
+        ("encoder", "from pcl.encoders import MlpEncoder\nclass X(MlpEncoder): ...", "must have a `Config` of its own"),
         (
             "loss",
             "from dataclasses import dataclass\nfrom pcl.losses import Loss, LossConfig\nclass X(Loss):\n"

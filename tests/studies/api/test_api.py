@@ -16,6 +16,7 @@ from pcl.studies.ledger.folders import Result, Status
 from pcl.studies.ledger.study_spec import space_of
 from pcl.training.run import Run
 from tests.support.services import BASE, ROOT, check_records
+from tests.support.user_parts import TASK
 
 METRIC = "eval/kappa_rank_corr"
 SPACE = pcl.SearchSpace(
@@ -92,8 +93,19 @@ def test_the_same_call_goes_on_and_another_is_refused(
         pcl.search(SPACE, seeds=(1,), **how)
     with pytest.raises(ValueError, match="made in Python"):
         space_of(study.folder, study.spec)
-    with pytest.raises(ValueError, match="`name` must be"):
-        pcl.search(SPACE, **{**how, "name": "no/name"})
+    for name, message in (("no/name", "must be letters"), ("mlflow.db", "something else"), ("", "must not be empty")):
+        with pytest.raises(ValueError, match=message):
+            pcl.search(SPACE, **{**how, "name": name})
+    for wrong in (
+        {"method": "bayes"},
+        {"method": "random", "search_seed": -1},
+        {"scheduler": "pbt"},
+        {"scale": "huge"},
+    ):
+        with pytest.raises(ValueError, match="must be"):
+            pcl.search(SPACE, **{**how, "name": None, **wrong})
+    with pytest.raises(ValueError, match="`scale` must be one of"):
+        pcl.ablate("mc_samples", scale="huge", storage=storage)
     with pytest.raises(ValueError, match="There is no study"):
         pcl.open_study("other", storage)
     with pytest.raises(ValueError, match="for `--runner ray`"):
@@ -115,15 +127,30 @@ def test_an_ablation_of_a_file(storage: Path) -> None:
     assert "runaway kappa" in trials["failure"]["broken"]
     assert math.isnan(trials["rank"]["broken"])
     assert set(found.seeds["seed"]) == {4, 5}
-    assert set(found.seeds[found.seeds["speed"] == "broken"]["status"]) == {"failed"}
+    broken = found.seeds[found.seeds["speed"] == "broken"]
+    assert set(broken["status"]) == {"failed"}
+    assert all("runaway kappa" in failure for failure in broken["failure"])
+    assert {"ablation.txt", "ablation.csv", "trials.csv"} <= {path.name for path in found.path.iterdir()}
     assert found.best.varied in ({"speed": "slow"}, {"speed": "fast"})
     check_records(found.folder, storage)
+    # Reading runs no code of the study, neither its file nor the copy of it.
+    for code in (file, found.path / "space.py"):
+        code.write_text("raise SystemExit")
+    assert pcl.open_study(found.path).best.key == found.best.key
+
+
+def test_a_users_own_task_is_none_of_images(storage: Path) -> None:
+    space = pcl.SearchSpace(
+        "own", "mc_info_nce", (pcl.Stage("grid", {"task.share": (0.25, 0.75)}),), BASE, task=TASK, tuning_seeds=(1,)
+    )
+    study = pcl.search(space, scale="smoke", storage=storage, name="own", say=lambda _: None)
+    assert set(study.trials["status"]) == {"finished"}
 
 
 def test_a_study_that_is_not_over(study: pcl.Study, tmp_path: Path) -> None:
     spec, trial = study.spec, study.folder.trial(study.best.key)
     (tmp_path / "half").mkdir()
-    for name in ("study.json",):
+    for name in ("study.json", "objective.json"):
         (tmp_path / "half" / name).write_text((study.path / name).read_text())
     half = pcl.open_study(tmp_path / "half")
     assert half.spec == spec
