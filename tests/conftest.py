@@ -15,7 +15,18 @@ from tests.support.trackers import uri
 __all__ = ["stored", "uri"]  # of all files: what they stand on is made once
 
 # A machine with a GPU may have torch and pytest alone.
-OPTIONAL = {"aiohttp", "mlflow", "moto", "mpmath", "optuna", "ray"}
+OPTIONAL = {
+    "aiohttp",
+    "mlflow",
+    "moto",
+    "mpmath",
+    "optuna",
+    "pandas",
+    "platformdirs",
+    "ray",
+    "requests",
+    "threadpoolctl",
+}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

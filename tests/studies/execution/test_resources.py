@@ -138,7 +138,7 @@ def test_the_first_batch_on_a_gpu_is_not_timed(monkeypatch: pytest.MonkeyPatch) 
               "reset_peak_memory_stats": int}  # fmt: skip
     for name, answer in memory.items():
         monkeypatch.setattr(f"torch.cuda.{name}", answer)
-    monkeypatch.setattr("pcl.training.run.Run", lambda config, seeds, _: Run(config, seeds))
+    monkeypatch.setattr(plan, "Run", lambda config, seeds, _: Run(config, seeds))
     assert probe(smoke(), (1,), "cuda").run_s < 1
 
 
