@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy  # noqa: F401  `survive_forks` limits the threads of what is loaded
 import torch
-from threadpoolctl import threadpool_limits
 
 from pcl.config.run_config import RunConfig
 from pcl.config.user_files import trust
@@ -113,6 +112,8 @@ def survive_forks() -> None:
 
     Where one thread forks, as Ray does at its start, another that computes on them waits for them for good.
     """
+    from threadpoolctl import threadpool_limits  # noqa: PLC0415  machines that only train may lack it
+
     threadpool_limits(1, user_api="blas")
 
 

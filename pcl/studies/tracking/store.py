@@ -16,8 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
-import requests
-
 from pcl.studies.tracking.database_creation import bring_artifacts, creation_lock, ensure_database
 from pcl.studies.tracking.database_file import StoreError, find_runs
 from pcl.studies.tracking.tags import RunState
@@ -263,6 +261,8 @@ class Store:
                 return
 
     def _probe(self) -> None:
+        import requests  # noqa: PLC0415  comes with MLflow, which readers of its file do without
+
         try:
             requests.get(f"{self.uri}/health", timeout=(_PROBE_S, _SLOW_S))
         except requests.RequestException as error:
