@@ -216,6 +216,6 @@ def joined_origin(origins: Iterable[Origin]) -> Origin:
 
 
 def origin_of(tags: Mapping[str, str], date: str) -> Origin:
-    """By the tags of a run in MLflow."""
+    """Return the origin by the tags of a run in MLflow."""
     commit = tags.get(Tag.COMMIT, "")
     return Origin(tags.get(Tag.HARDWARE, ""), tags.get(Tag.TORCH, ""), "" if commit == "unknown" else commit, date)

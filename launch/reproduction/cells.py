@@ -1,4 +1,4 @@
-"""What `launch/reproduce.py` has to train for the paper's tables, and what MLflow has of it."""
+"""The cells that `launch/reproduce.py` has to train for the paper's tables, and what MLflow has of it."""
 
 import contextlib
 import hashlib
@@ -28,7 +28,7 @@ from pcl.studies.tracking.tracker import StudyTags, Tracker
 
 @dataclass(frozen=True)
 class Setting:
-    """How everything is reproduced.
+    """The setting of a reproduction: profile, scale, seeds, images.
 
     Attributes:
         profile: Fidelity profile.
@@ -48,11 +48,11 @@ class Setting:
         object.__setattr__(self, "overrides", canonical_settings(self.overrides))
 
     def images_of(self, task: str) -> Images:
-        """Those of a task."""
+        """Return the images of a task."""
         return self.images if task == "images" else NO_IMAGES
 
     def mark(self, task: str, is_from_scratch: bool = False) -> str:
-        """What stands in every cell of ours that is not as published.
+        """Return what stands in every cell of ours that is not as published.
 
         Args:
             task: Of the cell.
@@ -80,7 +80,7 @@ class Cells:
 
     @classmethod
     def of(cls, tables: Iterable[Table], setting: Setting) -> "Cells":
-        """Those of some tables.
+        """Return the cells of some tables.
 
         Raises:
             ValueError: If `--set` makes a row impossible, or sets what rows of a table do.
@@ -122,7 +122,7 @@ def _is_possible(table: Table, row: Row, setting: Setting) -> bool:
 
 
 def trial_of(table: Table, row: Row, setting: Setting) -> Trial:
-    """What a row is of.
+    """Return the trial of a row.
 
     Raises:
         ValueError: If the profile does not have it.
@@ -182,7 +182,7 @@ def study_name(spec: StudySpec, storage: Storage) -> str:
 
 
 def recorded(tracker: Tracker, trials: Iterable[Trial]) -> dict[str, Known]:
-    """What MLflow has of trials, by key: of each, the seeds that have ended."""
+    """Return what MLflow has of trials, by key: of each, the seeds that have ended."""
     trials = list(trials)
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda trial: known(tracker.store, trial), trials))
@@ -190,13 +190,13 @@ def recorded(tracker: Tracker, trials: Iterable[Trial]) -> dict[str, Known]:
 
 
 def left_of(cells: Cells, found: Mapping[str, Known]) -> list[Trial]:
-    """What is still to be trained: of every cell, the seeds that MLflow does not have."""
+    """Return the trials that are left: of every cell, the seeds that MLflow does not have."""
     missing = {key: found[key].missing if key in found else trial.seeds for key, trial in cells.trials.items()}
     return [replace(cells.trials[key], seeds=seeds) for key, seeds in missing.items() if seeds]
 
 
 def ours_of(table: Table, cells: Cells, found: Mapping[str, Known], setting: Setting) -> dict[str, Ours]:
-    """What MLflow has of a table's rows."""
+    """Return what MLflow has of a table's rows."""
     ours = {}
     for row in table.rows:
         mark = setting.mark(row.task, row.is_from_scratch)

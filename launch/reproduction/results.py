@@ -1,4 +1,4 @@
-"""What `launch/reproduce.py --output` keeps: each table as a small CSV with command, hardware, commit and date."""
+"""Results kept by `launch/reproduce.py --output`: each table as a small CSV with command, hardware, commit and date."""
 
 import os
 import shlex
@@ -56,13 +56,13 @@ def _given(asked: Asked) -> list[str]:
 
 
 def rendering(folder: Path) -> str:
-    """How what was kept gets into the README."""
+    """Return how the kept results get into the README."""
     flag = "" if folder.resolve() == RESULTS else f" --results {shlex.quote(str(folder))}"
     return f"; `python launch/results.py{flag}` puts them into the README"
 
 
 def origins_of(cells: Cells, found: Mapping[str, Known], grids: Sequence[GridStudy], tracker: Tracker) -> Origins:
-    """Where the rows of all tables come from, by what MLflow has of their trials and studies."""
+    """Return where the rows of all tables come from, by what MLflow has of their trials and studies."""
     trained = {
         place: joined_origin(origin_of(trial.tags, _date(trial.end_ms)) for trial in found[key].trials)
         for place, key in cells.keys.items()

@@ -1,4 +1,4 @@
-"""What `launch/reproduce.py` writes: every table and figure in five formats, the figures drawn, and a page of all."""
+"""Sheets written by `launch/reproduce.py`: every table and figure in five formats, figures drawn, a page of all."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ _LOOK = {"rejection": "rejection.png", "credible": "credible.png", "certain": "c
 
 
 class _Trained(NamedTuple):
-    """What has been trained, by cell, and where it is kept."""
+    """Trained cells, and where they are kept."""
 
     found: Mapping[str, Known]
     storage: Storage
@@ -42,12 +42,12 @@ class _Trained(NamedTuple):
 
 
 def needed_tables(names: Sequence[str]) -> list[Table]:
-    """Those whose rows are trained."""
+    """Return the tables whose rows are trained."""
     return [table for table in published_tables() if table.name in names]
 
 
 def needs_images(names: Sequence[str]) -> bool:
-    """Whether something of them is trained on images."""
+    """Return whether something of them is trained on images."""
     is_grid = any(grid.name in names and any("cifar" in space for space in grid.spaces) for grid in published_grids())
     return is_grid or any(row.task == "images" for table in needed_tables(names) for row in table.rows)
 
@@ -84,7 +84,7 @@ def write_sheets(
 
 
 def _other_lines(name: str, grids: Sequence[GridStudy], setting: Setting) -> list[Line]:
-    """Of a table that is of grids, or of sizes."""
+    """Return the lines of a table of grids or of sizes."""
     if name != published_sizes()["name"]:
         return [line for grid in grids if grid.table == name for line in grid.lines()]
     rows = [(table.name, row.name) for table in published_tables() for row in table.rows]

@@ -1,1 +1,1 @@
-"""What several commands share: flags, messages, requests, and sending a command to a cluster."""
+"""Parts that several commands share: flags, messages, requests, and sending a command to a cluster."""

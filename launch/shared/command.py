@@ -1,4 +1,4 @@
-"""What all commands share: one sentence and an exit code for an error, never a traceback."""
+"""The frame of every command: one sentence and an exit code for an error, never a traceback."""
 
 import argparse
 import os

@@ -12,7 +12,7 @@ from pcl.data.sources import data_folder
 
 @dataclass(frozen=True)
 class DataRequest:
-    """What `launch/data.py` is asked for.
+    """A request to `launch/data.py`.
 
     Attributes:
         folder: Where the cache is kept; None for the default.

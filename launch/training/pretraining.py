@@ -12,7 +12,7 @@ from pcl.training.pretraining import Recipe
 
 @dataclass(frozen=True)
 class PretrainRequest:
-    """What `launch/pretrain.py` is asked for; None leaves the choice to the images.
+    """A request to `launch/pretrain.py`; None leaves the choice to the images.
 
     Attributes:
         data: Which images.

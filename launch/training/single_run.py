@@ -23,7 +23,7 @@ from pcl.training.run import Report, Run
 
 @dataclass(frozen=True)
 class TrainRequest:
-    """What `launch/train.py` is asked for; None and False stand for flags that were left out.
+    """A request to `launch/train.py`; None and False stand for flags that were left out.
 
     Attributes:
         config: A file with a whole configuration.

@@ -23,7 +23,7 @@ from pcl.studies.tracking.store import Store, tracking_uri
 
 @dataclass(frozen=True)
 class BoardRequest:
-    """What `launch/ui.py` is asked for.
+    """A request to `launch/ui.py`.
 
     Attributes:
         storage: Where studies are kept.

@@ -12,7 +12,7 @@ from pcl.training.trained_encoder import TrainedEncoder
 
 @dataclass(frozen=True)
 class LookRequest:
-    """What `launch/look.py` is asked for.
+    """A request to `launch/look.py`.
 
     Attributes:
         source: A study or a checkpoint.

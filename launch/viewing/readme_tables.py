@@ -11,7 +11,7 @@ from pcl.storage.files import write_text
 
 @dataclass(frozen=True)
 class ResultsRequest:
-    """What `launch/results.py` is asked for.
+    """A request to `launch/results.py`.
 
     Attributes:
         results: Folder of the CSVs; None for the one that is kept with the code.

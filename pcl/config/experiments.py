@@ -22,7 +22,7 @@ T = TypeVar("T", bound=Loss | Encoder | Task)
 
 
 class Scale(Enum):
-    """How large a run is; it changes lengths, counts and the width of networks, never what is compared."""
+    """The size of a run; it changes lengths, counts and the width of networks, never what is compared."""
 
     SMOKE = "smoke"  # seconds, for tests
     QUICK = "quick"  # half a minute on two CPU cores
@@ -65,7 +65,7 @@ class Experiment:
     has_images: bool = False
 
     def is_fused(self, encoder: EncoderConfig) -> bool:
-        """Whether the fused step computes it with these networks: data of `ToyTask.draw`, and our perceptrons."""
+        """Return whether the fused step computes it with these networks: data of `ToyTask.draw`, our perceptrons."""
         is_drawn_so = issubclass(self.task, ToyTask) and self.task.draw is ToyTask.draw
         return is_drawn_so and type(encoder) is MlpEncoder.Config
 

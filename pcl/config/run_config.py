@@ -176,7 +176,7 @@ class RunConfig:
 
     @classmethod
     def from_flat(cls, flat: Mapping[str, Any]) -> "RunConfig":
-        """From what `flat` returned; before there was a choice, it had no `task_name` and no `training.optimizer`.
+        """Create a configuration from `flat()`, which once had no `task_name` and no `training.optimizer`.
 
         Raises:
             ValueError: If it is not possible, or names a user's file that nobody has named here.

@@ -35,12 +35,12 @@ class Reference(NamedTuple):
 
     @property
     def identity(self) -> str:
-        """What the thing is, wherever its file lies."""
+        """Name and digest, wherever the file lies."""
         return f"{self.name}#{self.digest}"
 
     @classmethod
     def of(cls, text: str) -> "Reference | None":
-        """From its text form; none where the text is a plain name."""
+        """Read the text form; return None where the text is a plain name."""
         found = _FORM.fullmatch(text)
         file = str(Path(found["file"]).expanduser().absolute()) if found else ""
         return cls(file, found["name"], found["digest"] or "") if found else None

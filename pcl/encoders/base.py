@@ -13,7 +13,7 @@ from pcl.distributions import EXACT_LAW, CosineLaw, VonMisesFisher
 
 
 class Inputs(NamedTuple):
-    """What a task tells an encoder about its inputs."""
+    """A task's inputs, as an encoder needs to know them."""
 
     shape: tuple[int, ...]  # of one input
     kappa_range: tuple[float, float] | None = None  # of the true kappa; none where it is unknown or infinite
@@ -50,7 +50,7 @@ class EncoderConfig(ABC):
 
     @property
     def keeps_kappa_range(self) -> bool:
-        """Whether phases that train mu alone keep kappa in the range that it began with."""
+        """True if phases that train mu alone keep kappa in the range that it began with."""
         return False
 
     @property

@@ -215,7 +215,7 @@ class MlpEncoder(Encoder):
 
         @property
         def keeps_kappa_range(self) -> bool:
-            """Whether phases that train mu alone keep kappa in the range that it began with."""
+            """True if phases that train mu alone keep kappa in the range that it began with."""
             return self.backbone is Backbone.SHARED_IN_RANGE
 
         @property

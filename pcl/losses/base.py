@@ -79,7 +79,7 @@ class Loss(nn.Module, ABC):
 
     @property
     def mixes_anchors(self) -> bool:
-        """Whether an anchor's value depends on others of its batch, so that runs cannot share one call."""
+        """Return whether an anchor's value depends on others of its batch, so that runs cannot share one call."""
         return False
 
     def expect(self, source: Negatives) -> None:

@@ -96,7 +96,7 @@ class ELK(Loss):
 
     @property
     def mixes_anchors(self) -> bool:
-        """Whether other anchors' similarities repel."""
+        """Return whether other anchors' similarities repel."""
         return self._is_rolled
 
     def expect(self, source: Negatives) -> None:

@@ -1,10 +1,10 @@
-"""Where negatives come from."""
+"""Sources of negatives."""
 
 from enum import Enum
 
 
 class Negatives(Enum):
-    """Where an anchor's negatives come from."""
+    """The source of an anchor's negatives."""
 
     DRAWN = "drawn"  # each anchor's own
     SHARED = "shared"  # one set for all anchors of a batch
@@ -15,5 +15,5 @@ class Negatives(Enum):
 
     @property
     def are_common(self) -> bool:
-        """Whether all anchors of a batch have the same."""
+        """True if all anchors of a batch have the same negatives."""
         return self in (Negatives.SHARED, Negatives.POOL)

@@ -41,7 +41,7 @@ class TaskConfig(ABC):
     @property
     @abstractmethod
     def inputs(self) -> Inputs:
-        """What encoders are to know about the inputs."""
+        """Return what encoders need to know about the inputs."""
 
     @abstractmethod
     def build(self, seeds: Sequence[int]) -> "Task":

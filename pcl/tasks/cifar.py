@@ -165,7 +165,7 @@ class CifarTask(Task):
 
         @property
         def inputs(self) -> Inputs:
-            """What encoders are to know about the inputs."""
+            """Return what encoders need to know about the inputs."""
             return Inputs((3, SIDE, SIDE))
 
         def check_negatives(self, sources: Collection[Negatives]) -> None:

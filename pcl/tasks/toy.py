@@ -114,7 +114,7 @@ class ToyTask(Task):
 
         @property
         def inputs(self) -> Inputs:
-            """What encoders are to know about the inputs."""
+            """Return what encoders need to know about the inputs."""
             return Inputs((self.dim_x,), None if self.family is Family.DIRAC else (self.kappa_min, self.kappa_max))
 
         def probes(self, seeds: Sequence[int]) -> Tensor:
@@ -175,7 +175,7 @@ class ToyTask(Task):
         return self
 
     def truths(self) -> Truths:
-        """What encoders are judged on, with its true posteriors."""
+        """Return the evaluation inputs with their true posteriors."""
         return Truths(self.x_eval, self.mu_true, self.kappa_true)
 
     def truth_of(self, x: Tensor) -> tuple[Tensor, Tensor]:

@@ -29,7 +29,7 @@ class Figure:
 
 
 class Artifacts:
-    """Of a store. May be used by several threads.
+    """Artifacts of a store. Thread-safe.
 
     Args:
         store: Of MLflow.

@@ -1,4 +1,4 @@
-"""How metrics of runs came about, batch by batch."""
+"""Histories of metrics, batch by batch."""
 
 import json
 from collections import defaultdict

@@ -21,7 +21,7 @@ _PAGE = 250  # runs of a request: a busy server takes seconds for a thousand
 
 
 class Mirror(Database):
-    """What a store has of studies; brought up to date when it is read.
+    """A store's studies in memory; brought up to date when it is read.
 
     Args:
         store: Of MLflow.
@@ -52,7 +52,7 @@ class Mirror(Database):
         return f"{len(self._seen):,} runs" if self._is_reading else ""
 
     def version(self) -> str:
-        """How often the content has changed."""
+        """Return how often the content has changed."""
         with self._lock:
             if not self._is_reading and time.monotonic() - self._asked_s > _NEWS_S:
                 self._refresh()
@@ -60,7 +60,7 @@ class Mirror(Database):
             return str(self._n_changes)
 
     def rows(self, sql: str, *values: object) -> list[Row]:
-        """What a query returns, of what `version` has seen."""
+        """Return the rows of a query, as of the last `version`."""
         with self._lock:
             if math.isinf(self._asked_s) and not self._is_reading:
                 self.version()

@@ -75,7 +75,7 @@ class Trial:
 
     @property
     def stage(self) -> str:
-        """Of the search, or `REPORT`."""
+        """Stage of the search, or `REPORT`."""
         return self.run.tags.get(Tag.STAGE, "")
 
     @property
@@ -95,7 +95,7 @@ class Trial:
 
     @property
     def is_reused(self) -> bool:
-        """Whether its result is another study's."""
+        """True if its result is another study's."""
         return bool(self.run.tags.get(Tag.REUSED_FROM))
 
     @property
@@ -129,22 +129,22 @@ class Study:
 
     @property
     def selects(self) -> bool:
-        """Whether it searches for a winner; ablations and reproductions choose nothing, on report seeds."""
+        """True if it searches for a winner; ablations and reproductions choose nothing, on report seeds."""
         return not self.run.tags.get(Tag.ABLATION) and not self.is_reproduction
 
     @property
     def is_reproduction(self) -> bool:
-        """Whether it is of `launch/reproduce.py`."""
+        """True if it is of `launch/reproduce.py`."""
         return self.run.tags.get(Tag.SPACE, "").startswith("reproduce_")
 
     @property
     def is_running(self) -> bool:
-        """Whether its driver has not said that it has ended."""
+        """True if its driver has not said that it has ended."""
         return self.run.status is RunState.RUNNING
 
     @cached_property
     def last_ms(self) -> int:
-        """When anything of it was last reported."""
+        """Time of its last report."""
         return max([self.run.start_ms, self.run.last_ms, *(t.run.last_ms for t in self.trials)])
 
     @cached_property
@@ -165,7 +165,7 @@ class Study:
 
     @cached_property
     def winner(self) -> Trial | None:
-        """What the study has chosen, or what is best so far; of a reproduction nothing: its cells are no rivals."""
+        """The chosen trial, or the best so far; None of a reproduction: its cells are no rivals."""
         if self.is_reproduction:
             return None
         finished = [t for t in self.ranked if t.run.status is RunState.FINISHED and math.isfinite(t.objective)]

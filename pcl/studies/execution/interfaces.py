@@ -1,4 +1,4 @@
-"""What the runner of trials asks of others: someone who has trials, and someone who is told how they go."""
+"""Interfaces that the runner of trials needs: someone who has trials, and someone who is told how they go."""
 
 from typing import Protocol
 
@@ -7,7 +7,7 @@ from pcl.studies.space.trial import Trial
 
 
 class Listener(Protocol):
-    """Who is told how trials go."""
+    """Someone who is told how trials go."""
 
     def started(self, folder: TrialFolder) -> None:
         """A worker has taken a trial."""
@@ -26,7 +26,7 @@ class Listener(Protocol):
 
 
 class Source(Protocol):
-    """Who has trials, one after the other."""
+    """Someone who has trials, one after the other."""
 
     @property
     def trials(self) -> list[Trial]:

@@ -1,4 +1,4 @@
-"""What Ray's monitoring, and with it Prometheus and Grafana, is told of running studies.
+"""Gauges for Ray's monitoring, and with it Prometheus and Grafana, of running studies.
 
 Labels are few and bounded: a study, its stage, the loss, the objective's name, a trial's state. Trials have none of
 their own: the WorkerId that Ray adds tells those apart that run at the same time, and workers take one after the other.

@@ -1,4 +1,4 @@
-"""What is seen of a study while it runs: a line for every trial that ends, and one live line for the rest."""
+"""Progress of a running study: a line for every trial that ends, and one live line for the rest."""
 
 import math
 import sys
@@ -110,7 +110,7 @@ class Progress:
             self._interrupt.set(StopReason.TRIAL_FAILED, outcome.cause)
 
     def line(self) -> str:
-        """How things stand."""
+        """Return the state in a line."""
         with self._lock:
             counts, running, best = dict(self._n_by_state), dict(self._running), self._best
         parts = [f"{sum(counts.values())}/{self._n_trials} done"]

@@ -1,4 +1,4 @@
-"""What trials are given, and how many of them share a GPU, by what one of them takes of it.
+"""Resources of trials, and how many of them share a GPU, by what one of them takes of it.
 
 Processes on a GPU take turns: a second one fills the time in which the first sets up, not cores that it leaves idle.
 """
@@ -15,7 +15,7 @@ _RAY_UNITS = 10_000  # that Ray divides a resource into
 
 @dataclass(frozen=True)
 class Resources:
-    """What a worker is given.
+    """CPUs and GPUs of a worker.
 
     Attributes:
         cpus: Cores.
@@ -30,14 +30,14 @@ class Resources:
     side_by_side: int = 1
 
     def slots(self, available: dict[str, float]) -> int:
-        """How many trials run at once on a cluster."""
+        """Return how many trials run at once on a cluster."""
         slots = [available.get("CPU", 0.0) / self.cpus] if self.cpus else []
         slots += [available.get("GPU", 0.0) / self.gpus] if self.gpus else []
         n_slots = self.side_by_side * (int(min(slots) + 1e-9) if slots else 1)
         return min(n_slots, self.most_at_once) if self.most_at_once else n_slots
 
     def groups(self, n_trials: int, slots: int) -> tuple[int, int]:
-        """How many trials a worker is to train side by side, and how many workers there are to be; 0 for all that fit.
+        """Return how many trials a worker trains side by side, and how many workers there are; 0 for all that fit.
 
         A worker takes more than one trial only where every place has one.
         """
@@ -57,7 +57,7 @@ class Resources:
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one trial.
+    """Time and memory of one trial.
 
     Attributes:
         set_up_s: Once a worker; its next trials find what it made.
@@ -102,7 +102,7 @@ def with_side_by_side(cost: Cost, seconds_of: Callable[[int], float]) -> Cost:
 
 
 def gpu_share(costs: Sequence[Cost]) -> float:
-    """Of a trial, where as many share a GPU as its memory holds and its time has use for.
+    """Return a trial's share, where as many share a GPU as its memory holds and its time has use for.
 
     Args:
         costs: Of trials that ran on it alone, among them the largest.

@@ -17,7 +17,7 @@ from pcl.studies.space.trial import Trial
 
 @dataclass(frozen=True)
 class Assignment:
-    """What a runner is told beside the trials.
+    """What a runner needs beside the trials.
 
     Attributes:
         study: Where the trials' folders are.

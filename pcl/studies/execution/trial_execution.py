@@ -26,7 +26,7 @@ _AT_ONCE = 8  # questions to MLflow, which may be far away
 
 @dataclass(frozen=True)
 class Choices:
-    """What the user decides about how a study runs; nothing here changes its results.
+    """A user's choices about how a study runs; nothing here changes its results.
 
     Attributes:
         runner: Runs the trials: on Ray, or in this process.
@@ -99,7 +99,7 @@ class Execution:
     def progress(
         self, stage: str, trials: list[Trial], n_trials: int, before: list[Outcome]
     ) -> Iterator[Progress]:  # fmt: skip
-        """Who is told how a stage's trials go."""
+        """Yield the progress of a stage, which is told how its trials go."""
         with (
             self.choices.runner.gauges(study=self.folder.name, stage=stage, metric=self.objective.metric) as gauges,
             Progress(

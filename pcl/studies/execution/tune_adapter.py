@@ -133,11 +133,11 @@ class StopAll(tune.Stopper):
         self._interrupt = interrupt
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
-        """Whether to stop a single trial: never."""
+        """Never stop a single trial."""
         return False
 
     def stop_all(self) -> bool:
-        """Whether to stop."""
+        """Return whether to stop."""
         return self._interrupt.is_set()
 
 
@@ -186,7 +186,7 @@ class Listed:
         return next(self._left, None)
 
     def ended(self, key: str) -> None:
-        """Nothing: what comes next does not depend on it."""
+        """Do nothing: what comes next does not depend on it."""
 
 
 class Proposals(Searcher):
@@ -217,13 +217,13 @@ class Proposals(Searcher):
         return {"jobs": [self._job_of(trial) for trial in group]} if group else Searcher.FINISHED
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        """Nothing: the source looks at the folders before it proposes."""
+        """Do nothing: the source looks at the folders before it proposes."""
 
     def save(self, checkpoint_path: str) -> None:
-        """Nothing: the state is the source's."""
+        """Do nothing: the state is the source's."""
 
     def restore(self, checkpoint_path: str) -> None:
-        """Nothing, for the same reason."""
+        """Do nothing, for the same reason."""
 
     def __getstate__(self) -> dict[str, Any]:
         """Nothing: Tune keeps a copy with the state that we do not use."""
@@ -231,7 +231,7 @@ class Proposals(Searcher):
 
 
 def folders_of(trial: TuneTrial) -> list[TrialFolder]:
-    """Of the trials that a worker trains side by side, which to Tune are one."""
+    """Return the folders of the trials that a worker trains side by side, which to Tune are one."""
     return [folder_of(job) for job in trial.config["jobs"]]
 
 

@@ -44,7 +44,7 @@ class Unwritable(OSError):
 
 @dataclass(frozen=True)
 class Job:
-    """What a worker is sent.
+    """A trial as it is sent to a worker.
 
     Attributes:
         trial: What to train.
@@ -251,5 +251,5 @@ def _row(report: Report) -> Row:
 
 
 def hardware_name(device: str) -> str:
-    """What a trial runs on, for its record."""
+    """Return the name of the GPU or processor, for a trial's record."""
     return torch.cuda.get_device_name() if device == "cuda" else f"CPU {platform.machine()}"

@@ -223,7 +223,7 @@ def _keep_space(folder: StudyFolder, spec: StudySpec) -> None:
 
 
 def space_of(folder: StudyFolder, spec: StudySpec) -> str:
-    """What `load_space` takes to find a study's space: its file, or the copy where that is gone.
+    """Return what `load_space` takes to find a study's space: its file, or the copy where that is gone.
 
     Raises:
         ValueError: If the space was made in Python, where nothing else can find it.

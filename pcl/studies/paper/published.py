@@ -203,7 +203,7 @@ def report_seeds() -> tuple[int, ...]:
 
 
 def settled(metrics: Mapping[str, float], failure: Failure, config: Mapping[str, Plain]) -> dict[str, float]:
-    """What a seed that failed had come to the end of: mu, where kappa ran away in a phase of its own.
+    """Return the final metrics of a failed seed: mu, where kappa ran away in a phase of its own.
 
     Args:
         metrics: The seed's last ones.

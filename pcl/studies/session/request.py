@@ -49,7 +49,7 @@ class ResourceRequest:
 
 
 class Runner(Enum):
-    """Who runs a study's trials."""
+    """A way to run a study's trials."""
 
     RAY = "ray"  # workers of a cluster that is started here or joined
     INLINE = "inline"  # this process, one trial after the other

@@ -98,7 +98,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Client:
-    """Who runs a study: a command, or a program that calls the Python API.
+    """The caller of a session: a command, or a program that calls the Python API.
 
     Attributes:
         say: Prints a line.

@@ -1,4 +1,4 @@
-"""Which MLflow a study is recorded in."""
+"""The MLflow that a study is recorded in."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""What is searched: spaces, axes, ranges, ablations, and trials.
+"""Declarations of what is searched: spaces, axes, ranges, ablations, and trials.
 
 Files of users import from here: `from pcl.studies.space import SearchSpace, Stage`. Names are loaded on first use, for
 readers of records need `labels` and `numerics_version` alone, which import no torch.
