@@ -18,7 +18,7 @@ def main() -> None:
     arguments = _parser().parse_args()
     if arguments.list:
         _list()
-    elif not is_sent(arguments, "ablate"):
+    elif not is_sent("ablate", arguments.address, arguments.storage, arguments.plan):
         from launch.studies.ablate_command import run_ablation  # noqa: PLC0415  -h answers at once
 
         run_ablation(request_of(arguments))

@@ -28,7 +28,7 @@ def main() -> None:
         sys.stdout = sys.stderr  # what is said goes there; the table's JSON is written to the real one
     if arguments.list:
         _list()
-    elif not is_sent(arguments, "grid"):
+    elif not is_sent("grid", arguments.address, arguments.storage, arguments.plan):
         from launch.studies.grid_command import run_grid  # noqa: PLC0415  -h answers at once
 
         run_grid(request_of(arguments))

@@ -20,7 +20,7 @@ def main() -> None:
     arguments = _parser().parse_args()
     if arguments.list:
         _list()
-    elif not is_sent(arguments, "reproduce"):
+    elif not is_sent("reproduce", arguments.address, arguments.storage, arguments.plan):
         from launch.reproduction.command import run_reproduction  # noqa: PLC0415  -h answers at once
 
         run_reproduction(request_of(arguments))

@@ -4,7 +4,6 @@ Studies with `--address ray://HOST:PORT` are sent this way too: with Ray's own c
 process.
 """
 
-import argparse
 import os
 import re
 import shlex
@@ -19,6 +18,7 @@ from urllib.parse import urlsplit
 
 from launch.shared.command import say
 from launch.shared.job_package import parcel
+from pcl.studies.ledger.study_storage import Storage
 
 if TYPE_CHECKING:
     from pcl.studies.cluster.jobs import Job, Jobs
@@ -116,23 +116,24 @@ def _asking(address: str, what: str, name: str) -> str:
     return f"python launch/submit.py{given} {what} {name}"
 
 
-def is_sent(arguments: argparse.Namespace, name: str) -> bool:
-    """Send a command to another machine's cluster if it asks for one, and follow it; returns whether it was sent.
+def is_sent(name: str, address: str | None, storage: Storage, is_plan: bool) -> bool:
+    """Send this command to another machine's cluster if it asks for one, and follow it; return whether it was sent.
 
     Args:
-        arguments: The parsed command line.
         name: Name of the launch file, without its ending.
+        address: Of the cluster, as it was asked for.
+        storage: Of studies.
+        is_plan: Whether nothing is written.
 
     Raises:
         ValueError: If no dashboard answers there, or results would be lost with the job.
     """
-    address = arguments.address or ""
-    if not address.startswith(_SCHEME):
+    if address is None or not address.startswith(_SCHEME):
         return False
     host = urlsplit(address).hostname
     if not host:
         raise ValueError(f"`--address ray://HOST:PORT` must name a host, but got {address}.")
-    if not (arguments.plan or arguments.storage.is_store or arguments.storage.path.is_absolute()):
+    if not (is_plan or storage.is_store or storage.path.is_absolute()):
         raise ValueError(
             f"`--address {address}` sends the command to that cluster, where it leaves nothing in folders of its own: "
             f"give `--storage`, an absolute path that all its nodes share, or a store such as s3://BUCKET."

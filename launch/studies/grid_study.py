@@ -17,7 +17,6 @@ from pcl.studies.ledger.study_names import default_name
 from pcl.studies.ledger.study_spec import (
     SEARCH,
     StudySpec,
-    check_possible,
     latest_study,
     read_seeds,
     require_kind,
@@ -25,7 +24,7 @@ from pcl.studies.ledger.study_spec import (
 )
 from pcl.studies.results.pareto import read_objectives
 from pcl.studies.session.site import machine
-from pcl.studies.session.strategies import StageSearch
+from pcl.studies.session.strategies import StageSearch, check_possible
 from pcl.studies.session.study_session import Study, search_study
 from pcl.studies.space.search_space import SearchSpace, load_space
 

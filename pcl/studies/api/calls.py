@@ -10,13 +10,13 @@ from pcl.mathematics.random_streams import check_seeds
 from pcl.studies.api.study import Study
 from pcl.studies.execution.interrupt import Interrupt, StopReason
 from pcl.studies.ledger.study_names import check_new_name, default_name
-from pcl.studies.ledger.study_spec import ABLATION, MADE_IN_PYTHON, StudySpec, check_possible
+from pcl.studies.ledger.study_spec import ABLATION, MADE_IN_PYTHON, StudySpec
 from pcl.studies.ledger.study_storage import Storage
 from pcl.studies.results.pareto import read_objectives
 from pcl.studies.session.ablation_study import ablation_study
 from pcl.studies.session.request import ResourceRequest, Runner, RunRequest
 from pcl.studies.session.site import check_site, joined, machine
-from pcl.studies.session.strategies import Say, StageSearch, Strategy
+from pcl.studies.session.strategies import Say, StageSearch, Strategy, check_possible
 from pcl.studies.session.study_session import Client, StudySession, search_study
 from pcl.studies.session.study_session import Study as Planned
 from pcl.studies.session.tracking_choice import checked_tracker

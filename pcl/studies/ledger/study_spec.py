@@ -20,7 +20,7 @@ from pcl.storage.locks import Timeout, process_lock
 from pcl.studies.ledger.folders import LOCK, StudyFolder
 from pcl.studies.ledger.lease import leased
 from pcl.studies.ledger.study_storage import Storage
-from pcl.studies.space.search_method import OPTUNA, RANDOM, Method, draws, random_cells, searched
+from pcl.studies.space.search_method import RANDOM, Method, draws, random_cells
 from pcl.studies.space.search_space import Cell, SearchSpace
 from pcl.studies.space.trial import Trial
 
@@ -289,16 +289,3 @@ def read_seeds(text: str) -> tuple[int, ...]:
     if text and (not seeds or len(set(seeds)) != len(seeds) or not all(0 <= seed < 2**63 for seed in seeds)):
         raise ValueError(f"`--seeds` takes different whole numbers such as 1,2,3, but got {text!r}.")
     return seeds
-
-
-def check_possible(space: SearchSpace, spec: StudySpec) -> None:
-    """Raise a ValueError unless the first stage's trials are possible; of ranges, unless those that are tried are."""
-    if spec.method.kind == OPTUNA or space.is_sampled:
-        for name, axis in [item for stage in space.stages for item in stage.axes.items()]:
-            try:
-                searched(name, axis)
-            except ValueError as error:
-                raise ValueError(f"Search space {space.name!r}: {error}") from None
-        spec.corners(space)
-    if spec.method.kind != OPTUNA:
-        spec.trials(space, 0, {})
