@@ -146,7 +146,7 @@ def test_a_winner_has_its_numbers_its_figure_and_a_way_to_load_it(stored: Stored
     file = stored.site.get(source or "")
     assert file is not None
     assert file.body == (stored.folder / "kappa.png").read_bytes()
-    assert "Run.restore" in page.text
+    assert "pcl.load_encoder" in page.text
     assert stored.site.get(f"image-{stored.runs['whole']}-summary.png") is None
 
 
