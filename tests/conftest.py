@@ -25,6 +25,7 @@ OPTIONAL = {
     "platformdirs",
     "ray",
     "requests",
+    "sqlalchemy",
     "threadpoolctl",
 }
 
