@@ -18,8 +18,8 @@ from pcl.studies.execution.interrupt import Interrupt, Stop
 from pcl.studies.ledger.study_spec import read_seeds
 from pcl.studies.paper.published import published_titles
 from pcl.studies.report.plan import estimated_seconds
-from pcl.studies.session.request import RunRequest
-from pcl.studies.session.site import check_site, costs_here, machine, on_ray
+from pcl.studies.session.request import Runner, RunRequest
+from pcl.studies.session.site import check_site, costs_here, joined, machine
 from pcl.studies.session.study_session import Client, StudySession
 from pcl.studies.session.tracking_choice import checked_tracker
 from pcl.studies.space.ablation import seeds_at
@@ -101,7 +101,7 @@ def _say_estimate(request: RunRequest, setting: Setting, trials: list[Trial]) ->
     """Say how long it takes, by a probe of cells of middling size: a batch of the widest takes minutes on a CPU."""
     if trials:
         say("  timing a few batches, which takes a minute or two where the published size meets no GPU ...")
-    resources = request.resources.resources(machine())
+    resources = request.resources_of(machine())
     is_gpu = bool(machine()["GPU"] and resources.gpus)
     for study in studies_of(trials, setting, request.storage):
         cells = study.strategy
@@ -139,8 +139,9 @@ def _train(
     if not run.is_rerun:  # a grid finds its first stage in MLflow: two studies start faster than ten
         left |= {trial.key: trial for grid in grids if grid.is_left for trial in grid.first_trials()}
     client = Client(say, resumption.command_line, resumption.guard)
-    with on_ray(run, interrupt, say, resumption.how_to_go_on) as site:
-        say(f"Ray dashboard: {site.dashboard or 'none'}")
+    with joined(run, interrupt, say, resumption.how_to_go_on) as site:
+        if run.runner is Runner.RAY:
+            say(f"Ray dashboard: {site.dashboard or 'none'}")
         where = (
             f"--tracking-uri {tracker.shown_uri}"
             if run.storage.is_store

@@ -60,8 +60,6 @@ def how_flags(parser: argparse.ArgumentParser, name: str) -> "_ArgumentGroup":
     how.add_argument("--name", type=new_study_name, help=f"of the study (default: {name})")
     how.add_argument("--resume", nargs="?", const="", type=_resumed, metavar="STUDY",
                      help="go on with a study (default: the latest)")  # fmt: skip
-    how.add_argument("--runner", choices=["ray", "inline"], default="ray", help="inline: in this process without Ray, "
-                     "one trial after the other (default: ray)")  # fmt: skip
     running_flags(how)
     return how
 
@@ -72,6 +70,8 @@ def _resumed(text: str) -> str:
 
 def running_flags(how: "_ArgumentGroup") -> None:
     """Add those flags that do not say which study."""
+    how.add_argument("--runner", choices=["ray", "inline"], default="ray", help="inline: in this process without Ray, "
+                     "one trial after the other (default: ray)")  # fmt: skip
     how.add_argument("--rerun", action="store_true", help="run again also what is known")
     how.add_argument("--fail-fast", action="store_true", help="stop at the first failed trial")
     how.add_argument("--time-budget", type=_minutes, metavar="MINUTES", help="stop cleanly after so long")
@@ -155,6 +155,5 @@ def run_request(arguments: argparse.Namespace) -> RunRequest:
     )
     return RunRequest(
         arguments.storage, arguments.tracking_uri, arguments.address, resources, arguments.rerun, arguments.fail_fast,
-        60 * (arguments.time_budget or 0.0), getattr(arguments, "finalize", None),
-        Runner(getattr(arguments, "runner", Runner.RAY.value)),
+        60 * (arguments.time_budget or 0.0), getattr(arguments, "finalize", None), Runner(arguments.runner),
     )  # fmt: skip
