@@ -11,22 +11,27 @@ from launch.shared.command import Parser, run, say
 from launch.shared.job_submission import is_sent
 from launch.studies.requests import AblationRequest
 from launch.studies.study_flags import config_request, how_flags, run_request, study_choice, what_flags, where_flags
+from pcl.studies.space.declarations import ABLATIONS
 
 
 def main() -> None:
     """Parse the command line, then list, plan or run."""
     arguments = _parser().parse_args()
     if arguments.list:
-        _list()
+        for name, title in ABLATIONS.titles().items():
+            say(f"{name:<18}{title}")
     elif not is_sent("ablate", arguments.address, arguments.storage, arguments.plan):
-        from launch.studies.ablate_command import run_ablation  # noqa: PLC0415  -h answers at once
+        request = request_of(arguments)
+        from launch.studies.ablate_command import run_ablation  # noqa: PLC0415  -h, --list, typing errors answer at once
 
-        run_ablation(request_of(arguments))
+        run_ablation(request)
 
 
 def request_of(arguments: argparse.Namespace) -> AblationRequest:
     """Return what the command line asks for."""
     study = study_choice(arguments, ("ablation",))
+    if arguments.ablation is not None:
+        ABLATIONS.file(arguments.ablation)  # or it is said what there is
     return AblationRequest(arguments.ablation, study, config_request(arguments), run_request(arguments))
 
 
@@ -41,14 +46,6 @@ def _parser() -> argparse.ArgumentParser:
     how_flags(parser, "ablation, images, scale and time")
     where_flags(parser)
     return parser
-
-
-def _list() -> None:
-    from pcl.studies.space.ablation import ablation_names, load_ablation  # noqa: PLC0415  -h answers at once
-
-    for name in ablation_names():
-        ablation = load_ablation(name)
-        say(f"{name:<18}{len(ablation.variants):>3} variants of {ablation.axis:<16}{ablation.question}")
 
 
 if __name__ == "__main__":

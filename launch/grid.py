@@ -19,6 +19,7 @@ from launch.studies.study_flags import (
     what_flags,
     where_flags,
 )
+from pcl.studies.space.declarations import SPACES
 
 
 def main() -> None:
@@ -27,21 +28,24 @@ def main() -> None:
     if arguments.json:
         sys.stdout = sys.stderr  # what is said goes there; the table's JSON is written to the real one
     if arguments.list:
-        _list()
+        for name, title in SPACES.titles().items():
+            say(f"{name:<26}{title}")
     elif not is_sent("grid", arguments.address, arguments.storage, arguments.plan):
-        from launch.studies.grid_command import run_grid  # noqa: PLC0415  -h answers at once
+        request = request_of(arguments)
+        from launch.studies.grid_command import run_grid  # noqa: PLC0415  -h, --list and typing errors answer at once
 
-        run_grid(request_of(arguments))
+        run_grid(request)
 
 
 def request_of(arguments: argparse.Namespace) -> GridRequest:
     """Return what the command line asks for."""
     of_search = ("search", "trials", "search_seed", "sampler", "warm_start", "scheduler", "objectives", "replicate")
     search = SearchRequest(*(getattr(arguments, name) for name in of_search))
-    return GridRequest(
-        arguments.space, study_choice(arguments, ("space", *of_search)), config_request(arguments), search,
-        run_request(arguments), arguments.json,
-    )  # fmt: skip
+    study = study_choice(arguments, ("space", *of_search))
+    if arguments.space is not None:
+        SPACES.file(arguments.space)  # or it is said what there is
+    config, run = config_request(arguments), run_request(arguments)
+    return GridRequest(arguments.space, study, config, search, run, arguments.json)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -72,14 +76,6 @@ def _parser() -> argparse.ArgumentParser:
     how.add_argument("--json", action="store_true", help="print the result as JSON on stdout, all else on stderr")
     where_flags(parser)
     return parser
-
-
-def _list() -> None:
-    from pcl.studies.space.search_space import load_space, space_names  # noqa: PLC0415  -h answers at once
-
-    for name in space_names():
-        space = load_space(name)
-        say(f"{name:<26}{' + '.join(map(str, space.n_trials)):>8} trials  {space.loss} by {space.objective.metric}")
 
 
 if __name__ == "__main__":

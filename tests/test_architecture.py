@@ -123,7 +123,7 @@ HEAVY = {"torch", "ray", "mlflow", "optuna", "matplotlib", "pandas", "scipy", "s
 
 HELP = """
 import contextlib, runpy, sys, time
-sys.argv = [f"launch/{sys.argv[1]}.py", "-h"]
+sys.argv[:2] = [f"launch/{sys.argv[1]}.py"]
 with contextlib.suppress(SystemExit):
     runpy.run_path(sys.argv[0], run_name="__main__")
 print(time.process_time(), *sorted({name.split(".")[0] for name in sys.modules}), file=sys.stderr)
@@ -139,17 +139,23 @@ def test_commands_run_as_file_and_as_module(command: str) -> None:
     assert "usage" in as_file.stdout
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_help_answers_at_once(command: str) -> None:
+LISTS = [[command, "--list"] for command in ("grid", "ablate", "reproduce")]
+MISSPELT = [["grid", "--space", "toy_mcinfonc"], ["ablate", "--ablation", "mc_sample"]]
+
+
+@pytest.mark.parametrize("words", [*([command, "-h"] for command in COMMANDS), *LISTS, *MISSPELT], ids=" ".join)
+def test_help_lists_and_misspelt_names_answer_at_once(words: list[str]) -> None:
     """In half a second of processor time; the quickest of three, for the first may compile or wait for a disk."""
     for attempt in range(3):
-        result = run(sys.executable, "-c", HELP, command)
-        seconds, *modules = result.stderr.split()
+        result = run(sys.executable, "-c", HELP, *words)
+        *said, last = result.stderr.splitlines()
+        seconds, *modules = last.split()
         assert set(modules) & HEAVY == set()
+        assert ("Did you mean" in "".join(said)) == (words in MISSPELT)
         if float(seconds) < limit(0.5):
             return
-        print(f"{command} -h took {seconds} s at attempt {attempt}")
-    raise AssertionError(f"`python launch/{command}.py -h` takes too long; import what is slow in its body.")
+        print(f"{words} took {seconds} s at attempt {attempt}")
+    raise AssertionError(f"`python launch/{words[0]}.py` takes too long; import what is slow in its body.")
 
 
 def test_commands_are_parsers() -> None:

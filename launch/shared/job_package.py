@@ -7,6 +7,7 @@ from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+from pcl.config.user_files import Reference, is_path, mentioned
 from pcl.storage.object_stores import check_address, is_address
 from pcl.studies.ledger.provenance import COMMIT_FILE, commit
 
@@ -14,8 +15,8 @@ ROOT = Path(__file__).parents[2]
 _TRAVELS = ("pcl", "search_spaces", "launch", "dashboards", "pyproject.toml", "requirements.lock")
 _STAYS = ("__pycache__", "*.pyc", "screenshots", ".*")
 _GIVEN = "given"  # folder of the user's own files
-_FILES = ("--space", "--ablation", "--config")  # options whose files travel
-_NAMED = ("--space", "--ablation")  # of which ours are known by name
+_NAMED = ("--space", "--ablation")  # options whose files travel with the parts that they name; ours have names
+_PARTS = ("--loss", "--task", "--encoder")  # options whose files travel as FILE.py:NAME
 _STUDIES = ("grid", "ablate", "reproduce")  # commands that join a cluster and record in MLflow
 _PLACES = ("--storage", "--checkpoint", "--output", "--data", "--weights", "--folder")  # whose paths are the cluster's
 _WRITES_NOTHING = ("--plan", "--list", "-h", "--help", "--show-config")
@@ -52,7 +53,7 @@ class Parcel(NamedTuple):
                 shutil.copyfile(source, into / name)
         (into / COMMIT_FILE).write_text(commit() + "\n")
         for name, source in self.files.items():
-            (into / name).parent.mkdir(exist_ok=True)
+            (into / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, into / name)
 
     def command(self, python: str) -> str:
@@ -61,7 +62,7 @@ class Parcel(NamedTuple):
         Args:
             python: The interpreter; if the node lacks it, its own `python` is used.
         """
-        words = [f'"$here"/{shlex.quote(word)}' if word in self.files else shlex.quote(word) for word in self.words]
+        words = map(self._shell_word, self.words)
         steps = ["here=$PWD", 'export PYTHONPATH="$here:$PYTHONPATH"']
         if self.folder:
             steps += [f"mkdir -p {shlex.quote(self.folder)}", f"cd {shlex.quote(self.folder)}"]
@@ -69,6 +70,11 @@ class Parcel(NamedTuple):
             steps += ['cd "${HOME:-/}"']  # where the parcel lies may go before the command ends
         steps += [f"python=$(command -v {shlex.quote(python)} || command -v python)"]
         return " && ".join([*steps, " ".join(['exec "$python"', "-m", f"launch.{self.name}", *words])])
+
+    def _shell_word(self, word: str) -> str:
+        """Quote a word; the user's files are where the package was unpacked."""
+        is_file = word in self.files or word.rpartition(":")[0] in self.files
+        return f'"$here"/{shlex.quote(word)}' if is_file else shlex.quote(word)
 
 
 def parcel(command: list[str], folder: str | None, tracking_uri: str) -> Parcel:
@@ -122,9 +128,6 @@ def _require_sendable(words: list[str]) -> None:
     """Raise a ValueError for options that only this machine can serve."""
     if _value(words, "--runner") == "inline":
         raise ValueError("`--runner inline` runs trials in this process: leave it out, or do not send the command.")
-    for option in ("--loss", "--task", "--encoder"):
-        if ".py:" in (_value(words, option) or ""):
-            raise ValueError(f"`{option} FILE.py:NAME` cannot be sent: the file would stay here.")
 
 
 def commands() -> list[str]:
@@ -155,12 +158,28 @@ def _files(words: list[str]) -> dict[str, Path]:
     """Return the user's own files, and replace them in the words by their paths inside the package."""
     files: dict[str, Path] = {}
     for index, (option, value) in enumerate(pairwise(words), start=1):
-        is_name = option in _NAMED and not (value.endswith(".py") or "/" in value)
-        if option not in _FILES or is_name:
-            continue  # a name of ours: it is part of the code
-        file = Path(value)
+        is_part = option in _PARTS and Reference.of(value) is not None
+        if not (is_part or option == "--config" or (option in _NAMED and is_path(value))):
+            continue  # no file, or a name of ours: it is part of the code
+        text, _, name = value.rpartition(":") if is_part else (value, "", "")
+        file = Path(text).expanduser()
         if not file.is_file():
-            raise ValueError(f"`{option}` must be a file here, which travels with the job, but there is no {value}.")
-        words[index] = f"{_GIVEN}/{file.name}"
-        files[words[index]] = file
+            raise ValueError(f"`{option}` must be a file here, which travels with the job, but there is no {text}.")
+        is_below = is_part and not file.is_absolute() and ".." not in file.parts
+        place = f"{_GIVEN}/{text if is_below else file.name}"
+        if files.get(place, file) != file:
+            raise ValueError(f"`{option} {value}` cannot be sent beside {files[place]}: rename one of these files.")
+        words[index] = f"{place}:{name}" if is_part else place
+        files[place] = file
+        if option in _NAMED:
+            files |= {f"{_GIVEN}/{part}": path for part, path in _parts(file).items()}
     return files
+
+
+def _parts(space: Path) -> dict[str, Path]:
+    """Return the files that a space takes its loss, task and encoder from, by their paths beside it."""
+    parts = {name: path for name, path in mentioned(str(space)).items() if path.is_file()}
+    for name in parts:
+        if ".." in Path(name).parts:
+            raise ValueError(f"{space} names {name}, which cannot travel with it: move it beside or below the space.")
+    return parts

@@ -1,18 +1,22 @@
 """A user's own loss, encoder or experiment: `FILE.py:NAME`, a file outside of the package, loaded by its path.
 
 In a configuration the name is `/PATH/FILE.py:NAME#DIGEST`. The digest is of the file's content, so that an edited file
-makes another run; where the file lies decides nothing. Files that it imports are not part of it.
+makes another run; where the file lies decides nothing. Files that it imports are not part of it. A relative path in a
+search space is taken from the space's folder where the file is there, else from the working directory.
 
 Code runs only where somebody has named its file in this process: on the command line, in a search space, or by
 `PCL_USER_FILES` (paths with a colon between). A checkpoint or a YAML file that names one is not enough.
 """
 
+import ast
 import hashlib
 import os
 import re
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -20,6 +24,7 @@ from typing import Any, NamedTuple
 VARIABLE = "PCL_USER_FILES"
 KEYS = ("loss_name", "task_name", "encoder_name")  # of a flat configuration, which may name a file
 _FORM = re.compile(r"(?P<file>.+\.py):(?P<name>[A-Za-z_]\w*)(?:#(?P<digest>[0-9a-f]{16}))?")
+_folder = ContextVar("_folder", default=Path())  # relative paths are looked for here, then in the working directory
 _named: dict[str, str] = {}  # NAME#DIGEST -> the file that somebody has named
 
 
@@ -42,8 +47,40 @@ class Reference(NamedTuple):
     def of(cls, text: str) -> "Reference | None":
         """Read the text form; return None where the text is a plain name."""
         found = _FORM.fullmatch(text)
-        file = str(Path(found["file"]).expanduser().absolute()) if found else ""
-        return cls(file, found["name"], found["digest"] or "") if found else None
+        if found is None:
+            return None
+        return cls(str(_place(found["file"])), found["name"], found["digest"] or "")
+
+
+@contextmanager
+def relative_to(file: str) -> Iterator[None]:
+    """Look for relative paths in the folder of a file, such as a search space, before the working directory."""
+    token = _folder.set(Path(file).absolute().parent)
+    try:
+        yield
+    finally:
+        _folder.reset(token)
+
+
+def mentioned(file: str) -> dict[str, Path]:
+    """Return the users' files that a Python file names by relative paths, by those paths. It is not run.
+
+    Raises:
+        ValueError: If it is no Python.
+    """
+    try:
+        nodes = list(ast.walk(ast.parse(Path(file).read_bytes(), file)))
+    except (SyntaxError, ValueError) as error:
+        raise ValueError(f"The file {file} cannot be read: {cause_of(error, file)}") from None
+    texts = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    with relative_to(file):
+        files = {found["file"]: _place(found["file"]) for found in map(_FORM.fullmatch, texts) if found}
+    return {name: path for name, path in files.items() if not Path(name).expanduser().is_absolute()}
+
+
+def is_path(text: str) -> bool:
+    """Return whether a text is the path of a file, and not a name of ours."""
+    return text.endswith(".py") or "/" in text
 
 
 def named(text: str) -> str:
@@ -146,6 +183,13 @@ def cause_of(error: BaseException, file: str) -> str:
     text = (said.strip().splitlines() or [""])[0]
     cause = text if isinstance(error, ValueError) and text else f"{type(error).__name__}: {text}".rstrip(": ") + "."
     return f"line {lines[-1]}: {cause}" if lines else cause
+
+
+def _place(text: str) -> Path:
+    """Return the absolute path of a file that is named by its path."""
+    path = Path(text).expanduser()
+    beside = _folder.get() / path
+    return (beside if beside.is_file() else path).absolute()
 
 
 def _changed(reference: Reference) -> ValueError:

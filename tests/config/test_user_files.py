@@ -197,6 +197,24 @@ def test_a_space_may_define_its_own_loss(tmp_path: Path) -> None:
     assert load_space(str(files[0])).fingerprint() != found[0].fingerprint()
 
 
+def test_a_relative_path_is_of_the_space_and_else_of_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("space", "elsewhere"):
+        (tmp_path / name).mkdir()
+    space = tmp_path / "space" / "own.py"
+    space.write_text(
+        "from pcl.studies.space import SearchSpace, Stage\n"
+        "SPACE = SearchSpace('own', 'hinge_loss.py:Hinge', (Stage('grid', {'loss.margin': [0.5, 1.0]}),))\n"
+    )
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    with pytest.raises(ValueError, match="cannot be read"):
+        load_space(str(space))
+    for name in ("elsewhere", "space"):
+        loss = written(tmp_path / name, LOSS)
+        assert load_space(str(space)).loss.startswith(f"{loss}#")
+
+
 def test_experiments_are_complete() -> None:
     for name in ("toy", "images", user_files.named(TASK)):
         experiment = experiment_of(name)

@@ -35,13 +35,14 @@ def launch(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
 
 
-def test_grid_lists_its_spaces() -> None:
-    result = launch("launch/grid.py", "--list")
+@pytest.mark.parametrize(("command", "known"), [("grid", "toy_mcinfonce"), ("ablate", "mc_samples")])
+def test_what_there_is_is_listed_with_its_title(command: str, known: str) -> None:
+    result = launch(f"launch/{command}.py", "--list")
     assert result.returncode == 0, result.stderr
-    counts = {line.split()[0]: line.split(" trials")[0].split(maxsplit=1)[1] for line in result.stdout.splitlines()}
-    assert counts["toy_hib"] == "12 + 36"
-    assert counts["toy_mcinfonce"] == counts["toy_elk"] == "12"
-    assert counts["cifar_mcinfonce"] == "36"
+    titles = dict(line.split(maxsplit=1) for line in result.stdout.splitlines())
+    module = importlib.import_module(f"search_spaces.{'ablations.' if command == 'ablate' else ''}{known}")
+    assert str(module.__doc__).startswith(titles[known])
+    assert all(titles.values())
 
 
 def test_commands_load_nothing_heavy_before_they_know_what_to_do() -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 from pcl.config.canonical_settings import canonical_settings
 from pcl.config.run_config import Plain
+from pcl.config.user_files import mentioned
 from pcl.storage.files import warn, write_json
 from pcl.storage.locks import Timeout, process_lock
 from pcl.studies.ledger.folders import LOCK, StudyFolder
@@ -216,10 +217,18 @@ def _require_same(folder: StudyFolder, spec: StudySpec) -> None:
 
 
 def _keep_space(folder: StudyFolder, spec: StudySpec) -> None:
-    """Keep a copy of a user's own space: the file of a job is gone when it ends."""
+    """Keep a copy of a user's own space and of the parts beside it: the files of a job are gone when it ends."""
     if "/" in spec.space:
-        shutil.copyfile(spec.space, folder.path / _SPACE)
-        folder.mirror.push(_SPACE)
+        for name, source in {**_parts(spec.space), _SPACE: Path(spec.space)}.items():
+            if source.is_file():
+                (folder.path / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(source, folder.path / name)
+                folder.mirror.push(name)
+
+
+def _parts(space: str) -> dict[str, Path]:
+    """Return the users' files that a space names and that can be kept beside it."""
+    return {name: path for name, path in mentioned(space).items() if ".." not in Path(name).parts}
 
 
 def space_of(folder: StudyFolder, spec: StudySpec) -> str:
@@ -234,9 +243,13 @@ def space_of(folder: StudyFolder, spec: StudySpec) -> str:
             f"`name={folder.name!r}`."
         )
     is_gone = "/" in spec.space and not Path(spec.space).exists()
-    if is_gone:
-        folder.mirror.pull(_SPACE)
-    return str(folder.path / _SPACE) if is_gone else spec.space
+    if not is_gone:
+        return spec.space
+    kept = folder.path / _SPACE
+    folder.mirror.pull(_SPACE)
+    if kept.is_file():
+        folder.mirror.pull(*_parts(str(kept)))
+    return str(kept)
 
 
 def latest_study(storage: Storage, kind: str = SEARCH) -> str:

@@ -24,7 +24,7 @@ from pcl.config.run_config import Plain, RunConfig
 from pcl.config.user_files import identity_of, named
 from pcl.metrics.names import larger_is_better
 from pcl.studies.space.axes import negatives_axis
-from pcl.studies.space.declarations import Shelf
+from pcl.studies.space.declarations import ABLATIONS
 from pcl.studies.space.search_space import Mode, Objective
 from pcl.studies.space.trial import Trial
 
@@ -50,6 +50,9 @@ class Variant:
     loss: str = ""
     settings_at_paper: Mapping[str, Plain] = field(default_factory=dict)
     is_from_scratch: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "loss", named(self.loss))  # a relative path is that of the file which says it
 
 
 class Cells(NamedTuple):
@@ -176,7 +179,7 @@ class Ablation:
         content = [
             self.name, self.axis, self.baseline, identity_of(self.loss), identity_of(self.task),
             sorted(self.base.items()),
-            [[label, identity_of(named(v.loss)), sorted(v.settings.items()), sorted(v.settings_at_paper.items()),
+            [[label, identity_of(v.loss), sorted(v.settings.items()), sorted(v.settings_at_paper.items()),
               v.is_from_scratch] for label, v in self.variants.items()],
             *([identity_of(self.encoder)] if self.encoder else []),
         ]  # fmt: skip
@@ -231,7 +234,7 @@ def seeds_at(scale: str) -> tuple[int, ...]:
 
 def ablation_names() -> list[str]:
     """Return the names of the ablations in search_spaces/ablations/, without importing them."""
-    return _ABLATIONS.names()
+    return ABLATIONS.names()
 
 
 def load_ablation(text: str) -> Ablation:
@@ -240,7 +243,4 @@ def load_ablation(text: str) -> Ablation:
     Raises:
         ValueError: If there is none, or it cannot be read; the message has file, line and cause.
     """
-    return _ABLATIONS.load(text)
-
-
-_ABLATIONS = Shelf("search_spaces.ablations", "ablation", "ABLATION", Ablation)
+    return ABLATIONS.load(text, Ablation)

@@ -1,65 +1,83 @@
 """Python files that each declare one object, such as a space: found by name in a package, or by path."""
 
+import ast
 import difflib
 import importlib
 import importlib.util
 import runpy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import TypeVar
 
-from pcl.config.user_files import cause_of
+from pcl.config.user_files import cause_of, is_path, relative_to
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Shelf(Generic[T]):
+class Shelf:
     """A collection of files that each declare one object.
 
     Attributes:
         package: Package of the files that are known by name, which is the object's name.
         what: The kind of object in words.
         variable: The variable that a file defines.
-        kind: The variable's required type.
     """
 
     package: str
     what: str
     variable: str
-    kind: type[T]
 
     def names(self) -> list[str]:
         """Return the names of the package's files, without importing them."""
         return sorted(path.stem for path in self._folder().glob("*.py") if not path.stem.startswith("_"))
 
-    def load(self, text: str) -> T:
-        """Load an object by its name, or by the path of a file.
+    def titles(self) -> dict[str, str]:
+        """Return the first line of each file's docstring by name, without importing them."""
+        docstrings = {name: ast.get_docstring(ast.parse(Path(self.file(name)).read_text())) for name in self.names()}
+        return {name: (text or "").partition("\n")[0] for name, text in docstrings.items()}
+
+    def file(self, text: str) -> str:
+        """Return the file of an object by its name, or by the path of a file, without importing it.
+
+        Raises:
+            ValueError: If there is none; the message has the nearest name.
+        """
+        if is_path(text):
+            if not Path(text).is_file():
+                raise ValueError(f"There is no {self.what} file {text}.")
+            return text
+        if text not in (names := self.names()):
+            near = difflib.get_close_matches(text, names, n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise ValueError(f"Unknown {self.what} {text!r}; there are {', '.join(names)}, or a file's path.{hint}")
+        return str(self._folder() / f"{text}.py")
+
+    def load(self, text: str, kind: type[T]) -> T:
+        """Load an object of a type by its name, or by the path of a file.
 
         Raises:
             ValueError: If there is none, or it cannot be read; the message has file, line and cause.
         """
-        is_file, names = text.endswith(".py") or "/" in text, self.names()
-        if is_file and not Path(text).is_file():
-            raise ValueError(f"There is no {self.what} file {text}.")
-        if not is_file and text not in names:
-            near = difflib.get_close_matches(text, names, n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
-            raise ValueError(f"Unknown {self.what} {text!r}; there are {', '.join(names)}, or a file's path.{hint}")
-        file = text if is_file else str(self._folder() / f"{text}.py")
+        file, module = self.file(text), f"{self.package}.{text}"
         try:
-            found = runpy.run_path(file) if is_file else vars(importlib.import_module(f"{self.package}.{text}"))
+            with relative_to(file):
+                found = runpy.run_path(file) if is_path(text) else vars(importlib.import_module(module))
         except (Exception, SystemExit) as error:
             raise ValueError(f"The {self.what} file {file} cannot be read: {cause_of(error, file)}") from None
         declared = found.get(self.variable)
-        if not isinstance(declared, self.kind):
+        if not isinstance(declared, kind):
             of_type = f"`{self.variable}` is of the type {type(declared).__name__}"
             got = of_type if self.variable in found else f"there is no `{self.variable}`"
             raise ValueError(
-                f"The {self.what} file {file} must define `{self.variable}`, a {self.kind.__name__}, but {got}."
+                f"The {self.what} file {file} must define `{self.variable}`, a {kind.__name__}, but {got}."
             )
         return declared
 
     def _folder(self) -> Path:
         spec = importlib.util.find_spec(self.package)
         return Path(str(spec.origin if spec else self.package)).parent
+
+
+SPACES = Shelf("search_spaces", "search space", "SPACE")
+ABLATIONS = Shelf("search_spaces.ablations", "ablation", "ABLATION")

@@ -16,7 +16,7 @@ from pcl.config.experiments import Experiment, experiment_of
 from pcl.config.run_config import Plain, RunConfig
 from pcl.config.user_files import identity_of, named
 from pcl.studies.space.axes import Axis, Domain, Stage, Variants, negatives_axis, tied_axis
-from pcl.studies.space.declarations import Shelf
+from pcl.studies.space.declarations import SPACES
 from pcl.studies.space.ranges import integers, log_uniform, uniform
 
 __all__ = [
@@ -253,7 +253,7 @@ class SearchSpace:
 
 def space_names() -> list[str]:
     """Return the names of the spaces in search_spaces/, without importing them."""
-    return _SPACES.names()
+    return SPACES.names()
 
 
 def load_space(text: str) -> SearchSpace:
@@ -262,7 +262,4 @@ def load_space(text: str) -> SearchSpace:
     Raises:
         ValueError: If there is none, or it cannot be read; the message has file, line and cause.
     """
-    return _SPACES.load(text)
-
-
-_SPACES = Shelf("search_spaces", "search space", "SPACE", SearchSpace)
+    return SPACES.load(text, SearchSpace)
