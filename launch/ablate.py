@@ -36,7 +36,7 @@ def request_of(arguments: argparse.Namespace) -> AblationRequest:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = Parser(prog="ablate.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(__doc__)
     what = parser.add_argument_group("what to vary")
     what.add_argument(
         "--ablation", metavar="NAME|FILE", help="one of search_spaces/ablations/, or a file with ABLATION"

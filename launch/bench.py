@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 
 from launch.benchmarks.faults import EVENTS, is_harmed
-from launch.shared.command import Parser, run, say, whole_number
+from launch.shared.command import DATA_HELP, Parser, device_flag, run, say, whole_number
 
 _HELP = {
     "vmf": "von Mises-Fisher sampling on one CPU thread, against SciPy and rejection",
@@ -23,6 +23,26 @@ _HELP = {
     "faults": "what studies lose when nodes, networks, drivers and MLflow fail",
     "load": "a thousand trials of a second on three nodes, and ten thousand records",
 }
+
+_COUNTS = {  # flags of whole numbers: the default, and what is counted
+    "vmf": {"samples": (1_000_000, "samples a call"), "dim": (10, "dimension"), "repeats": (5, "timed calls a row")},
+    "loss": {
+        "samples": (512, "Monte-Carlo samples K"), "batch-size": (512, "anchors"),
+        "negatives": (32, "negatives M per anchor"), "dim": (10, "dimension"), "repeats": (5, "timed calls a row"),
+    },
+    "study": {"trials": (64, "trials that do nothing")},
+    "search": {"repeats": (50, "searches of each kind"), "batches": (3200, "--make: batches of a cell")},
+    "faults": {"reports": (60, "reports of each of the 8 trials")},
+    "load": {
+        "trials": (1000, "trials"), "cpus": (4, "CPUs that a node claims to have"),
+        "records": (10_000, "runs that are listed"),
+    },
+}  # fmt: skip
+_TIMED = {
+    "toy": (500, 10),
+    "cifar": (100, 5),
+    "sharing": (200, 0),
+}  # batches on a GPU and on a CPU
 
 
 def main() -> None:
@@ -48,69 +68,47 @@ def main() -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = Parser(prog="bench.py", description=__doc__.splitlines()[0] if __doc__ else None)
-    benchmarks = parser.add_subparsers(dest="benchmark", required=True)
+    parser = Parser(__doc__)
+    benchmarks = parser.add_subparsers(dest="benchmark", required=True, metavar="BENCHMARK")
     parsers = {name: benchmarks.add_parser(name, help=text) for name, text in _HELP.items()}
-    _operation_flags(parsers["vmf"], parsers["loss"])
-    parsers["cifar"].add_argument("--data", help="auto (default), cifar10h, embedded, or a folder of class folders")
-    for name, timed in (("toy", (500, 10)), ("cifar", (100, 5)), ("sharing", (200, 200))):
+    for benchmark, counts in _COUNTS.items():
+        for name, (default, text) in counts.items():
+            parsers[benchmark].add_argument(
+                f"--{name}", type=whole_number, default=default, help=f"{text} (default: {default:,})"
+            )
+    device_flag(parsers["loss"])
+    parsers["cifar"].add_argument("--data", help=DATA_HELP)
+    for name, timed in _TIMED.items():
         _training_flags(parsers[name], *timed)
-    _study_flags(parsers["study"], parsers["faults"], parsers["load"])
+    parsers["study"].add_argument("--scale", default="quick", help="scale of the real grid (default: quick)")
+    parsers["study"].add_argument("--space", default="toy_mcinfonce", help="the real grid (default: toy_mcinfonce)")
+    parsers["faults"].add_argument("--events", nargs="+", choices=list(EVENTS), default=list(EVENTS), metavar="EVENT",
+                                   help=f"some of: {', '.join(map(repr, EVENTS))} (default: all)")  # fmt: skip
+    parsers["load"].add_argument("--seconds", type=float, default=1.0, help="that each trial sleeps (default: 1)")
     _search_flags(parsers["search"])
-    for command in parsers.values():
-        command.add_argument("--output", type=Path, default=None, help="JSON file (default: runs/bench/NAME.json)")
+    for name, command in parsers.items():
+        command.add_argument("--output", type=Path, help=f"of the table as JSON (default: runs/bench/{name}.json)")
     return parser
-
-
-def _operation_flags(vmf: argparse.ArgumentParser, loss: argparse.ArgumentParser) -> None:
-    vmf.add_argument("--samples", type=whole_number, default=1_000_000, help="samples a call (default: a million)")
-    loss.add_argument("--samples", type=whole_number, default=512, help="Monte-Carlo samples K (default: 512)")
-    loss.add_argument("--batch-size", type=whole_number, default=512, help="anchors (default: 512)")
-    loss.add_argument("--negatives", type=whole_number, default=32, help="negatives M per anchor (default: 32)")
-    loss.add_argument("--device", default=None, help="cpu or cuda (default: cuda if there is a GPU)")
-    for command in (vmf, loss):
-        command.add_argument("--dim", type=whole_number, default=10, help="dimension (default: 10)")
-        command.add_argument("--repeats", type=whole_number, default=5, help="timed calls a row (default: 5)")
 
 
 def _training_flags(parser: argparse.ArgumentParser, on_gpu: int, on_cpu: int) -> None:
     """Add what all benchmarks of trainings take; the numbers are the batches that are timed for a row."""
     parser.add_argument("--profile", default="reference", help="fidelity profile (default: reference)")
-    parser.add_argument("--scale", default=None, help="sizes: paper or quick (default: paper on a GPU, else quick)")
-    parser.add_argument("--device", default=None, help="cpu or cuda (default: cuda if there is a GPU)")
-    parser.add_argument("--batches", type=whole_number, default=None,
-                        help=f"timed batches a row (default: {on_gpu} on a GPU, else {on_cpu})")  # fmt: skip
+    parser.add_argument("--scale", help="sizes: paper or quick (default: paper on a GPU, else quick)")
+    device_flag(parser)
+    told = f"{on_gpu} on a GPU, else {on_cpu}" if on_cpu else str(on_gpu)
+    parser.add_argument("--batches", type=whole_number, help=f"timed batches a row (default: {told})")
     parser.set_defaults(timed=(on_gpu, on_cpu))
 
 
-def _study_flags(
-    study: argparse.ArgumentParser, faults: argparse.ArgumentParser, load: argparse.ArgumentParser
-) -> None:
-    study.add_argument("--trials", type=whole_number, default=64, help="trials that do nothing (default: 64)")
-    study.add_argument("--scale", default="quick", help="scale of the real grid (default: quick)")
-    study.add_argument("--space", default="toy_mcinfonce", help="the real grid (default: toy_mcinfonce)")
-    faults.add_argument(
-        "--reports", type=whole_number, default=60, help="reports of each of the 8 trials (default: 60)"
-    )
-    faults.add_argument("--events", nargs="+", choices=list(EVENTS), default=list(EVENTS), help="(default: all)")
-    load.add_argument("--trials", type=whole_number, default=1000, help="number of trials (default: 1000)")
-    load.add_argument("--seconds", type=float, default=1.0, help="seconds that each trial sleeps (default: 1)")
-    load.add_argument("--cpus", type=whole_number, default=4, help="CPUs that a node claims to have (default: 4)")
-    load.add_argument(
-        "--records", type=whole_number, default=10_000, help="number of runs that are listed (default: 10000)"
-    )
-
-
 def _search_flags(search: argparse.ArgumentParser) -> None:
-    search.add_argument("--table", type=Path, help="file of true results (default: launch/benchmarks/search.jsonl)")
-    search.add_argument("--repeats", type=whole_number, default=50, help="searches of each kind (default: 50)")
+    search.add_argument("--table", type=Path, help="true results (default: launch/benchmarks/search.jsonl)")
     search.add_argument("--make", action="store_true", help="train what the table lacks, and stop")
-    search.add_argument("--batches", type=whole_number, default=3200, help="--make: batches of a cell (default: 3200)")
     search.add_argument("--set", action="append", default=[], dest="overrides", metavar="PATH=VALUE",
                         help="--make: a setting of all cells")  # fmt: skip
     search.add_argument("--limit", type=float, default=600.0, metavar="SECONDS",
                         help="--make: begin no cell after so long (default: 600)")  # fmt: skip
-    search.add_argument("--device", default=None, help="--make: cpu or cuda (default: cuda if there is a GPU)")
+    device_flag(search, "--make: ")
 
 
 if __name__ == "__main__":

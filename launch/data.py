@@ -20,11 +20,11 @@ def main() -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = Parser(prog="data.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(__doc__)
     parser.add_argument("--folder", type=Path, help="folder of the cache (default: PCL_DATA, which may be an "
                         "object store such as s3://BUCKET/PREFIX, else data)")  # fmt: skip
     parser.add_argument(
-        "--from", type=Path, dest="source", metavar="FILE", help="an .npz, or a folder with torchvision's files"
+        "--from", type=Path, dest="source", metavar="FILE|FOLDER", help="an .npz, or torchvision's files"
     )
     parser.add_argument("--cifar10h", type=Path, metavar="FILE", help="the authors' cifar10h-probs.npy; needs --from")
     parser.add_argument("--picture", type=Path, metavar="FILE", help="draw the embedded images into a PNG, and stop")

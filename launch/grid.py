@@ -49,7 +49,7 @@ def request_of(arguments: argparse.Namespace) -> GridRequest:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = Parser(prog="grid.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(__doc__)
     what = parser.add_argument_group("what to search")
     what.add_argument("--space", metavar="NAME|FILE", help="a space of search_spaces/, or a file that defines SPACE")
     what.add_argument("--list", action="store_true", help="print the spaces and stop")

@@ -7,7 +7,7 @@ folds, and keeps the weights in data/weights/, where `launch/train.py` and `laun
 import argparse
 from pathlib import Path
 
-from launch.shared.command import Parser, run, whole_number
+from launch.shared.command import Parser, device_flag, run, whole_number
 
 
 def main() -> None:
@@ -19,20 +19,18 @@ def main() -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = Parser(prog="pretrain.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(__doc__)
     parser.add_argument("--data", help="auto (default), cifar10h, embedded, or a file with training images")
     parser.add_argument("--width", type=whole_number, default=64, help="channels of the first stage (default: 64)")
     parser.add_argument("--epochs", type=whole_number, help="default: 100; 24 for fewer than 10,000 images")
     parser.add_argument("--batch-size", type=whole_number, help="default: 512; 64 for fewer than 10,000 images")
-    parser.add_argument(
-        "--lr", type=float, help="highest learning rate (default: 0.2; 0.05 for fewer than 10,000 images)"
-    )
+    parser.add_argument("--lr", type=float, help="highest learning rate (default: 0.2; 0.05 for fewer images)")
     parser.add_argument("--seed", type=int, help="default: 0")
+    parser.add_argument("--erased", type=int, help="side of the square erased in an image (default: 16; 0 for fewer)")
+    device_flag(parser)
     parser.add_argument(
-        "--erased", type=int, help="side of the square erased in an image (default: 16; 0 for fewer than 10,000 images)"
+        "--output", type=Path, metavar="FOLDER", help="folder to keep the weights in (default: data/weights)"
     )
-    parser.add_argument("--device", default=None, help="cpu or cuda (default: cuda if there is a GPU)")
-    parser.add_argument("--output", type=Path, help="folder to keep the weights in (default: data/weights)")
     return parser
 
 

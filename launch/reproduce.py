@@ -35,14 +35,14 @@ def request_of(arguments: argparse.Namespace) -> ReproductionRequest:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = Parser(prog="reproduce.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(__doc__)
     what = parser.add_argument_group("what to reproduce")
     what.add_argument("--table", action="append", default=[], metavar="NAME", help="a table; may be repeated")
     what.add_argument("--figure", action="append", default=[], metavar="NAME", help="a figure; may be repeated")
     what.add_argument("--all", action="store_true", help="every table and figure")
     what.add_argument("--list", action="store_true", help="print their names and stop")
-    what.add_argument("--output", type=Path, metavar="DIR", help="also write each table there as a CSV that is to be "
-                      "kept, with command, hardware, commit and date, such as dashboards/results")  # fmt: skip
+    what.add_argument("--output", type=Path, metavar="FOLDER", help="also write each table there as a CSV to be kept, "
+                      "with command, hardware, commit and date, such as dashboards/results")  # fmt: skip
     what_flags(what, "report seeds (default: 4,5,6,7,8; the first three at quick, two at smoke)")
     how = parser.add_argument_group("how to run it")
     how.add_argument("--plan", action="store_true", help="print what would run and about how long, and stop")

@@ -21,11 +21,9 @@ def main() -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = Parser(prog="results.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--results", type=Path, metavar="DIR", help="folder of the CSVs (default: dashboards/results)")
-    parser.add_argument(
-        "--readme", type=Path, default=_ROOT / "README.md", metavar="FILE", help="file to write (default: README.md)"
-    )
+    parser = Parser(__doc__)
+    parser.add_argument("--results", type=Path, help="folder of the CSVs (default: dashboards/results)")
+    parser.add_argument("--readme", type=Path, default=_ROOT / "README.md", help="file to write (default: README.md)")
     parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 if the README differs")
     return parser
 

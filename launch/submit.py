@@ -2,7 +2,7 @@
 
     python launch/submit.py --address http://HOST:8265 --folder /shared/pcl -- launch/grid.py --space toy_elk
 
-It runs there as a job and no longer needs this machine. The code, the lock file and your own space go with it; results
+It runs there as a job and no longer needs this machine. The code, the lock file and your own files go with it; results
 are in --folder on the cluster and in MLflow. Exit code 0: the job has succeeded, or with --detach it was sent.
 """
 
@@ -45,19 +45,17 @@ def main() -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = Parser(
-        prog="submit.py", usage="submit.py [options] -- launch/NAME.py ...", description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
-    parser.add_argument("--address", help=f"dashboard (default: RAY_API_SERVER_ADDRESS, else {DEFAULT_ADDRESS})")
+    parser = Parser(__doc__, "submit.py [options] -- launch/NAME.py ...")
+    parser.add_argument(
+        "--address", metavar="URL", help=f"dashboard (default: RAY_API_SERVER_ADDRESS, else {DEFAULT_ADDRESS})"
+    )
     new = parser.add_argument_group("a new job")
-    new.add_argument("--folder", metavar="/PATH", help="folder to run in, on a disk that all nodes share; runs/ and "
+    new.add_argument("--folder", metavar="/FOLDER", help="folder to run in, on a disk that all nodes share; runs/ and "
                      "data/ will be in it (default: the command's absolute `--storage`, unless that is an object "
                      "store)")  # fmt: skip
     new.add_argument("--name", metavar="ID", help="name of the job (default: command and time)")
-    new.add_argument(
-        "--python", help="interpreter on the cluster (default: python; this one if the cluster is on this machine)"
-    )
+    new.add_argument("--python", help="interpreter on the cluster (default: python; this one if the "
+                     "cluster is on this machine)")  # fmt: skip
     until = new.add_mutually_exclusive_group()
     until.add_argument("--wait", action="store_true", help="show the log until the job ends (default)")
     until.add_argument("--detach", action="store_true", help="return as soon as the job is sent")

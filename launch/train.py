@@ -6,7 +6,7 @@ It saves a checkpoint at evaluations. Run the same command again to go on from t
 import argparse
 from pathlib import Path
 
-from launch.shared.command import SKIP_BAD_HELP, WEIGHTS_HELP, Parser, run
+from launch.shared.command import DATA_HELP, SKIP_BAD_HELP, WEIGHTS_HELP, Parser, device_flag, run
 
 
 def main() -> None:
@@ -19,33 +19,25 @@ def main() -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = Parser(prog="train.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(__doc__)
     parser.add_argument("--config", type=Path, help="file with a whole configuration, such as a study's best.yaml")
     parser.add_argument("--task", help="toy (default), images, or FILE.py:NAME of your own")
-    parser.add_argument("--data", help="images: auto (default), cifar10h, embedded, or a folder of class folders")
+    parser.add_argument("--data", help=DATA_HELP)
     parser.add_argument("--skip-bad", action="store_true", help=SKIP_BAD_HELP)
     parser.add_argument("--weights", metavar="auto|none|FILE", help=WEIGHTS_HELP)
     parser.add_argument("--loss", help="mc_info_nce (default), hib, elk, info_nce, or FILE.py:CLASS of your own")
     parser.add_argument("--encoder", help="FILE.py:CLASS of your own (default: the task's)")
-    parser.add_argument("--profile", help="fidelity profile: paper, reference or exact (default: reference)")
+    parser.add_argument("--profile", help="of fidelity: paper, reference or exact (default: reference)")
     parser.add_argument("--scale", help="smoke, quick or paper (default: paper)")
     parser.add_argument("--set", action="append", default=[], dest="overrides", metavar="PATH=VALUE",
                         help="change a setting; may be repeated")  # fmt: skip
     parser.add_argument("--seed", type=int, action="append", dest="seeds", metavar="SEED",
                         help="random seed; repeat it to train several side by side (default: 4)")  # fmt: skip
-    parser.add_argument("--device", default=None, help="cpu or cuda (default: cuda if there is a GPU)")
-    parser.add_argument(
-        "--plain", action="store_true", dest="is_plain", help="do not use CUDA graphs and fused kernels"
-    )
-    parser.add_argument(
-        "--checkpoint", type=Path, default=None, help="file of the checkpoint (default: runs/train/...pt)"
-    )
-    parser.add_argument(
-        "--fresh", action="store_true", dest="is_fresh", help="start over even if there is a checkpoint"
-    )
-    parser.add_argument(
-        "--calibrate", action="store_true", help="print the kappa at which the loss is smallest, and stop"
-    )
+    device_flag(parser)
+    parser.add_argument("--plain", action="store_true", dest="is_plain", help="without CUDA graphs and fused kernels")
+    parser.add_argument("--checkpoint", type=Path, help="of the training (default: runs/train/...pt)")
+    parser.add_argument("--fresh", action="store_true", dest="is_fresh", help="start over even if there is one")
+    parser.add_argument("--calibrate", action="store_true", help="print the kappa where the loss is smallest, and stop")
     parser.add_argument("--show-config", action="store_true", help="print every setting and stop")
     return parser
 

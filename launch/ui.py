@@ -24,17 +24,15 @@ def main() -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = Parser(prog="ui.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(__doc__)
     parser.add_argument("--storage", type=Storage.of, default=Storage.of("runs"), metavar="FOLDER|URI",
                         help="where studies are (default: runs); an object store needs --tracking-uri")  # fmt: skip
     parser.add_argument("--tracking-uri", help="MLflow (default: MLFLOW_TRACKING_URI, or STORAGE/mlflow.db)")
-    parser.add_argument("--export", type=Path, metavar="DIR", help="write the board as files and stop")
-    parser.add_argument(
-        "--host", default="127.0.0.1", help="address to listen at (default: 127.0.0.1, this machine only)"
-    )
+    parser.add_argument("--export", type=Path, help="write the board as files and stop")
+    parser.add_argument("--host", default="127.0.0.1", help="to listen at (default: 127.0.0.1, this machine only)")
     parser.add_argument("--port", type=int, help=f"port of the board (default: {_PORT}, or a free one)")
     parser.add_argument(
-        "--mlflow-port", type=int, default=5000, help="port of MLflow's server (default: 5000, or a free one)"
+        "--mlflow-port", type=int, default=5000, help="of MLflow's server (default: 5000, or a free one)"
     )
     parser.add_argument("--ray", metavar="URL", help="address of Ray's dashboard (default: looked for on this machine)")
     return parser

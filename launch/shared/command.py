@@ -1,23 +1,42 @@
 """The frame of every command: one sentence and an exit code for an error, never a traceback."""
 
 import argparse
+import errno
 import os
 import re
+import reprlib
 import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import NoReturn
 
 from pcl.studies.cluster.loss import end_process, is_lost
 from pcl.training.diverged import Diverged
 
 SKIP_BAD_HELP = "with a folder: leave out files that cannot be read as images; they are counted and named"
+DATA_HELP = "images: auto (default: CIFAR-10H, else embedded), cifar10h, embedded, or a folder of class folders"
 WEIGHTS_HELP = "images: auto (default: weights pretrained on these images, trained first if need be), none, or a file"
+
+
+class _Help(argparse.RawDescriptionHelpFormatter):
+    def _get_default_metavar_for_optional(self, action: argparse.Action) -> str:
+        """Return what stands for an option's value: its kind rather than the option's own name once more."""
+        by_name = {
+            "data": "NAME|FOLDER", "tracking_uri": "URI", "folder": "FOLDER", "results": "FOLDER", "export": "FOLDER",
+            "address": "ADDRESS", "host": "HOST", "python": "FILE", "lr": "NUMBER", "seconds": "NUMBER",
+        }  # fmt: skip
+        by_type: dict[object, str] = {int: "N", whole_number: "N", Path: "FILE", None: "NAME"}
+        found = by_name.get(action.dest) or by_type.get(action.type)
+        return found or super()._get_default_metavar_for_optional(action)
 
 
 class Parser(argparse.ArgumentParser):
     """A parser that answers a wrong option with one sentence instead of the whole usage."""
+
+    def __init__(self, description: str | None = None, usage: str | None = None, prog: str | None = None) -> None:
+        super().__init__(prog, usage, description, formatter_class=_Help)
 
     def error(self, message: str) -> NoReturn:
         """Exit with code 2."""
@@ -47,16 +66,12 @@ def _ended(main: Callable[[], None]) -> NoReturn:
     try:
         main()
     except (ValueError, OSError, MemoryError) as error:
-        _leave(error, " ".join([str(error), *(f"{note}." for note in getattr(error, "__notes__", []))]), 2)
+        _leave(error, " ".join([_sentence(error), *(f"{note}." for note in getattr(error, "__notes__", []))]), 2)
     except Diverged as error:
         _leave(error, str(error), 1)
     except KeyboardInterrupt as interrupt:
-        told = (
-            interrupt.args[0]
-            if interrupt.args
-            else "stopped; nothing was left half written. Run it again to start over"
-        )
-        print(f"\n{sys.argv[0]}: {told}.", file=sys.stderr)
+        told = [*interrupt.args, "stopped; nothing was left half written. Run it again to start over"]
+        print(f"\n{sys.argv[0]}: {told[0]}.", file=sys.stderr)
         sys.exit(130)
     except Exception as error:
         # A mistake of ours, or what Ray, MLflow or a database raise where nobody foresaw it.
@@ -65,6 +80,12 @@ def _ended(main: Callable[[], None]) -> NoReturn:
         cause = f"{type(error).__name__}{f': {lines[0]}' if lines else ''}".rstrip(".")
         _leave(error, f"{cause} (unexpected: {_kept(error)}){notes}.", 1)
     sys.exit(0)
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+        return f"No file can have a name as long as {reprlib.repr(error.filename)}."
+    return str(error)
 
 
 def _leave(error: Exception, told: str, code: int) -> NoReturn:
@@ -109,6 +130,11 @@ def whole_number(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError(f"a whole number of at least 1 must be given, but got {text!r}")
     return number
+
+
+def device_flag(parser: argparse.ArgumentParser, when: str = "") -> None:
+    """Add the flag that `chosen_device` reads."""
+    parser.add_argument("--device", metavar="cpu|cuda", help=f"{when}default: cuda if there is a GPU, else cpu")
 
 
 def chosen_device(asked: str | None) -> str:

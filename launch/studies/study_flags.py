@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from launch.shared.command import SKIP_BAD_HELP, WEIGHTS_HELP, settings, whole_number
+from launch.shared.command import DATA_HELP, SKIP_BAD_HELP, WEIGHTS_HELP, settings, whole_number
 from launch.studies.requests import ConfigRequest, ImageRequest, StudyChoice
 from pcl.studies.ledger.study_names import check_name, check_new_name
 from pcl.studies.ledger.study_storage import Storage
@@ -26,7 +26,7 @@ def what_flags(what: "_ArgumentGroup", seeds: str) -> None:
     what.add_argument("--fidelity", choices=["paper", "reference", "exact"], help="profile (default: reference)")
     what.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help="a setting; may be repeated")
     what.add_argument("--seeds", metavar="1,2,3", help=seeds)
-    what.add_argument("--data", help="images: auto (default: CIFAR-10H, else embedded), cifar10h, embedded or a folder")
+    what.add_argument("--data", help=DATA_HELP)
     what.add_argument("--skip-bad", action="store_true", help=SKIP_BAD_HELP)
     what.add_argument("--weights", metavar="auto|none|FILE", help=WEIGHTS_HELP)
 
@@ -57,7 +57,7 @@ def how_flags(parser: argparse.ArgumentParser, name: str) -> "_ArgumentGroup":
     """
     how = parser.add_argument_group("how to run it")
     how.add_argument("--plan", action="store_true", help="print what would run and what it takes, and stop")
-    how.add_argument("--name", type=new_study_name, help=f"of the study (default: {name})")
+    how.add_argument("--name", type=new_study_name, metavar="STUDY", help=f"of the study (default: {name})")
     how.add_argument("--resume", nargs="?", const="", type=_resumed, metavar="STUDY",
                      help="go on with a study (default: the latest)")  # fmt: skip
     running_flags(how)
@@ -85,12 +85,14 @@ def where_flags(parser: argparse.ArgumentParser) -> None:
     where.add_argument("--tracking-uri", help="MLflow (default: MLFLOW_TRACKING_URI, else STORAGE/mlflow.db)")
     where.add_argument("--address", help="of a Ray cluster: auto, HOST:PORT, or ray://HOST:PORT, "
                        "to which the command is sent as a job (default: start one here)")  # fmt: skip
-    where.add_argument("--cpus-per-trial", type=_amount, default=1.0, help="default: 1")
+    where.add_argument("--cpus-per-trial", type=_amount, default=1.0, metavar="N", help="default: 1")
     where.add_argument("--gpus-per-trial", type=_gpus, metavar="N|auto", help="may be a fraction; auto: the share that "
                        "a first trial is seen to need (default: 1 if there are any)")  # fmt: skip
     where.add_argument("--side-by-side", type=whole_number, metavar="N", help="trials that share a process and what it "
                        "is given (default: 1, or what --gpus-per-trial auto sees to pay)")  # fmt: skip
-    where.add_argument("--max-concurrent", type=whole_number, help="trials at once (default: as many as fit)")
+    where.add_argument(
+        "--max-concurrent", type=whole_number, metavar="N", help="trials at once (default: as many as fit)"
+    )
 
 
 def _gpus(text: str) -> float | Literal["auto"]:

@@ -31,6 +31,7 @@ _COMMANDS = {
     SEARCH: "grid.py --resume", ABLATION: "ablate.py --resume", REPRODUCTION: "reproduce.py",
 }  # fmt: skip
 _STUDY, _SPACE = "study.json", "space.py"
+_MENDED = "Put a copy of it back, or start a new study with another `--name`: it reuses finished trials from MLflow."
 MADE_IN_PYTHON = "python:"  # before the name of a space or an ablation that no file has
 _MOST_DRAWS = 1000  # in a row that are not possible or known, before a random search gives up
 
@@ -92,9 +93,9 @@ class StudySpec:
                 f"There is no study {folder.name!r} in {folder.mirror.uri or folder.path.parent}."
             ) from None
         except json.JSONDecodeError:
-            raise ValueError(f"{path} is not readable; it was left as it is.") from None
+            raise ValueError(f"{path} is not readable; it was left as it is. {_MENDED}") from None
         if content.pop("format", None) != _FORMAT:
-            raise ValueError(f"{path} is not of format {_FORMAT}; it was left as it is.")
+            raise ValueError(f"{path} is not of format {_FORMAT}; it was left as it is. {_MENDED}")
         content.setdefault("objectives", [])  # of studies from before there were searches, as the method
         lists = {name: tuple(content[name]) for name in ("tuning_seeds", "report_seeds", "objectives")}
         method = Method.of(content["method"]) if "method" in content else Method()
