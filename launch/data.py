@@ -14,9 +14,9 @@ from launch.shared.command import Parser, run
 def main() -> None:
     """Parse the command line, get the data and say what is there."""
     given = vars(_parser().parse_args())
-    from launch.training.dataset import DataRequest, prepare  # noqa: PLC0415  -h answers at once
+    from launch.training.dataset import prepare  # noqa: PLC0415  -h answers at once
 
-    prepare(DataRequest(**given))
+    prepare(**given)
 
 
 def _parser() -> argparse.ArgumentParser:

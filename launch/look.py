@@ -15,9 +15,9 @@ from pcl.studies.ledger.study_storage import Storage
 def main() -> None:
     """Parse the command line, look and write."""
     given = vars(_parser().parse_args())
-    from launch.viewing.image_page import LookRequest, write_page  # noqa: PLC0415  -h answers at once
+    from launch.viewing.image_page import write_page  # noqa: PLC0415  -h answers at once
 
-    write_page(LookRequest(**given))
+    write_page(**given)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -13,14 +13,16 @@ from launch.shared.command import Parser, device_flag, run, whole_number
 def main() -> None:
     """Parse the command line, train and keep the weights."""
     given = vars(_parser().parse_args())
-    from launch.training.pretraining import PretrainRequest, pretrain  # noqa: PLC0415  -h answers at once
+    from launch.training.pretraining import pretrain  # noqa: PLC0415  -h answers at once
 
-    pretrain(PretrainRequest(**given))
+    pretrain(**given)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(__doc__)
-    parser.add_argument("--data", help="auto (default), cifar10h, embedded, or a file with training images")
+    parser.add_argument(
+        "--data", metavar="NAME|FILE", help="auto (default), cifar10h, embedded, or a file of training images"
+    )
     parser.add_argument("--width", type=whole_number, default=64, help="channels of the first stage (default: 64)")
     parser.add_argument("--epochs", type=whole_number, help="default: 100; 24 for fewer than 10,000 images")
     parser.add_argument("--batch-size", type=whole_number, help="default: 512; 64 for fewer than 10,000 images")

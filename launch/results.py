@@ -15,9 +15,9 @@ _ROOT = Path(__file__).parents[1]
 def main() -> None:
     """Parse the command line, then write or compare."""
     given = vars(_parser().parse_args())
-    from launch.viewing.readme_tables import ResultsRequest, render  # noqa: PLC0415  -h answers at once
+    from launch.viewing.readme_tables import render  # noqa: PLC0415  -h answers at once
 
-    render(ResultsRequest(**given))
+    render(**given)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -6,14 +6,12 @@ from typing import Any
 
 import torch
 
-from launch.benchmarks import phases
+from launch.benchmarks import Row, phases
 from launch.benchmarks.phases import peak, phase_row, synchronize
 from launch.shared.command import say
 from launch.shared.image_choice import chosen_data, named
 from pcl.config.run_config import RunConfig
 from pcl.training.run import Run
-
-Row = dict[str, Any]
 
 
 def measure(

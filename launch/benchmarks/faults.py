@@ -12,8 +12,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from launch.benchmarks import Row
 from launch.shared.command import say
 from launch.testbed.checkpoints import Checkpoints, usual_and_longest
 from launch.testbed.mlflow import Tracking, count
@@ -23,7 +24,6 @@ from launch.testbed.processes import Started, signal_all, stop_when, wait_for
 if TYPE_CHECKING:
     from pcl.studies.ledger.folders import StudyFolder, TrialFolder
 
-Row = dict[str, Any]
 Reports = dict[str, list[dict[int, dict[str, float]]]]  # trial's key -> report -> seed -> metric
 
 # A small network whose truth is drawn at once.

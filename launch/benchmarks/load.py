@@ -1,6 +1,5 @@
 """Load test: many short trials on three nodes, and the cost of listing and reporting many records."""
 
-import dataclasses
 import os
 import resource
 import shutil
@@ -9,21 +8,15 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
-from launch.benchmarks.study import open_study, smallest_spec
+from launch.benchmarks import Row
+from launch.benchmarks.study import make_trials, open_study, run_sleeping, smallest_spec
 from launch.shared.command import say
 from launch.testbed.mlflow import count
 from launch.testbed.nodes import Cluster, cluster
 from pcl.studies.cluster.session import available_resources, ray_cluster
-from pcl.studies.execution.interrupt import Interrupt
-from pcl.studies.execution.monitoring import Gauges
-from pcl.studies.execution.progress import Progress
-from pcl.studies.execution.ray_runner import RayRunner
 from pcl.studies.execution.resources import Resources
-from pcl.studies.execution.runner import Assignment
-from pcl.studies.ledger.folders import Result, Status, StudyFolder, TrialFolder, now_ms
-from pcl.studies.ledger.folders import Row as Report
+from pcl.studies.ledger.folders import StudyFolder, now_ms
 from pcl.studies.ledger.study_spec import StudySpec
 from pcl.studies.ledger.study_storage import Storage
 from pcl.studies.report.outputs import table, write_all
@@ -33,8 +26,6 @@ from pcl.studies.space.search_space import SearchSpace, load_space
 from pcl.studies.space.trial import Trial
 from pcl.studies.tracking.tags import RunKind, Tag
 from pcl.studies.tracking.tracker import Tracker, default_uri
-
-Row = dict[str, Any]
 
 _N_NODES = 3
 
@@ -55,54 +46,14 @@ def measure(*, trials: int, seconds: float, cpus: int, records: int) -> list[Row
         return [row, *_many(space, spec, study, made, records)]
 
 
-def make_trials(space: SearchSpace, spec: StudySpec, n_trials: int) -> list[Trial]:
-    """Return trials that differ in a number that nobody uses."""
-    cell = spec.trials(space, 0, {})[0]
-    return [
-        dataclasses.replace(cell, config={**cell.config, "training.lr": 1e-6 * (1 + i)}, varied={"training.lr": i})
-        for i in range(n_trials)
-    ]
-
-
-def sleeping(seconds: float) -> Callable[[dict[str, Any]], None]:
-    """A trainable that sleeps, publishes one report and ends; sent by value, for nodes do not have this module."""
-
-    def trainable(config: dict[str, Any]) -> None:
-        from ray import tune  # noqa: PLC0415  reads the environment that was set
-
-        (job,) = config["jobs"]
-        trial, folder = Trial.of(job["trial"]), TrialFolder(Path(job["folder"]))
-        folder.begin(trial)
-        token, began = folder.claim(), time.perf_counter()
-        time.sleep(seconds)
-        value = trial.config["training.lr"]
-        metrics = {job["objective"]: float(value), "train/loss": 0.0}
-        folder.publish(Report(1, 1, now_ms(), seconds, dict.fromkeys(trial.seeds, metrics), {}), token)
-        tune.report({"folder": job["folder"], "batch": 1, "n_batches": 1, "objective": value})
-        folder.end(Result(Status.FINISHED, wall_s=time.perf_counter() - began), token)
-
-    return trainable
-
-
-def _run(
-    nodes: Cluster, space: SearchSpace, spec: StudySpec, path: Path, trials: list[Trial],
-    seconds: float,
-) -> Row:  # fmt: skip
+def _run(nodes: Cluster, space: SearchSpace, spec: StudySpec, path: Path, trials: list[Trial], seconds: float) -> Row:
     with (
         ray_cluster(nodes.address, storage=Storage(path.parent)),
         open_study(space, spec, path) as (folder, tracker, recorder),
     ):
-        resources, interrupt = Resources(), Interrupt()
-        slots = resources.slots(available_resources())
+        slots = Resources().slots(available_resources())
         before, began, began_ms = _peak_mib(), time.perf_counter(), now_ms()
-        with (
-            Gauges(study=folder.name, stage=trials[0].stage, metric=space.objective.metric) as gauges,
-            Progress(
-                trials, len(trials), [], space.objective, recorder, interrupt, False, lambda _: None, gauges
-            ) as progress,
-        ):
-            assignment = Assignment(folder, space.objective.metric, progress, interrupt)
-            RayRunner(resources, sleeping(seconds)).run_trials(trials, assignment)
+        run_sleeping(trials, seconds, space.objective, folder, recorder)
         ran = time.perf_counter() - began
         results = [result for trial in trials if (result := folder.trial(trial.key).result())]
         first_s = min(result.time_ms / 1000 - result.wall_s for result in results) - began_ms / 1000
@@ -127,7 +78,6 @@ def _run(
 
 
 def _peak_mib() -> float:
-    """Return this process's peak memory."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
@@ -151,7 +101,9 @@ def _many(space: SearchSpace, spec: StudySpec, path: Path, trials: list[Trial], 
 
     folder = StudyFolder(path.parent / "many")
     many = make_trials(space, spec, n_records)
-    _copy_folders(StudyFolder(path), folder, trials, many)
+    for index, trial in enumerate(many):
+        copied = StudyFolder(path).trial(trials[index % len(trials)].key).path
+        shutil.copytree(copied, folder.trial(trial.key).path)
     timed("studies listed from MLflow", lambda: listed(kind="study"))
     timed("a study's trials listed from MLflow", lambda: listed(kind="trial", study=path.name))
     timed("all trials listed from MLflow", lambda: listed(kind="trial"))
@@ -166,12 +118,6 @@ def report(space: SearchSpace, spec: StudySpec, folder: StudyFolder, trials: lis
     lines = table(outcomes, space)
     write_all(folder, space, spec, Finding({"grid": outcomes}, winner(outcomes, space.objective)))
     return len(lines) - 1
-
-
-def _copy_folders(source: StudyFolder, target: StudyFolder, trials: list[Trial], many: list[Trial]) -> None:
-    for index, trial in enumerate(many):
-        copied = source.trial(trials[index % len(trials)].key).path
-        shutil.copytree(copied, target.trial(trial.key).path)
 
 
 def copy_runs(database: Path, n_copies: int) -> None:

@@ -15,11 +15,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from launch.benchmarks import Row
 from launch.shared.command import chosen_device, say
 from pcl.distributions import VonMisesFisher
 from pcl.losses import LOSSES, Loss, mc_info_nce
-
-Row = dict[str, Any]
 
 
 def measure(

@@ -1,14 +1,12 @@
 """Timing of a training's batches, phase by phase, for `bench.py toy`, `cifar` and `sharing`."""
 
 import time
-from typing import Any
 
 import torch
 
+from launch.benchmarks import Row
 from launch.shared.command import chosen_device
 from pcl.training.run import Run
-
-Row = dict[str, Any]
 
 SEEDS = (4, 5, 6, 7, 8)  # of the controlled experiment
 

@@ -9,18 +9,16 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import optuna
 
-from launch.benchmarks import search_table
+from launch.benchmarks import Row, search_table
 from launch.benchmarks.search_table import TABLE, Entry, read_entries, threshold_of, wide_space
 from launch.shared.command import chosen_device, say, settings
 from pcl.studies.execution.early_stopping import Rungs
 from pcl.studies.search.optuna_study import Known, distributions_of, sampler_of, warned
 from pcl.studies.space.search_method import OPTUNA, TPE, Method
 
-Row = dict[str, Any]
 _COLUMNS = {"trials": 0, "batches": 0, "percent": 1}  # and how many decimals are shown
 _N_TRIALS = 30  # that the samplers plan for: a tenth of the grid
 _MOST_REPEATS = 10  # proposals in a row that are known, before a new cell is drawn at random, as in the service

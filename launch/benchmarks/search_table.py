@@ -21,6 +21,7 @@ from typing import Any
 
 import torch
 
+from launch.benchmarks import Row
 from launch.shared.command import say
 from pcl.config.run_config import Plain
 from pcl.studies.execution.early_stopping import Rungs
@@ -36,7 +37,6 @@ _PROFILE, _SCALE = "reference", "quick"
 _N_EVALUATIONS = 16
 _N_DIGITS = 4
 
-Row = dict[str, Any]
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 

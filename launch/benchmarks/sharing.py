@@ -1,15 +1,11 @@
 """Throughput of a process that trains several trials of the controlled experiment side by side, against one alone."""
 
-from typing import Any
-
-from launch.benchmarks import phases
+from launch.benchmarks import Row, phases
 from launch.benchmarks.phases import SEEDS
 from launch.shared.command import say
 from pcl.config.run_config import RunConfig
 from pcl.studies.report.plan import side_by_side_seconds
 from pcl.training.run import Run
-
-Row = dict[str, Any]
 
 _TRIALS = (1, 2, 4)
 _REPEATS = 2  # of which the faster counts

@@ -3,11 +3,12 @@
 import dataclasses
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from launch.benchmarks import Row
 from launch.shared.command import say
 from pcl.studies.cluster.session import available_resources, ray_cluster
 from pcl.studies.execution.interrupt import Interrupt
@@ -21,12 +22,10 @@ from pcl.studies.ledger.folders import Result, Status, StudyFolder, TrialFolder,
 from pcl.studies.ledger.folders import Row as Report
 from pcl.studies.ledger.study_spec import StudySpec, opened
 from pcl.studies.search.stages import Search
-from pcl.studies.space.search_space import SearchSpace, load_space
+from pcl.studies.space.search_space import Objective, SearchSpace, load_space
 from pcl.studies.space.trial import Trial
 from pcl.studies.tracking.recorder import Recorder
 from pcl.studies.tracking.tracker import StudyTags, Tracker, default_uri
-
-Row = dict[str, Any]
 
 
 def measure(*, trials: int, scale: str, space: str) -> list[Row]:
@@ -40,40 +39,55 @@ def measure(*, trials: int, scale: str, space: str) -> list[Row]:
     return [{**row, "ray_start_s": set_up} for row in rows]
 
 
-def do_nothing(config: dict[str, Any]) -> None:
-    """A trainable that publishes one report and ends."""
-    from pcl.studies.execution.tune_adapter import TuneReporter  # noqa: PLC0415  Ray reads the environment that was set
-    from pcl.studies.execution.worker import Job  # noqa: PLC0415  torch takes seconds
+def make_trials(space: SearchSpace, spec: StudySpec, n_trials: int) -> list[Trial]:
+    """Return trials that differ in a number that nobody uses."""
+    cell = spec.trials(space, 0, {})[0]
+    return [
+        dataclasses.replace(cell, config={**cell.config, "training.lr": 1e-6 * (1 + i)}, varied={"training.lr": i})
+        for i in range(n_trials)
+    ]
 
-    job = Job.of(config["jobs"][0])
-    folder = TrialFolder(Path(job.folder))
-    folder.begin(job.trial)
-    token = folder.claim()
-    folder.publish(Report(1, 1, now_ms(), 0.0, {seed: {job.objective: 0.5} for seed in job.trial.seeds}, {}), token)
-    TuneReporter(is_alone=True).reported(job, 1, 1, 0.5)
-    folder.end(Result(Status.FINISHED), token)
+
+def _sleeping(seconds: float) -> Callable[[dict[str, Any]], None]:
+    """A trainable that sleeps, publishes one report and ends; sent by value, for nodes do not have this module."""
+
+    def trainable(config: dict[str, Any]) -> None:
+        from ray import tune  # noqa: PLC0415  reads the environment that was set
+
+        (job,) = config["jobs"]
+        trial, folder = Trial.of(job["trial"]), TrialFolder(Path(job["folder"]))
+        folder.begin(trial)
+        token, began = folder.claim(), time.perf_counter()
+        time.sleep(seconds)
+        value = trial.config["training.lr"]
+        metrics = {job["objective"]: float(value), "train/loss": 0.0}
+        folder.publish(Report(1, 1, now_ms(), seconds, dict.fromkeys(trial.seeds, metrics), {}), token)
+        tune.report({"folder": job["folder"], "batch": 1, "n_batches": 1, "objective": value})
+        folder.end(Result(Status.FINISHED, wall_s=time.perf_counter() - began), token)
+
+    return trainable
+
+
+def run_sleeping(
+    trials: list[Trial], seconds: float, objective: Objective, folder: StudyFolder, recorder: Recorder
+) -> None:
+    """Run trials that only sleep on the cluster of this process."""
+    interrupt = Interrupt()
+    with (
+        Gauges(study=folder.name, stage=trials[0].stage, metric=objective.metric) as gauges,
+        Progress(trials, len(trials), [], objective, recorder, interrupt, False, lambda _: None, gauges) as progress,
+    ):
+        assignment = Assignment(folder, objective.metric, progress, interrupt)
+        RayRunner(Resources(), _sleeping(seconds)).run_trials(trials, assignment)
 
 
 def _nothing(space: SearchSpace, storage: Path, n_trials: int) -> Row:
     """Measure seconds a trial, with tracking, from the first submission until the last record is in MLflow."""
     spec = smallest_spec(space, "smoke")
-    cell = spec.trials(space, 0, {})[0]
-    trials: list[Trial] = [
-        dataclasses.replace(cell, config={**cell.config, "training.lr": 1e-4 * (1 + i)}, varied={"training.lr": i})
-        for i in range(n_trials)
-    ]
+    trials = make_trials(space, spec, n_trials)
     with open_study(space, spec, storage / "nothing") as (folder, tracker, recorder):
-        interrupt = Interrupt()
         started = time.perf_counter()
-        objective = space.objective
-        with (
-            Gauges(study=folder.name, stage=cell.stage, metric=objective.metric) as gauges,
-            Progress(
-                trials, len(trials), [], objective, recorder, interrupt, False, lambda _: None, gauges
-            ) as progress,
-        ):  # fmt: skip
-            assignment = Assignment(folder, objective.metric, progress, interrupt)
-            RayRunner(Resources(), do_nothing).run_trials(trials, assignment)
+        run_sleeping(trials, 0.0, space.objective, folder, recorder)
         ran = time.perf_counter() - started
         missing = recorder.close(timeout_s=60)
         recorded = time.perf_counter() - started

@@ -1,14 +1,10 @@
 """Cost of a batch of the controlled experiment: fast path and plain twin, one seed and five, and as sizes double."""
 
-from typing import Any
-
-from launch.benchmarks import phases
+from launch.benchmarks import Row, phases
 from launch.benchmarks.phases import SEEDS, peak, phase_row
 from launch.shared.command import say
 from pcl.config.run_config import RunConfig
 from pcl.training.run import Run
-
-Row = dict[str, Any]
 
 _DOUBLED = {
     "K": ("loss.n_samples",),

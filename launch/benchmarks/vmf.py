@@ -4,17 +4,15 @@ import math
 import statistics
 import time
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import torch
 from scipy import stats
 from torch import Tensor
 
+from launch.benchmarks import Row
 from launch.shared.command import say
 from pcl.distributions import VonMisesFisher
-
-Row = dict[str, Any]
 
 _WARM_UP = 3  # calls before the timed ones: the first builds tables; with one alone, the first rows were a third slower
 

@@ -1,7 +1,6 @@
 """CIFAR-10 and CIFAR-10H for training: downloaded, or taken from a user's files, and kept in a cache."""
 
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 from launch.shared.command import say
@@ -10,42 +9,24 @@ from pcl.data import ImageSet, Unreachable, cache_file, cached, fetch, take, wri
 from pcl.data.sources import data_folder
 
 
-@dataclass(frozen=True)
-class DataRequest:
-    """A request to `launch/data.py`.
-
-    Attributes:
-        folder: Where the cache is kept; None for the default.
-        source: A file or folder with the images; None to download them.
-        cifar10h: The authors' file of annotators' votes.
-        picture: Draw the embedded images into this file instead.
-    """
-
-    folder: Path | None
-    source: Path | None
-    cifar10h: Path | None
-    picture: Path | None
-
-
-def prepare(request: DataRequest) -> None:
-    """Get the data and say what is there."""
-    if request.picture:
-        _draw(request.picture)
+def prepare(*, folder: Path | None, source: Path | None, cifar10h: Path | None, picture: Path | None) -> None:
+    """Get the data and say what is there; for the arguments see `launch/data.py`."""
+    if picture:
+        _draw(picture)
         return
-    folder = request.folder or data_folder()
+    folder = folder or data_folder()
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"`--folder` must name a folder, but {folder} is a file.")
-    if request.cifar10h and not request.source:
+    if cifar10h and not source:
         raise ValueError("`--cifar10h` goes with `--from`; without it, everything is downloaded.")
-    if request.cifar10h and not request.cifar10h.is_file():
-        raise ValueError(f"`--cifar10h` must name the authors' cifar10h-probs.npy, but {request.cifar10h} is no file.")
+    if cifar10h and not cifar10h.is_file():
+        raise ValueError(f"`--cifar10h` must name the authors' cifar10h-probs.npy, but {cifar10h} is no file.")
     started = time.perf_counter()
-    images = _taken(request.source, request.cifar10h, folder) if request.source else _fetched(folder)
+    images = _taken(source, cifar10h, folder) if source else _fetched(folder)
     _describe(images, folder, time.perf_counter() - started)
 
 
 def _fetched(folder: Path) -> ImageSet:
-    """Return the images of the cache, or of the network."""
     path = cache_file("cifar10h", folder)
     try:
         if not path.is_file():
@@ -61,7 +42,6 @@ def _fetched(folder: Path) -> ImageSet:
 
 
 def _taken(source: Path, cifar10h: Path | None, folder: Path) -> ImageSet:
-    """Return the images of a user's files."""
     try:
         return take(source, cifar10h or folder / "cifar10h-probs.npy", folder, Downloads().tell)
     except Unreachable as error:

@@ -23,27 +23,7 @@ from pcl.training.run import Report, Run
 
 @dataclass(frozen=True)
 class TrainRequest:
-    """A request to `launch/train.py`; None and False stand for flags that were left out.
-
-    Attributes:
-        config: A file with a whole configuration.
-        task: toy, images, or FILE.py:NAME of a user.
-        data: Which images.
-        skip_bad: Leave out files that are no images.
-        weights: Which pretrained weights.
-        loss: Name of the loss, or FILE.py:CLASS of a user.
-        encoder: FILE.py:CLASS of a user.
-        profile: Fidelity profile.
-        scale: Scale.
-        overrides: Settings, each `PATH=VALUE`.
-        seeds: Seeds that train side by side.
-        device: cpu or cuda.
-        is_plain: Without CUDA graphs and fused kernels.
-        checkpoint: File of the checkpoint.
-        is_fresh: Start over although there is a checkpoint.
-        calibrate: Find the loss's optimum in kappa instead of training.
-        show_config: Print all settings instead of training.
-    """
+    """A request to `launch/train.py`, which describes each option; None and False stand for those left out."""
 
     config: Path | None = None
     task: str | None = None

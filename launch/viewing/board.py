@@ -23,17 +23,10 @@ from pcl.studies.tracking.store import Store, tracking_uri
 
 @dataclass(frozen=True)
 class BoardRequest:
-    """A request to `launch/ui.py`.
+    """A request to `launch/ui.py`, which describes each option.
 
     Attributes:
-        storage: Where studies are kept.
-        tracking_uri: MLflow; None for the environment's or the storage's own.
-        export: Folder to write the board to instead of serving it.
-        host: Address to listen at.
-        port: Port of the board.
         is_port_fixed: Do not take another port where this one is taken.
-        mlflow_port: Port of MLflow's server.
-        ray: Address of Ray's dashboard; None to look for it on this machine.
     """
 
     storage: Storage

@@ -1,6 +1,5 @@
 """The page of images that a trained encoder finds certain or not."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from launch.shared.command import chosen_device, say
@@ -10,42 +9,22 @@ from pcl.studies.ledger.study_storage import Storage
 from pcl.training.trained_encoder import TrainedEncoder
 
 
-@dataclass(frozen=True)
-class LookRequest:
-    """A request to `launch/look.py`.
-
-    Attributes:
-        source: A study or a checkpoint.
-        storage: Where studies are kept.
-        data: Other images than the run's own.
-        skip_bad: Leave out files that are no images.
-        seed: Which seed of the checkpoint; None for the first that has not failed.
-        output: Folder of the page; None for the default.
-        device: cpu or cuda.
-    """
-
-    source: str
-    storage: Storage
-    data: str | None
-    skip_bad: bool
-    seed: int | None
-    output: Path | None
-    device: str | None
-
-
-def write_page(request: LookRequest) -> None:
-    """Write the page, and keep it in the store where the study is in one."""
-    source = source_of(request.source, request.storage)
-    output = request.output or source.output
-    if output.exists() and not output.is_dir():
-        raise ValueError(f"`--output` must name a folder, but {output} is a file.")
-    trained = TrainedEncoder.read(source.checkpoint, request.seed, chosen_device(request.device))
-    asked = skipping(request.data, request.skip_bad)
-    data = chosen_data(asked or trained.task.data)
-    is_other = asked is not None and named(asked, data) != trained.task.data
-    say(f"{source.checkpoint}: seed {trained.seed}, batch {trained.best_batch:,}, {data.name}, {trained.device}")
-    files = write_look(source, trained, data, is_other and not source.has_seen(data), output)
+def write_page(
+    *, source: str, storage: Storage, data: str | None, skip_bad: bool, seed: int | None, output: Path | None,
+    device: str | None,
+) -> None:  # fmt: skip
+    """Write the page, and keep it in the store where the study is in one; for the arguments see `launch/look.py`."""
+    found = source_of(source, storage)
+    folder = output or found.output
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"`--output` must name a folder, but {folder} is a file.")
+    trained = TrainedEncoder.read(found.checkpoint, seed, chosen_device(device))
+    asked = skipping(data, skip_bad)
+    images = chosen_data(asked or trained.task.data)
+    is_other = asked is not None and named(asked, images) != trained.task.data
+    say(f"{found.checkpoint}: seed {trained.seed}, batch {trained.best_batch:,}, {images.name}, {trained.device}")
+    files = write_look(found, trained, images, is_other and not found.has_seen(images), folder)
     say(f"written: {', '.join(str(file) for file in files)}")
-    if source.mirror.uri and request.output is None:
-        source.mirror.push(*(file.name for file in files))
-        say(f"kept in {source.mirror.uri}")
+    if found.mirror.uri and output is None:
+        found.mirror.push(*(file.name for file in files))
+        say(f"kept in {found.mirror.uri}")

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from launch.benchmarks.load import copy_runs, make_trials, report
-from launch.benchmarks.study import open_study, smallest_spec
+from launch.benchmarks.load import copy_runs, report
+from launch.benchmarks.study import make_trials, open_study, smallest_spec
 from launch.testbed.mlflow import count
 from pcl.studies.ledger.folders import Result, Row, Status, StudyFolder
 from pcl.studies.space.search_space import load_space
