@@ -13,7 +13,7 @@ import time
 from typing import TYPE_CHECKING
 
 from launch.shared.command import Parser, run, say
-from launch.shared.job_submission import DEFAULT_ADDRESS, Submission, exit_like, follow, jobs_at, send, show, write
+from launch.shared.job_submission import DEFAULT_ADDRESS, exit_like, follow, jobs_at, send, show, write
 
 if TYPE_CHECKING:
     from pcl.studies.cluster.jobs import Jobs
@@ -31,7 +31,7 @@ def main() -> None:
     if arguments.list:
         _list(jobs_at(address))
     elif not asked:
-        send(_submission(arguments, address), command)
+        send(command, address, arguments.folder, arguments.name, arguments.python, not arguments.detach)
     elif asked == ["stop"]:
         _stop(jobs_at(address), arguments.stop)
     elif asked == ["status"]:
@@ -65,10 +65,6 @@ def _parser() -> argparse.ArgumentParser:
     known.add_argument("--logs", metavar="ID", help="print its log; with --wait until it ends")
     known.add_argument("--stop", metavar="ID", help="stop it as Ctrl-C would: a study can be resumed")
     return parser
-
-
-def _submission(arguments: argparse.Namespace, address: str) -> Submission:
-    return Submission(address, arguments.folder, arguments.name, arguments.python, not arguments.detach)
 
 
 def _stop(jobs: "Jobs", name: str) -> None:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,7 +35,6 @@ _BASE = {
 _AXES = {"loss.n_samples": [2, 4], "training.phases": ["mu kappa", "joint"]}
 _KAPPAS = (10, 20)
 _N_BEFORE = 8  # reports of a trial before something happens to it
-_SHORT_CUT_S, _LONG_CUT_S = 5.0, 60.0  # Ray bears the first; in the second it gives the node up
 _SLOW_S = 5.0  # a request
 _AWAY_S = 15.0
 _CALM = "undisturbed"
@@ -93,7 +93,6 @@ class Study:
 
     @property
     def folder(self) -> "StudyFolder":
-        """Its files."""
         from pcl.studies.ledger.folders import StudyFolder  # noqa: PLC0415  bench.py -h, which has EVENTS, answers at once
 
         return StudyFolder(self.storage / "s")
@@ -170,21 +169,12 @@ def kill_driver(study: Study) -> None:
     study.process = study.nodes.begin("launch/grid.py", "--resume", "s", *study.where)
 
 
-def cut_briefly(study: Study) -> None:
-    """Cut a node from the head for a moment."""
-    _cut(study, _SHORT_CUT_S)
-
-
-def cut_for_long(study: Study) -> None:
-    """Cut a node from the head until Ray gives it up."""
-    _cut(study, _LONG_CUT_S)
-
-
-def _cut(study: Study, seconds: float) -> None:
+def cut(study: Study, seconds: float) -> None:
+    """Cut a node from the head for a while."""
     with study.held(2):
-        study.nodes.cut(study.second)
+        study.nodes.connect(study.second, is_joined=False)
     time.sleep(seconds)
-    study.nodes.heal(study.second)
+    study.nodes.connect(study.second, is_joined=True)
 
 
 def tracking_goes(study: Study) -> None:
@@ -195,17 +185,13 @@ def tracking_goes(study: Study) -> None:
     study.tracking.server.start()
 
 
-def nothing(study: Study) -> None:
-    """Leave the study alone."""
-
-
 EVENTS: dict[str, Callable[[Study], None]] = {
     "node killed": kill_node,
     "node added": add_node,
     "driver killed": kill_driver,
-    "network cut 5 s": cut_briefly,
-    "network cut 60 s": cut_for_long,
-    "tracking slow": nothing,
+    "network cut 5 s": partial(cut, seconds=5.0),  # Ray bears it
+    "network cut 60 s": partial(cut, seconds=60.0),  # Ray gives the node up
+    "tracking slow": lambda _: None,  # nothing happens to the study itself
     "tracking away": tracking_goes,
 }
 
@@ -245,7 +231,8 @@ class Faults:
             new = ["--space", str(self.space), "--scale", "smoke", "--name", "s"]
             driver = self.nodes.begin("launch/grid.py", *new, *where)
             study = Study(self.nodes, second, storage, tracking, where, driver, checkpoints)
-            EVENTS.get(event, nothing)(study)
+            if event in EVENTS:
+                EVENTS[event](study)
             study.until_s = time.time()
             study.process.ended(timeout_s=900)
             seconds, recorded_s = time.monotonic() - began, study.recorded_s()

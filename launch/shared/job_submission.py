@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 import uuid
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -28,24 +28,7 @@ _PORT = 8265  # of the dashboard, Ray's own default
 DEFAULT_ADDRESS = f"http://127.0.0.1:{_PORT}"
 _SCHEME = "ray://"
 
-
-@dataclass(frozen=True)
-class Submission:
-    """Options for sending a command.
-
-    Attributes:
-        address: Address of the cluster's dashboard.
-        folder: Folder on the cluster where the command starts; by default its absolute `--storage`.
-        name: Name of the job; by default made of command and time.
-        python: Interpreter on the cluster.
-        is_followed: Show the job's log until it ends.
-    """
-
-    address: str
-    folder: str | None = None
-    name: str | None = None
-    python: str | None = None
-    is_followed: bool = True
+write = partial(print, end="", flush=True)  # a part of a job's log
 
 
 def jobs_at(address: str) -> "Jobs":
@@ -55,26 +38,37 @@ def jobs_at(address: str) -> "Jobs":
     return Jobs(address)
 
 
-def send(submission: Submission, command: list[str]) -> None:
+def send(
+    command: list[str], address: str, folder: str | None = None, name: str | None = None, python: str | None = None,
+    is_followed: bool = True,
+) -> None:  # fmt: skip
     """Send a command, such as launch/grid.py --space toy_elk, as a job.
+
+    Args:
+        command: Its words.
+        address: Address of the cluster's dashboard.
+        folder: Folder on the cluster where the command starts; by default its absolute `--storage`.
+        name: Name of the job; by default made of command and time.
+        python: Interpreter on the cluster.
+        is_followed: Whether to show the job's log until it ends.
 
     Raises:
         ValueError: If it cannot be sent.
     """
-    sent = parcel(command, submission.folder, os.environ.get("MLFLOW_TRACKING_URI", ""))
-    name = submission.name or f"{sent.name}-{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:4]}"
+    sent = parcel(command, folder, os.environ.get("MLFLOW_TRACKING_URI", ""))
+    name = name or f"{sent.name}-{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:4]}"
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name):
         raise ValueError(f"`--name` must be letters, digits, '-', '_' and '.', but got {name!r}.")
-    jobs = jobs_at(submission.address)
-    python = submission.python or (sys.executable if urlsplit(jobs.address).hostname in _HERE else "python")
-    with tempfile.TemporaryDirectory(prefix="pcl-parcel-") as folder:
-        sent.pack(Path(folder))
-        jobs.submit(sent.command(python), Path(folder), name, sent.title)
+    jobs = jobs_at(address)
+    python = python or (sys.executable if urlsplit(jobs.address).hostname in _HERE else "python")
+    with tempfile.TemporaryDirectory(prefix="pcl-parcel-") as packed:
+        sent.pack(Path(packed))
+        jobs.submit(sent.command(python), Path(packed), name, sent.title)
     say(f"sent: {name} to {jobs.address}")
     for what in ("--status", "--logs", "--stop"):
-        say(f"  {_asking(submission.address, what, name)}{' --wait' if what == '--logs' else ''}")
-    if submission.is_followed:
-        follow(jobs, submission.address, name)
+        say(f"  {_asking(address, what, name)}{' --wait' if what == '--logs' else ''}")
+    if is_followed:
+        follow(jobs, address, name)
 
 
 def follow(jobs: "Jobs", address: str, name: str) -> None:
@@ -83,9 +77,8 @@ def follow(jobs: "Jobs", address: str, name: str) -> None:
     try:
         job = jobs.follow(name, write)
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(
-            f"the job {name} goes on; {again}, `{_asking(address, '--stop', name)}` stops it"
-        ) from None
+        stopping = f"`{_asking(address, '--stop', name)}` stops it"
+        raise KeyboardInterrupt(f"the job {name} goes on; {again}, {stopping}") from None
     except ConnectionError as error:
         raise ConnectionError(f"{error} The job may well go on; {again}.") from None
     show(job)
@@ -103,12 +96,6 @@ def exit_like(job: "Job") -> None:
     """Exit with 1 if a job failed or was stopped."""
     if job.status in ("FAILED", "STOPPED"):
         sys.exit(1)
-
-
-def write(text: str) -> None:
-    """Print a part of a job's log."""
-    sys.stdout.write(text)
-    sys.stdout.flush()
 
 
 def _asking(address: str, what: str, name: str) -> str:
@@ -140,16 +127,11 @@ def is_sent(name: str, address: str | None, storage: Storage, is_plan: bool) -> 
         )
     shown = f"[{host}]" if ":" in host else host
     dashboard = os.environ.get("RAY_API_SERVER_ADDRESS") or f"http://{shown}:{_PORT}"
-    send(Submission(dashboard), [f"launch/{name}.py", *_without(address, sys.argv[1:])])
-    return True
-
-
-def _without(address: str, words: list[str]) -> list[str]:
-    """Return a command's words without the option that has the address."""
-    left: list[str] = []
-    for word in words:
+    words = [f"launch/{name}.py"]
+    for word in sys.argv[1:]:  # all but the option that has the address
         if word == address:
-            left.pop()
+            words.pop()
         elif not word.endswith(f"={address}"):
-            left.append(word)
-    return left
+            words.append(word)
+    send(words, dashboard)
+    return True

@@ -44,11 +44,7 @@ class Progress:
         batch = self._batch()
         spent, done = time.perf_counter() - self._started, batch - self._first
         eta = duration(spent / done * (self._n_batches - batch)) if done else "?"
-        line = f"{batch:,}/{self._n_batches:,}  ETA {eta}  {self.shown}"
-        if sys.stdout.isatty():
-            print(f"\r\033[K{line}", end="", flush=True)
-        else:
-            say(line)
+        _show(f"{batch:,}/{self._n_batches:,}  ETA {eta}  {self.shown}")
 
     def _watch(self) -> None:
         with contextlib.suppress(BrokenPipeError):  # the reader is gone; the training notices at its next report
@@ -72,10 +68,15 @@ class Downloads:
             return
         self._shown = now
         line = f"{name}  {_progress(done, total, done - self._first, now - self._started)}"
-        if is_terminal:
-            print(f"\r\033[K{line}", end="\n" if is_done else "", flush=True)
-        else:
-            say(line)
+        _show(line, "\n" if is_done else "")
+
+
+def _show(line: str, end: str = "") -> None:
+    """Print a line: in place on a terminal."""
+    if sys.stdout.isatty():
+        print(f"\r\033[K{line}", end=end, flush=True)
+    else:
+        say(line)
 
 
 def _progress(done: int, total: int, arrived: int, seconds: float) -> str:

@@ -66,7 +66,7 @@ class MlflowPages:
             return
         with contextlib.suppress(StoreError):
             self._store.call(lambda client: client.search_experiments(max_results=1))  # makes the database, once
-        port = self._port if _is_free(self._port) else _free_port()
+        port = _free_port(self._port)
         with self._lock:
             if self._is_ending.is_set():
                 return
@@ -146,7 +146,7 @@ class RayPages:
 
 
 def _has_ended(server: subprocess.Popen[bytes]) -> bool:
-    """Wait for a server and its child processes to end; returns whether they did in time."""
+    """Wait for a server and its child processes to end; return whether they did in time."""
     deadline = time.monotonic() + _END_S
     while time.monotonic() < deadline:
         server.poll()
@@ -178,23 +178,16 @@ def _get(address: str) -> bytes | None:
     """Return the content of a page, or None."""
     try:
         with urllib.request.urlopen(address, timeout=_PROBE_S) as answer:
-            content: bytes = answer.read(2**20)
-            return content
+            return bytes(answer.read(2**20))
     except (OSError, ValueError, http.client.HTTPException):  # the last where something else than HTTP answers
         return None
 
 
-def _is_free(port: int) -> bool:
-    with socket.socket() as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
+def _free_port(wanted: int) -> int:
+    """Return the port if nobody listens there, else any that is free."""
+    for port in (wanted, 0):
+        with socket.socket() as listener, contextlib.suppress(OSError, OverflowError):
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(("127.0.0.1", port))
-        except (OSError, OverflowError):
-            return False
-        return True
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
+            return int(listener.getsockname()[1])
+    raise OSError("no port of this machine is free")

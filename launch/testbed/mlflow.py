@@ -27,9 +27,7 @@ class Tracking:
         is_served: Whether there is a server at all, and not its database alone.
     """
 
-    def __init__(
-        self, folder: Path, prefix: tuple[str, ...] = (), delay_s: float = 0.0, is_served: bool = True
-    ) -> None:  # fmt: skip
+    def __init__(self, folder: Path, prefix: tuple[str, ...], delay_s: float, is_served: bool) -> None:
         self.server, self._is_served = Server(folder, prefix=prefix), is_served
         self._port, self._delay_s, self._prefix = free_port(), delay_s, prefix
         self._proxy: subprocess.Popen[bytes] | None = None
@@ -43,12 +41,14 @@ class Tracking:
 
     @property
     def database(self) -> str:
-        """Return the server's database."""
         return f"sqlite:///{self.server.folder / 'server.db'}"
 
     def __enter__(self) -> Self:
         try:
-            self._start()
+            if self._is_served:
+                self.server.start()
+            if self._delay_s:
+                self._start_proxy()
         except BaseException:  # Ctrl-C among them: nobody else would end what has started
             self.__exit__()
             raise
@@ -61,16 +61,11 @@ class Tracking:
                 os.killpg(self._proxy.pid, signal.SIGKILL)
             self._proxy.wait(10)
 
-    def _start(self) -> None:
-        if self._is_served:
-            self.server.start()
-        if self._delay_s:
-            words = ["-m", "launch.testbed.proxy", str(self._port), str(self.server.port), str(self._delay_s)]
-            self._proxy = subprocess.Popen(
-                [*self._prefix, sys.executable, *words], cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)},
-                start_new_session=True,
-            )  # fmt: skip
-            wait_for(lambda: answers(f"{self.uri}/health", self._prefix, 2 * self._delay_s), "the proxy answers")
+    def _start_proxy(self) -> None:
+        words = ["-m", "launch.testbed.proxy", str(self._port), str(self.server.port), str(self._delay_s)]
+        command, environment = [*self._prefix, sys.executable, *words], {**os.environ, "PYTHONPATH": str(ROOT)}
+        self._proxy = subprocess.Popen(command, cwd=ROOT, env=environment, start_new_session=True)
+        wait_for(lambda: answers(f"{self.uri}/health", self._prefix, 2 * self._delay_s), "the proxy answers")
 
 
 def count(uri: str, folder: "StudyFolder", keys: Sequence[str], metric: str = "train/loss") -> tuple[int, int]:

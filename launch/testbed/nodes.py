@@ -46,11 +46,10 @@ class Network:
             self._ip("netns", "add", self._switch)
             self._ip("-n", self._switch, "link", "add", "bridge0", "type", "bridge")
             self._ip("-n", self._switch, "link", "set", "bridge0", "up")
-        except (OSError, subprocess.CalledProcessError) as error:
+        except BaseException as error:  # Ctrl-C among them
             self.close()
-            raise OSError(f"no network namespaces: {error}") from None
-        except BaseException:  # Ctrl-C
-            self.close()
+            if isinstance(error, subprocess.CalledProcessError):
+                raise OSError(f"no network namespaces: {error}") from None
             raise
 
     def join(self, place: str) -> str:
@@ -70,13 +69,9 @@ class Network:
         """Return the words that run a command there."""
         return ("ip", "netns", "exec", self._space(place))
 
-    def cut(self, place: str) -> None:
-        """Cut a namespace from the bridge."""
-        self._ip("-n", self._switch, "link", "set", f"p{self._places.index(place)}", "down")
-
-    def heal(self, place: str) -> None:
-        """Join it to the bridge again."""
-        self._ip("-n", self._switch, "link", "set", f"p{self._places.index(place)}", "up")
+    def connect(self, place: str, is_joined: bool) -> None:
+        """Cut a namespace from the bridge, or join it again."""
+        self._ip("-n", self._switch, "link", "set", f"p{self._places.index(place)}", "up" if is_joined else "down")
 
     def close(self) -> None:
         """Remove all namespaces, whose processes have to have ended."""
@@ -124,12 +119,10 @@ class Cluster:
 
     @property
     def url(self) -> str:
-        """Return the dashboard's address."""
         return f"http://127.0.0.1:{self.dashboard}"
 
     @property
     def environment(self) -> dict[str, str]:
-        """Return the environment of a process that joins."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "MLFLOW_"))}
         return {
             **kept, "RAY_TMPDIR": str(self.folder), "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": self.token,
@@ -142,7 +135,6 @@ class Cluster:
         return self.network.prefix("head") if self.network else ()
 
     def start(self, n_cpus: int | None = None, **environment: str) -> None:
-        """Start the head."""
         options = [
             "--head", f"--port={self.port}", f"--dashboard-port={self.dashboard}", "--dashboard-host=127.0.0.1",
             "--include-dashboard=true", f"--ray-client-server-port={free_port()}",
@@ -166,19 +158,14 @@ class Cluster:
             self.nodes[name].wait(20)
         self.kill_node(name)
 
-    def cut(self, name: str) -> None:
-        """Cut a node from the head: its network where it has one, else its raylet is stopped."""
+    def connect(self, name: str, is_joined: bool) -> None:
+        """Cut a node from the head, or end that: by its network where it has one, else its raylet is stopped."""
         if self.network:
-            self.network.cut(name)
-        else:
-            signal_all(self._raylet(name), signal.SIGSTOP)
-
-    def heal(self, name: str) -> None:
-        """End a cut."""
-        if self.network:
-            self.network.heal(name)
-        else:
-            signal_all(self._raylet(name), signal.SIGCONT)
+            self.network.connect(name, is_joined)
+            return
+        pids = self.processes_on(self.nodes[name])
+        raylet = [pid for pid in pids if Path(f"/proc/{pid}/exe").resolve().name == "raylet"]
+        signal_all(raylet, signal.SIGCONT if is_joined else signal.SIGSTOP)
 
     def said(self, node: str) -> str:
         """Return what `ray start` printed."""
@@ -200,16 +187,9 @@ class Cluster:
         return descendants(node.pid, processes_of(self.folder))
 
     def end_all(self) -> None:
-        """End every process."""
         signal_all(processes_of(self.folder), signal.SIGKILL)
         for node in self.nodes.values():
             node.wait(DEADLINE_S)
-
-    def _raylet(self, name: str) -> list[int]:
-        return [
-            pid for pid in self.processes_on(self.nodes[name])
-            if Path(f"/proc/{pid}/exe").resolve().name == "raylet"
-        ]  # fmt: skip
 
     def _start_node(
         self, name: str, options: list[str], n_cpus: int | None, environment: Mapping[str, str], before: str = ""

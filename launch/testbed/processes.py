@@ -15,8 +15,6 @@ from pathlib import Path
 from typing import Any, Self
 
 ROOT = Path(__file__).parents[2]
-
-
 DEADLINE_S = 300.0  # for what takes seconds, on a machine that is slow and has much else to do
 _FIRST_PORT = 20_000  # above those of Ray's workers
 _CLAIMED: list[socket.socket] = []  # a name for every port that this process was given, which goes with it
@@ -66,12 +64,10 @@ class Started:
 
     @property
     def said(self) -> str:
-        """Return its stdout so far."""
         return self.output.read_text()
 
     @property
     def errors(self) -> str:
-        """Return its stderr so far."""
         return self.output.with_suffix(".err").read_text()
 
     def ended(self, code: int = 0, timeout_s: float = 2 * DEADLINE_S) -> Self:
@@ -122,11 +118,9 @@ def workers_among(pids: Iterable[int]) -> list[int]:
 def descendants(pid: int, among: Iterable[int]) -> list[int]:
     """Return a process and all its descendants."""
     parents = {other: parent_of(other) for other in among}
-    found, is_growing = {pid}, True
-    while is_growing:
-        more = {other for other, parent in parents.items() if parent in found} - found
+    found = {pid}
+    while more := {other for other, parent in parents.items() if parent in found} - found:
         found |= more
-        is_growing = bool(more)
     return sorted(found)
 
 
@@ -145,9 +139,7 @@ def signal_all(pids: Iterable[int], number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
-def stop_when(
-    pids: Callable[[], list[int]], is_so: Callable[[], Any], what: str, timeout_s: float = DEADLINE_S
-) -> list[int]:  # fmt: skip
+def stop_when(pids: Callable[[], list[int]], is_so: Callable[[], Any], what: str) -> list[int]:
     """Stop processes as soon as a condition holds; return them, for SIGCONT or never.
 
     They are stopped for every check, so that the condition still holds when this returns, on however busy a machine.
@@ -167,7 +159,7 @@ def stop_when(
         signal_all(stopped, signal.SIGCONT)
         return False
 
-    wait_for(is_so_while_they_stand, what, timeout_s)
+    wait_for(is_so_while_they_stand, what)
     return stopped
 
 
@@ -206,7 +198,6 @@ class Server:
 
     @property
     def uri(self) -> str:
-        """Return its address."""
         return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> None:
@@ -237,9 +228,8 @@ _ASK = "import sys, urllib.request; urllib.request.urlopen(sys.argv[1], timeout=
 def answers(url: str, prefix: tuple[str, ...] = (), timeout_s: float = 2.0) -> bool:
     """Return whether an HTTP server answers, asked from where the prefix puts a command."""
     if prefix:
-        return not subprocess.run(
-            [*prefix, sys.executable, "-c", _ASK, url, str(timeout_s)], capture_output=True, check=False
-        ).returncode  # fmt: skip
+        command = [*prefix, sys.executable, "-c", _ASK, url, str(timeout_s)]
+        return not subprocess.run(command, capture_output=True, check=False).returncode
     try:
         with urllib.request.urlopen(url, timeout=timeout_s) as answer:
             return bool(answer.status == 200)
