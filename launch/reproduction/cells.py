@@ -28,15 +28,7 @@ from pcl.studies.tracking.tracker import StudyTags, Tracker
 
 @dataclass(frozen=True)
 class Setting:
-    """The setting of a reproduction: profile, scale, seeds, images.
-
-    Attributes:
-        profile: Fidelity profile.
-        scale: Scale.
-        seeds: Of every trial.
-        overrides: Settings of `--set`.
-        images: Which images; nothing of consequence where no row has any.
-    """
+    """The setting of a reproduction: fidelity profile, scale, seeds of every trial, values of `--set` and images."""
 
     profile: str
     scale: str
@@ -48,15 +40,14 @@ class Setting:
         object.__setattr__(self, "overrides", canonical_settings(self.overrides))
 
     def images_of(self, task: str) -> Images:
-        """Return the images of a task."""
         return self.images if task == "images" else NO_IMAGES
 
     def mark(self, task: str, is_from_scratch: bool = False) -> str:
-        """Return what stands in every cell of ours that is not as published.
+        """Return what stands in every cell of a task that is not as published.
 
         Args:
-            task: Of the cell.
-            is_from_scratch: Of images: whether the paper has no pretrained weights there either.
+            task: Name of it.
+            is_from_scratch: Whether the paper has no pretrained weights there either.
         """
         images = self.images_of(task)
         lacks_weights = task == "images" and not is_from_scratch and not images.values.get(WEIGHTS)
@@ -87,7 +78,9 @@ class Cells:
         """
         cells = cls()
         for table in tables:
-            _check_overrides(table, setting.overrides)
+            if taken := sorted({path for row in table.rows for path in row.settings} & set(setting.overrides)):
+                told = f"`--set {taken[0]}` must not set what rows of {table.name} do; leave it out, or the table."
+                raise ValueError(told)
             for row in table.rows:
                 place = (table.name, row.name)
                 try:
@@ -105,12 +98,6 @@ class Cells:
         """A row's whole configuration."""
         key = self.keys.get((table, row))
         return self.trials[key].config if key else None
-
-
-def _check_overrides(table: Table, overrides: Mapping[str, Plain]) -> None:
-    varied = {path for row in table.rows for path in row.settings}
-    if taken := sorted(varied & set(overrides)):
-        raise ValueError(f"`--set {taken[0]}` must not set what rows of {table.name} do; leave it out, or the table.")
 
 
 def _is_possible(table: Table, row: Row, setting: Setting) -> bool:
@@ -144,7 +131,8 @@ def studies_of(trials: Sequence[Trial], setting: Setting, storage: Storage) -> l
     """
     found = []
     for task, experiment in EXPERIMENTS.items():
-        of_task = sorted((trial for trial in trials if trial.config["task_name"] == task), key=_width)
+        of_task = [trial for trial in trials if trial.config["task_name"] == task]
+        of_task.sort(key=lambda trial: int(str(trial.config["encoder.dim"])))
         if not of_task:
             continue
         images = setting.images_of(task)
@@ -158,10 +146,6 @@ def studies_of(trials: Sequence[Trial], setting: Setting, storage: Storage) -> l
         title = f"cells of the {'controlled' if task == 'toy' else 'image'} experiment"
         found.append(Study(folder, spec, tags, TrialList(objective, of_task, title)))
     return found
-
-
-def _width(trial: Trial) -> int:
-    return int(str(trial.config["encoder.dim"]))
 
 
 def study_name(spec: StudySpec, storage: Storage) -> str:
@@ -208,10 +192,10 @@ def ours_of(table: Table, cells: Cells, found: Mapping[str, Known], setting: Set
         if entry is None:
             ours[row.name] = Ours(cause="not run", mark=mark)
             continue
-        alive = {seed: metrics for seed, metrics in entry.by_seed.items() if seed not in entry.failures}
         config, metrics = cells.trials[key].config, entry.by_seed
-        done = {seed: settled(metrics[seed], failure, config) for seed, failure in entry.failures.items()}
-        done = {seed: of_seed for seed, of_seed in done.items() if of_seed}
+        alive = {seed: of_seed for seed, of_seed in metrics.items() if seed not in entry.failures}
+        ended = {seed: settled(metrics[seed], failure, config) for seed, failure in entry.failures.items()}
+        done = {seed: of_seed for seed, of_seed in ended.items() if of_seed}
         ours[row.name] = Ours(alive, "", mark, len(setting.seeds), entry.failures, done)
     return ours
 

@@ -43,7 +43,7 @@ def run_reproduction(request: ReproductionRequest) -> None:
     except StoreError as error:
         raise ValueError(f"The tracking store {tracker.shown_uri} cannot be used: {error}") from None
     left = left_of(cells, {} if run.is_rerun else found)
-    grids_left = [grid for grid in grids if grid.is_left or (run.is_rerun and grid.spec)]
+    grids_left = [grid for grid in grids if grid.is_left(run.is_rerun)]
     _say_plan(names, setting, len(cells.trials), left, grids_left)
     if request.is_plan:
         if run.address is None:
@@ -97,13 +97,22 @@ def _say_plan(names: list[str], setting: Setting, n_cells: int, left: list[Trial
         say(f"  pretraining comes first: {setting.images.missing}")
 
 
-def _say_estimate(request: RunRequest, setting: Setting, trials: list[Trial]) -> None:
-    """Say how long it takes, by a probe of cells of middling size: a batch of the widest takes minutes on a CPU."""
+def _say_estimates(
+    run: RunRequest, setting: Setting, tracker: Tracker, left: list[Trial], grids: list[GridStudy]
+) -> None:
+    """Say how long what MLflow does not have takes, first stages of grids among it.
+
+    A few cells of middling size are timed: a batch of the widest takes minutes on a CPU.
+    """
+    first = [trial for grid in grids for trial in grid.first_trials()]
+    known = {} if run.is_rerun else recorded(tracker, first)
+    fresh = [trial for trial in first if trial.key not in known or known[trial.key].missing]
+    trials = list({trial.key: trial for trial in [*left, *fresh]}.values())
     if trials:
         say("  timing a few batches, which takes a minute or two where the published size meets no GPU ...")
-    resources = request.resources_of(machine())
+    resources = run.resources_of(machine())
     is_gpu = bool(machine()["GPU"] and resources.gpus)
-    for study in studies_of(trials, setting, request.storage):
+    for study in studies_of(trials, setting, run.storage):
         cells = study.strategy
         work = [work_of(trial, is_gpu) for trial in cells.trials]
         middle = median_low(work)
@@ -113,16 +122,6 @@ def _say_estimate(request: RunRequest, setting: Setting, trials: list[Trial]) ->
             seconds = estimated_seconds(costs, len(work), resources.slots(machine()), times_longer)
             say(f"  estimated: {duration(seconds)} for {len(work)} {cells.title} (probe of {len(costs)}, others by the "
                 "size of their networks)")  # fmt: skip
-
-
-def _say_estimates(
-    run: RunRequest, setting: Setting, tracker: Tracker, left: list[Trial], grids: list[GridStudy]
-) -> None:
-    """Say how long what MLflow does not have takes, first stages of grids among it."""
-    first = [trial for grid in grids for trial in grid.first_trials()]
-    known = {} if run.is_rerun else recorded(tracker, first)
-    fresh = [trial for trial in first if trial.key not in known or known[trial.key].missing]
-    _say_estimate(run, setting, list({trial.key: trial for trial in [*left, *fresh]}.values()))
     if grids:
         say("  what grids train after their first stage is not in it")
 
@@ -137,22 +136,18 @@ def _train(
     found = {} if run.is_rerun else recorded(tracker, cells.trials.values())
     left = {trial.key: trial for trial in left_of(cells, found)}
     if not run.is_rerun:  # a grid finds its first stage in MLflow: two studies start faster than ten
-        left |= {trial.key: trial for grid in grids if grid.is_left for trial in grid.first_trials()}
+        left |= {trial.key: trial for grid in grids if grid.is_left() for trial in grid.first_trials()}
     client = Client(say, resumption.command_line, resumption.guard)
     with joined(run, interrupt, say, resumption.how_to_go_on) as site:
         if run.runner is Runner.RAY:
             say(f"Ray dashboard: {site.dashboard or 'none'}")
-        where = (
-            f"--tracking-uri {tracker.shown_uri}"
-            if run.storage.is_store
-            else f"--storage {shlex.quote(str(run.storage))}"
-        )
-        say(f"the studies, as they go: python launch/ui.py {where}")
+        where = ("--tracking-uri", tracker.shown_uri) if run.storage.is_store else ("--storage", str(run.storage))
+        say(f"the studies, as they go: python launch/ui.py {shlex.join(where)}")
         for study in studies_of(list(left.values()), setting, run.storage):
             if not interrupt.is_set():
                 StudySession(study, run, tracker, interrupt, client).conduct(site)
         for grid in grids:
-            if (grid.is_left or (run.is_rerun and grid.spec)) and not interrupt.is_set():
+            if grid.is_left(run.is_rerun) and not interrupt.is_set():
                 say(f"\n{grid.table}, {grid.heading}: study {grid.folder.name}")
                 StudySession(grid.study(), run, tracker, interrupt, client).conduct(site)
     return interrupt.stop

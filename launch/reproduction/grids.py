@@ -39,10 +39,9 @@ class GridStudy:
     mark: str
     why_not: str = ""
 
-    @property
-    def is_left(self) -> bool:
-        """Return whether there is still something to search."""
-        return self.spec is not None and self.best() is None
+    def is_left(self, is_rerun: bool = False) -> bool:
+        """Return whether there is something to search: always, if it is possible, where all is run again."""
+        return self.spec is not None and (is_rerun or self.best() is None)
 
     def best(self) -> dict[str, Plain] | None:
         """Return the winner's values by axis, once there is a winner."""
@@ -81,10 +80,10 @@ def asked_grids(names: Sequence[str], setting: Setting, storage: Storage) -> lis
             )  # fmt: skip
             mark = setting.mark(space.task)
             folder = storage.study(study_name(spec, storage))
+            why_not = ""
             try:
                 spec.trials(space, 0, {})
             except ValueError as error:
-                found.append(GridStudy(grid.name, heading, space, None, folder, mark, str(error)))
-            else:
-                found.append(GridStudy(grid.name, heading, space, spec, folder, mark))
+                why_not = str(error)
+            found.append(GridStudy(grid.name, heading, space, None if why_not else spec, folder, mark, why_not))
     return found

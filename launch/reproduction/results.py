@@ -11,10 +11,10 @@ from dashboards.paper.formats import Sheet
 from dashboards.paper.results import RESULTS, Asked, Origin, Result, as_csv, joined_origin, origin_of, read_result
 from launch.reproduction.cells import Cells, Setting
 from launch.reproduction.grids import GridStudy
+from launch.reproduction.sheets import needed_tables, needs_images
 from launch.studies.requests import ReproductionRequest
 from launch.studies.resume_command import asked_again
 from pcl.storage.files import write_text
-from pcl.studies.paper.published import published_grids, published_tables
 from pcl.studies.tracking.finished_trials import Known
 from pcl.studies.tracking.tags import EXPERIMENTS, RunKind, Tag
 from pcl.studies.tracking.tracker import Tracker
@@ -35,9 +35,11 @@ def check_output(folder: Path | None) -> None:
 
 def check_kept(request: ReproductionRequest, names: Sequence[str], setting: Setting) -> None:
     """Raise a ValueError if a kept file would be replaced by one of fewer seeds, other images or other settings."""
-    for name in names if request.output else ():
+    if request.output is None:
+        return
+    for name in names:
         asked = _asked(request, name, setting)
-        path = _folder(request) / asked.path_of(name)
+        path = request.output / asked.path_of(name)
         if not path.is_file():
             continue
         kept = read_result(path).asked
@@ -80,14 +82,14 @@ def write_results(
     request: ReproductionRequest, sheets: Sequence[Sheet], setting: Setting, origins: Origins
 ) -> list[Path]:
     """Write what is to be kept, of which something has been trained; returns the files."""
+    assert request.output is not None
     files = []
     for sheet in sheets:
-        lines = list(sheet.lines)
-        of_lines = [origins.get((sheet.name, line.row), Origin()) for line in lines]
+        of_lines = [origins.get((sheet.name, line.row), Origin()) for line in sheet.lines]
         if all(origin == Origin() for origin in of_lines):
             continue
-        result = Result(sheet.name, _asked(request, sheet.name, setting), lines, of_lines)
-        path = _folder(request) / result.path
+        result = Result(sheet.name, _asked(request, sheet.name, setting), list(sheet.lines), of_lines)
+        path = request.output / result.path
         path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, as_csv(result))
         files.append(path)
@@ -95,18 +97,9 @@ def write_results(
 
 
 def _asked(request: ReproductionRequest, name: str, setting: Setting) -> Asked:
-    tables = {table.name: table for table in published_tables()}
-    grids = {grid.name: grid for grid in published_grids()}
-    tasks = {row.task for row in tables[name].rows} if name in tables else set()
-    has_images = "images" in tasks or (name in grids and any("cifar" in space for space in grids[name].spaces))
-    data = setting.images.name if has_images else "toy"
-    seeds = " ".join(map(str, setting.seeds)) if name in tables else ""
+    data = setting.images.name if needs_images([name]) else "toy"
+    seeds = " ".join(map(str, setting.seeds)) if needed_tables([name]) else ""
     return Asked(setting.profile, setting.scale, data, seeds, f"python launch/reproduce.py {asked_again(request)}")
-
-
-def _folder(request: ReproductionRequest) -> Path:
-    assert request.output is not None
-    return request.output
 
 
 def _date(end_ms: int) -> str:

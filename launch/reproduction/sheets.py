@@ -3,7 +3,6 @@
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from dashboards.paper.figures import Curve, draw_curves, stamped
 from dashboards.paper.formats import FORMATS, Sheet, page, text
@@ -27,18 +26,6 @@ from pcl.studies.tracking.finished_trials import Known
 from pcl.training.trained_encoder import TrainedEncoder
 
 _LOOK = {"rejection": "rejection.png", "credible": "credible.png", "certain": "certain.png"}
-
-
-class _Trained(NamedTuple):
-    """Trained cells, and where they are kept."""
-
-    found: Mapping[str, Known]
-    storage: Storage
-
-    def checkpoint_of(self, key: str) -> Path | None:
-        """An encoder of a cell, of whichever of its trials has one left."""
-        trials = self.found[key].trials if key in self.found else ()
-        return next(filter(None, (self.storage.checkpoint_of(trial.key) for trial in trials)), None)
 
 
 def needed_tables(names: Sequence[str]) -> list[Table]:
@@ -66,7 +53,7 @@ def write_sheets(
         if table is not None:
             ours = ours_of(table, cells, found, setting)
             lines, lost = lines_of(table, ours), lost_seeds(ours)
-            picture = _draw(table, cells, ours, setting, folder, _Trained(found, storage))
+            picture = _draw(table, cells, ours, setting, folder, found, storage)
         else:
             lines, lost, picture = _other_lines(name, grids, setting), "", ""
         caption = " ".join(filter(None, [_caption(name, lines, setting), lost]))
@@ -107,7 +94,10 @@ def _caption(name: str, lines: Sequence[Line], setting: Setting) -> str:
     return " ".join([*words, f"Verdicts: {counts(lines)}."])
 
 
-def _draw(table: Table, cells: Cells, ours: dict[str, Ours], setting: Setting, folder: Path, trained: _Trained) -> str:
+def _draw(
+    table: Table, cells: Cells, ours: dict[str, Ours], setting: Setting, folder: Path, found: Mapping[str, Known],
+    storage: Storage,
+) -> str:  # fmt: skip
     """Draw a figure; its file's name, or nothing where there is none or it cannot be drawn, which is said."""
     path = folder / f"{table.name.replace(':', '-')}.png"
     mark = setting.mark(table.rows[0].task)
@@ -115,7 +105,7 @@ def _draw(table: Table, cells: Cells, ours: dict[str, Ours], setting: Setting, f
         if table.axis:
             draw_curves(_curves(table, cells, ours), table.axis, table.title, mark, path)
         elif table.picture:
-            _draw_picture(table, cells, mark, path, trained)
+            _draw_picture(table, cells, mark, path, found, storage)
     except Exception as error:  # the numbers are there, whatever a picture lacks
         say(f"{table.name} is not drawn: {(str(error).strip() or type(error).__name__).splitlines()[0]}")
         path.unlink(missing_ok=True)
@@ -137,29 +127,28 @@ def _curves(table: Table, cells: Cells, ours: dict[str, Ours]) -> list[Curve]:
     ]  # fmt: skip
 
 
-def _draw_picture(table: Table, cells: Cells, mark: str, path: Path, trained: _Trained) -> None:
-    """Raises a ValueError where there is no trained encoder."""
+def _draw_picture(
+    table: Table, cells: Cells, mark: str, path: Path, found: Mapping[str, Known], storage: Storage
+) -> None:
+    """Draw what an encoder of the first row says, of whichever of its trials has a checkpoint left."""
     row = table.rows[0]
     if why := cells.impossible.get((table.name, row.name)):
         raise ValueError(f"not possible: {why}")
-    checkpoint = trained.checkpoint_of(cells.keys[table.name, row.name])
+    key = cells.keys[table.name, row.name]
+    trials = found[key].trials if key in found else ()
+    checkpoint = next(filter(None, (storage.checkpoint_of(trial.key) for trial in trials)), None)
     if checkpoint is None:
-        raise ValueError(f"there is no checkpoint of {row.name!r} in {trained.storage}; `--rerun` trains it again.")
-    if table.picture in _LOOK:
-        stamped(_looked_at(checkpoint, path.parent / "look", trained.storage) / _LOOK[table.picture], mark, path)
+        raise ValueError(f"there is no checkpoint of {row.name!r} in {storage}; `--rerun` trains it again.")
+    if table.picture in _LOOK:  # of `launch/look.py`
+        trained, output = TrainedEncoder.read(checkpoint), path.parent / "look"
+        images = resolve(trained.task.data, data_folder())
+        write_look(source_of(str(checkpoint), storage), trained, images, is_other=False, output=output)
+        stamped(output / _LOOK[table.picture], mark, path)
     else:
         from pcl.studies.report.figures import posteriors  # noqa: PLC0415  Matplotlib and torch take seconds
         from pcl.studies.report.predictions import Predictions  # noqa: PLC0415  with the figures
 
-        found = Predictions.read(checkpoint)
-        if found is None:
+        predictions = Predictions.read(checkpoint)
+        if predictions is None:
             raise ValueError(f"{checkpoint} is of a task without known posteriors.")
-        posteriors(found, table.title, mark, path)
-
-
-def _looked_at(checkpoint: Path, output: Path, storage: Storage) -> Path:
-    """The pictures of `launch/look.py`, made once."""
-    trained = TrainedEncoder.read(checkpoint)
-    images = resolve(trained.task.data, data_folder())
-    write_look(source_of(str(checkpoint), storage), trained, images, is_other=False, output=output)
-    return output
+        posteriors(predictions, table.title, mark, path)
