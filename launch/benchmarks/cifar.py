@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,6 +13,11 @@ from launch.shared.command import say
 from launch.shared.image_choice import chosen_data, named
 from pcl.config.run_config import RunConfig
 from pcl.training.run import Run
+
+_SIZES = {
+    "batch": "training.batch_size", "K": "loss.n_samples", "D": "encoder.dim", "M": "training.n_negatives",
+    "width": "encoder.width",
+}  # fmt: skip
 
 
 def measure(
@@ -24,13 +30,7 @@ def measure(
     values = {"task.data": named(data, images), "training.phases": "mu kappa"}
     base = RunConfig.of(values, profile=profile, scale=scale, task="images")
     flat = base.flat()
-    sizes = {
-        name: flat[path]
-        for name, path in (
-            ("batch", "training.batch_size"), ("K", "loss.n_samples"), ("D", "encoder.dim"),
-            ("M", "training.n_negatives"), ("width", "encoder.width"),
-        )
-    }  # fmt: skip
+    sizes = {name: flat[path] for name, path in _SIZES.items()}
     say(f"MCInfoNCE on {images.name}, profile {profile}, {sizes}, {device}, {n_timed} batches a row")
     say(f"{'precision':<10}{'path':>6}{'what':>22}{'ms':>10}{'peak MiB':>10}{'first batches s':>17}")
     rows: list[Row] = []
@@ -61,9 +61,6 @@ def _parts(run: Run) -> dict[str, Callable[[], object]]:
     step = run.step
     (x,) = step.prepare()
 
-    def encode() -> None:
-        step.encode(x)
-
     def encode_and_back() -> None:
         posterior = step.encode(x)
         (posterior.mu.sum() + posterior.kappa.sum()).backward()
@@ -72,6 +69,7 @@ def _parts(run: Run) -> dict[str, Callable[[], object]]:
         with torch.no_grad():
             step.task.evaluate(step.encoder)
 
+    encode = partial(step.encode, x)
     return {"pairs": step.prepare, "encoder": encode, "encoder and back": encode_and_back, "evaluation": evaluate}
 
 
@@ -90,9 +88,8 @@ def _milliseconds(part: Callable[[], object], device: str) -> float:
 
 def _tell(row: Row) -> None:
     first = f"{row['first_batches_s']:.1f}" if "first_batches_s" in row else ""
-    say(
-        f"{row['precision']:<10}{row['path']:>6}{row['what']:>22}{row['ms_per_batch']:>10.2f}{peak(row):>10}{first:>17}"
-    )
+    head = f"{row['precision']:<10}{row['path']:>6}{row['what']:>22}"
+    say(f"{head}{row['ms_per_batch']:>10.2f}{peak(row):>10}{first:>17}")
 
 
 def _tell_fold(rows: list[Row], config: Any) -> None:

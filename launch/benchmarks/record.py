@@ -27,19 +27,10 @@ def _circumstances() -> dict[str, Any]:
     if Path("/proc/cpuinfo").exists():
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         cpu = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), cpu)
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
+    modules = {"pcl": pcl, "torch": torch, "numpy": np, "scipy": scipy}
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "hardware": {
-            "cpu": cpu,
-            "cores": os.cpu_count(),
-            "threads": torch.get_num_threads(),
-            "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
-        },
-        "versions": {
-            "pcl": pcl.__version__,
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "numpy": np.__version__,
-            "scipy": scipy.__version__,
-        },
+        "hardware": {"cpu": cpu, "cores": os.cpu_count(), "threads": torch.get_num_threads(), "gpu": gpu},
+        "versions": {"python": platform.python_version(), **{n: m.__version__ for n, m in modules.items()}},
     }

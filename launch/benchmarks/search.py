@@ -6,9 +6,9 @@ found the best when a finished trial is within one standard error of the best ce
 
 import random
 import statistics
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import optuna
 
@@ -34,19 +34,15 @@ def measure(
     return replay(table or TABLE, repeats)
 
 
-@dataclass(frozen=True)
-class Spent:
-    """The cost of a search until it found the best.
-
-    Attributes:
-        trials: Begun.
-        batches: Trained.
-        seconds: Spent training them, as measured when the table was made.
-    """
+class Spent(NamedTuple):
+    """The cost of a search: trials begun, batches trained, and the seconds that took when the table was made."""
 
     trials: int
     batches: int
     seconds: float
+
+
+Search = Callable[[list[Entry], float, int, Rungs | None], Spent | None]  # cells, goal, seed, rungs of ASHA
 
 
 def replay(table: Path, n_repeats: int) -> list[Row]:
@@ -60,17 +56,15 @@ def replay(table: Path, n_repeats: int) -> list[Row]:
     say(f"all of the grid: {whole.batches:,} batches, {whole.seconds:.0f} s")
     say(f"{'until one of those is found':<30}{'trials':>18}{'batches':>32}{'% of the time of all':>24}")
     rows: list[Row] = []
-    kinds: dict[str, tuple[int, Callable[[int], Iterator[Spent | None]]]] = {
-        "grid, in its order": (1, lambda _: _in_order(entries, goal)),
-        "random": (n_repeats, lambda seed: _in_order(random.Random(seed).sample(entries, len(entries)), goal)),
-        "Optuna (TPE)": (n_repeats, lambda seed: _proposed(entries, goal, seed, None)),
-        "random + ASHA": (
-            n_repeats, lambda seed: _in_order(random.Random(seed).sample(entries, len(entries)), goal, _rungs())
-        ),
-        "Optuna (TPE) + ASHA": (n_repeats, lambda seed: _proposed(entries, goal, seed, _rungs())),
-    }  # fmt: skip
-    for name, (n, search) in kinds.items():
-        found = [_until_found(search(seed)) for seed in range(n)]
+    kinds: dict[str, tuple[int, Search, bool]] = {  # repeats, search, with ASHA or without
+        "grid, in its order": (1, _in_order, False),
+        "random": (n_repeats, _at_random, False),
+        "Optuna (TPE)": (n_repeats, _proposed, False),
+        "random + ASHA": (n_repeats, _at_random, True),
+        "Optuna (TPE) + ASHA": (n_repeats, _proposed, True),
+    }
+    for name, (n, search, is_asha) in kinds.items():
+        found = [search(entries, goal, seed, Rungs(wide_space().objective) if is_asha else None) for seed in range(n)]
         row: Row = {"search": name, "repeats": n, "found": sum(spent is not None for spent in found)}
         costs = [spent if spent is not None else whole for spent in found]
         row["trials"] = _quartiles([spent.trials for spent in costs])
@@ -83,24 +77,21 @@ def replay(table: Path, n_repeats: int) -> list[Row]:
     return rows
 
 
-def _rungs() -> Rungs:
-    return Rungs(wide_space().objective)
-
-
-def _until_found(search: Iterator[Spent | None]) -> Spent | None:
-    """Return what was spent when the search first yielded something."""
-    return next((spent for spent in search if spent is not None), None)
-
-
-def _in_order(entries: list[Entry], goal: float, rungs: Rungs | None = None) -> Iterator[Spent | None]:
-    """Run cells one after the other; yield what was spent once one is good enough, None before."""
+def _in_order(entries: list[Entry], goal: float, _seed: int, rungs: Rungs | None) -> Spent | None:
+    """Run cells one after the other; return what was spent until one was good enough."""
     meter = _Meter(goal)
     for entry in entries:
         meter.run(entry, rungs)
-        yield meter.spent if meter.is_found else None
+        if meter.is_found:
+            return meter.spent
+    return None
 
 
-def _proposed(entries: list[Entry], goal: float, seed: int, rungs: Rungs | None) -> Iterator[Spent | None]:
+def _at_random(entries: list[Entry], goal: float, seed: int, rungs: Rungs | None) -> Spent | None:
+    return _in_order(random.Random(seed).sample(entries, len(entries)), goal, seed, rungs)
+
+
+def _proposed(entries: list[Entry], goal: float, seed: int, rungs: Rungs | None) -> Spent | None:
     """Run cells as Optuna proposes them; known ones are told again and not run."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     (stage,) = wide_space().stages
@@ -123,7 +114,9 @@ def _proposed(entries: list[Entry], goal: float, seed: int, rungs: Rungs | None)
         for percent, value in told.curve:
             trial.report(value, round(percent))
         study.tell(trial, told.values, told.state)
-        yield meter.spent if meter.is_found else None
+        if meter.is_found:
+            return meter.spent
+    return None
 
 
 class _Meter:
@@ -137,9 +130,8 @@ class _Meter:
         """Run a cell to its end, or to where it is stopped; return what Optuna would be told."""
         stop = entry.stopped_at(rungs) if rungs is not None else None
         index = len(entry.batches) - 1 if stop is None else entry.batches.index(stop)
-        self.spent = Spent(
-            self.spent.trials + 1, self.spent.batches + entry.batches[index], self.spent.seconds + entry.seconds[index]
-        )
+        trials, batches, seconds = self.spent
+        self.spent = Spent(trials + 1, batches + entry.batches[index], seconds + entry.seconds[index])
         if stop is not None:
             return Known(curve=[point for point, batch in entry.judged if batch <= stop])
         self.is_found = self.is_found or (entry.value is not None and entry.value >= self._goal)

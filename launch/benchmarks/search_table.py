@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 import torch
 
@@ -38,20 +37,14 @@ _N_EVALUATIONS = 16
 _N_DIGITS = 4
 
 
-_NOTHING: Mapping[str, Any] = MappingProxyType({})
-
-
 @lru_cache
 def wide_space() -> SearchSpace:
     """Return the paper's grid of 12 cells times five kappa_pos and five learning rates."""
     space = load_space("toy_mcinfonce")
     (stage,) = space.stages
-    axes = {
-        **stage.axes,
-        "loss.kappa_pos": (5.0, 10.0, 20.0, 40.0, 80.0),
-        "training.lr": (1e-4, 3e-4, 1e-3, 3e-3, 1e-2),
-    }
-    return dataclasses.replace(space, name="toy_mcinfonce_wide", stages=(Stage(stage.name, axes),), published={})
+    more = {"loss.kappa_pos": (5.0, 10.0, 20.0, 40.0, 80.0), "training.lr": (1e-4, 3e-4, 1e-3, 3e-3, 1e-2)}
+    wider = Stage(stage.name, {**stage.axes, **more})
+    return dataclasses.replace(space, name="toy_mcinfonce_wide", stages=(wider,), published={})
 
 
 def cells(n_batches: int, overrides: Mapping[str, Plain]) -> list[Cell]:
@@ -61,19 +54,9 @@ def cells(n_batches: int, overrides: Mapping[str, Plain]) -> list[Cell]:
 
 
 def make(
-    path: Path, n_batches: int, device: str, limit_s: float, overrides: Mapping[str, Plain] = _NOTHING
+    path: Path, n_batches: int, device: str, limit_s: float, overrides: Mapping[str, Plain] = MappingProxyType({})
 ) -> list[Row]:
-    """Train the cells that a table lacks, until it is complete or the time is up.
-
-    Args:
-        path: The table.
-        n_batches: Of each cell.
-        device: cpu or cuda.
-        limit_s: No cell is begun after so many seconds.
-        overrides: Settings of all cells, by dotted path.
-
-    Returns:
-        The cells that were trained.
+    """Train the cells that a table lacks, until it is complete or `limit_s` seconds are up; return these cells.
 
     Raises:
         ValueError: If the table was made with other settings, or a setting is none; the table is left as it is.
@@ -92,10 +75,8 @@ def make(
         with path.open("a") as file:
             file.write(json.dumps(row) + "\n")
         made.append(row)
-        value = final(row)
-        say(
-            f"cell {place} of {len(every)}: {'failed' if value is None else f'{value:.3f}'}, {row['seconds'][-1]:.0f} s"
-        )
+        told = "failed" if (value := final(row)) is None else f"{value:.3f}"
+        say(f"cell {place} of {len(every)}: {told}, {row['seconds'][-1]:.0f} s")
     return made
 
 
@@ -135,17 +116,16 @@ class Entry:
         judged: Percent done and value of every report at which ASHA judges it, and the report's batch.
     """
 
-    cell: "dict[str, Plain]"
+    cell: dict[str, Plain]
     batches: list[int]
     seconds: list[float]
     value: float | None
     standard_error: float
-    judged: "list[tuple[tuple[float, float], int]]"
+    judged: list[tuple[tuple[float, float], int]]
 
     def stopped_at(self, rungs: Rungs) -> int | None:
         """Return the batch at which ASHA stops it, or None."""
-        key = _key(self.cell)
-        phases = str(self.cell["training.phases"])
+        key, phases = _key(self.cell), str(self.cell["training.phases"])
         return next((batch for point, batch in self.judged if not rungs.goes_on(key, phases, *point)), None)
 
 
@@ -225,5 +205,5 @@ def _trained(cell: Cell, seeds: Sequence[int], device: str) -> Row:
     }
 
 
-def _key(varied: "dict[str, Plain]") -> str:
+def _key(varied: dict[str, Plain]) -> str:
     return json.dumps(varied, sort_keys=True)

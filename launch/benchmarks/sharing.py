@@ -29,12 +29,7 @@ def measure(
             runs += [Run(config, SEEDS[:n_seeds], device) for _ in range(n_trials - len(runs))]
             seconds = min(side_by_side_seconds(runs, device, n_batches) for _ in range(_REPEATS))
             alone = alone or seconds
-            row: Row = {
-                "seeds": n_seeds,
-                "trials": n_trials,
-                "ms_per_batch": 1e3 * seconds / (n_batches * len(config.training.phases)),
-                "gain": n_trials * alone / seconds,
-            }
-            rows.append(row)
-            say(f"{n_seeds:>13}{n_trials:>8}{row['ms_per_batch']:>17.3f}{row['gain']:>20.2f}")
+            ms, gain = 1e3 * seconds / (n_batches * len(config.training.phases)), n_trials * alone / seconds
+            rows.append({"seeds": n_seeds, "trials": n_trials, "ms_per_batch": ms, "gain": gain})
+            say(f"{n_seeds:>13}{n_trials:>8}{ms:>17.3f}{gain:>20.2f}")
     return rows

@@ -7,11 +7,9 @@ from pcl.config.run_config import RunConfig
 from pcl.training.run import Run
 
 _DOUBLED = {
-    "K": ("loss.n_samples",),
-    "M": ("training.n_negatives",),
-    "B": ("training.batch_size",),
+    "K": ("loss.n_samples",), "M": ("training.n_negatives",), "B": ("training.batch_size",),
     "D": ("task.dim", "task.dim_x", "encoder.dim"),
-}
+}  # fmt: skip
 
 
 def measure(
@@ -44,14 +42,10 @@ def _rows(
     n_timed = n_batches if is_fast or device == "cpu" else max(10, n_batches // 20)
     rows = []
     for index in range(len(config.training.phases)):
-        row: Row = {
-            "variant": variant,
-            "seeds": len(seeds),
-            "path": "fast" if is_fast and device == "cuda" else "plain",
-            "config": config.flat(),
-            **phase_row(run, index, n_timed),
-        }
+        path = "fast" if is_fast and device == "cuda" else "plain"
+        head = {"variant": variant, "seeds": len(seeds), "path": path, "config": config.flat()}
+        row: Row = {**head, **phase_row(run, index, n_timed)}
         rows.append(row)
-        head = f"{variant:<10}{row['seeds']:>6}{row['phase']:>7}{row['path']:>7}"
-        say(f"{head}{row['ms_per_batch']:>10.3f}{peak(row):>10}{row['first_batches_s']:>17.1f}")
+        told = f"{variant:<10}{row['seeds']:>6}{row['phase']:>7}{row['path']:>7}"
+        say(f"{told}{row['ms_per_batch']:>10.3f}{peak(row):>10}{row['first_batches_s']:>17.1f}")
     return rows

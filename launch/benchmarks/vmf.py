@@ -53,12 +53,8 @@ def measure(*, samples: int, dim: int, repeats: int) -> list[Row]:
         ours = statistics.median(times["pcl sample"])
         for name, values in times.items():
             ms = statistics.median(values)
-            rows.append(
-                {
-                    "kappa": kappa, "dim": dim, "samples": n, "method": name, "ms": ms, "all_ms": values,
-                    "ratio": ms / ours,
-                }
-            )  # fmt: skip
+            sizes = {"kappa": kappa, "dim": dim, "samples": n}
+            rows.append({**sizes, "method": name, "ms": ms, "all_ms": values, "ratio": ms / ours})
             say(f"{kappa:>8g}  {name:<26}{ms:>8.1f}{n / ms / 1e3:>13.2f}{ms / ours:>19.2f}")
     return rows
 
