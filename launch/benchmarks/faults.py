@@ -66,29 +66,17 @@ def write_space(folder: Path, n_reports: int, kappas: Sequence[int] = _KAPPAS) -
 
 @dataclass
 class Study:
-    """A running study, and what happens to it.
-
-    Attributes:
-        nodes: Where.
-        second: The node that things happen to.
-        storage: Folder of this study alone, so that it takes nothing from others.
-        tracking: Its MLflow.
-        where: Options of its command that say so.
-        process: Its driver.
-        checkpoints: When its trials were saved.
-        event_s: When something happened to its trials, in seconds since 1970; never, at first.
-        until_s: When the event was over.
-    """
+    """A running study, and what happens to it."""
 
     nodes: Cluster
-    second: str
-    storage: Path
+    second: str  # the node that things happen to
+    storage: Path  # folder of this study alone, so that it takes nothing from others
     tracking: Tracking
-    where: list[str]
-    process: Started
+    where: list[str]  # options of its command for storage, MLflow and cluster
+    process: Started  # its driver
     checkpoints: Checkpoints
-    event_s: float = float("inf")
-    until_s: float = 0.0
+    event_s: float = float("inf")  # when something happened to its trials, in seconds since 1970; never, at first
+    until_s: float = 0.0  # when the event was over
     _owners: dict[str, str] = field(default_factory=dict)
 
     @property

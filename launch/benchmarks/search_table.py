@@ -105,23 +105,14 @@ def final(row: Row) -> float | None:
 
 @dataclass(frozen=True)
 class Entry:
-    """A cell as a search sees it.
+    """A cell as a search sees it."""
 
-    Attributes:
-        cell: Its values by axis.
-        batches: At which it reports.
-        seconds: Spent training until then.
-        value: At its end; nothing where a seed fails.
-        standard_error: Of that, over the seeds.
-        judged: Percent done and value of every report at which ASHA judges it, and the report's batch.
-    """
-
-    cell: dict[str, Plain]
-    batches: list[int]
-    seconds: list[float]
-    value: float | None
-    standard_error: float
-    judged: list[tuple[tuple[float, float], int]]
+    cell: dict[str, Plain]  # values by axis
+    batches: list[int]  # at which it reports
+    seconds: list[float]  # spent training until then
+    value: float | None  # at its end; None where a seed fails
+    standard_error: float  # of that, over the seeds
+    judged: list[tuple[tuple[float, float], int]]  # (percent done, value) and batch of each report that ASHA judges
 
     def stopped_at(self, rungs: Rungs) -> int | None:
         """Return the batch at which ASHA stops it, or None."""

@@ -43,12 +43,7 @@ class Setting:
         return self.images if task == "images" else NO_IMAGES
 
     def mark(self, task: str, is_from_scratch: bool = False) -> str:
-        """Return what stands in every cell of a task that is not as published.
-
-        Args:
-            task: Name of it.
-            is_from_scratch: Whether the paper has no pretrained weights there either.
-        """
+        """Return what stands in each cell that is not as published; `is_from_scratch`: nor is it pretrained there."""
         images = self.images_of(task)
         lacks_weights = task == "images" and not is_from_scratch and not images.values.get(WEIGHTS)
         others = ["not pretrained"] if lacks_weights and images.missing is None else []
@@ -57,17 +52,11 @@ class Setting:
 
 @dataclass
 class Cells:
-    """The trials of some tables.
+    """The trials of some tables. A row is named by its table and itself."""
 
-    Attributes:
-        trials: By key, each once however many tables have it.
-        keys: Of every row, by table and row.
-        impossible: Why a row has none.
-    """
-
-    trials: dict[str, Trial] = field(default_factory=dict)
-    keys: dict[tuple[str, str], str] = field(default_factory=dict)
-    impossible: dict[tuple[str, str], str] = field(default_factory=dict)
+    trials: dict[str, Trial] = field(default_factory=dict)  # by key, each once however many tables have it
+    keys: dict[tuple[str, str], str] = field(default_factory=dict)  # of every row's trial
+    impossible: dict[tuple[str, str], str] = field(default_factory=dict)  # why a row has none
 
     @classmethod
     def of(cls, tables: Iterable[Table], setting: Setting) -> "Cells":

@@ -19,25 +19,15 @@ from pcl.studies.space.trial import Trial
 
 @dataclass(frozen=True)
 class GridStudy:
-    """A search of one of the paper's spaces.
+    """A search of one of the paper's spaces."""
 
-    Attributes:
-        table: Name of the table that it is in.
-        heading: What it is called there.
-        space: What is searched.
-        spec: What the study is; nothing where the profile does not have it.
-        folder: Where it is kept.
-        mark: Of all that is ours.
-        why_not: Why there is no study.
-    """
-
-    table: str
-    heading: str
+    table: str  # name of the table that it is in
+    heading: str  # what it is called there
     space: SearchSpace
-    spec: StudySpec | None
+    spec: StudySpec | None  # None where the profile does not have it
     folder: StudyFolder
-    mark: str
-    why_not: str = ""
+    mark: str  # of all that is ours
+    why_not: str  # why there is no study
 
     def is_left(self, is_rerun: bool = False) -> bool:
         """Return whether there is something to search: always, if it is possible, where all is run again."""

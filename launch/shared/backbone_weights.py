@@ -19,15 +19,10 @@ from pcl.training.pretraining import Pretraining, Recipe
 
 @dataclass(frozen=True, eq=False)
 class Missing:
-    """A backbone that has to be trained first.
-
-    Attributes:
-        data: The images to train on.
-        width: Channels of the first stage.
-    """
+    """A backbone that has to be trained first."""
 
     data: ImageSet
-    width: int
+    width: int  # channels of the first stage
 
     def __str__(self) -> str:
         recipe = self._recipe()

@@ -24,19 +24,12 @@ _PASSWORD = re.compile(r"://[^/@]*:[^/@]*@")
 
 
 class Parcel(NamedTuple):
-    """A launch command with all that it needs on a cluster.
+    """A launch command with all that it needs on a cluster."""
 
-    Attributes:
-        name: Name of the launch file, without its ending.
-        words: Its arguments; a user's file is named by its path inside the package.
-        files: The user's own files by their path inside the package.
-        folder: Absolute path on the cluster where the command starts; empty if it writes no files.
-    """
-
-    name: str
-    words: tuple[str, ...]
-    files: dict[str, Path]
-    folder: str
+    name: str  # of the launch file, without its ending
+    words: tuple[str, ...]  # its arguments; a user's file is named by its path inside the package
+    files: dict[str, Path]  # the user's own files by their path inside the package
+    folder: str  # absolute path on the cluster where the command starts; empty if it writes no files
 
     @property
     def title(self) -> str:
@@ -59,8 +52,7 @@ class Parcel(NamedTuple):
     def command(self, python: str) -> str:
         """Return the command for a node's shell, which starts where the package was unpacked.
 
-        Args:
-            python: The interpreter; if the node lacks it, its own `python` is used.
+        If the node lacks the interpreter, its own `python` is used.
         """
         words = map(self._shell_word, self.words)
         steps = ["here=$PWD", 'export PYTHONPATH="$here:$PYTHONPATH"']

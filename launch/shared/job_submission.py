@@ -42,15 +42,9 @@ def send(
     command: list[str], address: str, folder: str | None = None, name: str | None = None, python: str | None = None,
     is_followed: bool = True,
 ) -> None:  # fmt: skip
-    """Send a command, such as launch/grid.py --space toy_elk, as a job.
+    """Send a command, such as launch/grid.py --space toy_elk, to the dashboard of a cluster as a job.
 
-    Args:
-        command: Its words.
-        address: Address of the cluster's dashboard.
-        folder: Folder on the cluster where the command starts; by default its absolute `--storage`.
-        name: Name of the job; by default made of command and time.
-        python: Interpreter on the cluster.
-        is_followed: Whether to show the job's log until it ends.
+    It starts in the folder, by default its absolute `--storage`. The job's name is by default made of command and time.
 
     Raises:
         ValueError: If it cannot be sent.
@@ -105,12 +99,6 @@ def _asking(address: str, what: str, name: str) -> str:
 
 def is_sent(name: str, address: str | None, storage: Storage, is_plan: bool) -> bool:
     """Send this command to another machine's cluster if it asks for one, and follow it; return whether it was sent.
-
-    Args:
-        name: Name of the launch file, without its ending.
-        address: Of the cluster, as it was asked for.
-        storage: Of studies.
-        is_plan: Whether nothing is written.
 
     Raises:
         ValueError: If no dashboard answers there, or results would be lost with the job.

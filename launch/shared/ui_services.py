@@ -110,11 +110,7 @@ class MlflowPages:
 
 
 class RayPages:
-    """Ray's dashboard, which comes and goes with its cluster.
-
-    Args:
-        asked: Its address, if known.
-    """
+    """Ray's dashboard, which comes and goes with its cluster; looked for on this machine unless it is asked for."""
 
     def __init__(self, asked: str | None) -> None:
         self._candidates = [asked] if asked else [f"http://127.0.0.1:{port}" for port in _RAY_PORTS]

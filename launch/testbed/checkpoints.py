@@ -13,11 +13,7 @@ _LOOK_S = 0.02
 
 
 class Checkpoints:
-    """A thread that polls the trials' folders for new checkpoints.
-
-    Args:
-        study: The study's folder, which need not exist yet.
-    """
+    """A thread that polls the trials' folders of a study, which need not exist yet, for new checkpoints."""
 
     def __init__(self, study: Path) -> None:
         self._study = study

@@ -88,29 +88,17 @@ class Network:
 
 @dataclass
 class Cluster:
-    """A Ray cluster whose nodes do not see this checkout: what they need has to be sent.
+    """A Ray cluster whose nodes do not see this checkout: what they need has to be sent."""
 
-    Attributes:
-        folder: Of all their files. Short: paths of Ray's sockets have at most 107 bytes.
-        port: Of the head.
-        dashboard: Port of the dashboard.
-        token: That Ray asks for.
-        n_cpus: Of a node, where it is not given another number.
-        network: With an address for each node; else all are on loopback.
-        nodes: Processes that each started a node's others.
-        host: The head's address.
-        n_started: Commands so far.
-    """
-
-    folder: Path
-    port: int = field(default_factory=free_port)
-    dashboard: int = field(default_factory=free_port)
-    token: str = field(default_factory=lambda: uuid.uuid4().hex)
-    n_cpus: int = 1
-    network: Network | None = None
-    nodes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
-    host: str = "127.0.0.1"
-    n_started: int = 0
+    folder: Path  # of all files; short, for paths of Ray's sockets have at most 107 bytes
+    port: int = field(default_factory=free_port)  # of the head
+    dashboard: int = field(default_factory=free_port)  # port
+    token: str = field(default_factory=lambda: uuid.uuid4().hex)  # that Ray asks for
+    n_cpus: int = 1  # of a node, where it is not given another number
+    network: Network | None = None  # with an address for each node; else all are on loopback
+    nodes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)  # each started a node's other processes
+    host: str = "127.0.0.1"  # the head's address
+    n_started: int = 0  # commands so far
 
     @property
     def address(self) -> str:

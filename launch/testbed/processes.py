@@ -182,19 +182,12 @@ def command_of(pid: int) -> str:
 
 @dataclass
 class Server:
-    """An MLflow server that can be killed and started again on the same port.
+    """An MLflow server that can be killed and started again on the same port."""
 
-    Attributes:
-        folder: Of its database, its files and its log.
-        port: On loopback.
-        prefix: Words that put a command somewhere else, such as another network.
-        process: While it runs.
-    """
-
-    folder: Path
-    port: int = field(default_factory=free_port)
-    prefix: tuple[str, ...] = ()
-    process: subprocess.Popen[bytes] | None = None
+    folder: Path  # of its database, its files and its log
+    port: int = field(default_factory=free_port)  # on loopback
+    prefix: tuple[str, ...] = ()  # words that put a command somewhere else, such as another network
+    process: subprocess.Popen[bytes] | None = None  # while it runs
 
     @property
     def uri(self) -> str:

@@ -23,18 +23,14 @@ from pcl.studies.tracking.store import Store, tracking_uri
 
 @dataclass(frozen=True)
 class BoardRequest:
-    """A request to `launch/ui.py`, which describes each option.
-
-    Attributes:
-        is_port_fixed: Do not take another port where this one is taken.
-    """
+    """A request to `launch/ui.py`, which describes each option."""
 
     storage: Storage
     tracking_uri: str | None
     export: Path | None
     host: str
     port: int
-    is_port_fixed: bool
+    is_port_fixed: bool  # whether no other port is taken where this one is
     mlflow_port: int
     ray: str | None
 
