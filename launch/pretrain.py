@@ -4,7 +4,6 @@ It learns to classify the training images that a set has apart from its folds, p
 folds, and keeps the weights in data/weights/, where `launch/train.py` and `launch/grid.py` find them.
 """
 
-import argparse
 from pathlib import Path
 
 from launch.shared.command import Parser, device_flag, run, whole_number
@@ -12,13 +11,6 @@ from launch.shared.command import Parser, device_flag, run, whole_number
 
 def main() -> None:
     """Parse the command line, train and keep the weights."""
-    given = vars(_parser().parse_args())
-    from launch.training.pretraining import pretrain  # noqa: PLC0415  -h answers at once
-
-    pretrain(**given)
-
-
-def _parser() -> argparse.ArgumentParser:
     parser = Parser(__doc__)
     parser.add_argument(
         "--data", metavar="NAME|FILE", help="auto (default), cifar10h, embedded, or a file of training images"
@@ -33,7 +25,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--output", type=Path, metavar="FOLDER", help="folder to keep the weights in (default: data/weights)"
     )
-    return parser
+    given = vars(parser.parse_args())
+    from launch.training.pretraining import pretrain  # noqa: PLC0415  -h answers at once
+
+    pretrain(**given)
 
 
 if __name__ == "__main__":

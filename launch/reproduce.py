@@ -19,7 +19,9 @@ def main() -> None:
     """Parse the command line, then list, plan or run."""
     arguments = _parser().parse_args()
     if arguments.list:
-        _list()
+        for name, title in published_titles().items():
+            kind, _, short = name.partition(":")
+            say(f"{'--table' if kind == 'tab' else '--figure':<9}{short:<20}{title}")
     elif not is_sent("reproduce", arguments.address, arguments.storage, arguments.plan):
         from launch.reproduction.command import run_reproduction  # noqa: PLC0415  -h answers at once
 
@@ -49,12 +51,6 @@ def _parser() -> argparse.ArgumentParser:
     running_flags(how)
     where_flags(parser)
     return parser
-
-
-def _list() -> None:
-    for name, title in published_titles().items():
-        kind, _, short = name.partition(":")
-        say(f"{'--table' if kind == 'tab' else '--figure':<9}{short:<20}{title}")
 
 
 if __name__ == "__main__":

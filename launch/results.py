@@ -4,7 +4,6 @@ They come from the CSVs in dashboards/results, which `launch/reproduce.py --outp
 with command, hardware, commit and date.
 """
 
-import argparse
 from pathlib import Path
 
 from launch.shared.command import Parser, run
@@ -14,18 +13,14 @@ _ROOT = Path(__file__).parents[1]
 
 def main() -> None:
     """Parse the command line, then write or compare."""
-    given = vars(_parser().parse_args())
-    from launch.viewing.readme_tables import render  # noqa: PLC0415  -h answers at once
-
-    render(**given)
-
-
-def _parser() -> argparse.ArgumentParser:
     parser = Parser(__doc__)
     parser.add_argument("--results", type=Path, help="folder of the CSVs (default: dashboards/results)")
     parser.add_argument("--readme", type=Path, default=_ROOT / "README.md", help="file to write (default: README.md)")
     parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 if the README differs")
-    return parser
+    given = vars(parser.parse_args())
+    from launch.viewing.readme_tables import render  # noqa: PLC0415  -h answers at once
+
+    render(**given)
 
 
 if __name__ == "__main__":

@@ -196,7 +196,7 @@ class Faults:
     def __init__(self, nodes: Cluster, space: Path, is_served: bool = True) -> None:
         self.nodes, self.space, self.is_served = nodes, space, is_served
         self._n_studies = 0
-        self._calm_best, self._calm_reports = "", {}  # type: tuple[str, dict[str, Any]]
+        self.expect("", {})
 
     def expect(self, best: str, reports: Reports) -> None:
         """Set the winner's key and all reports of a study that nothing happens to."""
@@ -239,9 +239,8 @@ class Faults:
         usual_s, longest_s = usual_and_longest(study.checkpoints.intervals(study.event_s))
         row = {
             "event": event, "trials": len(reports), "moved": len(moved), "redone_s": max(moved, default=0.0),
-            "interval_s": usual_s, "longest_interval_s": longest_s,
-            "stalled_s": study.stalled_s(), "recorded_s": recorded_s,
-            "wall_s": seconds, "duplicates": duplicates, "missing": missing,
+            "interval_s": usual_s, "longest_interval_s": longest_s, "stalled_s": study.stalled_s(),
+            "recorded_s": recorded_s, "wall_s": seconds, "duplicates": duplicates, "missing": missing,
             "same_winner": best == self._calm_best, "same_reports": reports == self._calm_reports,
             "nodes_used": len({result.node for t in study.folder.trials() if (result := t.result())}),
         }  # fmt: skip

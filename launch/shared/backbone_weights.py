@@ -25,7 +25,7 @@ class Missing:
     width: int  # channels of the first stage
 
     def __str__(self) -> str:
-        recipe = self._recipe()
+        recipe = Recipe.suited(self.data, self.width)
         return (
             f"a backbone of width {self.width}, {recipe.epochs} epochs of the {len(self.data.train_images):,} training "
             f"images of {self.data.name}, once for all later runs (`--weights none` starts from scratch)"
@@ -34,10 +34,7 @@ class Missing:
     def train(self, device: str) -> str:
         """Train the backbone and keep its weights; returns the value of `encoder.weights`."""
         say(f"pretraining first: {self}")
-        return pretrained(self.data, self._recipe(), device, weights_folder()).name
-
-    def _recipe(self) -> Recipe:
-        return Recipe.suited(self.data, self.width)
+        return pretrained(self.data, Recipe.suited(self.data, self.width), device, weights_folder()).name
 
 
 def chosen_weights(asked: str | None, data: ImageSet, width: int, scale: str) -> str | Missing:
@@ -69,11 +66,8 @@ def _adopted(text: str, width: int) -> Weights:
 
 def check_weights(name: str) -> None:
     """Raise a ValueError if the weights of a study are gone."""
-    if name and not weights_file(name).is_file():
-        raise ValueError(
-            f"The weights {weights_file(name)} that the study began with are gone: put the file back, or start a new "
-            "study."
-        )
+    if name and not (file := weights_file(name)).is_file():
+        raise ValueError(f"The weights {file} that the study began with are gone: put it back, or start a new study.")
     if name:
         named_weights(name)
 
