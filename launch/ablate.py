@@ -38,9 +38,7 @@ def request_of(arguments: argparse.Namespace) -> AblationRequest:
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(__doc__)
     what = parser.add_argument_group("what to vary")
-    what.add_argument(
-        "--ablation", metavar="NAME|FILE", help="one of search_spaces/ablations/, or a file with ABLATION"
-    )
+    what.add_argument("--ablation", metavar="NAME|FILE", help="one of --list, or a file that defines ABLATION")
     what.add_argument("--list", action="store_true", help="print the ablations and stop")
     what_flags(what, "of every variant (default: 4,5,6,7,8; the first three at quick, two at smoke)")
     how_flags(parser, "ablation, images, scale and time")

@@ -38,11 +38,7 @@ _COUNTS = {  # flags of whole numbers: the default, and what is counted
         "records": (10_000, "runs that are listed"),
     },
 }  # fmt: skip
-_TIMED = {
-    "toy": (500, 10),
-    "cifar": (100, 5),
-    "sharing": (200, 0),
-}  # batches on a GPU and on a CPU
+_TIMED = {"toy": (500, 10), "cifar": (100, 5), "sharing": (200, 0)}  # batches a row, on a GPU and on a CPU
 
 
 def main() -> None:
@@ -73,9 +69,8 @@ def _parser() -> argparse.ArgumentParser:
     parsers = {name: benchmarks.add_parser(name, help=text) for name, text in _HELP.items()}
     for benchmark, counts in _COUNTS.items():
         for name, (default, text) in counts.items():
-            parsers[benchmark].add_argument(
-                f"--{name}", type=whole_number, default=default, help=f"{text} (default: {default:,})"
-            )
+            told = f"{text} (default: {default:,})"
+            parsers[benchmark].add_argument(f"--{name}", type=whole_number, default=default, help=told)
     device_flag(parsers["loss"])
     parsers["cifar"].add_argument("--data", help=DATA_HELP)
     for name, timed in _TIMED.items():

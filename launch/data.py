@@ -15,11 +15,9 @@ def main() -> None:
     parser = Parser(__doc__)
     parser.add_argument("--folder", type=Path, help="folder of the cache (default: PCL_DATA, which may be an "
                         "object store such as s3://BUCKET/PREFIX, else data)")  # fmt: skip
-    parser.add_argument(
-        "--from", type=Path, dest="source", metavar="FILE|FOLDER", help="an .npz, or torchvision's files"
-    )
-    parser.add_argument("--cifar10h", type=Path, metavar="FILE", help="the authors' cifar10h-probs.npy; needs --from")
-    parser.add_argument("--picture", type=Path, metavar="FILE", help="draw the embedded images into a PNG, and stop")
+    parser.add_argument("--from", type=Path, dest="source", metavar="FILE|FOLDER", help="images to take instead")
+    parser.add_argument("--cifar10h", type=Path, help="the authors' cifar10h-probs.npy; needs --from")
+    parser.add_argument("--picture", type=Path, help="draw the embedded images into a PNG, and stop")
     given = vars(parser.parse_args())
     from launch.training.dataset import prepare  # noqa: PLC0415  -h answers at once
 

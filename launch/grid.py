@@ -51,7 +51,7 @@ def request_of(arguments: argparse.Namespace) -> GridRequest:
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(__doc__)
     what = parser.add_argument_group("what to search")
-    what.add_argument("--space", metavar="NAME|FILE", help="a space of search_spaces/, or a file that defines SPACE")
+    what.add_argument("--space", metavar="NAME|FILE", help="one of --list, or a file that defines SPACE")
     what.add_argument("--list", action="store_true", help="print the spaces and stop")
     what_flags(what, "tuning seeds (default: the space's; its first at quick, smoke)")
     search = parser.add_argument_group("how to search")
@@ -61,9 +61,7 @@ def _parser() -> argparse.ArgumentParser:
     search.add_argument("--search-seed", type=int, metavar="SEED", help="of the draws and the sampler (default: 0)")
     search.add_argument("--sampler", choices=["tpe", "gp"], help="Optuna's: tree-structured Parzen estimator (default) "
                         "or Gaussian process")  # fmt: skip
-    search.add_argument(
-        "--warm-start", type=study_name, metavar="STUDY", help="Optuna begins with this study's finished trials"
-    )
+    search.add_argument("--warm-start", type=study_name, metavar="STUDY", help="whose trials Optuna begins with")
     search.add_argument("--scheduler", choices=["none", "asha", "pbt"], help="asha: stop trials early that fall behind "
                         "(default: none; pbt is refused and says why)")  # fmt: skip
     search.add_argument("--replicate", choices=["auto"], help="more seeds for the best of each stage until it is "

@@ -12,9 +12,7 @@ from launch.shared.command import Parser, device_flag, run, whole_number
 def main() -> None:
     """Parse the command line, train and keep the weights."""
     parser = Parser(__doc__)
-    parser.add_argument(
-        "--data", metavar="NAME|FILE", help="auto (default), cifar10h, embedded, or a file of training images"
-    )
+    parser.add_argument("--data", metavar="NAME|FILE", help="images: auto (default), cifar10h, embedded, or a file")
     parser.add_argument("--width", type=whole_number, default=64, help="channels of the first stage (default: 64)")
     parser.add_argument("--epochs", type=whole_number, help="default: 100; 24 for fewer than 10,000 images")
     parser.add_argument("--batch-size", type=whole_number, help="default: 512; 64 for fewer than 10,000 images")
@@ -22,9 +20,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, help="default: 0")
     parser.add_argument("--erased", type=int, help="side of the square erased in an image (default: 16; 0 for fewer)")
     device_flag(parser)
-    parser.add_argument(
-        "--output", type=Path, metavar="FOLDER", help="folder to keep the weights in (default: data/weights)"
-    )
+    parser.add_argument("--output", type=Path, metavar="FOLDER", help="of the weights (default: data/weights)")
     given = vars(parser.parse_args())
     from launch.training.pretraining import pretrain  # noqa: PLC0415  -h answers at once
 

@@ -13,7 +13,7 @@ import time
 from typing import TYPE_CHECKING
 
 from launch.shared.command import Parser, run, say
-from launch.shared.job_submission import DEFAULT_ADDRESS, exit_like, follow, jobs_at, send, show, write
+from launch.shared.job_submission import DEFAULT_ADDRESS, end_like, follow, jobs_at, send, show, write
 
 if TYPE_CHECKING:
     from pcl.studies.cluster.jobs import Jobs
@@ -35,9 +35,7 @@ def main() -> None:
     elif asked == ["stop"]:
         _stop(jobs_at(address), arguments.stop)
     elif asked == ["status"]:
-        job = jobs_at(address).job(arguments.status)
-        show(job)
-        exit_like(job)
+        end_like(jobs_at(address).job(arguments.status))
     elif arguments.wait:
         follow(jobs_at(address), address, arguments.logs)
     else:
@@ -46,9 +44,7 @@ def main() -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(__doc__, "submit.py [options] -- launch/NAME.py ...")
-    parser.add_argument(
-        "--address", metavar="URL", help=f"dashboard (default: RAY_API_SERVER_ADDRESS, else {DEFAULT_ADDRESS})"
-    )
+    parser.add_argument("--address", help=f"dashboard (default: RAY_API_SERVER_ADDRESS, else {DEFAULT_ADDRESS})")
     new = parser.add_argument_group("a new job")
     new.add_argument("--folder", metavar="/FOLDER", help="folder to run in, on a disk that all nodes share; runs/ and "
                      "data/ will be in it (default: the command's absolute `--storage`, unless that is an object "

@@ -2,7 +2,7 @@
 
 The board shows what MLflow has recorded: studies, their trials and winners, paired differences, the paper's numbers
 beside ours, and any two runs compared. It links to MLflow's own pages, for which it starts a server unless one runs,
-and to Ray's dashboard if there is one. `--export DIR` writes the same pages as files, which need no server.
+and to Ray's dashboard if there is one. `--export FOLDER` writes the same pages as files, which need no server.
 """
 
 from pathlib import Path
@@ -22,9 +22,7 @@ def main() -> None:
     parser.add_argument("--export", type=Path, help="write the board as files and stop")
     parser.add_argument("--host", default="127.0.0.1", help="to listen at (default: 127.0.0.1, this machine only)")
     parser.add_argument("--port", type=int, help=f"port of the board (default: {_PORT}, or a free one)")
-    parser.add_argument(
-        "--mlflow-port", type=int, default=5000, help="of MLflow's server (default: 5000, or a free one)"
-    )
+    parser.add_argument("--mlflow-port", type=int, default=5000, help="of MLflow (default: 5000, or a free one)")
     parser.add_argument("--ray", metavar="URL", help="address of Ray's dashboard (default: looked for on this machine)")
     given = vars(parser.parse_args())
     from launch.viewing.board import BoardRequest, show  # noqa: PLC0415  -h answers at once

@@ -107,12 +107,13 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "pcl.studies.results", "pcl.tasks", "pcl.training",
     ),
     "launch.viewing": (
-        "dashboards.board", "dashboards.board.store", "dashboards.paper", "launch.shared", "pcl.storage",
-        "pcl.studies.inspection", "pcl.studies.ledger", "pcl.studies.session", "pcl.studies.tracking", "pcl.training",
+        "dashboards.board", "dashboards.board.store", "launch.shared", "pcl.studies.inspection", "pcl.studies.ledger",
+        "pcl.studies.session", "pcl.studies.tracking", "pcl.training",
     ),
     "launch": (
-        "launch.benchmarks", "launch.reproduction", "launch.shared", "launch.studies", "launch.training",
-        "launch.viewing", "pcl.studies.cluster", "pcl.studies.ledger", "pcl.studies.paper", "pcl.studies.space",
+        "dashboards.paper", "launch.benchmarks", "launch.reproduction", "launch.shared", "launch.studies",
+        "launch.training", "launch.viewing", "pcl.storage", "pcl.studies.cluster", "pcl.studies.ledger",
+        "pcl.studies.paper", "pcl.studies.space",
     ),
 }  # fmt: skip
 

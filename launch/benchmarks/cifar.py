@@ -78,10 +78,10 @@ def _milliseconds(part: Callable[[], object], device: str) -> float:
     part()
     times = []
     for _ in range(5):
-        synchronize(device == "cuda")
+        synchronize(device)
         started = time.perf_counter()
         part()
-        synchronize(device == "cuda")
+        synchronize(device)
         times.append(1e3 * (time.perf_counter() - started))
     return min(times)
 

@@ -8,7 +8,7 @@ import json
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 from launch.benchmarks import Row
 from launch.shared.command import say
 from launch.testbed.checkpoints import Checkpoints, usual_and_longest
-from launch.testbed.mlflow import Tracking, count
+from launch.testbed.mlflow import count
 from launch.testbed.nodes import Cluster, cluster
-from launch.testbed.processes import Started, signal_all, stop_when, wait_for
+from launch.testbed.processes import Server, Started, signal_all, stop_when, wait_for
 
 if TYPE_CHECKING:
     from pcl.studies.ledger.folders import StudyFolder, TrialFolder
@@ -71,7 +71,7 @@ class Study:
     nodes: Cluster
     second: str  # the node that things happen to
     storage: Path  # folder of this study alone, so that it takes nothing from others
-    tracking: Tracking
+    server: Server  # of MLflow
     where: list[str]  # options of its command for storage, MLflow and cluster
     process: Started  # its driver
     checkpoints: Checkpoints
@@ -168,9 +168,9 @@ def cut(study: Study, seconds: float) -> None:
 def tracking_goes(study: Study) -> None:
     """Kill MLflow's server, and start it again some seconds later."""
     with study.held():
-        study.tracking.server.kill()
+        study.server.kill()
     time.sleep(_AWAY_S)
-    study.tracking.server.start()
+    study.server.start()
 
 
 EVENTS: dict[str, Callable[[Study], None]] = {
@@ -185,12 +185,10 @@ EVENTS: dict[str, Callable[[Study], None]] = {
 
 
 class Faults:
-    """A runner of studies that things happen to.
+    """A runner of studies of one space that things happen to.
 
-    Args:
-        nodes: A head without cores, and one node with a core; every study brings its second.
-        space: The studies' space.
-        is_served: Whether they are recorded by way of a server, and not in a database.
+    The cluster has a head without cores and a node with one; every study brings its second. They are recorded by way of
+    a server, or straight in a database.
     """
 
     def __init__(self, nodes: Cluster, space: Path, is_served: bool = True) -> None:
@@ -209,16 +207,17 @@ class Faults:
         second = f"second{self._n_studies}"  # another one each time, whatever has happened to it
         self._n_studies += 1
         self.nodes.add_node(second)
-        delay_s = _SLOW_S if event == "tracking slow" else 0.0
+        server = Server(storage, prefix=self.nodes.prefix)
+        tracking = server.running(_SLOW_S if event == "tracking slow" else 0.0)
         with (
-            Tracking(storage, self.nodes.prefix, delay_s, self.is_served) as tracking,
+            tracking if self.is_served else nullcontext(server.database) as uri,
             Checkpoints(storage / "s") as checkpoints,
         ):
             began = time.monotonic()
-            where = ["--storage", str(storage), "--tracking-uri", tracking.uri, "--address", self.nodes.address]
+            where = ["--storage", str(storage), "--tracking-uri", uri, "--address", self.nodes.address]
             new = ["--space", str(self.space), "--scale", "smoke", "--name", "s"]
             driver = self.nodes.begin("launch/grid.py", *new, *where)
-            study = Study(self.nodes, second, storage, tracking, where, driver, checkpoints)
+            study = Study(self.nodes, second, storage, server, where, driver, checkpoints)
             if event in EVENTS:
                 EVENTS[event](study)
             study.until_s = time.time()
@@ -234,7 +233,7 @@ class Faults:
         reports = study.reports()
         if event == _CALM:
             self.expect(best, reports)
-        duplicates, missing = count(study.tracking.database, study.folder, list(self._calm_reports))
+        duplicates, missing = count(study.server.database, study.folder, list(self._calm_reports))
         moved = study.moved()
         usual_s, longest_s = usual_and_longest(study.checkpoints.intervals(study.event_s))
         row = {

@@ -1,7 +1,6 @@
 """Load test: many short trials on three nodes, and the cost of listing and reporting many records."""
 
 import os
-import resource
 import shutil
 import sqlite3
 import time
@@ -10,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 from launch.benchmarks import Row
+from launch.benchmarks.phases import peak_mib
 from launch.benchmarks.study import make_trials, open_study, run_sleeping, smallest_spec
 from launch.shared.command import say
 from launch.testbed.mlflow import count
@@ -52,14 +52,14 @@ def _run(nodes: Cluster, space: SearchSpace, spec: StudySpec, path: Path, trials
         open_study(space, spec, path) as (folder, tracker, recorder),
     ):
         slots = Resources().slots(available_resources())
-        before, began, began_ms = _peak_mib(), time.perf_counter(), now_ms()
+        before, began, began_ms = peak_mib("cpu"), time.perf_counter(), now_ms()
         run_sleeping(trials, seconds, space.objective, folder, recorder)
         ran = time.perf_counter() - began
         results = [result for trial in trials if (result := folder.trial(trial.key).result())]
         first_s = min(result.time_ms / 1000 - result.wall_s for result in results) - began_ms / 1000
         left = recorder.close(timeout_s=60)
         recorded = time.perf_counter() - began
-        peak = _peak_mib()
+        peak = peak_mib("cpu")
         duplicates, missing = count(tracker.store.uri, folder, [trial.key for trial in trials])
     ideal = len(trials) * seconds / slots
     row = {
@@ -75,10 +75,6 @@ def _run(nodes: Cluster, space: SearchSpace, spec: StudySpec, path: Path, trials
         f"{duplicates} doubled, {missing} missing in MLflow"
     )
     return row
-
-
-def _peak_mib() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def _many(space: SearchSpace, spec: StudySpec, path: Path, trials: list[Trial], n_records: int) -> list[Row]:

@@ -4,7 +4,6 @@ Axes: S samples, B anchors, N negatives, D dim.
 """
 
 import multiprocessing
-import platform
 import signal
 import statistics
 import time
@@ -16,6 +15,7 @@ import torch
 from torch import Tensor
 
 from launch.benchmarks import Row
+from launch.benchmarks.phases import peak_mib, synchronize
 from launch.shared.command import chosen_device, say
 from pcl.distributions import VonMisesFisher
 from pcl.losses import LOSSES, Loss, mc_info_nce
@@ -64,36 +64,21 @@ def measure_loss(name: str, sizes: dict[str, int], device: str, repeats: int) ->
     def step(n_samples: int, batch_size: int, n_negatives: int) -> tuple[float, float]:
         triple = posterior(batch_size), posterior(batch_size), posterior(batch_size, n_negatives)
         loss = loss_of(n_samples)
-        _wait(device)
+        synchronize(device)
         start = time.perf_counter()
         value = loss(*triple).mean()
-        _wait(device)
+        synchronize(device)
         middle = time.perf_counter()
         value.backward()
-        _wait(device)
+        synchronize(device)
         return 1e3 * (middle - start), 1e3 * (time.perf_counter() - middle)
 
     step(2, 2, 1)  # tables and lazy initialisation are not the loss's memory
-    before = _peak_mib(device)
+    before = peak_mib(device)
     times = [step(sizes["n_samples"], sizes["batch_size"], sizes["n_negatives"]) for _ in range(repeats)]
     forward, backward = (statistics.median(values) for values in zip(*times, strict=True))
-    peak = _peak_mib(device) - before
+    peak = peak_mib(device) - before
     return {"loss": name, **sizes, "device": device, "forward_ms": forward, "backward_ms": backward, "peak_mib": peak}
-
-
-def _wait(device: str) -> None:
-    if device == "cuda":
-        torch.cuda.synchronize()
-
-
-def _peak_mib(device: str) -> float:
-    """Return the largest amount of memory so far: of the CUDA allocator, or resident in this process."""
-    if device == "cuda":
-        return torch.cuda.max_memory_allocated() / 2**20
-    import resource  # noqa: PLC0415  Windows lacks it
-
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / 2**20 if platform.system() == "Darwin" else peak / 2**10
 
 
 def mc_info_nce_of_whole_samples(

@@ -1,5 +1,6 @@
-"""Timing of a training's batches, phase by phase, for `bench.py toy`, `cifar` and `sharing`."""
+"""Timing and memory of a training, phase by phase, and of this process, for the other benchmarks."""
 
+import platform
 import time
 
 import torch
@@ -22,31 +23,37 @@ def sizes(
 
 def phase_row(run: Run, index: int, n_timed: int) -> Row:
     """Time so many batches of the phase with this index, after five that build and capture what it needs."""
-    is_cuda = run.device.type == "cuda"
-    training = run.config.training
+    device, training = run.device.type, run.config.training
     phase = training.phases[index]
-    if is_cuda:
+    if device == "cuda":
         torch.cuda.reset_peak_memory_stats()
     started = time.perf_counter()
     run.stepper.enter(phase.trained, training.negatives_at(index))
     run.stepper.advance(5, training.lr)
-    synchronize(is_cuda)
+    synchronize(device)
     first = time.perf_counter() - started
     started = time.perf_counter()
     run.stepper.advance(n_timed, training.lr)
-    synchronize(is_cuda)
-    return {
-        "phase": phase.trained.value,
-        "ms_per_batch": 1e3 * (time.perf_counter() - started) / n_timed,
-        "peak_mib": torch.cuda.max_memory_allocated() / 2**20 if is_cuda else None,
-        "first_batches_s": first,
-    }
+    synchronize(device)
+    ms = 1e3 * (time.perf_counter() - started) / n_timed
+    memory = peak_mib(device) if device == "cuda" else None
+    return {"phase": phase.trained.value, "ms_per_batch": ms, "peak_mib": memory, "first_batches_s": first}
 
 
-def synchronize(is_cuda: bool) -> None:
+def synchronize(device: str) -> None:
     """Wait for the device."""
-    if is_cuda:
+    if device == "cuda":
         torch.cuda.synchronize()
+
+
+def peak_mib(device: str) -> float:
+    """Return the largest amount of memory so far: of the CUDA allocator, or resident in this process."""
+    if device == "cuda":
+        return torch.cuda.max_memory_allocated() / 2**20
+    import resource  # noqa: PLC0415  Windows lacks it
+
+    found = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return found / 2**20 if platform.system() == "Darwin" else found / 2**10
 
 
 def peak(row: Row) -> str:

@@ -26,9 +26,7 @@ def check_output(folder: Path | None) -> None:
     """Raise a ValueError unless results can be written to a folder, which need not exist."""
     if folder is None:
         return
-    place = folder.absolute()
-    while not place.exists():
-        place = place.parent
+    place = next(place for place in (folder, *folder.absolute().parents) if place.exists())
     if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
         raise ValueError(f"`--output` must be a folder that can be written to, but {folder} is not.")
 

@@ -107,19 +107,14 @@ def parcel(command: list[str], folder: str | None, tracking_uri: str) -> Parcel:
                 continue
             if value and "/" in value and not PurePosixPath(value).is_absolute():
                 raise ValueError(f"`{option}` must be an absolute path on the cluster, but got {value!r}.")
-    _require_sendable(words)
+    if _value(words, "--runner") == "inline":
+        raise ValueError("`--runner inline` runs trials in this process: leave it out, or do not send the command.")
     if name in _STUDIES and _value(words, "--address") is None:
         words += ["--address", "auto"]
     if name in _STUDIES and tracking_uri and _value(words, "--tracking-uri") is None:
         words += ["--tracking-uri", tracking_uri]
     files = _files(words)
     return Parcel(name, tuple(words), files, place if is_writing else "")
-
-
-def _require_sendable(words: list[str]) -> None:
-    """Raise a ValueError for options that only this machine can serve."""
-    if _value(words, "--runner") == "inline":
-        raise ValueError("`--runner inline` runs trials in this process: leave it out, or do not send the command.")
 
 
 def commands() -> list[str]:

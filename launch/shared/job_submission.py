@@ -75,8 +75,7 @@ def follow(jobs: "Jobs", address: str, name: str) -> None:
         raise KeyboardInterrupt(f"the job {name} goes on; {again}, {stopping}") from None
     except ConnectionError as error:
         raise ConnectionError(f"{error} The job may well go on; {again}.") from None
-    show(job)
-    exit_like(job)
+    end_like(job)
 
 
 def show(job: "Job") -> None:
@@ -86,8 +85,9 @@ def show(job: "Job") -> None:
     say(f"{job.name}: {job.status} after {seconds:.0f} s{why}")
 
 
-def exit_like(job: "Job") -> None:
-    """Exit with 1 if a job failed or was stopped."""
+def end_like(job: "Job") -> None:
+    """Print the state of a job, and exit with 1 if it failed or was stopped."""
+    show(job)
     if job.status in ("FAILED", "STOPPED"):
         sys.exit(1)
 

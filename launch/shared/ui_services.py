@@ -13,7 +13,7 @@ import time
 import urllib.error
 import urllib.request
 from typing import IO, Self
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from pcl.studies.tracking.store import Store, StoreError
 
@@ -24,11 +24,9 @@ _END_S = 5.0  # patience with a server that was told to end
 
 
 class MlflowPages:
-    """MLflow's own pages for a store; a server is started in the background unless one is found.
+    """MLflow's own pages for a store.
 
-    Args:
-        store: The tracking store.
-        port: Port to look for a server at, and to start one at if it is free.
+    Unless a server is found at the port, one is started in the background, there if it is free.
     """
 
     def __init__(self, store: Store, port: int) -> None:
@@ -152,12 +150,6 @@ def _has_ended(server: subprocess.Popen[bytes]) -> bool:
             return True
         time.sleep(0.05)
     return False
-
-
-def check_address(ray: str) -> None:
-    """Raise a ValueError unless the address of a dashboard is an http(s) URL."""
-    if urlsplit(ray).scheme not in ("http", "https"):
-        raise ValueError(f"`--ray` must be an http(s) address, but got {ray!r}.")
 
 
 def found_board(host: str, port: int) -> str:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -193,12 +193,16 @@ class Server:
     def uri(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
+    @property
+    def database(self) -> str:
+        return f"sqlite:///{self.folder / 'server.db'}"
+
     def start(self) -> None:
         """Start it; return when it answers."""
         command = [
             *self.prefix, sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(self.port),
-            "--workers", "1", "--backend-store-uri", f"sqlite:///{self.folder / 'server.db'}",
-            "--artifacts-destination", str(self.folder / "served"),
+            "--workers", "1", "--backend-store-uri", self.database, "--artifacts-destination",
+            str(self.folder / "served"),
         ]  # fmt: skip
         environment = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
         with (self.folder / "server.log").open("ab") as log:
@@ -210,9 +214,31 @@ class Server:
     def kill(self) -> None:
         """Kill it with all its processes."""
         if self.process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait(DEADLINE_S)
+            _kill_group(self.process)
+
+    @contextlib.contextmanager
+    def running(self, delay_s: float) -> Iterator[str]:
+        """Start it, with a slow proxy before it if there is a delay; yield its address, and kill both at the end."""
+        port, proxy = free_port() if delay_s else self.port, None
+        address = f"http://127.0.0.1:{port}"
+        try:
+            self.start()
+            if delay_s:
+                words = ["-m", "launch.testbed.proxy", str(port), str(self.port), str(delay_s)]
+                command, environment = [*self.prefix, sys.executable, *words], {**os.environ, "PYTHONPATH": str(ROOT)}
+                proxy = subprocess.Popen(command, cwd=ROOT, env=environment, start_new_session=True)
+                wait_for(lambda: answers(f"{address}/health", self.prefix, 2 * delay_s), "the proxy answers")
+            yield address
+        finally:
+            self.kill()
+            if proxy is not None:
+                _kill_group(proxy)
+
+
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait(DEADLINE_S)
 
 
 _ASK = "import sys, urllib.request; urllib.request.urlopen(sys.argv[1], timeout=float(sys.argv[2]))"

@@ -38,16 +38,12 @@ def summary(by_seed: list[dict[str, float]]) -> str:
 
 def write_results(checkpoint: Path, training: Run, report: Report) -> None:
     """Write a report beside the training's checkpoint."""
+    by_seed = {seed: {key: as_json(value) for key, value in m.items()} for seed, m in report.by_seed.items()}
+    failures = {seed: str(failure) for seed, failure in report.failures.items()}
     content: dict[str, Any] = {
-        "config": training.config.flat(),
-        "batch": report.batch,
-        "seconds": report.seconds,
-        "device": str(training.device),
-        "by_seed": {
-            seed: {key: as_json(value) for key, value in metrics.items()} for seed, metrics in report.by_seed.items()
-        },
-        "failures": {seed: str(failure) for seed, failure in report.failures.items()},
-    }
+        "config": training.config.flat(), "batch": report.batch, "seconds": report.seconds,
+        "device": str(training.device), "by_seed": by_seed, "failures": failures,
+    }  # fmt: skip
     with replacing(results_of(checkpoint)) as unfinished:
         unfinished.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n")
 

@@ -114,9 +114,8 @@ def _start(config: RunConfig, checkpoint: Path, request: TrainRequest) -> Run:
         training = Run.resumed(content, device, is_fast=not request.is_plain)
         say(f"going on from {checkpoint} at batch {training.batch:,}")
         return training
-    say(
-        f"{config.loss_name}, profile {config.profile.value}, scale {config.scale.value}, seeds {list(seeds)}, {device}"
-    )
+    sizes = f"profile {config.profile.value}, scale {config.scale.value}"
+    say(f"{config.loss_name}, {sizes}, seeds {list(seeds)}, {device}")
     started = time.perf_counter()
     training = Run(config, seeds, device, is_fast=not request.is_plain)
     say(f"set up in {time.perf_counter() - started:.1f} s; checkpoints go to {checkpoint}")

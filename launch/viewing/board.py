@@ -7,6 +7,7 @@ import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from dashboards.board.export import check_folder, export
 from dashboards.board.server import BoardServer, is_loopback
@@ -14,7 +15,7 @@ from dashboards.board.site import Site
 from dashboards.board.store.artifacts import Artifacts
 from dashboards.board.store.opening import open_database
 from launch.shared.command import say
-from launch.shared.ui_services import MlflowPages, RayPages, check_address, found_board
+from launch.shared.ui_services import MlflowPages, RayPages, found_board
 from pcl.studies.ledger.study_storage import Storage
 from pcl.studies.session.tracking_choice import require_tracking
 from pcl.studies.tracking.database_file import Database, StoreError
@@ -63,8 +64,8 @@ def _check(request: BoardRequest) -> None:
     for flag, port in (("port", request.port), ("mlflow-port", request.mlflow_port)):
         if not 0 <= port < 2**16:
             raise ValueError(f"`--{flag}` must be from 0 to 65535, but got {port}.")
-    if request.ray:
-        check_address(request.ray)
+    if request.ray and urlsplit(request.ray).scheme not in ("http", "https"):
+        raise ValueError(f"`--ray` must be an http(s) address, but got {request.ray!r}.")
     if request.export:
         with _writing(request.export):
             check_folder(request.export)
