@@ -243,22 +243,16 @@ class Faults:
             "same_winner": best == self._calm_best, "same_reports": reports == self._calm_reports,
             "nodes_used": len({result.node for t in study.folder.trials() if (result := t.result())}),
         }  # fmt: skip
-        say(shown(row))
+        say(
+            f"{event:<18}{row['trials']} trials, {row['moved']} moved, {row['redone_s']:.2f} s redone "
+            f"(saved every {usual_s:.2f} s, at most {longest_s:.2f}), {row['stalled_s']:.1f} s stalled, "
+            f"{recorded_s:.0f} s after the last, {seconds:.0f} s in all, {duplicates} doubled, {missing} missing, "
+            f"winner {'the same' if row['same_winner'] else 'ANOTHER'}, "
+            f"reports {'the same' if row['same_reports'] else 'OTHERS'}, {row['nodes_used']} nodes used"
+        )
         return row
 
 
 def is_harmed(row: Row) -> bool:
     """Return whether a study lost or doubled something, or found something else than one that is left alone."""
     return bool(row["duplicates"] or row["missing"]) or not (row["same_winner"] and row["same_reports"])
-
-
-def shown(row: Row) -> str:
-    """Format a row."""
-    return (
-        f"{row['event']:<18}{row['trials']} trials, {row['moved']} moved, {row['redone_s']:.2f} s redone "
-        f"(saved every {row['interval_s']:.2f} s, at most {row['longest_interval_s']:.2f}), "
-        f"{row['stalled_s']:.1f} s stalled, {row['recorded_s']:.0f} s after the last, "
-        f"{row['wall_s']:.0f} s in all, {row['duplicates']} doubled, {row['missing']} missing, "
-        f"winner {'the same' if row['same_winner'] else 'ANOTHER'}, "
-        f"reports {'the same' if row['same_reports'] else 'OTHERS'}, {row['nodes_used']} nodes used"
-    )

@@ -81,11 +81,7 @@ def make(
 
 
 def read(path: Path) -> tuple[Row, list[Row]]:
-    """Read the first line, and those of the cells.
-
-    Raises:
-        ValueError: If there is no table, or it is not one.
-    """
+    """Read the first line, and those of the cells; raise a ValueError if there is no table, or it is not one."""
     try:
         head, *rows = [json.loads(line) for line in path.read_text().splitlines()]
         assert [head["format"], *(len(row["cell"]) for row in rows)] == [1, *(5 for _ in rows)]
@@ -121,11 +117,7 @@ class Entry:
 
 
 def read_entries(path: Path) -> list[Entry]:
-    """Read the table's cells, in the grid's order.
-
-    Raises:
-        ValueError: If there is no table, it is not one, or it lacks cells.
-    """
+    """Read the table's cells, in the grid's order; raise a ValueError as `read` does, or if it lacks cells."""
     head, rows = read(path)
     by_key = {_key(row["cell"]): row for row in rows}
     found = [(cell, by_key.get(_key(cell.varied))) for cell in cells(head["n_batches"], head["set"])]

@@ -75,7 +75,7 @@ class Cells:
                 try:
                     trial = trial_of(table, row, setting)
                 except ValueError as error:
-                    if setting.overrides and _is_possible(table, row, replace(setting, overrides={})):
+                    if setting.overrides and place in cls.of([table], replace(setting, overrides={})).keys:
                         raise ValueError(f"`--set` is not possible for {row.name!r} of {table.name}: {error}") from None
                     cells.impossible[place] = str(error)
                     continue
@@ -84,25 +84,13 @@ class Cells:
         return cells
 
     def config(self, table: str, row: str) -> dict[str, Plain] | None:
-        """A row's whole configuration."""
+        """Return a row's whole configuration; None where it is not possible."""
         key = self.keys.get((table, row))
         return self.trials[key].config if key else None
 
 
-def _is_possible(table: Table, row: Row, setting: Setting) -> bool:
-    try:
-        trial_of(table, row, setting)
-    except ValueError:
-        return False
-    return True
-
-
 def trial_of(table: Table, row: Row, setting: Setting) -> Trial:
-    """Return the trial of a row.
-
-    Raises:
-        ValueError: If the profile does not have it.
-    """
+    """Return the trial of a row; raise a ValueError if the profile does not have it."""
     images = setting.images_of(row.task)
     config = RunConfig.from_flat({**row.config(setting.profile, setting.scale), **images.values})
     paths = config.paths()
@@ -114,7 +102,7 @@ def trial_of(table: Table, row: Row, setting: Setting) -> Trial:
 
 
 def studies_of(trials: Sequence[Trial], setting: Setting, storage: Storage) -> list[Study[TrialList]]:
-    """Trials as studies, one for each task; the same setting has the same studies, which then go on.
+    """Return trials as studies, one for each task; the same setting has the same studies, which then go on.
 
     Small networks come first: a wide one would hold up those beside it in a worker, with which it takes turns.
     """
@@ -190,11 +178,7 @@ def ours_of(table: Table, cells: Cells, found: Mapping[str, Known], setting: Set
 
 
 def chosen_tables(request: ReproductionRequest, names: Sequence[str]) -> list[str]:
-    """Names of what is asked for, in the paper's order.
-
-    Raises:
-        ValueError: If one is no table, or no figure, of the paper, or nothing is asked for, or all and some.
-    """
+    """Return the names of what is asked for, in the paper's order; raise a ValueError if it is not in the paper."""
     if request.is_all:
         if request.tables or request.figures:
             raise ValueError("`--all` is every table and figure; leave it out, or `--table` and `--figure`.")

@@ -45,9 +45,7 @@ def send(
     """Send a command, such as launch/grid.py --space toy_elk, to the dashboard of a cluster as a job.
 
     It starts in the folder, by default its absolute `--storage`. The job's name is by default made of command and time.
-
-    Raises:
-        ValueError: If it cannot be sent.
+    A ValueError says why it cannot be sent.
     """
     sent = parcel(command, folder, os.environ.get("MLFLOW_TRACKING_URI", ""))
     name = name or f"{sent.name}-{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:4]}"
@@ -98,11 +96,7 @@ def _asking(address: str, what: str, name: str) -> str:
 
 
 def is_sent(name: str, address: str | None, storage: Storage, is_plan: bool) -> bool:
-    """Send this command to another machine's cluster if it asks for one, and follow it; return whether it was sent.
-
-    Raises:
-        ValueError: If no dashboard answers there, or results would be lost with the job.
-    """
+    """Send this command to another machine's cluster if it asks for one, and follow it; return whether it was sent."""
     if address is None or not address.startswith(_SCHEME):
         return False
     host = urlsplit(address).hostname

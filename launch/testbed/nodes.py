@@ -32,11 +32,7 @@ _RAY = str(Path(sys.executable).parent / "ray")
 
 
 class Network:
-    """Network namespaces joined by a bridge in one of its own; this machine's network is not touched.
-
-    Raises:
-        OSError: If this machine does not allow it.
-    """
+    """Network namespaces joined by a bridge in one of its own; an OSError is raised where that is not allowed."""
 
     def __init__(self) -> None:
         self._name = f"pcl{uuid.uuid4().hex[:6]}"

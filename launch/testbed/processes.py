@@ -21,11 +21,7 @@ _CLAIMED: list[socket.socket] = []  # a name for every port that this process wa
 
 
 def wait_for(is_so: Callable[[], Any], what: str, timeout_s: float = DEADLINE_S) -> None:
-    """Poll every twentieth of a second until a condition holds.
-
-    Raises:
-        TimeoutError: If it takes too long.
-    """
+    """Poll every twentieth of a second until a condition holds; raise a TimeoutError if it takes too long."""
     deadline = time.monotonic() + timeout_s
     while not is_so():
         if time.monotonic() > deadline:
@@ -142,10 +138,8 @@ def signal_all(pids: Iterable[int], number: signal.Signals) -> None:
 def stop_when(pids: Callable[[], list[int]], is_so: Callable[[], Any], what: str) -> list[int]:
     """Stop processes as soon as a condition holds; return them, for SIGCONT or never.
 
-    They are stopped for every check, so that the condition still holds when this returns, on however busy a machine.
-
-    Raises:
-        TimeoutError: If it takes too long; they go on.
+    They are stopped for every check, so that the condition still holds when this returns, on however busy a machine. If
+    it takes too long, they go on and a TimeoutError is raised.
     """
     stopped: list[int] = []
 

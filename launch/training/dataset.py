@@ -11,8 +11,11 @@ from pcl.data.sources import data_folder
 
 def prepare(*, folder: Path | None, source: Path | None, cifar10h: Path | None, picture: Path | None) -> None:
     """Get the data and say what is there; for the arguments see `launch/data.py`."""
+    if picture and picture.is_dir():
+        raise ValueError(f"`--picture` must name a file, but {picture} is a folder.")
     if picture:
-        _draw(picture)
+        write_sheet(picture)
+        say(f"{picture}: {picture.stat().st_size / 1e3:.0f} kB")
         return
     folder = folder or data_folder()
     if folder.exists() and not folder.is_dir():
@@ -61,10 +64,3 @@ def _describe(images: ImageSet, folder: Path, seconds: float) -> None:
         f"{len(images.images):,} images with shares of annotators (mean entropy {entropy:.3f}, most voted class is the "
         f"label of {agreement:.2%}), {len(images.train_images):,} training images, {len(images.classes)} classes"
     )
-
-
-def _draw(path: Path) -> None:
-    if path.is_dir():
-        raise ValueError(f"`--picture` must name a file, but {path} is a folder.")
-    write_sheet(path)
-    say(f"{path}: {path.stat().st_size / 1e3:.0f} kB")
