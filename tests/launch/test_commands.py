@@ -13,6 +13,7 @@ from launch.ablate import _parser as ablate_parser
 from launch.ablate import request_of as ablation_request
 from launch.bench import _parser as bench_parser
 from launch.bench import main as bench
+from launch.benchmarks.faults import EVENTS
 from launch.benchmarks.loss import mc_info_nce_of_whole_samples
 from launch.benchmarks.vmf import wood_sample
 from launch.grid import _parser as grid_parser
@@ -85,6 +86,12 @@ def test_a_benchmark_takes_what_its_parser_gives(name: str) -> None:
     given = set(vars(bench_parser().parse_args([name]))) - {"benchmark", "output"}
     measure = importlib.import_module(f"launch.benchmarks.{name}").measure
     assert set(inspect.signature(measure).parameters) == given
+
+
+def test_help_says_each_fault_once() -> None:
+    shown = called("launch/bench.py", bench, "faults", "-h").stdout
+    assert all(" ".join(shown.split()).count(f"'{event}'") == 1 for event in EVENTS)
+    assert "{" not in shown
 
 
 def test_bench_vmf(tmp_path: Path) -> None:
