@@ -33,15 +33,15 @@ from pcl.studies.ledger.records import Metrics, Result, Row, Status, now_ms
 from pcl.studies.space.trial import Trial
 
 __all__ = [
-    "CHECKPOINT", "LEASE", "LOCK", "PREVIOUS", "SCRATCH", "TRIALS", "Damaged", "Lost", "Metrics", "Result", "Row",
-    "Status", "StudyFolder", "TrialFolder", "now_ms",
+    "CHECKPOINT", "LEASE", "LOCK", "PREVIOUS", "REPORTS", "RESULT", "SCRATCH", "TRIAL", "TRIALS", "Damaged", "Lost",
+    "Metrics", "Result", "Row", "Status", "StudyFolder", "TrialFolder", "now_ms",
 ]  # fmt: skip
 
 T = TypeVar("T")
 
 CHECKPOINT, LEASE, LOCK, SCRATCH, TRIALS = "checkpoint.pt", "lease", ".lock", "ray", "trials"
 PREVIOUS = "checkpoint.previous.pt"  # which only the machine that wrote it has
-_TRIAL, _REPORTS, _RESULT, _OWNER = "trial.json", "reports.json", "result.json", "owner"
+TRIAL, REPORTS, RESULT, _OWNER = "trial.json", "reports.json", "result.json", "owner"
 _REOPENED = "reopened"  # status of a result that is none: what the trial had reached is being deleted
 _OWN = (LEASE, LOCK, SCRATCH)  # of a study's files, those that are a driver's own
 
@@ -77,7 +77,7 @@ class TrialFolder:
         Raises:
             Damaged: If the file cannot be read; so do `rows` and `result`.
         """
-        return self._parsed(_TRIAL, Trial.of)
+        return self._parsed(TRIAL, Trial.of)
 
     def rows(self) -> list[Row]:
         """Return the reports published so far, in the order of their batches."""
@@ -87,7 +87,7 @@ class TrialFolder:
         if "row" in content:
             return [Row.of(content["row"])]
         try:
-            rows = self._parsed(_REPORTS, lambda content: [Row.of(row) for row in content])
+            rows = self._parsed(REPORTS, lambda content: [Row.of(row) for row in content])
         except FileNotFoundError:
             return []
         return sorted(rows, key=lambda row: row.batch)
@@ -95,17 +95,17 @@ class TrialFolder:
     def result(self) -> Result | None:
         """Return how the trial ended, if it has."""
         content = self._read_result()
-        return None if content.get("status", _REOPENED) == _REOPENED else self._parsed(_RESULT, Result.of)
+        return None if content.get("status", _REOPENED) == _REOPENED else self._parsed(RESULT, Result.of)
 
     def begin(self, trial: Trial) -> None:
         """Make the folder, unless it is there."""
         self.path.mkdir(parents=True, exist_ok=True)
-        if not (self.path / _TRIAL).exists():
-            self._write(_TRIAL, asdict(trial))
+        if not (self.path / TRIAL).exists():
+            self._write(TRIAL, asdict(trial))
 
     def pull(self) -> None:
         """Download what a worker elsewhere has written, except checkpoints."""
-        self.mirror.pull(_TRIAL, _REPORTS, _RESULT)
+        self.mirror.pull(TRIAL, REPORTS, RESULT)
 
     def take(self, trial: Trial) -> str:
         """Begin or resume a trial as its only worker; return the token that every write needs.
@@ -134,7 +134,7 @@ class TrialFolder:
         self.check_owner(token)
         rows = self.rows()
         if all(row.batch != other.batch for other in rows):
-            self._write(_REPORTS, [r.as_json() for r in sorted([*rows, row], key=lambda r: r.batch)])
+            self._write(REPORTS, [r.as_json() for r in sorted([*rows, row], key=lambda r: r.batch)])
 
     def end(self, result: Result, token: str) -> None:
         """Record how the trial ended.
@@ -148,7 +148,7 @@ class TrialFolder:
     def close(self, result: Result) -> None:
         """Record how the trial ended, without a token: for the driver, where the trial has no worker."""
         (self.path / PREVIOUS).unlink(missing_ok=True)
-        self._write(_RESULT, result.as_json())
+        self._write(RESULT, result.as_json())
 
     def reopen(self) -> None:
         """Delete the result and all progress, so that the trial runs again from the start."""
@@ -170,12 +170,12 @@ class TrialFolder:
         """
         told = []
         self._clear()
-        for name, read in ((_TRIAL, self.trial), (_RESULT, self.result), (_REPORTS, self.rows)):
+        for name, read in ((TRIAL, self.trial), (RESULT, self.result), (REPORTS, self.rows)):
             with suppress(FileNotFoundError):
                 try:
                     read()
                 except Damaged as error:
-                    if name == _REPORTS:
+                    if name == REPORTS:
                         self._mark_reopened()  # first: without reports, its checkpoint is of no use
                     told.append(f"{error}; it was set aside as {self.set_aside(name)}")
         if self._read_result().get("status") == _REOPENED:
@@ -212,18 +212,18 @@ class TrialFolder:
 
     def _mark_reopened(self) -> None:
         """Declare, in one step, that the trial's progress no longer counts."""
-        self._write(_RESULT, {"status": _REOPENED})
+        self._write(RESULT, {"status": _REOPENED})
 
     def _forget(self) -> None:
         """Delete a reopened trial's progress; the file that says it is reopened goes last."""
-        for name in (PREVIOUS, CHECKPOINT, _REPORTS, _RESULT):
+        for name in (PREVIOUS, CHECKPOINT, REPORTS, RESULT):
             self.mirror.delete(name)
             (self.path / name).unlink(missing_ok=True)
 
     def _read_result(self) -> dict[str, Any]:
         """Return the content of result.json, which may be a mark that there is no result; empty without a file."""
         try:
-            return self._parsed(_RESULT, dict[str, Any])
+            return self._parsed(RESULT, dict[str, Any])
         except FileNotFoundError:
             return {}
 

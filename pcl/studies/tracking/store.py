@@ -205,8 +205,13 @@ class Store:
 
     def points(self, run_id: str, key: str) -> set[tuple[int, int]]:
         """Return the times in milliseconds and steps at which a metric was written."""
-        history = self.call(lambda client: client.get_metric_history(run_id, key))
-        return {(point.timestamp, point.step) for point in history}
+        return {(time_ms, step) for _, time_ms, step, _ in self.history(run_id, key)}
+
+    def history(self, run_id: str, key: str = "") -> list[tuple[str, int, int, float]]:
+        """Return key, time in milliseconds, step and value of all that was written of a metric, or of all metrics."""
+        keys = [key] if key else list(self.call(lambda client: client.get_run(run_id)).data.metrics)
+        found = [point for name in keys for point in self.call(lambda c, name=name: c.get_metric_history(run_id, name))]  # type: ignore[misc]
+        return [(point.key, point.timestamp, point.step, point.value) for point in found]
 
     def text(self, run_id: str, name: str, text: str) -> None:
         """Write an artifact."""

@@ -225,8 +225,8 @@ class Tracker:
         record = study.records.get(identity)
         if record and result and record.is_in_line(content.ENDS[result.status], content.stamp_of(result, rows)):
             return
-        if record and self._is_of_earlier_attempt(record, rows):
-            self._retire(study, folder.key)
+        if record is None or self._is_of_earlier_attempt(record, rows):
+            self._retire(study, folder.key)  # also where somebody has deleted the trial's run, but not its seeds'
             record = None
         record = record or self._create(study, trial, identity, study.run_id)
         for seed in trial.seeds if len(trial.seeds) > 1 else ():

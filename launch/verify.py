@@ -1,0 +1,35 @@
+"""Check a study's records: `python launch/verify.py STUDY`, or of all studies: `python launch/verify.py`.
+
+Folders of trials, reports, checkpoints, result files and MLflow's runs agree, and nothing is lost, doubled or orphaned.
+It prints what is wrong and what mends it, and changes nothing. Exit code: 0 if all is sound, 1 if not.
+"""
+
+import argparse
+import sys
+
+from launch.shared.command import Parser, run
+from pcl.studies.ledger.study_storage import Storage
+
+
+def main() -> None:
+    """Parse the command line and verify."""
+    given = _parser().parse_args()
+    from launch.viewing.verification import VerifyRequest, verify_studies  # noqa: PLC0415  -h answers at once
+
+    if not verify_studies(VerifyRequest(given.study, given.storage, given.tracking_uri, given.json)):
+        sys.exit(1)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = Parser(prog="verify.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("study", nargs="?", metavar="STUDY|STORAGE", help="a study's name, folder or address, or a "
+                        "folder or store of studies (default: all of --storage)")  # fmt: skip
+    parser.add_argument("--storage", type=Storage.of, default=Storage.of("runs"), metavar="FOLDER|URI",
+                        help="of studies: a folder or a store such as s3://BUCKET/PREFIX (default: runs)")  # fmt: skip
+    parser.add_argument("--tracking-uri", help="MLflow (default: MLFLOW_TRACKING_URI, else STORAGE/mlflow.db)")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    return parser
+
+
+if __name__ == "__main__":
+    run(main)

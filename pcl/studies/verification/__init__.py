@@ -1,0 +1,1 @@
+"""Checks that a study's folder, its result files, its checkpoints and its MLflow runs agree."""

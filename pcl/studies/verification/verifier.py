@@ -1,0 +1,91 @@
+"""Verification of a whole study. It mends nothing."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pcl.storage.locks import Timeout, process_lock
+from pcl.studies.ledger.folders import LOCK, TRIALS, StudyFolder, TrialFolder
+from pcl.studies.ledger.study_spec import StudySpec
+from pcl.studies.results.selection import Outcome
+from pcl.studies.tracking.store import Store
+from pcl.studies.verification.output_checks import output_problems
+from pcl.studies.verification.problem import Problem, Remedy
+from pcl.studies.verification.tracking_checks import tracking_problems
+from pcl.studies.verification.trial_checks import trial_problems
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What was checked, and what is wrong.
+
+    Attributes:
+        study: Its name.
+        n_trials: Folders of trials.
+        n_ended: Those that have a result.
+        problems: Broken invariants; none of a study that is sound, whether or not it has ended.
+    """
+
+    study: str
+    n_trials: int
+    n_ended: int
+    problems: tuple[Problem, ...]
+
+    @property
+    def is_sound(self) -> bool:
+        """Return whether nothing is wrong."""
+        return not self.problems
+
+    @property
+    def is_mended_by_resume(self) -> bool:
+        """Return whether `--resume` mends all that is wrong."""
+        return all(problem.remedy is Remedy.RESUME for problem in self.problems)
+
+
+def verify(
+    folder: StudyFolder, store: Store | None, progress: Callable[[int, int], None] = lambda done, total: None
+) -> Verification:
+    """Check every invariant of a study's records.
+
+    Args:
+        folder: The study; of one in an object store, its files are downloaded first, without checkpoints.
+        store: MLflow; None leaves its runs out.
+        progress: Called with the number of trials checked so far and their total.
+
+    Raises:
+        ValueError: If there is no study, its study.json cannot be read, or a process works on it.
+    """
+    StudySpec.read(folder)
+    folder.pull()
+    try:
+        lock = process_lock(folder.path / LOCK).acquire(blocking=False)
+    except Timeout:
+        raise ValueError(f"A process is at work on the study {folder.name!r}; verify it when that has ended.") from None
+    with lock:
+        return _verify(folder, store, progress)
+
+
+def _verify(folder: StudyFolder, store: Store | None, progress: Callable[[int, int], None]) -> Verification:
+    folders = [folder.trial(path.name) for path in sorted((folder.path / TRIALS).glob("*/")) if path.is_dir()]
+    problems: list[Problem] = []
+    readable: list[TrialFolder] = []
+    for n_done, trial in enumerate(folders, start=1):
+        problems += trial_problems(trial)
+        if _is_readable(trial):
+            readable.append(trial)
+        progress(n_done, len(folders))
+    outcomes = {trial.key: Outcome.of(trial.trial(), trial) for trial in readable}
+    problems += output_problems(folder, outcomes)
+    if store is not None and store.database is not None and not store.database.exists():
+        problems.append(Problem(str(store.database), "does not exist", Remedy.RESUME))
+    elif store is not None:
+        problems += tracking_problems(store, folder, readable)
+    n_ended = sum(outcome.result is not None for outcome in outcomes.values())
+    return Verification(folder.name, len(folders), n_ended, tuple(problems))
+
+
+def _is_readable(folder: TrialFolder) -> bool:
+    try:
+        folder.trial(), folder.rows(), folder.result()
+    except (OSError, ValueError, RuntimeError):
+        return False
+    return True

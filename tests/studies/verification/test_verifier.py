@@ -1,0 +1,191 @@
+"""Every kind of damage to a study's records is found, named, and mended by the remedy that is told."""
+
+import json
+import shutil
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import pcl
+from pcl.storage.locks import process_lock
+from pcl.studies.ledger.folders import LOCK, StudyFolder
+from pcl.studies.tracking.store import Store, default_uri
+from pcl.studies.verification.problem import Remedy
+from pcl.studies.verification.verifier import Verification, verify
+from tests.support.services import BASE
+
+SPACE = pcl.SearchSpace(
+    "mine", "mc_info_nce", (pcl.Stage("grid", {"loss.n_samples": (2, 4)}),), BASE, tuning_seeds=(1, 2),
+    report_seeds=(4,),
+)  # fmt: skip
+
+
+def searched(storage: Path) -> pcl.Study:
+    return pcl.search(SPACE, scale="smoke", seeds=(1, 2), storage=storage, name="first", say=lambda _: None)
+
+
+def verified(storage: Path) -> Verification:
+    return verify(StudyFolder(storage / "first"), Store(default_uri(storage)))
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    storage = tmp_path_factory.mktemp("sound")
+    searched(storage)
+    assert verified(storage) == Verification("first", 2, 2, ())
+    return storage
+
+
+class Records:
+    """A copy of a sound study that a test may damage."""
+
+    def __init__(self, storage: Path) -> None:
+        self.storage, self.study = storage, storage / "first"
+        first, second = sorted((self.study / "trials").iterdir())
+        self.trial, self.other = first, second
+
+    def edit(self, path: Path, change: Callable[[str], str]) -> None:
+        text = path.read_text()
+        assert change(text) != text
+        path.write_text(change(text))
+
+    def edit_json(self, path: Path, change: Callable[[object], object]) -> None:
+        path.write_text(json.dumps(change(json.loads(path.read_text()))))
+
+    def sql(self, statement: str) -> None:
+        connection = sqlite3.connect(self.storage / "mlflow.db")
+        with connection:
+            assert connection.execute(statement).rowcount > 0
+        connection.close()
+
+    def run_of(self, kind: str) -> str:
+        tagged = "select run_uuid from tags where key = '{}' and value = '{}'"
+        of_trial = "" if kind == "study" else f" intersect {tagged.format('pcl.trial', self.trial.name)}"
+        return f"(select run_uuid from ({tagged.format('pcl.kind', kind)}{of_trial}) order by 1 limit 1)"
+
+    def doubled(self, table: str, kind: str, columns: str) -> None:
+        self.sql(f"insert into {table} select {columns} from {table} where run_uuid = {self.run_of(kind)}")
+
+
+@pytest.fixture
+def records(sound: Path, tmp_path: Path) -> Records:
+    shutil.copytree(sound, tmp_path / "runs")
+    return Records(tmp_path / "runs")
+
+
+def _second_run(records: Records) -> None:
+    records.sql(
+        "insert into runs (run_uuid, name, source_type, source_name, entry_point_name, user_id, status, start_time, "
+        "end_time, source_version, lifecycle_stage, artifact_uri, experiment_id) select 'again', name, source_type, "
+        "source_name, entry_point_name, user_id, status, start_time + 9, end_time, source_version, lifecycle_stage, "
+        f"artifact_uri, experiment_id from runs where run_uuid = {records.run_of('trial')}"
+    )
+    records.sql(f"insert into tags select key, value, 'again' from tags where run_uuid = {records.run_of('trial')}")
+
+
+DAMAGE: dict[str, tuple[Callable[[Records], object], str, Remedy]] = {
+    "unfinished write": (lambda r: (r.trial / "x.tmp").touch(), "was being written", Remedy.RESUME),
+    "torn result": (lambda r: r.edit(r.trial / "result.json", lambda t: t[:9]), "cannot be read", Remedy.RESUME),
+    "lost trial.json": (lambda r: (r.trial / "trial.json").unlink(), "has no trial.json", Remedy.RESUME),
+    "edited trial": (
+        lambda r: r.edit_json(r.trial / "trial.json", lambda c: {**c, "seeds": [1, 3]}),  # type: ignore[dict-item]
+        "is not of this key", Remedy.DELETE,
+    ),
+    "half reopened": (
+        lambda r: r.edit_json(r.trial / "result.json", lambda _: {"status": "reopened"}),
+        "is to run again", Remedy.RESUME,
+    ),
+    "lost last report": (
+        lambda r: r.edit_json(r.trial / "reports.json", lambda rows: rows[:-1]),  # type: ignore[index]
+        "no report of its last batch", Remedy.RESUME,
+    ),
+    "doubled report": (
+        lambda r: r.edit_json(r.trial / "reports.json", lambda rows: [*rows, rows[-1]]),  # type: ignore[misc,index]
+        "two reports of one batch", Remedy.RETRAIN,
+    ),
+    "lost seed": (
+        lambda r: r.edit_json(
+            r.trial / "reports.json",
+            lambda rows: [{**rows[0], "by_seed": {"1": rows[0]["by_seed"]["1"]}}, *rows[1:]],  # type: ignore[index,misc]
+        ),
+        "without one of its seeds", Remedy.RETRAIN,
+    ),
+    "flipped checkpoint": (lambda r: _flip(r.trial / "checkpoint.pt"), "is damaged", Remedy.RETRAIN),
+    "foreign checkpoint": (
+        lambda r: shutil.copy(r.other / "checkpoint.pt", r.trial), "is of another trial", Remedy.RETRAIN,
+    ),
+    "lost checkpoint": (lambda r: (r.trial / "checkpoint.pt").unlink(), "its encoder is lost", Remedy.RETRAIN),
+    "torn summary": (lambda r: r.edit(r.study / "summary.json", lambda t: t[:-9]), "cannot be read", Remedy.RESUME),
+    "stale summary": (
+        lambda r: r.edit(r.study / "summary.json", lambda t: t.replace('"finished"', '"failed"', 1)),
+        "but its folder finished", Remedy.RESUME,
+    ),
+    "stale table": (
+        lambda r: r.edit(r.study / "trials.csv", lambda t: t + t.splitlines(keepends=True)[-1]), "twice", Remedy.RESUME,
+    ),
+    "foreign best.yaml": (
+        lambda r: r.edit(r.study / "best.yaml", lambda t: t.replace("n_samples", "n_sample")),
+        "of no trial", Remedy.RESUME,
+    ),
+    "lost database": (lambda r: (r.storage / "mlflow.db").unlink(), "does not exist", Remedy.RESUME),
+    "study left running": (
+        lambda r: r.sql(f"update runs set status = 'RUNNING' where run_uuid = {r.run_of('study')}"),
+        "nobody works on it", Remedy.RESUME,
+    ),
+    "trial left running": (
+        lambda r: r.sql(f"update runs set status = 'RUNNING' where run_uuid = {r.run_of('trial')}"),
+        "not what the trial's folder says", Remedy.RESUME,
+    ),
+    "deleted run": (
+        lambda r: r.sql(f"update runs set lifecycle_stage = 'deleted' where run_uuid = {r.run_of('trial')}"),
+        "is not recorded", Remedy.RESUME,
+    ),
+    "second run": (_second_run, "a second run", Remedy.RESUME),
+    "lost point": (
+        lambda r: r.sql(f"delete from metrics where step = 4 and run_uuid = {r.run_of('trial')}"),
+        "lacks reports", Remedy.RERECORD,
+    ),
+    "changed value": (
+        lambda r: r.sql(f"update metrics set value = value + 1 where step = 4 and run_uuid = {r.run_of('seed')}"),
+        "other values", Remedy.RERECORD,
+    ),
+    "added point": (
+        lambda r: r.doubled("metrics", "seed", "key, value, timestamp + 1, run_uuid, step, is_nan"),
+        "reports that its folder lacks", Remedy.RERECORD,
+    ),
+    "changed parameter": (
+        lambda r: r.sql(f"update params set value = '7' where key = 'seeds' and run_uuid = {r.run_of('trial')}"),
+        "other parameters", Remedy.RERECORD,
+    ),
+    "orphan": (lambda r: shutil.rmtree(r.trial), "a trial that has no folder", Remedy.DELETE),
+}  # fmt: skip
+
+
+def _flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_damage_is_found(records: Records, name: str) -> None:
+    damage, told, remedy = DAMAGE[name]
+    damage(records)
+    found = verified(records.storage)
+    assert (told, remedy) in [(told, p.remedy) for p in found.problems if told in p.what], found.problems
+    assert not found.is_sound
+
+
+@pytest.mark.parametrize("name", [name for name, (*_, remedy) in DAMAGE.items() if remedy is Remedy.RESUME])
+def test_resuming_mends_what_it_is_said_to_mend(records: Records, name: str) -> None:
+    DAMAGE[name][0](records)
+    assert verified(records.storage).is_mended_by_resume
+    searched(records.storage)
+    assert verified(records.storage).is_sound, verified(records.storage).problems
+
+
+def test_a_study_that_somebody_works_on_is_not_judged(records: Records) -> None:
+    with process_lock(records.study / LOCK), pytest.raises(ValueError, match="at work"):
+        verified(records.storage)
