@@ -127,7 +127,7 @@ def test_a_class_without_negatives_is_named() -> None:
 
 def test_only_metrics_that_apply() -> None:
     task = CifarTask(CifarTask.Config(), certain(torch.arange(20) % 2), [0])
-    encoder = smoke().encoder.build((0,))
+    encoder = smoke().encoder.build_for(task.config.inputs, (0,))
     for part, found in (("val", task.evaluate(encoder)), ("test", task.final(encoder))):
         names = {f"{part}/{name}" for name in ("crop_rank_corr", "recall_at_1", "kappa_mean", "kappa_median")}
         assert set(found[0]) == names

@@ -266,6 +266,11 @@ def test_seeds_are_checked(seeds: tuple[int, ...]) -> None:
         Run(smoke(), seeds)
 
 
+def test_chunks_are_checked() -> None:
+    with pytest.raises(ValueError, match="`chunk_size >= 1` must hold"):
+        Run(smoke("paper"), (4,), chunk_size=0)
+
+
 def test_infinite_truth_reports_the_level_of_kappa() -> None:
     report = last(Run(smoke(task__family="dirac"), (4,)))
     assert "eval/kappa_mae" not in report.metrics
