@@ -22,12 +22,5 @@ SPACE = SearchSpace(
         Stage("a and b", {"loss.a": (0.5, 1, 2, 4), "loss.b": (-2, -1, 0, 1, 2)}),
     ),
     objective=Objective("val/crop_rank_corr"),
-    published={
-        "encoder.dim": 8,
-        "M": "0",
-        "kappa_pos": "32",
-        "training.phases": "mu kappa",
-        "loss.a": 2,
-        "loss.b": 1,
-    },
+    published={"encoder.dim": 8, "M": "0", "kappa_pos": "32", "training.phases": "mu kappa", "loss.a": 2, "loss.b": 1},
 )

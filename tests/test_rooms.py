@@ -22,8 +22,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "pcl.data": ("pcl.storage",),
     "pcl.encoders": ("pcl.data", "pcl.distributions", "pcl.mathematics"),
     "pcl.tasks": ("pcl.data", "pcl.distributions", "pcl.encoders", "pcl.losses", "pcl.mathematics", "pcl.metrics"),
-    "pcl.config": ("pcl.distributions", "pcl.encoders", "pcl.losses", "pcl.tasks"),
-    "pcl.kernels": ("pcl.distributions", "pcl.encoders", "pcl.losses", "pcl.mathematics"),
+    "pcl.config": ("pcl.encoders", "pcl.losses", "pcl.metrics", "pcl.tasks"),
+    "pcl.kernels": ("pcl.distributions", "pcl.encoders", "pcl.mathematics"),
     "pcl.training": (
         "pcl.config", "pcl.data", "pcl.distributions", "pcl.encoders", "pcl.kernels", "pcl.losses", "pcl.mathematics",
         "pcl.metrics", "pcl.storage", "pcl.tasks",

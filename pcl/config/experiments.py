@@ -6,7 +6,7 @@ file defines an `Experiment`, mostly one of ours with another task, or a class d
 
 import dataclasses
 import difflib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cache
@@ -15,6 +15,7 @@ from typing import Any, TypeVar, get_type_hints
 from pcl.config.user_files import Reference, load
 from pcl.encoders import Encoder, EncoderConfig, MlpEncoder, ResNetEncoder
 from pcl.losses import LOSSES, Loss
+from pcl.metrics import names
 from pcl.tasks import CifarTask, Task, TaskConfig, ToyTask
 
 Plain = str | int | float | bool
@@ -33,17 +34,6 @@ class Scale(Enum):
 class Experiment:
     """A task and what goes with it.
 
-    Attributes:
-        kind: Which settings of the profiles are its own: toy or images.
-        task: Source of data, and judge.
-        encoder: Its usual networks.
-        metrics: What a search may go by, the usual one first.
-        reported: What ablations report.
-        published: The published sizes, by dotted path, where they are not the parts' own.
-        sizes: Those of smaller scales.
-        has_truth: Whether the true posteriors are known.
-        has_images: Whether `task.data` names images.
-
     Example:
         A user's own task, in a file of its own:
 
@@ -54,15 +44,16 @@ class Experiment:
         >>> EXPERIMENT = dataclasses.replace(EXPERIMENTS["toy"], task=FarApart)
     """
 
-    kind: str
-    task: type[Task]
-    encoder: type[Encoder]
-    metrics: tuple[str, ...]
-    reported: tuple[str, ...]
+    kind: str  # which settings of the profiles are its own: toy or images
+    task: type[Task]  # source of data, and judge
+    encoder: type[Encoder]  # its usual networks
+    metrics: tuple[str, ...]  # what a search may go by, the usual one first
+    reported: tuple[str, ...]  # what ablations report
+    # The published sizes, by dotted path, where they are not the parts' own.
     published: Mapping[str, Plain] = field(default_factory=dict)
-    sizes: Mapping[Scale, Mapping[str, Plain]] = field(default_factory=dict)
-    has_truth: bool = False
-    has_images: bool = False
+    sizes: Mapping[Scale, Mapping[str, Plain]] = field(default_factory=dict)  # those of smaller scales
+    has_truth: bool = False  # whether the true posteriors are known
+    has_images: bool = False  # whether `task.data` names images
 
     def is_fused(self, encoder: EncoderConfig) -> bool:
         """Return whether the fused step computes it with these networks: data of `ToyTask.draw`, our perceptrons."""
@@ -74,11 +65,11 @@ EXPERIMENTS = {
     "toy": Experiment(
         "toy", ToyTask, MlpEncoder,
         metrics=(
-            "eval/kappa_rank_corr", "eval/kappa_rmse", "eval/kappa_mae", "eval/kappa_mean", "eval/kappa_median",
-            "eval/mu_rank_corr", "eval/mu_rmse", "eval/mu_mae", "eval/spread_rank_corr", "eval/spread_rmse",
-            "eval/spread_mae", "train/loss",
+            names.KAPPA_RANK_CORR, names.KAPPA_RMSE, names.KAPPA_MAE, names.KAPPA_MEAN, names.KAPPA_MEDIAN,
+            names.MU_RANK_CORR, names.MU_RMSE, names.MU_MAE, names.SPREAD_RANK_CORR, names.SPREAD_RMSE,
+            names.SPREAD_MAE, names.TRAIN_LOSS,
         ),
-        reported=("eval/kappa_rank_corr", "eval/kappa_mae", "eval/kappa_rmse", "eval/mu_rank_corr", "eval/mu_mae"),
+        reported=(names.KAPPA_RANK_CORR, names.KAPPA_MAE, names.KAPPA_RMSE, names.MU_RANK_CORR, names.MU_MAE),
         sizes={
             Scale.SMOKE: {
                 "training.n_batches": 8, "training.batch_size": 16, "training.n_negatives": 4, "training.eval_every": 4,
@@ -96,8 +87,8 @@ EXPERIMENTS = {
     "images": Experiment(
         "images", CifarTask, ResNetEncoder,
         # Never the test set's.
-        metrics=("val/crop_rank_corr", "val/entropy_rank_corr", "val/recall_at_1", "train/loss"),
-        reported=("test/entropy_rank_corr", "test/crop_rank_corr", "test/recall_at_1"),
+        metrics=(*names.VAL, names.TRAIN_LOSS),
+        reported=(names.TEST_ENTROPY, names.TEST_CROP, names.TEST_RECALL),
         published={
             "training.n_batches": 8_192, "training.batch_size": 128, "training.eval_every": 16,
             "loss.n_samples": 128, "loss.kappa_pos": 16.0,
@@ -120,11 +111,7 @@ EXPERIMENTS = {
 
 
 def experiment_of(name: str) -> Experiment:
-    """Return the experiment of a name, as `user_files.named` or `recorded` returned it.
-
-    Raises:
-        ValueError: If there is none.
-    """
+    """Return the experiment of a name, as `user_files.named` or `recorded` returned it, or raise a ValueError."""
     found = _found("task", name, EXPERIMENTS)
     if not isinstance(found, Experiment):
         raise ValueError(f"`task` must name an `Experiment`, but {name} is {_kind_of(found)}.")
@@ -146,11 +133,7 @@ def encoder_of(name: str, experiment: Experiment) -> type[Encoder]:
 
 
 def images_of(task: TaskConfig, where: str) -> CifarTask.Config:
-    """Return the settings of a task as those of images.
-
-    Raises:
-        ValueError: If it has none; says that this is so of `where`.
-    """
+    """Return the settings of a task as those of images, or raise a ValueError that says that `where` has none."""
     if not isinstance(task, CifarTask.Config):
         raise ValueError(f"{where}, which has no images.")
     return task
@@ -159,9 +142,19 @@ def images_of(task: TaskConfig, where: str) -> CifarTask.Config:
 def require_choice(name: str, value: str, choices: list[str]) -> None:
     """Raise a ValueError that names the nearest choice unless a value is one of them."""
     if value not in choices:
-        near = difflib.get_close_matches(value, choices, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
+        hint = suggestion(value, choices)
         raise ValueError(f"`{name}` must be one of {', '.join(choices)}, but got {value!r}.{hint}")
+
+
+def suggestion(text: str, known: Collection[str]) -> str:
+    """Return a sentence, after a space, with the known name that is most like a text; nothing where none is.
+
+    Example:
+        >>> suggestion("elkk", ["hib", "elk"])
+        " Did you mean 'elk'?"
+    """
+    near = difflib.get_close_matches(text, known, n=1)
+    return f" Did you mean {near[0]!r}?" if near else ""
 
 
 def _found(part: str, name: str, ours: Mapping[str, Any]) -> Any:

@@ -49,17 +49,13 @@ _OPENINGS = {
 class Failure:
     """A failure; `str` is its sentence for people.
 
-    Attributes:
-        kind: What programs decide by.
-        detail: What the kind does not say: an error's line, a batch, a value.
-
     Example:
         >>> str(Failure(FailureKind.LOSS_NOT_FINITE, "nan at batch 8"))
         'the loss is nan at batch 8'
     """
 
-    kind: FailureKind
-    detail: str = ""
+    kind: FailureKind  # what programs decide by
+    detail: str = ""  # what the kind does not say: an error's line, a batch, a value
 
     def __str__(self) -> str:
         return _OPENINGS.get(self.kind, "") + self.detail or "unknown"
@@ -79,9 +75,7 @@ class Failure:
 def failure_of_old_sentence(sentence: str, seed: str = "") -> Failure:
     """Return the failure that a record from before there were kinds tells in a sentence; nothing else parses one.
 
-    Args:
-        sentence: As it was recorded.
-        seed: The only seed of a trial, which the sentence may name.
+    `seed` is the only one of a trial, which the sentence may name.
 
     Example:
         >>> failure_of_old_sentence("seed 4: the loss is nan at batch 8", "4")

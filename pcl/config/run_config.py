@@ -5,7 +5,6 @@ and numbers become the field's own type here, at the boundary; unknown paths fai
 """
 
 import dataclasses
-import difflib
 import hashlib
 import json
 from collections.abc import Mapping
@@ -23,6 +22,7 @@ from pcl.config.experiments import (
     experiment_of,
     loss_of,
     require_choice,
+    suggestion,
 )
 from pcl.config.fidelity import Profile, settings_of
 from pcl.config.schedule import Phases, Trained, TrainingConfig
@@ -38,29 +38,17 @@ _PARTS = ("task", "encoder", "loss", "training")
 
 @dataclass(frozen=True)
 class RunConfig:
-    """Everything that defines a run, except its seed and the device.
+    """Everything that defines a run, except its seed and the device."""
 
-    Attributes:
-        profile: The fidelity profile it started from.
-        scale: The scale it started from.
-        loss_name: Which of `LOSSES`, or a user's own; see `pcl.config.experiments` for names.
-        task: The data.
-        encoder: The networks.
-        loss: The loss.
-        training: The schedule.
-        task_name: Which of `EXPERIMENTS`, or a user's own.
-        encoder_name: A user's own encoder; empty for the experiment's.
-    """
-
-    profile: Profile = Profile.PAPER
-    scale: Scale = Scale.PAPER
-    loss_name: str = "mc_info_nce"
+    profile: Profile = Profile.PAPER  # the fidelity profile it started from
+    scale: Scale = Scale.PAPER  # the scale it started from
+    loss_name: str = "mc_info_nce"  # which of `LOSSES`, or a user's own; see `pcl.config.experiments` for names
     task: TaskConfig = field(default_factory=ToyTask.Config)
     encoder: EncoderConfig = field(default_factory=MlpEncoder.Config)
     loss: LossConfig = field(default_factory=MCInfoNCE.Config)
     training: TrainingConfig = field(default_factory=TrainingConfig)
-    task_name: str = "toy"
-    encoder_name: str = ""
+    task_name: str = "toy"  # which of `EXPERIMENTS`, or a user's own
+    encoder_name: str = ""  # a user's own encoder; empty for the experiment's
 
     def __post_init__(self) -> None:
         sources = {self.training.negatives_at(phase) for phase in range(len(self.training.phases))}
@@ -178,8 +166,7 @@ class RunConfig:
     def from_flat(cls, flat: Mapping[str, Any]) -> "RunConfig":
         """Create a configuration from `flat()`, which once had no `task_name` and no `training.optimizer`.
 
-        Raises:
-            ValueError: If it is not possible, or names a user's file that nobody has named here.
+        A ValueError is raised if that is not possible, or names a user's file that nobody has named here.
         """
         rest = {"task_name": "toy", "training.optimizer": "adam", **flat}
         profile, scale = (str(rest.pop(name, "")) for name in ("profile", "scale"))
@@ -201,8 +188,7 @@ def _plain(value: Any) -> Plain:
 def _read(path: str, value: Any, known: Mapping[str, type]) -> Any:
     """Return a value of the path's type, from text or from a number that is exactly representable in it."""
     if path not in known:
-        near = difflib.get_close_matches(path, list(known), n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else f" Known are {', '.join(known)}."
+        hint = suggestion(path, known) or f" Known are {', '.join(known)}."
         raise ValueError(f"Unknown path {path!r}.{hint}")
     kind = known[path]
     if isinstance(value, kind) and not (kind is int and isinstance(value, bool)):

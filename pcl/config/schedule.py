@@ -42,15 +42,10 @@ _N_SLICES = 512  # number of changes of the rate; batches between them can be tr
 
 @dataclass(frozen=True)
 class Phase:
-    """Part of a training run.
+    """Part of a training run."""
 
-    Attributes:
-        trained: The parameters that it trains.
-        share: Its length relative to other phases.
-    """
-
-    trained: Trained
-    share: float = 1.0
+    trained: Trained  # the parameters that it trains
+    share: float = 1.0  # its length relative to other phases
 
     def __post_init__(self) -> None:
         if not 0 < self.share < math.inf:
@@ -90,35 +85,20 @@ class Phases(tuple[Phase, ...]):
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """Settings of training.
-
-    Attributes:
-        n_batches: Number of batches.
-        batch_size: Number B of anchors in a batch.
-        negatives: Source of negatives, except in mu phases.
-        n_negatives: Number of negatives; always one if they are in-batch.
-        mu_phase_negatives: Source of negatives in phases that train mu alone.
-        phases: The phases in order.
-        optimizer: The optimiser.
-        lr: Initial learning rate; with a warm-up, the highest.
-        lr_decay: Factor by which it decays.
-        lr_schedule: Its schedule.
-        eval_every: Batches between evaluations.
-        kappa_limit: A run with a median kappa-hat beyond this ends as runaway.
-    """
+    """Settings of training."""
 
     n_batches: int = 100_000
-    batch_size: int = 512
-    negatives: Negatives = Negatives.DRAWN
-    n_negatives: int = 32
-    mu_phase_negatives: Negatives = Negatives.IN_BATCH
+    batch_size: int = 512  # number B of anchors in a batch
+    negatives: Negatives = Negatives.DRAWN  # source of negatives, except in mu phases
+    n_negatives: int = 32  # number of negatives; always one if they are in-batch
+    mu_phase_negatives: Negatives = Negatives.IN_BATCH  # source of negatives in phases that train mu alone
     phases: Phases = Phases((Phase(Trained.MU), Phase(Trained.KAPPA)))  # noqa: RUF009  a tuple, immutable
     optimizer: Optimizer = Optimizer.ADAM
-    lr: float = 1e-4
-    lr_decay: float = 0.1
+    lr: float = 1e-4  # initial learning rate; with a warm-up, the highest
+    lr_decay: float = 0.1  # factor by which it decays
     lr_schedule: LrSchedule = LrSchedule.QUARTERS
-    eval_every: int = 5_000
-    kappa_limit: float = 1e6
+    eval_every: int = 5_000  # batches between evaluations
+    kappa_limit: float = 1e6  # a run with a median kappa-hat beyond this ends as runaway
 
     def __post_init__(self) -> None:
         for name, least in (("n_batches", 1), ("batch_size", 2), ("n_negatives", 1), ("eval_every", 1)):

@@ -87,9 +87,6 @@ def named(text: str) -> str:
     """Return the full form of a name that a user, or a user's code, has given; a plain name stays as it is.
 
     From now on, records in this process may name the same.
-
-    Raises:
-        ValueError: If there is no such file.
     """
     reference = Reference.of(text)
     if reference is None:
@@ -101,11 +98,7 @@ def named(text: str) -> str:
 
 
 def recorded(text: str) -> str:
-    """Return the name that a record has, with the file where it is now.
-
-    Raises:
-        ValueError: If nobody has named a file with this content.
-    """
+    """Return the name that a record has, with the file where it is now; raise a ValueError if nobody has named it."""
     reference = Reference.of(text)
     if reference is None:
         return text
@@ -150,11 +143,7 @@ def short(text: str) -> str:
 
 
 def load(reference: Reference) -> object:
-    """Return the thing that a full name stands for.
-
-    Raises:
-        ValueError: If the file is gone, has changed, cannot be run or has no such thing.
-    """
+    """Return the thing that a full name stands for, or raise a ValueError: the file may be gone, changed or bad."""
     module_name = f"pcl_user_file_{reference.digest}"
     module = sys.modules.get(module_name)
     if module is None:

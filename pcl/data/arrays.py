@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 
 from pcl.data.download import Remote
-from pcl.data.images import SIDE, ImageSet
+from pcl.data.images import SIDE, ImageSet, no_images
 
 Array = npt.NDArray[Any]
 
@@ -37,12 +37,14 @@ class Arrays(NamedTuple):
 
 
 def read_npz(path: Path) -> Arrays:
-    """Read the arrays test_images and test_labels, and train_*, cifar10h_probs and classes if they are there.
-
-    Raises:
-        ValueError: If the file is not such an .npz.
-    """
-    with _open_npz(path) as archive:
+    """Read test_images and test_labels, and train_*, cifar10h_probs and classes if they are there."""
+    try:
+        opened = np.load(path, allow_pickle=False)
+    except (ValueError, EOFError, zipfile.BadZipFile):
+        raise ValueError(f"{path} must be an .npz of arrays, but cannot be read as one; it may be cut off.") from None
+    if not isinstance(opened, np.lib.npyio.NpzFile):
+        raise ValueError(f"{path} must be an .npz of named arrays, but is a single one.")
+    with opened as archive:
         names = ("test_images", "test_labels")
         missing = [name for name in names if name not in archive]
         if missing:
@@ -56,16 +58,6 @@ def read_npz(path: Path) -> Arrays:
             return Arrays(*(archive.get(name, none) for name in wanted))
         except (ValueError, OSError, EOFError, zlib.error, zipfile.BadZipFile) as error:
             raise ValueError(f"{path} is damaged, or holds objects instead of arrays ({error}).") from None
-
-
-def _open_npz(path: Path) -> Any:
-    try:
-        archive = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError, zipfile.BadZipFile):
-        raise ValueError(f"{path} must be an .npz of arrays, but cannot be read as one; it may be cut off.") from None
-    if not isinstance(archive, np.lib.npyio.NpzFile):
-        raise ValueError(f"{path} must be an .npz of named arrays, but is a single one.")
-    return archive
 
 
 def read_torchvision(folder: Path) -> Arrays:
@@ -119,7 +111,8 @@ def image_set(name: str, arrays: Arrays) -> ImageSet:
         raise ValueError(f"{name}: test_labels must not be negative, but one is {int(labels.min())}.")
     else:
         soft = torch.nn.functional.one_hot(labels, max(len(classes), n_classes)).float()
-    images, train_images = (_pixels(f"{name}: {which}_images", part) for which, part in _pictures(arrays))
+    images = _pixels(f"{name}: test_images", arrays.test_images)
+    train_images = _pixels(f"{name}: train_images", arrays.train_images)
     return ImageSet(name, classes, images, soft, labels, train_images, train_labels)
 
 
@@ -146,14 +139,10 @@ def cifar10h(arrays: Arrays) -> ImageSet:
     return images
 
 
-def _pictures(arrays: Arrays) -> tuple[tuple[str, Array], tuple[str, Array]]:
-    return ("test", arrays.test_images), ("train", arrays.train_images)
-
-
 def _pixels(what: str, images: Array) -> torch.Tensor:
     """Return the images with channels first; an empty array has no images."""
     if images.size == 0:
-        return torch.empty(0, 3, SIDE, SIDE, dtype=torch.uint8)
+        return no_images()
     if images.ndim != 4 or images.shape[1:] != (SIDE, SIDE, 3) or images.dtype != np.uint8:
         raise ValueError(f"{what} must be uint8 (N, {SIDE}, {SIDE}, 3), but got {images.dtype} {images.shape}.")
     return torch.from_numpy(np.ascontiguousarray(images.transpose(0, 3, 1, 2)))

@@ -15,15 +15,8 @@ GREY = 120  # about the mean byte
 def crop_and_flip(images: Tensor, chosen: Tensor, generator: torch.Generator) -> Tensor:
     """Return chosen images, each padded, cropped to its size at a random place, and flipped with probability 1/2.
 
-    It only gathers: there is no device synchronisation, so it can be captured in a CUDA graph.
-
-    Args:
-        images: uint8 (N, 3, 32, 32).
-        chosen: Indices of images, int64 (...), on the same device.
-        generator: A generator of that device.
-
-    Returns:
-        uint8 (..., 3, 32, 32).
+    It only gathers: there is no device synchronisation, so it can be captured in a CUDA graph. Of images uint8
+    (N, 3, 32, 32) and indices int64 (...), on the generator's device, it makes uint8 (..., 3, 32, 32).
     """
     device, index = images.device, chosen.reshape(-1)
     shift = torch.randint(-PADDING, PADDING + 1, (2, len(index), 1), generator=generator, device=device)
@@ -40,16 +33,7 @@ def crop_and_flip(images: Tensor, chosen: Tensor, generator: torch.Generator) ->
 
 
 def erase(images: Tensor, side: int, generator: torch.Generator) -> Tensor:
-    """Return images with a grey square of side `side` each, around a random pixel, cut off at the borders ("cutout").
-
-    Args:
-        images: uint8 (N, 3, 32, 32).
-        side: Side of the squares in pixels.
-        generator: A generator of the images' device.
-
-    Returns:
-        uint8 (N, 3, 32, 32).
-    """
+    """Return images with a grey square of `side` pixels each, around a random one, cut at the borders ("cutout")."""
     middle = torch.randint(SIDE, (2, len(images), 1), generator=generator, device=images.device)
     offset = torch.arange(SIDE, device=images.device) - middle + side // 2
     rows, columns = (offset >= 0) & (offset < side)

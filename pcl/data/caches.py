@@ -5,22 +5,16 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
-from pcl.storage.files import Damaged, set_aside, warn
+from pcl.storage.files import Damaged, first_line, set_aside, warn
 
 T = TypeVar("T")
 
 
 @contextmanager
 def damage_told(path: Path, what: str, fix: str) -> Iterator[None]:
-    """Raise `Damaged`, with the cause and what to do, for whatever fails while a file is read.
+    """Raise `Damaged`, with the cause and the fix, for whatever fails while a file is read, but its opening.
 
-    Args:
-        path: The file.
-        what: What it is otherwise, such as "not an image set".
-        fix: What to do.
-
-    Raises:
-        OSError: Where the file cannot be opened.
+    `what` is what the file is otherwise, such as "not an image set".
     """
     path.open("rb").close()  # what the system has against it is not damage, but torch tells both by an OSError
     try:
@@ -28,7 +22,7 @@ def damage_told(path: Path, what: str, fix: str) -> Iterator[None]:
     except MemoryError:
         raise
     except Exception as error:  # a damaged archive fails in as many ways as it has bytes
-        reason = str(error).split("\n", maxsplit=1)[0].rstrip(".")[:120]
+        reason = first_line(error).rstrip(".")[:120]
         raise Damaged(f"{path} is damaged or {what} ({reason}); {fix}.") from None
 
 

@@ -13,9 +13,8 @@ _TIMEOUT_S = 20.0  # without a byte
 _CHUNK = 1 << 18  # bytes
 _TRIES = 10  # each continues where the last was cut
 
-Report = Callable[
-    [str, int, int], None
-]  # name of the file, bytes so far, bytes in all (0 where the server does not say)
+# Takes the name of a file, bytes so far, bytes in all (0 where the server does not say).
+Report = Callable[[str, int, int], None]
 
 
 class Unreachable(OSError):
@@ -24,19 +23,12 @@ class Unreachable(OSError):
 
 @dataclass(frozen=True)
 class Remote:
-    """A file on a server.
-
-    Attributes:
-        url: Its address.
-        name: Its local name.
-        algorithm: Algorithm of the checksum: sha256 or md5.
-        digest: The checksum in hexadecimal digits.
-    """
+    """A file on a server."""
 
     url: str
-    name: str
-    algorithm: str
-    digest: str
+    name: str  # local
+    algorithm: str  # of the checksum: sha256 or md5
+    digest: str  # the checksum in hexadecimal digits
 
     def matches(self, path: Path) -> bool:
         """Return whether a local file has the checksum of this one."""

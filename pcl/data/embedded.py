@@ -66,12 +66,9 @@ class _Plan:
 
 
 def embedded(n: int = 2_000, seed: int = 0, n_train: int = 2_000) -> Embedded:
-    """Draw the embedded image set.
+    """Draw the embedded image set: n images with soft labels, and training images apart, with the label y alone.
 
-    Args:
-        n: Images with soft labels, at least 10; every block of ten shows each figure once.
-        seed: Seed of everything that is drawn.
-        n_train: Training images apart from these, with the label y alone, at least 10.
+    There are at least 10 of each, and every block of ten shows each figure once.
 
     Example:
         >>> drawn = embedded(n=20, n_train=10)

@@ -9,12 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from pcl.data.caches import sound
 from pcl.data.images import SIDE, ImageSet, cache_file, load, save
 from pcl.storage.files import write_text
 
 Tell = Callable[[str], None]
+Pixels = NDArray[np.uint8]
 
 RESERVED = ("auto", "cifar10h", "embedded")  # names of sets that are not the user's
 _N_NAMED = 5  # unreadable files named in a message
@@ -31,13 +33,8 @@ def read_folder(folder: Path, cache: Path, bad_files: BadFiles, tell: Tell) -> I
     """Read images, cropped to a centred square and resized to 32 x 32; each belongs to its subfolder's class alone.
 
     The result is cached in `cache` under a name that hashes the files' names, sizes and times: later calls are fast,
-    and a changed folder is read again.
-
-    Args:
-        folder: A folder with subfolders; hidden files are left out, nested ones belong to the class above them.
-        cache: Folder of the caches.
-        bad_files: Treatment of files that cannot be read.
-        tell: Called with a sentence about the files that were left out.
+    and a changed folder is read again. Hidden files are left out, nested ones belong to the class above them; `tell` is
+    called with a sentence about unreadable files that were left out.
     """
     classes = sorted(path.name for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
     if len(classes) < 2:
@@ -91,9 +88,7 @@ def _stamp(folder: Path, files: list[list[Path]]) -> str:
     return digest.hexdigest()[:12]
 
 
-def _read(
-    files: list[list[Path]],
-) -> tuple[list[np.ndarray[tuple[int, ...], np.dtype[np.uint8]]], list[int], list[str]]:
+def _read(files: list[list[Path]]) -> tuple[list[Pixels], list[int], list[str]]:
     """Return pixels (3, 32, 32), labels, and the unreadable files."""
     pixels, labels, bad = [], [], []
     for label, part in enumerate(files):
@@ -108,7 +103,7 @@ def _read(
     return pixels, labels, bad
 
 
-def _pixels(path: Path) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
+def _pixels(path: Path) -> Pixels:
     from PIL import Image, ImageOps  # noqa: PLC0415  only for folders
 
     with Image.open(path) as opened:

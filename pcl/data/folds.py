@@ -21,14 +21,9 @@ class Split(NamedTuple):
 
 
 def folds(n: int, seed: int = 0) -> tuple[Tensor, ...]:
-    """Return five disjoint sets of indices that cover all images; their sizes differ by at most one.
+    """Return five disjoint sets of indices that cover all n images, each ascending; sizes differ by at most one.
 
-    Args:
-        n: Number of images, at least 5.
-        seed: Seed of the division; 0 is the published one.
-
-    Returns:
-        Five int64 tensors, each ascending.
+    The seed 0 is the published division.
 
     Example:
         >>> [part.tolist() for part in folds(10)]
@@ -41,13 +36,7 @@ def folds(n: int, seed: int = 0) -> tuple[Tensor, ...]:
 
 
 def split(n: int, fold: int, seed: int = 0) -> Split:
-    """Return fold f: it trains on the sets f, f + 1 and f + 2, validates on f + 3 and tests on f + 4, modulo five.
-
-    Args:
-        n: Number of images, at least 5.
-        fold: f, in 0..4.
-        seed: Seed of `folds`.
-    """
+    """Return fold f: it trains on the sets f, f + 1 and f + 2, validates on f + 3 and tests on f + 4, modulo five."""
     if not 0 <= fold < N_FOLDS:
         raise ValueError(f"`0 <= fold <= {N_FOLDS - 1}` must hold, but got {fold}.")
     parts = folds(n, seed)

@@ -22,36 +22,24 @@ _FORMAT = 1  # version of the file format
 _TENSORS = ("images", "soft_labels", "hard_labels", "train_images", "train_labels")
 
 
-def _no_images() -> Tensor:
+def no_images() -> Tensor:
+    """Return an empty stack of images."""
     return torch.empty(0, 3, SIDE, SIDE, dtype=torch.uint8)
-
-
-def _no_labels() -> Tensor:
-    return torch.empty(0, dtype=torch.int64)
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class ImageSet:
-    """Images with the annotators' shares and one label each, and optionally separate training images.
+    """Images with the annotators' shares and one label each, and optionally separate training images."""
 
-    Attributes:
-        name: "cifar10h", "embedded", or the name of the user's folder or file.
-        classes: Names of the C classes, C at least 2.
-        images: uint8 (N, 3, 32, 32), channels first: the images that are split into folds.
-        soft_labels: float32 (N, C), P(C|x) of each image; rows sum to 1.
-        hard_labels: int64 (N,), the set's own labels; the most voted class `soft_labels.argmax(1)` may differ.
-        train_images: uint8 (M, 3, 32, 32), in no fold, such as the 50,000 of CIFAR-10; M may be 0.
-        train_labels: int64 (M,).
-    """
-
-    name: str
-    classes: tuple[str, ...]
-    images: Tensor
-    soft_labels: Tensor
-    hard_labels: Tensor
-    train_images: Tensor = field(default_factory=_no_images)
-    train_labels: Tensor = field(default_factory=_no_labels)
+    name: str  # "cifar10h", "embedded", or the name of the user's folder or file
+    classes: tuple[str, ...]  # names of the C classes, C at least 2
+    images: Tensor  # uint8 (N, 3, 32, 32), channels first: the images that are split into folds
+    soft_labels: Tensor  # float32 (N, C), P(C|x) of each image; rows sum to 1
+    hard_labels: Tensor  # int64 (N,), the set's own labels; the most voted class `soft_labels.argmax(1)` may differ
+    # uint8 (M, 3, 32, 32), in no fold, such as the 50,000 of CIFAR-10; M may be 0.
+    train_images: Tensor = field(default_factory=no_images)
+    train_labels: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))  # int64 (M,)
 
     def __post_init__(self) -> None:
         n_classes = len(self.classes)
@@ -87,12 +75,7 @@ def cache_file(name: str, folder: Path) -> Path:
 
 
 def save(images: ImageSet, path: Path) -> None:
-    """Write a set atomically.
-
-    Args:
-        images: The set.
-        path: The file, replaced if it exists; its folder is created.
-    """
+    """Write a set atomically; a file there is replaced, its folder created."""
     content: dict[str, Any] = {name: getattr(images, name).cpu().contiguous() for name in _TENSORS}
     content |= {
         "format": _FORMAT, "name": images.name, "classes": list(images.classes), "fingerprint": images.fingerprint,

@@ -5,8 +5,6 @@ import re
 from functools import lru_cache
 from pathlib import Path
 
-import numpy as np
-
 from pcl.data.arrays import CIFAR10H, Arrays, cifar10h, image_set, read_npz, read_probs, read_torchvision
 from pcl.data.download import Remote, Report, Unreachable, download
 from pcl.data.embedded import embedded
@@ -67,12 +65,7 @@ def silent(*_: object) -> None:
 
 
 def resolve(
-    text: str,
-    folder: Path,
-    *,
-    may_download: bool = False,
-    tell: Tell = silent,
-    report: Report = silent,
+    text: str, folder: Path, *, may_download: bool = False, tell: Tell = silent, report: Report = silent
 ) -> ImageSet:
     """Return the image set that a user names.
 
@@ -169,7 +162,7 @@ def fetch(folder: Path, report: Report) -> ImageSet:
 
 
 def take(source: Path, probs: Path, folder: Path, report: Report) -> ImageSet:
-    """Build the cache of CIFAR-10H from files that the user has.
+    """Build the cache of CIFAR-10H in a folder from files that the user has.
 
     Args:
         source: An .npz with train_images, train_labels, test_images, test_labels and maybe cifar10h_probs; or a folder
@@ -182,19 +175,15 @@ def take(source: Path, probs: Path, folder: Path, report: Report) -> ImageSet:
         raise ValueError(f"`--from` must name an .npz or a folder with torchvision's files, but {source} is not there.")
     arrays = read_torchvision(source) if source.is_dir() else read_npz(source)
     if arrays.probs.size == 0:
-        arrays = arrays._replace(probs=_authors_probs(probs, folder, report))
+        if not probs.is_file():
+            probs = download(PROBS, folder, report)
+        if not PROBS.matches(probs):
+            raise ValueError(
+                f"{probs} must be the authors' {PROBS.name} (sha256 {PROBS.digest[:12]}...), but is another or "
+                "damaged; get it again, or put shares of your own into the .npz as cifar10h_probs."
+            )
+        arrays = arrays._replace(probs=read_probs(probs))
     return _kept(arrays, folder)
-
-
-def _authors_probs(path: Path, folder: Path, report: Report) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
-    if not path.is_file():
-        path = download(PROBS, folder, report)
-    if not PROBS.matches(path):
-        raise ValueError(
-            f"{path} must be the authors' {PROBS.name} (sha256 {PROBS.digest[:12]}...), but is another or damaged; "
-            "get it again, or put shares of your own into the .npz as cifar10h_probs."
-        )
-    return read_probs(path)
 
 
 def _kept(arrays: Arrays, folder: Path) -> ImageSet:

@@ -24,33 +24,19 @@ _NAME = re.compile(r"[\w.-]*-[0-9a-f]{16}\.pt")
 @final
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """A backbone's weights and how they were trained.
+    """A backbone's weights and how they were trained."""
 
-    Attributes:
-        kind: Kind of network, such as "resnet18_pooled".
-        width: Channels of its first stage.
-        data: Name of the training images.
-        fingerprint: Fingerprint of these images.
-        accuracy: Share of the set's evaluation images that the classifier on top had right.
-        epochs: Passes through the training images.
-        batch_size: Images per step.
-        lr: Highest learning rate.
-        seed: Seed of everything random.
-        erased: Side of the square that was erased in every image, in pixels.
-        state: The backbone's `state_dict()`, on the CPU.
-    """
-
-    kind: str
-    width: int
-    data: str
-    fingerprint: str
-    accuracy: float
-    epochs: int
-    batch_size: int
-    lr: float
-    seed: int
-    erased: int
-    state: dict[str, Tensor]
+    kind: str  # kind of network, such as "resnet18_pooled"
+    width: int  # channels of its first stage
+    data: str  # name of the training images
+    fingerprint: str  # fingerprint of these images
+    accuracy: float  # share of the set's evaluation images that the classifier on top had right
+    epochs: int  # passes through the training images
+    batch_size: int  # images per step
+    lr: float  # highest learning rate
+    seed: int  # seed of everything random
+    erased: int  # side of the square that was erased in every image, in pixels
+    state: dict[str, Tensor]  # the backbone's `state_dict()`, on the CPU
 
     @cached_property
     def digest(self) -> str:
@@ -91,12 +77,7 @@ def weights_file(text: str) -> Path:
 
 
 def keep_weights(weights: Weights, folder: Path) -> Path:
-    """Write weights under their name, atomically.
-
-    Args:
-        weights: The weights.
-        folder: Their folder, which is created.
-    """
+    """Write weights under their name, atomically; return the file, whose folder is created."""
     path = folder / weights.file_name
     content = {"format": _FORMAT, "digest": weights.digest, "state": weights.state, **weights.facts}
     clear_leftovers(folder)
@@ -153,10 +134,7 @@ def named_weights(text: str) -> Weights:
 
 
 def kept_weights(folder: Path, kind: str, width: int, fingerprint: str) -> Sequence[Weights]:
-    """Return the weights of a folder that fit a network and were trained on these images, the most accurate first.
-
-    Damaged ones are set aside.
-    """
+    """Return a folder's weights for a network and of these images, the most accurate first; set damaged ones aside."""
     paths = [path for path in sorted(folder.glob(f"{kind}-w{width}-*.pt")) if is_weights_name(path.name)]
     found = [weights for path in paths if (weights := sound(load_weights, path)) is not None]
     fit = [weights for weights in found if weights.fingerprint == fingerprint]

@@ -1,16 +1,19 @@
-"""Validation of distribution parameters; each message names the wrong entry, its value and the remedy."""
+"""Shapes and validation of distribution parameters; each message names the wrong entry, its value and the remedy."""
 
+from collections.abc import Sequence
+
+import numpy as np
 import torch
-from torch import Tensor
+from torch import Size, Tensor
 from torch.distributions import constraints
 
 # Largest deviation of a squared norm from 1: far above the rounding of a normalised vector of 4096 entries.
 _TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 3e-2}
 
 
-def is_half(values: Tensor) -> bool:
-    """Return whether a tensor has fewer digits than float32."""
-    return values.dtype in (torch.float16, torch.bfloat16)
+def broadcast_shape(*shapes: Sequence[int]) -> Size:
+    """Return the common shape or raise a ValueError; torch's own function imports modules for a second."""
+    return Size(np.broadcast_shapes(*map(tuple, shapes)))
 
 
 def is_unit(vectors: Tensor) -> Tensor:

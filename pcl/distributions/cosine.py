@@ -41,11 +41,9 @@ class CosineTable:
     coefficients: Tensor  # (4 powers of the fraction in t, R_CELLS + 3 B-splines in r, T_CELLS)
 
     def polar(self, t: Tensor, kappa: Tensor) -> tuple[Tensor, Tensor]:
-        """Return cosine and sine of the angle to the mode at standard normals t.
+        """Return cosine and sine of the angle to the mode at standard normals t; the cosine falls as t rises.
 
-        Args:
-            t: Standard normals. The cosine falls as t rises.
-            kappa: Concentrations that broadcast to the shape of t. Gradients reach kappa.
+        kappa broadcasts to the shape of t; gradients reach it.
         """
         result: tuple[Tensor, Tensor] = _Polar.apply(t, kappa, self)  # type: ignore[no-untyped-call]
         return result
@@ -59,13 +57,8 @@ class CosineTable:
 class Curve:
     """M and its derivative in r as functions of t, for a fixed tensor of concentrations; no gradients.
 
-    Where every kappa is evaluated often, one row of the table is computed for each, and a point costs four coefficients
-    instead of sixteen.
-
-    Args:
-        table: The table of the dimension.
-        kappa: Concentrations.
-        n_repeats: Number of values of t for each kappa.
+    Where every kappa is evaluated often, at `n_repeats` values of t, one row of the table is computed for each, and a
+    point costs four coefficients instead of sixteen.
     """
 
     def __init__(self, table: CosineTable, kappa: Tensor, n_repeats: int) -> None:

@@ -6,8 +6,7 @@ import torch
 from torch import Size, Tensor
 from torch.distributions import Distribution, constraints
 
-from pcl.distributions.checks import check_concentration, check_unit_norm, is_half, sphere
-from pcl.distributions.shapes import broadcast_shape
+from pcl.distributions.checks import broadcast_shape, check_concentration, check_unit_norm, sphere
 
 
 class Directional(Distribution):
@@ -38,12 +37,16 @@ class Directional(Distribution):
         if isinstance(kappa, Tensor):
             dtype = torch.promote_types(dtype, kappa.dtype)
         kappa = torch.as_tensor(kappa, dtype=dtype, device=mu.device)
-        batch_shape = _broadcast(mu, kappa)
+        try:
+            batch_shape = broadcast_shape(mu.shape[:-1], kappa.shape)
+        except ValueError:
+            got = f"mu {tuple(mu.shape)} and kappa {tuple(kappa.shape)}"
+            raise ValueError(f"`kappa` must broadcast to the batch of `mu`, (*batch, D), but got {got}.") from None
         check = Distribution._validate_args if validate_args is None else validate_args
         if check:
             check_unit_norm("mu", mu)
             check_concentration("kappa", kappa, zero_allowed=self.allows_zero_kappa)
-        if is_half(mu):  # its norm is 1 only to three digits
+        if mu.dtype in (torch.float16, torch.bfloat16):  # its norm is 1 only to three digits
             mu = torch.nn.functional.normalize(mu.to(dtype), dim=-1)
         self.mu = mu.to(dtype).expand(*batch_shape, mu.shape[-1])
         self.kappa = kappa.expand(batch_shape)
@@ -68,11 +71,3 @@ class Directional(Distribution):
         expanded = type(self)(mu, kappa, validate_args=False)
         expanded._validate_args = self._validate_args
         return expanded
-
-
-def _broadcast(mu: Tensor, kappa: Tensor) -> Size:
-    try:
-        return broadcast_shape(mu.shape[:-1], kappa.shape)
-    except ValueError:
-        shapes = f"mu {tuple(mu.shape)} and kappa {tuple(kappa.shape)}"
-        raise ValueError(f"`kappa` must broadcast to the batch of `mu`, (*batch, D), but got {shapes}.") from None

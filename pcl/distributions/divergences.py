@@ -5,7 +5,7 @@ from torch import Tensor
 from torch.distributions import kl_divergence
 from torch.distributions.kl import register_kl
 
-from pcl.distributions.shapes import broadcast_shape
+from pcl.distributions.checks import broadcast_shape
 from pcl.distributions.sphere_uniform import SphereUniform
 from pcl.distributions.von_mises_fisher import VonMisesFisher
 from pcl.mathematics.special import bessel_ratio_complement, log_uniform_density, log_vmf_normalizer, log_vmf_peak

@@ -36,11 +36,8 @@ class _Projected(Directional):
     def mean_abs_cosine(self, n_pairs: int, generator: torch.Generator) -> Tensor:
         """Estimate E|z.mu| from antithetic noise that all of the batch share, in the shape of the batch.
 
-        With shared noise, differences between posteriors come from mu and kappa alone.
-
-        Args:
-            n_pairs: Number of pairs of a noise and its mirror image.
-            generator: Source of the noise.
+        With shared noise, differences between posteriors come from mu and kappa alone. A pair is a noise and its mirror
+        image.
         """
         noise = self._noise(self.mu.new_empty(n_pairs, self.mu.shape[-1]), generator)
         square = noise.square().sum(-1)
@@ -60,13 +57,7 @@ class _Projected(Directional):
 
 
 class ProjectedNormal(_Projected):
-    """Normal noise of variance 1/kappa in every coordinate around mu, projected to the sphere.
-
-    Args:
-        mu: Modes of unit norm, (*batch, D).
-        kappa: Inverse variances > 0, (*batch); inf gives the mode.
-        validate_args: Check both.
-    """
+    """Normal noise of variance 1/kappa in every coordinate around mu, projected to the sphere; inf gives the mode."""
 
     def _width(self) -> Tensor:
         return self.kappa.rsqrt()
@@ -76,13 +67,7 @@ class ProjectedNormal(_Projected):
 
 
 class ProjectedLaplace(_Projected):
-    """Laplace noise of scale b = 1/kappa in every coordinate around mu, projected to the sphere.
-
-    Args:
-        mu: Modes of unit norm, (*batch, D).
-        kappa: Inverse scales > 0, (*batch); inf gives the mode.
-        validate_args: Check both.
-    """
+    """Laplace noise of scale b = 1/kappa in every coordinate around mu, projected to the sphere; inf gives the mode."""
 
     def _width(self) -> Tensor:
         return self.kappa.reciprocal()

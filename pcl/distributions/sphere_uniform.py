@@ -6,20 +6,15 @@ import torch
 from torch import Size, Tensor
 from torch.distributions import Distribution
 
-from pcl.distributions.checks import sphere
-from pcl.distributions.shapes import broadcast_shape
+from pcl.distributions.checks import broadcast_shape, sphere
 from pcl.mathematics.special import log_uniform_density
 
 
 class SphereUniform(Distribution):
-    """Uniform density 1 / area(S^{D-1}) on the unit sphere in D >= 2 dimensions.
+    """Uniform density 1 / area(S^{D-1}) on the unit sphere in D >= 2 dimensions, in batches of independent copies.
 
-    Args:
-        dim: Dimension D of the space around the sphere.
-        batch_shape: Shape of independent copies.
-        dtype: Dtype of samples and densities; torch's default if None.
-        device: Device of samples and densities; torch's default if None.
-        validate_args: Check that values given to `log_prob` lie on the sphere.
+    Dtype and device are those of samples and densities, by default torch's; `validate_args` checks that values given to
+    `log_prob` lie on the sphere.
     """
 
     arg_constraints = {}  # noqa: RUF012  torch declares it without a type
@@ -43,7 +38,6 @@ class SphereUniform(Distribution):
         return self.event_shape[0]
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> "SphereUniform":
-        """Return the same distribution with its batch broadcast to another shape."""
         self._zero.expand(self.batch_shape).expand(batch_shape)  # raises where the shapes do not fit
         return SphereUniform(
             self.dim, batch_shape, self._zero.dtype, self._zero.device, validate_args=self._validate_args

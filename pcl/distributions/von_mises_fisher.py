@@ -9,16 +9,11 @@ import numpy as np
 import torch
 from torch import Size, Tensor
 
+from pcl.distributions.checks import broadcast_shape
 from pcl.distributions.cosine import CosineTable, Curve, coordinate_table, cosine_table, locate
 from pcl.distributions.directional import Directional
 from pcl.distributions.law import EXACT_LAW, CosineLaw
-from pcl.distributions.shapes import broadcast_shape
-from pcl.mathematics.special import (
-    bessel_ratio,
-    bessel_ratio_complement,
-    bessel_ratio_slope,
-    log_vmf_peak,
-)
+from pcl.mathematics.special import bessel_ratio, bessel_ratio_complement, bessel_ratio_slope, log_vmf_peak
 
 _BLOCK = 2**19  # numbers in a block of samples: 2 MiB of float32, about a core's second-level cache
 # NumPy asks Linux for huge pages, torch does not: a million samples at D = 10 take 70 ms instead of 81.
@@ -60,7 +55,6 @@ class VonMisesFisher(Directional):
         super().__init__(mu, kappa, validate_args)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> "VonMisesFisher":
-        """Return the same distribution with its batch broadcast to another shape."""
         expanded = super().expand(batch_shape)
         expanded.law = self.law
         return expanded
@@ -80,10 +74,7 @@ class VonMisesFisher(Directional):
         return along.unsqueeze(-1) * mu_sq + across.unsqueeze(-1) * (1 - mu_sq)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Return log C_D(kappa) + kappa mu.z, normalised on the sphere's surface.
-
-        Args:
-            value: Points of unit norm, (..., *batch, D).
+        """Return log C_D(kappa) + kappa mu.z, normalised on the sphere's surface, at unit vectors (..., *batch, D).
 
         Limits: for kappa = inf, inf at the mode and -inf elsewhere.
         """
@@ -131,14 +122,9 @@ class VonMisesFisher(Directional):
 
         With c = z.mu, a sample z' enters only through its cosine w to mu and one coordinate u of its uniform tangent
         direction: z.z' = c w + sqrt(1 - c^2) sqrt(1 - w^2) u. Memory falls by a factor of D. Each value is exactly
-        distributed given z, and values at different entries are independent given z.
-
-        Args:
-            mode_cosine: Inner products c of the points with the modes, (S, *shape); the batch broadcasts to `shape`.
-            noise: Standard normals, (2, S, *shape).
-
-        Returns:
-            (S, *shape), with gradients in c (hence in z and mu) and kappa.
+        distributed given z, and values at different entries are independent given z. From c, (S, *shape), to whose
+        shape the batch broadcasts, and standard normals (2, S, *shape), it makes (S, *shape), with gradients in c
+        (hence in z and mu) and kappa.
         """
         cosine, sine = self._sampling_table().polar(noise[0], self.kappa)
         tangent = coordinate_table(self.dim - 1, noise.dtype, noise.device)(noise[1])
@@ -147,11 +133,7 @@ class VonMisesFisher(Directional):
         return mode_cosine * cosine + across * (sine * tangent)
 
     def cosine_quantile(self, p: Tensor | float) -> Tensor:
-        """Return the p-quantile q of mu.z: P(mu.z <= q) = p. Differentiable in kappa.
-
-        Args:
-            p: Probabilities in [0, 1], broadcast against the batch.
-        """
+        """Return the p-quantile q of mu.z: P(mu.z <= q) = p, p in [0, 1] broadcast. Differentiable in kappa."""
         p = torch.as_tensor(p, dtype=self.mu.dtype, device=self.mu.device)
         if p.requires_grad:
             raise ValueError("Quantiles are differentiable in kappa only; pass `p.detach()`.")
@@ -249,12 +231,7 @@ def _norm_of_noise(direction: Tensor, dim: int) -> Tensor:
 def _place_around_one_mode(noise: Tensor, cosine: Tensor, sine: Tensor, mu: Tensor, out: Tensor) -> None:
     """Do the same as `_place` for one mu, as a product with the reflection's matrix: a third of the time at D = 10.
 
-    Args:
-        noise: Standard normals (D, n), overwritten.
-        cosine: (n,).
-        sine: (n,).
-        mu: (D,).
-        out: (n, D), receives the points.
+    The standard normals, (D, n), are overwritten; `out`, (n, D), receives the points.
     """
     axis = torch.where(mu[0] < 0, -mu, mu)
     axis[0] += 1

@@ -20,13 +20,9 @@ class Inputs(NamedTuple):
 
 
 class EncoderConfig(ABC):
-    """Settings of an encoder: the base of a frozen dataclass `Config` inside it, with fields that are plain or enums.
+    """Settings of an encoder: the base of a frozen dataclass `Config` inside it, whose fields are plain or enums."""
 
-    Attributes:
-        dim: Dimension D of the latent space; a field of every `Config`.
-    """
-
-    dim: int
+    dim: int  # dimension D of the latent space; a field of every `Config`
 
     @abstractmethod
     def build_for(self, inputs: Inputs, seeds: Sequence[int]) -> "Encoder":
@@ -73,13 +69,7 @@ class Encoder(nn.Module, ABC):
         """Return posteriors with batch (R, B) for inputs (R, B, ...); the state_dict has all that defines kappa."""
 
     def training_posteriors(self, x: Tensor, trains_mu: bool, trains_kappa: bool) -> VonMisesFisher:
-        """Return the posteriors that a phase trains on; by default those of `forward`.
-
-        Args:
-            x: Inputs, (R, B, ...).
-            trains_mu: Whether the phase trains mu.
-            trains_kappa: Whether it trains kappa.
-        """
+        """Return the posteriors of inputs (R, B, ...) that a phase trains on; by default those of `forward`."""
         return self(x)
 
     def begin(self, probes: Tensor) -> None:

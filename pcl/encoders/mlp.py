@@ -74,12 +74,9 @@ class KappaRange(Enum):
 
 
 class StackedMlp(nn.Module):
-    """R multi-layer perceptrons with leaky ReLU, as one batched product per layer.
+    """R multi-layer perceptrons with leaky ReLU, as one batched product per layer, for sizes of layers, input first.
 
-    Args:
-        sizes: Sizes of the layers, input first.
-        generators: One source of initial weights per run. Both weights and biases are uniform in +-1/sqrt(inputs), as
-            torch's linear layers are.
+    Weights and biases, from one generator per run, are uniform in +-1/sqrt(inputs), as torch's linear layers are.
     """
 
     def __init__(self, sizes: Sequence[int], generators: Sequence[torch.Generator]) -> None:
@@ -162,65 +159,43 @@ class KappaHead(nn.Module):
 
 
 class MlpEncoder(Encoder):
-    """mu from a perceptron whose widths are those of `Hidden` times D, normalised; kappa from another with one output.
-
-    Args:
-        config: Settings.
-        dim_x: Dimension of the inputs.
-        seeds: Seeds of the initial weights, one per run.
-    """
+    """mu from a perceptron with the widths of `Hidden` times D, normalised; kappa from another with one output."""
 
     @dataclass(frozen=True)
     class Config(EncoderConfig):
-        """Settings of the encoder.
+        """Settings of the encoder."""
 
-        Attributes:
-            dim: Dimension D of the latent space.
-            hidden: Hidden layers of both networks.
-            kappa_link: Map from the kappa network's output to kappa.
-            kappa_width: Widths of the kappa network.
-            kappa_range: Range of kappa-hat before training.
-            backbone: Input of the kappa network.
-            sampler: Law of samples from the posteriors.
-            sampler_gradient: Gradient of these samples in kappa.
-        """
-
-        dim: int = 10
-        hidden: Hidden = Hidden.DEEP
-        kappa_link: KappaLink = KappaLink.ONE_PLUS_EXP
-        kappa_width: KappaWidth = KappaWidth.AS_MU
-        kappa_range: KappaRange = KappaRange.GENERATOR
-        backbone: Backbone = Backbone.INDEPENDENT
-        sampler: Sampler = Sampler.EXACT
-        sampler_gradient: SamplerGradient = SamplerGradient.EXACT
+        dim: int = 10  # dimension D of the latent space
+        hidden: Hidden = Hidden.DEEP  # hidden layers of both networks
+        kappa_link: KappaLink = KappaLink.ONE_PLUS_EXP  # map from the kappa network's output to kappa
+        kappa_width: KappaWidth = KappaWidth.AS_MU  # widths of the kappa network
+        kappa_range: KappaRange = KappaRange.GENERATOR  # range of kappa-hat before training
+        backbone: Backbone = Backbone.INDEPENDENT  # input of the kappa network
+        sampler: Sampler = Sampler.EXACT  # law of samples from the posteriors
+        sampler_gradient: SamplerGradient = SamplerGradient.EXACT  # gradient of these samples in kappa
 
         def __post_init__(self) -> None:
             if self.dim < 2:
                 raise ValueError(f"`encoder.dim >= 2` must hold, but got {self.dim}.")
 
         def build_for(self, inputs: Inputs, seeds: Sequence[int]) -> "MlpEncoder":
-            """The encoders with these settings, for a task's inputs."""
             return MlpEncoder(self, inputs.shape[0], seeds, self.kappa_range.of(inputs))
 
         def check(self, inputs: Inputs) -> None:
-            """Raise a ValueError unless inputs are vectors."""
             if len(inputs.shape) != 1:
                 raise ValueError(f"The encoder `MlpEncoder` takes vectors, but the task's inputs are {inputs.shape}.")
 
         def n_weights(self, inputs: Inputs) -> float:
-            """About how many weights one run's networks have."""
             sizes = [*inputs.shape, *(width * self.dim for width in self.hidden.widths), self.dim]
             n_wide = 2 if self.kappa_width is KappaWidth.AS_MU else 1
             return float(n_wide * sum(n_in * n_out for n_in, n_out in pairwise(sizes)))
 
         @property
         def keeps_kappa_range(self) -> bool:
-            """True if phases that train mu alone keep kappa in the range that it began with."""
             return self.backbone is Backbone.SHARED_IN_RANGE
 
         @property
         def law(self) -> CosineLaw:
-            """Law of samples from the posteriors."""
             return CosineLaw(self.sampler, self.sampler_gradient)
 
     def __init__(
@@ -240,7 +215,6 @@ class MlpEncoder(Encoder):
         self.kappa_head = KappaHead(config.kappa_link, len(seeds))
 
     def forward(self, x: Tensor) -> VonMisesFisher:
-        """Return posteriors with batch (R, B) for inputs (R, B, dim_x)."""
         mu = self.mu(x)
         return VonMisesFisher(mu, self.kappa(x, mu), validate_args=False, law=self.law)
 
@@ -252,9 +226,10 @@ class MlpEncoder(Encoder):
         kappa = self.kappa_in_range(x, mu, *self.first_kappa_range)
         return VonMisesFisher(mu, kappa, validate_args=False, law=self.law)
 
+    @torch.no_grad()
     def begin(self, probes: Tensor) -> None:
         """Bring kappa to its first range over these inputs."""
-        self.span_kappa(probes, *self.first_kappa_range)
+        self.kappa_in_range(probes, self.mu(probes), *self.first_kappa_range)
 
     def mu(self, x: Tensor) -> Tensor:
         """Return the modes, (R, B, D)."""
@@ -264,11 +239,6 @@ class MlpEncoder(Encoder):
         """Return the concentrations, (R, B)."""
         kappa: Tensor = self.kappa_head(self.kappa_net(self.kappa_input(x, mu)))
         return kappa
-
-    @torch.no_grad()
-    def span_kappa(self, x: Tensor, kappa_min: float, kappa_max: float) -> None:
-        """Scale kappa to a range over these inputs, before training."""
-        self.kappa_in_range(x, self.mu(x), kappa_min, kappa_max)
 
     @torch.no_grad()
     def kappa_in_range(self, x: Tensor, mu: Tensor, kappa_min: float, kappa_max: float) -> Tensor:

@@ -51,41 +51,24 @@ class Precision(Enum):
 
 @final
 class ResNetEncoder(Encoder):
-    """mu = e / ||e|| and kappa = ||e|| of an embedding e, linear in the last features.
-
-    Args:
-        config: Settings.
-        seeds: Seeds of the initial weights, one per run; every run has its own network.
-    """
+    """mu = e / ||e|| and kappa = ||e|| of an embedding e, linear in the last features; one network per seed."""
 
     @dataclass(frozen=True)
     class Config(EncoderConfig):
-        """Settings of the encoder.
+        """Settings of the encoder."""
 
-        Attributes:
-            dim: Dimension D of the latent space.
-            width: Channels of the first stage; 64 makes a ResNet-18.
-            weights: File of a pretrained backbone, whose name has a hash of its content, in `weights_folder` or by
-            path;
-                empty for none.
-            head: The last layer.
-            head_gain: Gain of the last layer's Xavier initialisation, hence the scale of kappa-hat before training; the
-                released scripts set it to kappa_pos.
-            kappa_phase: Part that kappa phases do not train.
-            precision: Precision of the network's body.
-            sampler: Law of samples from the posteriors.
-            sampler_gradient: Gradient of these samples in kappa.
-        """
-
-        dim: int = 8
-        width: int = 64
+        dim: int = 8  # dimension D of the latent space
+        width: int = 64  # channels of the first stage; 64 makes a ResNet-18
+        # File of a pretrained backbone, whose name has a hash of its content, in `weights_folder` or by path.
         weights: str = ""
-        head: Head = Head.LINEAR
-        head_gain: float = 16.0  # as kappa_pos of the images task
-        kappa_phase: KappaPhase = KappaPhase.MU_FIXED
-        precision: Precision = Precision.BFLOAT16
-        sampler: Sampler = Sampler.EXACT
-        sampler_gradient: SamplerGradient = SamplerGradient.EXACT
+        head: Head = Head.LINEAR  # the last layer
+        # Gain of the last layer's Xavier initialisation, hence the scale of kappa-hat before training; kappa_pos of the
+        # images task, as in the released scripts.
+        head_gain: float = 16.0
+        kappa_phase: KappaPhase = KappaPhase.MU_FIXED  # part that kappa phases do not train
+        precision: Precision = Precision.BFLOAT16  # precision of the network's body
+        sampler: Sampler = Sampler.EXACT  # law of samples from the posteriors
+        sampler_gradient: SamplerGradient = SamplerGradient.EXACT  # gradient of these samples in kappa
 
         def __post_init__(self) -> None:
             if self.dim < 2:
@@ -100,35 +83,25 @@ class ResNetEncoder(Encoder):
             if not 0 < self.head_gain < math.inf:
                 raise ValueError(f"`0 < encoder.head_gain < inf` must hold, but got {self.head_gain:g}.")
 
-        def build(self, seeds: Sequence[int]) -> "ResNetEncoder":
-            """Return the encoders with these settings."""
-            return ResNetEncoder(self, seeds)
-
         def build_for(self, inputs: Inputs, seeds: Sequence[int]) -> "ResNetEncoder":
-            """The encoders with these settings."""
             return ResNetEncoder(self, seeds)
 
         def check(self, inputs: Inputs) -> None:
-            """Raise a ValueError unless inputs are images."""
             if inputs.shape != _INPUTS:
                 raise ValueError(f"The encoder `ResNetEncoder` takes images, but the task's inputs are {inputs.shape}.")
 
         def without_weights(self) -> Self:
-            """The same without pretrained weights, which need not be there any more."""
             return replace(self, weights="")
 
         def n_weights(self, inputs: Inputs) -> float:
-            """About how many weights one run's network has."""
             return float(_RESNET_18 * (self.width / 64) ** 2)
 
         @property
         def pretrained_width(self) -> int | None:
-            """Width of the backbone."""
             return self.width
 
         @property
         def law(self) -> CosineLaw:
-            """Law of samples from the posteriors."""
             return CosineLaw(self.sampler, self.sampler_gradient)
 
     mean: Tensor
@@ -178,9 +151,7 @@ class ResNetEncoder(Encoder):
         """Return all parameters: one network has mu and kappa."""
         return self.parameters()
 
-    def kappa_parameters(self) -> Iterator[nn.Parameter]:
-        """Return all parameters: one network has mu and kappa."""
-        return self.parameters()
+    kappa_parameters = mu_parameters
 
 
 def byte_statistics() -> tuple[Tensor, Tensor]:

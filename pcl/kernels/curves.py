@@ -1,4 +1,4 @@
-"""`TransportTable.curves` as a kernel: both polynomials of every concentration."""
+"""Both polynomials of every concentration, by one kernel."""
 
 import triton
 import triton.language as tl
@@ -35,7 +35,7 @@ def _curves_kernel(kappa_ptr, nodes_ptr, out_ptr, scale, n, BLOCK: tl.constexpr)
 
 
 def curves(table: TransportTable, kappa: Tensor) -> Tensor:
-    """Return `TransportTable.curves(kappa)`, computed by one kernel."""
+    """Return both polynomials for every kappa, (2 N_COEFFICIENTS, n): of the value and of its derivative in kappa."""
     n = kappa.numel()
     out = kappa.new_empty(2 * N_COEFFICIENTS, n)
     _curves_kernel[(triton.cdiv(n, 64),)](kappa.contiguous(), table.nodes, out, table.scale, n, BLOCK=64)

@@ -6,7 +6,7 @@ Axes: K samples (S elsewhere), N negatives, D dim; a program's blocks are BK, BN
 import triton
 import triton.language as tl
 
-from pcl.kernels.philox import ROUNDS
+from pcl.kernels.inputs import ROUNDS
 from pcl.kernels.transport import DEGREE
 
 PHILOX_ROUNDS = tl.constexpr(ROUNDS)
@@ -25,7 +25,7 @@ def words(seed, step, stream: tl.constexpr, c0, c1):
 
 @triton.jit
 def normals(radius_word, angle_word):
-    """Return two standard normals from two words: see `pcl.kernels.philox.normals`."""
+    """Return two standard normals from two words, by Box and Muller, of 24 bits each: none is beyond 5.9."""
     u = (radius_word >> 8).to(tl.float32) * (1 / 16777216) + (1 / 33554432)
     cosine, sine = _of_turns((angle_word >> 8).to(tl.float32) * (1 / 16777216))
     radius = tl.sqrt(-2.0 * tl.log(u))

@@ -17,7 +17,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import Function, once_differentiable
 
-from pcl.mathematics.normalizer_table import CELLS, GrowthTable
+from pcl.mathematics.normalizer_table import CELL_WIDTH, CELLS, GrowthTable
 from pcl.mathematics.point_limit import NEARLY_A_POINT, TIMES_KAPPA_POS
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
@@ -175,7 +175,7 @@ class _LogMean(Function):
         out, grad_z = z.new_empty(n_runs, m), torch.empty_like(z)
         sizes = _sizes(dim)
         _rows_kernel[(triton.cdiv(m, sizes["BM"]), n_runs)](
-            z, mu, kappa, growth, table.cells, kappa_pos, out, grad_z, m, 1 / table.cell_width, math.log(n),
+            z, mu, kappa, growth, table.cells, kappa_pos, out, grad_z, m, 1 / CELL_WIDTH, math.log(n),
             n=n, D=dim, **sizes,
         )  # fmt: skip
         ctx.save_for_backward(z, mu, kappa, growth, kappa_pos, out, grad_z)
@@ -192,7 +192,7 @@ class _LogMean(Function):
         sizes = _sizes(dim)
         _columns_kernel[(triton.cdiv(n, sizes["BN"]), _SPLITS, n_runs)](
             z, mu, kappa, growth, ctx.table.cells, kappa_pos, out, upstream.contiguous(), d_kappa, d_mu,
-            m, n, 1 / ctx.table.cell_width, math.log(n), n_runs,
+            m, n, 1 / CELL_WIDTH, math.log(n), n_runs,
             PART=triton.cdiv(m, _SPLITS), D=dim, **sizes,
         )  # fmt: skip
         return grad_z * upstream.unsqueeze(-1), d_mu.sum(0), d_kappa.sum(0), None, None
@@ -205,12 +205,7 @@ def _sizes(dim: int) -> dict[str, int]:
 def log_mean_similarity(z: Tensor, mu: Tensor, kappa: Tensor, kappa_pos: Tensor, table: GrowthTable) -> Tensor:
     """Return log 1/N sum_n e^{s_n} for every row, (R, M).
 
-    Args:
-        z: Samples, (R, M, D).
-        mu: Modes of the negatives, (R, N, D).
-        kappa: Their concentrations, (R, N).
-        kappa_pos: Scale of the similarity, (R,); no gradient reaches it.
-        table: The table of the dimension.
+    Samples z are (R, M, D), the negatives' mu (R, N, D) and kappa (R, N); no gradient reaches kappa_pos, (R,).
     """
     result: Tensor = _LogMean.apply(z, mu, kappa, kappa_pos, table)  # type: ignore[no-untyped-call]
     return result

@@ -5,8 +5,8 @@
   `VonMisesFisher.rsample_cosine`), the log ratio r_k, and what each cosine contributes to the gradient.
 - sums: loss = log K - log sum_k e^{r_k}, and gradients weighted by the softmax of r.
 
-The random numbers are functions of (seed, step, stream, anchor, sample, negative); `pcl.kernels.reference` draws the
-same ones in torch. The gradient in the anchor's mode turns z with it: dz = (mu.z) dmu - (dmu.z) mu.
+The random numbers are functions of (seed, step, stream, anchor, sample, negative). The gradient in the anchor's mode
+turns z with it: dz = (mu.z) dmu - (dmu.z) mu.
 
 The file is long because the kernels share memory layouts that nothing else uses.
 
@@ -26,7 +26,7 @@ from torch.autograd.function import Function, once_differentiable
 
 from pcl.kernels.curves import curves
 from pcl.kernels.device_math import normals, odd_polynomial, polar, polynomial, words
-from pcl.kernels.reference import STREAM_NEGATIVES, STREAM_SAMPLE, STREAM_TANGENT, Partners
+from pcl.kernels.inputs import STREAM_NEGATIVES, STREAM_SAMPLE, STREAM_TANGENT, Partners
 from pcl.kernels.transport import N_COEFFICIENTS, TransportTable
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
@@ -356,18 +356,10 @@ def _full_precision() -> Iterator[None]:
 
 
 class FusedMCInfoNCE:
-    """`pcl.losses.MCInfoNCE` computed by fused kernels.
-
-    Args:
-        table: Transport table of the encoder's dimension and law.
-        n_samples: K.
-        positive_weight: Weight of the positive in the denominator.
-    """
+    """`pcl.losses.MCInfoNCE` with K samples, by fused kernels; the table is of the encoder's dimension and law."""
 
     def __init__(self, table: TransportTable, n_samples: int, positive_weight: float) -> None:
-        self.table = table
-        self.n_samples = n_samples
-        self.positive_weight = positive_weight
+        self.table, self.n_samples, self.positive_weight = table, n_samples, positive_weight
 
     def __call__(self, partners: Partners, kappa_pos: Tensor, seed_and_step: Tensor) -> Tensor:
         """Return the loss of each anchor, (A,); gradients reach the modes or concentrations of all partners, or both.

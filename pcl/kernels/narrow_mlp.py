@@ -110,12 +110,9 @@ def _backward_kernel(
 
 
 class NarrowMlp:
-    """A `StackedMlp` with one output as fused kernels, with gradients in its parameters alone.
+    """A `StackedMlp` that `fits`, as fused kernels, with gradients in its parameters alone.
 
     The parameters are moved into two flat buffers, of weights and of biases, and become views of them.
-
-    Args:
-        net: All layers at most `WIDTH` wide, inputs included.
     """
 
     def __init__(self, net: StackedMlp) -> None:
@@ -133,7 +130,7 @@ class NarrowMlp:
 
 
 def fits(net: StackedMlp) -> bool:
-    """Return whether `NarrowMlp` can compute a network."""
+    """Return whether all layers are at most `WIDTH` wide, inputs included, and the output is one number."""
     return all(max(w.shape[1:]) <= WIDTH for w in net.weights) and net.weights[-1].shape[2] == 1
 
 

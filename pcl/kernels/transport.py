@@ -28,54 +28,15 @@ _T_FIT = 5.9
 
 @dataclass(frozen=True)
 class TransportTable:
-    """Polynomials of log tan(theta/2) for one dimension and law.
+    """Polynomials of log tan(theta/2) for one dimension and law."""
 
-    Attributes:
-        scale: k0 in r = kappa / (kappa + k0).
-        nodes: (R_CELLS + 3, 2, N_COEFFICIENTS) at r = -1/R_CELLS ... 1 + 1/R_CELLS: q_p + log(1 + kappa/k0)/2 for p = 0
-            and q_p else; and (kappa + k0) dq_p/dkappa.
-        tangent: (N_COEFFICIENTS,), the polynomial of log tan of half the angle whose cosine is one coordinate of a
-            uniform tangent direction.
-    """
-
-    scale: float
+    scale: float  # k0 in r = kappa / (kappa + k0)
+    # (R_CELLS + 3, 2, N_COEFFICIENTS) at r = -1/R_CELLS ... 1 + 1/R_CELLS: q_p + log(1 + kappa/k0)/2 for p = 0 and q_p
+    # else; and (kappa + k0) dq_p/dkappa.
     nodes: Tensor
+    # (N_COEFFICIENTS,), the polynomial of log tan of half the angle whose cosine is one coordinate of a uniform tangent
+    # direction.
     tangent: Tensor
-
-    def curves(self, kappa: Tensor) -> Tensor:
-        """Return both polynomials for every kappa, (2 N_COEFFICIENTS, n): of the value and of its derivative in kappa.
-
-        This is the reference of the kernel `pcl.kernels.curves.curves`.
-        """
-        kappa = kappa.flatten()
-        grown = kappa + self.scale
-        position = (kappa / grown) * R_CELLS
-        cell = position.to(torch.int32).clamp(0, R_CELLS - 1)
-        weights = lagrange_weights(position - cell)
-        rows = self.nodes.flatten(start_dim=1)
-        value = sum(weight.unsqueeze(-1) * rows[cell + i] for i, weight in enumerate(weights))
-        assert isinstance(value, Tensor)
-        value[:, 0] -= 0.5 * torch.log1p(kappa / self.scale)
-        value[:, N_COEFFICIENTS:] /= grown.unsqueeze(-1)
-        return value.T.contiguous()
-
-
-def lagrange_weights(f: Tensor) -> list[Tensor]:
-    """Return the weights of the values at -1, 0, 1, 2 in the cubic through them, at f in [0, 1]."""
-    return [
-        -f * (f - 1) * (f - 2) / 6,
-        (f + 1) * (f - 1) * (f - 2) / 2,
-        -(f + 1) * f * (f - 2) / 2,
-        (f + 1) * f * (f - 1) / 6,
-    ]
-
-
-def polynomial(coefficients: Tensor, t: Tensor) -> Tensor:
-    """Evaluate a polynomial: coefficients (N_COEFFICIENTS, ...) of rising powers, broadcast against t."""
-    value = coefficients[-1]
-    for coefficient in coefficients.flip(0)[1:]:
-        value = value * t + coefficient
-    return value
 
 
 @lru_cache(maxsize=64)

@@ -1,11 +1,10 @@
 """Contrastive losses on distributions: `loss(anchor, positive, negatives)` returns one value per anchor."""
 
-from pcl.losses.base import Loss, LossConfig, PositiveWeight, Triple, in_batch_negatives
+from pcl.losses.base import Loss, LossConfig, Negatives, PositiveWeight, Triple, in_batch_negatives
 from pcl.losses.elk import ELK, ElkNegatives, ElkNormalizer
 from pcl.losses.hib import HIB, Expectation, NegativeWeight, hib
 from pcl.losses.info_nce import InfoNCE, info_nce
 from pcl.losses.mc_info_nce import AnchorSamples, MCInfoNCE, PartnerSamples, mc_info_nce
-from pcl.losses.negatives import Negatives
 
 LOSSES: dict[str, type[Loss]] = {
     "mc_info_nce": MCInfoNCE,

@@ -14,13 +14,28 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from pcl.distributions import VonMisesFisher
-from pcl.losses.negatives import Negatives
 
 # The paper's largest setting, 512 samples x 512 anchors x 32 negatives, is one chunk: about 0.75 GB in float32.
 DEFAULT_CHUNK_SIZE = 2**23
 # On a CPU, memory is slower than arithmetic: chunks near the cache's size, computed twice, take 0.7 of the time of one
 # large one (that setting, two cores).
 CPU_CHUNK_SIZE = 2**20
+
+
+class Negatives(Enum):
+    """The source of an anchor's negatives."""
+
+    DRAWN = "drawn"  # each anchor's own
+    SHARED = "shared"  # one set for all anchors of a batch
+    # All that the batch's positives were chosen from. The loss in its form for infinitely many negatives is then the
+    # exact likelihood of that choice, for any number; with others, the truth is its optimum only for infinitely many.
+    POOL = "pool"
+    IN_BATCH = "in_batch"  # the positive of another anchor: "M = 0" in the paper's tables
+
+    @property
+    def are_common(self) -> bool:
+        """True if all anchors of a batch have the same negatives."""
+        return self in (Negatives.SHARED, Negatives.POOL)
 
 
 class PositiveWeight(Enum):
@@ -47,13 +62,9 @@ class SampledContrast(NamedTuple):
 
 
 class LossConfig(ABC):
-    """Settings of a loss: the base of a frozen dataclass `Config` inside it, whose fields are plain values or enums.
+    """Settings of a loss: the base of a frozen dataclass `Config` inside it, whose fields are plain values or enums."""
 
-    Attributes:
-        trains_kappa: Whether the loss has a gradient in kappa.
-    """
-
-    trains_kappa: ClassVar[bool] = True
+    trains_kappa: ClassVar[bool] = True  # whether the loss has a gradient in kappa
 
     @abstractmethod
     def build(self) -> "Loss":
@@ -85,8 +96,9 @@ class Loss(nn.Module, ABC):
     def expect(self, source: Negatives) -> None:
         """Prepare for negatives from a source; most losses treat all alike."""
 
-    def set_chunk_size(self, chunk_size: int) -> None:
-        """Bound the similarities that are held at once; losses that hold few have no use for it."""
+    # Largest number S' B N of similarities held at once; losses that sample compute more in chunks over the samples, to
+    # the same value and gradient. At most `CPU_CHUNK_SIZE` on a CPU.
+    chunk_size = DEFAULT_CHUNK_SIZE
 
     def forward(
         self,
@@ -98,11 +110,8 @@ class Loss(nn.Module, ABC):
     ) -> Tensor:
         """Return the loss of each anchor, (B,).
 
-        Args:
-            anchor: Posteriors of the anchors, batch (B,).
-            positive: Posteriors of their positives, batch (B,).
-            negatives: Posteriors of their negatives, batch (B, N), or (1, N) if all anchors share them.
-            generator: Source of randomness for losses that sample.
+        Anchors and positives have the batch (B,), negatives (B, N), or (1, N) if all anchors share them; the generator
+        is for losses that sample.
         """
         check_batches(anchor, positive, negatives)
         return self._per_anchor(Triple(anchor, positive, negatives), generator)
@@ -210,15 +219,9 @@ def require(condition: bool, rule: str) -> None:
 
 
 def contrastive_log_ratio(positive: Tensor, negatives: Tensor, positive_weight: float) -> Tensor:
-    """Return the log of e^s / (w e^s + 1/N sum_n e^{s_n}).
+    """Return the log of e^s / (w e^s + 1/N sum_n e^{s_n}), (..., B), of similarities (..., B) and (..., B, N).
 
-    Args:
-        positive: Similarities s with the positives, (..., B).
-        negatives: Similarities s_n with the negatives, (..., B, N).
-        positive_weight: Weight w of the positive in the denominator.
-
-    Returns:
-        (..., B); never positive for w >= 1.
+    It is never positive for a weight w >= 1.
     """
     gap = torch.logsumexp(negatives, dim=-1) - math.log(negatives.shape[-1]) - positive
     if positive_weight == 0:
@@ -243,7 +246,7 @@ def over_samples(
         reduce_chunk: Takes cosines z.z+ (S', B) and z.z- (S', B, N), returns tensors.
         posteriors: Batches (B,), (B,) and (B, N) or (1, N).
         n_samples: S.
-        chunk_size: Largest number S' B N of similarities in a chunk; at most `CPU_CHUNK_SIZE` on a CPU.
+        chunk_size: As `Loss.chunk_size`.
         generator: Source of randomness.
     """
     anchor, positive, negatives = posteriors

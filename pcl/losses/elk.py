@@ -14,6 +14,7 @@ from pcl.distributions import VonMisesFisher
 from pcl.losses.base import (
     Loss,
     LossConfig,
+    Negatives,
     PositiveScalar,
     PositiveWeight,
     Triple,
@@ -22,7 +23,6 @@ from pcl.losses.base import (
     require_positive,
 )
 from pcl.losses.info_nce import info_nce
-from pcl.losses.negatives import Negatives
 
 
 class ElkNegatives(Enum):
@@ -57,21 +57,13 @@ class ELK(Loss):
 
     @dataclass(frozen=True)
     class Config(LossConfig):
-        """Settings of the loss.
+        """Settings of the loss."""
 
-        Attributes:
-            kappa_pos: Factor of the log expected likelihood.
-            learn_kappa_pos: Whether kappa_pos is a parameter (its logarithm is).
-            positive_weight: Weight of the positive in the denominator.
-            negatives: The similarities that repel.
-            normalizer: The form of log C_D in the similarity.
-        """
-
-        kappa_pos: float = 20.0
-        learn_kappa_pos: bool = False
-        positive_weight: PositiveWeight = PositiveWeight.ONE_OVER_N
-        negatives: ElkNegatives = ElkNegatives.GIVEN
-        normalizer: ElkNormalizer = ElkNormalizer.EXACT
+        kappa_pos: float = 20.0  # factor of the log expected likelihood
+        learn_kappa_pos: bool = False  # whether kappa_pos is a parameter (its logarithm is)
+        positive_weight: PositiveWeight = PositiveWeight.ONE_OVER_N  # weight of the positive in the denominator
+        negatives: ElkNegatives = ElkNegatives.GIVEN  # the similarities that repel
+        normalizer: ElkNormalizer = ElkNormalizer.EXACT  # the form of log C_D in the similarity
 
         def __post_init__(self) -> None:
             require_positive("kappa_pos", self.kappa_pos)
@@ -80,11 +72,9 @@ class ELK(Loss):
             require_member("normalizer", self.normalizer, ElkNormalizer)
 
         def build(self) -> "ELK":
-            """Return the loss with these settings."""
             return ELK(self)
 
         def check(self, dim: int, sources: Collection[Negatives]) -> None:
-            """Raise a ValueError unless the fitted normalizer, where it is asked for, knows the dimension."""
             if self.normalizer is ElkNormalizer.FITTED:
                 ELK.require_fitted(dim)
 
@@ -96,7 +86,6 @@ class ELK(Loss):
 
     @property
     def mixes_anchors(self) -> bool:
-        """Return whether other anchors' similarities repel."""
         return self._is_rolled
 
     def expect(self, source: Negatives) -> None:

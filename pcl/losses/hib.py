@@ -12,7 +12,6 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from pcl.losses.base import (
-    DEFAULT_CHUNK_SIZE,
     Loss,
     LossConfig,
     PositiveScalar,
@@ -53,18 +52,8 @@ def hib(
 ) -> Tensor:
     """Return -log E sigmoid(a c + b) - w sum_n log E (1 - sigmoid(a c_n + b)).
 
-    E is the mean over samples: inside each logarithm (LOG_OF_MEAN, the paper) or outside (MEAN_OF_LOGS).
-
-    Args:
-        positive: Cosines c = z_k.z+_k, (S, B).
-        negatives: Cosines c_n = z_k.z-_kn, (S, B, N).
-        a: Scale of the match probability.
-        b: Offset of the match probability.
-        expectation: Place of the mean.
-        negative_weight: Weight w of each negative: 1/N in the paper.
-
-    Returns:
-        (B,).
+    E is the mean over samples: inside each logarithm (LOG_OF_MEAN, the paper) or outside (MEAN_OF_LOGS). Cosines are
+    c = z_k.z+_k, (S, B), and c_n = z_k.z-_kn, (S, B, N); w is 1/N in the paper. The result is (B,).
     """
     return _combine([_totals(positive, negatives, a, b, expectation)], len(positive), expectation, negative_weight)
 
@@ -97,32 +86,18 @@ class HIB(Loss):
 
     Gradients reach mu and kappa of all three distributions. Limits: kappa -> inf everywhere gives the same formula
     at the modes.
-
-    Args:
-        config: Settings.
-        chunk_size: Largest number S' B N of similarities held at once; more are computed in chunks over the samples, to
-            the same value and gradient. At most `CPU_CHUNK_SIZE` on a CPU.
     """
 
     @dataclass(frozen=True)
     class Config(LossConfig):
-        """Settings of the loss.
+        """Settings of the loss."""
 
-        Attributes:
-            n_samples: Monte-Carlo samples S per posterior.
-            a: Scale of the match probability, a > 0.
-            b: Offset of the match probability.
-            learn_a: Whether a is a parameter (its logarithm is); HIB's counterpart of a learned kappa_pos.
-            expectation: Place of the mean over samples.
-            negative_weight: Weight of each negative.
-        """
-
-        n_samples: int = 512
-        a: float = 1.0
-        b: float = 0.0
-        learn_a: bool = False
-        expectation: Expectation = Expectation.LOG_OF_MEAN
-        negative_weight: NegativeWeight = NegativeWeight.ONE_OVER_N
+        n_samples: int = 512  # Monte-Carlo samples S per posterior
+        a: float = 1.0  # scale of the match probability, a > 0
+        b: float = 0.0  # offset of the match probability
+        learn_a: bool = False  # whether a is a parameter (its logarithm is); HIB's counterpart of a learned kappa_pos
+        expectation: Expectation = Expectation.LOG_OF_MEAN  # place of the mean over samples
+        negative_weight: NegativeWeight = NegativeWeight.ONE_OVER_N  # weight of each negative
 
         def __post_init__(self) -> None:
             require_count("n_samples", self.n_samples)
@@ -132,19 +107,12 @@ class HIB(Loss):
             require(math.isfinite(self.b), f"`b` must be finite, but got {self.b}.")
 
         def build(self) -> "HIB":
-            """Return the loss with these settings."""
             return HIB(self)
 
-    def __init__(self, config: Config, chunk_size: int = DEFAULT_CHUNK_SIZE) -> None:
+    def __init__(self, config: Config) -> None:
         super().__init__()
-        require_count("chunk_size", chunk_size)
         self.config = config
-        self.chunk_size = chunk_size
         self.a = PositiveScalar(config.a, config.learn_a)
-
-    def set_chunk_size(self, chunk_size: int) -> None:
-        """Bound the similarities that are held at once."""
-        self.chunk_size = chunk_size
 
     def _per_anchor(self, posteriors: Triple, generator: torch.Generator | None) -> Tensor:
         config, a = self.config, self.a()

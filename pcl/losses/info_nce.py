@@ -22,16 +22,7 @@ from pcl.losses.base import (
 
 
 def info_nce(positive: Tensor, negatives: Tensor, positive_weight: float) -> Tensor:
-    """Return -log e^s / (w e^s + 1/N sum_n e^{s_n}).
-
-    Args:
-        positive: Similarities s with the positives, (B,).
-        negatives: Similarities s_n with the negatives, (B, N).
-        positive_weight: Weight w of the positive in the denominator: 1/N in the paper.
-
-    Returns:
-        (B,).
-    """
+    """Return -log e^s / (w e^s + 1/N sum_n e^{s_n}), (B,), of similarities (B,) and (B, N); w is 1/N in the paper."""
     return -contrastive_log_ratio(positive, negatives, positive_weight)
 
 
@@ -40,26 +31,19 @@ class InfoNCE(Loss):
 
     @dataclass(frozen=True)
     class Config(LossConfig):
-        """Settings of the loss.
-
-        Attributes:
-            kappa_pos: Concentration of positive pairs, which scales cosines to similarities.
-            learn_kappa_pos: Whether kappa_pos is a parameter (its logarithm is).
-            positive_weight: Weight of the positive in the denominator.
-        """
+        """Settings of the loss."""
 
         trains_kappa: ClassVar[bool] = False
 
-        kappa_pos: float = 20.0
-        learn_kappa_pos: bool = False
-        positive_weight: PositiveWeight = PositiveWeight.ONE_OVER_N
+        kappa_pos: float = 20.0  # concentration of positive pairs, which scales cosines to similarities
+        learn_kappa_pos: bool = False  # whether kappa_pos is a parameter (its logarithm is)
+        positive_weight: PositiveWeight = PositiveWeight.ONE_OVER_N  # weight of the positive in the denominator
 
         def __post_init__(self) -> None:
             require_positive("kappa_pos", self.kappa_pos)
             require_member("positive_weight", self.positive_weight, PositiveWeight)
 
         def build(self) -> "InfoNCE":
-            """Return the loss with these settings."""
             return InfoNCE(self)
 
     def __init__(self, config: Config) -> None:

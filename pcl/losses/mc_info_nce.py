@@ -17,9 +17,9 @@ from torch.utils.checkpoint import checkpoint
 from pcl.distributions import VonMisesFisher
 from pcl.losses.base import (
     CPU_CHUNK_SIZE,
-    DEFAULT_CHUNK_SIZE,
     Loss,
     LossConfig,
+    Negatives,
     PositiveScalar,
     PositiveWeight,
     SampledContrast,
@@ -31,7 +31,6 @@ from pcl.losses.base import (
     require_member,
     require_positive,
 )
-from pcl.losses.negatives import Negatives
 from pcl.mathematics.point_limit import is_nearly_a_point, point_similarity
 from pcl.mathematics.special import bessel_ratio, log_vmf_normalizer
 
@@ -55,15 +54,9 @@ class AnchorSamples(Enum):
 
 
 def mc_info_nce(positive: Tensor, negatives: Tensor, positive_weight: float) -> Tensor:
-    """Return -log 1/S sum_k e^{s_k} / (w e^{s_k} + 1/N sum_n e^{s_kn}); the mean over samples is inside the log.
+    """Return -log 1/S sum_k e^{s_k} / (w e^{s_k} + 1/N sum_n e^{s_kn}), (B,); the mean over samples is inside the log.
 
-    Args:
-        positive: Similarities s_k = kappa_pos z_k.z+_k, (S, B).
-        negatives: Similarities s_kn = kappa_pos z_k.z-_kn, (S, B, N).
-        positive_weight: Weight w of the positive in the denominator: 1/N in the paper.
-
-    Returns:
-        (B,).
+    Similarities are s_k = kappa_pos z_k.z+_k, (S, B), and s_kn = kappa_pos z_k.z-_kn, (S, B, N); w is 1/N in the paper.
     """
     return _negative_log_mean(contrastive_log_ratio(positive, negatives, positive_weight))
 
@@ -78,11 +71,6 @@ class MCInfoNCE(Loss):
     Gradients reach mu and kappa of all three distributions. Limits: kappa -> inf everywhere gives InfoNCE. Cosines
     follow torch's float32 matmul precision (TF32 on a GPU is off by 5e-4) and ignore autocast.
 
-    Args:
-        config: Settings.
-        chunk_size: Largest number S' B N of similarities held at once; more are computed in chunks over the samples, to
-            the same value and gradient. At most `CPU_CHUNK_SIZE` on a CPU.
-
     Example:
         >>> from pcl.distributions import VonMisesFisher
         >>> from pcl.losses import in_batch_negatives
@@ -96,23 +84,14 @@ class MCInfoNCE(Loss):
 
     @dataclass(frozen=True)
     class Config(LossConfig):
-        """Settings of the loss.
+        """Settings of the loss."""
 
-        Attributes:
-            n_samples: Monte-Carlo samples S per posterior.
-            kappa_pos: Concentration of positive pairs, which scales cosines to similarities.
-            learn_kappa_pos: Whether kappa_pos is a parameter (its logarithm is).
-            positive_weight: Weight of the positive in the denominator.
-            partners: Form in which positives and negatives enter.
-            anchors: Law of the anchor's samples.
-        """
-
-        n_samples: int = 512
-        kappa_pos: float = 20.0
-        learn_kappa_pos: bool = False
-        positive_weight: PositiveWeight = PositiveWeight.ONE_OVER_N
-        partners: PartnerSamples = PartnerSamples.DRAWN
-        anchors: AnchorSamples = AnchorSamples.POSTERIOR
+        n_samples: int = 512  # Monte-Carlo samples S per posterior
+        kappa_pos: float = 20.0  # concentration of positive pairs, which scales cosines to similarities
+        learn_kappa_pos: bool = False  # whether kappa_pos is a parameter (its logarithm is)
+        positive_weight: PositiveWeight = PositiveWeight.ONE_OVER_N  # weight of the positive in the denominator
+        partners: PartnerSamples = PartnerSamples.DRAWN  # form in which positives and negatives enter
+        anchors: AnchorSamples = AnchorSamples.POSTERIOR  # law of the anchor's samples
 
         def __post_init__(self) -> None:
             require_count("n_samples", self.n_samples)
@@ -130,7 +109,6 @@ class MCInfoNCE(Loss):
             )
 
         def build(self) -> "MCInfoNCE":
-            """Return the loss with these settings."""
             return MCInfoNCE(self)
 
         def check(self, dim: int, sources: Collection[Negatives]) -> None:
@@ -150,16 +128,10 @@ class MCInfoNCE(Loss):
                 self.partners is PartnerSamples.INTEGRATED, self.anchors is AnchorSamples.GUIDED,
             )  # fmt: skip
 
-    def __init__(self, config: Config, chunk_size: int = DEFAULT_CHUNK_SIZE) -> None:
+    def __init__(self, config: Config) -> None:
         super().__init__()
-        require_count("chunk_size", chunk_size)
         self.config = config
-        self.chunk_size = chunk_size
         self.kappa_pos = PositiveScalar(config.kappa_pos, config.learn_kappa_pos)
-
-    def set_chunk_size(self, chunk_size: int) -> None:
-        """Bound the similarities that are held at once."""
-        self.chunk_size = chunk_size
 
     def _per_anchor(self, posteriors: Triple, generator: torch.Generator | None) -> Tensor:
         kappa_pos = self.kappa_pos()
@@ -220,13 +192,8 @@ def guiding_law(
     below its tangent and the weighted similarity is bounded. Gradients pass, except through a: samples that stay where
     they are while the posteriors move pull these towards themselves.
 
-    An anchor that is nearly a point guides itself: its samples are all about equally near to the positive.
-
-    Args:
-        anchor: Q(z|x).
-        positive: Posteriors of the same batch.
-        kappa_pos: Scale of the similarity.
-        ratio: A(kappa), the mean cosine of a vMF to its mode.
+    An anchor that is nearly a point guides itself: its samples are all about equally near to the positive. `ratio` is
+    A(kappa), the mean cosine of a vMF to its mode.
     """
     is_point, is_partner_point = (is_nearly_a_point(one.kappa, kappa_pos) for one in (anchor, positive))
     own = torch.where(is_point, 1.0, anchor.kappa).unsqueeze(-1) * anchor.mu
@@ -246,12 +213,8 @@ def guiding_law(
 def log_mean_similarity(partner: VonMisesFisher, cosine: Tensor, kappa_pos: Tensor | float) -> Tensor:
     """Return log E e^{kappa_pos z.z'} over z' ~ vMF(mu', kappa'): log C(kappa') - log C(|kappa' mu' + kappa_pos z|).
 
-    Args:
-        partner: vMF(mu', kappa'), whose batch broadcasts to the shape of the cosines.
-        cosine: z.mu'.
-        kappa_pos: Scale of the similarity.
-
-    Limits: kappa' = inf gives kappa_pos z.mu', with gradient 0 in kappa'; see `pcl.mathematics.point_limit`.
+    The partner's batch broadcasts to the shape of the cosines z.mu'. Limits: kappa' = inf gives kappa_pos z.mu', with
+    gradient 0 in kappa'; see `pcl.mathematics.point_limit`.
     """
     kappa, cosines = partner.kappa.double(), cosine.double()
     is_point = is_nearly_a_point(kappa, kappa_pos)

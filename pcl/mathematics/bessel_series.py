@@ -53,7 +53,8 @@ def _polynomials() -> tuple[list[_Polynomial], list[_Polynomial]]:
         product = _times(one_minus_t2, b[-1])
         inner = [i * c for i, c in enumerate(product)]  # t times the derivative
         for i in range(1, k):
-            inner = _minus(inner, _times(one_minus_t2, _times(b[i - 1], b[k - i - 1])))
+            terms = _times(one_minus_t2, _times(b[i - 1], b[k - i - 1]))
+            inner = [c - e for c, e in zip_longest(inner, terms, fillvalue=Fraction(0))]
         b.append([Fraction(0)] + [c / 2 for c in inner])
     d = [[Fraction(0)] + [-c / (i + 1) for i, c in enumerate(term[1:])] for term in b[1:]]
     return b[:_N_TERMS], d
@@ -65,7 +66,3 @@ def _times(p: _Polynomial, q: _Polynomial) -> _Polynomial:
         for j, e in enumerate(q):
             product[i + j] += c * e
     return product
-
-
-def _minus(p: _Polynomial, q: _Polynomial) -> _Polynomial:
-    return [c - e for c, e in zip_longest(p, q, fillvalue=Fraction(0))]

@@ -16,19 +16,14 @@ from pcl.mathematics.special import log_vmf_normalizer
 CELLS = 2**13
 # Beyond this, the table continues with its last slope, which is 1 to half a percent at D = 10.
 LARGEST_KAPPA = 1000.0
+CELL_WIDTH = LARGEST_KAPPA / CELLS
 
 
 @dataclass(frozen=True)
 class GrowthTable:
-    """A table up to `largest`: the value at each cell's start and the step over the cell, (2, CELLS)."""
+    """A table up to `LARGEST_KAPPA`: the value at each cell's start and the step over the cell, (2, CELLS)."""
 
-    largest: float
     cells: Tensor
-
-    @property
-    def cell_width(self) -> float:
-        """Width of a cell in kappa."""
-        return self.largest / CELLS
 
     def __call__(self, kappa: Tensor) -> Tensor:
         """Return log C(0)/C(kappa), with gradients.
@@ -40,11 +35,11 @@ class GrowthTable:
 
     def lookup(self, kappa: Tensor) -> tuple[Tensor, Tensor]:
         """Return the value and the derivative at kappa."""
-        position = kappa / self.cell_width
+        position = kappa / CELL_WIDTH
         # Bounded again after the conversion: NaN must not become an index out of range.
         cell = position.clamp(max=CELLS).to(torch.int32).clamp(0, CELLS - 1)
         start, step = self.cells[0][cell], self.cells[1][cell]
-        return torch.addcmul(start, step, position - cell), step / self.cell_width
+        return torch.addcmul(start, step, position - cell), step / CELL_WIDTH
 
 
 class _Growth(Function):
@@ -67,4 +62,4 @@ def growth_table(dim: int, device: torch.device) -> GrowthTable:
     nodes = torch.linspace(0, LARGEST_KAPPA, CELLS + 1, dtype=torch.float64)
     log_c = log_vmf_normalizer(nodes, dim)
     growth = log_c[0] - log_c
-    return GrowthTable(LARGEST_KAPPA, torch.stack([growth[:-1], growth.diff()]).float().to(device))
+    return GrowthTable(torch.stack([growth[:-1], growth.diff()]).float().to(device))

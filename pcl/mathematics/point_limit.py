@@ -25,15 +25,9 @@ def is_nearly_a_point(kappa: Tensor, kappa_pos: Tensor | float) -> Tensor:
 
 
 def point_similarity(kappa: Tensor, cosine: Tensor, kappa_pos: Tensor | float, dim: int) -> Tensor:
-    """Return log E e^{kappa_pos z.z'} over z' ~ vMF(mu', kappa') for large kappa', in any precision.
+    """Return log E e^{kappa_pos z.z'} over z' ~ vMF(mu', kappa') where `is_nearly_a_point` holds, in any precision.
 
-    Args:
-        kappa: kappa', for which `is_nearly_a_point` holds; broadcasts to the shape of the cosines.
-        cosine: c = z.mu'.
-        kappa_pos: Scale of the similarity.
-        dim: D.
-
-    Limits: kappa' = inf gives kappa_pos z.mu'.
+    kappa' broadcasts to the shape of the cosines c = z.mu'. Limits: kappa' = inf gives kappa_pos z.mu'.
     """
     inverse = 1 / kappa
     q = kappa_pos * inverse

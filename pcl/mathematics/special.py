@@ -1,4 +1,4 @@
-"""Bessel functions behind the von Mises-Fisher distribution: log I_v, log C_D and A_D = I_{D/2} / I_{D/2-1}.
+"""Bessel functions behind the von Mises-Fisher distribution: log C_D and A_D = I_{D/2} / I_{D/2-1}.
 
 Everything is expressed through g_v(x) = Gamma(v+1) (2/x)^v I_v(x), which is 1 at x = 0 and has no singularity, and
 through the ratio r_v(x) = I_{v+1}(x) / I_v(x) = d/dx log g_v(x).
@@ -33,33 +33,8 @@ _MAX_ARGUMENT = 1e38
 _FACTORS_PER_LOG = 8
 
 
-def log_bessel_i(v: float, x: Tensor) -> Tensor:
-    """Return the logarithm of the modified Bessel function of the first kind, log I_v(x).
-
-    Args:
-        v: Order, v >= 0.
-        x: Argument, x >= 0, any shape.
-
-    Limits: x -> 0 gives v log(x/2) - log Gamma(v+1); I_0(0) = 1.
-
-    Example:
-        >>> log_bessel_i(0.0, torch.tensor(1.0, dtype=torch.float64))
-        tensor(0.2359, dtype=torch.float64)
-    """
-    if not v >= 0:
-        raise ValueError(f"`v >= 0` must hold, but got {v}.")
-    value = _apply(x, v, _Quantity.LOG_G) - math.lgamma(v + 1)
-    if v > 0:  # x^0 has slope 0 at 0, which 0 log x has not
-        value = value + v * torch.log(x.to(torch.float64) / 2)
-    return value.to(_result_dtype(x))
-
-
 def log_vmf_normalizer(kappa: Tensor, dim: int) -> Tensor:
-    """Return the logarithm of C_D(kappa) = kappa^(D/2-1) / ((2 pi)^(D/2) I_{D/2-1}(kappa)).
-
-    Args:
-        kappa: Concentration, kappa >= 0, any shape.
-        dim: Dimension D >= 2 of the space around the sphere.
+    """Return the logarithm of C_D(kappa) = kappa^(D/2-1) / ((2 pi)^(D/2) I_{D/2-1}(kappa)), for D >= 2 and kappa >= 0.
 
     Limits: kappa = 0 gives the uniform density, -log of the sphere's area; kappa = inf gives -inf.
     """

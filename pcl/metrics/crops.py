@@ -8,10 +8,7 @@ _SMALLEST, _LARGEST = 0.25, 1.0  # side of a crop over side of its image, from t
 
 
 def draw_fractions(n: int, generator: torch.Generator) -> Tensor:
-    """Draw fractions for `centre_crop_and_resize` from Unif[0.25, 1], on the generator's device.
-
-    Returns:
-        (N,), float64.
+    """Draw fractions for `centre_crop_and_resize` from Unif[0.25, 1], (N,), float64, on the generator's device.
 
     Example:
         >>> draw_fractions(3, torch.Generator().manual_seed(0)).shape
@@ -36,11 +33,8 @@ def centre_crop_and_resize(images: Tensor, fractions: Tensor) -> Tensor:
     number exactly and every device returns the same. Limits: fraction 1 returns the image.
 
     Args:
-        images: (N, C, H, W), uint8, H = W.
+        images: (N, C, H, H), uint8; the result is float32, from 0 to 255.
         fractions: Side of the crop over side of the image, (N,), 0 < fraction <= 1.
-
-    Returns:
-        (N, C, H, W), float32, from 0 to 255.
 
     Example:
         >>> image = torch.arange(4, dtype=torch.uint8).repeat(4, 1)[None, None]

@@ -14,10 +14,15 @@ KAPPA_RANK_CORR, KAPPA_MAE, KAPPA_RMSE = "eval/kappa_rank_corr", "eval/kappa_mae
 KAPPA_MEAN, KAPPA_MEDIAN = "eval/kappa_mean", "eval/kappa_median"
 MU_RANK_CORR, MU_MAE, MU_RMSE = "eval/mu_rank_corr", "eval/mu_mae", "eval/mu_rmse"
 SPREAD_RANK_CORR, SPREAD_MAE, SPREAD_RMSE = "eval/spread_rank_corr", "eval/spread_mae", "eval/spread_rmse"
+# In the order of `recovery.Recovery`
+KAPPA_RECOVERY = (KAPPA_RMSE, KAPPA_MAE, KAPPA_RANK_CORR)
+MU_RECOVERY = (MU_RMSE, MU_MAE, MU_RANK_CORR)
+SPREAD_RECOVERY = (SPREAD_RMSE, SPREAD_MAE, SPREAD_RANK_CORR)
 
 # Of images
 VAL_CROP, VAL_ENTROPY, VAL_RECALL = "val/crop_rank_corr", "val/entropy_rank_corr", "val/recall_at_1"
 TEST_CROP, TEST_ENTROPY, TEST_RECALL = "test/crop_rank_corr", "test/entropy_rank_corr", "test/recall_at_1"
+VAL, TEST = (VAL_CROP, VAL_ENTROPY, VAL_RECALL), (TEST_CROP, TEST_ENTROPY, TEST_RECALL)
 BEST_BATCH = "best/batch"  # of the evaluation that the last report is of
 
 # Of runs in MLflow, which no report has

@@ -6,7 +6,7 @@ points. They are never all held as a matrix, and their ranks are exact, ties ave
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -21,27 +21,16 @@ _PIECE = 2**17
 _SORT_LENGTH = 2**23
 
 
-@dataclass(frozen=True)
-class Recovery:
-    """Agreement of predictions with the truth.
+class Recovery(NamedTuple):
+    """Agreement of predictions with the truth."""
 
-    Attributes:
-        rmse: Root of the mean squared error.
-        mae: Mean absolute error.
-        rank_corr: Spearman's rank correlation; NaN where one side is constant or holds a NaN.
-    """
-
-    rmse: float
-    mae: float
-    rank_corr: float
+    rmse: float  # root of the mean squared error
+    mae: float  # mean absolute error
+    rank_corr: float  # Spearman's rank correlation; NaN where one side is constant or holds a NaN
 
 
 def compare(predicted: Tensor, true: Tensor) -> Recovery:
     """Compare two vectors of equal length, such as kappa or spread at n points.
-
-    Args:
-        predicted: (n,).
-        true: (n,).
 
     Example:
         >>> compare(torch.tensor([1.0, 2.0, 4.0]), torch.tensor([1.0, 3.0, 3.5])).mae
@@ -66,12 +55,7 @@ def spearman(a: Tensor, b: Tensor) -> float:
 
 
 def compare_pairs(mu: Tensor, mu_true: Tensor) -> Recovery:
-    """Compare mu_i.mu_j with the true mu_i.mu_j over all pairs i < j; the dimensions may differ.
-
-    Args:
-        mu: Predicted unit vectors, (n, D').
-        mu_true: True unit vectors, (n, D).
-    """
+    """Compare mu_i.mu_j of unit vectors (n, D') with the true ones, (n, D), over all pairs i < j."""
     if mu.ndim != 2 or mu_true.ndim != 2 or len(mu) != len(mu_true):
         raise ValueError(f"Both sets must hold as many vectors, but got {_shapes(mu, mu_true)}.")
     if len(mu) < 3:

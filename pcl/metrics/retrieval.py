@@ -5,7 +5,7 @@ them in float32. Their products, in units of 2^-52, are then whole numbers below
 in any order. So block size and number of threads cannot change a neighbour. Neither can the device, except through the
 last bit of a direction's length; and equal cosines are equal.
 """
-# Axes: N points, K neighbours, M counts of kept images, Q queries, G gallery, D dim
+# Axes: N points, M counts of kept images, Q queries, G gallery, D dim
 
 import math
 from collections.abc import Iterator
@@ -32,17 +32,11 @@ class Gallery(Enum):
 
 @dataclass(frozen=True)
 class RejectionCurve:
-    """Recall@1 at every number of kept images, fewest first.
+    """Recall@1 at every number of kept images, fewest first."""
 
-    Attributes:
-        kept_share: Share of the images that is kept, (M,), rising to 1.
-        recall: Recall@1 of the kept ones as queries, (M,), float64. The last entry is the Recall@1 of all.
-        area: Mean of `recall` over all numbers of kept images: the area under the curve.
-    """
-
-    kept_share: Tensor
-    recall: Tensor
-    area: float
+    kept_share: Tensor  # share of the images that is kept, (M,), rising to 1
+    recall: Tensor  # Recall@1 of the kept ones as queries, (M,), float64; the last entry is that of all
+    area: float  # mean of `recall` over all numbers of kept images: the area under the curve
 
 
 def recall_at_1(mu: Tensor, labels: Tensor) -> float:
@@ -50,14 +44,8 @@ def recall_at_1(mu: Tensor, labels: Tensor) -> float:
 
     recall = 1/N sum_i [label(i) == label(argmax_{j != i} mu_i.mu_j)]
 
-    The only point of a label counts as a miss. (The released code leaves such points out; CIFAR has none.)
-
-    Args:
-        mu: Directions, (N, D); lengths do not matter.
-        labels: (N,), integers.
-
-    Returns:
-        The share; NaN where mu is not finite, as after divergence.
+    The only point of a label counts as a miss. (The released code leaves such points out; CIFAR has none.) Directions
+    mu, (N, D), may have any length; NaN is returned where one is not finite, as after divergence.
 
     Example:
         >>> mu = torch.tensor([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0], [0.1, 0.9]])
@@ -67,30 +55,6 @@ def recall_at_1(mu: Tensor, labels: Tensor) -> float:
     _check(mu, labels)
     recall = _hits(mu, labels).double().mean()
     return torch.where(mu.isfinite().all(), recall, math.nan).item()
-
-
-def nearest(mu: Tensor, k: int) -> Tensor:
-    """Return indices of each point's k nearest others by cosine, nearest first; among ties, the lowest index first.
-
-    Time grows with N^2 k, memory with N k.
-
-    Args:
-        mu: Directions, (N, D); lengths do not matter.
-        k: Neighbours, 1 <= k < N.
-
-    Returns:
-        (N, K), int64.
-
-    Example:
-        >>> nearest(torch.tensor([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]]), 1).tolist()
-        [[1], [0], [1]]
-    """
-    _check(mu)
-    if not 1 <= k < len(mu):
-        raise ValueError(f"`1 <= k < {len(mu)}`, the number of points, must hold, but got {k}.")
-    if not mu.isfinite().all():
-        raise ValueError("`mu` must be finite to have nearest points, but holds NaN or infinity.")
-    return _nearest(mu, k)
 
 
 def rejection_curve(mu: Tensor, labels: Tensor, kappa: Tensor, gallery: Gallery = Gallery.ALL) -> RejectionCurve:
@@ -105,16 +69,8 @@ def rejection_curve(mu: Tensor, labels: Tensor, kappa: Tensor, gallery: Gallery 
 
     Ties of kappa are averaged, so that the order of the input does not matter: where only some of several equal kappa
     are kept, recall(m) is the mean over the choices. With `Gallery.KEPT`, that is the mean over the queries, in a
-    gallery that holds all of these equals. Limits: if all kappa are equal, recall(m) is Recall@1 for every m.
-
-    Args:
-        mu: Directions, (N, D); lengths do not matter.
-        labels: (N,), integers.
-        kappa: Certainties, (N,).
-        gallery: The images among which a kept query looks for its nearest neighbour.
-
-    Returns:
-        The curve; all NaN where mu is not finite or kappa holds a NaN.
+    gallery that holds all of these equals. Limits: if all kappa are equal, recall(m) is Recall@1 for every m. All is
+    NaN where mu, (N, D), of any length, is not finite or kappa holds a NaN.
 
     Example:
         >>> mu = torch.tensor([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0], [0.1, 0.9]])
@@ -145,15 +101,7 @@ def credible_images(mu: Tensor, threshold: Tensor, gallery_mu: Tensor) -> Tensor
 
     A threshold is the (1 - p) quantile of z.mu under the query's posterior, `VonMisesFisher.credible_threshold(p)`. A
     query that is in the gallery is inside its own region. Limits: t = 1 (kappa = inf) leaves only the query's own
-    direction, t = -1 (p = 1) takes the whole gallery.
-
-    Args:
-        mu: Directions of the queries, (Q, D); lengths do not matter.
-        threshold: t, (Q,).
-        gallery_mu: Directions of the images to choose from, (G, D).
-
-    Returns:
-        (Q, G), boolean.
+    direction, t = -1 (p = 1) takes the whole gallery. Directions (Q, D) and (G, D) of any length give (Q, G).
 
     Example:
         >>> gallery = torch.tensor([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]])
@@ -177,29 +125,18 @@ def credible_images(mu: Tensor, threshold: Tensor, gallery_mu: Tensor) -> Tensor
 def _hits(mu: Tensor, labels: Tensor) -> Tensor:
     """Return whether each point's nearest other point has its label, (N,)."""
     labels = labels.to(mu.device)
-    return labels[_nearest(mu, k=1).squeeze(1)] == labels
+    return labels[_nearest(mu)] == labels
 
 
-def _nearest(mu: Tensor, k: int) -> Tensor:
-    indices = torch.empty(len(mu), k, dtype=torch.int64, device=mu.device)
-    for rows, cosines in _cosines_with_others(mu):
-        for place in range(k):
-            best = cosines.max(dim=1, keepdim=True).indices  # the first of several
-            indices[rows, place] = best.squeeze(1)
-            if place + 1 < k:
-                cosines.scatter_(1, best, -math.inf)
-    return indices
+def _nearest(mu: Tensor) -> Tensor:
+    """Return the index of each point's nearest other by cosine, (N,); of several, the first."""
+    return torch.cat([cosines.max(dim=1).indices for _, cosines in _cosines_with_others(mu)])
 
 
 def _hits_among_kept(mu: Tensor, labels: Tensor, order: Tensor, first: Tensor, last: Tensor) -> tuple[Tensor, Tensor]:
     """Return hits of the queries before `first`, and from there to `last`, in a gallery of all before `last`.
 
-    Args:
-        mu: (N, D).
-        labels: (N,).
-        order: (N,), the points from most to least certain.
-        first: (M,), positions in that order.
-        last: (M,), positions in that order.
+    `order`, (N,), has the points from most to least certain; `first` and `last`, (M,), are positions in it.
     """
     n = len(mu)
     labels = labels.to(mu.device)[order]
@@ -239,10 +176,10 @@ def _blocks(n_rows: int, n_columns: int, device: torch.device) -> Iterator[slice
         yield slice(start, min(start + size, n_rows))
 
 
-def _check(mu: Tensor, labels: Tensor | None = None) -> None:
+def _check(mu: Tensor, labels: Tensor) -> None:
     if mu.ndim != 2:
         raise ValueError(f"`mu` must be of shape (N, D), but got {tuple(mu.shape)}.")
     if len(mu) < 2:
         raise ValueError(f"At least 2 points must be given, but got {len(mu)}.")
-    if labels is not None and labels.shape != mu.shape[:1]:
+    if labels.shape != mu.shape[:1]:
         raise ValueError(f"Each point needs one label, but got {tuple(labels.shape)} for {len(mu)} points.")

@@ -17,12 +17,7 @@ def entropy(soft_labels: Tensor) -> Tensor:
 
     Shares are added in the order of their size, not of their class: the same votes for other classes give the same
     number to the last bit, so that they tie in a rank correlation. Limits: 0 where all agree, log C for equal shares.
-
-    Args:
-        soft_labels: Shares of each class, (N, C); rows sum to 1.
-
-    Returns:
-        (N,), float64.
+    Shares (N, C), whose rows sum to 1, give (N,), float64.
 
     Example:
         >>> entropy(torch.tensor([[1.0, 0.0], [0.5, 0.5]])).tolist()
@@ -50,14 +45,7 @@ def rank_corr_with_uncertainty(kappa: Tensor, quantity: Tensor) -> float:
 
     The ranks of 1/kappa are taken from -kappa, without rounding: two float32 kappa can have the same reciprocal. Hence
     it is also the rank correlation of kappa with -quantity, as in the paper's appendix and the released code. kappa = 0
-    is the most uncertain, kappa = inf the least.
-
-    Args:
-        kappa: (N,).
-        quantity: (N,), such as the annotators' entropy.
-
-    Returns:
-        The correlation; NaN where one side is constant or holds a NaN.
+    is the most uncertain, kappa = inf the least. NaN is returned where one side is constant or holds a NaN.
 
     Example:
         >>> round(rank_corr_with_uncertainty(torch.tensor([30.0, 20.0, 5.0]), torch.tensor([0.0, 0.1, 0.9])), 6)
@@ -77,11 +65,8 @@ def crop_rank_corr(kappa: Tensor, kept_fraction: Tensor) -> float:
     The paper calls it that of 1/kappa with the "crop size" and reports it as positive, 0.5 to 0.7. Taken literally,
     with the kept fraction as the crop size, it would be negative: smaller crops are more ambiguous. The paper means the
     loss: "with the information lost due to cropping", "the reduction in size". The released code computes the same
-    number as the rank correlation of kappa with the kept fraction.
-
-    Args:
-        kappa: (N,), of the cropped images.
-        kept_fraction: (N,), side of the crop over side of the image, as drawn, before it is rounded to pixels.
+    number as the rank correlation of kappa with the kept fraction. That is side of the crop over side of the image, as
+    drawn, before it is rounded to pixels.
 
     Example:
         >>> round(crop_rank_corr(torch.tensor([5.0, 20.0, 30.0]), torch.tensor([0.3, 0.5, 0.9])), 6)

@@ -65,14 +65,7 @@ def _spelled(key: str) -> str:
 
 
 def document(title: str, body: Child, *head: Child, **attributes: object) -> str:
-    """Return a whole page.
-
-    Args:
-        title: In the window's title bar.
-        body: What is in it.
-        head: What its head has beside the usual.
-        attributes: Of its body.
-    """
+    """Return a whole page; `head` is added to the usual one, attributes to the body."""
     usual = [
         tag("meta", charset="utf-8"),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),

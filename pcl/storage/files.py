@@ -23,10 +23,7 @@ def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary file to write, which then replaces `path` atomically.
 
     Readers see the old or the new file, even after a crash or a power cut; two concurrent writers both leave a whole
-    file. If writing fails, the old file stays.
-
-    Args:
-        path: The file; its folder is created.
+    file. If writing fails, the old file stays. The folder is created.
 
     Example:
         >>> import tempfile
@@ -84,11 +81,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def set_aside(path: Path, why: str) -> Path:
-    """Rename an unusable file to a free name beside it that says why; return the new path.
-
-    Args:
-        path: The file.
-        why: One word for the new name.
+    """Rename an unusable file to a free name beside it that says why, in a word; return the new path.
 
     Example:
         >>> import tempfile
@@ -102,6 +95,11 @@ def set_aside(path: Path, why: str) -> Path:
     aside = next(candidate for candidate in candidates if not candidate.exists())
     path.rename(aside)
     return aside
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error, or its name where it says nothing."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def warn(line: str) -> None:

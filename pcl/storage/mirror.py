@@ -7,7 +7,6 @@ pull what others have written. A plain folder has the mirror that does nothing.
 import os
 import time
 import uuid
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -36,73 +35,44 @@ class _Info(NamedTuple):
     time_s: float
 
 
-class Mirror(ABC):
-    """A folder's connection to its store. Names are of files in the folder, with `/` between parts."""
+class Mirror:
+    """A folder's connection to its store; that of a plain folder, this one, does nothing.
 
-    uri: str  # of the folder in the store; empty for a plain folder
+    Names are of files in the folder, with `/` between parts.
+    """
 
-    @abstractmethod
+    uri: str = ""  # of the folder in the store; empty for a plain folder
+
     def push(self, *names: str) -> None:
         """Upload files."""
 
-    @abstractmethod
     def push_all(self, left_out: Collection[str] = ()) -> None:
         """Upload every file, except those whose name or top-level folder is in `left_out`."""
 
-    @abstractmethod
     def pull(self, *names: str) -> None:
         """Download files; delete local files that the store lacks."""
 
-    @abstractmethod
     def pull_all(self, left_out: Collection[str] = ()) -> None:
         """Download every file and delete local files that the store lacks, except as `push_all`."""
 
-    @abstractmethod
     def delete(self, *names: str) -> None:
         """Delete files from the store; missing ones are ignored."""
 
-    @abstractmethod
     def inside(self, name: str) -> "Mirror":
         """Return the mirror of a folder in this one."""
+        return self
 
-    @abstractmethod
     def beside(self, name: str) -> "Mirror":
         """Return the mirror of a sibling of this folder."""
-
-
-@final
-class Unmirrored(Mirror):
-    """The mirror of a plain folder: does nothing."""
-
-    uri = ""
-
-    def push(self, *names: str) -> None: ...
-
-    def push_all(self, left_out: Collection[str] = ()) -> None: ...
-
-    def pull(self, *names: str) -> None: ...
-
-    def pull_all(self, left_out: Collection[str] = ()) -> None: ...
-
-    def delete(self, *names: str) -> None: ...
-
-    def inside(self, name: str) -> Mirror:
-        return self
-
-    def beside(self, name: str) -> Mirror:
         return self
 
 
-UNMIRRORED = Unmirrored()
+UNMIRRORED = Mirror()
 
 
 @final
 class Mirrored(Mirror):
-    """The local copy of a folder in a store.
-
-    Args:
-        path: The local copy.
-        uri: The folder in the store.
+    """The local copy at `path` of a folder `uri` in a store.
 
     Raises:
         OSError: In all methods, if the store cannot be reached for a minute or refuses; the message is a sentence.
@@ -230,10 +200,8 @@ class Mirrored(Mirror):
 
     def _delete(self, name: str) -> None:
         store, root = self._store()
-        try:
+        with suppress(FileNotFoundError):
             self._patient(lambda: store.delete_file(f"{root}/{name}"))
-        except FileNotFoundError:
-            return
 
     def _here(self, left_out: Collection[str]) -> list[str]:
         files = (path for path in sorted(self.path.rglob("*")) if path.is_file() and path.suffix != ".tmp")

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlsplit
 
+from pcl.storage.files import first_line
+
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
@@ -104,5 +106,4 @@ def read(store: "FileSystem", path: str) -> bytes:
 
 def told(error: BaseException) -> str:
     """Return an error in one line, without the store's request id."""
-    text = (str(error).strip() or type(error).__name__).splitlines()[0]
-    return re.sub(r"\s*\(Request ID: [^)]*\)", "", text).rstrip(".")
+    return re.sub(r"\s*\(Request ID: [^)]*\)", "", first_line(error)).rstrip(".")

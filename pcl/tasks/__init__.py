@@ -1,14 +1,13 @@
 """Tasks: sources of training data and evaluations of encoders."""
 
-from pcl.tasks.base import Batch, Negatives, Task, TaskConfig, Truths
+from pcl.tasks.base import Batch, Negatives, Task, TaskConfig
 from pcl.tasks.calibration import calibration_scan
-from pcl.tasks.cifar import Augmentation, CifarTask, Labels, NegativePool, NegativeWeights
+from pcl.tasks.cifar import CifarTask, Labels, NegativePool, NegativeWeights
 from pcl.tasks.toy import AcceptanceConstant, NegativeRule, PositiveRule, ToyTask
 from pcl.tasks.truth import Family, Smoothing
 
 __all__ = [
     "AcceptanceConstant",
-    "Augmentation",
     "Batch",
     "CifarTask",
     "Family",
@@ -22,6 +21,5 @@ __all__ = [
     "Task",
     "TaskConfig",
     "ToyTask",
-    "Truths",
     "calibration_scan",
 ]

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pcl.data.images import ImageSet
 from pcl.encoders import Encoder, Inputs
-from pcl.losses.negatives import Negatives
+from pcl.losses import Negatives
 
 __all__ = ["Batch", "Metrics", "Negatives", "Task", "TaskConfig", "Truths"]
 
@@ -67,14 +67,12 @@ class Task(ABC):
     """Contrastive data for R runs, each with its own truth or split.
 
     A task has its settings in a class `Config`, see `TaskConfig`.
-
-    Attributes:
-        split: First part of the names of the metrics that `evaluate` returns; SPLIT/kappa_median must be among them.
-        selects: Metric whose largest value decides which evaluation a run ends with; the last one where there is none.
     """
 
     Config: ClassVar[type[TaskConfig]]
+    # First part of the names of the metrics that `evaluate` returns; SPLIT/kappa_median must be among them.
     split: ClassVar[str] = "eval"
+    # Metric whose largest value decides which evaluation a run ends with; the last one where there is none.
     selects: ClassVar[str] = ""
 
     @property

@@ -21,17 +21,11 @@ FACTORS = (0.25, 0.5, 0.75, 1.0, 4 / 3, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0)
 
 @dataclass(frozen=True)
 class Calibration:
-    """The result of a scan.
+    """The result of a scan."""
 
-    Attributes:
-        factors: The c tried.
-        losses: Mean loss at each.
-        errors: Standard error of each loss's difference to that of the best c, over blocks of anchors.
-    """
-
-    factors: tuple[float, ...]
-    losses: tuple[float, ...]
-    errors: tuple[float, ...]
+    factors: tuple[float, ...]  # the c tried
+    losses: tuple[float, ...]  # mean loss at each
+    errors: tuple[float, ...]  # standard error of each loss's difference to that of the best c, over blocks of anchors
 
     @property
     def best(self) -> float:
@@ -65,17 +59,8 @@ def calibration_scan(
     """Scan c for the first run of a task.
 
     All c use the same anchors, positives and negatives and the same random numbers, so that their differences are
-    known far better than the losses.
-
-    Args:
-        task: With a known truth of vMF posteriors.
-        loss: To be minimised.
-        source: Of negatives.
-        n_negatives: How many.
-        n_anchors: Rounded up to blocks of 128, over which errors are estimated.
-        factors: The c to try, rising; the last stands for infinity.
-        law: Law of samples from the posteriors.
-        seed: Seed of data and samples.
+    known far better than the losses. The task must have a known truth of vMF posteriors. Anchors are rounded up to
+    blocks of 128, over which errors are estimated; `factors` are the c to try, rising, the last for infinity.
     """
     truths = task.truths()
     if truths is None:

@@ -20,6 +20,7 @@ from pcl.data.sources import data_folder, resolve
 from pcl.encoders import Encoder, Inputs
 from pcl.mathematics.random_streams import mixed_seed
 from pcl.metrics.crops import centre_crop_and_resize, draw_fractions
+from pcl.metrics.names import TEST, VAL, VAL_CROP
 from pcl.metrics.retrieval import recall_at_1
 from pcl.metrics.uncertainty import crop_rank_corr, entropy, rank_corr_with_uncertainty
 from pcl.tasks.base import Batch, Metrics, Negatives, Task, TaskConfig
@@ -68,13 +69,7 @@ class _Judged(NamedTuple):
 
 
 class _Fold:
-    """The training and evaluation images of a run.
-
-    Args:
-        config: Settings of the task.
-        data: The images.
-        fold: Number of the fold, of five.
-    """
+    """The training and evaluation images of a run."""
 
     def __init__(self, config: "CifarTask.Config", data: ImageSet, fold: int) -> None:
         self.config = config
@@ -126,35 +121,23 @@ class _Fold:
 class CifarTask(Task):
     """Labelled images: fold f trains on sets f, f + 1 and f + 2, validates on f + 3 and tests on f + 4, modulo five.
 
-    Args:
-        config: Settings.
-        data: The images.
-        seeds: Seeds of the runs; five consecutive ones have each fold once.
+    Five consecutive seeds have each fold once.
     """
 
     split = "val"
-    selects = "val/crop_rank_corr"
+    selects = VAL_CROP
 
     @dataclass(frozen=True)
     class Config(TaskConfig):
-        """Settings of the task.
+        """Settings of the task."""
 
-        Attributes:
-            data: The images: auto, cifar10h, embedded, or a folder or file; see `pcl.data.sources.resolve`.
-            labels: Training images and their labels.
-            fold: Number of the fold, of five; a run has this one plus its seed, modulo five.
-            n_eval: Largest number of images for validation, and for the test.
-            negative_weights: Weights by which negatives are drawn.
-            negative_pool: Images that can be negatives.
-            augmentation: Random changes of anchors, positives and negatives, each independently.
-        """
-
-        data: str = "auto"
-        labels: Labels = Labels.SOFT
-        fold: int = 0
-        n_eval: int = 2_000
-        negative_weights: NegativeWeights = NegativeWeights.NOT_OF_CLASS
-        negative_pool: NegativePool = NegativePool.ALL
+        data: str = "auto"  # the images: auto, cifar10h, embedded, or a folder or file; see `pcl.data.sources.resolve`
+        labels: Labels = Labels.SOFT  # training images and their labels
+        fold: int = 0  # number of the fold, of five; a run has this one plus its seed, modulo five
+        n_eval: int = 2_000  # largest number of images for validation, and for the test
+        negative_weights: NegativeWeights = NegativeWeights.NOT_OF_CLASS  # weights by which negatives are drawn
+        negative_pool: NegativePool = NegativePool.ALL  # images that can be negatives
+        # Random changes of anchors, positives and negatives, each independently.
         augmentation: Augmentation = Augmentation.NONE
 
         def __post_init__(self) -> None:
@@ -165,18 +148,15 @@ class CifarTask(Task):
 
         @property
         def inputs(self) -> Inputs:
-            """Return what encoders need to know about the inputs."""
             return Inputs((3, SIDE, SIDE))
 
         def check_negatives(self, sources: Collection[Negatives]) -> None:
-            """Raise a ValueError unless every anchor has negatives of its own."""
             if any(source.are_common for source in sources):
                 raise ValueError(
                     "Images have negatives of each anchor's own, by its class: shared ones are not possible."
                 )
 
         def build(self, seeds: Sequence[int]) -> "CifarTask":
-            """Return the task on the CPU."""
             return CifarTask(self, resolve(self.data, data_folder()), seeds)
 
         def check_images(self, images: ImageSet) -> None:
@@ -207,7 +187,6 @@ class CifarTask(Task):
 
     @property
     def n_runs(self) -> int:
-        """Number R of runs."""
         return len(self.folds)
 
     def to(self, device: torch.device) -> "CifarTask":
@@ -221,7 +200,6 @@ class CifarTask(Task):
         return Batch(*(torch.stack(parts) for parts in zip(*batches, strict=True)))
 
     def evaluate(self, encoder: Encoder) -> list[Metrics]:
-        """Return validation metrics of each run."""
         return self._metrics(encoder, [fold.validation for fold in self.folds], "val")
 
     def final(self, encoder: Encoder) -> list[Metrics]:
@@ -229,26 +207,18 @@ class CifarTask(Task):
         return self._metrics(encoder, [fold.test for fold in self.folds], "test")
 
     def _metrics(self, encoder: Encoder, by_run: list[_Judged], split: str) -> list[Metrics]:
-        found = _metrics(encoder, by_run, split)
-        if not self._has_entropy:
-            for metrics in found:
-                del metrics[f"{split}/entropy_rank_corr"]
+        crop, of_entropy, recall = VAL if split == "val" else TEST
+        encoded = _encoded(encoder, [judged.images for judged in by_run])
+        encoded_crops = _encoded(encoder, [judged.crops for judged in by_run])
+        found = []
+        for judged, (mu, kappa), (_, kappa_of_crops) in zip(by_run, encoded, encoded_crops, strict=True):
+            metrics = {crop: crop_rank_corr(kappa_of_crops, judged.kept)}
+            if self._has_entropy:
+                metrics[of_entropy] = rank_corr_with_uncertainty(kappa, judged.entropy)
+            metrics[recall] = recall_at_1(mu, judged.labels)
+            metrics |= {f"{split}/kappa_mean": kappa.mean().item(), f"{split}/kappa_median": kappa.median().item()}
+            found.append(metrics)
         return found
-
-
-def _metrics(encoder: Encoder, by_run: list[_Judged], split: str) -> list[Metrics]:
-    encoded = _encoded(encoder, [judged.images for judged in by_run])
-    encoded_crops = _encoded(encoder, [judged.crops for judged in by_run])
-    return [
-        {
-            f"{split}/crop_rank_corr": crop_rank_corr(kappa_of_crops, judged.kept),
-            f"{split}/entropy_rank_corr": rank_corr_with_uncertainty(kappa, judged.entropy),
-            f"{split}/recall_at_1": recall_at_1(mu, judged.labels),
-            f"{split}/kappa_mean": kappa.mean().item(),
-            f"{split}/kappa_median": kappa.median().item(),
-        }
-        for judged, (mu, kappa), (_, kappa_of_crops) in zip(by_run, encoded, encoded_crops, strict=True)
-    ]
 
 
 def _training_part(config: CifarTask.Config, data: ImageSet, train: Tensor) -> tuple[Tensor, Tensor]:

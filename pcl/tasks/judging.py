@@ -5,6 +5,7 @@ from torch import Tensor
 
 from pcl.distributions import VonMisesFisher
 from pcl.distributions.cosine import cosine_table
+from pcl.metrics import names
 from pcl.metrics.recovery import compare
 from pcl.tasks.base import Metrics
 
@@ -24,16 +25,12 @@ def vmf_spread(posterior: VonMisesFisher) -> Tensor:
 
 def kappa_metrics(kappa: Tensor, kappa_true: Tensor) -> Metrics:
     """Return the level of kappa and, if the truth is finite, its recovery."""
-    level = {"eval/kappa_mean": kappa.mean().item(), "eval/kappa_median": kappa.median().item()}
+    level = {names.KAPPA_MEAN: kappa.mean().item(), names.KAPPA_MEDIAN: kappa.median().item()}
     if not kappa_true.isfinite().all():
         return level  # an infinite truth has no error and no ranks
-    return {**level, **recovery_metrics("kappa", kappa, kappa_true)}
+    return {**level, **recovery_metrics(names.KAPPA_RECOVERY, kappa, kappa_true)}
 
 
-def recovery_metrics(what: str, predicted: Tensor, true: Tensor) -> Metrics:
-    """Return RMSE, MAE and rank correlation under the names `eval/WHAT_...`."""
-    recovery = compare(predicted, true)
-    return {
-        f"eval/{what}_rmse": recovery.rmse, f"eval/{what}_mae": recovery.mae,
-        f"eval/{what}_rank_corr": recovery.rank_corr,
-    }  # fmt: skip
+def recovery_metrics(keys: tuple[str, ...], predicted: Tensor, true: Tensor) -> Metrics:
+    """Return RMSE, MAE and rank correlation under these names."""
+    return dict(zip(keys, compare(predicted, true), strict=True))

@@ -51,12 +51,7 @@ _KAPPA_MARGIN = 1.1
 class IntegratedAcceptance:
     """Acceptance of x' given z: E e^{kappa_pos z.z'} over z' ~ vMF(mu', kappa') relative to its largest value.
 
-    The expectation is C(kappa') / C(|kappa' mu' + kappa_pos z|).
-
-    Args:
-        dim: D.
-        kappa_max: About the largest kappa'.
-        kappa_pos: Concentration of positive pairs.
+    The expectation is C(kappa') / C(|kappa' mu' + kappa_pos z|); `kappa_max` is about the largest kappa'.
     """
 
     def __init__(self, dim: int, kappa_max: float, kappa_pos: float) -> None:

@@ -14,14 +14,16 @@ Axes: R runs, B anchors, N negatives, P candidates, D dim.
 
 import math
 from collections.abc import Callable, Collection, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from pcl.distributions import Sampler, VonMisesFisher
-from pcl.encoders import Encoder, Inputs, KappaLink
-from pcl.mathematics.random_streams import uniform_inputs
+from pcl.encoders import Encoder, Inputs, KappaLink, StackedMlp
+from pcl.mathematics.random_streams import streams, uniform_inputs
+from pcl.metrics import names
 from pcl.metrics.recovery import compare_pairs
 from pcl.tasks.base import Batch, Metrics, Negatives, Task, TaskConfig, Truths
 from pcl.tasks.judging import kappa_metrics, recovery_metrics, vmf_spread
@@ -32,7 +34,7 @@ from pcl.tasks.rules import (
     PositiveRule,
     log_uniform_to_vmf,
 )
-from pcl.tasks.truth import N_PROBES, Family, Smoothing, Truth, TruthRecipe
+from pcl.tasks.truth import N_PROBES, Family, MuRecipe, Smoothing, Truth, mu_nets
 
 __all__ = ["AcceptanceConstant", "NegativeRule", "PositiveRule", "ToyTask"]
 
@@ -45,53 +47,29 @@ LatentSampler = Callable[[Tensor, Tensor, torch.Generator], Tensor]  # mu, kappa
 
 
 class ToyTask(Task):
-    """Data and evaluation of R runs, each with a truth of its own.
-
-    Args:
-        config: Settings.
-        truth: The generative processes.
-        x_eval: Evaluation inputs, (R, n_eval, dim_x).
-    """
+    """Data and evaluation, on inputs (R, n_eval, dim_x), of R runs, each with a truth of its own."""
 
     @dataclass(frozen=True)
     class Config(TaskConfig):
-        """Settings of the task.
+        """Settings of the task."""
 
-        Attributes:
-            dim: Dimension D of the true latent space.
-            dim_x: Dimension of the inputs, uniform in the unit cube.
-            width: Hidden width of the truth's networks.
-            family: Family of the true posteriors.
-            kappa_min: Smallest kappa(x); not used by the Dirac family.
-            kappa_max: Largest kappa(x); not used by the Dirac family.
-            kappa_pos: Concentration of positive pairs.
-            kappa_link: Map from the truth's kappa network to kappa.
-            smoothing: Smoothing of the truth's mu network.
-            largest_cosine: Two of a thousand modes must have a cosine of at most this, or the network is redrawn.
-            max_draws: Number of draws after which a run gives up.
-            sampler: Law of samples from true vMF posteriors.
-            positives: Rule by which positives are drawn.
-            acceptance_constant: Constant of the logistic rule.
-            negatives: Negatives that an anchor may have.
-            n_eval: Number of evaluation inputs.
-        """
-
-        dim: int = 10
-        dim_x: int = 10
-        width: int = 10
-        family: Family = Family.VMF
-        kappa_min: float = 16.0
-        kappa_max: float = 32.0
-        kappa_pos: float = 20.0
-        kappa_link: KappaLink = KappaLink.ONE_PLUS_EXP
-        smoothing: Smoothing = Smoothing.NONE
+        dim: int = 10  # dimension D of the true latent space
+        dim_x: int = 10  # dimension of the inputs, uniform in the unit cube
+        width: int = 10  # hidden width of the truth's networks
+        family: Family = Family.VMF  # family of the true posteriors
+        kappa_min: float = 16.0  # smallest kappa(x); not used by the Dirac family
+        kappa_max: float = 32.0  # largest kappa(x); not used by the Dirac family
+        kappa_pos: float = 20.0  # concentration of positive pairs
+        kappa_link: KappaLink = KappaLink.ONE_PLUS_EXP  # map from the truth's kappa network to kappa
+        smoothing: Smoothing = Smoothing.NONE  # smoothing of the truth's mu network
+        # Two of a thousand modes must have a cosine of at most this, or the network is redrawn.
         largest_cosine: float = 0.5
-        max_draws: int = 20_000
-        sampler: Sampler = Sampler.EXACT
-        positives: PositiveRule = PositiveRule.LOGISTIC
-        acceptance_constant: AcceptanceConstant = AcceptanceConstant.EXACT
-        negatives: NegativeRule = NegativeRule.UNIFORM
-        n_eval: int = 10_000
+        max_draws: int = 20_000  # number of draws after which a run gives up
+        sampler: Sampler = Sampler.EXACT  # law of samples from true vMF posteriors
+        positives: PositiveRule = PositiveRule.LOGISTIC  # rule by which positives are drawn
+        acceptance_constant: AcceptanceConstant = AcceptanceConstant.EXACT  # constant of the logistic rule
+        negatives: NegativeRule = NegativeRule.UNIFORM  # negatives that an anchor may have
+        n_eval: int = 10_000  # number of evaluation inputs
 
         def __post_init__(self) -> None:
             for name, least in (("dim", 2), ("dim_x", 1), ("width", 1), ("max_draws", 1), ("n_eval", 3)):
@@ -114,15 +92,12 @@ class ToyTask(Task):
 
         @property
         def inputs(self) -> Inputs:
-            """Return what encoders need to know about the inputs."""
             return Inputs((self.dim_x,), None if self.family is Family.DIRAC else (self.kappa_min, self.kappa_max))
 
         def probes(self, seeds: Sequence[int]) -> Tensor:
-            """Inputs that new encoders look at before training, (R, n, dim_x)."""
             return uniform_inputs(seeds, "encoder/probes", N_PROBES, self.dim_x)
 
         def check_negatives(self, sources: Collection[Negatives]) -> None:
-            """Raise a ValueError unless the rules of positives and negatives allow these sources."""
             if Negatives.POOL in sources and self.positives is not PositiveRule.VMF:
                 raise ValueError("Negatives from the pool need `task.positives=vmf`: only those are chosen by weight.")
             if self.negatives is NegativeRule.REJECT_POSITIVES and any(source.are_common for source in sources):
@@ -131,22 +106,25 @@ class ToyTask(Task):
                 )
 
         def build(self, seeds: Sequence[int]) -> "ToyTask":
-            """Return a task with a truth for each seed, on the CPU."""
-            return ToyTask(self, self._recipe().draw(seeds), uniform_inputs(seeds, "eval", self.n_eval, self.dim_x))
+            mu_net = deepcopy(mu_nets(self._mu_recipe(), tuple(seeds)))
+            kappa_net = StackedMlp((self.dim_x, self.width, 1), streams(seeds, "truth/kappa"))
+            truth = Truth(mu_net, kappa_net, self.kappa_link, self.family, self.sampler)
+            if self.family is not Family.DIRAC:
+                probes = uniform_inputs(seeds, "truth/probes", N_PROBES, self.dim_x)
+                truth.kappa_head.span(kappa_net(probes), self.kappa_min, self.kappa_max)
+            return ToyTask(self, truth, uniform_inputs(seeds, "eval", self.n_eval, self.dim_x))
 
         def restore(self, state: dict[str, Tensor], seeds: Sequence[int] = ()) -> "ToyTask":
-            """Return the task that `state_dict` was taken from."""
             x_eval = state["x_eval"]
-            truth = self._recipe().blank(len(x_eval))
+            sizes, sources = (self._mu_recipe().sizes, (self.dim_x, self.width, 1)), [torch.Generator()] * len(x_eval)
+            mu_net, kappa_net = (StackedMlp(layers, sources) for layers in sizes)
+            truth = Truth(mu_net, kappa_net, self.kappa_link, self.family, self.sampler)
             truth.load_state_dict({name: value for name, value in state.items() if name != "x_eval"})
             return ToyTask(self, truth, x_eval)
 
-        def _recipe(self) -> TruthRecipe:
-            return TruthRecipe(
-                dim=self.dim, dim_x=self.dim_x, width=self.width, family=self.family, kappa_min=self.kappa_min,
-                kappa_max=self.kappa_max, kappa_link=self.kappa_link, smoothing=self.smoothing, sampler=self.sampler,
-                largest_cosine=self.largest_cosine, max_draws=self.max_draws,
-            )  # fmt: skip
+        def _mu_recipe(self) -> MuRecipe:
+            sizes = (self.dim_x, self.width, self.width, self.dim)
+            return MuRecipe(sizes, self.smoothing, self.largest_cosine, self.max_draws)
 
     def __init__(self, config: Config, truth: Truth, x_eval: Tensor) -> None:
         self.config = config
@@ -161,7 +139,6 @@ class ToyTask(Task):
 
     @property
     def n_runs(self) -> int:
-        """Number R of runs."""
         return len(self.x_eval)
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -175,11 +152,9 @@ class ToyTask(Task):
         return self
 
     def truths(self) -> Truths:
-        """Return the evaluation inputs with their true posteriors."""
         return Truths(self.x_eval, self.mu_true, self.kappa_true)
 
     def truth_of(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Modes and concentrations of the true posteriors of inputs (R, n, dim_x)."""
         if self.config.family is not Family.VMF:
             raise ValueError(f"A calibration scan needs `task.family=vmf`, but got {self.config.family.value}.")
         return self.truth.parameters_of(x)
@@ -227,7 +202,7 @@ class ToyTask(Task):
             {
                 **self._mu_metrics(run, posterior.mu[run]),
                 **kappa_metrics(posterior.kappa[run], self.kappa_true[run]),
-                **recovery_metrics("spread", spread[run], self.spread_true[run]),
+                **recovery_metrics(names.SPREAD_RECOVERY, spread[run], self.spread_true[run]),
             }
             for run in range(self.n_runs)
         ]
@@ -291,8 +266,5 @@ class ToyTask(Task):
         judged = self._judged.get(run)
         if judged is None or not torch.equal(judged[0], mu):
             recovery = compare_pairs(mu, self.mu_true[run])
-            metrics = {
-                "eval/mu_rmse": recovery.rmse, "eval/mu_mae": recovery.mae, "eval/mu_rank_corr": recovery.rank_corr,
-            }  # fmt: skip
-            judged = self._judged[run] = mu.clone(), metrics
+            judged = self._judged[run] = mu.clone(), dict(zip(names.MU_RECOVERY, recovery, strict=True))
         return judged[1]

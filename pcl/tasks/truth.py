@@ -5,7 +5,6 @@ Axes: R runs, B inputs, D dim.
 
 import math
 from collections.abc import Sequence
-from copy import deepcopy
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
@@ -17,7 +16,7 @@ from torch.nn.functional import leaky_relu, normalize
 from pcl.distributions import CosineLaw, ProjectedLaplace, ProjectedNormal, Sampler, VonMisesFisher
 from pcl.encoders import KappaLink, StackedMlp
 from pcl.encoders.mlp import KappaHead, flattened
-from pcl.mathematics.random_streams import streams, uniform_inputs
+from pcl.mathematics.random_streams import streams
 
 N_PROBES = 1000  # inputs over which kappa is scaled to its range and the spread of mu is measured, as in the paper
 _BLOCK_OF_DRAWS = 64  # generators drawn and tested at once: 64 x 1000^2 cosines are 256 MB
@@ -45,19 +44,15 @@ class Smoothing(Enum):
 class Truth(nn.Module):
     """R generative processes: mu(x) from a perceptron of three linear layers, kappa(x) from one of two.
 
-    Args:
-        mu_net: (R, B, dim_x) -> (R, B, D).
-        kappa_net: (R, B, dim_x) -> (R, B, 1).
-        kappa_head: The head, with its range set.
-        family: Family of the posteriors.
-        sampler: Law of vMF samples.
+    The range of `kappa_head` is still to be set, see `KappaHead.span`.
     """
 
     def __init__(
-        self, mu_net: StackedMlp, kappa_net: StackedMlp, kappa_head: KappaHead, family: Family, sampler: Sampler
+        self, mu_net: StackedMlp, kappa_net: StackedMlp, kappa_link: KappaLink, family: Family, sampler: Sampler
     ) -> None:
         super().__init__()
-        self.mu_net, self.kappa_net, self.kappa_head = mu_net, kappa_net, kappa_head
+        self.mu_net, self.kappa_net = mu_net, kappa_net
+        self.kappa_head = KappaHead(kappa_link, len(mu_net.weights[0]))
         self.family = family
         self.law = CosineLaw(sampler)
         self.requires_grad_(False)
@@ -84,80 +79,14 @@ class Truth(nn.Module):
         return self.posteriors(mu, kappa).sample(generator=generator)
 
 
-class TruthRecipe:
-    """The distribution from which a truth is drawn.
-
-    Args:
-        dim: Latent dimension D.
-        dim_x: Input dimension.
-        width: Width of the hidden layers.
-        family: Family of the posteriors.
-        kappa_min: Smallest kappa(x).
-        kappa_max: Largest kappa(x).
-        kappa_link: Map from the kappa network's output to kappa.
-        smoothing: Smoothing of mu.
-        sampler: Law of vMF samples.
-        largest_cosine: Two inputs of a thousand must exist whose modes have a cosine of at most this.
-        max_draws: Number of draws after which a run gives up.
-    """
-
-    def __init__(
-        self,
-        *,
-        dim: int,
-        dim_x: int,
-        width: int,
-        family: Family,
-        kappa_min: float,
-        kappa_max: float,
-        kappa_link: KappaLink,
-        smoothing: Smoothing,
-        sampler: Sampler,
-        largest_cosine: float,
-        max_draws: int,
-    ) -> None:
-        self.mu = _MuRecipe((dim_x, width, width, dim), smoothing, largest_cosine, max_draws)
-        self.kappa_sizes = (dim_x, width, 1)
-        self.dim_x = dim_x
-        self.family, self.sampler = family, sampler
-        self.kappa_range, self.kappa_link = (kappa_min, kappa_max), kappa_link
-
-    def draw(self, seeds: Sequence[int]) -> Truth:
-        """Draw a truth per seed; its mu network is redrawn until its modes spread."""
-        mu_net = deepcopy(self.mu.nets(tuple(seeds)))
-        kappa_net = StackedMlp(self.kappa_sizes, streams(seeds, "truth/kappa"))
-        head = KappaHead(self.kappa_link, len(seeds))
-        if self.family is not Family.DIRAC:
-            probes = uniform_inputs(seeds, "truth/probes", N_PROBES, self.dim_x)
-            head.span(kappa_net(probes), *self.kappa_range)
-        return Truth(mu_net, kappa_net, head, self.family, self.sampler)
-
-    def blank(self, n_runs: int) -> Truth:
-        """Return a truth of the right shape, to load a state into."""
-        sources = [torch.Generator()] * n_runs
-        mu_net, kappa_net = (StackedMlp(sizes, sources) for sizes in (self.mu.sizes, self.kappa_sizes))
-        return Truth(mu_net, kappa_net, KappaHead(self.kappa_link, n_runs), self.family, self.sampler)
-
-
 @dataclass(frozen=True)
-class _MuRecipe:
-    """The distribution from which the mu networks are drawn.
+class MuRecipe:
+    """The distribution from which the mu networks are drawn; see `ToyTask.Config`."""
 
-    Attributes:
-        sizes: Sizes of the layers.
-        smoothing: Smoothing of each draw.
-        largest_cosine: See `TruthRecipe`.
-        max_draws: See `TruthRecipe`.
-    """
-
-    sizes: tuple[int, ...]
+    sizes: tuple[int, ...]  # of the layers
     smoothing: Smoothing
     largest_cosine: float
     max_draws: int
-
-    def nets(self, seeds: tuple[int, ...]) -> StackedMlp:
-        """Return a network per seed, redrawn until its modes spread; do not modify it, as it is shared."""
-        return _mu_nets(self, seeds)
 
     def drawn(self, generators: list[torch.Generator]) -> list[StackedMlp]:
         """Return, for every generator, the first network whose modes spread; draws are tested in blocks."""
@@ -206,8 +135,11 @@ class _MuRecipe:
 
 
 @lru_cache(maxsize=16)
-def _mu_nets(recipe: _MuRecipe, seeds: tuple[int, ...]) -> StackedMlp:
-    """Return cached networks: a worker trains trial after trial on the same truths, and smoothing takes seconds."""
+def mu_nets(recipe: MuRecipe, seeds: tuple[int, ...]) -> StackedMlp:
+    """Return a network per seed, redrawn until its modes spread; do not modify it, as it is shared.
+
+    It is cached: a worker trains trial after trial on the same truths, and smoothing takes seconds.
+    """
     draw = recipe.smoothed if recipe.smoothing is Smoothing.RELEASED else recipe.drawn
     return _stack(draw(streams(seeds, "truth/mu")))
 
@@ -234,11 +166,7 @@ def smooth(nets: StackedMlp, dim_x: int, generators: Sequence[torch.Generator]) 
 def _smoothing_gradient(nets: StackedMlp, x: Tensor, distance_x: Tensor, weight: Tensor) -> list[Tensor]:
     """Return the gradient of the smoothing loss in all weights, then all biases; (sqrt 2 - d)^4 counts as constant.
 
-    Args:
-        nets: R networks.
-        x: Inputs, (R, n, dim_x).
-        distance_x: Their distances, (R, n, n).
-        weight: Weight of each pair, (n, n), symmetric.
+    Inputs are (R, n, dim_x), their distances (R, n, n), and the weights of pairs (n, n), symmetric.
     """
     acts = [x]
     for i, (w, b) in enumerate(zip(nets.weights, nets.biases, strict=True)):

@@ -27,21 +27,15 @@ class Saveable(Protocol):
     batch: int
 
     @property
-    def config(self) -> RunConfig:
-        """Configuration of the training."""
+    def config(self) -> RunConfig: ...
 
-    def save(self, path: Path) -> None:
-        """Write a checkpoint."""
+    def save(self, path: Path) -> None: ...
 
 
 class Saving:
     """Checkpoints that take a small share of the time: one after the last batch, others not too soon after another.
 
-    Args:
-        run: The training.
-        path: The file.
-        previous: Name under which the checkpoint before is kept, if at all.
-        on_saved: Called after each write; its time counts as part of it.
+    The checkpoint before is kept as `previous`, if at all; `on_saved` is called after each write, of which it is part.
     """
 
     def __init__(
@@ -88,11 +82,7 @@ def write_checkpoint(path: Path, content: dict[str, Any]) -> None:
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
-    """Read what `write_checkpoint` wrote, to the CPU.
-
-    Raises:
-        ValueError: If the file is anything else, or incomplete.
-    """
+    """Read what `write_checkpoint` wrote, to the CPU, or raise a ValueError where it is anything else or incomplete."""
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:

@@ -16,11 +16,11 @@ from torch.nn.functional import leaky_relu_, normalize, pad
 from pcl.config.schedule import Trained
 from pcl.distributions import VonMisesFisher
 from pcl.encoders import Backbone, MlpEncoder, StackedMlp
+from pcl.kernels.inputs import Partners
 from pcl.kernels.integrated import log_mean_similarity
 from pcl.kernels.latents import sample_latents
 from pcl.kernels.mc_info_nce import LARGEST_KAPPA_POS, FusedMCInfoNCE
 from pcl.kernels.narrow_mlp import NarrowMlp, fits
-from pcl.kernels.reference import Partners
 from pcl.kernels.transport import SMALLEST_DIM, transport_table
 from pcl.losses.base import SampledContrast
 from pcl.losses.mc_info_nce import guiding_law

@@ -13,14 +13,9 @@ T = TypeVar("T")
 
 
 def interleaved(parts: Sequence[Iterator[T]], device: str | torch.device) -> Iterator[tuple[int, T]]:
-    """Yield what iterators such as `Run.moments` yield, one item of each in turn until all have ended.
+    """Yield what iterators such as `Run.moments` yield, with their index, in turn until all have ended.
 
-    Args:
-        parts: The iterators; each is only advanced on its own stream.
-        device: Device on which they compute.
-
-    Yields:
-        The iterator's index and what it yielded.
+    Each is only advanced on its own stream of the device.
 
     Example:
         >>> list(interleaved([iter("ab"), iter("c")], "cpu"))

@@ -33,23 +33,14 @@ _N_SMALL = 10_000  # training images below which batches are smaller
 
 @dataclass(frozen=True)
 class Recipe:
-    """Settings of a pretraining.
+    """Settings of a pretraining."""
 
-    Attributes:
-        width: Channels of its first stage.
-        epochs: Passes through the training images.
-        batch_size: Images per step.
-        lr: Highest learning rate of stochastic gradient descent with momentum.
-        seed: Seed of weights, order, crops, flips and squares.
-        erased: Side of a square that is erased in every image, in pixels; 0 for none.
-    """
-
-    width: int = 64
-    epochs: int = 100
-    batch_size: int = 512
-    lr: float = 0.2
-    seed: int = 0
-    erased: int = 16
+    width: int = 64  # channels of its first stage
+    epochs: int = 100  # passes through the training images
+    batch_size: int = 512  # images per step
+    lr: float = 0.2  # highest learning rate of stochastic gradient descent with momentum
+    seed: int = 0  # seed of weights, order, crops, flips and squares
+    erased: int = 16  # side of a square that is erased in every image, in pixels; 0 for none
 
     def __post_init__(self) -> None:
         for name, least in (("width", 1), ("epochs", 1), ("batch_size", 2), ("seed", 0), ("erased", 0)):
@@ -66,29 +57,17 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Epoch:
-    """Progress of a pretraining.
+    """Progress of a pretraining."""
 
-    Attributes:
-        epoch: Completed passes.
-        loss: Mean cross-entropy of the last pass.
-        accuracy: Share of that pass's images, cropped and flipped, that were right.
-    """
-
-    epoch: int
-    loss: float
-    accuracy: float
+    epoch: int  # completed passes
+    loss: float  # mean cross-entropy of the last pass
+    accuracy: float  # share of that pass's images, cropped and flipped, that were right
 
 
 class Pretraining:
     """A pretraining: iterate over its epochs, then take `weights`.
 
-    Args:
-        data: The set; it is trained on its training images and evaluated on its images with soft labels.
-        recipe: Settings.
-        device: Device.
-
-    Raises:
-        ValueError: If the set has no separate training images.
+    It trains on the set's separate training images, which it must have, and evaluates on those with soft labels.
     """
 
     def __init__(self, data: ImageSet, recipe: Recipe, device: str | torch.device = "cpu") -> None:
@@ -109,11 +88,7 @@ class Pretraining:
             self._capture()
 
     def __iter__(self) -> Iterator[Epoch]:
-        """Train to the end.
-
-        Raises:
-            Diverged: If the loss is not finite.
-        """
+        """Train to the end; raises `Diverged` if the loss is not finite."""
         with self._threads():
             for epoch in range(1, self.recipe.epochs + 1):
                 loss, accuracy = (self._pass() / (self.n_batches / self.recipe.epochs)).tolist()

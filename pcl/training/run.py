@@ -21,38 +21,27 @@ from pcl.config.schedule import Trained
 from pcl.encoders import Encoder
 from pcl.losses.base import DEFAULT_CHUNK_SIZE
 from pcl.mathematics.random_streams import check_seeds, mixed_seed
-from pcl.metrics.names import BEST_BATCH, MS_PER_BATCH, MU_MAE, TRAIN_LOSS, TRAIN_S
+from pcl.metrics import names
 from pcl.tasks import Negatives, Task
 from pcl.tasks.base import Metrics
-from pcl.training.assembly import assembled, reassembled
 from pcl.training.checkpoint import read_checkpoint, write_checkpoint
 from pcl.training.diverged import Diverged
 from pcl.training.step import TrainingStep
 from pcl.training.stepper import GraphStepper, PlainStepper, Stepper
 
-# Metrics that compare a run's kappa with the truth.
-_OF_KAPPA = frozenset(f"eval/{what}_{how}" for what in ("kappa", "spread") for how in ("rmse", "mae", "rank_corr"))
+_OF_KAPPA = (*names.KAPPA_RECOVERY, *names.SPREAD_RECOVERY)  # metrics that compare a run's kappa with the truth
 
 
 @dataclass(frozen=True)
 class Report:
-    """Progress of a training after an evaluation.
+    """Progress of a training after an evaluation."""
 
-    Attributes:
-        batch: Batches trained.
-        n_batches: Batches in all.
-        phase: What was trained last: mu, kappa or joint.
-        seconds: Time spent training so far, without evaluations.
-        by_seed: The metrics of every seed.
-        failures: Of seeds that have ended early.
-    """
-
-    batch: int
-    n_batches: int
-    phase: str
-    seconds: float
-    by_seed: dict[int, Metrics]
-    failures: dict[int, Failure]
+    batch: int  # batches trained
+    n_batches: int  # batches in all
+    phase: str  # what was trained last: mu, kappa or joint
+    seconds: float  # time spent training so far, without evaluations
+    by_seed: dict[int, Metrics]  # the metrics of every seed
+    failures: dict[int, Failure]  # of seeds that have ended early
 
     @property
     def metrics(self) -> Metrics:
@@ -61,35 +50,21 @@ class Report:
         return {key: sum(metrics[key] for metrics in chosen) / len(chosen) for key in chosen[0]}
 
 
-@dataclass
+@dataclass(frozen=True)
 class Best:
-    """A run's best evaluation so far.
-
-    Attributes:
-        batch: Its batch.
-        metrics: Its metrics.
-        weights: The encoder's weights at that batch.
-    """
+    """A run's best evaluation so far, with the encoder's weights."""
 
     batch: int = 0
     metrics: Metrics = field(default_factory=dict)
     weights: dict[str, Tensor] = field(default_factory=dict)
 
-    def take(self, batch: int, metrics: Metrics, weights: dict[str, Tensor]) -> None:
-        """Replace it by this evaluation."""
-        self.batch, self.metrics, self.weights = batch, metrics, weights
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return its content for a checkpoint."""
-        return {"batch": self.batch, "metrics": self.metrics, "weights": self.weights}
-
 
 class Run:
-    """A training of one configuration for one or several seeds.
+    """A training of one configuration for one or several seeds, with one run each, side by side.
 
     Args:
         config: The configuration.
-        seeds: Seeds, with one run each, side by side.
+        seeds: Seeds.
         device: Device.
         is_fast: Whether to use CUDA graphs and the fused kernels where there is a CUDA device; the plain path has
             the same statistics.
@@ -117,23 +92,15 @@ class Run:
         check_seeds(seeds)
         self.config, self.seeds = config, tuple(map(int, seeds))  # NumPy integers would give other random numbers
         self.device = torch.device(device)
-        self._assemble(*assembled(config, self.seeds), is_fast, chunk_size)
+        encoder = config.encoder.build_for(config.task.inputs, self.seeds)
+        encoder.begin(config.task.probes(self.seeds))
+        self._assemble(config.task.build(self.seeds), encoder, is_fast, chunk_size)
         self._enter_phase()
 
     @classmethod
-    def restore(
-        cls,
-        path: Path,
-        device: str | torch.device = "cpu",
-        is_fast: bool = True,
-        chunk_size: int = DEFAULT_CHUNK_SIZE,
-    ) -> "Run":
-        """Return the training that a checkpoint was taken from, ready to continue.
-
-        Raises:
-            ValueError: If the file is not a checkpoint of this program, or damaged.
-        """
-        return cls.resumed(read_checkpoint(path), device, is_fast, chunk_size)
+    def restore(cls, path: Path) -> "Run":
+        """Return the training that a checkpoint was taken from, on the CPU; see `read_checkpoint` for errors."""
+        return cls.resumed(read_checkpoint(path))
 
     @classmethod
     def resumed(
@@ -148,7 +115,8 @@ class Run:
         run.config = RunConfig.from_flat(content["config"])
         run.seeds = tuple(content["seeds"])
         run.device = torch.device(device)
-        run._assemble(*reassembled(run.config, run.seeds, content["task"]), is_fast, chunk_size)
+        encoder = run.config.encoder.without_weights().build_for(run.config.task.inputs, run.seeds)
+        run._assemble(run.config.task.restore(content["task"], run.seeds), encoder, is_fast, chunk_size)
         run._load(content)
         return run
 
@@ -191,7 +159,7 @@ class Run:
             "seconds": self.seconds,
             "failures": {str(seed): failure.as_json() for seed, failure in self.failures.items()},
             "task": self.step.task.state_dict(),
-            "best": [best.as_dict() for best in self._best],
+            "best": [dict(vars(best)) for best in self._best],
             "stepper": self.stepper.state_dict(),
         }
         write_checkpoint(path, content)
@@ -232,7 +200,7 @@ class Run:
     def _report(self) -> Report:
         losses = self.stepper.mean_losses()
         judged = self.step.task.evaluate(self.step.encoder)
-        rate = {MS_PER_BATCH: 1e3 * self.seconds / self.batch, TRAIN_S: self.seconds}
+        rate = {names.MS_PER_BATCH: 1e3 * self.seconds / self.batch, names.TRAIN_S: self.seconds}
         for run, (seed, loss) in enumerate(zip(self.seeds, losses, strict=True)):
             if seed not in self.failures and (failure := self._failure(loss, judged[run])):
                 self.failures[seed] = failure
@@ -241,7 +209,7 @@ class Run:
         elif not self.config.loss.trains_kappa:  # nothing trains the kappa network: its errors would say nothing
             judged = [{name: value for name, value in m.items() if name not in _OF_KAPPA} for m in judged]
         by_seed = {
-            seed: {TRAIN_LOSS: loss, **metrics, **rate}
+            seed: {names.TRAIN_LOSS: loss, **metrics, **rate}
             for seed, loss, metrics in zip(self.seeds, losses, judged, strict=True)
         }
         n_batches = self.config.training.n_batches
@@ -252,7 +220,7 @@ class Run:
         encoder, key = self.step.encoder, self.step.task.selects
         for run, (best, metrics) in enumerate(zip(self._best, judged, strict=True)):
             if metrics[key] > best.metrics.get(key, -math.inf):
-                best.take(self.batch, metrics, encoder.run_state(run))
+                self._best[run] = Best(self.batch, metrics, encoder.run_state(run))
         if self.batch < self.config.training.n_batches:
             return judged
         now = [encoder.run_state(run) for run in range(len(self.seeds))]
@@ -262,7 +230,7 @@ class Run:
         for run, weights in enumerate(now):
             encoder.load_run_state(run, weights)
         return [
-            {**(best.metrics or metrics), **last, BEST_BATCH: float(best.batch)}
+            {**(best.metrics or metrics), **last, names.BEST_BATCH: float(best.batch)}
             for best, metrics, last in zip(self._best, judged, final, strict=True)
         ]
 
@@ -270,7 +238,7 @@ class Run:
         """Return why a run has to end, if it has to."""
         at = f"at batch {self.batch}"
         kappa, limit = metrics[f"{self.step.task.split}/kappa_median"], self.config.training.kappa_limit
-        if math.isnan(kappa) or math.isnan(metrics.get(MU_MAE, 0.0)):
+        if math.isnan(kappa) or math.isnan(metrics.get(names.MU_MAE, 0.0)):
             return Failure(FailureKind.NAN, at)
         if kappa > limit:
             told = f"its median {kappa:.3g} is beyond training.kappa_limit = {limit:g} {at}"

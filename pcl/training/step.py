@@ -13,19 +13,12 @@ from pcl.config.schedule import Trained
 from pcl.distributions import VonMisesFisher
 from pcl.encoders import Encoder
 from pcl.losses import Loss
+from pcl.losses.base import require_count
 from pcl.tasks import Batch, Negatives, Task
 
 
 class TrainingStep:
-    """A training step: data, posteriors and the mean loss of every run.
-
-    Args:
-        config: Configuration of the run.
-        task: Source of data.
-        encoder: The encoder to train.
-        device: Device.
-        seed: Seed of everything random in training.
-    """
+    """A training step: data, posteriors and the mean loss of every run; `seed` is of everything random in training."""
 
     def __init__(self, config: RunConfig, task: Task, encoder: Encoder, device: torch.device, seed: int) -> None:
         self.config = config
@@ -41,7 +34,8 @@ class TrainingStep:
     def enter(self, trained: Trained, source: Negatives) -> list[nn.Parameter]:
         """Prepare for a phase; return the parameters that it trains."""
         self.trained, self.source = trained, source
-        self._expect(source)
+        for run in range(len(self.losses)):
+            self._loss_of(run).expect(source)
         has_mu, has_kappa = trained is not Trained.KAPPA, trained is not Trained.MU
         parts = (
             (has_mu, list(self.encoder.mu_parameters())),
@@ -76,7 +70,7 @@ class TrainingStep:
             runs = range(self.task.n_runs)
             each = [self._loss_of(run)(*(_run(d, run) for d in triple), generator=self.generator) for run in runs]
             return torch.stack(each).mean(-1)
-        together = self._loss_of(0)(*(merged(d) for d in triple), generator=self.generator)
+        together = self._loss_of(0)(*(_merged(d) for d in triple), generator=self.generator)
         return together.view(anchor.batch_shape).mean(-1)
 
     def _triple(self, posterior: VonMisesFisher) -> tuple[VonMisesFisher, VonMisesFisher, VonMisesFisher]:
@@ -104,18 +98,13 @@ class TrainingStep:
 
     def set_chunk_size(self, chunk_size: int) -> None:
         """Bound the similarities that sampling losses hold at once."""
+        require_count("chunk_size", chunk_size)
         for run in range(len(self.losses)):
-            self._loss_of(run).set_chunk_size(chunk_size)
+            self._loss_of(run).chunk_size = chunk_size
 
     def _drawn(self) -> Batch:
-        """The data of a step."""
         training = self.config.training
         return self.task.draw(training.batch_size, self.source, training.n_negatives, self.generator)
-
-    def _expect(self, source: Negatives) -> None:
-        """Tell the losses where negatives come from."""
-        for run in range(len(self.losses)):
-            self._loss_of(run).expect(source)
 
     def _loss_of(self, run: int) -> Loss:
         return cast(Loss, self.losses[run if len(self.losses) > 1 else 0])
@@ -127,7 +116,7 @@ class TrainingStep:
         return len(self.losses) > 1 or self.source.are_common or self._loss_of(0).mixes_anchors
 
 
-def merged(d: VonMisesFisher) -> VonMisesFisher:
+def _merged(d: VonMisesFisher) -> VonMisesFisher:
     """Return the distribution with runs as part of the batch: (R, B, ...) -> (R B, ...)."""
     return VonMisesFisher(d.mu.flatten(0, 1), d.kappa.flatten(0, 1), validate_args=False, law=d.law)
 

@@ -21,34 +21,19 @@ _BLOCK = 500  # images encoded at once, as in evaluation: the same numbers to th
 
 @dataclass(frozen=True)
 class TrainedEncoder:
-    """An encoder with the weights of a run's best evaluation.
-
-    Attributes:
-        config: Configuration of the run.
-        task: Its part about the images.
-        seed: Seed of the run.
-        encoder: The encoder of this run alone, for evaluation.
-        device: Its device.
-        best_batch: Batch of the best evaluation.
-        validation: Metrics of that evaluation.
-    """
+    """An encoder with the weights of a run's best evaluation."""
 
     config: RunConfig
-    task: CifarTask.Config
+    task: CifarTask.Config  # its part about the images
     seed: int
-    encoder: Encoder
+    encoder: Encoder  # of this run alone, for evaluation
     device: torch.device
-    best_batch: int
-    validation: Metrics
+    best_batch: int  # of the best evaluation
+    validation: Metrics  # of that evaluation
 
     @classmethod
     def read(cls, path: Path, seed: int | None = None, device: str | torch.device = "cpu") -> "TrainedEncoder":
-        """Read an encoder from a checkpoint, which may be of an unfinished run.
-
-        Args:
-            path: The file.
-            seed: One of the run's seeds; by default the first that has not failed.
-            device: Device to compute on.
+        """Read an encoder from a checkpoint, which may be of an unfinished run; by default of its first sound seed.
 
         Raises:
             ValueError: If the file is not a checkpoint of images, or has no such seed, or no evaluation of it.

@@ -13,15 +13,15 @@ from pcl.config.run_config import RunConfig
 from pcl.config.schedule import Trained
 from pcl.distributions import CosineLaw, Sampler, SamplerGradient, VonMisesFisher
 from pcl.distributions.cosine import cosine_table
-from pcl.kernels.philox import normals, philox
-from pcl.kernels.reference import Partners, draw_noise, fused_mc_info_nce
-from pcl.kernels.transport import N_COEFFICIENTS, polynomial, transport_table
+from pcl.kernels.inputs import Partners
+from pcl.kernels.transport import N_COEFFICIENTS, transport_table
 from pcl.losses import MCInfoNCE, PositiveWeight
 from pcl.mathematics.normalizer_table import growth_table
 from pcl.mathematics.special import bessel_ratio, log_vmf_normalizer
 from pcl.tasks import Negatives
 from pcl.training.run import Run
 from pcl.training.step import TrainingStep
+from tests.support.kernel_reference import curves, draw_noise, fused_mc_info_nce, normals, philox, polynomial
 from tests.support.oracles import unit_vectors
 
 CPU = torch.device("cpu")
@@ -29,7 +29,7 @@ CPU = torch.device("cpu")
 
 def test_philox_is_random123s(monkeypatch: pytest.MonkeyPatch) -> None:
     """Known answers of Philox4x32 with ten rounds, from Random123's test vectors."""
-    monkeypatch.setattr("pcl.kernels.philox.ROUNDS", 10)
+    monkeypatch.setattr("tests.support.kernel_reference.ROUNDS", 10)
     zero = [word.item() for word in philox(0, (torch.tensor(0), 0, 0, 0))]
     assert zero == [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]
     ones = 0xFFFFFFFF
@@ -57,8 +57,8 @@ def test_transport_is_the_tables(dim: int, sampler: Sampler, gradient: SamplerGr
     weight /= weight.sum()
     spline, table = cosine_table(dim, torch.float64, CPU, law), transport_table(dim, law, CPU)
     for value in (1.0, 16.0, 25.0, 32.0, 300.0, 1e5):
-        curves = table.curves(torch.tensor([value]))
-        log_tan, slope = polynomial(curves[:N_COEFFICIENTS], t), polynomial(curves[N_COEFFICIENTS:], t)
+        both = curves(table, torch.tensor([value]))
+        log_tan, slope = polynomial(both[:N_COEFFICIENTS], t), polynomial(both[N_COEFFICIENTS:], t)
         kappa = torch.full(t.shape, value, dtype=torch.float64, requires_grad=True)
         cosine, sine = spline.polar(t.double(), kappa)
         angle = torch.atan2(sine, cosine)

@@ -143,7 +143,7 @@ def test_a_plain_state_dict_is_taken_too(folder: Path, data: ImageSet) -> None:
     torch.save(theirs.state_dict(), folder / "theirs.pth")
     name = str(chosen_weights(str(folder / "theirs.pth"), data, 64, "smoke"))
     assert name.startswith("resnet18_pooled-w64-theirs-")
-    body = ResNetEncoder.Config(width=64, weights=name).build((0,)).eval().nets[0][0]
+    body = ResNetEncoder(ResNetEncoder.Config(width=64, weights=name), (0,)).eval().nets[0][0]
     theirs.fc = torch.nn.Identity()
     images = torch.randn(2, 3, 32, 32)
     torch.testing.assert_close(body(images), theirs.eval()(images))

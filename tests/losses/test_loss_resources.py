@@ -27,7 +27,8 @@ def posterior(*batch):
     mu = torch.nn.functional.normalize(torch.randn(*batch, D), dim=-1).requires_grad_()
     return VonMisesFisher(mu, torch.full(batch, 20.0, requires_grad=True), validate_args=False)
 def step(S, B, N, chunk):
-    loss = MCInfoNCE(MCInfoNCE.Config(n_samples=S), chunk_size=chunk)
+    loss = MCInfoNCE.Config(n_samples=S).build()
+    loss.chunk_size = chunk
     loss(posterior(B), posterior(B), posterior(B, N)).mean().backward()
 step(4, 2, 1, 1)  # loads everything that a chunked step needs
 before = high_water()

@@ -211,8 +211,6 @@ def test_bad_settings_are_named() -> None:
         HIB.Config(negative_weight=1.0)
     with pytest.raises(ValueError, match=r"`negatives` must be one of ElkNegatives\.GIVEN"):
         ELK.Config(negatives="rolled_positives")
-    with pytest.raises(ValueError, match="`chunk_size >= 1` must hold"):
-        MCInfoNCE(MCInfoNCE.Config(), chunk_size=0)
 
 
 @pytest.mark.parametrize("name", SAMPLING)

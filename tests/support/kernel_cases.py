@@ -10,11 +10,11 @@ from pcl.config.run_config import RunConfig
 from pcl.config.schedule import Trained
 from pcl.distributions import CosineLaw, VonMisesFisher
 from pcl.encoders import StackedMlp
+from pcl.kernels.inputs import Partners
 from pcl.kernels.integrated import log_mean_similarity
 from pcl.kernels.latents import sample_latents
 from pcl.kernels.mc_info_nce import FusedMCInfoNCE
 from pcl.kernels.narrow_mlp import NarrowMlp
-from pcl.kernels.reference import Partners, draw_noise, fused_mc_info_nce
 from pcl.kernels.transport import transport_table
 from pcl.losses.mc_info_nce import log_mean_similarity as exact_similarity
 from pcl.mathematics.normalizer_table import growth_table
@@ -22,6 +22,7 @@ from pcl.mathematics.random_streams import streams
 from pcl.mathematics.special import bessel_ratio
 from pcl.tasks import Negatives
 from pcl.training.fused_step import FusedStep
+from tests.support.kernel_reference import draw_noise, fused_mc_info_nce
 from tests.support.oracles import unit_vectors
 
 # Anchors, negatives, dimension, samples, weight of the positive.

@@ -85,11 +85,11 @@ def test_five_seeds_have_each_fold_once() -> None:
         train = set(split(n, fold).train.tolist())
         for part in batch:
             assert set(numbers(part[run]).flatten().tolist()) <= train
-    encoder = ResNetEncoder.Config(width=2).build(seeds)
+    encoder = ResNetEncoder(ResNetEncoder.Config(width=2), seeds)
     together = [task.evaluate(encoder), task.final(encoder)]
     for run, seed in enumerate(seeds):
         alone = CifarTask(CifarTask.Config(), numbered(n=n), [seed])
-        own = ResNetEncoder.Config(width=2).build([seed])
+        own = ResNetEncoder(ResNetEncoder.Config(width=2), [seed])
         for theirs, ours in zip(together, (alone.evaluate(own), alone.final(own)), strict=True):
             assert theirs[run] == pytest.approx(ours[0], rel=1e-5)
     assert len({metrics["val/kappa_mean"] for metrics in together[0]}) == 5
@@ -127,7 +127,7 @@ def test_a_class_without_negatives_is_named() -> None:
 
 def test_only_metrics_that_apply() -> None:
     task = CifarTask(CifarTask.Config(), certain(torch.arange(20) % 2), [0])
-    encoder = smoke().encoder.build((0,))
+    encoder = smoke().encoder.build_for(task.config.inputs, (0,))
     for part, found in (("val", task.evaluate(encoder)), ("test", task.final(encoder))):
         names = {f"{part}/{name}" for name in ("crop_rank_corr", "recall_at_1", "kappa_mean", "kappa_median")}
         assert set(found[0]) == names
@@ -194,7 +194,7 @@ def gradients(config: RunConfig, trained: Trained) -> tuple[bool, bool]:
 
 
 def test_a_cpu_computes_in_float32_whatever_the_precision() -> None:
-    encoders = [ResNetEncoder.Config(width=2, precision=precision).build([1]) for precision in Precision]
+    encoders = [ResNetEncoder(ResNetEncoder.Config(width=2, precision=precision), [1]) for precision in Precision]
     x = torch.randint(256, (1, 4, 3, 32, 32), dtype=torch.uint8)
     first, second = (encoder(x) for encoder in encoders)
     assert torch.equal(first.mu, second.mu)
@@ -222,7 +222,7 @@ def test_graph_trains_images_like_the_plain_path(loss: str, phases: str, precisi
 
 @pytest.mark.gpu
 def test_bfloat16_moves_posteriors_by_little() -> None:
-    encoders = [ResNetEncoder.Config(precision=precision).build([1]).cuda().eval() for precision in Precision]
+    encoders = [ResNetEncoder(ResNetEncoder.Config(precision=precision), [1]).cuda().eval() for precision in Precision]
     x = torch.randint(256, (1, 64, 3, 32, 32), dtype=torch.uint8, device="cuda")
     half, single = (encoder(x) for encoder in encoders)
     assert (half.mu * single.mu).sum(-1).min() > 0.999
@@ -242,7 +242,7 @@ def test_every_setting_of_images_changes_what_it_names() -> None:
     assert {s.path for s in SETTINGS if s.task == "images"} == {
         "task.negative_weights", "task.negative_pool", "encoder.head", "encoder.kappa_phase", "training.optimizer",
     }  # fmt: skip
-    linear, normed = (ResNetEncoder.Config(width=2, head=head).build([1]) for head in (Head.LINEAR, Head.WEIGHT_NORMED))
+    linear, normed = (ResNetEncoder(ResNetEncoder.Config(width=2, head=head), [1]) for head in Head)
     x = torch.rand(1, 4, 3, 32, 32)
     linear.nets[0][1].bias.data.zero_()  # type: ignore[index, union-attr]
     torch.testing.assert_close(linear(x).mu, normed(x).mu)  # the same first weights, without the bias
@@ -253,7 +253,7 @@ def test_every_setting_of_images_changes_what_it_names() -> None:
 
 
 def test_kappa_and_weights_are_the_seeds() -> None:
-    first, again, other = (ResNetEncoder.Config(width=2).build([seed]) for seed in (1, 1, 2))
+    first, again, other = (ResNetEncoder(ResNetEncoder.Config(width=2), [seed]) for seed in (1, 1, 2))
     x = torch.randint(256, (1, 5, 3, 32, 32), dtype=torch.uint8)
     torch.testing.assert_close(first(x).kappa, again(x).kappa, rtol=0, atol=0)
     assert not torch.equal(first(x).kappa, other(x).kappa)

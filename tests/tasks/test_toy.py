@@ -13,7 +13,7 @@ from pcl.encoders import Inputs, MlpEncoder
 from pcl.tasks import Family, NegativeRule, Negatives, PositiveRule, Smoothing, ToyTask
 from pcl.tasks.judging import vmf_spread
 from pcl.tasks.rules import AcceptanceConstant, log_uniform_to_vmf
-from pcl.tasks.truth import _mu_nets, smooth
+from pcl.tasks.truth import mu_nets, smooth
 
 SMALL = {"dim": 3, "dim_x": 1, "n_eval": 50, "largest_cosine": -0.8}
 
@@ -237,11 +237,11 @@ def test_a_truth_is_the_same_for_any_number_of_threads() -> None:
     try:
         for n_threads in (1, 2, 4):
             torch.set_num_threads(n_threads)
-            _mu_nets.cache_clear()
+            mu_nets.cache_clear()
             drawn.append(ToyTask.Config(smoothing=Smoothing.RELEASED, n_eval=50).build([4]).mu_true)
     finally:
         torch.set_num_threads(before)
-        _mu_nets.cache_clear()
+        mu_nets.cache_clear()
     assert all(torch.equal(mu, drawn[0]) for mu in drawn[1:])
 
 

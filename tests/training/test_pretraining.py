@@ -127,7 +127,7 @@ def test_damaged_and_foreign_files_are_refused(kept: Path, weights: Weights, tmp
 
 
 def test_encoders_start_from_them(kept: Path, weights: Weights) -> None:
-    scratch, started = (ResNetEncoder.Config(width=2, weights=name).build([1, 2]) for name in ("", kept.name))
+    scratch, started = (ResNetEncoder(ResNetEncoder.Config(width=2, weights=name), [1, 2]) for name in ("", kept.name))
     for run in (0, 1):
         before, after = scratch.run_state(run), started.run_state(run)
         for name in before:
@@ -137,14 +137,14 @@ def test_encoders_start_from_them(kept: Path, weights: Weights) -> None:
 
 def test_encoders_refuse_others(kept: Path, weights: Weights) -> None:
     with pytest.raises(ValueError, match=r"`encoder.width=4` needs weights of a resnet18_pooled of that width"):
-        ResNetEncoder.Config(width=4, weights=kept.name).build([1])
+        ResNetEncoder(ResNetEncoder.Config(width=4, weights=kept.name), [1])
     with pytest.raises(ValueError, match=r"with sixteen digits at its end, but got 'mine\.pt'"):
         ResNetEncoder.Config(weights="mine.pt")
     with pytest.raises(ValueError, match="There are no weights"):
-        ResNetEncoder.Config(weights=f"gone-{'0' * 16}.pt").build([1])
+        ResNetEncoder(ResNetEncoder.Config(weights=f"gone-{'0' * 16}.pt"), [1])
     strange = replace(weights, state={"0.weight": torch.zeros(1)})
     with pytest.raises(ValueError, match="another network"):
-        ResNetEncoder.Config(width=2, weights=keep_weights(strange, kept.parent).name).build([1])
+        ResNetEncoder(ResNetEncoder.Config(width=2, weights=keep_weights(strange, kept.parent).name), [1])
 
 
 def images(**values: Any) -> RunConfig:

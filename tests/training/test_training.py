@@ -146,7 +146,7 @@ def test_a_restored_encoder_returns_the_same_kappa(link: KappaLink) -> None:
     config = MlpEncoder.Config(dim=4, kappa_link=link)
     x = torch.rand(2, 100, 3, generator=torch.Generator().manual_seed(0))
     encoder = config.build_for(Inputs((3,)), (4, 5))
-    encoder.span_kappa(x, 16.0, 32.0)
+    encoder.begin(x)
     kappa = encoder(x).kappa
     torch.testing.assert_close(kappa.amin(1), torch.full((2,), 16.0), rtol=1e-3, atol=0)
     torch.testing.assert_close(kappa.amax(1), torch.full((2,), 32.0), rtol=1e-3, atol=0)
@@ -154,7 +154,7 @@ def test_a_restored_encoder_returns_the_same_kappa(link: KappaLink) -> None:
     other.load_state_dict(encoder.state_dict())
     assert torch.equal(other(x).kappa, kappa)
     same = x[:, :1].expand_as(x)
-    encoder.span_kappa(same, 16.0, 32.0)
+    encoder.begin(same)
     torch.testing.assert_close(encoder(same).kappa, torch.full((2, 100), 32.0), rtol=0.01, atol=0)
 
 
@@ -264,6 +264,11 @@ def test_checkpoints_of_others_are_refused_and_left_alone(tmp_path: Path) -> Non
 def test_seeds_are_checked(seeds: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match="Seeds must be different"):
         Run(smoke(), seeds)
+
+
+def test_chunks_are_checked() -> None:
+    with pytest.raises(ValueError, match="`chunk_size >= 1` must hold"):
+        Run(smoke("paper"), (4,), chunk_size=0)
 
 
 def test_infinite_truth_reports_the_level_of_kappa() -> None:

@@ -1,6 +1,5 @@
 """First lines of errors, as records tell them."""
 
+from pcl.storage.files import first_line
 
-def first_line(error: BaseException) -> str:
-    """Return the first line of an error, or its name where it says nothing."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
+__all__ = ["first_line"]

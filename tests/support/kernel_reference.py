@@ -1,30 +1,19 @@
-"""The kernels' formulas in plain torch, with the kernels' own random numbers, as the reference of their tests.
+"""The fused kernels' formulas in plain torch, with the kernels' own random numbers.
 
 Axes: K samples, A anchors, N negatives, D dim.
 """
 
+import math
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from pcl.kernels.philox import normals, philox
-from pcl.kernels.transport import N_COEFFICIENTS, TransportTable, polynomial
+from pcl.kernels.inputs import ROUNDS, STREAM_NEGATIVES, STREAM_SAMPLE, STREAM_TANGENT, Partners
+from pcl.kernels.transport import N_COEFFICIENTS, R_CELLS, TransportTable
 from pcl.losses import mc_info_nce
 
-# Streams keep the counters of different purposes apart.
-STREAM_TANGENT, STREAM_SAMPLE, STREAM_NEGATIVES = 0, 1, 2
-
-
-class Partners(NamedTuple):
-    """Modes and concentrations of the posteriors that a loss compares."""
-
-    mu_anchor: Tensor  # (A, D)
-    mu_positive: Tensor  # (A, D)
-    mu_negatives: Tensor  # (A, N, D)
-    kappa_anchor: Tensor  # (A,)
-    kappa_positive: Tensor  # (A,)
-    kappa_negatives: Tensor  # (A, N)
+_MASK = 0xFFFFFFFF
 
 
 class Noise(NamedTuple):
@@ -85,12 +74,69 @@ def _cosine(table: TransportTable, c: Tensor, kappa: Tensor, noise: Tensor) -> T
 
 def _transport(table: TransportTable, kappa: Tensor, t: Tensor) -> Tensor:
     """Return log tan(theta/2), with the table's own derivative in kappa."""
-    curves = table.curves(kappa.detach()).view(2 * N_COEFFICIENTS, *kappa.shape)
-    slope = polynomial(curves[N_COEFFICIENTS:], t)
-    return polynomial(curves[:N_COEFFICIENTS], t) + slope * (kappa - kappa.detach())
+    both = curves(table, kappa.detach()).view(2 * N_COEFFICIENTS, *kappa.shape)
+    slope = polynomial(both[N_COEFFICIENTS:], t)
+    return polynomial(both[:N_COEFFICIENTS], t) + slope * (kappa - kappa.detach())
 
 
 def _polar(log_tan: Tensor) -> tuple[Tensor, Tensor]:
     tangent = log_tan.exp()
     sine = 2 * tangent / (1 + tangent * tangent)
     return 1 - tangent * sine, sine
+
+
+def curves(table: TransportTable, kappa: Tensor) -> Tensor:
+    """`pcl.kernels.curves.curves`: both polynomials for every kappa, (2 N_COEFFICIENTS, n)."""
+    kappa = kappa.flatten()
+    grown = kappa + table.scale
+    position = (kappa / grown) * R_CELLS
+    cell = position.to(torch.int32).clamp(0, R_CELLS - 1)
+    f = position - cell
+    weights = [
+        -f * (f - 1) * (f - 2) / 6,
+        (f + 1) * (f - 1) * (f - 2) / 2,
+        -(f + 1) * f * (f - 2) / 2,
+        (f + 1) * f * (f - 1) / 6,
+    ]  # of the values at -1, 0, 1, 2 in the cubic through them
+    rows = table.nodes.flatten(start_dim=1)
+    value = sum(weight.unsqueeze(-1) * rows[cell + i] for i, weight in enumerate(weights))
+    assert isinstance(value, Tensor)
+    value[:, 0] -= 0.5 * torch.log1p(kappa / table.scale)
+    value[:, N_COEFFICIENTS:] /= grown.unsqueeze(-1)
+    return value.T.contiguous()
+
+
+def polynomial(coefficients: Tensor, t: Tensor) -> Tensor:
+    """Evaluate a polynomial: coefficients (N_COEFFICIENTS, ...) of rising powers, broadcast against t."""
+    value = coefficients[-1]
+    for coefficient in coefficients.flip(0)[1:]:
+        value = value * t + coefficient
+    return value
+
+
+def philox(seed: int, counter: tuple[Tensor, int | Tensor, int, int]) -> list[Tensor]:
+    """Return four words of 32 random bits, as int64, for every entry of the counter's tensors."""
+    c0, c1, c2, c3 = torch.broadcast_tensors(*(torch.as_tensor(c, dtype=torch.int64) for c in counter))
+    k0, k1 = seed & _MASK, seed >> 32 & _MASK
+    for _ in range(ROUNDS):
+        high_b, low_b = _multiply(0xCD9E8D57, c2)
+        high_a, low_a = _multiply(0xD2511F53, c0)
+        c0, c1, c2, c3 = high_b ^ c1 ^ k0, low_b, high_a ^ c3 ^ k1, low_a
+        k0, k1 = k0 + 0x9E3779B9 & _MASK, k1 + 0xBB67AE85 & _MASK
+    return [c0, c1, c2, c3]
+
+
+def _multiply(constant: int, word: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the high and low 32 bits of a product of two 32-bit words, without overflowing 63 bits."""
+    low = constant * (word & 0xFFFF)
+    high = constant * (word >> 16) + (low >> 16)
+    return high >> 16, (high & 0xFFFF) << 16 | low & 0xFFFF
+
+
+def normals(words: list[Tensor]) -> tuple[Tensor, Tensor]:
+    """Return two standard normals from two words, by Box and Muller, of 24 bits each: none is beyond 5.9."""
+    radius_word, angle_word = words
+    u = (radius_word >> 8).float() * 2.0**-24 + 2.0**-25
+    angle = (angle_word >> 8).float() * (2 * math.pi * 2.0**-24)
+    radius = torch.sqrt(-2 * torch.log(u))
+    return radius * torch.cos(angle), radius * torch.sin(angle)

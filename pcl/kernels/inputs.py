@@ -1,0 +1,25 @@
+"""Inputs of the fused loss: posteriors, and random numbers that are functions of (seed, counter).
+
+Nothing is stored for them: a kernel can draw the same numbers twice, and a run resumed at a step draws what it would
+have drawn.
+"""
+
+from typing import NamedTuple
+
+from torch import Tensor
+
+# Of Philox4x32. Random123's authors recommend ten and report that seven pass all of BigCrush (Salmon et al., SC 2011).
+ROUNDS = 7
+# Streams keep the counters of different purposes apart.
+STREAM_TANGENT, STREAM_SAMPLE, STREAM_NEGATIVES = 0, 1, 2
+
+
+class Partners(NamedTuple):
+    """Modes and concentrations of the posteriors that a loss compares."""
+
+    mu_anchor: Tensor  # (A, D)
+    mu_positive: Tensor  # (A, D)
+    mu_negatives: Tensor  # (A, N, D)
+    kappa_anchor: Tensor  # (A,)
+    kappa_positive: Tensor  # (A,)
+    kappa_negatives: Tensor  # (A, N)
