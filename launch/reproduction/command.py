@@ -110,7 +110,7 @@ def _say_estimate(request: RunRequest, setting: Setting, trials: list[Trial]) ->
         probed = [trial for trial, of_trial in zip(cells.trials, work, strict=True) if of_trial == middle]
         if costs := costs_here(probed, resources):
             times_longer = sum(work) / len(work) / middle
-            seconds = estimated_seconds(costs, len(work), resources.slots(machine()), times_longer)
+            seconds = estimated_seconds(costs, len(work), resources, resources.slots(machine()), times_longer)
             say(f"  estimated: {duration(seconds)} for {len(work)} {cells.title} (probe of {len(costs)}, others by the "
                 "size of their networks)")  # fmt: skip
 

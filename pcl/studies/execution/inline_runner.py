@@ -4,8 +4,9 @@ Folders, reports, checkpoints, events and numbers are those of `pcl.studies.exec
 restarted: an error that would end a worker is the trial's end, and a resumed study runs it again.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from functools import partial
 
 import torch
 
@@ -66,19 +67,21 @@ class InlineRunner:
         folder = assignment.study.trial(trial.key)
         assignment.listener.started(folder)
         reporter = _Reporter(folder, assignment, events)
-        try:
-            with closing(run_job(job, reporter)) as moments:
-                for _ in moments:
-                    if reporter.is_stopped or assignment.interrupt.is_set():
-                        break
-        except Exception as error:  # none of the training, which `run_job` records
-            events.failed(folder, trial, str(error).strip() or type(error).__name__)
-        else:
-            events.ended(folder)
+        is_over: bool | None = None
+        with closing(run_job(job, reporter)) as moments:
+            while not (is_over or reporter.is_stopped or assignment.interrupt.is_set()):
+                try:
+                    is_over = next(moments, True)
+                except Exception as error:  # none of the training, which `run_job` records
+                    reporter.pass_on()
+                    events.failed(folder, trial, str(error).strip() or type(error).__name__)
+                    return
+                reporter.pass_on()
+        events.ended(folder)
 
 
 class _Reporter:
-    """Tells the listener at once what a trial's worker says.
+    """Queues what a trial's worker says until the worker pauses: an error of the listener is no failure of the trial.
 
     Attributes:
         is_stopped: Whether the trial is to end early.
@@ -88,15 +91,20 @@ class _Reporter:
 
     def __init__(self, folder: TrialFolder, assignment: Assignment, events: Events) -> None:
         self._folder, self._assignment, self._events = folder, assignment, events
+        self._queue: list[Callable[[], None]] = []
         self.is_stopped = False
 
+    def pass_on(self) -> None:
+        """Tell the listener what is queued."""
+        queue, self._queue = self._queue, []
+        for tell in queue:
+            tell()
+
     def reported(self, job: Job, batch: int, n_batches: int, objective: float) -> None:
-        stopping = self._assignment.stopping
-        self.is_stopped = stopping is not None and stopping.stops(self._folder, batch, n_batches)
-        self._events.reported(self._folder, batch, n_batches, objective)
+        self._queue.append(partial(self._report, batch, n_batches, objective))
 
     def noted(self, job: Job, text: str) -> None:
-        self._assignment.listener.noted(self._folder, text)
+        self._queue.append(partial(self._assignment.listener.noted, self._folder, text))
 
     def ended(self, job: Job) -> None:
         """Do nothing: the runner tells the end, of trials that were stopped too."""
@@ -106,3 +114,8 @@ class _Reporter:
 
     def gauges(self, **labels: str) -> Gauges:
         return NoGauges(**labels)
+
+    def _report(self, batch: int, n_batches: int, objective: float) -> None:
+        stopping = self._assignment.stopping
+        self.is_stopped = stopping is not None and stopping.stops(self._folder, batch, n_batches)
+        self._events.reported(self._folder, batch, n_batches, objective)

@@ -96,7 +96,11 @@ class Progress:
 
     def ended(self, folder: TrialFolder) -> None:
         """A trial has a result."""
-        outcome = Outcome.of(self._trial(folder), folder)
+        try:
+            outcome = Outcome.of(self._trial(folder), folder)
+        except OSError as error:
+            self._interrupt.set(StopReason.UNUSABLE_FILES, error)
+            return
         with self._lock:
             self._running.pop(folder.key, None)
             is_new = folder.key not in self._outcomes

@@ -22,12 +22,14 @@ class Resources:
         gpus: Devices, or a share of one.
         most_at_once: Bound on trials that run at once; 0 for as many as fit.
         side_by_side: Trials that one worker trains at once and that share what it is given.
+        start_s: Seconds until the first worker begins: of Ray, and of torch in it.
     """
 
     cpus: float = 1.0
     gpus: float = 0.0
     most_at_once: int = 0
     side_by_side: int = 1
+    start_s: float = 15.0
 
     def slots(self, available: dict[str, float]) -> int:
         """Return how many trials run at once on a cluster."""

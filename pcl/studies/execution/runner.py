@@ -1,7 +1,6 @@
 """The runner of trials: its protocol, what it is told, and what every runner has in common."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -65,16 +64,13 @@ class Events:
 
     def reported(self, folder: TrialFolder, batch: int, n_batches: int, objective: float) -> None:
         """Pass on a report."""
-        with self._using_files():
-            self._see(folder)
+        if self._seen(folder, lambda: True):
             self.listener.reported(folder, batch, n_batches, objective)
 
     def ended(self, folder: TrialFolder) -> None:
         """Pass on that a trial ended, if it has a result."""
-        with self._using_files():
-            self._see(folder)
-            if folder.result() is not None:
-                self.listener.ended(folder)
+        if self._seen(folder, lambda: folder.result() is not None):
+            self.listener.ended(folder)
 
     def failed(self, folder: TrialFolder, trial: Trial, told: str) -> None:
         """Record that a trial's worker died for good, unless it has a result.
@@ -84,29 +80,33 @@ class Events:
             trial: What was to be trained; no worker may have come as far as to write it down.
             told: The error, its first line first.
         """
-        with self._using_files():
-            self._see(folder)
+
+        def record() -> bool:
             if folder.result() is None:
                 folder.begin(trial)
                 folder.close(Result(Status.FAILED, Failure(FailureKind.WORKER_DIED, told.splitlines()[0]), told))
+            return True
+
+        if self._seen(folder, record):
             self.listener.ended(folder)
 
     def unwritable(self, cause: str) -> None:
         """End the study: a worker cannot write a trial's files."""
         self._interrupt.set(StopReason.UNWRITABLE_FILES, cause)
 
-    def _see(self, folder: TrialFolder) -> None:
-        """Pull a trial's files, unless that has failed before: a store that is away keeps one waiting for a minute."""
-        if not self._has_failed:
-            folder.pull()
+    def _seen(self, folder: TrialFolder, look: Callable[[], bool]) -> bool:
+        """Pull a trial's files and look at them; False where they cannot be used.
 
-    @contextmanager
-    def _using_files(self) -> Iterator[None]:
+        After a first failure none are pulled: a store that is away keeps one waiting for a minute.
+        """
         try:
-            yield
+            if not self._has_failed:
+                folder.pull()
+            return look()
         except OSError as error:
             self._has_failed = True
             self._interrupt.set(StopReason.UNUSABLE_FILES, error)
+            return False
 
 
 def fail_unended(trials: Sequence[Trial], assignment: Assignment) -> None:
