@@ -19,19 +19,12 @@ _AXES = {"loss.n_samples": "Monte-Carlo samples K", "encoder.dim": "dimension of
 
 @dataclass(frozen=True)
 class Curve:
-    """A metric along a setting.
+    """A metric along a setting."""
 
-    Attributes:
-        name: Of the metric.
-        x: Values of the setting.
-        ours: At each of them.
-        published: The same; nothing where no number is printed.
-    """
-
-    name: str
-    x: Sequence[float]
-    ours: Sequence[Measured]
-    published: Sequence[Published | None]
+    name: str  # of the metric
+    x: Sequence[float]  # values of the setting
+    ours: Sequence[Measured]  # at each of them
+    published: Sequence[Published | None]  # the same; nothing where no number is printed
 
 
 def draw_curves(curves: Sequence[Curve], axis: str, title: str, mark: str, path: Path) -> None:

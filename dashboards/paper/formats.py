@@ -31,21 +31,13 @@ img { max-width: 100%; height: auto; background: #fff; }
 
 @dataclass(frozen=True)
 class Sheet:
-    """A table or figure as it is written.
+    """A table or figure as it is written."""
 
-    Attributes:
-        name: Of the paper, such as tab:bench_results.
-        title: What it shows.
-        caption: How ours came about.
-        lines: Its content.
-        picture: File of the figure beside it; empty where there is none.
-    """
-
-    name: str
+    name: str  # of the paper, such as tab:bench_results
     title: str
-    caption: str
+    caption: str  # how ours came about
     lines: Sequence[Line]
-    picture: str = ""
+    picture: str = ""  # file of the figure beside it; empty where there is none
 
     @property
     def file(self) -> str:

@@ -33,38 +33,23 @@ _UNTOLD = (
 
 @dataclass(frozen=True)
 class Origin:
-    """The origin of a line.
+    """The origin of a line."""
 
-    Attributes:
-        hardware: That it was trained on.
-        torch: Its version.
-        commit: Of the code.
-        date: Of the end of the training, in UTC.
-    """
-
-    hardware: str = ""
+    hardware: str = ""  # that it was trained on
     torch: str = ""
-    commit: str = ""
-    date: str = ""
+    commit: str = ""  # of the code
+    date: str = ""  # of the end of the training, in UTC
 
 
 @dataclass(frozen=True)
 class Asked:
-    """The settings that all lines of a table share.
-
-    Attributes:
-        fidelity: Profile.
-        scale: Scale.
-        data: Which images; toy where there are none.
-        of_seeds: Which seeds were asked for.
-        command: That reproduces it.
-    """
+    """The settings that all lines of a table share."""
 
     fidelity: str
     scale: str
-    data: str
-    of_seeds: str
-    command: str
+    data: str  # which images; toy where there are none
+    of_seeds: str  # which seeds were asked for
+    command: str  # that reproduces it
 
     def path_of(self, table: str) -> Path:
         """Return a table's path in the folder of all results."""
@@ -73,19 +58,12 @@ class Asked:
 
 @dataclass(frozen=True)
 class Result:
-    """A file of results.
+    """A file of results."""
 
-    Attributes:
-        table: Name of the table or figure, such as tab:bench_results.
-        asked: What all lines have in common.
-        lines: Its content.
-        origins: Where each line comes from.
-    """
-
-    table: str
-    asked: Asked
+    table: str  # name of the table or figure, such as tab:bench_results
+    asked: Asked  # what all lines have in common
     lines: Sequence[Line]
-    origins: Sequence[Origin]
+    origins: Sequence[Origin]  # where each line comes from
 
     @property
     def path(self) -> Path:

@@ -18,19 +18,12 @@ _SLANT = 30  # degrees, of names that have no room side by side
 
 @dataclass(frozen=True)
 class Line:
-    """A curve, or a trial's line through parallel axes.
+    """A curve, or a trial's line through parallel axes."""
 
-    Attributes:
-        run: Which run it is of.
-        name: For people.
-        kind: Class of the style sheet.
-        points: Of a curve.
-    """
-
-    run: str
-    name: str
-    kind: str
-    points: Sequence[tuple[float, float]] = ()
+    run: str  # which run it is of
+    name: str  # for people
+    kind: str  # class of the style sheet
+    points: Sequence[tuple[float, float]] = ()  # of a curve
 
 
 def curves(lines: Sequence[Line], words: str, y_label: str) -> Html:

@@ -18,40 +18,24 @@ _ROW, _MOST_LETTERS = 20, 56  # pixels of a variant that has a row of its own, a
 
 @dataclass(frozen=True)
 class Mark:
-    """A value with an interval.
+    """A value with an interval."""
 
-    Attributes:
-        name: Of its variant.
-        mean: The value.
-        low: Lower end of the interval; NaN for none.
-        high: Upper end.
-        points: Single values, drawn faintly.
-        kind: Class of the style sheet.
-    """
-
-    name: str
+    name: str  # of its variant
     mean: float
-    low: float
+    low: float  # lower end of the interval; NaN for none
     high: float
-    points: Sequence[float] = ()
-    kind: str = ""
+    points: Sequence[float] = ()  # single values, drawn faintly
+    kind: str = ""  # class of the style sheet
 
 
 @dataclass(frozen=True)
 class Panel:
-    """Values with intervals of some variants.
+    """Values with intervals of some variants."""
 
-    Attributes:
-        marks: Of the variants, in their order.
-        label: Of the values' axis.
-        words: What it shows.
-        zero: Where a line stands.
-    """
-
-    marks: Sequence[Mark]
-    label: str
+    marks: Sequence[Mark]  # of the variants, in their order
+    label: str  # of the values' axis
     words: str
-    zero: float | None = None
+    zero: float | None = None  # where a line stands
 
     def scale(self, start: float, end: float) -> Scale:
         """Return the scale of the values."""

@@ -19,21 +19,13 @@ _SILENT_MS = 15 * 60_000  # without a report, a study that says it is running ma
 
 @dataclass(frozen=True)
 class PageContext:
-    """The context of a page: links to other services, and whether it is live.
+    """The context of a page: links to other services, and whether it is live."""
 
-    Attributes:
-        mlflow: Address of MLflow's pages; empty where there are none.
-        ray: Address of Ray's dashboard; the same.
-        is_live: Whether it is served, or else lies on a disk.
-        now_ms: When it is made.
-        reading: How much is known, while that is not all.
-    """
-
-    mlflow: str = ""
-    ray: str = ""
-    is_live: bool = True
-    now_ms: int = 0
-    reading: str = ""
+    mlflow: str = ""  # address of MLflow's pages; empty where there are none
+    ray: str = ""  # address of Ray's dashboard; the same
+    is_live: bool = True  # whether it is served, or else lies on a disk
+    now_ms: int = 0  # when it is made
+    reading: str = ""  # how much is known, while that is not all
 
     def in_mlflow(self, page: str) -> str:
         """Return the address of a page of `pcl.studies.tracking.page_links`; empty without an MLflow."""

@@ -14,19 +14,12 @@ _Told = str | list[str | None] | None  # of a cell: what it says, or that and wh
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table.
-
-    Attributes:
-        title: Stands above.
-        is_number: Whether its values are numbers.
-        words: What it means.
-        where: "screen" or "print", of one that is shown on one of them alone.
-    """
+    """A column of a table."""
 
     title: Child
-    is_number: bool = False
-    words: str = ""
-    where: str = ""
+    is_number: bool = False  # whether its values are numbers
+    words: str = ""  # what it means
+    where: str = ""  # "screen" or "print", of one that is shown on one of them alone
 
     @property
     def kind(self) -> str | None:
@@ -36,32 +29,20 @@ class Column:
 
 
 class Cell(NamedTuple):
-    """A cell; a tuple, as there are tens of thousands.
+    """A cell; a tuple, as there are tens of thousands."""
 
-    Attributes:
-        content: What is shown, or what makes it.
-        value: What it is sorted by, where that is another thing.
-    """
-
-    content: Child | Callable[[], Html]
-    value: float | str | None = None
+    content: Child | Callable[[], Html]  # what is shown, or what makes it
+    value: float | str | None = None  # what it is sorted by, where that is another thing
 
 
 @dataclass(frozen=True)
 class TableRow:
-    """A row of a table.
+    """A row of a table."""
 
-    Attributes:
-        cells: One for every column, the first of which names the row.
-        state: What it can be filtered by.
-        run: Which run it is of, where two of them can be compared.
-        is_marked: Whether it stands out.
-    """
-
-    cells: Sequence[Cell | Child]
-    state: str = ""
-    run: str = ""
-    is_marked: bool = False
+    cells: Sequence[Cell | Child]  # one for every column, the first of which names the row
+    state: str = ""  # what it can be filtered by
+    run: str = ""  # which run it is of, where two of them can be compared
+    is_marked: bool = False  # whether it stands out
 
 
 def table(

@@ -33,25 +33,15 @@ _MOST_FAILURES = 5
 
 @dataclass(frozen=True)
 class Variants:
-    """Trials of one stage that are compared.
+    """Trials of one stage that are compared."""
 
-    Attributes:
-        stage: Of the study; seeds of tuning and of report are not mixed.
-        axis: What they vary, where it is one thing.
-        names: Of the trials.
-        trials: Finished ones, with values of single seeds.
-        baseline: The one that others are paired with.
-        seeds: That they have.
-        n_left_out: How many more there are.
-    """
-
-    stage: str
-    axis: str
-    names: list[str]
-    trials: list[Trial]
-    baseline: Trial
-    seeds: list[str]
-    n_left_out: int = 0
+    stage: str  # of the study; seeds of tuning and of report are not mixed
+    axis: str  # what they vary, where it is one thing
+    names: list[str]  # of the trials
+    trials: list[Trial]  # finished ones, with values of single seeds
+    baseline: Trial  # the one that others are paired with
+    seeds: list[str]  # that they have
+    n_left_out: int = 0  # how many more there are
 
     @property
     def is_report(self) -> bool:

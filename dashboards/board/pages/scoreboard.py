@@ -43,19 +43,12 @@ _WITHOUT_NUMBER = _STATES[4:]
 
 @dataclass(frozen=True)
 class Setting:
-    """The setting of results: what those of one row may differ in.
-
-    Attributes:
-        fidelity: Profile.
-        scale: Scale.
-        data: Which images; toy where there are none.
-        lacks_weights: Of images: whether they start from scratch where the published ones do not.
-    """
+    """The setting of results: what those of one row may differ in."""
 
     fidelity: str
     scale: str
-    data: str
-    lacks_weights: bool = False
+    data: str  # which images; toy where there are none
+    lacks_weights: bool = False  # of images: whether they start from scratch where the published ones do not
 
     @property
     def mark(self) -> str:
@@ -65,18 +58,12 @@ class Setting:
 
 @dataclass
 class Found:
-    """The seeds of a row in one setting, with their runs.
+    """The seeds of a row in one setting, with their runs."""
 
-    Attributes:
-        metrics: Of every seed that has not failed.
-        runs: In which they are.
-        failures: Why others have.
-        settled: What those had come to the end of; see `pcl.studies.paper.published.settled`.
-    """
-
-    metrics: dict[str, Mapping[str, float]] = field(default_factory=dict)
-    runs: list[Run] = field(default_factory=list)
-    failures: dict[str, Failure] = field(default_factory=dict)
+    metrics: dict[str, Mapping[str, float]] = field(default_factory=dict)  # of every seed that has not failed
+    runs: list[Run] = field(default_factory=list)  # in which they are
+    failures: dict[str, Failure] = field(default_factory=dict)  # why others have
+    # what those had come to the end of; see `pcl.studies.paper.published.settled`
     settled: dict[str, Mapping[str, float]] = field(default_factory=dict)
 
     def counted(self, n: int) -> str:

@@ -17,15 +17,10 @@ _MOST = 24  # pictures of a run
 
 @dataclass(frozen=True)
 class Figure:
-    """A picture among the artifacts.
+    """A picture among the artifacts."""
 
-    Attributes:
-        path: In the artifacts.
-        address: Where the board has it.
-    """
-
-    path: str
-    address: str
+    path: str  # in the artifacts
+    address: str  # where the board has it
 
 
 class Artifacts:

@@ -29,31 +29,18 @@ _SUMMARY_METRICS = (OBJECTIVE, OBJECTIVE_SE, BEST_OBJECTIVE, TRAIN_S)
 
 @dataclass
 class Run:
-    """A run of MLflow.
-
-    Attributes:
-        id: In MLflow.
-        experiment: Its experiment.
-        name: For people.
-        status: In MLflow.
-        start_ms: When it began, in milliseconds since 1970.
-        end_ms: When it ended; 0 before.
-        tags: By name.
-        metrics: The last values.
-        params: Settings by their dotted path; empty in an overview.
-        last_ms: When it last reported.
-    """
+    """A run of MLflow."""
 
     id: str
     experiment: str
-    name: str
+    name: str  # for people
     status: RunState
-    start_ms: int
-    end_ms: int
+    start_ms: int  # when it began, in milliseconds since 1970
+    end_ms: int  # when it ended; 0 before
     tags: dict[str, str] = field(default_factory=dict)
-    metrics: dict[str, float] = field(default_factory=dict)
-    params: dict[str, str] = field(default_factory=dict)
-    last_ms: int = 0
+    metrics: dict[str, float] = field(default_factory=dict)  # the last values
+    params: dict[str, str] = field(default_factory=dict)  # settings by their dotted path; empty in an overview
+    last_ms: int = 0  # when it last reported
 
     @property
     def failure(self) -> Failure | None:

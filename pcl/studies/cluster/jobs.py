@@ -26,23 +26,14 @@ _AWAY_S = 120.0  # how long a cluster that has answered before may be unreachabl
 
 
 class Job(NamedTuple):
-    """A job of a cluster.
-
-    Attributes:
-        name: Its identifier.
-        status: PENDING, RUNNING, SUCCEEDED, FAILED or STOPPED.
-        message: The reason of the status, in one line.
-        command: Its shell command.
-        started_s: Time of its start, in seconds since 1970.
-        ended_s: Time of its end; 0 while it runs.
-    """
+    """A job of a cluster."""
 
     name: str
-    status: str
-    message: str
+    status: str  # PENDING, RUNNING, SUCCEEDED, FAILED or STOPPED
+    message: str  # the reason of the status, in one line
     command: str
-    started_s: float
-    ended_s: float
+    started_s: float  # time of its start, in seconds since 1970
+    ended_s: float  # time of its end; 0 while it runs
 
     @property
     def has_ended(self) -> bool:

@@ -29,17 +29,11 @@ _kept: list[BaseException] = []
 
 @dataclass(frozen=True)
 class Daemons:
-    """The processes of a cluster, each by HOST:PORT.
+    """The processes of a cluster, each by HOST:PORT."""
 
-    Attributes:
-        gcs: The global control service, which knows all others.
-        nodes: Returns the raylets of the living nodes.
-        patience_s: How long they may be unreachable.
-    """
-
-    gcs: str
-    nodes: Callable[[], Sequence[str]]
-    patience_s: float = HERE_S
+    gcs: str  # the global control service, which knows all others
+    nodes: Callable[[], Sequence[str]]  # returns the raylets of the living nodes
+    patience_s: float = HERE_S  # how long they may be unreachable
 
 
 class Leaving:

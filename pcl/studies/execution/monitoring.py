@@ -21,17 +21,11 @@ _HEARTBEAT_S = 1.0  # Ray exports at most once a second, by default every ten
 
 @dataclass(frozen=True)
 class Measure:
-    """A gauge that is published, for Prometheus under the name `ray_NAME`.
+    """A gauge that is published, for Prometheus under the name `ray_NAME`."""
 
-    Attributes:
-        name: Without Ray's prefix.
-        description: What it measures.
-        labels: Their names; Ray adds those of the process and the node.
-    """
-
-    name: str
+    name: str  # without Ray's prefix
     description: str
-    labels: tuple[str, ...]
+    labels: tuple[str, ...]  # their names; Ray adds those of the process and the node
 
 
 _STAGE = ("study", "stage")

@@ -16,21 +16,13 @@ from pcl.studies.space.trial import Trial
 
 @dataclass(frozen=True)
 class Assignment:
-    """What a runner needs beside the trials.
+    """What a runner needs beside the trials."""
 
-    Attributes:
-        study: Where the trials' folders are.
-        metric: Metric of every report that the listener is told.
-        listener: Told of every event, in the thread that runs the trials.
-        interrupt: Ends all trials early; looked at between reports, or more often.
-        stopping: Ends trials early that fall behind, if there is such a rule.
-    """
-
-    study: StudyFolder
-    metric: str
-    listener: Listener
-    interrupt: Interrupt
-    stopping: EarlyStopping | None = None
+    study: StudyFolder  # where the trials' folders are
+    metric: str  # metric of every report that the listener is told
+    listener: Listener  # told of every event, in the thread that runs the trials
+    interrupt: Interrupt  # ends all trials early; looked at between reports, or more often
+    stopping: EarlyStopping | None = None  # ends trials early that fall behind, if there is such a rule
 
 
 class TrialRunner(Protocol):

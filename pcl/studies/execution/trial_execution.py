@@ -26,19 +26,12 @@ _AT_ONCE = 8  # questions to MLflow, which may be far away
 
 @dataclass(frozen=True)
 class Choices:
-    """A user's choices about how a study runs; nothing here changes its results.
+    """A user's choices about how a study runs; nothing here changes its results."""
 
-    Attributes:
-        runner: Runs the trials: on Ray, or in this process.
-        is_finalized: Whether the best run on the report seeds at the end.
-        is_rerun: Whether trials run again that are known already.
-        is_fail_fast: Whether the first failure ends the study.
-    """
-
-    runner: TrialRunner
-    is_finalized: bool = True
-    is_rerun: bool = False
-    is_fail_fast: bool = False
+    runner: TrialRunner  # runs the trials: on Ray, or in this process
+    is_finalized: bool = True  # whether the best run on the report seeds at the end
+    is_rerun: bool = False  # whether trials run again that are known already
+    is_fail_fast: bool = False  # whether the first failure ends the study
 
 
 class Execution:

@@ -44,23 +44,14 @@ class Unwritable(OSError):
 
 @dataclass(frozen=True)
 class Job:
-    """A trial as it is sent to a worker.
+    """A trial as it is sent to a worker."""
 
-    Attributes:
-        trial: What to train.
-        folder: Its folder; where that is in a store, the driver's copy.
-        objective: Metric that is shown while it runs.
-        n_threads: For torch.
-        device: cpu or cuda.
-        store: Address of the folder in a store; nothing where `folder` is shared.
-    """
-
-    trial: Trial
-    folder: str
-    objective: str
-    n_threads: int = 1
-    device: str = "cpu"
-    store: str = ""
+    trial: Trial  # what to train
+    folder: str  # its folder; where that is in a store, the driver's copy
+    objective: str  # metric that is shown while it runs
+    n_threads: int = 1  # for torch
+    device: str = "cpu"  # cpu or cuda
+    store: str = ""  # address of the folder in a store; nothing where `folder` is shared
 
     @classmethod
     def for_trial(cls, trial: Trial, study: StudyFolder, objective: str, resources: Resources) -> "Job":

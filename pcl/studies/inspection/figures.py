@@ -47,29 +47,18 @@ class Theme(Enum):
 
 @dataclass(frozen=True)
 class Tile:
-    """An image of a sheet.
-
-    Attributes:
-        image: Its number.
-        caption: Stands below.
-        is_marked: Whether it is framed.
-    """
+    """An image of a sheet."""
 
     image: int
-    caption: str
-    is_marked: bool = False
+    caption: str  # stands below
+    is_marked: bool = False  # whether it is framed
 
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a sheet.
+    """A row of a sheet."""
 
-    Attributes:
-        title: Lines that stand left of it.
-        tiles: Its images.
-    """
-
-    title: tuple[str, ...]
+    title: tuple[str, ...]  # lines that stand left of it
     tiles: Sequence[Tile]
 
 

@@ -26,23 +26,14 @@ FOLDER = "look"  # beside a checkpoint or in a study's folder
 
 @dataclass(frozen=True)
 class Source:
-    """The origin of an encoder.
-
-    Attributes:
-        checkpoint: Its file.
-        name: For the page's title.
-        output: Where pages go by default.
-        varied: What the study varied, with the encoder's values.
-        data: Name and fingerprint of the images it was trained on, where they are known.
-        mirror: What `output` is kept in line with.
-    """
+    """The origin of an encoder."""
 
     checkpoint: Path
-    name: str
-    output: Path
-    varied: Mapping[str, Plain] = field(default_factory=dict)
-    data: str = ""
-    mirror: Mirror = UNMIRRORED
+    name: str  # for the page's title
+    output: Path  # where pages go by default
+    varied: Mapping[str, Plain] = field(default_factory=dict)  # what the study varied, with the encoder's values
+    data: str = ""  # name and fingerprint of the images it was trained on, where they are known
+    mirror: Mirror = UNMIRRORED  # what `output` is kept in line with
 
     def has_seen(self, data: ImageSet) -> bool:
         """Return whether these are known to be the images of its training."""

@@ -57,31 +57,18 @@ details { margin: .5rem 0; } summary { cursor: pointer; color: var(--soft); }
 
 @dataclass(frozen=True)
 class Caption:
-    """The origin of a page's images and encoder.
+    """The origin of a page's images and encoder."""
 
-    Attributes:
-        name: Of the study or the checkpoint.
-        data: Name of the image set.
-        which: Which of its images, in words.
-        split: The same in a word or two, above their metrics.
-        classes: Names.
-        config: Every setting by its dotted path.
-        varied: What the study varied, with the winner's values.
-        seed: Of the run.
-        best_batch: When the run's best evaluation was.
-        validation: What it found.
-    """
-
-    name: str
-    data: str
-    which: str
-    split: str
+    name: str  # of the study or the checkpoint
+    data: str  # name of the image set
+    which: str  # which of its images, in words
+    split: str  # the same in a word or two, above their metrics
     classes: Sequence[str]
-    config: Mapping[str, Plain]
-    varied: Mapping[str, Plain]
-    seed: int
-    best_batch: int
-    validation: Mapping[str, float]
+    config: Mapping[str, Plain]  # every setting by its dotted path
+    varied: Mapping[str, Plain]  # what the study varied, with the winner's values
+    seed: int  # of the run
+    best_batch: int  # when the run's best evaluation was
+    validation: Mapping[str, float]  # what it found
 
 
 @dataclass(frozen=True)

@@ -18,23 +18,14 @@ _ENDS = (RunState.FINISHED, RunState.FAILED)
 
 @dataclass(frozen=True)
 class Found:
-    """A trial of any study that has ended.
-
-    Attributes:
-        study: Whose.
-        run_id: Its run.
-        by_seed: The last metrics of every seed.
-        failures: Of seeds that ended early.
-        tags: Of its run.
-        end_ms: When it ended.
-    """
+    """A trial of any study that has ended."""
 
     study: str
     run_id: str
-    by_seed: dict[int, Metrics]
-    failures: dict[int, Failure]
-    tags: Mapping[str, str] = field(default_factory=dict)
-    end_ms: int = 0
+    by_seed: dict[int, Metrics]  # the last metrics of every seed
+    failures: dict[int, Failure]  # of seeds that ended early
+    tags: Mapping[str, str] = field(default_factory=dict)  # of its run
+    end_ms: int = 0  # when it ended
 
     @property
     def key(self) -> str:
@@ -44,15 +35,10 @@ class Found:
 
 @dataclass(frozen=True)
 class Known:
-    """The recorded results of a configuration on some seeds.
+    """The recorded results of a configuration on some seeds."""
 
-    Attributes:
-        seeds: Those that are asked about.
-        trials: That trained some of them; of a seed that several have, the first counts.
-    """
-
-    seeds: tuple[int, ...]
-    trials: tuple[Found, ...] = ()
+    seeds: tuple[int, ...]  # those that are asked about
+    trials: tuple[Found, ...] = ()  # that trained some of them; of a seed that several have, the first counts
 
     @property
     def by_seed(self) -> dict[int, Metrics]:

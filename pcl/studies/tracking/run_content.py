@@ -27,32 +27,18 @@ Point = tuple[str, float, int, int]  # metric, value, time in milliseconds, step
 
 @dataclass(frozen=True)
 class StudyTags:
-    """Tags that a study's runs are found and compared by, each named `pcl.NAME`.
+    """Tags that a study's runs are found and compared by, each named `pcl.NAME`."""
 
-    Attributes:
-        space: Name of the search space.
-        scale: smoke, quick or paper.
-        fidelity: paper, reference or exact.
-        objective: The metric that trials are selected by.
-        data: Fingerprint of the data.
-        commit: Of the code.
-        lock: Hash of requirements.lock.
-        hardware: Of the driver, until a trial says its own.
-        ablation: Name of the ablation, of a study that is one.
-        baseline: Key of the trial that its variants are compared with.
-        torch: Its version.
-    """
-
-    space: str
-    scale: str
-    fidelity: str
-    objective: str
-    data: str
-    commit: str
-    lock: str
-    hardware: str
-    ablation: str = ""
-    baseline: str = ""
+    space: str  # name of the search space
+    scale: str  # smoke, quick or paper
+    fidelity: str  # paper, reference or exact
+    objective: str  # the metric that trials are selected by
+    data: str  # fingerprint of the data
+    commit: str  # of the code
+    lock: str  # hash of requirements.lock
+    hardware: str  # of the driver, until a trial says its own
+    ablation: str = ""  # name of the ablation, of a study that is one
+    baseline: str = ""  # key of the trial that its variants are compared with
     torch: str = field(default_factory=lambda: version("torch"))
 
     def as_tags(self) -> dict[str, str]:
@@ -64,21 +50,13 @@ class StudyTags:
 
 @dataclass(frozen=True)
 class Ending:
-    """The end of a run.
-
-    Attributes:
-        state: In MLflow.
-        time_ms: When.
-        tags: To be written with it.
-        metrics: To be written with it.
-        texts: Artifacts, by name.
-    """
+    """The end of a run."""
 
     state: RunState
     time_ms: int
-    tags: dict[str, str] = field(default_factory=dict)
-    metrics: list[Point] = field(default_factory=list)
-    texts: dict[str, str] = field(default_factory=dict)
+    tags: dict[str, str] = field(default_factory=dict)  # to be written with it
+    metrics: list[Point] = field(default_factory=list)  # to be written with it
+    texts: dict[str, str] = field(default_factory=dict)  # artifacts, by name
 
 
 def params_of(trial: Trial, seeds: Sequence[int]) -> dict[str, str]:

@@ -46,23 +46,14 @@ class _Identity:
 
 @dataclass
 class _Record:
-    """A run as this process knows it.
-
-    Attributes:
-        run_id: In MLflow.
-        state: In MLflow.
-        tags: All.
-        params: Names of those that are there.
-        sent: Time and batch of the reports that this process has sent.
-        witness: A metric that shows what another process has sent.
-    """
+    """A run as this process knows it."""
 
     run_id: str
     state: RunState = RunState.RUNNING
     tags: dict[str, str] = field(default_factory=dict)
-    params: set[str] = field(default_factory=set)
-    sent: set[tuple[int, int]] = field(default_factory=set)
-    witness: str = ""
+    params: set[str] = field(default_factory=set)  # names of those that are there
+    sent: set[tuple[int, int]] = field(default_factory=set)  # time and batch of the reports that this process has sent
+    witness: str = ""  # a metric that shows what another process has sent
 
     @classmethod
     def of(cls, run: "Run") -> "_Record":
