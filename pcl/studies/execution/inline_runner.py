@@ -10,40 +10,32 @@ from functools import partial
 
 import torch
 
-from pcl.studies.execution.interfaces import Source
 from pcl.studies.execution.interrupt import StopReason
 from pcl.studies.execution.monitoring import Gauges, NoGauges
 from pcl.studies.execution.resources import Resources
-from pcl.studies.execution.runner import Assignment, Events, fail_unended
+from pcl.studies.execution.runner import Assignment, Events, Source, fail_unended
 from pcl.studies.execution.worker import Job, run_job
 from pcl.studies.ledger.folders import TrialFolder
 from pcl.studies.space.trial import Trial
 
 
 class InlineRunner:
-    """A `TrialRunner` of this process.
-
-    Args:
-        resources: Of a trial: its cores are torch's threads, and with a share of a GPU it trains there.
-    """
+    """A `TrialRunner` of this process: a trial's cores are torch's threads; with a share of a GPU it trains there."""
 
     def __init__(self, resources: Resources) -> None:
         self.resources = resources
 
     def run_trials(self, trials: Sequence[Trial], assignment: Assignment) -> None:
-        """Run trials that have not ended yet, in their order."""
         self._run(iter(trials), assignment)
         fail_unended(trials, assignment)
 
     def run_source(self, source: Source, assignment: Assignment) -> None:
-        """Run trials as they come, each asked for when the one before has ended."""
         self._run(iter(source.next, None), assignment)
         fail_unended(source.trials, assignment)
         for trial in source.trials:
             source.ended(trial.key)
 
     def gauges(self, **labels: str) -> Gauges:
-        """Return gauges that publish nothing: there is no Ray whose monitoring would show them."""
         return NoGauges(**labels)
 
     def _run(self, trials: Iterator[Trial], assignment: Assignment) -> None:
@@ -81,18 +73,14 @@ class InlineRunner:
 
 
 class _Reporter:
-    """Queues what a trial's worker says until the worker pauses: an error of the listener is no failure of the trial.
-
-    Attributes:
-        is_stopped: Whether the trial is to end early.
-    """
+    """Queues what a trial's worker says until the worker pauses: an error of the listener is no failure of a trial."""
 
     node = ""
 
     def __init__(self, folder: TrialFolder, assignment: Assignment, events: Events) -> None:
         self._folder, self._assignment, self._events = folder, assignment, events
         self._queue: list[Callable[[], None]] = []
-        self.is_stopped = False
+        self.is_stopped = False  # whether the trial is to end early
 
     def pass_on(self) -> None:
         """Tell the listener what is queued."""

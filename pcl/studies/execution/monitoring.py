@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Self
 
+from pcl.studies.ledger.repeating import Repeating
+
 if TYPE_CHECKING:
     from ray.util.metrics import Gauge
 
@@ -47,7 +49,7 @@ MEASURES = (
 )  # fmt: skip
 
 
-class Gauges:
+class Gauges(Repeating):
     """Values of this process, seen by Ray's monitoring while the context is open.
 
     Ray exports a value once after it was set, and drops it two exports later. A thread therefore sets all values again,
@@ -62,16 +64,7 @@ class Gauges:
         self._labels = labels
         self._values: dict[tuple[Measure, tuple[str, ...]], float] = {}
         self._lock = threading.Lock()
-        self._is_done = threading.Event()
-        self._thread = threading.Thread(target=self._repeat, name="pcl-gauges", daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._is_done.set()
-        self._thread.join()
+        super().__init__(self._tell_all, _HEARTBEAT_S, "pcl-gauges")
 
     def set(self, measure: Measure, value: float, **labels: str) -> None:
         """Publish a value from now on; one that is not finite, which Ray does not take, ends what was published."""
@@ -83,11 +76,10 @@ class Gauges:
                 self._values[series] = value
                 _tell(*series, value)
 
-    def _repeat(self) -> None:
-        while not self._is_done.wait(_HEARTBEAT_S):
-            with self._lock:
-                for series, value in self._values.items():
-                    _tell(*series, value)
+    def _tell_all(self) -> None:
+        with self._lock:
+            for series, value in self._values.items():
+                _tell(*series, value)
 
 
 class NoGauges(Gauges):
@@ -100,7 +92,7 @@ class NoGauges(Gauges):
         pass
 
     def set(self, measure: Measure, value: float, **labels: str) -> None:
-        """Publish nothing."""
+        pass
 
 
 def _tell(measure: Measure, labels: tuple[str, ...], value: float) -> None:

@@ -10,10 +10,9 @@ from dataclasses import replace
 from typing import Any
 
 from pcl.studies.cluster.session import available_resources, daemons
-from pcl.studies.execution.interfaces import Source
 from pcl.studies.execution.monitoring import Gauges
 from pcl.studies.execution.resources import Resources
-from pcl.studies.execution.runner import Assignment, Events, fail_unended
+from pcl.studies.execution.runner import Assignment, Events, Source, fail_unended
 from pcl.studies.ledger.folders import SCRATCH
 from pcl.studies.space.trial import Trial
 
@@ -49,7 +48,6 @@ class RayRunner:
         fail_unended(trials, assignment)
 
     def run_source(self, source: Source, assignment: Assignment) -> None:
-        """Run trials as they come, each asked for when there is room for it."""
         at_once = max(1, replace(self.resources, side_by_side=1).slots(available_resources()))
         self._fit(source, assignment, 1, at_once)
         left = _left(source.trials, assignment)
@@ -60,7 +58,6 @@ class RayRunner:
             source.ended(trial.key)
 
     def gauges(self, **labels: str) -> Gauges:
-        """Return gauges of Ray's monitoring."""
         return Gauges(**labels)
 
     def _run_listed(self, trials: Sequence[Trial], assignment: Assignment, resources: Resources) -> None:
@@ -74,11 +71,7 @@ class RayRunner:
     def _fit(self, source: Source, assignment: Assignment, size: int, n_workers: int) -> None:
         """Have Tune ask for trials as it has room for them: of a long list it would copy all entries for each of them.
 
-        Args:
-            source: Has the trials.
-            assignment: What they are run for.
-            size: Trials for one worker, side by side.
-            n_workers: At once; 0 for as many as fit.
+        A worker trains `size` trials side by side; 0 workers are as many as fit.
         """
         from ray import tune  # noqa: PLC0415  Ray takes seconds, and reads the environment that was set
 

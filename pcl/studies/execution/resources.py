@@ -63,16 +63,14 @@ class Cost:
 
     @property
     def shared_run_s(self) -> float:
-        """Training and evaluations beside as many others."""
+        """Return the seconds of training and evaluations beside as many others."""
         return self.run_s * self.side_by_side / self.gain
 
 
 def with_side_by_side(cost: Cost, seconds_of: Callable[[int], float]) -> Cost:
-    """With the number of trainings in a process, of one, two and four, that gets most done, by a tenth at least.
+    """Return a trial's cost with the number of trainings in a process (1, 2 or 4) that gets most done, by a tenth.
 
-    Args:
-        cost: Of one, alone.
-        seconds_of: What so many take for the same work each, all of them together.
+    `seconds_of` tells what so many take for the same work each, all of them together.
     """
     alone = 1 / seconds_of(1)
     best, rate = 1, alone
@@ -88,8 +86,7 @@ def with_side_by_side(cost: Cost, seconds_of: Callable[[int], float]) -> Cost:
 def gpu_share(costs: Sequence[Cost]) -> float:
     """Return a trial's share, where as many share a GPU as its memory holds and its time has use for.
 
-    Args:
-        costs: Of trials that ran on it alone, among them the largest.
+    The costs are of trials that ran on it alone, among them the largest.
     """
     on_gpu = [cost for cost in costs if cost.gpu_total]
     if not on_gpu:

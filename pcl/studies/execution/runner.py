@@ -1,4 +1,4 @@
-"""The runner of trials: its protocol, what it is told, and what every runner has in common."""
+"""The runner of trials: its protocol, who has trials and who is told how they go, and what all runners share."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -6,12 +6,44 @@ from typing import Protocol
 
 from pcl.config.failure import Failure, FailureKind
 from pcl.studies.execution.early_stopping import EarlyStopping
-from pcl.studies.execution.interfaces import Listener, Source
 from pcl.studies.execution.interrupt import Interrupt, StopReason
 from pcl.studies.execution.monitoring import Gauges
 from pcl.studies.execution.resources import Resources
 from pcl.studies.ledger.folders import Result, Status, StudyFolder, TrialFolder
 from pcl.studies.space.trial import Trial
+
+
+class Listener(Protocol):
+    """Someone who is told how trials go."""
+
+    def started(self, folder: TrialFolder) -> None:
+        """A worker has taken a trial."""
+
+    def reported(self, folder: TrialFolder, batch: int, n_batches: int, objective: float) -> None:
+        """A trial has published a report."""
+
+    def restarted(self, folder: TrialFolder) -> None:
+        """A trial's worker died and another takes over."""
+
+    def ended(self, folder: TrialFolder) -> None:
+        """A trial has a result."""
+
+    def noted(self, folder: TrialFolder, text: str) -> None:
+        """A worker has found a file of a trial that it cannot use."""
+
+
+class Source(Protocol):
+    """Someone who has trials, one after the other."""
+
+    @property
+    def trials(self) -> list[Trial]:
+        """All so far."""
+
+    def next(self) -> Trial | None:
+        """One that has not ended; nothing if that was all."""
+
+    def ended(self, key: str) -> None:
+        """One may have ended: its folder says how."""
 
 
 @dataclass(frozen=True)
@@ -43,12 +75,7 @@ class TrialRunner(Protocol):
 
 
 class Events:
-    """Tells a listener of trials' events; a trial whose files cannot be used ends the study.
-
-    Args:
-        listener: Told of them.
-        interrupt: Set where files cannot be used.
-    """
+    """Tells a listener of trials' events; a trial whose files cannot be used ends the study."""
 
     def __init__(self, listener: Listener, interrupt: Interrupt) -> None:
         self.listener, self._interrupt = listener, interrupt
@@ -65,12 +92,9 @@ class Events:
             self.listener.ended(folder)
 
     def failed(self, folder: TrialFolder, trial: Trial, told: str) -> None:
-        """Record that a trial's worker died for good, unless it has a result.
+        """Record by the error that was told that a trial's worker died for good, unless the trial has a result.
 
-        Args:
-            folder: Of the trial.
-            trial: What was to be trained; no worker may have come as far as to write it down.
-            told: The error, its first line first.
+        No worker may have come as far as to write the trial down.
         """
 
         def record() -> bool:

@@ -32,7 +32,7 @@ from pcl.studies.ledger.folders import CHECKPOINT, PREVIOUS, Lost, Result, Row, 
 from pcl.studies.space.trial import Trial
 from pcl.training.checkpoint import Saving, check_same_config, read_checkpoint
 from pcl.training.diverged import Diverged
-from pcl.training.run import Report, Run
+from pcl.training.run import Run
 
 # After running out of memory a trial goes on, once, with chunks of a 16th: same numbers, less memory.
 _SMALL_CHUNK_SIZE = DEFAULT_CHUNK_SIZE // 16
@@ -190,7 +190,8 @@ def _train(job: Job, folder: TrialFolder, token: str, reporter: Reporter, chunk_
                 yield
                 continue
             with _writing():
-                folder.publish(_row(report), token)
+                row = Row(report.batch, report.n_batches, now_ms(), report.seconds, report.by_seed, report.failures)
+                folder.publish(row, token)
                 saving.save()
             metrics = report.metrics
             shown = metrics.get(job.objective, math.nan)
@@ -235,10 +236,6 @@ def _run_of(job: Job, folder: TrialFolder, reporter: Reporter, chunk_size: int) 
             continue
         return Run.resumed(content, job.device, is_fast, chunk_size)
     return Run(config, seeds, job.device, is_fast, chunk_size)
-
-
-def _row(report: Report) -> Row:
-    return Row(report.batch, report.n_batches, now_ms(), report.seconds, report.by_seed, report.failures)
 
 
 def hardware_name(device: str) -> str:
