@@ -37,7 +37,7 @@ class Job(NamedTuple):
 
     @property
     def has_ended(self) -> bool:
-        """True if the job will not run any further."""
+        """Return whether the job will not run any further."""
         return self.status in ENDED
 
 
@@ -61,16 +61,10 @@ class Jobs:
         self._client: JobSubmissionClient = self._asked(self._connect)
 
     def submit(self, command: str, folder: Path, name: str, title: str) -> None:
-        """Submit a job.
-
-        Args:
-            command: A shell command.
-            folder: Folder that is uploaded; the command starts in it.
-            name: Identifier, which no other job of the cluster may have had.
-            title: Its name in Ray's dashboard.
+        """Upload a folder and have a shell command started in it; `title` is the job's name in Ray's dashboard.
 
         Raises:
-            ValueError: If there is such a job.
+            ValueError: If the cluster has had a job of this name.
         """
         if any(job.name == name for job in self.all()):
             raise ValueError(f"There is a job {name!r} already; give this one another `--name`.")
@@ -82,11 +76,7 @@ class Jobs:
         )
 
     def job(self, name: str) -> Job:
-        """Return a job by its name.
-
-        Raises:
-            ValueError: If there is none of the name.
-        """
+        """Return a job by its name; a ValueError says that there is none."""
         return _job(self._asked(lambda: self._client.get_job_info(name), name))
 
     def all(self) -> list[Job]:

@@ -12,7 +12,7 @@ from pcl.storage.files import replacing
 from pcl.storage.mirror import UNMIRRORED, Mirror
 from pcl.storage.object_stores import is_address
 from pcl.studies.inspection import figures
-from pcl.studies.inspection.figures import Row, Theme, Tile
+from pcl.studies.inspection.figures import DARK, LIGHT, Row, Tile
 from pcl.studies.inspection.findings import LEVEL, Findings, Pictures, all_pictures, look
 from pcl.studies.inspection.page import Caption, Plot, page
 from pcl.studies.ledger.folders import CHECKPOINT, StudyFolder, TrialFolder
@@ -159,10 +159,7 @@ def _plots(findings: Findings) -> dict[str, Plot]:
     }
     if not findings.has_entropy:
         del drawn["entropy"]
-    return {
-        name: Plot(draw(findings, Theme.LIGHT), draw(findings, Theme.DARK), words)
-        for name, (draw, words) in drawn.items()
-    }
+    return {name: Plot(draw(findings, LIGHT), draw(findings, DARK), words) for name, (draw, words) in drawn.items()}
 
 
 def _certain_rows(findings: Findings, data: ImageSet) -> list[Row]:

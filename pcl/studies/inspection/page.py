@@ -85,7 +85,7 @@ def page(findings: Findings, caption: Caption, plots: Sequence[Plot]) -> str:
     title = f"Looking at {caption.name}"
     parts = [
         tag("h1", title), _head(findings, caption), _certain(findings, caption), _credible(findings, caption),
-        _drawn(findings, plots), _settings("All settings", caption.config),
+        _drawn(findings, plots), _settings(caption.config),
     ]  # fmt: skip
     policy = tag("meta", http_equiv="Content-Security-Policy", content=_POLICY)
     return document(title, lines(*parts), policy, tag("style", Html(_STYLE)))
@@ -193,9 +193,9 @@ def _drawn(findings: Findings, plots: Sequence[Plot]) -> Html:
     )  # fmt: skip
 
 
-def _settings(title: str, config: Mapping[str, Plain]) -> Html:
+def _settings(config: Mapping[str, Plain]) -> Html:
     rows = [tag("tr", tag("th", path), tag("td", _shown(value))) for path, value in config.items()]
-    return tag("details", tag("summary", title), tag("table", rows, class_="settings"))
+    return tag("details", tag("summary", "All settings"), tag("table", rows, class_="settings"))
 
 
 def _tile(findings: Findings, image: int, told: Child, words: str, kind: str | None = None) -> Html:

@@ -6,7 +6,7 @@ MLflow makes a database in some 1,700 SQL statements and cannot go on where it w
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -43,9 +43,7 @@ def ensure_database(database: Path, artifacts: Path) -> None:
     One that was left half made, with nothing in it, is moved aside. One that changes meanwhile is another program's,
     such as `mlflow server`, which is waited for.
 
-    Args:
-        database: Its file.
-        artifacts: Folder of the artifacts of experiments that have none of their own.
+    The artifacts are of experiments that have no folder of their own.
 
     Raises:
         ValueError: If the file is another program's database.
@@ -72,9 +70,7 @@ def ensure_database(database: Path, artifacts: Path) -> None:
 def bring_artifacts(database: Path, artifacts: Path) -> None:
     """Point our runs at where their artifacts are now: MLflow keeps absolute paths, which a move or a copy outdates.
 
-    Args:
-        database: Its file.
-        artifacts: The folder. Where it does not exist, but the one that MLflow knows does, nothing has moved.
+    Where the folder does not exist, but the one that MLflow knows does, nothing has moved.
     """
     here = artifacts.as_uri()
     with closing(sqlite3.connect(database, PATIENCE_S)) as connection, connection:
@@ -116,8 +112,7 @@ def _has_nothing(path: Path) -> bool:
 
 def _state(path: Path) -> tuple[int, int, int] | None:
     """Return what changes when the file does."""
-    try:
+    with suppress(FileNotFoundError):
         found = path.stat()
-    except FileNotFoundError:
-        return None
-    return found.st_ino, found.st_size, found.st_mtime_ns
+        return found.st_ino, found.st_size, found.st_mtime_ns
+    return None

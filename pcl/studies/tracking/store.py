@@ -138,13 +138,11 @@ class Store:
         """Do the same by MLflow's client: for servers, and databases whose tables are not known here."""
         conditions = [f"tags.`{key}` = '{value}'" for key, value in tags.items()]
         conditions += [f"attributes.status = '{status}'"] if status else []
+        order = ["attributes.start_time ASC", "attributes.run_id ASC"]
+        asked, n_most = " and ".join(conditions), min(most or _PAGE, _PAGE)
         pages = self._pages(
             lambda client, token: client.search_runs(
-                experiments,
-                " and ".join(conditions),
-                max_results=min(most or _PAGE, _PAGE),
-                order_by=["attributes.start_time ASC", "attributes.run_id ASC"],
-                page_token=token,
+                experiments, asked, max_results=n_most, order_by=order, page_token=token
             )
         )
         return list(islice(pages, most or None))

@@ -57,14 +57,8 @@ class _Record:
 
     @classmethod
     def of(cls, run: "Run") -> "_Record":
-        metrics = content.reported(run.data.metrics)
-        return cls(
-            run.info.run_id,
-            RunState(run.info.status),
-            dict(run.data.tags),
-            set(run.data.params),
-            witness=next(iter(metrics), ""),
-        )
+        witness, info, data = next(iter(content.reported(run.data.metrics)), ""), run.info, run.data
+        return cls(info.run_id, RunState(info.status), dict(data.tags), set(data.params), witness=witness)
 
     def is_in_line(self, state: RunState, stamp: str) -> bool:
         return self.state is state and self.tags.get(Tag.SYNCED) == stamp
