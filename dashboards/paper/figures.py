@@ -30,12 +30,7 @@ class Curve:
 def draw_curves(curves: Sequence[Curve], axis: str, title: str, mark: str, path: Path) -> None:
     """Plot every metric in a panel of its own, with standard errors, ours and what the paper prints in numbers.
 
-    Args:
-        curves: One for each panel.
-        axis: Dotted path of the setting.
-        title: Stands above.
-        mark: What reduced results are marked with.
-        path: The file.
+    `axis` is the dotted path of the setting, `mark` what reduced results are marked with.
     """
     figure = _figure(5.2 * len(curves), 3.9)
     for place, curve in enumerate(curves, start=1):

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from pcl.presentation.markup import Child, Html, document, lines, tag
@@ -64,12 +64,10 @@ def markdown(sheet: Sheet) -> str:
     return "\n".join([f"### {sheet.name}: {sheet.title}", "", sheet.caption, "", *rows, *picture]) + "\n"
 
 
-def comma_separated(sheet: Sheet) -> str:
-    """Return a table as CSV."""
+def csv_of(rows: Iterable[Sequence[str]]) -> str:
+    """Return rows as CSV."""
     file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(CSV_HEADINGS)
-    writer.writerows(cells_of(line) for line in sheet.lines)
+    csv.writer(file, lineterminator="\n").writerows(rows)
     return file.getvalue()
 
 
@@ -133,5 +131,6 @@ def _dotted(links: Sequence[Html]) -> Html:
 
 
 FORMATS: dict[str, Callable[[Sheet], str]] = {
-    "txt": text, "md": markdown, "csv": comma_separated, "tex": latex, "html": lambda sheet: page(sheet.name, [sheet]),
+    "txt": text, "md": markdown, "csv": lambda sheet: csv_of([CSV_HEADINGS, *map(cells_of, sheet.lines)]), "tex": latex,
+    "html": lambda sheet: page(sheet.name, [sheet]),
 }  # fmt: skip

@@ -4,13 +4,12 @@
 """
 
 import csv
-import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
 from itertools import groupby
 from pathlib import Path
 
-from dashboards.paper.formats import CSV_HEADINGS, cells_of
+from dashboards.paper.formats import CSV_HEADINGS, cells_of, csv_of
 from pcl.presentation.text_tables import markdown_table
 from pcl.studies.paper.comparison import DIVERGED, MISSING, NO_ERROR, NO_NUMBER, NOTHING, Line, split_mark
 from pcl.studies.paper.published import FEW_SEEDS, published_titles
@@ -21,14 +20,7 @@ BEGIN, END = "<!-- results: written by launch/results.py -->", "<!-- end of resu
 _PROFILES = ("reference", "paper", "exact")
 _SCALES = ("paper", "quick", "smoke")
 _JOINT = "; "  # between the places, versions or dates of one line
-_UNTOLD = (
-    "",
-    MISSING,
-    NOTHING,
-    NO_NUMBER,
-    NO_ERROR,
-    *FEW_SEEDS.values(),
-)  # of a cell's comparison: other cells have it
+_UNTOLD = ("", MISSING, NOTHING, NO_NUMBER, NO_ERROR, *FEW_SEEDS.values())  # of a cell's comparison: others have it
 
 
 @dataclass(frozen=True)
@@ -76,12 +68,10 @@ _COLUMNS = ("table", *CSV_HEADINGS, *(f.name for kind in (Asked, Origin) for f i
 
 def as_csv(result: Result) -> str:
     """Return all lines and their origins as CSV."""
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(_COLUMNS)
-    for line, origin in zip(result.lines, result.origins, strict=True):
-        writer.writerow([result.table, *cells_of(line), *astuple(result.asked), *astuple(origin)])
-    return file.getvalue()
+    return csv_of([_COLUMNS, *(
+        (result.table, *cells_of(line), *astuple(result.asked), *astuple(origin))
+        for line, origin in zip(result.lines, result.origins, strict=True)
+    )])  # fmt: skip
 
 
 def read_result(path: Path) -> Result:

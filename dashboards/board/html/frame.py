@@ -48,13 +48,7 @@ class PageContext:
 
 
 def page(
-    title: str,
-    body: Child,
-    around: PageContext,
-    current: str = "",
-    *,
-    is_moving: bool = False,
-    scripts: Sequence[str] = (),
+    title: str, body: Child, around: PageContext, current: str = "", *, is_moving: bool = False, script: str = ""
 ) -> str:
     """Return a whole page.
 
@@ -64,7 +58,7 @@ def page(
         around: Its context.
         current: Which entry of the navigation it is.
         is_moving: Whether there will be news soon.
-        scripts: More than all pages have.
+        script: One that not all pages have.
     """
     source = "'self'" if around.is_live else "file: 'self'"
     entries = [("index.html", "Overview"), ("scoreboard.html", "Scoreboard"), ("compare.html", "Compare")]
@@ -78,7 +72,7 @@ def page(
         tag("meta", name="referrer", content="no-referrer"),
         tag("link", rel="icon", href="icon.svg", type="image/svg+xml"),
         tag("link", rel="stylesheet", href="board.css"),
-        [tag("script", src=name, defer=True) for name in ("board.js", *scripts)],
+        [tag("script", src=name, defer=True) for name in ("board.js", script) if name],
     ]
     every = None if not around.is_live else 2 if is_moving or around.reading else 10
     content = [
@@ -90,6 +84,12 @@ def page(
     ]  # fmt: skip
     mark = hashlib.sha256(join(content).encode()).hexdigest()[:16] if every else None
     return document(f"{title} · pcl board", content, head, data_every=every, data_mark=mark)
+
+
+def page_of_study(study: Study, current: str, title: str, heading: Child, body: Child, around: PageContext) -> str:
+    """Return one of a study's pages: below its heading the links between them, and then its body."""
+    content = tag("div", tag("h1", heading), study_tabs(study, current), body, id="live", data_study=study.run.id)
+    return page(title, content, around, is_moving=state_of_study(study, around.now_ms) == "running")
 
 
 def state_of(run: Run) -> str:

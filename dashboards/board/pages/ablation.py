@@ -6,16 +6,7 @@ from dataclasses import dataclass
 
 from dashboards.board.charts.intervals import Mark, Panel, intervals
 from dashboards.board.charts.scales import numeric
-from dashboards.board.html.frame import (
-    PageContext,
-    cells_words,
-    facts,
-    note,
-    page,
-    section,
-    state_of_study,
-    study_tabs,
-)
+from dashboards.board.html.frame import PageContext, cells_words, facts, note, page_of_study, section
 from dashboards.board.html.names import axes_of, shown_metrics
 from dashboards.board.html.tables import Cell, Column, TableRow, table
 from dashboards.board.store.records import REPORT, Study, Trial
@@ -96,10 +87,8 @@ def _variants(study: Study, stage: str, asked: str) -> Variants | None:
 def ablation_page(study: Study, around: PageContext, asked: str = "") -> str:
     """Return the page of a study's paired differences."""
     tags = study.run.tags
-    body: list[Child] = [
-        tag("h1", tags.get(Tag.ABLATION) or study.run.name), study_tabs(study, "ablation"),
-        facts([(name, tags.get(f"pcl.{name}")) for name in ("study", "scale", "fidelity", "data", "hardware")]),
-    ]  # fmt: skip
+    names = ("study", "scale", "fidelity", "data", "hardware")
+    body: list[Child] = [facts([(name, tags.get(f"pcl.{name}")) for name in names])]
     found = [] if study.is_reproduction else comparisons(study, asked)
     if study.is_reproduction:
         body.append(note(cells_words()))
@@ -118,10 +107,8 @@ def ablation_page(study: Study, around: PageContext, asked: str = "") -> str:
                 open=is_open, class_="stage")
             if len(found) > 1 else [tag("p", tag("b", variants.about), "."), content]
         )  # fmt: skip
-    is_moving = state_of_study(study, around.now_ms) == "running"
-    return page(
-        f"{study.run.name}, paired", tag("div", body, id="live", data_study=study.run.id), around, is_moving=is_moving
-    )
+    heading = tags.get(Tag.ABLATION) or study.run.name
+    return page_of_study(study, "ablation", f"{study.run.name}, paired", heading, body, around)
 
 
 def _metrics(study: Study, variants: Variants) -> list[str]:

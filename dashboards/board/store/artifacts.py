@@ -24,11 +24,7 @@ class Figure:
 
 
 class Artifacts:
-    """Artifacts of a store. Thread-safe.
-
-    Args:
-        store: Of MLflow.
-    """
+    """Artifacts of a store of MLflow. Thread-safe."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

@@ -8,13 +8,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from pcl.metrics.names import BEST_OBJECTIVE, OBJECTIVE, OBJECTIVE_SE, TRAIN_S, larger_is_better
-from pcl.studies.tracking.database_file import Database, Row
+from pcl.studies.tracking.database_file import Database, Row, restored
 from pcl.studies.tracking.tags import EXPERIMENTS, Failure, RunKind, RunState, Tag, failure_of
 
 REPORT = "report"  # the stage of the report seeds, which select nothing
 REPRODUCTION = "reproduction"  # that of `launch/reproduce.py` on the report seeds
 
-LARGEST = 1.7976931348623157e308  # what MLflow's databases keep of an infinity
 _TRIAL_TAGS = (
     Tag.KIND, Tag.TRIAL, Tag.STAGE, Tag.SEED, Tag.CAUSE, Tag.FAILURE_KIND, Tag.FAILURE_DETAIL, Tag.HARDWARE,
     Tag.REUSED_FROM, Tag.PARENT,
@@ -264,8 +263,7 @@ def _fill_metrics(runs: Mapping[str, Run], rows: Iterable[Row]) -> None:
     for run_id, key, value, is_nan, time_ms in rows:
         if run_id in runs:
             run = runs[run_id]
-            infinite = abs(value) >= LARGEST
-            run.metrics[key] = math.nan if is_nan else math.copysign(math.inf, value) if infinite else value
+            run.metrics[key] = math.nan if is_nan else restored(value)
             run.last_ms = max(run.last_ms, time_ms or 0)
 
 
