@@ -112,11 +112,7 @@ def _cell(words: str) -> Html:
 def page(title: str, sheets: Sequence[Sheet], words: str = "", others: Sequence[str] = ()) -> str:
     """Return an HTML page of several tables; it loads nothing from elsewhere.
 
-    Args:
-        title: Stands above.
-        sheets: What it shows.
-        words: What is said of all.
-        others: Files beside it, without the ending, of what it does not show.
+    `words` are said of all tables; `others` are files beside it, without the ending, of what it does not show.
     """
     body: list[Child] = [tag("h1", title), tag("p", words) if words else None]
     if others:

@@ -75,11 +75,7 @@ def as_csv(result: Result) -> str:
 
 
 def read_result(path: Path) -> Result:
-    """Read a file of results.
-
-    Raises:
-        ValueError: If it is not such a file.
-    """
+    """Read a file of results; a ValueError says that it is none."""
     try:
         rows = list(csv.reader(path.read_text(encoding="utf-8").splitlines()))
     except UnicodeDecodeError:
@@ -99,11 +95,7 @@ def read_result(path: Path) -> Result:
 
 
 def read_results(folder: Path) -> list[Result]:
-    """Read all files of a folder, those at the published size first, in the paper's order.
-
-    Raises:
-        ValueError: If one of its CSVs is none.
-    """
+    """Read all files of a folder, those at the published size first, in the paper's order."""
     names = list(published_titles())
     return sorted(
         (read_result(path) for path in sorted(folder.glob("*/*.csv"))),

@@ -50,16 +50,7 @@ class PageContext:
 def page(
     title: str, body: Child, around: PageContext, current: str = "", *, is_moving: bool = False, script: str = ""
 ) -> str:
-    """Return a whole page.
-
-    Args:
-        title: In the window's title bar.
-        body: What is in it.
-        around: Its context.
-        current: Which entry of the navigation it is.
-        is_moving: Whether there will be news soon.
-        script: One that not all pages have.
-    """
+    """Return a whole page: `current` is its entry of the navigation, and one that is moving will have news soon."""
     source = "'self'" if around.is_live else "file: 'self'"
     entries = [("index.html", "Overview"), ("scoreboard.html", "Scoreboard"), ("compare.html", "Compare")]
     links = [tag("a", text, href=href, aria_current="page" if href == current else None) for href, text in entries]

@@ -49,18 +49,11 @@ def table(
     name: str, caption: str, columns: Sequence[Column], rows: Sequence[TableRow], *, has_filter: bool = True,
     kind: str = "", is_long: bool = False,
 ) -> Html:  # fmt: skip
-    """Return a table that scripts can sort and filter.
+    """Return a table that scripts can sort and filter; `name` is its id, `kind` more classes of the style sheet.
 
-    Args:
-        name: Its id.
-        caption: What it is of.
-        columns: Of every row.
-        rows: In their first order.
-        has_filter: Whether a filter stands above.
-        kind: More classes of the style sheet.
-        is_long: Whether only the first of many rows are markup, and the others data that `board.js` makes rows of:
-            thousands are read several times as fast. Cells must be text or, where they tell the row's state and run
-            alone, make their markup.
+    Of one that is long, only the first rows are markup, and the others data that `board.js` makes rows of: thousands
+    are read several times as fast. Its cells must be text or, where they tell the row's state and run alone, make their
+    markup.
     """
     can_compare = any(row.run for row in rows)
     head = [tag("th", tag("span", "Compare", class_="unseen"), scope="col", class_="pick")] if can_compare else []

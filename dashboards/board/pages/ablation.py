@@ -50,9 +50,7 @@ class Variants:
 def comparisons(study: Study, asked: str = "") -> list[Variants]:
     """Return the variants of every stage with at least two trials, those on report seeds first.
 
-    Args:
-        study: With all that is recorded of it.
-        asked: Run of the baseline; by default the study's own, or else the trial of the stage that began first.
+    The baseline is the run `asked` for, else the study's own, else the trial of the stage that began first.
     """
     stages = list(dict.fromkeys(trial.stage for trial in study.trials))
     found = [_variants(study, stage, asked) for stage in stages]

@@ -75,11 +75,10 @@ def trials_table(
     folded = _folded(axes) if is_folded else []
     rows = []
     for index, trial in enumerate(trials):
-        has_rank = trial.run.status is RunState.FINISHED and math.isfinite(trial.objective)
         state, n_seeds = state_of(trial.run), len(trial.seeds) or 1
         spent = trial.run.metrics.get(TRAIN_S, math.nan)
         cells: list[Cell | Child] = [
-            cell_name(trial) if are_cells else Cell(index + 1 if has_rank else MISSING, index + 1),
+            cell_name(trial) if are_cells else Cell(index + 1 if trial.has_rank else MISSING, index + 1),
             Cell(partial(badge, state), state),
             *([trial.stage] if len(stages) > 1 else []), *(values[index] for _, values in axes),
             *([folded[index]] if is_folded else []),

@@ -70,6 +70,11 @@ class Trial:
         return self.run.metrics.get(OBJECTIVE, math.nan)
 
     @property
+    def has_rank(self) -> bool:
+        """True if it finished with a finite objective."""
+        return self.run.status is RunState.FINISHED and math.isfinite(self.objective)
+
+    @property
     def error(self) -> float:
         """Standard error of `objective`; NaN for a single seed."""
         return self.run.metrics.get(OBJECTIVE_SE, math.nan)
@@ -143,9 +148,7 @@ class Study:
         sign = -1.0 if larger_is_better(self.objective) is not False else 1.0
 
         def place(trial: Trial) -> tuple[int, float]:
-            if trial.run.status is not RunState.FINISHED or not math.isfinite(trial.objective):
-                return 2, 0.0
-            return int(bool(trial.lost)), sign * trial.objective
+            return (int(bool(trial.lost)), sign * trial.objective) if trial.has_rank else (2, 0.0)
 
         return sorted(trials, key=place)
 
@@ -154,7 +157,7 @@ class Study:
         """The chosen trial, or the best so far; None of a reproduction: its cells are no rivals."""
         if self.is_reproduction:
             return None
-        finished = [t for t in self.ranked if t.run.status is RunState.FINISHED and math.isfinite(t.objective)]
+        finished = [trial for trial in self.ranked if trial.has_rank]
         chosen = self.run.metrics.get(BEST_OBJECTIVE)
         return next((t for t in finished if t.objective == chosen), finished[0] if finished else None)
 

@@ -42,10 +42,7 @@ class Job(NamedTuple):
 
 
 class Jobs:
-    """The jobs of a cluster.
-
-    Args:
-        address: Address of its dashboard, such as http://127.0.0.1:8265.
+    """The jobs of the cluster whose dashboard has this address, such as http://127.0.0.1:8265.
 
     Raises:
         ValueError: If no cluster answers there, or it wants another token.

@@ -149,11 +149,7 @@ def available_resources() -> dict[str, float]:
 
 
 def resources_at(address: str) -> dict[str, float]:
-    """Return the resources of a cluster, which is joined for this query only.
-
-    Raises:
-        ValueError: If there is no cluster at the address.
-    """
+    """Return the resources of a cluster, joined for this query only; a ValueError says that there is none."""
     check_address(address)
     with ray_cluster(address):
         return available_resources()

@@ -54,10 +54,7 @@ class Gauges(Repeating):
 
     Ray exports a value once after it was set, and drops it two exports later. A thread therefore sets all values again,
     so that they last from one report to the next, and go when the context closes. Whatever Ray has against a value,
-    training goes on.
-
-    Args:
-        labels: Values of the labels that all measures share; those that a measure does not have are left out.
+    training goes on. All measures share the labels' values; those that a measure does not have are left out.
     """
 
     def __init__(self, **labels: str) -> None:

@@ -25,12 +25,7 @@ Trainable = Callable[[dict[str, Any]], None]
 
 
 class RayRunner:
-    """A `TrialRunner` on the Ray cluster that this process has joined.
-
-    Args:
-        resources: Of each trial.
-        trainable: What a worker does with a job; `run_jobs` unless a benchmark wants another.
-    """
+    """A `TrialRunner` on the Ray cluster that this process has joined; benchmarks have a trainable of their own."""
 
     def __init__(self, resources: Resources, trainable: Trainable | None = None) -> None:
         self.resources, self._trainable = resources, trainable
@@ -75,15 +70,7 @@ class RayRunner:
         """
         from ray import tune  # noqa: PLC0415  Ray takes seconds, and reads the environment that was set
 
-        from pcl.studies.execution.tune_adapter import (  # noqa: PLC0415  Ray takes seconds, and reads the environment that was set
-            Halving,
-            Proposals,
-            RestartedFirst,
-            Silence,
-            StopAll,
-            TrialEvents,
-            run_jobs,
-        )
+        from pcl.studies.execution import tune_adapter as adapter  # noqa: PLC0415  Ray takes seconds, and reads the environment that was set
         from pcl.studies.execution.worker import Job  # noqa: PLC0415  torch takes seconds
 
         resources, interrupt, study = self.resources, assignment.interrupt, assignment.study
@@ -93,11 +80,11 @@ class RayRunner:
 
         os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(max(_FEWEST_ASKED, resources.slots(available_resources())))
         tuner = tune.Tuner(
-            tune.with_resources(self._trainable or run_jobs, {"cpu": resources.cpus, "gpu": resources.gpus}),
+            tune.with_resources(self._trainable or adapter.run_jobs, {"cpu": resources.cpus, "gpu": resources.gpus}),
             tune_config=tune.TuneConfig(
-                search_alg=Proposals(source, job_of, interrupt, size),
+                search_alg=adapter.Proposals(source, job_of, interrupt, size),
                 max_concurrent_trials=n_workers or None,
-                scheduler=Halving(assignment.stopping) if assignment.stopping else RestartedFirst(),
+                scheduler=adapter.Halving(assignment.stopping) if assignment.stopping else adapter.RestartedFirst(),
                 num_samples=-1,
                 reuse_actors=True,
                 trial_name_creator=lambda trial: str(trial.trial_id),
@@ -106,8 +93,8 @@ class RayRunner:
             run_config=tune.RunConfig(
                 name="tune",
                 storage_path=str((study.path / SCRATCH).absolute()),
-                callbacks=[TrialEvents(Events(assignment.listener, interrupt)), Silence()],
-                stop=StopAll(interrupt),
+                callbacks=[adapter.TrialEvents(Events(assignment.listener, interrupt)), adapter.Silence()],
+                stop=adapter.StopAll(interrupt),
                 failure_config=tune.FailureConfig(max_failures=MOST_RESTARTS),
                 verbose=0,
             ),

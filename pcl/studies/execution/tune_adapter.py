@@ -33,11 +33,7 @@ def run_jobs(config: dict[str, Any]) -> None:
 
 
 class TuneReporter:
-    """A `Reporter` of a worker of Tune.
-
-    Args:
-        is_alone: Whether the worker has one trial; Tune then tells its end.
-    """
+    """A `Reporter` of a worker of Tune, which tells the end of a trial that is alone."""
 
     def __init__(self, *, is_alone: bool) -> None:
         self._is_alone = is_alone

@@ -72,11 +72,7 @@ class Job:
 
     @contextmanager
     def opened(self) -> Iterator[TrialFolder]:
-        """The trial's folder for a worker.
-
-        Raises:
-            OSError: If there is no such folder on this node, or the store cannot be reached.
-        """
+        """Yield the trial's folder for a worker; an OSError says that this node or the store does not have it."""
         path = Path(self.folder)
         if not self.store:
             if not path.parents[1].is_dir():  # made by the driver; a node that has come since may not share it
@@ -94,7 +90,7 @@ class Job:
 
 
 def folder_of(job: Mapping[str, Any]) -> TrialFolder:
-    """The trial's folder for the driver, from what `Job.as_config` returned."""
+    """Return the trial's folder for the driver, from what `Job.as_config` returned."""
     path = Path(job["folder"])
     return TrialFolder(path, mirror_of(path, job.get("store", "")))
 

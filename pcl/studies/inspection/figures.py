@@ -91,12 +91,7 @@ def crop_plot(findings: Findings, theme: Theme) -> bytes:
 
 
 def sheet(images: Tensor, rows: Sequence[Row]) -> bytes:
-    """Draw rows of images with captions below and titles to their left.
-
-    Args:
-        images: uint8 (N, 3, 32, 32).
-        rows: What is shown, from top to bottom.
-    """
+    """Draw rows of images, uint8 (N, 3, 32, 32), with captions below and titles to their left."""
     n_columns = max(len(row.tiles) for row in rows)
     step = _TILE + _LINE + 2 * _GAP
     width, height = _LEFT + n_columns * (_TILE + _GAP) + _GAP, len(rows) * step + _GAP

@@ -92,15 +92,10 @@ def all_pictures(data: ImageSet) -> Pictures:
 
 
 def look(posterior: VonMisesFisher, kappa_of_crops: Tensor, pictures: Pictures) -> Findings:
-    """Apply an encoder to images.
-
-    Args:
-        posterior: Of the images, batch (N,).
-        kappa_of_crops: (N,).
-        pictures: N of them, at least 2.
+    """Find all that a page shows from the posterior of the images, batch (N,), and kappa of their crops, (N,).
 
     Raises:
-        ValueError: If there are fewer, or the encoder's numbers are not finite.
+        ValueError: If there are fewer than 2 images, or the encoder's numbers are not finite.
     """
     kappa, labels = posterior.kappa, pictures.labels
     if len(labels) < 2:
@@ -122,14 +117,9 @@ def look(posterior: VonMisesFisher, kappa_of_crops: Tensor, pictures: Pictures) 
 
 
 def extremes(kappa: Tensor, labels: Tensor, n_each: int = N_EXTREMES) -> list[Extremes]:
-    """Return the least and the most certain images of every class; of equal kappa, the first.
+    """Return the least and the most certain images of every class by kappa and labels (N,); of equal kappa, the first.
 
     No image is on both sides: of a class with fewer than twice `n_each`, half are on either. One alone is on both.
-
-    Args:
-        kappa: (N,).
-        labels: (N,).
-        n_each: On either side.
 
     Example:
         >>> extremes(torch.tensor([3.0, 1.0, 2.0, 9.0]), torch.tensor([0, 0, 0, 1]))[0]
@@ -147,10 +137,7 @@ def extremes(kappa: Tensor, labels: Tensor, n_each: int = N_EXTREMES) -> list[Ex
 def queries(posterior: VonMisesFisher, labels: Tensor, n_queries: int = N_QUERIES) -> list[Query]:
     """Return images from the most certain to the least, evenly spaced by rank, with those in their intervals.
 
-    Args:
-        posterior: Of all images, batch (N,).
-        labels: (N,).
-        n_queries: How many, or all images where there are fewer.
+    Posterior and labels are of all images, (N,); of fewer than `n_queries`, all are queries.
     """
     order = posterior.kappa.sort(stable=True, descending=True).indices
     chosen = order[_spread(len(order), n_queries)]

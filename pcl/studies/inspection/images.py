@@ -101,14 +101,9 @@ def of_winner(study: StudyFolder, key: str) -> Source:
 
 
 def write_look(source: Source, trained: TrainedEncoder, data: ImageSet, is_other: bool, output: Path) -> list[Path]:
-    """Write the page and its pictures; the same input gives the same bytes.
+    """Write the page and its pictures to a folder, which is made; the same input gives the same bytes.
 
-    Args:
-        source: Of the encoder.
-        trained: The encoder.
-        data: The images.
-        is_other: Whether they are another set than the run's; of its own, only the test images are looked at.
-        output: A folder, which is made.
+    Of the run's own set, unless the images are of another one, only the test images are looked at.
     """
     if is_other:
         pictures, split, which = all_pictures(data), "these images", "a set that the run did not train on"

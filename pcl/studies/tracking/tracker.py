@@ -81,15 +81,7 @@ class _Study:
 
 
 class Tracker:
-    """Writes one study at a time to MLflow. Its methods may be called from several threads.
-
-    Args:
-        uri: See `tracking_uri`.
-        artifacts: Folder of artifacts of an embedded database; by default beside it.
-
-    Raises:
-        ValueError: If the kind of store is not supported.
-    """
+    """Writes one study at a time to a `Store`. Its methods may be called from several threads."""
 
     def __init__(self, uri: str, artifacts: Path | None = None) -> None:
         self.store = Store(uri, artifacts)
@@ -128,8 +120,7 @@ class Tracker:
     def sync(self, folder: TrialFolder) -> None:
         """Bring a trial's run in line with its folder; threads may do so for several trials, not for the same.
 
-        Raises:
-            StoreError: If MLflow does not answer; call again.
+        Call it again after a `StoreError`, which says that MLflow does not answer.
         """
         study = self._study()
         try:
