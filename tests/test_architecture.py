@@ -107,6 +107,23 @@ def test_lock_pins_everything_and_satisfies_the_ranges() -> None:
     assert all(ranges["torch"].contains(f"2.{minor}.0") for minor in (10, 11, 12, 13))
 
 
+def test_what_is_imported_is_declared() -> None:
+    names = {"PIL": "pillow", "yaml": "pyyaml"}
+    bundled = {"psutil": "ray", "triton": "torch"}  # in Ray's own wheel; of exactly one version for each of torch's
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    declared = {Requirement(text).name for text in project["dependencies"]}
+    packages = {"pcl", "launch", "dashboards", "search_spaces"}
+    imported = set()
+    for path in (path for name in packages for path in (ROOT / name).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                imported |= {name.name.partition(".")[0] for name in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                imported.add(node.module.partition(".")[0])
+    others = imported - packages - set(sys.stdlib_module_names)
+    assert {names.get(name, bundled.get(name, name)) for name in others} == declared
+
+
 def test_readme_example() -> None:
     """The README's Python block with a loss samples, evaluates it and backpropagates, in ten lines at most."""
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)

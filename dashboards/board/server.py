@@ -9,6 +9,7 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from http import HTTPStatus
 from http.client import HTTPException
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -48,13 +49,10 @@ class BoardServer(ThreadingHTTPServer):
     Args:
         site: What is served.
         host: Address to listen at.
-        port: Port; 0 for any that is free.
+        port: 0 for any that is free; one that is taken raises an OSError.
         store: What it shows, so that others can find the board of a store.
         deadline_s: Within which a request has to be here as a whole, and then its answer to be taken.
         n_connections: That are open at once, each with a thread; others are turned away.
-
-    Raises:
-        OSError: If the port is taken.
     """
 
     daemon_threads = True
@@ -166,24 +164,20 @@ class _Handler(BaseHTTPRequestHandler):
         except ValueError:
             self.send_error(HTTPStatus.BAD_REQUEST)
             return
-        name = parts.path.lstrip("/") or "index.html"
+        self._send(*self._answer(parts.path.lstrip("/") or "index.html", query))
+
+    def _answer(self, name: str, query: Mapping[str, str]) -> tuple[HTTPStatus, File]:
         if name == "board.json":
             body = json.dumps({"board": "pcl", "store": self.server.store}).encode()
-            self._send(HTTPStatus.OK, File(body, "application/json"))
-            return
+            return HTTPStatus.OK, File(body, "application/json")
         try:
             file = self.server.site.get(name, query)
         except StoreError as error:
-            self._send(HTTPStatus.SERVICE_UNAVAILABLE, _told(str(error)))
-            return
+            return HTTPStatus.SERVICE_UNAVAILABLE, _told(str(error))
         except Exception as error:  # one page that fails must not end the board
             print(f"board: {name[:100]!r}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
-            self._send(HTTPStatus.INTERNAL_SERVER_ERROR, _told(f"This page could not be made: {type(error).__name__}."))
-            return
-        if file is None:
-            self._send(HTTPStatus.NOT_FOUND, _told("There is no such page."))
-            return
-        self._send(HTTPStatus.OK, file)
+            return HTTPStatus.INTERNAL_SERVER_ERROR, _told(f"This page could not be made: {type(error).__name__}.")
+        return (HTTPStatus.NOT_FOUND, _told("There is no such page.")) if file is None else (HTTPStatus.OK, file)
 
     do_HEAD = do_GET
 

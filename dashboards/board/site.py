@@ -49,12 +49,8 @@ class File:
 class Site:
     """The board's files; thread-safe.
 
-    Args:
-        database: What is shown.
-        artifacts: Pictures of winners.
-        mlflow: Says the address of MLflow's pages, or nothing.
-        ray: The same of Ray's dashboard.
-        is_live: Whether it is served, and pages look for news.
+    `mlflow` and `ray` say the addresses of MLflow's pages and of Ray's dashboard, or nothing. A live board is served,
+    and its pages look for news.
     """
 
     def __init__(
@@ -77,11 +73,7 @@ class Site:
         return found
 
     def get(self, name: str, query: Mapping[str, str] = _NONE) -> File | None:
-        """Return a file, or None.
-
-        Raises:
-            StoreError: If the store cannot be read.
-        """
+        """Return a file, or None; a `StoreError` says that the store cannot be read."""
         if name in _STATIC:
             return File(_STATIC[name].read_bytes(), _kind(name))
         now_ms, reading = time.time_ns() // 1_000_000, self._database.reading

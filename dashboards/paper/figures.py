@@ -19,30 +19,18 @@ _AXES = {"loss.n_samples": "Monte-Carlo samples K", "encoder.dim": "dimension of
 
 @dataclass(frozen=True)
 class Curve:
-    """A metric along a setting.
+    """A metric along a setting."""
 
-    Attributes:
-        name: Of the metric.
-        x: Values of the setting.
-        ours: At each of them.
-        published: The same; nothing where no number is printed.
-    """
-
-    name: str
-    x: Sequence[float]
-    ours: Sequence[Measured]
-    published: Sequence[Published | None]
+    name: str  # of the metric
+    x: Sequence[float]  # values of the setting
+    ours: Sequence[Measured]  # at each of them
+    published: Sequence[Published | None]  # the same; nothing where no number is printed
 
 
 def draw_curves(curves: Sequence[Curve], axis: str, title: str, mark: str, path: Path) -> None:
     """Plot every metric in a panel of its own, with standard errors, ours and what the paper prints in numbers.
 
-    Args:
-        curves: One for each panel.
-        axis: Dotted path of the setting.
-        title: Stands above.
-        mark: What reduced results are marked with.
-        path: The file.
+    `axis` is the dotted path of the setting, `mark` what reduced results are marked with.
     """
     figure = _figure(5.2 * len(curves), 3.9)
     for place, curve in enumerate(curves, start=1):

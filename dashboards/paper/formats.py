@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from pcl.presentation.markup import Child, Html, document, lines, tag
@@ -31,21 +31,13 @@ img { max-width: 100%; height: auto; background: #fff; }
 
 @dataclass(frozen=True)
 class Sheet:
-    """A table or figure as it is written.
+    """A table or figure as it is written."""
 
-    Attributes:
-        name: Of the paper, such as tab:bench_results.
-        title: What it shows.
-        caption: How ours came about.
-        lines: Its content.
-        picture: File of the figure beside it; empty where there is none.
-    """
-
-    name: str
+    name: str  # of the paper, such as tab:bench_results
     title: str
-    caption: str
+    caption: str  # how ours came about
     lines: Sequence[Line]
-    picture: str = ""
+    picture: str = ""  # file of the figure beside it; empty where there is none
 
     @property
     def file(self) -> str:
@@ -72,12 +64,10 @@ def markdown(sheet: Sheet) -> str:
     return "\n".join([f"### {sheet.name}: {sheet.title}", "", sheet.caption, "", *rows, *picture]) + "\n"
 
 
-def comma_separated(sheet: Sheet) -> str:
-    """Return a table as CSV."""
+def csv_of(rows: Iterable[Sequence[str]]) -> str:
+    """Return rows as CSV."""
     file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(CSV_HEADINGS)
-    writer.writerows(cells_of(line) for line in sheet.lines)
+    csv.writer(file, lineterminator="\n").writerows(rows)
     return file.getvalue()
 
 
@@ -122,11 +112,7 @@ def _cell(words: str) -> Html:
 def page(title: str, sheets: Sequence[Sheet], words: str = "", others: Sequence[str] = ()) -> str:
     """Return an HTML page of several tables; it loads nothing from elsewhere.
 
-    Args:
-        title: Stands above.
-        sheets: What it shows.
-        words: What is said of all.
-        others: Files beside it, without the ending, of what it does not show.
+    `words` are said of all tables; `others` are files beside it, without the ending, of what it does not show.
     """
     body: list[Child] = [tag("h1", title), tag("p", words) if words else None]
     if others:
@@ -141,5 +127,6 @@ def _dotted(links: Sequence[Html]) -> Html:
 
 
 FORMATS: dict[str, Callable[[Sheet], str]] = {
-    "txt": text, "md": markdown, "csv": comma_separated, "tex": latex, "html": lambda sheet: page(sheet.name, [sheet]),
+    "txt": text, "md": markdown, "csv": lambda sheet: csv_of([CSV_HEADINGS, *map(cells_of, sheet.lines)]), "tex": latex,
+    "html": lambda sheet: page(sheet.name, [sheet]),
 }  # fmt: skip

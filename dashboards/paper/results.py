@@ -4,13 +4,12 @@
 """
 
 import csv
-import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
 from itertools import groupby
 from pathlib import Path
 
-from dashboards.paper.formats import CSV_HEADINGS, cells_of
+from dashboards.paper.formats import CSV_HEADINGS, cells_of, csv_of
 from pcl.presentation.text_tables import markdown_table
 from pcl.studies.paper.comparison import DIVERGED, MISSING, NO_ERROR, NO_NUMBER, NOTHING, Line, split_mark
 from pcl.studies.paper.published import FEW_SEEDS, published_titles
@@ -21,50 +20,28 @@ BEGIN, END = "<!-- results: written by launch/results.py -->", "<!-- end of resu
 _PROFILES = ("reference", "paper", "exact")
 _SCALES = ("paper", "quick", "smoke")
 _JOINT = "; "  # between the places, versions or dates of one line
-_UNTOLD = (
-    "",
-    MISSING,
-    NOTHING,
-    NO_NUMBER,
-    NO_ERROR,
-    *FEW_SEEDS.values(),
-)  # of a cell's comparison: other cells have it
+_UNTOLD = ("", MISSING, NOTHING, NO_NUMBER, NO_ERROR, *FEW_SEEDS.values())  # of a cell's comparison: others have it
 
 
 @dataclass(frozen=True)
 class Origin:
-    """The origin of a line.
+    """The origin of a line."""
 
-    Attributes:
-        hardware: That it was trained on.
-        torch: Its version.
-        commit: Of the code.
-        date: Of the end of the training, in UTC.
-    """
-
-    hardware: str = ""
+    hardware: str = ""  # that it was trained on
     torch: str = ""
-    commit: str = ""
-    date: str = ""
+    commit: str = ""  # of the code
+    date: str = ""  # of the end of the training, in UTC
 
 
 @dataclass(frozen=True)
 class Asked:
-    """The settings that all lines of a table share.
-
-    Attributes:
-        fidelity: Profile.
-        scale: Scale.
-        data: Which images; toy where there are none.
-        of_seeds: Which seeds were asked for.
-        command: That reproduces it.
-    """
+    """The settings that all lines of a table share."""
 
     fidelity: str
     scale: str
-    data: str
-    of_seeds: str
-    command: str
+    data: str  # which images; toy where there are none
+    of_seeds: str  # which seeds were asked for
+    command: str  # that reproduces it
 
     def path_of(self, table: str) -> Path:
         """Return a table's path in the folder of all results."""
@@ -73,19 +50,12 @@ class Asked:
 
 @dataclass(frozen=True)
 class Result:
-    """A file of results.
+    """A file of results."""
 
-    Attributes:
-        table: Name of the table or figure, such as tab:bench_results.
-        asked: What all lines have in common.
-        lines: Its content.
-        origins: Where each line comes from.
-    """
-
-    table: str
-    asked: Asked
+    table: str  # name of the table or figure, such as tab:bench_results
+    asked: Asked  # what all lines have in common
     lines: Sequence[Line]
-    origins: Sequence[Origin]
+    origins: Sequence[Origin]  # where each line comes from
 
     @property
     def path(self) -> Path:
@@ -98,20 +68,14 @@ _COLUMNS = ("table", *CSV_HEADINGS, *(f.name for kind in (Asked, Origin) for f i
 
 def as_csv(result: Result) -> str:
     """Return all lines and their origins as CSV."""
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(_COLUMNS)
-    for line, origin in zip(result.lines, result.origins, strict=True):
-        writer.writerow([result.table, *cells_of(line), *astuple(result.asked), *astuple(origin)])
-    return file.getvalue()
+    return csv_of([_COLUMNS, *(
+        (result.table, *cells_of(line), *astuple(result.asked), *astuple(origin))
+        for line, origin in zip(result.lines, result.origins, strict=True)
+    )])  # fmt: skip
 
 
 def read_result(path: Path) -> Result:
-    """Read a file of results.
-
-    Raises:
-        ValueError: If it is not such a file.
-    """
+    """Read a file of results; a ValueError says that it is none."""
     try:
         rows = list(csv.reader(path.read_text(encoding="utf-8").splitlines()))
     except UnicodeDecodeError:
@@ -131,11 +95,7 @@ def read_result(path: Path) -> Result:
 
 
 def read_results(folder: Path) -> list[Result]:
-    """Read all files of a folder, those at the published size first, in the paper's order.
-
-    Raises:
-        ValueError: If one of its CSVs is none.
-    """
+    """Read all files of a folder, those at the published size first, in the paper's order."""
     names = list(published_titles())
     return sorted(
         (read_result(path) for path in sorted(folder.glob("*/*.csv"))),

@@ -119,7 +119,7 @@ def _say_estimates(
         probed = [trial for trial, of_trial in zip(cells.trials, work, strict=True) if of_trial == middle]
         if costs := costs_here(probed, resources):
             times_longer = sum(work) / len(work) / middle
-            seconds = estimated_seconds(costs, len(work), resources.slots(machine()), times_longer)
+            seconds = estimated_seconds(costs, len(work), resources, resources.slots(machine()), times_longer)
             say(f"  estimated: {duration(seconds)} for {len(work)} {cells.title} (probe of {len(costs)}, others by the "
                 "size of their networks)")  # fmt: skip
     if grids:

@@ -57,4 +57,4 @@ def _say_plan(request: AblationRequest, asked: Asked) -> None:
 def _say_estimate(request: RunRequest, asked: Asked) -> None:
     resources, trials = request.resources_of(machine()), list(asked.cells().trials.values())
     if costs := costs_here(trials, resources):
-        say(estimate(costs, len(trials), len(trials), resources.slots(machine())))
+        say(estimate(costs, len(trials), len(trials), resources, resources.slots(machine())))

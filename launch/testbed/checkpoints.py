@@ -2,32 +2,22 @@
 
 import contextlib
 import statistics
-import threading
-import time
 from collections import defaultdict
 from itertools import pairwise
 from pathlib import Path
-from typing import Self
+
+from pcl.studies.ledger.repeating import Repeating
 
 _LOOK_S = 0.02
 
 
-class Checkpoints:
+class Checkpoints(Repeating):
     """A thread that polls the trials' folders of a study, which need not exist yet, for new checkpoints."""
 
     def __init__(self, study: Path) -> None:
         self._study = study
         self._times: dict[str, list[float]] = defaultdict(list)
-        self._is_done = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="checkpoints", daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._is_done.set()
-        self._thread.join()
+        super().__init__(self.look, _LOOK_S, "checkpoints")
 
     def since_last(self, key: str, moment: float) -> float:
         """Return the seconds from a trial's last checkpoint to a moment, in seconds since 1970; NaN without one."""
@@ -46,11 +36,6 @@ class Checkpoints:
                 saved, times = file.stat().st_mtime, self._times[file.parent.name]
                 if not times or times[-1] != saved:
                     times.append(saved)
-
-    def _watch(self) -> None:
-        while not self._is_done.is_set():
-            self.look()
-            time.sleep(_LOOK_S)
 
 
 def usual_and_longest(intervals: list[float]) -> tuple[float, float]:

@@ -13,7 +13,7 @@ from dashboards.board.export import check_folder, export
 from dashboards.board.server import BoardServer, is_loopback
 from dashboards.board.site import Site
 from dashboards.board.store.artifacts import Artifacts
-from dashboards.board.store.opening import open_database
+from dashboards.board.store.mlflow_mirror import open_database
 from launch.shared.command import say
 from launch.shared.ui_services import MlflowPages, RayPages, found_board
 from pcl.studies.ledger.study_storage import Storage

@@ -14,8 +14,7 @@ from scipy import stats
 
 from dashboards.board.site import Site
 from dashboards.board.store.artifacts import Artifacts
-from dashboards.board.store.mlflow_mirror import Mirror
-from dashboards.board.store.opening import open_database
+from dashboards.board.store.mlflow_mirror import Mirror, open_database
 from launch.testbed.processes import DEADLINE_S, wait_for
 from pcl.presentation.numbers import MINUS, MISSING, number
 from pcl.studies.paper.published import Measured, compare, published_tables, read, report_seeds

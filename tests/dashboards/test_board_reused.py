@@ -5,8 +5,7 @@ from pathlib import Path
 from dashboards.board.html.frame import PageContext
 from dashboards.board.pages.overview import overview_page
 from dashboards.board.store.histories import histories
-from dashboards.board.store.mlflow_mirror import Mirror
-from dashboards.board.store.opening import open_database
+from dashboards.board.store.mlflow_mirror import Mirror, open_database
 from dashboards.board.store.records import all_studies, one_study
 from pcl.studies.ledger.folders import Result, Status
 from pcl.studies.tracking.store import Store

@@ -16,7 +16,7 @@ from dashboards.board.export import export
 from dashboards.board.server import BoardServer
 from dashboards.board.site import Site
 from dashboards.board.store.artifacts import Artifacts
-from dashboards.board.store.opening import open_database
+from dashboards.board.store.mlflow_mirror import open_database
 from launch.shared.ui_services import MlflowPages
 from launch.testbed.processes import DEADLINE_S, wait_for
 from pcl.studies.tracking.database_file import FileDatabase, StoreError

@@ -10,7 +10,7 @@ import torch
 
 from dashboards.board.site import Site
 from dashboards.board.store.artifacts import Artifacts
-from dashboards.board.store.opening import open_database
+from dashboards.board.store.mlflow_mirror import open_database
 from launch.train import main
 from launch.training.run_results import results_of
 from pcl.config.run_config import RunConfig

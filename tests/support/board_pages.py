@@ -13,7 +13,7 @@ import pytest
 from dashboards.board import site
 from dashboards.board.site import Site
 from dashboards.board.store.artifacts import Artifacts
-from dashboards.board.store.opening import open_database
+from dashboards.board.store.mlflow_mirror import open_database
 from pcl.studies.tracking.database_file import FileDatabase
 from pcl.studies.tracking.store import Store, default_uri
 from tests.support.board_store import write_studies

@@ -18,19 +18,12 @@ _SLANT = 30  # degrees, of names that have no room side by side
 
 @dataclass(frozen=True)
 class Line:
-    """A curve, or a trial's line through parallel axes.
+    """A curve, or a trial's line through parallel axes."""
 
-    Attributes:
-        run: Which run it is of.
-        name: For people.
-        kind: Class of the style sheet.
-        points: Of a curve.
-    """
-
-    run: str
-    name: str
-    kind: str
-    points: Sequence[tuple[float, float]] = ()
+    run: str  # which run it is of
+    name: str  # for people
+    kind: str  # class of the style sheet
+    points: Sequence[tuple[float, float]] = ()  # of a curve
 
 
 def curves(lines: Sequence[Line], words: str, y_label: str) -> Html:
@@ -50,13 +43,9 @@ def curves(lines: Sequence[Line], words: str, y_label: str) -> Html:
 def parallel(
     lines: Sequence[Line], axes: Sequence[tuple[str, Sequence[str]]], goal: tuple[str, Sequence[float]], words: str
 ) -> Html:
-    """Draw a line for each trial, through the values of its axes to what it reached.
+    """Draw a line for each trial, the last on top, through the values of its axes to what it reached.
 
-    Args:
-        lines: Trials; the last is drawn on top.
-        axes: Name of each axis, with a value for every trial.
-        goal: Name of the objective, with a value for every trial.
-        words: What it shows.
+    Every axis, and the objective, has a name and a value for each trial.
     """
     names = [_end(name, _MOST_LETTERS) for name in (*(name for name, _ in axes), goal[0])]
     at, is_slanted = _across(names, max(len(_end(value, 14)) for value in axes[0][1]))
@@ -84,9 +73,7 @@ def parallel(
 def _across(names: Sequence[str], n_first: int) -> tuple[list[float], bool]:
     """Return positions of the axes at which all names fit, and whether the names must be slanted.
 
-    Args:
-        names: Of the axes.
-        n_first: Letters of the first axis's values, to the left of it.
+    To the left of the first axis, its values have up to `n_first` letters.
     """
     wide = [_LETTER * len(name) for name in names]
     n_gaps = len(names) - 1

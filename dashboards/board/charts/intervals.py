@@ -18,40 +18,24 @@ _ROW, _MOST_LETTERS = 20, 56  # pixels of a variant that has a row of its own, a
 
 @dataclass(frozen=True)
 class Mark:
-    """A value with an interval.
+    """A value with an interval."""
 
-    Attributes:
-        name: Of its variant.
-        mean: The value.
-        low: Lower end of the interval; NaN for none.
-        high: Upper end.
-        points: Single values, drawn faintly.
-        kind: Class of the style sheet.
-    """
-
-    name: str
+    name: str  # of its variant
     mean: float
-    low: float
+    low: float  # lower end of the interval; NaN for none
     high: float
-    points: Sequence[float] = ()
-    kind: str = ""
+    points: Sequence[float] = ()  # single values, drawn faintly
+    kind: str = ""  # class of the style sheet
 
 
 @dataclass(frozen=True)
 class Panel:
-    """Values with intervals of some variants.
+    """Values with intervals of some variants."""
 
-    Attributes:
-        marks: Of the variants, in their order.
-        label: Of the values' axis.
-        words: What it shows.
-        zero: Where a line stands.
-    """
-
-    marks: Sequence[Mark]
-    label: str
+    marks: Sequence[Mark]  # of the variants, in their order
+    label: str  # of the values' axis
     words: str
-    zero: float | None = None
+    zero: float | None = None  # where a line stands
 
     def scale(self, start: float, end: float) -> Scale:
         """Return the scale of the values."""
@@ -86,7 +70,7 @@ def _columns(panel: Panel, at: Sequence[float], x_label: str) -> Html:
     if numeric(names) is not None and len(shown) > 1:
         path = "M" + "L".join(f"{place} {y(mark.mean)}" for place, mark in sorted(shown, key=lambda pair: pair[0]))
         drawn.append(tag("path", class_="trend", d=path))
-    drawn += [_mark(place, mark, y) for place, mark in shown]
+    drawn += [_mark(place, mark, y, is_upright=True) for place, mark in shown]
     return svg(height, panel.words, drawn, _HALF)
 
 
@@ -115,7 +99,8 @@ def _rows(panels: Sequence[Panel], axis: str) -> Html:
         drawn.append(tag("g", ticks, title, class_="axis"))
         if panel.zero is not None:
             drawn.append(tag("line", class_="zero", x1=x(panel.zero), x2=x(panel.zero), y1=top, y2=bottom))
-        drawn += [_lying(y, mark, x) for y, mark in zip(at, panel.marks, strict=True) if math.isfinite(mark.mean)]
+        shown = [(y, mark) for y, mark in zip(at, panel.marks, strict=True) if math.isfinite(mark.mean)]
+        drawn += [_mark(y, mark, x, is_upright=False) for y, mark in shown]
     return svg(bottom + 24, "; ".join(panel.words for panel in panels), drawn, _WIDE)
 
 
@@ -146,23 +131,21 @@ def _is_apart(names: Sequence[str], at: Sequence[float]) -> bool:
     )
 
 
-def _mark(at: float, mark: Mark, y: Scale) -> Html:
-    seeds = [tag("circle", class_="seed", cx=at + 7, cy=y(value), r=2) for value in mark.points]
-    bar: list[Child] = []
+def _mark(at: float, mark: Mark, scale: Scale, *, is_upright: bool) -> Html:
+    """Draw a value, its interval and single values along an upright scale, or along one that lies."""
+    value = scale(mark.mean)
+    if is_upright:
+        seeds = [tag("circle", class_="seed", cx=at + 7, cy=scale(point), r=2) for point in mark.points]
+        dot = tag("circle", cx=at, cy=value, r=4)
+    else:
+        seeds = [tag("circle", class_="seed", cx=scale(point), cy=at + 6, r=1.6) for point in mark.points]
+        dot = tag("circle", cx=value, cy=at, r=3.5)
+    bar = None
     if math.isfinite(mark.low):
-        low, high = y(mark.low), y(mark.high)
-        bar = [tag("path", d=f"M{at} {low}V{high}M{at - 5} {low}h10M{at - 5} {high}h10")]
-    dot = tag("circle", cx=at, cy=y(mark.mean), r=4)
-    return tag("g", tag("title", _told(mark)), seeds, bar, dot, class_=f"mark {mark.kind}".strip())
-
-
-def _lying(at: float, mark: Mark, x: Scale) -> Html:
-    seeds = [tag("circle", class_="seed", cx=x(value), cy=at + 6, r=1.6) for value in mark.points]
-    bar: list[Child] = []
-    if math.isfinite(mark.low):
-        low, high = x(mark.low), x(mark.high)
-        bar = [tag("path", d=f"M{low} {at}H{high}M{low} {at - 4}v8M{high} {at - 4}v8")]
-    dot = tag("circle", cx=x(mark.mean), cy=at, r=3.5)
+        low, high = scale(mark.low), scale(mark.high)
+        upright = f"M{at} {low}V{high}M{at - 5} {low}h10M{at - 5} {high}h10"
+        lying = f"M{low} {at}H{high}M{low} {at - 4}v8M{high} {at - 4}v8"
+        bar = tag("path", d=upright if is_upright else lying)
     return tag("g", tag("title", _told(mark)), seeds, bar, dot, class_=f"mark {mark.kind}".strip())
 
 

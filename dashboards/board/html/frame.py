@@ -19,21 +19,13 @@ _SILENT_MS = 15 * 60_000  # without a report, a study that says it is running ma
 
 @dataclass(frozen=True)
 class PageContext:
-    """The context of a page: links to other services, and whether it is live.
+    """The context of a page: links to other services, and whether it is live."""
 
-    Attributes:
-        mlflow: Address of MLflow's pages; empty where there are none.
-        ray: Address of Ray's dashboard; the same.
-        is_live: Whether it is served, or else lies on a disk.
-        now_ms: When it is made.
-        reading: How much is known, while that is not all.
-    """
-
-    mlflow: str = ""
-    ray: str = ""
-    is_live: bool = True
-    now_ms: int = 0
-    reading: str = ""
+    mlflow: str = ""  # address of MLflow's pages; empty where there are none
+    ray: str = ""  # address of Ray's dashboard; the same
+    is_live: bool = True  # whether it is served, or else lies on a disk
+    now_ms: int = 0  # when it is made
+    reading: str = ""  # how much is known, while that is not all
 
     def in_mlflow(self, page: str) -> str:
         """Return the address of a page of `pcl.studies.tracking.page_links`; empty without an MLflow."""
@@ -56,24 +48,9 @@ class PageContext:
 
 
 def page(
-    title: str,
-    body: Child,
-    around: PageContext,
-    current: str = "",
-    *,
-    is_moving: bool = False,
-    scripts: Sequence[str] = (),
+    title: str, body: Child, around: PageContext, current: str = "", *, is_moving: bool = False, script: str = ""
 ) -> str:
-    """Return a whole page.
-
-    Args:
-        title: In the window's title bar.
-        body: What is in it.
-        around: Its context.
-        current: Which entry of the navigation it is.
-        is_moving: Whether there will be news soon.
-        scripts: More than all pages have.
-    """
+    """Return a whole page: `current` is its entry of the navigation, and one that is moving will have news soon."""
     source = "'self'" if around.is_live else "file: 'self'"
     entries = [("index.html", "Overview"), ("scoreboard.html", "Scoreboard"), ("compare.html", "Compare")]
     links = [tag("a", text, href=href, aria_current="page" if href == current else None) for href, text in entries]
@@ -86,7 +63,7 @@ def page(
         tag("meta", name="referrer", content="no-referrer"),
         tag("link", rel="icon", href="icon.svg", type="image/svg+xml"),
         tag("link", rel="stylesheet", href="board.css"),
-        [tag("script", src=name, defer=True) for name in ("board.js", *scripts)],
+        [tag("script", src=name, defer=True) for name in ("board.js", script) if name],
     ]
     every = None if not around.is_live else 2 if is_moving or around.reading else 10
     content = [
@@ -98,6 +75,12 @@ def page(
     ]  # fmt: skip
     mark = hashlib.sha256(join(content).encode()).hexdigest()[:16] if every else None
     return document(f"{title} · pcl board", content, head, data_every=every, data_mark=mark)
+
+
+def page_of_study(study: Study, current: str, title: str, heading: Child, body: Child, around: PageContext) -> str:
+    """Return one of a study's pages: below its heading the links between them, and then its body."""
+    content = tag("div", tag("h1", heading), study_tabs(study, current), body, id="live", data_study=study.run.id)
+    return page(title, content, around, is_moving=state_of_study(study, around.now_ms) == "running")
 
 
 def state_of(run: Run) -> str:

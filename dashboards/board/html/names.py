@@ -32,9 +32,13 @@ def varied(trial: Trial) -> dict[str, str]:
     recorded = varied_of(trial.run.tags)
     if recorded is None:
         return _varied_by_name(trial.run.name)
-    ends = [axis.rpartition(".")[2] for axis in recorded]
-    names = [end if ends.count(end) == 1 else axis for axis, end in zip(recorded, ends, strict=True)]
-    return dict(zip(names, map(shown, recorded.values()), strict=True))
+    return dict(zip(short_names(list(recorded)), map(shown, recorded.values()), strict=True))
+
+
+def short_names(axes: Sequence[str]) -> list[str]:
+    """Return the last parts of the axes' paths, or the whole path where two share that."""
+    ends = [axis.rpartition(".")[2] for axis in axes]
+    return [end if ends.count(end) == 1 else axis for axis, end in zip(axes, ends, strict=True)]
 
 
 def _varied_by_name(name: str) -> dict[str, str]:

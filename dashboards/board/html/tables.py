@@ -14,19 +14,12 @@ _Told = str | list[str | None] | None  # of a cell: what it says, or that and wh
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table.
-
-    Attributes:
-        title: Stands above.
-        is_number: Whether its values are numbers.
-        words: What it means.
-        where: "screen" or "print", of one that is shown on one of them alone.
-    """
+    """A column of a table."""
 
     title: Child
-    is_number: bool = False
-    words: str = ""
-    where: str = ""
+    is_number: bool = False  # whether its values are numbers
+    words: str = ""  # what it means
+    where: str = ""  # "screen" or "print", of one that is shown on one of them alone
 
     @property
     def kind(self) -> str | None:
@@ -36,50 +29,31 @@ class Column:
 
 
 class Cell(NamedTuple):
-    """A cell; a tuple, as there are tens of thousands.
+    """A cell; a tuple, as there are tens of thousands."""
 
-    Attributes:
-        content: What is shown, or what makes it.
-        value: What it is sorted by, where that is another thing.
-    """
-
-    content: Child | Callable[[], Html]
-    value: float | str | None = None
+    content: Child | Callable[[], Html]  # what is shown, or what makes it
+    value: float | str | None = None  # what it is sorted by, where that is another thing
 
 
 @dataclass(frozen=True)
 class TableRow:
-    """A row of a table.
+    """A row of a table."""
 
-    Attributes:
-        cells: One for every column, the first of which names the row.
-        state: What it can be filtered by.
-        run: Which run it is of, where two of them can be compared.
-        is_marked: Whether it stands out.
-    """
-
-    cells: Sequence[Cell | Child]
-    state: str = ""
-    run: str = ""
-    is_marked: bool = False
+    cells: Sequence[Cell | Child]  # one for every column, the first of which names the row
+    state: str = ""  # what it can be filtered by
+    run: str = ""  # which run it is of, where two of them can be compared
+    is_marked: bool = False  # whether it stands out
 
 
 def table(
     name: str, caption: str, columns: Sequence[Column], rows: Sequence[TableRow], *, has_filter: bool = True,
     kind: str = "", is_long: bool = False,
 ) -> Html:  # fmt: skip
-    """Return a table that scripts can sort and filter.
+    """Return a table that scripts can sort and filter; `name` is its id, `kind` more classes of the style sheet.
 
-    Args:
-        name: Its id.
-        caption: What it is of.
-        columns: Of every row.
-        rows: In their first order.
-        has_filter: Whether a filter stands above.
-        kind: More classes of the style sheet.
-        is_long: Whether only the first of many rows are markup, and the others data that `board.js` makes rows of:
-            thousands are read several times as fast. Cells must be text or, where they tell the row's state and run
-            alone, make their markup.
+    Of one that is long, only the first rows are markup, and the others data that `board.js` makes rows of: thousands
+    are read several times as fast. Its cells must be text or, where they tell the row's state and run alone, make their
+    markup.
     """
     can_compare = any(row.run for row in rows)
     head = [tag("th", tag("span", "Compare", class_="unseen"), scope="col", class_="pick")] if can_compare else []

@@ -6,16 +6,7 @@ from dataclasses import dataclass
 
 from dashboards.board.charts.intervals import Mark, Panel, intervals
 from dashboards.board.charts.scales import numeric
-from dashboards.board.html.frame import (
-    PageContext,
-    cells_words,
-    facts,
-    note,
-    page,
-    section,
-    state_of_study,
-    study_tabs,
-)
+from dashboards.board.html.frame import PageContext, cells_words, facts, note, page_of_study, section
 from dashboards.board.html.names import axes_of, shown_metrics
 from dashboards.board.html.tables import Cell, Column, TableRow, table
 from dashboards.board.store.records import REPORT, Study, Trial
@@ -33,25 +24,15 @@ _MOST_FAILURES = 5
 
 @dataclass(frozen=True)
 class Variants:
-    """Trials of one stage that are compared.
+    """Trials of one stage that are compared."""
 
-    Attributes:
-        stage: Of the study; seeds of tuning and of report are not mixed.
-        axis: What they vary, where it is one thing.
-        names: Of the trials.
-        trials: Finished ones, with values of single seeds.
-        baseline: The one that others are paired with.
-        seeds: That they have.
-        n_left_out: How many more there are.
-    """
-
-    stage: str
-    axis: str
-    names: list[str]
-    trials: list[Trial]
-    baseline: Trial
-    seeds: list[str]
-    n_left_out: int = 0
+    stage: str  # of the study; seeds of tuning and of report are not mixed
+    axis: str  # what they vary, where it is one thing
+    names: list[str]  # of the trials
+    trials: list[Trial]  # finished ones, with values of single seeds
+    baseline: Trial  # the one that others are paired with
+    seeds: list[str]  # that they have
+    n_left_out: int = 0  # how many more there are
 
     @property
     def is_report(self) -> bool:
@@ -69,9 +50,7 @@ class Variants:
 def comparisons(study: Study, asked: str = "") -> list[Variants]:
     """Return the variants of every stage with at least two trials, those on report seeds first.
 
-    Args:
-        study: With all that is recorded of it.
-        asked: Run of the baseline; by default the study's own, or else the trial of the stage that began first.
+    The baseline is the run `asked` for, else the study's own, else the trial of the stage that began first.
     """
     stages = list(dict.fromkeys(trial.stage for trial in study.trials))
     found = [_variants(study, stage, asked) for stage in stages]
@@ -106,10 +85,8 @@ def _variants(study: Study, stage: str, asked: str) -> Variants | None:
 def ablation_page(study: Study, around: PageContext, asked: str = "") -> str:
     """Return the page of a study's paired differences."""
     tags = study.run.tags
-    body: list[Child] = [
-        tag("h1", tags.get(Tag.ABLATION) or study.run.name), study_tabs(study, "ablation"),
-        facts([(name, tags.get(f"pcl.{name}")) for name in ("study", "scale", "fidelity", "data", "hardware")]),
-    ]  # fmt: skip
+    names = ("study", "scale", "fidelity", "data", "hardware")
+    body: list[Child] = [facts([(name, tags.get(f"pcl.{name}")) for name in names])]
     found = [] if study.is_reproduction else comparisons(study, asked)
     if study.is_reproduction:
         body.append(note(cells_words()))
@@ -128,10 +105,8 @@ def ablation_page(study: Study, around: PageContext, asked: str = "") -> str:
                 open=is_open, class_="stage")
             if len(found) > 1 else [tag("p", tag("b", variants.about), "."), content]
         )  # fmt: skip
-    is_moving = state_of_study(study, around.now_ms) == "running"
-    return page(
-        f"{study.run.name}, paired", tag("div", body, id="live", data_study=study.run.id), around, is_moving=is_moving
-    )
+    heading = tags.get(Tag.ABLATION) or study.run.name
+    return page_of_study(study, "ablation", f"{study.run.name}, paired", heading, body, around)
 
 
 def _metrics(study: Study, variants: Variants) -> list[str]:

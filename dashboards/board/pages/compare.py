@@ -32,7 +32,7 @@ def compare_page(studies: Sequence[Study], around: PageContext) -> str:
         tag("div", id="differences"),
     ] if studies else [tag("h1", "Compare two runs"), tag("p", "There is no study yet.", class_="empty")]  # fmt: skip
     content = tag("div", body, id="compare", data_run=around.in_mlflow(run_page("EXPERIMENT", "RUN")) or None)
-    return page("Compare", content, around, "compare.html", scripts=("compare.js",))
+    return page("Compare", content, around, "compare.html", script="compare.js")
 
 
 def study_data(study: Study) -> str:
@@ -61,5 +61,5 @@ def study_data(study: Study) -> str:
 
 
 def _plain(value: float) -> float | str:
-    """Return None for NaN and infinities, which JSON lacks."""
+    """Return NaN and infinities, which JSON lacks, as text."""
     return value if math.isfinite(value) else str(value)

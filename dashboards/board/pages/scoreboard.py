@@ -11,21 +11,8 @@ from dashboards.board.store.records import Run, Trial
 from pcl.metrics.undefined import mean_of
 from pcl.presentation.markup import Child, Html, join, tag
 from pcl.presentation.numbers import MINUS, MISSING, number, plus_minus
+from pcl.studies.paper import published as paper
 from pcl.studies.paper.comparison import mark_of
-from pcl.studies.paper.published import (
-    AGREES,
-    FEW_SEEDS,
-    Measured,
-    Published,
-    Row,
-    Table,
-    compare,
-    published_tables,
-    published_titles,
-    settled,
-    signed,
-    told_failures,
-)
 from pcl.studies.results.statistics import estimate
 from pcl.studies.tracking.tags import Failure, FailureKind, RunState, Tag, is_current
 
@@ -37,25 +24,18 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-_STATES = (AGREES, "better", "worse", "no verdict", "failed", "not measured", "unfinished", "not run")
+_STATES = (paper.AGREES, "better", "worse", "no verdict", "failed", "not measured", "unfinished", "not run")
 _WITHOUT_NUMBER = _STATES[4:]
 
 
 @dataclass(frozen=True)
 class Setting:
-    """The setting of results: what those of one row may differ in.
-
-    Attributes:
-        fidelity: Profile.
-        scale: Scale.
-        data: Which images; toy where there are none.
-        lacks_weights: Of images: whether they start from scratch where the published ones do not.
-    """
+    """The setting of results: what those of one row may differ in."""
 
     fidelity: str
     scale: str
-    data: str
-    lacks_weights: bool = False
+    data: str  # which images; toy where there are none
+    lacks_weights: bool = False  # of images: whether they start from scratch where the published ones do not
 
     @property
     def mark(self) -> str:
@@ -65,18 +45,12 @@ class Setting:
 
 @dataclass
 class Found:
-    """The seeds of a row in one setting, with their runs.
+    """The seeds of a row in one setting, with their runs."""
 
-    Attributes:
-        metrics: Of every seed that has not failed.
-        runs: In which they are.
-        failures: Why others have.
-        settled: What those had come to the end of; see `pcl.studies.paper.published.settled`.
-    """
-
-    metrics: dict[str, Mapping[str, float]] = field(default_factory=dict)
-    runs: list[Run] = field(default_factory=list)
-    failures: dict[str, Failure] = field(default_factory=dict)
+    metrics: dict[str, Mapping[str, float]] = field(default_factory=dict)  # of every seed that has not failed
+    runs: list[Run] = field(default_factory=list)  # in which they are
+    failures: dict[str, Failure] = field(default_factory=dict)  # why others have
+    # what those had come to the end of; see `pcl.studies.paper.published.settled`
     settled: dict[str, Mapping[str, float]] = field(default_factory=dict)
 
     def counted(self, n: int) -> str:
@@ -86,7 +60,7 @@ class Found:
         return f"{n} of {n_all}" if is_lost else str(n)
 
 
-def ours_of(row: Row, trials: Sequence[Trial], seeds: Sequence[int]) -> dict[Setting, Found]:
+def ours_of(row: paper.Row, trials: Sequence[Trial], seeds: Sequence[int]) -> dict[Setting, Found]:
     """Collect what trials that ended reached for a row on the report seeds.
 
     Of a seed counts the trial that has most of them, as for `pcl.studies.tracking.finished_trials`, and then the first.
@@ -106,7 +80,7 @@ def ours_of(row: Row, trials: Sequence[Trial], seeds: Sequence[int]) -> dict[Set
             is_new = True
             if run.failure or trial.run.status is RunState.FAILED:
                 into.failures[seed] = run.failure or trial.run.failure or Failure(FailureKind.ERROR)
-                into.settled[seed] = settled(run.metrics, into.failures[seed], params)
+                into.settled[seed] = paper.settled(run.metrics, into.failures[seed], params)
             else:
                 into.metrics[seed] = run.metrics
                 into.settled.pop(seed, None)
@@ -119,14 +93,14 @@ def _seeds_of(trial: Trial) -> dict[str, Run]:
     return {run.tags.get(Tag.SEED, ""): run for run in trial.seeds or [trial.run]}
 
 
-def _is_begun(row: Row, trials: Sequence[Trial]) -> bool:
+def _is_begun(row: paper.Row, trials: Sequence[Trial]) -> bool:
     return any(t.run.status not in (RunState.FINISHED, RunState.FAILED) and row.matches(t.run.params) for t in trials)
 
 
 def scoreboard_page(trials: Sequence[Trial], seeds: Sequence[int], around: PageContext) -> str:
     """Return the page."""
     parts, states, whole = [], [], []  # of all rows, and of those that are as published
-    for of_paper in published_tables():
+    for of_paper in paper.published_tables():
         rows = []
         for entry in of_paper.rows:
             found = ours_of(entry, trials, seeds)
@@ -167,10 +141,10 @@ def _words() -> Html:
 
 def _others() -> Html:
     """Return the tables that have no results of runs."""
-    shown = {of_paper.name for of_paper in published_tables()}
+    shown = {of_paper.name for of_paper in paper.published_tables()}
     items = [
         tag("li", tag("code", name), f": {title}. ", tag("code", f"python launch/reproduce.py --table {name[4:]}"))
-        for name, title in published_titles().items()
+        for name, title in paper.published_titles().items()
         if name not in shown
     ]
     words = (
@@ -181,7 +155,7 @@ def _others() -> Html:
 
 
 def _rows(
-    of_paper: Table, row: Row, found: Mapping[Setting, Found], around: PageContext, missing: str
+    of_paper: paper.Table, row: paper.Row, found: Mapping[Setting, Found], around: PageContext, missing: str
 ) -> list[tuple[Setting | None, TableRow]]:
     """Return lines, each with the setting of ours, or with the state `missing`."""
     made: list[tuple[Setting | None, TableRow]] = []
@@ -190,10 +164,8 @@ def _rows(
         is_told = any(_is_told(row, metric, content) for content in found.values())
         if row.published and published is None and not is_told:
             continue  # a column of other rows
-        shown = [(setting, content, _measured(content, metric)) for setting, content in found.items()]
-        without = [(setting, content) for setting, content, measured in shown if not measured.n]
-        made += [(s, _line(row, metric, heading, published, s, c, m, around)) for s, c, m in shown if m.n]
-        made += [(s, _numberless(row, metric, heading, published, s, c, around)) for s, c in without]
+        shown = sorted(found.items(), key=lambda item: not _measured(item[1], metric).n)  # those with a number first
+        made += [(setting, _line(row, metric, heading, setting, content, around)) for setting, content in shown]
         if not shown:
             printed = _printed(published, row, metric)
             cells = (row.name, heading, printed, MISSING, "", "", badge(missing), "", "", "", "")
@@ -201,49 +173,40 @@ def _rows(
     return made
 
 
-def _is_told(row: Row, metric: str, content: Found) -> bool:
+def _is_told(row: paper.Row, metric: str, content: Found) -> bool:
     """Return whether there is something to say of a metric for which the paper prints no number."""
     has_value = any(metric in metrics for metrics in content.metrics.values())
     return has_value or row.expects(metric, content.failures.values())
 
 
-def _line(
-    row: Row, metric: str, heading: str, published: Published | None, setting: Setting, content: Found, ours: Measured,
-    around: PageContext,
-) -> TableRow:  # fmt: skip
-    result = compare(metric, published, ours) if published else None
-    verdict = result.verdict if result else ""
-    mean = plus_minus(ours.mean, ours.error)
-    difference = result.difference if result else math.nan
-    cells = (
-        row.name, heading, _printed(published, row, metric), Cell(_marked(mean, setting), ours.mean),
-        Cell(content.counted(ours.n), ours.n),
-        Cell("" if math.isnan(difference) else signed(difference).replace("-", MINUS), difference),
-        Cell(_marked(badge(verdict), setting), verdict) if verdict else FEW_SEEDS.get(ours.n, "") if result else "",
-        setting.fidelity, setting.scale, setting.data, _records(content, around),
-    )  # fmt: skip
-    return TableRow(cells, verdict or "no verdict")
-
-
-def _numberless(
-    row: Row, metric: str, heading: str, published: Published | None, setting: Setting, content: Found,
-    around: PageContext,
-) -> TableRow:  # fmt: skip
-    """Return the line of runs that failed, or ended without this metric."""
-    cause, state = _why(metric, content)
-    if state == "failed" and row.expects(metric, content.failures.values()):
-        state = AGREES
-    cells = (
-        row.name, heading, _printed(published, row, metric), _marked(tag("span", cause, class_="wrap"), setting),
-        content.counted(0), "", Cell(_marked(badge(state), setting), state), setting.fidelity, setting.scale,
-        setting.data, _records(content, around),
-    )  # fmt: skip
-    return TableRow(cells, state)
+def _line(row: paper.Row, metric: str, heading: str, setting: Setting, content: Found, around: PageContext) -> TableRow:
+    """Return the line of what runs reached, or of why they failed or ended without this metric."""
+    published, ours = row.published.get(metric), _measured(content, metric)
+    reached: list[Cell | Child]  # value, seeds, difference, verdict
+    if ours.n:
+        result = paper.compare(metric, published, ours) if published else None
+        verdict, difference = (result.verdict, result.difference) if result else ("", math.nan)
+        state = verdict or "no verdict"
+        judged = Cell(_marked(badge(verdict), setting), verdict) if verdict else None
+        reached = [
+            Cell(_marked(plus_minus(ours.mean, ours.error), setting), ours.mean),
+            Cell(content.counted(ours.n), ours.n),
+            Cell("" if math.isnan(difference) else paper.signed(difference).replace("-", MINUS), difference),
+            judged or (paper.FEW_SEEDS.get(ours.n, "") if result else ""),
+        ]
+    else:
+        cause, state = _why(metric, content)
+        if state == "failed" and row.expects(metric, content.failures.values()):
+            state = paper.AGREES
+        told = _marked(tag("span", cause, class_="wrap"), setting)
+        reached = [told, content.counted(0), "", Cell(_marked(badge(state), setting), state)]
+    where = setting.fidelity, setting.scale, setting.data, _records(content, around)
+    return TableRow((row.name, heading, _printed(published, row, metric), *reached, *where), state)
 
 
 def _why(metric: str, content: Found) -> tuple[str, str]:
     """Why there is no number, and the state that this is."""
-    causes = told_failures(content.failures.values())
+    causes = paper.told_failures(content.failures.values())
     if not content.metrics:
         return causes, "failed"
     recorded = [metrics[metric] for metrics in content.metrics.values() if metric in metrics]
@@ -258,14 +221,14 @@ def _records(content: Found, around: PageContext) -> Html:
     return join(*(join(around.run_link(run), " ") for run in content.runs[:5]))
 
 
-def _measured(content: Found, metric: str) -> Measured:
+def _measured(content: Found, metric: str) -> paper.Measured:
     every = [*content.metrics.values(), *content.settled.values()]
     values = [m[metric] for m in every if math.isfinite(m.get(metric, math.nan))]
     found = estimate(values)
-    return Measured(found.mean, found.error, found.n)
+    return paper.Measured(found.mean, found.error, found.n)
 
 
-def _printed(published: Published | None, row: Row, metric: str) -> Cell:
+def _printed(published: paper.Published | None, row: paper.Row, metric: str) -> Cell:
     if published is None:
         return Cell(tag("span", row.note_on(metric) or "not printed", class_="wrap"), math.nan)
     printed, _, where = published.text.replace("±", " ± ").partition(" (")

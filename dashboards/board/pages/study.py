@@ -12,13 +12,12 @@ from dashboards.board.html.frame import (
     cells_words,
     facts,
     note,
-    page,
+    page_of_study,
     section,
     state_of,
     state_of_study,
-    study_tabs,
-)
-from dashboards.board.html.names import axes_of, cell_name, shown_metrics, telling_apart
+)  # fmt: skip
+from dashboards.board.html.names import axes_of, cell_name, short_names, shown_metrics, telling_apart
 from dashboards.board.html.tables import Cell, Column, TableRow, table
 from dashboards.board.store.records import REPORT, Study, Trial, differing
 from pcl.metrics.names import TRAIN_S, larger_is_better, metric_name
@@ -47,12 +46,11 @@ def study_page(study: Study, histories: Histories, around: PageContext) -> str:
     """Return the page of a study, with the objective's history of the trials of `learning`."""
     state = state_of_study(study, around.now_ms)
     body: list[Child] = [
-        tag("h1", study.run.name, " ", badge(state)), study_tabs(study, "study"), _facts(study, state, around),
-        _ranking(study, around), _ways(study), _curves(study, histories), _failures(study, around), _settings(study),
+        _facts(study, state, around), _ranking(study, around), _ways(study), _curves(study, histories),
+        _failures(study, around), _settings(study),
     ]  # fmt: skip
-    return page(
-        study.run.name, tag("div", body, id="live", data_study=study.run.id), around, is_moving=state == "running"
-    )
+    heading = join(study.run.name, " ", badge(state))
+    return page_of_study(study, "study", study.run.name, heading, body, around)
 
 
 def trials_table(
@@ -77,11 +75,10 @@ def trials_table(
     folded = _folded(axes) if is_folded else []
     rows = []
     for index, trial in enumerate(trials):
-        has_rank = trial.run.status is RunState.FINISHED and math.isfinite(trial.objective)
         state, n_seeds = state_of(trial.run), len(trial.seeds) or 1
         spent = trial.run.metrics.get(TRAIN_S, math.nan)
         cells: list[Cell | Child] = [
-            cell_name(trial) if are_cells else Cell(index + 1 if has_rank else MISSING, index + 1),
+            cell_name(trial) if are_cells else Cell(index + 1 if trial.has_rank else MISSING, index + 1),
             Cell(partial(badge, state), state),
             *([trial.stage] if len(stages) > 1 else []), *(values[index] for _, values in axes),
             *([folded[index]] if is_folded else []),
@@ -96,8 +93,7 @@ def trials_table(
 
 def _folded(axes: Sequence[tuple[str, Sequence[str]]]) -> list[str]:
     """Return each trial's values of all axes, named by the last parts of their paths where these are unique."""
-    ends = [axis.rpartition(".")[2] for axis, _ in axes]
-    names = [end if ends.count(end) == 1 else axis for end, (axis, _) in zip(ends, axes, strict=True)]
+    names = short_names([axis for axis, _ in axes])
     of_trials = zip(*(values for _, values in axes), strict=True)
     return [", ".join(f"{n}={v}" for n, v in zip(names, values, strict=True) if v) for values in of_trials]
 

@@ -4,21 +4,12 @@ import math
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
-from dashboards.board.html.frame import (
-    PageContext,
-    cells_words,
-    facts,
-    note,
-    page,
-    section,
-    state_of_study,
-    study_tabs,
-)
+from dashboards.board.html.frame import PageContext, cells_words, facts, note, page_of_study, section
 from dashboards.board.html.tables import Column, TableRow, table
 from dashboards.board.store.artifacts import Figure
 from dashboards.board.store.records import Study, Trial, differing
 from pcl.metrics.names import metric_name
-from pcl.presentation.markup import Child, Html, tag
+from pcl.presentation.markup import Child, Html, join, tag
 from pcl.presentation.numbers import number, plus_minus
 from pcl.studies.results.statistics import estimate
 from pcl.studies.tracking.tags import Tag
@@ -39,27 +30,17 @@ _SHEETS = ("certain.png", "credible.png")  # of many images each
 
 def winner_page(study: Study, figures: Sequence[Figure], around: PageContext) -> str:
     """Return the page."""
-    winner, first = study.winner, "Winner" if study.selects else "Best trial"
-    body: list[Child] = [
-        tag("h1", study.run.name if study.is_reproduction else f"{first} of {study.run.name}"),
-        study_tabs(study, "winner"),
-    ]
+    heading = f"{'Winner' if study.selects else 'Best trial'} of {study.run.name}"
     if study.is_reproduction:
-        body.append(note(cells_words()))
-    elif winner is None:
-        body.append(note("No trial has finished yet."))
+        heading, body = study.run.name, note(cells_words())
+    elif (winner := study.winner) is None:
+        body = note("No trial has finished yet.")
     else:
-        body += [
-            _facts(study, winner, around),
-            _results(study, winner),
-            _figures(study, figures),
-            _loading(study, winner, around),
-            _config(study, winner),
-        ]
-    is_moving = state_of_study(study, around.now_ms) == "running"
-    return page(
-        f"{study.run.name}, winner", tag("div", body, id="live", data_study=study.run.id), around, is_moving=is_moving
-    )
+        body = join(
+            _facts(study, winner, around), _results(study, winner), _figures(study, figures),
+            _loading(study, winner, around), _config(study, winner),
+        )  # fmt: skip
+    return page_of_study(study, "winner", f"{study.run.name}, winner", heading, body, around)
 
 
 def _facts(study: Study, winner: Trial, around: PageContext) -> Html:
@@ -77,11 +58,8 @@ def _facts(study: Study, winner: Trial, around: PageContext) -> Html:
 
 def reported(study: Study, winner: Trial) -> Trial | None:
     """Return the trial of the same configuration on the report seeds."""
-    config = {path: value for path, value in winner.run.params.items() if path != "seeds"}
-    for trial in study.reports:
-        if {path: value for path, value in trial.run.params.items() if path != "seeds"} == config:
-            return trial
-    return None
+    same = (trial for trial in study.reports if differing([trial.run.params, winner.run.params]) <= {"seeds"})
+    return next(same, None)
 
 
 def _results(study: Study, winner: Trial) -> Html:
@@ -140,18 +118,15 @@ def _loading(study: Study, winner: Trial, around: PageContext) -> Html:
         "posterior = encoder(x)  # images: (N, 3, 32, 32), numbers from 0 to 255\n"
         "posterior.mu, posterior.kappa, posterior.credible_threshold(0.95)"
     )
+    words = f"On the machine of the study it is {place}, where runs is what --storage named if that was another folder."
     again_title, again = "Train it again", config
     if winner.run.params.get("task.data"):
         again_title = "Look at it, or train it again"
         again = f"python launch/look.py {name if study.selects else place}\n{config}"
     return section(
-        "How to load it", tag("h3", "The checkpoint"), tag("p", _whereabouts(place)), fetch,
+        "How to load it", tag("h3", "The checkpoint"), tag("p", words), fetch,
         tag("h3", "In Python"), _code(load), tag("h3", again_title), _code(again), name="load",
     )  # fmt: skip
-
-
-def _whereabouts(place: str) -> str:
-    return f"On the machine of the study it is {place}, where runs is what --storage named if that was another folder."
 
 
 def _download(run_id: str, name: str, around: PageContext) -> str:
@@ -161,12 +136,8 @@ def _download(run_id: str, name: str, around: PageContext) -> str:
 
 
 def _code(text: str) -> Html:
-    return tag(
-        "div",
-        tag("pre", tag("code", text)),
-        tag("button", "Copy", type="button", class_="copy", hidden=True),
-        class_="code",
-    )
+    copy = tag("button", "Copy", type="button", class_="copy", hidden=True)
+    return tag("div", tag("pre", tag("code", text)), copy, class_="code")
 
 
 def _config(study: Study, winner: Trial) -> Html:

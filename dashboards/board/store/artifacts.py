@@ -17,23 +17,14 @@ _MOST = 24  # pictures of a run
 
 @dataclass(frozen=True)
 class Figure:
-    """A picture among the artifacts.
+    """A picture among the artifacts."""
 
-    Attributes:
-        path: In the artifacts.
-        address: Where the board has it.
-    """
-
-    path: str
-    address: str
+    path: str  # in the artifacts
+    address: str  # where the board has it
 
 
 class Artifacts:
-    """Artifacts of a store. Thread-safe.
-
-    Args:
-        store: Of MLflow.
-    """
+    """Artifacts of a store of MLflow. Thread-safe."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

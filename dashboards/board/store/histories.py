@@ -4,8 +4,8 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable
 
-from dashboards.board.store.records import LARGEST, Run
-from pcl.studies.tracking.database_file import Database
+from dashboards.board.store.records import Run
+from pcl.studies.tracking.database_file import LARGEST, Database
 from pcl.studies.tracking.tags import RunKind, Tag
 
 # Trials of these keys, each with its study and where its result is from

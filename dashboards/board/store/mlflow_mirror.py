@@ -1,4 +1,4 @@
-"""MLflow's tables in memory, filled by MLflow's client: for servers, and for databases of another shape."""
+"""MLflow's tables: its file's where their schema is known, else a mirror in memory that MLflow's client fills."""
 
 import math
 import sqlite3
@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from pcl.studies.tracking.database_file import TABLES, Database, Row
+from pcl.studies.tracking.database_file import TABLES, Database, FileDatabase, Row
 from pcl.studies.tracking.store import Store, StoreError
 from pcl.studies.tracking.tags import EXPERIMENTS, RunKind, RunState, Tag
 
@@ -20,12 +20,15 @@ _OVERLAP_MS = 60_000  # clocks of those who write differ
 _PAGE = 250  # runs of a request: a busy server takes seconds for a thousand
 
 
-class Mirror(Database):
-    """A store's studies in memory; brought up to date when it is read.
+def open_database(store: Store) -> Database:
+    """Return the tables of a store's file, where they are those that are known here, else a mirror's."""
+    if store.database is not None and (file := FileDatabase(store.database)).is_known():
+        return file
+    return Mirror(store)
 
-    Args:
-        store: Of MLflow.
-    """
+
+class Mirror(Database):
+    """A store's studies in memory; brought up to date when it is read."""
 
     def __init__(self, store: Store) -> None:
         super().__init__()

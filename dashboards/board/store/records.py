@@ -8,13 +8,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from pcl.metrics.names import BEST_OBJECTIVE, OBJECTIVE, OBJECTIVE_SE, TRAIN_S, larger_is_better
-from pcl.studies.tracking.database_file import Database, Row
+from pcl.studies.tracking.database_file import Database, Row, restored
 from pcl.studies.tracking.tags import EXPERIMENTS, Failure, RunKind, RunState, Tag, failure_of
 
 REPORT = "report"  # the stage of the report seeds, which select nothing
 REPRODUCTION = "reproduction"  # that of `launch/reproduce.py` on the report seeds
 
-LARGEST = 1.7976931348623157e308  # what MLflow's databases keep of an infinity
 _TRIAL_TAGS = (
     Tag.KIND, Tag.TRIAL, Tag.STAGE, Tag.SEED, Tag.CAUSE, Tag.FAILURE_KIND, Tag.FAILURE_DETAIL, Tag.HARDWARE,
     Tag.REUSED_FROM, Tag.PARENT,
@@ -29,31 +28,18 @@ _SUMMARY_METRICS = (OBJECTIVE, OBJECTIVE_SE, BEST_OBJECTIVE, TRAIN_S)
 
 @dataclass
 class Run:
-    """A run of MLflow.
-
-    Attributes:
-        id: In MLflow.
-        experiment: Its experiment.
-        name: For people.
-        status: In MLflow.
-        start_ms: When it began, in milliseconds since 1970.
-        end_ms: When it ended; 0 before.
-        tags: By name.
-        metrics: The last values.
-        params: Settings by their dotted path; empty in an overview.
-        last_ms: When it last reported.
-    """
+    """A run of MLflow."""
 
     id: str
     experiment: str
-    name: str
+    name: str  # for people
     status: RunState
-    start_ms: int
-    end_ms: int
+    start_ms: int  # when it began, in milliseconds since 1970
+    end_ms: int  # when it ended; 0 before
     tags: dict[str, str] = field(default_factory=dict)
-    metrics: dict[str, float] = field(default_factory=dict)
-    params: dict[str, str] = field(default_factory=dict)
-    last_ms: int = 0
+    metrics: dict[str, float] = field(default_factory=dict)  # the last values
+    params: dict[str, str] = field(default_factory=dict)  # settings by their dotted path; empty in an overview
+    last_ms: int = 0  # when it last reported
 
     @property
     def failure(self) -> Failure | None:
@@ -82,6 +68,11 @@ class Trial:
     def objective(self) -> float:
         """Mean over the seeds that have not failed; NaN where there is none, or one is undefined."""
         return self.run.metrics.get(OBJECTIVE, math.nan)
+
+    @property
+    def has_rank(self) -> bool:
+        """True if it finished with a finite objective."""
+        return self.run.status is RunState.FINISHED and math.isfinite(self.objective)
 
     @property
     def error(self) -> float:
@@ -157,9 +148,7 @@ class Study:
         sign = -1.0 if larger_is_better(self.objective) is not False else 1.0
 
         def place(trial: Trial) -> tuple[int, float]:
-            if trial.run.status is not RunState.FINISHED or not math.isfinite(trial.objective):
-                return 2, 0.0
-            return int(bool(trial.lost)), sign * trial.objective
+            return (int(bool(trial.lost)), sign * trial.objective) if trial.has_rank else (2, 0.0)
 
         return sorted(trials, key=place)
 
@@ -168,7 +157,7 @@ class Study:
         """The chosen trial, or the best so far; None of a reproduction: its cells are no rivals."""
         if self.is_reproduction:
             return None
-        finished = [t for t in self.ranked if t.run.status is RunState.FINISHED and math.isfinite(t.objective)]
+        finished = [trial for trial in self.ranked if trial.has_rank]
         chosen = self.run.metrics.get(BEST_OBJECTIVE)
         return next((t for t in finished if t.objective == chosen), finished[0] if finished else None)
 
@@ -277,8 +266,7 @@ def _fill_metrics(runs: Mapping[str, Run], rows: Iterable[Row]) -> None:
     for run_id, key, value, is_nan, time_ms in rows:
         if run_id in runs:
             run = runs[run_id]
-            infinite = abs(value) >= LARGEST
-            run.metrics[key] = math.nan if is_nan else math.copysign(math.inf, value) if infinite else value
+            run.metrics[key] = math.nan if is_nan else restored(value)
             run.last_ms = max(run.last_ms, time_ms or 0)
 
 

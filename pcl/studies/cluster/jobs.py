@@ -26,35 +26,23 @@ _AWAY_S = 120.0  # how long a cluster that has answered before may be unreachabl
 
 
 class Job(NamedTuple):
-    """A job of a cluster.
-
-    Attributes:
-        name: Its identifier.
-        status: PENDING, RUNNING, SUCCEEDED, FAILED or STOPPED.
-        message: The reason of the status, in one line.
-        command: Its shell command.
-        started_s: Time of its start, in seconds since 1970.
-        ended_s: Time of its end; 0 while it runs.
-    """
+    """A job of a cluster."""
 
     name: str
-    status: str
-    message: str
+    status: str  # PENDING, RUNNING, SUCCEEDED, FAILED or STOPPED
+    message: str  # the reason of the status, in one line
     command: str
-    started_s: float
-    ended_s: float
+    started_s: float  # time of its start, in seconds since 1970
+    ended_s: float  # time of its end; 0 while it runs
 
     @property
     def has_ended(self) -> bool:
-        """True if the job will not run any further."""
+        """Return whether the job will not run any further."""
         return self.status in ENDED
 
 
 class Jobs:
-    """The jobs of a cluster.
-
-    Args:
-        address: Address of its dashboard, such as http://127.0.0.1:8265.
+    """The jobs of the cluster whose dashboard has this address, such as http://127.0.0.1:8265.
 
     Raises:
         ValueError: If no cluster answers there, or it wants another token.
@@ -70,16 +58,10 @@ class Jobs:
         self._client: JobSubmissionClient = self._asked(self._connect)
 
     def submit(self, command: str, folder: Path, name: str, title: str) -> None:
-        """Submit a job.
-
-        Args:
-            command: A shell command.
-            folder: Folder that is uploaded; the command starts in it.
-            name: Identifier, which no other job of the cluster may have had.
-            title: Its name in Ray's dashboard.
+        """Upload a folder and have a shell command started in it; `title` is the job's name in Ray's dashboard.
 
         Raises:
-            ValueError: If there is such a job.
+            ValueError: If the cluster has had a job of this name.
         """
         if any(job.name == name for job in self.all()):
             raise ValueError(f"There is a job {name!r} already; give this one another `--name`.")
@@ -91,11 +73,7 @@ class Jobs:
         )
 
     def job(self, name: str) -> Job:
-        """Return a job by its name.
-
-        Raises:
-            ValueError: If there is none of the name.
-        """
+        """Return a job by its name; a ValueError says that there is none."""
         return _job(self._asked(lambda: self._client.get_job_info(name), name))
 
     def all(self) -> list[Job]:

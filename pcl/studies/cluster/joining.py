@@ -95,9 +95,6 @@ def runtime_env(environment: Mapping[str, str]) -> dict[str, Any]:
     """Return the runtime environment for workers of a cluster that others started.
 
     The package is uploaded, unless a job already brought it: the nodes may lack it or have another version.
-
-    Args:
-        environment: Environment variables of the workers.
     """
     found: dict[str, Any] = {"env_vars": {**environment, "PCL_DATA": data_place()}}
     if not {"working_dir", "py_modules"} & set(json.loads(os.environ.get(_JOB, "{}")).get("runtime_env", {})):
@@ -173,17 +170,14 @@ def _asked_nodes(look: Callable[..., T], *arguments: str) -> list[tuple[str, T]]
     _, silent = ray.wait(list(answers), num_returns=len(answers), timeout=_NODES_S)
     if silent:
         raise ValueError(f"The node {answers[silent[0]]} of the cluster did not answer within {_NODES_S:g} s.")
-    return [(address, _answer(answer, address)) for answer, address in answers.items()]
-
-
-def _answer(answer: Any, address: str) -> Any:
-    import ray  # noqa: PLC0415  reads the environment that was set
-
-    try:
-        return ray.get(answer)
-    except ray.exceptions.RayError as error:
-        told = str(error).strip().splitlines()[0]
-        raise ValueError(f"The node {address} of the cluster cannot run pcl: {told}") from None
+    found = []
+    for answer, address in answers.items():
+        try:
+            found.append((address, ray.get(answer)))
+        except ray.exceptions.RayError as error:
+            told = str(error).strip().splitlines()[0]
+            raise ValueError(f"The node {address} of the cluster cannot run pcl: {told}") from None
+    return found
 
 
 def _sees(file: str, text: str) -> bool:

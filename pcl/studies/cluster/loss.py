@@ -29,28 +29,18 @@ _kept: list[BaseException] = []
 
 @dataclass(frozen=True)
 class Daemons:
-    """The processes of a cluster, each by HOST:PORT.
+    """The processes of a cluster, each by HOST:PORT."""
 
-    Attributes:
-        gcs: The global control service, which knows all others.
-        nodes: Returns the raylets of the living nodes.
-        patience_s: How long they may be unreachable.
-    """
-
-    gcs: str
-    nodes: Callable[[], Sequence[str]]
-    patience_s: float = HERE_S
+    gcs: str  # the global control service, which knows all others
+    nodes: Callable[[], Sequence[str]]  # returns the raylets of the living nodes
+    patience_s: float = HERE_S  # how long they may be unreachable
 
 
 class Leaving:
-    """A driver's way out of Tune when Ray has ended.
-
-    Attributes:
-        how_to_go_on: Tells the user how to continue after a driver that could not be brought out.
-        record: Records, in another thread, that such a driver's study ends here.
-    """
+    """A driver's way out of Tune when Ray has ended."""
 
     def __init__(self) -> None:
+        # Of a driver that cannot be brought out: how the user goes on, and what records, in a thread, that it ends here
         self.how_to_go_on: Callable[[], str] = lambda: "start it again"
         self.record: Callable[[], object] = lambda: None
         self._daemon = ""
@@ -58,11 +48,9 @@ class Leaving:
 
     @contextmanager
     def without(self, daemons: Daemons, on_lost: Callable[[str], None]) -> Iterator[None]:
-        """Run a context that is left when a cluster has ended; outside the main thread, `on_lost` is only called.
+        """Run a context that is left when a cluster, which a thread watches, has ended.
 
-        Args:
-            daemons: The cluster's processes, which a thread watches.
-            on_lost: Called with the cause, before the context is left.
+        `on_lost` is called with the cause before that; outside the main thread, it is only called.
         """
         self._daemon, is_over = daemons.gcs, threading.Event()
         is_main = threading.current_thread() is threading.main_thread()
@@ -165,8 +153,6 @@ def _is_gone(address: str) -> bool:
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), _GRACE_S).close()
-    except ConnectionRefusedError:
-        return True
-    except OSError:
-        pass
+    except OSError as error:
+        return isinstance(error, ConnectionRefusedError)
     return False

@@ -39,7 +39,6 @@ _OF_DASHBOARD = "aiohttp_cors"
 DASHBOARD = "PCL_RAY_DASHBOARD"  # 0 in the environment: no dashboard
 _TOKEN = ("InvalidAuthToken", "Unauthenticated")  # one of these is in Ray's error if a token does not match
 _joined: list[str | None] = []  # addresses of the clusters that this process is in; None for its own
-_QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": True}
 _CPU_LIMIT = Path("/sys/fs/cgroup/cpu.max")  # of a container: processor time and period, in microseconds
 
 
@@ -77,9 +76,9 @@ def ray_cluster(
         os.environ.setdefault(name, value)
     with answering(stopped):
         say("starting Ray ..." if address is None else f"joining Ray at {address} ...")
-        url = _start_here(say) if address is None else _join(address)
-    import ray  # noqa: PLC0415  reads the environment that was set
+        import ray  # noqa: PLC0415  reads the environment that was set
 
+        url = _start_here(say) if address is None else _join(address)
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # its errors are tracebacks about state that is not used
     _joined.append(address)
     try:
@@ -95,14 +94,9 @@ def ray_cluster(
 
 
 def _start_here(say: Callable[[str], None]) -> str:
-    import ray  # noqa: PLC0415  reads the environment that was set
-
     def start(n_tries: int) -> str:
         is_shown = n_tries == 1 and os.environ.get(DASHBOARD) != "0" and find_spec(_OF_DASHBOARD) is not None
-        context = ray.init(
-            address="local", num_cpus=n_cores(), dashboard_host="127.0.0.1", include_dashboard=is_shown, **_QUIET
-        )
-        return str(getattr(context, "dashboard_url", "") or "")
+        return _init(address="local", num_cpus=n_cores(), dashboard_host="127.0.0.1", include_dashboard=is_shown)
 
     try:
         return tried(start, say)
@@ -110,12 +104,18 @@ def _start_here(say: Callable[[str], None]) -> str:
         raise NotStarted(f"Ray did not start on this machine: {first_line(error).rstrip('.')}") from error
 
 
-def _join(address: str) -> str:
+def _init(**how: Any) -> str:
+    """Call `ray.init`, and return the dashboard's address."""
     import ray  # noqa: PLC0415  reads the environment that was set
 
+    context = ray.init(log_to_driver=False, logging_level=logging.ERROR, configure_logging=True, **how)
+    return str(getattr(context, "dashboard_url", "") or "")
+
+
+def _join(address: str) -> str:
     try:
         with quiet_stderr():
-            context = ray.init(address=address, runtime_env=runtime_env(_FOR_WORKERS), **_QUIET)
+            return _init(address=address, runtime_env=runtime_env(_FOR_WORKERS))
     except Exception as error:  # Ray raises bare ones
         told = f"No Ray cluster could be reached at {address}: {first_line(error).rstrip('.')}"
         if any(word in f"{error} {error.__cause__} {error.__notes__}" for word in _TOKEN):
@@ -124,7 +124,6 @@ def _join(address: str) -> str:
                 f"cluster's, which `ray get-auth-token` says on its head"
             )
         raise NotStarted(told) from error
-    return str(getattr(context, "dashboard_url", "") or "")
 
 
 def daemons() -> Daemons:
@@ -150,11 +149,7 @@ def available_resources() -> dict[str, float]:
 
 
 def resources_at(address: str) -> dict[str, float]:
-    """Return the resources of a cluster, which is joined for this query only.
-
-    Raises:
-        ValueError: If there is no cluster at the address.
-    """
+    """Return the resources of a cluster, joined for this query only; a ValueError says that there is none."""
     check_address(address)
     with ray_cluster(address):
         return available_resources()

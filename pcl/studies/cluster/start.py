@@ -32,10 +32,9 @@ class NotStarted(ValueError):
 
 @contextmanager
 def answering(stopped: str) -> Iterator[None]:
-    """End this process and Ray's at once on Ctrl-C or SIGTERM: Ray's native code, where it waits, runs no handler.
+    """End this process and Ray's at once on Ctrl-C or SIGTERM, with the message `stopped`.
 
-    Args:
-        stopped: Message that is then printed.
+    Ray's native code, where it waits, runs no handler.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -100,12 +99,7 @@ def quiet_stderr() -> Iterator[None]:
 
 
 def tried(start: Callable[[int], T], say: Callable[[str], None]) -> T:
-    """Return the result of a start; retry if it fails for lack of time.
-
-    Args:
-        start: Called with the number of the attempt, from 1.
-        say: Prints a line.
-    """
+    """Return the result of a start, called with the attempt's number from 1; retry if it fails for lack of time."""
     n_tries = 1
     while True:
         began = time.monotonic()

@@ -21,11 +21,7 @@ _STARTS = tuple(100 / _FACTOR**_N_RUNGS * _FACTOR**rung for rung in range(_N_RUN
 
 
 class Rungs:
-    """ASHA over curves in percent: the rule of Ray's `ASHAScheduler`, decision by decision.
-
-    Args:
-        objective: What decides; only its better end is looked at.
-    """
+    """ASHA over curves in percent: the rule of Ray's `ASHAScheduler`, decision by decision."""
 
     def __init__(self, objective: Objective) -> None:
         self._sign = 1.0 if objective.mode is Mode.MAX else -1.0
@@ -43,13 +39,9 @@ class Rungs:
 
 
 class EarlyStopping:
-    """Decides at every report of a stage's trials which of them go on.
+    """Decides by the study's folders, at every report of a stage's trials, which of them go on.
 
-    Args:
-        study: Its folders say how trials go.
-        stage: Name of the stage; its trials are compared with each other.
-        objective: What decides.
-        interrupt: Set where a trial's files cannot be written.
+    Where a trial's files cannot be written, the study is interrupted.
     """
 
     def __init__(self, study: StudyFolder, stage: str, objective: Objective, interrupt: Interrupt) -> None:

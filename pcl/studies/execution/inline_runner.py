@@ -4,45 +4,38 @@ Folders, reports, checkpoints, events and numbers are those of `pcl.studies.exec
 restarted: an error that would end a worker is the trial's end, and a resumed study runs it again.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from functools import partial
 
 import torch
 
-from pcl.studies.execution.interfaces import Source
 from pcl.studies.execution.interrupt import StopReason
 from pcl.studies.execution.monitoring import Gauges, NoGauges
 from pcl.studies.execution.resources import Resources
-from pcl.studies.execution.runner import Assignment, Events, fail_unended
+from pcl.studies.execution.runner import Assignment, Events, Source, fail_unended
 from pcl.studies.execution.worker import Job, run_job
 from pcl.studies.ledger.folders import TrialFolder
 from pcl.studies.space.trial import Trial
 
 
 class InlineRunner:
-    """A `TrialRunner` of this process.
-
-    Args:
-        resources: Of a trial: its cores are torch's threads, and with a share of a GPU it trains there.
-    """
+    """A `TrialRunner` of this process: a trial's cores are torch's threads; with a share of a GPU it trains there."""
 
     def __init__(self, resources: Resources) -> None:
         self.resources = resources
 
     def run_trials(self, trials: Sequence[Trial], assignment: Assignment) -> None:
-        """Run trials that have not ended yet, in their order."""
         self._run(iter(trials), assignment)
         fail_unended(trials, assignment)
 
     def run_source(self, source: Source, assignment: Assignment) -> None:
-        """Run trials as they come, each asked for when the one before has ended."""
         self._run(iter(source.next, None), assignment)
         fail_unended(source.trials, assignment)
         for trial in source.trials:
             source.ended(trial.key)
 
     def gauges(self, **labels: str) -> Gauges:
-        """Return gauges that publish nothing: there is no Ray whose monitoring would show them."""
         return NoGauges(**labels)
 
     def _run(self, trials: Iterator[Trial], assignment: Assignment) -> None:
@@ -66,37 +59,40 @@ class InlineRunner:
         folder = assignment.study.trial(trial.key)
         assignment.listener.started(folder)
         reporter = _Reporter(folder, assignment, events)
-        try:
-            with closing(run_job(job, reporter)) as moments:
-                for _ in moments:
-                    if reporter.is_stopped or assignment.interrupt.is_set():
-                        break
-        except Exception as error:  # none of the training, which `run_job` records
-            events.failed(folder, trial, str(error).strip() or type(error).__name__)
-        else:
-            events.ended(folder)
+        is_over: bool | None = None
+        with closing(run_job(job, reporter)) as moments:
+            while not (is_over or reporter.is_stopped or assignment.interrupt.is_set()):
+                try:
+                    is_over = next(moments, True)
+                except Exception as error:  # none of the training, which `run_job` records
+                    reporter.pass_on()
+                    events.failed(folder, trial, str(error).strip() or type(error).__name__)
+                    return
+                reporter.pass_on()
+        events.ended(folder)
 
 
 class _Reporter:
-    """Tells the listener at once what a trial's worker says.
-
-    Attributes:
-        is_stopped: Whether the trial is to end early.
-    """
+    """Queues what a trial's worker says until the worker pauses: an error of the listener is no failure of a trial."""
 
     node = ""
 
     def __init__(self, folder: TrialFolder, assignment: Assignment, events: Events) -> None:
         self._folder, self._assignment, self._events = folder, assignment, events
-        self.is_stopped = False
+        self._queue: list[Callable[[], None]] = []
+        self.is_stopped = False  # whether the trial is to end early
+
+    def pass_on(self) -> None:
+        """Tell the listener what is queued."""
+        queue, self._queue = self._queue, []
+        for tell in queue:
+            tell()
 
     def reported(self, job: Job, batch: int, n_batches: int, objective: float) -> None:
-        stopping = self._assignment.stopping
-        self.is_stopped = stopping is not None and stopping.stops(self._folder, batch, n_batches)
-        self._events.reported(self._folder, batch, n_batches, objective)
+        self._queue.append(partial(self._report, batch, n_batches, objective))
 
     def noted(self, job: Job, text: str) -> None:
-        self._assignment.listener.noted(self._folder, text)
+        self._queue.append(partial(self._assignment.listener.noted, self._folder, text))
 
     def ended(self, job: Job) -> None:
         """Do nothing: the runner tells the end, of trials that were stopped too."""
@@ -106,3 +102,8 @@ class _Reporter:
 
     def gauges(self, **labels: str) -> Gauges:
         return NoGauges(**labels)
+
+    def _report(self, batch: int, n_batches: int, objective: float) -> None:
+        stopping = self._assignment.stopping
+        self.is_stopped = stopping is not None and stopping.stops(self._folder, batch, n_batches)
+        self._events.reported(self._folder, batch, n_batches, objective)

@@ -46,25 +46,15 @@ class Stop(NamedTuple):
 
 
 class Interrupt:
-    """A switch that ends a study early: by Ctrl-C, a time budget, or a failure where none is wanted.
-
-    Attributes:
-        stop: Why the study stops; None while it does not.
-        leaving: Brings the driver out of Tune where Ray has ended.
-    """
+    """A switch that ends a study early: by Ctrl-C, a time budget, or a failure where none is wanted."""
 
     def __init__(self, time_budget_s: float = 0.0) -> None:
-        self.stop: Stop | None = None
-        self.leaving = Leaving()
+        self.stop: Stop | None = None  # why the study stops
+        self.leaving = Leaving()  # brings the driver out of Tune where Ray has ended
         self._deadline = time.monotonic() + time_budget_s if time_budget_s else float("inf")
 
     def set(self, reason: StopReason, detail: object = "") -> None:
-        """Stop all trials soon; the first reason stays.
-
-        Args:
-            reason: Why.
-            detail: What happened, such as an error.
-        """
+        """Stop all trials soon, with what happened, such as an error, as the detail; the first reason stays."""
         self.stop = self.stop or Stop(reason, str(detail))
 
     def on_lost_ray(self, told: str) -> None:

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Self
 
+from pcl.studies.ledger.repeating import Repeating
+
 if TYPE_CHECKING:
     from ray.util.metrics import Gauge
 
@@ -21,17 +23,11 @@ _HEARTBEAT_S = 1.0  # Ray exports at most once a second, by default every ten
 
 @dataclass(frozen=True)
 class Measure:
-    """A gauge that is published, for Prometheus under the name `ray_NAME`.
+    """A gauge that is published, for Prometheus under the name `ray_NAME`."""
 
-    Attributes:
-        name: Without Ray's prefix.
-        description: What it measures.
-        labels: Their names; Ray adds those of the process and the node.
-    """
-
-    name: str
+    name: str  # without Ray's prefix
     description: str
-    labels: tuple[str, ...]
+    labels: tuple[str, ...]  # their names; Ray adds those of the process and the node
 
 
 _STAGE = ("study", "stage")
@@ -53,31 +49,19 @@ MEASURES = (
 )  # fmt: skip
 
 
-class Gauges:
+class Gauges(Repeating):
     """Values of this process, seen by Ray's monitoring while the context is open.
 
     Ray exports a value once after it was set, and drops it two exports later. A thread therefore sets all values again,
     so that they last from one report to the next, and go when the context closes. Whatever Ray has against a value,
-    training goes on.
-
-    Args:
-        labels: Values of the labels that all measures share; those that a measure does not have are left out.
+    training goes on. All measures share the labels' values; those that a measure does not have are left out.
     """
 
     def __init__(self, **labels: str) -> None:
         self._labels = labels
         self._values: dict[tuple[Measure, tuple[str, ...]], float] = {}
         self._lock = threading.Lock()
-        self._is_done = threading.Event()
-        self._thread = threading.Thread(target=self._repeat, name="pcl-gauges", daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._is_done.set()
-        self._thread.join()
+        super().__init__(self._tell_all, _HEARTBEAT_S, "pcl-gauges")
 
     def set(self, measure: Measure, value: float, **labels: str) -> None:
         """Publish a value from now on; one that is not finite, which Ray does not take, ends what was published."""
@@ -89,11 +73,10 @@ class Gauges:
                 self._values[series] = value
                 _tell(*series, value)
 
-    def _repeat(self) -> None:
-        while not self._is_done.wait(_HEARTBEAT_S):
-            with self._lock:
-                for series, value in self._values.items():
-                    _tell(*series, value)
+    def _tell_all(self) -> None:
+        with self._lock:
+            for series, value in self._values.items():
+                _tell(*series, value)
 
 
 class NoGauges(Gauges):
@@ -106,7 +89,7 @@ class NoGauges(Gauges):
         pass
 
     def set(self, measure: Measure, value: float, **labels: str) -> None:
-        """Publish nothing."""
+        pass
 
 
 def _tell(measure: Measure, labels: tuple[str, ...], value: float) -> None:

@@ -13,6 +13,7 @@ from pcl.presentation.durations import duration
 from pcl.studies.execution.interrupt import Interrupt, StopReason
 from pcl.studies.execution.monitoring import BEST_OBJECTIVE, TRIALS, WORKER_DEATHS, Gauges
 from pcl.studies.ledger.folders import TrialFolder
+from pcl.studies.ledger.repeating import Repeating
 from pcl.studies.results.selection import Outcome, winner
 from pcl.studies.space.search_space import Objective
 from pcl.studies.space.trial import Trial
@@ -20,22 +21,14 @@ from pcl.studies.space.workload import work_of
 from pcl.studies.tracking.recorder import Recorder
 
 _ENDS = ("finished", "stopped", "failed")
+_WIDTH = 100  # letters of the line on a terminal
 
 
-class Progress:
+class Progress(Repeating):
     """A `Listener` that shows how a stage's trials go and has them recorded.
 
-    Args:
-        trials: All of the stage, or none where they are not known from the start: the folders then tell of them.
-        n_trials: How many the stage will have.
-        outcomes: Of those that have ended before.
-        objective: What is shown of them.
-        recorder: Told of every report and end.
-        interrupt: Set at the first failure where `is_fail_fast`.
-        is_fail_fast: Whether to stop at the first failure.
-        say: Prints a line.
-        gauges: Tell Ray's monitoring how many trials wait, run and have ended.
-        is_on_gpu: Whether GPUs train them.
+    `trials` are empty where they are not known from the start: the folders then tell of them. `outcomes` are of those
+    that have ended before. The first failure sets the interrupt where `is_fail_fast`.
     """
 
     def __init__(
@@ -57,33 +50,27 @@ class Progress:
         self._started = time.perf_counter()
         self._is_terminal = sys.stdout.isatty()
         self._lock = threading.Lock()
-        self._is_done = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="pcl-progress", daemon=True)
+        super().__init__(self._show, 1.0 if self._is_terminal else 15.0, "pcl-progress")
 
     def __enter__(self) -> Self:
-        self._thread.start()
         self._publish()
-        return self
+        return super().__enter__()
 
-    def __exit__(self, *_: object) -> None:
-        self._is_done.set()
-        self._thread.join()
+    def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)
         self._clear()
 
     def started(self, folder: TrialFolder) -> None:
-        """A worker has taken a trial."""
         with self._lock:
             self._running[folder.key] = (0.0, math.nan)
         self._publish()
 
     def reported(self, folder: TrialFolder, batch: int, n_batches: int, objective: float) -> None:
-        """A trial has published a report."""
         with self._lock:
             self._running[folder.key] = (batch / n_batches, objective)
         self._recorder.submit(folder)
 
     def restarted(self, folder: TrialFolder) -> None:
-        """A trial's worker died and another takes over."""
         self._n_deaths += 1
         with self._lock:
             self._running.pop(folder.key, None)  # it waits for a place
@@ -91,12 +78,14 @@ class Progress:
         self._tell(f"  worker died; another goes on with {self._trial(folder).label}")
 
     def noted(self, folder: TrialFolder, text: str) -> None:
-        """A worker has found a file of a trial that it cannot use."""
         self._tell(f"  {self._trial(folder).label}: {text}")
 
     def ended(self, folder: TrialFolder) -> None:
-        """A trial has a result."""
-        outcome = Outcome.of(self._trial(folder), folder)
+        try:
+            outcome = Outcome.of(self._trial(folder), folder)
+        except OSError as error:
+            self._interrupt.set(StopReason.UNUSABLE_FILES, error)
+            return
         with self._lock:
             self._running.pop(folder.key, None)
             is_new = folder.key not in self._outcomes
@@ -157,13 +146,11 @@ class Progress:
         left = self._work_to_do - done
         return duration((time.perf_counter() - self._started) * left / done) if done else "?"
 
-    def _watch(self) -> None:
-        while not self._is_done.wait(1.0 if self._is_terminal else 15.0):
-            if self._is_terminal:
-                width = 100
-                print(f"\r\033[K{self.line()[:width]}", end="", flush=True)
-            else:
-                self._say(self.line())
+    def _show(self) -> None:
+        if self._is_terminal:
+            print(f"\r\033[K{self.line()[:_WIDTH]}", end="", flush=True)
+        else:
+            self._say(self.line())
 
     def _tell(self, line: str) -> None:
         self._clear()
@@ -180,7 +167,7 @@ def _state(outcome: Outcome) -> str:
 
 
 def described(outcome: Outcome, objective: Objective) -> str:
-    """A trial's value, or why it has none, with its settings."""
+    """Return a trial's value, or why it has none, with its settings."""
     mean, error = outcome.mean(objective.metric), outcome.standard_error(objective.metric)
     value = told_with_error(mean, error, ">7.3f", ".3f")
     reused = f"  (from study {outcome.result.reused_from})" if outcome.result and outcome.result.reused_from else ""

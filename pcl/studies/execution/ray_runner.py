@@ -10,10 +10,9 @@ from dataclasses import replace
 from typing import Any
 
 from pcl.studies.cluster.session import available_resources, daemons
-from pcl.studies.execution.interfaces import Source
 from pcl.studies.execution.monitoring import Gauges
 from pcl.studies.execution.resources import Resources
-from pcl.studies.execution.runner import Assignment, Events, fail_unended
+from pcl.studies.execution.runner import Assignment, Events, Source, fail_unended
 from pcl.studies.ledger.folders import SCRATCH
 from pcl.studies.space.trial import Trial
 
@@ -26,12 +25,7 @@ Trainable = Callable[[dict[str, Any]], None]
 
 
 class RayRunner:
-    """A `TrialRunner` on the Ray cluster that this process has joined.
-
-    Args:
-        resources: Of each trial.
-        trainable: What a worker does with a job; `run_jobs` unless a benchmark wants another.
-    """
+    """A `TrialRunner` on the Ray cluster that this process has joined; benchmarks have a trainable of their own."""
 
     def __init__(self, resources: Resources, trainable: Trainable | None = None) -> None:
         self.resources, self._trainable = resources, trainable
@@ -49,7 +43,6 @@ class RayRunner:
         fail_unended(trials, assignment)
 
     def run_source(self, source: Source, assignment: Assignment) -> None:
-        """Run trials as they come, each asked for when there is room for it."""
         at_once = max(1, replace(self.resources, side_by_side=1).slots(available_resources()))
         self._fit(source, assignment, 1, at_once)
         left = _left(source.trials, assignment)
@@ -60,7 +53,6 @@ class RayRunner:
             source.ended(trial.key)
 
     def gauges(self, **labels: str) -> Gauges:
-        """Return gauges of Ray's monitoring."""
         return Gauges(**labels)
 
     def _run_listed(self, trials: Sequence[Trial], assignment: Assignment, resources: Resources) -> None:
@@ -74,23 +66,11 @@ class RayRunner:
     def _fit(self, source: Source, assignment: Assignment, size: int, n_workers: int) -> None:
         """Have Tune ask for trials as it has room for them: of a long list it would copy all entries for each of them.
 
-        Args:
-            source: Has the trials.
-            assignment: What they are run for.
-            size: Trials for one worker, side by side.
-            n_workers: At once; 0 for as many as fit.
+        A worker trains `size` trials side by side; 0 workers are as many as fit.
         """
         from ray import tune  # noqa: PLC0415  Ray takes seconds, and reads the environment that was set
 
-        from pcl.studies.execution.tune_adapter import (  # noqa: PLC0415  Ray takes seconds, and reads the environment that was set
-            Halving,
-            Proposals,
-            RestartedFirst,
-            Silence,
-            StopAll,
-            TrialEvents,
-            run_jobs,
-        )
+        from pcl.studies.execution import tune_adapter as adapter  # noqa: PLC0415  Ray takes seconds, and reads the environment that was set
         from pcl.studies.execution.worker import Job  # noqa: PLC0415  torch takes seconds
 
         resources, interrupt, study = self.resources, assignment.interrupt, assignment.study
@@ -100,11 +80,11 @@ class RayRunner:
 
         os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(max(_FEWEST_ASKED, resources.slots(available_resources())))
         tuner = tune.Tuner(
-            tune.with_resources(self._trainable or run_jobs, {"cpu": resources.cpus, "gpu": resources.gpus}),
+            tune.with_resources(self._trainable or adapter.run_jobs, {"cpu": resources.cpus, "gpu": resources.gpus}),
             tune_config=tune.TuneConfig(
-                search_alg=Proposals(source, job_of, interrupt, size),
+                search_alg=adapter.Proposals(source, job_of, interrupt, size),
                 max_concurrent_trials=n_workers or None,
-                scheduler=Halving(assignment.stopping) if assignment.stopping else RestartedFirst(),
+                scheduler=adapter.Halving(assignment.stopping) if assignment.stopping else adapter.RestartedFirst(),
                 num_samples=-1,
                 reuse_actors=True,
                 trial_name_creator=lambda trial: str(trial.trial_id),
@@ -113,8 +93,8 @@ class RayRunner:
             run_config=tune.RunConfig(
                 name="tune",
                 storage_path=str((study.path / SCRATCH).absolute()),
-                callbacks=[TrialEvents(Events(assignment.listener, interrupt)), Silence()],
-                stop=StopAll(interrupt),
+                callbacks=[adapter.TrialEvents(Events(assignment.listener, interrupt)), adapter.Silence()],
+                stop=adapter.StopAll(interrupt),
                 failure_config=tune.FailureConfig(max_failures=MOST_RESTARTS),
                 verbose=0,
             ),

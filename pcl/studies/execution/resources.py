@@ -15,19 +15,13 @@ _RAY_UNITS = 10_000  # that Ray divides a resource into
 
 @dataclass(frozen=True)
 class Resources:
-    """CPUs and GPUs of a worker.
-
-    Attributes:
-        cpus: Cores.
-        gpus: Devices, or a share of one.
-        most_at_once: Bound on trials that run at once; 0 for as many as fit.
-        side_by_side: Trials that one worker trains at once and that share what it is given.
-    """
+    """CPUs and GPUs of a worker."""
 
     cpus: float = 1.0
-    gpus: float = 0.0
-    most_at_once: int = 0
-    side_by_side: int = 1
+    gpus: float = 0.0  # devices, or a share of one
+    most_at_once: int = 0  # bound on trials that run at once; 0 for as many as fit
+    side_by_side: int = 1  # trials that one worker trains at once and that share what it is given
+    start_s: float = 15.0  # seconds until the first worker begins: of Ray, and of torch in it
 
     def slots(self, available: dict[str, float]) -> int:
         """Return how many trials run at once on a cluster."""
@@ -57,38 +51,26 @@ class Resources:
 
 @dataclass(frozen=True)
 class Cost:
-    """Time and memory of one trial.
+    """Time and memory of one trial."""
 
-    Attributes:
-        set_up_s: Once a worker; its next trials find what it made.
-        run_s: Training and evaluations.
-        n_bytes: Of its checkpoint.
-        gpu_bytes: That torch takes of a GPU's memory at most; 0 on a CPU.
-        gpu_total: What that GPU has.
-        side_by_side: As many in one process get most done.
-        gain: How much more they get done than one.
-    """
-
-    set_up_s: float
-    run_s: float
-    n_bytes: int
-    gpu_bytes: int = 0
-    gpu_total: int = 0
-    side_by_side: int = 1
-    gain: float = 1.0
+    set_up_s: float  # once a worker; its next trials find what it made
+    run_s: float  # training and evaluations
+    n_bytes: int  # of its checkpoint
+    gpu_bytes: int = 0  # that torch takes of a GPU's memory at most; 0 on a CPU
+    gpu_total: int = 0  # what that GPU has
+    side_by_side: int = 1  # as many in one process get most done
+    gain: float = 1.0  # how much more they get done than one
 
     @property
     def shared_run_s(self) -> float:
-        """Training and evaluations beside as many others."""
+        """Return the seconds of training and evaluations beside as many others."""
         return self.run_s * self.side_by_side / self.gain
 
 
 def with_side_by_side(cost: Cost, seconds_of: Callable[[int], float]) -> Cost:
-    """With the number of trainings in a process, of one, two and four, that gets most done, by a tenth at least.
+    """Return a trial's cost with the number of trainings in a process (1, 2 or 4) that gets most done, by a tenth.
 
-    Args:
-        cost: Of one, alone.
-        seconds_of: What so many take for the same work each, all of them together.
+    `seconds_of` tells what so many take for the same work each, all of them together.
     """
     alone = 1 / seconds_of(1)
     best, rate = 1, alone
@@ -104,8 +86,7 @@ def with_side_by_side(cost: Cost, seconds_of: Callable[[int], float]) -> Cost:
 def gpu_share(costs: Sequence[Cost]) -> float:
     """Return a trial's share, where as many share a GPU as its memory holds and its time has use for.
 
-    Args:
-        costs: Of trials that ran on it alone, among them the largest.
+    The costs are of trials that ran on it alone, among them the largest.
     """
     on_gpu = [cost for cost in costs if cost.gpu_total]
     if not on_gpu:

@@ -1,13 +1,11 @@
-"""The runner of trials: its protocol, what it is told, and what every runner has in common."""
+"""The runner of trials: its protocol, who has trials and who is told how they go, and what all runners share."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from pcl.config.failure import Failure, FailureKind
 from pcl.studies.execution.early_stopping import EarlyStopping
-from pcl.studies.execution.interfaces import Listener, Source
 from pcl.studies.execution.interrupt import Interrupt, StopReason
 from pcl.studies.execution.monitoring import Gauges
 from pcl.studies.execution.resources import Resources
@@ -15,23 +13,48 @@ from pcl.studies.ledger.folders import Result, Status, StudyFolder, TrialFolder
 from pcl.studies.space.trial import Trial
 
 
+class Listener(Protocol):
+    """Someone who is told how trials go."""
+
+    def started(self, folder: TrialFolder) -> None:
+        """A worker has taken a trial."""
+
+    def reported(self, folder: TrialFolder, batch: int, n_batches: int, objective: float) -> None:
+        """A trial has published a report."""
+
+    def restarted(self, folder: TrialFolder) -> None:
+        """A trial's worker died and another takes over."""
+
+    def ended(self, folder: TrialFolder) -> None:
+        """A trial has a result."""
+
+    def noted(self, folder: TrialFolder, text: str) -> None:
+        """A worker has found a file of a trial that it cannot use."""
+
+
+class Source(Protocol):
+    """Someone who has trials, one after the other."""
+
+    @property
+    def trials(self) -> list[Trial]:
+        """All so far."""
+
+    def next(self) -> Trial | None:
+        """One that has not ended; nothing if that was all."""
+
+    def ended(self, key: str) -> None:
+        """One may have ended: its folder says how."""
+
+
 @dataclass(frozen=True)
 class Assignment:
-    """What a runner needs beside the trials.
+    """What a runner needs beside the trials."""
 
-    Attributes:
-        study: Where the trials' folders are.
-        metric: Metric of every report that the listener is told.
-        listener: Told of every event, in the thread that runs the trials.
-        interrupt: Ends all trials early; looked at between reports, or more often.
-        stopping: Ends trials early that fall behind, if there is such a rule.
-    """
-
-    study: StudyFolder
-    metric: str
-    listener: Listener
-    interrupt: Interrupt
-    stopping: EarlyStopping | None = None
+    study: StudyFolder  # where the trials' folders are
+    metric: str  # metric of every report that the listener is told
+    listener: Listener  # told of every event, in the thread that runs the trials
+    interrupt: Interrupt  # ends all trials early; looked at between reports, or more often
+    stopping: EarlyStopping | None = None  # ends trials early that fall behind, if there is such a rule
 
 
 class TrialRunner(Protocol):
@@ -52,12 +75,7 @@ class TrialRunner(Protocol):
 
 
 class Events:
-    """Tells a listener of trials' events; a trial whose files cannot be used ends the study.
-
-    Args:
-        listener: Told of them.
-        interrupt: Set where files cannot be used.
-    """
+    """Tells a listener of trials' events; a trial whose files cannot be used ends the study."""
 
     def __init__(self, listener: Listener, interrupt: Interrupt) -> None:
         self.listener, self._interrupt = listener, interrupt
@@ -65,48 +83,46 @@ class Events:
 
     def reported(self, folder: TrialFolder, batch: int, n_batches: int, objective: float) -> None:
         """Pass on a report."""
-        with self._using_files():
-            self._see(folder)
+        if self._seen(folder, lambda: True):
             self.listener.reported(folder, batch, n_batches, objective)
 
     def ended(self, folder: TrialFolder) -> None:
         """Pass on that a trial ended, if it has a result."""
-        with self._using_files():
-            self._see(folder)
-            if folder.result() is not None:
-                self.listener.ended(folder)
+        if self._seen(folder, lambda: folder.result() is not None):
+            self.listener.ended(folder)
 
     def failed(self, folder: TrialFolder, trial: Trial, told: str) -> None:
-        """Record that a trial's worker died for good, unless it has a result.
+        """Record by the error that was told that a trial's worker died for good, unless the trial has a result.
 
-        Args:
-            folder: Of the trial.
-            trial: What was to be trained; no worker may have come as far as to write it down.
-            told: The error, its first line first.
+        No worker may have come as far as to write the trial down.
         """
-        with self._using_files():
-            self._see(folder)
+
+        def record() -> bool:
             if folder.result() is None:
                 folder.begin(trial)
                 folder.close(Result(Status.FAILED, Failure(FailureKind.WORKER_DIED, told.splitlines()[0]), told))
+            return True
+
+        if self._seen(folder, record):
             self.listener.ended(folder)
 
     def unwritable(self, cause: str) -> None:
         """End the study: a worker cannot write a trial's files."""
         self._interrupt.set(StopReason.UNWRITABLE_FILES, cause)
 
-    def _see(self, folder: TrialFolder) -> None:
-        """Pull a trial's files, unless that has failed before: a store that is away keeps one waiting for a minute."""
-        if not self._has_failed:
-            folder.pull()
+    def _seen(self, folder: TrialFolder, look: Callable[[], bool]) -> bool:
+        """Pull a trial's files and look at them; False where they cannot be used.
 
-    @contextmanager
-    def _using_files(self) -> Iterator[None]:
+        After a first failure none are pulled: a store that is away keeps one waiting for a minute.
+        """
         try:
-            yield
+            if not self._has_failed:
+                folder.pull()
+            return look()
         except OSError as error:
             self._has_failed = True
             self._interrupt.set(StopReason.UNUSABLE_FILES, error)
+            return False
 
 
 def fail_unended(trials: Sequence[Trial], assignment: Assignment) -> None:

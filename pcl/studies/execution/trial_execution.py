@@ -8,10 +8,9 @@ from dataclasses import dataclass
 
 from pcl.metrics.names import TRAIN_S
 from pcl.studies.execution.early_stopping import EarlyStopping
-from pcl.studies.execution.interfaces import Listener
 from pcl.studies.execution.interrupt import Interrupt
 from pcl.studies.execution.progress import Progress
-from pcl.studies.execution.runner import Assignment, TrialRunner
+from pcl.studies.execution.runner import Assignment, Listener, TrialRunner
 from pcl.studies.ledger.folders import StudyFolder
 from pcl.studies.results.reuse import is_lost, take_over
 from pcl.studies.results.selection import Outcome
@@ -26,33 +25,16 @@ _AT_ONCE = 8  # questions to MLflow, which may be far away
 
 @dataclass(frozen=True)
 class Choices:
-    """A user's choices about how a study runs; nothing here changes its results.
+    """A user's choices about how a study runs; nothing here changes its results."""
 
-    Attributes:
-        runner: Runs the trials: on Ray, or in this process.
-        is_finalized: Whether the best run on the report seeds at the end.
-        is_rerun: Whether trials run again that are known already.
-        is_fail_fast: Whether the first failure ends the study.
-    """
-
-    runner: TrialRunner
-    is_finalized: bool = True
-    is_rerun: bool = False
-    is_fail_fast: bool = False
+    runner: TrialRunner  # runs the trials: on Ray, or in this process
+    is_finalized: bool = True  # whether the best run on the report seeds at the end
+    is_rerun: bool = False  # whether trials run again that are known already
+    is_fail_fast: bool = False  # whether the first failure ends the study
 
 
 class Execution:
-    """Runs lists of trials of one study; see `run_all`.
-
-    Args:
-        objective: What is shown of them.
-        folder: The study's files.
-        tracker: With the study open.
-        recorder: Of the same tracker.
-        choices: How they run.
-        interrupt: Ends them early.
-        say: Prints a line.
-    """
+    """Runs lists of trials of one study, which is open in the tracker; see `run_all`."""
 
     def __init__(
         self, objective: Objective, folder: StudyFolder, tracker: Tracker, recorder: Recorder, choices: Choices,
@@ -96,9 +78,7 @@ class Execution:
         self._say(f"{title} ({n_trials} trials{known})")
 
     @contextmanager
-    def progress(
-        self, stage: str, trials: list[Trial], n_trials: int, before: list[Outcome]
-    ) -> Iterator[Progress]:  # fmt: skip
+    def progress(self, stage: str, trials: list[Trial], n_trials: int, before: list[Outcome]) -> Iterator[Progress]:
         """Yield the progress of a stage, which is told how its trials go."""
         with (
             self.choices.runner.gauges(study=self.folder.name, stage=stage, metric=self.objective.metric) as gauges,

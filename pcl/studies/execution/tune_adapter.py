@@ -12,10 +12,9 @@ from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search import Searcher
 
 from pcl.studies.execution.early_stopping import EarlyStopping
-from pcl.studies.execution.interfaces import Source
 from pcl.studies.execution.interrupt import Interrupt, StopReason
 from pcl.studies.execution.monitoring import Gauges
-from pcl.studies.execution.runner import Events
+from pcl.studies.execution.runner import Events, Source
 from pcl.studies.execution.worker import Job, folder_of, run_job
 from pcl.studies.ledger.folders import TrialFolder
 from pcl.studies.space.trial import Trial
@@ -34,26 +33,19 @@ def run_jobs(config: dict[str, Any]) -> None:
 
 
 class TuneReporter:
-    """A `Reporter` of a worker of Tune.
-
-    Args:
-        is_alone: Whether the worker has one trial; Tune then tells its end.
-    """
+    """A `Reporter` of a worker of Tune, which tells the end of a trial that is alone."""
 
     def __init__(self, *, is_alone: bool) -> None:
         self._is_alone = is_alone
 
     @property
     def node(self) -> str:
-        """Return Ray's identifier of this node."""
         return str(ray.get_runtime_context().get_node_id()) if ray.is_initialized() else ""
 
     def reported(self, job: Job, batch: int, n_batches: int, objective: float) -> None:
-        """Pass on a report."""
         tune.report({FOLDER: job.folder, "batch": batch, "n_batches": n_batches, "objective": objective})
 
     def noted(self, job: Job, text: str) -> None:
-        """Pass on what happened to a file."""
         tune.report({FOLDER: job.folder, NOTE: text})
 
     def ended(self, job: Job) -> None:
@@ -62,15 +54,20 @@ class TuneReporter:
             tune.report({FOLDER: job.folder})
 
     def unwritable(self, cause: str) -> None:
-        """Pass on that files cannot be written."""
         tune.report({UNWRITABLE: cause})
 
     def gauges(self, **labels: str) -> Gauges:
-        """Return gauges of Ray's monitoring."""
         return Gauges(**labels)
 
 
-class TrialEvents(tune.Callback):
+class _Unsaved:
+    """A part of Tune's state, of which Tune keeps copies that nobody reads: they have nothing in them."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}
+
+
+class TrialEvents(_Unsaved, tune.Callback):
     """Tells a listener of the events that Tune sees."""
 
     def __init__(self, events: Events) -> None:
@@ -114,10 +111,6 @@ class TrialEvents(tune.Callback):
             told = (str(error).strip() or type(error).__name__) if error else "unknown"
             self._events.failed(folders[0], Trial.of(trial.config["jobs"][0]["trial"]), told)
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Nothing: Tune keeps a copy of its callbacks with the state that we do not use."""
-        return {}
-
 
 class Silence(TrialProgressCallback):
     """In place of Ray's own lines on trials, some of which come at every verbosity."""
@@ -137,7 +130,6 @@ class StopAll(tune.Stopper):
         return False
 
     def stop_all(self) -> bool:
-        """Return whether to stop."""
         return self._interrupt.is_set()
 
 
@@ -154,7 +146,7 @@ class RestartedFirst(FIFOScheduler):
         return next(restarted, None) or super().choose_trial_to_run(tune_controller)
 
 
-class Halving(RestartedFirst):
+class Halving(_Unsaved, RestartedFirst):
     """Tune's scheduler of trials of which some are stopped early; where a trial stops, its worker waits for that."""
 
     def __init__(self, stopping: EarlyStopping) -> None:
@@ -162,16 +154,11 @@ class Halving(RestartedFirst):
         self._stopping = stopping
 
     def on_trial_result(self, tune_controller: Any, trial: TuneTrial, result: dict[str, Any]) -> str:
-        """Return whether a trial goes on."""
         if "batch" not in result:
             return str(self.CONTINUE)
         (folder,) = folders_of(trial)
         is_stopped = self._stopping.stops(folder, result["batch"], result["n_batches"])
         return str(self.STOP if is_stopped else self.CONTINUE)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Nothing: Tune keeps a copy with the state that we do not use."""
-        return {}
 
 
 class Listed:
@@ -182,21 +169,16 @@ class Listed:
         self._left = iter(self.trials)
 
     def next(self) -> Trial | None:
-        """The next in the list."""
         return next(self._left, None)
 
     def ended(self, key: str) -> None:
         """Do nothing: what comes next does not depend on it."""
 
 
-class Proposals(Searcher):
-    """Hands Tune a source's trials as it has room for them.
+class Proposals(_Unsaved, Searcher):
+    """Hands Tune a source's trials as it has room for them, `size` of them to a worker.
 
-    Args:
-        source: Asked in Tune's own loop.
-        job_of: What a worker is sent for a trial.
-        interrupt: Set where the source cannot write its files.
-        size: Trials for one worker, side by side.
+    The source is asked in Tune's own loop; where it cannot write its files, the study is interrupted.
     """
 
     def __init__(
@@ -224,10 +206,6 @@ class Proposals(Searcher):
 
     def restore(self, checkpoint_path: str) -> None:
         """Do nothing, for the same reason."""
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Nothing: Tune keeps a copy with the state that we do not use."""
-        return {}
 
 
 def folders_of(trial: TuneTrial) -> list[TrialFolder]:

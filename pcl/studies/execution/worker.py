@@ -32,7 +32,7 @@ from pcl.studies.ledger.folders import CHECKPOINT, PREVIOUS, Lost, Result, Row, 
 from pcl.studies.space.trial import Trial
 from pcl.training.checkpoint import Saving, check_same_config, read_checkpoint
 from pcl.training.diverged import Diverged
-from pcl.training.run import Report, Run
+from pcl.training.run import Run
 
 # After running out of memory a trial goes on, once, with chunks of a 16th: same numbers, less memory.
 _SMALL_CHUNK_SIZE = DEFAULT_CHUNK_SIZE // 16
@@ -44,23 +44,14 @@ class Unwritable(OSError):
 
 @dataclass(frozen=True)
 class Job:
-    """A trial as it is sent to a worker.
+    """A trial as it is sent to a worker."""
 
-    Attributes:
-        trial: What to train.
-        folder: Its folder; where that is in a store, the driver's copy.
-        objective: Metric that is shown while it runs.
-        n_threads: For torch.
-        device: cpu or cuda.
-        store: Address of the folder in a store; nothing where `folder` is shared.
-    """
-
-    trial: Trial
-    folder: str
-    objective: str
-    n_threads: int = 1
-    device: str = "cpu"
-    store: str = ""
+    trial: Trial  # what to train
+    folder: str  # its folder; where that is in a store, the driver's copy
+    objective: str  # metric that is shown while it runs
+    n_threads: int = 1  # for torch
+    device: str = "cpu"  # cpu or cuda
+    store: str = ""  # address of the folder in a store; nothing where `folder` is shared
 
     @classmethod
     def for_trial(cls, trial: Trial, study: StudyFolder, objective: str, resources: Resources) -> "Job":
@@ -81,11 +72,7 @@ class Job:
 
     @contextmanager
     def opened(self) -> Iterator[TrialFolder]:
-        """The trial's folder for a worker.
-
-        Raises:
-            OSError: If there is no such folder on this node, or the store cannot be reached.
-        """
+        """Yield the trial's folder for a worker; an OSError says that this node or the store does not have it."""
         path = Path(self.folder)
         if not self.store:
             if not path.parents[1].is_dir():  # made by the driver; a node that has come since may not share it
@@ -103,7 +90,7 @@ class Job:
 
 
 def folder_of(job: Mapping[str, Any]) -> TrialFolder:
-    """The trial's folder for the driver, from what `Job.as_config` returned."""
+    """Return the trial's folder for the driver, from what `Job.as_config` returned."""
     path = Path(job["folder"])
     return TrialFolder(path, mirror_of(path, job.get("store", "")))
 
@@ -199,7 +186,8 @@ def _train(job: Job, folder: TrialFolder, token: str, reporter: Reporter, chunk_
                 yield
                 continue
             with _writing():
-                folder.publish(_row(report), token)
+                row = Row(report.batch, report.n_batches, now_ms(), report.seconds, report.by_seed, report.failures)
+                folder.publish(row, token)
                 saving.save()
             metrics = report.metrics
             shown = metrics.get(job.objective, math.nan)
@@ -244,10 +232,6 @@ def _run_of(job: Job, folder: TrialFolder, reporter: Reporter, chunk_size: int) 
             continue
         return Run.resumed(content, job.device, is_fast, chunk_size)
     return Run(config, seeds, job.device, is_fast, chunk_size)
-
-
-def _row(report: Report) -> Row:
-    return Row(report.batch, report.n_batches, now_ms(), report.seconds, report.by_seed, report.failures)
 
 
 def hardware_name(device: str) -> str:

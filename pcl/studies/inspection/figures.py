@@ -4,7 +4,6 @@ import io
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,54 +26,39 @@ _GAP, _LEFT = 8, 150  # pixels between images, and for a row's title
 
 
 @dataclass(frozen=True)
-class _Colours:
+class Theme:
     """Colours of a plot, as Matplotlib takes them."""
 
     paper: str
     ink: str
     faint: str
-    points: str
     line: str
     other_line: str
 
 
-class Theme(Enum):
-    """The background of a plot."""
-
-    LIGHT = _Colours("#ffffff", "#1d2430", "#c9ced8", "#2a66b8", "#2a66b8", "#b4570b")
-    DARK = _Colours("#171b22", "#dfe4ec", "#414a59", "#78adf2", "#78adf2", "#f0a35c")
+LIGHT = Theme("#ffffff", "#1d2430", "#c9ced8", "#2a66b8", "#b4570b")
+DARK = Theme("#171b22", "#dfe4ec", "#414a59", "#78adf2", "#f0a35c")
 
 
 @dataclass(frozen=True)
 class Tile:
-    """An image of a sheet.
-
-    Attributes:
-        image: Its number.
-        caption: Stands below.
-        is_marked: Whether it is framed.
-    """
+    """An image of a sheet."""
 
     image: int
-    caption: str
-    is_marked: bool = False
+    caption: str  # stands below
+    is_marked: bool = False  # whether it is framed
 
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a sheet.
+    """A row of a sheet."""
 
-    Attributes:
-        title: Lines that stand left of it.
-        tiles: Its images.
-    """
-
-    title: tuple[str, ...]
+    title: tuple[str, ...]  # lines that stand left of it
     tiles: Sequence[Tile]
 
 
 def png_of_image(image: Tensor) -> bytes:
-    """An image (3, H, W) of bytes as a file."""
+    """Return an image (3, H, W) of bytes as a file."""
     file = io.BytesIO()
     Image.fromarray(image.permute(1, 2, 0).contiguous().numpy()).save(file, format="PNG", optimize=True)
     return file.getvalue()
@@ -82,16 +66,15 @@ def png_of_image(image: Tensor) -> bytes:
 
 def rejection_plot(findings: Findings, theme: Theme) -> bytes:
     """Plot Recall@1 against the share of images that is rejected."""
-    colours: _Colours = theme.value
     figure, axes = _plot(theme)
     kept, recall = findings.curve.kept_share.numpy(), findings.curve.recall.numpy()
     best = np.minimum(1.0, recall[-1] / kept)
-    axes.plot(1 - kept, best, color=colours.other_line, linewidth=1.2, linestyle="--", label="misses first, the best")
-    axes.plot(1 - kept, recall, color=colours.line, linewidth=1.8, label="least certain first")
-    axes.axhline(recall[-1], color=colours.ink, linewidth=1, linestyle=":", label="at random")
+    axes.plot(1 - kept, best, color=theme.other_line, linewidth=1.2, linestyle="--", label="misses first, the best")
+    axes.plot(1 - kept, recall, color=theme.line, linewidth=1.8, label="least certain first")
+    axes.axhline(recall[-1], color=theme.ink, linewidth=1, linestyle=":", label="at random")
     axes.set(xlabel="share of images rejected", ylabel="Recall@1 of the rest", xlim=(0, 1))
     axes.set_title(f"Recall@1 by rejection: area {told(findings.curve.area)}")
-    axes.legend(frameon=False, loc="best", labelcolor=colours.ink)
+    axes.legend(frameon=False, loc="best", labelcolor=theme.ink)
     return _bytes(figure)
 
 
@@ -108,12 +91,7 @@ def crop_plot(findings: Findings, theme: Theme) -> bytes:
 
 
 def sheet(images: Tensor, rows: Sequence[Row]) -> bytes:
-    """Draw rows of images with captions below and titles to their left.
-
-    Args:
-        images: uint8 (N, 3, 32, 32).
-        rows: What is shown, from top to bottom.
-    """
+    """Draw rows of images, uint8 (N, 3, 32, 32), with captions below and titles to their left."""
     n_columns = max(len(row.tiles) for row in rows)
     step = _TILE + _LINE + 2 * _GAP
     width, height = _LEFT + n_columns * (_TILE + _GAP) + _GAP, len(rows) * step + _GAP
@@ -145,9 +123,8 @@ def _write(axes: "Axes", x: float, y: float, text: str, ha: str) -> None:
 
 
 def _scatter(x: Tensor, kappa: Tensor, xlabel: str, title: str, theme: Theme) -> bytes:
-    colours: _Colours = theme.value
     figure, axes = _plot(theme)
-    axes.scatter(x.numpy(), kappa.numpy(), s=9, alpha=0.4, linewidths=0, color=colours.points)
+    axes.scatter(x.numpy(), kappa.numpy(), s=9, alpha=0.4, linewidths=0, color=theme.line)
     if 0 < 30 * kappa.min() < kappa.max():
         axes.set_yscale("log")
     axes.set(xlabel=xlabel, ylabel="kappa")
@@ -156,16 +133,15 @@ def _scatter(x: Tensor, kappa: Tensor, xlabel: str, title: str, theme: Theme) ->
 
 
 def _plot(theme: Theme) -> tuple[Figure, "Axes"]:
-    colours: _Colours = theme.value
-    figure = Figure(figsize=(5.4, 3.9), layout="constrained", facecolor=colours.paper)
-    axes: Any = figure.add_subplot(facecolor=colours.paper)
-    axes.tick_params(which="both", colors=colours.ink)
-    axes.grid(color=colours.faint, linewidth=0.5)
+    figure = Figure(figsize=(5.4, 3.9), layout="constrained", facecolor=theme.paper)
+    axes: Any = figure.add_subplot(facecolor=theme.paper)
+    axes.tick_params(which="both", colors=theme.ink)
+    axes.grid(color=theme.faint, linewidth=0.5)
     axes.set_axisbelow(True)
     for spine in axes.spines.values():
-        spine.set_color(colours.faint)
+        spine.set_color(theme.faint)
     for text in (axes.xaxis.label, axes.yaxis.label, axes.title):
-        text.set_color(colours.ink)
+        text.set_color(theme.ink)
     return figure, axes
 
 

@@ -26,84 +26,49 @@ MOST_IMAGES = 10_000  # of a set that an encoder was not trained on; neighbours 
 
 @dataclass(frozen=True, eq=False)
 class Pictures:
-    """Images to look at.
+    """Images to look at."""
 
-    Attributes:
-        images: uint8 (N, 3, 32, 32).
-        labels: The class with the largest share, int64 (N,).
-        entropy: Of the annotators' shares, (N,).
-        crops: The images' centres, enlarged, (N, 3, 32, 32).
-        kept: Side of the crop over that of the image, (N,).
-    """
-
-    images: Tensor
-    labels: Tensor
-    entropy: Tensor
-    crops: Tensor
-    kept: Tensor
+    images: Tensor  # uint8 (N, 3, 32, 32)
+    labels: Tensor  # the class with the largest share, int64 (N,)
+    entropy: Tensor  # of the annotators' shares, (N,)
+    crops: Tensor  # the images' centres, enlarged, (N, 3, 32, 32)
+    kept: Tensor  # side of the crop over that of the image, (N,)
 
 
 @dataclass(frozen=True)
 class Extremes:
-    """A class's images by certainty.
-
-    Attributes:
-        label: The class.
-        n_images: How many it has.
-        least: Images with the smallest kappa, the smallest first.
-        most: Images with the largest kappa, the largest first.
-    """
+    """A class's images by certainty."""
 
     label: int
-    n_images: int
-    least: list[int]
-    most: list[int]
+    n_images: int  # how many it has
+    least: list[int]  # images with the smallest kappa, the smallest first
+    most: list[int]  # images with the largest kappa, the largest first
 
 
 @dataclass(frozen=True)
 class Query:
-    """An image and those whose mu lies in its credible interval {z : z.mu >= t}; it does not count itself.
+    """An image and those whose mu lies in its credible interval {z : z.mu >= t}; it does not count itself."""
 
-    Attributes:
-        image: The query.
-        threshold: t.
-        n_inside: Images in the interval.
-        n_same: Those of the query's class.
-        shown: Some of them, by falling cosine: all or, of many, evenly many from the nearest to the farthest.
-        cosines: Of `shown` with the query.
-    """
-
-    image: int
-    threshold: float
-    n_inside: int
-    n_same: int
-    shown: list[int]
-    cosines: list[float]
+    image: int  # the query
+    threshold: float  # t
+    n_inside: int  # images in the interval
+    n_same: int  # those of the query's class
+    shown: list[int]  # some of them, by falling cosine: all or, of many, evenly many from the nearest to the farthest
+    cosines: list[float]  # of `shown` with the query
 
 
 @dataclass(frozen=True, eq=False)
 class Findings:
-    """All that a page of images shows.
+    """All that a page of images shows."""
 
-    Attributes:
-        pictures: What was looked at.
-        kappa: Of the images, (N,).
-        kappa_of_crops: Of the crops, (N,).
-        extremes: Of every class that has images.
-        queries: From the most certain image to the least, evenly spaced by rank.
-        curve: Recall@1 as the least certain are rejected.
-        entropy_rank_corr: Of 1/kappa with the entropy; NaN where that is constant.
-        crop_rank_corr: Of 1/kappa with what was cropped away.
-    """
-
-    pictures: Pictures
-    kappa: Tensor
-    kappa_of_crops: Tensor
-    extremes: list[Extremes]
-    queries: list[Query]
-    curve: RejectionCurve
-    entropy_rank_corr: float
-    crop_rank_corr: float
+    pictures: Pictures  # what was looked at
+    kappa: Tensor  # of the images, (N,)
+    kappa_of_crops: Tensor  # of the crops, (N,)
+    extremes: list[Extremes]  # of every class that has images
+    queries: list[Query]  # from the most certain image to the least, evenly spaced by rank
+    curve: RejectionCurve  # Recall@1 as the least certain are rejected
+    entropy_rank_corr: float  # of 1/kappa with the entropy; NaN where that is constant
+    crop_rank_corr: float  # of 1/kappa with what was cropped away
 
     @property
     def recall_at_1(self) -> float:
@@ -127,15 +92,10 @@ def all_pictures(data: ImageSet) -> Pictures:
 
 
 def look(posterior: VonMisesFisher, kappa_of_crops: Tensor, pictures: Pictures) -> Findings:
-    """Apply an encoder to images.
-
-    Args:
-        posterior: Of the images, batch (N,).
-        kappa_of_crops: (N,).
-        pictures: N of them, at least 2.
+    """Find all that a page shows from the posterior of the images, batch (N,), and kappa of their crops, (N,).
 
     Raises:
-        ValueError: If there are fewer, or the encoder's numbers are not finite.
+        ValueError: If there are fewer than 2 images, or the encoder's numbers are not finite.
     """
     kappa, labels = posterior.kappa, pictures.labels
     if len(labels) < 2:
@@ -157,14 +117,9 @@ def look(posterior: VonMisesFisher, kappa_of_crops: Tensor, pictures: Pictures) 
 
 
 def extremes(kappa: Tensor, labels: Tensor, n_each: int = N_EXTREMES) -> list[Extremes]:
-    """Return the least and the most certain images of every class; of equal kappa, the first.
+    """Return the least and the most certain images of every class by kappa and labels (N,); of equal kappa, the first.
 
     No image is on both sides: of a class with fewer than twice `n_each`, half are on either. One alone is on both.
-
-    Args:
-        kappa: (N,).
-        labels: (N,).
-        n_each: On either side.
 
     Example:
         >>> extremes(torch.tensor([3.0, 1.0, 2.0, 9.0]), torch.tensor([0, 0, 0, 1]))[0]
@@ -182,10 +137,7 @@ def extremes(kappa: Tensor, labels: Tensor, n_each: int = N_EXTREMES) -> list[Ex
 def queries(posterior: VonMisesFisher, labels: Tensor, n_queries: int = N_QUERIES) -> list[Query]:
     """Return images from the most certain to the least, evenly spaced by rank, with those in their intervals.
 
-    Args:
-        posterior: Of all images, batch (N,).
-        labels: (N,).
-        n_queries: How many, or all images where there are fewer.
+    Posterior and labels are of all images, (N,); of fewer than `n_queries`, all are queries.
     """
     order = posterior.kappa.sort(stable=True, descending=True).indices
     chosen = order[_spread(len(order), n_queries)]

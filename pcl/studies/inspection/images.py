@@ -12,7 +12,7 @@ from pcl.storage.files import replacing
 from pcl.storage.mirror import UNMIRRORED, Mirror
 from pcl.storage.object_stores import is_address
 from pcl.studies.inspection import figures
-from pcl.studies.inspection.figures import Row, Theme, Tile
+from pcl.studies.inspection.figures import DARK, LIGHT, Row, Tile
 from pcl.studies.inspection.findings import LEVEL, Findings, Pictures, all_pictures, look
 from pcl.studies.inspection.page import Caption, Plot, page
 from pcl.studies.ledger.folders import CHECKPOINT, StudyFolder, TrialFolder
@@ -26,23 +26,14 @@ FOLDER = "look"  # beside a checkpoint or in a study's folder
 
 @dataclass(frozen=True)
 class Source:
-    """The origin of an encoder.
-
-    Attributes:
-        checkpoint: Its file.
-        name: For the page's title.
-        output: Where pages go by default.
-        varied: What the study varied, with the encoder's values.
-        data: Name and fingerprint of the images it was trained on, where they are known.
-        mirror: What `output` is kept in line with.
-    """
+    """The origin of an encoder."""
 
     checkpoint: Path
-    name: str
-    output: Path
-    varied: Mapping[str, Plain] = field(default_factory=dict)
-    data: str = ""
-    mirror: Mirror = UNMIRRORED
+    name: str  # for the page's title
+    output: Path  # where pages go by default
+    varied: Mapping[str, Plain] = field(default_factory=dict)  # what the study varied, with the encoder's values
+    data: str = ""  # name and fingerprint of the images it was trained on, where they are known
+    mirror: Mirror = UNMIRRORED  # what `output` is kept in line with
 
     def has_seen(self, data: ImageSet) -> bool:
         """Return whether these are known to be the images of its training."""
@@ -110,14 +101,9 @@ def of_winner(study: StudyFolder, key: str) -> Source:
 
 
 def write_look(source: Source, trained: TrainedEncoder, data: ImageSet, is_other: bool, output: Path) -> list[Path]:
-    """Write the page and its pictures; the same input gives the same bytes.
+    """Write the page and its pictures to a folder, which is made; the same input gives the same bytes.
 
-    Args:
-        source: Of the encoder.
-        trained: The encoder.
-        data: The images.
-        is_other: Whether they are another set than the run's; of its own, only the test images are looked at.
-        output: A folder, which is made.
+    Of the run's own set, unless the images are of another one, only the test images are looked at.
     """
     if is_other:
         pictures, split, which = all_pictures(data), "these images", "a set that the run did not train on"
@@ -168,10 +154,7 @@ def _plots(findings: Findings) -> dict[str, Plot]:
     }
     if not findings.has_entropy:
         del drawn["entropy"]
-    return {
-        name: Plot(draw(findings, Theme.LIGHT), draw(findings, Theme.DARK), words)
-        for name, (draw, words) in drawn.items()
-    }
+    return {name: Plot(draw(findings, LIGHT), draw(findings, DARK), words) for name, (draw, words) in drawn.items()}
 
 
 def _certain_rows(findings: Findings, data: ImageSet) -> list[Row]:

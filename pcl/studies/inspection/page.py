@@ -57,31 +57,18 @@ details { margin: .5rem 0; } summary { cursor: pointer; color: var(--soft); }
 
 @dataclass(frozen=True)
 class Caption:
-    """The origin of a page's images and encoder.
+    """The origin of a page's images and encoder."""
 
-    Attributes:
-        name: Of the study or the checkpoint.
-        data: Name of the image set.
-        which: Which of its images, in words.
-        split: The same in a word or two, above their metrics.
-        classes: Names.
-        config: Every setting by its dotted path.
-        varied: What the study varied, with the winner's values.
-        seed: Of the run.
-        best_batch: When the run's best evaluation was.
-        validation: What it found.
-    """
-
-    name: str
-    data: str
-    which: str
-    split: str
+    name: str  # of the study or the checkpoint
+    data: str  # name of the image set
+    which: str  # which of its images, in words
+    split: str  # the same in a word or two, above their metrics
     classes: Sequence[str]
-    config: Mapping[str, Plain]
-    varied: Mapping[str, Plain]
-    seed: int
-    best_batch: int
-    validation: Mapping[str, float]
+    config: Mapping[str, Plain]  # every setting by its dotted path
+    varied: Mapping[str, Plain]  # what the study varied, with the winner's values
+    seed: int  # of the run
+    best_batch: int  # when the run's best evaluation was
+    validation: Mapping[str, float]  # what it found
 
 
 @dataclass(frozen=True)
@@ -98,7 +85,7 @@ def page(findings: Findings, caption: Caption, plots: Sequence[Plot]) -> str:
     title = f"Looking at {caption.name}"
     parts = [
         tag("h1", title), _head(findings, caption), _certain(findings, caption), _credible(findings, caption),
-        _drawn(findings, plots), _settings("All settings", caption.config),
+        _drawn(findings, plots), _settings(caption.config),
     ]  # fmt: skip
     policy = tag("meta", http_equiv="Content-Security-Policy", content=_POLICY)
     return document(title, lines(*parts), policy, tag("style", Html(_STYLE)))
@@ -206,9 +193,9 @@ def _drawn(findings: Findings, plots: Sequence[Plot]) -> Html:
     )  # fmt: skip
 
 
-def _settings(title: str, config: Mapping[str, Plain]) -> Html:
+def _settings(config: Mapping[str, Plain]) -> Html:
     rows = [tag("tr", tag("th", path), tag("td", _shown(value))) for path, value in config.items()]
-    return tag("details", tag("summary", title), tag("table", rows, class_="settings"))
+    return tag("details", tag("summary", "All settings"), tag("table", rows, class_="settings"))
 
 
 def _tile(findings: Findings, image: int, told: Child, words: str, kind: str | None = None) -> Html:

@@ -26,7 +26,6 @@ from pcl.training.run import Run
 
 _OVERHEAD_S = 0.25  # of a trial outside of training; `bench.py study` measures it
 _SLICE = 50  # batches that a probe gives the device at once
-_START_S = 15.0  # Ray, and torch in the first workers
 _LONG_S = 5.0  # batches are timed again for so long
 _ENOUGH_S = 30.0  # after so long no further trial is probed
 
@@ -209,19 +208,20 @@ class Plan:
         n_tuning = sum(self.spec.n_trials(self.space))
         more_seeds = len(self.spec.report_seeds) / len(self.spec.tuning_seeds)
         units = max(0, n_tuning - done) + (N_REPORTED * more_seeds if self.is_finalized else 0)
-        return estimate(costs, units, self.n_trials, slots)
+        return estimate(costs, units, self.n_trials, self.resources, slots)
 
 
-def estimate(costs: Sequence[Cost], n_left: float, n_trials: int, slots: int) -> str:
+def estimate(costs: Sequence[Cost], n_left: float, n_trials: int, resources: Resources, slots: int) -> str:
     """Return a study's estimated time and disk space, in words.
 
     Args:
         costs: Of some trials, whose mean stands for all.
         n_left: Trials that have to run.
         n_trials: All of them, as each has a checkpoint.
+        resources: Of a trial.
         slots: Trials at once.
     """
-    seconds = duration(estimated_seconds(costs, n_left, slots))
+    seconds = duration(estimated_seconds(costs, n_left, resources, slots))
     mean = sum(cost.shared_run_s for cost in costs) / len(costs) + _set_up_s(costs)
     n_bytes = max(cost.n_bytes for cost in costs) * n_trials
     return (
@@ -230,17 +230,20 @@ def estimate(costs: Sequence[Cost], n_left: float, n_trials: int, slots: int) ->
     )
 
 
-def estimated_seconds(costs: Sequence[Cost], n_left: float, slots: int, times_longer: float = 1.0) -> float:
+def estimated_seconds(
+    costs: Sequence[Cost], n_left: float, resources: Resources, slots: int, times_longer: float = 1.0
+) -> float:
     """Return a study's estimated seconds.
 
     Args:
         costs: Of some trials.
         n_left: Trials that have to run.
+        resources: Of a trial.
         slots: Trials at once.
         times_longer: The mean trial's training than that of these.
     """
     training = times_longer * sum(cost.shared_run_s for cost in costs) / len(costs)
-    return _START_S + n_left * (training + _set_up_s(costs) + _OVERHEAD_S) / max(1, slots)
+    return resources.start_s + n_left * (training + _set_up_s(costs) + _OVERHEAD_S) / max(1, slots)
 
 
 def _set_up_s(costs: Sequence[Cost]) -> float:

@@ -93,11 +93,18 @@ class RunRequest:
         if self.runner is Runner.INLINE and given:
             raise ValueError(f"`{given[0]}` is for `--runner ray`; inline runs one trial after the other, here.")
 
+    @property
+    def is_measured(self) -> bool:
+        """Return whether a trial's share of a GPU is measured; one after the other, each has all of it."""
+        return self.runner is Runner.RAY and self.resources.is_measured
+
     def is_finalized(self, scale: str) -> bool:
         """Return whether the best run on the report seeds at a scale."""
         return scale == "paper" if self.finalize is None else self.finalize
 
     def resources_of(self, available: Mapping[str, float], costs: Sequence[Cost] = ()) -> Resources:
         """Return what a worker gets; for the arguments see `ResourceRequest.resources`."""
-        resources = self.resources.resources(available, costs)
-        return replace(resources, most_at_once=1, side_by_side=1) if self.runner is Runner.INLINE else resources
+        if self.runner is Runner.RAY:
+            return self.resources.resources(available, costs)
+        whole = replace(self.resources, gpus=None) if self.resources.is_measured else self.resources
+        return replace(whole.resources(available), most_at_once=1, start_s=0.0)

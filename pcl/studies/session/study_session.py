@@ -70,7 +70,7 @@ def preview(study: Study[Strategy], request: RunRequest, say: Say) -> None:
 
 def _costs(study: Study[Strategy], request: RunRequest, site: Site) -> list[Cost]:
     resources = request.resources_of(site.available())
-    return site.costs(study.strategy.probes(), resources, request.resources.is_measured)
+    return site.costs(study.strategy.probes(), resources, request.is_measured)
 
 
 def _say_plan(
@@ -168,7 +168,7 @@ class StudySession:
         available = dict(site.available())
         self.request.resources_of(available).require(available)
         costs: list[Cost] = []
-        if self.study.strategy.is_planned or self.request.resources.is_measured:
+        if self.study.strategy.is_planned or self.request.is_measured:
             costs = self._probe.result() if self._probe else _costs(self.study, self.request, site)
         return _say_plan(self.study, self.request, available, costs, self._client.say)
 

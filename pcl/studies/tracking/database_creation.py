@@ -6,21 +6,13 @@ MLflow makes a database in some 1,700 SQL statements and cannot go on where it w
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from pcl.storage import sqlite_files
 from pcl.storage.files import warn
 from pcl.storage.locks import process_lock
-from pcl.storage.sqlite_files import (
-    PATIENCE_S,
-    clear_unfinished,
-    new_database,
-    put,
-    revision,
-    set_database_aside,
-    tables_of,
-)
 from pcl.studies.tracking.tags import EXPERIMENTS
 
 _OWN = {"experiments", "_alembic_tmp_experiments"}  # one of them is there from MLflow's first statement on
@@ -41,43 +33,37 @@ def ensure_database(database: Path, artifacts: Path) -> None:
     """Make MLflow's database unless it is there, under the creation lock; it appears whole or not at all.
 
     One that was left half made, with nothing in it, is moved aside. One that changes meanwhile is another program's,
-    such as `mlflow server`, which is waited for.
-
-    Args:
-        database: Its file.
-        artifacts: Folder of the artifacts of experiments that have none of their own.
+    such as `mlflow server`, which is waited for. The artifacts are of experiments that have no folder of their own.
 
     Raises:
         ValueError: If the file is another program's database.
         sqlite3.Error: If it is locked, damaged or not a database.
     """
     path = Path(os.path.realpath(database))
-    clear_unfinished(path)
+    sqlite_files.clear_unfinished(path)
     while not path.exists() or _has_nothing(path):
         before = _state(path)
-        with new_database(path) as new:
+        with sqlite_files.new_database(path) as new:
             _make(new, artifacts)
             if _state(path) != before:
                 continue
-            if path.exists() and revision(path) == revision(new):
+            if path.exists() and sqlite_files.revision(path) == sqlite_files.revision(new):
                 return  # whole, and not used yet
             if path.exists():
-                aside = set_database_aside(path, "incomplete")
+                aside = sqlite_files.set_database_aside(path, "incomplete")
                 warn(
                     f"The tracking database {path} was half made and empty: it is now {aside.name}; a new one is used."
                 )
-            put(new, path)
+            sqlite_files.put(new, path)
 
 
 def bring_artifacts(database: Path, artifacts: Path) -> None:
     """Point our runs at where their artifacts are now: MLflow keeps absolute paths, which a move or a copy outdates.
 
-    Args:
-        database: Its file.
-        artifacts: The folder. Where it does not exist, but the one that MLflow knows does, nothing has moved.
+    Where the folder does not exist, but the one that MLflow knows does, nothing has moved.
     """
     here = artifacts.as_uri()
-    with closing(sqlite3.connect(database, PATIENCE_S)) as connection, connection:
+    with closing(sqlite3.connect(database, sqlite_files.PATIENCE_S)) as connection, connection:
         known = connection.execute(
             "select experiment_id, artifact_location from experiments where name like ? and "
             "artifact_location like 'file:%' and artifact_location <> ?",
@@ -105,7 +91,7 @@ def _make(path: Path, artifacts: Path) -> None:
 
 def _has_nothing(path: Path) -> bool:
     """Return whether a database has no rows but those that MLflow writes while it makes the tables."""
-    tables = tables_of(path)
+    tables = sqlite_files.tables_of(path)
     if set(tables) - _FILLED and not set(tables) & _OWN:
         raise ValueError(
             f"{path} is a database of another program, with tables such as {min(set(tables) - _FILLED)}; "
@@ -116,8 +102,7 @@ def _has_nothing(path: Path) -> bool:
 
 def _state(path: Path) -> tuple[int, int, int] | None:
     """Return what changes when the file does."""
-    try:
+    with suppress(FileNotFoundError):
         found = path.stat()
-    except FileNotFoundError:
-        return None
-    return found.st_ino, found.st_size, found.st_mtime_ns
+        return found.st_ino, found.st_size, found.st_mtime_ns
+    return None

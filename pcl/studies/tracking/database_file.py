@@ -12,7 +12,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,11 +34,18 @@ TABLES = {
     "metrics": ("key", "value", "timestamp", "step", "is_nan", "run_uuid"),
 }  # fmt: skip
 
+LARGEST = 1.7976931348623157e308  # what MLflow's databases keep of an infinity
+
 Row = tuple[Any, ...]
 
 
 class StoreError(RuntimeError):
     """MLflow did not do what it was asked; the message has no secrets."""
+
+
+def restored(value: float) -> float:
+    """Return a value as it was written, an infinity too."""
+    return math.copysign(math.inf, value) if abs(value) >= LARGEST else value
 
 
 def read_only(path: Path) -> sqlite3.Connection:
@@ -62,17 +69,9 @@ def is_known(connection: sqlite3.Connection) -> bool:
 def find_runs(
     path: Path, experiments: Sequence[str], tags: Mapping[str, str], status: RunState | None = None, most: int = 0
 ) -> "list[Run] | None":
-    """Return the runs that are not deleted and have these tags (and status), the oldest first.
+    """Return the runs that are not deleted and have these tags (and status), the oldest first; `most` or, of 0, all.
 
-    Args:
-        path: The database.
-        experiments: Identifiers.
-        tags: By name.
-        status: None for any.
-        most: How many at most; 0 for all.
-
-    Returns:
-        None where the tables are not those that are known here.
+    None is returned where the tables are not those that are known here.
     """
     with closing(read_only(path)) as connection:
         connection.execute("begin")  # all that is read is of one moment
@@ -114,10 +113,7 @@ def _by_run(connection: sqlite3.Connection, query: str, values: Sequence[object]
     return rows
 
 
-def _run(
-    head: Row, tags: list[Row], params: list[Row],
-    latest_metrics: list[Row],
-) -> "Run":  # fmt: skip
+def _run(head: Row, tags: list[Row], params: list[Row], latest_metrics: list[Row]) -> "Run":
     from mlflow.entities import Metric, Param, Run, RunData, RunInfo, RunTag  # noqa: PLC0415  MLflow takes seconds, and the board needs none
 
     run_id, experiment, user, status, start, end, lifecycle_stage, artifacts, name = head
@@ -128,17 +124,13 @@ def _run(
 
 
 class Database(ABC):
-    """MLflow's tables, to be read by any number of threads."""
+    """MLflow's tables, to be read by any number of threads; a `StoreError` is raised where they cannot be."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
 
     def begin(self) -> None:
-        """Get ready to be read.
-
-        Raises:
-            StoreError: If the store cannot be read.
-        """
+        """Get ready to be read."""
         self.version()
 
     @property
@@ -148,19 +140,11 @@ class Database(ABC):
 
     @abstractmethod
     def version(self) -> str:
-        """Return a mark that changes when the content does.
-
-        Raises:
-            StoreError: If the store cannot be read.
-        """
+        """Return a mark that changes when the content does."""
 
     @abstractmethod
     def rows(self, sql: str, *values: object) -> list[Row]:
-        """Return the rows of a query.
-
-        Raises:
-            StoreError: If the store cannot be read.
-        """
+        """Return the rows of a query."""
 
     def histories(self, runs: Sequence[str], metric: str) -> list[Row]:
         """Return run, step, value and whether it is NaN for every point of a metric, by step."""
@@ -221,18 +205,14 @@ class FileDatabase(Database):
 
     def _open(self) -> sqlite3.Connection | None:
         """Return the connection; a new one if the file was replaced, none if there is no file."""
-        try:
+        identity = None
+        with suppress(FileNotFoundError):
             found = os.stat(self._path)
-        except FileNotFoundError:
-            identity = None
-        else:
             identity = (found.st_dev, found.st_ino) if found.st_size else None
         if identity != self._opened:
             if self._connection:
                 self._connection.close()
-            self._connection = None
-            if identity is not None:
-                self._connection = read_only(self._path)
+            self._connection = read_only(self._path) if identity else None
             self._opened = identity
             self._n_opened += 1
         return self._connection

@@ -18,23 +18,14 @@ _ENDS = (RunState.FINISHED, RunState.FAILED)
 
 @dataclass(frozen=True)
 class Found:
-    """A trial of any study that has ended.
-
-    Attributes:
-        study: Whose.
-        run_id: Its run.
-        by_seed: The last metrics of every seed.
-        failures: Of seeds that ended early.
-        tags: Of its run.
-        end_ms: When it ended.
-    """
+    """A trial of any study that has ended."""
 
     study: str
     run_id: str
-    by_seed: dict[int, Metrics]
-    failures: dict[int, Failure]
-    tags: Mapping[str, str] = field(default_factory=dict)
-    end_ms: int = 0
+    by_seed: dict[int, Metrics]  # the last metrics of every seed
+    failures: dict[int, Failure]  # of seeds that ended early
+    tags: Mapping[str, str] = field(default_factory=dict)  # of its run
+    end_ms: int = 0  # when it ended
 
     @property
     def key(self) -> str:
@@ -44,15 +35,10 @@ class Found:
 
 @dataclass(frozen=True)
 class Known:
-    """The recorded results of a configuration on some seeds.
+    """The recorded results of a configuration on some seeds."""
 
-    Attributes:
-        seeds: Those that are asked about.
-        trials: That trained some of them; of a seed that several have, the first counts.
-    """
-
-    seeds: tuple[int, ...]
-    trials: tuple[Found, ...] = ()
+    seeds: tuple[int, ...]  # those that are asked about
+    trials: tuple[Found, ...] = ()  # that trained some of them; of a seed that several have, the first counts
 
     @property
     def by_seed(self) -> dict[int, Metrics]:
@@ -84,7 +70,8 @@ def known(store: Store, trial: Trial) -> Known:
     others = [] if itself else [found for end in _ENDS for found in ended_trials(store, {Tag.CELL: trial.cell}, end)]
     taken = Known(trial.seeds)
     for found in sorted(itself + others, key=lambda found: -len(set(found.by_seed) & set(trial.seeds))):
-        if set(found.by_seed) & set(taken.missing) and not _is_lost(found):
+        is_lost = any(failure.kind.is_of_machine for failure in found.failures.values())
+        if set(found.by_seed) & set(taken.missing) and not is_lost:
             taken = Known(trial.seeds, (*taken.trials, found))
     return taken
 
@@ -98,9 +85,7 @@ def ended_trials(store: Store, tags: Mapping[str, str], end: RunState, most: int
 def _seed_runs(store: Store, run: "Run") -> "list[Run]":
     if Tag.SEED in run.data.tags:
         return [run]
-    of_seeds = {
-        Tag.KIND: RunKind.SEED, Tag.TRIAL: run.data.tags[Tag.TRIAL], Tag.PARENT: run.info.run_id,
-    }  # fmt: skip
+    of_seeds = {Tag.KIND: RunKind.SEED, Tag.TRIAL: run.data.tags[Tag.TRIAL], Tag.PARENT: run.info.run_id}
     return store.find([run.info.experiment_id], of_seeds)
 
 
@@ -110,7 +95,3 @@ def _found(run: "Run", of_seeds: "Iterable[Run]") -> Found:
     metrics = {seed: reported(data.metrics) for seed, data in by_seed.items()}
     tags = run.data.tags
     return Found(tags[Tag.STUDY], run.info.run_id, metrics, failures, tags, run.info.end_time or 0)
-
-
-def _is_lost(found: Found) -> bool:
-    return any(failure.kind.is_of_machine for failure in found.failures.values())

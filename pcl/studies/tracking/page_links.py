@@ -9,8 +9,6 @@ from urllib.parse import quote, urlencode
 from pcl.metrics.names import OBJECTIVE
 from pcl.studies.tracking.tags import RunKind, Tag
 
-__all__ = ["experiments_page", "run_page", "trials_page"]
-
 
 def experiments_page() -> str:
     """Return the address of the list of experiments.

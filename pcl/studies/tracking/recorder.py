@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 from pcl.studies.ledger.folders import TrialFolder
 from pcl.studies.tracking.tracker import Tracker
@@ -14,23 +13,11 @@ _AT_ONCE = 4  # records that are sent to a server, which may be far away; to a d
 _ARTIFACT = "artifact "
 
 
-class _Standing(NamedTuple):
-    """A recorder's progress; a slow store that answers makes some, even before a record is whole."""
-
-    pending: int
-    n_answers: int
-    n_failures: int
-
-
 class Recorder:
     """Syncs trials in background threads. Only `close` waits for MLflow, and nothing raises because of it.
 
-    What fails is tried again, with growing pauses. A trial that is submitted again before its turn is synced once.
-
-    Args:
-        tracker: With an open study.
-        first_pause_s: After the first failure.
-        longest_pause_s: After many.
+    What fails is tried again, with growing pauses. A trial that is submitted again before its turn is synced once. The
+    tracker has a study open.
     """
 
     def __init__(self, tracker: Tracker, first_pause_s: float = 0.25, longest_pause_s: float = 10.0) -> None:
@@ -81,23 +68,21 @@ class Recorder:
             self._is_closing = True
             self._changed.notify_all()
         self._hurry.set()
-        before = self._standing()
-        while before.pending:
-            deadline = time.monotonic() + timeout_s
-            for thread in self._threads:
-                thread.join(max(0.0, deadline - time.monotonic()))
-            now = self._standing()
-            is_answered = now.n_answers > before.n_answers and now.n_failures == before.n_failures
-            if now.pending >= before.pending and not is_answered:
+        while n_pending := self.pending:
+            if not self._gets_on(n_pending, timeout_s):
                 break
-            before = now
         with self._changed:
             self._is_stopped = True
             self._changed.notify_all()
             return self._left()
 
-    def _standing(self) -> _Standing:
-        return _Standing(self.pending, self._tracker.store.n_answers, self._n_failures)
+    def _gets_on(self, n_pending: int, timeout_s: float) -> bool:
+        """Wait; return whether a record was sent, or a slow store has answered, even before a record is whole."""
+        n_answers, n_failures, deadline = self._tracker.store.n_answers, self._n_failures, time.monotonic() + timeout_s
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        is_answered = self._tracker.store.n_answers > n_answers and self._n_failures == n_failures
+        return self.pending < n_pending or is_answered
 
     def _left(self) -> list[str]:
         return [*self._current, *(name for name in self._jobs if name not in self._current)]

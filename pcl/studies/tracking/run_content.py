@@ -1,6 +1,5 @@
 """Content of the MLflow run of a study, a trial or a seed. Pure: `pcl.studies.tracking.tracker` writes it."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
@@ -12,6 +11,7 @@ from pcl.metrics.names import OBJECTIVE, OBJECTIVE_SE
 from pcl.studies.ledger.folders import Metrics, Result, Row, Status
 from pcl.studies.results.statistics import standard_error
 from pcl.studies.space.trial import Trial
+from pcl.studies.tracking.database_file import restored
 from pcl.studies.tracking.tags import RunState, Tag
 
 ENDS = {Status.FINISHED: RunState.FINISHED, Status.FAILED: RunState.FAILED, Status.STOPPED: RunState.KILLED}
@@ -20,39 +20,24 @@ ENDS = {Status.FINISHED: RunState.FINISHED, Status.FAILED: RunState.FAILED, Stat
 ENDING_TAGS = frozenset({Tag.CAUSE, Tag.FAILURE_KIND, Tag.FAILURE_DETAIL, Tag.STOPPED_EARLY, Tag.SYNCED})
 
 _UNKNOWN = Failure(FailureKind.ERROR)
-_LARGEST = 1.7976931348623157e308  # what MLflow's databases keep of an infinity
 
 Point = tuple[str, float, int, int]  # metric, value, time in milliseconds, step
 
 
 @dataclass(frozen=True)
 class StudyTags:
-    """Tags that a study's runs are found and compared by, each named `pcl.NAME`.
+    """Tags that a study's runs are found and compared by, each named `pcl.NAME`."""
 
-    Attributes:
-        space: Name of the search space.
-        scale: smoke, quick or paper.
-        fidelity: paper, reference or exact.
-        objective: The metric that trials are selected by.
-        data: Fingerprint of the data.
-        commit: Of the code.
-        lock: Hash of requirements.lock.
-        hardware: Of the driver, until a trial says its own.
-        ablation: Name of the ablation, of a study that is one.
-        baseline: Key of the trial that its variants are compared with.
-        torch: Its version.
-    """
-
-    space: str
-    scale: str
-    fidelity: str
-    objective: str
-    data: str
-    commit: str
-    lock: str
-    hardware: str
-    ablation: str = ""
-    baseline: str = ""
+    space: str  # name of the search space
+    scale: str  # smoke, quick or paper
+    fidelity: str  # paper, reference or exact
+    objective: str  # the metric that trials are selected by
+    data: str  # fingerprint of the data
+    commit: str  # of the code
+    lock: str  # hash of requirements.lock
+    hardware: str  # of the driver, until a trial says its own
+    ablation: str = ""  # name of the ablation, of a study that is one
+    baseline: str = ""  # key of the trial that its variants are compared with
     torch: str = field(default_factory=lambda: version("torch"))
 
     def as_tags(self) -> dict[str, str]:
@@ -64,21 +49,13 @@ class StudyTags:
 
 @dataclass(frozen=True)
 class Ending:
-    """The end of a run.
-
-    Attributes:
-        state: In MLflow.
-        time_ms: When.
-        tags: To be written with it.
-        metrics: To be written with it.
-        texts: Artifacts, by name.
-    """
+    """The end of a run."""
 
     state: RunState
     time_ms: int
-    tags: dict[str, str] = field(default_factory=dict)
-    metrics: list[Point] = field(default_factory=list)
-    texts: dict[str, str] = field(default_factory=dict)
+    tags: dict[str, str] = field(default_factory=dict)  # to be written with it
+    metrics: list[Point] = field(default_factory=list)  # to be written with it
+    texts: dict[str, str] = field(default_factory=dict)  # artifacts, by name
 
 
 def params_of(trial: Trial, seeds: Sequence[int]) -> dict[str, str]:
@@ -99,11 +76,7 @@ def stamp_of(result: Result, rows: Sequence[Row]) -> str:
 
 def trial_ending(trial: Trial, result: Result, rows: Sequence[Row], objective: str) -> Ending:
     """Return the end of a trial's run; a finished one has the objective's mean over seeds and its error."""
-    tags = {
-        Tag.HARDWARE: result.hardware,
-        Tag.REUSED_FROM: result.reused_from,
-        Tag.SYNCED: stamp_of(result, rows),
-    }
+    tags = {Tag.HARDWARE: result.hardware, Tag.REUSED_FROM: result.reused_from, Tag.SYNCED: stamp_of(result, rows)}
     texts = {"config.yaml": yaml.safe_dump(trial.config, sort_keys=False)}
     metrics: list[Point] = []
     if result.status is Status.FAILED:
@@ -115,8 +88,7 @@ def trial_ending(trial: Trial, result: Result, rows: Sequence[Row], objective: s
         tags[Tag.STOPPED_EARLY] = result.cause
     elif rows:
         last = rows[-1]
-        chosen = [m for seed, m in last.by_seed.items() if seed not in last.failures and objective in m]
-        values = [m[objective] for m in chosen]
+        values = [m[objective] for seed, m in last.by_seed.items() if seed not in last.failures and objective in m]
         if values:
             metrics.append((OBJECTIVE, sum(values) / len(values), last.time_ms, last.batch))
         if len(values) > 1:
@@ -144,8 +116,4 @@ def _failure_tags(failure: Failure) -> dict[str, str]:
 
 def reported(metrics: Mapping[str, float]) -> Metrics:
     """Return metrics as they were reported, from what MLflow returns."""
-    return {
-        key: math.copysign(math.inf, value) if abs(value) == _LARGEST else value
-        for key, value in metrics.items()
-        if key not in (OBJECTIVE, OBJECTIVE_SE)
-    }
+    return {key: restored(value) for key, value in metrics.items() if key not in (OBJECTIVE, OBJECTIVE_SE)}

@@ -138,13 +138,11 @@ class Store:
         """Do the same by MLflow's client: for servers, and databases whose tables are not known here."""
         conditions = [f"tags.`{key}` = '{value}'" for key, value in tags.items()]
         conditions += [f"attributes.status = '{status}'"] if status else []
+        order = ["attributes.start_time ASC", "attributes.run_id ASC"]
+        asked, n_most = " and ".join(conditions), min(most or _PAGE, _PAGE)
         pages = self._pages(
             lambda client, token: client.search_runs(
-                experiments,
-                " and ".join(conditions),
-                max_results=min(most or _PAGE, _PAGE),
-                order_by=["attributes.start_time ASC", "attributes.run_id ASC"],
-                page_token=token,
+                experiments, asked, max_results=n_most, order_by=order, page_token=token
             )
         )
         return list(islice(pages, most or None))
@@ -156,19 +154,12 @@ class Store:
         return str(run.info.run_id)
 
     def log(
-        self,
-        run_id: str,
-        metrics: Iterable[tuple[str, float, int, int]] = (),
-        params: Mapping[str, str] | None = None,
+        self, run_id: str, metrics: Iterable[tuple[str, float, int, int]] = (), params: Mapping[str, str] | None = None,
         tags: Mapping[str, str] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Write all at once: one request, unless there is more than MLflow takes. Tags are written last.
 
-        Args:
-            run_id: Whose.
-            metrics: Key, value, time in milliseconds, step. Those that are there already are not doubled.
-            params: What is new; a parameter cannot change.
-            tags: What is new or changed.
+        Metrics (key, value, time in milliseconds, step) that are there already are not doubled. Params cannot change.
         """
         from mlflow.entities import Metric, Param, RunTag  # noqa: PLC0415  MLflow takes seconds, and the board needs none
 
@@ -222,11 +213,7 @@ class Store:
         self.call(lambda client: client.log_artifact(run_id, str(path), folder or None))
 
     def call(self, request: Callable[["MlflowClient"], T]) -> T:
-        """Return the answer to a request, which is repeated while other processes keep the database locked.
-
-        Raises:
-            StoreError: If there is none.
-        """
+        """Return the answer to a request, repeated while others keep the database locked, or raise a `StoreError`."""
         deadline = time.monotonic() + _LOCKED_S
         while True:
             try:

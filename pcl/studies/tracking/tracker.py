@@ -46,34 +46,19 @@ class _Identity:
 
 @dataclass
 class _Record:
-    """A run as this process knows it.
-
-    Attributes:
-        run_id: In MLflow.
-        state: In MLflow.
-        tags: All.
-        params: Names of those that are there.
-        sent: Time and batch of the reports that this process has sent.
-        witness: A metric that shows what another process has sent.
-    """
+    """A run as this process knows it."""
 
     run_id: str
     state: RunState = RunState.RUNNING
     tags: dict[str, str] = field(default_factory=dict)
-    params: set[str] = field(default_factory=set)
-    sent: set[tuple[int, int]] = field(default_factory=set)
-    witness: str = ""
+    params: set[str] = field(default_factory=set)  # names of those that are there
+    sent: set[tuple[int, int]] = field(default_factory=set)  # time and batch of the reports that this process has sent
+    witness: str = ""  # a metric that shows what another process has sent
 
     @classmethod
     def of(cls, run: "Run") -> "_Record":
-        metrics = content.reported(run.data.metrics)
-        return cls(
-            run.info.run_id,
-            RunState(run.info.status),
-            dict(run.data.tags),
-            set(run.data.params),
-            witness=next(iter(metrics), ""),
-        )
+        witness, info, data = next(iter(content.reported(run.data.metrics)), ""), run.info, run.data
+        return cls(info.run_id, RunState(info.status), dict(data.tags), set(data.params), witness=witness)
 
     def is_in_line(self, state: RunState, stamp: str) -> bool:
         return self.state is state and self.tags.get(Tag.SYNCED) == stamp
@@ -96,15 +81,7 @@ class _Study:
 
 
 class Tracker:
-    """Writes one study at a time to MLflow. Its methods may be called from several threads.
-
-    Args:
-        uri: See `tracking_uri`.
-        artifacts: Folder of artifacts of an embedded database; by default beside it.
-
-    Raises:
-        ValueError: If the kind of store is not supported.
-    """
+    """Writes one study at a time to a `Store`. Its methods may be called from several threads."""
 
     def __init__(self, uri: str, artifacts: Path | None = None) -> None:
         self.store = Store(uri, artifacts)
@@ -143,8 +120,7 @@ class Tracker:
     def sync(self, folder: TrialFolder) -> None:
         """Bring a trial's run in line with its folder; threads may do so for several trials, not for the same.
 
-        Raises:
-            StoreError: If MLflow does not answer; call again.
+        Call it again after a `StoreError`, which says that MLflow does not answer.
         """
         study = self._study()
         try:

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -137,6 +138,36 @@ def test_an_error_that_would_end_a_worker_fails_the_trial_until_the_study_is_res
     assert is_lost(lost)
 
 
+@pytest.mark.parametrize("error", [RuntimeError("of the caller"), BrokenPipeError("of the caller")])
+def test_an_error_of_the_listener_is_the_callers_and_no_failure_of_the_trial(error: Exception, tmp_path: Path) -> None:
+    study, interrupt = StudyFolder(tmp_path / "study"), Interrupt()
+
+    def complain(folder: TrialFolder, batch: int) -> None:
+        if batch == 8:
+            raise error
+
+    with pytest.raises(type(error), match="of the caller"):
+        run(study, FINE, OTHER, listener=Heard(complain), interrupt=interrupt)
+    assert interrupt.stop is None
+    assert study.trial(FINE.key).result() is None
+    assert [row.batch for row in study.trial(FINE.key).rows()] == [4, 8]
+    run(study, FINE, OTHER)
+    assert on_disk(study) == alone(FINE, OTHER)
+
+
+def test_an_error_of_say_is_the_callers(tmp_path: Path) -> None:
+    def say(line: str) -> None:
+        if line.startswith("  "):  # the first trial's end
+            raise BrokenPipeError("of the caller")
+
+    with pytest.raises(BrokenPipeError, match="of the caller"):
+        search(SPACE, spec_of(SPACE), StudyFolder(tmp_path / "study"), say=say)
+    (folder,) = StudyFolder(tmp_path / "study").trials()
+    result = folder.result()
+    assert result is not None
+    assert result.status is Status.FINISHED
+
+
 @pytest.mark.parametrize("batch", [4, 8])
 def test_an_interrupted_trial_goes_on_from_its_checkpoint(batch: int, tmp_path: Path) -> None:
     study, interrupt = StudyFolder(tmp_path / "study"), Interrupt()
@@ -184,13 +215,16 @@ def test_trials_that_fall_behind_are_stopped(tmp_path: Path) -> None:
     assert study.trial(best_first[1].key).rows()[-1].batch == 8  # a ninth of 40, the first report after it
 
 
-def search(space: SearchSpace, spec: StudySpec, study: StudyFolder, interrupt: Interrupt | None = None) -> Finding:
+def search(
+    space: SearchSpace, spec: StudySpec, study: StudyFolder, interrupt: Interrupt | None = None,
+    say: Callable[[str], None] = lambda _: None,
+) -> Finding:  # fmt: skip
     """A study in this process, with an MLflow that knows and keeps nothing."""
     study.path.mkdir(parents=True, exist_ok=True)
     tracker: Any = SimpleNamespace(finished=lambda _: None)
     recorder: Any = SimpleNamespace(submit=lambda _: None, errors=[])
     choices, interrupt = Choices(RUNNER, is_finalized=True), interrupt or Interrupt()
-    execution = Execution(space.objective, study, tracker, recorder, choices, interrupt, lambda _: None)
+    execution = Execution(space.objective, study, tracker, recorder, choices, interrupt, say)
     return Search(space, spec, execution, recorder, interrupt).run()
 
 

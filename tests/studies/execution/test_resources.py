@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from pcl.studies.execution import ray_runner
-from pcl.studies.execution.interfaces import Source
 from pcl.studies.execution.interrupt import Interrupt
 from pcl.studies.execution.ray_runner import RayRunner
 from pcl.studies.execution.resources import Cost, Resources, gpu_share, with_side_by_side
-from pcl.studies.execution.runner import Assignment
+from pcl.studies.execution.runner import Assignment, Source
 from pcl.studies.ledger.folders import Result, Status, StudyFolder
 from pcl.studies.report import plan
 from pcl.studies.report.plan import costs_of, probe, side_by_side_seconds

@@ -46,7 +46,7 @@ def drive(path: Path, study: Study, *, is_rerun: bool = False, is_elsewhere: boo
     folder.repair()
     found = Found("other", "run", ELSEWHERE, {})
     tracker: Any = SimpleNamespace(finished=lambda _: found if is_elsewhere else None, last_batch=lambda _: 8)
-    recorder: Any = SimpleNamespace(submit=lambda _: None)
+    recorder: Any = SimpleNamespace(submit=lambda _: None, errors={})
     choices = Choices(InlineRunner(Resources()), is_rerun=is_rerun)
     told: list[str] = []
     Execution(Objective(METRIC), folder, tracker, recorder, choices, Interrupt(), told.append).run_all(TRIALS, "grid")

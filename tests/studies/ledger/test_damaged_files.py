@@ -11,11 +11,10 @@ import torch
 
 from pcl.studies.execution import ray_runner
 from pcl.studies.execution.inline_runner import InlineRunner
-from pcl.studies.execution.interfaces import Source
 from pcl.studies.execution.interrupt import Interrupt
 from pcl.studies.execution.ray_runner import RayRunner
 from pcl.studies.execution.resources import Resources
-from pcl.studies.execution.runner import Assignment
+from pcl.studies.execution.runner import Assignment, Source
 from pcl.studies.execution.trial_execution import Choices, Execution
 from pcl.studies.execution.worker import Job
 from pcl.studies.ledger.folders import PREVIOUS, Damaged, Lost, Result, Row, Status, StudyFolder, TrialFolder

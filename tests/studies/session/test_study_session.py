@@ -17,9 +17,10 @@ from pcl.studies.execution.trial_execution import Execution
 from pcl.studies.ledger.folders import Result, Status, StudyFolder
 from pcl.studies.ledger.study_spec import StudySpec
 from pcl.studies.ledger.study_storage import Storage
+from pcl.studies.report.plan import estimated_seconds
 from pcl.studies.results.selection import Outcome
 from pcl.studies.search.stages import Finding
-from pcl.studies.session.request import ResourceRequest, RunRequest
+from pcl.studies.session.request import ResourceRequest, Runner, RunRequest
 from pcl.studies.session.site import Site
 from pcl.studies.session.strategies import Files, TrialList
 from pcl.studies.session.study_session import Client, Study, StudySession
@@ -166,6 +167,18 @@ def test_what_is_asked_for_becomes_resources(
     asked: ResourceRequest, available: dict[str, float], expected: Resources
 ) -> None:
     assert asked.resources(available, [Cost(1.0, 1.0, 1, 1, 2**40, 4, 2.0)]) == expected
+
+
+def test_trials_in_this_process_wait_for_no_ray_and_share_no_gpu(tmp_path: Path) -> None:
+    costs, available = [Cost(1.0, 60.0, 1, 1, 2**40, 4, 2.0)], {"CPU": 2.0, "GPU": 1.0}
+    ray, inline = (
+        RunRequest(Storage(tmp_path), resources=ResourceRequest(gpus="auto"), runner=runner) for runner in Runner
+    )
+    assert (ray.is_measured, inline.is_measured) == (True, False)
+    resources = inline.resources_of(available, costs)
+    assert (resources.gpus, resources.side_by_side, resources.slots(available)) == (1.0, 1, 1)
+    waited = estimated_seconds(costs, 0, ray.resources_of(available, costs), 1)
+    assert waited > estimated_seconds(costs, 0, resources, 1) == 0.0
 
 
 def test_a_part_of_a_second_gpu_is_refused() -> None:

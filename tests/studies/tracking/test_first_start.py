@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from dashboards.board.store.opening import open_database
+from dashboards.board.store.mlflow_mirror import open_database
 from launch import ablate
 from launch.testbed.processes import DEADLINE_S
 from pcl.storage.sqlite_files import new_database, put, revision
