@@ -9,11 +9,13 @@ import sys
 
 from launch.shared.command import Parser, run, say, whole_number
 from launch.shared.job_submission import is_sent
-from launch.studies.requests import GridRequest, SearchRequest
+from launch.studies.requests import GridRequest
 from launch.studies.study_flags import (
+    OF_SEARCH,
     config_request,
     how_flags,
     run_request,
+    search_request,
     study_choice,
     study_name,
     what_flags,
@@ -36,11 +38,9 @@ def main() -> None:
 
 def request_of(arguments: argparse.Namespace) -> GridRequest:
     """Return what the command line asks for."""
-    of_search = ("search", "trials", "search_seed", "sampler", "warm_start", "scheduler", "objectives", "replicate")
-    search = SearchRequest(*(getattr(arguments, name) for name in of_search))
     return GridRequest(
-        arguments.space, study_choice(arguments, ("space", *of_search)), config_request(arguments), search,
-        run_request(arguments), arguments.json,
+        arguments.space, study_choice(arguments, ("space", *OF_SEARCH)), config_request(arguments),
+        search_request(arguments), run_request(arguments), arguments.json,
     )  # fmt: skip
 
 

@@ -55,12 +55,12 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "pcl.studies.space", "pcl.training",
     ),
     "pcl.studies.session": (
-        "pcl.metrics", "pcl.storage", "pcl.studies.cluster", "pcl.studies.execution", "pcl.studies.ledger",
-        "pcl.studies.report", "pcl.studies.results", "pcl.studies.search", "pcl.studies.space",
+        "pcl.config", "pcl.mathematics", "pcl.metrics", "pcl.storage", "pcl.studies.cluster", "pcl.studies.execution",
+        "pcl.studies.ledger", "pcl.studies.report", "pcl.studies.results", "pcl.studies.search", "pcl.studies.space",
         "pcl.studies.tracking",
     ),
     "pcl.studies.api": (
-        "pcl.config", "pcl.data", "pcl.distributions", "pcl.mathematics", "pcl.storage", "pcl.studies.execution",
+        "pcl.config", "pcl.data", "pcl.distributions", "pcl.storage", "pcl.studies.execution",
         "pcl.studies.ledger", "pcl.studies.results", "pcl.studies.search", "pcl.studies.session", "pcl.studies.space",
         "pcl.training",
     ),
@@ -83,7 +83,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "dashboards.paper": ("pcl.presentation", "pcl.studies.paper", "pcl.studies.tracking"),
     "launch.shared": (
         "pcl.data", "pcl.encoders", "pcl.presentation", "pcl.storage", "pcl.studies.cluster", "pcl.studies.ledger",
-        "pcl.studies.tracking", "pcl.training",
+        "pcl.studies.space", "pcl.studies.tracking", "pcl.training",
     ),
     "launch.testbed": ("pcl.studies.ledger", "pcl.studies.tracking"),
     "launch.benchmarks": (

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from pcl.storage.object_stores import check_address, is_address
 from pcl.studies.ledger.provenance import COMMIT_FILE, commit
+from pcl.studies.space.declarations import is_file
 
 ROOT = Path(__file__).parents[2]
 _TRAVELS = ("pcl", "search_spaces", "launch", "dashboards", "pyproject.toml", "requirements.lock")
@@ -155,7 +156,7 @@ def _files(words: list[str]) -> dict[str, Path]:
     """Return the user's own files, and replace them in the words by their paths inside the package."""
     files: dict[str, Path] = {}
     for index, (option, value) in enumerate(pairwise(words), start=1):
-        is_name = option in _NAMED and not (value.endswith(".py") or "/" in value)
+        is_name = option in _NAMED and not is_file(value)
         if option not in _FILES or is_name:
             continue  # a name of ours: it is part of the code
         file = Path(value)

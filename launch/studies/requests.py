@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pcl.studies.session.request import RunRequest
+from pcl.studies.session.request import RunRequest, SearchRequest
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class ConfigRequest:
         fidelity: Profile; None for the default.
         settings: Values of `--set`, by path.
         setting_texts: The same as they were given.
-        seeds: A list such as 1,2,3; None for the default.
+        seeds: Empty for the default ones.
         images: Of what.
     """
 
@@ -50,7 +50,7 @@ class ConfigRequest:
     fidelity: str | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
     setting_texts: tuple[str, ...] = ()
-    seeds: str | None = None
+    seeds: tuple[int, ...] = ()
     images: ImageRequest = ImageRequest()
 
     @property
@@ -72,31 +72,6 @@ class StudyChoice:
     name: str | None = None
     resume: str | None = None
     is_plan: bool = False
-
-
-@dataclass(frozen=True)
-class SearchRequest:
-    """A choice of search method; None is the default.
-
-    Attributes:
-        kind: grid, random or optuna.
-        trials: Of each stage.
-        search_seed: Of draws and sampler.
-        sampler: Optuna's.
-        warm_start: A study whose finished trials Optuna begins with.
-        scheduler: none, asha or pbt.
-        objectives: Metrics, the first of which decides.
-        replicate: "auto" for more seeds for the best.
-    """
-
-    kind: str | None = None
-    trials: int | None = None
-    search_seed: int | None = None
-    sampler: str | None = None
-    warm_start: str | None = None
-    scheduler: str | None = None
-    objectives: str | None = None
-    replicate: str | None = None
 
 
 @dataclass(frozen=True)

@@ -106,8 +106,9 @@ def asked_again(request: ReproductionRequest) -> str:
     """Return the flags of a reproduction that say what is asked for."""
     config, images = request.config, request.config.images
     asked = [("--table", name) for name in request.tables] + [("--figure", name) for name in request.figures]
-    asked += [("--scale", config.scale or ""), ("--fidelity", config.fidelity or "")]
-    asked += [("--seeds", config.seeds or ""), ("--data", images.data or ""), ("--weights", images.weights or "")]
+    seeds = ",".join(map(str, config.seeds))
+    asked += [("--scale", config.scale or ""), ("--fidelity", config.fidelity or ""), ("--seeds", seeds)]
+    asked += [("--data", images.data or ""), ("--weights", images.weights or "")]
     asked += [("--set", text) for text in config.setting_texts]
     words = [word for flag, value in asked if value for word in (flag, shlex.quote(value))]
     flags = [*(["--all"] if request.is_all else []), *(["--skip-bad"] if images.is_skip_bad else [])]

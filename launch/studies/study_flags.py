@@ -9,7 +9,7 @@ from launch.shared.command import SKIP_BAD_HELP, WEIGHTS_HELP, settings, whole_n
 from launch.studies.requests import ConfigRequest, ImageRequest, StudyChoice
 from pcl.studies.ledger.study_names import check_name, check_new_name
 from pcl.studies.ledger.study_storage import Storage
-from pcl.studies.session.request import AUTO, ResourceRequest, Runner, RunRequest
+from pcl.studies.session.request import AUTO, ResourceRequest, Runner, RunRequest, SearchRequest
 
 if TYPE_CHECKING:
     from argparse import _ArgumentGroup
@@ -115,11 +115,36 @@ def _minutes(text: str) -> float:
 
 def config_request(arguments: argparse.Namespace) -> ConfigRequest:
     """Return the runs that `what_flags` ask for."""
-    if arguments.seeds == "":  # as by a shell's variable that is not set
-        raise ValueError("`--seeds` must not be empty; leave it out.")
     images = ImageRequest(arguments.data, arguments.skip_bad, arguments.weights)
     texts = tuple(arguments.set)
-    return ConfigRequest(arguments.scale, arguments.fidelity, settings(texts), texts, arguments.seeds, images)
+    return ConfigRequest(arguments.scale, arguments.fidelity, settings(texts), texts, _seeds(arguments.seeds), images)
+
+
+def _seeds(text: str | None) -> tuple[int, ...]:
+    """Parse seeds from a list such as 1,2,3."""
+    if text is None:
+        return ()
+    try:
+        seeds = tuple(int(word) for word in text.replace(",", " ").split())
+    except ValueError:
+        seeds = ()
+    if not seeds or len(set(seeds)) != len(seeds) or not all(0 <= seed < 2**63 for seed in seeds):
+        raise ValueError(f"`--seeds` takes different whole numbers such as 1,2,3, but got {text!r}; or leave it out.")
+    return seeds
+
+
+OF_SEARCH = ("search", "trials", "search_seed", "sampler", "warm_start", "scheduler", "objectives", "replicate")
+
+
+def search_request(arguments: argparse.Namespace) -> SearchRequest:
+    """Return the search that the options `OF_SEARCH` ask for."""
+    if arguments.objectives == "":  # as by a shell's variable that is not set
+        raise ValueError("`--objectives` must not be empty; leave it out.")
+    objectives = tuple(map(str.strip, arguments.objectives.split(","))) if arguments.objectives else ()
+    return SearchRequest(
+        arguments.search, arguments.trials, arguments.search_seed, arguments.sampler, arguments.warm_start,
+        arguments.scheduler, objectives, arguments.replicate,
+    )  # fmt: skip
 
 
 def study_choice(arguments: argparse.Namespace, fixed: Sequence[str]) -> StudyChoice:

@@ -71,6 +71,11 @@ class StudySpec:
         if shared := sorted(set(self.tuning_seeds) & set(self.report_seeds)):
             raise ValueError(f"Tuning and report seeds must have none in common, but both have {shared}.")
 
+    @property
+    def has_file(self) -> bool:
+        """Return whether the space is of a user's own file."""
+        return "/" in self.space
+
     def as_json(self) -> dict[str, Any]:
         """Return the content of study.json."""
         return {"format": _FORMAT, **asdict(self)}
@@ -177,13 +182,13 @@ def _shown(value: object) -> str:
 
 
 @contextmanager
-def opened(folder: StudyFolder, spec: StudySpec, on_lost: Callable[[str], None] = lambda _: None) -> Iterator[None]:
+def opened(folder: StudyFolder, spec: StudySpec, on_lost: Callable[[], None] = lambda: None) -> Iterator[None]:
     """Hold the study's lock, after making study.json or checking that it says the same.
 
     Args:
         folder: The study's files.
         spec: What it is.
-        on_lost: Told why, in a thread of its own, where another process has taken over a study in a store.
+        on_lost: Called, in a thread of its own, where another process has taken over a study in a store.
 
     Raises:
         ValueError: If the folder is of another study, or another process works on it.
@@ -211,13 +216,13 @@ def opened(folder: StudyFolder, spec: StudySpec, on_lost: Callable[[str], None] 
 def _require_same(folder: StudyFolder, spec: StudySpec) -> None:
     if (folder.path / _STUDY).exists() and (difference := spec.difference(StudySpec.read(folder))):
         raise ValueError(
-            f"The study {folder.name!r} is another one ({difference}); give the new one a `--name` of its own."
+            f"The study {folder.name!r} is another one ({difference}); give the new one a name of its own."
         )
 
 
 def _keep_space(folder: StudyFolder, spec: StudySpec) -> None:
     """Keep a copy of a user's own space: the file of a job is gone when it ends."""
-    if "/" in spec.space:
+    if spec.has_file:
         shutil.copyfile(spec.space, folder.path / _SPACE)
         folder.mirror.push(_SPACE)
 
@@ -233,7 +238,7 @@ def space_of(folder: StudyFolder, spec: StudySpec) -> str:
             f"The study {folder.name!r} is of a space that was made in Python: the same call goes on with it, with "
             f"`name={folder.name!r}`."
         )
-    is_gone = "/" in spec.space and not Path(spec.space).exists()
+    is_gone = spec.has_file and not Path(spec.space).exists()
     if is_gone:
         folder.mirror.pull(_SPACE)
     return str(folder.path / _SPACE) if is_gone else spec.space
@@ -274,18 +279,3 @@ def _kind_of(path: Path) -> str:
         return str(json.loads(path.read_text()).get("kind", SEARCH))
     except (json.JSONDecodeError, AttributeError):
         return SEARCH
-
-
-def read_seeds(text: str) -> tuple[int, ...]:
-    """Parse seeds from a list such as 1,2,3; none from no text.
-
-    Raises:
-        ValueError: If they are not different whole numbers.
-    """
-    try:
-        seeds = tuple(int(word) for word in text.replace(",", " ").split())
-    except ValueError:
-        seeds = ()
-    if text and (not seeds or len(set(seeds)) != len(seeds) or not all(0 <= seed < 2**63 for seed in seeds)):
-        raise ValueError(f"`--seeds` takes different whole numbers such as 1,2,3, but got {text!r}.")
-    return seeds

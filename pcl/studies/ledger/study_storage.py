@@ -58,13 +58,13 @@ class Storage:
             try:
                 self.mirror.check()
             except ValueError as error:
-                raise ValueError(f"`--storage` must be a folder, or a store's address, but {error}") from None
+                raise ValueError(f"`storage` must be a folder, or a store's address, but {error}") from None
         place = self.path
         while not place.exists() and place != place.parent:
             place = place.parent
         if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
             what = f"{self.path}, where PCL_CACHE puts copies," if self.is_store else str(self.path)
-            raise ValueError(f"`--storage` must be a folder that can be written to, but {what} is not.")
+            raise ValueError(f"`storage` must be a folder that can be written to, but {what} is not.")
 
     def check_readable(self) -> None:
         """Raise a ValueError unless a store answers, at once; a folder need not exist."""

@@ -11,8 +11,17 @@ from pcl.studies.results.selection import Outcome
 from pcl.studies.session.site import provenance
 from pcl.studies.session.strategies import Say, TrialList
 from pcl.studies.session.study_session import Study
-from pcl.studies.space.ablation import Ablation
+from pcl.studies.space.ablation import Ablation, Cells
 from pcl.studies.tracking.tracker import StudyTags
+
+
+def cells_of(ablation: Ablation, spec: StudySpec) -> Cells:
+    """Return the trials of an ablation's study, and the variants that have none.
+
+    Raises:
+        ValueError: If the baseline is not possible, or a setting is what is varied.
+    """
+    return ablation.cells(spec.profile, spec.scale, spec.report_seeds, spec.overrides, spec.data)
 
 
 def ablation_study(folder: StudyFolder, ablation: Ablation, spec: StudySpec, say: Say) -> Study[TrialList]:
@@ -24,7 +33,7 @@ def ablation_study(folder: StudyFolder, ablation: Ablation, spec: StudySpec, say
         spec: What the study is.
         say: Prints a line.
     """
-    trials = ablation.cells(spec.profile, spec.scale, spec.report_seeds, spec.overrides, spec.data).trials
+    trials = cells_of(ablation, spec).trials
     tags = StudyTags(
         f"ablations/{ablation.name}", spec.scale, spec.profile, ablation.objective.metric, spec.data, *provenance(),
         ablation.name, trials[ablation.baseline].key,

@@ -44,8 +44,36 @@ class ResourceRequest:
             side_by_side = min((cost.side_by_side for cost in costs), default=1)
             gpus *= gpu_share(costs) if side_by_side == 1 else 1.0
         if self.cpus < 0 or gpus < 0 or (gpus > 1 and gpus != int(gpus)):
-            raise ValueError(f"`--cpus-per-trial {self.cpus:g} --gpus-per-trial {gpus:g}` is not possible.")
+            raise ValueError(
+                f"A trial's CPUs must be at least 0, and its GPUs a share of one or a whole number, but got "
+                f"{self.cpus:g} and {gpus:g}."
+            )
         return Resources(self.cpus, gpus, self.most_at_once or 0, side_by_side)
+
+
+@dataclass(frozen=True)
+class SearchRequest:
+    """A choice of search method; None is the default.
+
+    Attributes:
+        kind: grid, random or optuna.
+        n_trials: Of each stage of a random or Optuna search.
+        search_seed: Of draws and sampler.
+        sampler: Optuna's: tpe or gp.
+        warm_start: A study whose finished trials Optuna begins with.
+        scheduler: asha, or none.
+        objectives: Metrics, the first of which decides; by default the space's.
+        replicate: "auto" for more seeds for the best.
+    """
+
+    kind: str | None = None
+    n_trials: int | None = None
+    search_seed: int | None = None
+    sampler: str | None = None
+    warm_start: str | None = None
+    scheduler: str | None = None
+    objectives: tuple[str, ...] = ()
+    replicate: str | None = None
 
 
 class Runner(Enum):
@@ -86,12 +114,12 @@ class RunRequest:
 
     def __post_init__(self) -> None:
         asked = {
-            "--address": self.address, "--side-by-side": self.resources.side_by_side,
-            "--max-concurrent": self.resources.most_at_once,
+            "An address": self.address, "A number side by side": self.resources.side_by_side,
+            "A bound on concurrent trials": self.resources.most_at_once,
         }  # fmt: skip
-        given = [flag for flag, value in asked.items() if value]
+        given = [what for what, value in asked.items() if value]
         if self.runner is Runner.INLINE and given:
-            raise ValueError(f"`{given[0]}` is for `--runner ray`; inline runs one trial after the other, here.")
+            raise ValueError(f"{given[0]} is for the runner ray; inline runs one trial after the other, here.")
 
     def is_finalized(self, scale: str) -> bool:
         """Return whether the best run on the report seeds at a scale."""

@@ -30,6 +30,11 @@ def machine(address: str | None = None) -> dict[str, float]:
     return {"CPU": float(n_cores()), "GPU": float(torch.cuda.device_count())}
 
 
+def default_scale(address: str | None) -> str:
+    """Return the scale of a study that names none: `paper` where the cluster has a GPU."""
+    return "paper" if machine(address).get("GPU") else "quick"
+
+
 def provenance() -> tuple[str, str, str]:
     """Return commit, hash of the lock and hardware, as a study's tags have them."""
     return commit(), lock_hash(), hardware_name("cuda" if machine()["GPU"] else "cpu")

@@ -16,7 +16,6 @@ from pcl.studies.results.pareto import with_objectives
 from pcl.studies.results.selection import Outcome
 from pcl.studies.search.stages import Finding, Search
 from pcl.studies.space.labels import label
-from pcl.studies.space.search_method import OPTUNA, searched
 from pcl.studies.space.search_space import Objective, SearchSpace
 from pcl.studies.space.trial import Trial
 from pcl.studies.tracking.recorder import Recorder
@@ -190,16 +189,3 @@ class TrialList:
     def report(self, folder: StudyFolder, finding: Finding, say: Say) -> Files:
         """Write what the list was made for."""
         return Files(self.write(finding.outcomes))
-
-
-def check_possible(space: SearchSpace, spec: StudySpec) -> None:
-    """Raise a ValueError unless the first stage's trials are possible; of ranges, unless those that are tried are."""
-    if spec.method.kind == OPTUNA or space.is_sampled:
-        for name, axis in [item for stage in space.stages for item in stage.axes.items()]:
-            try:
-                searched(name, axis)
-            except ValueError as error:
-                raise ValueError(f"Search space {space.name!r}: {error}") from None
-        spec.corners(space)
-    if spec.method.kind != OPTUNA:
-        spec.trials(space, 0, {})

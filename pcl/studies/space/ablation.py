@@ -124,6 +124,12 @@ class Ablation:
         return experiment_of(self.task)
 
     @property
+    def readers(self) -> list[RunConfig]:
+        """Configurations that say of which type a setting is: one for each loss."""
+        losses = dict.fromkeys([self.loss, *(variant.loss or self.loss for variant in self.variants.values())])
+        return [RunConfig.of(loss=loss, task=self.task, encoder=self.encoder) for loss in losses]
+
+    @property
     def objective(self) -> Objective:
         """Metric that is shown while it runs."""
         metric = self.experiment.metrics[0]
@@ -153,7 +159,7 @@ class Ablation:
         given = dict(overrides or {})
         varied = {path for v in self.variants.values() for path in [*v.settings, *v.settings_at_paper]}
         if both := sorted(varied & set(given)):
-            raise ValueError(f"`--set {both[0]}` must not set what the ablation {self.name!r} varies; leave it out.")
+            raise ValueError(f"Setting {both[0]} must not set what the ablation {self.name!r} varies; leave it out.")
         base = self._config(self.baseline, profile, scale, given)
         trials = {self.baseline: self._trial(self.baseline, base, seeds, data)}
         left_out = {}

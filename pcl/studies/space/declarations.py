@@ -13,6 +13,16 @@ from pcl.config.user_files import cause_of
 T = TypeVar("T")
 
 
+def is_file(text: str) -> bool:
+    """Return whether a text is the path of a file, rather than a name of a package's."""
+    return text.endswith(".py") or "/" in text
+
+
+def recorded_name(text: str) -> str:
+    """Return what a study's record says a name or a path is: paths are absolute."""
+    return str(Path(text).absolute()) if is_file(text) else text
+
+
 @dataclass(frozen=True)
 class Shelf(Generic[T]):
     """A collection of files that each declare one object.
@@ -39,16 +49,16 @@ class Shelf(Generic[T]):
         Raises:
             ValueError: If there is none, or it cannot be read; the message has file, line and cause.
         """
-        is_file, names = text.endswith(".py") or "/" in text, self.names()
-        if is_file and not Path(text).is_file():
+        names = self.names()
+        if is_file(text) and not Path(text).is_file():
             raise ValueError(f"There is no {self.what} file {text}.")
-        if not is_file and text not in names:
+        if not is_file(text) and text not in names:
             near = difflib.get_close_matches(text, names, n=1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
             raise ValueError(f"Unknown {self.what} {text!r}; there are {', '.join(names)}, or a file's path.{hint}")
-        file = text if is_file else str(self._folder() / f"{text}.py")
+        file = text if is_file(text) else str(self._folder() / f"{text}.py")
         try:
-            found = runpy.run_path(file) if is_file else vars(importlib.import_module(f"{self.package}.{text}"))
+            found = runpy.run_path(file) if is_file(text) else vars(importlib.import_module(f"{self.package}.{text}"))
         except (Exception, SystemExit) as error:
             raise ValueError(f"The {self.what} file {file} cannot be read: {cause_of(error, file)}") from None
         declared = found.get(self.variable)

@@ -102,7 +102,7 @@ class SearchSpace:
         try:
             for part in ("loss", "task", "encoder"):
                 object.__setattr__(self, part, named(getattr(self, part)))
-            reader = RunConfig.of(loss=self.loss, task=self.task, encoder=self.encoder)
+            (reader,) = self.readers
             self._check_seeds()
             self._check_objective()
             # From here on, every value has its path's type.
@@ -119,6 +119,11 @@ class SearchSpace:
     def experiment(self) -> Experiment:
         """The task with what goes with it."""
         return experiment_of(self.task)
+
+    @property
+    def readers(self) -> list[RunConfig]:
+        """Configurations that say of which type a setting is."""
+        return [RunConfig.of(loss=self.loss, task=self.task, encoder=self.encoder)]
 
     @property
     def n_trials(self) -> tuple[int, ...]:
@@ -245,7 +250,7 @@ class SearchSpace:
             reader.read(path, value)
             for stage in self.stages:
                 if path in stage.paths():
-                    raise ValueError(f"`--set {path}` must not set what the stage {stage.name!r} varies; leave it out.")
+                    raise ValueError(f"setting {path} must not set what the stage {stage.name!r} varies.")
 
     def _error(self, text: str) -> ValueError:
         return ValueError(f"Search space {self.name!r}: {text}")

@@ -108,7 +108,7 @@ def test_the_same_call_goes_on_and_another_is_refused(
         pcl.ablate("mc_samples", scale="huge", storage=storage)
     with pytest.raises(ValueError, match="There is no study"):
         pcl.open_study("other", storage)
-    with pytest.raises(ValueError, match="for `--runner ray`"):
+    with pytest.raises(ValueError, match="for the runner ray"):
         pcl.search(SPACE, address="auto", **how)
 
 
