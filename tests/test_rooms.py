@@ -30,7 +30,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "pcl.studies": (),
     "pcl.studies.space": ("pcl.config", "pcl.metrics"),
-    "pcl.studies.ledger": ("pcl.config", "pcl.storage", "pcl.studies.space"),
+    "pcl.studies.ledger": ("pcl.config", "pcl.metrics", "pcl.storage", "pcl.studies.space"),
     "pcl.studies.results": ("pcl.config", "pcl.metrics", "pcl.studies.ledger", "pcl.studies.space"),
     "pcl.studies.paper": ("pcl.config", "pcl.metrics", "pcl.studies.results"),
     "pcl.studies.tracking": (

@@ -4,7 +4,6 @@ import time
 
 from launch.shared.command import say
 from launch.studies.asked_study import Asked, resumed
-from launch.studies.console import client_of
 from launch.studies.images import NO_IMAGES, chosen_images
 from launch.studies.requests import AblationRequest
 from launch.studies.resume_command import ABLATE, Resumption
@@ -34,7 +33,7 @@ def run_ablation(request: AblationRequest) -> None:
     _say_plan(request, asked)
     study = ablation_study(asked.folder, asked.declared, asked.spec, say)
     resumption, interrupt = Resumption(ABLATE, run), Interrupt(run.time_budget_s)
-    session = StudySession(study, run, tracker, interrupt, client_of(resumption, tracker))
+    session = StudySession(study, run, tracker, interrupt, resumption.client(tracker))
     with joined(run, interrupt, say, lambda: resumption.how_to_go_on(asked.folder)) as site:
         baseline, *others = session.conduct(site).outcomes
     say(f"{time.perf_counter() - started:.0f} s in all")

@@ -34,13 +34,7 @@ class Asked(Generic[Declared]):
 
 
 def resumed(storage: Storage, name: str, kind: str, load: Callable[[str], Declared]) -> Asked[Declared]:
-    """Return a study to go on with.
-
-    Args:
-        storage: Where it is kept.
-        name: Its name; "" for the latest of its kind.
-        kind: search or ablation.
-        load: Loads its space or ablation.
+    """Return a study to go on with; without a name, the latest of its kind.
 
     Raises:
         ValueError: If there is none, it is of another command, or its space, images or weights have changed.

@@ -6,7 +6,6 @@ import time
 
 from launch.shared.command import say
 from launch.studies.asked_study import Asked
-from launch.studies.console import client_of
 from launch.studies.grid_study import asked_study
 from launch.studies.requests import GridRequest
 from launch.studies.resume_command import GRID, Resumption
@@ -32,7 +31,7 @@ def run_grid(request: GridRequest) -> None:
     check_site(run)
     study = _study(asked.with_weights(), run)
     resumption, interrupt = Resumption(GRID, run), Interrupt(run.time_budget_s)
-    session = StudySession(study, run, tracker, interrupt, client_of(resumption, tracker))
+    session = StudySession(study, run, tracker, interrupt, resumption.client(tracker))
     if run.address is None and run.runner is Runner.RAY:
         session.measure()  # while Ray starts
     with joined(run, interrupt, say, lambda: resumption.how_to_go_on(study.folder)) as site:

@@ -39,14 +39,7 @@ NO_IMAGES = Images({}, "toy")
 
 
 def chosen_images(request: ConfigRequest, scale: str, task: str = "images", encoder: str = "") -> Images:
-    """Return the images and the backbone that `--data`, `--weights` and `--set` ask for.
-
-    Args:
-        request: Of the command.
-        scale: Of the runs.
-        task: Name of the experiment.
-        encoder: Name of a user's own encoder; the experiment's where it is empty.
-    """
+    """Return the images and the backbone that `--data`, `--weights` and `--set` ask for."""
     asked = skipping(request.images.data, request.images.is_skip_bad)
     images = chosen_data(asked)
     given = {path: value for path, value in request.settings.items() if path == "encoder.width"}

@@ -16,12 +16,7 @@ if TYPE_CHECKING:
 
 
 def what_flags(what: "_ArgumentGroup", seeds: str) -> None:
-    """Add the flags that say of what kind the runs are.
-
-    Args:
-        what: Takes them.
-        seeds: What `--seeds` are.
-    """
+    """Add the flags that say of what kind the runs are."""
     what.add_argument("--scale", choices=["smoke", "quick", "paper"], help="default: paper with a GPU, else quick")
     what.add_argument("--fidelity", choices=["paper", "reference", "exact"], help="profile (default: reference)")
     what.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help="a setting; may be repeated")
@@ -49,12 +44,7 @@ def _read(check: Callable[[str], str], text: str) -> str:
 
 
 def how_flags(parser: argparse.ArgumentParser, name: str) -> "_ArgumentGroup":
-    """Add the flags of how a study runs; returns their group.
-
-    Args:
-        parser: Takes them.
-        name: What a study's name is made of by default.
-    """
+    """Add the flags of how a study runs; returns their group. By default, its name is made of what `name` says."""
     how = parser.add_argument_group("how to run it")
     how.add_argument("--plan", action="store_true", help="print what would run and what it takes, and stop")
     how.add_argument("--name", type=new_study_name, help=f"of the study (default: {name})")
@@ -148,11 +138,7 @@ def search_request(arguments: argparse.Namespace) -> SearchRequest:
 
 
 def study_choice(arguments: argparse.Namespace, fixed: Sequence[str]) -> StudyChoice:
-    """Return which study `how_flags` ask for.
-
-    Args:
-        arguments: Of the command line.
-        fixed: Options beside those of the runs that a study which is resumed has already.
+    """Return which study `how_flags` ask for; one that is resumed has the options of the runs and `fixed` already.
 
     Raises:
         ValueError: If one of them is given with `--resume`.

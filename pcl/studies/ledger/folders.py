@@ -50,16 +50,15 @@ class Lost(RuntimeError):
     """Another worker has taken over this trial."""
 
 
-class TrialFolder:
-    """A trial's files.
-
-    Args:
-        path: The folder; `begin` makes it.
-        mirror: What it is kept in line with.
-    """
+class _Folder:
+    """A folder that is kept in line with a mirror."""
 
     def __init__(self, path: Path, mirror: Mirror = UNMIRRORED) -> None:
         self.path, self.mirror = path, mirror
+
+
+class TrialFolder(_Folder):
+    """A trial's files; `begin` makes the folder."""
 
     @property
     def key(self) -> str:
@@ -238,16 +237,8 @@ class TrialFolder:
         self.mirror.push(name)
 
 
-class StudyFolder:
-    """A study's files.
-
-    Args:
-        path: STORAGE/STUDY.
-        mirror: What it is kept in line with.
-    """
-
-    def __init__(self, path: Path, mirror: Mirror = UNMIRRORED) -> None:
-        self.path, self.mirror = path, mirror
+class StudyFolder(_Folder):
+    """A study's files, in STORAGE/STUDY."""
 
     @property
     def name(self) -> str:

@@ -28,9 +28,7 @@ _CLOCK = ".clock"  # a file that is written to learn what time it is there
 def leased(folder: StudyFolder, on_lost: Callable[[], None]) -> Iterator[None]:
     """Hold the lease of a study in a store; a study in a folder needs none.
 
-    Args:
-        folder: The study's files.
-        on_lost: Called, in a thread of its own, where another process has taken the study over.
+    `on_lost` is called, in a thread of its own, where another process has taken the study over.
 
     Raises:
         ValueError: If another process works on it.

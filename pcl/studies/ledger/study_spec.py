@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from pcl.studies.ledger.folders import LOCK, StudyFolder
 from pcl.studies.ledger.lease import leased
 from pcl.studies.ledger.study_storage import Storage
 from pcl.studies.space.search_method import RANDOM, Method, draws, random_cells
-from pcl.studies.space.search_space import Cell, SearchSpace
+from pcl.studies.space.search_space import Cell, Objective, SearchSpace
 from pcl.studies.space.trial import Trial
 
 _FORMAT = 1
@@ -29,42 +29,27 @@ SEARCH, ABLATION, REPRODUCTION = "search", "ablation", "reproduction"
 _COMMANDS = {
     SEARCH: "grid.py --resume", ABLATION: "ablate.py --resume", REPRODUCTION: "reproduce.py",
 }  # fmt: skip
-_STUDY, _SPACE = "study.json", "space.py"
+_STUDY, _SPACE, _OBJECTIVE = "study.json", "space.py", "objective.json"
 MADE_IN_PYTHON = "python:"  # before the name of a space or an ablation that no file has
 _MOST_DRAWS = 1000  # in a row that are not possible or known, before a random search gives up
 
 
 @dataclass(frozen=True)
 class StudySpec:
-    """Everything that decides a study's results.
+    """Everything that decides a study's results."""
 
-    Attributes:
-        space: What `--space` named.
-        fingerprint: Of the space's content.
-        profile: Fidelity profile.
-        scale: Scale.
-        overrides: Settings of `--set`, in one spelling however they were given or recorded.
-        tuning_seeds: Seeds that select.
-        report_seeds: Seeds of the final row.
-        data: Fingerprint of the data.
-        method: How the space is searched.
-        objectives: Metrics of `--objectives`; nothing for the space's own.
-        kind: search, ablation or reproduction: which command it is of.
-        replicate: "auto" where the best get more seeds until it is clear which is best; else nothing.
-    """
-
-    space: str
-    fingerprint: str
+    space: str  # name, absolute path, or MADE_IN_PYTHON and a name
+    fingerprint: str  # of the space's content
     profile: str
     scale: str
-    overrides: dict[str, Plain] = field(default_factory=dict)
-    tuning_seeds: tuple[int, ...] = (1, 2, 3)
-    report_seeds: tuple[int, ...] = (4, 5, 6, 7, 8)
-    data: str = "toy"
+    overrides: dict[str, Plain] = field(default_factory=dict)  # settings of all runs, in one spelling
+    tuning_seeds: tuple[int, ...] = (1, 2, 3)  # seeds that select
+    report_seeds: tuple[int, ...] = (4, 5, 6, 7, 8)  # seeds of the final row
+    data: str = "toy"  # fingerprint of the data
     method: Method = field(default_factory=Method)
-    objectives: tuple[str, ...] = ()
-    replicate: str = ""
-    kind: str = SEARCH
+    objectives: tuple[str, ...] = ()  # metrics; none for the space's own
+    replicate: str = ""  # "auto" where the best get more seeds until it is clear which is best; else nothing
+    kind: str = SEARCH  # search, ablation or reproduction: which command it is of
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "overrides", canonical_settings(self.overrides))
@@ -185,10 +170,7 @@ def _shown(value: object) -> str:
 def opened(folder: StudyFolder, spec: StudySpec, on_lost: Callable[[], None] = lambda: None) -> Iterator[None]:
     """Hold the study's lock, after making study.json or checking that it says the same.
 
-    Args:
-        folder: The study's files.
-        spec: What it is.
-        on_lost: Called, in a thread of its own, where another process has taken over a study in a store.
+    `on_lost` is called, in a thread of its own, where another process has taken over a study in a store.
 
     Raises:
         ValueError: If the folder is of another study, or another process works on it.
@@ -242,6 +224,19 @@ def space_of(folder: StudyFolder, spec: StudySpec) -> str:
     if is_gone:
         folder.mirror.pull(_SPACE)
     return str(folder.path / _SPACE) if is_gone else spec.space
+
+
+def write_objective(folder: StudyFolder, objective: Objective) -> None:
+    """Say in a study's folder what ranks its trials: readers need neither its space, which is code, nor its end."""
+    write_json(folder.path / _OBJECTIVE, objective.as_json())
+    folder.mirror.push(_OBJECTIVE)
+
+
+def read_objective(folder: StudyFolder) -> Objective | None:
+    """Return what ranks a study's trials; None of a study from before it was written."""
+    with suppress(OSError, ValueError, KeyError):
+        return Objective.of(json.loads((folder.path / _OBJECTIVE).read_text()))
+    return None
 
 
 def latest_study(storage: Storage, kind: str = SEARCH) -> str:

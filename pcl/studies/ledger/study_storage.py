@@ -22,15 +22,10 @@ _AT_ONCE = 8  # studies that are looked at
 
 @dataclass(frozen=True)
 class Storage:
-    """A folder or store of studies.
+    """A folder or store of studies."""
 
-    Attributes:
-        path: Their folder; of a store, this machine's copy.
-        mirror: What the copy is of.
-    """
-
-    path: Path
-    mirror: Mirror = UNMIRRORED
+    path: Path  # their folder; of a store, this machine's copy
+    mirror: Mirror = UNMIRRORED  # what the copy is of
 
     @classmethod
     def of(cls, text: str) -> "Storage":

@@ -21,26 +21,19 @@ N_REPORTED = 3  # configurations that are run on the report seeds: the winner an
 
 @dataclass
 class Finding:
-    """The results of a study.
+    """The results of a study."""
 
-    Attributes:
-        stages: Outcomes of every stage that was started, best first.
-        best: The winner of the last stage, once all stages have ended; an earlier stage's winner if the last stage was
-            searched only in part and has none as good.
-        report: Outcomes on the report seeds, in the order of the selection.
-        objectives: All objectives; the first decides.
-        front: Non-dominated trials of all stages; empty for one objective.
-        replications: Replications of all stages that were replicated.
-        replicates: Their trials, as they were run.
-    """
-
+    # Outcomes of every stage that was started, best first
     stages: dict[str, list[Outcome]] = field(default_factory=dict)
+    # The winner of the last stage, once all stages have ended; an earlier stage's winner if the last stage was
+    # searched only in part and has none as good
     best: Outcome | None = None
-    report: list[Outcome] = field(default_factory=list)
-    objectives: tuple[Objective, ...] = ()
-    front: list[Outcome] = field(default_factory=list)
+    report: list[Outcome] = field(default_factory=list)  # outcomes on the report seeds, in the order of the selection
+    objectives: tuple[Objective, ...] = ()  # all objectives; the first decides
+    front: list[Outcome] = field(default_factory=list)  # non-dominated trials of all stages; empty for one objective
+    # Replications of all stages that were replicated
     replications: dict[str, Replication] = field(default_factory=dict)
-    replicates: list[Outcome] = field(default_factory=list)
+    replicates: list[Outcome] = field(default_factory=list)  # their trials, as they were run
 
     @property
     def outcomes(self) -> list[Outcome]:
@@ -49,15 +42,7 @@ class Finding:
 
 
 class Search:
-    """The search of a study; see `run`.
-
-    Args:
-        space: What is searched; `self.space` then goes by the first of the study's objectives.
-        spec: What the study is.
-        execution: Runs its trials.
-        recorder: Keeps MLflow in line.
-        interrupt: Ends it early.
-    """
+    """The search of a study; see `run`. Its `space` goes by the first of the study's objectives."""
 
     def __init__(
         self, space: SearchSpace, spec: StudySpec, execution: Execution, recorder: Recorder, interrupt: Interrupt

@@ -25,14 +25,7 @@ def cells_of(ablation: Ablation, spec: StudySpec) -> Cells:
 
 
 def ablation_study(folder: StudyFolder, ablation: Ablation, spec: StudySpec, say: Say) -> Study[TrialList]:
-    """Return an ablation as a study.
-
-    Args:
-        folder: Where it is kept.
-        ablation: The baseline and its variants.
-        spec: What the study is.
-        say: Prints a line.
-    """
+    """Return an ablation as a study."""
     trials = cells_of(ablation, spec).trials
     tags = StudyTags(
         f"ablations/{ablation.name}", spec.scale, spec.profile, ablation.objective.metric, spec.data, *provenance(),

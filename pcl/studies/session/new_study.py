@@ -68,14 +68,7 @@ def method_of(asked: SearchRequest, space: SearchSpace) -> Method:
 
 
 def search_spec(space: SearchSpace, where: str, runs: Runs, method: Method, asked: SearchRequest) -> StudySpec:
-    """Return the specification of a search.
-
-    Args:
-        space: What is searched.
-        where: By what the study finds the space again.
-        runs: Profile, scale, settings, tuning seeds and data.
-        method: As `method_of` returns it.
-        asked: For what.
+    """Return the specification of a search; `where` is by what the study finds its space again.
 
     Raises:
         ValueError: If the first stage's trials are not possible; of ranges, if those that are tried are not.

@@ -13,19 +13,13 @@ AUTO: Literal["auto"] = "auto"
 
 @dataclass(frozen=True)
 class ResourceRequest:
-    """A request for resources, which becomes `Resources` once the machine is known.
+    """A request for resources, which becomes `Resources` once the machine is known."""
 
-    Attributes:
-        cpus: Cores of a worker.
-        gpus: Devices of a worker, or a share of one; "auto" measures the share, None takes one where there is any.
-        side_by_side: Trials in a worker; None leaves that to the measurement, or is one.
-        most_at_once: Bound on concurrent trials; None for as many as fit.
-    """
-
-    cpus: float = 1.0
+    cpus: float = 1.0  # cores of a worker
+    # Devices of a worker, or a share of one; "auto" measures the share, None takes one where there is any
     gpus: float | Literal["auto"] | None = None
-    side_by_side: int | None = None
-    most_at_once: int | None = None
+    side_by_side: int | None = None  # trials in a worker; None leaves that to the measurement, or is one
+    most_at_once: int | None = None  # bound on concurrent trials; None for as many as fit
 
     @property
     def is_measured(self) -> bool:
@@ -53,27 +47,16 @@ class ResourceRequest:
 
 @dataclass(frozen=True)
 class SearchRequest:
-    """A choice of search method; None is the default.
+    """A choice of search method; None is the default."""
 
-    Attributes:
-        kind: grid, random or optuna.
-        n_trials: Of each stage of a random or Optuna search.
-        search_seed: Of draws and sampler.
-        sampler: Optuna's: tpe or gp.
-        warm_start: A study whose finished trials Optuna begins with.
-        scheduler: asha, or none.
-        objectives: Metrics, the first of which decides; by default the space's.
-        replicate: "auto" for more seeds for the best.
-    """
-
-    kind: str | None = None
-    n_trials: int | None = None
-    search_seed: int | None = None
-    sampler: str | None = None
-    warm_start: str | None = None
-    scheduler: str | None = None
-    objectives: tuple[str, ...] = ()
-    replicate: str | None = None
+    kind: str | None = None  # grid, random or optuna
+    n_trials: int | None = None  # of each stage of a random or Optuna search
+    search_seed: int | None = None  # of draws and sampler
+    sampler: str | None = None  # Optuna's: tpe or gp
+    warm_start: str | None = None  # a study whose finished trials Optuna begins with
+    scheduler: str | None = None  # asha, or none
+    objectives: tuple[str, ...] = ()  # metrics, the first of which decides; by default the space's
+    replicate: str | None = None  # "auto" for more seeds for the best
 
 
 class Runner(Enum):
@@ -87,30 +70,19 @@ class Runner(Enum):
 class RunRequest:
     """A request to run a study; nothing here changes its results.
 
-    Attributes:
-        storage: Where studies are kept.
-        tracking_uri: Of MLflow; None for the environment's, else a database in the storage.
-        address: Of a Ray cluster; None starts one on this machine.
-        resources: Of a trial.
-        is_rerun: Whether trials run again that are known already.
-        is_fail_fast: Whether the first failure ends the study.
-        time_budget_s: After which the study stops cleanly; 0 for no bound.
-        finalize: Whether the best run on the report seeds; None lets the scale decide.
-        runner: Who runs the trials.
-
     Raises:
         ValueError: If something is asked for that trials in this process cannot have.
     """
 
     storage: Storage
-    tracking_uri: str | None = None
-    address: str | None = None
+    tracking_uri: str | None = None  # of MLflow; None for the environment's, else a database in the storage
+    address: str | None = None  # of a Ray cluster; None starts one on this machine
     resources: ResourceRequest = field(default_factory=ResourceRequest)
-    is_rerun: bool = False
-    is_fail_fast: bool = False
-    time_budget_s: float = 0.0
-    finalize: bool | None = None
-    runner: Runner = Runner.RAY
+    is_rerun: bool = False  # whether trials run again that are known already
+    is_fail_fast: bool = False  # whether the first failure ends the study
+    time_budget_s: float = 0.0  # after which the study stops cleanly; 0 for no bound
+    finalize: bool | None = None  # whether the best run on the report seeds; None lets the scale decide
+    runner: Runner = Runner.RAY  # who runs the trials
 
     def __post_init__(self) -> None:
         asked = {

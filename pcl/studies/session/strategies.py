@@ -25,15 +25,10 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Files:
-    """The files that a report has written.
+    """The files that a report has written."""
 
-    Attributes:
-        of_study: All of it.
-        of_winner: Those that show the winner.
-    """
-
-    of_study: Sequence[Path] = ()
-    of_winner: Sequence[Path] = ()
+    of_study: Sequence[Path] = ()  # all of it
+    of_winner: Sequence[Path] = ()  # those that show the winner
 
 
 class Strategy(Protocol):
@@ -71,18 +66,12 @@ class Strategy(Protocol):
 
 @dataclass(frozen=True)
 class StageSearch:
-    """A search over the stages of a space.
-
-    Attributes:
-        space: What is searched.
-        spec: What the study is.
-        is_finalized: Whether the best run on the report seeds.
-        is_told: Whether the plan and the tables are shown and the winner is drawn, or files alone are written.
-    """
+    """A search over the stages of a space."""
 
     space: SearchSpace
     spec: StudySpec
-    is_finalized: bool = False
+    is_finalized: bool = False  # whether the best run on the report seeds
+    # Whether the plan and the tables are shown and the winner is drawn, or files alone are written
     is_told: bool = True
 
     @property
@@ -152,18 +141,12 @@ class StageSearch:
 
 @dataclass(frozen=True)
 class TrialList:
-    """Trials that are all known beforehand.
+    """Trials that are all known beforehand."""
 
-    Attributes:
-        objective: The metric that is shown.
-        trials: All of them.
-        title: What is said of them.
-        write: Says and writes what was found; returns the files.
-    """
-
-    objective: Objective
+    objective: Objective  # the metric that is shown
     trials: Sequence[Trial]
-    title: str
+    title: str  # what is said of them
+    # Says and writes what was found; returns the files
     write: Callable[[list[Outcome]], Sequence[Path]] = field(default=lambda _: ())
 
     is_planned = is_finalized = False

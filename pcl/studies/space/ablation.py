@@ -11,9 +11,6 @@ seeds, in the same initial state. Variants that draw as many numbers per batch s
 share truth, evaluation and initial weights.
 """
 
-import hashlib
-import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -24,7 +21,7 @@ from pcl.config.run_config import Plain, RunConfig
 from pcl.config.user_files import identity_of, named
 from pcl.metrics.names import larger_is_better
 from pcl.studies.space.axes import negatives_axis
-from pcl.studies.space.declarations import Shelf
+from pcl.studies.space.declarations import Shelf, check_declared, digest
 from pcl.studies.space.search_space import Mode, Objective
 from pcl.studies.space.trial import Trial
 
@@ -53,15 +50,10 @@ class Variant:
 
 
 class Cells(NamedTuple):
-    """The trials of an ablation.
+    """The trials of an ablation."""
 
-    Attributes:
-        trials: Trials by label, the baseline first.
-        left_out: Reasons why other variants have no trial, by label.
-    """
-
-    trials: dict[str, Trial]
-    left_out: dict[str, str]
+    trials: dict[str, Trial]  # trials by label, the baseline first
+    left_out: dict[str, str]  # reasons why other variants have no trial, by label
 
 
 @dataclass(frozen=True)
@@ -103,8 +95,7 @@ class Ablation:
     def __post_init__(self) -> None:
         for part in ("loss", "task", "encoder"):
             object.__setattr__(self, part, named(getattr(self, part)))
-        if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", self.name, re.ASCII):
-            raise ValueError(f"An ablation's name must be letters, digits, '_', '-' and '.', but got {self.name!r}.")
+        check_declared("An ablation", self.name)
         if self.baseline not in self.variants or len(self.variants) < 2:
             raise ValueError(
                 f"The ablation {self.name!r} must have its baseline {self.baseline!r} and others among its variants, "
@@ -146,12 +137,7 @@ class Ablation:
     ) -> Cells:  # fmt: skip
         """Return the trials under a profile and a scale, without variants that are not possible or equal the baseline.
 
-        Args:
-            profile: Fidelity profile.
-            scale: Scale.
-            seeds: Seeds of every trial.
-            overrides: Settings of all trials, which no variant may set.
-            data: Fingerprint of the data.
+        No variant may set what `overrides` set.
 
         Raises:
             ValueError: If the baseline is not possible, or an override sets what is varied.
@@ -179,14 +165,13 @@ class Ablation:
 
     def fingerprint(self) -> str:
         """Return sixteen hexadecimal digits of the declaration's hash."""
-        content = [
+        return digest([
             self.name, self.axis, self.baseline, identity_of(self.loss), identity_of(self.task),
             sorted(self.base.items()),
             [[label, identity_of(named(v.loss)), sorted(v.settings.items()), sorted(v.settings_at_paper.items()),
               v.is_from_scratch] for label, v in self.variants.items()],
             *([identity_of(self.encoder)] if self.encoder else []),
-        ]  # fmt: skip
-        return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
+        ])  # fmt: skip
 
     def _is_own(self, label: str, profile: str, given: Mapping[str, Plain]) -> bool:
         """Return whether a variant equals the baseline at the published size; smaller scales have other counts."""
@@ -217,10 +202,7 @@ def negatives(*counts: int) -> dict[str, Variant]:
 def flipped_settings(loss: str = "mc_info_nce", task: str = "toy", *, is_own: bool = False) -> dict[str, Variant]:
     """Return a variant for each value that a profile gives a named setting, alone; `cells` omits a profile's own.
 
-    Args:
-        loss: One of `LOSSES`.
-        task: "toy" or "images".
-        is_own: Whether to leave out settings that all losses and tasks have.
+    With `is_own`, settings that all losses and tasks have are left out.
     """
     reader = RunConfig.of(loss=loss, task=task)
     fitting = [s for s in SETTINGS if s.loss in ("", loss) and s.task in ("", task) and s.path in reader.paths()]
@@ -235,18 +217,5 @@ def seeds_at(scale: str) -> tuple[int, ...]:
     return SEEDS[: _N_SEEDS[scale]]
 
 
-def ablation_names() -> list[str]:
-    """Return the names of the ablations in search_spaces/ablations/, without importing them."""
-    return _ABLATIONS.names()
-
-
-def load_ablation(text: str) -> Ablation:
-    """Load an ablation by its name, or by the path of a file that defines `ABLATION`.
-
-    Raises:
-        ValueError: If there is none, or it cannot be read; the message has file, line and cause.
-    """
-    return _ABLATIONS.load(text)
-
-
 _ABLATIONS = Shelf("search_spaces.ablations", "ablation", "ABLATION", Ablation)
+ablation_names, load_ablation = _ABLATIONS.names, _ABLATIONS.load

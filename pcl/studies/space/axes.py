@@ -49,9 +49,7 @@ Axis = Sequence[Plain] | Variants | Domain
 def negatives_axis(*counts: int, source: str = "training.negatives") -> Variants:
     """Return an axis of the paper's M, the number of negatives drawn for each anchor; 0 takes one from the batch.
 
-    Args:
-        counts: Values of M.
-        source: Path of the negatives' source; for a run of mu phases alone it is `training.mu_phase_negatives`.
+    The `source` of a run of mu phases alone is `training.mu_phase_negatives`.
     """
     in_batch: dict[str, Plain] = {source: "in_batch"}
     return Variants({str(m): {source: "drawn", "training.n_negatives": m} if m else in_batch for m in counts})

@@ -11,21 +11,13 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Range:
-    """Numbers from `low` to `high`, both included.
-
-    Attributes:
-        low: The smallest.
-        high: The largest.
-        is_log: Whether the logarithm is uniform, rather than the number.
-        is_whole: Whether it contains only whole numbers.
-        step: Distance of neighbours; 0 for all numbers, or all whole ones.
-    """
+    """Numbers from `low` to `high`, both included."""
 
     low: float
     high: float
-    is_log: bool = False
-    is_whole: bool = False
-    step: float = 0.0
+    is_log: bool = False  # whether the logarithm is uniform, rather than the number
+    is_whole: bool = False  # whether it contains only whole numbers
+    step: float = 0.0  # distance of neighbours; 0 for all numbers, or all whole ones
 
     def __post_init__(self) -> None:
         for bound in (self.low, self.high):

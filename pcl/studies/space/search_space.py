@@ -3,9 +3,6 @@
 A space is one file that defines `SPACE`: see search_spaces/ for the paper's own, and `pcl.studies.space.axes` for axes.
 """
 
-import hashlib
-import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -15,8 +12,9 @@ from typing import Any
 from pcl.config.experiments import Experiment, experiment_of
 from pcl.config.run_config import Plain, RunConfig
 from pcl.config.user_files import identity_of, named
+from pcl.metrics.names import KAPPA_RANK_CORR
 from pcl.studies.space.axes import Axis, Domain, Stage, Variants, negatives_axis, tied_axis
-from pcl.studies.space.declarations import Shelf
+from pcl.studies.space.declarations import Shelf, check_declared, digest
 from pcl.studies.space.ranges import integers, log_uniform, uniform
 
 __all__ = [
@@ -43,21 +41,25 @@ class Objective:
         mode: Which end of it.
     """
 
-    metric: str = "eval/kappa_rank_corr"
+    metric: str = KAPPA_RANK_CORR
     mode: Mode = Mode.MAX
+
+    @classmethod
+    def of(cls, content: Mapping[str, str]) -> "Objective":
+        """Read what `as_json` returned."""
+        return cls(content["metric"], Mode(content["mode"]))
+
+    def as_json(self) -> dict[str, str]:
+        """Return it as records have it."""
+        return {"metric": self.metric, "mode": self.mode.value}
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A point of a space.
-
-    Attributes:
-        config: Configuration of the run.
-        varied: Value of every axis of this stage and the earlier ones; for variants, their label.
-    """
+    """A point of a space."""
 
     config: RunConfig
-    varied: dict[str, Plain]
+    varied: dict[str, Plain]  # value of every axis of this stage and the earlier ones; for variants, their label
 
 
 @dataclass(frozen=True)
@@ -97,8 +99,7 @@ class SearchSpace:
     encoder: str = ""
 
     def __post_init__(self) -> None:
-        if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", self.name, re.ASCII):
-            raise ValueError(f"A search space's name must be letters, digits, '_', '-' and '.', but got {self.name!r}.")
+        check_declared("A search space", self.name)
         try:
             for part in ("loss", "task", "encoder"):
                 object.__setattr__(self, part, named(getattr(self, part)))
@@ -185,13 +186,12 @@ class SearchSpace:
 
     def fingerprint(self) -> str:
         """Return sixteen hexadecimal digits of the declaration's hash, without `published`, which decides nothing."""
-        content = [
+        return digest([
             self.name, identity_of(self.loss), identity_of(self.task), sorted(self.base.items()),
             [stage.declared() for stage in self.stages],
             self.objective.metric, self.objective.mode.value, list(self.tuning_seeds), list(self.report_seeds),
             *([identity_of(self.encoder)] if self.encoder else []),
-        ]  # fmt: skip
-        return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
+        ])  # fmt: skip
 
     def _settings(self, axis: str, value: Any, reader: RunConfig) -> Mapping[str, Plain]:
         """Return the settings of a value of an axis."""
@@ -256,18 +256,5 @@ class SearchSpace:
         return ValueError(f"Search space {self.name!r}: {text}")
 
 
-def space_names() -> list[str]:
-    """Return the names of the spaces in search_spaces/, without importing them."""
-    return _SPACES.names()
-
-
-def load_space(text: str) -> SearchSpace:
-    """Load a space by its name, or by the path of a file that defines `SPACE`.
-
-    Raises:
-        ValueError: If there is none, or it cannot be read; the message has file, line and cause.
-    """
-    return _SPACES.load(text)
-
-
 _SPACES = Shelf("search_spaces", "search space", "SPACE", SearchSpace)
+space_names, load_space = _SPACES.names, _SPACES.load
