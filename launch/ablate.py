@@ -9,7 +9,7 @@ import argparse
 
 from launch.shared.command import Parser, run, say
 from launch.shared.job_submission import is_sent
-from launch.studies.requests import AblationRequest
+from launch.studies.requests import StudyRequest
 from launch.studies.study_flags import config_request, how_flags, run_request, study_choice, what_flags, where_flags
 
 
@@ -24,10 +24,10 @@ def main() -> None:
         run_ablation(request_of(arguments))
 
 
-def request_of(arguments: argparse.Namespace) -> AblationRequest:
+def request_of(arguments: argparse.Namespace) -> StudyRequest:
     """Return what the command line asks for."""
     study = study_choice(arguments, ("ablation",))
-    return AblationRequest(arguments.ablation, study, config_request(arguments), run_request(arguments))
+    return StudyRequest(arguments.ablation, study, config_request(arguments), run_request(arguments))
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -9,7 +9,7 @@ import sys
 
 from launch.shared.command import Parser, run, say, whole_number
 from launch.shared.job_submission import is_sent
-from launch.studies.requests import GridRequest
+from launch.studies.requests import StudyRequest
 from launch.studies.study_flags import (
     OF_SEARCH,
     config_request,
@@ -36,11 +36,11 @@ def main() -> None:
         run_grid(request_of(arguments))
 
 
-def request_of(arguments: argparse.Namespace) -> GridRequest:
+def request_of(arguments: argparse.Namespace) -> StudyRequest:
     """Return what the command line asks for."""
-    return GridRequest(
+    return StudyRequest(
         arguments.space, study_choice(arguments, ("space", *OF_SEARCH)), config_request(arguments),
-        search_request(arguments), run_request(arguments), arguments.json,
+        run_request(arguments), search_request(arguments), arguments.json,
     )  # fmt: skip
 
 

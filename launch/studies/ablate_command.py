@@ -5,7 +5,7 @@ import time
 from launch.shared.command import say
 from launch.studies.asked_study import Asked, resumed
 from launch.studies.images import NO_IMAGES, chosen_images
-from launch.studies.requests import AblationRequest
+from launch.studies.requests import StudyRequest
 from launch.studies.resume_command import ABLATE, Resumption
 from pcl.studies.execution.interrupt import Interrupt
 from pcl.studies.ledger.study_spec import ABLATION
@@ -21,7 +21,7 @@ from pcl.studies.space.declarations import recorded_name
 from pcl.studies.space.trial import Trial
 
 
-def run_ablation(request: AblationRequest) -> None:
+def run_ablation(request: StudyRequest) -> None:
     """Run an ablation, or say what that would take."""
     started, asked, run = time.perf_counter(), asked_ablation(request), request.run
     tracker = checked_tracker(run)
@@ -42,26 +42,26 @@ def run_ablation(request: AblationRequest) -> None:
     resumption.leave(interrupt.stop, f"`{resumption.command_line(asked.folder)}`", lacks)
 
 
-def asked_ablation(request: AblationRequest) -> Asked[Ablation]:
+def asked_ablation(request: StudyRequest) -> Asked[Ablation]:
     """Return what is asked for: a new study or one to go on with. Makes nothing."""
     storage, config = request.run.storage, request.config
     storage.check()
     if request.study.resume is not None:
         return resumed(storage, request.study.resume, ABLATION, load_ablation)
-    if request.ablation is None:
+    if request.declared is None:
         raise ValueError("`--ablation NAME`, `--resume` or `--list` must be given.")
-    ablation, images = load_ablation(request.ablation), NO_IMAGES
+    ablation, images = load_ablation(request.declared), NO_IMAGES
     scale = config.scale or default_scale(request.run.address)
     if ablation.experiment.has_images:
         images = chosen_images(config, scale, ablation.task, ablation.encoder)
     else:
         config.images.refuse("ablations of images", f"{ablation.name!r} has none")
     runs = Runs(config.profile, scale, {**config.settings, **images.values}, config.seeds, images.data)
-    spec = ablation_spec(ablation, recorded_name(request.ablation), runs)
+    spec = ablation_spec(ablation, recorded_name(request.declared), runs)
     return Asked(ablation, spec, folder_of(storage, request.study.name, ablation, spec), images)
 
 
-def _say_plan(request: AblationRequest, asked: Asked[Ablation]) -> None:
+def _say_plan(request: StudyRequest, asked: Asked[Ablation]) -> None:
     ablation, spec, cells = asked.declared, asked.spec, cells_of(asked.declared, asked.spec)
     seeds = " ".join(map(str, spec.report_seeds))
     say(f"study {asked.folder.name}: {ablation.question}")

@@ -7,7 +7,7 @@ import time
 from launch.shared.command import say
 from launch.studies.asked_study import Asked
 from launch.studies.grid_study import asked_study
-from launch.studies.requests import GridRequest
+from launch.studies.requests import StudyRequest
 from launch.studies.resume_command import GRID, Resumption
 from pcl.studies.execution.interrupt import Interrupt
 from pcl.studies.report.outputs import summary
@@ -19,7 +19,7 @@ from pcl.studies.session.tracking_choice import checked_tracker
 from pcl.studies.space.search_space import SearchSpace
 
 
-def run_grid(request: GridRequest) -> None:
+def run_grid(request: StudyRequest) -> None:
     """Search a space, or say what that would take."""
     started, asked, run = time.perf_counter(), asked_study(request), request.run
     if request.study.is_plan:

@@ -7,7 +7,7 @@ from launch.shared.command import say
 from launch.shared.image_choice import chosen_data, named, skipping
 from launch.studies.asked_study import Asked, resumed
 from launch.studies.images import NO_IMAGES, WEIGHTS, Images, with_weights
-from launch.studies.requests import GridRequest
+from launch.studies.requests import StudyRequest
 from pcl.config.run_config import Plain, RunConfig
 from pcl.data.images import ImageSet
 from pcl.studies.ledger.study_spec import SEARCH
@@ -17,27 +17,26 @@ from pcl.studies.space.declarations import recorded_name
 from pcl.studies.space.search_space import SearchSpace, load_space
 
 
-def asked_study(request: GridRequest) -> Asked[SearchSpace]:
+def asked_study(request: StudyRequest) -> Asked[SearchSpace]:
     """Return what is asked for: a new study or one to go on with. Makes nothing."""
     storage, config = request.run.storage, request.config
     storage.check()
     if request.study.resume is not None:
         return resumed(storage, request.study.resume, SEARCH, load_space)
-    if request.space is None:
+    if request.declared is None:
         raise ValueError("`--space NAME`, `--resume` or `--list` must be given.")
-    space = load_space(request.space)
+    space = load_space(request.declared)
     scale = config.scale or default_scale(request.run.address)
     method = method_of(request.search, space)
     images = _images(request, space, scale)
     runs = Runs(config.profile, scale, {**config.settings, **images.values}, config.seeds, images.data)
-    spec = search_spec(space, recorded_name(request.space), runs, method, request.search)
+    spec = search_spec(space, recorded_name(request.declared), runs, method, request.search)
     if method.warm_start:
         check_warm_start(spec, storage.study(method.warm_start))
     return Asked(space, spec, folder_of(storage, request.study.name, space, spec), images)
 
 
-def _images(request: GridRequest, space: SearchSpace, scale: str) -> Images:
-    """Return the images and the weights of every cell."""
+def _images(request: StudyRequest, space: SearchSpace, scale: str) -> Images:
     asked, values = request.config.images, request.config.settings
     if not space.experiment.has_images:
         asked.refuse("spaces of images", f"{space.name!r} has none")

@@ -35,7 +35,6 @@ class ConfigRequest:
 
     @property
     def profile(self) -> str:
-        """The fidelity profile."""
         return self.fidelity or "reference"
 
 
@@ -49,25 +48,15 @@ class StudyChoice:
 
 
 @dataclass(frozen=True)
-class GridRequest:
-    """A request to `launch/grid.py`."""
+class StudyRequest:
+    """A request to `launch/grid.py` or `launch/ablate.py`."""
 
-    space: str | None  # name or file
-    study: StudyChoice
-    config: ConfigRequest
-    search: SearchRequest
-    run: RunRequest
-    is_json: bool = False  # whether the result is printed as JSON
-
-
-@dataclass(frozen=True)
-class AblationRequest:
-    """A request to `launch/ablate.py`."""
-
-    ablation: str | None  # name or file
+    declared: str | None  # name or file of a space or an ablation
     study: StudyChoice
     config: ConfigRequest
     run: RunRequest
+    search: SearchRequest = field(default_factory=SearchRequest)  # of a grid
+    is_json: bool = False  # whether a grid's result is printed as JSON
 
 
 @dataclass(frozen=True)

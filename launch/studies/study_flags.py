@@ -111,7 +111,6 @@ def config_request(arguments: argparse.Namespace) -> ConfigRequest:
 
 
 def _seeds(text: str | None) -> tuple[int, ...]:
-    """Parse seeds from a list such as 1,2,3."""
     if text is None:
         return ()
     try:
@@ -138,25 +137,16 @@ def search_request(arguments: argparse.Namespace) -> SearchRequest:
 
 
 def study_choice(arguments: argparse.Namespace, fixed: Sequence[str]) -> StudyChoice:
-    """Return which study `how_flags` ask for; one that is resumed has the options of the runs and `fixed` already.
-
-    Raises:
-        ValueError: If one of them is given with `--resume`.
-    """
-    if arguments.resume is not None:
-        _refuse_with_resume(arguments, [*fixed[:1], *_OF_RUNS, *fixed[1:]])
+    """Return which study `how_flags` ask for; one that is resumed has the options of the runs and `fixed` already."""
+    values = {name: getattr(arguments, name) for name in [*fixed[:1], *_OF_RUNS, *fixed[1:]]}
+    given = [name for name, value in values.items() if value is not False and value not in (None, "", [])]
+    if arguments.resume is not None and given:
+        told = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise ValueError(f"A study that is resumed has its settings already: leave out {told}.")
     return StudyChoice(arguments.name, arguments.resume, arguments.plan)
 
 
 _OF_RUNS = ("scale", "fidelity", "set", "seeds", "name", "data", "skip_bad", "weights")
-
-
-def _refuse_with_resume(arguments: argparse.Namespace, names: Sequence[str]) -> None:
-    values = {name: getattr(arguments, name) for name in names}
-    given = [name for name, value in values.items() if value is not False and value not in (None, "", [])]
-    if given:
-        told = ", ".join(f"--{name.replace('_', '-')}" for name in given)
-        raise ValueError(f"A study that is resumed has its settings already: leave out {told}.")
 
 
 def run_request(arguments: argparse.Namespace) -> RunRequest:

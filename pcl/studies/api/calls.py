@@ -90,15 +90,7 @@ def ablate(
 
     `ablation` is a name of search_spaces/ablations/, the path of a file that defines ABLATION, or one made in Python.
     `seeds` are those of every variant: by default 4 to 8, the first three at the scale quick and two at smoke.
-    The other arguments are those of `search`.
-
-    Returns:
-        The study, as `open_study` opens it; its table has a row for each variant.
-
-    Raises:
-        ValueError: If something is not possible, before anything runs.
-        KeyboardInterrupt: If it was stopped; so it can go on.
-        RuntimeError: If it had to stop, such as for a full disk.
+    The other arguments, and what is raised, are those of `search`; the study's table has a row for each variant.
     """
     found, where = _declared(ablation, Ablation, load_ablation)
     run = _run_request(storage, tracking, runner, address, resources, time_budget_s, None)

@@ -29,21 +29,14 @@ _SUMMARY = "summary.json"
 
 @dataclass(frozen=True)
 class BestTrial:
-    """The winner of a study.
+    """The winner of a study."""
 
-    Attributes:
-        outcome: What was trained and what it reached.
-        folder: Its files.
-        storage: All studies beside it: a trial that was taken over from one of them has its checkpoint there.
-    """
-
-    outcome: Outcome
+    outcome: Outcome  # what was trained and what it reached
     folder: TrialFolder
-    storage: Storage
+    storage: Storage  # a trial that was taken over from another study has its checkpoint there
 
     @property
     def key(self) -> str:
-        """Return the trial's key."""
         return self.folder.key
 
     @property
@@ -94,12 +87,10 @@ class Study:
 
     @property
     def name(self) -> str:
-        """Return the study's name."""
         return self.folder.name
 
     @property
     def path(self) -> Path:
-        """Return the study's folder."""
         return self.folder.path
 
     @cached_property
@@ -152,7 +143,8 @@ class Study:
         for rank, outcome in self._ranked:
             head = {"trial": outcome.trial.key, "stage": outcome.trial.stage, "rank": rank}
             ending = {"status": _status(outcome), "failure": outcome.cause, "objective": outcome.mean(metric)}
-            means = {name: outcome.mean(name) for name in _metrics(outcome)}
+            metrics = dict.fromkeys(name for metrics in outcome.by_seed.values() for name in metrics)
+            means = {name: outcome.mean(name) for name in metrics}
             rows.append({**head, **ending, **outcome.trial.varied, "seconds": outcome.seconds, **means})
         return _frame(rows, ("trial", "stage", "rank", "status", "failure", "objective", *self._axes, "seconds"))
 
@@ -235,10 +227,6 @@ def _ranks(outcomes: Sequence[Outcome], objective: Objective | None) -> Iterator
 
 def _status(outcome: Outcome) -> str:
     return outcome.result.status.value if outcome.result else _UNFINISHED
-
-
-def _metrics(outcome: Outcome) -> list[str]:
-    return list(dict.fromkeys(name for metrics in outcome.by_seed.values() for name in metrics))
 
 
 def _frame(rows: Sequence[dict[str, Any]], first: Sequence[str]) -> pd.DataFrame:

@@ -62,7 +62,6 @@ class TrialFolder(_Folder):
 
     @property
     def key(self) -> str:
-        """Return the trial's key."""
         return self.path.name
 
     @property
@@ -136,11 +135,7 @@ class TrialFolder(_Folder):
             self._write(_REPORTS, [r.as_json() for r in sorted([*rows, row], key=lambda r: r.batch)])
 
     def end(self, result: Result, token: str) -> None:
-        """Record how the trial ended.
-
-        Raises:
-            Lost: If another has claimed the trial since.
-        """
+        """Record how the trial ended."""
         self.check_owner(token)
         self.close(result)
 
@@ -242,7 +237,6 @@ class StudyFolder(_Folder):
 
     @property
     def name(self) -> str:
-        """Return the study's name."""
         return self.path.name
 
     def beside(self, name: str) -> "StudyFolder":

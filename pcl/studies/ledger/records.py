@@ -39,12 +39,11 @@ class Row:
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> "Row":
         """Read JSON, whose keys are text."""
-        by_seed = {int(seed): _from_json(metrics) for seed, metrics in content["by_seed"].items()}
+        by_seed = {int(seed): {name: float(m[name]) for name in m} for seed, m in content["by_seed"].items()}
         failures = {int(seed): Failure.of(failure) for seed, failure in content["failures"].items()}
         return cls(**{**content, "seconds": float(content["seconds"]), "by_seed": by_seed, "failures": failures})
 
     def as_json(self) -> dict[str, Any]:
-        """Return what `of` reads."""
         by_seed = {seed: _to_json(metrics) for seed, metrics in self.by_seed.items()}
         failures = {seed: failure.as_json() for seed, failure in self.failures.items()}
         seconds = _to_json({"seconds": self.seconds})
@@ -52,7 +51,6 @@ class Row:
 
     @property
     def metrics(self) -> Metrics:
-        """Return the mean over the seeds that have not failed, or over all if all have."""
         return seed_means(self.by_seed, self.failures)
 
 
@@ -81,7 +79,6 @@ class Result:
         return cls(**{**{name: value for name, value in content.items() if name != "cause"}, **typed})
 
     def as_json(self) -> dict[str, Any]:
-        """Return what `of` reads."""
         own = {name: value for name, value in asdict(self).items() if name not in ("row", "failure")}
         typed = {"failure": self.failure, "row": self.row}
         parts = {name: part.as_json() for name, part in typed.items() if part}
@@ -96,7 +93,3 @@ class Result:
 def _to_json(metrics: Metrics) -> dict[str, float | str]:
     """Write NaN and infinities, which JSON lacks, as text."""
     return {key: value if abs(value) < float("inf") else str(value) for key, value in metrics.items()}
-
-
-def _from_json(metrics: Mapping[str, float | str]) -> Metrics:
-    return {key: float(value) for key, value in metrics.items()}

@@ -21,7 +21,7 @@ from pcl.studies.ledger.folders import LOCK, StudyFolder
 from pcl.studies.ledger.lease import leased
 from pcl.studies.ledger.study_storage import Storage
 from pcl.studies.space.search_method import RANDOM, Method, draws, random_cells
-from pcl.studies.space.search_space import Cell, Objective, SearchSpace
+from pcl.studies.space.search_space import Objective, SearchSpace
 from pcl.studies.space.trial import Trial
 
 _FORMAT = 1
@@ -137,7 +137,7 @@ class StudySpec:
         cell = space.cell_from(
             stage_index, values, winner, profile=self.profile, scale=self.scale, overrides=self.overrides
         )
-        return self.trial(cell, space.stages[stage_index].name, self.tuning_seeds)
+        return Trial(cell.config.flat(), self.tuning_seeds, space.stages[stage_index].name, cell.varied, self.data)
 
     def _drawn(self, space: SearchSpace, stage_index: int, winner: Mapping[str, Plain]) -> list[Trial]:
         """Draw distinct valid points of a stage with ranges, as many as asked for or as there are."""
@@ -156,10 +156,6 @@ class StudySpec:
         if not found:
             raise ValueError(cause)
         return list(found.values())
-
-    def trial(self, cell: Cell, stage: str, seeds: tuple[int, ...]) -> Trial:
-        """Return the trial of a cell."""
-        return Trial(cell.config.flat(), seeds, stage, cell.varied, self.data)
 
 
 def _shown(value: object) -> str:

@@ -43,7 +43,6 @@ class Storage:
 
     @property
     def is_store(self) -> bool:
-        """Return whether it is a store and not a folder."""
         return bool(self.mirror.uri)
 
     def check(self) -> None:

@@ -67,7 +67,6 @@ class Ours:
 
     @property
     def n_left(self) -> int:
-        """Return how many seeds have not run."""
         return max(0, self.n_asked - len(self.by_seed) - len(self.failures))
 
     @property
@@ -110,13 +109,8 @@ def lines_of(table: Table, ours: Mapping[str, Ours]) -> list[Line]:
         _line(row, metric, heading, ours[row.name])
         for row in table.rows
         for metric, heading in table.columns.items()
-        if _is_of_row(row, metric)
+        if metric.startswith("eval/") == (row.task == "toy")  # a table may have toy and image rows
     ]
-
-
-def _is_of_row(row: Row, metric: str) -> bool:
-    """Return whether a column is of a row's task: a table may have toy and image rows."""
-    return metric.startswith("eval/") == (row.task == "toy")
 
 
 def _line(row: Row, metric: str, heading: str, ours: Ours) -> Line:
@@ -134,7 +128,9 @@ def _line(row: Row, metric: str, heading: str, ours: Ours) -> Line:
         verdict = AGREES if row.expects(metric, ours.failures.values()) else verdict
     else:
         result = compare(metric, published, measured) if published else None
-        difference, verdict = _difference(result), _verdict(published, note, measured, result)
+        if result is not None and not math.isnan(result.difference):
+            difference = signed(result.difference)
+        verdict = _verdict(published, note, measured, result)
     return _marked(row.name, heading, printed, told, verdict, ours.mark, ours.counted(n_seeds), difference)
 
 
@@ -153,12 +149,6 @@ def shown(measured: Measured) -> str:
     """
     style = ".3f" if abs(measured.mean) < 1000 else ".3g"
     return told_with_error(measured.mean, measured.error, style, joint="±")
-
-
-def _difference(result: Comparison | None) -> str:
-    if result is None or math.isnan(result.difference):
-        return MISSING
-    return signed(result.difference)
 
 
 def _verdict(published: Published | None, note: str, measured: Measured, result: Comparison | None) -> str:

@@ -25,7 +25,6 @@ from pcl.studies.results.selection import Outcome
 from pcl.studies.search.stages import Finding
 from pcl.studies.space.labels import shown
 from pcl.studies.space.search_space import Mode, SearchSpace
-from pcl.studies.space.trial import Trial
 from pcl.training.trained_encoder import TrainedEncoder
 
 _N_PAIRS = 2000  # points of the plot of mu
@@ -40,7 +39,7 @@ def table(outcomes: Sequence[Outcome], space: SearchSpace) -> list[str]:
     for place, outcome in enumerate(outcomes, start=1):
         varied = outcome.trial.varied  # of an earlier stage, without the later ones' axes
         values = [shown(varied[axis]) if axis in varied else "" for axis in axes]
-        is_published = is_published_winner(outcome.trial, space)
+        is_published = space.published and all(space.published.get(axis) == value for axis, value in varied.items())
         note = "published winner" if is_published else ""
         if outcome.result is None:
             stopped = f"stopped at batch {outcome.batch}" if outcome.batch else "not run"
@@ -80,11 +79,6 @@ def replication_table(stage: str, replication: Replication, space: SearchSpace) 
     left = f"{replication.n_unclear} not clearly worse" if replication.n_unclear else "it is clear"
     head = f"{stage}: the best after {replication.n_rounds} rounds of {SEEDS_A_ROUND} more seeds; {left}"
     return [head, *described(replication, space.objective)]
-
-
-def is_published_winner(trial: Trial, space: SearchSpace) -> bool:
-    """Return whether a trial has the published winner's value of every axis that it varies."""
-    return bool(space.published) and all(space.published.get(axis) == value for axis, value in trial.varied.items())
 
 
 def write_all(folder: StudyFolder, space: SearchSpace, spec: StudySpec, finding: Finding) -> list[Path]:

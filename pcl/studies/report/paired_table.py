@@ -47,7 +47,6 @@ class Compared:
 
     @property
     def verdict(self) -> str:
-        """Return the verdict of the interval."""
         if self.difference is None:
             return "baseline"
         return verdict(self.metric, self.difference) if self.difference.n else ""

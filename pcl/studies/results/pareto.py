@@ -18,11 +18,7 @@ def check_objectives(metrics: Sequence[str], space: SearchSpace) -> None:
 
 
 def objective_of(metric: str, space: SearchSpace) -> Objective:
-    """Return a metric as an objective; the space's own objective keeps the space's direction.
-
-    Raises:
-        ValueError: If a search cannot go by it.
-    """
+    """Return a metric as an objective; the space's own objective keeps the space's direction."""
     known = space.experiment.metrics
     if metric not in known:
         raise ValueError(f"`objectives` must be some of {', '.join(known)}, but got {metric!r}.")

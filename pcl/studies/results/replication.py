@@ -20,7 +20,6 @@ from pcl.studies.results.selection import Outcome, ranked
 from pcl.studies.results.statistics import t_quantile
 from pcl.studies.space.search_space import Mode, Objective
 
-AUTO = "auto"
 MOST_COMPARED = 6
 SEEDS_A_ROUND = 2
 MOST_ROUNDS = 4

@@ -52,7 +52,6 @@ class Known:
 
     @property
     def state(self) -> TrialState:
-        """State in Optuna's terms."""
         return TrialState.PRUNED if self.curve else TrialState.FAIL if self.values is None else TrialState.COMPLETE
 
 
@@ -157,7 +156,6 @@ class Sampling:
             self._study._storage.set_trial_user_attr(self._id(number), _KEY, key)
 
     def tell(self, number: int, known: Known) -> None:
-        """Tell Optuna the result of a point."""
         with self._database():
             storage, trial_id = self._study._storage, self._id(number)
             if not storage.get_trial(trial_id).state.is_finished():

@@ -1,6 +1,6 @@
 """The run of a study from its first stage to the report: reuse known results, run the rest, select, report."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pcl.config.run_config import Plain
 from pcl.studies.execution.early_stopping import EarlyStopping
@@ -37,7 +37,6 @@ class Finding:
 
     @property
     def outcomes(self) -> list[Outcome]:
-        """All outcomes, stage by stage."""
         return [outcome for stage in self.stages.values() for outcome in stage] + self.report
 
 
@@ -83,10 +82,7 @@ class Search:
         finding.best = winner(candidates[:1], self.space.objective)
         if self._choices.is_finalized:
             chosen = [outcome for outcome in candidates if outcome.is_finished][:N_REPORTED]
-            trials = [
-                Trial(o.trial.config, self.spec.report_seeds, REPORT_STAGE, o.trial.varied, self.spec.data)
-                for o in chosen
-            ]
+            trials = [replace(o.trial, seeds=self.spec.report_seeds, stage=REPORT_STAGE) for o in chosen]
             finding.report = self._run_all(trials, f"report: the best {len(trials)} on the report seeds")
         return finding
 
@@ -98,7 +94,7 @@ class Search:
         while len(left) > 1 and n_rounds < MOST_ROUNDS and not self._interrupt.is_set():
             seeds = new_seeds(known, n_rounds)
             n_rounds += 1
-            trials = [Trial(o.trial.config, seeds, REPLICATE_STAGE, o.trial.varied, self.spec.data) for o in left]
+            trials = [replace(o.trial, seeds=seeds, stage=REPLICATE_STAGE) for o in left]
             named = ", ".join(map(str, seeds))
             more = self._run_all(trials, f"replication {n_rounds} of {stage}: the best {len(left)} on seeds {named}")
             finding.replicates += more
@@ -110,7 +106,6 @@ class Search:
         return finding.replications[stage].compared
 
     def _run_all(self, trials: list[Trial], title: str) -> list[Outcome]:
-        """Return the outcomes of all trials, run or known."""
         stopping = self._stopping(trials[0].stage) if trials else None
         return self._execution.run_all(trials, title, stopping)
 

@@ -16,11 +16,7 @@ from pcl.studies.tracking.tracker import StudyTags
 
 
 def cells_of(ablation: Ablation, spec: StudySpec) -> Cells:
-    """Return the trials of an ablation's study, and the variants that have none.
-
-    Raises:
-        ValueError: If the baseline is not possible, or a setting is what is varied.
-    """
+    """Return the trials of an ablation's study, and the variants that have none; see `Ablation.cells`."""
     return ablation.cells(spec.profile, spec.scale, spec.report_seeds, spec.overrides, spec.data)
 
 
@@ -42,7 +38,11 @@ def _written(folder: StudyFolder, ablation: Ablation, spec: StudySpec, outcomes:
     """Say the table and write it; return the files."""
     by_label = {str(outcome.trial.varied[ablation.axis]): outcome for outcome in outcomes}
     reached = [
-        Reached(label, {s: m for s, m in o.by_seed.items() if s not in o.failures and o.is_finished}, _cause(o))
+        Reached(
+            label,
+            {seed: m for seed, m in o.by_seed.items() if seed not in o.failures and o.is_finished},
+            o.cause or ("" if o.result is not None else "not run"),
+        )
         for label in ablation.variants
         if (o := by_label.get(label)) is not None
     ]
@@ -62,7 +62,3 @@ def _written(folder: StudyFolder, ablation: Ablation, spec: StudySpec, outcomes:
         say(line)
     say("written: " + ", ".join(map(str, files)))
     return files
-
-
-def _cause(outcome: Outcome) -> str:
-    return outcome.cause or ("" if outcome.result is not None else "not run")

@@ -106,11 +106,7 @@ def check_warm_start(spec: StudySpec, folder: StudyFolder) -> None:
 
 
 def ablation_spec(ablation: Ablation, where: str, runs: Runs) -> StudySpec:
-    """Return the specification of an ablation; see `search_spec`.
-
-    Raises:
-        ValueError: If the baseline is not possible, or a setting is what is varied.
-    """
+    """Return the specification of an ablation, whose baseline must be possible; see `search_spec`."""
     seeds = tuple(runs.seeds) or seeds_at(runs.scale)
     check_seeds(seeds)
     spec = StudySpec(
@@ -122,9 +118,5 @@ def ablation_spec(ablation: Ablation, where: str, runs: Runs) -> StudySpec:
 
 
 def folder_of(storage: Storage, name: str | None, declared: SearchSpace | Ablation, spec: StudySpec) -> StudyFolder:
-    """Return where a study is kept, under its own name or a new one.
-
-    Raises:
-        ValueError: If the name cannot be one.
-    """
+    """Return where a study is kept, under the name that it is given, which is checked, or a new one."""
     return storage.study(default_name(declared.name, spec.data, spec.scale) if name is None else check_new_name(name))

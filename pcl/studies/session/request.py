@@ -23,15 +23,10 @@ class ResourceRequest:
 
     @property
     def is_measured(self) -> bool:
-        """Return whether a trial's share of a GPU is measured."""
         return self.gpus == AUTO
 
     def resources(self, available: Mapping[str, float], costs: Sequence[Cost] = ()) -> Resources:
-        """Return what a worker gets; where its share of a GPU is measured, a whole one until costs are known.
-
-        Raises:
-            ValueError: If Ray cannot give that.
-        """
+        """Return what a worker gets; where its share of a GPU is measured, a whole one until costs are known."""
         side_by_side = self.side_by_side or 1
         gpus = (1.0 if available.get("GPU") else 0.0) if self.gpus is None or self.gpus == AUTO else self.gpus
         if self.is_measured and self.side_by_side is None:
@@ -94,7 +89,6 @@ class RunRequest:
             raise ValueError(f"{given[0]} is for the runner ray; inline runs one trial after the other, here.")
 
     def is_finalized(self, scale: str) -> bool:
-        """Return whether the best run on the report seeds at a scale."""
         return scale == "paper" if self.finalize is None else self.finalize
 
     def resources_of(self, available: Mapping[str, float], costs: Sequence[Cost] = ()) -> Resources:

@@ -81,12 +81,10 @@ class StageSearch:
 
     @property
     def objective(self) -> Objective:
-        """The metric that decides."""
         return self.decided.objective
 
     @property
     def is_planned(self) -> bool:
-        """Return whether a plan is shown."""
         return self.is_told
 
     def probes(self) -> list[Trial]:
@@ -96,11 +94,9 @@ class StageSearch:
     def plan(
         self, folder: StudyFolder, resources: Resources, available: Mapping[str, float], costs: Sequence[Cost]
     ) -> list[str]:
-        """Return stages, resources and an estimate in words."""
         return Plan(self.space, self.spec, folder, resources, available, self.is_finalized).lines(costs)
 
     def run(self, execution: Execution, recorder: Recorder, interrupt: Interrupt) -> Finding:
-        """Run stage after stage, then the report seeds."""
         return Search(self.space, self.spec, execution, recorder, interrupt).run()
 
     def is_successful(self, finding: Finding) -> bool:
@@ -122,7 +118,6 @@ class StageSearch:
         return Files(files, drawn)
 
     def _tell(self, finding: Finding, say: Say) -> None:
-        """Print the ranked tables and the winner."""
         space = self.decided
         for name, outcomes in {**finding.stages, "report seeds": finding.report}.items():
             for line in [f"\n{name}", *table(outcomes, space)] if outcomes else ():
@@ -166,7 +161,6 @@ class TrialList:
         return Finding(stages={self.title: execution.run_all(list(self.trials), self.title)})
 
     def is_successful(self, finding: Finding) -> bool:
-        """Return whether some trial finished."""
         return any(outcome.is_finished for outcome in finding.outcomes)
 
     def report(self, folder: StudyFolder, finding: Finding, say: Say) -> Files:

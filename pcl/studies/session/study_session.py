@@ -27,19 +27,12 @@ Kind_co = TypeVar("Kind_co", bound=Strategy, covariant=True)
 
 @dataclass(frozen=True)
 class Study(Generic[Kind_co]):
-    """A study that is about to run.
-
-    Attributes:
-        folder: Where it is kept.
-        spec: What it is.
-        tags: By which MLflow finds it.
-        strategy: How its trials are found, run and reported.
-    """
+    """A study that is about to run."""
 
     folder: StudyFolder
     spec: StudySpec
-    tags: StudyTags
-    strategy: Kind_co
+    tags: StudyTags  # by which MLflow finds it
+    strategy: Kind_co  # how its trials are found, run and reported
 
 
 def search_study(folder: StudyFolder, search: StageSearch) -> Study[StageSearch]:
@@ -120,21 +113,13 @@ class StudySession:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the study's folder, which is made where there is none.
-
-        Raises:
-            ValueError: If the folder is of another study, or another process works on it.
-        """
+        """Hold the study's folder, which is made where there is none."""
         folder = self.study.folder
         with opened(folder, self.study.spec, self._interrupt.on_lost_lease), self._client.guard(folder):
             yield
 
     def plan(self, site: Site) -> Resources:
-        """Size a trial's resources and say what will run.
-
-        Raises:
-            ValueError: If no trial fits.
-        """
+        """Size a trial's resources and say what will run."""
         available = dict(site.available())
         self.request.resources_of(available).require(available)
         costs: list[Cost] = []

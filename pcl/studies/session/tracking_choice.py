@@ -21,11 +21,7 @@ def require_tracking(storage: Storage, tracking_uri: str | None) -> None:
 
 
 def checked_tracker(request: RunRequest) -> Tracker:
-    """Return MLflow, where it can be used.
-
-    Raises:
-        ValueError: If it cannot.
-    """
+    """Return MLflow, where it can be used."""
     require_tracking(request.storage, request.tracking_uri)
     tracker = Tracker(tracking_uri(request.tracking_uri, request.storage.path.absolute()))
     tracker.check()

@@ -34,19 +34,13 @@ _WEIGHTS = "encoder.weights"
 
 @dataclass(frozen=True)
 class Variant:
-    """Settings that are varied together.
+    """Settings that are varied together."""
 
-    Attributes:
-        settings: Values by dotted path.
-        loss: One of `LOSSES`; the ablation's if it is empty.
-        settings_at_paper: Further settings at the scale `paper` only, such as sizes that fit a GPU's memory.
-        is_from_scratch: For images: whether to train without pretrained weights.
-    """
-
-    settings: Mapping[str, Plain] = field(default_factory=dict)
-    loss: str = ""
+    settings: Mapping[str, Plain] = field(default_factory=dict)  # values by dotted path
+    loss: str = ""  # one of `LOSSES`; the ablation's if it is empty
+    # Further settings at the scale `paper` only, such as sizes that fit a GPU's memory
     settings_at_paper: Mapping[str, Plain] = field(default_factory=dict)
-    is_from_scratch: bool = False
+    is_from_scratch: bool = False  # for images: whether to train without pretrained weights
 
 
 class Cells(NamedTuple):
@@ -111,7 +105,6 @@ class Ablation:
 
     @property
     def experiment(self) -> Experiment:
-        """The task with what goes with it."""
         return experiment_of(self.task)
 
     @property
@@ -128,7 +121,6 @@ class Ablation:
 
     @property
     def shown_metrics(self) -> tuple[str, ...]:
-        """Reported metrics."""
         return self.metrics or self.experiment.reported
 
     def cells(
@@ -146,7 +138,7 @@ class Ablation:
         varied = {path for v in self.variants.values() for path in [*v.settings, *v.settings_at_paper]}
         if both := sorted(varied & set(given)):
             raise ValueError(f"Setting {both[0]} must not set what the ablation {self.name!r} varies; leave it out.")
-        base = self._config(self.baseline, profile, scale, given)
+        base, published = (self._config(self.baseline, profile, size, given) for size in (scale, "paper"))
         trials = {self.baseline: self._trial(self.baseline, base, seeds, data)}
         left_out = {}
         for label in self.variants:
@@ -157,7 +149,8 @@ class Ablation:
             except ValueError as error:
                 left_out[label] = str(error)
                 continue
-            if config == base or self._is_own(label, profile, given):
+            # Equal at the published size: smaller scales have other counts.
+            if config == base or self._config(label, profile, "paper", given) == published:
                 left_out[label] = OWN
                 continue
             trials[label] = self._trial(label, config, seeds, data)
@@ -172,10 +165,6 @@ class Ablation:
               v.is_from_scratch] for label, v in self.variants.items()],
             *([identity_of(self.encoder)] if self.encoder else []),
         ])  # fmt: skip
-
-    def _is_own(self, label: str, profile: str, given: Mapping[str, Plain]) -> bool:
-        """Return whether a variant equals the baseline at the published size; smaller scales have other counts."""
-        return self._config(label, profile, "paper", given) == self._config(self.baseline, profile, "paper", given)
 
     def _config(self, label: str, profile: str, scale: str, given: Mapping[str, Plain]) -> dict[str, Plain]:
         variant = self.variants[label]

@@ -19,13 +19,9 @@ _N_PROBES = 16  # draws to check a domain by
 
 @dataclass(frozen=True)
 class Variants:
-    """Values of an axis that are settings of several paths at once.
+    """Values of an axis that are settings of several paths at once."""
 
-    Attributes:
-        settings: Label -> dotted path -> value.
-    """
-
-    settings: Mapping[str, Mapping[str, Plain]]
+    settings: Mapping[str, Mapping[str, Plain]]  # label -> dotted path -> value
 
 
 @runtime_checkable
@@ -62,15 +58,10 @@ def tied_axis(*values: int, paths: Sequence[str]) -> Variants:
 
 @dataclass(frozen=True)
 class Stage:
-    """Axes that are searched together, while those of earlier stages are fixed at their best.
-
-    Attributes:
-        name: Name of the stage.
-        axes: Axes by dotted path, or by another name for `Variants`.
-    """
+    """Axes that are searched together, while those of earlier stages are fixed at their best."""
 
     name: str
-    axes: Mapping[str, Axis]
+    axes: Mapping[str, Axis]  # axes by dotted path, or by another name for `Variants`
 
     @property
     def is_sampled(self) -> bool:

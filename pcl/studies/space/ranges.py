@@ -42,7 +42,6 @@ class Range:
         return self.draw(random.Random(random_state))
 
     def draw(self, generator: random.Random) -> float:
-        """Draw a number."""
         step = self.step or (1.0 if self.is_whole else 0.0)
         if step and not self.is_log:
             n_steps = math.floor((self.high - self.low) / step + 1e-9)
@@ -55,7 +54,6 @@ class Range:
         return math.floor(number) if self.is_whole else number
 
     def is_valid(self, value: Any) -> bool:
-        """Return whether a number is in the range."""
         return self.low <= value <= self.high and (not self.is_whole or value == int(value))
 
 

@@ -23,11 +23,7 @@ _VALUES_OF_A_RANGE = 10  # number of values that a range counts as there
 
 @dataclass(frozen=True)
 class Method:
-    """The search method of a study.
-
-    Raises:
-        ValueError: If it is none of these.
-    """
+    """The search method of a study."""
 
     kind: str = GRID  # grid, random or optuna
     n_trials: tuple[int, ...] = ()  # number of trials of each stage; empty for a grid, which has its cells
@@ -50,7 +46,6 @@ class Method:
 
     @property
     def label(self) -> str:
-        """Description in words."""
         text = "grid"
         if self.kind == OPTUNA:
             warm = f", with the trials of {self.warm_start}" if self.warm_start else ""

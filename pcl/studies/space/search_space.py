@@ -34,23 +34,16 @@ class Mode(Enum):
 
 @dataclass(frozen=True)
 class Objective:
-    """The metric that a search optimises.
+    """The metric that a search optimises."""
 
-    Attributes:
-        metric: One of the experiment's.
-        mode: Which end of it.
-    """
-
-    metric: str = KAPPA_RANK_CORR
+    metric: str = KAPPA_RANK_CORR  # one of the experiment's
     mode: Mode = Mode.MAX
 
     @classmethod
     def of(cls, content: Mapping[str, str]) -> "Objective":
-        """Read what `as_json` returned."""
         return cls(content["metric"], Mode(content["mode"]))
 
     def as_json(self) -> dict[str, str]:
-        """Return it as records have it."""
         return {"metric": self.metric, "mode": self.mode.value}
 
 
@@ -105,7 +98,9 @@ class SearchSpace:
                 object.__setattr__(self, part, named(getattr(self, part)))
             (reader,) = self.readers
             self._check_seeds()
-            self._check_objective()
+            if self.objective.metric not in (known := self.experiment.metrics):
+                got = self.objective.metric
+                raise ValueError(f"`objective.metric` must be one of {', '.join(known)}, but got {got!r}.")
             # From here on, every value has its path's type.
             object.__setattr__(self, "base", {path: reader.read(path, value) for path, value in self.base.items()})
             object.__setattr__(self, "stages", tuple(stage.read(reader) for stage in self.stages))
@@ -118,7 +113,6 @@ class SearchSpace:
 
     @property
     def experiment(self) -> Experiment:
-        """The task with what goes with it."""
         return experiment_of(self.task)
 
     @property
@@ -133,7 +127,6 @@ class SearchSpace:
 
     @property
     def is_sampled(self) -> bool:
-        """True if an axis is a range."""
         return any(stage.is_sampled for stage in self.stages)
 
     def cells(
@@ -194,7 +187,6 @@ class SearchSpace:
         ])  # fmt: skip
 
     def _settings(self, axis: str, value: Any, reader: RunConfig) -> Mapping[str, Plain]:
-        """Return the settings of a value of an axis."""
         axes = {name: axis for stage in self.stages for name, axis in stage.axes.items()}
         if axis not in axes:
             raise ValueError(f"its axes are {', '.join(axes)}, but got {axis!r}.")
@@ -216,11 +208,6 @@ class SearchSpace:
                 raise ValueError(f"`{name}` must be different whole numbers from 0 to 2^63 - 1, but got {seeds!r}.")
         if shared := sorted(set(self.tuning_seeds) & set(self.report_seeds)):
             raise ValueError(f"tuning and report seeds must have none in common, but both have {shared}.")
-
-    def _check_objective(self) -> None:
-        metric, known = self.objective.metric, self.experiment.metrics
-        if metric not in known:
-            raise ValueError(f"`objective.metric` must be one of {', '.join(known)}, but got {metric!r}.")
 
     def _check_owners(self) -> None:
         """Raise a ValueError unless there is something to search and no path is set twice."""

@@ -35,7 +35,6 @@ class Trial:
 
     @property
     def run_config(self) -> RunConfig:
-        """Typed and checked configuration."""
         return RunConfig.from_flat(self.config)
 
     @property
