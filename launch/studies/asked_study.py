@@ -28,9 +28,8 @@ class Asked(Generic[Declared]):
     def with_weights(self) -> "Asked[Declared]":
         """Return the same with nothing missing: trains the backbone where there is none yet."""
         images = self.images.with_weights()
-        return replace(
-            self, spec=replace(self.spec, overrides={**self.spec.overrides, **images.values}), images=images
-        )  # fmt: skip
+        spec = replace(self.spec, overrides={**self.spec.overrides, **images.values})
+        return replace(self, spec=spec, images=images)
 
 
 def resumed(storage: Storage, name: str, kind: str, load: Callable[[str], Declared]) -> Asked[Declared]:

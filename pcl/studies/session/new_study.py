@@ -47,9 +47,9 @@ def method_of(asked: SearchRequest, space: SearchSpace) -> Method:
             raise ValueError(f"{what} goes with the search {' or '.join(kinds)}, but the search is {kind}.")
     if asked.scheduler == "pbt":
         raise ValueError(
-            "The scheduler must be asha or none. PBT's trials take over each other's weights and change settings on "
-            "the way, so that no configuration stands for what one has reached; take asha, and search `training.lr` "
-            "and `training.lr_schedule`."
+            "The scheduler must be asha or none, not PBT, whose trials take over each other's weights and change "
+            "settings on the way, so that no configuration stands for what one has reached; take asha, and search "
+            "`training.lr` and `training.lr_schedule`."
         )
     scheduler = "" if asked.scheduler in (None, "none") else asked.scheduler
     if scheduler == ASHA and len(asked.objectives) > 1:

@@ -98,10 +98,13 @@ def test_the_same_call_goes_on_and_another_is_refused(
         {"method": "bayes"},
         {"method": "random", "search_seed": -1},
         {"scheduler": "pbt"},
+        {"objectives": ["eval/nothing"]},
         {"scale": "huge"},
     ):
         with pytest.raises(ValueError, match="must be"):
             pcl.search(SPACE, **{**how, "name": None, **wrong})
+    with pytest.raises(ValueError, match="A number of trials goes with the search random or optuna"):
+        pcl.search(SPACE, **{**how, "name": None}, n_trials=3)
     with pytest.raises(ValueError, match="`scale` must be one of"):
         pcl.ablate("mc_samples", scale="huge", storage=storage)
     with pytest.raises(ValueError, match="There is no study"):
