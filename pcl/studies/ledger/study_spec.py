@@ -26,9 +26,7 @@ from pcl.studies.space.trial import Trial
 
 _FORMAT = 1
 SEARCH, ABLATION, REPRODUCTION = "search", "ablation", "reproduction"
-_COMMANDS = {
-    SEARCH: "grid.py --resume", ABLATION: "ablate.py --resume", REPRODUCTION: "reproduce.py",
-}  # fmt: skip
+_COMMANDS = {SEARCH: "grid.py --resume", ABLATION: "ablate.py --resume", REPRODUCTION: "reproduce.py"}
 _STUDY, _SPACE, _OBJECTIVE = "study.json", "space.py", "objective.json"
 MADE_IN_PYTHON = "python:"  # before the name of a space or an ablation that no file has
 _MOST_DRAWS = 1000  # in a row that are not possible or known, before a random search gives up
