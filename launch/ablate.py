@@ -9,7 +9,7 @@ import argparse
 
 from launch.shared.command import Parser, run, say
 from launch.shared.job_submission import is_sent
-from launch.studies.requests import AblationRequest
+from launch.studies.requests import StudyRequest
 from launch.studies.study_flags import config_request, how_flags, run_request, study_choice, what_flags, where_flags
 from pcl.studies.space.declarations import ABLATIONS
 
@@ -27,12 +27,12 @@ def main() -> None:
         run_ablation(request)
 
 
-def request_of(arguments: argparse.Namespace) -> AblationRequest:
+def request_of(arguments: argparse.Namespace) -> StudyRequest:
     """Return what the command line asks for."""
     study = study_choice(arguments, ("ablation",))
     if arguments.ablation is not None:
         ABLATIONS.file(arguments.ablation)  # or it is said what there is
-    return AblationRequest(arguments.ablation, study, config_request(arguments), run_request(arguments))
+    return StudyRequest(arguments.ablation, study, config_request(arguments), run_request(arguments))
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -9,11 +9,13 @@ import sys
 
 from launch.shared.command import Parser, run, say, whole_number
 from launch.shared.job_submission import is_sent
-from launch.studies.requests import GridRequest, SearchRequest
+from launch.studies.requests import StudyRequest
 from launch.studies.study_flags import (
+    OF_SEARCH,
     config_request,
     how_flags,
     run_request,
+    search_request,
     study_choice,
     study_name,
     what_flags,
@@ -37,15 +39,14 @@ def main() -> None:
         run_grid(request)
 
 
-def request_of(arguments: argparse.Namespace) -> GridRequest:
+def request_of(arguments: argparse.Namespace) -> StudyRequest:
     """Return what the command line asks for."""
-    of_search = ("search", "trials", "search_seed", "sampler", "warm_start", "scheduler", "objectives", "replicate")
-    search = SearchRequest(*(getattr(arguments, name) for name in of_search))
-    study = study_choice(arguments, ("space", *of_search))
     if arguments.space is not None:
         SPACES.file(arguments.space)  # or it is said what there is
-    config, run = config_request(arguments), run_request(arguments)
-    return GridRequest(arguments.space, study, config, search, run, arguments.json)
+    return StudyRequest(
+        arguments.space, study_choice(arguments, ("space", *OF_SEARCH)), config_request(arguments),
+        run_request(arguments), search_request(arguments), arguments.json,
+    )  # fmt: skip
 
 
 def _parser() -> argparse.ArgumentParser:

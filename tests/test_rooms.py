@@ -30,7 +30,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "pcl.studies": (),
     "pcl.studies.space": ("pcl.config", "pcl.metrics"),
-    "pcl.studies.ledger": ("pcl.config", "pcl.storage", "pcl.studies.space"),
+    "pcl.studies.ledger": ("pcl.config", "pcl.metrics", "pcl.storage", "pcl.studies.space"),
     "pcl.studies.results": ("pcl.config", "pcl.metrics", "pcl.studies.ledger", "pcl.studies.space"),
     "pcl.studies.paper": ("pcl.config", "pcl.metrics", "pcl.studies.results"),
     "pcl.studies.tracking": (
@@ -55,12 +55,12 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "pcl.studies.space", "pcl.training",
     ),
     "pcl.studies.session": (
-        "pcl.metrics", "pcl.storage", "pcl.studies.cluster", "pcl.studies.execution", "pcl.studies.ledger",
-        "pcl.studies.report", "pcl.studies.results", "pcl.studies.search", "pcl.studies.space",
+        "pcl.config", "pcl.mathematics", "pcl.metrics", "pcl.storage", "pcl.studies.cluster", "pcl.studies.execution",
+        "pcl.studies.ledger", "pcl.studies.report", "pcl.studies.results", "pcl.studies.search", "pcl.studies.space",
         "pcl.studies.tracking",
     ),
     "pcl.studies.api": (
-        "pcl.config", "pcl.data", "pcl.distributions", "pcl.mathematics", "pcl.storage", "pcl.studies.execution",
+        "pcl.config", "pcl.data", "pcl.distributions", "pcl.storage", "pcl.studies.execution",
         "pcl.studies.ledger", "pcl.studies.results", "pcl.studies.search", "pcl.studies.session", "pcl.studies.space",
         "pcl.training",
     ),

@@ -15,11 +15,10 @@ from launch.studies.requests import ReproductionRequest
 from launch.studies.resume_command import Resumption, resumed_reproduction
 from pcl.presentation.durations import duration
 from pcl.studies.execution.interrupt import Interrupt, Stop
-from pcl.studies.ledger.study_spec import read_seeds
 from pcl.studies.paper.published import published_titles
 from pcl.studies.report.plan import estimated_seconds
 from pcl.studies.session.request import Runner, RunRequest
-from pcl.studies.session.site import check_site, costs_here, joined, machine
+from pcl.studies.session.site import check_site, costs_here, default_scale, joined, machine
 from pcl.studies.session.study_session import Client, StudySession
 from pcl.studies.session.tracking_choice import checked_tracker
 from pcl.studies.space.ablation import seeds_at
@@ -71,8 +70,8 @@ def _setting(request: ReproductionRequest, names: list[str]) -> tuple[Reproducti
     storage, config = request.run.storage, request.config
     storage.check()
     storage.pull_heads()
-    scale = config.scale or ("paper" if machine(request.run.address).get("GPU") else "quick")
-    seeds = read_seeds(config.seeds or "") or seeds_at(scale)
+    scale = config.scale or default_scale(request.run.address)
+    seeds = config.seeds or seeds_at(scale)
     setting = Setting(config.profile, scale, seeds, {**config.settings})
     check_settings(setting.overrides)
     if not needs_images(names):

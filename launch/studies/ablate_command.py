@@ -3,20 +3,25 @@
 import time
 
 from launch.shared.command import say
-from launch.studies.ablation_study import Asked, asked_ablation
-from launch.studies.console import client_of
-from launch.studies.requests import AblationRequest
+from launch.studies.asked_study import Asked, resumed
+from launch.studies.images import NO_IMAGES, chosen_images
+from launch.studies.requests import StudyRequest
 from launch.studies.resume_command import ABLATE, Resumption
 from pcl.studies.execution.interrupt import Interrupt
+from pcl.studies.ledger.study_spec import ABLATION
 from pcl.studies.report.plan import estimate
+from pcl.studies.session.ablation_study import ablation_study, cells_of
+from pcl.studies.session.new_study import Runs, ablation_spec, folder_of
 from pcl.studies.session.request import RunRequest
-from pcl.studies.session.site import check_site, costs_here, joined, machine
+from pcl.studies.session.site import check_site, costs_here, default_scale, joined, machine
 from pcl.studies.session.study_session import StudySession
 from pcl.studies.session.tracking_choice import checked_tracker
-from pcl.studies.space.ablation import OWN
+from pcl.studies.space.ablation import OWN, Ablation, load_ablation
+from pcl.studies.space.declarations import recorded_name
+from pcl.studies.space.trial import Trial
 
 
-def run_ablation(request: AblationRequest) -> None:
+def run_ablation(request: StudyRequest) -> None:
     """Run an ablation, or say what that would take."""
     started, asked, run = time.perf_counter(), asked_ablation(request), request.run
     tracker = checked_tracker(run)
@@ -26,8 +31,9 @@ def run_ablation(request: AblationRequest) -> None:
     check_site(run)
     asked = asked.with_weights()
     _say_plan(request, asked)
+    study = ablation_study(asked.folder, asked.declared, asked.spec, say)
     resumption, interrupt = Resumption(ABLATE, run), Interrupt(run.time_budget_s)
-    session = StudySession(asked.study(), run, tracker, interrupt, client_of(resumption, tracker))
+    session = StudySession(study, run, tracker, interrupt, resumption.client(tracker))
     with joined(run, interrupt, say, lambda: resumption.how_to_go_on(asked.folder)) as site:
         baseline, *others = session.conduct(site).outcomes
     say(f"{time.perf_counter() - started:.0f} s in all")
@@ -36,8 +42,27 @@ def run_ablation(request: AblationRequest) -> None:
     resumption.leave(interrupt.stop, f"`{resumption.command_line(asked.folder)}`", lacks)
 
 
-def _say_plan(request: AblationRequest, asked: Asked) -> None:
-    ablation, spec, cells = asked.ablation, asked.spec, asked.cells()
+def asked_ablation(request: StudyRequest) -> Asked[Ablation]:
+    """Return what is asked for: a new study or one to go on with. Makes nothing."""
+    storage, config = request.run.storage, request.config
+    storage.check()
+    if request.study.resume is not None:
+        return resumed(storage, request.study.resume, ABLATION, load_ablation)
+    if request.declared is None:
+        raise ValueError("`--ablation NAME`, `--resume` or `--list` must be given.")
+    ablation, images = load_ablation(request.declared), NO_IMAGES
+    scale = config.scale or default_scale(request.run.address)
+    if ablation.experiment.has_images:
+        images = chosen_images(config, scale, ablation.task, ablation.encoder)
+    else:
+        config.images.refuse("ablations of images", f"{ablation.name!r} has none")
+    runs = Runs(config.profile, scale, {**config.settings, **images.values}, config.seeds, images.data)
+    spec = ablation_spec(ablation, recorded_name(request.declared), runs)
+    return Asked(ablation, spec, folder_of(storage, request.study.name, ablation, spec), images)
+
+
+def _say_plan(request: StudyRequest, asked: Asked[Ablation]) -> None:
+    ablation, spec, cells = asked.declared, asked.spec, cells_of(asked.declared, asked.spec)
     seeds = " ".join(map(str, spec.report_seeds))
     say(f"study {asked.folder.name}: {ablation.question}")
     say(f"  fidelity {spec.profile}, scale {spec.scale}, data {spec.data}, seeds {seeds}")
@@ -51,10 +76,10 @@ def _say_plan(request: AblationRequest, asked: Asked) -> None:
     if asked.images.missing:
         say(f"  pretraining comes first: {asked.images.missing}")
     elif request.study.is_plan and request.run.address is None:
-        _say_estimate(request.run, asked)
+        _say_estimate(request.run, list(cells.trials.values()))
 
 
-def _say_estimate(request: RunRequest, asked: Asked) -> None:
-    resources, trials = request.resources_of(machine()), list(asked.cells().trials.values())
+def _say_estimate(request: RunRequest, trials: list[Trial]) -> None:
+    resources = request.resources_of(machine())
     if costs := costs_here(trials, resources):
         say(estimate(costs, len(trials), len(trials), resources, resources.slots(machine())))

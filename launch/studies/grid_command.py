@@ -5,32 +5,33 @@ import sys
 import time
 
 from launch.shared.command import say
-from launch.studies.console import client_of
+from launch.studies.asked_study import Asked
 from launch.studies.grid_study import asked_study
-from launch.studies.requests import GridRequest
+from launch.studies.requests import StudyRequest
 from launch.studies.resume_command import GRID, Resumption
 from pcl.studies.execution.interrupt import Interrupt
 from pcl.studies.report.outputs import summary
-from pcl.studies.session.request import Runner
-from pcl.studies.session.site import check_site, joined, machine
-from pcl.studies.session.study_session import StudySession, preview
+from pcl.studies.session.request import Runner, RunRequest
+from pcl.studies.session.site import check_site, joined
+from pcl.studies.session.strategies import StageSearch
+from pcl.studies.session.study_session import Study, StudySession, preview, search_study
 from pcl.studies.session.tracking_choice import checked_tracker
+from pcl.studies.space.search_space import SearchSpace
 
 
-def run_grid(request: GridRequest) -> None:
+def run_grid(request: StudyRequest) -> None:
     """Search a space, or say what that would take."""
     started, asked, run = time.perf_counter(), asked_study(request), request.run
-    is_finalized = run.is_finalized(asked.spec.scale)
     if request.study.is_plan:
-        if asked.missing:
-            say(f"pretraining would come first: {asked.missing}")
-        preview(asked.study(is_finalized), run, say)
+        if asked.images.missing:
+            say(f"pretraining would come first: {asked.images.missing}")
+        preview(_study(asked, run), run, say)
         return
     tracker = checked_tracker(run)
     check_site(run)
-    study = asked.with_weights("cuda" if machine()["GPU"] else "cpu").study(is_finalized)
+    study = _study(asked.with_weights(), run)
     resumption, interrupt = Resumption(GRID, run), Interrupt(run.time_budget_s)
-    session = StudySession(study, run, tracker, interrupt, client_of(resumption, tracker))
+    session = StudySession(study, run, tracker, interrupt, resumption.client(tracker))
     if run.address is None and run.runner is Runner.RAY:
         session.measure()  # while Ray starts
     with joined(run, interrupt, say, lambda: resumption.how_to_go_on(study.folder)) as site:
@@ -42,3 +43,7 @@ def run_grid(request: GridRequest) -> None:
     lacks = "no trial of a stage finished, so there is no winner; the table says why"
     going_on = f"`{resumption.command_line(study.folder)}`"
     resumption.leave(interrupt.stop, going_on, lacks if finding.best is None else "")
+
+
+def _study(asked: Asked[SearchSpace], run: RunRequest) -> Study[StageSearch]:
+    return search_study(asked.folder, StageSearch(asked.declared, asked.spec, run.is_finalized(asked.spec.scale)))

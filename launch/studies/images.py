@@ -7,6 +7,7 @@ from launch.shared.backbone_weights import Missing, chosen_weights
 from launch.shared.image_choice import chosen_data, named, skipping
 from launch.studies.requests import ConfigRequest
 from pcl.config.run_config import EXPERIMENTS, Plain, RunConfig
+from pcl.data.images import ImageSet
 from pcl.losses import LOSSES
 from pcl.studies.session.site import machine
 
@@ -15,24 +16,18 @@ WEIGHTS = "encoder.weights"
 
 @dataclass(frozen=True)
 class Images:
-    """A choice of images and of the backbone that training starts from.
+    """A choice of images and of the backbone that training starts from."""
 
-    Attributes:
-        values: Settings that say it.
-        data: Name and fingerprint.
-        missing: A backbone that has to be trained first.
-    """
-
-    values: dict[str, Plain]
-    data: str
-    missing: Missing | None
+    values: dict[str, Plain]  # settings that say it
+    data: str  # name and fingerprint
+    missing: Missing | None = None  # a backbone that has to be trained first
 
     def with_weights(self) -> "Images":
         """Return the same with nothing missing: trains the backbone where there is none yet."""
         if self.missing is None:
             return self
         weights = self.missing.train("cuda" if machine()["GPU"] else "cpu")
-        return Images({**self.values, WEIGHTS: weights}, self.data, None)
+        return Images({**self.values, WEIGHTS: weights}, self.data)
 
     @property
     def name(self) -> str:
@@ -40,32 +35,29 @@ class Images:
         return self.data.rpartition("-")[0] or self.data
 
 
-NO_IMAGES = Images({}, "toy", None)
+NO_IMAGES = Images({}, "toy")
 
 
 def chosen_images(request: ConfigRequest, scale: str, task: str = "images", encoder: str = "") -> Images:
-    """Return the images and the backbone that `--data`, `--weights` and `--set` ask for.
-
-    Args:
-        request: Of the command.
-        scale: Of the runs.
-        task: Name of the experiment.
-        encoder: Name of a user's own encoder; the experiment's where it is empty.
-    """
+    """Return the images and the backbone that `--data`, `--weights` and `--set` ask for."""
     asked = skipping(request.images.data, request.images.is_skip_bad)
     images = chosen_data(asked)
-    width = request.settings.get("encoder.width")
-    given = {} if width is None else {"encoder.width": width}
+    given = {path: value for path, value in request.settings.items() if path == "encoder.width"}
     config = RunConfig.of(given, scale=scale, task=task, encoder=encoder)
     config.task.check_images(images)
     values: dict[str, Plain] = {"task.data": named(asked, images)}
+    width, weights = config.encoder.pretrained_width, None
+    if width is not None:
+        weights = chosen_weights(request.images.weights, images, width, scale)
+    return with_weights(values, images, weights)
+
+
+def with_weights(values: dict[str, Plain], images: ImageSet, weights: str | Missing | None) -> Images:
+    """Return images with the weights that were chosen; None for a setting that is left alone."""
     data = f"{images.name}-{images.fingerprint}"
-    if config.encoder.pretrained_width is None:
-        return Images(values, data, None)
-    weights = chosen_weights(request.images.weights, images, config.encoder.pretrained_width, scale)
-    if isinstance(weights, Missing):
-        return Images(values, data, weights)
-    return Images({**values, WEIGHTS: weights}, data, None)
+    if isinstance(weights, str):
+        return Images({**values, WEIGHTS: weights}, data)
+    return Images(values, data, weights)
 
 
 def check_settings(values: Mapping[str, Plain]) -> None:

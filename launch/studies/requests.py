@@ -4,30 +4,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pcl.studies.session.request import RunRequest
+from pcl.studies.session.request import RunRequest, SearchRequest
 
 
 @dataclass(frozen=True)
 class ImageRequest:
-    """A choice of images and backbone.
+    """A choice of images and backbone."""
 
-    Attributes:
-        data: Name or folder of the images; None for the default.
-        is_skip_bad: Whether files that cannot be read are left out.
-        weights: auto, none or a file; None for the default.
-    """
-
-    data: str | None = None
-    is_skip_bad: bool = False
-    weights: str | None = None
+    data: str | None = None  # name or folder of the images; None for the default
+    is_skip_bad: bool = False  # whether files that cannot be read are left out
+    weights: str | None = None  # auto, none or a file; None for the default
 
     def refuse(self, kind: str, what_there_is: str) -> None:
-        """Raise a ValueError if something is asked for where there are no images.
-
-        Args:
-            kind: For what images are.
-            what_there_is: Why there are none.
-        """
+        """Raise a ValueError if something is asked for where there are no images."""
         given = {"data": self.data, "weights": self.weights, "skip-bad": self.is_skip_bad or None}
         for flag in [flag for flag, value in given.items() if value is not None]:
             raise ValueError(f"`--{flag}` is for {kind}, but {what_there_is}.")
@@ -35,126 +24,49 @@ class ImageRequest:
 
 @dataclass(frozen=True)
 class ConfigRequest:
-    """A choice of scale, fidelity, settings, seeds and images.
+    """A choice of scale, fidelity, settings, seeds and images."""
 
-    Attributes:
-        scale: smoke, quick or paper; None lets the hardware decide.
-        fidelity: Profile; None for the default.
-        settings: Values of `--set`, by path.
-        setting_texts: The same as they were given.
-        seeds: A list such as 1,2,3; None for the default.
-        images: Of what.
-    """
-
-    scale: str | None = None
-    fidelity: str | None = None
-    settings: Mapping[str, str] = field(default_factory=dict)
-    setting_texts: tuple[str, ...] = ()
-    seeds: str | None = None
+    scale: str | None = None  # smoke, quick or paper; None lets the hardware decide
+    fidelity: str | None = None  # profile; None for the default
+    settings: Mapping[str, str] = field(default_factory=dict)  # values of `--set`, by path
+    setting_texts: tuple[str, ...] = ()  # the same as they were given
+    seeds: tuple[int, ...] = ()  # empty for the default ones
     images: ImageRequest = ImageRequest()
 
     @property
     def profile(self) -> str:
-        """The fidelity profile."""
         return self.fidelity or "reference"
 
 
 @dataclass(frozen=True)
 class StudyChoice:
-    """A choice of study: a new one, or one to resume.
+    """A choice of study: a new one, or one to resume."""
 
-    Attributes:
-        name: Of a new one; None for a default.
-        resume: Name of an old one, "" for the latest, None for a new one.
-        is_plan: Whether to say what would run, and stop.
-    """
-
-    name: str | None = None
-    resume: str | None = None
-    is_plan: bool = False
+    name: str | None = None  # of a new one; None for a default
+    resume: str | None = None  # name of an old one, "" for the latest, None for a new one
+    is_plan: bool = False  # whether to say what would run, and stop
 
 
 @dataclass(frozen=True)
-class SearchRequest:
-    """A choice of search method; None is the default.
+class StudyRequest:
+    """A request to `launch/grid.py` or `launch/ablate.py`."""
 
-    Attributes:
-        kind: grid, random or optuna.
-        trials: Of each stage.
-        search_seed: Of draws and sampler.
-        sampler: Optuna's.
-        warm_start: A study whose finished trials Optuna begins with.
-        scheduler: none, asha or pbt.
-        objectives: Metrics, the first of which decides.
-        replicate: "auto" for more seeds for the best.
-    """
-
-    kind: str | None = None
-    trials: int | None = None
-    search_seed: int | None = None
-    sampler: str | None = None
-    warm_start: str | None = None
-    scheduler: str | None = None
-    objectives: str | None = None
-    replicate: str | None = None
-
-
-@dataclass(frozen=True)
-class GridRequest:
-    """A request to `launch/grid.py`.
-
-    Attributes:
-        space: Name or file.
-        study: Which study.
-        config: Of which runs.
-        search: How it is searched.
-        run: How and where it runs.
-        is_json: Whether the result is printed as JSON.
-    """
-
-    space: str | None
-    study: StudyChoice
-    config: ConfigRequest
-    search: SearchRequest
-    run: RunRequest
-    is_json: bool = False
-
-
-@dataclass(frozen=True)
-class AblationRequest:
-    """A request to `launch/ablate.py`.
-
-    Attributes:
-        ablation: Name or file.
-        study: Which study.
-        config: Of which runs.
-        run: How and where it runs.
-    """
-
-    ablation: str | None
+    declared: str | None  # name or file of a space or an ablation
     study: StudyChoice
     config: ConfigRequest
     run: RunRequest
+    search: SearchRequest = field(default_factory=SearchRequest)  # of a grid
+    is_json: bool = False  # whether a grid's result is printed as JSON
 
 
 @dataclass(frozen=True)
 class ReproductionRequest:
-    """A request to `launch/reproduce.py`.
-
-    Attributes:
-        tables: Names.
-        figures: Names.
-        is_all: Whether every table and figure.
-        output: Folder of results that are kept.
-        is_plan: Whether to say what would run, and stop.
-        config: Of which runs.
-        run: How and where they run.
-    """
+    """A request to `launch/reproduce.py`."""
 
     tables: tuple[str, ...]
     figures: tuple[str, ...]
-    is_all: bool
-    output: Path | None
-    is_plan: bool
+    is_all: bool  # whether every table and figure
+    output: Path | None  # folder of results that are kept
+    is_plan: bool  # whether to say what would run, and stop
     config: ConfigRequest
     run: RunRequest

@@ -5,29 +5,26 @@ import shlex
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
+from launch.shared.command import say
 from launch.studies.requests import ReproductionRequest
 from pcl.studies.execution.interrupt import Stop, StopReason
 from pcl.studies.ledger.folders import StudyFolder
 from pcl.studies.session.request import Runner, RunRequest
-from pcl.studies.tracking.tracker import StoreError, shown_uri
+from pcl.studies.session.study_session import Client
+from pcl.studies.tracking.tracker import StoreError, Tracker, shown_uri
 
 GRID, ABLATE, REPRODUCE = "grid", "ablate", "reproduce"
 
 
 @dataclass(frozen=True)
 class Resumption:
-    """A command that can resume its study or reproduction after an early end.
-
-    Attributes:
-        command: Which of the commands this is.
-        run: How and where it runs.
-        again: The flags that ask for the same reproduction once more.
-    """
+    """A command that can resume its study or reproduction after an early end."""
 
     command: str
     run: RunRequest
-    again: str = ""
+    again: str = ""  # the flags that ask for the same reproduction once more
 
     def command_line(self, folder: StudyFolder | None = None) -> str:
         """Return the command that goes on with a study; a reproduction goes on where the same is asked for again."""
@@ -46,6 +43,10 @@ class Resumption:
             return "nothing has begun, so run the same command again"
         return f"`{self.command_line(folder)}` goes on"
 
+    def client(self, tracker: Tracker) -> Client:
+        """Return the command as a session's client, which says where to look once MLflow has the study."""
+        return Client(say, self.command_line, self.guard, lambda site: _say_addresses(site.dashboard, tracker))
+
     @contextlib.contextmanager
     def guard(self, folder: StudyFolder) -> Iterator[None]:
         """Say how to go on after what the study itself cannot bear."""
@@ -61,24 +62,14 @@ class Resumption:
 
     @contextlib.contextmanager
     def mended(self, going_on: str) -> Iterator[None]:
-        """Say how to go on after a disk or MLflow has failed.
-
-        Args:
-            going_on: The command that goes on.
-        """
+        """Say how to go on after a disk or MLflow has failed."""
         try:
             yield
         except (OSError, StoreError) as error:
             self._exit(f"{error}; once that is mended, `{going_on}` goes on")
 
     def leave(self, stop: Stop | None, going_on: str, lacks: str = "") -> None:
-        """Exit with 0 only if nothing is missing.
-
-        Args:
-            stop: Why the study stopped early, if it did.
-            going_on: What goes on.
-            lacks: Why a study that came to its end has no result, if so.
-        """
+        """Exit with 0 only if nothing is missing: the study did not stop early and lacks nothing."""
         if stop is not None and stop.reason is StopReason.SIGNAL:
             raise KeyboardInterrupt(f"{stop}; {going_on} goes on")
         if stop is not None:
@@ -89,6 +80,17 @@ class Resumption:
     def _exit(self, told: str) -> None:
         print(f"{self.command}.py: {told}.", file=sys.stderr)
         sys.exit(1)
+
+
+def _say_addresses(dashboard: str, tracker: Tracker) -> None:
+    if dashboard:
+        say(f"Ray dashboard: {dashboard} (if it asks for a token: `ray get-auth-token`)")
+    uri = tracker.shown_uri
+    if uri.startswith("http"):
+        say(f"MLflow UI: {uri.rstrip('/')}/{tracker.trials_page}")
+    else:
+        say(f"MLflow UI: {Path(sys.executable).parent / 'mlflow'} ui --backend-store-uri {uri}")
+        say(f"           then http://127.0.0.1:5000/{tracker.trials_page}")
 
 
 def _resources(run: RunRequest) -> list[tuple[str, str]]:
@@ -106,8 +108,9 @@ def asked_again(request: ReproductionRequest) -> str:
     """Return the flags of a reproduction that say what is asked for."""
     config, images = request.config, request.config.images
     asked = [("--table", name) for name in request.tables] + [("--figure", name) for name in request.figures]
-    asked += [("--scale", config.scale or ""), ("--fidelity", config.fidelity or "")]
-    asked += [("--seeds", config.seeds or ""), ("--data", images.data or ""), ("--weights", images.weights or "")]
+    seeds = ",".join(map(str, config.seeds))
+    asked += [("--scale", config.scale or ""), ("--fidelity", config.fidelity or ""), ("--seeds", seeds)]
+    asked += [("--data", images.data or ""), ("--weights", images.weights or "")]
     asked += [("--set", text) for text in config.setting_texts]
     words = [word for flag, value in asked if value for word in (flag, shlex.quote(value))]
     flags = [*(["--all"] if request.is_all else []), *(["--skip-bad"] if images.is_skip_bad else [])]

@@ -9,19 +9,14 @@ from launch.shared.command import DATA_HELP, SKIP_BAD_HELP, WEIGHTS_HELP, settin
 from launch.studies.requests import ConfigRequest, ImageRequest, StudyChoice
 from pcl.studies.ledger.study_names import check_name, check_new_name
 from pcl.studies.ledger.study_storage import Storage
-from pcl.studies.session.request import AUTO, ResourceRequest, Runner, RunRequest
+from pcl.studies.session.request import AUTO, ResourceRequest, Runner, RunRequest, SearchRequest
 
 if TYPE_CHECKING:
     from argparse import _ArgumentGroup
 
 
 def what_flags(what: "_ArgumentGroup", seeds: str) -> None:
-    """Add the flags that say of what kind the runs are.
-
-    Args:
-        what: Takes them.
-        seeds: What `--seeds` are.
-    """
+    """Add the flags that say of what kind the runs are."""
     what.add_argument("--scale", choices=["smoke", "quick", "paper"], help="default: paper with a GPU, else quick")
     what.add_argument("--fidelity", choices=["paper", "reference", "exact"], help="profile (default: reference)")
     what.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help="a setting; may be repeated")
@@ -49,12 +44,7 @@ def _read(check: Callable[[str], str], text: str) -> str:
 
 
 def how_flags(parser: argparse.ArgumentParser, name: str) -> "_ArgumentGroup":
-    """Add the flags of how a study runs; returns their group.
-
-    Args:
-        parser: Takes them.
-        name: What a study's name is made of by default.
-    """
+    """Add the flags of how a study runs; returns their group. By default, its name is made of what `name` says."""
     how = parser.add_argument_group("how to run it")
     how.add_argument("--plan", action="store_true", help="print what would run and what it takes, and stop")
     how.add_argument("--name", type=new_study_name, metavar="STUDY", help=f"of the study (default: {name})")
@@ -117,37 +107,48 @@ def _minutes(text: str) -> float:
 
 def config_request(arguments: argparse.Namespace) -> ConfigRequest:
     """Return the runs that `what_flags` ask for."""
-    if arguments.seeds == "":  # as by a shell's variable that is not set
-        raise ValueError("`--seeds` must not be empty; leave it out.")
     images = ImageRequest(arguments.data, arguments.skip_bad, arguments.weights)
     texts = tuple(arguments.set)
-    return ConfigRequest(arguments.scale, arguments.fidelity, settings(texts), texts, arguments.seeds, images)
+    return ConfigRequest(arguments.scale, arguments.fidelity, settings(texts), texts, _seeds(arguments.seeds), images)
+
+
+def _seeds(text: str | None) -> tuple[int, ...]:
+    if text is None:
+        return ()
+    try:
+        seeds = tuple(int(word) for word in text.replace(",", " ").split())
+    except ValueError:
+        seeds = ()
+    if not seeds or len(set(seeds)) != len(seeds) or not all(0 <= seed < 2**63 for seed in seeds):
+        raise ValueError(f"`--seeds` takes different whole numbers such as 1,2,3, but got {text!r}; or leave it out.")
+    return seeds
+
+
+OF_SEARCH = ("search", "trials", "search_seed", "sampler", "warm_start", "scheduler", "objectives", "replicate")
+
+
+def search_request(arguments: argparse.Namespace) -> SearchRequest:
+    """Return the search that the options `OF_SEARCH` ask for."""
+    if arguments.objectives == "":  # as by a shell's variable that is not set
+        raise ValueError("`--objectives` must not be empty; leave it out.")
+    objectives = tuple(map(str.strip, arguments.objectives.split(","))) if arguments.objectives else ()
+    return SearchRequest(
+        arguments.search, arguments.trials, arguments.search_seed, arguments.sampler, arguments.warm_start,
+        arguments.scheduler, objectives, arguments.replicate,
+    )  # fmt: skip
 
 
 def study_choice(arguments: argparse.Namespace, fixed: Sequence[str]) -> StudyChoice:
-    """Return which study `how_flags` ask for.
-
-    Args:
-        arguments: Of the command line.
-        fixed: Options beside those of the runs that a study which is resumed has already.
-
-    Raises:
-        ValueError: If one of them is given with `--resume`.
-    """
-    if arguments.resume is not None:
-        _refuse_with_resume(arguments, [*fixed[:1], *_OF_RUNS, *fixed[1:]])
+    """Return which study `how_flags` ask for; one that is resumed has the options of the runs and `fixed` already."""
+    values = {name: getattr(arguments, name) for name in [*fixed[:1], *_OF_RUNS, *fixed[1:]]}
+    given = [name for name, value in values.items() if value is not False and value not in (None, "", [])]
+    if arguments.resume is not None and given:
+        told = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise ValueError(f"A study that is resumed has its settings already: leave out {told}.")
     return StudyChoice(arguments.name, arguments.resume, arguments.plan)
 
 
 _OF_RUNS = ("scale", "fidelity", "set", "seeds", "name", "data", "skip_bad", "weights")
-
-
-def _refuse_with_resume(arguments: argparse.Namespace, names: Sequence[str]) -> None:
-    values = {name: getattr(arguments, name) for name in names}
-    given = [name for name, value in values.items() if value is not False and value not in (None, "", [])]
-    if given:
-        told = ", ".join(f"--{name.replace('_', '-')}" for name in given)
-        raise ValueError(f"A study that is resumed has its settings already: leave out {told}.")
 
 
 def run_request(arguments: argparse.Namespace) -> RunRequest:

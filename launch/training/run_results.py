@@ -5,17 +5,17 @@ import math
 from pathlib import Path
 from typing import Any
 
+from pcl.metrics import names
 from pcl.metrics.undefined import as_json, mean_of, told, told_with_error
 from pcl.storage.files import replacing
 from pcl.studies.results.statistics import standard_error
 from pcl.training.run import Report, Run
 
 _SHOWN = {
-    "train/loss": "loss", "eval/mu_mae": "mu MAE", "eval/mu_rank_corr": "mu rank", "eval/kappa_mae": "kappa MAE",
-    "eval/kappa_rank_corr": "kappa rank", "eval/kappa_mean": "mean kappa",
-    "val/crop_rank_corr": "crop", "val/entropy_rank_corr": "entropy", "val/recall_at_1": "Recall@1",
-    "test/crop_rank_corr": "test crop", "test/entropy_rank_corr": "test entropy",
-    "test/recall_at_1": "test Recall@1",
+    names.TRAIN_LOSS: "loss", names.MU_MAE: "mu MAE", names.MU_RANK_CORR: "mu rank", names.KAPPA_MAE: "kappa MAE",
+    names.KAPPA_RANK_CORR: "kappa rank", names.KAPPA_MEAN: "mean kappa",
+    names.VAL_CROP: "crop", names.VAL_ENTROPY: "entropy", names.VAL_RECALL: "Recall@1",
+    names.TEST_CROP: "test crop", names.TEST_ENTROPY: "test entropy", names.TEST_RECALL: "test Recall@1",
 }  # fmt: skip
 
 

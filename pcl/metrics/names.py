@@ -54,6 +54,11 @@ def larger_is_better(metric: str) -> bool | None:
     return next((is_larger for ending, is_larger in _ENDS.items() if metric.endswith(ending)), None)
 
 
+def plain_name(metric: str) -> str:
+    """Return the short name without Greek letters."""
+    return SHORT_NAMES.get(metric, metric).replace("κ", "kappa").replace("μ", "mu")
+
+
 def metric_name(metric: str) -> str:
     """Return the short name, with an arrow to the better end."""
     arrow = {True: " ↑", False: " ↓", None: ""}[larger_is_better(metric)]

@@ -7,7 +7,7 @@ how many there are.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 
 UNDEFINED = "undefined"
 
@@ -48,6 +48,12 @@ def mean_of(values: Sequence[float]) -> float:
         (1.5, inf, nan, nan)
     """
     return math.fsum(values) / len(values) if all(map(math.isfinite, values)) and values else _limit(values)
+
+
+def seed_means(by_seed: Mapping[int, Mapping[str, float]], failed: Container[int]) -> dict[str, float]:
+    """Return the mean of every metric over the seeds that have not failed, or over all if all have."""
+    chosen = [m for seed, m in by_seed.items() if seed not in failed] or list(by_seed.values())
+    return {key: sum(metrics[key] for metrics in chosen) / len(chosen) for key in chosen[0]} if chosen else {}
 
 
 def _limit(values: Sequence[float]) -> float:

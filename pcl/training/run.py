@@ -22,6 +22,7 @@ from pcl.encoders import Encoder
 from pcl.losses.base import DEFAULT_CHUNK_SIZE
 from pcl.mathematics.random_streams import check_seeds, mixed_seed
 from pcl.metrics import names
+from pcl.metrics.undefined import seed_means
 from pcl.tasks import Negatives, Task
 from pcl.tasks.base import Metrics
 from pcl.training.checkpoint import read_checkpoint, write_checkpoint
@@ -46,8 +47,7 @@ class Report:
     @property
     def metrics(self) -> Metrics:
         """Mean over the seeds that have not failed, or over all if all have."""
-        chosen = [m for seed, m in self.by_seed.items() if seed not in self.failures] or list(self.by_seed.values())
-        return {key: sum(metrics[key] for metrics in chosen) / len(chosen) for key in chosen[0]}
+        return seed_means(self.by_seed, self.failures)
 
 
 @dataclass(frozen=True)

@@ -7,17 +7,24 @@ from pathlib import Path
 
 import pytest
 
+from launch.ablate import _parser as ablate_parser
+from launch.ablate import request_of as ablation_request
+from launch.grid import _parser as grid_parser
+from launch.grid import request_of as grid_request
 from launch.reproduction.cells import Setting, studies_of, study_name
 from launch.shared.command import settings
-from launch.studies.search_request import check_warm_start
+from launch.studies.ablate_command import asked_ablation
+from launch.studies.grid_study import asked_study
 from pcl.config.canonical_settings import canonical_settings
 from pcl.config.run_config import RunConfig
 from pcl.losses import LOSSES
 from pcl.studies.ledger.folders import Result, Status, StudyFolder
 from pcl.studies.ledger.study_spec import StudySpec, opened
 from pcl.studies.ledger.study_storage import Storage
+from pcl.studies.session.new_study import check_warm_start
 from pcl.studies.space.search_space import load_space
 from pcl.studies.space.trial import Trial
+from tests.support.user_parts import ENCODER, LOSS, TASK
 
 ONE = ["training.lr=1e-3", "loss.learn_kappa_pos=true", "training.n_batches=1_000", "training.phases=mu,kappa:1.0"]
 TWO = ["training.lr=0.001", "loss.learn_kappa_pos = True", "training.n_batches=1000", "training.phases=mu kappa"]
@@ -69,6 +76,27 @@ def test_one_study_and_one_trial(tmp_path: Path) -> None:
         pass
     with opened(folder, two):
         assert StudySpec.read(folder) == two
+
+
+def test_a_setting_of_a_users_own_part_has_one_spelling(tmp_path: Path) -> None:
+    file, parts = tmp_path / "own.py", {"loss": LOSS, "task": TASK, "encoder": ENCODER}
+    axes = {"training.lr": (0.1, 0.2)}
+    file.write_text(
+        "from pcl import Ablation, SearchSpace, Stage, Variant\n"
+        f"SPACE = SearchSpace('own', stages=(Stage('grid', {axes!r}),), **{parts!r})\n"
+        "VARIANTS = {'a': Variant(), 'b': Variant({'training.lr': 0.2})}\n"
+        f"ABLATION = Ablation('own', 'How?', 'lr', 'a', VARIANTS, **{parts!r})\n"
+    )
+    one = ["task.share=0.50", "loss.margin=1", "encoder.dim=0_4", "training.n_batches=1_000"]
+    two = ["task.share=5e-1", "loss.margin=1.0", "encoder.dim=4", "training.n_batches=1000"]
+    same = {"task.share": 0.5, "loss.margin": 1.0, "encoder.dim": 4, "training.n_batches": 1000}
+    for given in (one, two):
+        sets = [word for text in given for word in ("--set", text)]
+        words = ["--scale", "smoke", "--storage", str(tmp_path), *sets]
+        search = grid_request(grid_parser().parse_args(["--space", str(file), *words]))
+        ablation = ablation_request(ablate_parser().parse_args(["--ablation", str(file), *words]))
+        for asked in (asked_study(search), asked_ablation(ablation)):
+            assert json.dumps(asked.spec.overrides) == json.dumps(same)
 
 
 def test_a_study_that_recorded_another_spelling_goes_on(tmp_path: Path) -> None:

@@ -17,7 +17,8 @@ from launch import pretrain, train
 from launch.grid import _parser as grid_parser
 from launch.grid import request_of as grid_request
 from launch.shared.backbone_weights import Missing, check_weights, chosen_weights, pretrained
-from launch.studies.grid_study import Asked, asked_study
+from launch.studies.asked_study import Asked
+from launch.studies.grid_study import asked_study
 from launch.studies.images import WEIGHTS
 from launch.testbed.processes import DEADLINE_S
 from pcl.data.embedded import embedded
@@ -25,6 +26,7 @@ from pcl.data.images import ImageSet, save
 from pcl.data.weights import load_weights, weights_folder
 from pcl.encoders import ResNetEncoder
 from pcl.studies.ledger.study_spec import opened
+from pcl.studies.space.search_space import SearchSpace
 from pcl.training.pretraining import Recipe
 
 ROOT = Path(__file__).parents[2]
@@ -179,7 +181,7 @@ def test_train_starts_from_them(folder: Path, monkeypatch: pytest.MonkeyPatch, d
         call(monkeypatch, train.main, "--weights", "none")
 
 
-def asked(folder: Path, *arguments: str) -> Asked:
+def asked(folder: Path, *arguments: str) -> Asked[SearchSpace]:
     where = ("--storage", str(folder / "runs"), "--data", str(folder / "few.pt"))
     return asked_study(grid_request(grid_parser().parse_args([*where, *arguments])))
 
@@ -188,14 +190,14 @@ def test_a_study_records_its_weights(folder: Path, data: ImageSet, capsys: pytes
     space, width = ("--space", "cifar_mcinfonce"), ("--set", "encoder.width=2")
     assert asked(folder, *space, "--scale", "smoke").spec.overrides[WEIGHTS] == ""
     before = asked(folder, *space, *width, "--scale", "quick")
-    assert before.missing is not None
+    assert before.images.missing is not None
     assert not weights_folder().exists()  # nothing is made by asking
     path = pretrained(data, Recipe(2, 1, 20), "cpu", weights_folder())
     after = asked(folder, *space, *width, "--scale", "quick", "--name", "mine")
-    assert after.missing is None
-    assert after.with_weights("cpu") is after
+    assert after.images.missing is None
+    assert after.with_weights() == after
     assert after.spec.overrides[WEIGHTS] == path.name
-    assert all(trial.config[WEIGHTS] == path.name for trial in after.spec.trials(after.space, 0, {}))
+    assert all(trial.config[WEIGHTS] == path.name for trial in after.spec.trials(after.declared, 0, {}))
     assert asked(folder, *space, *width, "--weights", "none").spec.overrides[WEIGHTS] == ""
     assert asked(folder, *space, *width, "--set", "encoder.weights=").spec.overrides[WEIGHTS] == ""
     with opened(after.folder, after.spec):
@@ -213,9 +215,9 @@ def test_a_study_records_its_weights(folder: Path, data: ImageSet, capsys: pytes
 def test_what_is_missing_is_trained_once(folder: Path, data: ImageSet, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Recipe, "suited", classmethod(lambda cls, data, width: cls(width, 1, 20)))
     space = ("--space", "cifar_mcinfonce", "--set", "encoder.width=2", "--scale", "quick")
-    first = asked(folder, *space).with_weights("cpu")
+    first = asked(folder, *space).with_weights()
     again = asked(folder, *space)
-    assert again.missing is None
+    assert again.images.missing is None
     assert first.spec.overrides == again.spec.overrides
     check_weights(str(first.spec.overrides[WEIGHTS]))
 

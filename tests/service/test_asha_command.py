@@ -15,8 +15,8 @@ from tests.support.services import BASE, Records, home, summary_of
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--scheduler", "pbt"], "no configuration stands for what one has reached; take `--scheduler asha`"),
-        (["--scheduler", "asha", "--objectives", f"{METRIC},{OTHER}"], "`--scheduler asha` goes by one metric"),
+        (["--scheduler", "pbt"], "no configuration stands for what one has reached; take asha"),
+        (["--scheduler", "asha", "--objectives", f"{METRIC},{OTHER}"], "ASHA must go by one objective"),
     ],
 )
 def test_what_does_not_go_with_it_is_refused_in_one_sentence(

@@ -131,7 +131,7 @@ def test_storage_that_a_node_does_not_share_is_refused(ray: Cluster) -> None:
     space = ray.place.space("short", GRID, BASE)
     study = ["--space", space, "--scale", "smoke", "--name", "s", "--address", "auto"]
     grid = ray.run("launch/grid.py", *study, "--storage", private / "runs", code=2)
-    assert "`--storage` must be a folder on a file system that all nodes of the cluster share" in grid.errors
+    assert "`storage` must be a folder on a file system that all nodes of the cluster share" in grid.errors
     assert len(grid.errors.splitlines()) == 1
     assert not list(private.iterdir())
 

@@ -148,10 +148,10 @@ BAD_INPUT = {
     "no server": (["--space", "toy_elk", "--tracking-uri", "http://127.0.0.1:{port}"], "cannot be reached"),
     "odd store": (["--space", "toy_elk", "--tracking-uri", "ftp://x"], "The tracking URI must be"),
     "no such GPU": (["--space", "toy_elk", "--gpus-per-trial", "64"], "but the cluster has"),
-    "too many CPUs": (["--space", "toy_elk", "--cpus-per-trial", "4096"], "lower `--cpus-per-trial`"),
+    "too many CPUs": (["--space", "toy_elk", "--cpus-per-trial", "4096"], "A trial asks for 4096 CPUs"),
     "secret": (["--space", "toy_elk", "--storage", "s3://key:secret@bucket/runs"], "be without passwords and keys"),
     "odd storage": (["--space", "toy_elk", "--storage", "ftp://host/runs"], "Unrecognized filesystem type in URI"),
-    "not a folder": (["--space", "toy_elk", "--storage", "{bad}/runs"], "`--storage` must be a folder"),
+    "not a folder": (["--space", "toy_elk", "--storage", "{bad}/runs"], "`storage` must be a folder"),
 }  # fmt: skip
 
 

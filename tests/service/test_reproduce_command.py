@@ -18,7 +18,7 @@ from launch.ablate import request_of as ablation_request
 from launch.grid import _parser as grid_parser
 from launch.grid import request_of as grid_request
 from launch.reproduce import main as reproduce
-from launch.studies.ablation_study import asked_ablation
+from launch.studies.ablate_command import asked_ablation
 from launch.studies.grid_study import asked_study
 from pcl.studies.ledger.folders import StudyFolder
 from tests.support.commands import called

@@ -86,7 +86,7 @@ def check(uri: str, copy: Path, expected: dict[str, list[dict[int, dict[str, flo
     [
         (["--storage", "{away}", "--tracking-uri", "sqlite:///{folder}/x.db"], "NETWORK_CONNECTION"),
         (["--storage", "{missing}", "--tracking-uri", "sqlite:///{folder}/x.db"], "NO_SUCH_BUCKET"),
-        (["--storage", "{there}"], "`--tracking-uri` must be given with `--storage s3://"),
+        (["--storage", "{there}"], "An MLflow server must be named for studies in s3://"),
         (["--storage", "{there}", "--resume"], "There is no study in s3://"),
         (["--storage", "{there}", "--resume", "s"], "There is no study 's' in s3://"),
     ],

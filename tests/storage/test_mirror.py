@@ -17,7 +17,7 @@ from pcl.storage.object_stores import read
 from pcl.studies.cluster.joining import _why_not
 from pcl.studies.ledger import lease
 from pcl.studies.ledger.folders import Lost, Result, Row, Status, StudyFolder
-from pcl.studies.ledger.lease import TAKEN_OVER, keep_outputs, leased
+from pcl.studies.ledger.lease import keep_outputs, leased
 from pcl.studies.ledger.study_spec import StudySpec, latest_study, opened
 from pcl.studies.ledger.study_storage import Storage
 from pcl.studies.space.trial import Trial
@@ -220,18 +220,18 @@ def test_a_study_whose_driver_died_is_taken_over(places: list[Storage], monkeypa
     """After so long without a beat; the one who lives beats well within the usual time, also on a slow machine."""
     monkeypatch.setattr(lease, "STALE_S", 1.5)
     one, two = (place.study("s") for place in places)
-    told: list[str] = []
+    lost: list[str] = []
     assert isinstance(one.mirror, Mirrored)
     silent = lease._Lease(one, one.mirror)
     silent.take()
-    with leased(two, told.append):
-        silent.keep(threading.Event(), told.append)  # it was cut off only, and comes back
-        assert told == [TAKEN_OVER]
+    with leased(two, lambda: lost.append("two")):
+        silent.keep(threading.Event(), lambda: lost.append("one"))  # it was cut off only, and comes back
+        assert lost == ["one"]
         silent.give_back()
         assert two.mirror.uri
         two.mirror.pull("lease")
         assert (two.path / "lease").read_text()
-    assert told == [TAKEN_OVER]
+    assert lost == ["one"]
 
 
 def test_what_there_is_in_a_store(places: list[Storage]) -> None:

@@ -6,22 +6,20 @@ from typing import Literal, TypeVar
 
 from pcl.config.run_config import Plain, RunConfig
 from pcl.data.sources import data_folder, resolve
-from pcl.mathematics.random_streams import check_seeds
 from pcl.studies.api.study import Study
 from pcl.studies.execution.interrupt import Interrupt, StopReason
-from pcl.studies.ledger.study_names import check_new_name, default_name
-from pcl.studies.ledger.study_spec import ABLATION, MADE_IN_PYTHON, StudySpec
+from pcl.studies.ledger.study_spec import MADE_IN_PYTHON
 from pcl.studies.ledger.study_storage import Storage
-from pcl.studies.results.pareto import read_objectives
 from pcl.studies.session.ablation_study import ablation_study
-from pcl.studies.session.request import ResourceRequest, Runner, RunRequest
-from pcl.studies.session.site import check_site, joined, machine
-from pcl.studies.session.strategies import Say, StageSearch, Strategy, check_possible
+from pcl.studies.session.new_study import Runs, ablation_spec, folder_of, method_of, search_spec
+from pcl.studies.session.request import AUTO, ResourceRequest, Runner, RunRequest, SearchRequest
+from pcl.studies.session.site import check_site, default_scale, joined
+from pcl.studies.session.strategies import Say, StageSearch, Strategy
 from pcl.studies.session.study_session import Client, StudySession, search_study
 from pcl.studies.session.study_session import Study as Planned
 from pcl.studies.session.tracking_choice import checked_tracker
-from pcl.studies.space.ablation import Ablation, load_ablation, seeds_at
-from pcl.studies.space.search_method import GRID, OPTUNA, TPE, Method, n_trials_of
+from pcl.studies.space.ablation import Ablation, load_ablation
+from pcl.studies.space.declarations import recorded_name
 from pcl.studies.space.search_space import SearchSpace, load_space
 
 Declared = TypeVar("Declared", SearchSpace, Ablation)
@@ -31,7 +29,7 @@ _DATA, _WEIGHTS = "task.data", "encoder.weights"
 def search(
     space: str | Path | SearchSpace, *, scale: str | None = None, profile: str = "reference",
     settings: Mapping[str, Plain] | None = None, seeds: Sequence[int] = (), name: str | None = None,
-    method: Literal["grid", "random", "optuna"] = "grid", n_trials: int | None = None, search_seed: int = 0,
+    method: Literal["grid", "random", "optuna"] = "grid", n_trials: int | None = None, search_seed: int | None = None,
     scheduler: Literal["", "asha"] = "", objectives: Sequence[str] = (), replicate: bool = False,
     finalize: bool | None = None, storage: str | Path = "runs", tracking: str | None = None,
     runner: Literal["inline", "ray"] = "inline", address: str | None = None,
@@ -48,7 +46,7 @@ def search(
         name: Of the study; None makes a new one.
         method: How the space is searched.
         n_trials: Of each stage of a random or Optuna search; None is a tenth of the grid, from 10 to 100.
-        search_seed: Of the draws and the sampler.
+        search_seed: Of the draws and the sampler of a random or Optuna search; 0 by default.
         scheduler: "asha" stops trials early that fall behind.
         objectives: Metrics of a Pareto front; the first decides. By default the space's.
         replicate: Whether the best get more seeds until it is clear which is best.
@@ -71,22 +69,14 @@ def search(
     """
     found, where = _declared(space, SearchSpace, load_space)
     run = _run_request(storage, tracking, runner, address, resources, time_budget_s, finalize)
-    chosen, values, data = _runs(found, scale, settings or {}, run)
-    if method == GRID and found.is_sampled:
-        raise ValueError(f"The space {found.name!r} has ranges, of which there is no grid: take another `method`.")
-    how = Method(scheduler=scheduler)
-    if method != GRID:
-        counts = tuple(n_trials_of(stage, n_trials) for stage in found.stages)
-        how = Method(method, counts, search_seed, TPE if method == OPTUNA else "", "", scheduler)
-    tuning = found.tuning_seeds if chosen == "paper" else found.tuning_seeds[:1]
-    check_seeds(tuple(seeds) or tuning)
-    spec = StudySpec(
-        where, found.fingerprint(), profile, chosen, values, tuple(seeds) or tuning, found.report_seeds, data, how,
-        read_objectives(",".join(objectives), found), "auto" if replicate else "",
+    asked = SearchRequest(
+        method, n_trials, search_seed, scheduler=scheduler or None, objectives=tuple(objectives),
+        replicate=AUTO if replicate else None,
     )  # fmt: skip
-    check_possible(found, spec)
-    folder = run.storage.study(default_name(found.name, data, chosen) if name is None else check_new_name(name))
-    return _conduct(search_study(folder, StageSearch(found, spec, run.is_finalized(chosen))), run, say)
+    how = method_of(asked, found)
+    spec = search_spec(found, where, _runs(found, profile, scale, settings or {}, seeds, run), how, asked)
+    search = StageSearch(found, spec, run.is_finalized(spec.scale))
+    return _conduct(search_study(folder_of(run.storage, name, found, spec), search), run, say)
 
 
 def ablate(
@@ -98,38 +88,14 @@ def ablate(
 ) -> Study:  # fmt: skip
     """Run an ablation; called again with the same name, it goes on with the study.
 
-    Args:
-        ablation: A name of search_spaces/ablations/, the path of a file that defines ABLATION, or one made in Python.
-        scale: As of `search`, which has the other arguments too.
-        profile: Fidelity profile.
-        settings: Of every run, by dotted path.
-        seeds: Of every variant; by default 4 to 8, the first three at the scale quick and two at smoke.
-        name: Of the study; None makes a new one.
-        storage: Folder or store of studies.
-        tracking: Address of MLflow.
-        runner: In this process, or on Ray.
-        address: Of a Ray cluster.
-        resources: Of a trial.
-        time_budget_s: After which the study stops cleanly; 0 for no bound.
-        say: Prints a line.
-
-    Returns:
-        The study, as `open_study` opens it; its table has a row for each variant.
-
-    Raises:
-        ValueError: If something is not possible, before anything runs.
-        KeyboardInterrupt: If it was stopped; so it can go on.
-        RuntimeError: If it had to stop, such as for a full disk.
+    `ablation` is a name of search_spaces/ablations/, the path of a file that defines ABLATION, or one made in Python.
+    `seeds` are those of every variant: by default 4 to 8, the first three at the scale quick and two at smoke.
+    The other arguments, and what is raised, are those of `search`; the study's table has a row for each variant.
     """
     found, where = _declared(ablation, Ablation, load_ablation)
-    check_seeds(tuple(seeds) or seeds_at("paper"))
     run = _run_request(storage, tracking, runner, address, resources, time_budget_s, None)
-    chosen, values, data = _runs(found, scale, settings or {}, run)
-    spec = StudySpec(
-        where, found.fingerprint(), profile, chosen, values, (), tuple(seeds) or seeds_at(chosen), data, kind=ABLATION
-    )
-    folder = run.storage.study(default_name(found.name, data, chosen) if name is None else check_new_name(name))
-    return _conduct(ablation_study(folder, found, spec, say), run, say)
+    spec = ablation_spec(found, where, _runs(found, profile, scale, settings or {}, seeds, run))
+    return _conduct(ablation_study(folder_of(run.storage, name, found, spec), found, spec, say), run, say)
 
 
 def _declared(
@@ -138,9 +104,7 @@ def _declared(
     """Return a space or an ablation, and what the study says it is of."""
     if isinstance(given, kind):
         return given, f"{MADE_IN_PYTHON}{given.name}"
-    text = str(given)
-    found = load(text)
-    return found, str(Path(text).absolute()) if text.endswith(".py") or "/" in text else found.name
+    return load(str(given)), recorded_name(str(given))
 
 
 def _run_request(
@@ -156,18 +120,19 @@ def _run_request(
 
 
 def _runs(
-    found: SearchSpace | Ablation, scale: str | None, settings: Mapping[str, Plain], run: RunRequest
-) -> tuple[str, dict[str, Plain], str]:
-    """Return scale, settings and data's fingerprint of a study's runs."""
-    chosen = scale or ("paper" if machine(run.address).get("GPU") else "quick")
-    if not found.experiment.has_images:
-        return chosen, dict(settings), "toy"
-    encoder = RunConfig.of(loss=found.loss, task=found.task, encoder=found.encoder).encoder
-    needed = (_DATA,) if encoder.pretrained_width is None else (_DATA, _WEIGHTS)
-    if missing := [path for path in needed if path not in settings]:
-        raise ValueError(f"Runs of images need `settings` for {' and '.join(missing)}.")
-    images = resolve(str(settings[_DATA]), data_folder())
-    return chosen, dict(settings), f"{images.name}-{images.fingerprint}"
+    found: SearchSpace | Ablation, profile: str, scale: str | None, settings: Mapping[str, Plain],
+    seeds: Sequence[int], run: RunRequest,
+) -> Runs:  # fmt: skip
+    """Return the runs of a study, with the fingerprint of their images."""
+    chosen, data = scale or default_scale(run.address), "toy"
+    if found.experiment.has_images:
+        encoder = RunConfig.of(loss=found.loss, task=found.task, encoder=found.encoder).encoder
+        needed = (_DATA,) if encoder.pretrained_width is None else (_DATA, _WEIGHTS)
+        if missing := [path for path in needed if path not in settings]:
+            raise ValueError(f"Runs of images need `settings` for {' and '.join(missing)}.")
+        images = resolve(str(settings[_DATA]), data_folder())
+        data = f"{images.name}-{images.fingerprint}"
+    return Runs(profile, chosen, settings, seeds, data)
 
 
 def _conduct(study: Planned[Strategy], run: RunRequest, say: Say) -> Study:

@@ -16,17 +16,11 @@ from pcl.training.trained_encoder import TrainedEncoder, chosen_run
 
 @dataclass(frozen=True)
 class LoadedEncoder:
-    """A trained encoder of one seed; call it with inputs.
-
-    Attributes:
-        config: Of the run.
-        seed: Of the run.
-        encode: Posteriors of inputs (N, ...), without a gradient and on the CPU.
-    """
+    """A trained encoder of one seed; call it with inputs."""
 
     config: RunConfig
     seed: int
-    encode: Callable[[Tensor], VonMisesFisher]
+    encode: Callable[[Tensor], VonMisesFisher]  # posteriors of inputs (N, ...), without a gradient and on the CPU
 
     def __call__(self, x: Tensor) -> VonMisesFisher:
         """Return the posteriors of inputs: (N, dim_x) of the toy task; images (N, 3, 32, 32), from 0 to 255."""

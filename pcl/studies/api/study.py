@@ -15,14 +15,13 @@ from pcl.config.run_config import Plain, RunConfig
 from pcl.storage.object_stores import is_address
 from pcl.studies.api.loaded_encoder import LoadedEncoder, load_encoder
 from pcl.studies.ledger.folders import CHECKPOINT, StudyFolder, TrialFolder
-from pcl.studies.ledger.study_objective import read_objective
-from pcl.studies.ledger.study_spec import ABLATION, SEARCH, StudySpec
+from pcl.studies.ledger.study_spec import ABLATION, SEARCH, StudySpec, read_objective
 from pcl.studies.ledger.study_storage import Storage, study_at
 from pcl.studies.results.pareto import with_objectives
 from pcl.studies.results.selection import Outcome, ranked, winner
 from pcl.studies.search.stages import REPLICATE_STAGE, REPORT_STAGE
 from pcl.studies.space.ablation import ablation_names, load_ablation
-from pcl.studies.space.search_space import Mode, Objective, load_space, space_names
+from pcl.studies.space.search_space import Objective, load_space, space_names
 
 _UNFINISHED = "unfinished"  # status of a trial without a result
 _SUMMARY = "summary.json"
@@ -30,21 +29,14 @@ _SUMMARY = "summary.json"
 
 @dataclass(frozen=True)
 class BestTrial:
-    """The winner of a study.
+    """The winner of a study."""
 
-    Attributes:
-        outcome: What was trained and what it reached.
-        folder: Its files.
-        storage: All studies beside it: a trial that was taken over from one of them has its checkpoint there.
-    """
-
-    outcome: Outcome
+    outcome: Outcome  # what was trained and what it reached
     folder: TrialFolder
-    storage: Storage
+    storage: Storage  # a trial that was taken over from another study has its checkpoint there
 
     @property
     def key(self) -> str:
-        """Return the trial's key."""
         return self.folder.key
 
     @property
@@ -77,9 +69,6 @@ class BestTrial:
 class Study:
     """A study that may be running, interrupted or over. Tables are read once; `open_study` again reads anew.
 
-    Args:
-        folder: Its files.
-
     Attributes:
         folder: Its files.
         spec: What it is.
@@ -98,12 +87,10 @@ class Study:
 
     @property
     def name(self) -> str:
-        """Return the study's name."""
         return self.folder.name
 
     @property
     def path(self) -> Path:
-        """Return the study's folder."""
         return self.folder.path
 
     @cached_property
@@ -113,7 +100,7 @@ class Study:
         A user's own space is code, which does not run because somebody reads a study.
         """
         if found := self._summary.get("objective"):
-            return Objective(found["metric"], Mode(found["mode"]))
+            return Objective.of(found)
         if (recorded := read_objective(self.folder)) is not None:
             return recorded
         with suppress(ValueError):  # a study from before it was recorded
@@ -156,8 +143,9 @@ class Study:
         for rank, outcome in self._ranked:
             head = {"trial": outcome.trial.key, "stage": outcome.trial.stage, "rank": rank}
             ending = {"status": _status(outcome), "failure": outcome.cause, "objective": outcome.mean(metric)}
-            means = {name: outcome.mean(name) for name in _metrics(outcome)}
-            rows.append({**head, **ending, **self._values(outcome), "seconds": outcome.seconds, **means})
+            metrics = dict.fromkeys(name for metrics in outcome.by_seed.values() for name in metrics)
+            means = {name: outcome.mean(name) for name in metrics}
+            rows.append({**head, **ending, **outcome.trial.varied, "seconds": outcome.seconds, **means})
         return _frame(rows, ("trial", "stage", "rank", "status", "failure", "objective", *self._axes, "seconds"))
 
     @cached_property
@@ -170,7 +158,7 @@ class Study:
                 of_trial = outcome.result.cause if outcome.result else ""
                 cause = str(outcome.failures[seed]) if seed in outcome.failures else of_trial
                 status = "failed" if seed in outcome.failures else _status(outcome)
-                values = {**self._values(outcome), **outcome.by_seed.get(seed, {})}
+                values = {**outcome.trial.varied, **outcome.by_seed.get(seed, {})}
                 rows.append({**head, "status": status, "failure": cause, **values})
         return _frame(rows, ("trial", "stage", "seed", "status", "failure", *self._axes))
 
@@ -210,9 +198,6 @@ class Study:
     def _axes(self) -> list[str]:
         return list(dict.fromkeys(axis for outcome in self._outcomes for axis in outcome.trial.varied))
 
-    def _values(self, outcome: Outcome) -> dict[str, Plain]:
-        return {axis: outcome.trial.varied[axis] for axis in self._axes if axis in outcome.trial.varied}
-
 
 def open_study(path_or_name: str | Path, storage: str | Path = "runs") -> Study:
     """Open a study to read it.
@@ -237,16 +222,11 @@ def open_study(path_or_name: str | Path, storage: str | Path = "runs") -> Study:
 def _ranks(outcomes: Sequence[Outcome], objective: Objective | None) -> Iterator[tuple[float, Outcome]]:
     """Yield outcomes of a stage, best first, each with its rank; NaN for those that have none."""
     for place, outcome in enumerate(ranked(outcomes, objective) if objective else outcomes, start=1):
-        is_ranked = objective and outcome.is_finished and math.isfinite(outcome.mean(objective.metric))
-        yield (place if is_ranked else math.nan), outcome
+        yield (place if objective and outcome.counts(objective.metric) else math.nan), outcome
 
 
 def _status(outcome: Outcome) -> str:
     return outcome.result.status.value if outcome.result else _UNFINISHED
-
-
-def _metrics(outcome: Outcome) -> list[str]:
-    return list(dict.fromkeys(name for metrics in outcome.by_seed.values() for name in metrics))
 
 
 def _frame(rows: Sequence[dict[str, Any]], first: Sequence[str]) -> pd.DataFrame:

@@ -70,7 +70,7 @@ def check_address(address: str) -> None:
     """
     if address.startswith(("http://", "https://")):
         raise ValueError(
-            f"`--address` must be auto or HOST:PORT of a cluster that this machine is part of, or ray://HOST:PORT, but "
+            f"`address` must be auto or HOST:PORT of a cluster that this machine is part of, or ray://HOST:PORT, but "
             f"got {address}; `python launch/submit.py --address {address} -- launch/grid.py ...` sends the command."
         )
     host, _, port = address.rpartition(":")
@@ -126,7 +126,7 @@ def check_shared(storage: Storage) -> None:
         for address, why in _asked_nodes(_why_not, storage.mirror.uri):
             if why:
                 raise ValueError(
-                    f"`--storage` must be a store that all nodes of the cluster can write to, but on {address} {why}"
+                    f"`storage` must be a store that all nodes of the cluster can write to, but on {address} {why}"
                 )
     else:
         _check_folder(storage.path.absolute())
@@ -142,7 +142,7 @@ def _check_folder(storage: Path) -> None:
         for address, is_seen in _asked_nodes(_sees, str(file), text):
             if not is_seen:
                 raise ValueError(
-                    f"`--storage` must be a folder on a file system that all nodes of the cluster share, or a store's "
+                    f"`storage` must be a folder on a file system that all nodes of the cluster share, or a store's "
                     f"address, but {address} cannot write to this machine's {storage}."
                 )
         is_shared = True

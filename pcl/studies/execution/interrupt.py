@@ -61,7 +61,7 @@ class Interrupt:
         """Stop because Ray has ended, as told."""
         self.set(StopReason.RAY_LOST, told)
 
-    def on_lost_lease(self, _: str) -> None:
+    def on_lost_lease(self) -> None:
         """Stop because another process has taken over the study."""
         self.set(StopReason.TAKEN_OVER)
 

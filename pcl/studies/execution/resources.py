@@ -44,8 +44,7 @@ class Resources:
         if self.slots(available) < 1:
             raise ValueError(
                 f"A trial asks for {self.cpus:g} CPUs and {self.gpus:g} GPUs, but the cluster has "
-                f"{available.get('CPU', 0):g} and {available.get('GPU', 0):g}; lower `--cpus-per-trial` or "
-                f"`--gpus-per-trial`."
+                f"{available.get('CPU', 0):g} and {available.get('GPU', 0):g}; give it fewer."
             )
 
 

@@ -50,20 +50,18 @@ class Lost(RuntimeError):
     """Another worker has taken over this trial."""
 
 
-class TrialFolder:
-    """A trial's files.
-
-    Args:
-        path: The folder; `begin` makes it.
-        mirror: What it is kept in line with.
-    """
+class _Folder:
+    """A folder that is kept in line with a mirror."""
 
     def __init__(self, path: Path, mirror: Mirror = UNMIRRORED) -> None:
         self.path, self.mirror = path, mirror
 
+
+class TrialFolder(_Folder):
+    """A trial's files; `begin` makes the folder."""
+
     @property
     def key(self) -> str:
-        """Return the trial's key."""
         return self.path.name
 
     @property
@@ -137,11 +135,7 @@ class TrialFolder:
             self._write(REPORTS, [r.as_json() for r in sorted([*rows, row], key=lambda r: r.batch)])
 
     def end(self, result: Result, token: str) -> None:
-        """Record how the trial ended.
-
-        Raises:
-            Lost: If another has claimed the trial since.
-        """
+        """Record how the trial ended."""
         self.check_owner(token)
         self.close(result)
 
@@ -238,20 +232,11 @@ class TrialFolder:
         self.mirror.push(name)
 
 
-class StudyFolder:
-    """A study's files.
-
-    Args:
-        path: STORAGE/STUDY.
-        mirror: What it is kept in line with.
-    """
-
-    def __init__(self, path: Path, mirror: Mirror = UNMIRRORED) -> None:
-        self.path, self.mirror = path, mirror
+class StudyFolder(_Folder):
+    """A study's files, in STORAGE/STUDY."""
 
     @property
     def name(self) -> str:
-        """Return the study's name."""
         return self.path.name
 
     def beside(self, name: str) -> "StudyFolder":

@@ -18,7 +18,6 @@ from pcl.storage.files import write_text
 from pcl.storage.mirror import Mirrored
 from pcl.studies.ledger.folders import LEASE, StudyFolder
 
-TAKEN_OVER = "another process has taken over the study"
 BEAT_S = 3.0
 STALE_S = 15.0  # without a beat, a driver has died
 _SETTLE_S = 1.0  # in which two that have come at once see each other
@@ -26,12 +25,10 @@ _CLOCK = ".clock"  # a file that is written to learn what time it is there
 
 
 @contextmanager
-def leased(folder: StudyFolder, on_lost: Callable[[str], None]) -> Iterator[None]:
+def leased(folder: StudyFolder, on_lost: Callable[[], None]) -> Iterator[None]:
     """Hold the lease of a study in a store; a study in a folder needs none.
 
-    Args:
-        folder: The study's files.
-        on_lost: Told why, in a thread of its own, where another process has taken the study over.
+    `on_lost` is called, in a thread of its own, where another process has taken the study over.
 
     Raises:
         ValueError: If another process works on it.
@@ -68,11 +65,11 @@ class _Lease:
         if not self._is_ours():
             self._refuse(self._read())
 
-    def keep(self, is_done: threading.Event, on_lost: Callable[[str], None]) -> None:
+    def keep(self, is_done: threading.Event, on_lost: Callable[[], None]) -> None:
         while not is_done.wait(BEAT_S):
             with suppress(OSError):  # the store is away; if another has seen it before, the next beat tells
                 if not self._is_ours():
-                    on_lost(TAKEN_OVER)
+                    on_lost()
                     return
                 self._beat()
 

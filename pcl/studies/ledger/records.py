@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Any
 
 from pcl.config.failure import Failure
+from pcl.metrics.undefined import seed_means
 
 Metrics = dict[str, float]
 
@@ -26,33 +27,23 @@ class Status(Enum):
 
 @dataclass(frozen=True)
 class Row:
-    """A published report.
-
-    Attributes:
-        batch: Batches trained.
-        n_batches: Of how many.
-        time_ms: When it was first published, in milliseconds since 1970; never changes afterwards.
-        seconds: Spent training.
-        by_seed: Metrics of every seed.
-        failures: Of seeds that have ended early.
-    """
+    """A published report."""
 
     batch: int
-    n_batches: int
-    time_ms: int
-    seconds: float
-    by_seed: dict[int, Metrics]
-    failures: dict[int, Failure]
+    n_batches: int  # in all
+    time_ms: int  # when it was first published, in milliseconds since 1970; never changes afterwards
+    seconds: float  # spent training
+    by_seed: dict[int, Metrics]  # metrics of every seed
+    failures: dict[int, Failure]  # of seeds that have ended early
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> "Row":
         """Read JSON, whose keys are text."""
-        by_seed = {int(seed): _from_json(metrics) for seed, metrics in content["by_seed"].items()}
+        by_seed = {int(seed): {name: float(m[name]) for name in m} for seed, m in content["by_seed"].items()}
         failures = {int(seed): Failure.of(failure) for seed, failure in content["failures"].items()}
         return cls(**{**content, "seconds": float(content["seconds"]), "by_seed": by_seed, "failures": failures})
 
     def as_json(self) -> dict[str, Any]:
-        """Return what `of` reads."""
         by_seed = {seed: _to_json(metrics) for seed, metrics in self.by_seed.items()}
         failures = {seed: failure.as_json() for seed, failure in self.failures.items()}
         seconds = _to_json({"seconds": self.seconds})
@@ -60,36 +51,22 @@ class Row:
 
     @property
     def metrics(self) -> Metrics:
-        """Return the mean over the seeds that have not failed, or over all if all have."""
-        chosen = [m for seed, m in self.by_seed.items() if seed not in self.failures] or list(self.by_seed.values())
-        return {key: sum(metrics[key] for metrics in chosen) / len(chosen) for key in chosen[0]} if chosen else {}
+        return seed_means(self.by_seed, self.failures)
 
 
 @dataclass(frozen=True)
 class Result:
-    """An ending of a trial.
+    """An ending of a trial."""
 
-    Attributes:
-        status: Finished, failed or stopped early.
-        failure: Why it has not finished; none where it has.
-        traceback: Where, if it was an exception.
-        time_ms: When.
-        hardware: What it ran on.
-        wall_s: What the last worker spent on it, with set-up and evaluations.
-        reused_from: Study that had run the same trial before, whose result this is.
-        node: Ray's identifier of the node that ended it.
-        row: The last report of a reused trial, which has no others.
-    """
-
-    status: Status
-    failure: Failure | None = None
-    traceback: str = ""
+    status: Status  # finished, failed or stopped early
+    failure: Failure | None = None  # why it has not finished; none where it has
+    traceback: str = ""  # where, if it was an exception
     time_ms: int = field(default_factory=now_ms)
-    hardware: str = ""
-    wall_s: float = 0.0
-    reused_from: str = ""
-    node: str = ""
-    row: Row | None = None
+    hardware: str = ""  # what it ran on
+    wall_s: float = 0.0  # what the last worker spent on it, with set-up and evaluations
+    reused_from: str = ""  # study that had run the same trial before, whose result this is
+    node: str = ""  # Ray's identifier of the node that ended it
+    row: Row | None = None  # the last report of a reused trial, which has no others
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> "Result":
@@ -102,7 +79,6 @@ class Result:
         return cls(**{**{name: value for name, value in content.items() if name != "cause"}, **typed})
 
     def as_json(self) -> dict[str, Any]:
-        """Return what `of` reads."""
         own = {name: value for name, value in asdict(self).items() if name not in ("row", "failure")}
         typed = {"failure": self.failure, "row": self.row}
         parts = {name: part.as_json() for name, part in typed.items() if part}
@@ -117,7 +93,3 @@ class Result:
 def _to_json(metrics: Metrics) -> dict[str, float | str]:
     """Write NaN and infinities, which JSON lacks, as text."""
     return {key: value if abs(value) < float("inf") else str(value) for key, value in metrics.items()}
-
-
-def _from_json(metrics: Mapping[str, float | str]) -> Metrics:
-    return {key: float(value) for key, value in metrics.items()}

@@ -34,11 +34,6 @@ def default_name(what: str, data: str, scale: str) -> str:
     """Return a name for a new study; names of one space and scale sort by time.
 
     The images' name is in it, for results on different images are never mixed.
-
-    Args:
-        what: Is searched or ablated.
-        data: "toy", or name and fingerprint of the images.
-        scale: Of the runs.
     """
     images = re.sub(r"[^A-Za-z0-9_.]+", "_", data.rpartition("-")[0])
     parts = [what[:_LONGEST_PART], *([images[:_LONGEST_PART]] if images else []), scale]

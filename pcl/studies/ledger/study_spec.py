@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,15 +22,13 @@ from pcl.studies.ledger.folders import LOCK, StudyFolder
 from pcl.studies.ledger.lease import leased
 from pcl.studies.ledger.study_storage import Storage
 from pcl.studies.space.search_method import RANDOM, Method, draws, random_cells
-from pcl.studies.space.search_space import Cell, SearchSpace
+from pcl.studies.space.search_space import Objective, SearchSpace
 from pcl.studies.space.trial import Trial
 
 _FORMAT = 1
 SEARCH, ABLATION, REPRODUCTION = "search", "ablation", "reproduction"
-_COMMANDS = {
-    SEARCH: "grid.py --resume", ABLATION: "ablate.py --resume", REPRODUCTION: "reproduce.py",
-}  # fmt: skip
-_STUDY, _SPACE = "study.json", "space.py"
+_COMMANDS = {SEARCH: "grid.py --resume", ABLATION: "ablate.py --resume", REPRODUCTION: "reproduce.py"}
+_STUDY, _SPACE, _OBJECTIVE = "study.json", "space.py", "objective.json"
 _MENDED = "Put a copy of it back, or start a new study with another `--name`: it reuses finished trials from MLflow."
 MADE_IN_PYTHON = "python:"  # before the name of a space or an ablation that no file has
 _MOST_DRAWS = 1000  # in a row that are not possible or known, before a random search gives up
@@ -38,40 +36,30 @@ _MOST_DRAWS = 1000  # in a row that are not possible or known, before a random s
 
 @dataclass(frozen=True)
 class StudySpec:
-    """Everything that decides a study's results.
+    """Everything that decides a study's results."""
 
-    Attributes:
-        space: What `--space` named.
-        fingerprint: Of the space's content.
-        profile: Fidelity profile.
-        scale: Scale.
-        overrides: Settings of `--set`, in one spelling however they were given or recorded.
-        tuning_seeds: Seeds that select.
-        report_seeds: Seeds of the final row.
-        data: Fingerprint of the data.
-        method: How the space is searched.
-        objectives: Metrics of `--objectives`; nothing for the space's own.
-        kind: search, ablation or reproduction: which command it is of.
-        replicate: "auto" where the best get more seeds until it is clear which is best; else nothing.
-    """
-
-    space: str
-    fingerprint: str
+    space: str  # name, absolute path, or MADE_IN_PYTHON and a name
+    fingerprint: str  # of the space's content
     profile: str
     scale: str
-    overrides: dict[str, Plain] = field(default_factory=dict)
-    tuning_seeds: tuple[int, ...] = (1, 2, 3)
-    report_seeds: tuple[int, ...] = (4, 5, 6, 7, 8)
-    data: str = "toy"
+    overrides: dict[str, Plain] = field(default_factory=dict)  # settings of all runs, in one spelling
+    tuning_seeds: tuple[int, ...] = (1, 2, 3)  # seeds that select
+    report_seeds: tuple[int, ...] = (4, 5, 6, 7, 8)  # seeds of the final row
+    data: str = "toy"  # fingerprint of the data
     method: Method = field(default_factory=Method)
-    objectives: tuple[str, ...] = ()
-    replicate: str = ""
-    kind: str = SEARCH
+    objectives: tuple[str, ...] = ()  # metrics; none for the space's own
+    replicate: str = ""  # "auto" where the best get more seeds until it is clear which is best; else nothing
+    kind: str = SEARCH  # search, ablation or reproduction: which command it is of
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "overrides", canonical_settings(self.overrides))
         if shared := sorted(set(self.tuning_seeds) & set(self.report_seeds)):
             raise ValueError(f"Tuning and report seeds must have none in common, but both have {shared}.")
+
+    @property
+    def has_file(self) -> bool:
+        """Return whether the space is of a user's own file."""
+        return "/" in self.space
 
     def as_json(self) -> dict[str, Any]:
         """Return the content of study.json."""
@@ -149,7 +137,7 @@ class StudySpec:
         cell = space.cell_from(
             stage_index, values, winner, profile=self.profile, scale=self.scale, overrides=self.overrides
         )
-        return self.trial(cell, space.stages[stage_index].name, self.tuning_seeds)
+        return Trial(cell.config.flat(), self.tuning_seeds, space.stages[stage_index].name, cell.varied, self.data)
 
     def _drawn(self, space: SearchSpace, stage_index: int, winner: Mapping[str, Plain]) -> list[Trial]:
         """Draw distinct valid points of a stage with ranges, as many as asked for or as there are."""
@@ -169,23 +157,16 @@ class StudySpec:
             raise ValueError(cause)
         return list(found.values())
 
-    def trial(self, cell: Cell, stage: str, seeds: tuple[int, ...]) -> Trial:
-        """Return the trial of a cell."""
-        return Trial(cell.config.flat(), seeds, stage, cell.varied, self.data)
-
 
 def _shown(value: object) -> str:
     return str(list(value)) if isinstance(value, tuple) else repr(value)
 
 
 @contextmanager
-def opened(folder: StudyFolder, spec: StudySpec, on_lost: Callable[[str], None] = lambda _: None) -> Iterator[None]:
+def opened(folder: StudyFolder, spec: StudySpec, on_lost: Callable[[], None] = lambda: None) -> Iterator[None]:
     """Hold the study's lock, after making study.json or checking that it says the same.
 
-    Args:
-        folder: The study's files.
-        spec: What it is.
-        on_lost: Told why, in a thread of its own, where another process has taken over a study in a store.
+    `on_lost` is called, in a thread of its own, where another process has taken over a study in a store.
 
     Raises:
         ValueError: If the folder is of another study, or another process works on it.
@@ -213,13 +194,13 @@ def opened(folder: StudyFolder, spec: StudySpec, on_lost: Callable[[str], None] 
 def _require_same(folder: StudyFolder, spec: StudySpec) -> None:
     if (folder.path / _STUDY).exists() and (difference := spec.difference(StudySpec.read(folder))):
         raise ValueError(
-            f"The study {folder.name!r} is another one ({difference}); give the new one a `--name` of its own."
+            f"The study {folder.name!r} is another one ({difference}); give the new one a name of its own."
         )
 
 
 def _keep_space(folder: StudyFolder, spec: StudySpec) -> None:
     """Keep a copy of a user's own space and of the parts beside it: the files of a job are gone when it ends."""
-    if "/" in spec.space:
+    if spec.has_file:
         for name, source in {**_parts(spec.space), _SPACE: Path(spec.space)}.items():
             if source.is_file():
                 (folder.path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -243,14 +224,26 @@ def space_of(folder: StudyFolder, spec: StudySpec) -> str:
             f"The study {folder.name!r} is of a space that was made in Python: the same call goes on with it, with "
             f"`name={folder.name!r}`."
         )
-    is_gone = "/" in spec.space and not Path(spec.space).exists()
-    if not is_gone:
+    if not spec.has_file or Path(spec.space).exists():
         return spec.space
     kept = folder.path / _SPACE
     folder.mirror.pull(_SPACE)
     if kept.is_file():
         folder.mirror.pull(*_parts(str(kept)))
     return str(kept)
+
+
+def write_objective(folder: StudyFolder, objective: Objective) -> None:
+    """Say in a study's folder what ranks its trials: readers need neither its space, which is code, nor its end."""
+    write_json(folder.path / _OBJECTIVE, objective.as_json())
+    folder.mirror.push(_OBJECTIVE)
+
+
+def read_objective(folder: StudyFolder) -> Objective | None:
+    """Return what ranks a study's trials; None of a study from before it was written."""
+    with suppress(OSError, ValueError, KeyError):
+        return Objective.of(json.loads((folder.path / _OBJECTIVE).read_text()))
+    return None
 
 
 def latest_study(storage: Storage, kind: str = SEARCH) -> str:
@@ -288,18 +281,3 @@ def _kind_of(path: Path) -> str:
         return str(json.loads(path.read_text()).get("kind", SEARCH))
     except (json.JSONDecodeError, AttributeError):
         return SEARCH
-
-
-def read_seeds(text: str) -> tuple[int, ...]:
-    """Parse seeds from a list such as 1,2,3; none from no text.
-
-    Raises:
-        ValueError: If they are not different whole numbers.
-    """
-    try:
-        seeds = tuple(int(word) for word in text.replace(",", " ").split())
-    except ValueError:
-        seeds = ()
-    if text and (not seeds or len(set(seeds)) != len(seeds) or not all(0 <= seed < 2**63 for seed in seeds)):
-        raise ValueError(f"`--seeds` takes different whole numbers such as 1,2,3, but got {text!r}.")
-    return seeds

@@ -22,15 +22,10 @@ _AT_ONCE = 8  # studies that are looked at
 
 @dataclass(frozen=True)
 class Storage:
-    """A folder or store of studies.
+    """A folder or store of studies."""
 
-    Attributes:
-        path: Their folder; of a store, this machine's copy.
-        mirror: What the copy is of.
-    """
-
-    path: Path
-    mirror: Mirror = UNMIRRORED
+    path: Path  # their folder; of a store, this machine's copy
+    mirror: Mirror = UNMIRRORED  # what the copy is of
 
     @classmethod
     def of(cls, text: str) -> "Storage":
@@ -48,7 +43,6 @@ class Storage:
 
     @property
     def is_store(self) -> bool:
-        """Return whether it is a store and not a folder."""
         return bool(self.mirror.uri)
 
     def check(self) -> None:
@@ -58,13 +52,13 @@ class Storage:
             try:
                 self.mirror.check()
             except ValueError as error:
-                raise ValueError(f"`--storage` must be a folder, or a store's address, but {error}") from None
+                raise ValueError(f"`storage` must be a folder, or a store's address, but {error}") from None
         place = self.path
         while not place.exists() and place != place.parent:
             place = place.parent
         if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
             what = f"{self.path}, where PCL_CACHE puts copies," if self.is_store else str(self.path)
-            raise ValueError(f"`--storage` must be a folder that can be written to, but {what} is not.")
+            raise ValueError(f"`storage` must be a folder that can be written to, but {what} is not.")
 
     def check_readable(self) -> None:
         """Raise a ValueError unless a store answers, at once; a folder need not exist."""

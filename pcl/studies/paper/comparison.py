@@ -37,45 +37,28 @@ _INSTEAD = KAPPA_MEDIAN  # where the true kappa is infinite, there is no error o
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a table: one number of the paper beside ours.
+    """A line of a table: one number of the paper beside ours."""
 
-    Attributes:
-        row: The paper's name of the row.
-        what: And of the column.
-        published: As it is printed.
-        ours: Mean ± standard error, with its mark.
-        seeds: How many are in it.
-        difference: Ours less published in combined standard errors, with its mark.
-        verdict: With its mark.
-    """
-
-    row: str
-    what: str
-    published: str
-    ours: str = MISSING
-    seeds: str = ""
-    difference: str = MISSING
-    verdict: str = ""
+    row: str  # the paper's name of the row
+    what: str  # and of the column
+    published: str  # as it is printed
+    ours: str = MISSING  # mean ± standard error, with its mark
+    seeds: str = ""  # how many are in it
+    difference: str = MISSING  # ours less published in combined standard errors, with its mark
+    verdict: str = ""  # with its mark
 
 
 @dataclass(frozen=True)
 class Ours:
-    """The results that MLflow has for a row.
+    """The results that MLflow has for a row."""
 
-    Attributes:
-        by_seed: Last metrics of every seed that has not failed.
-        cause: Why there is none.
-        mark: Of everything that is not as published; see `mark_of`.
-        n_asked: How many seeds there were to be; 0 where that is not known.
-        failures: Of seeds that ended early.
-        settled: What those had come to the end of; see `pcl.studies.paper.published.settled`.
-    """
-
+    # Last metrics of every seed that has not failed
     by_seed: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
-    cause: str = ""
-    mark: str = ""
-    n_asked: int = 0
-    failures: Mapping[int, Failure] = field(default_factory=dict)
+    cause: str = ""  # why there is none
+    mark: str = ""  # of everything that is not as published; see `mark_of`
+    n_asked: int = 0  # how many seeds there were to be; 0 where that is not known
+    failures: Mapping[int, Failure] = field(default_factory=dict)  # of seeds that ended early
+    # What those had come to the end of; see `pcl.studies.paper.published.settled`
     settled: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
 
     def counted(self, n: int) -> str:
@@ -84,7 +67,6 @@ class Ours:
 
     @property
     def n_left(self) -> int:
-        """Return how many seeds have not run."""
         return max(0, self.n_asked - len(self.by_seed) - len(self.failures))
 
     @property
@@ -122,48 +104,40 @@ def mark_of(scale: str, data: str, *others: str) -> str:
 
 
 def lines_of(table: Table, ours: Mapping[str, Ours]) -> list[Line]:
-    """Return a table's lines: those that the paper prints, and those that only ours has.
-
-    Args:
-        table: Of the paper.
-        ours: By row.
-    """
+    """Return a table's lines: those that the paper prints, and those that only ours, by row, has."""
     return [
         _line(row, metric, heading, ours[row.name])
         for row in table.rows
         for metric, heading in table.columns.items()
-        if _is_of_row(row, metric)
+        if metric.startswith("eval/") == (row.task == "toy")  # a table may have toy and image rows
     ]
 
 
-def _is_of_row(row: Row, metric: str) -> bool:
-    """Return whether a column is of a row's task: a table may have toy and image rows."""
-    return metric.startswith("eval/") == (row.task == "toy")
-
-
 def _line(row: Row, metric: str, heading: str, ours: Ours) -> Line:
-    published = row.published.get(metric)
-    note = row.note_on(metric)
+    published, note, measured = row.published.get(metric), row.note_on(metric), ours.measured(metric)
     printed = published.text if published else (note or "not printed")
-    mark = ours.mark
-    measured = ours.measured(metric)
+    told, n_seeds, difference = shown(measured), measured.n, MISSING
     if ours.is_undefined(metric):
-        seeds = ours.counted(0)
-        return Line(row.name, heading, printed, f"{UNDEFINED}{mark}", seeds, f"{MISSING}{mark}", f"no value{mark}")
-    if not measured.n and (instead := ours.measured(_INSTEAD)).n and metric.startswith("eval/kappa"):
-        told, n_seeds, verdict = f"median κ {shown(instead)}", ours.counted(instead.n), NO_NUMBER if note else NOTHING
-        return Line(row.name, heading, printed, f"{told}{mark}", n_seeds, f"{MISSING}{mark}", f"{verdict}{mark}")
-    if not measured.n:
-        told, n_seeds = ours.told, ours.counted(0)
+        told, n_seeds, verdict = UNDEFINED, 0, "no value"
+    elif not measured.n and (instead := ours.measured(_INSTEAD)).n and metric.startswith("eval/kappa"):
+        told, n_seeds, verdict = f"median κ {shown(instead)}", instead.n, NO_NUMBER if note else NOTHING
+    elif not measured.n:
+        told = ours.told
         is_runaway = any(failure.kind is FailureKind.RUNAWAY_KAPPA for failure in ours.failures.values())
         verdict = DIVERGED if is_runaway else ("not run" if told == "not run" else "no value")
         verdict = AGREES if row.expects(metric, ours.failures.values()) else verdict
-        return Line(row.name, heading, printed, f"{told}{mark}", n_seeds, f"{MISSING}{mark}", f"{verdict}{mark}")
-    result = compare(metric, published, measured) if published else None
-    return Line(
-        row.name, heading, printed, f"{shown(measured)}{mark}", ours.counted(measured.n),
-        f"{_difference(result)}{mark}", f"{_verdict(published, note, measured, result)}{mark}",
-    )  # fmt: skip
+    else:
+        result = compare(metric, published, measured) if published else None
+        if result is not None and not math.isnan(result.difference):
+            difference = signed(result.difference)
+        verdict = _verdict(published, note, measured, result)
+    return _marked(row.name, heading, printed, told, verdict, ours.mark, ours.counted(n_seeds), difference)
+
+
+def _marked(
+    row: str, what: str, published: str, ours: str, verdict: str, mark: str, seeds: str = "", difference: str = MISSING
+) -> Line:
+    return Line(row, what, published, f"{ours}{mark}", seeds, f"{difference}{mark}", f"{verdict}{mark}")
 
 
 def shown(measured: Measured) -> str:
@@ -175,12 +149,6 @@ def shown(measured: Measured) -> str:
     """
     style = ".3f" if abs(measured.mean) < 1000 else ".3g"
     return told_with_error(measured.mean, measured.error, style, joint="±")
-
-
-def _difference(result: Comparison | None) -> str:
-    if result is None or math.isnan(result.difference):
-        return MISSING
-    return signed(result.difference)
 
 
 def _verdict(published: Published | None, note: str, measured: Measured, result: Comparison | None) -> str:
@@ -196,53 +164,32 @@ def _verdict(published: Published | None, note: str, measured: Measured, result:
 def size_lines(
     content: Mapping[str, Any], configs: Mapping[tuple[str, str], Mapping[str, Plain]], mark: str
 ) -> list[Line]:
-    """Return lines of the sizes that the paper prints beside those of our runs.
-
-    Args:
-        content: `published_sizes`.
-        configs: Whole configurations by table and row.
-        mark: Of every cell of ours.
-    """
+    """Return lines of `published_sizes` beside those of our runs, whose configurations are by table and row."""
     lines = []
     for row in content["rows"]:
         config = configs.get(tuple(row["of"]))
         for (path, heading), printed in zip(content["columns"].items(), row["printed"], strict=True):
             if printed == "":
                 continue
-            if config is None:
-                told = f"not possible{mark}", "", f"{MISSING}{mark}", f"no value{mark}"
-                lines.append(Line(row["name"], heading, str(printed), *told))
-                continue
-            ours = config[path]
-            is_same = str(ours) == str(printed) or _number(ours) == _number(printed)
-            lines.append(
-                Line(row["name"], heading, str(printed), f"{_plain(ours)}{mark}", difference=f"{MISSING}{mark}",
-                     verdict=f"{'same' if is_same else 'differs'}{mark}")
-            )  # fmt: skip
+            told, verdict = "not possible", "no value"
+            if config is not None:
+                told = _plain(config[path])
+                is_same = str(config[path]) == str(printed) or _number(config[path]) == _number(printed)
+                verdict = "same" if is_same else "differs"
+            lines.append(_marked(row["name"], heading, str(printed), told, verdict, mark))
     return lines
 
 
 def winner_lines(
     name: str, published: Mapping[str, Plain], ours: Mapping[str, Plain] | None, cause: str, mark: str
 ) -> list[Line]:
-    """Return lines of a grid's chosen values: the paper's, and those of our search.
-
-    Args:
-        name: Of the loss.
-        published: By axis.
-        ours: By axis; nothing where there is no winner.
-        cause: Why there is none.
-        mark: Of every cell of ours.
-    """
+    """Return lines of a grid's chosen values by axis: the paper's, and those of our search or why there are none."""
     lines = []
     for axis, printed in published.items():
         chosen = None if ours is None else ours.get(axis)
         verdict = "no value" if chosen is None else "same" if chosen == printed else "differs"
         told = cause if chosen is None else _plain(chosen)
-        lines.append(
-            Line(name, axis.rpartition(".")[2], _plain(printed), f"{told}{mark}", difference=f"{MISSING}{mark}",
-                 verdict=f"{verdict}{mark}")
-        )  # fmt: skip
+        lines.append(_marked(name, axis.rpartition(".")[2], _plain(printed), told, verdict, mark))
     return lines
 
 

@@ -30,46 +30,29 @@ _OF_RANKS = "rank corr."
 
 @dataclass(frozen=True)
 class Published:
-    """A printed number.
+    """A printed number."""
 
-    Attributes:
-        text: As it is printed; in parentheses where, if in another table than this one.
-        mean: Over five seeds, or folds.
-        error: Its standard error; NaN where none is printed.
-        rounding: Half of the unit of the last digit that the mean is printed with.
-        error_rounding: The same of the error.
-    """
-
-    text: str
-    mean: float
-    error: float
-    rounding: float
-    error_rounding: float
+    text: str  # as it is printed; in parentheses where, if in another table than this one
+    mean: float  # over five seeds, or folds
+    error: float  # its standard error; NaN where none is printed
+    rounding: float  # half of the unit of the last digit that the mean is printed with
+    error_rounding: float  # the same of the error
 
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """A row of a table, or a point of a figure.
+    """A row of a table, or a point of a figure."""
 
-    Attributes:
-        name: As the paper has it.
-        loss: Which loss.
-        task: toy or images.
-        settings: By dotted path; the rest is the profile's and the scale's.
-        settings_at_paper: More of them, at the scale `paper` alone: sizes.
-        published: By metric; not all that a table's columns have are printed.
-        note: What is printed instead of a number.
-        is_from_scratch: Of images: whether it does without pretrained weights.
-    """
-
-    name: str
+    name: str  # as the paper has it
     loss: str
-    task: str
-    settings: Mapping[str, Plain]
+    task: str  # toy or images
+    settings: Mapping[str, Plain]  # by dotted path; the rest is the profile's and the scale's
+    # More of them, at the scale `paper` alone: sizes
     settings_at_paper: Mapping[str, Plain] = field(default_factory=dict)
+    # By metric; not all that a table's columns have are printed
     published: Mapping[str, Published] = field(default_factory=dict)
-    note: str = ""
-    is_from_scratch: bool = False
+    note: str = ""  # what is printed instead of a number
+    is_from_scratch: bool = False  # of images: whether it does without pretrained weights
 
     def config(self, profile: str, scale: str) -> dict[str, Plain]:
         """Return the whole configuration, by dotted path.
@@ -107,66 +90,40 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """A table or a figure of the paper.
+    """A table or a figure of the paper."""
 
-    Attributes:
-        name: Its label there, such as tab:bench_results.
-        title: What it shows.
-        columns: The paper's name of each metric.
-        rows: In the paper's order.
-        axis: Of a figure with a curve: the setting along it.
-        picture: Of a figure without one: which picture of a trained encoder it is.
-    """
-
-    name: str
+    name: str  # its label there, such as tab:bench_results
     title: str
-    columns: Mapping[str, str]
-    rows: Sequence[Row]
-    axis: str = ""
-    picture: str = ""
+    columns: Mapping[str, str]  # the paper's name of each metric
+    rows: Sequence[Row]  # in the paper's order
+    axis: str = ""  # of a figure with a curve: the setting along it
+    picture: str = ""  # of a figure without one: which picture of a trained encoder it is
 
 
 @dataclass(frozen=True)
 class Grid:
-    """A table of what was tuned.
+    """A table of what was tuned."""
 
-    Attributes:
-        name: Its label in the paper.
-        title: What it shows.
-        spaces: The paper's name of each search space.
-    """
-
-    name: str
+    name: str  # its label in the paper
     title: str
-    spaces: Mapping[str, str]
+    spaces: Mapping[str, str]  # the paper's name of each search space
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Our number.
+    """Our number."""
 
-    Attributes:
-        mean: Over seeds.
-        error: Its standard error; NaN for a single seed.
-        n: How many seeds.
-    """
-
-    mean: float
-    error: float
+    mean: float  # over seeds
+    error: float  # its standard error; NaN for a single seed
     n: int
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The comparison of ours with the published number.
+    """The comparison of ours with the published number."""
 
-    Attributes:
-        difference: Ours less published, in combined standard errors; NaN where either has none.
-        verdict: agrees, better, worse, or nothing where it cannot be said.
-    """
-
-    difference: float
-    verdict: str
+    difference: float  # ours less published, in combined standard errors; NaN where either has none
+    verdict: str  # agrees, better, worse, or nothing where it cannot be said
 
 
 @lru_cache
@@ -203,13 +160,7 @@ def report_seeds() -> tuple[int, ...]:
 
 
 def settled(metrics: Mapping[str, float], failure: Failure, config: Mapping[str, Plain]) -> dict[str, float]:
-    """Return the final metrics of a failed seed: mu, where kappa ran away in a phase of its own.
-
-    Args:
-        metrics: The seed's last ones.
-        failure: Why it failed.
-        config: Its settings by dotted path.
-    """
+    """Return the final metrics of a failed seed: mu, where kappa ran away in a phase of its own."""
     phases, backbone = config.get("training.phases"), config.get("encoder.backbone")
     is_own_phase = phases == "mu kappa" and backbone in ("independent", "shared_in_range")
     is_mu_done = failure.kind is FailureKind.RUNAWAY_KAPPA and is_own_phase

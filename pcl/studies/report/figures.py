@@ -15,15 +15,9 @@ from pcl.studies.report.predictions import Predictions
 
 
 def scatter(true: ArrayLike, predicted: ArrayLike, title: str, path: Path) -> None:
-    """Plot predicted values against true ones into a file, with the diagonal.
+    """Plot predicted values (B,) against true ones (B,) into a file, with the diagonal.
 
     Axes are logarithmic where all values are positive and the true ones span more than a factor of 30.
-
-    Args:
-        true: (B,)
-        predicted: (B,)
-        title: Stands above.
-        path: The file; its suffix says the format.
     """
     x, y = np.asarray(true, dtype=float).ravel(), np.asarray(predicted, dtype=float).ravel()
     if x.shape != y.shape:
@@ -76,15 +70,7 @@ def pareto(
 
 
 def posteriors(found: Predictions, title: str, mark: str, path: Path, n_shown: int = 5) -> None:
-    """Plot densities of a few true and predicted posteriors on the circle, the latter turned onto the truth.
-
-    Args:
-        found: Of a run in two dimensions.
-        title: Stands above.
-        mark: What reduced results are marked with.
-        path: The file.
-        n_shown: How many.
-    """
+    """Plot densities of a few true and predicted posteriors on the circle, the latter turned onto the truth."""
     mu_true, mu = (tensor.double().numpy() for tensor in (found.mu_true, found.mu))
     left, _, right = np.linalg.svd(mu.T @ mu_true)  # the rotation or reflection that fits best
     places = _apart(mu_true, n_shown)

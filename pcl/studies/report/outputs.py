@@ -12,9 +12,11 @@ import yaml
 
 from pcl.config.run_config import Plain
 from pcl.data.sources import data_folder, resolve
+from pcl.metrics.names import MAIN_METRICS, plain_name
 from pcl.metrics.undefined import as_json, told_with_error
 from pcl.presentation.text_tables import aligned
 from pcl.storage.files import write_json, write_text
+from pcl.studies.ledger.failures import first_line
 from pcl.studies.ledger.folders import CHECKPOINT, StudyFolder
 from pcl.studies.ledger.study_spec import StudySpec
 from pcl.studies.results.pareto import values_of
@@ -23,27 +25,21 @@ from pcl.studies.results.selection import Outcome
 from pcl.studies.search.stages import Finding
 from pcl.studies.space.labels import shown
 from pcl.studies.space.search_space import Mode, SearchSpace
-from pcl.studies.space.trial import Trial
 from pcl.training.trained_encoder import TrainedEncoder
 
-_SHOWN = {
-    "eval/kappa_rank_corr": "kappa rank", "eval/kappa_mae": "kappa MAE", "eval/mu_rank_corr": "mu rank",
-    "eval/mu_mae": "mu MAE", "val/crop_rank_corr": "crop", "val/entropy_rank_corr": "entropy",
-    "val/recall_at_1": "R@1",
-}  # fmt: skip
 _N_PAIRS = 2000  # points of the plot of mu
 
 
 def table(outcomes: Sequence[Outcome], space: SearchSpace) -> list[str]:
     """Return a table of trials in a given order, with the means of the usual metrics; failures with their causes."""
     axes = list(dict.fromkeys(axis for outcome in outcomes for axis in outcome.trial.varied))
-    metrics = [space.objective.metric, *(m for m in _SHOWN if m != space.objective.metric)]
+    metrics = [space.objective.metric, *(m for m in MAIN_METRICS if m != space.objective.metric)]
     metrics = [m for m in metrics if any(m in values for o in outcomes for values in o.by_seed.values())]
-    rows = [["", *axes, *(_SHOWN.get(metric, metric) for metric in metrics), "train s", ""]]
+    rows = [["", *axes, *map(plain_name, metrics), "train s", ""]]
     for place, outcome in enumerate(outcomes, start=1):
         varied = outcome.trial.varied  # of an earlier stage, without the later ones' axes
         values = [shown(varied[axis]) if axis in varied else "" for axis in axes]
-        is_published = is_published_winner(outcome.trial, space)
+        is_published = space.published and all(space.published.get(axis) == value for axis, value in varied.items())
         note = "published winner" if is_published else ""
         if outcome.result is None:
             stopped = f"stopped at batch {outcome.batch}" if outcome.batch else "not run"
@@ -70,7 +66,7 @@ def _mean(outcome: Outcome, metric: str) -> str:
 def front_table(finding: Finding) -> list[str]:
     """Return a table of the Pareto front, best by the first objective first."""
     metrics = [objective.metric for objective in finding.objectives]
-    rows = [[*(_SHOWN.get(metric, metric) for metric in metrics), ""]]
+    rows = [[*map(plain_name, metrics), ""]]
     for outcome in finding.front:
         rows.append([*(_mean(outcome, metric) for metric in metrics), outcome.trial.label])
     return aligned(rows)
@@ -83,11 +79,6 @@ def replication_table(stage: str, replication: Replication, space: SearchSpace) 
     left = f"{replication.n_unclear} not clearly worse" if replication.n_unclear else "it is clear"
     head = f"{stage}: the best after {replication.n_rounds} rounds of {SEEDS_A_ROUND} more seeds; {left}"
     return [head, *described(replication, space.objective)]
-
-
-def is_published_winner(trial: Trial, space: SearchSpace) -> bool:
-    """Return whether a trial has the published winner's value of every axis that it varies."""
-    return bool(space.published) and all(space.published.get(axis) == value for axis, value in trial.varied.items())
 
 
 def write_all(folder: StudyFolder, space: SearchSpace, spec: StudySpec, finding: Finding) -> list[Path]:
@@ -120,8 +111,8 @@ def summary(space: SearchSpace, spec: StudySpec, finding: Finding) -> dict[str, 
     """Return the study as JSON."""
     return {
         "spec": spec.as_json(),
-        "objective": {"metric": space.objective.metric, "mode": space.objective.mode.value},
-        "objectives": [{"metric": o.metric, "mode": o.mode.value} for o in finding.objectives],
+        "objective": space.objective.as_json(),
+        "objectives": [objective.as_json() for objective in finding.objectives],
         "pareto": [_entry(outcome) for outcome in finding.front],
         "published_winner": dict(space.published),
         "best": _entry(finding.best) if finding.best else None,
@@ -145,7 +136,7 @@ def figures(folder: StudyFolder, best: Outcome, say: Callable[[str], None]) -> l
             return _look(folder, best)
         return _scatter_plots(folder, best)
     except Exception as error:  # a study has its results, whatever its pictures have
-        say(f"the winner is not drawn: {(str(error).strip() or type(error).__name__).splitlines()[0]}")
+        say(f"the winner is not drawn: {first_line(error)}")
         return []
 
 

@@ -20,17 +20,11 @@ _COLUMNS = (
 
 @dataclass(frozen=True)
 class Reached:
-    """A variant's results.
-
-    Attributes:
-        label: Of the variant.
-        by_seed: Metrics of the seeds that have not failed.
-        cause: Why some have, or all.
-    """
+    """A variant's results."""
 
     label: str
-    by_seed: Mapping[int, Mapping[str, float]]
-    cause: str = ""
+    by_seed: Mapping[int, Mapping[str, float]]  # metrics of the seeds that have not failed
+    cause: str = ""  # why some have, or all
 
     def values(self, metric: str) -> dict[str, float]:
         """Return the finite values of a metric, by seed."""
@@ -44,23 +38,15 @@ class Reached:
 
 @dataclass(frozen=True)
 class Compared:
-    """A variant's metric beside the baseline's.
-
-    Attributes:
-        reached: By which variant.
-        metric: Which one.
-        mean: Of the variant.
-        difference: From the baseline, over the seeds that both have; of the baseline itself, nothing.
-    """
+    """A variant's metric beside the baseline's."""
 
     reached: Reached
     metric: str
-    mean: Estimate
-    difference: Estimate | None
+    mean: Estimate  # of the variant
+    difference: Estimate | None  # from the baseline, over the seeds that both have; of the baseline itself, nothing
 
     @property
     def verdict(self) -> str:
-        """Return the verdict of the interval."""
         if self.difference is None:
             return "baseline"
         return verdict(self.metric, self.difference) if self.difference.n else ""

@@ -35,12 +35,7 @@ def probe(
 ) -> Cost:  # fmt: skip
     """Measure a few batches of every phase and one evaluation, and estimate the cost of the whole trial.
 
-    Args:
-        config: Of the trial.
-        seeds: Of the trial.
-        device: cpu or cuda.
-        is_shared: Whether to find out how many of them a process on a GPU had better train side by side.
-        n_batches: Of each phase.
+    With `is_shared`, also find out how many of them a process on a GPU had better train side by side.
     """
     if is_gpu := device == "cuda":
         torch.cuda.empty_cache()  # of earlier probes
@@ -119,11 +114,7 @@ def survive_forks() -> None:
 def costs_of(trials: Sequence[Trial], device: str, n_threads: int, is_shared: bool = False) -> list[Cost]:
     """Probe the first and the last trial, in a grid mostly the cheapest and the dearest; the first alone if it is slow.
 
-    Args:
-        trials: In their order.
-        device: cpu or cuda.
-        n_threads: Of a trial; the probe has as many.
-        is_shared: Whether to find out how many a process had better train side by side.
+    The probe has as many threads as a trial. For `is_shared` see `probe`.
     """
     costs: list[Cost] = []
     started, n_before = time.perf_counter(), torch.get_num_threads()
@@ -142,30 +133,17 @@ def costs_of(trials: Sequence[Trial], device: str, n_threads: int, is_shared: bo
 
 @dataclass(frozen=True)
 class Plan:
-    """A study as it is about to run.
-
-    Attributes:
-        space: What is searched.
-        spec: What the study is.
-        folder: Where it is kept.
-        resources: Of a trial.
-        available: Of the cluster.
-        is_finalized: Whether the best run on the report seeds.
-    """
+    """A study as it is about to run."""
 
     space: SearchSpace
     spec: StudySpec
     folder: StudyFolder
     resources: Resources
-    available: Mapping[str, float]
-    is_finalized: bool
+    available: Mapping[str, float]  # of the cluster
+    is_finalized: bool  # whether the best run on the report seeds
 
     def lines(self, costs: Sequence[Cost]) -> list[str]:
-        """Return the plan in words.
-
-        Args:
-            costs: Of some of the first stage's trials, whose mean stands for all; none for no estimate.
-        """
+        """Return the plan in words; the mean cost of some of the first stage's trials stands for all."""
         spec, space = self.spec, self.space
         seeds = " ".join(map(str, spec.tuning_seeds))
         _, objectives = with_objectives(space, spec.objectives)
@@ -212,15 +190,7 @@ class Plan:
 
 
 def estimate(costs: Sequence[Cost], n_left: float, n_trials: int, resources: Resources, slots: int) -> str:
-    """Return a study's estimated time and disk space, in words.
-
-    Args:
-        costs: Of some trials, whose mean stands for all.
-        n_left: Trials that have to run.
-        n_trials: All of them, as each has a checkpoint.
-        resources: Of a trial.
-        slots: Trials at once.
-    """
+    """Return a study's estimated time and disk space in words, by the mean cost of some trials."""
     seconds = duration(estimated_seconds(costs, n_left, resources, slots))
     mean = sum(cost.shared_run_s for cost in costs) / len(costs) + _set_up_s(costs)
     n_bytes = max(cost.n_bytes for cost in costs) * n_trials
@@ -233,15 +203,7 @@ def estimate(costs: Sequence[Cost], n_left: float, n_trials: int, resources: Res
 def estimated_seconds(
     costs: Sequence[Cost], n_left: float, resources: Resources, slots: int, times_longer: float = 1.0
 ) -> float:
-    """Return a study's estimated seconds.
-
-    Args:
-        costs: Of some trials.
-        n_left: Trials that have to run.
-        resources: Of a trial.
-        slots: Trials at once.
-        times_longer: The mean trial's training than that of these.
-    """
+    """Return a study's estimated seconds; its mean trial trains `times_longer` than those of the costs."""
     training = times_longer * sum(cost.shared_run_s for cost in costs) / len(costs)
     return resources.start_s + n_left * (training + _set_up_s(costs) + _OVERHEAD_S) / max(1, slots)
 

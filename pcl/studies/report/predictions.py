@@ -14,21 +14,13 @@ from pcl.training.run import Run
 
 @dataclass(frozen=True)
 class Predictions:
-    """True and predicted posteriors of the evaluation's inputs.
-
-    Attributes:
-        seed: Of the run.
-        mu_true: (B, D)
-        kappa_true: (B,)
-        mu: (B, D')
-        kappa: (B,)
-    """
+    """True and predicted posteriors of the evaluation's inputs."""
 
     seed: int
-    mu_true: Tensor
-    kappa_true: Tensor
-    mu: Tensor
-    kappa: Tensor
+    mu_true: Tensor  # (B, D)
+    kappa_true: Tensor  # (B,)
+    mu: Tensor  # (B, D')
+    kappa: Tensor  # (B,)
 
     @classmethod
     def read(cls, checkpoint: Path) -> "Predictions | None":

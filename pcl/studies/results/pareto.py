@@ -1,4 +1,4 @@
-"""Several objectives: parsing them, and the Pareto front of trials."""
+"""Several objectives, and the Pareto front of trials."""
 
 import dataclasses
 import math
@@ -9,34 +9,24 @@ from pcl.studies.results.selection import Outcome
 from pcl.studies.space.search_space import Mode, Objective, SearchSpace
 
 
-def read_objectives(text: str, space: SearchSpace) -> tuple[str, ...]:
-    """Parse metrics from a list such as val/crop_rank_corr,val/recall_at_1; none from no text.
-
-    Raises:
-        ValueError: If one is not a metric of the space's task, has no better end, or comes twice.
-    """
-    metrics = tuple(word.strip() for word in text.split(",")) if text else ()
+def check_objectives(metrics: Sequence[str], space: SearchSpace) -> None:
+    """Raise a ValueError if one is not a metric of the space's task, has no better end, or comes twice."""
     if len(set(metrics)) != len(metrics):
-        raise ValueError(f"`--objectives` must have every metric once, but got {text!r}.")
+        raise ValueError(f"`objectives` must have every metric once, but got {', '.join(metrics)}.")
     for metric in metrics:
         objective_of(metric, space)
-    return metrics
 
 
 def objective_of(metric: str, space: SearchSpace) -> Objective:
-    """Return a metric as an objective; the space's own objective keeps the space's direction.
-
-    Raises:
-        ValueError: If a search cannot go by it.
-    """
+    """Return a metric as an objective; the space's own objective keeps the space's direction."""
     known = space.experiment.metrics
     if metric not in known:
-        raise ValueError(f"`--objectives` takes some of {', '.join(known)}, but got {metric!r}.")
+        raise ValueError(f"`objectives` must be some of {', '.join(known)}, but got {metric!r}.")
     if metric == space.objective.metric:
         return space.objective
     is_max = larger_is_better(metric)
     if is_max is None:
-        raise ValueError(f"`--objectives` cannot have {metric!r}: neither end of it is the better one.")
+        raise ValueError(f"`objectives` cannot have {metric!r}: neither end of it is the better one.")
     return Objective(metric, Mode.MAX if is_max else Mode.MIN)
 
 

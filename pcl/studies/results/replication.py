@@ -15,11 +15,11 @@ from dataclasses import dataclass, field, replace
 
 from pcl.config.failure import Failure, FailureKind
 from pcl.metrics.undefined import told_with_error
+from pcl.studies.results.pareto import values_of
 from pcl.studies.results.selection import Outcome, ranked
 from pcl.studies.results.statistics import t_quantile
 from pcl.studies.space.search_space import Mode, Objective
 
-AUTO = "auto"
 MOST_COMPARED = 6
 SEEDS_A_ROUND = 2
 MOST_ROUNDS = 4
@@ -31,17 +31,11 @@ RULE = (
 
 @dataclass(frozen=True)
 class Difference:
-    """A paired difference between the best and another.
+    """A paired difference between the best and another."""
 
-    Attributes:
-        mean: Over the common seeds; positive where the best is better.
-        half_width: Of the 95% interval around it; infinite for fewer than two seeds.
-        n_seeds: That both have.
-    """
-
-    mean: float
-    half_width: float
-    n_seeds: int
+    mean: float  # over the common seeds; positive where the best is better
+    half_width: float  # of the 95% interval around it; infinite for fewer than two seeds
+    n_seeds: int  # that both have
 
     @property
     def is_clear(self) -> bool:
@@ -51,17 +45,12 @@ class Difference:
 
 @dataclass(frozen=True)
 class Replication:
-    """The outcome of replication in a stage.
+    """The outcome of replication in a stage."""
 
-    Attributes:
-        n_rounds: Rounds of new seeds.
-        compared: All that were replicated, with their new seeds, the best first.
-        differences: Of the best to each of the others, in the same order.
-    """
-
-    n_rounds: int = 0
+    n_rounds: int = 0  # rounds of new seeds
+    # All that were replicated, with their new seeds, the best first
     compared: list[Outcome] = field(default_factory=list)
-    differences: list[Difference] = field(default_factory=list)
+    differences: list[Difference] = field(default_factory=list)  # of the best to each of the others, in the same order
 
     @property
     def n_unclear(self) -> int:
@@ -85,7 +74,7 @@ def paired(best: Outcome, other: Outcome, objective: Objective) -> Difference:
 
 def unclear(outcomes: Sequence[Outcome], objective: Objective) -> list[Outcome]:
     """Return the best that finished with every seed, and those that it is not clearly better than."""
-    whole = [o for o in ranked(outcomes, objective) if _is_whole(o, objective)]
+    whole = [o for o in ranked(outcomes, objective) if values_of(o, [objective])]
     others = [o for o in whole[1:] if not paired(whole[0], o, objective).is_clear]
     return [*whole[:1], *others[: MOST_COMPARED - 1]]
 
@@ -107,14 +96,7 @@ def new_seeds(known: Sequence[int], n_rounds: int) -> tuple[int, ...]:
 
 
 def concluded(left: Sequence[Outcome], excluded: Sequence[Outcome], objective: Objective, n_rounds: int) -> Replication:
-    """Compare all that were replicated with the best; those that were excluded have fewer seeds.
-
-    Args:
-        left: What `unclear` returned last.
-        excluded: All others that have been replicated.
-        objective: What decides.
-        n_rounds: How often.
-    """
+    """Compare all that were replicated with the best: those that are left, and those excluded, with fewer seeds."""
     if not n_rounds:
         return Replication()
     best, *others = [*left, *ranked(excluded, objective)]
@@ -135,7 +117,3 @@ def described(replication: Replication, objective: Objective) -> list[str]:
             behind = f"  behind by {interval} ({difference.n_seeds} seeds{clear})"
         lines.append(f"  {mean}  {len(values)} seeds  {outcome.trial.label}{behind}")
     return lines
-
-
-def _is_whole(outcome: Outcome, objective: Objective) -> bool:
-    return outcome.is_finished and not outcome.failures and math.isfinite(outcome.mean(objective.metric))

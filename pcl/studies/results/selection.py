@@ -14,23 +14,14 @@ from pcl.studies.space.trial import Trial
 
 @dataclass(frozen=True)
 class Outcome:
-    """A trial and what it reached.
-
-    Attributes:
-        trial: What was trained.
-        result: How it ended; none while it has not.
-        by_seed: Last metrics of every seed.
-        failures: Of seeds that ended early.
-        batch: Batches trained.
-        seconds: Spent training.
-    """
+    """A trial and what it reached."""
 
     trial: Trial
-    result: Result | None = None
-    by_seed: dict[int, Metrics] = field(default_factory=dict)
-    failures: dict[int, Failure] = field(default_factory=dict)
-    batch: int = 0
-    seconds: float = 0.0
+    result: Result | None = None  # how it ended; none while it has not
+    by_seed: dict[int, Metrics] = field(default_factory=dict)  # last metrics of every seed
+    failures: dict[int, Failure] = field(default_factory=dict)  # of seeds that ended early
+    batch: int = 0  # batches trained
+    seconds: float = 0.0  # spent training
 
     @classmethod
     def of(cls, trial: Trial, folder: TrialFolder) -> "Outcome":
@@ -66,6 +57,10 @@ class Outcome:
         """Return the mean over the seeds that have not failed; NaN if there is none, or one is undefined."""
         return mean_of(self.values(metric))
 
+    def counts(self, metric: str) -> bool:
+        """Return whether it came to its end with a finite mean."""
+        return self.is_finished and math.isfinite(self.mean(metric))
+
     def standard_error(self, metric: str) -> float:
         """Return the standard error of that mean; NaN for fewer than two seeds."""
         return standard_error(self.values(metric))
@@ -80,7 +75,7 @@ def ranked(outcomes: Iterable[Outcome], objective: Objective) -> list[Outcome]:
 
     def place(outcome: Outcome) -> tuple[int, float]:
         mean = outcome.mean(objective.metric)
-        if not outcome.is_finished or not math.isfinite(mean):
+        if not outcome.counts(objective.metric):
             return (2, -outcome.batch) if outcome.is_stopped else (3, 0.0)
         return int(bool(outcome.failures)), -mean if objective.mode is Mode.MAX else mean
 
@@ -90,5 +85,4 @@ def ranked(outcomes: Iterable[Outcome], objective: Objective) -> list[Outcome]:
 def winner(outcomes: Iterable[Outcome], objective: Objective) -> Outcome | None:
     """Return the best trial, if any finished with a finite value."""
     best = next(iter(ranked(outcomes, objective)), None)
-    is_found = best is not None and best.is_finished and math.isfinite(best.mean(objective.metric))
-    return best if is_found else None
+    return best if best is not None and best.counts(objective.metric) else None

@@ -10,20 +10,12 @@ LEVEL = 0.95  # of confidence intervals
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean with its standard error and confidence interval.
+    """A mean with its standard error and confidence interval."""
 
-    Attributes:
-        mean: Of the values; NaN where there is none.
-        error: Its standard error; NaN for fewer than two.
-        low: Lower end of its 95% confidence interval (Student's t); NaN for fewer than two.
-        high: Upper end.
-        n: How many values.
-    """
-
-    mean: float
-    error: float
-    low: float
-    high: float
+    mean: float  # of the values; NaN where there is none
+    error: float  # its standard error; NaN for fewer than two
+    low: float  # lower end of its 95% confidence interval (Student's t); NaN for fewer than two
+    high: float  # upper end
     n: int
 
     @property

@@ -34,36 +34,24 @@ _KEY, _WINNER, _WARM = "trial", "winner", "warm"
 
 
 class Point(NamedTuple):
-    """A point that Optuna proposed.
+    """A point that Optuna proposed."""
 
-    Attributes:
-        number: Its number in Optuna.
-        values: Values by axis.
-        key: Key of its trial, once that is known.
-        is_open: Whether its result has not been told yet.
-    """
-
-    number: int
-    values: dict[str, Plain]
-    key: str
-    is_open: bool
+    number: int  # its number in Optuna
+    values: dict[str, Plain]  # values by axis
+    key: str  # key of its trial, once that is known
+    is_open: bool  # whether its result has not been told yet
 
 
 @dataclass(frozen=True)
 class Known:
-    """The result of a point.
+    """The result of a point."""
 
-    Attributes:
-        values: Value of every objective; None if it failed or was stopped early.
-        curve: Percent done and objective of a point that was stopped early, from which samplers learn; else empty.
-    """
-
-    values: Sequence[float] | None = None
+    values: Sequence[float] | None = None  # value of every objective; None if it failed or was stopped early
+    # Percent done and objective of a point that was stopped early, from which samplers learn; else empty
     curve: Sequence[tuple[float, float]] = ()
 
     @property
     def state(self) -> TrialState:
-        """State in Optuna's terms."""
         return TrialState.PRUNED if self.curve else TrialState.FAIL if self.values is None else TrialState.COMPLETE
 
 
@@ -72,23 +60,14 @@ NOTHING = Known()
 
 @dataclass(frozen=True)
 class Samples:
-    """The place and the method of a stage's sampling.
+    """The place and the method of a stage's sampling."""
 
-    Attributes:
-        database: File of the studies, one study for each stage.
-        name: Name of the study in it.
-        stage: The stage.
-        objectives: Objectives whose values are told.
-        method: Sampler and seed.
-        n_trials: Number of trials; a third of them, at most ten, are drawn at random before the sampler starts.
-    """
-
-    database: Path
-    name: str
+    database: Path  # file of the studies, one study for each stage
+    name: str  # name of the study in it
     stage: Stage
-    objectives: tuple[Objective, ...]
-    method: Method
-    n_trials: int
+    objectives: tuple[Objective, ...]  # objectives whose values are told
+    method: Method  # sampler and seed
+    n_trials: int  # number of trials; a third of them, at most ten, are drawn at random before the sampler starts
 
 
 class Sampling:
@@ -177,7 +156,6 @@ class Sampling:
             self._study._storage.set_trial_user_attr(self._id(number), _KEY, key)
 
     def tell(self, number: int, known: Known) -> None:
-        """Tell Optuna the result of a point."""
         with self._database():
             storage, trial_id = self._study._storage, self._id(number)
             if not storage.get_trial(trial_id).state.is_finished():
@@ -219,14 +197,7 @@ def _url(path: Path) -> str:
 
 
 def sampler_of(method: Method, stage: Stage, n_trials: int, number: int) -> optuna.samplers.BaseSampler:
-    """Return the sampler for a single proposal. Running trials count as bad (TPE) or are taken into account (GP).
-
-    Args:
-        method: Sampler and seed.
-        stage: The stage.
-        n_trials: Number of trials.
-        number: Number of the proposal.
-    """
+    """Return the sampler for a single proposal. Running trials count as bad (TPE) or are taken into account (GP)."""
     text = f"{method.seed} {stage.name} {number}"
     seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:4])
     n_startup = max(1, min(_MOST_STARTUP, n_trials // 3))

@@ -26,19 +26,9 @@ _MOST_DRAWS = 1000  # draws without a new point before the stage counts as exhau
 class Proposer:
     """The trials of a stage, proposed one after the other.
 
-    Args:
-        space: The search space.
-        spec: Specification of the study.
-        folder: The study's files.
-        stage_index: Index of the stage.
-        winner: `varied` of the best trial of the stage before; empty for the first.
-        objectives: Objectives that the sampler is told.
-        reuse: Looks for a trial's result elsewhere and copies it into the trial's folder.
-        on_known: Called with trials that already have a result when they are proposed; may be set later.
-        is_rerun: Whether to start the search anew and run known trials again.
-
-    Raises:
-        OSError: If Optuna's database cannot be used; so do all methods.
+    `winner` is `varied` of the best trial of the stage before, empty for the first. `reuse` looks for a trial's result
+    elsewhere and copies it into the trial's folder. `on_known`, which may be set later, is called with trials that
+    already have a result when they are proposed. `is_rerun` starts the search anew and runs known trials again.
     """
 
     def __init__(
@@ -103,7 +93,6 @@ class Proposer:
         return None
 
     def has_next(self) -> bool:
-        """Return whether there is anything left to run."""
         trial = self.next()
         self._waiting = [trial, *self._waiting] if trial else []
         return trial is not None
@@ -122,7 +111,6 @@ class Proposer:
             self._again.remove(key)
 
     def _known(self, trial: Trial, folder: TrialFolder) -> Known:
-        """Return the result of a trial that has ended."""
         outcome = Outcome.of(trial, folder)
         if outcome.is_stopped:
             return Known(curve=judged_curve(folder.rows(), trial.run_config, self._objectives[0].metric))

@@ -1,6 +1,6 @@
 """The run of a study from its first stage to the report: reuse known results, run the rest, select, report."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pcl.config.run_config import Plain
 from pcl.studies.execution.early_stopping import EarlyStopping
@@ -21,43 +21,27 @@ N_REPORTED = 3  # configurations that are run on the report seeds: the winner an
 
 @dataclass
 class Finding:
-    """The results of a study.
+    """The results of a study."""
 
-    Attributes:
-        stages: Outcomes of every stage that was started, best first.
-        best: The winner of the last stage, once all stages have ended; an earlier stage's winner if the last stage was
-            searched only in part and has none as good.
-        report: Outcomes on the report seeds, in the order of the selection.
-        objectives: All objectives; the first decides.
-        front: Non-dominated trials of all stages; empty for one objective.
-        replications: Replications of all stages that were replicated.
-        replicates: Their trials, as they were run.
-    """
-
+    # Outcomes of every stage that was started, best first
     stages: dict[str, list[Outcome]] = field(default_factory=dict)
+    # The winner of the last stage, once all stages have ended; an earlier stage's winner if the last stage was
+    # searched only in part and has none as good
     best: Outcome | None = None
-    report: list[Outcome] = field(default_factory=list)
-    objectives: tuple[Objective, ...] = ()
-    front: list[Outcome] = field(default_factory=list)
+    report: list[Outcome] = field(default_factory=list)  # outcomes on the report seeds, in the order of the selection
+    objectives: tuple[Objective, ...] = ()  # all objectives; the first decides
+    front: list[Outcome] = field(default_factory=list)  # non-dominated trials of all stages; empty for one objective
+    # Replications of all stages that were replicated
     replications: dict[str, Replication] = field(default_factory=dict)
-    replicates: list[Outcome] = field(default_factory=list)
+    replicates: list[Outcome] = field(default_factory=list)  # their trials, as they were run
 
     @property
     def outcomes(self) -> list[Outcome]:
-        """All outcomes, stage by stage."""
         return [outcome for stage in self.stages.values() for outcome in stage] + self.report
 
 
 class Search:
-    """The search of a study; see `run`.
-
-    Args:
-        space: What is searched; `self.space` then goes by the first of the study's objectives.
-        spec: What the study is.
-        execution: Runs its trials.
-        recorder: Keeps MLflow in line.
-        interrupt: Ends it early.
-    """
+    """The search of a study; see `run`. Its `space` goes by the first of the study's objectives."""
 
     def __init__(
         self, space: SearchSpace, spec: StudySpec, execution: Execution, recorder: Recorder, interrupt: Interrupt
@@ -98,10 +82,7 @@ class Search:
         finding.best = winner(candidates[:1], self.space.objective)
         if self._choices.is_finalized:
             chosen = [outcome for outcome in candidates if outcome.is_finished][:N_REPORTED]
-            trials = [
-                Trial(o.trial.config, self.spec.report_seeds, REPORT_STAGE, o.trial.varied, self.spec.data)
-                for o in chosen
-            ]
+            trials = [replace(o.trial, seeds=self.spec.report_seeds, stage=REPORT_STAGE) for o in chosen]
             finding.report = self._run_all(trials, f"report: the best {len(trials)} on the report seeds")
         return finding
 
@@ -113,7 +94,7 @@ class Search:
         while len(left) > 1 and n_rounds < MOST_ROUNDS and not self._interrupt.is_set():
             seeds = new_seeds(known, n_rounds)
             n_rounds += 1
-            trials = [Trial(o.trial.config, seeds, REPLICATE_STAGE, o.trial.varied, self.spec.data) for o in left]
+            trials = [replace(o.trial, seeds=seeds, stage=REPLICATE_STAGE) for o in left]
             named = ", ".join(map(str, seeds))
             more = self._run_all(trials, f"replication {n_rounds} of {stage}: the best {len(left)} on seeds {named}")
             finding.replicates += more
@@ -125,7 +106,6 @@ class Search:
         return finding.replications[stage].compared
 
     def _run_all(self, trials: list[Trial], title: str) -> list[Outcome]:
-        """Return the outcomes of all trials, run or known."""
         stopping = self._stopping(trials[0].stage) if trials else None
         return self._execution.run_all(trials, title, stopping)
 

@@ -11,20 +11,18 @@ from pcl.studies.results.selection import Outcome
 from pcl.studies.session.site import provenance
 from pcl.studies.session.strategies import Say, TrialList
 from pcl.studies.session.study_session import Study
-from pcl.studies.space.ablation import Ablation
+from pcl.studies.space.ablation import Ablation, Cells
 from pcl.studies.tracking.tracker import StudyTags
 
 
-def ablation_study(folder: StudyFolder, ablation: Ablation, spec: StudySpec, say: Say) -> Study[TrialList]:
-    """Return an ablation as a study.
+def cells_of(ablation: Ablation, spec: StudySpec) -> Cells:
+    """Return the trials of an ablation's study, and the variants that have none; see `Ablation.cells`."""
+    return ablation.cells(spec.profile, spec.scale, spec.report_seeds, spec.overrides, spec.data)
 
-    Args:
-        folder: Where it is kept.
-        ablation: The baseline and its variants.
-        spec: What the study is.
-        say: Prints a line.
-    """
-    trials = ablation.cells(spec.profile, spec.scale, spec.report_seeds, spec.overrides, spec.data).trials
+
+def ablation_study(folder: StudyFolder, ablation: Ablation, spec: StudySpec, say: Say) -> Study[TrialList]:
+    """Return an ablation as a study."""
+    trials = cells_of(ablation, spec).trials
     tags = StudyTags(
         f"ablations/{ablation.name}", spec.scale, spec.profile, ablation.objective.metric, spec.data, *provenance(),
         ablation.name, trials[ablation.baseline].key,
@@ -40,7 +38,11 @@ def _written(folder: StudyFolder, ablation: Ablation, spec: StudySpec, outcomes:
     """Say the table and write it; return the files."""
     by_label = {str(outcome.trial.varied[ablation.axis]): outcome for outcome in outcomes}
     reached = [
-        Reached(label, {s: m for s, m in o.by_seed.items() if s not in o.failures and o.is_finished}, _cause(o))
+        Reached(
+            label,
+            {seed: m for seed, m in o.by_seed.items() if seed not in o.failures and o.is_finished},
+            o.cause or ("" if o.result is not None else "not run"),
+        )
         for label in ablation.variants
         if (o := by_label.get(label)) is not None
     ]
@@ -60,7 +62,3 @@ def _written(folder: StudyFolder, ablation: Ablation, spec: StudySpec, outcomes:
         say(line)
     say("written: " + ", ".join(map(str, files)))
     return files
-
-
-def _cause(outcome: Outcome) -> str:
-    return outcome.cause or ("" if outcome.result is not None else "not run")

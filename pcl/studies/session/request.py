@@ -13,39 +13,45 @@ AUTO: Literal["auto"] = "auto"
 
 @dataclass(frozen=True)
 class ResourceRequest:
-    """A request for resources, which becomes `Resources` once the machine is known.
+    """A request for resources, which becomes `Resources` once the machine is known."""
 
-    Attributes:
-        cpus: Cores of a worker.
-        gpus: Devices of a worker, or a share of one; "auto" measures the share, None takes one where there is any.
-        side_by_side: Trials in a worker; None leaves that to the measurement, or is one.
-        most_at_once: Bound on concurrent trials; None for as many as fit.
-    """
-
-    cpus: float = 1.0
+    cpus: float = 1.0  # cores of a worker
+    # Devices of a worker, or a share of one; "auto" measures the share, None takes one where there is any
     gpus: float | Literal["auto"] | None = None
-    side_by_side: int | None = None
-    most_at_once: int | None = None
+    side_by_side: int | None = None  # trials in a worker; None leaves that to the measurement, or is one
+    most_at_once: int | None = None  # bound on concurrent trials; None for as many as fit
 
     @property
     def is_measured(self) -> bool:
-        """Return whether a trial's share of a GPU is measured."""
         return self.gpus == AUTO
 
     def resources(self, available: Mapping[str, float], costs: Sequence[Cost] = ()) -> Resources:
-        """Return what a worker gets; where its share of a GPU is measured, a whole one until costs are known.
-
-        Raises:
-            ValueError: If Ray cannot give that.
-        """
+        """Return what a worker gets; where its share of a GPU is measured, a whole one until costs are known."""
         side_by_side = self.side_by_side or 1
         gpus = (1.0 if available.get("GPU") else 0.0) if self.gpus is None or self.gpus == AUTO else self.gpus
         if self.is_measured and self.side_by_side is None:
             side_by_side = min((cost.side_by_side for cost in costs), default=1)
             gpus *= gpu_share(costs) if side_by_side == 1 else 1.0
         if self.cpus < 0 or gpus < 0 or (gpus > 1 and gpus != int(gpus)):
-            raise ValueError(f"`--cpus-per-trial {self.cpus:g} --gpus-per-trial {gpus:g}` is not possible.")
+            raise ValueError(
+                f"A trial's CPUs must be at least 0, and its GPUs a share of one or a whole number, but got "
+                f"{self.cpus:g} and {gpus:g}."
+            )
         return Resources(self.cpus, gpus, self.most_at_once or 0, side_by_side)
+
+
+@dataclass(frozen=True)
+class SearchRequest:
+    """A choice of search method; None is the default."""
+
+    kind: str | None = None  # grid, random or optuna
+    n_trials: int | None = None  # of each stage of a random or Optuna search
+    search_seed: int | None = None  # of draws and sampler
+    sampler: str | None = None  # Optuna's: tpe or gp
+    warm_start: str | None = None  # a study whose finished trials Optuna begins with
+    scheduler: str | None = None  # asha, or none
+    objectives: tuple[str, ...] = ()  # metrics, the first of which decides; by default the space's
+    replicate: str | None = None  # "auto" for more seeds for the best
 
 
 class Runner(Enum):
@@ -59,39 +65,28 @@ class Runner(Enum):
 class RunRequest:
     """A request to run a study; nothing here changes its results.
 
-    Attributes:
-        storage: Where studies are kept.
-        tracking_uri: Of MLflow; None for the environment's, else a database in the storage.
-        address: Of a Ray cluster; None starts one on this machine.
-        resources: Of a trial.
-        is_rerun: Whether trials run again that are known already.
-        is_fail_fast: Whether the first failure ends the study.
-        time_budget_s: After which the study stops cleanly; 0 for no bound.
-        finalize: Whether the best run on the report seeds; None lets the scale decide.
-        runner: Who runs the trials.
-
     Raises:
         ValueError: If something is asked for that trials in this process cannot have.
     """
 
     storage: Storage
-    tracking_uri: str | None = None
-    address: str | None = None
+    tracking_uri: str | None = None  # of MLflow; None for the environment's, else a database in the storage
+    address: str | None = None  # of a Ray cluster; None starts one on this machine
     resources: ResourceRequest = field(default_factory=ResourceRequest)
-    is_rerun: bool = False
-    is_fail_fast: bool = False
-    time_budget_s: float = 0.0
-    finalize: bool | None = None
-    runner: Runner = Runner.RAY
+    is_rerun: bool = False  # whether trials run again that are known already
+    is_fail_fast: bool = False  # whether the first failure ends the study
+    time_budget_s: float = 0.0  # after which the study stops cleanly; 0 for no bound
+    finalize: bool | None = None  # whether the best run on the report seeds; None lets the scale decide
+    runner: Runner = Runner.RAY  # who runs the trials
 
     def __post_init__(self) -> None:
         asked = {
-            "--address": self.address, "--side-by-side": self.resources.side_by_side,
-            "--max-concurrent": self.resources.most_at_once,
+            "An address": self.address, "A number side by side": self.resources.side_by_side,
+            "A bound on concurrent trials": self.resources.most_at_once,
         }  # fmt: skip
-        given = [flag for flag, value in asked.items() if value]
+        given = [what for what, value in asked.items() if value]
         if self.runner is Runner.INLINE and given:
-            raise ValueError(f"`{given[0]}` is for `--runner ray`; inline runs one trial after the other, here.")
+            raise ValueError(f"{given[0]} is for the runner ray; inline runs one trial after the other, here.")
 
     @property
     def is_measured(self) -> bool:
@@ -99,7 +94,6 @@ class RunRequest:
         return self.runner is Runner.RAY and self.resources.is_measured
 
     def is_finalized(self, scale: str) -> bool:
-        """Return whether the best run on the report seeds at a scale."""
         return scale == "paper" if self.finalize is None else self.finalize
 
     def resources_of(self, available: Mapping[str, float], costs: Sequence[Cost] = ()) -> Resources:

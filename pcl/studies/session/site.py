@@ -30,6 +30,11 @@ def machine(address: str | None = None) -> dict[str, float]:
     return {"CPU": float(n_cores()), "GPU": float(torch.cuda.device_count())}
 
 
+def default_scale(address: str | None) -> str:
+    """Return the scale of a study that names none: `paper` where the cluster has a GPU."""
+    return "paper" if machine(address).get("GPU") else "quick"
+
+
 def provenance() -> tuple[str, str, str]:
     """Return commit, hash of the lock and hardware, as a study's tags have them."""
     return commit(), lock_hash(), hardware_name("cuda" if machine()["GPU"] else "cpu")
@@ -44,13 +49,7 @@ def check_site(request: RunRequest) -> None:
 
 
 def costs_here(trials: Sequence[Trial], resources: Resources, is_shared: bool = False) -> list[Cost]:
-    """Measure trials in this process.
-
-    Args:
-        trials: In their order; the first and the last are measured.
-        resources: Of a trial.
-        is_shared: Whether to find out how many a process had better train side by side.
-    """
+    """Measure the first and the last of these trials in this process; for `is_shared` see `probe`."""
     device = "cuda" if machine()["GPU"] and resources.gpus else "cpu"
     return costs_of(trials, device, max(1, int(resources.cpus)), is_shared)
 
@@ -63,19 +62,12 @@ def costs_on_ray(trials: Sequence[Trial], resources: Resources, is_shared: bool 
 
 @dataclass(frozen=True)
 class Site:
-    """A place where trials run.
+    """A place where trials run."""
 
-    Attributes:
-        available: Asks for the resources there are.
-        costs: Measures trials there.
-        dashboard: Address of Ray's, or nothing.
-        runner: Makes the runner of trials from what each is given.
-    """
-
-    available: Callable[[], Mapping[str, float]] = machine
-    costs: Callable[[Sequence[Trial], Resources, bool], list[Cost]] = costs_here
-    dashboard: str = ""
-    runner: Callable[[Resources], TrialRunner] = InlineRunner
+    available: Callable[[], Mapping[str, float]] = machine  # asks for the resources there are
+    costs: Callable[[Sequence[Trial], Resources, bool], list[Cost]] = costs_here  # measures trials there
+    dashboard: str = ""  # address of Ray's, or nothing
+    runner: Callable[[Resources], TrialRunner] = InlineRunner  # makes the runner of trials from what each is given
 
 
 @contextmanager
@@ -97,11 +89,7 @@ def on_ray(
 ) -> Iterator[Site]:
     """Start or join Ray, with Ctrl-C in our hands.
 
-    Args:
-        request: Says which cluster and which storage its nodes must share.
-        interrupt: Set by Ctrl-C.
-        say: Prints a line.
-        how_to_go_on: Says what to do where Ray does not start, or takes the driver with it.
+    `how_to_go_on` says what to do where Ray does not start, or takes the driver with it.
 
     Raises:
         NotStarted: If there is no cluster at the address, or none starts here.

@@ -16,7 +16,6 @@ from pcl.studies.results.pareto import with_objectives
 from pcl.studies.results.selection import Outcome
 from pcl.studies.search.stages import Finding, Search
 from pcl.studies.space.labels import label
-from pcl.studies.space.search_method import OPTUNA, searched
 from pcl.studies.space.search_space import Objective, SearchSpace
 from pcl.studies.space.trial import Trial
 from pcl.studies.tracking.recorder import Recorder
@@ -26,15 +25,10 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Files:
-    """The files that a report has written.
+    """The files that a report has written."""
 
-    Attributes:
-        of_study: All of it.
-        of_winner: Those that show the winner.
-    """
-
-    of_study: Sequence[Path] = ()
-    of_winner: Sequence[Path] = ()
+    of_study: Sequence[Path] = ()  # all of it
+    of_winner: Sequence[Path] = ()  # those that show the winner
 
 
 class Strategy(Protocol):
@@ -72,18 +66,12 @@ class Strategy(Protocol):
 
 @dataclass(frozen=True)
 class StageSearch:
-    """A search over the stages of a space.
-
-    Attributes:
-        space: What is searched.
-        spec: What the study is.
-        is_finalized: Whether the best run on the report seeds.
-        is_told: Whether the plan and the tables are shown and the winner is drawn, or files alone are written.
-    """
+    """A search over the stages of a space."""
 
     space: SearchSpace
     spec: StudySpec
-    is_finalized: bool = False
+    is_finalized: bool = False  # whether the best run on the report seeds
+    # Whether the plan and the tables are shown and the winner is drawn, or files alone are written
     is_told: bool = True
 
     @property
@@ -93,12 +81,10 @@ class StageSearch:
 
     @property
     def objective(self) -> Objective:
-        """The metric that decides."""
         return self.decided.objective
 
     @property
     def is_planned(self) -> bool:
-        """Return whether a plan is shown."""
         return self.is_told
 
     def probes(self) -> list[Trial]:
@@ -108,11 +94,9 @@ class StageSearch:
     def plan(
         self, folder: StudyFolder, resources: Resources, available: Mapping[str, float], costs: Sequence[Cost]
     ) -> list[str]:
-        """Return stages, resources and an estimate in words."""
         return Plan(self.space, self.spec, folder, resources, available, self.is_finalized).lines(costs)
 
     def run(self, execution: Execution, recorder: Recorder, interrupt: Interrupt) -> Finding:
-        """Run stage after stage, then the report seeds."""
         return Search(self.space, self.spec, execution, recorder, interrupt).run()
 
     def is_successful(self, finding: Finding) -> bool:
@@ -134,7 +118,6 @@ class StageSearch:
         return Files(files, drawn)
 
     def _tell(self, finding: Finding, say: Say) -> None:
-        """Print the ranked tables and the winner."""
         space = self.decided
         for name, outcomes in {**finding.stages, "report seeds": finding.report}.items():
             for line in [f"\n{name}", *table(outcomes, space)] if outcomes else ():
@@ -153,18 +136,12 @@ class StageSearch:
 
 @dataclass(frozen=True)
 class TrialList:
-    """Trials that are all known beforehand.
+    """Trials that are all known beforehand."""
 
-    Attributes:
-        objective: The metric that is shown.
-        trials: All of them.
-        title: What is said of them.
-        write: Says and writes what was found; returns the files.
-    """
-
-    objective: Objective
+    objective: Objective  # the metric that is shown
     trials: Sequence[Trial]
-    title: str
+    title: str  # what is said of them
+    # Says and writes what was found; returns the files
     write: Callable[[list[Outcome]], Sequence[Path]] = field(default=lambda _: ())
 
     is_planned = is_finalized = False
@@ -184,22 +161,8 @@ class TrialList:
         return Finding(stages={self.title: execution.run_all(list(self.trials), self.title)})
 
     def is_successful(self, finding: Finding) -> bool:
-        """Return whether some trial finished."""
         return any(outcome.is_finished for outcome in finding.outcomes)
 
     def report(self, folder: StudyFolder, finding: Finding, say: Say) -> Files:
         """Write what the list was made for."""
         return Files(self.write(finding.outcomes))
-
-
-def check_possible(space: SearchSpace, spec: StudySpec) -> None:
-    """Raise a ValueError unless the first stage's trials are possible; of ranges, unless those that are tried are."""
-    if spec.method.kind == OPTUNA or space.is_sampled:
-        for name, axis in [item for stage in space.stages for item in stage.axes.items()]:
-            try:
-                searched(name, axis)
-            except ValueError as error:
-                raise ValueError(f"Search space {space.name!r}: {error}") from None
-        spec.corners(space)
-    if spec.method.kind != OPTUNA:
-        spec.trials(space, 0, {})

@@ -13,8 +13,7 @@ from pcl.studies.execution.runner import TrialRunner
 from pcl.studies.execution.trial_execution import Choices, Execution, close_study
 from pcl.studies.ledger.folders import StudyFolder
 from pcl.studies.ledger.lease import keep_outputs
-from pcl.studies.ledger.study_objective import write_objective
-from pcl.studies.ledger.study_spec import StudySpec, opened
+from pcl.studies.ledger.study_spec import StudySpec, opened, write_objective
 from pcl.studies.report.plan import survive_forks
 from pcl.studies.search.stages import Finding
 from pcl.studies.session.request import RunRequest
@@ -28,41 +27,23 @@ Kind_co = TypeVar("Kind_co", bound=Strategy, covariant=True)
 
 @dataclass(frozen=True)
 class Study(Generic[Kind_co]):
-    """A study that is about to run.
-
-    Attributes:
-        folder: Where it is kept.
-        spec: What it is.
-        tags: By which MLflow finds it.
-        strategy: How its trials are found, run and reported.
-    """
+    """A study that is about to run."""
 
     folder: StudyFolder
     spec: StudySpec
-    tags: StudyTags
-    strategy: Kind_co
+    tags: StudyTags  # by which MLflow finds it
+    strategy: Kind_co  # how its trials are found, run and reported
 
 
 def search_study(folder: StudyFolder, search: StageSearch) -> Study[StageSearch]:
-    """Return a search as a study.
-
-    Args:
-        folder: Where it is kept.
-        search: What is searched, and how.
-    """
+    """Return a search as a study."""
     spec, metric = search.spec, search.objective.metric
     tags = StudyTags(search.space.name, spec.scale, spec.profile, metric, spec.data, *provenance())
     return Study(folder, spec, tags, search)
 
 
 def preview(study: Study[Strategy], request: RunRequest, say: Say) -> None:
-    """Say the plan of a study and open nothing; trials are measured unless another cluster is asked for.
-
-    Args:
-        study: What would run.
-        request: How it would run.
-        say: Prints a line.
-    """
+    """Say the plan of a study and open nothing; trials are measured unless another cluster is asked for."""
     study.folder.pull()
     costs = _costs(study, request, Site()) if request.address is None else []
     _say_plan(study, request, machine(request.address), costs, say)
@@ -85,44 +66,26 @@ def _say_plan(
 
 @dataclass(frozen=True)
 class Record:
-    """A study that is open in MLflow.
+    """A study that is open in MLflow."""
 
-    Attributes:
-        parent: Its run.
-        recorder: Keeps its trials' runs in line.
-    """
-
-    parent: str
-    recorder: Recorder
+    parent: str  # its run
+    recorder: Recorder  # keeps its trials' runs in line
 
 
 @dataclass(frozen=True)
 class Client:
-    """The caller of a session: a command, or a program that calls the Python API.
-
-    Attributes:
-        say: Prints a line.
-        how_to_resume: What goes on with a study that has ended early, such as a command.
-        guard: Surrounds the work on a study that is open; may turn errors into others.
-        on_open: Called once MLflow has the study.
-    """
+    """The caller of a session: a command, or a program that calls the Python API."""
 
     say: Say = print
+    # What goes on with a study that has ended early, such as a command
     how_to_resume: Callable[[StudyFolder], str] = lambda _: "the same call"
+    # Surrounds the work on a study that is open; may turn errors into others
     guard: Callable[[StudyFolder], AbstractContextManager[None]] = lambda _: nullcontext()
-    on_open: Callable[[Site], None] = lambda _: None
+    on_open: Callable[[Site], None] = lambda _: None  # called once MLflow has the study
 
 
 class StudySession:
-    """One study from its plan to its end in MLflow; `conduct` takes all steps.
-
-    Args:
-        study: What to run.
-        request: How to run it.
-        tracker: Of MLflow, checked.
-        interrupt: Ends it early.
-        client: Who runs it.
-    """
+    """One study from its plan to its end in MLflow; `conduct` takes all steps."""
 
     def __init__(
         self, study: Study[Strategy], request: RunRequest, tracker: Tracker, interrupt: Interrupt,
@@ -150,21 +113,13 @@ class StudySession:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the study's folder, which is made where there is none.
-
-        Raises:
-            ValueError: If the folder is of another study, or another process works on it.
-        """
+        """Hold the study's folder, which is made where there is none."""
         folder = self.study.folder
         with opened(folder, self.study.spec, self._interrupt.on_lost_lease), self._client.guard(folder):
             yield
 
     def plan(self, site: Site) -> Resources:
-        """Size a trial's resources and say what will run.
-
-        Raises:
-            ValueError: If no trial fits.
-        """
+        """Size a trial's resources and say what will run."""
         available = dict(site.available())
         self.request.resources_of(available).require(available)
         costs: list[Cost] = []

@@ -15,17 +15,13 @@ def require_tracking(storage: Storage, tracking_uri: str | None) -> None:
     check_address(storage.mirror.uri)
     if not (tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")):
         raise ValueError(
-            f"`--tracking-uri` must be given with `--storage {storage}`: machines that share a store do not share a "
-            f"database on one of them."
+            f"An MLflow server must be named for studies in {storage}: machines that share a store do not share a "
+            f"database on one of them; give its address, or set MLFLOW_TRACKING_URI."
         )
 
 
 def checked_tracker(request: RunRequest) -> Tracker:
-    """Return MLflow, where it can be used.
-
-    Raises:
-        ValueError: If it cannot.
-    """
+    """Return MLflow, where it can be used."""
     require_tracking(request.storage, request.tracking_uri)
     tracker = Tracker(tracking_uri(request.tracking_uri, request.storage.path.absolute()))
     tracker.check()

@@ -11,9 +11,6 @@ seeds, in the same initial state. Variants that draw as many numbers per batch s
 share truth, evaluation and initial weights.
 """
 
-import hashlib
-import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -24,7 +21,7 @@ from pcl.config.run_config import Plain, RunConfig
 from pcl.config.user_files import identity_of, named
 from pcl.metrics.names import larger_is_better
 from pcl.studies.space.axes import negatives_axis
-from pcl.studies.space.declarations import ABLATIONS
+from pcl.studies.space.declarations import ABLATIONS, check_declared, digest
 from pcl.studies.space.search_space import Mode, Objective
 from pcl.studies.space.trial import Trial
 
@@ -37,34 +34,23 @@ _WEIGHTS = "encoder.weights"
 
 @dataclass(frozen=True)
 class Variant:
-    """Settings that are varied together.
+    """Settings that are varied together."""
 
-    Attributes:
-        settings: Values by dotted path.
-        loss: One of `LOSSES`; the ablation's if it is empty.
-        settings_at_paper: Further settings at the scale `paper` only, such as sizes that fit a GPU's memory.
-        is_from_scratch: For images: whether to train without pretrained weights.
-    """
-
-    settings: Mapping[str, Plain] = field(default_factory=dict)
-    loss: str = ""
+    settings: Mapping[str, Plain] = field(default_factory=dict)  # values by dotted path
+    loss: str = ""  # one of `LOSSES`; the ablation's if it is empty
+    # Further settings at the scale `paper` only, such as sizes that fit a GPU's memory
     settings_at_paper: Mapping[str, Plain] = field(default_factory=dict)
-    is_from_scratch: bool = False
+    is_from_scratch: bool = False  # for images: whether to train without pretrained weights
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "loss", named(self.loss))  # a relative path is that of the file which says it
 
 
 class Cells(NamedTuple):
-    """The trials of an ablation.
+    """The trials of an ablation."""
 
-    Attributes:
-        trials: Trials by label, the baseline first.
-        left_out: Reasons why other variants have no trial, by label.
-    """
-
-    trials: dict[str, Trial]
-    left_out: dict[str, str]
+    trials: dict[str, Trial]  # trials by label, the baseline first
+    left_out: dict[str, str]  # reasons why other variants have no trial, by label
 
 
 @dataclass(frozen=True)
@@ -106,8 +92,7 @@ class Ablation:
     def __post_init__(self) -> None:
         for part in ("loss", "task", "encoder"):
             object.__setattr__(self, part, named(getattr(self, part)))
-        if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", self.name, re.ASCII):
-            raise ValueError(f"An ablation's name must be letters, digits, '_', '-' and '.', but got {self.name!r}.")
+        check_declared("An ablation", self.name)
         if self.baseline not in self.variants or len(self.variants) < 2:
             raise ValueError(
                 f"The ablation {self.name!r} must have its baseline {self.baseline!r} and others among its variants, "
@@ -123,8 +108,13 @@ class Ablation:
 
     @property
     def experiment(self) -> Experiment:
-        """The task with what goes with it."""
         return experiment_of(self.task)
+
+    @property
+    def readers(self) -> list[RunConfig]:
+        """Configurations that say of which type a setting is: one for each loss."""
+        losses = dict.fromkeys([self.loss, *(variant.loss or self.loss for variant in self.variants.values())])
+        return [RunConfig.of(loss=loss, task=self.task, encoder=self.encoder) for loss in losses]
 
     @property
     def objective(self) -> Objective:
@@ -134,7 +124,6 @@ class Ablation:
 
     @property
     def shown_metrics(self) -> tuple[str, ...]:
-        """Reported metrics."""
         return self.metrics or self.experiment.reported
 
     def cells(
@@ -143,12 +132,7 @@ class Ablation:
     ) -> Cells:  # fmt: skip
         """Return the trials under a profile and a scale, without variants that are not possible or equal the baseline.
 
-        Args:
-            profile: Fidelity profile.
-            scale: Scale.
-            seeds: Seeds of every trial.
-            overrides: Settings of all trials, which no variant may set.
-            data: Fingerprint of the data.
+        No variant may set what `overrides` set.
 
         Raises:
             ValueError: If the baseline is not possible, or an override sets what is varied.
@@ -156,8 +140,8 @@ class Ablation:
         given = dict(overrides or {})
         varied = {path for v in self.variants.values() for path in [*v.settings, *v.settings_at_paper]}
         if both := sorted(varied & set(given)):
-            raise ValueError(f"`--set {both[0]}` must not set what the ablation {self.name!r} varies; leave it out.")
-        base = self._config(self.baseline, profile, scale, given)
+            raise ValueError(f"Setting {both[0]} must not set what the ablation {self.name!r} varies; leave it out.")
+        base, published = (self._config(self.baseline, profile, size, given) for size in (scale, "paper"))
         trials = {self.baseline: self._trial(self.baseline, base, seeds, data)}
         left_out = {}
         for label in self.variants:
@@ -168,7 +152,8 @@ class Ablation:
             except ValueError as error:
                 left_out[label] = str(error)
                 continue
-            if config == base or self._is_own(label, profile, given):
+            # Equal at the published size: smaller scales have other counts.
+            if config == base or self._config(label, profile, "paper", given) == published:
                 left_out[label] = OWN
                 continue
             trials[label] = self._trial(label, config, seeds, data)
@@ -176,18 +161,13 @@ class Ablation:
 
     def fingerprint(self) -> str:
         """Return sixteen hexadecimal digits of the declaration's hash."""
-        content = [
+        return digest([
             self.name, self.axis, self.baseline, identity_of(self.loss), identity_of(self.task),
             sorted(self.base.items()),
             [[label, identity_of(v.loss), sorted(v.settings.items()), sorted(v.settings_at_paper.items()),
               v.is_from_scratch] for label, v in self.variants.items()],
             *([identity_of(self.encoder)] if self.encoder else []),
-        ]  # fmt: skip
-        return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
-
-    def _is_own(self, label: str, profile: str, given: Mapping[str, Plain]) -> bool:
-        """Return whether a variant equals the baseline at the published size; smaller scales have other counts."""
-        return self._config(label, profile, "paper", given) == self._config(self.baseline, profile, "paper", given)
+        ])  # fmt: skip
 
     def _config(self, label: str, profile: str, scale: str, given: Mapping[str, Plain]) -> dict[str, Plain]:
         variant = self.variants[label]
@@ -214,10 +194,7 @@ def negatives(*counts: int) -> dict[str, Variant]:
 def flipped_settings(loss: str = "mc_info_nce", task: str = "toy", *, is_own: bool = False) -> dict[str, Variant]:
     """Return a variant for each value that a profile gives a named setting, alone; `cells` omits a profile's own.
 
-    Args:
-        loss: One of `LOSSES`.
-        task: "toy" or "images".
-        is_own: Whether to leave out settings that all losses and tasks have.
+    With `is_own`, settings that all losses and tasks have are left out.
     """
     reader = RunConfig.of(loss=loss, task=task)
     fitting = [s for s in SETTINGS if s.loss in ("", loss) and s.task in ("", task) and s.path in reader.paths()]
@@ -232,11 +209,6 @@ def seeds_at(scale: str) -> tuple[int, ...]:
     return SEEDS[: _N_SEEDS[scale]]
 
 
-def ablation_names() -> list[str]:
-    """Return the names of the ablations in search_spaces/ablations/, without importing them."""
-    return ABLATIONS.names()
-
-
 def load_ablation(text: str) -> Ablation:
     """Load an ablation by its name, or by the path of a file that defines `ABLATION`.
 
@@ -244,3 +216,6 @@ def load_ablation(text: str) -> Ablation:
         ValueError: If there is none, or it cannot be read; the message has file, line and cause.
     """
     return ABLATIONS.load(text, Ablation)
+
+
+ablation_names = ABLATIONS.names

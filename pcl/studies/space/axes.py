@@ -19,13 +19,9 @@ _N_PROBES = 16  # draws to check a domain by
 
 @dataclass(frozen=True)
 class Variants:
-    """Values of an axis that are settings of several paths at once.
+    """Values of an axis that are settings of several paths at once."""
 
-    Attributes:
-        settings: Label -> dotted path -> value.
-    """
-
-    settings: Mapping[str, Mapping[str, Plain]]
+    settings: Mapping[str, Mapping[str, Plain]]  # label -> dotted path -> value
 
 
 @runtime_checkable
@@ -49,9 +45,7 @@ Axis = Sequence[Plain] | Variants | Domain
 def negatives_axis(*counts: int, source: str = "training.negatives") -> Variants:
     """Return an axis of the paper's M, the number of negatives drawn for each anchor; 0 takes one from the batch.
 
-    Args:
-        counts: Values of M.
-        source: Path of the negatives' source; for a run of mu phases alone it is `training.mu_phase_negatives`.
+    The `source` of a run of mu phases alone is `training.mu_phase_negatives`.
     """
     in_batch: dict[str, Plain] = {source: "in_batch"}
     return Variants({str(m): {source: "drawn", "training.n_negatives": m} if m else in_batch for m in counts})
@@ -64,15 +58,10 @@ def tied_axis(*values: int, paths: Sequence[str]) -> Variants:
 
 @dataclass(frozen=True)
 class Stage:
-    """Axes that are searched together, while those of earlier stages are fixed at their best.
-
-    Attributes:
-        name: Name of the stage.
-        axes: Axes by dotted path, or by another name for `Variants`.
-    """
+    """Axes that are searched together, while those of earlier stages are fixed at their best."""
 
     name: str
-    axes: Mapping[str, Axis]
+    axes: Mapping[str, Axis]  # axes by dotted path, or by another name for `Variants`
 
     @property
     def is_sampled(self) -> bool:

@@ -2,8 +2,11 @@
 
 import ast
 import difflib
+import hashlib
 import importlib
 import importlib.util
+import json
+import re
 import runpy
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,19 +17,29 @@ from pcl.config.user_files import cause_of, is_path, relative_to
 T = TypeVar("T")
 
 
+def check_declared(what: str, name: str) -> None:
+    """Raise a ValueError unless a space or an ablation can have this name, which becomes part of file names."""
+    if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", name, re.ASCII):
+        raise ValueError(f"{what}'s name must be letters, digits, '_', '-' and '.', but got {name!r}.")
+
+
+def digest(content: object) -> str:
+    """Return sixteen hexadecimal digits of the hash of a declaration's content."""
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
+
+
+def recorded_name(text: str) -> str:
+    """Return what a study's record says a name or a path is: paths are absolute."""
+    return str(Path(text).absolute()) if is_path(text) else text
+
+
 @dataclass(frozen=True)
 class Shelf:
-    """A collection of files that each declare one object.
+    """A collection of files that each declare one object."""
 
-    Attributes:
-        package: Package of the files that are known by name, which is the object's name.
-        what: The kind of object in words.
-        variable: The variable that a file defines.
-    """
-
-    package: str
-    what: str
-    variable: str
+    package: str  # package of the files that are known by name, which is the object's name
+    what: str  # the kind of object in words
+    variable: str  # the variable that a file defines
 
     def names(self) -> list[str]:
         """Return the names of the package's files, without importing them."""

@@ -11,21 +11,13 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Range:
-    """Numbers from `low` to `high`, both included.
-
-    Attributes:
-        low: The smallest.
-        high: The largest.
-        is_log: Whether the logarithm is uniform, rather than the number.
-        is_whole: Whether it contains only whole numbers.
-        step: Distance of neighbours; 0 for all numbers, or all whole ones.
-    """
+    """Numbers from `low` to `high`, both included."""
 
     low: float
     high: float
-    is_log: bool = False
-    is_whole: bool = False
-    step: float = 0.0
+    is_log: bool = False  # whether the logarithm is uniform, rather than the number
+    is_whole: bool = False  # whether it contains only whole numbers
+    step: float = 0.0  # distance of neighbours; 0 for all numbers, or all whole ones
 
     def __post_init__(self) -> None:
         for bound in (self.low, self.high):
@@ -50,7 +42,6 @@ class Range:
         return self.draw(random.Random(random_state))
 
     def draw(self, generator: random.Random) -> float:
-        """Draw a number."""
         step = self.step or (1.0 if self.is_whole else 0.0)
         if step and not self.is_log:
             n_steps = math.floor((self.high - self.low) / step + 1e-9)
@@ -63,7 +54,6 @@ class Range:
         return math.floor(number) if self.is_whole else number
 
     def is_valid(self, value: Any) -> bool:
-        """Return whether a number is in the range."""
         return self.low <= value <= self.high and (not self.is_whole or value == int(value))
 
 

@@ -23,26 +23,14 @@ _VALUES_OF_A_RANGE = 10  # number of values that a range counts as there
 
 @dataclass(frozen=True)
 class Method:
-    """The search method of a study.
+    """The search method of a study."""
 
-    Attributes:
-        kind: grid, random or optuna.
-        n_trials: Number of trials of each stage; empty for a grid, which has its cells.
-        seed: Seed of the draws and the sampler.
-        sampler: Optuna's sampler, tpe or gp; empty for other kinds.
-        warm_start: Study whose finished trials the sampler starts with.
-        scheduler: Early stopping of trials: asha, or empty.
-
-    Raises:
-        ValueError: If it is none of these.
-    """
-
-    kind: str = GRID
-    n_trials: tuple[int, ...] = ()
-    seed: int = 0
-    sampler: str = ""
-    warm_start: str = ""
-    scheduler: str = ""
+    kind: str = GRID  # grid, random or optuna
+    n_trials: tuple[int, ...] = ()  # number of trials of each stage; empty for a grid, which has its cells
+    seed: int = 0  # seed of the draws and the sampler
+    sampler: str = ""  # Optuna's sampler, tpe or gp; empty for other kinds
+    warm_start: str = ""  # study whose finished trials the sampler starts with
+    scheduler: str = ""  # early stopping of trials: asha, or empty
 
     def __post_init__(self) -> None:
         require_choice("method", self.kind, [GRID, RANDOM, OPTUNA])
@@ -58,7 +46,6 @@ class Method:
 
     @property
     def label(self) -> str:
-        """Description in words."""
         text = "grid"
         if self.kind == OPTUNA:
             warm = f", with the trials of {self.warm_start}" if self.warm_start else ""

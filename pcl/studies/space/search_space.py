@@ -3,9 +3,6 @@
 A space is one file that defines `SPACE`: see search_spaces/ for the paper's own, and `pcl.studies.space.axes` for axes.
 """
 
-import hashlib
-import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -15,8 +12,9 @@ from typing import Any
 from pcl.config.experiments import Experiment, experiment_of
 from pcl.config.run_config import Plain, RunConfig
 from pcl.config.user_files import identity_of, named
+from pcl.metrics.names import KAPPA_RANK_CORR
 from pcl.studies.space.axes import Axis, Domain, Stage, Variants, negatives_axis, tied_axis
-from pcl.studies.space.declarations import SPACES
+from pcl.studies.space.declarations import SPACES, check_declared, digest
 from pcl.studies.space.ranges import integers, log_uniform, uniform
 
 __all__ = [
@@ -36,28 +34,25 @@ class Mode(Enum):
 
 @dataclass(frozen=True)
 class Objective:
-    """The metric that a search optimises.
+    """The metric that a search optimises."""
 
-    Attributes:
-        metric: One of the experiment's.
-        mode: Which end of it.
-    """
-
-    metric: str = "eval/kappa_rank_corr"
+    metric: str = KAPPA_RANK_CORR  # one of the experiment's
     mode: Mode = Mode.MAX
+
+    @classmethod
+    def of(cls, content: Mapping[str, str]) -> "Objective":
+        return cls(content["metric"], Mode(content["mode"]))
+
+    def as_json(self) -> dict[str, str]:
+        return {"metric": self.metric, "mode": self.mode.value}
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A point of a space.
-
-    Attributes:
-        config: Configuration of the run.
-        varied: Value of every axis of this stage and the earlier ones; for variants, their label.
-    """
+    """A point of a space."""
 
     config: RunConfig
-    varied: dict[str, Plain]
+    varied: dict[str, Plain]  # value of every axis of this stage and the earlier ones; for variants, their label
 
 
 @dataclass(frozen=True)
@@ -97,14 +92,15 @@ class SearchSpace:
     encoder: str = ""
 
     def __post_init__(self) -> None:
-        if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", self.name, re.ASCII):
-            raise ValueError(f"A search space's name must be letters, digits, '_', '-' and '.', but got {self.name!r}.")
+        check_declared("A search space", self.name)
         try:
             for part in ("loss", "task", "encoder"):
                 object.__setattr__(self, part, named(getattr(self, part)))
-            reader = RunConfig.of(loss=self.loss, task=self.task, encoder=self.encoder)
+            (reader,) = self.readers
             self._check_seeds()
-            self._check_objective()
+            if self.objective.metric not in (known := self.experiment.metrics):
+                got = self.objective.metric
+                raise ValueError(f"`objective.metric` must be one of {', '.join(known)}, but got {got!r}.")
             # From here on, every value has its path's type.
             object.__setattr__(self, "base", {path: reader.read(path, value) for path, value in self.base.items()})
             object.__setattr__(self, "stages", tuple(stage.read(reader) for stage in self.stages))
@@ -117,8 +113,12 @@ class SearchSpace:
 
     @property
     def experiment(self) -> Experiment:
-        """The task with what goes with it."""
         return experiment_of(self.task)
+
+    @property
+    def readers(self) -> list[RunConfig]:
+        """Configurations that say of which type a setting is."""
+        return [RunConfig.of(loss=self.loss, task=self.task, encoder=self.encoder)]
 
     @property
     def n_trials(self) -> tuple[int, ...]:
@@ -127,7 +127,6 @@ class SearchSpace:
 
     @property
     def is_sampled(self) -> bool:
-        """True if an axis is a range."""
         return any(stage.is_sampled for stage in self.stages)
 
     def cells(
@@ -180,16 +179,14 @@ class SearchSpace:
 
     def fingerprint(self) -> str:
         """Return sixteen hexadecimal digits of the declaration's hash, without `published`, which decides nothing."""
-        content = [
+        return digest([
             self.name, identity_of(self.loss), identity_of(self.task), sorted(self.base.items()),
             [stage.declared() for stage in self.stages],
             self.objective.metric, self.objective.mode.value, list(self.tuning_seeds), list(self.report_seeds),
             *([identity_of(self.encoder)] if self.encoder else []),
-        ]  # fmt: skip
-        return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
+        ])  # fmt: skip
 
     def _settings(self, axis: str, value: Any, reader: RunConfig) -> Mapping[str, Plain]:
-        """Return the settings of a value of an axis."""
         axes = {name: axis for stage in self.stages for name, axis in stage.axes.items()}
         if axis not in axes:
             raise ValueError(f"its axes are {', '.join(axes)}, but got {axis!r}.")
@@ -211,11 +208,6 @@ class SearchSpace:
                 raise ValueError(f"`{name}` must be different whole numbers from 0 to 2^63 - 1, but got {seeds!r}.")
         if shared := sorted(set(self.tuning_seeds) & set(self.report_seeds)):
             raise ValueError(f"tuning and report seeds must have none in common, but both have {shared}.")
-
-    def _check_objective(self) -> None:
-        metric, known = self.objective.metric, self.experiment.metrics
-        if metric not in known:
-            raise ValueError(f"`objective.metric` must be one of {', '.join(known)}, but got {metric!r}.")
 
     def _check_owners(self) -> None:
         """Raise a ValueError unless there is something to search and no path is set twice."""
@@ -245,15 +237,10 @@ class SearchSpace:
             reader.read(path, value)
             for stage in self.stages:
                 if path in stage.paths():
-                    raise ValueError(f"`--set {path}` must not set what the stage {stage.name!r} varies; leave it out.")
+                    raise ValueError(f"setting {path} must not set what the stage {stage.name!r} varies.")
 
     def _error(self, text: str) -> ValueError:
         return ValueError(f"Search space {self.name!r}: {text}")
-
-
-def space_names() -> list[str]:
-    """Return the names of the spaces in search_spaces/, without importing them."""
-    return SPACES.names()
 
 
 def load_space(text: str) -> SearchSpace:
@@ -263,3 +250,6 @@ def load_space(text: str) -> SearchSpace:
         ValueError: If there is none, or it cannot be read; the message has file, line and cause.
     """
     return SPACES.load(text, SearchSpace)
+
+
+space_names = SPACES.names

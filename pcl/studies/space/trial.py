@@ -15,21 +15,13 @@ from pcl.studies.space.numerics_version import MATHS_VERSION
 
 @dataclass(frozen=True)
 class Trial:
-    """One configuration, trained for several seeds side by side.
+    """One configuration, trained for several seeds side by side."""
 
-    Attributes:
-        config: The whole configuration, by dotted path.
-        seeds: Seeds that train side by side.
-        stage: Name of the search space's stage, or "report" for the final runs of the best.
-        varied: What the search varied, by axis.
-        data: Fingerprint of the data.
-    """
-
-    config: dict[str, Plain]
-    seeds: tuple[int, ...]
-    stage: str
-    varied: dict[str, Plain] = field(default_factory=dict)
-    data: str = "toy"
+    config: dict[str, Plain]  # the whole configuration, by dotted path
+    seeds: tuple[int, ...]  # seeds that train side by side
+    stage: str  # name of the search space's stage, or "report" for the final runs of the best
+    varied: dict[str, Plain] = field(default_factory=dict)  # what the search varied, by axis
+    data: str = "toy"  # fingerprint of the data
 
     @cached_property
     def key(self) -> str:
@@ -43,7 +35,6 @@ class Trial:
 
     @property
     def run_config(self) -> RunConfig:
-        """Typed and checked configuration."""
         return RunConfig.from_flat(self.config)
 
     @property

@@ -35,7 +35,8 @@ def study(storage: Path) -> pcl.Study:
     return pcl.search(SPACE, scale="smoke", seeds=(1, 2), storage=storage, name="first", say=lambda _: None)
 
 
-def test_a_study_is_read_as_tables(study: pcl.Study, storage: Path) -> None:
+def test_a_search_its_tables_and_its_winner(study: pcl.Study, storage: Path) -> None:
+    """The example of the manual, in one process, in under 20 s on two cores."""
     again = pcl.open_study("first", storage)
     assert again.spec == study.spec
     assert pcl.open_study(storage / "first").trials.equals(again.trials)
@@ -56,9 +57,6 @@ def test_a_study_is_read_as_tables(study: pcl.Study, storage: Path) -> None:
     assert sorted(set(curves["batch"])) == [4, 8]
     last = curves[curves["batch"] == 8].set_index(["trial", "seed"])[METRIC].sort_index()
     assert last.equals(seeds.set_index(["trial", "seed"])[METRIC].sort_index())
-
-
-def test_the_winner_is_a_configuration_and_an_encoder(study: pcl.Study) -> None:
     best = study.best
     assert best.key == study.trials["trial"][0]
     assert best.config.flat()["loss.n_samples"] == best.varied["loss.n_samples"]
@@ -100,15 +98,18 @@ def test_the_same_call_goes_on_and_another_is_refused(
         {"method": "bayes"},
         {"method": "random", "search_seed": -1},
         {"scheduler": "pbt"},
+        {"objectives": ["eval/nothing"]},
         {"scale": "huge"},
     ):
         with pytest.raises(ValueError, match="must be"):
             pcl.search(SPACE, **{**how, "name": None, **wrong})
+    with pytest.raises(ValueError, match="A number of trials goes with the search random or optuna"):
+        pcl.search(SPACE, **{**how, "name": None}, n_trials=3)
     with pytest.raises(ValueError, match="`scale` must be one of"):
         pcl.ablate("mc_samples", scale="huge", storage=storage)
     with pytest.raises(ValueError, match="There is no study"):
         pcl.open_study("other", storage)
-    with pytest.raises(ValueError, match="for `--runner ray`"):
+    with pytest.raises(ValueError, match="for the runner ray"):
         pcl.search(SPACE, address="auto", **how)
 
 

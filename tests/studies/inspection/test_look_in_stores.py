@@ -89,7 +89,7 @@ def test_the_board_of_a_store_needs_the_tracking_uri(
 ) -> None:
     uri = "s3://bucket/runs"
     words = ["--storage", uri, "--export", str(tmp_path / "site")]
-    message = f"`--tracking-uri` must be given with `--storage {uri}`"
+    message = f"An MLflow server must be named for studies in {uri}"
     assert_refused("launch/ui.py", ui, words, message, monkeypatch, capsys)
     secret = ["--storage", "s3://key:word@bucket/runs", *words[2:]]
     told = assert_refused("launch/ui.py", ui, secret, "must be without passwords", monkeypatch, capsys)

@@ -43,7 +43,7 @@ DAY_MS = 1_794_700_800_000  # 2026-11-15, 00:00 UTC
 SETTING = "training.phases=mu kappa"
 ASKED = ReproductionRequest(
     ("toy_correctsetups", "infonce"), ("2dplot",), is_all=False, output=None, is_plan=False,
-    config=ConfigRequest("paper", settings=settings([SETTING]), setting_texts=(SETTING,), seeds="4,5,6"),
+    config=ConfigRequest("paper", settings=settings([SETTING]), setting_texts=(SETTING,), seeds=(4, 5, 6)),
     run=RunRequest(Storage(Path("runs"))),
 )  # fmt: skip
 COMMAND = (

@@ -1,0 +1,54 @@
+"""A study that a command is asked for, new or resumed."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
+
+from launch.shared.backbone_weights import check_weights
+from launch.shared.image_choice import chosen_data
+from launch.studies.images import WEIGHTS, Images
+from pcl.studies.ledger.folders import StudyFolder
+from pcl.studies.ledger.study_spec import StudySpec, latest_study, require_kind, space_of
+from pcl.studies.ledger.study_storage import Storage
+from pcl.studies.space.ablation import Ablation
+from pcl.studies.space.search_space import SearchSpace
+
+Declared = TypeVar("Declared", SearchSpace, Ablation)
+
+
+@dataclass(frozen=True)
+class Asked(Generic[Declared]):
+    """A study that is about to run."""
+
+    declared: Declared
+    spec: StudySpec  # its weights are still open where some are missing
+    folder: StudyFolder
+    images: Images  # a backbone may have to be trained first
+
+    def with_weights(self) -> "Asked[Declared]":
+        """Return the same with nothing missing: trains the backbone where there is none yet."""
+        images = self.images.with_weights()
+        spec = replace(self.spec, overrides={**self.spec.overrides, **images.values})
+        return replace(self, spec=spec, images=images)
+
+
+def resumed(storage: Storage, name: str, kind: str, load: Callable[[str], Declared]) -> Asked[Declared]:
+    """Return a study to go on with; without a name, the latest of its kind.
+
+    Raises:
+        ValueError: If there is none, it is of another command, or its space, images or weights have changed.
+    """
+    folder = storage.study(name or latest_study(storage, kind))
+    spec = StudySpec.read(folder)
+    require_kind(folder, spec, kind)
+    declared = load(space_of(folder, spec))
+    if declared.fingerprint() != spec.fingerprint:
+        raise ValueError(
+            f"{spec.space} has changed since the study {folder.name!r} began; start a new study (what it shares with "
+            f"the old one is not run again), or restore the file."
+        )
+    images = spec.overrides.get("task.data")
+    if declared.experiment.has_images and not spec.data.endswith(chosen_data(str(images)).fingerprint):
+        raise ValueError(f"The images {images} have changed since {folder.name!r} began.")
+    check_weights(str(spec.overrides.get(WEIGHTS, "")))
+    return Asked(declared, spec, folder, Images({}, spec.data))
