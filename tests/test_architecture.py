@@ -1,13 +1,15 @@
 """The house keeps its shape: what may import what, what is pinned, and that both forms of every command run."""
 
 import ast
+import json
 import re
 import subprocess
 import sys
 import tomllib
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
 
@@ -16,13 +18,41 @@ from tests.support.pace import limit
 
 ROOT = Path(__file__).parent.parent
 
-IMPORT_CORE_WITHOUT_SERVICES = """
-import importlib, importlib.util, pkgutil, sys
-blocked = {"ray", "mlflow", "optuna", "matplotlib", "pandas"}
+SERVICES = {"ray", "mlflow", "optuna", "matplotlib", "pandas"}
+HEAVY = SERVICES | {"torch", "numpy", "scipy", "sqlalchemy", "torchvision"}
+COMMANDS = sorted(path.stem for path in (ROOT / "launch").glob("*.py") if path.stem != "__init__")
+
+# A new interpreter that forks for every part, so that each begins with nothing imported: parts do not wait for each
+# other's Python to start. Of every part: what it printed, the modules it has loaded, and its processor time.
+FRESH = """
+import contextlib, io, json, os, runpy, sys, time
+for code in json.loads(sys.argv[1]):
+    reading, writing = os.pipe()
+    if os.fork() == 0:
+        started = time.process_time()  # a child's clock begins at 0
+        printed, ended = io.StringIO(), 0
+        with contextlib.redirect_stdout(printed):
+            try:
+                exec(code, {"__name__": "part"})
+            except SystemExit as end:
+                ended = end.code
+        seconds = time.process_time() - started
+        names = sorted({name.split(".")[0] for name in sys.modules})
+        with open(writing, "w") as file:
+            json.dump({"ended": ended, "out": printed.getvalue(), "modules": names, "seconds": seconds}, file)
+        os._exit(0)
+    os.close(writing)
+    with open(reading) as file:
+        print(file.read() or "null")
+    os.wait()
+"""
+
+IMPORT_CORE = f"""
+import importlib, importlib.util, pkgutil
 class Blocker:
     def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in blocked:
-            raise ImportError(f"the core must not import {name}")
+        if name.split(".")[0] in {SERVICES}:
+            raise ImportError(f"the core must not import {{name}}")
 sys.meta_path.insert(0, Blocker())
 import pcl
 of_triton = () if importlib.util.find_spec("triton") else ("pcl.kernels.", "pcl.training.fused_step")
@@ -30,37 +60,67 @@ left_out = ("pcl.studies", *of_triton)
 names = [m.name for m in pkgutil.walk_packages(pcl.__path__, "pcl.") if not m.name.startswith(left_out)]
 for name in names:
     importlib.import_module(name)
-assert not blocked & set(sys.modules)
 print(len(names))
-"""
+"""  # fmt: skip
 
 
-def run(*command: str, timeout: float = DEADLINE_S) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=timeout, check=False)
+@dataclass(frozen=True)
+class Fresh:
+    """What a part of a program did in an interpreter that had loaded nothing."""
+
+    ended: int
+    out: str
+    modules: set[str]
+    seconds: float
+
+
+def fresh(*parts: str) -> list[Fresh]:
+    code = json.dumps([f"import runpy, sys; {part}" for part in parts])
+    command = [sys.executable, "-c", FRESH, code]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert None not in found, done.stderr
+    return [Fresh(**{**one, "modules": set(one["modules"])}) for one in found]
 
 
 def test_core_imports_without_ray_mlflow_and_optuna() -> None:
-    result = run(sys.executable, "-c", IMPORT_CORE_WITHOUT_SERVICES)
-    assert result.returncode == 0, result.stderr
-    assert int(result.stdout) >= 15
+    (core,) = fresh(IMPORT_CORE)
+    assert int(core.out) >= 15
+    assert not core.modules & SERVICES
 
 
-def test_import_is_fast_and_loads_no_service() -> None:
-    """In seconds of its own: others may be at work beside it."""
-    loaded = "sorted({'ray', 'mlflow', 'optuna', 'torch'} & set(sys.modules))"
-    result = run(sys.executable, "-c", f"import sys, time, pcl; print({loaded}); print(time.process_time())")
-    modules, seconds = result.stdout.splitlines()
-    assert modules == "[]"
-    assert float(seconds) < 4
-
-
-def test_the_board_reads_records_alone() -> None:
-    """It starts at once, and needs neither Ray nor what trains; MLflow's client is for servers."""
-    code = (
-        "import sys, dashboards.board.server, dashboards.board.export, dashboards.board.store.mlflow_mirror; "
-        "print(sorted({'ray', 'torch', 'optuna', 'mlflow', 'pandas', 'matplotlib'} & set(sys.modules)))"
+def test_imports_are_fast_and_load_no_service() -> None:
+    """The board needs neither Ray nor what trains, and starts at once; MLflow's client is for servers."""
+    package, whole, board = fresh(
+        "import pcl",
+        "import pcl, search_spaces, launch, dashboards",  # which belong to one distribution
+        "import dashboards.board.server, dashboards.board.export, dashboards.board.store.mlflow_mirror",
     )
-    assert run(sys.executable, "-c", code).stdout.strip() == "[]"
+    assert not package.modules & HEAVY
+    assert package.seconds < 4
+    assert {"pcl", "search_spaces", "launch", "dashboards"} <= whole.modules
+    assert not board.modules & (SERVICES | {"torch"})
+    include = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]["find"]["include"]
+    assert {name.rstrip("*") for name in include} == {"pcl", "search_spaces", "launch", "dashboards"}
+
+
+def test_commands_answer_for_help_at_once_as_file_and_as_module() -> None:
+    """In half a second of processor time; the quickest of three, for the first may compile or wait for a disk."""
+    asked = "sys.argv[:] = ['launch/{0}.py', '-h']; "
+    as_file = asked + "sys.path[0] = 'launch'; runpy.run_path(sys.argv[0], None, '__main__')"
+    as_module = asked + "runpy.run_module('launch.{0}', None, '__main__')"
+    slow = COMMANDS
+    for _ in range(3):
+        files, modules = (fresh(*(form.format(name) for name in slow)) for form in (as_file, as_module))
+        for by_file, by_module in zip(files, modules, strict=True):
+            assert by_file.ended == by_module.ended == 0
+            assert by_file.out == by_module.out
+            assert "usage" in by_file.out
+            assert not by_file.modules & HEAVY
+        slow = [name for name, found in zip(slow, files, strict=True) if found.seconds >= limit(0.5)]
+        if not slow:
+            return
+    raise AssertionError(f"`python launch/{slow[0]}.py -h` takes too long; import what is slow in its body.")
 
 
 def test_files_are_read_without_running_what_is_in_them() -> None:
@@ -82,13 +142,6 @@ def test_files_are_read_without_running_what_is_in_them() -> None:
                 assert safe[call] in ast.unparse(node), f"{path}: {ast.unparse(node)}"
                 seen.add(call)
     assert seen == set(safe)
-
-
-def test_packages_belong_to_one_distribution() -> None:
-    code = "import pcl, search_spaces, launch, dashboards; print('together')"
-    assert run(sys.executable, "-c", code).stdout.strip() == "together"
-    include = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]["find"]["include"]
-    assert {name.rstrip("*") for name in include} == {"pcl", "search_spaces", "launch", "dashboards"}
 
 
 def test_lock_pins_everything_and_satisfies_the_ranges() -> None:
@@ -113,43 +166,9 @@ def test_readme_example() -> None:
     (code,) = (block for block in blocks if "MCInfoNCE" in block)
     assert len([line for line in code.splitlines() if line.strip()]) <= 10
     assert all(word in code for word in ("sample", "loss", "backward"))
-    check = "\nassert all(t.grad is not None and t.grad.isfinite().all() for t in (direction, log_kappa))\n"
-    result = run(sys.executable, "-W", "error", "-c", code + check)
-    assert result.returncode == 0, result.stderr
-
-
-COMMANDS = sorted(path.stem for path in (ROOT / "launch").glob("*.py") if path.stem != "__init__")
-HEAVY = {"torch", "ray", "mlflow", "optuna", "matplotlib", "pandas", "scipy", "sqlalchemy", "torchvision"}
-
-HELP = """
-import contextlib, runpy, sys, time
-sys.argv = [f"launch/{sys.argv[1]}.py", "-h"]
-with contextlib.suppress(SystemExit):
-    runpy.run_path(sys.argv[0], run_name="__main__")
-print(time.process_time(), *sorted({name.split(".")[0] for name in sys.modules}), file=sys.stderr)
-"""
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_commands_run_as_file_and_as_module(command: str) -> None:
-    as_file = run(sys.executable, f"launch/{command}.py", "-h")
-    as_module = run(sys.executable, "-m", f"launch.{command}", "-h")
-    assert as_file.returncode == as_module.returncode == 0
-    assert as_file.stdout == as_module.stdout
-    assert "usage" in as_file.stdout
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_help_answers_at_once(command: str) -> None:
-    """In half a second of processor time; the quickest of three, for the first may compile or wait for a disk."""
-    for attempt in range(3):
-        result = run(sys.executable, "-c", HELP, command)
-        seconds, *modules = result.stderr.split()
-        assert set(modules) & HEAVY == set()
-        if float(seconds) < limit(0.5):
-            return
-        print(f"{command} -h took {seconds} s at attempt {attempt}")
-    raise AssertionError(f"`python launch/{command}.py -h` takes too long; import what is slow in its body.")
+    names: dict[str, Any] = {}
+    exec(code, names)
+    assert all(names[leaf].grad.isfinite().all() for leaf in ("direction", "log_kappa"))
 
 
 def test_commands_are_parsers() -> None:

@@ -16,6 +16,7 @@ from launch.bench import main as bench
 from launch.benchmarks.loss import mc_info_nce_of_whole_samples
 from launch.benchmarks.vmf import wood_sample
 from launch.grid import _parser as grid_parser
+from launch.grid import main as grid
 from launch.grid import request_of as grid_request
 from launch.reproduce import _parser as reproduce_parser
 from launch.reproduce import request_of as reproduction_request
@@ -30,26 +31,13 @@ from tests.support.commands import called
 ROOT = Path(__file__).parents[2]
 
 
-def launch(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
-
-
 def test_grid_lists_its_spaces() -> None:
-    result = launch("launch/grid.py", "--list")
+    result = called("launch/grid.py", grid, "--list")
     assert result.returncode == 0, result.stderr
     counts = {line.split()[0]: line.split(" trials")[0].split(maxsplit=1)[1] for line in result.stdout.splitlines()}
     assert counts["toy_hib"] == "12 + 36"
     assert counts["toy_mcinfonce"] == counts["toy_elk"] == "12"
     assert counts["cifar_mcinfonce"] == "36"
-
-
-def test_commands_load_nothing_heavy_before_they_know_what_to_do() -> None:
-    """So that `-h` answers at once, whatever the machine."""
-    heavy = "{'torch', 'ray', 'mlflow', 'optuna', 'numpy', 'matplotlib'}"
-    code = f"import sys, launch.grid, launch.ablate, launch.reproduce; print(sorted({heavy} & set(sys.modules)))"
-    result = launch("-c", code)
-    assert result.stdout.strip() == "[]", result.stderr
 
 
 @pytest.mark.parametrize(
@@ -88,7 +76,7 @@ def test_a_benchmark_takes_what_its_parser_gives(name: str) -> None:
 
 def test_bench_vmf(tmp_path: Path) -> None:
     output = tmp_path / "deep" / "vmf.json"
-    result = launch("launch/bench.py", "vmf", "--samples", "2000", "--repeats", "1", "--output", str(output))
+    result = called("launch/bench.py", bench, "vmf", "--samples", "2000", "--repeats", "1", "--output", str(output))
     assert result.returncode == 0, result.stderr
     content = json.loads(output.read_text())
     assert {row["method"] for row in content["rows"]} >= {"pcl sample", "scipy rvs", "wood rejection in torch"}
@@ -100,7 +88,7 @@ def test_bench_vmf(tmp_path: Path) -> None:
 def test_bench_loss(tmp_path: Path) -> None:
     output = tmp_path / "loss.json"
     sizes = ("--samples", "8", "--batch-size", "4", "--negatives", "2", "--dim", "3", "--repeats", "1")
-    result = launch("launch/bench.py", "loss", *sizes, "--device", "cpu", "--output", str(output))
+    result = called("launch/bench.py", bench, "loss", *sizes, "--device", "cpu", "--output", str(output))
     assert result.returncode == 0, result.stderr
     rows = json.loads(output.read_text())["rows"]
     assert [row["loss"] for row in rows] == ["mc_info_nce", "mc_info_nce, whole samples", "hib", "elk", "info_nce"]
