@@ -121,7 +121,7 @@ def test_log_prob_and_entropy_against_scipy(dim: int, kappa: float, generator: t
 def test_density_integrates_to_one(dim: int, kappa: float) -> None:
     """Over the angle: density times the area of the circle of latitude, |S^{D-2}| sin^{D-2}(theta)."""
     law = CosineLaw(kappa, dim)
-    theta = law.theta
+    theta = law.theta[::10]
     z = torch.zeros(len(theta), dim, dtype=torch.float64)
     z[:, 0], z[:, 1] = torch.from_numpy(np.cos(theta)), torch.from_numpy(np.sin(theta))
     density = VonMisesFisher(torch.eye(dim, dtype=torch.float64)[0], kappa).log_prob(z).exp().numpy()
@@ -238,12 +238,13 @@ def test_kl_divergences_against_quadrature(dim: int, generator: torch.Generator)
 
 @pytest.mark.parametrize("dim", [2, 3, 10, 64])
 def test_expected_likelihood_against_importance_free_sampling(dim: int, generator: torch.Generator) -> None:
-    """E_{z ~ p}[q(z)] by a million samples of p, and its limits."""
+    """E_{z ~ p}[q(z)] by samples of p, which see it if it is off by 2%, and its limits."""
     mu_p, mu_q = unit_vectors(2, dim, generator=generator)
     mu_q = torch.nn.functional.normalize(mu_p + 0.3 * mu_q, dim=0)
     p, q = VonMisesFisher(mu_p, 15.0), VonMisesFisher(mu_q, 8.0)
-    likelihoods = q.log_prob(p.sample((1_000_000,), generator=generator)).exp()
-    error = likelihoods.std().item() / 1000
+    likelihoods = q.log_prob(p.sample((100_000,), generator=generator)).exp()
+    error = likelihoods.std().item() / math.sqrt(100_000)
+    assert error < 0.005 * likelihoods.mean()
     assert abs(likelihoods.mean().item() - p.expected_likelihood(q).item()) < 4 * error
     assert p.expected_likelihood(q).item() == pytest.approx(q.expected_likelihood(p).item(), rel=1e-12)
     flat = VonMisesFisher(mu_q, 0.0)

@@ -1,10 +1,11 @@
 import importlib
 import inspect
 import json
-import signal
-import subprocess
-import sys
+import pickle
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Self
 
 import pytest
 import torch
@@ -21,14 +22,11 @@ from launch.grid import request_of as grid_request
 from launch.reproduce import _parser as reproduce_parser
 from launch.reproduce import request_of as reproduction_request
 from launch.studies.resume_command import ABLATE, GRID, Resumption, resumed_reproduction
-from launch.testbed.processes import DEADLINE_S
 from pcl.distributions import VonMisesFisher
 from pcl.losses import MCInfoNCE
 from pcl.mathematics.special import bessel_ratio
 from pcl.studies.ledger.folders import StudyFolder
 from tests.support.commands import called
-
-ROOT = Path(__file__).parents[2]
 
 
 def test_grid_lists_its_spaces() -> None:
@@ -85,7 +83,24 @@ def test_bench_vmf(tmp_path: Path) -> None:
     assert content["versions"]["torch"] == torch.__version__
 
 
-def test_bench_loss(tmp_path: Path) -> None:
+class Pool:
+    """As one of spawned processes, which take seconds to import torch: what it is given travels, and runs here."""
+
+    def __init__(self, *_: object, **options: object) -> None:
+        assert options == {"maxtasksperchild": 1}  # a loss has a process of its own
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def apply(self, function: Callable[..., dict[str, Any]], arguments: tuple[Any, ...]) -> dict[str, Any]:
+        found, given = pickle.loads(pickle.dumps((function, arguments)))
+        return dict(found(*given))
+
+
+def test_bench_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("multiprocessing.get_context", lambda kind: {"spawn": SimpleNamespace(Pool=Pool)}[kind])
     output = tmp_path / "loss.json"
     sizes = ("--samples", "8", "--batch-size", "4", "--negatives", "2", "--dim", "3", "--repeats", "1")
     result = called("launch/bench.py", bench, "loss", *sizes, "--device", "cpu", "--output", str(output))
@@ -127,24 +142,18 @@ def test_bad_input_exits_with_2_and_one_sentence(arguments: tuple[str, ...], mes
     assert len(result.stderr.splitlines()) == 1
 
 
-def test_interrupt_stops_cleanly(tmp_path: Path) -> None:
-    command = [sys.executable, "launch/bench.py", "vmf", "--output", str(tmp_path / "vmf.json")]
-    process = subprocess.Popen(
-        command,
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        # Where the tests run in a shell's background, Ctrl-C is ignored there and would be here.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509  no threads here
-    )
-    assert process.stdout is not None
-    assert "samples" in process.stdout.readline()  # at work
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=DEADLINE_S)
-    assert process.returncode == 130
-    assert "stopped" in errors
-    assert "Traceback" not in errors
+def test_interrupt_stops_cleanly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By any command's frame; tests/launch/test_train_command.py sends the signal to a process."""
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("launch.benchmarks.vmf.wood_sample", interrupted)
+    result = called("launch/bench.py", bench, "vmf", "--samples", "10", "--output", str(tmp_path / "vmf.json"))
+    assert result.returncode == 130
+    assert "samples" in result.stdout  # it was at work
+    assert "stopped" in result.stderr
+    assert "Traceback" not in result.stderr
     assert not list(tmp_path.iterdir())
 
 

@@ -250,13 +250,12 @@ def test_a_winner_that_cannot_be_drawn_costs_a_line(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def study() -> Iterator[tuple[StudyFolder, Records]]:
-    """A study of images with two trials, on real Ray, in real MLflow."""
+    """A study of images with two trials, of another process, in real MLflow."""
     with home() as place:
         space = place.space("shapes", {"grid": {"encoder.dim": [3, 8]}}, {}, task="images", objective="CROPS")
         text = space.read_text().replace("'CROPS'", "Objective('val/crop_rank_corr')")
         space.write_text(text.replace("import SearchSpace", "import Objective, SearchSpace"))
-        # One worker after the other: what takes time is to start them.
-        place.run("--space", space, "--scale", "smoke", "--data", "embedded", "--max-concurrent", "1", "--name", "s")
+        place.run("--space", space, "--scale", "smoke", "--data", "embedded", "--runner", "inline", "--name", "s")
         yield place.study("s"), Records(place.storage, "s")
 
 
