@@ -25,7 +25,7 @@ from pcl.training.fused_step import FusedStep
 from tests.support.oracles import unit_vectors
 
 # Anchors, negatives, dimension, samples, weight of the positive.
-MC_CASES = [(3, 1, 10, 37, 1.0), (2, 5, 10, 21, 1.0), (2, 32, 10, 64, 0.0), (2, 3, 20, 8, 1 / 3)]
+MC_CASES = [(3, 1, 10, 37, 1.0), (2, 5, 10, 21, 1.0), (2, 9, 10, 64, 0.0), (2, 3, 20, 8, 1 / 3)]
 
 
 def partners_of(n_anchors: int, n_negatives: int, dim: int) -> Partners:
