@@ -39,8 +39,7 @@ def theorem() -> ToyTask:
 
 
 @pytest.mark.parametrize(
-    ("loss", "best"),
-    [("coded", 1.0), ("written", 0.75), ("hib coded", math.inf), ("hib written", math.inf)],
+    ("loss", "best"), [("coded", 1.0), ("written", 0.75), ("hib coded", math.inf), ("hib written", math.inf)]
 )
 def test_the_released_rule(released: ToyTask, loss: str, best: float) -> None:
     """The first row of the known table, to one step of the grid: neighbours are often within their errors."""

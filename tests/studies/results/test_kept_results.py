@@ -160,11 +160,7 @@ def test_the_readme_is_of_the_results() -> None:
     ("readme", "table", "message"),
     [
         ("no marks", "", "The README must have the lines '<!-- results"),
-        (
-            f"{BEGIN}\n{END}\n",
-            "a,b\n1,2\n",
-            "x.csv is no file of results as",
-        ),
+        (f"{BEGIN}\n{END}\n", "a,b\n1,2\n", "x.csv is no file of results as"),
     ],
 )
 def test_bad_input(

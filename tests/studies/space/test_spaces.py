@@ -8,14 +8,7 @@ import pytest
 
 from pcl.config.fidelity import Profile
 from pcl.config.run_config import RunConfig, Scale
-from pcl.studies.space.search_space import (
-    Mode,
-    Objective,
-    Stage,
-    load_space,
-    negatives_axis,
-    space_names,
-)
+from pcl.studies.space.search_space import Mode, Objective, Stage, load_space, negatives_axis, space_names
 from tests.support.spaces import make
 
 PHASES = {"yes": "mu kappa", "no": "joint"}
