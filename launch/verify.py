@@ -21,7 +21,7 @@ def main() -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = Parser(prog="verify.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(__doc__)
     parser.add_argument("study", nargs="?", metavar="STUDY|STORAGE", help="a study's name, folder or address, or a "
                         "folder or store of studies (default: all of --storage)")  # fmt: skip
     parser.add_argument("--storage", type=Storage.of, default=Storage.of("runs"), metavar="FOLDER|URI",

@@ -1,11 +1,14 @@
 import os
 import random
+import shutil
+import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
+from pcl.studies.tracking import database_creation
 from tests.support.board_pages import stored
 from tests.support.clusters import RAY
 from tests.support.services import Home, home
@@ -84,6 +87,22 @@ def _independent(request: pytest.FixtureRequest) -> Iterator[None]:
     if request.node.get_closest_marker("gpu"):
         torch.manual_seed(20230202)
     with restored():
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _made_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """MLflow makes a database in seconds: it makes one a process, and the others are copies."""
+    whole, lock, make = tmp_path_factory.mktemp("mlflow") / "whole.db", threading.Lock(), database_creation._make
+
+    def copied(path: Path, artifacts: Path) -> None:
+        with lock:
+            if not whole.exists():
+                make(whole, artifacts)
+        shutil.copy(whole, path)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(database_creation, "_make", copied)
         yield
 
 

@@ -1,5 +1,6 @@
 """Each fidelity setting changes what it names and nothing else."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from pcl.config.fidelity import SETTINGS, Setting
 from pcl.config.run_config import RunConfig
 from pcl.distributions import VonMisesFisher
 from pcl.tasks import Negatives
+from pcl.tasks.truth import _mu_nets
 from pcl.training.run import Run
 from tests.support.smoke import smoke
 
@@ -82,7 +84,18 @@ def test_every_setting_is_covered() -> None:
     assert {s.path for s in TOY_SETTINGS} == set(AFFECTED) | {s.path for s in SETTINGS if s.loss}
 
 
+@pytest.fixture(scope="module")
+def _brief_smoothing() -> Iterator[None]:
+    """A twentieth of its steps moves the modes, too."""
+    _mu_nets.cache_clear()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pcl.tasks.truth._SMOOTHING_STEPS", 250)
+        yield
+    _mu_nets.cache_clear()
+
+
 @pytest.mark.parametrize("setting", TOY_SETTINGS, ids=lambda s: s.path)
+@pytest.mark.usefixtures("_brief_smoothing")
 def test_a_fidelity_setting_changes_what_it_names_and_nothing_else(setting: Setting) -> None:
     # Away from 16 to 32, so that the fixed range differs from the truth's.
     values = {"task__kappa_min": 20.0, "task__kappa_max": 40.0, "training__lr_schedule": "quarters"}

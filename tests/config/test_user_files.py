@@ -1,9 +1,5 @@
 """A user's own loss, encoder and task, each a file outside of the package: named, recorded, moved, edited, gone."""
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -157,23 +153,6 @@ def test_an_encoder_must_take_the_tasks_inputs() -> None:
         RunConfig(
             task=EXPERIMENTS["images"].task.Config(), encoder=MlpEncoder.Config(), task_name="images",
         )  # fmt: skip
-
-
-def test_other_processes_load_files_by_path_once_they_are_told_to() -> None:
-    """As Ray's workers do with what a study's driver sends."""
-    flat = of(loss=LOSS, encoder=ENCODER, task=TASK).flat()
-    code = (
-        "import sys, json; from pcl.config.run_config import RunConfig; from pcl.config.user_files import trust\n"
-        "flat = json.loads(sys.argv[1])\n"
-        "try:\n    RunConfig.from_flat(flat)\nexcept ValueError as error:\n    print(error)\n"
-        "trust(flat); print(RunConfig.from_flat(flat).fingerprint())"
-    )
-    result = subprocess.run(
-        [sys.executable, "-c", code, json.dumps(flat)], capture_output=True, text=True, check=True, env=dict(os.environ)
-    )
-    refused, fingerprint = result.stdout.splitlines()
-    assert "nobody has named here" in refused
-    assert fingerprint == RunConfig.from_flat(flat).fingerprint()
 
 
 def test_a_space_may_define_its_own_loss(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from launch.testbed.processes import DEADLINE_S, command_of, descendants
 from pcl.presentation.numbers import MINUS, MISSING
 from pcl.studies.ledger.folders import Result, Status
+from tests.support.board_pages import Stored
 from tests.support.board_process import (
     ROWS,
     Board,
@@ -23,6 +24,7 @@ from tests.support.board_process import (
     filter_words,
     heading,
     open_study,
+    served,
 )  # fmt: skip
 from tests.support.board_store import Writer, score, tags, write_many, write_studies
 from tests.support.browser import CHROMIUM, Browser, browser
@@ -36,28 +38,38 @@ N_MANY = 256  # trials: more than a page has as rows
 
 
 @dataclass
-class Started:
-    """A board of a store of six studies."""
+class Shown:
+    """A board of a store of studies."""
 
     folder: Path
     runs: dict[str, str]
+    address: str
+
+
+@dataclass
+class Started(Shown):
+    """One of a process of its own."""
+
     board: Board
 
-    @property
-    def address(self) -> str:
-        return self.board.address
+
+def test_pages_in_a_browser(stored: Stored) -> None:
+    """Of a server in this process; what needs `launch/ui.py` and MLflow's pages takes minutes."""
+    with served(stored.site) as server, browser() as tab:
+        shown = Shown(stored.folder, stored.runs, f"http://127.0.0.1:{server.server_address[1]}/")
+        check_sorting_filtering_and_comparing(shown, tab)
+        check_markup_in_names_stays_text(shown, tab)
 
 
+@pytest.mark.slow
 def test_the_board_in_a_browser(tmp_path: Path) -> None:
     """One test of many steps: what they share takes longer to start than they take."""
     runs = write_studies(tmp_path)
     runs["empty"] = Writer(tmp_path).tracker.open_study("empty", tags("toy_space"))
     write_many(tmp_path / "mlflow.db", n_studies=1, n_trials=N_MANY)
     with board(tmp_path) as process, browser() as tab:
-        ui = Started(tmp_path, runs, process)
-        check_sorting_filtering_and_comparing(ui, tab)
+        ui = Started(tmp_path, runs, process.address, process)
         check_a_long_table_is_whole(ui, tab)
-        check_markup_in_names_stays_text(ui, tab)
         check_runs_that_are_not_there_are_named(ui, tab)
         check_an_empty_study_leaves_no_comparison(ui, tab)
         check_news_come_without_a_reload(ui, tab)
@@ -67,7 +79,7 @@ def test_the_board_in_a_browser(tmp_path: Path) -> None:
         check_ctrl_c_stops_what_was_started(ui)
 
 
-def check_sorting_filtering_and_comparing(ui: Started, tab: Browser) -> None:
+def check_sorting_filtering_and_comparing(ui: Shown, tab: Browser) -> None:
     tab.open(ui.address)
     open_study(tab, "whole")
     assert column(tab, "Rank") == ["1", "2", "3", "4", "5", MISSING]
@@ -115,7 +127,7 @@ def check_a_long_table_is_whole(ui: Started, tab: Browser) -> None:
     assert tab.said == []
 
 
-def check_markup_in_names_stays_text(ui: Started, tab: Browser) -> None:
+def check_markup_in_names_stays_text(ui: Shown, tab: Browser) -> None:
     addresses = [f"{kind}-{ui.runs['nasty']}.html" for kind in ("study", "ablation", "winner")]
     for address in [*addresses, f"compare.html#{ui.runs['nasty']},{ui.runs['nasty']}", "compare.html#<script>"]:
         tab.open(ui.address + address)

@@ -5,7 +5,6 @@ import json
 import re
 import shutil
 import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import NamedTuple
@@ -17,6 +16,7 @@ from dashboards.board.server import BoardServer
 from dashboards.board.site import Site
 from dashboards.board.store.artifacts import Artifacts
 from dashboards.board.store.mlflow_mirror import open_database
+from launch import ui
 from launch.shared.ui_services import MlflowPages
 from launch.testbed.processes import DEADLINE_S, wait_for
 from pcl.studies.tracking.database_file import FileDatabase, StoreError
@@ -24,6 +24,7 @@ from pcl.studies.tracking.store import Store, default_uri
 from tests.support.board_pages import MLFLOW, Page, Stored
 from tests.support.board_process import served
 from tests.support.board_store import write_many
+from tests.support.commands import called
 from tests.support.pace import within
 
 ROOT = Path(__file__).parents[2]
@@ -174,8 +175,7 @@ def test_mlflow_s_pages_need_no_log(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_what_the_command_refuses(stored: Stored, arguments: list[str], told: str) -> None:
     places = {"STORE": str(stored.folder), "FILE": str(stored.folder / "kappa.png")}
     named = [re.sub("^(STORE|FILE)", lambda place: places[place[0]], argument) for argument in arguments]
-    command = [sys.executable, "launch/ui.py", *named]
-    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+    result = called("launch/ui.py", ui.main, *named)
     assert result.returncode == 2
     assert told in result.stderr
     assert len(result.stderr.splitlines()) == 1

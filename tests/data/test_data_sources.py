@@ -2,9 +2,7 @@
 
 import hashlib
 import io
-import os
 import pickle
-import subprocess
 import sys
 import tarfile
 from collections.abc import Iterator
@@ -16,13 +14,13 @@ import pytest
 import torch
 from torchvision.datasets import CIFAR10
 
-from launch.testbed.processes import DEADLINE_S
+from launch import data
+from launch.shared.image_choice import chosen_data
 from pcl.data import arrays, fetch, load, resolve, sources, take
 from pcl.data.arrays import Arrays, image_set
 from pcl.data.sources import silent
+from tests.support.commands import called
 from tests.support.file_server import FileServer, serving
-
-ROOT = Path(__file__).parents[2]
 
 N_TEST, N_TRAIN = 100, 500
 
@@ -247,39 +245,17 @@ def test_a_damaged_cache_is_made_again_and_kept_beside_the_new_one(
         (("--picture", "tests"), "`--picture` must name a file, but tests is a folder."),
     ],
 )
-def test_command_refuses(
-    arguments: tuple[str, ...], message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from launch import data  # noqa: PLC0415
-    from launch.shared import command  # noqa: PLC0415
-
-    monkeypatch.setattr(sys, "argv", ["launch/data.py", *arguments])
-    with pytest.raises(SystemExit) as end:
-        command.run(data.main)
-    assert end.value.code == 2
-    error = capsys.readouterr().err
-    assert message in error
-    assert error.count("\n") == 1
+def test_command_refuses(arguments: tuple[str, ...], message: str) -> None:
+    refused = called("launch/data.py", data.main, *arguments)
+    assert refused.returncode == 2
+    assert message in refused.stderr
+    assert refused.stderr.count("\n") == 1
 
 
-def test_command_as_file_and_as_module(tmp_path: Path) -> None:
-    def run(*words: str) -> subprocess.CompletedProcess[str]:
-        # A proxy that nobody listens at stands for no network.
-        environment = {**os.environ, "https_proxy": "http://127.0.0.1:9", "no_proxy": ""}
-        return subprocess.run(
-            [sys.executable, *words],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE_S,
-            check=False,
-            env=environment,
-        )
-
-    as_file, as_module = run("launch/data.py", "-h"), run("-m", "launch.data", "-h")
-    assert as_file.returncode == as_module.returncode == 0
-    assert as_file.stdout == as_module.stdout
-    offline = run("launch/data.py", "--folder", str(tmp_path))
+def test_command_without_a_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")  # which nobody listens at
+    monkeypatch.setenv("no_proxy", "")
+    offline = called("launch/data.py", data.main, "--folder", str(tmp_path))
     assert offline.returncode == 2
     assert "raw.githubusercontent.com cannot be reached" in offline.stderr
     assert "`--from FILE`" in offline.stderr
@@ -291,9 +267,6 @@ def test_command_as_file_and_as_module(tmp_path: Path) -> None:
 def test_command_tells_of_its_progress(
     tmp_path: Path, archive: bytes, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from launch import data  # noqa: PLC0415
-    from launch.shared.image_choice import chosen_data  # noqa: PLC0415
-
     monkeypatch.setattr(sys, "argv", ["launch/data.py", "--folder", str(tmp_path)])
     data.main()
     first = capsys.readouterr().out

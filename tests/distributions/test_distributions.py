@@ -121,7 +121,7 @@ def test_log_prob_and_entropy_against_scipy(dim: int, kappa: float, generator: t
 def test_density_integrates_to_one(dim: int, kappa: float) -> None:
     """Over the angle: density times the area of the circle of latitude, |S^{D-2}| sin^{D-2}(theta)."""
     law = CosineLaw(kappa, dim)
-    theta = law.theta
+    theta = law.theta[::2]
     z = torch.zeros(len(theta), dim, dtype=torch.float64)
     z[:, 0], z[:, 1] = torch.from_numpy(np.cos(theta)), torch.from_numpy(np.sin(theta))
     density = VonMisesFisher(torch.eye(dim, dtype=torch.float64)[0], kappa).log_prob(z).exp().numpy()
@@ -222,7 +222,7 @@ def test_kl_divergences_against_quadrature(dim: int, generator: torch.Generator)
         p, q = VonMisesFisher(mu_p, kappa_p), VonMisesFisher(mu_q, kappa_q)
         # The log density ratio is linear in z, so only E_p[mu_p.z] is needed: by quadrature, not by A_D.
         law = CosineLaw(kappa_p, dim)
-        mean_cosine = law.mean_cosine()
+        mean_cosine = law.mean_cosine
         z = mu_p  # any point: log p - log q at z, moved to the mean
         constant = p.log_prob(z) - q.log_prob(z)
         expected = constant + (kappa_p - kappa_q * (mu_p @ mu_q)) * (mean_cosine - 1)
@@ -238,12 +238,13 @@ def test_kl_divergences_against_quadrature(dim: int, generator: torch.Generator)
 
 @pytest.mark.parametrize("dim", [2, 3, 10, 64])
 def test_expected_likelihood_against_importance_free_sampling(dim: int, generator: torch.Generator) -> None:
-    """E_{z ~ p}[q(z)] by a million samples of p, and its limits."""
+    """E_{z ~ p}[q(z)] by samples of p, which see it if it is off by 2%, and its limits."""
     mu_p, mu_q = unit_vectors(2, dim, generator=generator)
     mu_q = torch.nn.functional.normalize(mu_p + 0.3 * mu_q, dim=0)
     p, q = VonMisesFisher(mu_p, 15.0), VonMisesFisher(mu_q, 8.0)
-    likelihoods = q.log_prob(p.sample((1_000_000,), generator=generator)).exp()
-    error = likelihoods.std().item() / 1000
+    likelihoods = q.log_prob(p.sample((100_000,), generator=generator)).exp()
+    error = likelihoods.std().item() / math.sqrt(100_000)
+    assert error < 0.005 * likelihoods.mean()
     assert abs(likelihoods.mean().item() - p.expected_likelihood(q).item()) < 4 * error
     assert p.expected_likelihood(q).item() == pytest.approx(q.expected_likelihood(p).item(), rel=1e-12)
     flat = VonMisesFisher(mu_q, 0.0)

@@ -1,11 +1,12 @@
 """The sampler against the density, by statistics at fixed seeds.
 
-Power: a check at 4 standard errors of n samples passes a correct sampler with probability 0.99994 and rejects, with
-probability above 0.97, one whose mean is off by 6 standard errors. `test_these_checks_have_power` shows what that
-means: 1% in kappa.
+Power: means are held to 4 standard errors of a million samples, of which `test_these_checks_have_power` shows what they
+mean: 1% in kappa. The one normal variate that decides mu.z is drawn once from each of 2^14 equally likely strata, whose
+mean is off by about 1e-5 standard deviations: nearer than a million independent ones, at a sixtieth of their cost.
 """
 
 import math
+from functools import lru_cache
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from tests.support.torch_state import synchronization_forbidden
 
 DIMS = (2, 3, 8, 10, 32, 64, 128, 512)
 KAPPAS = (0.0, 0.5, 4.0, 16.0, 100.0, 2000.0, 1e6)
-N = 1_000_000
+N_STRATA, N_OF_THE_BAR = 2**14, 1_000_000
 AT_ONCE = 2**18  # numbers, which fit into a cache
 
 
@@ -33,23 +34,22 @@ def exact_mean_and_slope(kappa: float, dim: int) -> tuple[float, float]:
 
 def mean_and_error(values: list[torch.Tensor]) -> tuple[float, float]:
     joined = torch.cat(values).double()
-    return joined.mean().item(), joined.std().item() / math.sqrt(len(joined))
+    return joined.mean().item(), joined.std().item() / math.sqrt(N_OF_THE_BAR)
 
 
 def sampled_cosines_and_slopes(
-    kappa: float, dim: int, n: int, seed: int, dtype: torch.dtype = torch.float64
+    kappa: float, dim: int, seed: int, dtype: torch.dtype = torch.float64
 ) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Mean and standard error of mu.z and of its pathwise derivative in kappa, over n samples.
-
-    Normals are most of the time, and only the first of each sample decides mu.z: that is always a fresh one.
-    """
+    """Mean of mu.z and of its pathwise derivative in kappa, and the standard errors of a million samples."""
     generator = torch.Generator().manual_seed(seed)
     mu = unit_vectors(dim, generator=generator).to(dtype)
     cosines, slopes = [], []
-    noise = torch.randn(min(n, AT_ONCE // dim), dim, generator=generator, dtype=dtype)
-    for chunk in torch.arange(n).split(len(noise)):
+    within = torch.rand(N_STRATA, generator=generator, dtype=torch.float64)
+    deciding = torch.special.ndtri((torch.arange(N_STRATA) + within) / N_STRATA).to(dtype)
+    noise = torch.randn(min(N_STRATA, AT_ONCE // dim), dim, generator=generator, dtype=dtype)
+    for chunk in deciding.split(len(noise)):
         kappas = torch.full((len(chunk),), kappa, dtype=dtype, requires_grad=True)
-        noise[:, 0].normal_(generator=generator)
+        noise[: len(chunk), 0] = chunk
         z = VonMisesFisher(mu, kappas, validate_args=False)._rsample_by(noise[: len(chunk)])
         cosine = z @ mu
         cosine.sum().backward()
@@ -58,22 +58,13 @@ def sampled_cosines_and_slopes(
     return mean_and_error(cosines), mean_and_error(slopes)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("kappa", KAPPAS)
 @pytest.mark.parametrize("dim", DIMS)
-def test_mean_cosine_and_its_gradient(dim: int, kappa: float) -> None:
-    # float32 in the largest dimensions, for time; but float64 where rounding would show: 1 - mu.z is D / (2 kappa).
-    dtype = torch.float64 if dim < 100 or kappa >= 1000 else torch.float32
-    assert_mean_and_slope(kappa, dim, dtype)
-
-
-@pytest.mark.parametrize("kappa", [0.0, 0.5, 16.0, 100.0])
-@pytest.mark.parametrize("dim", [2, 3, 10, 64])
-def test_mean_cosine_and_its_gradient_in_float32(dim: int, kappa: float) -> None:
-    assert_mean_and_slope(kappa, dim, torch.float32)
-
-
-def assert_mean_and_slope(kappa: float, dim: int, dtype: torch.dtype) -> None:
-    (mean, mean_error), (slope, slope_error) = sampled_cosines_and_slopes(kappa, dim, N, seed=dim, dtype=dtype)
+def test_mean_cosine_and_its_gradient(dim: int, kappa: float, dtype: torch.dtype) -> None:
+    if dtype is torch.float32 and kappa >= 1000:
+        return  # where rounding shows: 1 - mu.z is D / (2 kappa)
+    (mean, mean_error), (slope, slope_error) = sampled_cosines_and_slopes(kappa, dim, seed=dim, dtype=dtype)
     exact_mean, exact_slope = exact_mean_and_slope(kappa, dim)
     assert abs(mean - exact_mean) < 4 * mean_error
     assert abs(slope - exact_slope) < 4 * slope_error
@@ -83,14 +74,17 @@ def assert_mean_and_slope(kappa: float, dim: int, dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("kappa", [4.0, 16.0, 100.0])
 @pytest.mark.parametrize("dim", [3, 10, 32])
 def test_these_checks_have_power(dim: int, kappa: float) -> None:
-    (mean, mean_error), _ = sampled_cosines_and_slopes(kappa * 1.01, dim, N, seed=dim)
+    (mean, mean_error), _ = sampled_cosines_and_slopes(kappa * 1.01, dim, seed=dim)
     assert abs(mean - exact_mean_and_slope(kappa, dim)[0]) > 4 * mean_error
+
+
+law_of = lru_cache(maxsize=1)(CosineLaw)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("method", ["sample", "rsample"])
 @pytest.mark.parametrize("kappa", [0.0, 0.5, 16.0, 2000.0])
-@pytest.mark.parametrize("dim", [2, 3, 10, 64, 300])
+@pytest.mark.parametrize("dim", [2, 3, 10, 100])
 def test_cosine_follows_its_cdf(
     dim: int, kappa: float, method: str, dtype: torch.dtype, generator: torch.Generator
 ) -> None:
@@ -99,7 +93,7 @@ def test_cosine_follows_its_cdf(
     torch.testing.assert_close(z.norm(dim=-1), torch.ones(len(z), dtype=z.dtype))
     # The angle by the chord: in float32 a cosine near 1 has no digits left.
     angle = 2 * torch.asin((z.double() - mu.double()).norm(dim=-1).clamp(max=2) / 2)
-    assert stats.kstest(angle.numpy(), CosineLaw(kappa, dim).angle_cdf).pvalue > 1e-3
+    assert stats.kstest(angle.numpy(), law_of(kappa, dim).angle_cdf).pvalue > 1e-3
 
 
 @pytest.mark.parametrize("method", ["sample", "rsample"])
@@ -127,7 +121,7 @@ def test_tangent_direction_is_uniform_and_independent_of_the_cosine(
 
 def test_gradient_in_mu_is_that_of_the_mean(generator: torch.Generator) -> None:
     """E[b.z] = A_D(kappa) b.mu; on the sphere its gradient is A_D(kappa) times the tangent part of b."""
-    n, kappa = 400_000, 7.0
+    n, kappa = 100_000, 7.0
     for dim in (2, 3, 10):
         mu, b = unit_vectors(dim, generator=generator), unit_vectors(dim, generator=generator)
         mus = mu.repeat(n, 1).requires_grad_()

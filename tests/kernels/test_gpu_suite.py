@@ -1,5 +1,6 @@
 """The tests marked gpu: they are found where only torch is installed, and leave torch as it was."""
 
+import ast
 import os
 import subprocess
 import sys
@@ -26,23 +27,29 @@ sys.meta_path.insert(0, Blocker())
 """
 
 
-def found(folder: Path) -> set[str]:
-    """Tests that `make test-gpu` would run, with a folder on Python's path."""
-    command = subprocess.run(
-        ["make", "test-gpu", f"PY={sys.executable}", "ARGS=--collect-only -q"],
-        env={**os.environ, "PYTHONPATH": str(folder), "MAKEFLAGS": ""},
-        cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_S, check=False,
-    )  # fmt: skip
-    assert command.returncode == 0, command.stdout + command.stderr
-    return {line for line in command.stdout.splitlines() if line.startswith("tests/") and "::" in line}
+def marked() -> set[str]:
+    """Files and functions that carry the mark, by their text."""
+    return {
+        f"{path.relative_to(ROOT)}::{node.name}"
+        for path in (ROOT / "tests").rglob("test_*.py")
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.FunctionDef)
+        and any(ast.unparse(mark) == "pytest.mark.gpu" for mark in node.decorator_list)
+    }
 
 
 def test_gpu_tests_are_found_without_services(tmp_path: Path) -> None:
-    (tmp_path / "bare").mkdir()
-    (tmp_path / "bare" / "sitecustomize.py").write_text(WITHOUT_SERVICES)
-    everywhere = found(tmp_path)
-    assert len(everywhere) > 30
-    assert found(tmp_path / "bare") == everywhere
+    """By `make test-gpu`, none is left out."""
+    (tmp_path / "sitecustomize.py").write_text(WITHOUT_SERVICES)
+    command = subprocess.run(
+        ["make", "test-gpu", f"PY={sys.executable}", "ARGS=--collect-only -q"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path), "MAKEFLAGS": ""},
+        cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_S, check=False,
+    )  # fmt: skip
+    assert command.returncode == 0, command.stdout + command.stderr
+    found = {line for line in command.stdout.splitlines() if line.startswith("tests/") and "::" in line}
+    assert len(found) > 30
+    assert {line.partition("[")[0] for line in found} == marked()
 
 
 def test_switches_of_torch_are_put_back() -> None:

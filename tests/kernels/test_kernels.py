@@ -89,7 +89,8 @@ def test_growth_is_the_log_normalizers() -> None:
 def test_reference_form_has_the_plain_losses_statistics(n_negatives: int, weight: PositiveWeight) -> None:
     """Loss and gradients of the kernels' formulas agree in mean with `MCInfoNCE`, within four standard errors."""
     generator = torch.Generator().manual_seed(0)
-    n_anchors, dim, n_samples, repeats = 6, 10, 16, 200
+    # As many samples as 200 repeats of 16: many in one call cost little more than few.
+    n_anchors, dim, n_samples, repeats = 6, 10, 64, 50
     anchor = unit_vectors(n_anchors, dim, generator=generator, dtype=torch.float32)
     positive = torch.nn.functional.normalize(
         anchor + 0.5 * unit_vectors(n_anchors, dim, generator=generator, dtype=torch.float32), dim=-1
@@ -127,8 +128,8 @@ def test_reference_form_has_the_plain_losses_statistics(n_negatives: int, weight
     (mean_a, var_a), (mean_b, var_b) = statistics(fused_loss), statistics(plain_loss)
     z = (mean_a - mean_b) / (var_a + var_b).sqrt().clamp(min=1e-9)
     assert abs(z[0]) < 4
-    # Of some hundred components, the largest deviation: P(|z| > 5) is 6e-7 for each.
-    assert z.abs().max() < 5
+    # Of some hundred components, the largest deviation: P(|t| > 5.5) of 98 degrees of freedom is 3e-7 for each.
+    assert z.abs().max() < 5.5
     assert z.square().mean() < 1.5
 
 

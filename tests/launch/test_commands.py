@@ -1,15 +1,17 @@
 import importlib
 import inspect
 import json
-import signal
-import subprocess
-import sys
+import pickle
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Self
 
 import pytest
 import torch
 
 from launch.ablate import _parser as ablate_parser
+from launch.ablate import main as ablate
 from launch.ablate import request_of as ablation_request
 from launch.bench import _parser as bench_parser
 from launch.bench import main as bench
@@ -17,41 +19,26 @@ from launch.benchmarks.faults import EVENTS
 from launch.benchmarks.loss import mc_info_nce_of_whole_samples
 from launch.benchmarks.vmf import wood_sample
 from launch.grid import _parser as grid_parser
+from launch.grid import main as grid
 from launch.grid import request_of as grid_request
 from launch.reproduce import _parser as reproduce_parser
 from launch.reproduce import request_of as reproduction_request
 from launch.studies.resume_command import ABLATE, GRID, Resumption, resumed_reproduction
-from launch.testbed.processes import DEADLINE_S
 from pcl.distributions import VonMisesFisher
 from pcl.losses import MCInfoNCE
 from pcl.mathematics.special import bessel_ratio
 from pcl.studies.ledger.folders import StudyFolder
 from tests.support.commands import called
 
-ROOT = Path(__file__).parents[2]
 
-
-def launch(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
-
-
-@pytest.mark.parametrize(("command", "known"), [("grid", "toy_mcinfonce"), ("ablate", "mc_samples")])
-def test_what_there_is_is_listed_with_its_title(command: str, known: str) -> None:
-    result = launch(f"launch/{command}.py", "--list")
+@pytest.mark.parametrize(("command", "known"), [(grid, "toy_mcinfonce"), (ablate, "mc_samples")])
+def test_what_there_is_is_listed_with_its_title(command: Callable[[], None], known: str) -> None:
+    result = called("launch/grid.py", command, "--list")
     assert result.returncode == 0, result.stderr
     titles = dict(line.split(maxsplit=1) for line in result.stdout.splitlines())
-    module = importlib.import_module(f"search_spaces.{'ablations.' if command == 'ablate' else ''}{known}")
+    module = importlib.import_module(f"search_spaces.{'ablations.' if command is ablate else ''}{known}")
     assert str(module.__doc__).startswith(titles[known])
     assert all(titles.values())
-
-
-def test_commands_load_nothing_heavy_before_they_know_what_to_do() -> None:
-    """So that `-h` answers at once, whatever the machine."""
-    heavy = "{'torch', 'ray', 'mlflow', 'optuna', 'numpy', 'matplotlib'}"
-    code = f"import sys, launch.grid, launch.ablate, launch.reproduce; print(sorted({heavy} & set(sys.modules)))"
-    result = launch("-c", code)
-    assert result.stdout.strip() == "[]", result.stderr
 
 
 @pytest.mark.parametrize(
@@ -96,7 +83,7 @@ def test_help_says_each_fault_once() -> None:
 
 def test_bench_vmf(tmp_path: Path) -> None:
     output = tmp_path / "deep" / "vmf.json"
-    result = launch("launch/bench.py", "vmf", "--samples", "2000", "--repeats", "1", "--output", str(output))
+    result = called("launch/bench.py", bench, "vmf", "--samples", "2000", "--repeats", "1", "--output", str(output))
     assert result.returncode == 0, result.stderr
     content = json.loads(output.read_text())
     assert {row["method"] for row in content["rows"]} >= {"pcl sample", "scipy rvs", "wood rejection in torch"}
@@ -105,10 +92,27 @@ def test_bench_vmf(tmp_path: Path) -> None:
     assert content["versions"]["torch"] == torch.__version__
 
 
-def test_bench_loss(tmp_path: Path) -> None:
+class Pool:
+    """As one of spawned processes, which take seconds to import torch: what it is given travels, and runs here."""
+
+    def __init__(self, *_: object, **options: object) -> None:
+        assert options == {"maxtasksperchild": 1}  # a loss has a process of its own
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def apply(self, function: Callable[..., dict[str, Any]], arguments: tuple[Any, ...]) -> dict[str, Any]:
+        found, given = pickle.loads(pickle.dumps((function, arguments)))
+        return dict(found(*given))
+
+
+def test_bench_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("multiprocessing.get_context", lambda kind: {"spawn": SimpleNamespace(Pool=Pool)}[kind])
     output = tmp_path / "loss.json"
     sizes = ("--samples", "8", "--batch-size", "4", "--negatives", "2", "--dim", "3", "--repeats", "1")
-    result = launch("launch/bench.py", "loss", *sizes, "--device", "cpu", "--output", str(output))
+    result = called("launch/bench.py", bench, "loss", *sizes, "--device", "cpu", "--output", str(output))
     assert result.returncode == 0, result.stderr
     rows = json.loads(output.read_text())["rows"]
     assert [row["loss"] for row in rows] == ["mc_info_nce", "mc_info_nce, whole samples", "hib", "elk", "info_nce"]
@@ -147,24 +151,18 @@ def test_bad_input_exits_with_2_and_one_sentence(arguments: tuple[str, ...], mes
     assert len(result.stderr.splitlines()) == 1
 
 
-def test_interrupt_stops_cleanly(tmp_path: Path) -> None:
-    command = [sys.executable, "launch/bench.py", "vmf", "--output", str(tmp_path / "vmf.json")]
-    process = subprocess.Popen(
-        command,
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        # Where the tests run in a shell's background, Ctrl-C is ignored there and would be here.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509  no threads here
-    )
-    assert process.stdout is not None
-    assert "samples" in process.stdout.readline()  # at work
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=DEADLINE_S)
-    assert process.returncode == 130
-    assert "stopped" in errors
-    assert "Traceback" not in errors
+def test_interrupt_stops_cleanly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By any command's frame; tests/launch/test_train_command.py sends the signal to a process."""
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("launch.benchmarks.vmf.wood_sample", interrupted)
+    result = called("launch/bench.py", bench, "vmf", "--samples", "10", "--output", str(tmp_path / "vmf.json"))
+    assert result.returncode == 130
+    assert "samples" in result.stdout  # it was at work
+    assert "stopped" in result.stderr
+    assert "Traceback" not in result.stderr
     assert not list(tmp_path.iterdir())
 
 

@@ -35,6 +35,7 @@ from tests.support.services import Records, home, summary_of
 UNBROKEN = """[...document.querySelectorAll('td.number')].every(cell => {
   const text = document.createRange(); text.selectNodeContents(cell); return text.getClientRects().length === 1; })"""
 
+SMALL = {"encoder.width": 2, "task.n_eval": 150}
 FILES = {"index.html", "certain.png", "credible.png", "rejection.png", "entropy.png", "crops.png"}
 
 
@@ -42,8 +43,7 @@ FILES = {"index.html", "certain.png", "credible.png", "rejection.png", "entropy.
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[int, dict[str, float]]]:
     """A checkpoint of two seeds, and their last report."""
     path = tmp_path_factory.mktemp("look") / "run.pt"
-    config = RunConfig.of({"task.data": "embedded", "task.n_eval": 150}, task="images", scale="smoke")
-    training = Run(config, seeds=(4, 5))
+    training = Run(RunConfig.of({"task.data": "embedded", **SMALL}, task="images", scale="smoke"), seeds=(4, 5))
     *_, last = training
     training.save(path)
     return path, last.by_seed
@@ -251,13 +251,13 @@ def test_a_winner_that_cannot_be_drawn_costs_a_line(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def study() -> Iterator[tuple[StudyFolder, Records]]:
-    """A study of images with two trials, on real Ray, in real MLflow."""
+    """A study of images with two trials, of another process, in real MLflow."""
     with home() as place:
-        space = place.space("shapes", {"grid": {"encoder.dim": [3, 8]}}, {}, task="images", objective="CROPS")
+        space = place.space("shapes", {"grid": {"encoder.dim": [3, 8]}}, SMALL, task="images", objective="CROPS")
         text = space.read_text().replace("'CROPS'", "Objective('val/crop_rank_corr')")
         space.write_text(text.replace("import SearchSpace", "import Objective, SearchSpace"))
-        # One worker after the other: what takes time is to start them.
-        place.run("--space", space, "--scale", "smoke", "--data", "embedded", "--max-concurrent", "1", "--name", "s")
+        how = ("--runner", "inline", "--seeds", "1", "--no-finalize")
+        place.run("--space", space, "--scale", "smoke", "--data", "embedded", *how, "--name", "s")
         yield place.study("s"), Records(place.storage, "s")
 
 

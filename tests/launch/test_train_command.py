@@ -29,19 +29,12 @@ def command(*arguments: str) -> list[str]:
 
 
 def train(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """In a process of its own."""
-    return subprocess.run(
-        command(*arguments), cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_S, check=False
-    )
-
-
-def train_here(*arguments: str) -> subprocess.CompletedProcess[str]:
     return called("launch/train.py", main, *command(*arguments)[2:])
 
 
 def test_overrides_progress_and_results(tmp_path: Path) -> None:
     checkpoint = tmp_path / "run.pt"
-    result = train_here("--set", "loss.n_samples=16", "--seed", "4", "--seed", "5", "--checkpoint", str(checkpoint))
+    result = train("--set", "loss.n_samples=16", "--seed", "4", "--seed", "5", "--checkpoint", str(checkpoint))
     assert result.returncode == 0, result.stderr
     assert "ETA" in result.stdout
     assert "seed 5:" in result.stdout
@@ -49,7 +42,7 @@ def test_overrides_progress_and_results(tmp_path: Path) -> None:
     content = json.loads(results_of(checkpoint).read_text())
     assert content["config"]["loss.n_samples"] == 16
     assert set(content["by_seed"]) == {"4", "5"}
-    again = train_here("--set", "loss.n_samples=16", "--seed", "4", "--seed", "5", "--checkpoint", str(checkpoint))
+    again = train("--set", "loss.n_samples=16", "--seed", "4", "--seed", "5", "--checkpoint", str(checkpoint))
     assert "already finished" in again.stdout
 
 
@@ -136,25 +129,25 @@ def test_bad_input_exits_with_2_and_one_sentence(
 
 def test_a_checkpoint_of_another_config_is_kept(tmp_path: Path) -> None:
     checkpoint = tmp_path / "run.pt"
-    assert train_here("--checkpoint", str(checkpoint)).returncode == 0
+    assert train("--checkpoint", str(checkpoint)).returncode == 0
     before = checkpoint.read_bytes()
-    result = train_here("--set", "loss.n_samples=5", "--checkpoint", str(checkpoint))
+    result = train("--set", "loss.n_samples=5", "--checkpoint", str(checkpoint))
     assert result.returncode == 2
     assert "another configuration: loss.n_samples is 4 there and 5 here" in result.stderr
     assert checkpoint.read_bytes() == before
 
 
 def test_divergence_has_its_own_exit_code(tmp_path: Path) -> None:
-    result = train_here("--set", "training.kappa_limit=10", "--checkpoint", str(tmp_path / "run.pt"))
+    result = train("--set", "training.kappa_limit=10", "--checkpoint", str(tmp_path / "run.pt"))
     assert result.returncode == 1
     assert "runaway kappa" in result.stderr
     assert "Traceback" not in result.stderr
 
 
 def test_show_config_and_calibrate(tmp_path: Path) -> None:
-    shown = train_here("--show-config", "--profile", "reference")
+    shown = train("--show-config", "--profile", "reference")
     assert json.loads(shown.stdout)["loss.positive_weight"] == "one"
-    result = train_here("--loss", "hib", "--calibrate", "--checkpoint", str(tmp_path / "run.pt"))
+    result = train("--loss", "hib", "--calibrate", "--checkpoint", str(tmp_path / "run.pt"))
     assert not list(tmp_path.iterdir())
     assert "mean loss" in result.stdout
     assert "optimum" in result.stdout
@@ -173,18 +166,18 @@ def test_parts_of_users_files(
         "--task",
         written(tmp_path, TASK),
     )
-    result = train_here(*ours, *place)
+    result = train(*ours, *place)
     assert result.returncode == 0, result.stderr
     content = json.loads(results_of(checkpoint).read_text())
     assert content["config"]["loss_name"].startswith(f"{tmp_path}/hinge_loss.py:Hinge#")
     assert content["by_seed"]["4"]["eval/share"] == 0.25
-    assert "already finished" in train_here(*ours, *place).stdout
+    assert "already finished" in train(*ours, *place).stdout
     elsewhere = tmp_path / "moved"
     elsewhere.mkdir()
     moved = ("--loss", written(elsewhere, LOSS), *ours[2:])
-    assert "already finished" in train_here(*moved, *place).stdout
+    assert "already finished" in train(*moved, *place).stdout
     edited = written(elsewhere, LOSS, ("clamp(min=0)", "clamp(min=-2)"))
-    refused = train_here("--loss", edited, *ours[2:], *place)
+    refused = train("--loss", edited, *ours[2:], *place)
     assert (refused.returncode, refused.stdout) == (2, "")
     assert "loss_name is" in refused.stderr
     best = tmp_path / "best.yaml"

@@ -2,10 +2,7 @@
 
 import json
 import shutil
-import signal
-import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,16 +17,14 @@ from launch.shared.backbone_weights import Missing, check_weights, chosen_weight
 from launch.studies.asked_study import Asked
 from launch.studies.grid_study import asked_study
 from launch.studies.images import WEIGHTS
-from launch.testbed.processes import DEADLINE_S
 from pcl.data.embedded import embedded
 from pcl.data.images import ImageSet, save
 from pcl.data.weights import load_weights, weights_folder
 from pcl.encoders import ResNetEncoder
 from pcl.studies.ledger.study_spec import opened
 from pcl.studies.space.search_space import SearchSpace
-from pcl.training.pretraining import Recipe
-
-ROOT = Path(__file__).parents[2]
+from pcl.training.pretraining import Pretraining, Recipe
+from tests.support.commands import called
 
 
 @pytest.fixture(scope="module")
@@ -87,29 +82,30 @@ def test_bad_input_to_pretraining(
 
 
 def test_one_sentence_and_exit_code_2(folder: Path) -> None:
-    for command in (["launch/pretrain.py", "--data", "nowhere"], ["launch/train.py", "--weights", "none"]):
-        result = subprocess.run(
-            [sys.executable, *command], cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_S, check=False
-        )  # fmt: skip
+    for program, main, words in (
+        ("launch/pretrain.py", pretrain.main, ["--data", "nowhere"]),
+        ("launch/train.py", train.main, ["--weights", "none"]),
+    ):
+        result = called(program, main, *words)
         assert result.returncode == 2
         assert len(result.stderr.strip().splitlines()) == 1
 
 
-def test_ctrl_c_leaves_nothing(folder: Path) -> None:
-    kind = ("--data", str(folder / "few.pt"), "--width", "2", "--epochs", "100000", "--device", "cpu")
-    process = subprocess.Popen(
-        [sys.executable, "launch/pretrain.py", *kind],
-        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509  no threads here
-    )  # fmt: skip
-    assert process.stdout is not None
-    assert "training images" in process.stdout.readline()
-    time.sleep(3)  # into the epochs: before them, another sentence is as good
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=DEADLINE_S)
-    assert process.returncode == 130
-    assert "stopped" in errors
-    assert "Traceback" not in errors
+def test_ctrl_c_leaves_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    passes = iter(range(2))
+    trained = Pretraining._pass
+
+    def interrupted(self: Pretraining) -> torch.Tensor:
+        if next(passes):  # the first epoch is over
+            raise KeyboardInterrupt
+        return trained(self)
+
+    monkeypatch.setattr(Pretraining, "_pass", interrupted)
+    kind = ("--data", str(folder / "few.pt"), "--width", "2", "--epochs", "9", "--device", "cpu")
+    result = called("launch/pretrain.py", pretrain.main, *kind)
+    assert result.returncode == 130
+    assert "stopped" in result.stderr
+    assert "Traceback" not in result.stderr
     assert not weights_folder().exists()
 
 

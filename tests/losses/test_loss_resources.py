@@ -1,30 +1,24 @@
 """What the losses cost: memory on a CPU, and memory, agreement and asynchrony on a GPU."""
 
 import math
-import os
-import subprocess
 import sys
 from dataclasses import replace
 
 import pytest
 import torch
 
-from launch.testbed.processes import DEADLINE_S
 from pcl.distributions import VonMisesFisher
 from pcl.losses import LOSSES, MCInfoNCE
+from tests.support.fresh import fresh
 from tests.support.posteriors import SAMPLING, posteriors, triple
 from tests.support.torch_state import synchronization_forbidden
 
 MEMORY_PROBE = """
-import sys, torch
-from pcl.distributions import VonMisesFisher
-from pcl.losses import MCInfoNCE
 torch.set_num_threads(1)
-S, B, N, D, chunk = (int(a) for a in sys.argv[1:])
 def high_water():  # KiB
     return int(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1])
 def posterior(*batch):
-    mu = torch.nn.functional.normalize(torch.randn(*batch, D), dim=-1).requires_grad_()
+    mu = torch.nn.functional.normalize(torch.randn(*batch, 10), dim=-1).requires_grad_()
     return VonMisesFisher(mu, torch.full(batch, 20.0, requires_grad=True), validate_args=False)
 def step(S, B, N, chunk):
     loss = MCInfoNCE.Config(n_samples=S).build()
@@ -32,7 +26,7 @@ def step(S, B, N, chunk):
     loss(posterior(B), posterior(B), posterior(B, N)).mean().backward()
 step(4, 2, 1, 1)  # loads everything that a chunked step needs
 before = high_water()
-step(S, B, N, chunk)
+step(128, 512, 32, CHUNK)
 print((high_water() - before) / 1024)
 """
 
@@ -45,17 +39,11 @@ def test_peak_memory_of_mc_info_nce() -> None:
     `python launch/bench.py loss`.
     """
 
-    def peak_mib(chunk_size: int) -> float:
-        sizes = map(str, (128, 512, 32, 10, chunk_size))
-        # Every tensor gets pages of its own and gives them back: the high-water mark is that of the tensors alive.
-        environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "0"}
-        command = [sys.executable, "-c", MEMORY_PROBE, *sizes]
-        process = subprocess.run(
-            command, capture_output=True, text=True, check=True, timeout=DEADLINE_S, env=environment
-        )
-        return float(process.stdout)
-
-    chunked, large = peak_mib(2**16), peak_mib(2**30)
+    # Every tensor gets pages of its own and gives them back: the high-water mark is that of the tensors alive.
+    environment = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "0"}
+    imports = "import torch\nfrom pcl.distributions import VonMisesFisher\nfrom pcl.losses import MCInfoNCE\n"
+    probes = [imports + MEMORY_PROBE.replace("CHUNK", size) for size in ("2**16", "2**30")]
+    chunked, large = (float(probe.out) for probe in fresh(*probes, after=imports, environment=environment))
     assert chunked < 50  # 38 when written
     assert large < 200  # the default; a quarter of the bar would be 256
     assert large > 1.5 * chunked  # 83 when written: the probe sees memory, and chunks are what saves it

@@ -10,13 +10,7 @@ import torch
 from torch import Tensor
 
 from pcl.distributions import ProjectedNormal, VonMisesFisher
-from pcl.losses import (
-    ELK,
-    HIB,
-    LOSSES,
-    MCInfoNCE,
-    in_batch_negatives,
-)
+from pcl.losses import ELK, HIB, LOSSES, MCInfoNCE, in_batch_negatives
 from tests.support.posteriors import SAMPLING, B, D, Leaves, N, posteriors, small_config, triple
 
 

@@ -5,14 +5,7 @@ import pytest
 import torch
 from scipy import stats
 
-from pcl.metrics.recovery import (
-    _paired_cosines,
-    _PairsByCounting,
-    _PairsByPackedSort,
-    compare,
-    compare_pairs,
-    spearman,
-)
+from pcl.metrics.recovery import _paired_cosines, _PairsByCounting, _PairsByPackedSort, compare, compare_pairs, spearman
 from tests.support.oracles import unit_vectors
 from tests.support.pace import within
 

@@ -2,11 +2,7 @@
 
 from typing import Any
 
-from pcl.studies.space.search_space import (
-    SearchSpace,
-    Stage,
-    negatives_axis,
-)
+from pcl.studies.space.search_space import SearchSpace, Stage, negatives_axis
 
 
 def make(**changes: Any) -> SearchSpace:

@@ -1,23 +1,9 @@
 """Optimisers that leave torch's compiler alone do what torch's do."""
 
-import subprocess
-import sys
-
 import pytest
 import torch
 
-from launch.testbed.processes import DEADLINE_S
 from pcl.training import optimizers
-from tests.support.services import ROOT
-
-TRAIN = """
-import sys
-from tests.support.smoke import smoke
-from pcl.training.run import Run
-for report in Run(smoke(), (1,)):
-    pass
-print(report.batch == report.n_batches, sorted({"torch._dynamo", "sympy"} & set(sys.modules)))
-"""
 
 
 @pytest.mark.parametrize(
@@ -38,11 +24,3 @@ def test_steps_are_torchs_to_the_bit(name: str, options: dict[str, object]) -> N
         found.append((net.weight.detach(), optimizer.state_dict()["param_groups"]))
     assert torch.equal(found[0][0], found[1][0])
     assert found[0][1] == found[1][1]
-
-
-def test_training_loads_neither_the_compiler_nor_symbolic_algebra() -> None:
-    """Each would be a second or two of every worker's start."""
-    result = subprocess.run(
-        [sys.executable, "-c", TRAIN], cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_S, check=True
-    )
-    assert result.stdout.strip() == "True []"

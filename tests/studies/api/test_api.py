@@ -1,8 +1,6 @@
 """The Python API: a search and an ablation in this process, read back as tables, and the winner's encoder."""
 
 import math
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +8,11 @@ import pytest
 import torch
 
 import pcl
-from launch.testbed.processes import DEADLINE_S
 from pcl.config.failure import Failure, FailureKind
 from pcl.studies.ledger.folders import Result, Status
 from pcl.studies.ledger.study_spec import space_of
 from pcl.training.run import Run
-from tests.support.services import BASE, ROOT, check_records
+from tests.support.services import BASE, check_records
 from tests.support.user_parts import TASK
 
 METRIC = "eval/kappa_rank_corr"
@@ -164,17 +161,3 @@ def test_a_study_that_is_not_over(study: pcl.Study, tmp_path: Path) -> None:
     assert list(pcl.open_study(half.path).trials["status"]) == ["unfinished"]
     folder.close(Result(Status.FAILED, Failure(FailureKind.WORKER_DIED, "killed")))
     assert list(pcl.open_study(half.path).trials["failure"]) == ["worker died: killed"]
-
-
-def test_names_are_loaded_on_first_use() -> None:
-    heavy = "{'ray', 'mlflow', 'optuna', 'torch', 'pandas', 'numpy'}"
-    code = (
-        f"import sys, pcl; assert not {heavy} & set(sys.modules)\n"
-        "for name in pcl.__all__: assert getattr(pcl, name).__name__ == name, name\n"
-        "assert set(pcl.__all__) <= set(dir(pcl)); assert 'ray' not in sys.modules\n"
-        "try: pcl.nothing\nexcept AttributeError as error: print(error)"
-    )
-    command = [sys.executable, "-W", "error", "-c", code]
-    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
-    assert result.returncode == 0, result.stderr
-    assert "has no attribute 'nothing'" in result.stdout

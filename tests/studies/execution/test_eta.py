@@ -19,7 +19,6 @@ from pcl.studies.ledger.study_storage import Storage
 from pcl.studies.paper.published import published_tables
 from pcl.studies.space.trial import Trial
 from pcl.studies.space.workload import work_of
-from pcl.training.run import Run
 from tests.support.smoke import smoke
 
 # What a probe reckons for the cells of fig:encoder_size by D', at `quick`, three seeds, on one ARM core.
@@ -112,7 +111,8 @@ def test_trials_that_are_not_known_of_count_alike(tmp_path: Path, clock: list[fl
 )
 def test_weights_are_counted_without_a_network(config: RunConfig) -> None:
     trial = Trial(config.flat(), (4,), "grid")
-    weights = sum(parameter.numel() for parameter in Run(config, (4,)).step.encoder.parameters())
+    encoder = config.encoder.build_for(config.task.inputs, (4,))
+    weights = sum(parameter.numel() for parameter in encoder.parameters())
     assert config.encoder.n_weights(config.task.inputs) == pytest.approx(weights, rel=0.1)
     assert work_of(Trial(config.flat(), (4, 5), "grid"), False) > work_of(trial, False)
 

@@ -54,11 +54,9 @@ def train(study: StudyFolder, trial: Trial = TRIAL) -> TrialFolder:
     return folder
 
 
-@pytest.fixture
-def half(tmp_path: Path, told: Told, monkeypatch: pytest.MonkeyPatch) -> TrialFolder:
+@pytest.fixture(scope="module")
+def died(tmp_path_factory: pytest.TempPathFactory) -> TrialFolder:
     """A trial whose worker died after eight of twelve batches, with a checkpoint of these and of the first four."""
-    end = TrialFolder.end
-    monkeypatch.setattr(TrialFolder, "end", lambda *_: None)
     publish = TrialFolder.publish
 
     def published(folder: TrialFolder, row: Row, token: str) -> None:
@@ -66,21 +64,28 @@ def half(tmp_path: Path, told: Told, monkeypatch: pytest.MonkeyPatch) -> TrialFo
             raise Lost("killed")
         publish(folder, row, token)
 
-    monkeypatch.setattr(TrialFolder, "publish", published)
-    monkeypatch.setattr("pcl.training.checkpoint._SAVING_FACTOR", 0.0)
-    folder = train(StudyFolder(tmp_path / "half"))
-    monkeypatch.setattr(TrialFolder, "end", end)
-    monkeypatch.setattr(TrialFolder, "publish", publish)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TrialFolder, "end", lambda *_: None)
+        patch.setattr(TrialFolder, "publish", published)
+        patch.setattr("pcl.training.checkpoint._SAVING_FACTOR", 0.0)
+        folder = train(StudyFolder(tmp_path_factory.mktemp("died")))
     assert [row.batch for row in folder.rows()] == [4, 8]
     assert read_checkpoint(folder.checkpoint)["batch"] == 8
     assert read_checkpoint(folder.path / PREVIOUS)["batch"] == 4
-    told.clear()
     return folder
 
 
 @pytest.fixture
-def expected(tmp_path: Path, told: Told) -> list[float]:
-    return losses(train(StudyFolder(tmp_path / "whole")))
+def half(died: TrialFolder, tmp_path: Path, told: Told) -> TrialFolder:
+    """A copy of it."""
+    folder = StudyFolder(tmp_path / "half").trial(died.key)
+    shutil.copytree(died.path, folder.path)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> list[float]:
+    return losses(train(StudyFolder(tmp_path_factory.mktemp("whole"))))
 
 
 def resumed(half: TrialFolder, expected: list[float]) -> TrialFolder:

@@ -9,8 +9,7 @@ from pcl.studies.ledger.study_storage import Storage
 
 
 @pytest.mark.parametrize(
-    "address",
-    ["s3://key:secret@bucket/runs", "abfs://box@account.example/runs?client_id=a&client_secret=secret"],
+    "address", ["s3://key:secret@bucket/runs", "abfs://box@account.example/runs?client_id=a&client_secret=secret"]
 )
 def test_secrets_in_addresses_are_refused_and_not_repeated(address: str) -> None:
     with pytest.raises(ValueError, match="must be without passwords and keys") as refused:

@@ -166,16 +166,7 @@ def test_the_row_from_scratch_is_as_published_without_weights() -> None:
 def test_what_ran_away_and_what_is_not_possible() -> None:
     cells = Cells.of([TABLES["tab:bench_results"]], SMOKE)
     key = cells.keys["tab:bench_results", "HIB"]
-    found = {
-        key: known_of(
-            Found(
-                "s",
-                "r",
-                {4: {"eval/mu_mae": 9.0}},
-                RAN_AWAY,
-            )
-        )
-    }
+    found = {key: known_of(Found("s", "r", {4: {"eval/mu_mae": 9.0}}, RAN_AWAY))}
     ours = ours_of(TABLES["tab:bench_results"], cells, found, SMOKE)
     line = lines_of(TABLES["tab:bench_results"], ours)[0]
     assert line.ours.startswith("runaway kappa")

@@ -1,8 +1,6 @@
 """Results that are kept with the code: written with where they come from, read back, and rendered in the README."""
 
 import contextlib
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,7 +24,6 @@ from launch.reproduction.results import check_kept, check_output, origins_of, re
 from launch.results import main
 from launch.shared.command import settings
 from launch.studies.requests import ConfigRequest, ReproductionRequest
-from launch.testbed.processes import DEADLINE_S
 from pcl.config.failure import Failure, FailureKind
 from pcl.studies.ledger.study_storage import Storage
 from pcl.studies.paper.comparison import Line, lines_of
@@ -34,6 +31,7 @@ from pcl.studies.paper.published import published_tables
 from pcl.studies.session.request import RunRequest
 from pcl.studies.tracking.finished_trials import Found, Known
 from pcl.studies.tracking.tracker import Tracker
+from tests.support.commands import called
 from tests.support.services import ROOT, assert_refused
 
 TABLES = {table.name: table for table in published_tables()}
@@ -154,8 +152,7 @@ def test_marks_stay(tmp_path: Path) -> None:
 
 def test_the_readme_is_of_the_results() -> None:
     """Whoever commits CSVs renders them: python launch/results.py."""
-    command = [sys.executable, "launch/results.py", "--check"]
-    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+    found = called("launch/results.py", main, "--check")
     assert found.returncode == 0, found.stderr
 
 
@@ -163,11 +160,7 @@ def test_the_readme_is_of_the_results() -> None:
     ("readme", "table", "message"),
     [
         ("no marks", "", "The README must have the lines '<!-- results"),
-        (
-            f"{BEGIN}\n{END}\n",
-            "a,b\n1,2\n",
-            "x.csv is no file of results as",
-        ),
+        (f"{BEGIN}\n{END}\n", "a,b\n1,2\n", "x.csv is no file of results as"),
     ],
 )
 def test_bad_input(

@@ -14,16 +14,7 @@ from pcl.config.fidelity import SETTINGS, Profile
 from pcl.config.run_config import RunConfig
 from pcl.studies.paper.published import published_tables
 from pcl.studies.report.paired_table import Reached, as_csv, as_text, compared
-from pcl.studies.space.ablation import (
-    OWN,
-    SEEDS,
-    Ablation,
-    Variant,
-    ablation_names,
-    load_ablation,
-    seeds_at,
-    values,
-)
+from pcl.studies.space.ablation import OWN, SEEDS, Ablation, Variant, ablation_names, load_ablation, seeds_at, values
 from pcl.training.run import Run
 
 

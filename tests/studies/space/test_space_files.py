@@ -8,15 +8,7 @@ import pytest
 from ray import tune
 
 from pcl.config.run_config import EXPERIMENTS, RunConfig, Scale
-from pcl.studies.space.search_space import (
-    Axis,
-    Mode,
-    Objective,
-    Stage,
-    Variants,
-    load_space,
-    negatives_axis,
-)
+from pcl.studies.space.search_space import Axis, Mode, Objective, Stage, Variants, load_space, negatives_axis
 from pcl.training.run import Run
 from tests.support.smoke import smoke
 from tests.support.spaces import make

@@ -1,8 +1,6 @@
 """Search spaces: the paper's grids, cells at every profile and scale, and what malformed files are told."""
 
 import itertools
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +8,7 @@ import pytest
 
 from pcl.config.fidelity import Profile
 from pcl.config.run_config import RunConfig, Scale
-from pcl.studies.space.search_space import (
-    Mode,
-    Objective,
-    Stage,
-    load_space,
-    negatives_axis,
-    space_names,
-)
+from pcl.studies.space.search_space import Mode, Objective, Stage, load_space, negatives_axis, space_names
 from tests.support.spaces import make
 
 PHASES = {"yes": "mu kappa", "no": "joint"}
@@ -184,16 +175,6 @@ def test_overrides() -> None:
         assert "\n" not in str(error.value)
     with pytest.raises(ValueError, match="`profile` must be one of"):
         space.cells(0, profile="papr")
-
-
-def test_spaces_load_without_ray() -> None:
-    code = (
-        "import sys; from pcl.studies.space.search_space import load_space, space_names; names = space_names(); "
-        "assert 'search_spaces.toy_elk' not in sys.modules; [load_space(name) for name in names]; "
-        "print('ray' in sys.modules)"
-    )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert result.stdout.strip() == "False"
 
 
 def test_unknown_names(tmp_path: Path) -> None:

@@ -1,0 +1,14 @@
+"""Searches that are killed while Optuna makes its database: the next start works."""
+
+from pathlib import Path
+
+from tests.studies.tracking.test_first_start import crash, n_aside
+
+
+def test_optuna_after_a_kill_at_any_step(tmp_path: Path) -> None:
+    points, _ = crash("optuna", tmp_path)
+    assert len(points) >= 24
+    assert all(point["works"] for point in points)
+    assert all(point["states"] == ["COMPLETE"] * 2 for point in points)
+    assert not [name for point in points for name in point["names"] if name.startswith(".")]
+    assert all(n_aside(point) == (point["case"] == "before") for point in points)

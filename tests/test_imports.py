@@ -1,0 +1,161 @@
+"""What a new process loads: commands answer at once, and a machine that only trains needs no service."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pcl.config.run_config import RunConfig
+from tests.support.fresh import Fresh, fresh
+from tests.support.pace import limit
+from tests.support.smoke import FAST
+from tests.support.user_parts import ENCODER, LOSS, TASK
+
+ROOT = Path(__file__).parent.parent
+COMMANDS = sorted(path.stem for path in (ROOT / "launch").glob("*.py") if path.stem != "__init__")
+SERVICES = {"ray", "mlflow", "optuna", "matplotlib", "pandas"}
+HEAVY = SERVICES | {"torch", "numpy", "scipy", "sqlalchemy", "torchvision"}
+USERS = RunConfig.of({**FAST, "task.smoothing": "none"}, scale="smoke", loss=LOSS, encoder=ENCODER, task=TASK)
+
+BEGINNING_WITH_TORCH = {
+    "core": f"""
+import importlib, importlib.util, pkgutil, sys
+class Blocker:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {SERVICES}:
+            raise ImportError(f"the core must not import {{name}}")
+sys.meta_path.insert(0, Blocker())
+import pcl
+of_triton = () if importlib.util.find_spec("triton") else ("pcl.kernels.", "pcl.training.fused_step")
+left_out = ("pcl.studies", *of_triton)
+names = [m.name for m in pkgutil.walk_packages(pcl.__path__, "pcl.") if not m.name.startswith(left_out)]
+for name in names:
+    importlib.import_module(name)
+print(len(names))
+""",
+    "facade": """
+import pcl
+for name in pcl.__all__:
+    assert getattr(pcl, name).__name__ == name, name
+assert set(pcl.__all__) <= set(dir(pcl))
+try:
+    pcl.nothing
+except AttributeError as error:
+    print(error)
+""",
+    "training": """
+from tests.support.smoke import smoke
+from pcl.training.run import Run
+for report in Run(smoke(), (1,)):
+    pass
+print(report.batch == report.n_batches)
+""",
+    "spaces": """
+import sys
+from pcl.studies.space.search_space import load_space, space_names
+names = space_names()
+assert "search_spaces.toy_elk" not in sys.modules
+print(len([load_space(name) for name in names]))
+""",
+    "inline": """
+import sys, tempfile
+sys.modules["ray"] = None
+from pathlib import Path
+from tests.studies.execution.test_inline_runner import SPACE, StudyFolder, search, spec_of
+with tempfile.TemporaryDirectory() as folder:
+    finding = search(SPACE, spec_of(SPACE, tuning_seeds=(1,)), StudyFolder(Path(folder) / "study"))
+    print((Path(folder) / "study" / "trials" / finding.best.trial.key / "checkpoint.pt").exists())
+""",
+    "users": f"""
+import json
+from pcl.config.run_config import RunConfig
+from pcl.config.user_files import trust
+flat = json.loads({json.dumps(USERS.flat())!r})
+try:
+    RunConfig.from_flat(flat)
+except ValueError as error:
+    print(error)
+trust(flat)
+print(RunConfig.from_flat(flat).fingerprint())
+""",
+}
+
+
+@pytest.fixture(scope="module")
+def with_torch() -> dict[str, Fresh]:
+    found = fresh(*BEGINNING_WITH_TORCH.values(), after="import torch")
+    assert [one.ended for one in found] == [0] * len(found)
+    return dict(zip(BEGINNING_WITH_TORCH, found, strict=True))
+
+
+def test_the_core_needs_no_service(with_torch: dict[str, Fresh]) -> None:
+    assert int(with_torch["core"].out) >= 15
+    assert not with_torch["core"].packages & SERVICES
+
+
+def test_names_of_the_facade_are_loaded_on_first_use(with_torch: dict[str, Fresh]) -> None:
+    assert "has no attribute 'nothing'" in with_torch["facade"].out
+    assert "ray" not in with_torch["facade"].packages
+
+
+def test_training_loads_neither_the_compiler_nor_symbolic_algebra(with_torch: dict[str, Fresh]) -> None:
+    """Each would be a second or two of every worker's start."""
+    assert with_torch["training"].out == "True\n"
+    assert not with_torch["training"].modules & {"torch._dynamo", "sympy"}
+
+
+def test_spaces_and_studies_in_this_process_need_no_ray(with_torch: dict[str, Fresh]) -> None:
+    assert int(with_torch["spaces"].out) >= 5
+    assert "ray" not in with_torch["spaces"].packages
+    assert with_torch["inline"].out == "True\n"
+
+
+def test_other_processes_load_users_files_by_path_once_they_are_told_to(with_torch: dict[str, Fresh]) -> None:
+    """As Ray's workers do with what a study's driver sends."""
+    refused, fingerprint = with_torch["users"].out.splitlines()
+    assert "nobody has named here" in refused
+    assert fingerprint == USERS.fingerprint()
+
+
+def test_imports_are_fast_and_load_no_service() -> None:
+    """The board needs neither Ray nor what trains, and starts at once; MLflow's client is for servers."""
+    package, whole, board = fresh(
+        "import pcl",
+        "import pcl, search_spaces, launch, dashboards",
+        "import dashboards.board.server, dashboards.board.export, dashboards.board.store.mlflow_mirror",
+    )
+    assert not package.packages & HEAVY
+    assert package.seconds < 4
+    assert {"pcl", "search_spaces", "launch", "dashboards"} <= whole.packages  # of one distribution
+    assert not board.packages & (SERVICES | {"torch"})
+
+
+def test_commands_answer_for_help_at_once_as_file_and_as_module() -> None:
+    """In half a second of processor time; the quickest of three, for the first may compile or wait for a disk."""
+    asked = "import runpy, sys; sys.argv[:] = ['launch/{0}.py', '-h']; "
+    as_file = asked + "sys.path[0] = 'launch'; runpy.run_path(sys.argv[0], None, '__main__')"
+    as_module = asked + "runpy.run_module('launch.{0}', None, '__main__')"
+    slow = COMMANDS
+    for _ in range(3):
+        answers = fresh(*(form.format(name) for name in slow for form in (as_file, as_module)))
+        files, modules = answers[::2], answers[1::2]
+        for by_file, by_module in zip(files, modules, strict=True):
+            assert by_file.ended == by_module.ended == 0
+            assert by_file.out == by_module.out
+            assert "usage" in by_file.out
+            assert not by_file.packages & HEAVY
+        slow = [name for name, found in zip(slow, files, strict=True) if found.seconds >= limit(0.5)]
+        if not slow:
+            return
+    raise AssertionError(f"`python launch/{slow[0]}.py -h` takes too long; import what is slow in its body.")
+
+
+def test_lists_and_misspelt_names_answer_at_once() -> None:
+    asked = "import runpy, sys; sys.argv[:] = {0}; runpy.run_path(sys.argv[0], None, '__main__')"
+    lists = [[f"launch/{name}.py", "--list"] for name in ("grid", "ablate", "reproduce")]
+    misspelt = [["launch/grid.py", "--space", "toy_mcinfonc"], ["launch/ablate.py", "--ablation", "mc_sample"]]
+    for words in (*lists, *misspelt):
+        answers = fresh(*[asked.format(words)] * 3)
+        assert min(found.seconds for found in answers) < limit(0.5), words
+        assert not answers[0].packages & HEAVY, words
+        assert (answers[0].ended, "Did you mean" in answers[0].out) == ((2, True) if words in misspelt else (0, False))
