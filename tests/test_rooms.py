@@ -19,7 +19,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "pcl.presentation": ("pcl.metrics",),
     "pcl.distributions": ("pcl.mathematics",),
     "pcl.losses": ("pcl.distributions", "pcl.mathematics"),
-    "pcl.data": ("pcl.storage",),
+    "pcl.data": ("pcl.mathematics", "pcl.storage"),
     "pcl.encoders": ("pcl.data", "pcl.distributions", "pcl.mathematics"),
     "pcl.tasks": ("pcl.data", "pcl.distributions", "pcl.encoders", "pcl.losses", "pcl.mathematics", "pcl.metrics"),
     "pcl.config": ("pcl.encoders", "pcl.losses", "pcl.metrics", "pcl.tasks"),
@@ -50,9 +50,9 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "pcl.storage", "pcl.studies.ledger", "pcl.tasks", "pcl.training",
     ),
     "pcl.studies.report": (
-        "pcl.config", "pcl.data", "pcl.metrics", "pcl.presentation", "pcl.storage", "pcl.studies.execution",
-        "pcl.studies.inspection", "pcl.studies.ledger", "pcl.studies.results", "pcl.studies.search",
-        "pcl.studies.space", "pcl.training",
+        "pcl.config", "pcl.data", "pcl.mathematics", "pcl.metrics", "pcl.presentation", "pcl.storage",
+        "pcl.studies.execution", "pcl.studies.inspection", "pcl.studies.ledger", "pcl.studies.results",
+        "pcl.studies.search", "pcl.studies.space", "pcl.training",
     ),
     "pcl.studies.session": (
         "pcl.config", "pcl.mathematics", "pcl.metrics", "pcl.storage", "pcl.studies.cluster", "pcl.studies.execution",
@@ -60,9 +60,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "pcl.studies.tracking",
     ),
     "pcl.studies.api": (
-        "pcl.config", "pcl.data", "pcl.distributions", "pcl.storage", "pcl.studies.execution",
-        "pcl.studies.ledger", "pcl.studies.results", "pcl.studies.search", "pcl.studies.session", "pcl.studies.space",
-        "pcl.training",
+        "pcl.config", "pcl.data", "pcl.distributions", "pcl.storage", "pcl.studies.execution", "pcl.studies.ledger",
+        "pcl.studies.results", "pcl.studies.search", "pcl.studies.session", "pcl.studies.space", "pcl.training",
     ),
     "search_spaces": ("pcl.studies.space",),
     "search_spaces.ablations": ("pcl.studies.space",),
@@ -93,8 +92,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "launch.studies": (
         "launch.shared", "pcl.config", "pcl.data", "pcl.losses", "pcl.studies.execution", "pcl.studies.ledger",
-        "pcl.studies.report", "pcl.studies.results", "pcl.studies.session", "pcl.studies.space",
-        "pcl.studies.tracking",
+        "pcl.studies.report", "pcl.studies.session", "pcl.studies.space", "pcl.studies.tracking",
     ),
     "launch.reproduction": (
         "dashboards.board.store", "dashboards.paper", "launch.shared", "launch.studies", "pcl.config", "pcl.data",
@@ -107,13 +105,18 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "pcl.studies.results", "pcl.tasks", "pcl.training",
     ),
     "launch.viewing": (
-        "dashboards.board", "dashboards.board.store", "launch.shared", "pcl.studies.inspection", "pcl.studies.ledger",
-        "pcl.studies.session", "pcl.studies.tracking", "pcl.training",
+        "dashboards.board", "dashboards.board.store", "launch.shared", "pcl.storage", "pcl.studies.inspection",
+        "pcl.studies.ledger", "pcl.studies.session", "pcl.studies.tracking", "pcl.studies.verification",
+        "pcl.training",
     ),
     "launch": (
         "dashboards.paper", "launch.benchmarks", "launch.reproduction", "launch.shared", "launch.studies",
         "launch.training", "launch.viewing", "pcl.storage", "pcl.studies.cluster", "pcl.studies.ledger",
         "pcl.studies.paper", "pcl.studies.space",
+    ),
+    "pcl.studies.verification": (
+        "pcl.metrics", "pcl.storage", "pcl.studies.ledger", "pcl.studies.results", "pcl.studies.space",
+        "pcl.studies.tracking", "pcl.training",
     ),
 }  # fmt: skip
 

@@ -17,6 +17,7 @@ from pcl.distributions import CosineLaw, ProjectedLaplace, ProjectedNormal, Samp
 from pcl.encoders import KappaLink, StackedMlp
 from pcl.encoders.mlp import KappaHead, flattened
 from pcl.mathematics.random_streams import streams
+from pcl.mathematics.threads import using_threads
 
 N_PROBES = 1000  # inputs over which kappa is scaled to its range and the spread of mu is measured, as in the paper
 _BLOCK_OF_DRAWS = 64  # generators drawn and tested at once: 64 x 1000^2 cosines are 256 MB
@@ -141,7 +142,8 @@ def mu_nets(recipe: MuRecipe, seeds: tuple[int, ...]) -> StackedMlp:
     It is cached: a worker trains trial after trial on the same truths, and smoothing takes seconds.
     """
     draw = recipe.smoothed if recipe.smoothing is Smoothing.RELEASED else recipe.drawn
-    return _stack(draw(streams(seeds, "truth/mu")))
+    with using_threads(1):
+        return _stack(draw(streams(seeds, "truth/mu")))
 
 
 @torch.no_grad()

@@ -10,6 +10,7 @@ import torch
 
 from pcl.config.run_config import RunConfig
 from pcl.config.user_files import trust
+from pcl.mathematics.threads import using_threads
 from pcl.presentation.durations import duration
 from pcl.studies.execution.resources import Cost, Resources, with_side_by_side
 from pcl.studies.ledger.folders import StudyFolder
@@ -117,17 +118,14 @@ def costs_of(trials: Sequence[Trial], device: str, n_threads: int, is_shared: bo
     The probe has as many threads as a trial. For `is_shared` see `probe`.
     """
     costs: list[Cost] = []
-    started, n_before = time.perf_counter(), torch.get_num_threads()
-    torch.set_num_threads(n_threads)
-    try:
+    started = time.perf_counter()
+    with using_threads(n_threads):
         for trial in [trials[0], trials[-1]] if len(trials) > 1 else trials:
             if costs and time.perf_counter() - started > _ENOUGH_S:
                 break
             with contextlib.suppress(ValueError, RuntimeError, MemoryError):  # it will be seen as a failed trial
                 trust(trial.config)  # on another node, nobody has named the study's files yet
                 costs.append(probe(trial.run_config, trial.seeds, device, is_shared))
-    finally:
-        torch.set_num_threads(n_before)
     return costs
 
 
