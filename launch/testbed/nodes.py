@@ -29,6 +29,8 @@ from launch.testbed.processes import (
 )
 
 _RAY = str(Path(sys.executable).parent / "ray")
+_STARTED = "Ray runtime started"
+_MOST_TRIES = 4
 
 
 class Network:
@@ -134,6 +136,7 @@ class Cluster:
         return {
             **kept, "RAY_TMPDIR": str(self.folder), "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": self.token,
             "RAY_USAGE_STATS_ENABLED": "0", "RAY_health_check_timeout_ms": "3000",  # as the clusters of launch/cluster/
+            "RAY_raylet_start_wait_time_s": "60", "RAY_gcs_server_port_wait_time_s": "120",  # on a busy machine
         }  # fmt: skip
 
     @property
@@ -226,13 +229,16 @@ class Cluster:
             command = ["unshare", "-m", "bash", "-c", f'{before} && exec "$@"', "bash", *command]
         prefix = self.network.prefix(name) if self.network else ()
         common = {name: value for name, value in self.environment.items() if name != "PYTHONPATH"}
-        with (self.folder / f"{name}.log").open("wb") as log:
-            self.nodes[name] = subprocess.Popen(
-                [*prefix, *command], cwd=self.folder, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
-                env={**common, **environment}, start_new_session=True,
-            )  # fmt: skip
-        wait_for(lambda: "Ray runtime started" in self.said(name), f"{name} has started")
-        return address
+        for _ in range(_MOST_TRIES):  # on a busy machine Ray gives up, and the next attempt finds its files in memory
+            with (self.folder / f"{name}.log").open("wb") as log:
+                node = self.nodes[name] = subprocess.Popen(
+                    [*prefix, *command], cwd=self.folder, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
+                    env={**common, **environment}, start_new_session=True,
+                )  # fmt: skip
+            wait_for(lambda: _STARTED in self.said(name) or node.poll() is not None, f"{name} has started")  # noqa: B023
+            if node.poll() is None:
+                return address
+        raise RuntimeError(f"{name} did not start: {self.said(name)}")
 
 
 @contextmanager

@@ -15,7 +15,19 @@ from pcl.studies.search.optuna_study import DATABASE
 from pcl.studies.space.search_method import RANDOM
 from pcl.studies.space.search_space import load_space
 from tests.support.searches import METRIC, OTHER, Driver, end, kept, spec_of
-from tests.support.services import LONG, ONE_WORKER, Home, assert_refused, check_records, go_on, summary_of, wait_for
+from tests.support.services import (
+    INLINE,
+    LONG,
+    ONE_WORKER,
+    Home,
+    assert_refused,
+    check_records,
+    go_on,
+    summary_of,
+    wait_for,
+)
+
+SECONDS = 20
 
 BAD_INPUT = {
     "ranges as grid": (["--space", "{ranged}"], "has ranges, of which there is no grid: take `--search random`"),
@@ -82,33 +94,33 @@ def known_study(space: Path, folder: StudyFolder) -> int:
     return len(trials)
 
 
-def test_a_killed_optuna_search_goes_on(place: Home) -> None:
+def test_a_killed_optuna_search_goes_on(joined: Home) -> None:
     """With Ray and MLflow, warmly started, one at once: resumed, it has the trials that it would have had."""
-    space = place.space("ranged", {"all": {"training.lr": "LR", "loss.n_samples": [2, 4]}}, LONG)
+    space = joined.space("ranged", {"all": {"training.lr": "LR", "loss.n_samples": [2, 4]}}, LONG)
     text = space.read_text().replace("'LR'", "log_uniform(1e-4, 1e-2)")
     space.write_text(text.replace("import SearchSpace", "import log_uniform, SearchSpace"))
-    n_known = known_study(space, place.study("known"))
-    folder = place.study("s")
+    n_known = known_study(space, joined.study("known"))
+    folder = joined.study("s")
 
     def ended() -> dict[str, Any]:
         results = {trial.key: trial.result() for trial in folder.trials()}
         return {key: result for key, result in results.items() if result and not result.reused_from}
 
     options = ["--space", space, "--scale", "smoke", "--search", "optuna", "--trials", "3", "--warm-start", "known"]
-    grid = place.start(*options, "--name", "s", *ONE_WORKER)
-    wait_for(lambda: place.n_reports("s"), "a trial has reports")
-    workers = place.hold_when(
+    grid = joined.start(*options, "--name", "s", *ONE_WORKER)
+    wait_for(lambda: joined.n_reports("s"), "a trial has reports")
+    workers = joined.hold_when(
         lambda: ended() and any(t.rows() and t.result() is None for t in folder.trials()),
         "a trial has ended, another has reports",
     )
     grid.kill()
     go_on(workers)
-    wait_for(lambda: not place.workers(), "the workers follow their driver")
+    wait_for(lambda: not joined.workers(), "the workers follow their driver")
     before, n_begun = ended(), len(list(folder.trials()))
     assert n_known + 1 <= n_known + len(before) < n_begun < n_known + 3
     assert f"({n_known + 3} trials, {n_known} known)" in grid.said
-    place.run("--resume", "s", *ONE_WORKER)
-    check_records(folder, place.storage)
+    joined.run("--resume", "s", *INLINE)
+    check_records(folder, joined.storage)
     assert all(folder.trial(key).result() == result for key, result in before.items())
     study = optuna.load_study(study_name="s", storage=f"sqlite:///{folder.path / DATABASE}")
     assert [trial.state.name for trial in study.trials] == ["COMPLETE"] * (n_known + 3)
@@ -117,8 +129,8 @@ def test_a_killed_optuna_search_goes_on(place: Home) -> None:
     assert len(found["stages"]["all"]) == n_known + 3
 
     # Undisturbed, in this process, it would have proposed the same.
-    shutil.copytree(place.study("known").path, place.path / "calm" / "known")
-    calm = Driver(load_space(str(space)), StudySpec.read(folder), place.path / "calm" / "s")
+    shutil.copytree(joined.study("known").path, joined.path / "calm" / "known")
+    calm = Driver(load_space(str(space)), StudySpec.read(folder), joined.path / "calm" / "s")
     while (trial := calm.proposer.next()) is not None:
         shutil.copytree(folder.trial(trial.key).path, calm.folder.trial(trial.key).path, dirs_exist_ok=True)
     assert calm.keys == [trial.user_attrs["trial"] for trial in study.trials]
