@@ -144,12 +144,13 @@ class Cluster:
         """Return the words that run a command beside the head."""
         return self.network.prefix("head") if self.network else ()
 
-    def start(self, n_cpus: int | None = None, **environment: str) -> None:
-        """Start the head."""
+    def start(self, n_cpus: int | None = None, *, has_dashboard: bool = True, **environment: str) -> None:
+        """Start the head; without a dashboard, which only jobs and people need, it is there sooner."""
         options = [
             "--head", f"--port={self.port}", f"--dashboard-port={self.dashboard}", "--dashboard-host=127.0.0.1",
-            "--include-dashboard=true", f"--ray-client-server-port={free_port()}",
+            f"--include-dashboard={has_dashboard}",
         ]  # fmt: skip
+        options += [f"--ray-client-server-port={free_port()}"] if has_dashboard else []
         self.host = self._start_node("head", options, n_cpus, environment)
 
     def add_node(self, name: str, before: str = "", n_cpus: int | None = None, **environment: str) -> None:

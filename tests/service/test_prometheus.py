@@ -24,6 +24,7 @@ from tests.support.services import BASE, Grid, Home, free_port, home, wait_for
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.xdist_group("prometheus"),  # they share a study
     pytest.mark.skipif(
         shutil.which("prometheus") is None, reason="no Prometheus is here (Debian's package is called prometheus)"
     ),

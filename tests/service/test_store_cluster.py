@@ -48,7 +48,7 @@ def test_a_study_in_a_store_outlives_its_driver(is_job: bool, s3: S3) -> None:
         hidden = " && ".join(f"mount -t tmpfs tmpfs {path}" for name, path in caches.items() if name != "apart")
         try:
             head = {**CREDENTIALS, "PCL_CACHE": str(caches["head"])}
-            (ray.start if is_job else ray.start_plain)(n_cpus=0, **head)
+            ray.start(n_cpus=0, has_dashboard=is_job, **head)
             own = {**CREDENTIALS, "PCL_CACHE": str(caches["apart"])}
             ray.add_node("apart", hidden if can_hide else "", n_cpus=2, **own)
             space = place.space("longer", GRID, {**BASE, "training.n_batches": 72, "training.eval_every": 12})

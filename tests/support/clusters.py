@@ -25,11 +25,6 @@ class Cluster(Nodes):
     def environment(self) -> dict[str, str]:
         return {**super().environment, **RAY, "RAY_health_check_timeout_ms": "60000"}  # no node is to be lost
 
-    def start_plain(self, n_cpus: int | None = None, **environment: str) -> None:
-        """Start a head without a dashboard, which drivers do not need."""
-        options = ["--head", f"--port={self.port}", f"--dashboard-port={self.dashboard}", "--include-dashboard=false"]
-        self.host = self._start_node("head", options, n_cpus, environment)
-
     def begin(self, *command: str | Path, **environment: str) -> Started:
         self.n_started += 1
         own = {**self.environment, "PYTHONPATH": str(ROOT), **environment}
@@ -49,7 +44,7 @@ def cluster(n_nodes: int = 1, n_cpus: int = 1, *, has_dashboard: bool = False) -
     with home() as place:
         found = Cluster(place, n_cpus=n_cpus)
         try:
-            found.start() if has_dashboard else found.start_plain()
+            found.start(has_dashboard=has_dashboard)
             for index in range(1, n_nodes):
                 found.add_node(f"node{index}")
             yield found
