@@ -1,4 +1,4 @@
-"""launch/grid.py --search: what is refused, and a search with Ray and MLflow that is killed and resumed."""
+"""launch/grid.py --search and --scheduler: what is refused; with Ray, a search that is killed, and early stopping."""
 
 import dataclasses
 import shutil
@@ -9,17 +9,19 @@ import optuna
 import pytest
 
 from launch.grid import main
-from pcl.studies.ledger.folders import StudyFolder
+from pcl.studies.ledger.folders import Status, StudyFolder
 from pcl.studies.ledger.study_spec import StudySpec
 from pcl.studies.search.optuna_study import DATABASE
 from pcl.studies.space.search_method import RANDOM
 from pcl.studies.space.search_space import load_space
 from tests.support.searches import METRIC, OTHER, Driver, end, kept, spec_of
 from tests.support.services import (
+    BASE,
     INLINE,
     LONG,
     ONE_WORKER,
     Home,
+    Records,
     assert_refused,
     check_records,
     go_on,
@@ -27,7 +29,7 @@ from tests.support.services import (
     wait_for,
 )
 
-SECONDS = 20
+SECONDS = 35
 
 BAD_INPUT = {
     "ranges as grid": (["--space", "{ranged}"], "has ranges, of which there is no grid: take `--search random`"),
@@ -45,6 +47,8 @@ BAD_INPUT = {
     "twice": (["--space", "toy_elk", "--objectives", f"{METRIC},{METRIC}"], "every metric once"),
     "no better end": (["--space", "toy_elk", "--objectives", "eval/kappa_mean"], "neither end of it is the better"),
     "resumed": (["--resume", "s", "--search-seed", "0", "--trials", "3"], "leave out --trials, --search-seed"),
+    "pbt": (["--space", "toy_elk", "--scheduler", "pbt"], "no configuration stands for what one has reached"),
+    "two metrics": (["--space", "toy_elk", "--scheduler", "asha", "--objectives", f"{METRIC},{OTHER}"], "one metric"),
     "normal": (["--space", "{normal}", "--search", "optuna"], "the axis 'loss.kappa_pos' must be uniform"),
 }  # fmt: skip
 
@@ -134,3 +138,26 @@ def test_a_killed_optuna_search_goes_on(joined: Home) -> None:
     while (trial := calm.proposer.next()) is not None:
         shutil.copytree(folder.trial(trial.key).path, calm.folder.trial(trial.key).path, dirs_exist_ok=True)
     assert calm.keys == [trial.user_attrs["trial"] for trial in study.trials]
+
+
+def test_a_grid_with_asha_and_then_one_without(joined: Home) -> None:
+    """With Ray and MLflow: what was stopped is recorded as such, and no later grid takes it for finished."""
+    base = {**BASE, "training.n_batches": 36, "training.eval_every": 2, "training.phases": "joint"}
+    space = joined.space("rates", {"grid": {"training.lr": [3e-3, 1e-3, 1e-8]}}, base)
+    options = ["--space", space, "--scale", "smoke"]
+    joined.run(*options, "--name", "asha", "--scheduler", "asha", *ONE_WORKER)
+    folder = joined.study("asha")
+    results = {trial.key: trial.result() for trial in folder.trials()}
+    early = {key for key, result in results.items() if result is not None and result.status is Status.STOPPED}
+    assert len(results) == 3
+    assert early
+    runs = {run.data.tags["pcl.trial"]: run for run in Records(joined.storage, "asha").runs("trial")}
+    for key, found in runs.items():
+        assert found.info.status == ("KILLED" if key in early else "FINISHED")
+        assert ("pcl.stopped_early" in found.data.tags) == (key in early)
+        assert ("objective" in found.data.metrics) == (key not in early)
+    assert summary_of(folder)["best"]["key"] not in early
+
+    said = joined.run(*options, "--name", "grid", *INLINE).said
+    assert f"(3 trials, {3 - len(early)} known)" in said
+    assert all(entry["status"] == "finished" for entry in summary_of(joined.study("grid"))["stages"]["grid"])

@@ -42,72 +42,67 @@ class ForkServer:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             words = [sys.executable, "-m", "tests.support.fork_server", str(theirs.fileno())]
-            self._process = subprocess.Popen(
-                words, cwd=ROOT, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, start_new_session=True
-            )
-        self._ended: dict[int, int] = {}
+            own = {"cwd": ROOT, "stdin": subprocess.DEVNULL, "start_new_session": True}
+            subprocess.Popen(words, pass_fds=[theirs.fileno()], **own)  # type: ignore[call-overload]
+        self._codes: dict[int, int] = {}
         assert self._socket.recv(_MESSAGE) == b"ready"
 
-    def start(self, words: Sequence[str], output: Path, environment: Mapping[str, str]) -> "Forked":
+    def start(self, words: list[str], output: Path, environment: Mapping[str, str]) -> "Forked":
         """Start `python WORDS` in the checkout."""
-        request = {"words": list(words), "output": str(output), "environment": dict(environment)}
-        self._socket.send(json.dumps(request).encode())
-        while (answer := self._read(None)) is None or "started" not in answer:
+        self._socket.send(json.dumps([words, str(output), dict(environment)]).encode())
+        while (pid := self._read()) is None:
             pass
-        return Forked(self, answer["started"])
+        return Forked(self, pid)
 
     def code(self, pid: int, timeout_s: float | None = 0.0) -> int | None:
         """Return a command's exit code, or None where it has not ended in time."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        while pid not in self._ended:
-            if self._read(None if deadline is None else max(0.0, deadline - time.monotonic())) is None:
-                break
-        return self._ended.get(pid)
+        while pid not in self._codes:
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            if not select.select([self._socket], [], [], left)[0]:
+                return None
+            self._read()
+        return self._codes[pid]
 
-    def _read(self, timeout_s: float | None) -> dict[str, int] | None:
-        if not select.select([self._socket], [], [], timeout_s)[0]:
-            return None
+    def _read(self) -> int | None:
+        """Read a message: a command that has started, which is returned, or has ended."""
         text = self._socket.recv(_MESSAGE)
-        if not text:
-            raise ChildProcessError("the fork server has ended")
-        answer: dict[str, int] = json.loads(text)
-        if "ended" in answer:
-            self._ended[answer["ended"]] = answer["code"]
-        return answer
+        assert text, "the fork server has ended"
+        pid, code = json.loads(text)
+        if code is None:
+            return int(pid)
+        self._codes[pid] = code
+        return None
 
 
 class Forked:
     """A forked command, with those methods of `subprocess.Popen` that tests use."""
 
     def __init__(self, server: ForkServer, pid: int) -> None:
-        self._server, self.pid, self.returncode = server, pid, None
+        self._server, self.pid = server, pid
+
+    @property
+    def returncode(self) -> int | None:
+        return self.poll()
 
     def poll(self) -> int | None:
-        """Return its exit code, or None while it runs."""
-        self.returncode = self._server.code(self.pid) if self.returncode is None else self.returncode
-        return self.returncode
+        return self._server.code(self.pid)
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for its end."""
-        if self.poll() is None:
-            self.returncode = self._server.code(self.pid, timeout)
-        if self.returncode is None:
+        code = self._server.code(self.pid, timeout)
+        if code is None:
             raise subprocess.TimeoutExpired(str(self.pid), timeout or 0.0)
-        return self.returncode
+        return code
 
     def send_signal(self, number: int) -> None:
-        """Send a signal, unless it has ended."""
         if self.poll() is None:
             os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """Kill it."""
         self.send_signal(signal.SIGKILL)
 
 
-@cache
-def _server() -> ForkServer:
-    return ForkServer()
+_server = cache(ForkServer)  # one of each process
 
 
 def forked(words: Sequence[str | Path], output: Path, environment: Mapping[str, str]) -> Started:
@@ -119,70 +114,53 @@ def forked(words: Sequence[str | Path], output: Path, environment: Mapping[str, 
 
 def _serve(control: socket.socket, template: Path) -> None:
     """Fork a command for each request, and tell how each ended."""
-    reader, writer = socket.socketpair()
-    for end in (reader, writer):
-        end.setblocking(False)
-    signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+    reader, writer = os.pipe2(os.O_NONBLOCK)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
+    n_running = 0
     while True:
         ready, _, _ = select.select([control, reader], [], [])
         if reader in ready:
-            reader.recv(_MESSAGE)
-            for pid, code in _ended():
-                control.send(json.dumps({"ended": pid, "code": code}).encode())
+            os.read(reader, _MESSAGE)
+        while n_running and (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            n_running -= 1
+            control.send(json.dumps([ended[0], os.waitstatus_to_exitcode(ended[1])]).encode())
         if control in ready:
             text = control.recv(_MESSAGE)
             if not text:
                 return
             _check_forkable()
+            n_running += 1
             pid = os.fork()
             if pid == 0:
                 signal.set_wakeup_fd(-1)
-                for end in (control, reader, writer):
-                    end.close()
-                _become(**json.loads(text), template=template)
-            control.send(json.dumps({"started": pid}).encode())
-
-
-def _ended() -> list[tuple[int, int]]:
-    found = []
-    while True:
-        try:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return found
-        if not pid:
-            return found
-        found.append((pid, os.waitstatus_to_exitcode(status)))
+                for number in (control.fileno(), reader, writer):
+                    os.close(number)
+                _copy_databases(template)
+                _become(*json.loads(text))
+            control.send(json.dumps([pid, None]).encode())
 
 
 def _check_forkable() -> None:
-    """See that no thread is lost by a fork: jemalloc starts its own again."""
-    names = [Path(f"/proc/self/task/{task}/comm").read_text().strip() for task in os.listdir("/proc/self/task")]
+    """See that a fork loses no thread: jemalloc starts its own again."""
+    names = [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
     assert threading.active_count() == 1, threading.enumerate()
     assert len([name for name in names if name != "jemalloc_bg_thd"]) == 1, names
     assert "ray" not in sys.modules
 
 
-def _become(words: list[str], output: str, environment: dict[str, str], template: Path) -> None:
+def _become(words: list[str], output: str, environment: dict[str, str]) -> None:
     """Run a command in this process; as of any other, its end is the interpreter's."""
     os.setsid()
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-    files = [os.open(os.devnull, os.O_RDONLY), os.open(output, flags), os.open(Path(output).with_suffix(".err"), flags)]
-    for number, file in enumerate(files):
-        os.dup2(file, number)
-        os.close(file)
+    names = [(os.devnull, os.O_RDONLY), (output, os.O_WRONLY), (Path(output).with_suffix(".err"), os.O_WRONLY)]
+    for number, (name, flags) in enumerate(names):
+        os.dup2(os.open(name, flags), number)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.clear()
     os.environ.update(environment)
-    _copy_databases(template)
-    sys.argv = words if words[0] != "-m" else words[1:]
-    if words[0] == "-m":
-        runpy.run_module(words[1], run_name="__main__", alter_sys=True)
-    else:
-        sys.path[0] = str(Path(words[0]).resolve().parent)
-        runpy.run_path(words[0], run_name="__main__")
+    sys.argv, sys.path[0] = words, str(Path(words[0]).resolve().parent)
+    runpy.run_path(words[0], run_name="__main__")
     sys.exit(0)
 
 
