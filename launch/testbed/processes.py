@@ -17,7 +17,7 @@ from typing import Any, Self
 ROOT = Path(__file__).parents[2]
 
 
-DEADLINE_S = 300.0  # for what takes seconds, on a machine that is slow and has much else to do
+DEADLINE_S = 900.0  # for what takes seconds, on a machine that is slow and has much else to do
 _FIRST_PORT = 20_000  # above those of Ray's workers
 _CLAIMED: list[socket.socket] = []  # a name for every port that this process was given, which goes with it
 

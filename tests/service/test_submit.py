@@ -173,14 +173,9 @@ def test_a_parcel_starts_where_results_stay(tmp_path: Path) -> None:
     }  # fmt: skip
     assert not list(unpacked.rglob("__pycache__"))
     again = subprocess.run(
-        sent.command(sys.executable),
-        shell=True,
-        cwd=unpacked,
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
+        sent.command(sys.executable), shell=True, cwd=unpacked, capture_output=True, text=True, timeout=DEADLINE_S,
         check=False,
-    )
+    )  # fmt: skip
     assert again.stdout == shown.stdout, again.stderr
 
 
@@ -198,17 +193,8 @@ def test_a_study_is_sent_with_clusters_address_and_the_tracking_server() -> None
     assert sent.words == ("--space", "toy_elk", "--address", "auto", "--tracking-uri", "http://mlflow:5000")
     assert "cd /shared/pcl && " in sent.command("python")
     assert 'exec "$python" -m launch.grid --space toy_elk' in sent.command("python")
-    given = [
-        "launch/grid.py",
-        "--space",
-        "toy_elk",
-        "--address",
-        "h:1",
-        "--tracking-uri",
-        "http://b",
-        "--storage",
-        "/s",
-    ]
+    given = ["launch/grid.py", "--space", "toy_elk", "--address", "h:1"]
+    given += ["--tracking-uri", "http://b", "--storage", "/s"]
     assert parcel(given, None, "http://a").words == tuple(given[1:])
     assert parcel(given, None, "").folder == "/s"
     assert parcel(["launch/grid.py", "--list"], None, "").folder == ""

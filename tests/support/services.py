@@ -119,12 +119,17 @@ class Home:
 
     def hold_at(self, name: str, n_reports: int) -> list[int]:
         """Stop a study's workers once it has so many reports: however fast they are, it has hardly more."""
-        wait_for(lambda: self.n_reports(name), "a trial has reports")
+        wait_for(lambda: self.n_reports(name) or self.drivers[-1].process.poll() is not None, "a trial has reports")
         return self.hold_when(lambda: self.n_reports(name) >= n_reports, f"{name} has {n_reports} reports")
 
     def hold_when(self, is_so: Callable[[], Any], what: str) -> list[int]:
         """Stop the workers as soon as something is so, before it can be otherwise; returns them."""
-        return stop_when(self.workers, is_so, what)
+
+        def is_so_before_the_end() -> bool:
+            assert self.drivers[-1].process.poll() is None, self.drivers[-1].errors
+            return bool(is_so())
+
+        return stop_when(self.workers, is_so_before_the_end, what)
 
     def wait_until_empty(self) -> None:
         """See that no process is left: those that Ray's raylet has started end soon after it, not with it."""
