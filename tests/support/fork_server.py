@@ -43,7 +43,7 @@ class ForkServer:
         with theirs:
             words = [sys.executable, "-m", "tests.support.fork_server", str(theirs.fileno())]
             own = {"cwd": ROOT, "stdin": subprocess.DEVNULL, "start_new_session": True}
-            subprocess.Popen(words, pass_fds=[theirs.fileno()], **own)  # type: ignore[call-overload]
+            self._process = subprocess.Popen(words, pass_fds=[theirs.fileno()], **own)  # type: ignore[call-overload]
         self._codes: dict[int, int] = {}
         assert self._socket.recv(_MESSAGE) == b"ready"
 
