@@ -10,7 +10,7 @@ test: $(READY)
 	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(PY) -m pytest -m "not slow"
 
 test-slow: $(READY)
-	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(PY) -m pytest -m slow --dist load tests
+	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(PY) -m pytest -m slow --dist loadgroup tests
 
 # The tests marked gpu, one after the other. `make test-gpu PY=python3` takes a Python of your own that has torch and pytest, and
 # installs nothing; tests that need Ray, MLflow or Optuna are skipped where they are missing. ARGS="--shuffle 1": another order.

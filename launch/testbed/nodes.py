@@ -29,6 +29,8 @@ from launch.testbed.processes import (
 )
 
 _RAY = str(Path(sys.executable).parent / "ray")
+_STARTED = "Ray runtime started"
+_MOST_TRIES = 4
 
 
 class Network:
@@ -111,6 +113,7 @@ class Cluster:
         return {
             **kept, "RAY_TMPDIR": str(self.folder), "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": self.token,
             "RAY_USAGE_STATS_ENABLED": "0", "RAY_health_check_timeout_ms": "3000",  # as the clusters of launch/cluster/
+            "RAY_raylet_start_wait_time_s": "60", "RAY_gcs_server_port_wait_time_s": "120",  # on a busy machine
         }  # fmt: skip
 
     @property
@@ -118,11 +121,13 @@ class Cluster:
         """Return the words that run a command beside the head."""
         return self.network.prefix("head") if self.network else ()
 
-    def start(self, n_cpus: int | None = None, **environment: str) -> None:
+    def start(self, n_cpus: int | None = None, *, has_dashboard: bool = True, **environment: str) -> None:
+        """Start the head; without a dashboard, which only jobs and people need, it is there sooner."""
         options = [
             "--head", f"--port={self.port}", f"--dashboard-port={self.dashboard}", "--dashboard-host=127.0.0.1",
-            "--include-dashboard=true", f"--ray-client-server-port={free_port()}",
+            f"--include-dashboard={has_dashboard}",
         ]  # fmt: skip
+        options += [f"--ray-client-server-port={free_port()}"] if has_dashboard else []
         self.host = self._start_node("head", options, n_cpus, environment)
 
     def add_node(self, name: str, before: str = "", n_cpus: int | None = None, **environment: str) -> None:
@@ -190,13 +195,16 @@ class Cluster:
             command = ["unshare", "-m", "bash", "-c", f'{before} && exec "$@"', "bash", *command]
         prefix = self.network.prefix(name) if self.network else ()
         common = {name: value for name, value in self.environment.items() if name != "PYTHONPATH"}
-        with (self.folder / f"{name}.log").open("wb") as log:
-            self.nodes[name] = subprocess.Popen(
-                [*prefix, *command], cwd=self.folder, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
-                env={**common, **environment}, start_new_session=True,
-            )  # fmt: skip
-        wait_for(lambda: "Ray runtime started" in self.said(name), f"{name} has started")
-        return address
+        for _ in range(_MOST_TRIES):  # on a busy machine Ray gives up, and the next attempt finds its files in memory
+            with (self.folder / f"{name}.log").open("wb") as log:
+                node = self.nodes[name] = subprocess.Popen(
+                    [*prefix, *command], cwd=self.folder, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
+                    env={**common, **environment}, start_new_session=True,
+                )  # fmt: skip
+            wait_for(lambda: _STARTED in self.said(name) or node.poll() is not None, f"{name} has started")  # noqa: B023
+            if node.poll() is None:
+                return address
+        raise RuntimeError(f"{name} did not start: {self.said(name)}")
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from launch.grid import main
 from launch.testbed.processes import signal_all
 from tests.support.services import (
     BASE,
+    INLINE,
     LONG,
     ONE_WORKER,
     Home,
@@ -19,6 +20,8 @@ from tests.support.services import (
     summary_of,
     wait_for,
 )
+
+SECONDS = 45
 
 FAULTS: dict[str, dict[str, float]] = {
     "diverges": {"training.lr": 1e30},
@@ -42,17 +45,18 @@ def faults(place: Home, name: str, *labels: str) -> Path:
     return place.variants(name, "fault", {label: {**fine, **FAULTS[label]} for label in labels}, base)
 
 
-def test_failed_trials_are_recorded_and_the_study_goes_on(place: Home) -> None:
-    space = faults(place, "faults", *FAULTS)
-    study = ["--space", space, "--scale", "smoke", "--name", "s", *ONE_WORKER]
-    stopped = place.run(*study, "--fail-fast", code=1)
+def test_failed_trials_are_recorded_and_the_study_goes_on(joined: Home) -> None:
+    """Inline until the first fails, then on Ray."""
+    space = faults(joined, "faults", *FAULTS)
+    study = ["--space", space, "--scale", "smoke", "--name", "s"]
+    stopped = joined.run(*study, "--fail-fast", *INLINE, code=1)
     assert "a trial failed (seed 1: the encoder returns NaN" in stopped.errors
-    assert Records(place.storage, "s").parent().info.status == "KILLED"
-    (failed,) = [trial for trial in place.study("s").trials() if trial.result()]
+    assert Records(joined.storage, "s").parent().info.status == "KILLED"
+    (failed,) = [trial for trial in joined.study("s").trials() if trial.result()]
     first_end = failed.result()
 
-    grid = place.run("--resume", "s", *ONE_WORKER)
-    records = check_records(place.study("s"), place.storage)
+    grid = joined.run("--resume", "s", *ONE_WORKER)
+    records = check_records(joined.study("s"), joined.storage)
     assert records.statuses() == {"FAILED": 4, "FINISHED": 1}
     assert failed.result() == first_end
     causes = {run.data.tags["mlflow.runName"]: run.data.tags.get("pcl.cause", "") for run in records.runs("trial")}
@@ -66,24 +70,24 @@ def test_failed_trials_are_recorded_and_the_study_goes_on(place: Home) -> None:
         assert any(label in line and f"FAILED: {causes[f'fault={label}']}" in line for line in grid.said.splitlines())
     too_large = next(run for run in records.runs("trial") if run.data.tags["mlflow.runName"] == "fault=too large")
     assert "Traceback" in records.artifact(too_large, "failure.txt")
-    assert summary_of(place.study("s"))["best"]["varied"] == {"fault": "fine"}
+    assert summary_of(joined.study("s"))["best"]["varied"] == {"fault": "fine"}
 
 
-def test_a_trial_whose_workers_are_always_killed_fails(place: Home) -> None:
+def test_a_trial_whose_workers_are_always_killed_fails(joined: Home) -> None:
     """As by a kernel that is out of memory."""
     endless = {**LONG, "training.n_batches": 1_000_000}  # what is left of it is never done before the next kill
-    space = place.space("doomed", {"grid": {"loss.n_samples": [2]}}, endless)
-    grid = place.start("--space", space, "--scale", "smoke", "--name", "s")
+    space = joined.space("doomed", {"grid": {"loss.n_samples": [2]}}, endless)
+    grid = joined.start("--space", space, "--scale", "smoke", "--name", "s")
 
     def killed_until_it_ends() -> bool:
-        signal_all(place.workers(), signal.SIGKILL)
+        signal_all(joined.workers(), signal.SIGKILL)
         return grid.process.poll() is not None
 
     wait_for(killed_until_it_ends, "the study ends")
     grid.ended(1)
     assert "FAILED: worker died" in grid.said
     assert "MLflow lacks" not in grid.said
-    check_records(place.study("s"), place.storage, "FAILED")
+    check_records(joined.study("s"), joined.storage, "FAILED")
 
 
 def test_two_studies_at_once_share_a_store(place: Home) -> None:
@@ -91,8 +95,8 @@ def test_two_studies_at_once_share_a_store(place: Home) -> None:
     staged = place.space("staged", {"first": {"loss.n_samples": [2, 4]}, "second": {"training.lr": [1e-4, 1e-3, 1e-2]}})
     failing = faults(place, "failing", "diverges", "runs away")
     grids = [
-        place.start("--space", staged, "--scale", "smoke", "--name", "a", "--finalize", *ONE_WORKER),
-        place.start("--space", failing, "--scale", "smoke", "--name", "b", *ONE_WORKER),
+        place.start("--space", staged, "--scale", "smoke", "--name", "a", "--finalize", *INLINE),
+        place.start("--space", failing, "--scale", "smoke", "--name", "b", *INLINE),
     ]
     grids[1].ended(1)
     assert "no trial of a stage finished" in grids[1].errors

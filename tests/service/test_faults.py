@@ -27,12 +27,13 @@ from pcl.studies.tracking.store import Store, StoreError
 from pcl.studies.tracking.tracker import StudyTags, Tracker
 from tests.support.services import alone, best_of
 
+SECONDS = 40
 NAMESPACES = Path("/run/netns")
 
 
 def test_the_trials_of_a_killed_node_go_on_elsewhere() -> None:
     with cluster() as nodes:
-        nodes.start(n_cpus=0)
+        nodes.start(n_cpus=0, has_dashboard=False)
         nodes.add_node("first")
         space = write_space(nodes.folder, n_reports=40, kappas=[10])
         expected = alone(space)
@@ -51,6 +52,7 @@ def test_the_trials_of_a_killed_node_go_on_elsewhere() -> None:
     assert row["nodes_used"] <= 2
 
 
+@pytest.mark.slow
 def test_a_benchmark_that_is_stopped_leaves_nothing(tmp_path: Path) -> None:
     folders = set(Path("/tmp").glob("pcl-*"))
     command = [sys.executable, "launch/bench.py", "faults", "--output", tmp_path / "faults.json"]

@@ -22,9 +22,13 @@ from pcl.studies.execution.monitoring import KAPPA_MEAN, MEASURES, TRIALS
 from tests.support.grafana import DASHBOARDS, PROMETHEUS_CONFIG, label_variables, queries, read
 from tests.support.services import BASE, Grid, Home, free_port, home, wait_for
 
-pytestmark = pytest.mark.skipif(
-    shutil.which("prometheus") is None, reason="no Prometheus is here (Debian's package is called prometheus)"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.xdist_group("prometheus"),  # they share a study
+    pytest.mark.skipif(
+        shutil.which("prometheus") is None, reason="no Prometheus is here (Debian's package is called prometheus)"
+    ),
+]
 
 # Two trials that are done at once and two that run for as long as the test does.
 GRID = {"training.n_batches": [4, 40_000], "loss.n_samples": [2, 4]}

@@ -1,4 +1,4 @@
-"""`launch/reproduce.py` and `launch/ablate.py` with Ray and MLflow: one trains, the other finds, both say the same."""
+"""`launch/ablate.py` inline, `launch/reproduce.py` on Ray: one trains, the other finds, both say the same."""
 
 import csv
 import json
@@ -21,9 +21,11 @@ from launch.reproduce import main as reproduce
 from launch.studies.ablate_command import asked_ablation
 from launch.studies.grid_study import asked_study
 from pcl.studies.ledger.folders import StudyFolder
+from tests.support.clusters import Cluster
 from tests.support.commands import called
-from tests.support.services import ONE_WORKER, Home, Records, home
+from tests.support.services import INLINE, Home, Records, home
 
+SECONDS = 25
 ABLATE, REPRODUCE = "launch/ablate.py", "launch/reproduce.py"
 # A truth that is drawn at once
 FAST = [
@@ -33,10 +35,10 @@ FAST = [
 
 
 @pytest.fixture(scope="module")
-def place() -> Iterator[Home]:
+def place(ray_of_all: Cluster) -> Iterator[Home]:
     """The variants of the shared backbone, ablated."""
-    with home() as found:
-        found.run("--ablation", "shared_backbone", "--name", "a", *FAST, *ONE_WORKER, script=ABLATE)
+    with home(ray_of_all) as found:
+        found.run("--ablation", "shared_backbone", "--name", "a", *FAST, *INLINE, script=ABLATE)
         yield found
 
 

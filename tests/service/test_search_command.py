@@ -1,4 +1,4 @@
-"""launch/grid.py --search: what is refused, and a search with Ray and MLflow that is killed and resumed."""
+"""launch/grid.py --search and --scheduler: what is refused; with Ray, a search that is killed, and early stopping."""
 
 import dataclasses
 import shutil
@@ -9,13 +9,27 @@ import optuna
 import pytest
 
 from launch.grid import main
-from pcl.studies.ledger.folders import StudyFolder
+from pcl.studies.ledger.folders import Status, StudyFolder
 from pcl.studies.ledger.study_spec import StudySpec
 from pcl.studies.search.optuna_study import DATABASE
 from pcl.studies.space.search_method import RANDOM
 from pcl.studies.space.search_space import load_space
 from tests.support.searches import METRIC, OTHER, Driver, end, kept, spec_of
-from tests.support.services import LONG, ONE_WORKER, Home, assert_refused, check_records, go_on, summary_of, wait_for
+from tests.support.services import (
+    BASE,
+    INLINE,
+    LONG,
+    ONE_WORKER,
+    Home,
+    Records,
+    assert_refused,
+    check_records,
+    go_on,
+    summary_of,
+    wait_for,
+)
+
+SECONDS = 35
 
 BAD_INPUT = {
     "ranges as grid": (["--space", "{ranged}"], "has ranges, of which there is no grid: take the search random"),
@@ -33,6 +47,8 @@ BAD_INPUT = {
     "twice": (["--space", "toy_elk", "--objectives", f"{METRIC},{METRIC}"], "every metric once"),
     "no better end": (["--space", "toy_elk", "--objectives", "eval/kappa_mean"], "neither end of it is the better"),
     "resumed": (["--resume", "s", "--search-seed", "0", "--trials", "3"], "leave out --trials, --search-seed"),
+    "pbt": (["--space", "toy_elk", "--scheduler", "pbt"], "no configuration stands for what one has reached"),
+    "two metrics": (["--space", "toy_elk", "--scheduler", "asha", "--objectives", f"{METRIC},{OTHER}"], "one metric"),
     "normal": (["--space", "{normal}", "--search", "optuna"], "the axis 'loss.kappa_pos' must be uniform"),
 }  # fmt: skip
 
@@ -82,33 +98,33 @@ def known_study(space: Path, folder: StudyFolder) -> int:
     return len(trials)
 
 
-def test_a_killed_optuna_search_goes_on(place: Home) -> None:
+def test_a_killed_optuna_search_goes_on(joined: Home) -> None:
     """With Ray and MLflow, warmly started, one at once: resumed, it has the trials that it would have had."""
-    space = place.space("ranged", {"all": {"training.lr": "LR", "loss.n_samples": [2, 4]}}, LONG)
+    space = joined.space("ranged", {"all": {"training.lr": "LR", "loss.n_samples": [2, 4]}}, LONG)
     text = space.read_text().replace("'LR'", "log_uniform(1e-4, 1e-2)")
     space.write_text(text.replace("import SearchSpace", "import log_uniform, SearchSpace"))
-    n_known = known_study(space, place.study("known"))
-    folder = place.study("s")
+    n_known = known_study(space, joined.study("known"))
+    folder = joined.study("s")
 
     def ended() -> dict[str, Any]:
         results = {trial.key: trial.result() for trial in folder.trials()}
         return {key: result for key, result in results.items() if result and not result.reused_from}
 
     options = ["--space", space, "--scale", "smoke", "--search", "optuna", "--trials", "3", "--warm-start", "known"]
-    grid = place.start(*options, "--name", "s", *ONE_WORKER)
-    wait_for(lambda: place.n_reports("s"), "a trial has reports")
-    workers = place.hold_when(
+    grid = joined.start(*options, "--name", "s", *ONE_WORKER)
+    wait_for(lambda: joined.n_reports("s"), "a trial has reports")
+    workers = joined.hold_when(
         lambda: ended() and any(t.rows() and t.result() is None for t in folder.trials()),
         "a trial has ended, another has reports",
     )
     grid.kill()
     go_on(workers)
-    wait_for(lambda: not place.workers(), "the workers follow their driver")
+    wait_for(lambda: not joined.workers(), "the workers follow their driver")
     before, n_begun = ended(), len(list(folder.trials()))
     assert n_known + 1 <= n_known + len(before) < n_begun < n_known + 3
     assert f"({n_known + 3} trials, {n_known} known)" in grid.said
-    place.run("--resume", "s", *ONE_WORKER)
-    check_records(folder, place.storage)
+    joined.run("--resume", "s", *INLINE)
+    check_records(folder, joined.storage)
     assert all(folder.trial(key).result() == result for key, result in before.items())
     study = optuna.load_study(study_name="s", storage=f"sqlite:///{folder.path / DATABASE}")
     assert [trial.state.name for trial in study.trials] == ["COMPLETE"] * (n_known + 3)
@@ -117,8 +133,31 @@ def test_a_killed_optuna_search_goes_on(place: Home) -> None:
     assert len(found["stages"]["all"]) == n_known + 3
 
     # Undisturbed, in this process, it would have proposed the same.
-    shutil.copytree(place.study("known").path, place.path / "calm" / "known")
-    calm = Driver(load_space(str(space)), StudySpec.read(folder), place.path / "calm" / "s")
+    shutil.copytree(joined.study("known").path, joined.path / "calm" / "known")
+    calm = Driver(load_space(str(space)), StudySpec.read(folder), joined.path / "calm" / "s")
     while (trial := calm.proposer.next()) is not None:
         shutil.copytree(folder.trial(trial.key).path, calm.folder.trial(trial.key).path, dirs_exist_ok=True)
     assert calm.keys == [trial.user_attrs["trial"] for trial in study.trials]
+
+
+def test_a_grid_with_asha_and_then_one_without(joined: Home) -> None:
+    """With Ray and MLflow: what was stopped is recorded as such, and no later grid takes it for finished."""
+    base = {**BASE, "training.n_batches": 36, "training.eval_every": 2, "training.phases": "joint"}
+    space = joined.space("rates", {"grid": {"training.lr": [3e-3, 1e-3, 1e-8]}}, base)
+    options = ["--space", space, "--scale", "smoke"]
+    joined.run(*options, "--name", "asha", "--scheduler", "asha", *ONE_WORKER)
+    folder = joined.study("asha")
+    results = {trial.key: trial.result() for trial in folder.trials()}
+    early = {key for key, result in results.items() if result is not None and result.status is Status.STOPPED}
+    assert len(results) == 3
+    assert early
+    runs = {run.data.tags["pcl.trial"]: run for run in Records(joined.storage, "asha").runs("trial")}
+    for key, found in runs.items():
+        assert found.info.status == ("KILLED" if key in early else "FINISHED")
+        assert ("pcl.stopped_early" in found.data.tags) == (key in early)
+        assert ("objective" in found.data.metrics) == (key not in early)
+    assert summary_of(folder)["best"]["key"] not in early
+
+    said = joined.run(*options, "--name", "grid", *INLINE).said
+    assert f"(3 trials, {3 - len(early)} known)" in said
+    assert all(entry["status"] == "finished" for entry in summary_of(joined.study("grid"))["stages"]["grid"])

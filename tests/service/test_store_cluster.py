@@ -30,10 +30,12 @@ from tests.support.services import (
 )
 
 __all__ = ["s3"]
+SECONDS = 70
 
 
-def test_a_study_in_a_store_outlives_its_driver(s3: S3) -> None:
-    """As a job, with the results of the same trials trained alone, to the bit, and every trial once in MLflow."""
+@pytest.mark.parametrize("is_job", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["driver", "job"])
+def test_a_study_in_a_store_outlives_its_driver(is_job: bool, s3: S3) -> None:
+    """Resumed on the head, it has the results of trials trained alone, to the bit, and every trial once in MLflow."""
     uri = s3.bucket()
     with home() as place:
         ray = Cluster(place)
@@ -45,7 +47,8 @@ def test_a_study_in_a_store_outlives_its_driver(s3: S3) -> None:
         can_hide = os.geteuid() == 0 and shutil.which("unshare") is not None
         hidden = " && ".join(f"mount -t tmpfs tmpfs {path}" for name, path in caches.items() if name != "apart")
         try:
-            ray.start(n_cpus=0, **CREDENTIALS, PCL_CACHE=str(caches["head"]))
+            head = {**CREDENTIALS, "PCL_CACHE": str(caches["head"])}
+            ray.start(n_cpus=0, has_dashboard=is_job, **head)
             own = {**CREDENTIALS, "PCL_CACHE": str(caches["apart"])}
             ray.add_node("apart", hidden if can_hide else "", n_cpus=2, **own)
             space = place.space("longer", GRID, {**BASE, "training.n_batches": 72, "training.eval_every": 12})
@@ -58,8 +61,11 @@ def test_a_study_in_a_store_outlives_its_driver(s3: S3) -> None:
             first.kill()
             assert len(list(caches["one"].rglob("result.json"))) < 4
             go_on(workers)
-            job = ["launch/submit.py", "--address", ray.url, "--", "launch/grid.py", "--resume", *where, *ONE_WORKER]
-            second = ray.begin(*job)  # on the head, with its environment and its copies
+            going_on = ["launch/grid.py", "--resume", *where, *ONE_WORKER]
+            if is_job:  # which has the head's environment and its copies
+                second = ray.begin("launch/submit.py", "--address", ray.url, "--", *going_on)
+            else:
+                second = ray.begin(*going_on, "--address", ray.address, **head)
             expected = alone(space)
             second.ended()
             check(uri, caches["two"], expected, place.path)

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -13,32 +14,29 @@ from launch.shared.job_package import commands, parcel
 from launch.submit import main
 from launch.testbed.processes import DEADLINE_S
 from launch.train import main as train
-from pcl.studies.ledger.folders import Status, StudyFolder
+from pcl.studies.ledger.folders import StudyFolder
 from pcl.studies.ledger.provenance import commit
 from tests.support.browser import CHROMIUM, browser
 from tests.support.clusters import Cluster, cluster
 from tests.support.commands import called
 from tests.support.services import (
-    BASE,
-    GRID,
     LONG,
     ONE_WORKER,
     Records,
     alone,
     assert_refused,
-    best_of,
-    check_records,
+    check_undisturbed,
     free_port,
     go_on,
-    on_disk,
-    summary_of,
     wait_for,
 )
+
+SECONDS = 110
 
 
 @pytest.fixture(scope="module")
 def ray() -> Iterator[Cluster]:
-    with cluster(n_cpus=2) as found:
+    with cluster(n_cpus=2, has_dashboard=True) as found:
         yield found
 
 
@@ -50,70 +48,57 @@ def submitted(ray: Cluster, *arguments: str | Path, code: int = 0) -> str:
     return grid.said + grid.errors
 
 
-def test_a_study_runs_as_a_job(ray: Cluster) -> None:
-    """With a space of the user's own, which travels; nothing of the checkout is on the cluster."""
-    space, folder = ray.place.space("short", GRID, BASE), ray.place.path / "shared folder"
-    study = ["launch/grid.py", "--space", space, "--scale", "smoke", "--name", "s", *ONE_WORKER]
-    bad = ["launch/grid.py", "--space", "toy_elk", "--set", "loss.kappa_po=3", "--scale", "smoke"]
-    failing = ray.begin(
-        "launch/submit.py", "--address", ray.url, "--folder", folder, "--name", "failing", "--", *bad
-    )  # fmt: skip
-    said = submitted(ray, "--folder", folder, "--name", "first", "--wait", "--", *study)
-    assert "first: SUCCEEDED" in said
-    assert "4/4" in said
-    found = StudyFolder(folder / "runs" / "s")
-    expected = alone(space)
-    assert on_disk(found) == expected
-    assert summary_of(found)["best"]["key"] == best_of(expected)
-    records = check_records(found, folder / "runs")
-    assert records.parent().data.tags["pcl.commit"] == commit()  # the job has no history to read it from
-    assert (found.path / "space.py").read_text() == space.read_text()
+def test_a_study_runs_as_a_job_that_can_be_stopped_and_resumed(ray: Cluster) -> None:
+    """With a space of the user's own, which travels; nothing of the checkout is on the cluster.
 
-    assert "first  " in submitted(ray, "--list")
-    assert "4/4" in submitted(ray, "--logs", "first")
-
-    assert "There is a job 'first' already" in submitted(
-        ray, "--folder", folder, "--name", "first", "--", *study, code=2
+    Its workers are held while it is asked about: however slow the questions are, it has not ended.
+    """
+    space, folder = (
+        ray.place.space("long", {"grid": {"loss.n_samples": [2, 4]}}, LONG),
+        ray.place.path / "shared folder",
     )
-    said = failing.ended(1).said  # a command that fails fails the job, and says why
-    assert "Did you mean 'loss.kappa_pos'?" in said
-    assert "failing: FAILED" in said
+    found, job = StudyFolder(folder / "runs" / "s"), ["--folder", folder, "--name", "first"]
+    study = ["--", "launch/grid.py", "--space", space, "--scale", "smoke", "--name", "s", *ONE_WORKER]
+    said = submitted(ray, *job, "--detach", *study)
+    assert f"--address {ray.url} --stop first" in said
 
-
-def test_a_job_goes_on_without_its_sender_and_can_be_stopped_and_resumed(ray: Cluster) -> None:
-    """Its workers are held while it is asked about: however slow the questions are, it has not ended."""
-    space, storage = ray.place.space("long", {"grid": {"loss.n_samples": [2, 4]}}, LONG), ray.place.path / "runs"
-    study = ["launch/grid.py", "--space", space, "--scale", "smoke", "--name", "s", *ONE_WORKER, "--storage", storage]
-    said = submitted(ray, "--name", "second", "--detach", "--", *study)
-    assert f"--address {ray.url} --stop second" in said
-
-    following = ray.begin("launch/submit.py", "--address", ray.url, "--logs", "second", "--wait")
-    workers = ray.place.hold_at("s", 6)
+    following = ray.begin("launch/submit.py", "--address", ray.url, "--logs", "first", "--wait")
+    workers = ray.place.hold_when(lambda: sum(len(trial.rows()) for trial in found.trials()) >= 6, "6 reports")
     wait_for(lambda: "stage 1 of 1" in following.said, "the log is shown")
     following.process.send_signal(signal.SIGINT)
     following.ended(130)
-    assert "the job second goes on" in following.errors
+    assert "the job first goes on" in following.errors
 
-    assert "second: RUNNING" in submitted(ray, "--status", "second")
-    check_rays_dashboard_lists_it(ray, "second")
-    stopping = ray.begin("launch/submit.py", "--address", ray.url, "--stop", "second")
-    (log,) = ray.place.path.glob("ray/session_latest/logs/job-driver-second.log")
+    assert "first: RUNNING" in submitted(ray, "--status", "first")
+    assert "first  " in submitted(ray, "--list")
+    assert "There is a job 'first' already" in submitted(ray, *job, *study, code=2)
+    check_rays_dashboard_lists_it(ray, "first")
+    stopping = ray.begin("launch/submit.py", "--address", ray.url, "--stop", "first")
+    (log,) = ray.place.path.glob("ray/session_latest/logs/job-driver-first.log")
     wait_for(lambda: "stopping: " in log.read_text(), "the job is asked to stop")
     go_on(workers)
-    assert "second: STOPPED" in stopping.ended().said
-    assert "second: STOPPED" in submitted(ray, "--status", "second", code=1)
-    assert Records(storage, "s").parent().info.status == "KILLED"  # as by Ctrl-C, recorded
-    n_stopped = ray.place.n_reports("s")
-    assert not all(trial.result() for trial in ray.place.study("s").trials())
+    assert "first: STOPPED" in stopping.ended().said
+    assert "first: STOPPED" in submitted(ray, "--status", "first", code=1)
+    assert Records(folder / "runs", "s").parent().info.status == "KILLED"  # as by Ctrl-C, recorded
+    assert not all(trial.result() for trial in found.trials())
 
     # The space's file was the first job's: it is taken from the study's folder.
-    going_on = ["launch/grid.py", "--resume", "s", "--storage", storage, "--address", "ray://127.0.0.1:10001"]
-    third = ray.begin(*going_on, *ONE_WORKER, RAY_API_SERVER_ADDRESS=ray.url).ended()
-    assert re.search(rf"sent: (\S+) to {ray.url}\n(.|\n)*\1: SUCCEEDED", third.said)
-    assert ray.place.n_reports("s") > n_stopped
-    assert on_disk(ray.place.study("s")) == alone(space)
-    assert all(trial.result().status is Status.FINISHED for trial in ray.place.study("s").trials())  # type: ignore[union-attr]
-    check_records(ray.place.study("s"), storage)
+    going_on = ["--resume", "s", "--storage", folder / "runs", "--address", "ray://127.0.0.1:10001", *ONE_WORKER]
+    second = ray.begin("launch/grid.py", *going_on, RAY_API_SERVER_ADDRESS=ray.url).ended()
+    sent = re.search(rf"sent: (\S+) to {ray.url}\n(.|\n)*\1: SUCCEEDED", second.said)
+    assert sent
+    assert "2/2" in second.said
+    assert "2/2" in submitted(ray, "--logs", sent[1])
+    records = check_undisturbed(found, alone(space), folder / "runs")
+    assert records.parent().data.tags["pcl.commit"] == commit()  # the job has no history to read it from
+    assert (found.path / "space.py").read_text() == space.read_text()
+
+
+def test_a_command_that_fails_fails_its_job_and_says_why(ray: Cluster) -> None:
+    bad = ["launch/grid.py", "--space", "toy_elk", "--set", "loss.kappa_po=3", "--scale", "smoke"]
+    said = submitted(ray, "--folder", ray.place.path / "none", "--name", "failing", "--wait", "--", *bad, code=1)
+    assert "Did you mean 'loss.kappa_pos'?" in said
+    assert "failing: FAILED" in said
 
 
 def check_rays_dashboard_lists_it(ray: Cluster, name: str) -> None:
@@ -188,24 +173,19 @@ def test_a_parcel_starts_where_results_stay(tmp_path: Path) -> None:
     }  # fmt: skip
     assert not list(unpacked.rglob("__pycache__"))
     again = subprocess.run(
-        sent.command(sys.executable),
-        shell=True,
-        cwd=unpacked,
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
+        sent.command(sys.executable), shell=True, cwd=unpacked, capture_output=True, text=True, timeout=DEADLINE_S,
         check=False,
-    )
+    )  # fmt: skip
     assert again.stdout == shown.stdout, again.stderr
 
 
 @pytest.mark.parametrize("name", ["grid", "ablate", "reproduce"])
 def test_commands_that_are_told_the_cluster_take_its_address(name: str) -> None:
     assert parcel([f"launch/{name}.py"], "/x", "http://m").words == ("--address", "auto", "--tracking-uri", "http://m")
-    command = [sys.executable, "-m", f"launch.{name}", "--help"]
-    shown = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=True).stdout
-    assert "--address" in shown
-    assert "--tracking-uri" in shown
+    shown = called(f"launch/{name}.py", import_module(f"launch.{name}").main, "--help")
+    assert shown.returncode == 0
+    assert "--address" in shown.stdout
+    assert "--tracking-uri" in shown.stdout
 
 
 def test_a_study_is_sent_with_clusters_address_and_the_tracking_server() -> None:
@@ -213,17 +193,8 @@ def test_a_study_is_sent_with_clusters_address_and_the_tracking_server() -> None
     assert sent.words == ("--space", "toy_elk", "--address", "auto", "--tracking-uri", "http://mlflow:5000")
     assert "cd /shared/pcl && " in sent.command("python")
     assert 'exec "$python" -m launch.grid --space toy_elk' in sent.command("python")
-    given = [
-        "launch/grid.py",
-        "--space",
-        "toy_elk",
-        "--address",
-        "h:1",
-        "--tracking-uri",
-        "http://b",
-        "--storage",
-        "/s",
-    ]
+    given = ["launch/grid.py", "--space", "toy_elk", "--address", "h:1"]
+    given += ["--tracking-uri", "http://b", "--storage", "/s"]
     assert parcel(given, None, "http://a").words == tuple(given[1:])
     assert parcel(given, None, "").folder == "/s"
     assert parcel(["launch/grid.py", "--list"], None, "").folder == ""

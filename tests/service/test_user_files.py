@@ -3,9 +3,10 @@
 from pathlib import Path
 
 from pcl.studies.ledger.folders import Status
-from tests.support.services import BASE, ONE_WORKER, check_records, home
+from tests.support.services import BASE, INLINE, ONE_WORKER, Home, check_records
 from tests.support.user_parts import ENCODER, LOSS, TASK, written
 
+SECONDS = 15
 SPACE = """
 from pcl.studies.space import Objective, SearchSpace, Stage
 SPACE = SearchSpace(
@@ -15,23 +16,22 @@ SPACE = SearchSpace(
 """
 
 
-def test_a_study_of_users_files_runs_and_resumes() -> None:
-    with home() as place:
-        loss, encoder, task = (written(place.path, name) for name in (LOSS, ENCODER, TASK))
-        base = {path: value for path, value in BASE.items() if path != "encoder.hidden"}
-        space = place.path / "own.py"
-        space.write_text(SPACE.format(loss=loss, encoder=encoder, task=task, base=base))
-        place.run("--space", space, "--scale", "smoke", "--seeds", "1", "--name", "own", "--no-finalize", *ONE_WORKER)
-        trials = list(place.study("own").trials())
-        assert [trial.result().status for trial in trials] == [Status.FINISHED] * 2  # type: ignore[union-attr]
-        assert all(row.by_seed[1]["eval/share"] == 0.25 for trial in trials for row in trial.rows())
-        check_records(place.study("own"), place.storage)
+def test_a_study_of_users_files_runs_and_resumes(joined: Home) -> None:
+    loss, encoder, task = (written(joined.path, name) for name in (LOSS, ENCODER, TASK))
+    base = {path: value for path, value in BASE.items() if path != "encoder.hidden"}
+    space = joined.path / "own.py"
+    space.write_text(SPACE.format(loss=loss, encoder=encoder, task=task, base=base))
+    joined.run("--space", space, "--scale", "smoke", "--seeds", "1", "--name", "own", "--no-finalize", *ONE_WORKER)
+    trials = list(joined.study("own").trials())
+    assert [trial.result().status for trial in trials] == [Status.FINISHED] * 2  # type: ignore[union-attr]
+    assert all(row.by_seed[1]["eval/share"] == 0.25 for trial in trials for row in trial.rows())
+    check_records(joined.study("own"), joined.storage)
 
-        for trial in trials:  # the driver died before they ended
-            (trial.path / "result.json").unlink()
-        place.run("--resume", "own", *ONE_WORKER)
-        assert [trial.result().status for trial in place.study("own").trials()] == [Status.FINISHED] * 2  # type: ignore[union-attr]
+    for trial in trials:  # the driver died before they ended
+        (trial.path / "result.json").unlink()
+    joined.run("--resume", "own", *INLINE)
+    assert [trial.result().status for trial in joined.study("own").trials()] == [Status.FINISHED] * 2  # type: ignore[union-attr]
 
-        Path(loss.rpartition(":")[0]).write_text("")
-        refused = place.run("--resume", "own", *ONE_WORKER, code=2)
-        assert "must define `Hinge`, but does not" in refused.errors
+    Path(loss.rpartition(":")[0]).write_text("")
+    refused = joined.run("--resume", "own", *INLINE, code=2)
+    assert "must define `Hinge`, but does not" in refused.errors

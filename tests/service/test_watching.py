@@ -1,11 +1,14 @@
 """A real study, while it runs, in everything that shows it: the board, MLflow's pages, Ray's dashboard, an export."""
 
+import os
 import re
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from launch.testbed.processes import started
 from pcl.presentation.numbers import number
 from pcl.studies.cluster.session import DASHBOARD
 from tests.support.board_process import (
@@ -23,7 +26,10 @@ from tests.support.board_process import (
 from tests.support.browser import CHROMIUM, Browser, browser
 from tests.support.services import BASE, Grid, Home, Records, home, wait_for
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed (Debian: apt install chromium)")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed (Debian: apt install chromium)"),
+]
 
 # One trial that is done at once, one that fails, and one that runs for as long as the test does.
 CELLS = {
@@ -63,7 +69,9 @@ def test_a_running_study_in_all_that_shows_it(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")  # a user would paste the token into the dashboard
     with home() as place:
         space = place.variants("watched", "cell", CELLS, {**BASE, "training.eval_every": 4})
-        grid = place.start("--space", space, "--scale", "smoke", "--name", "watched", "--cpus", "2")
+        words = ["--space", space, "--scale", "smoke", "--name", "watched", "--cpus", "2", "--storage", place.storage]
+        own = {**os.environ, "RAY_TMPDIR": str(place.path)}
+        grid = started([sys.executable, "launch/grid.py", *words], place.path / "1.out", own)  # Ray shows its words
         wait_for(lambda: "Ray dashboard:" in grid.said or grid.process.poll() is not None, "Ray is there")
         (ray,) = re.findall(r"Ray dashboard: (\S+)", grid.said)
         with board(place.storage, "--ray", ray) as ui, browser() as tab:

@@ -10,20 +10,21 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from launch.shared.command import run as run_command
+from launch.testbed.nodes import Cluster as Nodes
 from launch.testbed.processes import (
     ROOT,
     Server,
     free_port,
     processes_of,
     signal_all,
-    started,
     stop_when,
     wait_for,
     workers_among,
@@ -35,6 +36,7 @@ from pcl.studies.space.trial import Trial
 from pcl.studies.tracking.run_content import params_of
 from pcl.studies.tracking.store import Store, default_uri
 from pcl.training.run import Run
+from tests.support.fork_server import forked
 
 Reports = dict[str, list[dict[int, dict[str, float]]]]  # trial's key -> report -> seed -> metric
 
@@ -46,19 +48,27 @@ BASE = {
     "encoder.hidden": "shallow",
 }  # fmt: skip
 
-# Some seconds a trial, with thirty reports: time to disturb it.
-LONG = {**BASE, "training.n_batches": 60, "training.eval_every": 2}
+# A second or two a trial, with twenty reports: time to disturb it.
+LONG = {**BASE, "training.n_batches": 40, "training.eval_every": 2}
 # One worker after the other, where it matters only that they are: what takes time is to start them.
 ONE_WORKER = ("--max-concurrent", "1")
+INLINE = ("--runner", "inline")
 GRID = {"grid": {"loss.n_samples": [2, 4], "training.phases": ["mu kappa", "joint"]}}
 
 
 @dataclass
 class Home:
-    """A folder of studies with a Ray of its own. Paths are short: those of Ray's sockets have at most 107 bytes."""
+    """A folder of studies. Paths are short: those of Ray's sockets have at most 107 bytes.
+
+    Attributes:
+        path: The folder.
+        cluster: The Ray that drivers join; None where each starts its own, with its files in the folder.
+        drivers: All that were started.
+    """
 
     path: Path
-    n_started: int = 0
+    cluster: Nodes | None = None
+    drivers: list[Grid] = field(default_factory=list)
 
     @property
     def storage(self) -> Path:
@@ -82,11 +92,14 @@ class Home:
         return file
 
     def start(self, *arguments: str | Path, script: str = "launch/grid.py") -> Grid:
-        self.n_started += 1
-        command = [sys.executable, script, *arguments]
+        words, environment = [script, *arguments], {**os.environ, "RAY_TMPDIR": str(self.path)}
         if "--storage" not in arguments:
-            command += ["--storage", self.storage]
-        return started(command, self.path / f"{self.n_started}.out", {**os.environ, "RAY_TMPDIR": str(self.path)})
+            words += ["--storage", self.storage]
+        if self.cluster and "inline" not in arguments and "--address" not in arguments:
+            words += ["--address", self.cluster.address]
+            environment = self.cluster.environment
+        self.drivers.append(forked(words, self.path / f"{len(self.drivers) + 1}.out", environment))
+        return self.drivers[-1]
 
     def run(self, *arguments: str | Path, code: int = 0, script: str = "launch/grid.py") -> Grid:
         return self.start(*arguments, script=script).ended(code)
@@ -98,33 +111,39 @@ class Home:
         return sum(len(folder.rows()) for folder in self.study(name).trials())
 
     def processes(self) -> list[int]:
-        return processes_of(self.path)
+        """Those of its Ray, and drivers, whose environment the kernel does not tell."""
+        return processes_of(self.path) + [grid.process.pid for grid in self.drivers if grid.process.poll() is None]
 
     def workers(self) -> list[int]:
-        return workers_among(self.processes())
+        return workers_among(processes_of(self.cluster.folder if self.cluster else self.path))
 
     def hold_at(self, name: str, n_reports: int) -> list[int]:
         """Stop a study's workers once it has so many reports: however fast they are, it has hardly more."""
-        wait_for(lambda: self.n_reports(name), "a trial has reports")
+        wait_for(lambda: self.n_reports(name) or self.drivers[-1].process.poll() is not None, "a trial has reports")
         return self.hold_when(lambda: self.n_reports(name) >= n_reports, f"{name} has {n_reports} reports")
 
     def hold_when(self, is_so: Callable[[], Any], what: str) -> list[int]:
         """Stop the workers as soon as something is so, before it can be otherwise; returns them."""
-        return stop_when(self.workers, is_so, what)
+
+        def is_so_before_the_end() -> bool:
+            assert self.drivers[-1].process.poll() is None, self.drivers[-1].errors
+            return bool(is_so())
+
+        return stop_when(self.workers, is_so_before_the_end, what)
 
     def wait_until_empty(self) -> None:
         """See that no process is left: those that Ray's raylet has started end soon after it, not with it."""
-        wait_for(lambda: not self.processes(), "no process left")
+        wait_for(lambda: not self.processes() and not self.workers(), "no process left")
 
     def end_all(self) -> None:
-        signal_all(self.processes(), signal.SIGKILL)
+        signal_all(self.processes() + self.workers(), signal.SIGKILL)
 
 
 @contextlib.contextmanager
-def home() -> Iterator[Home]:
+def home(cluster: Nodes | None = None) -> Iterator[Home]:
     """A new one; nothing of it is left."""
     path = Path(tempfile.mkdtemp(prefix="pcl-", dir="/tmp"))
-    found = Home(path)
+    found = Home(path, cluster)
     try:
         yield found
     finally:
@@ -205,6 +224,22 @@ def alone(space: Path, seeds: tuple[int, ...] = (1,)) -> Reports:
         reports = [without_times(report.by_seed) for report in Run(cell.config, seeds)]
         found[Trial(cell.config.flat(), seeds, "grid").key] = reports
     return found
+
+
+@cache
+def long_alone() -> Reports:
+    """The reports of `LONG` when every trial of `GRID` is trained alone."""
+    with home() as place:
+        return alone(place.space("long", GRID, LONG))
+
+
+def check_undisturbed(folder: StudyFolder, expected: Reports, uri: str | Path) -> Records:
+    """The study has what it would have, had nothing happened to it."""
+    assert on_disk(folder) == expected
+    assert all(trial.result().status is Status.FINISHED for trial in folder.trials())  # type: ignore[union-attr]
+    assert summary_of(folder)["best"]["key"] == best_of(expected)
+    assert not list(folder.path.rglob("*.tmp"))
+    return check_records(folder, uri)
 
 
 def without_times(by_seed: dict[int, dict[str, float]]) -> dict[int, dict[str, float]]:

@@ -1,0 +1,55 @@
+"""An MLflow server that goes, comes back and goes again while a study runs on Ray."""
+
+from tests.support.services import (
+    GRID,
+    INLINE,
+    LONG,
+    Home,
+    Records,
+    Server,
+    check_undisturbed,
+    go_on,
+    long_alone,
+    on_disk,
+    wait_for,
+)
+
+SECONDS = 50
+
+
+def test_a_tracking_server_may_go_and_come_back(joined: Home) -> None:
+    server = Server(joined.path)
+    try:
+        server.start()
+        space = joined.space("long", GRID, LONG)
+        grid = joined.start("--space", space, "--scale", "smoke", "--name", "s", "--tracking-uri", server.uri)
+        workers = joined.hold_at("s", 11)
+        server.kill()
+        before = {trial.key: len(trial.rows()) for trial in joined.study("s").trials()}
+
+        def goes_on_without_it() -> bool:
+            """Of every trial that runs, the driver knows of a report since: a worker waits until the last is taken."""
+            running = [trial for trial in joined.study("s").trials() if not trial.result()]
+            is_known = all(len(trial.rows()) >= before.get(trial.key, 0) + 2 for trial in running)
+            return is_known and joined.n_reports("s") > sum(before.values()) + 6
+
+        go_on(workers)
+        workers = joined.hold_when(goes_on_without_it, "training goes on without the server")
+        server.start()  # the rest has to wait until the server has come and gone again
+        records = Records(server.uri, "s")
+        n_reports = joined.n_reports("s")
+        wait_for(lambda: sum(len(records.steps(run)) for run in records.runs("trial")) == n_reports, "all is recorded")
+        server.kill()
+        go_on(workers)
+        grid.ended()
+        assert "MLflow lacks" in grid.said
+        command = f"python launch/grid.py --resume s --storage {joined.storage} --tracking-uri {server.uri}"
+        assert joined.cluster is not None
+        assert f"`{command} --address {joined.cluster.address}` sends them" in grid.said
+        assert on_disk(joined.study("s")) == long_alone()
+
+        server.start()
+        joined.run(*command.split()[2:], *INLINE)
+        check_undisturbed(joined.study("s"), long_alone(), server.uri)
+    finally:
+        server.kill()

@@ -1,0 +1,204 @@
+"""A server that has imported torch and MLflow once and forks our commands: `python -m tests.support.fork_server FD`.
+
+A command costs what it does, not what it imports. Ray is not imported: it reads the environment while it is, and a
+command has its own. MLflow's database is copied from one that was made once; the migrations have their own tests.
+"""
+
+import importlib
+import json
+import os
+import runpy
+import select
+import shutil
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from functools import cache
+from pathlib import Path
+
+from launch.testbed.processes import ROOT, Started
+
+_PRELOADED = (
+    "torch", "torchvision", "pandas", "pyarrow.fs", "pyarrow.parquet", "scipy.stats", "matplotlib.pyplot", "optuna",
+    "optuna.storages", "mlflow.tracking", "mlflow.store.tracking.sqlalchemy_store",
+    "mlflow.store.artifact.local_artifact_repo", "requests", "launch.studies.grid_command",
+    "launch.studies.ablate_command", "launch.reproduction.command", "pcl.studies.execution.worker",
+    "pcl.studies.execution.inline_runner", "pcl.studies.report.figures",
+)  # fmt: skip
+_MESSAGE = 2**20  # bytes; an environment has some thousand
+
+
+class ForkServer:
+    """The server, seen from the process that has started it; it ends with that process."""
+
+    def __init__(self) -> None:
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            words = [sys.executable, "-m", "tests.support.fork_server", str(theirs.fileno())]
+            own = {"cwd": ROOT, "stdin": subprocess.DEVNULL, "start_new_session": True}
+            self._process = subprocess.Popen(words, pass_fds=[theirs.fileno()], **own)  # type: ignore[call-overload]
+        self._codes: dict[int, int] = {}
+        assert self._socket.recv(_MESSAGE) == b"ready"
+
+    def start(self, words: list[str], output: Path, environment: Mapping[str, str]) -> "Forked":
+        """Start `python WORDS` in the checkout."""
+        self._socket.send(json.dumps([words, str(output), dict(environment)]).encode())
+        while (pid := self._read()) is None:
+            pass
+        return Forked(self, pid)
+
+    def code(self, pid: int, timeout_s: float | None = 0.0) -> int | None:
+        """Return a command's exit code, or None where it has not ended in time."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while pid not in self._codes:
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            if not select.select([self._socket], [], [], left)[0]:
+                return None
+            self._read()
+        return self._codes[pid]
+
+    def _read(self) -> int | None:
+        """Read a message: a command that has started, which is returned, or has ended."""
+        text = self._socket.recv(_MESSAGE)
+        assert text, "the fork server has ended"
+        pid, code = json.loads(text)
+        if code is None:
+            return int(pid)
+        self._codes[pid] = code
+        return None
+
+
+class Forked:
+    """A forked command, with those methods of `subprocess.Popen` that tests use."""
+
+    def __init__(self, server: ForkServer, pid: int) -> None:
+        self._server, self.pid = server, pid
+
+    @property
+    def returncode(self) -> int | None:
+        return self.poll()
+
+    def poll(self) -> int | None:
+        return self._server.code(self.pid)
+
+    def wait(self, timeout: float | None = None) -> int:
+        code = self._server.code(self.pid, timeout)
+        if code is None:
+            raise subprocess.TimeoutExpired(str(self.pid), timeout or 0.0)
+        return code
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+_server = cache(ForkServer)  # one of each process
+
+
+def forked(words: Sequence[str | Path], output: Path, environment: Mapping[str, str]) -> Started:
+    """Start `python WORDS` as `launch.testbed.processes.started` does."""
+    for path in (output, output.with_suffix(".err")):
+        path.write_bytes(b"")
+    return Started(_server().start([str(word) for word in words], output, environment), output)  # type: ignore[arg-type]
+
+
+def _serve(control: socket.socket, template: Path) -> None:
+    """Fork a command for each request, and tell how each ended."""
+    reader, writer = os.pipe2(os.O_NONBLOCK)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    n_running = 0
+    while True:
+        ready, _, _ = select.select([control, reader], [], [])
+        if reader in ready:
+            os.read(reader, _MESSAGE)
+        while n_running and (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            n_running -= 1
+            control.send(json.dumps([ended[0], os.waitstatus_to_exitcode(ended[1])]).encode())
+        if control in ready:
+            text = control.recv(_MESSAGE)
+            if not text:
+                return
+            _check_forkable()
+            n_running += 1
+            pid = os.fork()
+            if pid == 0:
+                signal.set_wakeup_fd(-1)
+                for number in (control.fileno(), reader, writer):
+                    os.close(number)
+                _copy_databases(template)
+                _become(*json.loads(text))
+            control.send(json.dumps([pid, None]).encode())
+
+
+def _check_forkable() -> None:
+    """See that a fork loses no thread: jemalloc starts its own again."""
+    names = [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
+    assert threading.active_count() == 1, threading.enumerate()
+    assert len([name for name in names if name != "jemalloc_bg_thd"]) == 1, names
+    assert "ray" not in sys.modules
+
+
+def _become(words: list[str], output: str, environment: dict[str, str]) -> None:
+    """Run a command in this process; as of any other, its end is the interpreter's."""
+    os.setsid()
+    names = [(os.devnull, os.O_RDONLY), (output, os.O_WRONLY), (Path(output).with_suffix(".err"), os.O_WRONLY)]
+    for number, (name, flags) in enumerate(names):
+        os.dup2(os.open(name, flags), number)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.argv, sys.path[0] = words, str(Path(words[0]).resolve().parent)
+    runpy.run_path(words[0], run_name="__main__")
+    sys.exit(0)
+
+
+def _copy_databases(template: Path) -> None:
+    """Let databases of MLflow be copies, which takes no seconds."""
+    from pcl.studies.tracking import database_creation  # noqa: PLC0415
+
+    def copy(path: Path, artifacts: Path) -> None:
+        shutil.copy(template, path)
+        with closing(sqlite3.connect(path)) as connection, connection:
+            connection.execute("update experiments set artifact_location = ? || '/0'", (artifacts.as_uri(),))
+
+    database_creation._make = copy
+
+
+def _main() -> None:
+    control = socket.socket(fileno=int(sys.argv[1]))
+    for name in _PRELOADED:
+        importlib.import_module(name)
+    from pcl.studies.tracking.database_creation import _make  # noqa: PLC0415
+    from pcl.training.run import Run  # noqa: PLC0415
+    from tests.support.smoke import smoke  # noqa: PLC0415
+
+    Run(smoke(), (1,))  # whose tables are made once a process
+
+    folder, own = Path(tempfile.mkdtemp(prefix="pcl-")), os.getpid()
+    try:
+        maker = os.fork()
+        if maker == 0:
+            _make(folder / "template.db", folder)
+            os._exit(0)
+        assert os.waitpid(maker, 0)[1] == 0
+        control.send(b"ready")
+        _serve(control, folder / "template.db")
+    finally:
+        if os.getpid() == own:  # a command that ends comes here too
+            shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    _main()
