@@ -4,6 +4,7 @@ A command costs what it does, not what it imports. Ray is not imported: it reads
 command has its own. MLflow's database is copied from one that was made once; the migrations have their own tests.
 """
 
+import atexit
 import importlib
 import json
 import os
@@ -150,18 +151,31 @@ def _check_forkable() -> None:
 
 
 def _become(words: list[str], output: str, environment: dict[str, str]) -> None:
-    """Run a command in this process; as of any other, its end is the interpreter's."""
+    """Run a command in this process, and end it as Python does, but without the destructors of Ray's C++ code.
+
+    They run after all of Python's, and one of them was seen to wait for its thread for ever.
+    """
     os.setsid()
     names = [(os.devnull, os.O_RDONLY), (output, os.O_WRONLY), (Path(output).with_suffix(".err"), os.O_WRONLY)]
     for number, (name, flags) in enumerate(names):
-        os.dup2(os.open(name, flags), number)
+        file = os.open(name, flags)
+        os.dup2(file, number)
+        os.close(file)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.clear()
     os.environ.update(environment)
     sys.argv, sys.path[0] = words, str(Path(words[0]).resolve().parent)
-    runpy.run_path(words[0], run_name="__main__")
-    sys.exit(0)
+    code = 0
+    try:
+        runpy.run_path(words[0], run_name="__main__")
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def _copy_databases(template: Path) -> None:
