@@ -67,7 +67,7 @@ def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    items.sort(key=_is_quick)
+    items.sort(key=_expected_seconds, reverse=True)
     if config.option.shuffle is not None:
         random.Random(config.option.shuffle).shuffle(items)
     if not torch.cuda.is_available():
@@ -76,9 +76,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(pytest.mark.skip(reason="no CUDA device"))
 
 
-def _is_quick(item: pytest.Item) -> bool:
-    """Whether it is in a file that starts no Ray; those that do take longest, and begin."""
-    return not {"home", "Home", "cluster"} & set(vars(getattr(item, "module", None) or object))
+def _expected_seconds(item: pytest.Item) -> float:
+    """Return about how long the file takes, as it says itself: the longest begin, so that none is left at the end."""
+    return float(getattr(getattr(item, "module", None), "EXPECTED_SECONDS", 0))
 
 
 @pytest.fixture(autouse=True)

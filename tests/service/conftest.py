@@ -6,11 +6,6 @@ from tests.support.clusters import Cluster, cluster
 from tests.support.services import Home, home
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The slowest files come first; each has about as many processor seconds as it says."""
-    items.sort(key=lambda item: -getattr(getattr(item, "module", None), "SECONDS", 0))
-
-
 @pytest.fixture(scope="package")
 def ray_of_all() -> Iterator[Cluster]:
     """One cluster for all drivers of a process, where the cluster is not what is tested."""

@@ -29,7 +29,7 @@ from tests.support.services import (
     summary_of,
 )
 
-SECONDS = 50
+EXPECTED_SECONDS = 50
 METRIC = "eval/kappa_rank_corr"
 
 

@@ -31,7 +31,7 @@ from pcl.studies.space.trial import Trial
 from tests.support.clusters import Cluster, cluster
 from tests.support.services import BASE, GRID, ROOT, alone, best_of, check_records, on_disk, summary_of, wait_for
 
-SECONDS = 60
+EXPECTED_SECONDS = 60
 FILES = ROOT / "launch" / "cluster"
 
 

@@ -21,7 +21,7 @@ from tests.support.services import (
     wait_for,
 )
 
-SECONDS = 45
+EXPECTED_SECONDS = 45
 
 FAULTS: dict[str, dict[str, float]] = {
     "diverges": {"training.lr": 1e30},

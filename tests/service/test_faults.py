@@ -27,7 +27,7 @@ from pcl.studies.tracking.store import Store, StoreError
 from pcl.studies.tracking.tracker import StudyTags, Tracker
 from tests.support.services import alone, best_of
 
-SECONDS = 40
+EXPECTED_SECONDS = 40
 NAMESPACES = Path("/run/netns")
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.services import GRID, INLINE, LONG, Home, check_undisturbed, go_on, long_alone
 
-SECONDS = 20
+EXPECTED_SECONDS = 20
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import signal
 
 from tests.support.services import GRID, INLINE, LONG, Home, Records, check_undisturbed, go_on, long_alone
 
-SECONDS = 35
+EXPECTED_SECONDS = 35
 
 
 def test_a_signal_to_the_whole_group_takes_ray_but_no_records(place: Home) -> None:

@@ -4,7 +4,7 @@ from launch.grid import main
 from tests.support.commands import called
 from tests.support.services import GRID, INLINE, LONG, ONE_WORKER, Home, check_records, on_disk, summary_of
 
-SECONDS = 20
+EXPECTED_SECONDS = 20
 
 
 def files_of(place: Home, name: str) -> dict[str, set[str]]:

@@ -8,7 +8,7 @@ import pytest
 from launch.testbed.processes import command_of, signal_all
 from tests.support.services import GRID, LONG, Home, Records, go_on, wait_for
 
-SECONDS = 70
+EXPECTED_SECONDS = 70
 
 
 def daemons(place: Home, name: str) -> list[int]:

@@ -25,7 +25,7 @@ from tests.support.clusters import Cluster
 from tests.support.commands import called
 from tests.support.services import INLINE, Home, Records, home
 
-SECONDS = 25
+EXPECTED_SECONDS = 25
 ABLATE, REPRODUCE = "launch/ablate.py", "launch/reproduce.py"
 # A truth that is drawn at once
 FAST = [

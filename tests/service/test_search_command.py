@@ -29,7 +29,7 @@ from tests.support.services import (
     wait_for,
 )
 
-SECONDS = 35
+EXPECTED_SECONDS = 35
 
 BAD_INPUT = {
     "ranges as grid": (["--space", "{ranged}"], "has ranges, of which there is no grid: take the search random"),

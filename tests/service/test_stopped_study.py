@@ -16,7 +16,7 @@ from tests.support.services import (
     wait_for,
 )
 
-SECONDS = 80
+EXPECTED_SECONDS = 80
 
 
 def interrupted(grid: Grid, workers: list[int]) -> Grid:

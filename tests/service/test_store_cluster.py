@@ -30,7 +30,7 @@ from tests.support.services import (
 )
 
 __all__ = ["s3"]
-SECONDS = 70
+EXPECTED_SECONDS = 70
 
 
 @pytest.mark.parametrize("is_job", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["driver", "job"])

@@ -31,7 +31,7 @@ from tests.support.services import (
     wait_for,
 )
 
-SECONDS = 110
+EXPECTED_SECONDS = 110
 
 
 @pytest.fixture(scope="module")

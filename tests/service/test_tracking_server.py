@@ -14,7 +14,7 @@ from tests.support.services import (
     wait_for,
 )
 
-SECONDS = 50
+EXPECTED_SECONDS = 50
 
 
 def test_a_tracking_server_may_go_and_come_back(joined: Home) -> None:

@@ -6,7 +6,7 @@ from pcl.studies.ledger.folders import Status
 from tests.support.services import BASE, INLINE, ONE_WORKER, Home, check_records
 from tests.support.user_parts import ENCODER, LOSS, TASK, written
 
-SECONDS = 15
+EXPECTED_SECONDS = 15
 SPACE = """
 from pcl.studies.space import Objective, SearchSpace, Stage
 SPACE = SearchSpace(
