@@ -43,7 +43,7 @@ def main() -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = Parser(__doc__, "submit.py [options] -- launch/NAME.py ...")
+    parser = Parser(__doc__, usage="submit.py [options] -- launch/NAME.py ...")
     parser.add_argument("--address", help=f"dashboard (default: RAY_API_SERVER_ADDRESS, else {DEFAULT_ADDRESS})")
     new = parser.add_argument_group("a new job")
     new.add_argument("--folder", metavar="/FOLDER", help="folder to run in, on a disk that all nodes share; runs/ and "

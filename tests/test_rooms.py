@@ -115,8 +115,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "pcl.studies.paper", "pcl.studies.space",
     ),
     "pcl.studies.verification": (
-        "pcl.metrics", "pcl.storage", "pcl.studies.ledger", "pcl.studies.results", "pcl.studies.space",
-        "pcl.studies.tracking", "pcl.training",
+        "pcl.config", "pcl.metrics", "pcl.storage", "pcl.studies.ledger", "pcl.studies.results", "pcl.studies.search",
+        "pcl.studies.space", "pcl.studies.tracking", "pcl.training",
     ),
 }  # fmt: skip
 

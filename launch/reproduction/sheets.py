@@ -10,7 +10,7 @@ from launch.reproduction.cells import Cells, Setting, ours_of
 from launch.reproduction.grids import GridStudy
 from launch.shared.command import say
 from pcl.data.sources import data_folder, resolve
-from pcl.storage.files import write_text
+from pcl.storage.files import first_line, write_text
 from pcl.studies.inspection.images import source_of, write_look
 from pcl.studies.ledger.study_storage import Storage
 from pcl.studies.paper.comparison import Line, Ours, counts, lines_of, lost_seeds, size_lines
@@ -107,7 +107,7 @@ def _draw(
         elif table.picture:
             _draw_picture(table, cells, mark, path, found, storage)
     except Exception as error:  # the numbers are there, whatever a picture lacks
-        say(f"{table.name} is not drawn: {(str(error).strip() or type(error).__name__).splitlines()[0]}")
+        say(f"{table.name} is not drawn: {first_line(error)}")
         path.unlink(missing_ok=True)
     return path.name if path.exists() else ""
 

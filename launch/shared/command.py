@@ -10,7 +10,7 @@ import tempfile
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from pcl.studies.cluster.loss import end_process, is_lost
 from pcl.training.diverged import Diverged
@@ -35,8 +35,8 @@ class _Help(argparse.RawDescriptionHelpFormatter):
 class Parser(argparse.ArgumentParser):
     """A parser that answers a wrong option with one sentence instead of the whole usage."""
 
-    def __init__(self, description: str | None = None, usage: str | None = None, prog: str | None = None) -> None:
-        super().__init__(prog, usage, description, formatter_class=_Help)
+    def __init__(self, description: str | None = None, **options: Any) -> None:
+        super().__init__(description=description, formatter_class=_Help, **options)
 
     def error(self, message: str) -> NoReturn:
         """Exit with code 2."""

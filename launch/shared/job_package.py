@@ -18,6 +18,7 @@ _GIVEN = "given"  # folder of the user's own files
 _NAMED = ("--space", "--ablation")  # options whose files travel with the parts that they name; ours have names
 _PARTS = ("--loss", "--task", "--encoder")  # options whose files travel as FILE.py:NAME
 _STUDIES = ("grid", "ablate", "reproduce")  # commands that join a cluster and record in MLflow
+_TRACKED = (*_STUDIES, "verify")  # commands that need MLflow
 _PLACES = ("--storage", "--checkpoint", "--output", "--data", "--weights", "--folder")  # whose paths are the cluster's
 _WRITES_NOTHING = ("--plan", "--list", "-h", "--help", "--show-config")
 _PASSWORD = re.compile(r"://[^/@]*:[^/@]*@")
@@ -111,7 +112,7 @@ def parcel(command: list[str], folder: str | None, tracking_uri: str) -> Parcel:
         raise ValueError("`--runner inline` runs trials in this process: leave it out, or do not send the command.")
     if name in _STUDIES and _value(words, "--address") is None:
         words += ["--address", "auto"]
-    if name in _STUDIES and tracking_uri and _value(words, "--tracking-uri") is None:
+    if name in _TRACKED and tracking_uri and _value(words, "--tracking-uri") is None:
         words += ["--tracking-uri", tracking_uri]
     files = _files(words)
     return Parcel(name, tuple(words), files, place if is_writing else "")
@@ -154,12 +155,11 @@ def _files(words: list[str]) -> dict[str, Path]:
             raise ValueError(f"`{option}` must be a file here, which travels with the job, but there is no {text}.")
         is_below = is_part and not file.is_absolute() and ".." not in file.parts
         place = f"{_GIVEN}/{text if is_below else file.name}"
-        if files.get(place, file) != file:
-            raise ValueError(f"`{option} {value}` cannot be sent beside {files[place]}: rename one of these files.")
         words[index] = f"{place}:{name}" if is_part else place
-        files[place] = file
-        if option in _NAMED:
-            files |= {f"{_GIVEN}/{part}": path for part, path in _parts(file).items()}
+        beside = {f"{_GIVEN}/{part}": path for part, path in _parts(file).items()} if option in _NAMED else {}
+        for new, path in {place: file, **beside}.items():
+            if files.setdefault(new, path).absolute() != path.absolute():
+                raise ValueError(f"{path} cannot be sent beside {files[new]}: rename one of these files.")
     return files
 
 

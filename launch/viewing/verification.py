@@ -1,13 +1,15 @@
 """Verification of studies, as a command says it."""
 
 import json
+import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from launch.shared.command import say
 from pcl.storage.object_stores import is_address
 from pcl.studies.ledger.folders import StudyFolder
-from pcl.studies.ledger.study_storage import Storage, study_at
+from pcl.studies.ledger.study_storage import Storage
+from pcl.studies.session.tracking_choice import require_tracking
 from pcl.studies.tracking.store import Store, shown_uri, tracking_uri
 from pcl.studies.verification.problem import Remedy
 from pcl.studies.verification.verifier import Verification, verify
@@ -36,34 +38,51 @@ def verify_studies(request: VerifyRequest) -> bool:
     Raises:
         ValueError: If there is no such study, or a process works on it.
     """
-    folders = _studies(request)
-    store = Store(tracking_uri(request.tracking_uri, folders[0].path.parent.absolute()))
+    storage, folders = _studies(request)
+    require_tracking(storage, request.tracking_uri)
+    store = Store(tracking_uri(request.tracking_uri, folders[0].path.parent))
     if store.database is None or store.database.exists():
         store.check()
-    found = [_verified(folder, store, request.is_json) for folder in folders]
+    if len(folders) == 1:
+        found: list[Verification | str] = [_verified(folders[0], store, request.is_json)]
+    else:
+        found = [_attempted(folder, store, request.is_json) for folder in folders]
     if request.is_json:
         say(json.dumps([_entry(verification) for verification in found], indent=2))
-    return all(verification.is_sound for verification in found)
+    return all(isinstance(verification, Verification) and verification.is_sound for verification in found)
 
 
-def _studies(request: VerifyRequest) -> list[StudyFolder]:
-    """Return the studies that are asked for."""
+def _attempted(folder: StudyFolder, store: Store, is_quiet: bool) -> Verification | str:
+    """Verify one of several studies; returns why it cannot be verified, such as that it runs."""
+    try:
+        return _verified(folder, store, is_quiet)
+    except ValueError as error:
+        if not is_quiet:
+            say(f"{folder.name}: not verified: {error}")
+        return str(error)
+
+
+def _studies(request: VerifyRequest) -> tuple[Storage, list[StudyFolder]]:
+    """Return where the studies that are asked for are, and those."""
     source, storage = request.source, request.storage
     if source is not None and (is_address(source) or "/" in source or Path(source).is_dir()):
-        storage = Storage.of(source)
-        study = study_at(source) if is_address(source) else StudyFolder(Path(source))
-        study.mirror.pull("study.json")
-        if (study.path / "study.json").exists():
-            return [study]
+        place = source if is_address(source) else os.path.abspath(Path(source).expanduser())
+        storage = Storage.of(place)
+        above, _, name = place.rstrip("/").rpartition("/")
+        study = Storage.of(above).study(name) if name and not above.endswith(":/") else None
+        if study is not None:
+            study.mirror.pull("study.json")
+            if (study.path / "study.json").exists():
+                return Storage.of(above), [study]
     elif source is not None:
         storage.check_readable()
-        return [storage.study(source)]
+        return storage, [storage.study(source)]
     storage.check_readable()
     storage.pull_heads()
     names = sorted(path.parent.name for path in storage.path.glob("*/study.json"))
     if not names:
         raise ValueError(f"There is no study in {storage}.")
-    return [storage.study(name) for name in names]
+    return storage, [storage.study(name) for name in names]
 
 
 def _verified(folder: StudyFolder, store: Store, is_quiet: bool) -> Verification:
@@ -87,11 +106,13 @@ def _tell(found: Verification, store: Store) -> None:
         say(f"{found.study}: sound ({trials})")
         return
     n_mended = sum(problem.remedy is Remedy.RESUME for problem in found.problems)
-    say(f"{found.study}: {len(found.problems)} problems, of which `--resume` mends {n_mended} ({trials})")
+    say(f"{found.study}: {len(found.problems)} problems, of which resuming it mends {n_mended} ({trials})")
     for problem in found.problems:
         say(f"  {problem}")
 
 
-def _entry(found: Verification) -> dict[str, object]:
+def _entry(found: Verification | str) -> dict[str, object]:
+    if isinstance(found, str):
+        return {"error": found}
     problems = [{**asdict(problem), "remedy": problem.remedy.name.lower()} for problem in found.problems]
     return {**asdict(found), "sound": found.is_sound, "problems": problems}

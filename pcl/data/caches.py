@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 @contextmanager
 def damage_told(path: Path, what: str, fix: str) -> Iterator[None]:
-    """Raise `Damaged`, with the cause and the fix, for whatever fails while a file is read, but its opening.
+    """Raise `Damaged`, with the cause and the fix, for whatever fails while a file is read; errors of opening it pass.
 
     `what` is what the file is otherwise, such as "not an image set".
     """

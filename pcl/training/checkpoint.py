@@ -35,7 +35,7 @@ class Saveable(Protocol):
 class Saving:
     """Checkpoints that take a small share of the time: one after the last batch, others not too soon after another.
 
-    The checkpoint before is kept as `previous`, if at all; `on_saved` is called after each write, of which it is part.
+    The checkpoint before is kept as `previous`, if at all. `on_saved` is called after each write, and its time counts.
     """
 
     def __init__(

@@ -10,7 +10,7 @@ from pcl.config.fidelity import SETTINGS, Setting
 from pcl.config.run_config import RunConfig
 from pcl.distributions import VonMisesFisher
 from pcl.tasks import Negatives
-from pcl.tasks.truth import _mu_nets
+from pcl.tasks.truth import mu_nets
 from pcl.training.run import Run
 from tests.support.smoke import smoke
 
@@ -87,11 +87,11 @@ def test_every_setting_is_covered() -> None:
 @pytest.fixture(scope="module")
 def _brief_smoothing() -> Iterator[None]:
     """A twentieth of its steps moves the modes, too."""
-    _mu_nets.cache_clear()
+    mu_nets.cache_clear()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("pcl.tasks.truth._SMOOTHING_STEPS", 250)
         yield
-    _mu_nets.cache_clear()
+    mu_nets.cache_clear()
 
 
 @pytest.mark.parametrize("setting", TOY_SETTINGS, ids=lambda s: s.path)

@@ -128,7 +128,7 @@ def test_whoever_sends_too_slowly_is_dropped(stored: Stored, capfd: pytest.Captu
 
 @pytest.mark.parametrize("request_", [b"", b"GET /board.css HTTP/1.1\r\nHost: localhost\r\n\r\n"])
 def test_an_idle_connection_is_closed(request_: bytes, stored: Stored) -> None:
-    with served(stored.site, deadline_s=5.0 if request_ else 1.0) as server, connected(server) as connection:
+    with served(stored.site, deadline_s=10.0 if request_ else 1.0) as server, connected(server) as connection:
         connection.sendall(request_)
         assert told(connection).startswith(b"HTTP/1.1 200" if request_ else b"")
 

@@ -255,6 +255,7 @@ def test_command_refuses(arguments: tuple[str, ...], message: str) -> None:
 def test_command_without_a_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")  # which nobody listens at
     monkeypatch.setenv("no_proxy", "")
+    monkeypatch.setattr("urllib.request._opener", None)  # an earlier download has one with the proxies of its time
     offline = called("launch/data.py", data.main, "--folder", str(tmp_path))
     assert offline.returncode == 2
     assert "raw.githubusercontent.com cannot be reached" in offline.stderr

@@ -58,12 +58,14 @@ def sampled_cosines_and_slopes(
     return mean_and_error(cosines), mean_and_error(slopes)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("kappa", KAPPAS)
+# Rounding shows in single precision where kappa is large: 1 - mu.z is D / (2 kappa).
+@pytest.mark.parametrize(
+    ("kappa", "dtype"),
+    [(kappa, dtype) for kappa in KAPPAS for dtype in (torch.float32, torch.float64)
+     if kappa < 1000 or dtype is torch.float64],
+)  # fmt: skip
 @pytest.mark.parametrize("dim", DIMS)
 def test_mean_cosine_and_its_gradient(dim: int, kappa: float, dtype: torch.dtype) -> None:
-    if dtype is torch.float32 and kappa >= 1000:
-        return  # where rounding shows: 1 - mu.z is D / (2 kappa)
     (mean, mean_error), (slope, slope_error) = sampled_cosines_and_slopes(kappa, dim, seed=dim, dtype=dtype)
     exact_mean, exact_slope = exact_mean_and_slope(kappa, dim)
     assert abs(mean - exact_mean) < 4 * mean_error
@@ -84,7 +86,7 @@ law_of = lru_cache(maxsize=1)(CosineLaw)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("method", ["sample", "rsample"])
 @pytest.mark.parametrize("kappa", [0.0, 0.5, 16.0, 2000.0])
-@pytest.mark.parametrize("dim", [2, 3, 10, 100])
+@pytest.mark.parametrize("dim", [2, 3, 10, 300])
 def test_cosine_follows_its_cdf(
     dim: int, kappa: float, method: str, dtype: torch.dtype, generator: torch.Generator
 ) -> None:

@@ -33,7 +33,7 @@ def test_stopped_it_says_how_to_go_on_and_does(place: Home) -> None:
     words = ("--space", space, "--scale", "smoke", "--name", "s", *INLINE)
     refused = called("launch/grid.py", main, *map(str, words), "--max-concurrent", "2", "--storage", str(place.storage))
     assert refused.returncode == 2
-    assert "is for `--runner ray`" in refused.stderr
+    assert "is for the runner ray" in refused.stderr
     place.run(*words, "--time-budget", "0.0001", code=1)
     resumed = place.run("--resume", "s", *INLINE)
     assert "Ray" not in resumed.said

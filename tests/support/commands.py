@@ -2,9 +2,11 @@
 
 import contextlib
 import io
+import os
 import subprocess
 import sys
 from collections.abc import Callable
+from unittest import mock
 
 import pytest
 
@@ -16,7 +18,8 @@ def called(program: str, main: Callable[[], None], *words: str) -> subprocess.Co
     """What `python PROGRAM WORDS` says in the checkout, and how it ends."""
     out, errors = io.StringIO(), io.StringIO()
     with (
-        pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors)
+        pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors),
+        mock.patch.dict(os.environ)
     ):  # fmt: skip
         patch.chdir(ROOT)
         patch.setattr(sys, "argv", [program, *words])

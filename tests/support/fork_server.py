@@ -43,7 +43,8 @@ class ForkServer:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             words = [sys.executable, "-m", "tests.support.fork_server", str(theirs.fileno())]
-            own = {"cwd": ROOT, "stdin": subprocess.DEVNULL, "start_new_session": True}
+            one_thread = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}  # others would not be there after a fork
+            own = {"cwd": ROOT, "stdin": subprocess.DEVNULL, "start_new_session": True, "env": os.environ | one_thread}
             self._process = subprocess.Popen(words, pass_fds=[theirs.fileno()], **own)  # type: ignore[call-overload]
         self._codes: dict[int, int] = {}
         assert self._socket.recv(_MESSAGE) == b"ready"
@@ -71,6 +72,7 @@ class ForkServer:
         assert text, "the fork server has ended"
         pid, code = json.loads(text)
         if code is None:
+            self._codes.pop(pid, None)  # numbers of processes are used again
             return int(pid)
         self._codes[pid] = code
         return None

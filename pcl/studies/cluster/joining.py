@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pcl.data.sources import data_place
+from pcl.storage.files import first_line
 from pcl.storage.mirror import Mirrored
 from pcl.storage.object_stores import copy_of
 from pcl.studies.ledger.study_storage import Storage
@@ -175,8 +176,7 @@ def _asked_nodes(look: Callable[..., T], *arguments: str) -> list[tuple[str, T]]
         try:
             found.append((address, ray.get(answer)))
         except ray.exceptions.RayError as error:
-            told = str(error).strip().splitlines()[0]
-            raise ValueError(f"The node {address} of the cluster cannot run pcl: {told}") from None
+            raise ValueError(f"The node {address} of the cluster cannot run pcl: {first_line(error)}") from None
     return found
 
 

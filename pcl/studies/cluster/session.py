@@ -8,10 +8,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from pcl.storage.files import first_line
 from pcl.studies.cluster.joining import check_address, check_shared, own_token, runtime_env, use_token
 from pcl.studies.cluster.loss import ELSEWHERE_S, HERE_S, Daemons, is_lost
 from pcl.studies.cluster.start import NotStarted, answering, end_daemons, quiet_stderr, tried
-from pcl.studies.ledger.failures import first_line
 from pcl.studies.ledger.study_storage import Storage
 
 # Read when Ray is imported, or by the processes that it starts.

@@ -44,7 +44,7 @@ class Resources:
         if self.slots(available) < 1:
             raise ValueError(
                 f"A trial asks for {self.cpus:g} CPUs and {self.gpus:g} GPUs, but the cluster has "
-                f"{available.get('CPU', 0):g} and {available.get('GPU', 0):g}; give it fewer."
+                f"{available.get('CPU', 0):g} and {available.get('GPU', 0):g}; give a trial fewer CPUs or GPUs."
             )
 
 
@@ -67,7 +67,7 @@ class Cost:
 
 
 def with_side_by_side(cost: Cost, seconds_of: Callable[[int], float]) -> Cost:
-    """Return a trial's cost with the number of trainings in a process (1, 2 or 4) that gets most done, by a tenth.
+    """Return a trial's cost with so many trainings in a process (1, 2 or 4) that a tenth more gets done than with fewer.
 
     `seconds_of` tells what so many take for the same work each, all of them together.
     """

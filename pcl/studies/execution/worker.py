@@ -23,11 +23,11 @@ import torch
 from pcl.config.failure import Failure, FailureKind
 from pcl.config.user_files import short, trust
 from pcl.losses.base import DEFAULT_CHUNK_SIZE
+from pcl.storage.files import first_line
 from pcl.storage.mirror import mirror_of
 from pcl.storage.object_stores import copy_of
 from pcl.studies.execution.monitoring import GPU_MEMORY, KAPPA_MEAN, MS_PER_BATCH, OBJECTIVE, SHARE_DONE, Gauges
 from pcl.studies.execution.resources import Resources
-from pcl.studies.ledger.failures import first_line
 from pcl.studies.ledger.folders import CHECKPOINT, PREVIOUS, Lost, Result, Row, Status, StudyFolder, TrialFolder, now_ms
 from pcl.studies.space.trial import Trial
 from pcl.training.checkpoint import Saving, check_same_config, read_checkpoint

@@ -51,10 +51,19 @@ def leased(folder: StudyFolder, on_lost: Callable[[], None]) -> Iterator[None]:
             lease.give_back()
 
 
+def is_leased(folder: StudyFolder) -> bool:
+    """Return whether a driver somewhere works on a study in a store; False of one in a folder."""
+    mirror = folder.mirror
+    return isinstance(mirror, Mirrored) and _Lease(folder, mirror).is_held()
+
+
 class _Lease:
     def __init__(self, folder: StudyFolder, mirror: Mirrored) -> None:
         self._folder, self._mirror = folder, mirror
         self._token, self._n_beats = f"{platform.node()} {os.getpid()} {uuid.uuid4().hex}", 0
+
+    def is_held(self) -> bool:
+        return bool(self._read()) and self._age_s() < STALE_S
 
     def take(self) -> None:
         before = self._read()

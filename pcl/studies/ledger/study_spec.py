@@ -201,7 +201,12 @@ def _require_same(folder: StudyFolder, spec: StudySpec) -> None:
 def _keep_space(folder: StudyFolder, spec: StudySpec) -> None:
     """Keep a copy of a user's own space and of the parts beside it: the files of a job are gone when it ends."""
     if spec.has_file:
-        for name, source in {**_parts(spec.space), _SPACE: Path(spec.space)}.items():
+        parts = _parts(spec.space)
+        if _SPACE in parts:
+            raise ValueError(
+                f"{spec.space} names a part {_SPACE}, as the study's copy of the space is called: rename it."
+            )
+        for name, source in {**parts, _SPACE: Path(spec.space)}.items():
             if source.is_file():
                 (folder.path / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(source, folder.path / name)

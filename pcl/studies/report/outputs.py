@@ -15,8 +15,7 @@ from pcl.data.sources import data_folder, resolve
 from pcl.metrics.names import MAIN_METRICS, plain_name
 from pcl.metrics.undefined import as_json, told_with_error
 from pcl.presentation.text_tables import aligned
-from pcl.storage.files import write_json, write_text
-from pcl.studies.ledger.failures import first_line
+from pcl.storage.files import first_line, write_json, write_text
 from pcl.studies.ledger.folders import CHECKPOINT, StudyFolder
 from pcl.studies.ledger.study_spec import StudySpec
 from pcl.studies.results.pareto import values_of

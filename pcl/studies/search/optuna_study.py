@@ -21,7 +21,7 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import SQLAlchemyError
 
 from pcl.config.run_config import Plain
-from pcl.storage.files import warn
+from pcl.storage.files import first_line, warn
 from pcl.storage.sqlite_files import clear_unfinished, is_damaged, new_database, put, revision, set_database_aside
 from pcl.studies.space.axes import Stage
 from pcl.studies.space.ranges import Range
@@ -187,7 +187,7 @@ class Sampling:
                 warnings.simplefilter("ignore")
                 yield
         except (optuna.exceptions.StorageInternalError, SQLAlchemyError, sqlite3.Error) as error:
-            told = str(error.__cause__ or error).strip().splitlines()[0]
+            told = first_line(error.__cause__ or error)
             hint = "where it is damaged, the next start makes it again from the trials' folders"
             raise OSError(f"{self._samples.database} cannot be used ({told}; {hint})") from None
 

@@ -237,7 +237,7 @@ class SearchSpace:
             reader.read(path, value)
             for stage in self.stages:
                 if path in stage.paths():
-                    raise ValueError(f"setting {path} must not set what the stage {stage.name!r} varies.")
+                    raise ValueError(f"{path} must not be set, as the stage {stage.name!r} varies it; leave it out.")
 
     def _error(self, text: str) -> ValueError:
         return ValueError(f"Search space {self.name!r}: {text}")

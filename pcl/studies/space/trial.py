@@ -47,6 +47,10 @@ class Trial:
         """Create a trial from what `asdict` returned, possibly by way of JSON."""
         return cls(**{**content, "seeds": tuple(content["seeds"])})
 
-    def _digest(self, seeds: list[int]) -> str:
-        identity = [dict(sorted(portable(self.config).items())), seeds, self.data, MATHS_VERSION]
+    def is_of_older_numerics(self, key: str) -> bool:
+        """Return whether an earlier numerics version gave this trial the key."""
+        return key in {self._digest(list(self.seeds), version) for version in range(1, MATHS_VERSION)}
+
+    def _digest(self, seeds: list[int], version: int = MATHS_VERSION) -> str:
+        identity = [dict(sorted(portable(self.config).items())), seeds, self.data, version]
         return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:20]

@@ -69,7 +69,7 @@ def is_known(connection: sqlite3.Connection) -> bool:
 def find_runs(
     path: Path, experiments: Sequence[str], tags: Mapping[str, str], status: RunState | None = None, most: int = 0
 ) -> "list[Run] | None":
-    """Return the runs that are not deleted and have these tags (and status), the oldest first; `most` or, of 0, all.
+    """Return the runs that are not deleted and have these tags (and status), the oldest first: all, or `most` of them.
 
     None is returned where the tables are not those that are known here.
     """

@@ -7,11 +7,11 @@ from enum import Enum
 class Remedy(Enum):
     """The way to mend a problem, as it is told."""
 
-    RESUME = "`--resume` mends it"
-    RETRAIN = "delete the trial's folder; `--resume` then trains it again"
-    RERECORD = "delete the run in MLflow; `--resume` then records it again"
-    DELETE = "delete it; nothing uses it"
-    NONE = "it cannot be mended from what is there"
+    RESUME = "resuming the study mends it"
+    RETRAIN = "delete the trial's folder, in a store there; resuming the study trains it again"
+    RERECORD = "delete the run in MLflow; resuming the study records it again"
+    DELETE = "delete it; resuming the study writes it again where it is needed"
+    ORPHAN = "delete it, unless another storage on this server has the same study"
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pcl.metrics.names import OBJECTIVE, OBJECTIVE_SE
 from pcl.studies.ledger.folders import Metrics, Row, StudyFolder, TrialFolder
-from pcl.studies.tracking.run_content import ENDS, params_of, points_of, reported, stamp_of
+from pcl.studies.tracking import run_content as content
 from pcl.studies.tracking.store import LONGEST_PARAM, Store
 from pcl.studies.tracking.tags import EXPERIMENTS, RunKind, RunState, Tag
 from pcl.studies.verification.problem import Problem, Remedy
@@ -37,11 +37,11 @@ def tracking_problems(store: Store, folder: StudyFolder, trials: Sequence[TrialF
         yield Problem(_named(parents[0]), "is RUNNING, but nobody works on it", Remedy.RESUME)
     for doubled in [parents, *runs.values()]:
         for run in doubled[1:]:
-            yield Problem(_named(run), "is a second run of the same", Remedy.RESUME)
+            yield Problem(_named(run), "is a second run of the same trial or seed", Remedy.RESUME)
     first = {identity: found[0] for identity, found in runs.items()}
     for (key, _), run in first.items():
         if not folder.trial(key).path.exists():
-            yield Problem(_named(run), "is of a trial that has no folder", Remedy.DELETE)
+            yield Problem(_named(run), "is of a trial that has no folder", Remedy.ORPHAN)
     for trial in trials:
         yield from _TrialRuns(store, parent.run_id, trial, first).problems()
 
@@ -84,45 +84,46 @@ class _TrialRuns:
             if rows or result:
                 yield Problem(f"MLflow, trial {self.folder.key}", "is not recorded", Remedy.RESUME)
             return
-        state = ENDS[result.status] if result else RunState.KILLED
-        if run.info.status != state or (result and run.data.tags.get(Tag.SYNCED) != stamp_of(result, rows)):
+        state = content.ENDS[result.status] if result else RunState.KILLED
+        if run.info.status != state or (result and run.data.tags.get(Tag.SYNCED) != content.stamp_of(result, rows)):
             yield Problem(_named(run), f"is {run.info.status} and not what the trial's folder says", Remedy.RESUME)
             return
-        yield from self._differences(run, self.parent, [(row, row.metrics) for row in rows], trial.seeds)
+        found = self._differences(run, self.parent, [(row, row.metrics) for row in rows], trial.seeds)
+        yield from (Problem(_named(run), what, remedy) for what, remedy in found)
         for seed in trial.seeds if len(trial.seeds) > 1 else ():
             of_seed = self.runs.get((self.folder.key, str(seed)))
             points = [(row, row.by_seed[seed]) for row in rows if seed in row.by_seed]
             if of_seed is None:
                 yield Problem(_named(run), f"has no run of seed {seed}", Remedy.RERECORD)
-            elif result and of_seed.info.status == RunState.RUNNING:
-                yield Problem(_named(of_seed), "is RUNNING, but its trial has ended", Remedy.RERECORD)
+            elif result and of_seed.info.status != content.seed_ending(seed, result, rows, "").state:
+                yield Problem(_named(run), f"has a run of seed {seed} that is {of_seed.info.status}", Remedy.RERECORD)
             else:
-                yield from self._differences(of_seed, run.info.run_id, points, (seed,))
+                found = self._differences(of_seed, run.info.run_id, points, (seed,))
+                yield from (Problem(_named(run), f"seed {seed}: its run {what}", remedy) for what, remedy in found)
 
     def _differences(
         self, run: "Run", parent: str, points: Sequence[tuple[Row, Metrics]], seeds: Sequence[int]
-    ) -> Iterator[Problem]:
-        """A run that says it is in line with its folder has all of its reports once, and its parameters."""
+    ) -> Iterator[tuple[str, Remedy]]:
+        """Yield how a run that says it is in line differs from the folder: it has all reports once, and parameters."""
         has_ended = self.folder.result() is not None
-        remedy = Remedy.RERECORD if has_ended else Remedy.RESUME
         if run.data.tags.get(Tag.PARENT) != parent:
-            yield Problem(_named(run), "is below another run than its own", Remedy.RERECORD)
-        wanted = {path: value[:LONGEST_PARAM] for path, value in params_of(self.folder.trial(), seeds).items()}
+            yield "has another parent than the run it belongs to", Remedy.RERECORD
+        wanted = {path: value[:LONGEST_PARAM] for path, value in content.params_of(self.folder.trial(), seeds).items()}
         if has_ended and run.data.params != wanted:
-            yield Problem(_named(run), "has other parameters than its trial", remedy)
-        expected = {(key, time_ms, batch): value for key, value, time_ms, batch in points_of(points)}
+            yield "has other parameters than its trial", Remedy.RERECORD
+        expected = {(key, time_ms, batch): value for key, value, time_ms, batch in content.points_of(points)}
         there = self.store.history(run.info.run_id)
         found = {point[:3]: point[3] for point in there if point[0] not in (OBJECTIVE, OBJECTIVE_SE)}
         if len({point[:3] for point in there}) < len(there) or set(found) - set(expected):
-            yield Problem(_named(run), "has reports that its folder lacks", remedy)
+            yield "has reports that its folder lacks", Remedy.RERECORD if has_ended else Remedy.RESUME
         elif has_ended and set(expected) - set(found):
-            yield Problem(_named(run), "lacks reports that its folder has", remedy)
+            yield "lacks reports that its folder has", Remedy.RERECORD
         elif any(not _is_same(value, expected[point]) for point, value in found.items()):
-            yield Problem(_named(run), "has other values than its folder", remedy)
+            yield "has other values than its folder", Remedy.RERECORD
 
 
 def _is_same(recorded: float, value: float) -> bool:
-    (found,) = reported({"": recorded}).values()
+    (found,) = content.reported({"": recorded}).values()
     return found == value or (math.isnan(found) and math.isnan(value))
 
 

@@ -3,14 +3,27 @@
 from collections.abc import Iterator
 from itertools import pairwise
 
-from pcl.studies.ledger.folders import PREVIOUS, REPORTS, RESULT, TRIAL, Damaged, Result, Row, Status, TrialFolder
+from pcl.config.user_files import portable
+from pcl.storage.mirror import Mirrored
+from pcl.studies.ledger.folders import (
+    CHECKPOINT,
+    PREVIOUS,
+    REPORTS,
+    RESULT,
+    TRIAL,
+    Damaged,
+    Result,
+    Row,
+    Status,
+    TrialFolder,
+)
 from pcl.studies.space.trial import Trial
 from pcl.studies.verification.problem import Problem, Remedy
 from pcl.training.checkpoint import read_checkpoint
 
 
 def trial_problems(folder: TrialFolder) -> list[Problem]:
-    """Return what is wrong with a trial's folder; nothing of one that has ended, goes on or has not begun."""
+    """Return what is wrong with a trial's folder. That the trial has not begun or not ended is nothing wrong."""
     return list(_problems(folder))
 
 
@@ -27,8 +40,9 @@ def _problems(folder: TrialFolder) -> Iterator[Problem]:
         yield Problem(str(error).removesuffix(" cannot be read"), "cannot be read", Remedy.RESUME)
         return
     if trial.key != folder.key:
-        what = "is not of this key: it was edited, or recorded by an older numerics version"
-        yield Problem(str(folder.path / TRIAL), what, Remedy.DELETE)
+        if not trial.is_of_older_numerics(folder.key):
+            yield Problem(str(folder.path / TRIAL), "was edited: it is not the trial of this folder", Remedy.DELETE)
+        return
     if result is None and (folder.path / RESULT).exists():
         yield Problem(str(folder.path), "is to run again, but its old files are still there", Remedy.RESUME)
         return
@@ -43,12 +57,16 @@ def _problems(folder: TrialFolder) -> Iterator[Problem]:
 
 def _report_problems(folder: TrialFolder, trial: Trial, rows: list[Row]) -> Iterator[Problem]:
     """Reports are one a batch, of all seeds, and none comes after the last batch; a clock may jump."""
-    n_batches = trial.config["training.n_batches"]
+    n_batches = trial.config.get("training.n_batches")
     wrong = [
         ("two reports of one batch", any(a.batch == b.batch for a, b in pairwise(rows))),
         ("a report of another length", any(row.n_batches != n_batches for row in rows)),
         ("a report after the last batch", any(row.batch > row.n_batches for row in rows)),
         ("a report without one of its seeds", any(set(row.by_seed) != set(trial.seeds) for row in rows)),
+        (
+            "seeds with other metrics than each other",
+            any(len(set(map(frozenset, r.by_seed.values()))) > 1 for r in rows),
+        ),
         ("a report that lacks metrics of an earlier one", any(not _names(a) <= _names(b) for a, b in pairwise(rows))),
     ]
     for what, is_wrong in wrong:
@@ -65,6 +83,10 @@ def _checkpoint_problems(
 ) -> Iterator[Problem]:
     """A checkpoint is whole, of this trial, and follows the reports of its batch; a finished trial has its last."""
     is_finished = result is not None and result.status is Status.FINISHED and not result.reused_from
+    if isinstance(folder.mirror, Mirrored):  # checkpoints are not downloaded
+        if is_finished and not folder.mirror.time_of(CHECKPOINT):
+            yield Problem(f"{folder.mirror.uri}/{CHECKPOINT}", "is missing: its encoder is lost", Remedy.RETRAIN)
+        return
     if not folder.checkpoint.exists():
         if is_finished:
             yield Problem(str(folder.checkpoint), "is missing: its encoder is lost", Remedy.RETRAIN)
@@ -74,8 +96,9 @@ def _checkpoint_problems(
     except ValueError:
         yield Problem(str(folder.checkpoint), "is damaged", Remedy.RESUME if result is None else Remedy.RETRAIN)
         return
-    config = content["config"]  # compared as it is written: a user's own parts are code, which does not run here
-    if tuple(content["seeds"]) != trial.seeds or any(config.get(p, v) != v for p, v in trial.config.items()):
+    # Compared as it is written: a user's own parts are code, which does not run here.
+    theirs, ours = portable(content["config"]), portable(trial.config)
+    if tuple(content["seeds"]) != trial.seeds or any(theirs.get(path, value) != value for path, value in ours.items()):
         yield Problem(
             str(folder.checkpoint), "is of another trial", Remedy.RESUME if result is None else Remedy.RETRAIN
         )

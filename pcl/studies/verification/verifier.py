@@ -1,10 +1,12 @@
 """Verification of a whole study. It mends nothing."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from pcl.storage.locks import Timeout, process_lock
 from pcl.studies.ledger.folders import LOCK, TRIALS, StudyFolder, TrialFolder
+from pcl.studies.ledger.lease import is_leased
 from pcl.studies.ledger.study_spec import StudySpec
 from pcl.studies.results.selection import Outcome
 from pcl.studies.tracking.store import Store
@@ -37,7 +39,7 @@ class Verification:
 
     @property
     def is_mended_by_resume(self) -> bool:
-        """Return whether `--resume` mends all that is wrong."""
+        """Return whether resuming the study mends all that is wrong."""
         return all(problem.remedy is Remedy.RESUME for problem in self.problems)
 
 
@@ -55,30 +57,47 @@ def verify(
         ValueError: If there is no study, its study.json cannot be read, or a process works on it.
     """
     StudySpec.read(folder)
-    folder.pull()
+    with _held(folder):
+        folder.pull()
+        return _verify(folder, store, progress)
+
+
+@contextmanager
+def _held(folder: StudyFolder) -> Iterator[None]:
+    """Keep drivers of this machine away; a copy that no driver has worked on has no lock, and gets none."""
+    at_work = ValueError(f"A process is at work on the study {folder.name!r}; verify it when that has ended.")
+    if is_leased(folder):
+        raise at_work
+    if not (folder.path / LOCK).exists():
+        yield
+        return
     try:
         lock = process_lock(folder.path / LOCK).acquire(blocking=False)
     except Timeout:
-        raise ValueError(f"A process is at work on the study {folder.name!r}; verify it when that has ended.") from None
+        raise at_work from None
     with lock:
-        return _verify(folder, store, progress)
+        yield
 
 
 def _verify(folder: StudyFolder, store: Store | None, progress: Callable[[int, int], None]) -> Verification:
     folders = [folder.trial(path.name) for path in sorted((folder.path / TRIALS).glob("*/")) if path.is_dir()]
     problems: list[Problem] = []
     readable: list[TrialFolder] = []
+    unsound: set[str] = set()  # keys of trials that have to be trained again, whose runs do not matter
     for n_done, trial in enumerate(folders, start=1):
-        problems += trial_problems(trial)
+        found = trial_problems(trial)
+        problems += found
         if _is_readable(trial):
             readable.append(trial)
+            if any(problem.remedy is Remedy.RETRAIN for problem in found):
+                unsound.add(trial.key)
         progress(n_done, len(folders))
     outcomes = {trial.key: Outcome.of(trial.trial(), trial) for trial in readable}
     problems += output_problems(folder, outcomes)
     if store is not None and store.database is not None and not store.database.exists():
         problems.append(Problem(str(store.database), "does not exist", Remedy.RESUME))
     elif store is not None:
-        problems += tracking_problems(store, folder, readable)
+        problems += tracking_problems(store, folder, [trial for trial in readable if trial.key not in unsound])
     n_ended = sum(outcome.result is not None for outcome in outcomes.values())
     return Verification(folder.name, len(folders), n_ended, tuple(problems))
 

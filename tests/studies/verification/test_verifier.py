@@ -9,11 +9,14 @@ from pathlib import Path
 import pytest
 
 import pcl
+from launch.verify import main
 from pcl.storage.locks import process_lock
+from pcl.storage.mirror import mirror_of
 from pcl.studies.ledger.folders import LOCK, StudyFolder
 from pcl.studies.tracking.store import Store, default_uri
 from pcl.studies.verification.problem import Remedy
 from pcl.studies.verification.verifier import Verification, verify
+from tests.support.commands import called
 from tests.support.services import BASE
 
 SPACE = pcl.SearchSpace(
@@ -91,7 +94,7 @@ DAMAGE: dict[str, tuple[Callable[[Records], object], str, Remedy]] = {
     "lost trial.json": (lambda r: (r.trial / "trial.json").unlink(), "has no trial.json", Remedy.RESUME),
     "edited trial": (
         lambda r: r.edit_json(r.trial / "trial.json", lambda c: {**c, "seeds": [1, 3]}),  # type: ignore[dict-item]
-        "is not of this key", Remedy.DELETE,
+        "was edited", Remedy.DELETE,
     ),
     "half reopened": (
         lambda r: r.edit_json(r.trial / "result.json", lambda _: {"status": "reopened"}),
@@ -159,7 +162,7 @@ DAMAGE: dict[str, tuple[Callable[[Records], object], str, Remedy]] = {
         lambda r: r.sql(f"update params set value = '7' where key = 'seeds' and run_uuid = {r.run_of('trial')}"),
         "other parameters", Remedy.RERECORD,
     ),
-    "orphan": (lambda r: shutil.rmtree(r.trial), "a trial that has no folder", Remedy.DELETE),
+    "orphan": (lambda r: shutil.rmtree(r.trial), "a trial that has no folder", Remedy.ORPHAN),
 }  # fmt: skip
 
 
@@ -184,6 +187,59 @@ def test_resuming_mends_what_it_is_said_to_mend(records: Records, name: str) -> 
     assert verified(records.storage).is_mended_by_resume
     searched(records.storage)
     assert verified(records.storage).is_sound, verified(records.storage).problems
+
+
+@pytest.mark.parametrize("name", [name for name, (*_, remedy) in DAMAGE.items() if remedy is not Remedy.RESUME])
+def test_other_remedies_mend_what_they_are_said_to_mend(records: Records, name: str) -> None:
+    DAMAGE[name][0](records)
+    for problem in verified(records.storage).problems:
+        if problem.remedy is Remedy.RETRAIN:
+            shutil.rmtree(records.trial)
+        elif problem.remedy is Remedy.DELETE:
+            Path(problem.where).unlink()
+        elif problem.remedy in (Remedy.RERECORD, Remedy.ORPHAN):
+            run_id = problem.where.split()[2]
+            records.sql(f"update runs set lifecycle_stage = 'deleted' where run_uuid = '{run_id}'")
+    searched(records.storage)
+    assert verified(records.storage).is_sound, verified(records.storage).problems
+
+
+def test_the_command_says_what_is_wrong_of_a_study_a_storage_or_all(records: Records) -> None:
+    how = ("--storage", str(records.storage))
+    for words in (("first", *how), how, (str(records.study),), (str(records.storage),)):
+        sound = called("launch/verify.py", main, *words)
+        assert (sound.returncode, sound.stderr) == (0, "")
+        assert sound.stdout.startswith("first: sound (2 trials, 2 ended")
+    (records.trial / "x.tmp").touch()
+    broken = called("launch/verify.py", main, "first", *how)
+    assert broken.returncode == 1
+    assert "1 problems, of which resuming it mends 1" in broken.stdout
+    (found,) = json.loads(called("launch/verify.py", main, "--json", *how).stdout)
+    assert (found["sound"], [problem["remedy"] for problem in found["problems"]]) == (False, ["resume"])
+    for words in (("other", *how), (str(records.trial),), ("--storage", str(records.trial))):
+        refused = called("launch/verify.py", main, *words)
+        assert refused.returncode == 2
+        assert refused.stderr.count("\n") == 1
+
+
+def test_a_study_in_a_store_needs_no_checkpoints_here(records: Records, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PCL_CACHE", str(records.storage / "cache"))
+    store = Store(default_uri(records.storage))
+    copy = records.storage / "copy" / "first"
+    folder = StudyFolder(copy, mirror_of(copy, records.study.as_uri()))
+    assert verify(folder, store).is_sound
+    assert not list(copy.rglob("checkpoint.pt"))
+    (records.trial / "checkpoint.pt").unlink()
+    (problem,) = verify(folder, store).problems
+    assert (problem.what, problem.remedy) == ("is missing: its encoder is lost", Remedy.RETRAIN)
+
+
+def test_a_trial_may_be_in_two_stages(tmp_path: Path) -> None:
+    """As the winner of one is among the cells of the next."""
+    stages = (pcl.Stage("one", {"loss.n_samples": (2,)}), pcl.Stage("two", {"loss.n_samples": (2, 4)}))
+    space = pcl.SearchSpace("mine", "mc_info_nce", stages, BASE, tuning_seeds=(1,), report_seeds=(4,))
+    pcl.search(space, scale="smoke", storage=tmp_path, name="first", say=lambda _: None)
+    assert verified(tmp_path) == Verification("first", 2, 2, ())
 
 
 def test_a_study_that_somebody_works_on_is_not_judged(records: Records) -> None:
