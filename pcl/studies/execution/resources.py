@@ -67,7 +67,7 @@ class Cost:
 
 
 def with_side_by_side(cost: Cost, seconds_of: Callable[[int], float]) -> Cost:
-    """Return a trial's cost with so many trainings in a process (1, 2 or 4) that a tenth more gets done than with fewer.
+    """Return a trial's cost with 1, 2 or 4 trainings in a process: more of them only if a tenth more gets done.
 
     `seconds_of` tells what so many take for the same work each, all of them together.
     """

@@ -236,7 +236,7 @@ def test_a_study_in_a_store_needs_no_checkpoints_here(records: Records, monkeypa
 
 def test_a_trial_may_be_in_two_stages(tmp_path: Path) -> None:
     """As the winner of one is among the cells of the next."""
-    stages = (pcl.Stage("one", {"loss.n_samples": (2,)}), pcl.Stage("two", {"loss.n_samples": (2, 4)}))
+    stages = (pcl.Stage("one", {"loss.n_samples": (2,)}), pcl.Stage("two", {"training.phases": ("mu kappa", "joint")}))
     space = pcl.SearchSpace("mine", "mc_info_nce", stages, BASE, tuning_seeds=(1,), report_seeds=(4,))
     pcl.search(space, scale="smoke", storage=tmp_path, name="first", say=lambda _: None)
     assert verified(tmp_path) == Verification("first", 2, 2, ())
