@@ -16,7 +16,8 @@ from tests.support.torch_state import synchronization_forbidden
 MEMORY_PROBE = """
 torch.set_num_threads(1)
 def high_water():  # KiB
-    return int(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1])
+    with open("/proc/self/status") as file:
+        return int(next(line for line in file if line.startswith("VmHWM")).split()[1])
 def posterior(*batch):
     mu = torch.nn.functional.normalize(torch.randn(*batch, 10), dim=-1).requires_grad_()
     return VonMisesFisher(mu, torch.full(batch, 20.0, requires_grad=True), validate_args=False)

@@ -61,7 +61,8 @@ class Steps:
 
 
 def crash_points(
-    place: Path, act: Act, prepare: Act = nothing, at: Iterable[int] | None = None, *, is_sql: bool = False
+    place: Path, act: Act, prepare: Act = nothing, at: Iterable[int] | None = None, *, is_sql: bool = False,
+    every: int = 1,
 ) -> Iterator[Path]:  # fmt: skip
     """Yield a folder for each step at which `act` was killed in it, in a process of its own.
 
@@ -71,8 +72,9 @@ def crash_points(
         prepare: Makes what `act` finds in the folder.
         at: Numbers of the steps; by default all, up to the last.
         is_sql: See `Steps`.
+        every: Of all steps, the first and every so many after it.
     """
-    for last in count(1) if at is None else at:
+    for last in count(1, every) if at is None else at:
         folder = place / str(last)
         folder.mkdir(parents=True)
         prepare(folder)

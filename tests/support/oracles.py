@@ -22,7 +22,7 @@ class CosineLaw:
         self.kappa, self.dim = kappa, dim
         # The mass lies within a few 1/sqrt(kappa) of the pole (or of where sin^(D-2) peaks): refine there.
         width = min(np.pi, 12 * np.sqrt((dim + 1) / max(kappa, 1e-9)))
-        self.theta = np.linspace(0.0, width, 100_001)
+        self.theta = np.linspace(0.0, width, 400_001)
         self._top, self._mass = self._log_weight(self.theta).max(), 1.0
         mass = integrate.cumulative_simpson(self.density(self.theta), x=self.theta, initial=0.0)
         self._cdf, self._mass = mass / mass[-1], mass[-1]

@@ -4,6 +4,8 @@ from pathlib import Path
 
 from tests.studies.tracking.test_first_start import crash, n_aside
 
+EXPECTED_SECONDS = 40
+
 
 def test_optuna_after_a_kill_at_any_step(tmp_path: Path) -> None:
     points, _ = crash("optuna", tmp_path)

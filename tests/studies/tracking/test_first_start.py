@@ -23,6 +23,8 @@ from pcl.studies.tracking.database_file import read_only
 from pcl.studies.tracking.store import Store
 from tests.support.services import ROOT
 
+EXPECTED_SECONDS = 40
+
 
 def crash(what: str, folder: Path) -> tuple[list[dict[str, Any]], str]:
     """What the starts after all crash points have found, and what they have told."""

@@ -19,6 +19,8 @@ from pcl.studies.verification.verifier import Verification, verify
 from tests.support.commands import called
 from tests.support.services import BASE
 
+EXPECTED_SECONDS = 90
+
 SPACE = pcl.SearchSpace(
     "mine", "mc_info_nce", (pcl.Stage("grid", {"loss.n_samples": (2, 4)}),), BASE, tuning_seeds=(1, 2),
     report_seeds=(4,),
