@@ -166,8 +166,8 @@ def test_overrides() -> None:
     assert {cell.config.training.lr for cell in cells} == {2e-3}
     assert {cell.config.training.n_batches for cell in cells} == {3}
     for path, says in (
-        ("loss.kappa_pos", "must not set what the stage 'grid' varies"),
-        ("training.n_negatives", "must not set what the stage 'grid' varies"),
+        ("loss.kappa_pos", "must not be set, as the stage 'grid' varies it"),
+        ("training.n_negatives", "must not be set, as the stage 'grid' varies it"),
         ("loss.n_sample", "Did you mean 'loss.n_samples'"),
     ):
         with pytest.raises(ValueError, match=says) as error:
