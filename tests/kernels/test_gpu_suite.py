@@ -38,6 +38,7 @@ def marked() -> set[str]:
     }
 
 
+@pytest.mark.slow
 def test_gpu_tests_are_found_without_services(tmp_path: Path) -> None:
     """By `make test-gpu`, none is left out."""
     (tmp_path / "sitecustomize.py").write_text(WITHOUT_SERVICES)

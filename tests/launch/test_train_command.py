@@ -1,6 +1,7 @@
 """`launch/train.py`: overrides, progress, resuming after a kill, refusals."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -9,12 +10,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from launch.testbed.processes import DEADLINE_S, stop_when
+from launch.testbed.processes import stop_when
 from launch.train import main
 from launch.training.run_results import results_of
 from pcl.config import user_files
 from pcl.config.run_config import RunConfig
 from tests.support.commands import called
+from tests.support.fork_server import forked
 from tests.support.services import assert_refused
 from tests.support.user_parts import ENCODER, LOSS, TASK, written
 
@@ -67,7 +69,7 @@ def untimed(path: Path) -> dict[str, object]:
     return {key: value for key, value in by_seed.items() if not key.startswith("time/")}
 
 
-LENGTH = ("--set", "training.n_batches=400", "--set", "training.eval_every=20", "--seed", "4")
+LENGTH = ("--set", "training.n_batches=120", "--set", "training.eval_every=20", "--seed", "4")
 
 
 @pytest.fixture(scope="module")
@@ -84,20 +86,15 @@ def test_killed_and_restarted_it_goes_on(
     how: signal.Signals, undisturbed: dict[str, object], tmp_path: Path
 ) -> None:  # fmt: skip
     """Killed after its first checkpoint, it ends where an undisturbed run ends."""
-    arguments = command(*LENGTH, "--checkpoint", str(tmp_path / "cut.pt"))
-    process = subprocess.Popen(
-        arguments, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509  no threads here
-    )  # fmt: skip
+    words = command(*LENGTH, "--checkpoint", str(tmp_path / "cut.pt"))[1:]
+    cut = forked(words, tmp_path / "cut.out", os.environ)
     # The results are written once the checkpoint is; stopped then, it has not ended, however fast it is.
-    stop_when(lambda: [process.pid], (tmp_path / "cut.pt.json").exists, "a checkpoint is there")
-    process.send_signal(how)
-    process.send_signal(signal.SIGCONT)
-    _, errors = process.communicate(timeout=DEADLINE_S)
-    assert process.returncode in (130, -signal.SIGKILL)
+    stop_when(lambda: [cut.process.pid], (tmp_path / "cut.pt.json").exists, "a checkpoint is there")
+    cut.process.send_signal(how)
+    cut.process.send_signal(signal.SIGCONT)
+    cut.ended(130 if how is signal.SIGINT else -signal.SIGKILL)
     if how is signal.SIGINT:
-        assert "the same command goes on from batch" in errors
-        assert "Traceback" not in errors
+        assert "the same command goes on from batch" in cut.errors
     resumed = train(*LENGTH, "--checkpoint", str(tmp_path / "cut.pt"))
     assert resumed.returncode == 0, resumed.stderr
     assert "going on from" in resumed.stdout

@@ -83,7 +83,7 @@ def test_a_killed_worker_is_replaced(calm: tuple[Home, Path, Grid]) -> None:
     place, space, _ = calm
     arguments = ["--scale", "smoke", "--seeds", "1,2", "--name", "rerun", "--rerun"]
     grid = place.start("--space", space, *arguments, "--side-by-side", "2", "--max-concurrent", "2")
-    (worker,) = place.hold_at("rerun", 11)  # of both trials, neither of which has ended
+    (worker,) = place.hold_at("rerun", 7)  # of both trials, neither of which has ended
     os.kill(worker, signal.SIGKILL)
     grid.ended()
     assert grid.said.count("worker died; another goes on") == 2

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.services import GRID, INLINE, LONG, Home, check_undisturbed, go_on, long_alone
+from tests.support.services import GRID, INLINE, LONG, ONE_WORKER, Home, check_undisturbed, go_on, long_alone
 
 EXPECTED_SECONDS = 20
 
@@ -26,9 +26,10 @@ def small_disk(joined: Home) -> Iterator[Path]:
         subprocess.run(["umount", "-l", str(joined.storage)], check=True)
 
 
+@pytest.mark.slow
 def test_a_full_disk_ends_a_study_that_can_be_resumed(joined: Home, small_disk: Path) -> None:
-    grid = joined.start("--space", joined.space("long", GRID, LONG), "--scale", "smoke", "--name", "s")
-    workers = joined.hold_at("s", 11)
+    grid = joined.start("--space", joined.space("long", GRID, LONG), "--scale", "smoke", "--name", "s", *ONE_WORKER)
+    workers = joined.hold_at("s", 7)
     with contextlib.suppress(OSError), (small_disk / "filler").open("wb", buffering=0) as filler:
         while True:
             filler.write(bytes(4096))

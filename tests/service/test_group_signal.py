@@ -3,15 +3,18 @@
 import os
 import signal
 
-from tests.support.services import GRID, INLINE, LONG, Home, Records, check_undisturbed, go_on, long_alone
+import pytest
+
+from tests.support.services import GRID, INLINE, LONG, ONE_WORKER, Home, Records, check_undisturbed, go_on, long_alone
 
 EXPECTED_SECONDS = 35
 
 
+@pytest.mark.slow
 def test_a_signal_to_the_whole_group_takes_ray_but_no_records(place: Home) -> None:
     """Ray's daemons end at once, and whoever asks them waits for good."""
-    grid = place.start("--space", place.space("long", GRID, LONG), "--scale", "smoke", "--name", "s")
-    workers = place.hold_at("s", 11)
+    grid = place.start("--space", place.space("long", GRID, LONG), "--scale", "smoke", "--name", "s", *ONE_WORKER)
+    workers = place.hold_at("s", 7)
     os.killpg(grid.process.pid, signal.SIGTERM)
     grid.ended(130)
     assert f"stopped; `python launch/grid.py --resume s --storage {place.storage}` goes on" in grid.errors

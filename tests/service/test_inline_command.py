@@ -1,5 +1,7 @@
 """`--runner inline`: a study in this process has the folders, records and winner of one on Ray."""
 
+import pytest
+
 from launch.grid import main
 from tests.support.commands import called
 from tests.support.services import GRID, INLINE, LONG, ONE_WORKER, Home, check_records, on_disk, summary_of
@@ -14,6 +16,7 @@ def files_of(place: Home, name: str) -> dict[str, set[str]]:
     return {"": own, **{trial.key: {path.name for path in trial.path.iterdir()} for trial in study.trials()}}
 
 
+@pytest.mark.slow
 def test_a_study_inline_is_one_on_ray(joined: Home) -> None:
     space = joined.space("tiny", GRID)
     words = ("--space", space, "--scale", "smoke", "--seeds", "1,2")

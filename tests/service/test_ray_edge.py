@@ -6,7 +6,7 @@ import signal
 import pytest
 
 from launch.testbed.processes import command_of, signal_all
-from tests.support.services import GRID, LONG, Home, Records, go_on, wait_for
+from tests.support.services import GRID, LONG, ONE_WORKER, Home, Records, go_on, wait_for
 
 EXPECTED_SECONDS = 70
 
@@ -18,14 +18,17 @@ def daemons(place: Home, name: str) -> list[int]:
 
 @pytest.mark.parametrize(
     ("name", "cause", "number"),
-    [("raylet", "lost its last node", signal.SIGINT), ("gcs_server", "(gcs_server) has ended", signal.SIGTERM)],
+    [
+        ("gcs_server", "(gcs_server) has ended", signal.SIGTERM),
+        pytest.param("raylet", "lost its last node", signal.SIGINT, marks=pytest.mark.slow),
+    ],
 )
 def test_a_study_whose_ray_is_killed_ends_and_can_be_resumed(
     name: str, cause: str, number: signal.Signals, place: Home
 ) -> None:
-    grid = place.start("--space", place.space("long", GRID, LONG), "--scale", "smoke", "--name", "s")
+    grid = place.start("--space", place.space("long", GRID, LONG), "--scale", "smoke", "--name", "s", *ONE_WORKER)
     wait_for(lambda: "starting Ray ..." in grid.said, "it says what it waits for")
-    workers = place.hold_at("s", 11)
+    workers = place.hold_at("s", 7)
     signal_all(daemons(place, name), signal.SIGKILL)
     grid.ended(1)  # without this end, Tune waits for the raylet for ever
     going_on = f"`python launch/grid.py --resume s --storage {place.storage}` goes on"

@@ -120,7 +120,7 @@ def test_the_table_reads_what_the_ablation_trained(place: Home) -> None:
 def test_what_is_missing_is_trained_and_drawn(place: Home) -> None:
     """A figure with one cell of its own; the same again trains nothing."""
     asked = ["--figure", "2dplot", *FAST]
-    first = place.run(*asked, script=REPRODUCE).said
+    first = place.run(*asked, *INLINE, script=REPRODUCE).said
     assert "1 are to be trained" in first
     picture = place.storage / "reproduce" / "reference-smoke" / "fig-2dplot.png"
     assert picture.read_bytes().startswith(b"\x89PNG")

@@ -140,6 +140,7 @@ def test_a_killed_optuna_search_goes_on(joined: Home) -> None:
     assert calm.keys == [trial.user_attrs["trial"] for trial in study.trials]
 
 
+@pytest.mark.slow
 def test_a_grid_with_asha_and_then_one_without(joined: Home) -> None:
     """With Ray and MLflow: what was stopped is recorded as such, and no later grid takes it for finished."""
     base = {**BASE, "training.n_batches": 36, "training.eval_every": 2, "training.phases": "joint"}

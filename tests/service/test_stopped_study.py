@@ -30,7 +30,7 @@ def interrupted(grid: Grid, workers: list[int]) -> Grid:
 def test_stopped_and_killed_it_can_be_resumed(place: Home) -> None:
     space = place.space("long", GRID, LONG)
     grid = place.start("--space", space, "--scale", "smoke", "--name", "s")
-    interrupted(grid, place.hold_at("s", 11)).ended(130)
+    interrupted(grid, place.hold_at("s", 7)).ended(130)
     assert f"`python launch/grid.py --resume s --storage {place.storage}` goes on" in grid.errors
     records = Records(place.storage, "s")
     assert records.parent().info.status == "KILLED"
@@ -39,7 +39,7 @@ def test_stopped_and_killed_it_can_be_resumed(place: Home) -> None:
 
     n_reports = place.n_reports("s")
     grid = place.start("--resume", "s", *ONE_WORKER)
-    place.hold_at("s", n_reports + 6)  # for good: who is told twice waits for nobody
+    place.hold_at("s", n_reports + 4)  # for good: who is told twice waits for nobody
     interrupted(grid, [])
     grid.interrupt()
     grid.ended(130)
@@ -57,8 +57,8 @@ def test_stopped_and_killed_it_can_be_resumed(place: Home) -> None:
     assert {file: file.stat().st_mtime_ns for file in place.storage.rglob("*")} == before
     space.write_text(content)
 
-    grid = place.start("--resume", "s")
-    workers = place.hold_at("s", 42)  # some trials have ended, or will soon; others have reports
+    grid = place.start("--resume", "s", *ONE_WORKER)
+    workers = place.hold_at("s", 26)  # some trials have ended, or will soon; others have reports
     grid.kill()
     go_on(workers)
     wait_for(lambda: not place.workers(), "the workers follow their driver")

@@ -4,6 +4,7 @@ from tests.support.services import (
     GRID,
     INLINE,
     LONG,
+    ONE_WORKER,
     Home,
     Records,
     Server,
@@ -22,8 +23,9 @@ def test_a_tracking_server_may_go_and_come_back(joined: Home) -> None:
     try:
         server.start()
         space = joined.space("long", GRID, LONG)
-        grid = joined.start("--space", space, "--scale", "smoke", "--name", "s", "--tracking-uri", server.uri)
-        workers = joined.hold_at("s", 11)
+        study = ["--space", space, "--scale", "smoke", "--name", "s", "--tracking-uri", server.uri]
+        grid = joined.start(*study, *ONE_WORKER)
+        workers = joined.hold_at("s", 7)
         server.kill()
         before = {trial.key: len(trial.rows()) for trial in joined.study("s").trials()}
 

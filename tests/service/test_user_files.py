@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from pcl.studies.ledger.folders import Status
 from tests.support.services import BASE, INLINE, ONE_WORKER, Home, check_records
 from tests.support.user_parts import ENCODER, LOSS, TASK, written
@@ -16,12 +18,14 @@ SPACE = SearchSpace(
 """
 
 
-def test_a_study_of_users_files_runs_and_resumes(joined: Home) -> None:
+@pytest.mark.parametrize("runner", [INLINE, pytest.param(ONE_WORKER, marks=pytest.mark.slow)], ids=["inline", "ray"])
+def test_a_study_of_users_files_runs_and_resumes(runner: tuple[str, ...], request: pytest.FixtureRequest) -> None:
+    joined: Home = request.getfixturevalue("place" if runner is INLINE else "joined")
     loss, encoder, task = (written(joined.path, name) for name in (LOSS, ENCODER, TASK))
     base = {path: value for path, value in BASE.items() if path != "encoder.hidden"}
     space = joined.path / "own.py"
     space.write_text(SPACE.format(loss=loss, encoder=encoder, task=task, base=base))
-    joined.run("--space", space, "--scale", "smoke", "--seeds", "1", "--name", "own", "--no-finalize", *ONE_WORKER)
+    joined.run("--space", space, "--scale", "smoke", "--seeds", "1", "--name", "own", "--no-finalize", *runner)
     trials = list(joined.study("own").trials())
     assert [trial.result().status for trial in trials] == [Status.FINISHED] * 2  # type: ignore[union-attr]
     assert all(row.by_seed[1]["eval/share"] == 0.25 for trial in trials for row in trial.rows())

@@ -1,4 +1,4 @@
-"""Kills processes that make a database: `python -m tests.support.database_crashes mlflow|optuna FOLDER`.
+"""Kills processes that make a database: `python -m tests.support.database_crashes mlflow|optuna FOLDER STRIDE`.
 
 A process of its own forks them: it has no threads, and imports MLflow once for all. It prints a line of JSON for each
 crash point, which says what the next start found.
@@ -11,6 +11,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ def copied(whole: Path) -> Iterator[None]:
         mlflow_creation._make = make
 
 
-def mlflow(place: Path) -> None:
+def mlflow(place: Path, stride: int) -> None:
     """Kill those that make MLflow's database: as it is made now, and by MLflow itself, as it was."""
     import mlflow.store.tracking.sqlalchemy_store as tracking  # noqa: PLC0415
 
@@ -59,22 +60,23 @@ def mlflow(place: Path) -> None:
     steps = Steps(place, is_sql=True)
     first(place / "whole")
     parts = [steps.n * percent // 100 for percent in (20, 60, 90)]
-    now = list(crash_points(place / "now", first, at=[1, 12, 20, 30, 55, 60, *parts], is_sql=True))
+    now = list(crash_points(place / "now", first, at=[1, 12, 20, 30, 55, 60, *parts][::stride], is_sql=True))
     numbers = [12, 13, 16, 22, 30, 52, 53, 54, 55, 56, *parts]
-    before = list(crash_points(place / "before", by_mlflow, at=numbers, is_sql=True))
-    half = shutil.copy(place / "before" / "30" / "mlflow.db", place / "half.db")
+    before = list(crash_points(place / "before", by_mlflow, at=numbers[::stride], is_sql=True))
+    half = shutil.copy(before[len(before) // 2] / "mlflow.db", place / "half.db")
     with copied(place / "whole" / "mlflow.db"):
         for folder in now:
             next_start("now", folder)
         for folder in before:
             next_start("before", folder)
-        for folder in crash_points(place / "absent", first):
+        for folder in crash_points(place / "absent", first, every=stride):
             next_start("absent", folder)
-        for folder in crash_points(place / "half made", first, lambda folder: shutil.copy(half, folder / "mlflow.db")):
+        given = partial(shutil.copy, half)
+        for folder in crash_points(place / "half made", first, lambda f: given(f / "mlflow.db"), every=stride):
             next_start("half made", folder)
 
 
-def optuna(place: Path) -> None:
+def optuna(place: Path, stride: int) -> None:
     """Kill searches from their first step on; then those that make Optuna's tables in place, as it was."""
     from optuna.storages import RDBStorage  # noqa: PLC0415
 
@@ -96,14 +98,14 @@ def optuna(place: Path) -> None:
         names = sorted(path.name for path in (folder / "s").iterdir())
         say(case, folder, works=driver.keys == calm.keys, states=states, names=names)
 
-    for folder in crash_points(place / "now", first, at=range(1, 120, 9), is_sql=True):
+    for folder in crash_points(place / "now", first, at=range(1, 120, 9 * stride), is_sql=True):
         next_start("now", folder)
-    for folder in crash_points(place / "before", by_optuna, at=range(25, 52, 5), is_sql=True):
+    for folder in crash_points(place / "before", by_optuna, at=range(25, 52, 5 * stride), is_sql=True):
         next_start("before", folder)
-    for folder in crash_points(place / "absent", lambda folder: Driver(RANGED, spec, folder / "s")):
+    for folder in crash_points(place / "absent", lambda folder: Driver(RANGED, spec, folder / "s"), every=stride):
         next_start("absent", folder)
 
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    {"mlflow": mlflow, "optuna": optuna}[sys.argv[1]](Path(sys.argv[2]))
+    {"mlflow": mlflow, "optuna": optuna}[sys.argv[1]](Path(sys.argv[2]), int(sys.argv[3]))

@@ -48,8 +48,8 @@ BASE = {
     "encoder.hidden": "shallow",
 }  # fmt: skip
 
-# A second or two a trial, with twenty reports: time to disturb it.
-LONG = {**BASE, "training.n_batches": 40, "training.eval_every": 2}
+# A second a trial, with twelve reports: time to disturb it.
+LONG = {**BASE, "training.n_batches": 24, "training.eval_every": 2}
 # One worker after the other, where it matters only that they are: what takes time is to start them.
 ONE_WORKER = ("--max-concurrent", "1")
 INLINE = ("--runner", "inline")

@@ -28,7 +28,7 @@ _ENVIRONMENT = {
     "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
     "RAY_prestart_worker_first_driver": "0",  # a worker per core at the start, none of which gets a trial
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    "RAY_NUM_REDIS_GET_RETRIES": "5",  # seconds in which a cluster whose port answers accepts our token or refuses
+    "RAY_NUM_REDIS_GET_RETRIES": "5",  # seconds in which a cluster whose port answers must accept us
     "RAY_raylet_start_wait_time_s": "60",  # half of that, the default, is too short on a busy machine
 }
 _TO_START = {"RAY_gcs_server_port_wait_time_s": "120", "RAY_DASHBOARD_STARTUP_TIMEOUT_S": "120"}
@@ -38,6 +38,7 @@ _FOR_WORKERS = {name: _ENVIRONMENT[name] for name in ("RAY_CHDIR_TO_TRIAL_DIR", 
 _OF_DASHBOARD = "aiohttp_cors"
 DASHBOARD = "PCL_RAY_DASHBOARD"  # 0 in the environment: no dashboard
 _TOKEN = ("InvalidAuthToken", "Unauthenticated")  # one of these is in Ray's error if a token does not match
+_ASK_S = 30.0  # how long a cluster may take to answer
 _joined: list[str | None] = []  # addresses of the clusters that this process is in; None for its own
 _CPU_LIMIT = Path("/sys/fs/cgroup/cpu.max")  # of a container: processor time and period, in microseconds
 
@@ -115,6 +116,7 @@ def _init(**how: Any) -> str:
 def _join(address: str) -> str:
     try:
         with quiet_stderr():
+            _check_token(address)
             return _init(address=address, runtime_env=runtime_env(_FOR_WORKERS))
     except Exception as error:  # Ray raises bare ones
         told = f"No Ray cluster could be reached at {address}: {first_line(error).rstrip('.')}"
@@ -124,6 +126,14 @@ def _join(address: str) -> str:
                 f"cluster's, which `ray get-auth-token` says on its head"
             )
         raise NotStarted(told) from error
+
+
+def _check_token(address: str) -> None:
+    """Ask a cluster at HOST:PORT for its nodes: a wrong token is refused at once; `ray.init` retries for minutes."""
+    from ray._raylet import GcsClient  # noqa: PLC0415  reads the environment that was set
+
+    if address.rpartition(":")[2].isdecimal():
+        GcsClient(address=address).get_all_node_info(timeout=_ASK_S)
 
 
 def daemons() -> Daemons:

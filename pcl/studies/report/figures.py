@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -24,8 +24,8 @@ def scatter(true: ArrayLike, predicted: ArrayLike, title: str, path: Path) -> No
         raise ValueError(f"As many true as predicted values must be given, but got {x.size} and {y.size}.")
     is_finite = np.isfinite(x) & np.isfinite(y)
     x, y = x[is_finite], y[is_finite]
-    figure = _figure(4.5, 4.5)
-    axes = figure.add_subplot()
+    figure = _figure(4.5, 4.5, layout=None)  # of one plot, margins are known: to compute them would double the time
+    axes = figure.add_axes((0.17, 0.12, 0.79, 0.8))
     axes.scatter(x, y, s=6, alpha=0.35, linewidths=0, rasterized=True)
     if x.size:
         ends = [float(min(x.min(), y.min())), float(max(x.max(), y.max()))]
@@ -97,8 +97,8 @@ def _apart(modes: "np.ndarray[Any, Any]", n: int) -> list[int]:
     return [int(order[i]) for i in np.linspace(0, len(order) - 1, n).round().astype(int)]
 
 
-def _figure(width: float, height: float) -> Figure:
+def _figure(width: float, height: float, layout: Literal["constrained"] | None = "constrained") -> Figure:
     """Return a figure without pyplot, whose state all threads share."""
-    figure = Figure(figsize=(width, height), layout="constrained")
+    figure = Figure(figsize=(width, height), layout=layout)
     FigureCanvasAgg(figure)
     return figure

@@ -2,14 +2,17 @@
 
 from pathlib import Path
 
-from tests.studies.tracking.test_first_start import crash, n_aside
+import pytest
+
+from tests.studies.tracking.test_first_start import STRIDES, crash, n_aside
 
 EXPECTED_SECONDS = 40
 
 
-def test_optuna_after_a_kill_at_any_step(tmp_path: Path) -> None:
-    points, _ = crash("optuna", tmp_path)
-    assert len(points) >= 24
+@pytest.mark.parametrize("stride", STRIDES)
+def test_optuna_after_a_kill_at_any_step(stride: int, tmp_path: Path) -> None:
+    points, _ = crash("optuna", tmp_path, stride)
+    assert len(points) * stride >= 24
     assert all(point["works"] for point in points)
     assert all(point["states"] == ["COMPLETE"] * 2 for point in points)
     assert not [name for point in points for name in point["names"] if name.startswith(".")]
