@@ -32,6 +32,7 @@ print((high_water() - before) / 1024)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the high-water mark from /proc")
 def test_peak_memory_of_mc_info_nce() -> None:
     """At a quarter of the full size (S = 128 instead of 512), in chunks of 4 samples.

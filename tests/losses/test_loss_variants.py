@@ -70,6 +70,7 @@ def test_fitted_elk_knows_six_dimensions() -> None:
         ELK.Config(normalizer=ElkNormalizer.FITTED).build()(posteriors, posteriors, negatives)
 
 
+@pytest.mark.slow
 def test_guided_samples_give_the_same_loss_with_far_fewer() -> None:
     """Value and gradient are those of very many of the anchors' own; eight are nearer to them than 32 of those."""
     generator = torch.Generator().manual_seed(0)

@@ -68,7 +68,7 @@ def test_against_mpmath(dim: int, dtype: torch.dtype, log_tolerance: float, rati
     assert torch.equal(bessel_ratio_slope(kappa, dim), slope)
 
 
-@pytest.mark.parametrize("dim", [2, 3, 10, 129, 4096])
+@pytest.mark.parametrize("dim", [2, 3, 10, 129, pytest.param(4096, marks=pytest.mark.slow)])
 def test_peak_and_complement_keep_digits_where_the_plain_forms_cancel(dim: int) -> None:
     kappa = torch.tensor([float(row["kappa"]) for row in REFERENCE.get(dim, REFERENCE[128])], dtype=torch.float64)
     mpmath.mp.dps = 60
@@ -154,6 +154,7 @@ def test_gpu_agrees_with_cpu() -> None:
         torch.testing.assert_close(bessel_ratio(kappa.cuda(), dim).cpu(), bessel_ratio(kappa, dim))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's tracer instantiates the autograd function itself
 def test_compiles_without_a_graph_break(monkeypatch: pytest.MonkeyPatch) -> None:
     # The first compilation of a process turns the checks of all distributions off; the other tests need them.

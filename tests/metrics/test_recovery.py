@@ -74,6 +74,7 @@ def test_compare_pairs_against_numpy(generator: torch.Generator) -> None:
     assert math.isnan(compare_pairs(mu * torch.nan, mu_true).rank_corr)
 
 
+@pytest.mark.slow
 def test_ten_thousand_points_in_ten_seconds_on_two_cores(generator: torch.Generator) -> None:
     mu_true = unit_vectors(10_000, 10, generator=generator, dtype=torch.float32)
     mu = torch.nn.functional.normalize(mu_true + 0.1 * torch.randn(10_000, 10, generator=generator), dim=-1)
