@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from pcl.studies.tracking import database_creation
+from tests.support import fork_server
 from tests.support.board_pages import stored
 from tests.support.clusters import RAY
 from tests.support.services import Home, home
@@ -104,6 +105,13 @@ def _made_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(database_creation, "_make", copied)
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_fork_server(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The processes of a test run have a folder in common."""
+    own = tmp_path_factory.getbasetemp()
+    fork_server.common_folder = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
 
 
 @pytest.fixture

@@ -73,6 +73,7 @@ def test_failed_trials_are_recorded_and_the_study_goes_on(joined: Home) -> None:
     assert summary_of(joined.study("s"))["best"]["varied"] == {"fault": "fine"}
 
 
+@pytest.mark.slow
 def test_a_trial_whose_workers_are_always_killed_fails(joined: Home) -> None:
     """As by a kernel that is out of memory."""
     endless = {**LONG, "training.n_batches": 1_000_000}  # what is left of it is never done before the next kill

@@ -1,10 +1,12 @@
-"""A server that has imported torch and MLflow once and forks our commands: `python -m tests.support.fork_server FD`.
+"""A server that has imported torch and MLflow once and forks commands: `python -m tests.support.fork_server FOLDER`.
 
-A command costs what it does, not what it imports. Ray is not imported: it reads the environment while it is, and a
-command has its own. MLflow's database is copied from one that was made once; the migrations have their own tests.
+A command costs what it does, not what it imports. One server is for all processes of a test run, and ends with the last
+of them. Ray is not imported: it reads the environment while it is, and a command has its own. MLflow's database is
+copied from one that was made once; the migrations have their own tests.
 """
 
 import atexit
+import contextlib
 import importlib
 import json
 import os
@@ -16,7 +18,6 @@ import socket
 import sqlite3
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -24,7 +25,9 @@ from contextlib import closing
 from functools import cache
 from pathlib import Path
 
-from launch.testbed.processes import ROOT, Started
+from filelock import FileLock
+
+from launch.testbed.processes import ROOT, Started, wait_for
 
 _PRELOADED = (
     "torch", "torchvision", "pandas", "pyarrow.fs", "pyarrow.parquet", "scipy.stats", "matplotlib.pyplot", "optuna",
@@ -33,21 +36,28 @@ _PRELOADED = (
     "launch.studies.ablate_command", "launch.reproduction.command", "pcl.studies.execution.worker",
     "pcl.studies.execution.inline_runner", "pcl.studies.report.figures",
 )  # fmt: skip
+_ADDRESS, _LOCK = "socket", "lock"  # in the folder; the first is there while it answers
 _MESSAGE = 2**20  # bytes; an environment has some thousand
 
 
-class ForkServer:
-    """The server, seen from the process that has started it; it ends with that process."""
+common_folder = Path()  # of all processes of a test run; set when one begins
 
-    def __init__(self) -> None:
-        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            words = [sys.executable, "-m", "tests.support.fork_server", str(theirs.fileno())]
-            one_thread = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}  # others would not be there after a fork
-            own = {"cwd": ROOT, "stdin": subprocess.DEVNULL, "start_new_session": True, "env": os.environ | one_thread}
-            self._process = subprocess.Popen(words, pass_fds=[theirs.fileno()], **own)  # type: ignore[call-overload]
+
+class ForkServer:
+    """The server, seen from one of the processes that it serves; the first starts it."""
+
+    def __init__(self, folder: Path) -> None:
         self._codes: dict[int, int] = {}
-        assert self._socket.recv(_MESSAGE) == b"ready"
+        with FileLock(folder / _LOCK):
+            if not (folder / _ADDRESS).exists():
+                words = [sys.executable, "-m", "tests.support.fork_server", str(folder)]
+                one_thread = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}  # others would not be there after a fork
+                self._process = subprocess.Popen(
+                    words, cwd=ROOT, stdin=subprocess.DEVNULL, start_new_session=True, env=os.environ | one_thread
+                )
+                wait_for(lambda: (folder / _ADDRESS).exists() or self._process.poll() is not None, "the fork server")
+            self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            self._socket.connect(str(folder / _ADDRESS))
 
     def start(self, words: list[str], output: Path, environment: Mapping[str, str]) -> "Forked":
         """Start `python WORDS` in the checkout."""
@@ -105,7 +115,9 @@ class Forked:
         self.send_signal(signal.SIGKILL)
 
 
-_server = cache(ForkServer)  # one of each process
+@cache
+def _server() -> ForkServer:
+    return ForkServer(common_folder)
 
 
 def forked(words: Sequence[str | Path], output: Path, environment: Mapping[str, str]) -> Started:
@@ -115,33 +127,47 @@ def forked(words: Sequence[str | Path], output: Path, environment: Mapping[str, 
     return Started(_server().start([str(word) for word in words], output, environment), output)  # type: ignore[arg-type]
 
 
-def _serve(control: socket.socket, template: Path) -> None:
-    """Fork a command for each request, and tell how each ended."""
+def _serve(door: socket.socket, template: Path) -> None:
+    """Fork a command for each request, and tell who asked how each ended; end with the last who asks."""
     reader, writer = os.pipe2(os.O_NONBLOCK)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    n_running = 0
-    while True:
-        ready, _, _ = select.select([control, reader], [], [])
+    askers: list[socket.socket] = [door.accept()[0]]
+    running: dict[int, socket.socket] = {}
+    while askers or not _closed(door):
+        ready, _, _ = select.select([door, reader, *askers], [], [])
         if reader in ready:
             os.read(reader, _MESSAGE)
-        while n_running and (ended := os.waitpid(-1, os.WNOHANG))[0]:
-            n_running -= 1
-            control.send(json.dumps([ended[0], os.waitstatus_to_exitcode(ended[1])]).encode())
-        if control in ready:
-            text = control.recv(_MESSAGE)
+        while running and (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            with contextlib.suppress(OSError):  # who asked may have gone
+                running.pop(ended[0]).send(json.dumps([ended[0], os.waitstatus_to_exitcode(ended[1])]).encode())
+        for asker in [asker for asker in askers if asker in ready]:
+            text = asker.recv(_MESSAGE)
             if not text:
-                return
+                askers.remove(asker)
+                continue
             _check_forkable()
-            n_running += 1
             pid = os.fork()
             if pid == 0:
                 signal.set_wakeup_fd(-1)
-                for number in (control.fileno(), reader, writer):
+                for number in (door.fileno(), reader, writer, *(asker.fileno() for asker in askers)):
                     os.close(number)
                 _copy_databases(template)
                 _become(*json.loads(text))
-            control.send(json.dumps([pid, None]).encode())
+            running[pid] = asker
+            asker.send(json.dumps([pid, None]).encode())
+        if door in ready:
+            askers.append(door.accept()[0])
+
+
+def _closed(door: socket.socket) -> bool:
+    """Close the door, unless somebody stands before it."""
+    address = Path(door.getsockname()).with_name(_ADDRESS)
+    with FileLock(address.with_name(_LOCK)):
+        if select.select([door], [], [], 0)[0]:
+            return False
+        address.unlink()
+        return True
 
 
 def _check_forkable() -> None:
@@ -193,7 +219,8 @@ def _copy_databases(template: Path) -> None:
 
 
 def _main() -> None:
-    control = socket.socket(fileno=int(sys.argv[1]))
+    folder, own = Path(sys.argv[1]), os.getpid()
+    template = folder / f"{own}.db"
     for name in _PRELOADED:
         importlib.import_module(name)
     from pcl.studies.tracking.database_creation import _make  # noqa: PLC0415
@@ -202,18 +229,21 @@ def _main() -> None:
 
     Run(smoke(), (1,))  # whose tables are made once a process
 
-    folder, own = Path(tempfile.mkdtemp(prefix="pcl-")), os.getpid()
     try:
         maker = os.fork()
         if maker == 0:
-            _make(folder / "template.db", folder)
+            _make(template, folder)
             os._exit(0)
         assert os.waitpid(maker, 0)[1] == 0
-        control.send(b"ready")
-        _serve(control, folder / "template.db")
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as door:
+            (folder / "made").unlink(missing_ok=True)
+            door.bind(str(folder / "made"))
+            door.listen()
+            (folder / "made").rename(folder / _ADDRESS)
+            _serve(door, template)
     finally:
         if os.getpid() == own:  # a command that ends comes here too
-            shutil.rmtree(folder)
+            template.unlink(missing_ok=True)
 
 
 if __name__ == "__main__":
