@@ -171,8 +171,9 @@ def test_fused_step_has_the_plain_steps_statistics(profile: str, trained: Traine
     """Loss and gradients agree in mean within four standard errors, for two runs side by side."""
     from pcl.training.fused_step import FusedStep  # noqa: PLC0415  needs Triton
 
-    device, repeats = torch.device("cuda"), 200
-    values = {"training.n_negatives": 16, "training.batch_size": 64, "loss.n_samples": 16, "task.smoothing": "none"}
+    # Few repeats of large batches: the plain step takes as long for many anchors as for few.
+    device, repeats = torch.device("cuda"), 50
+    values = {"training.n_negatives": 16, "training.batch_size": 512, "loss.n_samples": 16, "task.smoothing": "none"}
     config = RunConfig.of(values, profile=profile, scale="smoke")
     run = Run(config, (4, 5), "cuda", is_fast=False)
     results = []
@@ -194,7 +195,8 @@ def test_fused_step_has_the_plain_steps_statistics(profile: str, trained: Traine
     z = (mean_a - mean_b) / (var_a + var_b).sqrt().clamp(min=1e-12)
     assert z[:2].abs().max() < 4
     assert z.abs().max() < 5.5
-    assert z.square().mean() < 1.6
+    # Components are correlated: two plain steps have 0.8 to 1.7 (eight pairs of seeds).
+    assert z.square().mean() < 2.5
 
 
 TRAININGS: list[tuple[str, str, dict[str, object]]] = [
@@ -214,9 +216,10 @@ TRAININGS: list[tuple[str, str, dict[str, object]]] = [
 @pytest.mark.gpu
 @pytest.mark.parametrize(("profile", "loss", "varied"), TRAININGS, ids=str)
 def test_graph_trains_like_the_plain_path(profile: str, loss: str, varied: dict[str, object]) -> None:
+    # A plain step of guided anchors is ten thousand small kernels: few steps, at a high rate and on large batches.
     values = {
-        "training.n_batches": 600, "training.eval_every": 300, "training.batch_size": 64, "training.n_negatives": 8,
-        "loss.n_samples": 16, "task.smoothing": "none", **varied,
+        "training.n_batches": 120, "training.eval_every": 60, "training.batch_size": 128, "training.n_negatives": 16,
+        "training.lr": 5e-4, "loss.n_samples": 16, "task.smoothing": "none", **varied,
     }  # fmt: skip
     if loss in ("elk", "info_nce"):
         del values["loss.n_samples"]
@@ -224,6 +227,6 @@ def test_graph_trains_like_the_plain_path(profile: str, loss: str, varied: dict[
     fast, plain = (list(Run(config, (4, 5, 6), "cuda", is_fast=is_fast)) for is_fast in (True, False))
     for a, b in zip(fast, plain, strict=True):
         assert a.metrics["train/loss"] == pytest.approx(b.metrics["train/loss"], rel=0.05, abs=0.02)
-        assert a.metrics["eval/mu_mae"] == pytest.approx(b.metrics["eval/mu_mae"], abs=0.05)
+        assert a.metrics["eval/mu_mae"] == pytest.approx(b.metrics["eval/mu_mae"], abs=0.02)
     if varied.get("encoder.backbone") == "shared_in_range":
         assert all(16 < metrics["eval/kappa_median"] < 32 for metrics in fast[0].by_seed.values())

@@ -93,7 +93,10 @@ def test_ten_thousand_points_in_a_second_on_a_gpu(generator: torch.Generator) ->
     torch.cuda.reset_peak_memory_stats()
     result = within(1, lambda: compare_pairs(*moved))  # it ends with a wait for the GPU
     assert (torch.cuda.max_memory_allocated() - before) / 2**30 < 1.2
-    assert result.rank_corr == pytest.approx(compare_pairs(mu, mu_true).rank_corr, abs=1e-6)
+    assert 0.5 < result.rank_corr < 1
+    some = [points[:5000] for points in (mu, mu_true)]  # more pairs than are sorted at once; a CPU takes long for all
+    on_gpu = compare_pairs(*(points.cuda() for points in some))
+    assert on_gpu.rank_corr == pytest.approx(compare_pairs(*some).rank_corr, abs=1e-6)
 
 
 def test_bad_input_is_named() -> None:

@@ -207,7 +207,7 @@ def test_a_cpu_computes_in_float32_whatever_the_precision() -> None:
 def test_graph_trains_images_like_the_plain_path(loss: str, phases: str, precision: str) -> None:
     values = {
         "task.data": "embedded", "encoder.precision": precision, "encoder.width": 16, "training.phases": phases,
-        "training.n_batches": 120, "training.eval_every": 60, "training.batch_size": 32, "training.lr": 1e-3,
+        "training.n_batches": 80, "training.eval_every": 40, "training.batch_size": 32, "training.lr": 1e-3,
         "task.n_eval": 500,
     }  # fmt: skip
     config = RunConfig.of(values, loss=loss, profile="paper", scale="smoke", task="images")
