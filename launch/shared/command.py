@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from pcl.studies.cluster.loss import end_process, is_lost
+from pcl.studies.cluster.loss import is_lost
+from pcl.studies.cluster.process_end import end_process, end_without_destructors, n_ray_calls
 from pcl.training.diverged import Diverged
 
 SKIP_BAD_HELP = "with a folder: leave out files that cannot be read as images; they are counted and named"
@@ -54,11 +55,15 @@ def run(main: Callable[[], None]) -> NoReturn:
     0: `main` has returned; 1: training diverged, or something unexpected failed; 2: a user's error; 130: Ctrl-C.
     PCL_TRACEBACK=1 in the environment prints the traceback of every error.
     """
+    n_before = n_ray_calls()
     try:
         _ended(main)
     except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
         if is_lost():
-            end_process(ended.code if isinstance(ended.code, int) else 1)
+            end_process(code)
+        if n_ray_calls() > n_before:
+            end_without_destructors(code)
         raise
 
 
