@@ -10,6 +10,7 @@ import urllib.request
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from secrets import token_hex
 from urllib.parse import urljoin
 
 import pytest
@@ -34,7 +35,7 @@ from tests.support.services import (
 EXPECTED_SECONDS = 60
 
 # Of the address, in two halves around an @; of the environment; Ray's; of a store.
-FIRST, SECOND, VARIABLE, TOKEN, KEY = (letter * 4 + "0123456789" + letter * 50 for letter in "abcde")
+FIRST, SECOND, VARIABLE, TOKEN, KEY = (token_hex(32) for _ in range(5))
 PASSWORD = f"{FIRST}@{SECOND}"
 SECRETS = {
     text.encode()
