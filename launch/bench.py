@@ -34,8 +34,8 @@ _COUNTS = {  # flags of whole numbers: the default, and what is counted
     "search": {"repeats": (50, "searches of each kind"), "batches": (3200, "--make: batches of a cell")},
     "faults": {"reports": (60, "reports of each of the 8 trials")},
     "load": {
-        "trials": (1000, "trials"), "cpus": (4, "CPUs that a node claims to have"),
-        "records": (10_000, "runs that are listed"),
+        "trials": (1000, "trials"), "inline": (300, "trials in this process"),
+        "cpus": (4, "CPUs that a node claims to have"), "records": (10_000, "runs that are listed"),
     },
 }  # fmt: skip
 _TIMED = {"toy": (500, 10), "cifar": (100, 5), "sharing": (200, 0)}  # batches a row, on a GPU and on a CPU

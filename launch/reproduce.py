@@ -8,6 +8,7 @@ Stopped at any time, the same command goes on.
 import argparse
 from pathlib import Path
 
+from launch.reproduction.table_choice import chosen_tables
 from launch.shared.command import Parser, run, say
 from launch.shared.job_submission import is_sent
 from launch.studies.requests import ReproductionRequest
@@ -23,9 +24,11 @@ def main() -> None:
             kind, _, short = name.partition(":")
             say(f"{'--table' if kind == 'tab' else '--figure':<9}{short:<20}{title}")
     elif not is_sent("reproduce", arguments.address, arguments.storage, arguments.plan):
-        from launch.reproduction.command import run_reproduction  # noqa: PLC0415  -h answers at once
+        request = request_of(arguments)
+        chosen_tables(request, list(published_titles()))  # or it is said what there is
+        from launch.reproduction.command import run_reproduction  # noqa: PLC0415  -h, typing errors answer at once
 
-        run_reproduction(request_of(arguments))
+        run_reproduction(request)
 
 
 def request_of(arguments: argparse.Namespace) -> ReproductionRequest:

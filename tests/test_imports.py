@@ -153,7 +153,10 @@ def test_commands_answer_for_help_at_once_as_file_and_as_module() -> None:
 def test_lists_and_misspelt_names_answer_at_once() -> None:
     asked = "import runpy, sys; sys.argv[:] = {0}; runpy.run_path(sys.argv[0], None, '__main__')"
     lists = [[f"launch/{name}.py", "--list"] for name in ("grid", "ablate", "reproduce")]
-    misspelt = [["launch/grid.py", "--space", "toy_mcinfonc"], ["launch/ablate.py", "--ablation", "mc_sample"]]
+    misspelt = [
+        ["launch/grid.py", "--space", "toy_mcinfonc"], ["launch/ablate.py", "--ablation", "mc_sample"],
+        ["launch/reproduce.py", "--table", "bench_result"],
+    ]  # fmt: skip
     for words in (*lists, *misspelt):
         answers = fresh(*[asked.format(words)] * 3)
         assert min(found.seconds for found in answers) < limit(0.5), words

@@ -1,20 +1,25 @@
-"""Load test: many short trials on three nodes, and the cost of listing and reporting many records."""
+"""Load test: many short trials on three nodes and in this process, and the cost of listing many records.
+
+What the driver takes is measured as its trials end: memory, open files and threads should not grow.
+"""
 
 import os
 import shutil
 import sqlite3
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 
 from launch.benchmarks import Row
 from launch.benchmarks.phases import peak_mib
-from launch.benchmarks.study import make_trials, open_study, run_sleeping, smallest_spec
+from launch.benchmarks.study import Footprint, make_trials, open_study, run_measured, run_sleeping, smallest_spec
 from launch.shared.command import say
 from launch.testbed.mlflow import count
 from launch.testbed.nodes import Cluster, cluster
 from pcl.studies.cluster.session import available_resources, ray_cluster
+from pcl.studies.execution.inline_runner import InlineRunner
 from pcl.studies.execution.resources import Resources
 from pcl.studies.ledger.folders import StudyFolder, now_ms
 from pcl.studies.ledger.study_spec import StudySpec
@@ -28,10 +33,43 @@ from pcl.studies.tracking.tags import RunKind, Tag
 from pcl.studies.tracking.tracker import Tracker, default_uri
 
 _N_NODES = 3
+# A training of milliseconds, whose truth is drawn at once.
+CHEAPEST = {
+    "task.largest_cosine": 0.9, "task.dim": 4, "task.dim_x": 3, "task.smoothing": "none", "encoder.dim": 4,
+    "encoder.hidden": "shallow", "training.n_batches": 2, "training.eval_every": 2,
+}  # fmt: skip
 
 
-def measure(*, trials: int, seconds: float, cpus: int, records: int) -> list[Row]:
-    """Measure and print both tables row by row."""
+def measure(*, trials: int, inline: int, seconds: float, cpus: int, records: int) -> list[Row]:
+    """Measure and print all tables row by row."""
+    with tempfile.TemporaryDirectory(prefix="pcl-bench-") as folder:
+        in_process = list(told(run_inline(Path(folder) / "inline", inline).rows("driver, inline")))
+    return [*in_process, *_on_nodes(trials, seconds, cpus, records)]
+
+
+def run_inline(path: Path, n_trials: int) -> Footprint:
+    """Train so many smallest trials in this process, recorded in MLflow; return what it took meanwhile."""
+    space = load_space("toy_mcinfonce")
+    spec = smallest_spec(space, "smoke", CHEAPEST)
+    made = make_trials(space, spec, n_trials)
+    with open_study(space, spec, path) as (folder, _, recorder):
+        footprint = run_measured(InlineRunner(Resources()), made, space.objective, folder, recorder)
+        if missing := recorder.close(timeout_s=60):
+            raise RuntimeError(f"{len(missing)} of {n_trials} trials are not in MLflow.")
+    return footprint
+
+
+def told(rows: Iterable[Row]) -> Iterator[Row]:
+    """Print rows of a driver's footprint."""
+    for row in rows:
+        say(
+            f"{row['what']}, after {row['trials']} trials: {row['rss_mib']:.0f} MiB, {row['n_files']} open files, "
+            f"{row['n_threads']} threads"
+        )
+        yield row
+
+
+def _on_nodes(trials: int, seconds: float, cpus: int, records: int) -> list[Row]:
     space = load_space("toy_mcinfonce")
     spec = smallest_spec(space, "smoke")
     with cluster(is_networked=False, n_cpus=cpus) as nodes:
@@ -41,19 +79,21 @@ def measure(*, trials: int, seconds: float, cpus: int, records: int) -> list[Row
             nodes.add_node(f"node{index}")
         study = nodes.folder / "runs" / "load"
         made = make_trials(space, spec, trials)
-        row = _run(nodes, space, spec, study, made, seconds)
+        rows = _run(nodes, space, spec, study, made, seconds)
         nodes.end_all()
-        return [row, *_many(space, spec, study, made, records)]
+        return [*rows, *_many(space, spec, study, made, records)]
 
 
-def _run(nodes: Cluster, space: SearchSpace, spec: StudySpec, path: Path, trials: list[Trial], seconds: float) -> Row:
+def _run(
+    nodes: Cluster, space: SearchSpace, spec: StudySpec, path: Path, trials: list[Trial], seconds: float
+) -> list[Row]:  # fmt: skip
     with (
         ray_cluster(nodes.address, storage=Storage(path.parent)),
         open_study(space, spec, path) as (folder, tracker, recorder),
     ):
         slots = Resources().slots(available_resources())
         before, began, began_ms = peak_mib("cpu"), time.perf_counter(), now_ms()
-        run_sleeping(trials, seconds, space.objective, folder, recorder)
+        footprint = run_sleeping(trials, seconds, space.objective, folder, recorder)
         ran = time.perf_counter() - began
         results = [result for trial in trials if (result := folder.trial(trial.key).result())]
         first_s = min(result.time_ms / 1000 - result.wall_s for result in results) - began_ms / 1000
@@ -74,7 +114,7 @@ def _run(nodes: Cluster, space: SearchSpace, spec: StudySpec, path: Path, trials
         f"{row['overhead_s_a_trial']:.3f} s a trial; driver at most {peak:.0f} MiB ({before:.0f} before); "
         f"{duplicates} doubled, {missing} missing in MLflow"
     )
-    return row
+    return [row, *told(footprint.rows("driver, Ray"))]
 
 
 def _many(space: SearchSpace, spec: StudySpec, path: Path, trials: list[Trial], n_records: int) -> list[Row]:

@@ -1,22 +1,22 @@
 """Overhead of the service: trials that do nothing, and a real grid's time outside of its trials."""
 
 import dataclasses
+import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from launch.benchmarks import Row
 from launch.shared.command import say
 from pcl.studies.cluster.session import available_resources, ray_cluster
 from pcl.studies.execution.interrupt import Interrupt
-from pcl.studies.execution.monitoring import Gauges
 from pcl.studies.execution.progress import Progress
 from pcl.studies.execution.ray_runner import RayRunner
 from pcl.studies.execution.resources import Resources
-from pcl.studies.execution.runner import Assignment
+from pcl.studies.execution.runner import Assignment, TrialRunner
 from pcl.studies.execution.trial_execution import Choices, Execution
 from pcl.studies.ledger.folders import Result, Status, StudyFolder, TrialFolder, now_ms
 from pcl.studies.ledger.folders import Row as Report
@@ -26,6 +26,8 @@ from pcl.studies.space.search_space import Objective, SearchSpace, load_space
 from pcl.studies.space.trial import Trial
 from pcl.studies.tracking.recorder import Recorder
 from pcl.studies.tracking.tracker import StudyTags, Tracker, default_uri
+
+_WINDOW = 25  # trials; the least of them counts: training, garbage and MLflow's requests come and go
 
 
 def measure(*, trials: int, scale: str, space: str) -> list[Row]:
@@ -68,17 +70,76 @@ def _sleeping(seconds: float) -> Callable[[dict[str, Any]], None]:
     return trainable
 
 
+@dataclasses.dataclass(frozen=True)
+class Usage:
+    """Use of this machine by this process."""
+
+    rss_mib: float  # resident memory
+    n_files: int  # open file descriptors
+    n_threads: int
+
+    @classmethod
+    def now(cls) -> "Usage":
+        """Measure this process."""
+        own = Path("/proc/self")
+        pages = int((own / "statm").read_text().split()[1])
+        rss_mib = pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+        return cls(rss_mib, len(os.listdir(own / "fd")), len(os.listdir(own / "task")))
+
+
+@dataclasses.dataclass
+class Footprint:
+    """Measurements of this process, one for every trial that has ended."""
+
+    usages: list[Usage] = dataclasses.field(default_factory=list)
+
+    def at(self, n_trials: int) -> Usage:
+        """Return the least of each measure over the trials just before, so many having ended."""
+        recent = self.usages[max(0, n_trials - _WINDOW) : n_trials]
+        return Usage(
+            min(usage.rss_mib for usage in recent), min(usage.n_files for usage in recent),
+            min(usage.n_threads for usage in recent),
+        )  # fmt: skip
+
+    def rows(self, what: str, n_rows: int = 6) -> Iterator[Row]:
+        """Yield rows of a table, at equal distances."""
+        n_all = len(self.usages)
+        for n_trials in [n_all * index // n_rows for index in range(1, n_rows + 1) if n_all >= n_rows]:
+            yield {"what": what, "trials": n_trials, **vars(self.at(n_trials))}
+
+
+class MeasuredProgress(Progress):
+    """A progress that measures this process as well."""
+
+    def __enter__(self) -> Self:
+        self.footprint = Footprint()
+        return super().__enter__()
+
+    def ended(self, folder: TrialFolder) -> None:
+        super().ended(folder)
+        self.footprint.usages.append(Usage.now())
+
+
 def run_sleeping(
     trials: list[Trial], seconds: float, objective: Objective, folder: StudyFolder, recorder: Recorder
-) -> None:
+) -> Footprint:
     """Run trials that only sleep on the cluster of this process."""
+    return run_measured(RayRunner(Resources(), _sleeping(seconds)), trials, objective, folder, recorder)
+
+
+def run_measured(
+    runner: TrialRunner, trials: list[Trial], objective: Objective, folder: StudyFolder, recorder: Recorder
+) -> Footprint:
+    """Run trials; return what this process took meanwhile."""
     interrupt = Interrupt()
     with (
-        Gauges(study=folder.name, stage=trials[0].stage, metric=objective.metric) as gauges,
-        Progress(trials, len(trials), [], objective, recorder, interrupt, False, lambda _: None, gauges) as progress,
-    ):
-        assignment = Assignment(folder, objective.metric, progress, interrupt)
-        RayRunner(Resources(), _sleeping(seconds)).run_trials(trials, assignment)
+        runner.gauges(study=folder.name, stage=trials[0].stage, metric=objective.metric) as gauges,
+        MeasuredProgress(
+            trials, len(trials), [], objective, recorder, interrupt, False, lambda _: None, gauges
+        ) as progress,
+    ):  # fmt: skip
+        runner.run_trials(trials, Assignment(folder, objective.metric, progress, interrupt))
+    return progress.footprint
 
 
 def _nothing(space: SearchSpace, storage: Path, n_trials: int) -> Row:
@@ -118,9 +179,9 @@ def _grid(space: SearchSpace, storage: Path, scale: str) -> Row:
     return {"what": space.name, "scale": scale, "run_s": seconds, "in_trials_s": in_trials, "outside": outside}
 
 
-def smallest_spec(space: SearchSpace, scale: str) -> StudySpec:
-    """Return a study's spec with one seed."""
-    return StudySpec(space.name, space.fingerprint(), "reference", scale, {}, space.tuning_seeds[:1])
+def smallest_spec(space: SearchSpace, scale: str, settings: Mapping[str, Any] | None = None) -> StudySpec:
+    """Return a study's spec with one seed, and with settings of all its trials."""
+    return StudySpec(space.name, space.fingerprint(), "reference", scale, dict(settings or {}), space.tuning_seeds[:1])
 
 
 @contextmanager

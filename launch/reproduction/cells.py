@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 
 from dashboards.board.store.records import REPRODUCTION as REPRODUCTION_STAGE
 from launch.studies.images import NO_IMAGES, WEIGHTS, Images
-from launch.studies.requests import ReproductionRequest
 from pcl.config.canonical_settings import canonical_settings
 from pcl.config.experiments import EXPERIMENTS
 from pcl.config.run_config import Plain, RunConfig
@@ -175,23 +174,3 @@ def ours_of(table: Table, cells: Cells, found: Mapping[str, Known], setting: Set
         done = {seed: of_seed for seed, of_seed in ended.items() if of_seed}
         ours[row.name] = Ours(alive, "", mark, len(setting.seeds), entry.failures, done)
     return ours
-
-
-def chosen_tables(request: ReproductionRequest, names: Sequence[str]) -> list[str]:
-    """Return the names of what is asked for, in the paper's order; raise a ValueError if it is not in the paper."""
-    if request.is_all:
-        if request.tables or request.figures:
-            raise ValueError("`--all` is every table and figure; leave it out, or `--table` and `--figure`.")
-        return list(names)
-    chosen = set()
-    for kind, flag, asked in (("tab", "table", request.tables), ("fig", "figure", request.figures)):
-        known = [name for name in names if name.startswith(f"{kind}:")]
-        for text in asked:
-            name = text if text.startswith(f"{kind}:") else f"{kind}:{text}"
-            if name not in known:
-                there = ", ".join(entry.partition(":")[2] for entry in known)
-                raise ValueError(f"There is no {flag} {text!r} of the paper here; there are {there}.")
-            chosen.add(name)
-    if not chosen:
-        raise ValueError("`--table NAME`, `--figure NAME`, `--all` or `--list` must be given.")
-    return [name for name in names if name in chosen]

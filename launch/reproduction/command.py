@@ -5,10 +5,11 @@ import time
 from dataclasses import replace
 from statistics import median_low
 
-from launch.reproduction.cells import Cells, Setting, chosen_tables, left_of, recorded, studies_of
+from launch.reproduction.cells import Cells, Setting, left_of, recorded, studies_of
 from launch.reproduction.grids import GridStudy, asked_grids
 from launch.reproduction.results import check_kept, check_output, origins_of, rendering, write_results
 from launch.reproduction.sheets import needed_tables, needs_images, write_sheets
+from launch.reproduction.table_choice import chosen_tables
 from launch.shared.command import say
 from launch.studies.images import check_settings, chosen_images
 from launch.studies.requests import ReproductionRequest

@@ -9,10 +9,12 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-from pcl.studies.cluster.loss import end_process, is_lost
+from pcl.studies.cluster.loss import is_lost
+from pcl.studies.cluster.process_end import end_process, end_without_destructors, n_ray_calls
 from pcl.training.diverged import Diverged
 
 SKIP_BAD_HELP = "with a folder: leave out files that cannot be read as images; they are counted and named"
@@ -54,11 +56,16 @@ def run(main: Callable[[], None]) -> NoReturn:
     0: `main` has returned; 1: training diverged, or something unexpected failed; 2: a user's error; 130: Ctrl-C.
     PCL_TRACEBACK=1 in the environment prints the traceback of every error.
     """
+    _hide_passwords()
+    n_before = n_ray_calls()
     try:
         _ended(main)
     except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
         if is_lost():
-            end_process(ended.code if isinstance(ended.code, int) else 1)
+            end_process(code)
+        if n_ray_calls() > n_before:
+            end_without_destructors(code)
         raise
 
 
@@ -107,7 +114,24 @@ def _kept(error: Exception) -> str:
 
 def _without_passwords(text: str) -> str:
     """Return a text without the user names and passwords of its addresses."""
-    return re.sub(r"(?<=//)[^/@\s]*@", "", text)
+    return re.sub(r"(?<=//)[^/\s]*@", "", text)
+
+
+def _hide_passwords() -> None:
+    """Overwrite passwords of addresses in this process's command line: `ps` shows it, and Ray keeps it with a job.
+
+    Only Linux says where it is in memory.
+    """
+    with suppress(OSError, ValueError, IndexError):
+        words = Path("/proc/self/cmdline").read_bytes()
+        hidden = re.sub(rb"(?<=//)[^/\s\0]*(?=@)", lambda found: b"*" * len(found[0]), words)
+        if hidden != words:
+            fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+            with open("/proc/self/mem", "r+b", buffering=0) as memory:
+                begin = memory.seek(int(fields[45]))  # the field `arg_start`
+                if memory.read(len(words)) == words:
+                    memory.seek(begin)
+                    memory.write(hidden)
 
 
 def settings(texts: Sequence[str]) -> dict[str, str]:

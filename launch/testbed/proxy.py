@@ -1,20 +1,29 @@
 """A proxy that waits before every HTTP request: `python -m launch.testbed.proxy PORT TARGET_PORT SECONDS`."""
 
+import base64
 import http.client
 import sys
 import time
+from collections.abc import Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 _HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length", "host"}
 
 
-def proxy(port: int, target: int, seconds: float) -> ThreadingHTTPServer:
-    """Return a server on loopback that passes requests on to another port, each after some seconds."""
+def proxy(port: int, target: int, seconds: float, passwords: Sequence[str] = ()) -> ThreadingHTTPServer:
+    """Return a server on loopback that passes requests on to another port, each after some seconds.
+
+    Where there are `passwords`, each USER:PASSWORD, a request must have one of them.
+    """
+    accepted = [f"Basic {base64.b64encode(password.encode()).decode()}" for password in passwords]
 
     class Handler(BaseHTTPRequestHandler):
         def _pass_on(self) -> None:
             time.sleep(seconds)
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            if accepted and self.headers.get("Authorization") not in accepted:
+                self.send_error(401)
+                return
             headers = {name: value for name, value in self.headers.items() if name.lower() not in _HOP_BY_HOP}
             connection = http.client.HTTPConnection("127.0.0.1", target, timeout=60)
             try:

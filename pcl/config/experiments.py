@@ -5,13 +5,13 @@ file defines an `Experiment`, mostly one of ours with another task, or a class d
 """
 
 import dataclasses
-import difflib
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cache
 from typing import Any, TypeVar, get_type_hints
 
+from pcl.config.suggestion import suggestion
 from pcl.config.user_files import Reference, load
 from pcl.encoders import Encoder, EncoderConfig, MlpEncoder, ResNetEncoder
 from pcl.losses import LOSSES, Loss
@@ -144,17 +144,6 @@ def require_choice(name: str, value: str, choices: list[str]) -> None:
     if value not in choices:
         hint = suggestion(value, choices)
         raise ValueError(f"`{name}` must be one of {', '.join(choices)}, but got {value!r}.{hint}")
-
-
-def suggestion(text: str, known: Collection[str]) -> str:
-    """Return a sentence, after a space, with the known name that is most like a text; nothing where none is.
-
-    Example:
-        >>> suggestion("elkk", ["hib", "elk"])
-        " Did you mean 'elk'?"
-    """
-    near = difflib.get_close_matches(text, known, n=1)
-    return f" Did you mean {near[0]!r}?" if near else ""
 
 
 def _found(part: str, name: str, ours: Mapping[str, Any]) -> Any:

@@ -22,10 +22,10 @@ from pcl.config.experiments import (
     experiment_of,
     loss_of,
     require_choice,
-    suggestion,
 )
 from pcl.config.fidelity import Profile, settings_of
 from pcl.config.schedule import Phases, Trained, TrainingConfig
+from pcl.config.suggestion import suggestion
 from pcl.config.user_files import KEYS, named, portable, recorded, short
 from pcl.encoders import EncoderConfig, MlpEncoder
 from pcl.losses import LossConfig, MCInfoNCE

@@ -2,6 +2,8 @@ import importlib
 import inspect
 import json
 import pickle
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,6 +26,7 @@ from launch.grid import request_of as grid_request
 from launch.reproduce import _parser as reproduce_parser
 from launch.reproduce import request_of as reproduction_request
 from launch.studies.resume_command import ABLATE, GRID, Resumption, resumed_reproduction
+from launch.testbed.processes import ROOT
 from pcl.distributions import VonMisesFisher
 from pcl.losses import MCInfoNCE
 from pcl.mathematics.special import bessel_ratio
@@ -190,3 +193,20 @@ def test_whole_sample_twin_computes_the_same_loss() -> None:
     twin = mc_info_nce_of_whole_samples(anchor, positive, negatives, n_samples=64, kappa_pos=20.0)
     error = (ours.var().item() + twin.var().item()) ** 0.5 / 1000**0.5
     assert abs(ours.mean().item() - twin.mean().item()) < 4 * error
+
+
+SHOWS = """
+import sys
+from pathlib import Path
+from launch.shared.command import run
+run(lambda: print(*sys.argv[1:], Path("/proc/self/cmdline").read_text(), sep="\\0"))
+"""
+
+
+def test_passwords_on_a_command_line_are_not_listed() -> None:
+    """A list of processes has them no more once the command runs, which still reads them."""
+    words = ["--tracking-uri=http://me:pass@word@host:1/a", "http://host/b@c"]
+    ended = subprocess.run([sys.executable, "-c", SHOWS, *words], cwd=ROOT, capture_output=True, text=True, check=True)
+    found = ended.stdout.strip("\0\n").split("\0")
+    assert found[:2] == words
+    assert found[-2:] == ["--tracking-uri=http://************@host:1/a", "http://host/b@c"]

@@ -5,7 +5,6 @@ minute; if only the raylets are gone, Tune waits for ever. So the driver makes n
 is, records the results so far, and exits without shutting Ray down. The workers follow it.
 """
 
-import os
 import signal
 import socket
 import sys
@@ -15,6 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import NoReturn
+
+from pcl.studies.cluster.process_end import end_process
 
 _GRACE_S = 2.0  # how long daemons that got the same signal may take to exit; measured: 0.05 s on two busy cores
 _PAUSE_S = 0.05
@@ -107,13 +108,6 @@ class Leaving:
 def is_lost() -> bool:
     """Return whether Ray must not be called any more, not even to shut down."""
     return bool(_kept)
-
-
-def end_process(code: int) -> NoReturn:
-    """Exit at once: an orderly exit would call Ray."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
 
 
 def _watch(daemons: Daemons, lost: Callable[[str], None], is_over: threading.Event) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from pcl.storage.files import first_line
 from pcl.studies.cluster.joining import check_address, check_shared, own_token, runtime_env, use_token
 from pcl.studies.cluster.loss import ELSEWHERE_S, HERE_S, Daemons, is_lost
+from pcl.studies.cluster.process_end import ray_is_called
 from pcl.studies.cluster.start import NotStarted, answering, end_daemons, quiet_stderr, tried
 from pcl.studies.ledger.study_storage import Storage
 
@@ -109,6 +110,7 @@ def _init(**how: Any) -> str:
     """Call `ray.init`, and return the dashboard's address."""
     import ray  # noqa: PLC0415  reads the environment that was set
 
+    ray_is_called(str(how["address"]))
     context = ray.init(log_to_driver=False, logging_level=logging.ERROR, configure_logging=True, **how)
     return str(getattr(context, "dashboard_url", "") or "")
 

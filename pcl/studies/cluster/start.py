@@ -17,7 +17,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TypeVar
 
-from pcl.studies.cluster.loss import end_process
+from pcl.studies.cluster.process_end import end_process
 
 T = TypeVar("T")
 

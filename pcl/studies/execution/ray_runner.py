@@ -78,6 +78,7 @@ class RayRunner:
         def job_of(trial: Trial) -> dict[str, Any]:
             return Job.for_trial(trial, study, assignment.metric, resources).as_config()
 
+        adapter.keep_keys_here()
         os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(max(_FEWEST_ASKED, resources.slots(available_resources())))
         tuner = tune.Tuner(
             tune.with_resources(self._trainable or adapter.run_jobs, {"cpu": resources.cpus, "gpu": resources.gpus}),

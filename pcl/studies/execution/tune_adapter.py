@@ -6,6 +6,7 @@ from typing import Any
 
 import ray
 from ray import tune
+from ray.tune.execution import class_cache
 from ray.tune.experiment import Trial as TuneTrial
 from ray.tune.progress_reporter import TrialProgressCallback
 from ray.tune.schedulers import FIFOScheduler
@@ -206,6 +207,16 @@ class Proposals(_Unsaved, Searcher):
 
     def restore(self, checkpoint_path: str) -> None:
         """Do nothing, for the same reason."""
+
+
+def keep_keys_here() -> None:
+    """Keep Tune from sending the driver's keys of object stores to workers: every node logs what a worker is sent.
+
+    Workers have the keys of their node, or of the driver that has started Ray.
+    """
+    class_cache.ENV_VARS_TO_PROPAGATE = {
+        name for name in class_cache.ENV_VARS_TO_PROPAGATE if not name.startswith("AWS_")
+    }
 
 
 def folders_of(trial: TuneTrial) -> list[TrialFolder]:

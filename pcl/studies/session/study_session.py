@@ -99,10 +99,12 @@ class StudySession:
         """Take all steps at a site that is joined; what was found by then where interrupted."""
         with self.locked():
             resources = self.plan(site)
-            record = self.open(site)
-            finding = self.run(site.runner(resources), record)
-            end = self.select(finding)
-            self.report(finding, record)
+            record = self.open()
+            with self._failing(record):
+                self._client.on_open(site)
+                finding = self.run(site.runner(resources), record)
+                end = self.select(finding)
+                self.report(finding, record)
             self.close(finding, end, record)
         return finding
 
@@ -127,12 +129,23 @@ class StudySession:
             costs = self._probe.result() if self._probe else _costs(self.study, self.request, site)
         return _say_plan(self.study, self.request, available, costs, self._client.say)
 
-    def open(self, site: Site) -> Record:
+    def open(self) -> Record:
         """Open the study in MLflow; its folder then says what ranks its trials."""
         write_objective(self.study.folder, self.study.strategy.objective)
         parent = self._tracker.open_study(self.study.folder.name, self.study.tags)
-        self._client.on_open(site)
         return Record(parent, Recorder(self._tracker))
+
+    @contextmanager
+    def _failing(self, record: Record) -> Iterator[None]:
+        """End the study as failed in MLflow where an error ends the context, such as one of the client's functions.
+
+        A second Ctrl-C waits for nothing.
+        """
+        try:
+            yield
+        except Exception:
+            close_study(self._tracker, record.recorder, End.FAILED, {})
+            raise
 
     def run(self, runner: TrialRunner, record: Record) -> Finding:
         """Run what is not known."""

@@ -1,7 +1,6 @@
 """Python files that each declare one object, such as a space: found by name in a package, or by path."""
 
 import ast
-import difflib
 import hashlib
 import importlib
 import importlib.util
@@ -12,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from pcl.config.suggestion import suggestion
 from pcl.config.user_files import cause_of, is_path, relative_to
 
 T = TypeVar("T")
@@ -61,9 +61,9 @@ class Shelf:
                 raise ValueError(f"There is no {self.what} file {text}.")
             return text
         if text not in (names := self.names()):
-            near = difflib.get_close_matches(text, names, n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
-            raise ValueError(f"Unknown {self.what} {text!r}; there are {', '.join(names)}, or a file's path.{hint}")
+            there = ", ".join(names)
+            hint = suggestion(text, names)
+            raise ValueError(f"Unknown {self.what} {text!r}; there are {there}, or a file's path.{hint}")
         return str(self._folder() / f"{text}.py")
 
     def load(self, text: str, kind: type[T]) -> T:

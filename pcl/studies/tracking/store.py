@@ -288,4 +288,5 @@ def shown_uri(uri: str) -> str:
         >>> shown_uri("https://me:secret@tracking.example:5000/team")
         'https://tracking.example:5000/team'
     """
+    uri = re.sub(r"^(https?://)[^/@:]*:(?!\d+/)[^@]*@", r"\1", uri)  # also where the password has a slash
     return re.sub(r"^(\w*:?//)?[^/]*@", r"\1", uri)

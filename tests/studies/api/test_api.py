@@ -1,5 +1,6 @@
 """The Python API: a search and an ablation in this process, read back as tables, and the winner's encoder."""
 
+import dataclasses
 import math
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from pcl.config.failure import Failure, FailureKind
 from pcl.studies.ledger.folders import Result, Status
 from pcl.studies.ledger.study_spec import space_of
 from pcl.training.run import Run
-from tests.support.services import BASE, check_records
+from tests.support.services import BASE, Records, check_records
 from tests.support.user_parts import TASK
 
 METRIC = "eval/kappa_rank_corr"
@@ -135,6 +136,22 @@ def test_an_ablation_of_a_file(storage: Path) -> None:
     for code in (file, found.path / "space.py"):
         code.write_text("raise SystemExit")
     assert pcl.open_study(found.path).best.key == found.best.key
+
+
+def test_an_error_of_what_is_told_ends_the_study_and_the_same_call_goes_on(storage: Path) -> None:
+    space = dataclasses.replace(SPACE, name="telling", stages=(pcl.Stage("grid", {"loss.n_samples": (2, 3)}),))
+
+    def fail(line: str) -> None:
+        if line.strip().startswith("1/2"):
+            raise ZeroDivisionError
+
+    how: dict[str, Any] = {"scale": "smoke", "seeds": (1,), "storage": storage, "name": "telling"}
+    with pytest.raises(ZeroDivisionError):
+        pcl.search(space, say=fail, **how)
+    records = Records(storage, "telling")
+    assert records.parent().info.status == "FAILED"
+    assert "RUNNING" not in records.statuses()
+    check_records(pcl.search(space, say=lambda _: None, **how).folder, storage)
 
 
 def test_a_users_own_task_is_none_of_images(storage: Path) -> None:

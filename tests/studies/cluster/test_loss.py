@@ -1,3 +1,4 @@
+import os
 import signal
 import socket
 import subprocess
@@ -72,7 +73,7 @@ def test_ray_is_not_asked_after_tune(daemon: tuple[socket.socket, str]) -> None:
 def test_a_command_that_lost_ray_ends_with_its_code(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ray_loss, "_kept", [KeyboardInterrupt()])
     codes: list[int] = []
-    monkeypatch.setattr(ray_loss.os, "_exit", codes.append)
+    monkeypatch.setattr(os, "_exit", codes.append)
 
     def main() -> None:
         raise KeyboardInterrupt if code == 130 else SystemExit(code)

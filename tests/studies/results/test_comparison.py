@@ -12,8 +12,9 @@ import pytest
 
 from dashboards.paper.formats import FORMATS, Sheet, page
 from launch.reproduce import _parser, main, request_of
-from launch.reproduction.cells import Cells, Setting, chosen_tables, left_of, ours_of, studies_of
+from launch.reproduction.cells import Cells, Setting, left_of, ours_of, studies_of
 from launch.reproduction.sheets import _other_lines
+from launch.reproduction.table_choice import chosen_tables
 from launch.studies.images import Images
 from launch.studies.requests import ReproductionRequest
 from launch.studies.resume_command import REPRODUCE, Resumption

@@ -115,6 +115,24 @@ def test_a_study_without_a_winner_has_failed(tmp_path: Path) -> None:
     assert (home.ends, home.summaries) == ([End.FAILED], [])
 
 
+@pytest.mark.parametrize("failing", ["on open", "run"])
+def test_an_error_of_the_caller_ends_the_study_in_mlflow_too(tmp_path: Path, failing: str) -> None:
+    """Such as one of what it is told by."""
+
+    class Steps(list[str]):
+        def append(self, step: str) -> None:
+            super().append(step)
+            if step == failing:
+                raise KeyError("of the caller")
+
+    home = Home(tmp_path)
+    home.steps = Steps()
+    with pytest.raises(KeyError, match="of the caller"):
+        home.conduct(Canned(home.steps))
+    assert home.steps[-1] == failing
+    assert home.ends == [End.FAILED]
+
+
 def test_resources_that_no_machine_has_end_it_before_mlflow_has_it(tmp_path: Path) -> None:
     home = Home(tmp_path)
     home.request = RunRequest(Storage(tmp_path), resources=ResourceRequest(cpus=5))

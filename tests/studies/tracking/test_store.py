@@ -240,6 +240,10 @@ def test_addresses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert Store("sqlite:///x.db").artifacts == tmp_path / "artifacts"
     assert Tracker("https://me:secret@host:1/a").shown_uri == "https://host:1/a"
     assert shown_uri("me:secret@host") == "host"
+    for password in ("se@cret", "se/cret"):
+        assert shown_uri(f"http://me:{password}@host:1/a") == "http://host:1/a"
+    for harmless in ("http://host:5000/team@home", "http://host/team@home", "sqlite:////home/me@home/mlflow.db"):
+        assert shown_uri(harmless) == harmless
     for wrong in ("file:///tmp/x", "runs", "ftp://me:secret@host", "", "sqlite://", "databricks"):
         with pytest.raises(ValueError, match="must be sqlite:///FILE or an http") as error:
             Tracker(wrong)

@@ -1,0 +1,15 @@
+"""The nearest known name, for error messages. Nothing here loads torch."""
+
+import difflib
+from collections.abc import Collection
+
+
+def suggestion(text: str, known: Collection[str]) -> str:
+    """Return a sentence, after a space, with the known name that is most like a text; nothing where none is.
+
+    Example:
+        >>> suggestion("elkk", ["hib", "elk"])
+        " Did you mean 'elk'?"
+    """
+    near = difflib.get_close_matches(text, known, n=1)
+    return f" Did you mean {near[0]!r}?" if near else ""
