@@ -38,6 +38,7 @@ def get_ready() -> None:
         warnings.simplefilter("ignore")  # MLflow uses what SQLAlchemy 2.1 has deprecated
         for name in _IMPORTED:
             import_module(name)
+    import_module("torch").set_num_threads(1)
 
 
 class Forked:

@@ -7,7 +7,7 @@ from typing import Any
 # A network whose truth is drawn at once and that trains in milliseconds.
 BASE = {
     "task.largest_cosine": 0.9, "task.dim": 4, "task.dim_x": 3, "task.smoothing": "none", "encoder.dim": 4,
-    "encoder.hidden": "shallow", "training.n_batches": 20, "training.eval_every": 2,
+    "encoder.hidden": "shallow", "training.n_batches": 12, "training.eval_every": 2,
     "training.batch_size": 8, "task.n_eval": 64,
 }  # fmt: skip
 _SAMPLES, _PHASES = {"loss.n_samples": [2, 4]}, {"training.phases": ["mu kappa", "joint"]}
@@ -35,7 +35,7 @@ class Kind:
         stages = "".join(f"Stage({name!r}, {axes!r})," for name, axes in self.stages.items())
         return (
             "from pcl.studies.space import SearchSpace, Stage\n"
-            f"SPACE = SearchSpace('chaos', 'mc_info_nce', ({stages}), {BASE!r}, report_seeds=(4, 5))\n"
+            f"SPACE = SearchSpace('chaos', 'mc_info_nce', ({stages}), {BASE!r}, report_seeds=(4,))\n"
         )
 
 

@@ -19,7 +19,6 @@ from launch.benchmarks.chaos.place import Place, Service, make_database, slept, 
 from launch.benchmarks.chaos.verdict import Findings, Verdict, rows_of, table
 from launch.shared.command import say
 from launch.testbed.clock import jump
-from launch.testbed.forks import get_ready
 from launch.testbed.nodes import stoppable
 from launch.testbed.processes import DEADLINE_S, Started, wait_for
 from pcl.presentation.durations import duration
@@ -31,7 +30,6 @@ def run_rounds(seed: int, limit_s: float, only: int | None = None) -> list[Row]:
     """Run the rounds of a seed for so long, or one of them; print each and the table, which is returned."""
     judged: list[tuple[Round, Verdict]] = []
     began = time.monotonic()
-    get_ready()
     train_once()
     with _chaos() as chaos:
         say(f"chaos: seed {seed}, {f'round {only}' if only else duration(limit_s)}; studies in {chaos.folder}")
