@@ -15,13 +15,14 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from launch.testbed.processes import DEADLINE_S, ROOT, Started
 
-_IMPORTED = (
+IMPORTED = (
     "torch", "torchvision", "pandas", "pyarrow.fs", "pyarrow.parquet", "scipy.stats", "matplotlib.pyplot", "optuna",
     "optuna.storages", "mlflow.tracking", "mlflow.store.tracking.sqlalchemy_store",
     "mlflow.store.artifact.local_artifact_repo", "requests", "launch.studies.grid_command",
@@ -36,7 +37,7 @@ def get_ready() -> None:
     os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # MLflow uses what SQLAlchemy 2.1 has deprecated
-        for name in _IMPORTED:
+        for name in IMPORTED:
             import_module(name)
     import_module("torch").set_num_threads(1)
 
@@ -80,13 +81,12 @@ def forked(
     for path in (output, output.with_suffix(".err")):
         path.write_bytes(b"")
 
-    def command() -> None:
-        _become(output, environment)
-        first()
-        sys.argv, sys.path[0] = [str(word) for word in words], str(Path(words[0]).resolve().parent)
-        runpy.run_path(sys.argv[0], run_name="__main__")
+    return Started(_fork(partial(_command, words, output, environment, first)), output)  # type: ignore[arg-type]
 
-    return Started(_fork(command), output)  # type: ignore[arg-type]
+
+def become(words: Sequence[str | Path], output: Path, environment: Mapping[str, str]) -> NoReturn:
+    """Run `python WORDS` in this process, which has just been forked, and end it."""
+    _end(partial(_command, words, output, environment))
 
 
 def in_fork(work: Callable[..., Any], *arguments: object) -> Any:
@@ -124,8 +124,11 @@ def _fork(work: Callable[[], None]) -> Forked:
     return Forked(pid)
 
 
-def _end(work: Callable[[], None]) -> None:
-    """Do the work, run what Python runs at an exit, and exit; this process must not return into its parent's code."""
+def _end(work: Callable[[], None]) -> NoReturn:
+    """Do the work, run what Python runs at an exit, and exit; this process must not return into its parent's code.
+
+    The destructors of C++ code do not run: one of Ray's was seen to wait for its thread for ever.
+    """
     code = 1
     try:
         os.setsid()
@@ -149,8 +152,10 @@ def _end(work: Callable[[], None]) -> None:
         os._exit(code)
 
 
-def _become(output: Path, environment: Mapping[str, str]) -> None:
-    """Take over a command's files, folder and environment."""
+def _command(
+    words: Sequence[str | Path], output: Path, environment: Mapping[str, str], first: Callable[[], object] = int
+) -> None:
+    """Take over a command's files, folder and environment, and run it."""
     names = [(Path(os.devnull), os.O_RDONLY), (output, os.O_WRONLY), (output.with_suffix(".err"), os.O_WRONLY)]
     for number, (name, flags) in enumerate(names):
         file = os.open(name, flags)
@@ -159,3 +164,6 @@ def _become(output: Path, environment: Mapping[str, str]) -> None:
     os.chdir(ROOT)
     os.environ.clear()
     os.environ.update(environment)
+    first()
+    sys.argv, sys.path[0] = [str(word) for word in words], str(Path(words[0]).resolve().parent)
+    runpy.run_path(sys.argv[0], run_name="__main__")

@@ -1,30 +1,20 @@
-"""A proxy that is slow or fails: `python -m launch.testbed.proxy PORT TARGET_PORT SECONDS [FILE]`.
-
-While the file exists, every request is answered with 500.
-"""
+"""A proxy that waits before every HTTP request: `python -m launch.testbed.proxy PORT TARGET_PORT SECONDS`."""
 
 import http.client
 import sys
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
 _HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length", "host"}
 
 
-def proxy(port: int, target: int, seconds: float, failing: Path | None = None) -> ThreadingHTTPServer:
-    """Return a server on loopback that passes requests on to another port, each after some seconds.
-
-    While there is a file `failing`, it answers 500 instead.
-    """
+def proxy(port: int, target: int, seconds: float) -> ThreadingHTTPServer:
+    """Return a server on loopback that passes requests on to another port, each after some seconds."""
 
     class Handler(BaseHTTPRequestHandler):
         def _pass_on(self) -> None:
             time.sleep(seconds)
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            if failing is not None and failing.exists():
-                self.send_error(500)
-                return
             headers = {name: value for name, value in self.headers.items() if name.lower() not in _HOP_BY_HOP}
             connection = http.client.HTTPConnection("127.0.0.1", target, timeout=60)
             try:
@@ -53,4 +43,4 @@ def proxy(port: int, target: int, seconds: float, failing: Path | None = None) -
 
 
 if __name__ == "__main__":
-    proxy(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), *map(Path, sys.argv[4:])).serve_forever()
+    proxy(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])).serve_forever()

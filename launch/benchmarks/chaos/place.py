@@ -56,7 +56,7 @@ class Service:
             self.server.kill()  # those that it has left
             self.server.start()
         if self._proxy is None:
-            words = ["-m", "launch.testbed.proxy", self._port, self.server.port, 0, self.failing]
+            words = ["-m", "launch.testbed.failing_proxy", self._port, self.server.port, self.failing]
             self._proxy = started([sys.executable, *map(str, words)], self.failing.with_name("proxy"), os.environ)
 
     def processes(self) -> list[int]:

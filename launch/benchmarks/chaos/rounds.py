@@ -46,6 +46,8 @@ def run_rounds(seed: int, limit_s: float, only: int | None = None) -> list[Row]:
                     say(f"  kept in {chaos.path_of(each)}; `bench.py chaos --seed {seed} --round {number}` replays it")
                 if spent > limit_s:
                     break
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt("stopped; nothing of it runs, and only rounds that failed are kept") from None
         finally:
             rows = rows_of(judged)
             for line in table(rows):

@@ -92,7 +92,6 @@ def _second_run(records: Records) -> None:
 
 DAMAGE: dict[str, tuple[Callable[[Records], object], str, Remedy]] = {
     "unfinished write": (lambda r: (r.trial / "x.tmp").touch(), "was being written", Remedy.RESUME),
-    "unfinished summary": (lambda r: (r.study / ".summary.json.1.x.tmp").touch(), "was being written", Remedy.RESUME),
     "torn result": (lambda r: r.edit(r.trial / "result.json", lambda t: t[:9]), "cannot be read", Remedy.RESUME),
     "lost trial.json": (lambda r: (r.trial / "trial.json").unlink(), "has no trial.json", Remedy.RESUME),
     "edited trial": (
