@@ -8,7 +8,7 @@ import pytest
 
 from pcl.studies.space.search_space import Stage
 from tests.support.crash_points import crash_points
-from tests.support.searches import Driver, spec_of
+from tests.support.searches import RANGED, Driver, spec_of
 from tests.support.spaces import make
 
 EXPECTED_SECONDS = 30
@@ -43,16 +43,16 @@ def test_a_search_killed_at_any_statement_proposes_the_same(every: int, calm: Dr
 
 
 @pytest.mark.parametrize("n_values", [0, 1])
-def test_an_ask_may_be_interrupted_twice_with_none_or_some_of_its_values(
-    n_values: int, calm: Driver, tmp_path: Path
-) -> None:
-    before = Driver(TINY, SPEC, tmp_path / "s").run(2)
+def test_an_ask_may_be_interrupted_twice_with_none_or_some_of_its_values(n_values: int, tmp_path: Path) -> None:
+    spec = spec_of(RANGED, n=4)
+    expected = Driver(RANGED, spec, tmp_path / "calm").run().keys
+    before = Driver(RANGED, spec, tmp_path / "s").run(2)
     for _ in range(2):
-        half = before.optuna("s").ask()
+        half = before.optuna().ask()
         for name, axis in list(before.proposer._sampling._distributions.items())[:n_values]:
             half._suggest(name, axis)
-        before = Driver(TINY, SPEC, tmp_path / "s")
-    assert before.run().keys == calm.keys
+        before = Driver(RANGED, spec, tmp_path / "s")
+    assert before.run().keys == expected
 
 
 def test_a_point_that_was_enqueued_and_not_asked_for_is_not_enqueued_again(calm: Driver, tmp_path: Path) -> None:
@@ -62,4 +62,6 @@ def test_a_point_that_was_enqueued_and_not_asked_for_is_not_enqueued_again(calm:
     while len(before.optuna("s").trials) < drawn:
         before.run(len(before.ran) + 1)
     before.optuna("s").enqueue_trial(calm.optuna().trials[drawn].system_attrs["fixed_params"])
-    assert search(tmp_path).keys == calm.keys
+    after = search(tmp_path)
+    assert after.keys == calm.keys
+    assert len(after.optuna().trials) == len(calm.optuna().trials)
