@@ -103,9 +103,14 @@ def in_fork(work: Callable[..., Any], *arguments: object) -> Any:
 
     process = _fork(answer)
     os.close(writer)
-    with open(reader) as file:
-        text = file.read()
-    process.wait()
+    try:
+        with open(reader) as file:
+            text = file.read()
+    except KeyboardInterrupt:
+        process.kill()
+        raise
+    finally:
+        process.wait()
     content = json.loads(text or '{"error": "the process was killed"}')
     if "error" in content:
         raise RuntimeError(content["error"])

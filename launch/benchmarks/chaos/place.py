@@ -178,6 +178,16 @@ class Place:
         unfinished = [path for name in _UNFINISHED for path in self.storage.rglob(name)]
         return told + [str(path) for path in [*unfinished, *self.temporary.iterdir()]]
 
+    def note_threads(self) -> None:
+        """Write what the kernel says that the threads of its processes wait for, to look at later."""
+        lines = []
+        for pid in self.processes():
+            lines.append(f"{pid} {command_of(pid)}")
+            for name in sorted(Path(f"/proc/{pid}/task").glob("*/wchan")):
+                with contextlib.suppress(OSError):
+                    lines.append(f"  {name.with_name('comm').read_text().strip()}: {name.read_text()}")
+        (self.path / "threads.txt").write_text("\n".join(lines) + "\n")
+
     def end_all(self) -> None:
         """Kill what still runs."""
         signal_all(self.processes(), signal.SIGKILL)

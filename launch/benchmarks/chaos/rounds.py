@@ -75,7 +75,6 @@ class Chaos:
         self._service = Service(folder / "mlflow")
         self._expected: dict[str, Findings] = {}
         self._usual_s: dict[tuple[str, bool], float] = {}  # of a kind of study, inline and on Ray
-        self._running: list[Place] = []
         began = time.monotonic()
         make_database(folder / "template")
         self._database_s = time.monotonic() - began
@@ -95,7 +94,10 @@ class Chaos:
                 self._mend(place, verdict)
             if not verdict.hung:
                 self._judge(place, verdict)
-            verdict.left_over += place.left_over()
+            if verdict.hung:
+                place.note_threads()
+            else:
+                verdict.left_over += place.left_over()
             place.end_all()
         if each.is_served:
             self._service.forget(place.study.name)
@@ -105,8 +107,6 @@ class Chaos:
 
     def end(self) -> None:
         """End all that runs, and remove what is not of a round that failed."""
-        for place in self._running:
-            place.end_all()
         self._service.end()
         for name in ("mlflow", "template", "0"):
             shutil.rmtree(self.folder / name, ignore_errors=True)
@@ -118,12 +118,14 @@ class Chaos:
         if each.is_served:
             self._service.start()
         place = Place(each, self.path_of(each), self._service, self._service.uri if each.is_served else "")
-        self._running.append(place)
         try:
             yield place
+        except KeyboardInterrupt:
+            place.end_all()
+            place.remove()
+            raise
         finally:
             place.end_all()
-            self._running.remove(place)
 
     def _furnish(self, place: Place) -> None:
         """Put MLflow's database into a storage that is not the user's first."""
