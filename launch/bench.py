@@ -1,4 +1,4 @@
-"""Benchmarks: `python launch/bench.py vmf`, `loss`, `toy`, `cifar`, `sharing`, `study`, `search`, `faults`, `load`.
+"""Benchmarks: `bench.py vmf`, `loss`, `toy`, `cifar`, `sharing`, `study`, `search`, `faults`, `load`, `chaos`.
 
 Each prints a table and writes it, with the hardware and the versions, as JSON.
 """
@@ -9,7 +9,8 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-from launch.benchmarks.faults import EVENTS, is_harmed
+from launch.benchmarks import faults
+from launch.benchmarks.chaos import verdict
 from launch.shared.command import DATA_HELP, Parser, device_flag, run, say, whole_number
 
 _HELP = {
@@ -21,6 +22,7 @@ _HELP = {
     "study": "what the service costs: trials that do nothing, and a real grid",
     "search": "trials and time until a search has found the best, on a table",
     "faults": "what studies lose when nodes, networks, drivers and MLflow fail",
+    "chaos": "studies with faults at random moments, resumed and compared with undisturbed ones",
     "load": "a thousand trials of a second on three nodes, and ten thousand records",
 }
 
@@ -33,6 +35,7 @@ _COUNTS = {  # flags of whole numbers: the default, and what is counted
     "study": {"trials": (64, "trials that do nothing")},
     "search": {"repeats": (50, "searches of each kind"), "batches": (3200, "--make: batches of a cell")},
     "faults": {"reports": (60, "reports of each of the 8 trials")},
+    "chaos": {"seed": (1, "seed of the faults"), "minutes": (10, "minutes; the round that runs then is the last")},
     "load": {
         "trials": (1000, "trials"), "inline": (300, "trials in this process"),
         "cpus": (4, "CPUs that a node claims to have"), "records": (10_000, "runs that are listed"),
@@ -58,7 +61,8 @@ def main() -> None:
 
     write_record(output, benchmark, rows)
     say(f"written to {output}")
-    if benchmark == "faults" and (harmed := [row["event"] for row in rows if is_harmed(row)]):
+    is_harmed = {"faults": faults.is_harmed, "chaos": verdict.is_harmed}.get(benchmark, lambda _: False)
+    if harmed := [row["event"] for row in rows if is_harmed(row)]:
         print(f"bench.py: a study was harmed by: {', '.join(harmed)}.", file=sys.stderr)
         sys.exit(1)
 
@@ -77,8 +81,10 @@ def _parser() -> argparse.ArgumentParser:
         _training_flags(parsers[name], *timed)
     parsers["study"].add_argument("--scale", default="quick", help="scale of the real grid (default: quick)")
     parsers["study"].add_argument("--space", default="toy_mcinfonce", help="the real grid (default: toy_mcinfonce)")
-    parsers["faults"].add_argument("--events", nargs="+", choices=list(EVENTS), default=list(EVENTS), metavar="EVENT",
-                                   help=f"some of: {', '.join(map(repr, EVENTS))} (default: all)")  # fmt: skip
+    events = list(faults.EVENTS)
+    parsers["faults"].add_argument("--events", nargs="+", choices=events, default=events, metavar="EVENT",
+                                   help=f"some of: {', '.join(map(repr, events))} (default: all)")  # fmt: skip
+    parsers["chaos"].add_argument("--round", type=whole_number, help="run this round alone (default: all from 1 on)")
     parsers["load"].add_argument("--seconds", type=float, default=1.0, help="that each trial sleeps (default: 1)")
     _search_flags(parsers["search"])
     for name, command in parsers.items():

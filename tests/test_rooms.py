@@ -90,6 +90,10 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "pcl.studies.cluster", "pcl.studies.execution", "pcl.studies.ledger", "pcl.studies.report",
         "pcl.studies.results", "pcl.studies.search", "pcl.studies.space", "pcl.studies.tracking", "pcl.training",
     ),
+    "launch.benchmarks.chaos": (
+        "launch.benchmarks", "launch.shared", "launch.testbed", "pcl.config", "pcl.presentation",
+        "pcl.studies.ledger", "pcl.studies.tracking", "pcl.studies.verification", "pcl.training",
+    ),
     "launch.studies": (
         "launch.shared", "pcl.config", "pcl.data", "pcl.losses", "pcl.studies.execution", "pcl.studies.ledger",
         "pcl.studies.report", "pcl.studies.session", "pcl.studies.space", "pcl.studies.tracking",
@@ -110,9 +114,9 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "pcl.training",
     ),
     "launch": (
-        "dashboards.paper", "launch.benchmarks", "launch.reproduction", "launch.shared", "launch.studies",
-        "launch.training", "launch.viewing", "pcl.storage", "pcl.studies.cluster", "pcl.studies.ledger",
-        "pcl.studies.paper", "pcl.studies.space",
+        "dashboards.paper", "launch.benchmarks", "launch.benchmarks.chaos", "launch.reproduction", "launch.shared",
+        "launch.studies", "launch.training", "launch.viewing", "pcl.storage", "pcl.studies.cluster",
+        "pcl.studies.ledger", "pcl.studies.paper", "pcl.studies.space",
     ),
     "pcl.studies.verification": (
         "pcl.config", "pcl.metrics", "pcl.storage", "pcl.studies.ledger", "pcl.studies.results", "pcl.studies.search",

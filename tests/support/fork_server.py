@@ -5,12 +5,10 @@ of them. Ray is not imported: it reads the environment while it is, and a comman
 copied from one that was made once; the migrations have their own tests.
 """
 
-import atexit
 import contextlib
 import importlib
 import json
 import os
-import runpy
 import select
 import shutil
 import signal
@@ -27,15 +25,10 @@ from pathlib import Path
 
 from filelock import FileLock
 
+from launch.testbed.forks import IMPORTED, become
 from launch.testbed.processes import ROOT, Started, wait_for
 
-_PRELOADED = (
-    "torch", "torchvision", "pandas", "pyarrow.fs", "pyarrow.parquet", "scipy.stats", "matplotlib.pyplot", "optuna",
-    "optuna.storages", "mlflow.tracking", "mlflow.store.tracking.sqlalchemy_store",
-    "mlflow.store.artifact.local_artifact_repo", "requests", "launch.studies.grid_command",
-    "launch.studies.ablate_command", "launch.reproduction.command", "pcl.studies.execution.worker",
-    "pcl.studies.execution.inline_runner", "pcl.studies.report.figures",
-)  # fmt: skip
+_PRELOADED = (*IMPORTED, "launch.studies.ablate_command", "launch.reproduction.command")
 _ADDRESS, _LOCK = "socket", "lock"  # in the folder; the first is there while it answers
 _MESSAGE = 2**20  # bytes; an environment has some thousand
 
@@ -152,8 +145,10 @@ def _serve(door: socket.socket, template: Path) -> None:
                 signal.set_wakeup_fd(-1)
                 for number in (door.fileno(), reader, writer, *(asker.fileno() for asker in askers)):
                     os.close(number)
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                 _copy_databases(template)
-                _become(*json.loads(text))
+                words, output, environment = json.loads(text)
+                become(words, Path(output), environment)
             running[pid] = asker
             asker.send(json.dumps([pid, None]).encode())
         if door in ready:
@@ -176,34 +171,6 @@ def _check_forkable() -> None:
     assert threading.active_count() == 1, threading.enumerate()
     assert len([name for name in names if name != "jemalloc_bg_thd"]) == 1, names
     assert "ray" not in sys.modules
-
-
-def _become(words: list[str], output: str, environment: dict[str, str]) -> None:
-    """Run a command in this process, and end it as Python does, but without the destructors of Ray's C++ code.
-
-    They run after all of Python's, and one of them was seen to wait for its thread for ever.
-    """
-    os.setsid()
-    names = [(os.devnull, os.O_RDONLY), (output, os.O_WRONLY), (Path(output).with_suffix(".err"), os.O_WRONLY)]
-    for number, (name, flags) in enumerate(names):
-        file = os.open(name, flags)
-        os.dup2(file, number)
-        os.close(file)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    os.environ.clear()
-    os.environ.update(environment)
-    sys.argv, sys.path[0] = words, str(Path(words[0]).resolve().parent)
-    code = 0
-    try:
-        runpy.run_path(words[0], run_name="__main__")
-    except SystemExit as ended:
-        code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
-    threading._shutdown()
-    atexit._run_exitfuncs()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
 
 
 def _copy_databases(template: Path) -> None:

@@ -56,6 +56,15 @@ class _Folder:
     def __init__(self, path: Path, mirror: Mirror = UNMIRRORED) -> None:
         self.path, self.mirror = path, mirror
 
+    def unfinished(self) -> list[Path]:
+        """Return the files that a process was writing when it was killed; while it writes, those as well."""
+        return sorted(self.path.glob("*.tmp"))
+
+    def _clear(self) -> None:
+        """Delete what a process was writing when it was killed."""
+        for left in self.unfinished():
+            left.unlink(missing_ok=True)
+
 
 class TrialFolder(_Folder):
     """A trial's files; `begin` makes the folder."""
@@ -199,11 +208,6 @@ class TrialFolder(_Folder):
         self.mirror.delete(name)
         return kept.name
 
-    def _clear(self) -> None:
-        """Delete what a process was writing when it was killed."""
-        for left in self.path.glob("*.tmp"):
-            left.unlink(missing_ok=True)
-
     def _mark_reopened(self) -> None:
         """Declare, in one step, that the trial's progress no longer counts."""
         self._write(RESULT, {"status": _REOPENED})
@@ -256,7 +260,8 @@ class StudyFolder(_Folder):
         return TrialFolder(self.path / TRIALS / key, self.mirror.inside(f"{TRIALS}/{key}"))
 
     def repair(self) -> list[str]:
-        """Repair the folders of all trials; return a sentence for each thing that was wrong."""
+        """Repair the study's folder and those of all trials; return a sentence for each thing that was wrong."""
+        self._clear()
         folders = (self.trial(path.name) for path in sorted((self.path / TRIALS).glob("*/")) if path.is_dir())
         return [sentence for folder in folders for sentence in folder.repair()]
 

@@ -126,11 +126,11 @@ class Sampling:
             found = []
             for trial in self._study.get_trials(deepcopy=False):
                 is_open = trial.state is TrialState.RUNNING
-                if is_open and set(trial.params) != set(self._distributions):
-                    self._study.tell(trial.number, state=TrialState.FAIL)
-                elif trial.state is not TrialState.WAITING and trial.params:
+                if self._is_whole(trial):
                     key = str(trial.user_attrs.get(_KEY, ""))
                     found.append(Point(trial.number, dict(trial.params), key, is_open))
+                elif is_open:
+                    self._study.tell(trial.number, state=TrialState.FAIL)
             return found
 
     @property
@@ -142,13 +142,20 @@ class Sampling:
     def ask(self, values: Mapping[str, Plain] | None = None) -> Point:
         """Propose a point: the sampler's, or the given one."""
         with self._database():
-            if values is not None:
+            every = self._study.get_trials(deepcopy=False)
+            is_queued = any(trial.state is TrialState.WAITING for trial in every)  # by a driver that was killed then
+            if values is not None and not is_queued:
                 self._study.enqueue_trial(dict(values))
-            samples, number = self._samples, len(self._study.get_trials(deepcopy=False))
+            # An interrupted ask does not count: the next one is its repetition, and proposes the same.
+            samples, number = self._samples, sum(map(self._is_whole, every))
             sampler = sampler_of(samples.method, samples.stage, samples.n_trials, number)
             self._study.sampler = sampler if values else warned(sampler, self._study, self._distributions)
             trial = self._study.ask(self._distributions)
             return Point(trial.number, dict(trial.params), "", is_open=True)
+
+    def _is_whole(self, trial: FrozenTrial) -> bool:
+        """Return whether a point has all its values: one that was enqueued or whose ask was interrupted has not."""
+        return set(trial.params) == set(self._distributions)
 
     def name(self, number: int, key: str) -> None:
         """Record the key of a point's trial."""

@@ -52,6 +52,7 @@ class Proposer:
         self._waiting: list[Trial] = []  # started by an earlier driver
         self._again: set[str] = set()  # keys of those whose earlier result Optuna has been told
         self._warm: set[str] = set()
+        self._n_repeats = 0  # proposals in a row, until now, that are known or not possible
         self._begin(is_new=not self._sampling.points())
 
     @property
@@ -75,17 +76,17 @@ class Proposer:
             self.ended(key)
         if self._waiting:
             return self._waiting.pop(0)
-        n_repeats = 0
         while len(self._trials) < self.n_trials:
-            values = self._drawn() if n_repeats >= _MOST_REPEATS else None
-            if n_repeats >= _MOST_REPEATS and values is None:
+            is_stuck = self._n_repeats >= _MOST_REPEATS
+            values = self._drawn() if is_stuck else None
+            if is_stuck and values is None:
                 self._n_trials = len(self._trials) - len(self._warm)  # the space is exhausted
                 return None
             trial = self._take(self._sampling.ask(values))
             if trial is None:
-                n_repeats += 1
+                self._n_repeats += 1
                 continue
-            n_repeats = 0
+            self._n_repeats = 0
             if self._folder.trial(trial.key).result() is None:
                 return trial
             self.ended(trial.key)
@@ -146,7 +147,9 @@ class Proposer:
             if trial is None:
                 if point.is_open:
                     self._sampling.tell(point.number, NOTHING)
+                self._n_repeats += 1
                 continue
+            self._n_repeats = self._n_repeats + 1 if trial.key in self._trials else 0
             self._trials.setdefault(trial.key, trial)
             folder = self._folder.trial(trial.key)
             if is_lost(folder.result()):

@@ -15,6 +15,7 @@ from pcl.studies.ledger.folders import (
     Result,
     Row,
     Status,
+    StudyFolder,
     TrialFolder,
 )
 from pcl.studies.space.trial import Trial
@@ -27,9 +28,14 @@ def trial_problems(folder: TrialFolder) -> list[Problem]:
     return list(_problems(folder))
 
 
-def _problems(folder: TrialFolder) -> Iterator[Problem]:
-    for left in sorted(folder.path.glob("*.tmp")):
+def unfinished_problems(folder: StudyFolder | TrialFolder) -> Iterator[Problem]:
+    """Yield the files of a folder that were never finished."""
+    for left in folder.unfinished():
         yield Problem(str(left), "was being written when its process was killed", Remedy.RESUME)
+
+
+def _problems(folder: TrialFolder) -> Iterator[Problem]:
+    yield from unfinished_problems(folder)
     try:
         trial, rows, result = folder.trial(), folder.rows(), folder.result()
     except FileNotFoundError:

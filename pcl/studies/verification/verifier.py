@@ -13,7 +13,7 @@ from pcl.studies.tracking.store import Store
 from pcl.studies.verification.output_checks import output_problems
 from pcl.studies.verification.problem import Problem, Remedy
 from pcl.studies.verification.tracking_checks import tracking_problems
-from pcl.studies.verification.trial_checks import trial_problems
+from pcl.studies.verification.trial_checks import trial_problems, unfinished_problems
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def _held(folder: StudyFolder) -> Iterator[None]:
 
 def _verify(folder: StudyFolder, store: Store | None, progress: Callable[[int, int], None]) -> Verification:
     folders = [folder.trial(path.name) for path in sorted((folder.path / TRIALS).glob("*/")) if path.is_dir()]
-    problems: list[Problem] = []
+    problems = list(unfinished_problems(folder))
     readable: list[TrialFolder] = []
     unsound: set[str] = set()  # keys of trials that have to be trained again, whose runs do not matter
     for n_done, trial in enumerate(folders, start=1):

@@ -1,0 +1,16 @@
+"""A randomized fault runner: small studies, a fault at a random moment of each, then `--resume` and `launch/verify.py`.
+
+A round is sound if its study then has what an undisturbed one has, bit for bit, and nothing is left of its processes.
+"""
+
+from launch.benchmarks import Row
+
+
+def measure(*, seed: int, minutes: int, round: int | None) -> list[Row]:
+    """Run the rounds of a seed for some minutes, or one of them; print each and the table."""
+    from launch.testbed.forks import get_ready  # noqa: PLC0415  bench.py -h answers at once
+
+    get_ready()  # before the next line imports torch
+    from launch.benchmarks.chaos.rounds import run_rounds  # noqa: PLC0415  bench.py -h answers at once
+
+    return run_rounds(seed, 60.0 * minutes, round)

@@ -1,0 +1,289 @@
+"""The place of a round: its study's folder, commands and processes, and what is left of them."""
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from launch.benchmarks.chaos.drawing import BASE, DRIVER, GCS, GROUP, KINDS, RAYLET, SERVER, WORKER, Round
+from launch.benchmarks.chaos.verdict import Findings
+from launch.testbed.forks import forked, in_fork
+from launch.testbed.mlflow import count
+from launch.testbed.processes import (
+    DEADLINE_S,
+    Server,
+    Started,
+    command_of,
+    free_port,
+    processes_of,
+    signal_all,
+    started,
+    wait_for,
+    workers_among,
+)
+from pcl.studies.ledger.folders import StudyFolder
+from pcl.training.checkpoint import read_checkpoint
+
+_LEFT_S = 300.0  # in which processes that were told to end do so, on a busy machine too
+_UNFINISHED = ("*.tmp", ".probe-*", ".*.new")  # names of files that are about to become others
+
+
+class Service:
+    """An MLflow server for all rounds, behind a proxy that can fail; both are started when they are needed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.failing = folder / "failing"  # while it exists, the proxy answers 500
+        self.server, self._port, self._proxy = Server(folder), free_port(), None  # type: Server, int, Any
+        folder.mkdir(parents=True)
+
+    @property
+    def uri(self) -> str:
+        return f"http://127.0.0.1:{self._port}"
+
+    def start(self) -> None:
+        """Start what does not run; whatever had happened is over then."""
+        self.failing.unlink(missing_ok=True)
+        if self.server.process is None or self.server.process.poll() is not None:
+            self.server.kill()  # those that it has left
+            self.server.start()
+        if self._proxy is None:
+            words = ["-m", "launch.testbed.failing_proxy", self._port, self.server.port, self.failing]
+            self._proxy = started([sys.executable, *map(str, words)], self.failing.with_name("proxy"), os.environ)
+
+    def processes(self) -> list[int]:
+        """Return those of the server."""
+        process = self.server.process
+        return [] if process is None or process.poll() is not None else _of_sessions({process.pid})
+
+    def forget(self, study: str) -> None:
+        """Forget a study: later rounds train the same trials and must not find them."""
+        if self.server.process is not None:
+            forget(self.server.database, study)
+
+    def end(self) -> None:
+        """End both."""
+        self.server.kill()
+        if self._proxy is not None:
+            self._proxy.kill()
+
+
+@dataclass
+class Place:
+    """A round's folder, with the commands that run in it."""
+
+    round: Round
+    path: Path
+    service: Service
+    uri: str = ""  # of MLflow, where it is a server
+    drivers: list[Started] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        for path in (self.path, self.storage, self.temporary):
+            path.mkdir()
+        self.space.write_text(KINDS[self.round.kind].space())
+
+    @property
+    def storage(self) -> Path:
+        return self.path / "runs"
+
+    @property
+    def temporary(self) -> Path:
+        """Return the folder for temporary files of its commands."""
+        return self.path / "tmp"
+
+    @property
+    def space(self) -> Path:
+        return self.path / "space.py"
+
+    @property
+    def study(self) -> StudyFolder:
+        return StudyFolder(self.storage / f"round{self.round.number}")
+
+    @property
+    def database(self) -> str:
+        """Return the address of the database with its records, whoever writes them."""
+        return self.service.server.database if self.uri else f"sqlite:///{self.storage / 'mlflow.db'}"
+
+    @property
+    def where(self) -> list[str]:
+        """Return the options of all its commands."""
+        return ["--storage", str(self.storage), *(["--tracking-uri", self.uri] if self.uri else [])]
+
+    def begin(self, first: Callable[[], object] = int) -> Started:
+        """Start the study."""
+        kind = KINDS[self.round.kind]
+        new = ["--space", str(self.space), "--scale", "smoke", "--name", self.study.name, *kind.options]
+        return self.start("launch/grid.py", *new, *kind.how, is_ray=self.round.is_ray, first=first)
+
+    def resume(self) -> Started:
+        """Start the command that goes on with it."""
+        how, is_ray = KINDS[self.round.kind].how, self.round.is_resumed_on_ray
+        return self.start("launch/grid.py", "--resume", self.study.name, *how, is_ray=is_ray)
+
+    def start(self, script: str, *words: str, is_ray: bool = False, first: Callable[[], object] = int) -> Started:
+        """Start a command: on Ray as a new process, else forked."""
+        output = self.path / f"{len(self.drivers) + 1}.out"
+        environment = {
+            **os.environ, "RAY_TMPDIR": str(self.path), "TMPDIR": str(self.temporary), "PCL_RAY_DASHBOARD": "0",
+        }  # fmt: skip
+        command = [script, *words, *self.where]
+        if is_ray:
+            driver = started([sys.executable, *command], output, environment)
+        else:
+            inline = ["--runner", "inline"] if script == "launch/grid.py" else []
+            driver = forked([*command, *inline], output, environment, first)
+        self.drivers.append(driver)
+        return driver
+
+    def verified(self) -> tuple[int, list[dict[str, str]], str]:
+        """Return the exit code of `launch/verify.py`, the problems that it names, and its errors."""
+        verifier = self.start("launch/verify.py", self.study.name, "--json")
+        code = verifier.process.wait(DEADLINE_S)
+        problems = json.loads(verifier.said)[0].get("problems", []) if code in (0, 1) and verifier.said else []
+        return code, problems, verifier.errors.strip()
+
+    def targets(self) -> list[int]:
+        """Return the processes that the fault is for, those that run."""
+        target = self.round.target
+        if target == SERVER:
+            return self.service.processes()
+        driver = self.drivers[0].process
+        if target in (DRIVER, GROUP):
+            return [driver.pid] if driver.poll() is None else []
+        ours = processes_of(self.path)
+        if target == WORKER:
+            return workers_among(ours)[:1]
+        names = {RAYLET: "/raylet", GCS: "/gcs_server"}
+        return [pid for pid in ours if command_of(pid).partition(" ")[0].endswith(names[target])]
+
+    def processes(self) -> list[int]:
+        """Return all that run here: of its sessions, and of its Rays."""
+        own = {driver.process.pid for driver in self.drivers}
+        return sorted({*_of_sessions(own), *processes_of(self.path)})
+
+    def left_over(self) -> list[str]:
+        """Return what is left after all commands: processes, once they have had their time, and unfinished files."""
+        with contextlib.suppress(TimeoutError):
+            wait_for(lambda: not self.processes(), "no process left", _LEFT_S)
+        told = [f"process {pid} ({command_of(pid)[:80]})" for pid in self.processes()]
+        unfinished = [path for name in _UNFINISHED for path in self.storage.rglob(name)]
+        return told + [str(path) for path in [*unfinished, *self.temporary.iterdir()]]
+
+    def note_threads(self) -> None:
+        """Write what the kernel says that the threads of its processes wait for, to look at later."""
+        lines = []
+        for pid in self.processes():
+            lines.append(f"{pid} {command_of(pid)}")
+            for name in sorted(Path(f"/proc/{pid}/task").glob("*/wchan")):
+                with contextlib.suppress(OSError):
+                    lines.append(f"  {name.with_name('comm').read_text().strip()}: {name.read_text()}")
+        (self.path / "threads.txt").write_text("\n".join(lines) + "\n")
+
+    def end_all(self) -> None:
+        """Kill what still runs."""
+        signal_all(self.processes(), signal.SIGKILL)
+        for driver in self.drivers:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                driver.process.wait(DEADLINE_S)
+
+    def remove(self) -> None:
+        """Delete the folder."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    def findings(self) -> Findings:
+        """Return what the study has."""
+        return Findings(**in_fork(_findings, self.study.path, self.database))
+
+
+def _findings(path: Path, uri: str) -> dict[str, Any]:
+    folder = StudyFolder(path)
+    reports = {trial.key: [_report(row.batch, row.by_seed) for row in trial.rows()] for trial in folder.trials()}
+    best = json.loads((path / "summary.json").read_text())["best"]
+    n_doubled, n_missing = count(uri, folder, list(reports))
+    encoders = {trial.key: _digest(trial.checkpoint) for trial in folder.trials()}
+    return {
+        "reports": reports, "best": best["key"] if best else "", "encoders": encoders, "n_doubled": n_doubled,
+        "n_missing": n_missing,
+    }  # fmt: skip
+
+
+def _report(batch: int, by_seed: dict[int, dict[str, float]]) -> dict[str, Any]:
+    kept = {str(seed): {k: v for k, v in m.items() if not k.startswith("time/")} for seed, m in by_seed.items()}
+    return {"batch": batch, "by_seed": kept}
+
+
+def _digest(checkpoint: Path) -> str:
+    """Return a digest of a training, without what depends on the clock."""
+    if not checkpoint.exists():
+        return ""
+    import torch  # noqa: PLC0415  bench.py -h answers at once
+
+    content = read_checkpoint(checkpoint)
+    torch.set_printoptions(threshold=10**9, precision=17)
+    return hashlib.sha256(repr([content["batch"], content["stepper"]]).encode()).hexdigest()
+
+
+def forget(uri: str, study: str) -> None:
+    """Move a study's runs in MLflow to the bin."""
+    in_fork(_forget, uri, study)
+
+
+def _forget(uri: str, study: str) -> None:
+    from pcl.studies.tracking.store import Store  # noqa: PLC0415  bench.py -h answers at once
+    from pcl.studies.tracking.tags import EXPERIMENTS, Tag  # noqa: PLC0415  bench.py -h answers at once
+
+    store = Store(uri)
+    for run in store.find(store.experiments(EXPERIMENTS), {Tag.STUDY: study}):
+        store.delete(run.info.run_id)
+
+
+def train_once() -> None:
+    """Train a small encoder: tables that a process makes once are then there in all forked ones."""
+    from pcl.config.run_config import RunConfig  # noqa: PLC0415  bench.py -h answers at once
+    from pcl.training.run import Run  # noqa: PLC0415  bench.py -h answers at once
+
+    config = RunConfig.of(BASE, profile="reference", scale="smoke")
+    for _ in Run(config, (1,)):
+        pass
+
+
+def make_database(folder: Path) -> None:
+    """Make MLflow's database, as a first study does."""
+    folder.mkdir()
+    in_fork(_make_database, folder)
+
+
+def _make_database(folder: Path) -> None:
+    from pcl.studies.tracking.store import Store, default_uri  # noqa: PLC0415  bench.py -h answers at once
+
+    Store(default_uri(folder)).experiments("")
+
+
+def _of_sessions(sessions: set[int]) -> list[int]:
+    """Return the processes of sessions that have not ended, also as zombies."""
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError), open(f"/proc/{name}/stat") as file:
+            state, _, _, session = file.read().rpartition(")")[2].split()[:4]
+            if int(session) in sessions and state not in "ZX":
+                found.append(int(name))
+    return found
+
+
+def slept(driver: Started, seconds: float) -> bool:
+    """Sleep; return whether the driver still runs then, and at once where it ends before."""
+    deadline = time.monotonic() + seconds
+    while driver.process.poll() is None:
+        if (left := deadline - time.monotonic()) <= 0:
+            return True
+        time.sleep(min(left, 0.01))
+    return False

@@ -1,0 +1,174 @@
+"""Commands forked from this process, which has imported what they need: each costs what it does, not what it imports.
+
+Ray is not imported: it reads the environment while it is, and every command has its own.
+"""
+
+import atexit
+import json
+import os
+import runpy
+import signal
+import subprocess
+import sys
+import threading
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NoReturn
+
+from launch.testbed.processes import DEADLINE_S, ROOT, Started
+
+IMPORTED = (
+    "torch", "torchvision", "pandas", "pyarrow.fs", "pyarrow.parquet", "scipy.stats", "matplotlib.pyplot", "optuna",
+    "optuna.storages", "mlflow.tracking", "mlflow.store.tracking.sqlalchemy_store",
+    "mlflow.store.artifact.local_artifact_repo", "requests", "launch.studies.grid_command",
+    "launch.viewing.verification", "pcl.studies.execution.worker", "pcl.studies.execution.inline_runner",
+    "pcl.studies.report.figures",
+)  # fmt: skip
+_SIGNALS = {signal.SIGINT, signal.SIGTERM}
+
+
+def get_ready() -> None:
+    """Import what studies and their verification need, with one thread: others would not be there after a fork."""
+    os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # MLflow uses what SQLAlchemy 2.1 has deprecated
+        for name in IMPORTED:
+            import_module(name)
+    import_module("torch").set_num_threads(1)
+
+
+class Forked:
+    """A forked process, with those methods of `subprocess.Popen` that `Started` uses."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid, self.returncode = pid, None  # type: int, int | None
+
+    def poll(self) -> int | None:
+        """Return the exit code, or None while it runs."""
+        if self.returncode is None:
+            ended, status = os.waitpid(self.pid, os.WNOHANG)
+            self.returncode = os.waitstatus_to_exitcode(status) if ended else None
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Return the exit code once it has ended, or raise a TimeoutExpired."""
+        deadline = time.monotonic() + (DEADLINE_S if timeout is None else timeout)
+        while (code := self.poll()) is None:
+            if time.monotonic() > deadline:
+                raise subprocess.TimeoutExpired(str(self.pid), timeout or DEADLINE_S)
+            time.sleep(0.01)
+        return code
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, unless it has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """Kill it."""
+        self.send_signal(signal.SIGKILL)
+
+
+def forked(
+    words: Sequence[str | Path], output: Path, environment: Mapping[str, str], first: Callable[[], object] = int
+) -> Started:
+    """Start `python WORDS` as `launch.testbed.processes.started` does; `first` is called before the command."""
+    for path in (output, output.with_suffix(".err")):
+        path.write_bytes(b"")
+
+    return Started(_fork(partial(_command, words, output, environment, first)), output)  # type: ignore[arg-type]
+
+
+def become(words: Sequence[str | Path], output: Path, environment: Mapping[str, str]) -> NoReturn:
+    """Run `python WORDS` in this process, which has just been forked, and end it."""
+    _end(partial(_command, words, output, environment))
+
+
+def in_fork(work: Callable[..., Any], *arguments: object) -> Any:
+    """Return the result of a function, which JSON can say, from a process of its own; its errors are raised here."""
+    reader, writer = os.pipe()
+
+    def answer() -> None:
+        try:
+            content = {"result": work(*arguments)}
+        except Exception as error:
+            content = {"error": f"{type(error).__name__}: {error}"}
+        with open(writer, "w") as file:
+            json.dump(content, file)
+
+    process = _fork(answer)
+    os.close(writer)
+    try:
+        with open(reader) as file:
+            text = file.read()
+    except KeyboardInterrupt:
+        process.kill()
+        raise
+    finally:
+        process.wait()
+    content = json.loads(text or '{"error": "the process was killed"}')
+    if "error" in content:
+        raise RuntimeError(content["error"])
+    return content["result"]
+
+
+def _fork(work: Callable[[], None]) -> Forked:
+    """Fork a process in a session of its own, which ends as Python does when the work is done."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # until the child has its own handlers
+    try:
+        pid = os.fork()
+        if pid == 0:
+            _end(work)
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+    return Forked(pid)
+
+
+def _end(work: Callable[[], None]) -> NoReturn:
+    """Do the work, run what Python runs at an exit, and exit; this process must not return into its parent's code.
+
+    The destructors of C++ code do not run: one of Ray's was seen to wait for its thread for ever.
+    """
+    code = 1
+    try:
+        os.setsid()
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+        try:
+            work()
+            code = 0
+        except SystemExit as ended:
+            code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+        threading._shutdown()  # type: ignore[attr-defined]
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except KeyboardInterrupt:
+        code = 130
+    except BaseException:
+        traceback.print_exc(file=sys.__stderr__)
+    finally:
+        os._exit(code)
+
+
+def _command(
+    words: Sequence[str | Path], output: Path, environment: Mapping[str, str], first: Callable[[], object] = int
+) -> None:
+    """Take over a command's files, folder and environment, and run it."""
+    names = [(Path(os.devnull), os.O_RDONLY), (output, os.O_WRONLY), (output.with_suffix(".err"), os.O_WRONLY)]
+    for number, (name, flags) in enumerate(names):
+        file = os.open(name, flags)
+        os.dup2(file, number)
+        os.close(file)
+    os.chdir(ROOT)
+    os.environ.clear()
+    os.environ.update(environment)
+    first()
+    sys.argv, sys.path[0] = [str(word) for word in words], str(Path(words[0]).resolve().parent)
+    runpy.run_path(sys.argv[0], run_name="__main__")
