@@ -135,7 +135,9 @@ def _serve(door: socket.socket, template: Path) -> None:
             with contextlib.suppress(OSError):  # who asked may have gone
                 running.pop(ended[0]).send(json.dumps([ended[0], os.waitstatus_to_exitcode(ended[1])]).encode())
         for asker in [asker for asker in askers if asker in ready]:
-            text = asker.recv(_MESSAGE)
+            text = b""
+            with contextlib.suppress(ConnectionError):  # it was killed
+                text = asker.recv(_MESSAGE)
             if not text:
                 askers.remove(asker)
                 continue
