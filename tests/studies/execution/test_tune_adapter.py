@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import ray
 from ray import tune
+from ray.tune.execution import class_cache
 from ray.tune.experiment import Trial as TuneTrial
 from ray.tune.progress_reporter import TrialProgressCallback
 from ray.tune.search import Searcher
@@ -19,7 +20,7 @@ from pcl.studies.execution.interrupt import Interrupt, StopReason
 from pcl.studies.execution.ray_runner import RayRunner
 from pcl.studies.execution.resources import Resources
 from pcl.studies.execution.runner import Assignment
-from pcl.studies.execution.tune_adapter import Listed, Proposals, RestartedFirst, Silence
+from pcl.studies.execution.tune_adapter import Listed, Proposals, RestartedFirst, Silence, keep_keys_here
 from pcl.studies.ledger.folders import StudyFolder
 from pcl.studies.session.site import machine
 from pcl.studies.space.trial import Trial
@@ -124,6 +125,25 @@ def test_ray_is_told_how_many_cores_are_ours(
         (tmp_path / "cpu.max").write_text(f"{limit}\n")
     assert asked_of_ray(monkeypatch)["num_cpus"] == n_cores
     assert machine.__wrapped__()["CPU"] == n_cores
+
+
+def test_workers_are_sent_no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each node writes what a worker is sent to a log."""
+    sent: dict[str, str] = {}
+
+    def remote(runtime_env: dict[str, dict[str, str]]) -> Any:
+        sent.update(runtime_env["env_vars"])
+        return lambda trainable: trainable
+
+    monkeypatch.setattr(class_cache, "ENV_VARS_TO_PROPAGATE", class_cache.ENV_VARS_TO_PROPAGATE)  # put back at the end
+    monkeypatch.setattr("ray.remote", remote)
+    monkeypatch.setenv("RAY_CHDIR_TO_TRIAL_DIR", "0")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
+        monkeypatch.setenv(name, "secret")
+    keep_keys_here()
+    class_cache._ActorClassCache().get(type("Trainable", (), {}))
+    assert sent["RAY_CHDIR_TO_TRIAL_DIR"] == "0"
+    assert "secret" not in sent.values()
 
 
 def asked_of_ray(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
