@@ -92,6 +92,7 @@ def pages(address: str, most: int = 30) -> Iterator[bytes]:
                 left.append(found)
 
 
+@pytest.mark.slow
 def test_secrets_are_nowhere(place: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     server = Server(place.path)
     server.start()
