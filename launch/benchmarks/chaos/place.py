@@ -59,6 +59,11 @@ class Service:
             words = ["-m", "launch.testbed.failing_proxy", self._port, self.server.port, self.failing]
             self._proxy = started([sys.executable, *map(str, words)], self.failing.with_name("proxy"), os.environ)
 
+    def restart(self) -> None:
+        """Start the server again, also where it is about to end."""
+        self.server.kill()
+        self.start()
+
     def processes(self) -> list[int]:
         """Return those of the server."""
         process = self.server.process
