@@ -53,7 +53,7 @@ def send_signal(place: Place, verdict: Verdict) -> bool:
         signal_all(pids, signal.SIGCONT)
     elif each.target == drawing.SERVER:
         slept(driver, each.pause_s if each.choice < 0.5 else DEADLINE_S)
-        place.service.start()
+        place.service.restart()
     return True
 
 

@@ -22,6 +22,7 @@ from launch.testbed.processes import (
     DEADLINE_S,
     Server,
     Started,
+    answers,
     command_of,
     free_port,
     processes_of,
@@ -58,6 +59,12 @@ class Service:
         if self._proxy is None:
             words = ["-m", "launch.testbed.failing_proxy", self._port, self.server.port, self.failing]
             self._proxy = started([sys.executable, *map(str, words)], self.failing.with_name("proxy"), os.environ)
+        wait_for(lambda: answers(f"{self.uri}/health"), "the MLflow server answers by way of the proxy")
+
+    def restart(self) -> None:
+        """Start the server again, also where it is about to end."""
+        self.server.kill()
+        self.start()
 
     def processes(self) -> list[int]:
         """Return those of the server."""
