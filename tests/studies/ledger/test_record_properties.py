@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pcl.config.failure import Failure, FailureKind
-from pcl.studies.ledger.folders import Damaged, Result, Row, Status, TrialFolder
+from pcl.studies.ledger.folders import Damaged, Result, Row, Status, TrialFolder, now_ms
 from pcl.studies.space.trial import Trial
 from tests.support.properties import JSON, damaged, examples, places, replaced, without
 from tests.support.smoke import smoke
@@ -37,7 +38,7 @@ RESULTS = st.builds(
     NAMES,
     WHOLE,
     NAMES,
-    st.floats(allow_nan=False),
+    st.floats(0, 1e6),
     NAMES,
     NAMES,
     st.none() | ROWS,
@@ -114,6 +115,9 @@ def test_records_are_read_as_they_were_written(
         folder.publish(row, token)
     assert same(folder.rows(), sorted(rows, key=lambda row: row.batch))
     folder.end(result, token)
+    for path in folder.path.glob("*.json"):
+        if path.name != "trial.json":  # whose settings are all finite
+            json.loads(path.read_text(), parse_constant=pytest.fail)  # other programs read JSON without NaN
     assert same(folder.trial(), trial)
     assert same(folder.result(), result)
     assert same(folder.rows(), [result.row] if result.row else sorted(rows, key=lambda row: row.batch))
@@ -211,6 +215,11 @@ def test_a_record_of_other_types_is_damaged(folder: TrialFolder, name: str, cont
     with pytest.raises(Damaged, match=name):
         READERS[name](folder)
     check_read(folder)
+
+
+def test_times_are_milliseconds_since_1970(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "time_ns", lambda: 1_700_000_000_123_456_789)
+    assert now_ms() == 1_700_000_000_123
 
 
 def test_a_record_nested_without_end_is_damaged(folder: TrialFolder) -> None:

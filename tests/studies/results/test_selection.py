@@ -82,6 +82,7 @@ def test_an_outcome_is_the_last_report(tmp_path: Path) -> None:
     assert (found.values(METRIC), found.values("train/loss")) == ([0.8], [])
     assert (found.is_finished, found.is_stopped, found.counts(METRIC)) == (False, False, False)
     assert found.cause == f"seed 2: {NAN}"
+    assert Outcome(trial, failures={1: NAN, 2: NAN}).cause == f"seed 1: {NAN}; seed 2: {NAN}"
     folder.end(Result(Status.FINISHED), token)
     assert Outcome.of(trial, folder).counts(METRIC)
     assert not Outcome.of(trial, folder).counts("train/loss")
