@@ -27,7 +27,7 @@ VALUES = TEXTS | NUMBERS | st.booleans() | st.none() | st.lists(st.integers(), m
 CHOICES = st.dictionaries(st.sampled_from(PATHS) | st.text(max_size=12), VALUES, max_size=4)
 
 
-@examples(300)
+@examples(150)
 @given(config=st.sampled_from(CONFIGS), chosen=CHOICES)
 @example(config=CONFIGS[0], chosen={"training.n_batches": "9007199254740993"})
 @example(config=CONFIGS[0], chosen={"training.n_batches": 10**400})
@@ -60,7 +60,7 @@ def check_meaning(given: object, read: object) -> None:
         assert Phases.parse(str(given)) == Phases.parse(str(read))
 
 
-@examples(30)
+@examples(15)
 @given(chosen=CHOICES)
 def test_a_setting_is_spelled_in_one_way(chosen: dict[str, object]) -> None:
     once = canonical_settings(chosen)
@@ -75,7 +75,7 @@ PHASES = st.lists(
 ).map(Phases)
 
 
-@examples(100)
+@examples(50)
 @given(phases=PHASES, n_batches=st.integers(1, 10**6))
 def test_phases_are_read_as_they_are_written(phases: Phases, n_batches: int) -> None:
     assert Phases.parse(str(phases)) == phases
@@ -99,7 +99,7 @@ WORD = st.sampled_from(
 )
 
 
-@examples(200)
+@examples(100)
 @given(text=st.lists(WORD | st.text(max_size=6), max_size=4).map(" ".join) | st.text(max_size=20))
 def test_any_text_is_phases_or_a_sentence(text: str) -> None:
     try:
@@ -132,7 +132,7 @@ PARTS = (
 )
 
 
-@examples(150)
+@examples(75)
 @given(name=PARTS, key=st.sampled_from(["loss_name", "task_name", "encoder_name"]))
 def test_any_name_of_a_part_is_known_or_refused(name: str, key: str) -> None:
     flat = {**CONFIGS[0].flat(), key: name}

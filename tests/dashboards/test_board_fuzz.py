@@ -103,7 +103,7 @@ def answer_to(server: BoardServer, content: bytes) -> bytes:
     return b"".join(parts)
 
 
-@examples(150)
+@examples(75)
 @given(content=REQUESTS)
 def test_any_bytes_are_answered_with_a_status(
     server: BoardServer, capfd: pytest.CaptureFixture[str], content: bytes
@@ -126,7 +126,7 @@ def known(stored: Stored) -> set[str]:
     return set(stored.site.names())
 
 
-@examples(100)
+@examples(50)
 @given(name=PIECES, query=st.dictionaries(st.sampled_from(["baseline", "page"]), PIECES, max_size=2))
 def test_any_name_is_a_page_or_nothing(stored: Stored, known: set[str], name: str, query: dict[str, str]) -> None:
     assert (stored.site.get(name, query) is not None) == (name in known)

@@ -42,7 +42,7 @@ FLAGS = [
 ]
 
 
-@examples(40)
+@examples(20)
 @given(chosen=SETTINGS)
 def test_settings_are_those_that_were_given(chosen: dict[str, str]) -> None:
     found = settings([f"{path} = {value}" for path, value in chosen.items()])
@@ -50,7 +50,7 @@ def test_settings_are_those_that_were_given(chosen: dict[str, str]) -> None:
     assert canonical_settings(json.loads(json.dumps(found))) == canonical_settings(found)
 
 
-@examples(50)
+@examples(25)
 @given(text=st.text(max_size=10).filter(lambda text: "=" not in text))
 def test_a_setting_without_a_value_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="PATH=VALUE"):
@@ -62,7 +62,7 @@ def request_of(parser: argparse.ArgumentParser, words: Sequence[str], is_grid: b
     return grid_request(arguments) if is_grid else ablation_request(arguments)
 
 
-@examples(150)
+@examples(75)
 @given(is_grid=st.booleans(), flags=st.dictionaries(st.sampled_from(FLAGS), TEXTS, max_size=3), chosen=SETTINGS)
 def test_any_flags_make_a_request_or_a_sentence(
     capsys: pytest.CaptureFixture[str], is_grid: bool, flags: dict[str, str], chosen: dict[str, str]
@@ -79,7 +79,7 @@ def test_any_flags_make_a_request_or_a_sentence(
         assert sentence.endswith("`--help` shows all options.")
 
 
-@examples(100)
+@examples(50)
 @given(
     text=st.text(max_size=12)
     | st.from_regex(r"[A-Za-z0-9_.-]+", fullmatch=True)
@@ -100,7 +100,7 @@ def test_a_name_of_a_study_is_one_of_a_file_in_its_folder(text: str) -> None:
             assert text not in ("artifacts", "mlflow.db") or check is check_name
 
 
-@examples(100)
+@examples(50)
 @given(what=st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_.-]*", fullmatch=True), data=st.text(max_size=300))
 def test_a_default_name_can_be_one(what: str, data: str) -> None:
     name = default_name(what, data, "smoke")

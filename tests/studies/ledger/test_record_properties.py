@@ -103,7 +103,7 @@ def same(ours: object, theirs: object) -> bool:
     return repr(ours) == repr(theirs)
 
 
-@examples(80)
+@examples(40)
 @given(rows=st.lists(ROWS, max_size=3, unique_by=lambda row: row.batch), result=RESULTS, trial=TRIALS)
 def test_records_are_read_as_they_were_written(
     tmp_path_factory: pytest.TempPathFactory, rows: list[Row], result: Result, trial: Trial
@@ -166,7 +166,7 @@ def check_read(folder: TrialFolder) -> None:
 
 
 @pytest.mark.parametrize("name", READERS)
-@examples(60)
+@examples(30)
 @given(data=st.data())
 def test_damaged_files_are_found(folder: TrialFolder, name: str, data: st.DataObject) -> None:
     content = (made_whole(folder).path / name).read_bytes()
@@ -175,7 +175,7 @@ def test_damaged_files_are_found(folder: TrialFolder, name: str, data: st.DataOb
 
 
 @pytest.mark.parametrize("name", READERS)
-@examples(80)
+@examples(40)
 @given(data=st.data())
 def test_records_with_another_value_or_without_one_are_found(
     folder: TrialFolder, name: str, data: st.DataObject

@@ -68,7 +68,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StudyFolder:
     return study
 
 
-@examples(50)
+@examples(25)
 @given(spec=SPECS)
 def test_a_study_is_read_as_it_was_written(folder: StudyFolder, spec: StudySpec) -> None:
     (folder.path / "study.json").write_text(json.dumps(spec.as_json()))
@@ -100,14 +100,14 @@ def json_kind(folder: StudyFolder) -> str:
         return SEARCH
 
 
-@examples(60)
+@examples(30)
 @given(content=damaged(json.dumps(SPEC.as_json()).encode()))
 def test_a_damaged_study_is_refused_or_read(folder: StudyFolder, content: bytes) -> None:
     (folder.path / "study.json").write_bytes(content)
     check_read(folder)
 
 
-@examples(80)
+@examples(40)
 @given(data=st.data())
 def test_a_study_with_another_value_is_refused_or_another_study(folder: StudyFolder, data: st.DataObject) -> None:
     content = json.loads(json.dumps(SPEC.as_json()))
@@ -126,7 +126,7 @@ def test_what_is_no_study_is_refused(folder: StudyFolder, content: str) -> None:
     assert check_read(folder) is None
 
 
-@examples(60)
+@examples(30)
 @given(data=st.data())
 def test_an_objective_is_read_as_written_or_not_at_all(folder: StudyFolder, data: st.DataObject) -> None:
     objective = Objective(data.draw(st.sampled_from(MAIN_METRICS)), data.draw(st.sampled_from(Mode)))

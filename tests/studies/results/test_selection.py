@@ -49,7 +49,7 @@ def group(outcome: Outcome) -> int:
     return 2 if outcome.result is not None and outcome.result.status is Status.STOPPED else 3
 
 
-@examples(100)
+@examples(50)
 @given(outcomes=OUTCOMES, mode=st.sampled_from(Mode))
 def test_ranks_follow_the_rule(outcomes: list[Outcome], mode: Mode) -> None:
     found = ranked(outcomes, Objective(METRIC, mode))

@@ -15,7 +15,7 @@ VALUES = st.lists(st.floats(-1e3, 1e3).map(lambda value: round(value, 3)), min_s
 LARGER, SMALLER, NEITHER = "eval/kappa_rank_corr", "eval/kappa_mae", "eval/kappa_mean"
 
 
-@examples(100)
+@examples(50)
 @given(values=VALUES)
 def test_an_interval_is_scipys(values: list[float]) -> None:
     found = estimate(values)
@@ -52,7 +52,7 @@ def test_too_few_values_have_no_interval() -> None:
     assert (found.low, found.high) == pytest.approx(stats.t.interval(0.95, 1, 0.6, 0.1))
 
 
-@examples(60)
+@examples(30)
 @given(
     variant=st.dictionaries(st.sampled_from("12345"), st.integers(-9, 9).map(float)),
     baseline=st.dictionaries(st.sampled_from("12345"), st.integers(-9, 9).map(float)),

@@ -73,7 +73,7 @@ def is_range(axis: Any) -> bool:
     return isinstance(axis, tuple) and len(axis) == 5 and isinstance(axis[2], bool) and isinstance(axis[3], bool)
 
 
-@examples(150)
+@examples(75)
 @given(content=SPACES)
 def test_any_space_has_cells_of_its_values_or_is_refused(content: dict[str, Any]) -> None:
     try:
@@ -103,7 +103,7 @@ POSSIBLE = {
 }
 
 
-@examples(30)
+@examples(15)
 @given(data=st.data())
 def test_possible_spaces_have_every_combination_once(data: st.DataObject) -> None:
     paths = data.draw(st.lists(st.sampled_from(sorted(POSSIBLE)), min_size=1, max_size=3, unique=True))
@@ -116,7 +116,7 @@ def test_possible_spaces_have_every_combination_once(data: st.DataObject) -> Non
         assert list(dict.fromkeys(cell.config.flat()[path] for cell in cells)) == list(values)
 
 
-@examples(100)
+@examples(50)
 @given(content=RANGES, seed=st.integers(0, 10**6))
 def test_a_range_draws_from_itself(content: tuple[Any, ...], seed: int) -> None:
     try:
@@ -138,7 +138,7 @@ ABLATION = Ablation({name!r}, "How?", "lr", "a", {{"a": Variant(), "b": Variant(
 """
 
 
-@examples(60)
+@examples(30)
 @given(
     text=st.text(max_size=30)
     | st.builds(
@@ -163,7 +163,7 @@ def test_any_file_of_a_user_is_a_space_or_a_sentence(tmp_path: Path, text: str) 
             assert kind is None or isinstance(found, kind)
 
 
-@examples(60)
+@examples(30)
 @given(
     name=st.text(max_size=12) | st.builds("{}.py:{}".format, st.text(max_size=6), st.sampled_from(["A", "_", "9", ""]))
 )
