@@ -1,10 +1,10 @@
-# make test | test-slow | test-gpu | grid | lint | bench | results: each first brings .venv up to date with requirements.lock.
+# make test | test-slow | test-gpu | coverage | grid | lint | bench | results: each first brings .venv up to date with requirements.lock.
 PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.installed
 
-.PHONY: test test-slow test-gpu grid lint bench results lock clean
+.PHONY: test test-slow test-gpu coverage grid lint bench results lock clean
 
 test: $(READY)
 	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(PY) -m pytest -m "not slow"
@@ -16,6 +16,14 @@ test-slow: $(READY)
 # installs nothing; tests that need Ray, MLflow or Optuna are skipped where they are missing. ARGS="--shuffle 1": another order.
 test-gpu: $(if $(filter $(VENV)/bin/python,$(PY)),$(READY))
 	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(PY) -m pytest -o addopts="--strict-markers --strict-config" -rs -m gpu $(ARGS) tests
+
+# Branch coverage of pcl/studies by the tests of it, of commands and of the service, in all of their processes.
+coverage: $(READY)
+	rm -f .coverage .coverage.*
+	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 COVERAGE_FILE=$(CURDIR)/.coverage $(PY) -m coverage run -m pytest -m "not slow" \
+	  tests/studies tests/launch tests/service
+	$(PY) -m coverage combine --quiet
+	$(PY) -m coverage report
 
 grid: $(READY)
 	$(PY) launch/grid.py --space toy_mcinfonce --scale quick
@@ -62,4 +70,4 @@ lock:
 	rm -rf $(VENV)-lock
 
 clean:
-	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) build *.egg-info .coverage .coverage.* .hypothesis .pytest_cache .mypy_cache .ruff_cache

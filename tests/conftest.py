@@ -21,6 +21,7 @@ __all__ = ["stored", "uri"]  # of all files: what they stand on is made once
 # A machine with a GPU may have torch and pytest alone.
 OPTIONAL = {
     "aiohttp",
+    "hypothesis",
     "mlflow",
     "moto",
     "mpmath",

@@ -153,6 +153,9 @@ class _Handler(BaseHTTPRequestHandler):
         super().handle_one_request()
 
     def do_GET(self) -> None:
+        if self.request_version == "HTTP/0.9":  # whose answers have no status
+            self.send_error(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED)
+            return
         if "Content-Length" in self.headers or "Transfer-Encoding" in self.headers:
             self.close_connection = True  # what follows is no request
         if not self.server.answers_to(self.headers.get("Host", "")):

@@ -1,14 +1,15 @@
 """The grids behind the paper's tables of hyperparameters: searched where they have not been, and what won."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from launch.reproduction.cells import Setting, study_name
 from pcl.config.run_config import Plain
 from pcl.studies.ledger.folders import StudyFolder
 from pcl.studies.ledger.study_spec import StudySpec
 from pcl.studies.ledger.study_storage import Storage
+from pcl.studies.ledger.typed_json import parsed
 from pcl.studies.paper.comparison import Line, winner_lines
 from pcl.studies.paper.published import published_grids
 from pcl.studies.session.strategies import StageSearch
@@ -36,10 +37,9 @@ class GridStudy:
     def best(self) -> dict[str, Plain] | None:
         """Return the winner's values by axis, once there is a winner."""
         try:
-            best = json.loads((self.folder.path / "summary.json").read_text())["best"]
+            return parsed(self.folder.path / "summary.json", _varied_by_best)
         except FileNotFoundError:
             return None
-        return dict(best["varied"]) if best else None
 
     def first_trials(self) -> list[Trial]:
         """Return the trials of the first stage, which need no winner."""
@@ -54,6 +54,11 @@ class GridStudy:
         """Published and ours, axis by axis."""
         cause = f"not possible: {self.why_not}" if self.why_not else "not run"
         return winner_lines(self.heading, self.space.published, self.best() if self.spec else None, cause, self.mark)
+
+
+def _varied_by_best(summary: Any) -> dict[str, Plain] | None:
+    best = summary["best"]
+    return dict(best["varied"]) if best else None
 
 
 def asked_grids(names: Sequence[str], setting: Setting, storage: Storage) -> list[GridStudy]:

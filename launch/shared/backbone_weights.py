@@ -4,6 +4,7 @@
 trained first, once. At scale `smoke`, and for images without a training set, networks start from scratch.
 """
 
+import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,7 +54,7 @@ def chosen_weights(asked: str | None, data: ImageSet, width: int, scale: str) ->
 
 def _adopted(text: str, width: int) -> Weights:
     """Return kept weights by their name, or those of any file, of which a copy is then kept."""
-    path = Path(text).expanduser()
+    path = Path(os.path.expanduser(text))
     path = path if path.is_file() else weights_file(text)
     if not path.is_file():
         raise ValueError(f"`--weights` must be auto, none or a file, here or in {weights_folder()}, but got {text!r}.")

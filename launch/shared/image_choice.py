@@ -1,5 +1,6 @@
 """The choice of images: `--data auto | cifar10h | embedded | FOLDER` and `--skip-bad`."""
 
+import os
 from pathlib import Path
 
 from launch.shared.command import say
@@ -25,5 +26,5 @@ def named(asked: str | None, data: ImageSet) -> str:
     """Return the value of `task.data`: the name of the images, or the absolute path of a folder."""
     if asked is None or asked in RESERVED:
         return data.name
-    path = Path(asked.removeprefix(SKIP_BAD)).expanduser().absolute()
+    path = Path(os.path.expanduser(asked.removeprefix(SKIP_BAD))).absolute()
     return f"{SKIP_BAD if asked.startswith(SKIP_BAD) else ''}{path}"

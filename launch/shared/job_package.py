@@ -1,5 +1,6 @@
 """Packages a launch command for a cluster: the code, the lock file and the user's own files in one folder."""
 
+import os
 import re
 import shlex
 import shutil
@@ -150,7 +151,7 @@ def _files(words: list[str]) -> dict[str, Path]:
         if not (is_part or option == "--config" or (option in _NAMED and is_path(value))):
             continue  # no file, or a name of ours: it is part of the code
         text, _, name = value.rpartition(":") if is_part else (value, "", "")
-        file = Path(text).expanduser()
+        file = Path(os.path.expanduser(text))
         if not file.is_file():
             raise ValueError(f"`{option}` must be a file here, which travels with the job, but there is no {text}.")
         is_below = is_part and not file.is_absolute() and ".." not in file.parts

@@ -66,7 +66,7 @@ def _studies(request: VerifyRequest) -> tuple[Storage, list[StudyFolder]]:
     """Return where the studies that are asked for are, and those."""
     source, storage = request.source, request.storage
     if source is not None and (is_address(source) or "/" in source or Path(source).is_dir()):
-        place = source if is_address(source) else os.path.abspath(Path(source).expanduser())
+        place = source if is_address(source) else os.path.abspath(os.path.expanduser(source))
         storage = Storage.of(place)
         above, _, name = place.rstrip("/").rpartition("/")
         study = Storage.of(above).study(name) if name and not above.endswith(":/") else None

@@ -33,6 +33,7 @@ from pcl.tasks import TaskConfig, ToyTask
 
 __all__ = ["EXPERIMENTS", "Plain", "RunConfig", "Scale"]
 
+_WHOLE_BELOW = 2**53  # a whole number of a setting: from here on, floats skip some
 _PARTS = ("task", "encoder", "loss", "training")
 
 
@@ -191,14 +192,14 @@ def _read(path: str, value: Any, known: Mapping[str, type]) -> Any:
         hint = suggestion(path, known) or f" Known are {', '.join(known)}."
         raise ValueError(f"Unknown path {path!r}.{hint}")
     kind = known[path]
-    if isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
+    if isinstance(value, kind) and kind is not int:
         return value
     try:
         return _converted(value, kind)
     except (ValueError, KeyError, TypeError, OverflowError) as error:
         if kind is Phases:
             raise ValueError(f"`{path}`: {error}") from None
-        rule = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}.get(kind)
+        rule = {int: "a whole number below 2^53", float: "a number", bool: "true or false", str: "text"}.get(kind)
         if issubclass(kind, Enum):
             rule = f"one of {', '.join(str(member.value) for member in kind)}"
         raise ValueError(f"`{path}` must be {rule}, but got {value!r}.") from None
@@ -215,7 +216,7 @@ def _converted(value: Any, kind: type) -> Any:
         raise TypeError
     number = float(value)
     if kind is int:
-        if number != int(number):
+        if number != int(number) or abs(number) >= _WHOLE_BELOW:
             raise ValueError
         return int(number)
     return number

@@ -37,6 +37,7 @@ class LrSchedule(Enum):
 
 
 _WARM_UP = 0.05  # share of training
+_LARGEST_SHARE = 1e100  # of a phase: its product with a number of batches is finite
 _N_SLICES = 512  # number of changes of the rate; batches between them can be trained in one call
 
 
@@ -48,8 +49,8 @@ class Phase:
     share: float = 1.0  # its length relative to other phases
 
     def __post_init__(self) -> None:
-        if not 0 < self.share < math.inf:
-            raise ValueError(f"A phase's share must be a positive number, but got {self.share:g}.")
+        if not 0 < self.share <= _LARGEST_SHARE:
+            raise ValueError(f"A phase's share must be a positive number up to 1e100, but got {self.share:g}.")
 
 
 class Phases(tuple[Phase, ...]):
@@ -69,7 +70,7 @@ class Phases(tuple[Phase, ...]):
             try:
                 phases.append(Phase(Trained(name), float(share) if share else 1.0))
             except ValueError:
-                raise ValueError(f"A phase's share must be a positive number, but got {word!r}.") from None
+                raise ValueError(f"A phase's share must be a positive number up to 1e100, but got {word!r}.") from None
         if not phases:
             raise ValueError("At least one phase must be given, for example 'mu kappa' or 'joint'.")
         return cls(phases)

@@ -11,5 +11,5 @@ def suggestion(text: str, known: Collection[str]) -> str:
         >>> suggestion("elkk", ["hib", "elk"])
         " Did you mean 'elk'?"
     """
-    near = difflib.get_close_matches(text, known, n=1)
+    near = difflib.get_close_matches(str(text), known, n=1)  # a space may have a number for a path
     return f" Did you mean {near[0]!r}?" if near else ""

@@ -75,7 +75,7 @@ def mentioned(file: str) -> dict[str, Path]:
     texts = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
     with relative_to(file):
         files = {found["file"]: _place(found["file"]) for found in map(_FORM.fullmatch, texts) if found}
-    return {name: path for name, path in files.items() if not Path(name).expanduser().is_absolute()}
+    return {name: path for name, path in files.items() if not os.path.isabs(os.path.expanduser(name))}
 
 
 def is_path(text: str) -> bool:
@@ -176,7 +176,7 @@ def cause_of(error: BaseException, file: str) -> str:
 
 def _place(text: str) -> Path:
     """Return the absolute path of a file that is named by its path."""
-    path = Path(text).expanduser()
+    path = Path(os.path.expanduser(text))  # pathlib's raises a RuntimeError for nobody's home
     beside = _folder.get() / path
     return (beside if beside.is_file() else path).absolute()
 

@@ -81,7 +81,7 @@ def resolve(
         return embedded().images
     if text in ("auto", CIFAR10H):
         return _cifar10h_or_embedded(text, folder, may_download, tell, report)
-    path = Path(text.removeprefix(SKIP_BAD)).expanduser()
+    path = Path(os.path.expanduser(text.removeprefix(SKIP_BAD)))
     if path.is_dir():
         return read_folder(path, folder, BadFiles.SKIP if text.startswith(SKIP_BAD) else BadFiles.REFUSE, tell)
     if text.startswith(SKIP_BAD):

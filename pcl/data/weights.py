@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -73,7 +74,7 @@ def is_weights_name(text: str) -> bool:
 
 def weights_file(text: str) -> Path:
     """Return the file of a name in `weights_folder`, or of a path."""
-    return Path(text).expanduser() if "/" in text else weights_folder() / text
+    return Path(os.path.expanduser(text)) if "/" in text else weights_folder() / text
 
 
 def keep_weights(weights: Weights, folder: Path) -> Path:

@@ -1,9 +1,8 @@
-"""`bench.py chaos`: ten minutes with other faults every day, and that nothing is left when it is stopped."""
+"""`bench.py chaos`: ten minutes of faults, and that nothing is left when it is stopped."""
 
 import json
 import os
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -21,7 +20,7 @@ def bench(folder: Path, *words: str) -> Started:
 
 
 def test_ten_minutes_of_faults_harm_no_study(tmp_path: Path) -> None:
-    seed = int(time.strftime("%Y%m%d"))  # `bench.py chaos --seed SEED --round K` replays a round on any day
+    seed = int(os.environ.get("PCL_CHAOS_SEED", "1"))  # `bench.py chaos --seed SEED --round K` replays a round
     chaos = bench(tmp_path, "--seed", str(seed), "--minutes", "10")
     try:
         code = chaos.process.wait(600 + 5 * DEADLINE_S)

@@ -1,6 +1,5 @@
 """A study as a program reads it: trials, seeds and curves as tables, and the best trial's encoder."""
 
-import json
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -17,6 +16,7 @@ from pcl.studies.api.loaded_encoder import LoadedEncoder, load_encoder
 from pcl.studies.ledger.folders import CHECKPOINT, StudyFolder, TrialFolder
 from pcl.studies.ledger.study_spec import ABLATION, SEARCH, StudySpec, read_objective
 from pcl.studies.ledger.study_storage import Storage, study_at
+from pcl.studies.ledger.typed_json import parsed, table
 from pcl.studies.results.pareto import with_objectives
 from pcl.studies.results.selection import Outcome, ranked, winner
 from pcl.studies.search.stages import REPLICATE_STAGE, REPORT_STAGE
@@ -99,8 +99,8 @@ class Study:
 
         A user's own space is code, which does not run because somebody reads a study.
         """
-        if found := self._summary.get("objective"):
-            return Objective.of(found)
+        with suppress(KeyError, TypeError, ValueError):  # there is no summary yet, or it is damaged
+            return Objective.of(self._summary["objective"])
         if (recorded := read_objective(self.folder)) is not None:
             return recorded
         with suppress(ValueError):  # a study from before it was recorded
@@ -177,7 +177,7 @@ class Study:
     def _summary(self) -> dict[str, Any]:
         """Return summary.json, which a search writes at its end; empty where there is none."""
         with suppress(OSError, ValueError):
-            return dict(json.loads((self.path / _SUMMARY).read_text()))
+            return parsed(self.path / _SUMMARY, lambda content: dict(table(content)))
         return {}
 
     @cached_property

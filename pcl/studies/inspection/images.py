@@ -1,9 +1,10 @@
 """Application of a trained encoder to images, with a page and pictures in a folder."""
 
-import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from pcl.config.run_config import Plain
 from pcl.data.images import ImageSet
@@ -18,6 +19,7 @@ from pcl.studies.inspection.page import Caption, Plot, page
 from pcl.studies.ledger.folders import CHECKPOINT, StudyFolder, TrialFolder
 from pcl.studies.ledger.study_spec import StudySpec
 from pcl.studies.ledger.study_storage import Storage, study_at
+from pcl.studies.ledger.typed_json import parsed, table
 from pcl.tasks import CifarTask
 from pcl.training.trained_encoder import TrainedEncoder
 
@@ -48,7 +50,7 @@ def source_of(text: str, storage: Storage) -> Source:
     """
     if is_address(text):
         return of_study(study_at(text))
-    path = Path(text).expanduser()
+    path = Path(os.path.expanduser(text))
     if storage.is_store and not path.exists():
         storage.check_readable()
         return of_study(storage.study(text))
@@ -73,16 +75,22 @@ def of_study(study: StudyFolder) -> Source:
     StudySpec.read(study)  # a study, or a sentence that says why not
     study.mirror.pull("summary.json")
     try:
-        best = json.loads((study.path / "summary.json").read_text())["best"]
+        key = parsed(study.path / "summary.json", _best_of)
     except FileNotFoundError:
-        best = None
-    except (json.JSONDecodeError, KeyError, UnicodeDecodeError):
+        key = None
+    except ValueError:
         raise ValueError(f"{study.path / 'summary.json'} is not readable; it was left as it is.") from None
-    if best is None:
+    if key is None:
         raise ValueError(
             f"The study {study.name!r} has no winner yet; `python launch/grid.py --resume` goes on with it."
         )
-    return of_winner(study, best["key"])
+    return of_winner(study, key)
+
+
+def _best_of(summary: Any) -> str | None:
+    """Return the winner's key, if there is a winner."""
+    best = summary["best"]
+    return None if best is None else str(table(best)["key"])
 
 
 def of_winner(study: StudyFolder, key: str) -> Source:

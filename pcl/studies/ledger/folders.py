@@ -19,7 +19,6 @@ MLflow is brought in line with these folders, again and again if need be. Where 
 s3://bucket, these folders are copies (see `pcl.storage.mirror`): what is written here is pushed.
 """
 
-import json
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -30,6 +29,7 @@ from typing import Any, TypeVar
 from pcl.storage.files import Damaged, set_aside, write_json, write_text
 from pcl.storage.mirror import UNMIRRORED, Mirror
 from pcl.studies.ledger.records import Metrics, Result, Row, Status, now_ms
+from pcl.studies.ledger.typed_json import parsed, record, table
 from pcl.studies.space.trial import Trial
 
 __all__ = [
@@ -84,25 +84,26 @@ class TrialFolder(_Folder):
         Raises:
             Damaged: If the file cannot be read; so do `rows` and `result`.
         """
-        return self._parsed(TRIAL, Trial.of)
+        return self._parsed(TRIAL, lambda content: record(Trial, content))
 
     def rows(self) -> list[Row]:
         """Return the reports published so far, in the order of their batches."""
-        content = self._read_result()
-        if content.get("status") == _REOPENED:
+        result = self.result()
+        if result is not None and result.row is not None:
+            return [result.row]
+        if self._is_reopened():
             return []
-        if "row" in content:
-            return [Row.of(content["row"])]
         try:
-            rows = self._parsed(REPORTS, lambda content: [Row.of(row) for row in content])
+            return self._parsed(REPORTS, _rows_of)
         except FileNotFoundError:
             return []
-        return sorted(rows, key=lambda row: row.batch)
 
     def result(self) -> Result | None:
         """Return how the trial ended, if it has."""
-        content = self._read_result()
-        return None if content.get("status", _REOPENED) == _REOPENED else self._parsed(RESULT, Result.of)
+        try:
+            return self._parsed(RESULT, lambda content: None if _is_mark(content) else Result.of(content))
+        except FileNotFoundError:
+            return None
 
     def begin(self, trial: Trial) -> None:
         """Make the folder, unless it is there."""
@@ -181,7 +182,7 @@ class TrialFolder(_Folder):
                     if name == REPORTS:
                         self._mark_reopened()  # first: without reports, its checkpoint is of no use
                     told.append(f"{error}; it was set aside as {self.set_aside(name)}")
-        if self._read_result().get("status") == _REOPENED:
+        if self._is_reopened():
             self._forget()
         result = self.result()
         if result is not None and result.status is Status.FINISHED and not self.is_whole():
@@ -218,22 +219,33 @@ class TrialFolder(_Folder):
             self.mirror.delete(name)
             (self.path / name).unlink(missing_ok=True)
 
-    def _read_result(self) -> dict[str, Any]:
-        """Return the content of result.json, which may be a mark that there is no result; empty without a file."""
+    def _is_reopened(self) -> bool:
+        """Return whether the trial's progress no longer counts, and is to be deleted."""
         try:
-            return self._parsed(RESULT, dict[str, Any])
+            return self._parsed(RESULT, _is_mark)
         except FileNotFoundError:
-            return {}
+            return False
 
     def _parsed(self, name: str, parse: Callable[[Any], T]) -> T:
         try:
-            return parse(json.loads((self.path / name).read_text()))
-        except (ValueError, TypeError, KeyError, AttributeError) as error:  # no JSON, no text, or of something else
-            raise Damaged(f"{self.path / name} cannot be read") from error
+            return parsed(self.path / name, parse)
+        except ValueError as error:
+            raise Damaged(str(error)) from error.__cause__
 
     def _write(self, name: str, content: Any) -> None:
         write_json(self.path / name, content)
         self.mirror.push(name)
+
+
+def _rows_of(content: Any) -> list[Row]:
+    if not isinstance(content, list):
+        raise TypeError(f"reports must be a list, but got {type(content).__name__}")
+    return sorted(map(Row.of, content), key=lambda row: row.batch)
+
+
+def _is_mark(content: Any) -> bool:
+    """Return whether the content of result.json is no result, but says that the trial runs again."""
+    return table(content).get("status") == _REOPENED
 
 
 class StudyFolder(_Folder):

@@ -8,6 +8,7 @@ from typing import Any
 
 from pcl.config.failure import Failure
 from pcl.metrics.undefined import seed_means
+from pcl.studies.ledger.typed_json import record, table, whole_key
 
 Metrics = dict[str, float]
 
@@ -39,9 +40,8 @@ class Row:
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> "Row":
         """Read JSON, whose keys are text."""
-        by_seed = {int(seed): {name: float(m[name]) for name in m} for seed, m in content["by_seed"].items()}
-        failures = {int(seed): Failure.of(failure) for seed, failure in content["failures"].items()}
-        return cls(**{**content, "seconds": float(content["seconds"]), "by_seed": by_seed, "failures": failures})
+        found = table(table(content)["failures"])
+        return record(cls, content, failures={whole_key(seed): _failure(failure) for seed, failure in found.items()})
 
     def as_json(self) -> dict[str, Any]:
         by_seed = {seed: _to_json(metrics) for seed, metrics in self.by_seed.items()}
@@ -71,12 +71,11 @@ class Result:
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> "Result":
         """Read JSON; older records have a sentence, `cause`, in place of a failure."""
-        row, failure = content.get("row"), content.get("failure") or content.get("cause")
-        typed = {
-            "status": Status(content["status"]), "row": Row.of(row) if row else None,
-            "failure": Failure.of(failure) if failure else None,
-        }  # fmt: skip
-        return cls(**{**{name: value for name, value in content.items() if name != "cause"}, **typed})
+        rest = {name: value for name, value in table(content).items() if name != "cause"}
+        row, failure = rest.get("row"), rest.get("failure", content.get("cause") or None)
+        return record(
+            cls, rest, row=None if row is None else Row.of(row), failure=None if failure is None else _failure(failure)
+        )
 
     def as_json(self) -> dict[str, Any]:
         own = {name: value for name, value in asdict(self).items() if name not in ("row", "failure")}
@@ -88,6 +87,11 @@ class Result:
     def cause(self) -> str:
         """Return a sentence that says why it has not finished; nothing where it has."""
         return str(self.failure) if self.failure else ""
+
+
+def _failure(content: Any) -> Failure:
+    """Read a failure or, in older records, a sentence."""
+    return Failure.of(content) if isinstance(content, str) else record(Failure, content)
 
 
 def _to_json(metrics: Metrics) -> dict[str, float | str]:

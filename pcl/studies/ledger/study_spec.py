@@ -4,7 +4,6 @@ A study belongs to one driver at a time: the lock is the kernel's and goes with 
 store has a lease beside it (see `pcl.studies.ledger.lease`).
 """
 
-import json
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pcl.config.canonical_settings import canonical_settings
+from pcl.config.experiments import require_choice
 from pcl.config.run_config import Plain
 from pcl.config.user_files import mentioned
 from pcl.storage.files import warn, write_json
@@ -21,6 +21,7 @@ from pcl.storage.locks import Timeout, process_lock
 from pcl.studies.ledger.folders import LOCK, StudyFolder
 from pcl.studies.ledger.lease import leased
 from pcl.studies.ledger.study_storage import Storage
+from pcl.studies.ledger.typed_json import parsed, record, table
 from pcl.studies.space.search_method import RANDOM, Method, draws, random_cells
 from pcl.studies.space.search_space import Objective, SearchSpace
 from pcl.studies.space.trial import Trial
@@ -55,6 +56,7 @@ class StudySpec:
         object.__setattr__(self, "overrides", canonical_settings(self.overrides))
         if shared := sorted(set(self.tuning_seeds) & set(self.report_seeds)):
             raise ValueError(f"Tuning and report seeds must have none in common, but both have {shared}.")
+        require_choice("kind", self.kind, list(_COMMANDS))
 
     @property
     def has_file(self) -> bool:
@@ -70,24 +72,21 @@ class StudySpec:
         """Read study.json.
 
         Raises:
-            ValueError: If there is no study in the folder.
+            ValueError: If there is no study in the folder, or it cannot be read.
         """
         path = folder.path / _STUDY
         folder.mirror.pull(_STUDY)
         try:
-            content = json.loads(path.read_text())
+            spec = parsed(path, _spec_of)
         except FileNotFoundError:
             raise ValueError(
                 f"There is no study {folder.name!r} in {folder.mirror.uri or folder.path.parent}."
             ) from None
-        except json.JSONDecodeError:
+        except ValueError:
             raise ValueError(f"{path} is not readable; it was left as it is. {_MENDED}") from None
-        if content.pop("format", None) != _FORMAT:
+        if spec is None:
             raise ValueError(f"{path} is not of format {_FORMAT}; it was left as it is. {_MENDED}")
-        content.setdefault("objectives", [])  # of studies from before there were searches, as the method
-        lists = {name: tuple(content[name]) for name in ("tuning_seeds", "report_seeds", "objectives")}
-        method = Method.of(content["method"]) if "method" in content else Method()
-        return cls(**{**content, **lists, "method": method})
+        return spec
 
     def difference(self, other: "StudySpec") -> str:
         """Return the first difference in words, or nothing; the path of a space's file may differ, as in jobs."""
@@ -156,6 +155,12 @@ class StudySpec:
         if not found:
             raise ValueError(cause)
         return list(found.values())
+
+
+def _spec_of(content: Any) -> StudySpec | None:
+    """Return what study.json says, or None where it is of another format."""
+    rest = {name: value for name, value in table(content).items() if name != "format"}
+    return record(StudySpec, rest) if content.get("format") == _FORMAT else None
 
 
 def _shown(value: object) -> str:
@@ -246,9 +251,13 @@ def write_objective(folder: StudyFolder, objective: Objective) -> None:
 
 def read_objective(folder: StudyFolder) -> Objective | None:
     """Return what ranks a study's trials; None of a study from before it was written."""
-    with suppress(OSError, ValueError, KeyError):
-        return Objective.of(json.loads((folder.path / _OBJECTIVE).read_text()))
+    with suppress(OSError, ValueError):
+        return parsed(folder.path / _OBJECTIVE, _objective_of)
     return None
+
+
+def _objective_of(content: Any) -> Objective:
+    return record(Objective, {name: content[name] for name in ("metric", "mode")})  # neither has a default here
 
 
 def latest_study(storage: Storage, kind: str = SEARCH) -> str:
@@ -283,6 +292,6 @@ def require_kind(folder: StudyFolder, spec: StudySpec, kind: str) -> None:
 def _kind_of(path: Path) -> str:
     """Return the kind that `StudySpec.read` would find; errors are left to it."""
     try:
-        return str(json.loads(path.read_text()).get("kind", SEARCH))
-    except (json.JSONDecodeError, AttributeError):
+        return parsed(path, lambda content: str(table(content).get("kind", SEARCH)))
+    except ValueError:
         return SEARCH

@@ -55,6 +55,7 @@ def rows_of(values: list[float], every: int = 10, n_batches: int = 100, metric: 
         ("mu kappa", MU, 0),
         ("kappa joint", MU, 50),
         ("mu kappa joint:2", LOSS, 50),
+        ("mu:3 kappa", LOSS, 75),
         ("mu", KAPPA, 100),
     ],
 )

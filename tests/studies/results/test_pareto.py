@@ -13,7 +13,7 @@ from pcl.studies.ledger.folders import Result, Status
 from pcl.studies.ledger.study_spec import StudySpec
 from pcl.studies.report.figures import pareto
 from pcl.studies.report.outputs import front_table, write_all
-from pcl.studies.results.pareto import objective_of, pareto_front, with_objectives
+from pcl.studies.results.pareto import check_objectives, objective_of, pareto_front, with_objectives
 from pcl.studies.results.selection import Outcome
 from pcl.studies.search.stages import Finding
 from pcl.studies.space.search_space import Mode, Objective
@@ -91,3 +91,7 @@ class TestPareto:
         decided, objectives = with_objectives(space, ("eval/mu_mae", METRIC))
         assert decided.objective == objectives[0] == Objective("eval/mu_mae", Mode.MIN)
         assert with_objectives(space, ()) == (space, (space.objective,))
+        check_objectives(("eval/mu_mae", METRIC), space)
+        for wrong in ((METRIC, METRIC), (METRIC, "eval/nothing"), ("eval/kappa_mean",)):
+            with pytest.raises(ValueError, match="`objectives`"):
+                check_objectives(wrong, space)

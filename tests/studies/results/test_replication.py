@@ -23,6 +23,9 @@ from pcl.studies.results.replication import (
     MOST_COMPARED,
     MOST_ROUNDS,
     SEEDS_A_ROUND,
+    Difference,
+    Replication,
+    described,
     new_seeds,
     paired,
     together,
@@ -71,7 +74,25 @@ def test_seeds_that_one_of_a_pair_has_lost_are_in_no_difference() -> None:
 
 
 def test_one_seed_excludes_no_one() -> None:
-    assert not paired(outcome(0, {1: 0.9}), outcome(1, {1: 0.1}), OBJECTIVE).is_clear
+    found = paired(outcome(0, {1: 0.9}), outcome(1, {1: 0.1}), OBJECTIVE)
+    assert (found.mean, found.half_width, found.n_seeds) == (0.8, math.inf, 1)
+    assert not found.is_clear
+    none = paired(outcome(0, {1: 0.9}), outcome(1, {2: 0.1}), OBJECTIVE)
+    assert (math.isnan(none.mean), none.half_width, none.n_seeds) == (True, math.inf, 0)
+
+
+def test_an_interval_that_touches_zero_is_not_clear() -> None:
+    assert not Difference(0.5, 0.5, 3).is_clear
+    assert Difference(0.5, 0.25, 3).is_clear
+    outcomes = [outcome(0, {1: 0.9, 2: 0.9}), outcome(1, {1: 0.4, 2: 0.4}), outcome(2, {1: 0.4})]
+    replication = Replication(1, outcomes, [Difference(0.5, 0.25, 2), Difference(0.5, 0.5, 1)])
+    best, clear, touching = described(replication, OBJECTIVE)
+    assert ("behind" in best, clear.endswith("(2 seeds)"), touching.endswith("(1 seeds, not clear)")) == (
+        False,
+        True,
+        True,
+    )
+    assert replication.n_unclear == 1
 
 
 def test_only_whole_trials_that_are_not_clearly_worse_stay_and_not_too_many() -> None:
@@ -91,11 +112,14 @@ def test_seeds_are_new_in_every_round() -> None:
     seeds = [seed for n_rounds in range(MOST_ROUNDS) for seed in new_seeds(known, n_rounds)]
     assert len(set(seeds)) == MOST_ROUNDS * SEEDS_A_ROUND
     assert not set(seeds) & set(known)
+    assert new_seeds(known, 0) == (7, 8)
+    assert new_seeds(known, 1) == (9, 10)
 
 
 def test_a_replicate_that_fails_is_the_failure_of_its_seeds() -> None:
     more = Outcome(Trial({}, (7, 8), "replicate"), Result(Status.FAILED, NAN))
-    pooled = together(outcome(0, {1: 0.9}), more)
+    pooled = together(outcome(0, {1: 0.9}, seconds=2.0), replace(more, seconds=0.5))
+    assert pooled.seconds == 2.5
     assert pooled.failures == {7: NAN, 8: NAN}
     assert unclear([pooled], OBJECTIVE) == []
     result = Result(Status.FAILED, Failure(FailureKind.DIVERGED, "seed 7: ...; seed 8: ..."))
