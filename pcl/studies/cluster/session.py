@@ -132,7 +132,7 @@ def _join(address: str) -> str:
 
 def _check_token(address: str) -> None:
     """Ask a cluster at HOST:PORT for its nodes: a wrong token is refused at once; `ray.init` retries for minutes."""
-    from ray._raylet import GcsClient  # noqa: PLC0415  reads the environment that was set
+    from ray._raylet import GcsClient  # type: ignore[attr-defined]  # noqa: PLC0415  reads the environment that was set
 
     if address.rpartition(":")[2].isdecimal():
         GcsClient(address=address).get_all_node_info(timeout=_ASK_S)
