@@ -76,7 +76,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_site_has_every_page(site: Path) -> None:
     names = {f"{path.stem}.html" for path in (ROOT / "docs").glob("*.md")}
     assert names <= {path.name for path in site.glob("*.html")}
-    assert (site / "search" / "search_index.json").is_file()
+    assert (site / "search" / "search_index.js").is_file()  # for pages that are opened from a folder
 
 
 def test_the_site_requests_nothing_from_elsewhere(site: Path) -> None:
@@ -84,6 +84,10 @@ def test_the_site_requests_nothing_from_elsewhere(site: Path) -> None:
     assert len(files) > 15
     found = {str(path.relative_to(site)): asked for path in files if (asked := REQUEST.findall(path.read_text()))}
     assert found == {}
+    pages = "".join(path.read_text() for path in files if path.suffix == ".html")
+    assert "javascripts/iframe-worker.js" in pages
+    # The theme's own script would ask GitHub about a repository, and load mermaid for a diagram.
+    assert not re.search(r'class="mermaid"|data-md-component="source"', pages)
 
 
 def test_a_request_to_elsewhere_is_found() -> None:
