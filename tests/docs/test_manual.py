@@ -61,16 +61,29 @@ def test_python_of_the_manual_names_what_is_there(block: Block) -> None:
                 inspect.signature(called).bind(*node.args, **{str(word.arg): word.value for word in node.keywords})
 
 
+def build(root: Path, into: Path) -> subprocess.CompletedProcess[str]:
+    """Build the site as `make docs` does; not quietly, for then MkDocs counts no warnings."""
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(into)]
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    return subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, built as `make docs` builds it: a warning is an error."""
     folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
-    built = subprocess.run(
-        command, cwd=ROOT, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True, check=False
-    )
+    built = build(ROOT, folder)
     assert built.returncode == 0, built.stdout + built.stderr
     return folder
+
+
+def test_a_broken_link_is_an_error(tmp_path: Path) -> None:
+    configured = (ROOT / "mkdocs.yml").read_text().partition("\nnav:")[0]
+    (tmp_path / "mkdocs.yml").write_text(f"{configured}\nnav: [index.md]\n")
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "index.md").write_text("# Home\n\n[a](index.md#nowhere) [b](nothing.md) [c](/c.md)\n")
+    built = build(tmp_path, tmp_path / "site")
+    assert built.returncode == 1
+    assert "Aborted with 3 warnings" in built.stdout + built.stderr
 
 
 def test_the_site_has_every_page(site: Path) -> None:
