@@ -33,12 +33,16 @@ PATTERNS = ("python launch/NAME.py", "python -m launch.NAME")
 MADE = {"my_space.py": "SPACE = ", "my_ablation.py": "ABLATION = ", "my_loss.py": "class Hinge"}  # files of examples
 
 
-@pytest.fixture(autouse=True)
-def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The files that commands name, as the manual itself has them."""
+def write_files(folder: Path) -> None:
+    """Write the files that commands name, as the manual itself has them."""
     for name, content in MADE.items():
         (block,) = (block for block in blocks("python") if content in block.text)
-        (tmp_path / name).write_text(block.text)
+        (folder / name).write_text(block.text)
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_files(tmp_path)
     monkeypatch.chdir(tmp_path)
 
 
