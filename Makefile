@@ -1,10 +1,10 @@
-# make test | test-slow | test-gpu | coverage | grid | lint | bench | results: each first brings .venv up to date with requirements.lock.
+# make test | test-slow | test-gpu | coverage | grid | lint | bench | docs: each first brings .venv up to date with requirements.lock.
 PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.installed
 
-.PHONY: test test-slow test-gpu coverage grid lint bench results lock clean
+.PHONY: test test-slow test-gpu coverage grid lint bench docs lock clean
 
 test: $(READY)
 	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(PY) -m pytest -m "not slow"
@@ -40,9 +40,10 @@ bench: $(READY)
 	$(PY) launch/bench.py cifar
 	$(PY) launch/bench.py search
 
-# The tables of dashboards/results/ in the README.
-results: $(READY)
-	$(PY) launch/results.py
+# The generated parts of README.md and docs/, then the manual as a site: open site/index.html. Warnings are errors.
+docs: $(READY)
+	$(PY) launch/docs.py
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict
 
 # The stamp is written last: an interrupted installation is done again. A venv that is older than the lock is
 # brought up to date in place. Packages are compiled by all cores, where pip would take one; not compiled at all, their
@@ -62,7 +63,7 @@ lock: SHELL := /bin/bash -o pipefail
 lock:
 	rm -rf $(VENV)-lock
 	$(PYTHON) -m venv $(VENV)-lock
-	$(VENV)-lock/bin/python -m pip install --quiet 'setuptools>=77' torch==2.10.0 torchvision==0.25.0 '.[dev]'
+	$(VENV)-lock/bin/python -m pip install --quiet 'setuptools>=77' torch==2.10.0 torchvision==0.25.0 '.[dev,docs]'
 	$(VENV)-lock/bin/python -m pip freeze --all --exclude pcl --exclude pip \
 	  | sed -E 's/^((nvidia|cuda|triton)[^ ]*)$$/\1 ; sys_platform == "linux" and platform_machine == "x86_64"/; s/^(torch|torchvision)==([^+]*)\+.*/\1==\2/' \
 	  > requirements.new
@@ -70,4 +71,4 @@ lock:
 	rm -rf $(VENV)-lock
 
 clean:
-	rm -rf $(VENV) build *.egg-info .coverage .coverage.* .hypothesis .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) build site *.egg-info .coverage .coverage.* .hypothesis .pytest_cache .mypy_cache .ruff_cache

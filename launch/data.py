@@ -5,6 +5,7 @@ arrays train_images, train_labels, test_images, test_labels and optionally cifar
 torchvision's cifar-10-batches-py in it. CIFAR-10H (Peterson et al., 2019) is under CC BY-NC-SA 4.0.
 """
 
+import argparse
 from pathlib import Path
 
 from launch.shared.command import Parser, run
@@ -12,16 +13,20 @@ from launch.shared.command import Parser, run
 
 def main() -> None:
     """Parse the command line, get the data and say what is there."""
+    given = vars(_parser().parse_args())
+    from launch.training.dataset import prepare  # noqa: PLC0415  -h answers at once
+
+    prepare(**given)
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = Parser(__doc__)
     parser.add_argument("--folder", type=Path, help="folder of the cache (default: PCL_DATA, which may be an "
                         "object store such as s3://BUCKET/PREFIX, else data)")  # fmt: skip
     parser.add_argument("--from", type=Path, dest="source", metavar="FILE|FOLDER", help="images to take instead")
     parser.add_argument("--cifar10h", type=Path, help="the authors' cifar10h-probs.npy; needs --from")
     parser.add_argument("--picture", type=Path, help="draw the embedded images into a PNG, and stop")
-    given = vars(parser.parse_args())
-    from launch.training.dataset import prepare  # noqa: PLC0415  -h answers at once
-
-    prepare(**given)
+    return parser
 
 
 if __name__ == "__main__":

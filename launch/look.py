@@ -5,6 +5,7 @@ their credible intervals, Recall@1 when the least certain images are rejected, k
 page needs no network.
 """
 
+import argparse
 from pathlib import Path
 
 from launch.shared.command import SKIP_BAD_HELP, Parser, device_flag, run
@@ -13,6 +14,13 @@ from pcl.studies.ledger.study_storage import Storage
 
 def main() -> None:
     """Parse the command line, look and write."""
+    given = vars(_parser().parse_args())
+    from launch.viewing.image_page import write_page  # noqa: PLC0415  -h answers at once
+
+    write_page(**given)
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = Parser(__doc__)
     parser.add_argument("source", metavar="STUDY|CHECKPOINT", help="a study's name, folder or address, of which the "
                         "winner is taken, or a checkpoint of train.py or of a trial")  # fmt: skip
@@ -24,10 +32,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, metavar="FOLDER", help="of the page (default: look/ in the study's "
                         "folder or beside the checkpoint)")  # fmt: skip
     device_flag(parser)
-    given = vars(parser.parse_args())
-    from launch.viewing.image_page import write_page  # noqa: PLC0415  -h answers at once
-
-    write_page(**given)
+    return parser
 
 
 if __name__ == "__main__":

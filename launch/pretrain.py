@@ -4,6 +4,7 @@ It learns to classify the training images that a set has apart from its folds, p
 folds, and keeps the weights in data/weights/, where `launch/train.py` and `launch/grid.py` find them.
 """
 
+import argparse
 from pathlib import Path
 
 from launch.shared.command import Parser, device_flag, run, whole_number
@@ -11,6 +12,13 @@ from launch.shared.command import Parser, device_flag, run, whole_number
 
 def main() -> None:
     """Parse the command line, train and keep the weights."""
+    given = vars(_parser().parse_args())
+    from launch.training.pretraining import pretrain  # noqa: PLC0415  -h answers at once
+
+    pretrain(**given)
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = Parser(__doc__)
     parser.add_argument("--data", metavar="NAME|FILE", help="images: auto (default), cifar10h, embedded, or a file")
     parser.add_argument("--width", type=whole_number, default=64, help="channels of the first stage (default: 64)")
@@ -21,10 +29,7 @@ def main() -> None:
     parser.add_argument("--erased", type=int, help="side of the square erased in an image (default: 16; 0 for fewer)")
     device_flag(parser)
     parser.add_argument("--output", type=Path, metavar="FOLDER", help="of the weights (default: data/weights)")
-    given = vars(parser.parse_args())
-    from launch.training.pretraining import pretrain  # noqa: PLC0415  -h answers at once
-
-    pretrain(**given)
+    return parser
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 It saves a checkpoint at evaluations. Run the same command again to go on from there; a finished run is not repeated.
 """
 
+import argparse
 from pathlib import Path
 
 from launch.shared.command import DATA_HELP, SKIP_BAD_HELP, WEIGHTS_HELP, Parser, device_flag, run
@@ -10,6 +11,14 @@ from launch.shared.command import DATA_HELP, SKIP_BAD_HELP, WEIGHTS_HELP, Parser
 
 def main() -> None:
     """Parse the command line, train and report."""
+    given = vars(_parser().parse_args())
+    from launch.training.single_run import TrainRequest, train  # noqa: PLC0415  -h answers at once
+
+    given.update(overrides=tuple(given["overrides"]), seeds=tuple(given["seeds"] or [4]))
+    train(TrainRequest(**given))
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = Parser(__doc__)
     parser.add_argument("--config", type=Path, help="file with a whole configuration, such as a study's best.yaml")
     parser.add_argument("--task", help="toy (default), images, or FILE.py:NAME of your own")
@@ -30,11 +39,7 @@ def main() -> None:
     parser.add_argument("--fresh", action="store_true", dest="is_fresh", help="start over even if there is one")
     parser.add_argument("--calibrate", action="store_true", help="print the kappa where the loss is smallest, and stop")
     parser.add_argument("--show-config", action="store_true", help="print every setting and stop")
-    given = vars(parser.parse_args())
-    from launch.training.single_run import TrainRequest, train  # noqa: PLC0415  -h answers at once
-
-    given.update(overrides=tuple(given["overrides"]), seeds=tuple(given["seeds"] or [4]))
-    train(TrainRequest(**given))
+    return parser
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ beside ours, and any two runs compared. It links to MLflow's own pages, for whic
 and to Ray's dashboard if there is one. `--export FOLDER` writes the same pages as files, which need no server.
 """
 
+import argparse
 from pathlib import Path
 
 from launch.shared.command import Parser, run
@@ -15,6 +16,14 @@ _PORT = 8300
 
 def main() -> None:
     """Parse the command line, then serve or write."""
+    given = vars(_parser().parse_args())
+    from launch.viewing.board import BoardRequest, show  # noqa: PLC0415  -h answers at once
+
+    port = given.pop("port")
+    show(BoardRequest(**given, port=_PORT if port is None else port, is_port_fixed=port is not None))
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = Parser(__doc__)
     parser.add_argument("--storage", type=Storage.of, default=Storage.of("runs"), metavar="FOLDER|URI",
                         help="where studies are (default: runs); an object store needs --tracking-uri")  # fmt: skip
@@ -24,11 +33,7 @@ def main() -> None:
     parser.add_argument("--port", type=int, help=f"port of the board (default: {_PORT}, or a free one)")
     parser.add_argument("--mlflow-port", type=int, default=5000, help="of MLflow (default: 5000, or a free one)")
     parser.add_argument("--ray", metavar="URL", help="address of Ray's dashboard (default: looked for on this machine)")
-    given = vars(parser.parse_args())
-    from launch.viewing.board import BoardRequest, show  # noqa: PLC0415  -h answers at once
-
-    port = given.pop("port")
-    show(BoardRequest(**given, port=_PORT if port is None else port, is_port_fixed=port is not None))
+    return parser
 
 
 if __name__ == "__main__":

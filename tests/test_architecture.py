@@ -72,9 +72,9 @@ def test_what_is_imported_is_declared() -> None:
     assert {names.get(name, bundled.get(name, name)) for name in others} == declared
 
 
-def test_readme_example() -> None:
-    """The README's Python block with a loss samples, evaluates it and backpropagates, in ten lines at most."""
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+def test_example_of_a_loss() -> None:
+    """The manual's Python block with a loss samples, evaluates it and backpropagates, in ten lines at most."""
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/python.md").read_text(), re.DOTALL)
     (code,) = (block for block in blocks if "MCInfoNCE" in block)
     assert len([line for line in code.splitlines() if line.strip()]) <= 10
     assert all(word in code for word in ("sample", "loss", "backward"))

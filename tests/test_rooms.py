@@ -108,14 +108,15 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "launch.shared", "pcl.config", "pcl.data", "pcl.mathematics", "pcl.metrics", "pcl.storage",
         "pcl.studies.results", "pcl.tasks", "pcl.training",
     ),
+    "launch.manual": ("dashboards.paper", "pcl.config", "pcl.presentation", "pcl.studies.paper"),
     "launch.viewing": (
         "dashboards.board", "dashboards.board.store", "launch.shared", "pcl.storage", "pcl.studies.inspection",
         "pcl.studies.ledger", "pcl.studies.session", "pcl.studies.tracking", "pcl.studies.verification",
         "pcl.training",
     ),
     "launch": (
-        "dashboards.paper", "launch.benchmarks", "launch.benchmarks.chaos", "launch.reproduction", "launch.shared",
-        "launch.studies", "launch.training", "launch.viewing", "pcl.storage", "pcl.studies.cluster",
+        "dashboards.paper", "launch.benchmarks", "launch.benchmarks.chaos", "launch.manual", "launch.reproduction",
+        "launch.shared", "launch.studies", "launch.training", "launch.viewing", "pcl.storage", "pcl.studies.cluster",
         "pcl.studies.ledger", "pcl.studies.paper", "pcl.studies.space",
     ),
     "pcl.studies.verification": (

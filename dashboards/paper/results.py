@@ -1,12 +1,11 @@
 """Results kept with the code: the paper beside ours as small CSVs, each line with its origin.
 
-`launch/reproduce.py --output` writes them, `launch/results.py` renders them in the README.
+`launch/reproduce.py --output` writes them, `launch/docs.py` renders them in the manual.
 """
 
 import csv
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
-from itertools import groupby
 from pathlib import Path
 
 from dashboards.paper.formats import CSV_HEADINGS, cells_of, csv_of
@@ -16,7 +15,6 @@ from pcl.studies.paper.published import FEW_SEEDS, published_titles
 from pcl.studies.tracking.tags import Tag
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
-BEGIN, END = "<!-- results: written by launch/results.py -->", "<!-- end of results -->"
 _PROFILES = ("reference", "paper", "exact")
 _SCALES = ("paper", "quick", "smoke")
 _JOINT = "; "  # between the places, versions or dates of one line
@@ -148,24 +146,6 @@ def origin_words(result: Result) -> str:
         if found:
             told.append(words.format(", ".join(f"`{text[:12]}`" if name == "commit" else text for text in found)))
     return f"{'; '.join(told)}: `{asked.command}`"
-
-
-def readme_with(readme: str, results: Sequence[Result]) -> str:
-    """Return a README with these results; tables with the same origin say so once, below the last of them.
-
-    Raises:
-        ValueError: If it has no such part.
-    """
-    before, begin, rest = readme.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"The README must have the lines {BEGIN!r} and {END!r}, between which results are written.")
-    parts = []
-    for words, group in groupby(results, origin_words):
-        tables = [as_markdown(result) for result in group]
-        alike = f"these {len(tables)}: " if len(tables) > 1 else ""
-        parts += [f"\n{text}\n" for text in (*tables, f"{alike}{words}")]
-    return f"{before}{begin}\n{''.join(parts)}{end}{after}"
 
 
 def joined_origin(origins: Iterable[Origin]) -> Origin:

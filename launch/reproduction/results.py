@@ -56,9 +56,9 @@ def _given(asked: Asked) -> list[str]:
 
 
 def rendering(folder: Path) -> str:
-    """Return how the kept results get into the README."""
+    """Return how the kept results get into the manual."""
     flag = "" if folder.resolve() == RESULTS else f" --results {shlex.quote(str(folder))}"
-    return f"; `python launch/results.py{flag}` puts them into the README"
+    return f"; `python launch/docs.py{flag}` puts them into the manual"
 
 
 def origins_of(cells: Cells, found: Mapping[str, Known], grids: Sequence[GridStudy], tracker: Tracker) -> Origins:

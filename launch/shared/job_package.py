@@ -14,7 +14,7 @@ from pcl.studies.ledger.provenance import COMMIT_FILE, commit
 
 ROOT = Path(__file__).parents[2]
 _TRAVELS = ("pcl", "search_spaces", "launch", "dashboards", "pyproject.toml", "requirements.lock")
-_STAYS = ("__pycache__", "*.pyc", "screenshots", ".*")
+_STAYS = ("__pycache__", "*.pyc", ".*")
 _GIVEN = "given"  # folder of the user's own files
 _NAMED = ("--space", "--ablation")  # options whose files travel with the parts that they name; ours have names
 _PARTS = ("--loss", "--task", "--encoder")  # options whose files travel as FILE.py:NAME

@@ -31,69 +31,74 @@ class Setting:
     exact: Value
     loss: str = ""  # the only loss that has this setting; empty if it is not a loss's
     task: str = ""  # the only task that has it; empty if several have
+    effect: str = ""  # of the difference, for the manual
 
     def of(self, profile: Profile) -> Value:
         """Return its value under a profile."""
         return {Profile.PAPER: self.paper, Profile.REFERENCE: self.reference, Profile.EXACT: self.exact}[profile]
 
 
-# Path, value under paper, reference and exact; and the effect of the difference.
+# Path, value under paper, reference and exact; `launch/docs.py` renders this table in the manual.
 SETTINGS = (
-    # The release's vMF samples at nominal kappa 16 have kappa 15.9 at D = 10, 12.1 at 32, 0.5 at 64.
-    Setting("task.sampler", "exact", "released", "exact"),
-    Setting("encoder.sampler", "exact", "released", "exact"),  # the same for samples from the encoder's posteriors
-    # Without the correction for rejection, the gradient in kappa is 0.98 of the exact one at D = 10, 1.45 at 32.
-    Setting("encoder.sampler_gradient", "exact", "uncorrected", "exact"),
-    # log C(0)/C(20) is 9.50 for 11.15 at D = 10: 7.7% instead of 4.4% of random pairs pass as positive.
-    Setting("task.acceptance_constant", "exact", "fitted", "exact"),
-    # The logistic rule saturates near the anchor; only vMF positives are those of the theorem.
-    Setting("task.positives", "logistic", "logistic", "vmf"),
-    # The release rejects negatives that the rule calls positive: 8% at D = 10, 84% at D = 64.
-    Setting("task.negatives", "uniform", "reject_positives", "uniform"),
-    # As drawn, modes crowd together (mean cosine 0.9) and one draw in hundreds passes; smoothed, they spread.
-    Setting("task.smoothing", "none", "released", "released"),
-    # The shape of kappa(x) between its ends.
-    Setting("task.kappa_link", "one_plus_exp", "scaled_softplus", "scaled_softplus"),
-    # With the release's scale of 240 to 3,700 one step of Adam can move log kappa by 1.
-    Setting("encoder.kappa_link", "one_plus_exp", "scaled_softplus", "one_plus_exp"),
-    # 1.1 million or 11 thousand parameters of the kappa network at D = 10.
-    Setting("encoder.kappa_width", "as_mu", "narrow", "as_mu"),
-    # The released scripts start kappa-hat at 16 to 32 also where the truth is 64 to 128.
-    Setting("encoder.kappa_range", "generator", "sixteen_to_32", "generator"),
-    # lr 1, .1, .01, .001 (x 1e-4) over the quarters, or 1, .5, .71, .35 phasewise and one halving when joint.
-    Setting("training.lr_schedule", "quarters", "phases", "phases"),
-    Setting("training.lr_decay", 0.1, 0.5, 0.1),  # see training.lr_schedule; the release's first version has 0.1 here
-    # Against all candidates that the positive was chosen from, the truth is the optimum for any number of them.
-    Setting("training.negatives", "drawn", "drawn", "pool"),
-    Setting("training.mu_phase_negatives", "in_batch", "in_batch", "pool"),  # the same in mu phases
-    Setting("training.n_negatives", 32, 32, 1024),  # how many of them
-    # Images: without or with a weight decay of 0.01.
-    Setting("training.optimizer", "adam", "adamw", "adam", task="images"),
-    # Images: negatives by 1 - P(c|x) of the positive's class c, or by 1 - p.p' of the two images' shares.
-    Setting("task.negative_weights", "not_of_class", "unlike_anchor", "not_of_class", task="images"),
-    # Images: the release keeps the numbers of negatives in eight bits, so that only 256 images are ever negatives.
-    Setting("task.negative_pool", "all", "first_256", "all", task="images"),
-    # Images: the last layer with a bias, or without one and weight-normed.
-    Setting("encoder.head", "linear", "weight_normed", "linear", task="images"),
-    # Images: in kappa phases no gradient passes through mu, or all of the network trains.
-    Setting("encoder.kappa_phase", "mu_fixed", "everything", "mu_fixed", task="images"),
-    # Weight of the positive in the denominator: 1/M, M times as much, or none (infinitely many negatives).
-    Setting("loss.positive_weight", "one_over_n", "one", "zero", loss="mc_info_nce"),
-    # Samples of positives and negatives, or their expectation in closed form.
-    Setting("loss.partners", "drawn", "drawn", "integrated", loss="mc_info_nce"),
-    # Samples of the anchor's own, or near it and its positive: four of those are worth 256.
-    Setting("loss.anchors", "posterior", "posterior", "guided", loss="mc_info_nce"),
-    # Guided ones are so few; with 1,024 candidates each, more would only take time.
-    Setting("loss.n_samples", 512, 512, 16, loss="mc_info_nce", task="toy"),
-    # HIB's mean outside the logarithm drives kappa to infinity for every (a, b).
-    Setting("loss.expectation", "log_of_mean", "mean_of_logs", "log_of_mean", loss="hib"),
-    # HIB's 32 negatives count 1/32 in the release.
-    Setting("loss.negative_weight", "one_over_n", "one_over_n_squared", "one_over_n", loss="hib"),
-    # The release's ELK with M = 0 rolls the positives' similarities: nothing repels, the cell is void.
-    Setting("loss.negatives", "given", "rolled_positives", "given", loss="elk"),
-    # The release's ELK uses a regression of log C for six dimensions; its slope is off by 61% at kappa 4.
-    Setting("loss.normalizer", "exact", "fitted", "exact", loss="elk"),
-)
+    Setting("task.sampler", "exact", "released", "exact",
+            effect="vMF samples of the release at nominal kappa 16 have kappa 15.9 at D = 10, 12.1 at 32, 0.5 at 64"),
+    Setting("encoder.sampler", "exact", "released", "exact",
+            effect="the same, for samples from the encoder's posteriors"),
+    Setting("encoder.sampler_gradient", "exact", "uncorrected", "exact",
+            effect="uncorrected for rejection, the gradient in kappa is 0.98 (D = 10) or 1.45 (32) of the exact one"),
+    Setting("task.acceptance_constant", "exact", "fitted", "exact",
+            effect="log C(0)/C(20) is 9.50, not 11.15, at D = 10: 7.7%, not 4.4%, of random pairs pass as positive"),
+    Setting("task.positives", "logistic", "logistic", "vmf",
+            effect="the logistic rule saturates near the anchor; only vMF positives are those of the theorem"),
+    Setting("task.negatives", "uniform", "reject_positives", "uniform",
+            effect="the release rejects negatives that the rule calls positive: 8% at D = 10, 84% at D = 64"),
+    Setting("task.smoothing", "none", "released", "released",
+            effect="as drawn, modes crowd (mean cosine 0.9) and one draw in hundreds passes; smoothed, they spread"),
+    Setting("task.kappa_link", "one_plus_exp", "scaled_softplus", "scaled_softplus",
+            effect="shape of kappa(x) between its ends"),
+    Setting("encoder.kappa_link", "one_plus_exp", "scaled_softplus", "one_plus_exp",
+            effect="at the release's scale of 240 to 3,700, one step of Adam can move log kappa by 1"),
+    Setting("encoder.kappa_width", "as_mu", "narrow", "as_mu",
+            effect="1.1 million or 11 thousand parameters of the kappa network at D = 10"),
+    Setting("encoder.kappa_range", "generator", "sixteen_to_32", "generator",
+            effect="the released scripts start kappa-hat at 16 to 32 even where the truth is 64 to 128"),
+    Setting("training.lr_schedule", "quarters", "phases", "phases",
+            effect="rate 1, .1, .01, .001 (x 1e-4) by quarters; or 1, .5, .71, .35 by phases, one halving when joint"),
+    Setting("training.lr_decay", 0.1, 0.5, 0.1,
+            effect="see training.lr_schedule; the release's first version has 0.1 here"),
+    Setting("training.negatives", "drawn", "drawn", "pool",
+            effect="against all candidates that the positive was chosen from, the truth is the optimum for any number"),
+    Setting("training.mu_phase_negatives", "in_batch", "in_batch", "pool",
+            effect="the same, in mu phases"),
+    Setting("training.n_negatives", 32, 32, 1024,
+            effect="number of negatives"),
+    Setting("training.optimizer", "adam", "adamw", "adam", task="images",
+            effect="without or with a weight decay of 0.01"),
+    Setting("task.negative_weights", "not_of_class", "unlike_anchor", "not_of_class", task="images",
+            effect="negatives by 1 - P(c|x) of the positive's class c, or by 1 - p.p' of the two images' shares"),
+    Setting("task.negative_pool", "all", "first_256", "all", task="images",
+            effect="the release keeps the indices of negatives in eight bits: only 256 images are ever negatives"),
+    Setting("encoder.head", "linear", "weight_normed", "linear", task="images",
+            effect="last layer with a bias, or weight-normed without one"),
+    Setting("encoder.kappa_phase", "mu_fixed", "everything", "mu_fixed", task="images",
+            effect="in kappa phases no gradient passes through mu, or the whole network trains"),
+    Setting("loss.positive_weight", "one_over_n", "one", "zero", loss="mc_info_nce",
+            effect="weight of the positive in the denominator: 1/M, 1, or none (infinitely many negatives)"),
+    Setting("loss.partners", "drawn", "drawn", "integrated", loss="mc_info_nce",
+            effect="samples of positives and negatives, or their expectation in closed form"),
+    Setting("loss.anchors", "posterior", "posterior", "guided", loss="mc_info_nce",
+            effect="samples of the anchor alone, or near it and its positive: four of those are worth 256"),
+    Setting("loss.n_samples", 512, 512, 16, loss="mc_info_nce", task="toy",
+            effect="guided samples need to be few; with 1,024 candidates each, more only take time"),
+    Setting("loss.expectation", "log_of_mean", "mean_of_logs", "log_of_mean", loss="hib",
+            effect="HIB's mean outside the logarithm drives kappa to infinity for every (a, b)"),
+    Setting("loss.negative_weight", "one_over_n", "one_over_n_squared", "one_over_n", loss="hib",
+            effect="HIB's 32 negatives count 1/32 in the release"),
+    Setting("loss.negatives", "given", "rolled_positives", "given", loss="elk",
+            effect="the release's ELK with M = 0 rolls the positives' similarities: nothing repels, the cell is void"),
+    Setting("loss.normalizer", "exact", "fitted", "exact", loss="elk",
+            effect="the release's ELK fits log C by regression in six dimensions; its slope is off by 61% at kappa 4"),
+)  # fmt: skip
 
 
 def settings_of(profile: Profile, loss: str, task: str) -> dict[str, Value]:

@@ -2,7 +2,7 @@
 
     python launch/ablate.py --ablation ambiguity
 
-Hardware, time, result: one H200, five seeds, trained by `launch/reproduce.py`: the table in the README. Where the
+Hardware, time, result: one H200, five seeds, trained by `launch/reproduce.py`: the table in docs/results.md. Where the
 truth is a point mass, kappa-hat has to diverge: such trials may end early.
 """
 

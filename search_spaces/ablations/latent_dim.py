@@ -3,8 +3,8 @@
     python launch/ablate.py --ablation latent_dim
 
 Hardware, time, result: one H200, two seeds (five at 10, one from 56 on), trained by `launch/reproduce.py`:
-`fig:highdim` in the README. From 32 on there are fewer samples and smaller batches, as in the paper. Another dimension
-is another truth: no two variants share their generators.
+`fig:highdim` in docs/results.md. From 32 on there are fewer samples and smaller batches, as in the paper. Another
+dimension is another truth: no two variants share their generators.
 """
 
 from pcl.studies.space import Ablation, Variant

@@ -2,8 +2,8 @@
 
     python launch/ablate.py --ablation mc_samples
 
-Hardware, time, result: one H200, two seeds (five at 1 and 512), trained by `launch/reproduce.py`: `fig:mc` in the
-README.
+Hardware, time, result: one H200, two seeds (five at 1 and 512), trained by `launch/reproduce.py`: `fig:mc` in
+docs/results.md.
 """
 
 from pcl.studies.space import Ablation, values

@@ -2,7 +2,7 @@
 
     python launch/ablate.py --ablation posterior_family
 
-Hardware, time, result: one H200, five seeds, trained by `launch/reproduce.py`: the table in the README. kappa has
+Hardware, time, result: one H200, five seeds, trained by `launch/reproduce.py`: the table in docs/results.md. kappa has
 another meaning in each family; compare the spread.
 """
 

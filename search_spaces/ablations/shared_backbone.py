@@ -7,7 +7,7 @@ mode, training mu then moves it far out of its range, before anything trains it:
 5,000 batches. "shared in range" brings it back at every batch of the mu phase. The released code has neither. The
 paper's kappa network has three layers there, ours as many as elsewhere.
 
-Hardware, time, result: one H200, five seeds, trained by `launch/reproduce.py`: the table in the README.
+Hardware, time, result: one H200, five seeds, trained by `launch/reproduce.py`: the table in docs/results.md.
 """
 
 from pcl.studies.space import Ablation, Variant

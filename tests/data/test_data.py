@@ -130,7 +130,7 @@ def test_folds_are_the_published_ones() -> None:
     """The hashes that define the folds of CIFAR-10H: they must never change."""
     digests = [hashlib.sha256(part.numpy().astype("<i8").tobytes()).hexdigest()[:16] for part in folds(10_000, 0)]
     assert digests == FOLD_DIGESTS
-    assert ", ".join(FOLD_DIGESTS) in (ROOT / "README.md").read_text()
+    assert ", ".join(FOLD_DIGESTS) in (ROOT / "docs/images.md").read_text()
 
 
 @pytest.mark.parametrize("n", [5, 13, 2000])
@@ -227,5 +227,5 @@ def test_picture_is_the_one_that_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "sheet.png"
     write_sheet(path)
     assert path.stat().st_size < 60_000
-    with Image.open(path) as drawn, Image.open(ROOT / "dashboards/screenshots/embedded.png") as kept:
+    with Image.open(path) as drawn, Image.open(ROOT / "docs/pictures/embedded.png") as kept:
         assert np.array_equal(np.asarray(drawn.convert("RGB")), np.asarray(kept.convert("RGB")))

@@ -1,4 +1,4 @@
-"""Results that are kept with the code: written with where they come from, read back, and rendered in the README."""
+"""Results that are kept with the code: written with where they come from, read back, and rendered in the manual."""
 
 import contextlib
 from dataclasses import replace
@@ -7,21 +7,10 @@ from pathlib import Path
 import pytest
 
 from dashboards.paper.formats import Sheet
-from dashboards.paper.results import (
-    BEGIN,
-    END,
-    Asked,
-    Origin,
-    Result,
-    as_markdown,
-    origin_words,
-    read_result,
-    read_results,
-    readme_with,
-)
+from dashboards.paper.results import Asked, Origin, Result, as_markdown, origin_words, read_result, read_results
+from launch.manual.tables import results_tables, status_table
 from launch.reproduction.cells import Cells, Setting, ours_of
 from launch.reproduction.results import check_kept, check_output, origins_of, rendering, write_results
-from launch.results import main
 from launch.shared.command import settings
 from launch.studies.requests import ConfigRequest, ReproductionRequest
 from pcl.config.failure import Failure, FailureKind
@@ -31,8 +20,7 @@ from pcl.studies.paper.published import published_tables
 from pcl.studies.session.request import RunRequest
 from pcl.studies.tracking.finished_trials import Found, Known
 from pcl.studies.tracking.tracker import Tracker
-from tests.support.commands import called
-from tests.support.services import ROOT, assert_refused
+from tests.support.services import ROOT
 
 TABLES = {table.name: table for table in published_tables()}
 RUNAWAY = Failure(FailureKind.RUNAWAY_KAPPA)
@@ -115,16 +103,13 @@ def test_it_is_rendered(tmp_path: Path) -> None:
         "fidelity reference, scale paper, seeds 4 5 6; NVIDIA H200; torch 2.11.0; 2026-11-15 to 2026-11-16; "
         f"commit `c0ffeec0ffee`: `{COMMAND}`"
     )
-    readme = readme_with(f"before\n{BEGIN}\nold\n{END}\nafter\n", results)
-    assert readme.startswith("before\n")
-    assert readme.endswith(f"{END}\nafter\n")
-    assert "old" not in readme
-    assert f"{text}\n\n{words}\n{END}" in readme
-    assert readme_with(readme, results) == readme
-    twice = readme_with(readme, [result, replace(result, table="fig:mc"), replace(result, origins=[Origin()] * 12)])
+    assert results_tables(results) == f"{text}\n\n{words}"
+    twice = results_tables([result, replace(result, table="fig:mc"), replace(result, origins=[Origin()] * 12)])
     assert twice.count(words) == 1
-    assert f"\n\nthese 2: {words}\n\n**MCInfoNCE" in twice
-    assert readme_with(readme, []) == f"before\n{BEGIN}\n{END}\nafter\n"
+    assert f"\n\nThese 2: {words}\n\n**MCInfoNCE" in twice
+    assert results_tables([]) == ""
+    assert "agree, " in status_table(results)
+    assert status_table(results).count("| not run |") == 17
 
 
 def test_a_cell_without_a_value_is_short() -> None:
@@ -150,34 +135,6 @@ def test_marks_stay(tmp_path: Path) -> None:
     assert r"<b>a\|b</b>" in as_markdown(read_result(path))
 
 
-def test_the_readme_is_of_the_results() -> None:
-    """Whoever commits CSVs renders them: python launch/results.py."""
-    found = called("launch/results.py", main, "--check")
-    assert found.returncode == 0, found.stderr
-
-
-@pytest.mark.parametrize(
-    ("readme", "table", "message"),
-    [
-        ("no marks", "", "The README must have the lines '<!-- results"),
-        (f"{BEGIN}\n{END}\n", "a,b\n1,2\n", "x.csv is no file of results as"),
-    ],
-)
-def test_bad_input(
-    readme: str, table: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    (tmp_path / "README.md").write_text(readme)
-    (tmp_path / "results" / "reference-paper").mkdir(parents=True)
-    if table:
-        (tmp_path / "results" / "reference-paper" / "x.csv").write_text(table)
-    words = ["--readme", str(tmp_path / "README.md"), "--results", str(tmp_path / "results")]
-    assert_refused("launch/results.py", main, words, message, monkeypatch, capsys)
-    assert (tmp_path / "README.md").read_text() == readme
-    words = ["--results", str(tmp_path / "nowhere")]
-    assert_refused("launch/results.py", main, words, "there is no folder", monkeypatch, capsys)
-
-
 @pytest.mark.parametrize(
     ("texts", "seeds", "told"),
     [
@@ -201,8 +158,8 @@ def test_a_kept_file_is_not_replaced_by_less(
 
 
 def test_the_command_that_renders_names_the_folder() -> None:
-    assert rendering(ROOT / "dashboards" / "results") == "; `python launch/results.py` puts them into the README"
-    assert "`python launch/results.py --results 'my results'`" in rendering(Path("my results"))
+    assert rendering(ROOT / "dashboards" / "results") == "; `python launch/docs.py` puts them into the manual"
+    assert "`python launch/docs.py --results 'my results'`" in rendering(Path("my results"))
 
 
 def test_an_output_that_is_a_file_is_refused(tmp_path: Path) -> None:

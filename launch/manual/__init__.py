@@ -1,0 +1,1 @@
+"""Generated parts of the README and the manual: results, fidelity settings and the command reference."""

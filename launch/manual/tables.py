@@ -1,0 +1,62 @@
+"""Tables of the manual: settings of the profiles, kept results, and what can be searched, ablated and reproduced."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+
+from dashboards.paper.results import Result, as_markdown, origin_words
+from pcl.config.fidelity import SETTINGS, Setting
+from pcl.presentation.text_tables import markdown_table
+from pcl.studies.paper.comparison import NO_ERROR, NO_NUMBER, NOTHING, Line, split_mark
+from pcl.studies.paper.published import AGREES, published_titles
+
+_SUMMARY = "tab:bench_results"
+_VERDICTS = {AGREES: "agree", NO_ERROR: "not comparable", NO_NUMBER: "not comparable", NOTHING: "not comparable"}
+
+
+def settings_table() -> str:
+    """Return every setting in which text, released code and theorem differ."""
+    rows = [["setting", "`paper`", "`reference`", "`exact`", "effect"]]
+    for setting in SETTINGS:
+        values = (str(value) for value in (setting.paper, setting.reference, setting.exact))
+        rows.append([f"`{setting.path}`{_scope(setting)}", *values, setting.effect])
+    return "\n".join(markdown_table(rows))
+
+
+def _scope(setting: Setting) -> str:
+    scope = ", ".join(filter(None, [setting.loss, setting.task]))
+    return f" ({scope})" if scope else ""
+
+
+def results_tables(results: Sequence[Result]) -> str:
+    """Return all kept tables; those with the same origin say so once, below the last of them."""
+    parts = []
+    for words, group in groupby(results, origin_words):
+        tables = [as_markdown(result) for result in group]
+        subject = f"These {len(tables)}: " if len(tables) > 1 else ""
+        parts += [*tables, f"{subject}{words}"]
+    return "\n\n".join(parts)
+
+
+def summary_table(results: Sequence[Result]) -> str:
+    """Return the paper's main comparison of losses, as it was kept at the published size."""
+    return next((as_markdown(result) for result in results if result.table == _SUMMARY), "Not run yet.")
+
+
+def status_table(results: Sequence[Result]) -> str:
+    """Return one row for each table and figure of the paper: the verdicts on its numbers, or that it was not run."""
+    kept = {result.table: result for result in results if result.asked.scale == "paper"}
+    rows = [["table or figure", "name", "ours beside the published numbers"]]
+    for name, title in published_titles().items():
+        rows.append([title, f"`{name}`", _verdicts(kept[name].lines) if name in kept else "not run"])
+    return "\n".join(markdown_table(rows))
+
+
+def _verdicts(lines: Sequence[Line]) -> str:
+    found = Counter(_VERDICTS.get(verdict, verdict) for verdict in (split_mark(line.verdict)[0] for line in lines))
+    return ", ".join(f"{count} {verdict}" for verdict, count in found.most_common())
+
+
+def titles_table(heading: str, titles: Mapping[str, str]) -> str:
+    """Return names with what each of them is."""
+    return "\n".join(markdown_table([[heading, ""], *([f"`{name}`", title] for name, title in titles.items())]))
