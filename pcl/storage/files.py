@@ -53,10 +53,15 @@ def clear_leftovers(folder: Path) -> None:
     A file written to within the last minutes is left alone: its process may run on another machine.
     """
     for path in folder.glob(".*.tmp"):
-        writer = path.name.split(".")[-3]
         with contextlib.suppress(FileNotFoundError):
-            if writer.isdigit() and not _is_alive(int(writer)) and time.time() - path.stat().st_mtime > _STILL_S:
+            if not is_being_written(path) and time.time() - path.stat().st_mtime > _STILL_S:
                 path.unlink()
+
+
+def is_being_written(path: Path) -> bool:
+    """Return whether the process that made a temporary file of `replacing` runs on this machine."""
+    writer = path.name.split(".")[-3:][0]
+    return writer.isdigit() and _is_alive(int(writer))
 
 
 def _is_alive(process: int) -> bool:

@@ -28,6 +28,7 @@ from tests.support.oracles import unit_vectors
 EXPECTED_SECONDS = 40
 
 CPU = torch.device("cpu")
+EXACT = (Sampler.EXACT, SamplerGradient.EXACT)
 
 
 def test_philox_is_random123s(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,7 +52,10 @@ def test_philox_normals_are_normal() -> None:
 
 @pytest.mark.parametrize(
     ("dim", "sampler", "gradient"),
-    [*product([10], Sampler, SamplerGradient), *((dim, Sampler.EXACT, SamplerGradient.EXACT) for dim in (4, 64))],
+    [
+        pytest.param(*case, marks=[] if case[0] == 10 or case[1:] == EXACT else pytest.mark.slow)
+        for case in product([4, 10, 64], Sampler, SamplerGradient)
+    ],
 )
 def test_transport_is_the_tables(dim: int, sampler: Sampler, gradient: SamplerGradient) -> None:
     """Polynomials against the spline: value and slope, root mean square over a normal t."""

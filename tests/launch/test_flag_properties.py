@@ -67,7 +67,7 @@ def request_of(parser: argparse.ArgumentParser, words: Sequence[str], is_grid: b
 def test_any_flags_make_a_request_or_a_sentence(
     capsys: pytest.CaptureFixture[str], is_grid: bool, flags: dict[str, str], chosen: dict[str, str]
 ) -> None:
-    words = [word for pair in flags.items() for word in ("=".join(pair),)]
+    words = ["=".join(pair) for pair in flags.items()]
     words += [f"--set={path}={value}" for path, value in chosen.items()]
     parser = GRID if is_grid else ABLATE
     try:

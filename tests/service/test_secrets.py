@@ -74,8 +74,10 @@ def guarded(target: int) -> Iterator[int]:
     port = free_port()
     with proxy(port, target, 0.0, [f"me:{PASSWORD}", f"me:{VARIABLE}"]) as server:
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-        yield port
-        server.shutdown()
+        try:
+            yield port
+        finally:
+            server.shutdown()
 
 
 def pages(address: str, most: int = 30) -> Iterator[bytes]:

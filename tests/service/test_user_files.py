@@ -1,4 +1,4 @@
-"""A user's own loss, encoder and task in a study: real Ray ships their names, workers load the files by path."""
+"""A user's own loss, encoder and task in a study, in this process and on a real Ray, whose workers load the files."""
 
 from pathlib import Path
 
@@ -20,22 +20,22 @@ SPACE = SearchSpace(
 
 @pytest.mark.parametrize("runner", [INLINE, pytest.param(ONE_WORKER, marks=pytest.mark.slow)], ids=["inline", "ray"])
 def test_a_study_of_users_files_runs_and_resumes(runner: tuple[str, ...], request: pytest.FixtureRequest) -> None:
-    joined: Home = request.getfixturevalue("place" if runner is INLINE else "joined")
-    loss, encoder, task = (written(joined.path, name) for name in (LOSS, ENCODER, TASK))
+    home: Home = request.getfixturevalue("place" if runner is INLINE else "joined")
+    loss, encoder, task = (written(home.path, name) for name in (LOSS, ENCODER, TASK))
     base = {path: value for path, value in BASE.items() if path != "encoder.hidden"}
-    space = joined.path / "own.py"
+    space = home.path / "own.py"
     space.write_text(SPACE.format(loss=loss, encoder=encoder, task=task, base=base))
-    joined.run("--space", space, "--scale", "smoke", "--seeds", "1", "--name", "own", "--no-finalize", *runner)
-    trials = list(joined.study("own").trials())
+    home.run("--space", space, "--scale", "smoke", "--seeds", "1", "--name", "own", "--no-finalize", *runner)
+    trials = list(home.study("own").trials())
     assert [trial.result().status for trial in trials] == [Status.FINISHED] * 2  # type: ignore[union-attr]
     assert all(row.by_seed[1]["eval/share"] == 0.25 for trial in trials for row in trial.rows())
-    check_records(joined.study("own"), joined.storage)
+    check_records(home.study("own"), home.storage)
 
     for trial in trials:  # the driver died before they ended
         (trial.path / "result.json").unlink()
-    joined.run("--resume", "own", *INLINE)
-    assert [trial.result().status for trial in joined.study("own").trials()] == [Status.FINISHED] * 2  # type: ignore[union-attr]
+    home.run("--resume", "own", *INLINE)
+    assert [trial.result().status for trial in home.study("own").trials()] == [Status.FINISHED] * 2  # type: ignore[union-attr]
 
     Path(loss.rpartition(":")[0]).write_text("")
-    refused = joined.run("--resume", "own", *INLINE, code=2)
+    refused = home.run("--resume", "own", *INLINE, code=2)
     assert "must define `Hinge`, but does not" in refused.errors

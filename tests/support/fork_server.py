@@ -6,6 +6,7 @@ copied from one that was made once; the migrations have their own tests.
 """
 
 import contextlib
+import hashlib
 import importlib
 import json
 import os
@@ -29,7 +30,7 @@ from launch.testbed.forks import IMPORTED, become
 from launch.testbed.processes import ROOT, Started, wait_for
 
 _PRELOADED = (*IMPORTED, "launch.studies.ablate_command", "launch.reproduction.command")
-_ADDRESS, _LOCK = "socket", "lock"  # in the folder; the first is there while it answers
+_LOCK = "lock"  # in the common folder: held by who starts a server, and by a server that ends
 _MESSAGE = 2**20  # bytes; an environment has some thousand
 
 
@@ -42,15 +43,18 @@ class ForkServer:
     def __init__(self, folder: Path) -> None:
         self._codes: dict[int, int] = {}
         with FileLock(folder / _LOCK):
-            if not (folder / _ADDRESS).exists():
+            self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            if not self._connects(folder):
                 words = [sys.executable, "-m", "tests.support.fork_server", str(folder)]
                 one_thread = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}  # others would not be there after a fork
                 self._process = subprocess.Popen(
                     words, cwd=ROOT, stdin=subprocess.DEVNULL, start_new_session=True, env=os.environ | one_thread
                 )
-                wait_for(lambda: (folder / _ADDRESS).exists() or self._process.poll() is not None, "the fork server")
-            self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            self._socket.connect(str(folder / _ADDRESS))
+                wait_for(lambda: self._process.poll() is not None or self._connects(folder), "the fork server answers")
+                assert self._process.poll() is None, "the fork server has ended"
+
+    def _connects(self, folder: Path) -> bool:
+        return not self._socket.connect_ex(_address(folder))
 
     def start(self, words: list[str], output: Path, environment: Mapping[str, str]) -> "Forked":
         """Start `python WORDS` in the checkout."""
@@ -120,14 +124,19 @@ def forked(words: Sequence[str | Path], output: Path, environment: Mapping[str, 
     return Started(_server().start([str(word) for word in words], output, environment), output)  # type: ignore[arg-type]
 
 
-def _serve(door: socket.socket, template: Path) -> None:
+def _serve(door: socket.socket, folder: Path, template: Path) -> None:
     """Fork a command for each request, and tell who asked how each ended; end with the last who asks."""
     reader, writer = os.pipe2(os.O_NONBLOCK)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    askers: list[socket.socket] = [door.accept()[0]]
+    askers: list[socket.socket] = []
     running: dict[int, socket.socket] = {}
-    while askers or not _closed(door):
+    starter = os.getppid()
+    while not select.select([door], [], [], 1)[0]:
+        if os.getppid() != starter:  # killed before it could ask
+            return
+    askers.append(door.accept()[0])
+    while askers or not _closed(door, folder):
         ready, _, _ = select.select([door, reader, *askers], [], [])
         if reader in ready:
             os.read(reader, _MESSAGE)
@@ -152,19 +161,24 @@ def _serve(door: socket.socket, template: Path) -> None:
                 words, output, environment = json.loads(text)
                 become(words, Path(output), environment)
             running[pid] = asker
-            asker.send(json.dumps([pid, None]).encode())
+            with contextlib.suppress(OSError):
+                asker.send(json.dumps([pid, None]).encode())
         if door in ready:
             askers.append(door.accept()[0])
 
 
-def _closed(door: socket.socket) -> bool:
+def _closed(door: socket.socket, folder: Path) -> bool:
     """Close the door, unless somebody stands before it."""
-    address = Path(door.getsockname()).with_name(_ADDRESS)
-    with FileLock(address.with_name(_LOCK)):
+    with FileLock(folder / _LOCK):
         if select.select([door], [], [], 0)[0]:
             return False
-        address.unlink()
+        door.close()
         return True
+
+
+def _address(folder: Path) -> str:
+    """Return a server's address: an abstract one, however long the folder's path is."""
+    return f"\0pcl-forks-{hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:32]}"
 
 
 def _check_forkable() -> None:
@@ -205,11 +219,9 @@ def _main() -> None:
             os._exit(0)
         assert os.waitpid(maker, 0)[1] == 0
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as door:
-            (folder / "made").unlink(missing_ok=True)
-            door.bind(str(folder / "made"))
+            door.bind(_address(folder))
             door.listen()
-            (folder / "made").rename(folder / _ADDRESS)
-            _serve(door, template)
+            _serve(door, folder, template)
     finally:
         if os.getpid() == own:  # a command that ends comes here too
             template.unlink(missing_ok=True)

@@ -140,7 +140,7 @@ def _check_folder(storage: Path) -> None:
     is_shared = False
     try:
         file.write_text(text)
-        for address, is_seen in _asked_nodes(_sees, str(file), text):
+        for address, is_seen in _asked_nodes(_sees, str(file), text, fewest=2):
             if not is_seen:
                 raise ValueError(
                     f"`storage` must be a folder on a file system that all nodes of the cluster share, or a store's "
@@ -155,13 +155,13 @@ def _check_folder(storage: Path) -> None:
                 storage.rmdir()
 
 
-def _asked_nodes(look: Callable[..., T], *arguments: str) -> list[tuple[str, T]]:
-    """Return the addresses of all nodes and their answers; empty if there is only one node."""
+def _asked_nodes(look: Callable[..., T], *arguments: str, fewest: int = 1) -> list[tuple[str, T]]:
+    """Return the addresses of all nodes and their answers; empty if there are fewer nodes than asked for."""
     import ray  # noqa: PLC0415  reads the environment that was set
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # noqa: PLC0415  reads the environment that was set
 
     nodes = [node for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
-    if len(nodes) < 2:
+    if len(nodes) < fewest:
         return []
     task = ray.remote(num_cpus=0)(look)
     answers = {}

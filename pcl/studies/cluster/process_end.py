@@ -17,17 +17,18 @@ from typing import NoReturn
 
 _PATIENCE_S = 60.0  # how long exit handlers may take; they remove temporary folders and end Ray's processes
 _UNWRITTEN = 120  # Python's exit code where stdout or stderr cannot be written
-_calls: list[str] = []  # addresses of the clusters that this process has started or joined
+_n_calls = 0
 
 
-def ray_is_called(address: str) -> None:
+def note_ray_call() -> None:
     """Remember that Ray is started or joined: its native threads run from now on."""
-    _calls.append(address)
+    global _n_calls  # noqa: PLW0603  one number for the process
+    _n_calls += 1
 
 
 def n_ray_calls() -> int:
     """Return how often this process has started or joined Ray."""
-    return len(_calls)
+    return _n_calls
 
 
 def end_process(code: int) -> NoReturn:
@@ -38,8 +39,11 @@ def end_process(code: int) -> NoReturn:
 def end_without_destructors(code: int) -> None:
     """Have this process end with a code right after Python's exit handlers, before native destructors.
 
-    Handlers that take longer than a minute are left: by then, everything is flushed and recorded.
+    Handlers that take longer than a minute are left: by then, everything is flushed and recorded. A session of IPython
+    or `python -i` goes on after the command, and ends as it would.
     """
+    if sys.flags.interactive or "IPython" in sys.modules:
+        return
     has_begun = threading.Event()
     threading.Thread(target=_limit, args=(has_begun, code), name="pcl-exit", daemon=True).start()
     atexit.register(_end, os.getpid(), has_begun, code)  # the last one that is registered is called first
@@ -50,10 +54,12 @@ def _end(owner: int, has_begun: threading.Event, code: int) -> None:
     if os.getpid() != owner:  # a fork, whose end is its own
         return
     has_begun.set()
-    _write_files()
-    atexit._run_exitfuncs()  # all others, also those that were registered before
-    _write_files()
-    end_process(code)
+    try:
+        _write_files()
+        atexit._run_exitfuncs()  # all others, also those that were registered before
+        _write_files()
+    finally:  # also where Ctrl-C interrupts this
+        end_process(code)
 
 
 def _limit(has_begun: threading.Event, code: int) -> None:
@@ -77,11 +83,11 @@ def _is_written() -> bool:
     """Flush stdout and stderr; return whether all was written."""
     is_written = True
     for name, stream in (("stdout", sys.stdout), ("stderr", sys.stderr)):
-        if stream is None or stream.closed:
+        if stream is None or getattr(stream, "closed", False):
             continue
         try:
             stream.flush()
-        except OSError as error:
+        except Exception as error:  # a caller's own stream may raise any
             is_written = False
             with suppress(OSError):
                 os.write(2, f"{sys.argv[0]}: {name} could not be written: {error}.\n".encode())

@@ -11,7 +11,7 @@ from typing import Any
 from pcl.storage.files import first_line
 from pcl.studies.cluster.joining import check_address, check_shared, own_token, runtime_env, use_token
 from pcl.studies.cluster.loss import ELSEWHERE_S, HERE_S, Daemons, is_lost
-from pcl.studies.cluster.process_end import ray_is_called
+from pcl.studies.cluster.process_end import note_ray_call
 from pcl.studies.cluster.start import NotStarted, answering, end_daemons, quiet_stderr, tried
 from pcl.studies.ledger.study_storage import Storage
 
@@ -96,6 +96,8 @@ def ray_cluster(
 
 
 def _start_here(say: Callable[[str], None]) -> str:
+    note_ray_call()
+
     def start(n_tries: int) -> str:
         is_shown = n_tries == 1 and os.environ.get(DASHBOARD) != "0" and find_spec(_OF_DASHBOARD) is not None
         return _init(address="local", num_cpus=n_cores(), dashboard_host="127.0.0.1", include_dashboard=is_shown)
@@ -110,12 +112,12 @@ def _init(**how: Any) -> str:
     """Call `ray.init`, and return the dashboard's address."""
     import ray  # noqa: PLC0415  reads the environment that was set
 
-    ray_is_called(str(how["address"]))
     context = ray.init(log_to_driver=False, logging_level=logging.ERROR, configure_logging=True, **how)
     return str(getattr(context, "dashboard_url", "") or "")
 
 
 def _join(address: str) -> str:
+    note_ray_call()
     try:
         with quiet_stderr():
             _check_token(address)

@@ -78,7 +78,6 @@ class RayRunner:
         def job_of(trial: Trial) -> dict[str, Any]:
             return Job.for_trial(trial, study, assignment.metric, resources).as_config()
 
-        adapter.keep_keys_here()
         os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(max(_FEWEST_ASKED, resources.slots(available_resources())))
         tuner = tune.Tuner(
             tune.with_resources(self._trainable or adapter.run_jobs, {"cpu": resources.cpus, "gpu": resources.gpus}),
@@ -100,7 +99,7 @@ class RayRunner:
                 verbose=0,
             ),
         )
-        with interrupt.leaving.without(daemons(), interrupt.on_lost_ray):
+        with adapter.keys_kept_here(), interrupt.leaving.without(daemons(), interrupt.on_lost_ray):
             tuner.fit()
 
 

@@ -1,6 +1,7 @@
 """Between Tune's interfaces and ours: the trainable, events of trials, early stopping, and the wish to stop."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from typing import Any
 
@@ -209,14 +210,18 @@ class Proposals(_Unsaved, Searcher):
         """Do nothing, for the same reason."""
 
 
-def keep_keys_here() -> None:
+@contextmanager
+def keys_kept_here() -> Iterator[None]:
     """Keep Tune from sending the driver's keys of object stores to workers: every node logs what a worker is sent.
 
     Workers have the keys of their node, or of the driver that has started Ray.
     """
-    class_cache.ENV_VARS_TO_PROPAGATE = {
-        name for name in class_cache.ENV_VARS_TO_PROPAGATE if not name.startswith("AWS_")
-    }
+    sent = class_cache.ENV_VARS_TO_PROPAGATE
+    class_cache.ENV_VARS_TO_PROPAGATE = {name for name in sent if not name.startswith("AWS_")}
+    try:
+        yield
+    finally:
+        class_cache.ENV_VARS_TO_PROPAGATE = sent
 
 
 def folders_of(trial: TuneTrial) -> list[TrialFolder]:

@@ -26,7 +26,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pcl.storage.files import Damaged, set_aside, write_json, write_text
+from pcl.storage.files import Damaged, is_being_written, set_aside, write_json, write_text
 from pcl.storage.mirror import UNMIRRORED, Mirror
 from pcl.studies.ledger.records import Metrics, Result, Row, Status, now_ms
 from pcl.studies.ledger.typed_json import parsed, record, table
@@ -59,11 +59,6 @@ class _Folder:
     def unfinished(self) -> list[Path]:
         """Return the files that a process was writing when it was killed; while it writes, those as well."""
         return sorted(self.path.glob("*.tmp"))
-
-    def _clear(self) -> None:
-        """Delete what a process was writing when it was killed."""
-        for left in self.unfinished():
-            left.unlink(missing_ok=True)
 
 
 class TrialFolder(_Folder):
@@ -209,6 +204,11 @@ class TrialFolder(_Folder):
         self.mirror.delete(name)
         return kept.name
 
+    def _clear(self) -> None:
+        """Delete what a process was writing when it was killed."""
+        for left in self.unfinished():
+            left.unlink(missing_ok=True)
+
     def _mark_reopened(self) -> None:
         """Declare, in one step, that the trial's progress no longer counts."""
         self._write(RESULT, {"status": _REOPENED})
@@ -273,7 +273,9 @@ class StudyFolder(_Folder):
 
     def repair(self) -> list[str]:
         """Repair the study's folder and those of all trials; return a sentence for each thing that was wrong."""
-        self._clear()
+        for left in self.unfinished():
+            if not is_being_written(left):  # readers of a store copy its files here, without the study's lock
+                left.unlink(missing_ok=True)
         folders = (self.trial(path.name) for path in sorted((self.path / TRIALS).glob("*/")) if path.is_dir())
         return [sentence for folder in folders for sentence in folder.repair()]
 

@@ -24,7 +24,7 @@ def scatter(true: ArrayLike, predicted: ArrayLike, title: str, path: Path) -> No
         raise ValueError(f"As many true as predicted values must be given, but got {x.size} and {y.size}.")
     is_finite = np.isfinite(x) & np.isfinite(y)
     x, y = x[is_finite], y[is_finite]
-    figure = _figure(4.5, 4.5, layout=None)  # of one plot, margins are known: to compute them would double the time
+    figure = _figure(4.5, 4.5, layout=None)  # its margins are known; computing them would double the time
     axes = figure.add_axes((0.17, 0.12, 0.79, 0.8))
     axes.scatter(x, y, s=6, alpha=0.35, linewidths=0, rasterized=True)
     if x.size:

@@ -144,7 +144,7 @@ class StudySession:
         try:
             yield
         except Exception:
-            close_study(self._tracker, record.recorder, End.FAILED, {})
+            self._close(End.FAILED, {}, record)
             raise
 
     def run(self, runner: TrialRunner, record: Record) -> Finding:
@@ -177,8 +177,10 @@ class StudySession:
         """Wait for the records and end the study in MLflow; say what is missing there."""
         metric = self.study.strategy.objective.metric
         best = {} if finding.best is None else {BEST_OBJECTIVE: finding.best.mean(metric)}
-        ended = End.KILLED if self._interrupt.stop else end
-        if missing := close_study(self._tracker, record.recorder, ended, best):
+        self._close(End.KILLED if self._interrupt.stop else end, best, record)
+
+    def _close(self, end: End, best: dict[str, float], record: Record) -> None:
+        if missing := close_study(self._tracker, record.recorder, end, best):
             folder = self.study.folder
             self._client.say(
                 f"MLflow lacks {len(missing)} records (such as {missing[0]}); they are kept in {folder.path}: "

@@ -5,7 +5,7 @@ Points are drawn and proposed as values by axis; `pcl.studies.space.search_space
 
 import math
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,11 +38,6 @@ class Method:
             raise ValueError(f"`scheduler` must be {ASHA!r} or empty, but got {self.scheduler!r}.")
         if self.seed < 0:
             raise ValueError(f"`search_seed` must be at least 0, but got {self.seed}.")
-
-    @classmethod
-    def of(cls, content: Mapping[str, Any]) -> "Method":
-        """Create a method from what `asdict` returned, possibly by way of JSON."""
-        return cls(**{**content, "n_trials": tuple(content["n_trials"])})
 
     @property
     def label(self) -> str:

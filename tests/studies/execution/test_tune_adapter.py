@@ -20,7 +20,7 @@ from pcl.studies.execution.interrupt import Interrupt, StopReason
 from pcl.studies.execution.ray_runner import RayRunner
 from pcl.studies.execution.resources import Resources
 from pcl.studies.execution.runner import Assignment
-from pcl.studies.execution.tune_adapter import Listed, Proposals, RestartedFirst, Silence, keep_keys_here
+from pcl.studies.execution.tune_adapter import Listed, Proposals, RestartedFirst, Silence, keys_kept_here
 from pcl.studies.ledger.folders import StudyFolder
 from pcl.studies.session.site import machine
 from pcl.studies.space.trial import Trial
@@ -140,8 +140,8 @@ def test_workers_are_sent_no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_CHDIR_TO_TRIAL_DIR", "0")
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
         monkeypatch.setenv(name, "secret")
-    keep_keys_here()
-    class_cache._ActorClassCache().get(type("Trainable", (), {}))
+    with keys_kept_here():
+        class_cache._ActorClassCache().get(type("Trainable", (), {}))
     assert sent["RAY_CHDIR_TO_TRIAL_DIR"] == "0"
     assert "secret" not in sent.values()
 

@@ -3,8 +3,11 @@
 import shutil
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import optuna
 import pytest
+from optuna.trial import TrialState
 
 from pcl.studies.space.search_space import Stage
 from tests.support.crash_points import crash_points
@@ -57,11 +60,16 @@ def test_an_ask_may_be_interrupted_twice_with_none_or_some_of_its_values(n_value
 
 def test_a_point_that_was_enqueued_and_not_asked_for_is_not_enqueued_again(calm: Driver, tmp_path: Path) -> None:
     """As by a driver that is killed between the two."""
-    drawn = next(n for n, trial in enumerate(calm.optuna().trials) if "fixed_params" in trial.system_attrs)
-    before = Driver(TINY, SPEC, tmp_path / "s")
-    while len(before.optuna("s").trials) < drawn:
-        before.run(len(before.ran) + 1)
-    before.optuna("s").enqueue_trial(calm.optuna().trials[drawn].system_attrs["fixed_params"])
+    ask = optuna.Study.ask
+
+    def killed(study: optuna.Study, *arguments: Any) -> Any:
+        if any(trial.state is TrialState.WAITING for trial in study.get_trials(deepcopy=False)):
+            raise KeyboardInterrupt
+        return ask(study, *arguments)
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(optuna.Study, "ask", killed)
+        search(tmp_path)
     after = search(tmp_path)
     assert after.keys == calm.keys
     assert len(after.optuna().trials) == len(calm.optuna().trials)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pcl.config.run_config import RunConfig
 from pcl.losses import LOSSES
-from pcl.studies.space.ablation import load_ablation
+from pcl.studies.space.ablation import Ablation, load_ablation
 from pcl.studies.space.ranges import Range
 from pcl.studies.space.search_method import n_trials_of
 from pcl.studies.space.search_space import SearchSpace, Stage, Variants, load_space
@@ -154,13 +154,13 @@ ABLATION = Ablation({name!r}, "How?", "lr", "a", {{"a": Variant(), "b": Variant(
 def test_any_file_of_a_user_is_a_space_or_a_sentence(tmp_path: Path, text: str) -> None:
     file = tmp_path / "mine.py"
     file.write_bytes(text.encode(errors="surrogatepass"))
-    for load, kind in ((load_space, SearchSpace), (load_ablation, None)):
+    for load, kind in ((load_space, SearchSpace), (load_ablation, Ablation)):
         try:
             found = load(str(file))
         except ValueError as error:
             check_sentence(error, str(file))
         else:
-            assert kind is None or isinstance(found, kind)
+            assert isinstance(found, kind)
 
 
 @examples(30)

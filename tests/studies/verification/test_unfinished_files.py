@@ -9,7 +9,7 @@ from tests.studies.verification.test_verifier import searched, verified
 
 def test_an_unfinished_file_of_the_study_is_found_and_cleared(tmp_path: Path) -> None:
     searched(tmp_path)
-    left = tmp_path / "first" / ".summary.json.1.abcdef01.tmp"
+    left = tmp_path / "first" / ".summary.json.999999999.abcdef01.tmp"
     left.touch()
     assert StudyFolder(tmp_path / "first").unfinished() == [left]
     (problem,) = verified(tmp_path).problems

@@ -14,7 +14,7 @@ from pcl.storage.locks import process_lock
 from pcl.storage.mirror import mirror_of
 from pcl.studies.ledger.folders import LOCK, StudyFolder
 from pcl.studies.tracking.store import Store, default_uri
-from pcl.studies.verification.problem import Remedy
+from pcl.studies.verification.problem import Problem, Remedy
 from pcl.studies.verification.verifier import Verification, verify
 from tests.support.commands import called
 from tests.support.services import BASE
@@ -183,22 +183,26 @@ def test_damage_is_found(records: Records, name: str) -> None:
     assert not found.is_sound
 
 
-# Damage that is mended at once: to a trial's folder, to the study's own files, and to its records.
+# Damage that is mended at once, where none hides another: what a trial's folder lacks is not looked for in MLflow.
 MENDED_BY_RESUMING = [
-    ("unfinished write", "stale summary", "study left running"),
-    ("torn result", "torn summary", "second run"),
-    ("lost trial.json", "stale table", "trial left running"),
-    ("half reopened", "foreign best.yaml", "deleted run"),
-    ("lost last report", "lost database"),
+    ("unfinished write", "stale summary", "study left running", "deleted run"),
+    ("foreign best.yaml", "stale table", "second run", "trial left running"),
+    ("torn result",),
+    ("lost trial.json", "torn summary"),
+    ("half reopened",),
+    ("lost last report",),
+    ("lost database",),
 ]
 MENDED_OTHERWISE = [
     ("edited trial",),
-    ("doubled report", "lost point"),
-    ("lost seed", "changed value"),
-    ("flipped checkpoint", "added point"),
-    ("foreign checkpoint", "changed parameter"),
+    ("doubled report",),
+    ("lost seed",),
+    ("flipped checkpoint",),
+    ("foreign checkpoint",),
     ("lost checkpoint",),
     ("orphan",),
+    ("lost point", "changed value", "changed parameter"),
+    ("added point",),
 ]
 
 
@@ -208,20 +212,28 @@ def test_each_remedy_is_tried() -> None:
     assert tried == [resumed, DAMAGE.keys() - resumed]
 
 
-@pytest.mark.parametrize("names", MENDED_BY_RESUMING)
-def test_resuming_mends_what_it_is_said_to_mend(records: Records, names: tuple[str, ...]) -> None:
+def damaged(records: Records, names: tuple[str, ...]) -> tuple[Problem, ...]:
+    """Damage records in several ways, each of which is seen."""
     for name in names:
         DAMAGE[name][0](records)
-    assert verified(records.storage).is_mended_by_resume
+    problems = verified(records.storage).problems
+    for name in names:
+        _, told, remedy = DAMAGE[name]
+        assert any(told in problem.what and problem.remedy is remedy for problem in problems), (name, problems)
+    return problems
+
+
+@pytest.mark.parametrize("names", MENDED_BY_RESUMING)
+def test_resuming_mends_what_it_is_said_to_mend(records: Records, names: tuple[str, ...]) -> None:
+    problems = damaged(records, names)
+    assert all(problem.remedy is Remedy.RESUME for problem in problems)
     searched(records.storage)
     assert verified(records.storage).is_sound, verified(records.storage).problems
 
 
 @pytest.mark.parametrize("names", MENDED_OTHERWISE)
 def test_other_remedies_mend_what_they_are_said_to_mend(records: Records, names: tuple[str, ...]) -> None:
-    for name in names:
-        DAMAGE[name][0](records)
-    problems = verified(records.storage).problems
+    problems = damaged(records, names)
     for problem in problems:
         if problem.remedy is Remedy.DELETE:
             Path(problem.where).unlink()

@@ -47,4 +47,4 @@ def test_resuming_mends_a_study_killed_at_any_write(every: int, is_sql: bool, tm
         assert verified(folder).is_sound, (folder.name, verified(folder).problems)
         assert reached(folder) == expected
         shutil.rmtree(folder)
-    assert n_points * every > 30
+    assert n_points >= 3
