@@ -4,6 +4,7 @@ import shutil
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import optuna
 import pytest
@@ -67,8 +68,7 @@ def test_a_point_that_was_enqueued_and_not_asked_for_is_not_enqueued_again(calm:
             raise KeyboardInterrupt
         return ask(study, *arguments)
 
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(optuna.Study, "ask", killed)
+    with mock.patch.object(optuna.Study, "ask", killed), pytest.raises(KeyboardInterrupt):
         search(tmp_path)
     after = search(tmp_path)
     assert after.keys == calm.keys
