@@ -37,7 +37,10 @@ def test_a_full_disk_ends_a_study_that_can_be_resumed(joined: Home, small_disk: 
     grid.ended(1)
     assert "cannot be written" in grid.errors or "No space left on device" in grid.errors
     assert joined.cluster is not None
-    assert f"--resume s --storage {small_disk} --address {joined.cluster.address}` goes on" in grid.errors
+    assert (
+        f"--resume s --max-concurrent 1 --storage {small_disk} --address {joined.cluster.address}` goes on"
+        in grid.errors
+    )
     (small_disk / "filler").unlink()
     subprocess.run(["mount", "-o", "remount,size=50m", str(small_disk)], check=True)
     joined.run("--resume", "s", *INLINE)

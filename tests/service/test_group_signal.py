@@ -17,7 +17,10 @@ def test_a_signal_to_the_whole_group_takes_ray_but_no_records(place: Home) -> No
     workers = place.hold_at("s", 7)
     os.killpg(grid.process.pid, signal.SIGTERM)
     grid.ended(130)
-    assert f"stopped; `python launch/grid.py --resume s --storage {place.storage}` goes on" in grid.errors
+    assert (
+        f"stopped; `python launch/grid.py --resume s --max-concurrent 1 --storage {place.storage}` goes on"
+        in grid.errors
+    )
     records = Records(place.storage, "s")
     assert records.parent().info.status == "KILLED"
     assert "RUNNING" not in records.statuses()

@@ -31,7 +31,7 @@ def test_a_study_whose_ray_is_killed_ends_and_can_be_resumed(
     workers = place.hold_at("s", 7)
     signal_all(daemons(place, name), signal.SIGKILL)
     grid.ended(1)  # without this end, Tune waits for the raylet for ever
-    going_on = f"`python launch/grid.py --resume s --storage {place.storage}` goes on"
+    going_on = f"`python launch/grid.py --resume s --max-concurrent 1 --storage {place.storage}` goes on"
     assert cause in grid.errors
     assert going_on in grid.errors
     assert "within 60 seconds" not in grid.errors  # it is Ray that says so, and ends the process
@@ -42,7 +42,7 @@ def test_a_study_whose_ray_is_killed_ends_and_can_be_resumed(
     place.wait_until_empty()
 
     # Ray has not started when the signal comes, and nothing of it is left.
-    grid = place.start("--resume", "s")
+    grid = place.start("--resume", "s", *ONE_WORKER)
     wait_for(lambda: daemons(place, "gcs_server"), "Ray starts")
     os.kill(grid.process.pid, number)
     grid.ended(130)

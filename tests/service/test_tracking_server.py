@@ -45,13 +45,14 @@ def test_a_tracking_server_may_go_and_come_back(joined: Home) -> None:
         go_on(workers)
         grid.ended()
         assert "MLflow lacks" in grid.said
-        command = f"python launch/grid.py --resume s --storage {joined.storage} --tracking-uri {server.uri}"
         assert joined.cluster is not None
-        assert f"`{command} --address {joined.cluster.address}` sends them" in grid.said
+        where = ["--storage", str(joined.storage), "--tracking-uri", server.uri]
+        going_on = [*ONE_WORKER, *where, "--address", joined.cluster.address]
+        assert f"`python launch/grid.py --resume s {' '.join(going_on)}` sends them" in grid.said
         assert on_disk(joined.study("s")) == long_alone()
 
         server.start()
-        joined.run(*command.split()[2:], *INLINE)
+        joined.run("--resume", "s", *where, *INLINE)
         check_undisturbed(joined.study("s"), long_alone(), server.uri)
     finally:
         server.kill()

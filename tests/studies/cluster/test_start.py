@@ -113,6 +113,7 @@ def test_ray_that_cannot_be_had_is_one_sentence_and_how_to_go_on(
     monkeypatch.setattr(ray_session, "_ENVIRONMENT", {})
     monkeypatch.setattr(ray_session, "_TO_START", {})
     monkeypatch.setattr("ray.init", failing(error, cause))
+    monkeypatch.setattr(ray_session, "_check_token", lambda address: None)
     monkeypatch.setattr("launch.shared.command.end_without_destructors", lambda code: None)  # this process goes on
 
     def main() -> None:
