@@ -35,7 +35,7 @@ def test_the_trials_of_a_killed_node_go_on_elsewhere() -> None:
     with cluster() as nodes:
         nodes.start(n_cpus=0, has_dashboard=False)
         nodes.add_node("first")
-        space = write_space(nodes.folder, n_reports=40, kappas=[10])
+        space = write_space(nodes.folder, n_reports=24, kappas=[10])
         expected = alone(space)
         faults = Faults(nodes, space, is_served=False)
         faults.expect(best_of(expected), expected)
