@@ -128,6 +128,20 @@ def test_a_late_round_counts_only_if_it_fails(
     assert len(rounds.run_rounds(7, 60.0, only=1)) == (not is_late or not verdict.is_sound)
 
 
+def test_stopped_while_it_gets_ready_it_leaves_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def interrupted(folder: Path) -> None:
+        (folder / "mlflow").mkdir()
+        raise KeyboardInterrupt
+
+    (folder := tmp_path / "chaos").mkdir()
+    monkeypatch.setattr("tempfile.mkdtemp", lambda **_: str(folder))
+    monkeypatch.setattr(rounds, "Chaos", interrupted)
+    monkeypatch.setattr(rounds, "train_once", int)
+    with pytest.raises(KeyboardInterrupt):
+        rounds.run_rounds(7, 60.0)
+    assert not folder.exists()
+
+
 def place_of(folder: Path, each: Round, code: str = "pass") -> Place:
     """Return a round's place whose driver has run this Python code."""
     place = Place(each, folder / "round", Service(folder / "mlflow"))
