@@ -145,6 +145,8 @@ def _end(work: Callable[[], None]) -> NoReturn:
             code = 0
         except SystemExit as ended:
             code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+            if isinstance(ended.code, str):
+                print(ended.code, file=sys.stderr)
         threading._shutdown()  # type: ignore[attr-defined]
         atexit._run_exitfuncs()
         sys.stdout.flush()

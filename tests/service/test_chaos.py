@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -36,8 +37,11 @@ def test_ten_minutes_of_faults_harm_no_study(tmp_path: Path) -> None:
 def test_stopped_it_leaves_nothing(tmp_path: Path) -> None:
     chaos = bench(tmp_path, "--minutes", "30")
     try:
-        wait_for(lambda: "studies in" in chaos.said or chaos.process.poll() is not None, "its folder")
-        folder = Path(chaos.said.split()[-1])
+        named = re.compile(r"studies in (\S+)\n")
+        wait_for(lambda: named.search(chaos.said) or chaos.process.poll() is not None, "its folder")
+        found = named.search(chaos.said)
+        assert found, chaos.errors
+        folder = Path(found[1])
         wait_for(lambda: list(folder.glob("*/1.out")) or chaos.process.poll() is not None, "its first study")
     finally:
         chaos.process.terminate()

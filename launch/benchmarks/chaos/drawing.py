@@ -11,7 +11,7 @@ BASE = {
     "training.batch_size": 8, "task.n_eval": 64,
 }  # fmt: skip
 _SAMPLES, _PHASES = {"loss.n_samples": [2, 4]}, {"training.phases": ["mu kappa", "joint"]}
-_RANDOM_MOST_S = 8.0  # of a pause
+_LONGEST_PAUSE_S = 8.0
 
 
 @dataclass(frozen=True)
@@ -19,19 +19,19 @@ class Kind:
     """A kind of study.
 
     Attributes:
-        stages: Axes of each stage of its space.
-        options: Of its command, when it is new.
-        how: Of its command, also when it is resumed.
-        is_for_ray: Whether it finds the same on Ray, where several trials run at once.
+        stages: The axes of each stage of its search space.
+        options: Options of the command that starts a new study.
+        resume_options: Options of both commands: the one that starts a study and the one that resumes it.
+        is_for_ray: True if it finds the same on Ray, where several trials run at once.
     """
 
     stages: dict[str, dict[str, list[Any]]]
     options: tuple[str, ...] = ()
-    how: tuple[str, ...] = ()
+    resume_options: tuple[str, ...] = ()
     is_for_ray: bool = True
 
     def space(self) -> str:
-        """Return the file of its space."""
+        """Return the content of its space's file."""
         stages = "".join(f"Stage({name!r}, {axes!r})," for name, axes in self.stages.items())
         return (
             "from pcl.studies.space import SearchSpace, Stage\n"
@@ -72,17 +72,17 @@ class Round:
     """A study and what happens to it.
 
     Attributes:
-        seed: Of all rounds.
-        number: Of this one, from 1.
-        kind: Of the study, a key of `KINDS`.
-        is_ray: Whether its trials run on Ray; else in the driver.
-        is_resumed_on_ray: Whether they do so too when it is resumed.
-        is_first: Whether its storage is empty; else MLflow's database is there already.
-        fault: What happens.
-        target: What it happens to.
-        moment: When, as a share of the time that the study usually takes.
-        pause_s: How long it lasts, of what ends by itself.
-        choice: A number from 0 to 1 for what else there is to choose, such as a file.
+        seed: The seed that all rounds are drawn from.
+        number: The round's number, from 1.
+        kind: The kind of study, a key of `KINDS`.
+        is_ray: True if its trials run on Ray, False if they run in the driver.
+        is_resumed_on_ray: True if they also run on Ray when it is resumed.
+        is_first: True if its storage is empty, False if MLflow's database is there already.
+        fault: The fault.
+        target: The process or file that the fault happens to.
+        moment: The time of the fault, as a share of the time that the study usually takes.
+        pause_s: The length of a fault that ends by itself.
+        choice: A number from 0 to 1 that makes all other choices, such as which file is damaged.
     """
 
     seed: int
@@ -124,7 +124,7 @@ def draw(seed: int, number: int) -> Round:
     return Round(
         seed, number, chance.choice(kinds), is_ray, is_resumed_on_ray=is_ray and chance.random() < 1 / 3,
         is_first=chance.random() < 1 / 5, fault=fault, target=target, moment=_moment(chance, fault),
-        pause_s=chance.uniform(0.2, _RANDOM_MOST_S), choice=chance.random(),
+        pause_s=chance.uniform(0.2, _LONGEST_PAUSE_S), choice=chance.random(),
     )  # fmt: skip
 
 

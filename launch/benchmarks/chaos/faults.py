@@ -18,25 +18,25 @@ from launch.benchmarks.chaos.verdict import Verdict
 from launch.testbed.processes import DEADLINE_S, Started, signal_all, wait_for
 from pcl.studies.verification.problem import Remedy
 
-Happen = Callable[[Place, Verdict], bool]  # returns whether it happened before the study had ended
+Fault = Callable[[Place, Verdict], bool]  # returns whether it happened before the study had ended
 
 _LIFETIME = {drawing.WORKER: 0.25, drawing.RAYLET: 0.6, drawing.GCS: 0.7}  # shares of a study's time
-_DISK = "48m"  # of a storage that is to be full
+_DISK = "48m"  # size of the disk that is filled
 _FILES = (
     "study.json", "objective.json", "trial.json", "reports.json", "result.json", "checkpoint.pt", "owner",
     "summary.json", "trials.csv", "best.yaml", "mlflow.db",
 )  # fmt: skip
-_MOST_S = 365 * 86400.0  # of a jump
+_LONGEST_JUMP_S = 365 * 86400.0
 
 
 def jump_of(choice: float) -> float:
     """Return by how many seconds a clock jumps: minutes to a year, back or forth."""
-    size = 60.0 * float((_MOST_S / 60.0) ** abs(2 * choice - 1))
+    size = 60.0 * float((_LONGEST_JUMP_S / 60.0) ** abs(2 * choice - 1))
     return -size if choice < 0.5 else size
 
 
 def send_signal(place: Place, verdict: Verdict) -> bool:
-    """Send a signal; of a stop, let it go on after a while."""
+    """Send a signal; a stopped process goes on after a while, and a killed MLflow server is started again."""
     each, driver = place.round, place.drivers[0]
     if each.target in _LIFETIME:
         wait_for(lambda: place.targets() or driver.process.poll() is not None, f"a {each.target}")
@@ -52,7 +52,7 @@ def send_signal(place: Place, verdict: Verdict) -> bool:
         time.sleep(each.pause_s)
         signal_all(pids, signal.SIGCONT)
     elif each.target == drawing.SERVER:
-        slept(driver, each.pause_s if each.choice < 0.5 else DEADLINE_S)
+        _wait_out(place, verdict)
         place.service.restart()
     return True
 
@@ -83,7 +83,7 @@ def lock_database(place: Place, verdict: Verdict) -> bool:
 
 def fill_disk(place: Place, verdict: Verdict) -> bool:
     """Leave no room on the disk of the storage, until the driver has ended or for a while."""
-    each, driver = place.round, place.drivers[0]
+    driver = place.drivers[0]
     filler, free = place.storage / "filler", resource.RLIM_INFINITY
     if driver.process.poll() is not None:
         return False
@@ -94,7 +94,7 @@ def fill_disk(place: Place, verdict: Verdict) -> bool:
     else:  # where nobody may mount a small one: files that cannot grow
         with contextlib.suppress(ProcessLookupError):
             resource.prlimit(driver.process.pid, resource.RLIMIT_FSIZE, (0, free))
-    slept(driver, each.pause_s if each.choice < 0.5 else DEADLINE_S)
+    _wait_out(place, verdict)
     filler.unlink(missing_ok=True)
     with contextlib.suppress(ProcessLookupError):
         resource.prlimit(driver.process.pid, resource.RLIMIT_FSIZE, (free, free))
@@ -123,11 +123,10 @@ def small_disk(place: Place) -> Iterator[None]:
 
 def answer_500(place: Place, verdict: Verdict) -> bool:
     """Let MLflow answer 500 to everything, for a while or until the driver has ended."""
-    each, driver = place.round, place.drivers[0]
-    if driver.process.poll() is not None:
+    if place.drivers[0].process.poll() is not None:
         return False
     place.service.failing.touch()
-    slept(driver, each.pause_s if each.choice < 0.5 else DEADLINE_S)
+    _wait_out(place, verdict)
     place.service.failing.unlink()
     return True
 
@@ -143,6 +142,8 @@ def damage_file(place: Place, verdict: Verdict) -> bool:
     how = _damage(chosen, content, place.round.choice)
     (place.path / "damage.txt").write_text(f"{chosen}: {how}\n")
     code, problems, errors = place.verified()
+    if code not in (0, 1, 2) or (code == 1 and not problems):
+        verdict.wrong.append(f"{chosen.name} was {how}, and verify.py ended with {code}: {errors}")
     if code == 2:  # told with a sentence: the study cannot even be judged
         _restore(chosen, content)
         if chosen.name not in errors:
@@ -204,9 +205,28 @@ def _apply(place: Place, remedy: Remedy, where: str) -> None:
             connection.execute("update runs set lifecycle_stage = 'deleted' where run_uuid = ?", (where.split()[2],))
 
 
+def _wait_out(place: Place, verdict: Verdict) -> None:
+    """Wait for the drawn pause or, in half of the rounds, for the driver, which must end while the fault lasts."""
+    each, driver = place.round, place.drivers[0]
+    if each.choice < 0.5:
+        slept(driver, each.pause_s)
+    elif slept(driver, DEADLINE_S):
+        verdict.hung.append(f"the driver, for as long as the fault lasted: {last_line(driver)}")
+
+
 def nothing(place: Place, verdict: Verdict) -> bool:
     """Let it happen by itself, as a clock that was set at the start."""
     return True
+
+
+def judge_end(place: Place, verdict: Verdict, *, must_succeed: bool) -> None:
+    """Judge how the first driver ended: always with a sentence, and with 0 where nothing keeps it from its work."""
+    driver = place.drivers[0]
+    code, errors = driver.process.returncode, driver.errors
+    # Python itself prints a traceback where Ctrl-C comes before the command's first line.
+    is_python = place.round.fault == drawing.INTERRUPT and "KeyboardInterrupt" in errors and not driver.said
+    if "(unexpected" in errors or ("Traceback" in errors and not is_python) or (must_succeed and code):
+        verdict.wrong.append(f"the driver ended with {code}: {last_line(driver)}")
 
 
 def last_line(driver: Started) -> str:
@@ -219,7 +239,7 @@ def moment_of(place: Place, usual_s: float) -> float:
     return place.round.moment * _LIFETIME.get(place.round.target, 1.0) * usual_s
 
 
-FAULTS: dict[str, Happen] = {
+FAULTS: dict[str, Fault] = {
     **dict.fromkeys((drawing.KILL, drawing.TERM, drawing.INTERRUPT, drawing.STOP), send_signal),
     drawing.SECOND: start_second, drawing.LOCKED: lock_database, drawing.FULL: fill_disk,
     drawing.DAMAGED: damage_file, drawing.FAILING: answer_500, drawing.CLOCK: nothing,

@@ -1,7 +1,6 @@
 """The place of a round: its study's folder, commands and processes, and what is left of them."""
 
 import contextlib
-import hashlib
 import json
 import os
 import shutil
@@ -12,12 +11,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
+from launch.benchmarks.chaos.contents import contents
 from launch.benchmarks.chaos.drawing import BASE, DRIVER, GCS, GROUP, KINDS, RAYLET, SERVER, WORKER, Round
 from launch.benchmarks.chaos.verdict import Findings
 from launch.testbed.forks import forked, in_fork
-from launch.testbed.mlflow import count
 from launch.testbed.processes import (
     DEADLINE_S,
     Server,
@@ -32,10 +30,9 @@ from launch.testbed.processes import (
     workers_among,
 )
 from pcl.studies.ledger.folders import StudyFolder
-from pcl.training.checkpoint import read_checkpoint
 
-_LEFT_S = 300.0  # in which processes that were told to end do so, on a busy machine too
-_UNFINISHED = ("*.tmp", ".probe-*", ".*.new")  # names of files that are about to become others
+_ENDING_S = 300.0  # processes that were told to end have done so by then, on a busy machine too
+_UNFINISHED = ("*.tmp", ".probe-*", ".*.new")  # names of files that are still being written
 
 
 class Service:
@@ -43,7 +40,8 @@ class Service:
 
     def __init__(self, folder: Path) -> None:
         self.failing = folder / "failing"  # while it exists, the proxy answers 500
-        self.server, self._port, self._proxy = Server(folder), free_port(), None  # type: Server, int, Any
+        self.server, self._port = Server(folder), free_port()
+        self._proxy: Started | None = None
         folder.mkdir(parents=True)
 
     @property
@@ -67,7 +65,7 @@ class Service:
         self.start()
 
     def processes(self) -> list[int]:
-        """Return those of the server."""
+        """Return the server's processes."""
         process = self.server.process
         return [] if process is None or process.poll() is not None else _of_sessions({process.pid})
 
@@ -90,7 +88,7 @@ class Place:
     round: Round
     path: Path
     service: Service
-    uri: str = ""  # of MLflow, where it is a server
+    uri: str = ""  # the MLflow server's address; empty where MLflow is a file
     drivers: list[Started] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -129,12 +127,12 @@ class Place:
         """Start the study."""
         kind = KINDS[self.round.kind]
         new = ["--space", str(self.space), "--scale", "smoke", "--name", self.study.name, *kind.options]
-        return self.start("launch/grid.py", *new, *kind.how, is_ray=self.round.is_ray, first=first)
+        return self.start("launch/grid.py", *new, *kind.resume_options, is_ray=self.round.is_ray, first=first)
 
     def resume(self) -> Started:
         """Start the command that goes on with it."""
-        how, is_ray = KINDS[self.round.kind].how, self.round.is_resumed_on_ray
-        return self.start("launch/grid.py", "--resume", self.study.name, *how, is_ray=is_ray)
+        options, is_ray = KINDS[self.round.kind].resume_options, self.round.is_resumed_on_ray
+        return self.start("launch/grid.py", "--resume", self.study.name, *options, is_ray=is_ray)
 
     def start(self, script: str, *words: str, is_ray: bool = False, first: Callable[[], object] = int) -> Started:
         """Start a command: on Ray as a new process, else forked."""
@@ -152,14 +150,21 @@ class Place:
         return driver
 
     def verified(self) -> tuple[int, list[dict[str, str]], str]:
-        """Return the exit code of `launch/verify.py`, the problems that it names, and its errors."""
+        """Return the exit code of `launch/verify.py`, the problems that it names, and its errors.
+
+        Raises:
+            RuntimeError: If its JSON cannot be read.
+        """
         verifier = self.start("launch/verify.py", self.study.name, "--json")
-        code = verifier.process.wait(DEADLINE_S)
-        problems = json.loads(verifier.said)[0].get("problems", []) if code in (0, 1) and verifier.said else []
+        code, said = verifier.process.wait(DEADLINE_S), verifier.said
+        try:
+            problems = json.loads(said)[0].get("problems", []) if code == 0 or (code == 1 and said) else []
+        except (ValueError, LookupError) as error:
+            raise RuntimeError(f"verify.py ended with {code} and printed no readable JSON: {said[:200]!r}") from error
         return code, problems, verifier.errors.strip()
 
     def targets(self) -> list[int]:
-        """Return the processes that the fault is for, those that run."""
+        """Return the running processes that the fault is for."""
         target = self.round.target
         if target == SERVER:
             return self.service.processes()
@@ -173,20 +178,30 @@ class Place:
         return [pid for pid in ours if command_of(pid).partition(" ")[0].endswith(names[target])]
 
     def processes(self) -> list[int]:
-        """Return all that run here: of its sessions, and of its Rays."""
+        """Return all running processes of its commands, including those that Ray has started."""
         own = {driver.process.pid for driver in self.drivers}
         return sorted({*_of_sessions(own), *processes_of(self.path)})
 
     def left_over(self) -> list[str]:
         """Return what is left after all commands: processes, once they have had their time, and unfinished files."""
-        with contextlib.suppress(TimeoutError):
-            wait_for(lambda: not self.processes(), "no process left", _LEFT_S)
+        self._wait_for_processes()
         told = [f"process {pid} ({command_of(pid)[:80]})" for pid in self.processes()]
         unfinished = [path for name in _UNFINISHED for path in self.storage.rglob(name)]
         return told + [str(path) for path in [*unfinished, *self.temporary.iterdir()]]
 
+    def clear_temporary(self) -> None:
+        """Delete temporary files, which a killed process cannot do, once no process runs that may write some."""
+        self._wait_for_processes()
+        shutil.rmtree(self.temporary, ignore_errors=True)
+        self.temporary.mkdir(exist_ok=True)
+
+    def _wait_for_processes(self) -> None:
+        """Wait until no process is left, for a limited time."""
+        with contextlib.suppress(TimeoutError):
+            wait_for(lambda: not self.processes(), "no process left", _ENDING_S)
+
     def note_threads(self) -> None:
-        """Write what the kernel says that the threads of its processes wait for, to look at later."""
+        """Write to a file what the threads of its processes wait for in the kernel."""
         lines = []
         for pid in self.processes():
             lines.append(f"{pid} {command_of(pid)}")
@@ -208,35 +223,7 @@ class Place:
 
     def findings(self) -> Findings:
         """Return what the study has."""
-        return Findings(**in_fork(_findings, self.study.path, self.database))
-
-
-def _findings(path: Path, uri: str) -> dict[str, Any]:
-    folder = StudyFolder(path)
-    reports = {trial.key: [_report(row.batch, row.by_seed) for row in trial.rows()] for trial in folder.trials()}
-    best = json.loads((path / "summary.json").read_text())["best"]
-    n_doubled, n_missing = count(uri, folder, list(reports))
-    encoders = {trial.key: _digest(trial.checkpoint) for trial in folder.trials()}
-    return {
-        "reports": reports, "best": best["key"] if best else "", "encoders": encoders, "n_doubled": n_doubled,
-        "n_missing": n_missing,
-    }  # fmt: skip
-
-
-def _report(batch: int, by_seed: dict[int, dict[str, float]]) -> dict[str, Any]:
-    kept = {str(seed): {k: v for k, v in m.items() if not k.startswith("time/")} for seed, m in by_seed.items()}
-    return {"batch": batch, "by_seed": kept}
-
-
-def _digest(checkpoint: Path) -> str:
-    """Return a digest of a training, without what depends on the clock."""
-    if not checkpoint.exists():
-        return ""
-    import torch  # noqa: PLC0415  bench.py -h answers at once
-
-    content = read_checkpoint(checkpoint)
-    torch.set_printoptions(threshold=10**9, precision=17)
-    return hashlib.sha256(repr([content["batch"], content["stepper"]]).encode()).hexdigest()
+        return Findings(**in_fork(contents, self.study.path, self.database))
 
 
 def forget(uri: str, study: str) -> None:
@@ -276,7 +263,7 @@ def _make_database(folder: Path) -> None:
 
 
 def _of_sessions(sessions: set[int]) -> list[int]:
-    """Return the processes of sessions that have not ended, also as zombies."""
+    """Return the running processes of these sessions, without zombies."""
     found = []
     for name in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError), open(f"/proc/{name}/stat") as file:

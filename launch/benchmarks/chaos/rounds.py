@@ -14,7 +14,7 @@ from pathlib import Path
 from launch.benchmarks import Row
 from launch.benchmarks.chaos import drawing
 from launch.benchmarks.chaos.drawing import Round, draw
-from launch.benchmarks.chaos.faults import FAULTS, jump_of, last_line, moment_of, small_disk
+from launch.benchmarks.chaos.faults import FAULTS, judge_end, jump_of, last_line, moment_of, small_disk
 from launch.benchmarks.chaos.place import Place, Service, make_database, slept, train_once
 from launch.benchmarks.chaos.verdict import Findings, Verdict, rows_of, table
 from launch.shared.command import say
@@ -37,7 +37,7 @@ def run_rounds(seed: int, limit_s: float, only: int | None = None) -> list[Row]:
             for number in count(1) if only is None else [only]:
                 each = draw(seed, number)
                 verdict, is_late = chaos.run(each)
-                if not is_late:
+                if not is_late or not verdict.is_sound:
                     judged.append((each, verdict))
                 spent = time.monotonic() - began
                 eta = f"ETA {duration(max(0.0, limit_s - spent))}" if only is None else duration(spent)
@@ -59,7 +59,13 @@ def run_rounds(seed: int, limit_s: float, only: int | None = None) -> list[Row]:
 def _chaos() -> Iterator["Chaos"]:
     """Make a folder for all rounds; what was kept of those that failed stays."""
     with stoppable() as is_ending:
-        chaos = Chaos(Path(tempfile.mkdtemp(prefix="pcl-", dir="/tmp")))  # short: Ray's sockets are in it
+        folder = Path(tempfile.mkdtemp(prefix="pcl-", dir="/tmp"))  # short: Ray's sockets are in it
+        try:
+            chaos = Chaos(folder)
+        except BaseException:
+            is_ending()
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
         try:
             yield chaos
         finally:
@@ -74,7 +80,7 @@ class Chaos:
         self.folder = folder
         self._service = Service(folder / "mlflow")
         self._expected: dict[str, Findings] = {}
-        self._usual_s: dict[tuple[str, bool], float] = {}  # of a kind of study, inline and on Ray
+        self._usual_s: dict[tuple[str, bool], float] = {}  # by kind of study and whether on Ray
         began = time.monotonic()
         make_database(folder / "template")
         self._database_s = time.monotonic() - began
@@ -85,13 +91,15 @@ class Chaos:
 
     def run(self, each: Round) -> tuple[Verdict, bool]:
         """Run a round; return the verdict, and whether the study had ended before the fault."""
-        usual_s = self._undisturbed(each) + (self._database_s if each.is_first and not each.is_served else 0.0)
+        usual_s = self._undisturbed(each)
+        database_s = self._database_s if each.is_first and not each.is_served else 0.0
         verdict = Verdict()
         with self._placed(each) as place, small_disk(place):
-            self._furnish(place)
+            self._copy_database(place)
             began = time.monotonic()
-            is_late = not self._disturb(place, verdict, usual_s)
-            if is_late and place.drivers[0].process.poll() == 0:  # the machine has less to do than it had
+            is_late = not self._disturb(place, verdict, usual_s + database_s)
+            # The machine has less to do than it had; a study that makes its database says nothing about others.
+            if is_late and not database_s and place.drivers[0].process.poll() == 0:
                 self._usual_s[each.kind, each.is_ray] = min(usual_s, time.monotonic() - began)
             if not verdict.hung:
                 self._mend(place, verdict)
@@ -111,7 +119,7 @@ class Chaos:
     def end(self) -> None:
         """End all that runs, and remove what is not of a round that failed."""
         self._service.end()
-        for name in ("mlflow", "template", "0"):
+        for name in ("mlflow", "template"):
             shutil.rmtree(self.folder / name, ignore_errors=True)
         if not any(self.folder.iterdir()):
             self.folder.rmdir()
@@ -130,7 +138,7 @@ class Chaos:
         finally:
             place.end_all()
 
-    def _furnish(self, place: Place) -> None:
+    def _copy_database(self, place: Place) -> None:
         """Put MLflow's database into a storage that is not the user's first."""
         if not place.round.is_first:
             shutil.copytree(self.folder / "template", place.storage, dirs_exist_ok=True)
@@ -141,7 +149,7 @@ class Chaos:
             return known
         calm = replace(each, number=0, is_first=False, target="", fault="")
         with self._placed(calm) as place:
-            self._furnish(place)
+            self._copy_database(place)
             began = time.monotonic()
             place.begin().ended(timeout_s=2 * DEADLINE_S)
             usual_s = self._usual_s[each.kind, each.is_ray] = time.monotonic() - began
@@ -149,8 +157,8 @@ class Chaos:
             verdict.compare(found, self._expected.setdefault(each.kind, found))
             verdict.left_over += place.left_over()
             if not verdict.is_sound:
-                raise AssertionError(f"an undisturbed study ({each.kind}) is not sound: {verdict}")
-        place.remove()
+                raise AssertionError(f"an undisturbed study ({each.kind}, {place.path}) is not sound: {verdict}")
+            place.remove()
         return usual_s
 
     def _disturb(self, place: Place, verdict: Verdict, usual_s: float) -> bool:
@@ -161,20 +169,24 @@ class Chaos:
         try:
             if each.is_ray and each.target not in (drawing.DRIVER, drawing.GROUP):
                 wait_for(lambda: place.targets() or driver.process.poll() is not None, f"a {each.target}")
-            is_running = is_clock or slept(driver, after_s) or each.fault == drawing.DAMAGED
+            is_running = slept(driver, after_s) or each.fault == drawing.DAMAGED
             has_happened = is_running and FAULTS[each.fault](place, verdict)
             driver.process.wait(DEADLINE_S)
         except (subprocess.TimeoutExpired, TimeoutError) as error:
             verdict.hung.append(f"the driver ({error}): {last_line(driver)}")
             return True
+        except RuntimeError as error:
+            verdict.wrong.append(str(error))
+            return True
+        judge_end(place, verdict, must_succeed=is_clock or not (has_happened or each.fault == drawing.DAMAGED))
         return has_happened
 
     def _mend(self, place: Place, verdict: Verdict) -> None:
         """Resume the study, as a user would."""
         each = place.round
-        if each.fault in (drawing.KILL, drawing.DAMAGED):  # a killed process cannot remove what is temporary
-            shutil.rmtree(place.temporary)
-            place.temporary.mkdir()
+        is_killed = each.fault == drawing.KILL and each.target != drawing.SERVER
+        if is_killed or each.fault == drawing.DAMAGED:
+            place.clear_temporary()
         if each.is_served:
             self._service.start()
         try:
