@@ -6,11 +6,11 @@ A round is sound if its study then has what an undisturbed one has, bit for bit,
 from launch.benchmarks import Row
 
 
-def measure(*, seed: int, minutes: int, round: int | None) -> list[Row]:
+def measure(*, seed: int, minutes: int, number: int | None) -> list[Row]:
     """Run the rounds of a seed for some minutes, or one of them; print each and the table."""
     from launch.testbed.forks import get_ready  # noqa: PLC0415  bench.py -h answers at once
 
     get_ready()  # before the next line imports torch
     from launch.benchmarks.chaos.rounds import run_rounds  # noqa: PLC0415  bench.py -h answers at once
 
-    return run_rounds(seed, 60.0 * minutes, round)
+    return run_rounds(seed, 60.0 * minutes, number)
