@@ -84,13 +84,7 @@ def _parser() -> argparse.ArgumentParser:
     events = list(faults.EVENTS)
     parsers["faults"].add_argument("--events", nargs="+", choices=events, default=events, metavar="EVENT",
                                    help=f"some of: {', '.join(map(repr, events))} (default: all)")  # fmt: skip
-    parsers["chaos"].add_argument(
-        "--round",
-        type=whole_number,
-        dest="number",
-        metavar="ROUND",
-        help="run this round alone (default: all from 1 on)",
-    )
+    parsers["chaos"].add_argument("--round", type=whole_number, dest="number", metavar="K", help="run this round alone")
     parsers["load"].add_argument("--seconds", type=float, default=1.0, help="that each trial sleeps (default: 1)")
     _search_flags(parsers["search"])
     for name, command in parsers.items():
