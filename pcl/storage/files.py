@@ -54,14 +54,21 @@ def clear_leftovers(folder: Path) -> None:
     """
     for path in folder.glob(".*.tmp"):
         with contextlib.suppress(FileNotFoundError):
-            if not is_being_written(path) and time.time() - path.stat().st_mtime > _STILL_S:
+            is_old = time.time() - path.stat().st_mtime > _STILL_S
+            if is_old and _writer(path) is not None and not is_being_written(path):
                 path.unlink()
 
 
 def is_being_written(path: Path) -> bool:
     """Return whether the process that made a temporary file of `replacing` runs on this machine."""
-    writer = path.name.split(".")[-3:][0]
-    return writer.isdigit() and _is_alive(int(writer))
+    writer = _writer(path)
+    return writer is not None and _is_alive(writer)
+
+
+def _writer(path: Path) -> int | None:
+    """Return the process in the name of a temporary file, if it is one of `replacing`."""
+    number = path.name.split(".")[-3:][0]
+    return int(number) if number.isdigit() else None
 
 
 def _is_alive(process: int) -> bool:

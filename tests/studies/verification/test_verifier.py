@@ -186,7 +186,8 @@ def test_damage_is_found(records: Records, name: str) -> None:
 # Damage that is mended at once, where none hides another: what a trial's folder lacks is not looked for in MLflow.
 MENDED_BY_RESUMING = [
     ("unfinished write", "stale summary", "study left running", "deleted run"),
-    ("foreign best.yaml", "stale table", "second run", "trial left running"),
+    ("foreign best.yaml", "trial left running"),
+    ("stale table", "second run"),
     ("torn result",),
     ("lost trial.json", "torn summary"),
     ("half reopened",),
