@@ -20,8 +20,7 @@ import sys
 class Blocker:
     def find_spec(self, name, path=None, target=None):
         if name.split(".")[0] in {
-            "aiohttp", "hypothesis", "mlflow", "moto", "mpmath", "optuna", "platformdirs", "ray", "requests",
-            "threadpoolctl", "xdist",
+            "aiohttp", "mlflow", "moto", "optuna", "platformdirs", "ray", "requests", "threadpoolctl", "xdist",
         }:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 sys.meta_path.insert(0, Blocker())
