@@ -18,7 +18,7 @@ from pcl.config.run_config import Plain
 from pcl.config.user_files import mentioned
 from pcl.storage.files import warn, write_json
 from pcl.storage.locks import Timeout, process_lock
-from pcl.studies.ledger.folders import LOCK, StudyFolder
+from pcl.studies.ledger.folders import LOCK, TRIALS, StudyFolder
 from pcl.studies.ledger.lease import leased
 from pcl.studies.ledger.study_storage import Storage
 from pcl.studies.ledger.typed_json import parsed, record, table
@@ -79,9 +79,9 @@ class StudySpec:
         try:
             spec = parsed(path, _spec_of)
         except FileNotFoundError:
-            raise ValueError(
-                f"There is no study {folder.name!r} in {folder.mirror.uri or folder.path.parent}."
-            ) from None
+            lost = f"; {path.name} is missing beside its trials. {_MENDED}" if (folder.path / TRIALS).exists() else "."
+            place = folder.mirror.uri or folder.path.parent
+            raise ValueError(f"There is no study {folder.name!r} in {place}{lost}") from None
         except ValueError:
             raise ValueError(f"{path} is not readable; it was left as it is. {_MENDED}") from None
         if spec is None:

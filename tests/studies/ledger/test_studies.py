@@ -110,6 +110,9 @@ class TestStudy:
             pass
         with pytest.raises(ValueError, match="There is no study 'two'"):
             StudySpec.read(StudyFolder(tmp_path / "two"))
+        (tmp_path / "two" / "trials").mkdir(parents=True)
+        with pytest.raises(ValueError, match=r"study\.json is missing beside its trials"):
+            StudySpec.read(StudyFolder(tmp_path / "two"))
         with pytest.raises(ValueError, match="There is no study"):
             latest_study(Storage(tmp_path / "empty"))
 
