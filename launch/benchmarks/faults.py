@@ -23,15 +23,11 @@ from launch.testbed.nodes import Cluster, cluster
 from launch.testbed.processes import Server, Started, signal_all, stop_when, wait_for
 
 if TYPE_CHECKING:
-    from pcl.studies.ledger.folders import StudyFolder, TrialFolder
+    from launch.testbed.small_network import SMALL
+from pcl.studies.ledger.folders import StudyFolder, TrialFolder
 
 Reports = dict[str, list[dict[int, dict[str, float]]]]  # trial's key -> report -> seed -> metric
 
-# A small network whose truth is drawn at once.
-_BASE = {
-    "task.largest_cosine": 0.9, "task.dim": 4, "task.dim_x": 3, "task.smoothing": "none", "encoder.dim": 4,
-    "encoder.hidden": "shallow",
-}  # fmt: skip
 _AXES = {"loss.n_samples": [2, 4], "training.phases": ["mu kappa", "joint"]}
 _KAPPAS = (10, 20)
 _N_BEFORE = 8  # reports of a trial before something happens to it
@@ -55,7 +51,7 @@ def measure(*, reports: int, events: Sequence[str]) -> list[Row]:
 def write_space(folder: Path, n_reports: int, kappas: Sequence[int] = _KAPPAS) -> Path:
     """Write a space of trials that report every two batches, four for every value of kappa_pos."""
     axes = {**_AXES, "loss.kappa_pos": list(kappas)}
-    base = {**_BASE, "training.n_batches": 2 * n_reports, "training.eval_every": 2}
+    base = {**SMALL, "training.n_batches": 2 * n_reports, "training.eval_every": 2}
     file = folder / "faults.py"
     file.write_text(
         "from pcl.studies.space.search_space import SearchSpace, Stage\n"

@@ -18,6 +18,7 @@ from launch.benchmarks.study import Footprint, make_trials, open_study, run_meas
 from launch.shared.command import say
 from launch.testbed.mlflow import count
 from launch.testbed.nodes import Cluster, cluster
+from launch.testbed.small_network import SMALL
 from pcl.studies.cluster.session import available_resources, ray_cluster
 from pcl.studies.execution.inline_runner import InlineRunner
 from pcl.studies.execution.resources import Resources
@@ -33,11 +34,7 @@ from pcl.studies.tracking.tags import RunKind, Tag
 from pcl.studies.tracking.tracker import Tracker, default_uri
 
 _N_NODES = 3
-# A training of milliseconds, whose truth is drawn at once.
-CHEAPEST = {
-    "task.largest_cosine": 0.9, "task.dim": 4, "task.dim_x": 3, "task.smoothing": "none", "encoder.dim": 4,
-    "encoder.hidden": "shallow", "training.n_batches": 2, "training.eval_every": 2,
-}  # fmt: skip
+CHEAPEST = {**SMALL, "training.n_batches": 2, "training.eval_every": 2}
 
 
 def measure(*, trials: int, inline: int, seconds: float, cpus: int, records: int) -> list[Row]:

@@ -78,10 +78,14 @@ def forked(
     words: Sequence[str | Path], output: Path, environment: Mapping[str, str], first: Callable[[], object] = int
 ) -> Started:
     """Start `python WORDS` as `launch.testbed.processes.started` does; `first` is called before the command."""
+    empty(output)
+    return Started(_fork(partial(_command, words, output, environment, first)), output)  # type: ignore[arg-type]
+
+
+def empty(output: Path) -> None:
+    """Make the empty files of a command's output and errors, which can be read from now on."""
     for path in (output, output.with_suffix(".err")):
         path.write_bytes(b"")
-
-    return Started(_fork(partial(_command, words, output, environment, first)), output)  # type: ignore[arg-type]
 
 
 def become(words: Sequence[str | Path], output: Path, environment: Mapping[str, str]) -> NoReturn:

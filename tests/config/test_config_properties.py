@@ -47,7 +47,7 @@ def test_any_values_make_a_configuration_or_a_sentence(config: RunConfig, chosen
 
 
 def check_meaning(given: object, read: object) -> None:
-    """What was read is what was given, to the last digit of a whole number."""
+    """Check that a value is read as it was given, to the last digit of a whole number."""
     if isinstance(read, bool):
         assert str(given).strip().lower() == str(read).lower()
     elif isinstance(read, int):

@@ -40,7 +40,7 @@ def test_records_are_copied_listed_and_reported(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_driver_takes_no_more_with_every_trial(tmp_path: Path) -> None:
-    """Of 300 trials in this process, the last 200 leave neither memory nor files nor threads behind."""
+    """The last 200 of 300 trials in this process leave neither memory nor files nor threads behind."""
     found = run_inline(tmp_path / "inline", 300)
     for row in found.rows("inline"):
         print(row)

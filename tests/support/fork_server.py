@@ -26,10 +26,10 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from launch.testbed.forks import IMPORTED, become
+from launch.testbed.forks import Forked, become, empty, get_ready
 from launch.testbed.processes import ROOT, Started, wait_for
 
-_PRELOADED = (*IMPORTED, "launch.studies.ablate_command", "launch.reproduction.command")
+_PRELOADED = ("launch.studies.ablate_command", "launch.reproduction.command")  # beside what others need
 _LOCK = "lock"  # in the common folder: held by who starts a server, and by a server that ends
 _MESSAGE = 2**20  # bytes; an environment has some thousand
 
@@ -56,12 +56,12 @@ class ForkServer:
     def _connects(self, folder: Path) -> bool:
         return not self._socket.connect_ex(_address(folder))
 
-    def start(self, words: list[str], output: Path, environment: Mapping[str, str]) -> "Forked":
+    def start(self, words: list[str], output: Path, environment: Mapping[str, str]) -> "ForkedByServer":
         """Start `python WORDS` in the checkout."""
         self._socket.send(json.dumps([words, str(output), dict(environment)]).encode())
         while (pid := self._read()) is None:
             pass
-        return Forked(self, pid)
+        return ForkedByServer(self, pid)
 
     def code(self, pid: int, timeout_s: float | None = 0.0) -> int | None:
         """Return a command's exit code, or None where it has not ended in time."""
@@ -85,31 +85,22 @@ class ForkServer:
         return None
 
 
-class Forked:
-    """A forked command, with those methods of `subprocess.Popen` that tests use."""
+class ForkedByServer(Forked):
+    """A command that the server has forked, which alone can wait for it."""
 
     def __init__(self, server: ForkServer, pid: int) -> None:
-        self._server, self.pid = server, pid
-
-    @property
-    def returncode(self) -> int | None:
-        return self.poll()
+        super().__init__(pid)
+        self._server = server
 
     def poll(self) -> int | None:
-        return self._server.code(self.pid)
+        self.returncode = self._server.code(self.pid)
+        return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
-        code = self._server.code(self.pid, timeout)
-        if code is None:
+        self.returncode = self._server.code(self.pid, timeout)
+        if self.returncode is None:
             raise subprocess.TimeoutExpired(str(self.pid), timeout or 0.0)
-        return code
-
-    def send_signal(self, number: int) -> None:
-        if self.poll() is None:
-            os.kill(self.pid, number)
-
-    def kill(self) -> None:
-        self.send_signal(signal.SIGKILL)
+        return self.returncode
 
 
 @cache
@@ -119,8 +110,7 @@ def _server() -> ForkServer:
 
 def forked(words: Sequence[str | Path], output: Path, environment: Mapping[str, str]) -> Started:
     """Start `python WORDS` as `launch.testbed.processes.started` does."""
-    for path in (output, output.with_suffix(".err")):
-        path.write_bytes(b"")
+    empty(output)
     return Started(_server().start([str(word) for word in words], output, environment), output)  # type: ignore[arg-type]
 
 
@@ -204,6 +194,7 @@ def _copy_databases(template: Path) -> None:
 def _main() -> None:
     folder, own = Path(sys.argv[1]), os.getpid()
     template = folder / f"{own}.db"
+    get_ready()
     for name in _PRELOADED:
         importlib.import_module(name)
     from pcl.studies.tracking.database_creation import _make  # noqa: PLC0415

@@ -30,6 +30,7 @@ from launch.testbed.processes import (
     workers_among,
 )
 from launch.testbed.processes import Started as Grid
+from launch.testbed.small_network import SMALL
 from pcl.studies.ledger.folders import Status, StudyFolder
 from pcl.studies.space.search_space import load_space
 from pcl.studies.space.trial import Trial
@@ -42,11 +43,7 @@ Reports = dict[str, list[dict[int, dict[str, float]]]]  # trial's key -> report 
 
 __all__ = ["ROOT", "Grid", "Server", "free_port", "wait_for"]
 
-# A network that trains in milliseconds, whose truth is drawn at once.
-BASE = {
-    "task.largest_cosine": 0.9, "task.dim": 4, "task.dim_x": 3, "task.smoothing": "none", "encoder.dim": 4,
-    "encoder.hidden": "shallow",
-}  # fmt: skip
+BASE = SMALL
 
 # A second a trial, with twelve reports: time to disturb it.
 LONG = {**BASE, "training.n_batches": 24, "training.eval_every": 2}

@@ -4,11 +4,10 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
-# A network whose truth is drawn at once and that trains in milliseconds.
+from launch.testbed.small_network import SMALL
+
 BASE = {
-    "task.largest_cosine": 0.9, "task.dim": 4, "task.dim_x": 3, "task.smoothing": "none", "encoder.dim": 4,
-    "encoder.hidden": "shallow", "training.n_batches": 12, "training.eval_every": 2,
-    "training.batch_size": 8, "task.n_eval": 64,
+    **SMALL, "training.n_batches": 12, "training.eval_every": 2, "training.batch_size": 8, "task.n_eval": 64,
 }  # fmt: skip
 _SAMPLES, _PHASES = {"loss.n_samples": [2, 4]}, {"training.phases": ["mu kappa", "joint"]}
 _LONGEST_PAUSE_S = 8.0

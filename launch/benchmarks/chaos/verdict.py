@@ -17,7 +17,7 @@ HARMS = ("lost", "doubled", "wrong", "hung", "left_over")
 
 @dataclass(frozen=True)
 class Findings:
-    """What a study has in the end.
+    """A study as it is in the end.
 
     Attributes:
         reports: Every report of every trial, without what depends on the clock.

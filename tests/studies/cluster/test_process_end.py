@@ -92,7 +92,7 @@ def test_nothing_is_lost_where_a_destructor_hangs(
 
 
 def test_a_handler_that_hangs_is_left(tmp_path: Path) -> None:
-    """Where one hangs that was registered after the others, the others do not run."""
+    """The others do not run where the last one that was registered hangs."""
     ended = ran(command(tmp_path, "handler", "sys.exit(3)", "hasty"), subprocess.PIPE)
     assert ended.returncode == 3
     assert [line for line in ended.stdout.splitlines() if line.startswith("line")][-1] == f"line {N_LINES - 1}"

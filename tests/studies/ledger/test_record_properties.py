@@ -124,7 +124,7 @@ def test_records_are_read_as_they_were_written(
 
 
 def check_types(found: Any) -> None:
-    """What was read has the types that it says."""
+    """Check that a record has the types that its class says."""
     if isinstance(found, Row):
         assert all(type(number) is int for number in (found.batch, found.n_batches, found.time_ms, *found.by_seed))
         assert all(isinstance(value, float) for metrics in found.by_seed.values() for value in metrics.values())

@@ -30,7 +30,7 @@ STRIDES = [3, pytest.param(1, marks=pytest.mark.slow)]  # some of the crash poin
 
 
 def crash(what: str, folder: Path, stride: int) -> tuple[list[dict[str, Any]], str]:
-    """What the starts after crash points have found, and what they have told."""
+    """Return the findings of the starts after crash points, and their output on stderr."""
     ended = subprocess.run(
         [sys.executable, "-m", "tests.support.database_crashes", what, str(folder), str(stride)],
         cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_S, check=False,

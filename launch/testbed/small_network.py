@@ -1,0 +1,6 @@
+"""Settings of a network that trains in milliseconds, and whose truth is drawn at once."""
+
+SMALL = {
+    "task.largest_cosine": 0.9, "task.dim": 4, "task.dim_x": 3, "task.smoothing": "none", "encoder.dim": 4,
+    "encoder.hidden": "shallow",
+}  # fmt: skip
