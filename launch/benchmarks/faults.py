@@ -21,10 +21,10 @@ from launch.testbed.checkpoints import Checkpoints, usual_and_longest
 from launch.testbed.mlflow import count
 from launch.testbed.nodes import Cluster, cluster
 from launch.testbed.processes import Server, Started, signal_all, stop_when, wait_for
+from launch.testbed.small_network import SMALL
 
 if TYPE_CHECKING:
-    from launch.testbed.small_network import SMALL
-from pcl.studies.ledger.folders import StudyFolder, TrialFolder
+    from pcl.studies.ledger.folders import StudyFolder, TrialFolder
 
 Reports = dict[str, list[dict[int, dict[str, float]]]]  # trial's key -> report -> seed -> metric
 
