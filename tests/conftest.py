@@ -112,7 +112,7 @@ def _made_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def _one_fork_server(tmp_path_factory: pytest.TempPathFactory) -> None:
     """The processes of a test run have a folder in common."""
     own = tmp_path_factory.getbasetemp()
-    fork_server.common_folder = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+    fork_server.share(own.parent if "PYTEST_XDIST_WORKER" in os.environ else own)
 
 
 @pytest.fixture

@@ -28,7 +28,6 @@ from launch.testbed.processes import (
     workers_among,
 )
 
-_RAY = str(Path(sys.executable).parent / "ray")
 _STARTED = "Ray runtime started"
 _MOST_TRIES = 4
 
@@ -97,6 +96,7 @@ class Cluster:
     nodes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)  # each started a node's other processes
     host: str = "127.0.0.1"  # the head's address
     n_started: int = 0  # commands so far
+    ray: Path = Path(sys.executable).parent / "ray"  # the command that starts nodes
 
     @property
     def address(self) -> str:
@@ -190,7 +190,7 @@ class Cluster:
             "--num-gpus=0", "--min-worker-port=0", "--max-worker-port=0",
             f"--dashboard-agent-listen-port={free_port()}", "--object-store-memory=80000000", "--disable-usage-stats",
         ]  # fmt: skip
-        command = [sys.executable, _RAY, "start", *options]
+        command = [sys.executable, str(self.ray), "start", *options]
         if before:
             command = ["unshare", "-m", "bash", "-c", f'{before} && exec "$@"', "bash", *command]
         prefix = self.network.prefix(name) if self.network else ()

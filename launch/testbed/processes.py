@@ -16,6 +16,7 @@ from typing import Any, Self
 
 ROOT = Path(__file__).parents[2]
 DEADLINE_S = 900.0  # for what takes seconds, on a machine that is slow and has much else to do
+FOSTER_PARENT = "PCL_FOSTER_PARENT"  # variable of a process whose parent only forks
 _FIRST_PORT = 20_000  # above those of Ray's workers
 _CLAIMED: list[socket.socket] = []  # a name for every port that this process was given, which goes with it
 
@@ -121,8 +122,11 @@ def descendants(pid: int, among: Iterable[int]) -> list[int]:
 
 
 def parent_of(pid: int) -> int:
-    """Return a process's parent, or 0 where it has ended."""
+    """Return a process's parent, or who has it in its environment as such, or 0 where it has ended."""
     try:
+        foster = Path(f"/proc/{pid}/environ").read_bytes().partition(f"\0{FOSTER_PARENT}=".encode())[2]
+        if foster:
+            return int(foster.partition(b"\0")[0])
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     except OSError:
         return 0

@@ -7,7 +7,7 @@ from pathlib import Path
 from launch.testbed.nodes import Cluster as Nodes
 from launch.testbed.processes import ROOT, Started
 from pcl.studies.cluster.session import DASHBOARD
-from tests.support.fork_server import forked
+from tests.support.fork_server import forked, server
 from tests.support.services import Home, home
 
 # No workers in advance, trials that do not wait until other tests have ended, and a dashboard where one is looked at.
@@ -18,7 +18,8 @@ class Cluster(Nodes):
     """Nodes of Ray in a home."""
 
     def __init__(self, place: Home, **options: object) -> None:
-        super().__init__(place.path, **options)  # type: ignore[arg-type]
+        super().__init__(place.path, ray=ROOT / "tests/support/ray_node.py", **options)  # type: ignore[arg-type]
+        server()  # which forks their workers
         self.place = place
 
     @property
