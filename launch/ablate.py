@@ -8,6 +8,7 @@ the board shows it. What any study has run already is not run again. Killed or s
 import argparse
 
 from launch.shared.command import Parser, run, say
+from launch.shared.common_flags import json_flag, only_json_on_stdout
 from launch.shared.job_submission import is_sent
 from launch.studies.requests import StudyRequest
 from launch.studies.study_flags import config_request, how_flags, run_request, study_choice, what_flags, where_flags
@@ -17,6 +18,8 @@ from pcl.studies.space.declarations import ABLATIONS
 def main() -> None:
     """Parse the command line, then list, plan or run."""
     arguments = _parser().parse_args()
+    if arguments.is_json:
+        only_json_on_stdout()
     if arguments.list:
         for name, title in ABLATIONS.titles().items():
             say(f"{name:<18}{title}")
@@ -32,7 +35,8 @@ def request_of(arguments: argparse.Namespace) -> StudyRequest:
     study = study_choice(arguments, ("ablation",))
     if arguments.ablation is not None:
         ABLATIONS.file(arguments.ablation)  # or it is said what there is
-    return StudyRequest(arguments.ablation, study, config_request(arguments), run_request(arguments))
+    run = run_request(arguments)
+    return StudyRequest(arguments.ablation, study, config_request(arguments), run, is_json=arguments.is_json)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -41,7 +45,7 @@ def _parser() -> argparse.ArgumentParser:
     what.add_argument("--ablation", metavar="NAME|FILE", help="one of --list, or a file that defines ABLATION")
     what.add_argument("--list", action="store_true", help="print the ablations and stop")
     what_flags(what, "of every variant (default: 4,5,6,7,8; the first three at quick, two at smoke)")
-    how_flags(parser, "ablation, images, scale and time")
+    json_flag(how_flags(parser, "ablation, images, scale and time"))
     where_flags(parser)
     return parser
 

@@ -94,7 +94,9 @@ def _parser() -> argparse.ArgumentParser:
 
 def _training_flags(parser: argparse.ArgumentParser, on_gpu: int, on_cpu: int) -> None:
     """Add what all benchmarks of trainings take; the numbers are the batches that are timed for a row."""
-    parser.add_argument("--profile", default="reference", help="fidelity profile (default: reference)")
+    parser.add_argument(
+        "--fidelity", "--profile", dest="profile", default="reference", help="profile (default: reference)"
+    )
     parser.add_argument("--scale", help="sizes: paper or quick (default: paper on a GPU, else quick)")
     device_flag(parser)
     told = f"{on_gpu} on a GPU, else {on_cpu}" if on_cpu else str(on_gpu)

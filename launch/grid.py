@@ -5,9 +5,9 @@ runs/STUDY/best.yaml, and all trials in MLflow. Killed or stopped at any time, `
 """
 
 import argparse
-import sys
 
 from launch.shared.command import Parser, run, say, whole_number
+from launch.shared.common_flags import json_flag, only_json_on_stdout
 from launch.shared.job_submission import is_sent
 from launch.studies.requests import StudyRequest
 from launch.studies.study_flags import (
@@ -27,8 +27,8 @@ from pcl.studies.space.declarations import SPACES
 def main() -> None:
     """Parse the command line, then list, plan or run."""
     arguments = _parser().parse_args()
-    if arguments.json:
-        sys.stdout = sys.stderr  # what is said goes there; the table's JSON is written to the real one
+    if arguments.is_json:
+        only_json_on_stdout()
     if arguments.list:
         for name, title in SPACES.titles().items():
             say(f"{name:<26}{title}")
@@ -45,7 +45,7 @@ def request_of(arguments: argparse.Namespace) -> StudyRequest:
         SPACES.file(arguments.space)  # or it is said what there is
     return StudyRequest(
         arguments.space, study_choice(arguments, ("space", *OF_SEARCH)), config_request(arguments),
-        run_request(arguments), search_request(arguments), arguments.json,
+        run_request(arguments), search_request(arguments), arguments.is_json,
     )  # fmt: skip
 
 
@@ -72,7 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     how = how_flags(parser, "space, images, scale and time")
     how.add_argument("--finalize", action=argparse.BooleanOptionalAction, help="run the best on the report seeds "
                      "(default: at scale paper)")  # fmt: skip
-    how.add_argument("--json", action="store_true", help="print the result as JSON on stdout, all else on stderr")
+    json_flag(how)
     where_flags(parser)
     return parser
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from launch.reproduction.table_choice import chosen_tables
 from launch.shared.command import Parser, run, say
+from launch.shared.common_flags import json_flag, only_json_on_stdout
 from launch.shared.job_submission import is_sent
 from launch.studies.requests import ReproductionRequest
 from launch.studies.study_flags import config_request, run_request, running_flags, what_flags, where_flags
@@ -19,6 +20,8 @@ from pcl.studies.paper.published import published_titles
 def main() -> None:
     """Parse the command line, then list, plan or run."""
     arguments = _parser().parse_args()
+    if arguments.is_json:
+        only_json_on_stdout()
     if arguments.list:
         for name, title in published_titles().items():
             kind, _, short = name.partition(":")
@@ -35,7 +38,7 @@ def request_of(arguments: argparse.Namespace) -> ReproductionRequest:
     """Return what the command line asks for."""
     return ReproductionRequest(
         tuple(arguments.table), tuple(arguments.figure), arguments.all, arguments.output, arguments.plan,
-        config_request(arguments), run_request(arguments),
+        config_request(arguments), run_request(arguments), arguments.is_json,
     )  # fmt: skip
 
 
@@ -52,6 +55,7 @@ def _parser() -> argparse.ArgumentParser:
     how = parser.add_argument_group("how to run it")
     how.add_argument("--plan", action="store_true", help="print what would run and about how long, and stop")
     running_flags(how)
+    json_flag(how)
     where_flags(parser)
     return parser
 

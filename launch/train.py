@@ -1,21 +1,36 @@
-"""Train one run without Ray: `python launch/train.py --profile reference --seed 4 --set loss.n_samples=16`.
+"""Train one run without Ray: `python launch/train.py --fidelity reference --seeds 4 --set loss.n_samples=16`.
 
 It saves a checkpoint at evaluations. Run the same command again to go on from there; a finished run is not repeated.
 """
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from launch.shared.command import DATA_HELP, SKIP_BAD_HELP, WEIGHTS_HELP, Parser, device_flag, run
+from launch.shared.common_flags import fidelity_flag, json_flag, only_json_on_stdout, seeds_flag
+
+if TYPE_CHECKING:
+    from launch.training.single_run import TrainRequest
 
 
 def main() -> None:
     """Parse the command line, train and report."""
-    given = vars(_parser().parse_args())
-    from launch.training.single_run import TrainRequest, train  # noqa: PLC0415  -h answers at once
+    arguments = _parser().parse_args()
+    if arguments.is_json:
+        only_json_on_stdout()
+    from launch.training.single_run import train  # noqa: PLC0415  -h answers at once
 
-    given.update(overrides=tuple(given["overrides"]), seeds=tuple(given["seeds"] or [4]))
-    train(TrainRequest(**given))
+    train(request_of(arguments))
+
+
+def request_of(arguments: argparse.Namespace) -> "TrainRequest":
+    """Return what the command line asks for."""
+    from launch.training.single_run import TrainRequest  # noqa: PLC0415  -h answers at once
+
+    given = vars(arguments)
+    seeds = (*given.pop("seeds"), *given.pop("seed")) or (4,)
+    return TrainRequest(**given | {"overrides": tuple(arguments.overrides), "seeds": seeds})
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -27,17 +42,18 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--weights", metavar="auto|none|FILE", help=WEIGHTS_HELP)
     parser.add_argument("--loss", help="mc_info_nce (default), hib, elk, info_nce, or FILE.py:CLASS of your own")
     parser.add_argument("--encoder", help="FILE.py:CLASS of your own (default: the task's)")
-    parser.add_argument("--profile", help="of fidelity: paper, reference or exact (default: reference)")
+    fidelity_flag(parser)
     parser.add_argument("--scale", help="smoke, quick or paper (default: paper)")
     parser.add_argument("--set", action="append", default=[], dest="overrides", metavar="PATH=VALUE",
                         help="change a setting; may be repeated")  # fmt: skip
-    parser.add_argument("--seed", type=int, action="append", dest="seeds", metavar="SEED",
-                        help="random seed; repeat it to train several side by side (default: 4)")  # fmt: skip
+    seeds_flag(parser, "random seeds, which are trained side by side (default: 4)")
+    parser.add_argument("--seed", type=int, action="append", default=[], metavar="SEED", help="one more of them")
     device_flag(parser)
     parser.add_argument("--plain", action="store_true", dest="is_plain", help="without CUDA graphs and fused kernels")
     parser.add_argument("--checkpoint", type=Path, help="of the training (default: runs/train/...pt)")
     parser.add_argument("--fresh", action="store_true", dest="is_fresh", help="start over even if there is one")
     parser.add_argument("--calibrate", action="store_true", help="print the kappa where the loss is smallest, and stop")
+    json_flag(parser)
     parser.add_argument("--show-config", action="store_true", help="print every setting and stop")
     return parser
 

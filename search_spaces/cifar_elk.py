@@ -10,8 +10,7 @@ of the released scripts.
 Under the profile `reference`, the cells with M = 0 are void: there is no repulsion, as in the released code.
 """
 
-from pcl.studies.space import Objective, SearchSpace, Stage
-from search_spaces._grids import image_axes
+from pcl.studies.space import Objective, SearchSpace, Stage, image_axes
 
 SPACE = SearchSpace(
     name="cifar_elk",

@@ -9,8 +9,7 @@ initialisation, hence the scale of kappa-hat before training: this is the axis' 
 a = 1 and b = 0, the loss's defaults.
 """
 
-from pcl.studies.space import Objective, SearchSpace, Stage
-from search_spaces._grids import image_axes
+from pcl.studies.space import Objective, SearchSpace, Stage, image_axes
 
 SPACE = SearchSpace(
     name="cifar_hib",

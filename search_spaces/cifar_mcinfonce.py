@@ -16,8 +16,7 @@ kappa_pos is also the gain of the last layer's initialisation, hence the scale o
 of the released scripts.
 """
 
-from pcl.studies.space import Objective, SearchSpace, Stage
-from search_spaces._grids import image_axes
+from pcl.studies.space import Objective, SearchSpace, Stage, image_axes
 
 SPACE = SearchSpace(
     name="cifar_mcinfonce",

@@ -7,8 +7,7 @@ Hardware, time, result: not yet run. Published winner: M = 1, kappa_pos not lear
 Under the profile `reference`, the cells with M = 0 are void: there is no repulsion, as in the released code. They run.
 """
 
-from pcl.studies.space import SearchSpace, Stage
-from search_spaces._grids import toy_axes
+from pcl.studies.space import SearchSpace, Stage, toy_axes
 
 SPACE = SearchSpace(
     name="toy_elk",

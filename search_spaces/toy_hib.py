@@ -8,8 +8,7 @@ HIB's formula has no kappa_pos: its scale a is learned or not in its place, as i
 a = 1 and b = 0, the loss's defaults.
 """
 
-from pcl.studies.space import SearchSpace, Stage
-from search_spaces._grids import toy_axes
+from pcl.studies.space import SearchSpace, Stage, toy_axes
 
 SPACE = SearchSpace(
     name="toy_hib",

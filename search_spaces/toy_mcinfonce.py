@@ -7,8 +7,7 @@ Hardware, time, result: not yet run. Published winner: M = 32, kappa_pos not lea
 Under the profile `exact`, which corresponds to infinitely many negatives, cells with M = 0 are not possible.
 """
 
-from pcl.studies.space import SearchSpace, Stage
-from search_spaces._grids import toy_axes
+from pcl.studies.space import SearchSpace, Stage, toy_axes
 
 SPACE = SearchSpace(
     name="toy_mcinfonce",

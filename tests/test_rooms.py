@@ -12,7 +12,10 @@ PACKAGES = ("pcl", "search_spaces", "launch", "dashboards")
 
 # Room -> rooms that it may import beside itself. "pcl" is the facade alone. A room is a folder.
 ROOMS: dict[str, tuple[str, ...]] = {
-    "pcl": ("pcl.config", "pcl.distributions", "pcl.losses", "pcl.studies.api", "pcl.studies.space", "pcl.training"),
+    "pcl": (
+        "pcl.config", "pcl.distributions", "pcl.losses", "pcl.storage", "pcl.studies.api", "pcl.studies.space",
+        "pcl.training",
+    ),
     "pcl.mathematics": (),
     "pcl.storage": (),
     "pcl.metrics": (),
@@ -29,7 +32,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "pcl.metrics", "pcl.storage", "pcl.tasks",
     ),
     "pcl.studies": (),
-    "pcl.studies.space": ("pcl.config", "pcl.metrics"),
+    "pcl.studies.space": ("pcl.config", "pcl.metrics", "pcl.storage"),
     "pcl.studies.ledger": ("pcl.config", "pcl.metrics", "pcl.storage", "pcl.studies.space"),
     "pcl.studies.results": ("pcl.config", "pcl.metrics", "pcl.studies.ledger", "pcl.studies.space"),
     "pcl.studies.paper": ("pcl.config", "pcl.metrics", "pcl.studies.results"),
@@ -73,7 +76,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "dashboards.board.charts": ("pcl.presentation",),
     "dashboards.board.pages": (
         "dashboards.board.charts", "dashboards.board.html", "dashboards.board.store", "pcl.metrics",
-        "pcl.presentation", "pcl.studies.paper", "pcl.studies.results", "pcl.studies.tracking",
+        "pcl.presentation", "pcl.storage", "pcl.studies.paper", "pcl.studies.results", "pcl.studies.tracking",
     ),
     "dashboards.board": (
         "dashboards.board.html", "dashboards.board.pages", "dashboards.board.store", "pcl.metrics",
@@ -95,8 +98,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "pcl.studies.ledger", "pcl.studies.tracking", "pcl.studies.verification", "pcl.training",
     ),
     "launch.studies": (
-        "launch.shared", "pcl.config", "pcl.data", "pcl.losses", "pcl.studies.execution", "pcl.studies.ledger",
-        "pcl.studies.report", "pcl.studies.session", "pcl.studies.space", "pcl.studies.tracking",
+        "launch.shared", "pcl.config", "pcl.data", "pcl.losses", "pcl.storage", "pcl.studies.execution",
+        "pcl.studies.ledger", "pcl.studies.report", "pcl.studies.session", "pcl.studies.space", "pcl.studies.tracking",
     ),
     "launch.reproduction": (
         "dashboards.board.store", "dashboards.paper", "launch.shared", "launch.studies", "pcl.config", "pcl.data",
@@ -209,4 +212,4 @@ def test_rooms_are_small(sources: Sources) -> None:
         modules = [name for name in sources if room_of(name, sources) == room and name != room]
         assert len(modules) <= 12 or room in ("launch", "search_spaces", "search_spaces.ablations"), (room, modules)
     loose = {name for name in sources if name.count(".") == 1 and room_of(name, sources) in ("pcl", "dashboards")}
-    assert loose == set()
+    assert loose == {"pcl.__main__"}  # the command `pcl`

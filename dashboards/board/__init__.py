@@ -1,4 +1,4 @@
-"""The board: pages of what MLflow has recorded, served by `launch/ui.py` or written as a static site.
+"""The board: pages of what MLflow has recorded, served by `launch/board.py` or written as a static site.
 
     MLflow -> `database` (rows) -> `records` (studies, trials, seeds) -> pages -> `site` -> `server` | `export`
 

@@ -23,6 +23,7 @@ import torch
 from launch.benchmarks import Row
 from launch.shared.command import say
 from pcl.config.run_config import Plain
+from pcl.storage.installation import command
 from pcl.studies.execution.early_stopping import Rungs
 from pcl.studies.ledger.folders import Row as Report
 from pcl.studies.results.metric_onset import judged_curve, judged_from
@@ -86,7 +87,7 @@ def read(path: Path) -> tuple[Row, list[Row]]:
         head, *rows = [json.loads(line) for line in path.read_text().splitlines()]
         assert [head["format"], *(len(row["cell"]) for row in rows)] == [1, *(5 for _ in rows)]
     except FileNotFoundError:
-        raise ValueError(f"There is no table {path}; make it with `python launch/bench.py search --make`.") from None
+        raise ValueError(f"There is no table {path}; make it with `{command('bench')} search --make`.") from None
     except (ValueError, KeyError, AssertionError, TypeError):
         raise ValueError(f"{path} is no table of `bench.py search --make`; it was left as it is.") from None
     return head, rows

@@ -5,16 +5,19 @@ import time
 from dataclasses import replace
 from statistics import median_low
 
+from dashboards.paper.formats import FORMATS
 from launch.reproduction.cells import Cells, Setting, left_of, recorded, studies_of
 from launch.reproduction.grids import GridStudy, asked_grids
 from launch.reproduction.results import check_kept, check_output, origins_of, rendering, write_results
 from launch.reproduction.sheets import needed_tables, needs_images, write_sheets
 from launch.reproduction.table_choice import chosen_tables
 from launch.shared.command import say
+from launch.shared.common_flags import print_json, rows_of
 from launch.studies.images import check_settings, chosen_images
 from launch.studies.requests import ReproductionRequest
 from launch.studies.resume_command import Resumption, resumed_reproduction
 from pcl.presentation.durations import duration
+from pcl.storage.installation import command
 from pcl.studies.execution.interrupt import Interrupt, Stop
 from pcl.studies.paper.published import published_titles
 from pcl.studies.report.plan import estimated_seconds
@@ -63,6 +66,8 @@ def run_reproduction(request: ReproductionRequest) -> None:
         kept = write_results(request, sheets, setting, origins_of(cells, found, grids, tracker))
         say(f"to be kept: {len(kept)} CSVs in {request.output}{rendering(request.output) if kept else ''}")
     say(f"{time.perf_counter() - started:.0f} s in all")
+    if request.is_json:
+        print_json({sheet.name: rows_of(FORMATS["csv"](sheet)) for sheet in sheets})
     resumption.leave(stop, "the same command")
 
 
@@ -142,7 +147,7 @@ def _train(
         if run.runner is Runner.RAY:
             say(f"Ray dashboard: {site.dashboard or 'none'}")
         where = ("--tracking-uri", tracker.shown_uri) if run.storage.is_store else ("--storage", str(run.storage))
-        say(f"the studies, as they go: python launch/ui.py {shlex.join(where)}")
+        say(f"the studies, as they go: {command('board')} {shlex.join(where)}")
         for study in studies_of(list(left.values()), setting, run.storage):
             if not interrupt.is_set():
                 StudySession(study, run, tracker, interrupt, client).conduct(site)

@@ -15,6 +15,7 @@ from launch.reproduction.sheets import needed_tables, needs_images
 from launch.studies.requests import ReproductionRequest
 from launch.studies.resume_command import asked_again
 from pcl.storage.files import write_text
+from pcl.storage.installation import command
 from pcl.studies.tracking.finished_trials import Known
 from pcl.studies.tracking.tags import EXPERIMENTS, RunKind, Tag
 from pcl.studies.tracking.tracker import Tracker
@@ -97,7 +98,7 @@ def write_results(
 def _asked(request: ReproductionRequest, name: str, setting: Setting) -> Asked:
     data = setting.images.name if needs_images([name]) else "toy"
     seeds = " ".join(map(str, setting.seeds)) if needed_tables([name]) else ""
-    return Asked(setting.profile, setting.scale, data, seeds, f"python launch/reproduce.py {asked_again(request)}")
+    return Asked(setting.profile, setting.scale, data, seeds, f"{command('reproduce')} {asked_again(request)}")
 
 
 def _date(end_ms: int) -> str:

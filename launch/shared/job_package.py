@@ -9,12 +9,13 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from pcl.config.user_files import Reference, is_path, mentioned
+from pcl.storage.installation import INSIDE, PACKAGE, place
 from pcl.storage.object_stores import check_address, is_address
 from pcl.studies.ledger.provenance import COMMIT_FILE, commit
 
-ROOT = Path(__file__).parents[2]
-_TRAVELS = ("pcl", "search_spaces", "launch", "dashboards", "pyproject.toml", "requirements.lock")
-_STAYS = ("__pycache__", "*.pyc", ".*")
+_FOLDERS = {"pcl": PACKAGE, **{name: place(name) for name in ("search_spaces", "launch", "dashboards")}}
+_FILES = [PACKAGE.parent / name for name in ("pyproject.toml", "requirements.lock")]  # of a checkout
+_STAYS = ("__pycache__", "*.pyc", ".*", INSIDE.name)
 _GIVEN = "given"  # folder of the user's own files
 _NAMED = ("--space", "--ablation")  # options whose files travel with the parts that they name; ours have names
 _PARTS = ("--loss", "--task", "--encoder")  # options whose files travel as FILE.py:NAME
@@ -40,12 +41,10 @@ class Parcel(NamedTuple):
 
     def pack(self, into: Path) -> None:
         """Copy the code and the user's files into a folder."""
-        for name in _TRAVELS:
-            source = ROOT / name
-            if source.is_dir():
-                shutil.copytree(source, into / name, ignore=shutil.ignore_patterns(*_STAYS))
-            else:
-                shutil.copyfile(source, into / name)
+        for name, source in _FOLDERS.items():
+            shutil.copytree(source, into / name, ignore=shutil.ignore_patterns(*_STAYS))
+        for file in filter(Path.exists, _FILES):
+            shutil.copyfile(file, into / file.name)
         (into / COMMIT_FILE).write_text(commit() + "\n")
         for name, source in self.files.items():
             (into / name).parent.mkdir(parents=True, exist_ok=True)
@@ -121,7 +120,7 @@ def parcel(command: list[str], folder: str | None, tracking_uri: str) -> Parcel:
 
 def commands() -> list[str]:
     """Return the names of the launch files that can be sent."""
-    files = sorted((ROOT / "launch").glob("*.py"))
+    files = sorted(place("launch").glob("*.py"))
     return [file.stem for file in files if file.stem != "submit" and "\n    run(main)\n" in file.read_text()]
 
 

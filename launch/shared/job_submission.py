@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 from launch.shared.command import say
 from launch.shared.job_package import parcel
+from pcl.storage.installation import command
 from pcl.studies.ledger.study_storage import Storage
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def end_like(job: "Job") -> None:
 
 def _asking(address: str, what: str, name: str) -> str:
     given = f" --address {shlex.quote(address)}" if address != DEFAULT_ADDRESS else ""
-    return f"python launch/submit.py{given} {what} {name}"
+    return f"{command('submit')}{given} {what} {name}"
 
 
 def is_sent(name: str, address: str | None, storage: Storage, is_plan: bool) -> bool:

@@ -3,6 +3,7 @@
 import time
 
 from launch.shared.command import say
+from launch.shared.common_flags import print_json, rows_of
 from launch.studies.asked_study import Asked, resumed
 from launch.studies.images import NO_IMAGES, chosen_images
 from launch.studies.requests import StudyRequest
@@ -10,7 +11,7 @@ from launch.studies.resume_command import ABLATE, Resumption
 from pcl.studies.execution.interrupt import Interrupt
 from pcl.studies.ledger.study_spec import ABLATION
 from pcl.studies.report.plan import estimate
-from pcl.studies.session.ablation_study import ablation_study, cells_of
+from pcl.studies.session.ablation_study import TABLE, ablation_study, cells_of
 from pcl.studies.session.new_study import Runs, ablation_spec, folder_of
 from pcl.studies.session.request import RunRequest
 from pcl.studies.session.site import check_site, costs_here, default_scale, joined, machine
@@ -37,6 +38,8 @@ def run_ablation(request: StudyRequest) -> None:
     with joined(run, interrupt, say, lambda: resumption.how_to_go_on(asked.folder)) as site:
         baseline, *others = session.conduct(site).outcomes
     say(f"{time.perf_counter() - started:.0f} s in all")
+    if request.is_json:
+        print_json({"study": asked.folder.name, "differences": rows_of((asked.folder.path / TABLE).read_text())})
     is_compared = baseline.is_finished and any(outcome.is_finished for outcome in others)
     lacks = "" if is_compared else "the baseline or all else failed; the table says why"
     resumption.leave(interrupt.stop, f"`{resumption.command_line(asked.folder)}`", lacks)

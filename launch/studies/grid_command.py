@@ -1,10 +1,9 @@
 """The body of `launch/grid.py`: plan or run the search that was asked for."""
 
-import json
-import sys
 import time
 
 from launch.shared.command import say
+from launch.shared.common_flags import print_json
 from launch.studies.asked_study import Asked
 from launch.studies.grid_study import asked_study
 from launch.studies.requests import StudyRequest
@@ -38,8 +37,7 @@ def run_grid(request: StudyRequest) -> None:
         finding = session.conduct(site)
     say(f"{time.perf_counter() - started:.0f} s in all")
     if request.is_json:
-        content = summary(study.strategy.decided, study.spec, finding)
-        print(json.dumps(content, indent=1), file=sys.__stdout__, flush=True)
+        print_json(summary(study.strategy.decided, study.spec, finding))
     lacks = "no trial of a stage finished, so there is no winner; the table says why"
     going_on = f"`{resumption.command_line(study.folder)}`"
     resumption.leave(interrupt.stop, going_on, lacks if finding.best is None else "")

@@ -56,7 +56,7 @@ class StudyRequest:
     config: ConfigRequest
     run: RunRequest
     search: SearchRequest = field(default_factory=SearchRequest)  # of a grid
-    is_json: bool = False  # whether a grid's result is printed as JSON
+    is_json: bool = False  # whether the result is printed as JSON
 
 
 @dataclass(frozen=True)
@@ -70,3 +70,4 @@ class ReproductionRequest:
     is_plan: bool  # whether to say what would run, and stop
     config: ConfigRequest
     run: RunRequest
+    is_json: bool = False  # whether the tables are printed as JSON

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from launch.shared.command import say
 from launch.studies.requests import ReproductionRequest
+from pcl.storage.installation import command
 from pcl.studies.execution.interrupt import Stop, StopReason
 from pcl.studies.ledger.folders import StudyFolder
 from pcl.studies.session.request import Runner, RunRequest
@@ -35,7 +36,7 @@ class Resumption:
         given = "".join(f" {flag} {shlex.quote(value)}" for flag, value in flags if value)
         finalize = {None: "", True: " --finalize", False: " --no-finalize"}[run.finalize]
         which = self.again if self.command == REPRODUCE or folder is None else f"--resume {folder.name}"
-        return f"python launch/{self.command}.py {which}{finalize}{given}"
+        return f"{command(self.command)} {which}{finalize}{given}"
 
     def how_to_go_on(self, folder: StudyFolder | None = None) -> str:
         """Return what to do where a command ends before it has opened its study."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from launch.shared.command import DATA_HELP, SKIP_BAD_HELP, WEIGHTS_HELP, settings, whole_number
+from launch.shared.common_flags import fidelity_flag, seeds_flag
 from launch.studies.requests import ConfigRequest, ImageRequest, StudyChoice
 from pcl.studies.ledger.study_names import check_name, check_new_name
 from pcl.studies.ledger.study_storage import Storage
@@ -18,9 +19,9 @@ if TYPE_CHECKING:
 def what_flags(what: "_ArgumentGroup", seeds: str) -> None:
     """Add the flags that say of what kind the runs are."""
     what.add_argument("--scale", choices=["smoke", "quick", "paper"], help="default: paper with a GPU, else quick")
-    what.add_argument("--fidelity", choices=["paper", "reference", "exact"], help="profile (default: reference)")
+    fidelity_flag(what)
     what.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help="a setting; may be repeated")
-    what.add_argument("--seeds", metavar="1,2,3", help=seeds)
+    seeds_flag(what, seeds)
     what.add_argument("--data", help=DATA_HELP)
     what.add_argument("--skip-bad", action="store_true", help=SKIP_BAD_HELP)
     what.add_argument("--weights", metavar="auto|none|FILE", help=WEIGHTS_HELP)
@@ -109,19 +110,7 @@ def config_request(arguments: argparse.Namespace) -> ConfigRequest:
     """Return the runs that `what_flags` ask for."""
     images = ImageRequest(arguments.data, arguments.skip_bad, arguments.weights)
     texts = tuple(arguments.set)
-    return ConfigRequest(arguments.scale, arguments.fidelity, settings(texts), texts, _seeds(arguments.seeds), images)
-
-
-def _seeds(text: str | None) -> tuple[int, ...]:
-    if text is None:
-        return ()
-    try:
-        seeds = tuple(int(word) for word in text.replace(",", " ").split())
-    except ValueError:
-        seeds = ()
-    if not seeds or len(set(seeds)) != len(seeds) or not all(0 <= seed < 2**63 for seed in seeds):
-        raise ValueError(f"`--seeds` takes different whole numbers such as 1,2,3, but got {text!r}; or leave it out.")
-    return seeds
+    return ConfigRequest(arguments.scale, arguments.fidelity, settings(texts), texts, arguments.seeds, images)
 
 
 OF_SEARCH = ("search", "trials", "search_seed", "sampler", "warm_start", "scheduler", "objectives", "replicate")
@@ -141,7 +130,7 @@ def search_request(arguments: argparse.Namespace) -> SearchRequest:
 def study_choice(arguments: argparse.Namespace, fixed: Sequence[str]) -> StudyChoice:
     """Return which study `how_flags` ask for; one that is resumed has the options of the runs and `fixed` already."""
     values = {name: getattr(arguments, name) for name in [*fixed[:1], *_OF_RUNS, *fixed[1:]]}
-    given = [name for name, value in values.items() if value is not False and value not in (None, "", [])]
+    given = [name for name, value in values.items() if value is not False and value not in (None, "", [], ())]
     if arguments.resume is not None and given:
         told = ", ".join(f"--{name.replace('_', '-')}" for name in given)
         raise ValueError(f"A study that is resumed has its settings already: leave out {told}.")

@@ -10,6 +10,7 @@ import yaml
 
 from launch.shared.backbone_weights import chosen_weights
 from launch.shared.command import chosen_device, say, settings
+from launch.shared.common_flags import print_json
 from launch.shared.image_choice import chosen_data, named, skipping
 from launch.shared.progress_line import Progress
 from launch.training.run_results import results_of, shown, summary, write_results
@@ -32,7 +33,7 @@ class TrainRequest:
     weights: str | None = None
     loss: str | None = None
     encoder: str | None = None
-    profile: str | None = None
+    fidelity: str | None = None
     scale: str | None = None
     overrides: tuple[str, ...] = ()
     seeds: tuple[int, ...] = (4,)
@@ -41,6 +42,7 @@ class TrainRequest:
     checkpoint: Path | None = None
     is_fresh: bool = False
     calibrate: bool = False
+    is_json: bool = False
     show_config: bool = False
 
 
@@ -59,6 +61,8 @@ def train(request: TrainRequest) -> None:
         _calibrate(config, request.seeds[0])
         return
     _run(_start(config, checkpoint, request), checkpoint)
+    if request.is_json:
+        print_json(json.loads(results_of(checkpoint).read_text()))
 
 
 def _config(request: TrainRequest) -> RunConfig:
@@ -66,7 +70,7 @@ def _config(request: TrainRequest) -> RunConfig:
     values = settings(request.overrides)
     if request.config is not None:
         return _from_file(request, request.config, values)
-    profile, scale = request.profile or "reference", request.scale or "paper"
+    profile, scale = request.fidelity or "reference", request.scale or "paper"
     loss, task, encoder = request.loss or "mc_info_nce", request.task or "toy", request.encoder or ""
     has_images = RunConfig.of(loss=loss, task=task, encoder=encoder).experiment.has_images
     for flag, given in (("data", request.data), ("weights", request.weights), ("skip-bad", request.skip_bad or None)):
@@ -80,7 +84,7 @@ def _config(request: TrainRequest) -> RunConfig:
 
 
 def _from_file(request: TrainRequest, file: Path, values: Mapping[str, str]) -> RunConfig:
-    said = (request.loss, request.encoder, request.profile, request.scale, request.task, request.data, request.weights)
+    said = (request.loss, request.encoder, request.fidelity, request.scale, request.task, request.data, request.weights)
     if any(said) or request.skip_bad:
         raise ValueError("`--config` is a whole configuration: leave out what it says already.")
     try:

@@ -24,7 +24,7 @@ from pcl.studies.tracking.store import Store, tracking_uri
 
 @dataclass(frozen=True)
 class BoardRequest:
-    """A request to `launch/ui.py`, which describes each option."""
+    """A request to `launch/board.py`, which describes each option."""
 
     storage: Storage
     tracking_uri: str | None

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from pcl.data.caches import damage_told
 from pcl.storage.files import clear_leftovers, replacing
+from pcl.storage.installation import command
 
 SIDE = 32  # pixels
 _SUM_TOLERANCE = 1e-3  # of a row of soft labels: shares are published with at least three decimals
@@ -93,8 +94,8 @@ def load(path: Path) -> ImageSet:
         OSError: If it cannot be read.
     """
     if not path.is_file():
-        raise FileNotFoundError(f"There is no image set at {path}; `python launch/data.py` makes one.")
-    with damage_told(path, "not an image set", "delete it and run `python launch/data.py` again"):
+        raise FileNotFoundError(f"There is no image set at {path}; `{command('data')}` makes one.")
+    with damage_told(path, "not an image set", f"delete it and run `{command('data')}` again"):
         content = torch.load(path, weights_only=True, mmap=True, map_location="cpu")
         if content["format"] != _FORMAT:
             raise ValueError(f"format {_FORMAT} was expected, not {content['format']}")

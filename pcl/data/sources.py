@@ -11,6 +11,7 @@ from pcl.data.embedded import embedded
 from pcl.data.folder import RESERVED, BadFiles, Tell, read_folder
 from pcl.data.images import ImageSet, cache_file, load, save
 from pcl.storage.files import Damaged, set_aside, warn
+from pcl.storage.installation import command
 from pcl.storage.locks import process_lock
 from pcl.storage.mirror import Mirrored
 from pcl.storage.object_stores import check_address, copy_of, is_address
@@ -111,10 +112,10 @@ def _cifar10h_or_embedded(text: str, folder: Path, may_download: bool, tell: Tel
             why = str(error).rstrip(".")
     if text == CIFAR10H:
         raise ValueError(
-            f"CIFAR-10H cannot be had: {why}. Run `python launch/data.py` with a network or `--from FILE`, "
+            f"CIFAR-10H cannot be had: {why}. Run `{command('data')}` with a network or `--from FILE`, "
             "or take `--data embedded`."
         )
-    tell(f"data: the embedded image set, drawn by the program, not CIFAR-10H ({why}; `python launch/data.py` gets it).")
+    tell(f"data: the embedded image set, drawn by the program, not CIFAR-10H ({why}; `{command('data')}` gets it).")
     return embedded().images
 
 

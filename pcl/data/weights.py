@@ -16,6 +16,7 @@ from torch import Tensor
 from pcl.data.caches import damage_told, sound
 from pcl.data.sources import data_folder, keep_in_store
 from pcl.storage.files import clear_leftovers, replacing
+from pcl.storage.installation import command
 
 _FORMAT = 2  # version of the file format
 _FACTS = ("kind", "width", "data", "fingerprint", "accuracy", "epochs", "batch_size", "lr", "seed", "erased")
@@ -97,8 +98,8 @@ def load_weights(path: Path) -> Weights:
         OSError: If it cannot be read.
     """
     if not path.is_file():
-        raise ValueError(f"There are no weights {path}; `python launch/pretrain.py` trains some.")
-    hint = "take another file, or train anew with `python launch/pretrain.py`"
+        raise ValueError(f"There are no weights {path}; `{command('pretrain')}` trains some.")
+    hint = f"take another file, or train anew with `{command('pretrain')}`"
     with damage_told(path, "has no weights of this program", hint):
         content = torch.load(path, weights_only=True, map_location="cpu")
         version, digest = content["format"], content["digest"]

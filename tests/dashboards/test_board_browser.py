@@ -1,4 +1,4 @@
-"""The board as people use it: `launch/ui.py` and its export, clicked through in a headless Chromium."""
+"""The board as people use it: `launch/board.py` and its export, clicked through in a headless Chromium."""
 
 import re
 import urllib.request
@@ -54,7 +54,7 @@ class Started(Shown):
 
 
 def test_pages_in_a_browser(stored: Stored) -> None:
-    """Of a server in this process; what needs `launch/ui.py` and MLflow's pages takes minutes."""
+    """Of a server in this process; what needs `launch/board.py` and MLflow's pages takes minutes."""
     with served(stored.site) as server, browser() as tab:
         shown = Shown(stored.folder, stored.runs, f"http://127.0.0.1:{server.server_address[1]}/")
         check_sorting_filtering_and_comparing(shown, tab)

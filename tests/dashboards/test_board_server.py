@@ -16,7 +16,7 @@ from dashboards.board.server import BoardServer
 from dashboards.board.site import Site
 from dashboards.board.store.artifacts import Artifacts
 from dashboards.board.store.mlflow_mirror import open_database
-from launch import ui
+from launch import board
 from launch.shared.ui_services import MlflowPages
 from launch.testbed.processes import DEADLINE_S, wait_for
 from pcl.studies.tracking.database_file import FileDatabase, StoreError
@@ -175,7 +175,7 @@ def test_mlflow_s_pages_need_no_log(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_what_the_command_refuses(stored: Stored, arguments: list[str], told: str) -> None:
     places = {"STORE": str(stored.folder), "FILE": str(stored.folder / "kappa.png")}
     named = [re.sub("^(STORE|FILE)", lambda place: places[place[0]], argument) for argument in arguments]
-    result = called("launch/ui.py", ui.main, *named)
+    result = called("launch/board.py", board.main, *named)
     assert result.returncode == 2
     assert told in result.stderr
     assert len(result.stderr.splitlines()) == 1

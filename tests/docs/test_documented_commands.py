@@ -4,6 +4,7 @@ import argparse
 import importlib.util
 import re
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,8 @@ from launch.docs import parsers
 from launch.grid import request_of as grid_request
 from launch.reproduce import request_of as reproduction_request
 from launch.studies.requests import ConfigRequest
-from launch.training.single_run import TrainRequest, _config
+from launch.train import request_of as training_request
+from launch.training.single_run import _config
 from pcl.config.run_config import RunConfig
 from pcl.studies.space.ablation import load_ablation
 from pcl.studies.space.search_space import load_space
@@ -105,9 +107,9 @@ def check_reproduction(given: argparse.Namespace) -> None:
 
 
 def check_training(given: argparse.Namespace) -> None:
-    values = {**vars(given), "overrides": tuple(given.overrides), "seeds": tuple(given.seeds or [4])}
-    if given.config is None:
-        _config(TrainRequest(**{**values, "show_config": True}))  # without images, which would be fetched
+    request = training_request(given)
+    if request.config is None:
+        _config(replace(request, show_config=True))  # without images, which would be fetched
 
 
 def test_commands_are_found() -> None:

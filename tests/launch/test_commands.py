@@ -39,8 +39,8 @@ def test_what_there_is_is_listed_with_its_title(command: Callable[[], None], kno
     result = called("launch/grid.py", command, "--list")
     assert result.returncode == 0, result.stderr
     titles = dict(line.split(maxsplit=1) for line in result.stdout.splitlines())
-    module = importlib.import_module(f"search_spaces.{'ablations.' if command is ablate else ''}{known}")
-    assert str(module.__doc__).startswith(titles[known])
+    file = ROOT / "search_spaces" / ("ablations" if command is ablate else "") / f"{known}.py"
+    assert file.read_text().startswith(f'"""{titles[known]}')
     assert all(titles.values())
 
 

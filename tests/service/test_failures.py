@@ -130,7 +130,7 @@ BAD_INPUT = {
     "wrong type": (["--space", "toy_elk", "--set", "training.n_batches=many"], "training.n_batches"),
     "no value": (["--space", "toy_elk", "--set", "training.lr"], "`--set` takes PATH=VALUE"),
     "set axis": (["--space", "toy_elk", "--set", "training.phases=joint"], "must not be set, as the stage"),
-    "bad seeds": (["--space", "toy_elk", "--seeds", "1,1"], "`--seeds` takes different whole numbers"),
+    "bad seeds": (["--space", "toy_elk", "--seeds", "1,1"], "--seeds: takes different whole numbers"),
     "report seeds": (["--space", "toy_elk", "--seeds", "1,4"], "must have none in common, but both have [4]"),
     "bad name": (["--space", "toy_elk", "--name", "../up"], "--name: must be letters"),
     "slash": (["--space", "toy_elk", "--name", "/"], "--name: must be letters"),

@@ -121,9 +121,9 @@ def test_secrets_are_nowhere(place: Home, monkeypatch: pytest.MonkeyPatch) -> No
                 monkeypatch.setenv(name, environment[name])
             monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
             place.run("--resume", "s", *INLINE)
-            place.run("--export", place.path / "board", script="launch/ui.py")
+            place.run("--export", place.path / "board", script="launch/board.py")
             place.run("s", script="launch/verify.py")
-            board = place.start("--port", str(shown := free_port()), "--mlflow-port", "0", script="launch/ui.py")
+            board = place.start("--port", str(shown := free_port()), "--mlflow-port", "0", script="launch/board.py")
             wait_for(lambda: "Ctrl-C" in board.said or board.process.poll() is not None, "the board is up")
             found = list(pages(f"http://127.0.0.1:{shown}/"))
             assert len(found) > 5

@@ -1,4 +1,4 @@
-"""The board as users start it: a process of launch/ui.py, and its tables as a browser has them."""
+"""The board as users start it: a process of launch/board.py, and its tables as a browser has them."""
 
 import contextlib
 import os
@@ -49,7 +49,7 @@ class Board:
 def board(storage: Path, *options: str) -> Iterator[Board]:
     """Started, and ended unless it has been."""
     ports = free_port(), free_port()
-    command = [sys.executable, "launch/ui.py", "--storage", storage, "--port", str(ports[0]), "--mlflow-port",
+    command = [sys.executable, "launch/board.py", "--storage", storage, "--port", str(ports[0]), "--mlflow-port",
                str(ports[1]), *options]  # fmt: skip
     process = started(command, storage / "ui.log", os.environ)
     found = Board(process, f"http://127.0.0.1:{ports[0]}/", f"http://127.0.0.1:{ports[1]}")
@@ -76,7 +76,7 @@ def served(site: Site, **limits: Any) -> Iterator[BoardServer]:
 
 def exported(storage: Path, site: Path) -> str:
     """Write the board as files; returns what is said."""
-    command = [sys.executable, "launch/ui.py", "--storage", str(storage), "--export", str(site)]
+    command = [sys.executable, "launch/board.py", "--storage", str(storage), "--export", str(site)]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_S, check=True).stdout
 
 

@@ -11,6 +11,7 @@ from pcl.metrics.names import metric_name
 from pcl.presentation.durations import moment, rounded_duration
 from pcl.presentation.markup import Child, Html, join, tag
 from pcl.presentation.numbers import MISSING, plus_minus
+from pcl.storage.installation import command
 from pcl.studies.tracking.tags import Tag
 
 _STATES = ("finished", "failed", "running", "stopped")
@@ -28,8 +29,8 @@ def overview_page(studies: Sequence[Study], around: PageContext) -> str:
     if studies:
         body += [_totals(studies), table("studies", "Studies", _COLUMNS, [_row(study, around) for study in studies])]
     else:
-        command = tag("code", "python launch/grid.py --space toy_mcinfonce --scale quick")
-        body.append(tag("p", "No study is recorded yet. ", command, " runs one, which appears here.", class_="empty"))
+        first = tag("code", f"{command('grid')} --space toy_mcinfonce --scale quick")
+        body.append(tag("p", "No study is recorded yet. ", first, " runs one, which appears here.", class_="empty"))
     is_moving = any(state_of_study(study, around.now_ms) == "running" for study in studies)
     return page("Studies", tag("div", body, id="live"), around, "index.html", is_moving=is_moving)
 

@@ -11,6 +11,7 @@ from dashboards.board.store.records import Run, Trial
 from pcl.metrics.undefined import mean_of
 from pcl.presentation.markup import Child, Html, join, tag
 from pcl.presentation.numbers import MINUS, MISSING, number, plus_minus
+from pcl.storage.installation import command
 from pcl.studies.paper import published as paper
 from pcl.studies.paper.comparison import mark_of
 from pcl.studies.results.statistics import estimate
@@ -143,7 +144,7 @@ def _others() -> Html:
     """Return the tables that have no results of runs."""
     shown = {of_paper.name for of_paper in paper.published_tables()}
     items = [
-        tag("li", tag("code", name), f": {title}. ", tag("code", f"python launch/reproduce.py --table {name[4:]}"))
+        tag("li", tag("code", name), f": {title}. ", tag("code", f"{command('reproduce')} --table {name[4:]}"))
         for name, title in paper.published_titles().items()
         if name not in shown
     ]

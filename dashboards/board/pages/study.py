@@ -24,6 +24,7 @@ from pcl.metrics.names import TRAIN_S, larger_is_better, metric_name
 from pcl.presentation.durations import moment, rounded_duration
 from pcl.presentation.markup import Child, Html, join, tag
 from pcl.presentation.numbers import MISSING, number, plus_minus
+from pcl.storage.installation import command
 from pcl.studies.tracking.tags import RunState, Tag
 
 Histories = Mapping[str, Sequence[tuple[int, float]]]
@@ -121,7 +122,7 @@ def _facts(study: Study, state: str, around: PageContext) -> Html:
     ]  # fmt: skip
     warning = note(
         "It has not ended and has not reported for a while: its driver may have been killed. ",
-        tag("code", f"python launch/{_command(study)}"), " goes on with it.",
+        tag("code", _command(study)), " goes on with it.",
     ) if state == "silent" else None  # fmt: skip
     return join(facts(pairs), warning)
 
@@ -130,8 +131,8 @@ def _command(study: Study) -> str:
     """Return the command that resumes a study."""
     tags = study.run.tags
     if study.is_reproduction:
-        return "reproduce.py ..."
-    return f"{'ablate' if tags.get(Tag.ABLATION) else 'grid'}.py --resume {tags.get(Tag.STUDY, '')}"
+        return f"{command('reproduce')} ..."
+    return f"{command('ablate' if tags.get(Tag.ABLATION) else 'grid')} --resume {tags.get(Tag.STUDY, '')}"
 
 
 def _ranking(study: Study, around: PageContext) -> Html:

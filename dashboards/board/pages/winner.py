@@ -11,6 +11,7 @@ from dashboards.board.store.records import Study, Trial, differing
 from pcl.metrics.names import metric_name
 from pcl.presentation.markup import Child, Html, join, tag
 from pcl.presentation.numbers import number, plus_minus
+from pcl.storage.installation import command
 from pcl.studies.results.statistics import estimate
 from pcl.studies.tracking.tags import Tag
 
@@ -110,9 +111,9 @@ def _loading(study: Study, winner: Trial, around: PageContext) -> Html:
     place = f"runs/{owner}/trials/{key}/checkpoint.pt"
     is_kept = study.selects and owner == name  # the winner's checkpoint is the only one that goes to MLflow
     fetch = _code(_download(study.run.id, "checkpoint.pt", around)) if is_kept else None
-    config = f"python launch/train.py --config runs/{name}/best.yaml"
+    config = f"{command('train')} --config runs/{name}/best.yaml"
     if not study.selects:
-        config = f"{_download(winner.run.id, 'config.yaml', around)}\npython launch/train.py --config config.yaml"
+        config = f"{_download(winner.run.id, 'config.yaml', around)}\n{command('train')} --config config.yaml"
     load = (
         'import pcl\n\nencoder = pcl.load_encoder("checkpoint.pt")\n'
         "posterior = encoder(x)  # images: (N, 3, 32, 32), numbers from 0 to 255\n"
@@ -122,7 +123,7 @@ def _loading(study: Study, winner: Trial, around: PageContext) -> Html:
     again_title, again = "Train it again", config
     if winner.run.params.get("task.data"):
         again_title = "Look at it, or train it again"
-        again = f"python launch/look.py {name if study.selects else place}\n{config}"
+        again = f"{command('look')} {name if study.selects else place}\n{config}"
     return section(
         "How to load it", tag("h3", "The checkpoint"), tag("p", words), fetch,
         tag("h3", "In Python"), _code(load), tag("h3", again_title), _code(again), name="load",
@@ -130,7 +131,7 @@ def _loading(study: Study, winner: Trial, around: PageContext) -> Html:
 
 
 def _download(run_id: str, name: str, around: PageContext) -> str:
-    """Return a command that fetches an artifact, by default from where `launch/ui.py` would look."""
+    """Return a command that fetches an artifact, by default from where `launch/board.py` would look."""
     command = f"mlflow artifacts download --run-id {run_id} --artifact-path {name} --dst-path ."
     return f"MLFLOW_TRACKING_URI={around.mlflow or 'sqlite:///runs/mlflow.db'} {command}"
 

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from pcl.data.sources import data_place
 from pcl.storage.files import first_line
+from pcl.storage.installation import command
 from pcl.storage.mirror import Mirrored
 from pcl.storage.object_stores import copy_of
 from pcl.studies.ledger.study_storage import Storage
@@ -72,7 +73,7 @@ def check_address(address: str) -> None:
     if address.startswith(("http://", "https://")):
         raise ValueError(
             f"`address` must be auto or HOST:PORT of a cluster that this machine is part of, or ray://HOST:PORT, but "
-            f"got {address}; `python launch/submit.py --address {address} -- launch/grid.py ...` sends the command."
+            f"got {address}; `{command('submit')} --address {address} -- launch/grid.py ...` sends the command."
         )
     host, _, port = address.rpartition(":")
     if not port.isdecimal():

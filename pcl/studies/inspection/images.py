@@ -10,6 +10,7 @@ from pcl.config.run_config import Plain
 from pcl.data.images import ImageSet
 from pcl.metrics.undefined import told
 from pcl.storage.files import replacing
+from pcl.storage.installation import command
 from pcl.storage.mirror import UNMIRRORED, Mirror
 from pcl.storage.object_stores import is_address
 from pcl.studies.inspection import figures
@@ -81,9 +82,7 @@ def of_study(study: StudyFolder) -> Source:
     except ValueError:
         raise ValueError(f"{study.path / 'summary.json'} is not readable; it was left as it is.") from None
     if key is None:
-        raise ValueError(
-            f"The study {study.name!r} has no winner yet; `python launch/grid.py --resume` goes on with it."
-        )
+        raise ValueError(f"The study {study.name!r} has no winner yet; `{command('grid')} --resume` goes on with it.")
     return of_winner(study, key)
 
 

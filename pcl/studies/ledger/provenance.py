@@ -12,9 +12,11 @@ COMMIT_FILE = "COMMIT"  # says it where the code has travelled without its histo
 
 
 def commit() -> str:
-    """Return this checkout's commit, with "+" if files have changed since; "unknown" outside of one."""
+    """Return this checkout's commit, with "+" if files have changed since; "unknown" outside of it."""
     with contextlib.suppress(OSError):
         return (_ROOT / COMMIT_FILE).read_text().strip()
+    if not (_ROOT / ".git").exists():  # the package is installed, perhaps below the checkout of something else
+        return "unknown"
     head = _git("rev-parse", "HEAD")
     if not head:
         return "unknown"

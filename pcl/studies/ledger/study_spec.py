@@ -17,6 +17,7 @@ from pcl.config.experiments import require_choice
 from pcl.config.run_config import Plain
 from pcl.config.user_files import mentioned
 from pcl.storage.files import warn, write_json
+from pcl.storage.installation import command
 from pcl.storage.locks import Timeout, process_lock
 from pcl.studies.ledger.folders import LOCK, TRIALS, StudyFolder
 from pcl.studies.ledger.lease import leased
@@ -28,7 +29,7 @@ from pcl.studies.space.trial import Trial
 
 _FORMAT = 1
 SEARCH, ABLATION, REPRODUCTION = "search", "ablation", "reproduction"
-_COMMANDS = {SEARCH: "grid.py --resume", ABLATION: "ablate.py --resume", REPRODUCTION: "reproduce.py"}
+_COMMANDS = {SEARCH: ("grid", " --resume"), ABLATION: ("ablate", " --resume"), REPRODUCTION: ("reproduce", "")}
 _STUDY, _SPACE, _OBJECTIVE = "study.json", "space.py", "objective.json"
 _MENDED = "Put a copy of it back, or start a new study with another `--name`: it reuses finished trials from MLflow."
 MADE_IN_PYTHON = "python:"  # before the name of a space or an ablation that no file has
@@ -286,7 +287,8 @@ def _last_worked_on(path: Path) -> float:
 def require_kind(folder: StudyFolder, spec: StudySpec, kind: str) -> None:
     """Raise a ValueError that says which command a study is of, unless it is of this kind."""
     if spec.kind != kind:
-        raise ValueError(f"The study {folder.name!r} is not of this command: `python launch/{_COMMANDS[spec.kind]}`.")
+        name, options = _COMMANDS[spec.kind]
+        raise ValueError(f"The study {folder.name!r} is not of this command: `{command(name)}{options}`.")
 
 
 def _kind_of(path: Path) -> str:

@@ -16,6 +16,7 @@ from pcl.metrics.names import MAIN_METRICS, plain_name
 from pcl.metrics.undefined import as_json, told_with_error
 from pcl.presentation.text_tables import aligned
 from pcl.storage.files import first_line, write_json, write_text
+from pcl.storage.installation import command
 from pcl.studies.ledger.folders import CHECKPOINT, StudyFolder
 from pcl.studies.ledger.study_spec import StudySpec
 from pcl.studies.results.pareto import values_of
@@ -209,4 +210,4 @@ def _best_yaml(finding: Finding, best: Outcome, study: str) -> str:
     if len(finding.objectives) > 1:
         others = ", ".join(objective.metric for objective in finding.objectives[1:])
         head += f"# It is the best by {finding.objectives[0].metric}; for {others} see the Pareto front.\n"
-    return f"{head}# python launch/train.py --config best.yaml\n{yaml.safe_dump(best.trial.config, sort_keys=False)}"
+    return f"{head}# {command('train')} --config best.yaml\n{yaml.safe_dump(best.trial.config, sort_keys=False)}"

@@ -14,6 +14,8 @@ from pcl.studies.session.study_session import Study
 from pcl.studies.space.ablation import Ablation, Cells
 from pcl.studies.tracking.tracker import StudyTags
 
+TABLE = "ablation.csv"  # in the study's folder: the differences
+
 
 def cells_of(ablation: Ablation, spec: StudySpec) -> Cells:
     """Return the trials of an ablation's study, and the variants that have none; see `Ablation.cells`."""
@@ -54,7 +56,7 @@ def _written(folder: StudyFolder, ablation: Ablation, spec: StudySpec, outcomes:
         f"{ablation.axis} = {ablation.baseline}, seed by seed",
         *as_text(found, spec.scale),
     ]
-    files = [folder.path / name for name in ("ablation.txt", "ablation.csv", "trials.csv")]
+    files = [folder.path / name for name in ("ablation.txt", TABLE, "trials.csv")]
     contents = ("\n".join(told) + "\n", as_csv(found, spec.scale), trials_csv(outcomes))
     for path, content in zip(files, contents, strict=True):
         write_text(path, content)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pcl.studies.space.ablation import Ablation, Variant, flipped_settings, negatives, values
-    from pcl.studies.space.axes import Variants, negatives_axis, tied_axis
+    from pcl.studies.space.axes import Variants, image_axes, negatives_axis, tied_axis, toy_axes
     from pcl.studies.space.ranges import integers, log_uniform, uniform
     from pcl.studies.space.search_space import Mode, Objective, SearchSpace, Stage
 
@@ -22,18 +22,21 @@ _MODULES = {
     "Variant": "ablation",
     "Variants": "axes",
     "flipped_settings": "ablation",
+    "image_axes": "axes",
     "integers": "ranges",
     "log_uniform": "ranges",
     "negatives": "ablation",
     "negatives_axis": "axes",
     "tied_axis": "axes",
+    "toy_axes": "axes",
     "uniform": "ranges",
     "values": "ablation",
 }
 
 __all__ = [
-    "Ablation", "Mode", "Objective", "SearchSpace", "Stage", "Variant", "Variants", "flipped_settings", "integers",
-    "log_uniform", "negatives", "negatives_axis", "tied_axis", "uniform", "values",
+    "Ablation", "Mode", "Objective", "SearchSpace", "Stage", "Variant", "Variants", "flipped_settings",
+    "image_axes", "integers", "log_uniform", "negatives", "negatives_axis", "tied_axis", "toy_axes", "uniform",
+    "values",
 ]  # fmt: skip
 
 

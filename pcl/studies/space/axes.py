@@ -56,6 +56,21 @@ def tied_axis(*values: int, paths: Sequence[str]) -> Variants:
     return Variants({str(value): dict.fromkeys(paths, value) for value in values})
 
 
+def toy_axes(learned: str) -> dict[str, Axis]:
+    """Return the paper's 12 cells of the controlled experiment; `learned` is the path by which a scale is learned."""
+    return {"M": negatives_axis(0, 1, 32), learned: (True, False), "training.phases": ("mu kappa", "joint")}
+
+
+def image_axes(*kappa_paths: str) -> dict[str, Axis]:
+    """Return the paper's 36 cells of CIFAR; kappa_pos sets all of `kappa_paths`."""
+    return {
+        "encoder.dim": (8, 16),
+        "M": negatives_axis(0, 1, 32),
+        "kappa_pos": tied_axis(16, 32, 64, paths=kappa_paths),
+        "training.phases": ("mu kappa", "joint"),
+    }
+
+
 @dataclass(frozen=True)
 class Stage:
     """Axes that are searched together, while those of earlier stages are fixed at their best."""

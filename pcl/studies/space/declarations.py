@@ -1,9 +1,7 @@
-"""Python files that each declare one object, such as a space: found by name in a package, or by path."""
+"""Python files that each declare one object, such as a space: found by name in a folder of ours, or by path."""
 
 import ast
 import hashlib
-import importlib
-import importlib.util
 import json
 import re
 import runpy
@@ -13,6 +11,7 @@ from typing import TypeVar
 
 from pcl.config.suggestion import suggestion
 from pcl.config.user_files import cause_of, is_path, relative_to
+from pcl.storage.installation import place
 
 T = TypeVar("T")
 
@@ -37,21 +36,21 @@ def recorded_name(text: str) -> str:
 class Shelf:
     """A collection of files that each declare one object."""
 
-    package: str  # package of the files that are known by name, which is the object's name
+    folder: str  # where files are known by name, which is the object's name
     what: str  # the kind of object in words
     variable: str  # the variable that a file defines
 
     def names(self) -> list[str]:
-        """Return the names of the package's files, without importing them."""
+        """Return the names of the folder's files, without running them."""
         return sorted(path.stem for path in self._folder().glob("*.py") if not path.stem.startswith("_"))
 
     def titles(self) -> dict[str, str]:
-        """Return the first line of each file's docstring by name, without importing them."""
+        """Return the first line of each file's docstring by name, without running them."""
         docstrings = {name: ast.get_docstring(ast.parse(Path(self.file(name)).read_text())) for name in self.names()}
         return {name: (text or "").partition("\n")[0] for name, text in docstrings.items()}
 
     def file(self, text: str) -> str:
-        """Return the file of an object by its name, or by the path of a file, without importing it.
+        """Return the file of an object by its name, or by the path of a file, without running it.
 
         Raises:
             ValueError: If there is none; the message has the nearest name.
@@ -72,10 +71,10 @@ class Shelf:
         Raises:
             ValueError: If there is none, or it cannot be read; the message has file, line and cause.
         """
-        file, module = self.file(text), f"{self.package}.{text}"
+        file = self.file(text)
         try:
             with relative_to(file):
-                found = runpy.run_path(file) if is_path(text) else vars(importlib.import_module(module))
+                found = runpy.run_path(file)
         except (Exception, SystemExit) as error:
             raise ValueError(f"The {self.what} file {file} cannot be read: {cause_of(error, file)}") from None
         declared = found.get(self.variable)
@@ -88,9 +87,8 @@ class Shelf:
         return declared
 
     def _folder(self) -> Path:
-        spec = importlib.util.find_spec(self.package)
-        return Path(str(spec.origin if spec else self.package)).parent
+        return place(self.folder)
 
 
 SPACES = Shelf("search_spaces", "search space", "SPACE")
-ABLATIONS = Shelf("search_spaces.ablations", "ablation", "ABLATION")
+ABLATIONS = Shelf("search_spaces/ablations", "ablation", "ABLATION")

@@ -1,12 +1,12 @@
-"""Commands that look at studies in a store: `look.py` fetches a winner from it, `ui.py` reads MLflow alone."""
+"""Commands that look at studies in a store: `look.py` fetches a winner from it, `board.py` reads MLflow alone."""
 
 import json
 from pathlib import Path
 
 import pytest
 
+from launch.board import main as board
 from launch.look import main as look
-from launch.ui import main as ui
 from pcl.config.run_config import RunConfig
 from pcl.data.sources import data_folder, resolve
 from pcl.storage.mirror import Mirrored
@@ -90,10 +90,12 @@ def test_the_board_of_a_store_needs_the_tracking_uri(
     uri = "s3://bucket/runs"
     words = ["--storage", uri, "--export", str(tmp_path / "site")]
     message = f"An MLflow server must be named for studies in {uri}"
-    assert_refused("launch/ui.py", ui, words, message, monkeypatch, capsys)
+    assert_refused("launch/board.py", board, words, message, monkeypatch, capsys)
     secret = ["--storage", "s3://key:word@bucket/runs", *words[2:]]
-    told = assert_refused("launch/ui.py", ui, secret, "must be without passwords", monkeypatch, capsys)
+    told = assert_refused("launch/board.py", board, secret, "must be without passwords", monkeypatch, capsys)
     assert "word@" not in told
     words += ["--tracking-uri", f"sqlite:///{tmp_path}/none.db"]
-    assert_refused("launch/ui.py", ui, words, f"There is no tracking database {tmp_path}/none.db", monkeypatch, capsys)
+    assert_refused(
+        "launch/board.py", board, words, f"There is no tracking database {tmp_path}/none.db", monkeypatch, capsys
+    )
     assert not (tmp_path / "cache").exists()

@@ -1,4 +1,4 @@
-"""Show studies in a browser: `python launch/ui.py` serves the board, with MLflow beside it, until Ctrl-C.
+"""Show studies in a browser: `python launch/board.py` serves the board, with MLflow beside it, until Ctrl-C.
 
 The board shows what MLflow has recorded: studies, their trials and winners, paired differences, the paper's numbers
 beside ours, and any two runs compared. It links to MLflow's own pages, for which it starts a server unless one runs,

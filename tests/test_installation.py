@@ -1,0 +1,66 @@
+"""The distribution: what it puts beside other packages, and its one command `pcl`."""
+
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from launch.testbed.processes import ROOT
+from pcl.storage.installation import command, place
+
+
+def answer(*words: str, **options: object) -> subprocess.CompletedProcess[str]:
+    """Return the answer of a command."""
+    return subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False, **options)  # type: ignore[call-overload, no-any-return]
+
+
+def test_one_command_has_all_others() -> None:
+    """It says what each is for; those of a checkout alone are left out."""
+    told = answer("-m", "pcl", "--help")
+    assert told.returncode == 0
+    names = re.findall(r"^  (\w+) +[A-Z].*", told.stdout, re.M)
+    assert set(names) == {path.stem for path in place("launch").glob("[a-z]*.py")} - {"docs"}
+
+
+def test_a_command_names_itself_as_it_was_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["launch/grid.py"])
+    assert command("grid") == "python launch/grid.py"
+    monkeypatch.setattr(sys, "argv", ["pcl grid"])
+    assert command("grid") == "pcl grid"
+    refused = answer("-m", "pcl", "grid", "--space", "toy_ekl")
+    assert refused.returncode == 2
+    assert refused.stderr.startswith("pcl grid: Unknown search space 'toy_ekl'")
+    assert len(refused.stderr.splitlines()) == 1
+
+
+def test_an_unknown_command_is_refused_with_the_nearest() -> None:
+    refused = answer("-m", "pcl", "gird")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr.endswith("Did you mean 'grid'?\n")
+
+
+@pytest.mark.slow
+def test_a_wheel_has_one_name_and_works_without_the_checkout(tmp_path: Path) -> None:
+    """`launch`, `dashboards` and `search_spaces` are inside of it, with what they read."""
+    built = answer("-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(tmp_path), str(ROOT))
+    assert built.returncode == 0, built.stderr
+    place = tmp_path / "installed"
+    with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as wheel:
+        wheel.extractall(place)
+    assert {path.name for path in place.iterdir() if path.suffix != ".dist-info"} == {"pcl"}
+    inside = place / "pcl" / "installed"
+    for name in (
+        "search_spaces/ablations/mc_samples.py",
+        "dashboards/board/static",
+        "dashboards/results/reference-paper",
+    ):
+        assert (inside / name).exists(), name
+    run = f"import sys; sys.path[0] = {str(place)!r}; sys.argv[0] = 'pcl'; import pcl.__main__ as it; it.main()"
+    listed = answer("-c", run, "grid", "--list", cwd=tmp_path)
+    assert "toy_mcinfonce" in listed.stdout, listed.stderr
+    words = ("train", "--scale", "smoke", "--checkpoint", str(tmp_path / "run.pt"))
+    trained = answer("-c", run, *words, cwd=tmp_path)
+    assert trained.returncode == 0, trained.stderr
