@@ -23,14 +23,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from filelock import FileLock
 
 from launch.testbed.forks import OF_OTHERS, Forked, become, empty, get_ready
 from launch.testbed.processes import ROOT, Started, wait_for
 from tests.support import worker_nursery
-from tests.support.worker_shim import VARIABLE, put_in_place
+from tests.support.worker_shim import VARIABLE, seen_here
 
 _PRELOADED = ("launch.studies.ablate_command", "launch.reproduction.command")  # beside what others need
 _LOCK = "lock"  # in the common folder: held by who starts a server, and by a server that ends
@@ -44,7 +43,7 @@ def share(folder: Path) -> None:
     """Let all processes of a test run use the same server, and Ray's nodes the workers that it forks."""
     global common_folder  # noqa: PLW0603  one of each process
     common_folder = folder
-    os.environ[VARIABLE] = f"{_address(folder)[1:]}-workers"
+    os.environ[VARIABLE] = f"{_address(folder)[1:]}-workers {seen_here()}"
 
 
 class ForkServer:
@@ -159,7 +158,6 @@ def _serve(door: socket.socket, folder: Path, template: Path) -> None:
                     os.close(number)
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                 _copy_databases(template)
-                _use_shim()
                 words, output, environment = json.loads(text)
                 become(words, Path(output), environment)
             running[pid] = asker
@@ -203,25 +201,12 @@ def _copy_databases(template: Path) -> None:
     database_creation._make = copy
 
 
-def _use_shim() -> None:
-    """Let a Ray that this process starts have forked workers."""
-    from pcl.studies.cluster import session  # noqa: PLC0415
-
-    init = session._init
-
-    def with_shim(**how: Any) -> str:
-        put_in_place()
-        return init(**how)
-
-    session._init = with_shim
-
-
 def _main() -> None:
     folder, own = Path(sys.argv[1]), os.getpid()
     template = folder / f"{own}.db"
     get_ready(OF_OTHERS)
     if os.fork() == 0:
-        worker_nursery.serve(os.environ[VARIABLE])
+        worker_nursery.serve(os.environ[VARIABLE].partition(" ")[0])
     get_ready()
     for name in _PRELOADED:
         importlib.import_module(name)

@@ -1,8 +1,10 @@
 """`ray start` of a node whose workers `worker_shim.py` asks for."""
 
+from pathlib import Path
+
+from ray._private import ray_constants
 from ray.scripts.scripts import main
-from worker_shim import put_in_place  # type: ignore[import-not-found]  nodes do not see this checkout
 
 if __name__ == "__main__":
-    put_in_place()
+    ray_constants.SETUP_WORKER_FILENAME = str(Path(__file__).with_name("worker_shim.py"))
     main()

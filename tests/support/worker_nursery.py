@@ -2,7 +2,8 @@
 
 It is the fork server's child, and ends with it. Ray's nodes reach it through `worker_shim.py`, which they start in
 place of Ray's own; the worker is then the shim's foster child. Ray is not imported: it reads the environment while it
-is, and every worker has its own. Nor is our code, which a study sends to its workers.
+is, and every worker has its own. Nor is our code, which a study sends to its workers. A driver that starts a Ray of its
+own has workers of its own, too: it ends those that are its descendants.
 """
 
 import ctypes
