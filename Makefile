@@ -3,6 +3,12 @@ PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.installed
+# Without a GPU on Linux x86_64: TORCH_INDEX=ADDRESS, the index of CPU builds that PyTorch's installation page shows, and none of
+# CUDA's packages are installed.
+TORCH_INDEX ?=
+OF_CUDA := ^(nvidia|cuda|triton)
+
+unexport PYTHONDONTWRITEBYTECODE  # workers would compile our code anew, each of them
 
 .PHONY: test test-slow test-gpu coverage grid lint bench docs lock clean
 
@@ -48,11 +54,15 @@ docs: $(READY)
 # The stamp is written last: an interrupted installation is done again. A venv that is older than the lock is
 # brought up to date in place. Packages are compiled by all cores, where pip would take one; not compiled at all, their
 # warnings would be errors in tests.
+COMMA := ,
+SIZE := $(if $(filter Linux-x86_64,$(shell uname -sm | tr ' ' -)),about 8 GB$(COMMA) of which 6 are CUDA (TORCH_INDEX=... leaves it out; see docs/quickstart.md),about 2 GB)
 $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(f"pcl needs Python 3.11 or newer, but $(PYTHON) is {sys.version.split()[0]}; set PYTHON=...") if sys.version_info < (3, 11) else None'
-	@echo "Installing requirements.lock into $(VENV). With CUDA packages (Linux x86_64) this takes minutes and 8 GB."
+	@echo "Installing requirements.lock into $(VENV): $(if $(TORCH_INDEX),about 2 GB$(COMMA) without CUDA,$(SIZE))."
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
-	$(PY) -m pip install --quiet --disable-pip-version-check --no-compile -r requirements.lock
+	grep -vE '$(if $(TORCH_INDEX),$(OF_CUDA),^$$)' requirements.lock > $(VENV)/chosen.lock
+	$(PY) -m pip install --quiet --disable-pip-version-check --no-compile $(TORCH_INDEX:%=--extra-index-url %) \
+	  -r $(VENV)/chosen.lock
 	-@$(PY) -W ignore -m compileall -qq -j 0 $(VENV)/lib  # a few files of packages are for other Pythons
 	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $(READY)

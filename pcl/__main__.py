@@ -1,6 +1,7 @@
 """All commands as one, `pcl grid`, `pcl board` and so on: the same code as `python launch/grid.py`."""
 
 import ast
+import os
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -19,6 +20,9 @@ def main() -> None:
     """Run the command that the first word names, or say which there are."""
     files = {file.stem: file for file in place("launch").glob("[a-z]*.py")}
     names = sorted(set(files) - {_OF_A_CHECKOUT})
+    sys.path.insert(0, str(place("launch").parent))
+    if "_ARGCOMPLETE" in os.environ:
+        import_module("launch.shared.completion").complete(names)
     name = sys.argv[1] if len(sys.argv) > 1 else "--help"
     if name in ("-h", "--help"):
         print(_USAGE, *(f"  {name:<12}{_title(files[name])}" for name in names), sep="\n")
@@ -28,7 +32,6 @@ def main() -> None:
         print(f"pcl: {told}", file=sys.stderr)
         sys.exit(2)
     sys.argv[:2] = [f"pcl {name}"]
-    sys.path.insert(0, str(place("launch").parent))
     command = import_module(f"launch.{name}")
     import_module("launch.shared.command").run(command.main)
 

@@ -1,5 +1,6 @@
 """The distribution: what it puts beside other packages, and its one command `pcl`."""
 
+import os
 import re
 import subprocess
 import sys
@@ -40,6 +41,23 @@ def test_an_unknown_command_is_refused_with_the_nearest() -> None:
     refused = answer("-m", "pcl", "gird")
     assert (refused.returncode, refused.stdout) == (2, "")
     assert refused.stderr.endswith("Did you mean 'grid'?\n")
+
+
+@pytest.mark.parametrize(
+    ("begun", "ways_on"),
+    [
+        ("pcl gri", {"grid "}),
+        ("pcl grid --space toy_m", {"toy_mcinfonce "}),
+        ("pcl ablate --fid", {"--fidelity "}),
+        ("pcl reproduce --table bench", {"bench_results "}),
+    ],
+)
+def test_a_shell_is_told_how_a_command_line_may_go_on(begun: str, ways_on: set[str], tmp_path: Path) -> None:
+    asked = {"_ARGCOMPLETE": "1", "COMP_LINE": begun, "COMP_POINT": str(len(begun)), "_ARGCOMPLETE_IFS": "\n"}
+    shell = 'exec 8> "$1"; shift; exec "$@"'  # where it listens
+    words = ["bash", "-c", shell, "bash", str(tmp_path / "said"), sys.executable, "-m", "pcl"]
+    subprocess.run(words, env={**os.environ, **asked}, check=True, capture_output=True)
+    assert set((tmp_path / "said").read_text().split("\n")) == ways_on
 
 
 @pytest.mark.slow

@@ -85,7 +85,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "dashboards.paper": ("pcl.presentation", "pcl.studies.paper", "pcl.studies.tracking"),
     "launch.shared": (
         "pcl.config", "pcl.data", "pcl.encoders", "pcl.presentation", "pcl.storage", "pcl.studies.cluster",
-        "pcl.studies.ledger", "pcl.studies.tracking", "pcl.training",
+        "pcl.studies.ledger", "pcl.studies.paper", "pcl.studies.space", "pcl.studies.tracking", "pcl.training",
     ),
     "launch.testbed": ("pcl.studies.ledger", "pcl.studies.tracking"),
     "launch.benchmarks": (
