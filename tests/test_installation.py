@@ -49,7 +49,7 @@ def test_an_unknown_command_is_refused_with_the_nearest() -> None:
         ("pcl gri", {"grid "}),
         ("pcl grid --space toy_m", {"toy_mcinfonce "}),
         ("pcl ablate --fid", {"--fidelity "}),
-        ("pcl reproduce --table bench", {"bench_results "}),
+        ("pcl reproduce --table bench", {"bench_cifar", "bench_results"}),
     ],
 )
 def test_a_shell_is_told_how_a_command_line_may_go_on(begun: str, ways_on: set[str], tmp_path: Path) -> None:
