@@ -10,6 +10,7 @@ from pcl.studies.ledger.folders import Result, Row, Status, TrialFolder, now_ms
 from pcl.studies.paper.published import published_tables
 from pcl.studies.report.figures import scatter
 from pcl.studies.space.trial import Trial
+from pcl.studies.tracking.run_content import Winner
 from pcl.studies.tracking.store import default_uri
 from pcl.studies.tracking.tracker import End, StudyTags, Tracker
 
@@ -84,7 +85,7 @@ class Writer:
             self.tracker.sync(folder)
         for path in artifacts:
             self.tracker.log_artifact(parent, path)
-        self.tracker.summarize({"best/objective": best})
+        self.tracker.summarize(Winner(ended[0].trial(), {"best/objective": best}, "a table"))
         self.tracker.close_study(End.FINISHED)
         return parent
 

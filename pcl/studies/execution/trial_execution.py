@@ -1,7 +1,7 @@
 """Runs a study's trials: takes over what is known, runs what is left, and has everything recorded."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +17,7 @@ from pcl.studies.results.selection import Outcome
 from pcl.studies.space.search_space import Objective
 from pcl.studies.space.trial import Trial
 from pcl.studies.tracking.recorder import Recorder
+from pcl.studies.tracking.run_content import Winner
 from pcl.studies.tracking.tracker import End, StoreError, Tracker
 
 _PATIENCE_S = 20.0  # how long MLflow may take nothing before a study ends without it
@@ -42,7 +43,7 @@ class Execution:
     ) -> None:  # fmt: skip
         self.objective, self.folder, self.choices = objective, folder, choices
         self._tracker, self._recorder, self._interrupt, self._say = tracker, recorder, interrupt, say
-        interrupt.leaving.record = lambda: close_study(tracker, recorder, End.KILLED, {})
+        interrupt.leaving.record = lambda: close_study(tracker, recorder, End.KILLED)
 
     def run_all(self, trials: list[Trial], title: str, stopping: EarlyStopping | None = None) -> list[Outcome]:
         """Every trial's outcome, run or known."""
@@ -106,14 +107,14 @@ class Execution:
         take_over(self.folder, trial, outcome, found.study)
 
 
-def close_study(tracker: Tracker, recorder: Recorder, end: End, summary: Mapping[str, float]) -> list[str]:
+def close_study(tracker: Tracker, recorder: Recorder, end: End, winner: Winner | None = None) -> list[str]:
     """Wait for the records and end the study in MLflow; what is missing there."""
     missing = recorder.close(timeout_s=_PATIENCE_S)
     if missing:
         return missing
     try:
-        if summary:
-            tracker.summarize(summary)
+        if winner is not None:
+            tracker.summarize(winner)
         tracker.close_study(end)
     except StoreError as error:
         return [str(error)]

@@ -15,13 +15,16 @@ from pcl.studies.ledger.folders import StudyFolder
 from pcl.studies.ledger.lease import keep_outputs
 from pcl.studies.ledger.study_spec import StudySpec, opened, write_objective
 from pcl.studies.report.plan import survive_forks
+from pcl.studies.results.selection import Outcome
 from pcl.studies.search.stages import Finding
 from pcl.studies.session.request import RunRequest
 from pcl.studies.session.site import Site, machine, provenance
 from pcl.studies.session.strategies import Say, StageSearch, Strategy
 from pcl.studies.tracking.recorder import Recorder
+from pcl.studies.tracking.run_content import Winner
 from pcl.studies.tracking.tracker import End, StudyTags, Tracker
 
+_LONGEST = 4000  # characters of what a study's description quotes; MLflow takes 5000
 Kind_co = TypeVar("Kind_co", bound=Strategy, covariant=True)
 
 
@@ -104,8 +107,8 @@ class StudySession:
                 self._client.on_open(site)
                 finding = self.run(site.runner(resources), record)
                 end = self.select(finding)
-                self.report(finding, record)
-            self.close(finding, end, record)
+                told = self.report(finding, record)
+            self.close(finding, end, record, told)
         return finding
 
     def measure(self) -> None:
@@ -144,7 +147,7 @@ class StudySession:
         try:
             yield
         except Exception:
-            self._close(End.FAILED, {}, record)
+            self._close(End.FAILED, None, record)
             raise
 
     def run(self, runner: TrialRunner, record: Record) -> Finding:
@@ -161,10 +164,19 @@ class StudySession:
         """Decide whether the study has what it was run for."""
         return End.FINISHED if self.study.strategy.is_successful(finding) else End.FAILED
 
-    def report(self, finding: Finding, record: Record) -> None:
-        """Say and write what was found; the files go to the study's store, if it has one, and to MLflow."""
+    def report(self, finding: Finding, record: Record) -> str:
+        """Say and write what was found; the files go to the study's store, if it has one, and to MLflow.
+
+        Returns what was said.
+        """
         folder, say = self.study.folder, self._client.say
-        files = self.study.strategy.report(folder, finding, say)
+        told: list[str] = []
+
+        def say_and_keep(line: str) -> None:
+            told.append(line)
+            say(line)
+
+        files = self.study.strategy.report(folder, finding, say_and_keep)
         if finding.best is not None:
             for file in files.of_winner:
                 record.recorder.submit_artifact(folder.trial(finding.best.trial.key), file)
@@ -172,15 +184,21 @@ class StudySession:
             keep_outputs(folder, say)
         for file in files.of_study:
             record.recorder.submit_artifact(record.parent, file)
+        return "\n".join(told)
 
-    def close(self, finding: Finding, end: End, record: Record) -> None:
+    def close(self, finding: Finding, end: End, record: Record, told: str = "") -> None:
         """Wait for the records and end the study in MLflow; say what is missing there."""
-        metric = self.study.strategy.objective.metric
-        best = {} if finding.best is None else {BEST_OBJECTIVE: finding.best.mean(metric)}
-        self._close(End.KILLED if self._interrupt.stop else end, best, record)
+        winner = None if finding.best is None else self._winner(finding.best, told)
+        self._close(End.KILLED if self._interrupt.stop else end, winner, record)
 
-    def _close(self, end: End, best: dict[str, float], record: Record) -> None:
-        if missing := close_study(self._tracker, record.recorder, end, best):
+    def _winner(self, best: Outcome, told: str) -> Winner:
+        metrics = {name: best.mean(name) for name in sorted({name for m in best.by_seed.values() for name in m})}
+        metrics[BEST_OBJECTIVE] = best.mean(self.study.strategy.objective.metric)
+        table = told.strip() if len(told) < _LONGEST else f"{told.strip()[:_LONGEST].rpartition(chr(10))[0]}\n..."
+        return Winner(best.trial, metrics, f"Winner: {best.trial.label}\n\n```text\n{table}\n```")
+
+    def _close(self, end: End, winner: Winner | None, record: Record) -> None:
+        if missing := close_study(self._tracker, record.recorder, end, winner):
             folder = self.study.folder
             self._client.say(
                 f"MLflow lacks {len(missing)} records (such as {missing[0]}); they are kept in {folder.path}: "

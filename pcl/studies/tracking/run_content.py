@@ -58,6 +58,15 @@ class Ending:
     texts: dict[str, str] = field(default_factory=dict)  # artifacts, by name
 
 
+@dataclass(frozen=True)
+class Winner:
+    """The result of a study, for its parent run."""
+
+    trial: Trial
+    metrics: Mapping[str, float]  # means over its seeds, the objective's as `best/objective` too
+    description: str  # the ranked table and what else was said
+
+
 def params_of(trial: Trial, seeds: Sequence[int]) -> dict[str, str]:
     """Return every setting by its dotted path, and the seeds."""
     values = {path: str(value) for path, value in trial.config.items()}

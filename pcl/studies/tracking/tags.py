@@ -32,6 +32,8 @@ class Tag:
     LOCK = "pcl.lock"
     HARDWARE = "pcl.hardware"
     TORCH = "pcl.torch"
+    # Of a study that has a winner
+    WINNER = "pcl.winner"  # the winner's run
     # Of the runs of an ablation
     ABLATION = "pcl.ablation"
     BASELINE = "pcl.baseline"  # key of the trial that others are paired with
@@ -52,6 +54,7 @@ class Tag:
     # MLflow's own
     PARENT = "mlflow.parentRunId"
     USER = "mlflow.user"
+    DESCRIPTION = "mlflow.note.content"  # Markdown, shown on a run's page
     SOURCE_COMMIT = "mlflow.source.git.commit"
 
 

@@ -13,6 +13,7 @@ which `Tracker.finished` turns back.
 
 import getpass
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -112,6 +113,7 @@ class Tracker:
             self._load(study)
             parent = study.records[_PARENT]
             self.store.log(study.run_id, tags=tags.as_tags())
+            self.store.log_dataset(study.run_id, tags.data)
             if parent.state is not RunState.RUNNING:
                 self.store.set_running(study.run_id)
                 parent.state = RunState.RUNNING
@@ -142,10 +144,18 @@ class Tracker:
         """Copy a file or folder into the artifacts of a trial, or of a run such as the parent."""
         self.store.artifact(self.run_id(owner) if isinstance(owner, TrialFolder) else owner, path, folder)
 
-    def summarize(self, metrics: Mapping[str, float]) -> None:
-        """Write metrics of the whole study to its parent run, as of now."""
-        time_ms = now_ms()
-        self.store.log(self._study().run_id, [(key, value, time_ms, 0) for key, value in metrics.items()])
+    def summarize(self, winner: content.Winner) -> None:
+        """Write a study's result to its parent run: the winner's settings, metrics and run, and a description.
+
+        MLflow's params cannot change: they stay those of the first winner where a resumed study finds another.
+        """
+        study, time_ms = self._study(), now_ms()
+        parent, run = study.records[_PARENT], study.records[_Identity(RunKind.TRIAL, winner.trial.key)]
+        params = {} if parent.params else content.params_of(winner.trial, winner.trial.seeds)
+        points = [(key, value, time_ms, 0) for key, value in winner.metrics.items() if math.isfinite(value)]
+        tags = {Tag.WINNER: run.run_id, Tag.DESCRIPTION: winner.description}
+        self.store.log(study.run_id, points, params, tags)
+        parent.params |= set(params)
 
     def close_study(self, end: End) -> None:
         """End the parent run. Trials that are still open are marked as killed, until `sync` opens them again."""

@@ -26,6 +26,7 @@ from pcl.studies.session.strategies import Files, TrialList
 from pcl.studies.session.study_session import Client, Study, StudySession
 from pcl.studies.space.search_space import Objective
 from pcl.studies.space.trial import Trial
+from pcl.studies.tracking.run_content import Winner
 from pcl.studies.tracking.tracker import End
 from tests.support.trackers import TAGS, report
 
@@ -78,7 +79,7 @@ class Home:
         self.request = RunRequest(Storage(path))
         self.interrupt = Interrupt()
         self.ends: list[End] = []
-        self.summaries: list[dict[str, float]] = []
+        self.summaries: list[Winner] = []
         self.artifacts: list[tuple[str, str]] = []
         self.tracker: Any = SimpleNamespace(
             store=SimpleNamespace(database=True, n_answers=0),
@@ -104,7 +105,9 @@ def test_the_steps_of_a_study(tmp_path: Path) -> None:
     assert home.conduct(Canned(home.steps)).best is BEST
     assert home.steps == ["guard", "plan: 4 at once", "open", "on open", "run", "report"]
     assert home.ends == [End.FINISHED]
-    assert home.summaries == [{"best/objective": 0.5}]
+    (winner,) = home.summaries
+    assert (winner.trial, winner.metrics["best/objective"]) == (TRIAL, 0.5)
+    assert winner.description.startswith(f"Winner: {TRIAL.label}\n")
     assert sorted(home.artifacts) == sorted([(TRIAL.key, "kappa.png"), ("parent", "summary.json")])
     assert StudySpec.read(home.folder) == SPEC
 

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from pcl.config.run_config import RunConfig
+from pcl.studies.tracking.run_content import Winner, params_of
 from pcl.studies.tracking.tracker import End, StoreError
 from tests.support.trackers import TAGS, artifact, end, error, make_trial, opened, report, runs_of, steps_of
 
@@ -147,6 +148,11 @@ def test_a_trial_that_begins_anew_has_no_step_twice(uri: str, tmp_path: Path, is
     assert [steps_of(tracker, r) for r in (run, *seeds)] == [[4, 8]] * 3
 
 
+def datasets_of(tracker: Tracker, run: Any) -> list[str]:
+    whole = tracker.store.call(lambda client: client.get_run(run.info.run_id))
+    return [given.dataset.name for given in whole.inputs.dataset_inputs]
+
+
 def test_closing_marks_what_is_open_and_resuming_opens_it(uri: str, tmp_path: Path) -> None:
     done, stopped = make_trial(tmp_path, n_samples=5), make_trial(tmp_path, seeds=(1, 2), n_samples=6)
     for folder in (done, stopped):
@@ -155,10 +161,14 @@ def test_closing_marks_what_is_open_and_resuming_opens_it(uri: str, tmp_path: Pa
     end(done)
     tracker = opened(uri, "closed")
     tracker.sync(done)
-    tracker.summarize({"best": 0.9})
+    tracker.summarize(Winner(done.trial(), {"best/objective": 0.9, "undefined": math.nan}, "the table"))
     tracker.close_study(End.KILLED)
     (parent,) = runs_of(tracker, "closed", "study")
-    assert (parent.info.status, parent.data.metrics["best"]) == ("KILLED", 0.9)
+    assert (parent.info.status, parent.data.metrics) == ("KILLED", {"best/objective": 0.9})
+    assert parent.data.params == params_of(done.trial(), done.trial().seeds)
+    assert parent.data.tags["pcl.winner"] == tracker.run_id(done)
+    assert parent.data.tags["mlflow.note.content"] == "the table"
+    assert datasets_of(tracker, parent) == [parent.data.tags["pcl.data"]]
     statuses = {run.data.tags["pcl.trial"]: run.info.status for run in runs_of(tracker, "closed", "trial")}
     assert statuses == {done.key: "FINISHED", stopped.key: "KILLED"}
     assert [run.info.status for run in runs_of(tracker, "closed", "seed")] == ["KILLED"] * 2
@@ -167,7 +177,12 @@ def test_closing_marks_what_is_open_and_resuming_opens_it(uri: str, tmp_path: Pa
     tracker = opened(uri, "closed")
     assert runs_of(tracker, "closed", "study")[0].info.status == "RUNNING"
     tracker.sync(stopped)
+    tracker.summarize(Winner(stopped.trial(), {"best/objective": 0.95}, "another table"))
     tracker.close_study(End.FINISHED)
+    (parent,) = runs_of(tracker, "closed", "study")
+    assert parent.data.params == params_of(done.trial(), done.trial().seeds)  # which cannot change
+    assert parent.data.tags["pcl.winner"] == tracker.run_id(stopped)
+    assert len(datasets_of(tracker, parent)) == 1
     ended = [run for kind in ("study", "trial", "seed") for run in runs_of(tracker, "closed", kind)]
     assert [run.info.status for run in ended] == ["FINISHED"] * 5
 
