@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from pcl.presentation.numbers import MINUS
 
+Bounds = tuple[float, float]  # the least and the largest value of a metric
+UNBOUNDED: Bounds = (-math.inf, math.inf)
+
 
 @dataclass(frozen=True)
 class Scale:
@@ -18,20 +21,28 @@ class Scale:
     is_log: bool = False
 
     @classmethod
-    def over(cls, values: Sequence[float], start: float, end: float, *, is_log: bool = False) -> "Scale":
-        """Return a scale with a little room around the values."""
+    def over(
+        cls, values: Sequence[float], start: float, end: float, *, is_log: bool = False, within: Bounds = UNBOUNDED
+    ) -> "Scale":
+        """Return a scale with a little room around the values, as far as that is within a metric's bounds."""
         low, high = (min(values), max(values)) if values else (0.0, 1.0)
         if is_log:
             low, high = math.log10(low), math.log10(high)
         room = 0.06 * (high - low) or 0.5 * abs(high) or 0.5
         low, high = low - room, high + room
-        return cls(10**low, 10**high, start, end, True) if is_log else cls(low, high, start, end)
+        if is_log:
+            return cls(10**low, min(10**high, within[1]), start, end, True)
+        return cls(max(low, within[0]), min(high, within[1]), start, end)
 
     def __call__(self, value: float) -> float:
         """Return a value's pixel."""
         low, high = (math.log10(self.low), math.log10(self.high)) if self.is_log else (self.low, self.high)
         share = ((math.log10(value) if self.is_log else value) - low) / (high - low)
         return round(self.start + share * (self.end - self.start), 1)
+
+    def clipped(self, value: float) -> float:
+        """Return a value's pixel, or that of the end which it is beyond."""
+        return self(min(max(value, self.low), self.high))
 
     def ticks(self, n_most: int = 6) -> list[float]:
         """Return round values on the scale."""
@@ -65,8 +76,3 @@ def numeric(texts: Sequence[str]) -> list[float] | None:
     except ValueError:
         return None
     return values if all(map(math.isfinite, values)) else None
-
-
-def wants_log(values: Sequence[float]) -> bool:
-    """Return whether positive values span so much that a linear scale would hide most of them."""
-    return len(values) > 1 and min(values) > 0 and max(values) >= 30 * min(values)
