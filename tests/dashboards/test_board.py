@@ -169,6 +169,16 @@ def test_a_winner_without_figures_says_so_and_one_with_its_own_shows_them(tmp_pa
     assert "No figures" not in winner().text
 
 
+def test_pages_of_metrics_are_files(stored: Stored) -> None:
+    whole = stored.runs["whole"]
+    assert "κ MAE ↓ of every trial" in stored.page(f"parameters-{whole}-eval-kappa_mae.html").text
+    assert stored.site.get(f"parameters-{whole}-eval-nothing.html") is None
+    assert stored.site.get(f"parameters-{'0' * 32}.html") is None
+    script = (stored.site.get(f"curves-{whole}.js") or pytest.fail("no such file")).body.decode()
+    assert script.startswith(f'board.takeCurves("{whole}"')
+    assert stored.site.get(f"curves-{whole}.html") is None
+
+
 def test_ours_on_the_scoreboard_are_runs_of_the_rows_configuration(stored: Stored) -> None:
     page = stored.page("scoreboard.html")
     rows = [row for row in page.rows("s-tab-toy_correctsetups") if row["Row"] == "ambiguous"]

@@ -2,7 +2,6 @@
 
 import itertools
 import math
-import statistics
 from collections.abc import Sequence
 
 from dashboards.board.charts.curves import WIDTH, Point, frame, rules, svg
@@ -10,7 +9,7 @@ from dashboards.board.charts.parallel import Goal, last_part
 from dashboards.board.charts.scales import Scale, tick_text
 from pcl.presentation.markup import Child, Html, tag
 from pcl.presentation.numbers import MISSING, number
-from pcl.studies.results.parameter_effects import Axis, Importance, Surface, is_wide
+from pcl.studies.results.parameter_effects import Axis, Importance, Surface, is_wide, mean
 
 _LETTER = 7.3  # pixels of a letter, of the wider fonts
 _MOST_LETTERS = 26  # of an axis's name
@@ -69,19 +68,19 @@ def contour(x: Axis, y: Axis, surface: Surface, points: Sequence[Point], goal: G
     """Draw a metric over two axes in bands, the better the stronger, with their scale and dots for the first trials."""
     width, height, left, right, top, bottom = _CONTOUR, 340, 84, 82, 14, 46
     finite = [value for row in surface.values for value in row if not math.isnan(value)]
-    scale = Scale.over(finite, 0.0, float(_N_BANDS), is_log=is_wide(finite), within=goal.within)
+    scale = Scale.over(finite, 0.0, float(_N_BANDS), is_log=is_wide(goal.values), within=goal.within)
     across, up = Scale(0.0, 1.0, left, width - right), Scale(0.0, 1.0, height - bottom, top)
     cell_x, cell_y = (width - right - left) / surface.n_x, (height - bottom - top) / surface.n_y
     drawn: list[Child] = []
     for j, row in enumerate(surface.values):
-        upper = round(height - bottom - (j + 1) * cell_y, 1)
+        upper = round(height - bottom - (j + 1) * cell_y, 2)
         bands = [None if math.isnan(value) else _band(int(scale(value)), goal) for value in row]
         at = 0
         for band, run in itertools.groupby(bands):
             n = len(list(run))
             if band is not None:
-                drawn.append(tag("rect", class_=f"band b{band}", x=round(left + at * cell_x, 1), y=upper,
-                                 width=round(n * cell_x + 0.3, 1), height=round(cell_y + 0.3, 1)))  # fmt: skip
+                drawn.append(tag("rect", class_=f"band b{band}", x=round(left + at * cell_x, 2), y=upper,
+                                 width=round(n * cell_x, 2), height=round(cell_y, 2)))  # fmt: skip
             at += n
     for point, a, b in list(zip(points, x.places, y.places, strict=False))[::-1]:
         if not math.isnan(a) and not math.isnan(b):
@@ -142,5 +141,5 @@ def _means(axis: Axis, goal: Goal) -> list[tuple[float, float]]:
     found = []
     for i, level in enumerate(axis.levels):
         values = [value for value, text in zip(goal.values, axis.values, strict=True) if text == level]
-        found.append(((i + 0.5) / len(axis.levels), statistics.fmean(values)))
+        found.append(((i + 0.5) / len(axis.levels), mean(values, is_log=is_wide(goal.values))))
     return found

@@ -24,8 +24,8 @@ def compare_page(studies: Sequence[Study], around: PageContext) -> str:
         tag("fieldset", tag("legend", f"Run {letter}"),
             tag("label", "Study ", tag("select", options, id=f"study-{letter}")),
             tag("label", "Trial ", tag("select", id=f"trial-{letter}")),
-            tag("p", id=f"about-{letter}", class_="note"), data_side=letter)
-        for letter in ("A", "B")
+            tag("p", id=f"about-{letter}", class_="note"), data_side=letter, class_=f"run{place}")
+        for place, letter in enumerate("AB")
     ]  # fmt: skip
     body = [
         tag("h1", "Compare runs"),

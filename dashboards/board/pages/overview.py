@@ -21,9 +21,10 @@ _STATES = ("finished", "failed", "running", "stopped")
 _COLUMNS = (
     Column("Study"), Column("State"), Column("Trials", is_number=True, words="How many, and how they stand"),
     Column("Best", is_number=True, words="Mean of the objective over the winner's tuning seeds, ± standard error"),
-    Column("So far", words="The best so far, from the first trial to the last"), Column("Winner"), Column("Figure"),
-    Column("GPU time", is_number=True, words="Spent training on GPUs, and on CPUs"),
-    Column("Began (UTC)"), Column("Record"),
+    Column("So far", words="The best so far, from the first trial to the last"), Column("Winner"),
+    Column("Figure", where="wide"),
+    Column("GPU time", is_number=True, words="Spent training on GPUs, and on CPUs", where="wide"),
+    Column("Began (UTC)", where="wide"), Column("Record", where="wide"),
 )  # fmt: skip
 
 

@@ -71,8 +71,8 @@ def trials_table(
         *(Column(axis, where="screen" if is_folded else "") for axis, _ in axes),
         *([Column("What was varied", where="print")] if is_folded else []),
         *(Column(metric_name(m), is_number=True, words=m) for m in metrics),
-        Column("seeds", is_number=True, words="Seeds that did not fail, of all"),
-        Column("time", is_number=True, words="Spent training"), Column("Record"),
+        Column("seeds", is_number=True, words="Seeds that did not fail, of all", where="wide"),
+        Column("time", is_number=True, words="Spent training", where="wide"), Column("Record"),
     ]  # fmt: skip
     folded = _folded(axes) if is_folded else []
     rows = []

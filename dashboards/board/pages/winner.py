@@ -78,7 +78,7 @@ def _results(study: Study, winner: Trial) -> Html:
     columns += [Column("published", is_number=True)] if published else []
     seeds = [(seed, trial) for _, trial in found for seed in sorted(trial.by_seed(study.objective), key=int)]
     has_seeds = len(seeds) > len(found)
-    columns += [Column(f"seed {seed}", is_number=True) for seed, _ in seeds] if has_seeds else []
+    columns += [Column(f"seed {seed}", is_number=True, where="wide") for seed, _ in seeds] if has_seeds else []
     rows = []
     for metric in metrics:
         means = [_mean(trial, metric) for _, trial in found]

@@ -17,6 +17,11 @@ compare.number = (value) => {
   return (value === 0 || (size >= 5e-4 && size < 1e4) ? value.toFixed(3) : value.toPrecision(3)).replace("-", "−");
 };
 
+compare.setting = (text) => {
+  const isDrawn = /^-?\d+\.\d{7,}(e[-+]?\d+)?$/.test(text); // with more digits than one can read
+  return isDrawn ? String(Number(Number(text).toPrecision(5))) : text;
+};
+
 compare.decoded = (text) => {
   try {
     return decodeURIComponent(text);
@@ -43,6 +48,7 @@ compare.setSides = (n) => {
     if (document.querySelector(`[data-side=${letter}]`)) continue;
     const made = first.cloneNode(true);
     made.dataset.side = letter;
+    made.className = `run${(letter.charCodeAt(0) - 65) % 8}`;
     made.querySelector("legend").textContent = `Run ${letter}`;
     for (const element of made.querySelectorAll("[id]")) element.id = element.id.replace(/A$/, letter);
     made.querySelector("p").replaceChildren();
@@ -154,7 +160,8 @@ compare.draw = () => {
   const paths = union("params");
   const isVaried = (path) => !compare.isSame(runs.map((run) => run.params[path]));
   const differing = paths.filter(isVaried);
-  const settings = (isAll ? paths : differing).map((path) => [path, ...runs.map((run) => run.params[path] ?? "")]);
+  const settings = (isAll ? paths : differing).map((path) => [path,
+    ...runs.map((run) => compare.setting(run.params[path] ?? ""))]);
   const metrics = union("metrics").sort().filter((metric) => isAll
     || !compare.isSame(runs.map((run) => run.metrics[metric])));
   const isOne = new Set(runs.map(({ run }) => run)).size < runs.length;

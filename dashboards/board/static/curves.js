@@ -20,17 +20,23 @@ drawing.ticks = (low, high) => {
   return Array.from({ length: Math.floor(high / step) - first + 1 }, (_, index) => (first + index) * step);
 };
 
+drawing.scale = (values, start, end, mayBeLog = true) => {
+  // Logarithmic where positive values span so much that a linear scale would hide most of them.
+  const [least, most] = [Math.min(...values), Math.max(...values)];
+  const isLog = mayBeLog && least > 0 && most >= 30 * least;
+  const to = isLog ? Math.log10 : (value) => value;
+  const [low, high] = [to(least), to(most)];
+  const room = 0.04 * (high - low) || 0.5;
+  const place = (value) => start + (end - start) * (to(value) - low + room) / (high - low + 2 * room);
+  const decades = () => drawing.ticks(Math.ceil(low), Math.floor(high)).filter(Number.isInteger).map((n) => 10 ** n);
+  return Object.assign(place, { ticks: isLog ? decades() : drawing.ticks(low, high) });
+};
+
 drawing.chart = (curves, label) => {
   const [width, height, left, bottom] = [960, 340, 72, 296];
   const points = curves.flatMap(({ points: found }) => found);
-  const scale = (values, start, end) => {
-    const [low, high] = [Math.min(...values), Math.max(...values)];
-    const room = 0.04 * (high - low) || 0.5;
-    const [from, span] = [low - room, high - low + 2 * room];
-    return Object.assign((value) => start + (end - start) * (value - from) / span, { ticks: drawing.ticks(low, high) });
-  };
-  const x = scale(points.map(([step]) => step), left, width - 16);
-  const y = scale(points.map(([, value]) => value), bottom, 14);
+  const y = drawing.scale(points.map(([, value]) => value), bottom, 14);
+  const x = drawing.scale(points.map(([step]) => step), left, width - 16, false);
   const svg = drawing.shape("svg", { viewBox: `0 0 ${width} ${height}`, class: "chart wide-chart", role: "img",
     "aria-label": `${label} over batches` });
   const text = (at, words, more = {}) => svg.append(drawing.shape("text", { ...at, ...more }, words));

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -99,10 +100,11 @@ def is_wide(values: Sequence[float]) -> bool:
 def importance(axes: Sequence[Axis], values: Sequence[float], *, is_larger_better: bool) -> Importance | None:
     """Return the importance of every axis: main effects of levels, or PED-ANOVA where an axis is a range.
 
-    None where the trials do not tell: too few, or all of one value.
+    A metric that spans decades counts by its logarithm. None where trials are too few, or all of one value.
     """
     if len(axes) == 0 or len(values) < 3 or max(values) == min(values):
         return None
+    values = [math.log(value) for value in values] if is_wide(values) else values
     if not any(axis.is_range for axis in axes):
         return _main_effects(axes, values)
     return _ped_anova(axes, values, is_larger_better) if len(values) >= _LEAST_TRIALS else None
@@ -169,6 +171,18 @@ def _sorted(shares: dict[str, float]) -> dict[str, float]:
     return dict(sorted(shares.items(), key=lambda item: -item[1]))
 
 
+def mean(values: Sequence[float], *, is_log: bool) -> float:
+    """Return the arithmetic mean or, on a logarithmic scale, the geometric one.
+
+    Example:
+        >>> mean([1.0, 3.0], is_log=False), round(mean([1.0, 100.0], is_log=True), 6)
+        (2.0, 10.0)
+    """
+    if not is_log:
+        return statistics.fmean(values)
+    return math.exp(statistics.fmean(map(math.log, values)))
+
+
 def best_so_far(values: Sequence[float], *, is_larger_better: bool) -> list[float]:
     """Return the best value up to each trial; NaN until there is one.
 
@@ -196,12 +210,13 @@ class Surface:
 def surface(x: Axis, y: Axis, values: Sequence[float], n_cells: int = 24) -> Surface:
     """Return a metric over two axes: means of levels that were crossed, a kernel smoother along a range.
 
-    Nothing is said of cells that no trial is near: the mean there would be made up.
+    Of a metric that spans decades the means are geometric. Cells that no trial is near have no value.
     """
     import numpy as np  # noqa: PLC0415  a tenth of a second
 
     n_x, n_y = (n_cells if axis.is_range else len(axis.levels) for axis in (x, y))
-    at_x, at_y, z = np.array(x.places), np.array(y.places), np.array(values)
+    is_log = is_wide(values)
+    at_x, at_y, z = np.array(x.places), np.array(y.places), np.log(values) if is_log else np.array(values)
     is_known = ~(np.isnan(at_x) | np.isnan(at_y))
     at_x, at_y, z = at_x[is_known], at_y[is_known], z[is_known]
     weights = [
@@ -211,7 +226,7 @@ def surface(x: Axis, y: Axis, values: Sequence[float], n_cells: int = 24) -> Sur
     total = both.sum(axis=-1)
     with np.errstate(invalid="ignore", divide="ignore"):
         means = np.where(total >= _LEAST_WEIGHT, (both * z).sum(axis=-1) / total, np.nan)
-    return Surface(n_x, n_y, means.tolist())
+    return Surface(n_x, n_y, (np.exp(means) if is_log else means).tolist())
 
 
 def _weights(at: "np.ndarray", n: int, *, is_range: bool) -> "np.ndarray":
