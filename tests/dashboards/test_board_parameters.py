@@ -73,6 +73,8 @@ def test_axes_stay_within_what_a_metric_can_be() -> None:
     wide = Panel([Mark("a", 0.9, -3.0, 4.8), Mark("b", 0.5, 0.4, 0.6)], "κ rank", "words", within=(-1.0, 1.0))
     (chart,) = intervals([wide], "x").split("</svg>")[:-1]
     assert set(ticks(chart)) == {-1, -0.5, 0, 0.5, 1}
+    decades = Panel([Mark("a", 3e4, -1e4, 7e4), Mark("b", 5.0, 4.0, 6.0)], "κ MAE", "words", within=(0.0, math.inf))
+    assert {10, 1000} <= set(ticks(intervals([decades], "x")))
     assert Scale.over([0.0, 0.0], 0, 1, within=(0.0, math.inf)).low == 0
     assert [metric_range(m) for m in ("val/recall_at_1", MAE, "train/loss")] == [
         (0, 1), (0, math.inf), (-math.inf, math.inf),

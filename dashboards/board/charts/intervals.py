@@ -42,6 +42,10 @@ class Panel:
     def scale(self, start: float, end: float) -> Scale:
         """Return the scale of the values."""
         values = [v for m in self.marks for v in (m.mean, m.low, m.high, *m.points) if math.isfinite(v)]
+        inner = [v for m in self.marks for v in (m.mean, *m.points) if math.isfinite(v)]
+        if self.zero is None and is_wide(inner):  # an interval may reach below zero, and is cut at the axis's end
+            positive = [max(value, min(inner)) for value in values]
+            return Scale.over(positive, start, end, is_log=True, within=self.within)
         values = [min(max(value, self.within[0]), self.within[1]) for value in values]
         return Scale.over(values if self.zero is None else [*values, self.zero], start, end, within=self.within)
 

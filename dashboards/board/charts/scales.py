@@ -25,14 +25,11 @@ class Scale:
         cls, values: Sequence[float], start: float, end: float, *, is_log: bool = False, within: Bounds = UNBOUNDED
     ) -> "Scale":
         """Return a scale with a little room around the values, as far as that is within a metric's bounds."""
-        low, high = (min(values), max(values)) if values else (0.0, 1.0)
-        if is_log:
-            low, high = math.log10(low), math.log10(high)
+        least, most = (min(values), max(values)) if values else (0.0, 1.0)
+        low, high = (math.log10(least), math.log10(most)) if is_log else (least, most)
         room = 0.06 * (high - low) or 0.5 * abs(high) or 0.5
-        low, high = low - room, high + room
-        if is_log:
-            return cls(10**low, min(10**high, within[1]), start, end, True)
-        return cls(max(low, within[0]), min(high, within[1]), start, end)
+        low, high = (10 ** (low - room), 10 ** (high + room)) if is_log else (low - room, high + room)
+        return cls(max(low, min(within[0], least)), min(high, max(within[1], most)), start, end, is_log)
 
     def __call__(self, value: float) -> float:
         """Return a value's pixel."""

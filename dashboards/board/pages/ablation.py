@@ -190,7 +190,7 @@ def _metric(metric: str, variants: Variants, around: PageContext, index: int) ->
     columns = [
         Column(variants.axis), Column(f"{name}, mean ± s.e.", is_number=True), Column("seeds", is_number=True),
         Column("difference ± s.e.", is_number=True), Column("95% interval", is_number=True),
-        Column("paired seeds", is_number=True), Column("verdict"), Column("Record", where="wide"),
+        Column("paired seeds", is_number=True, where="wide"), Column("verdict"), Column("Record", where="wide"),
     ]  # fmt: skip
     rows = [
         _row(metric, text, trial, mean, difference, is_it, around)

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import numpy as np
 
-_MOST_LEVELS = 12  # distinct numbers from which on an axis is a range, whatever else
+_MOST_LEVELS = 7  # distinct numbers from which on an axis is a range, whatever else
 _LEAST_DRAWN, _DRAWN_SHARE = 4, 0.6  # distinct numbers, and their share of the trials, of an axis that was drawn from
 _LOG_SPAN = 30.0  # ratio of the ends from which on a positive range is on a logarithmic scale
+_LEAST_LOG_SPAN = 5.0  # below, the two scales look alike
 _LEAST_TRIALS = 10  # for PED-ANOVA: half of them are then better than its threshold
 _LEAST_TOP = 5  # trials above the threshold that Optuna asks for, for an analysis that is stable
 _BANDWIDTH = 0.12  # of the kernel of a surface, as a share of an axis
@@ -49,8 +50,13 @@ class Axis:
 
     @cached_property
     def is_log(self) -> bool:
-        """True if the numbers are positive and span so much that a linear scale would hide most of them."""
-        return is_wide([number for number in self.numbers or () if not math.isnan(number)])
+        """True if the numbers are positive, and span much or lie as if drawn from a logarithmic range."""
+        known = [number for number in self.numbers or () if not math.isnan(number)]
+        if not known or min(known) <= 0 or max(known) < _LEAST_LOG_SPAN * min(known):
+            return False
+        middle, low, high = statistics.median(known), min(known), max(known)
+        is_skewed = abs(middle - math.sqrt(low * high)) < abs(middle - (low + high) / 2)
+        return is_wide(known) or is_skewed
 
     @cached_property
     def levels(self) -> list[str]:

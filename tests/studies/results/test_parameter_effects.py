@@ -66,6 +66,8 @@ def test_ranges_are_told_from_levels() -> None:
     assert Axis("lr", DRAWN).is_log
     whole = Axis("n", [str(i) for i in range(1, 25)])
     assert (whole.is_range, whole.is_log) == (True, False)
+    narrow = Axis("kappa_pos", [f"{4 * 5 ** random.Random(i).uniform(0, 1.7):.4g}" for i in range(30)])
+    assert (narrow.is_range, narrow.is_log) == (True, True)
     assert not GRID[0].is_range
     assert not Axis("kind", ["joint", "mu kappa"] * 10).is_range
     assert Axis("b", ["8.0", "", "-1.0", "8.0"]).levels == ["", "-1.0", "8.0"]
