@@ -46,23 +46,30 @@ class Point:
     value: float  # NaN where it has none
 
 
-def history(
-    points: Sequence[Point], best: Sequence[float], words: str, y_label: str, within: Bounds = UNBOUNDED
-) -> Html:
+@dataclass(frozen=True)
+class Step:
+    """A trial in the history of a study."""
+
+    number: int  # of the trial, in the order of their beginning
+    point: Point
+    best: float  # so far
+
+
+def history(steps: Sequence[Step], words: str, y_label: str, within: Bounds = UNBOUNDED) -> Html:
     """Draw the value of every trial in the order of their beginning, and the best up to each."""
     height, left, right, top, bottom = 300, 72, 16, 14, 42
-    finite = [point.value for point in points if math.isfinite(point.value)]
-    x = Scale.over([1, len(points)], left, WIDTH - right, within=(0.0, math.inf))
+    finite = [step.point.value for step in steps if math.isfinite(step.point.value)]
+    x = Scale.over([1, steps[-1].number], left, WIDTH - right, within=(0.0, math.inf))
     y = Scale.over(finite, height - bottom, top, is_log=is_wide(finite), within=within)
-    shown = [(i, value) for i, value in enumerate(best, start=1) if math.isfinite(value)]
-    steps = [f"{x(i)} {y(value)}" if not place else f"H{x(i)}V{y(value)}" for place, (i, value) in enumerate(shown)]
-    path = tag("path", class_="so-far", d=f"M{''.join(steps)}H{x(len(points))}") if shown else None
+    shown = [step for step in steps if math.isfinite(step.best)]
+    path = "".join(f"H{x(step.number)}V{y(step.best)}" for step in shown[1:])
+    line = tag("path", class_="so-far", d=f"M{x(shown[0].number)} {y(shown[0].best)}{path}H{x(steps[-1].number)}")
     dots = [
-        tag("circle", tag("title", f"{point.name}: {number(point.value)}"), class_="dot", cx=x(i), cy=y(point.value),
-            r=3, data_run=point.run)
-        for i, point in enumerate(points, start=1) if math.isfinite(point.value)
+        tag("circle", tag("title", f"{step.point.name}: {number(step.point.value)}"), class_="dot",
+            cx=x(step.number), cy=y(step.point.value), r=3, data_run=step.point.run)
+        for step in steps if math.isfinite(step.point.value)
     ]  # fmt: skip
-    return svg(height, words, [frame(x, y, "trials, in the order of their beginning", y_label), path, *dots])
+    return svg(height, words, [frame(x, y, "trials, in the order of their beginning", y_label), line, *dots])
 
 
 def sparkline(best: Sequence[float], words: str) -> Html | None:

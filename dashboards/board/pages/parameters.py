@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dashboards.board.charts.curves import Line, Point, history
+from dashboards.board.charts.curves import Line, Point, Step, history
 from dashboards.board.charts.parallel import Goal, parallel
 from dashboards.board.charts.parameters import contour, importance_bars, slice_chart
 from dashboards.board.html.frame import PageContext, cells_words, note, page_of_study, section
@@ -138,17 +138,18 @@ def history_section(study: Study, metric: str) -> Html | None:
         return None
     name = metric_name(metric)
     words = f"{name} of {len(points)} trials and the best so far: {number(best[-1])}"
-    drawn = _thinned(points, best)
-    chart = history(*drawn, words, name, metric_range(metric))
-    left_out = f" {len(drawn[0]):,} of {len(points):,} trials are drawn." if len(drawn[0]) < len(points) else ""
+    steps = [Step(i, point, so_far) for i, (point, so_far) in enumerate(zip(points, best, strict=True), start=1)]
+    drawn = _thinned(steps)
+    chart = history(drawn, words, name, metric_range(metric))
+    left_out = f" {len(drawn):,} of {len(steps):,} trials are drawn." if len(drawn) < len(steps) else ""
     return section("History", chart, words=f"{name} of every trial; the line is the best so far.{left_out}")
 
 
-def _thinned(points: Sequence[Point], best: Sequence[float]) -> tuple[list[Point], list[float]]:
-    """Return at most `_MOST_POINTS` trials, evenly spaced, and those that were the best when they ended."""
-    every = math.ceil(len(points) / _MOST_POINTS)
-    kept = [i for i, point in enumerate(points) if i % every == 0 or point.value == best[i] != best[i - 1]]
-    return [points[i] for i in kept], [best[i] for i in kept]
+def _thinned(steps: Sequence[Step]) -> list[Step]:
+    """Return about `_MOST_POINTS` trials, evenly spaced, with the best and the last among them."""
+    every = math.ceil(len(steps) / _MOST_POINTS)
+    best = next(step for step in steps if step.point.value == steps[-1].best)
+    return [step for step in steps if step.number % every == 0 or step in (best, steps[-1])]
 
 
 def _importance(found: Importance | None) -> Html:
