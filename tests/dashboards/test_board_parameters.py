@@ -70,6 +70,9 @@ def ticks(chart: str) -> list[float]:
 def test_axes_stay_within_what_a_metric_can_be() -> None:
     lines = [Line("a", "a", "best", [(0, 0.2), (10, 0.999)])]
     assert max(ticks(curves(lines, "words", "κ rank", metric_range(OBJECTIVE)))) <= 1
+    small = [Line("a", "a", "best", [(0, 0.001), (10, 0.5)])]
+    assert 0.2 in ticks(curves(small, "words", "κ rank", metric_range(OBJECTIVE)))  # linear, other than an error's
+    assert 0.2 not in ticks(curves(small, "words", "κ MAE", metric_range(MAE)))
     wide = Panel([Mark("a", 0.9, -3.0, 4.8), Mark("b", 0.5, 0.4, 0.6)], "κ rank", "words", within=(-1.0, 1.0))
     (chart,) = intervals([wide], "x").split("</svg>")[:-1]
     assert set(ticks(chart)) == {-1, -0.5, 0, 0.5, 1}

@@ -4,10 +4,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dashboards.board.charts.scales import UNBOUNDED, Bounds, Scale, tick_text
+from dashboards.board.charts.scales import UNBOUNDED, Bounds, Scale, spans_decades, tick_text
 from pcl.presentation.markup import Child, Html, tag
 from pcl.presentation.numbers import number
-from pcl.studies.results.parameter_effects import is_wide
 
 WIDTH = 640  # of a chart that stands beside another
 
@@ -27,7 +26,7 @@ def curves(lines: Sequence[Line], words: str, y_label: str, within: Bounds = UNB
     height, left, right, top, bottom = 300, 72, 16, 14, 42
     values = [p[1] for line in lines for p in line.points]
     x = Scale.over([p[0] for line in lines for p in line.points], left, WIDTH - right, within=(0.0, math.inf))
-    y = Scale.over(values, height - bottom, top, is_log=is_wide(values), within=within)
+    y = Scale.over(values, height - bottom, top, is_log=spans_decades(values, within), within=within)
     drawn: list[Child] = [frame(x, y, "batches", y_label)]
     for line in lines:
         places = [(x(step), y(value)) for step, value in line.points]
@@ -60,7 +59,7 @@ def history(steps: Sequence[Step], words: str, y_label: str, within: Bounds = UN
     height, left, right, top, bottom = 300, 72, 16, 14, 42
     finite = [step.point.value for step in steps if math.isfinite(step.point.value)]
     x = Scale.over([1, steps[-1].number], left, WIDTH - right, within=(0.0, math.inf))
-    y = Scale.over(finite, height - bottom, top, is_log=is_wide(finite), within=within)
+    y = Scale.over(finite, height - bottom, top, is_log=spans_decades(finite, within), within=within)
     shown = [step for step in steps if math.isfinite(step.best)]
     path = "".join(f"H{x(step.number)}V{y(step.best)}" for step in shown[1:])
     line = tag("path", class_="so-far", d=f"M{x(shown[0].number)} {y(shown[0].best)}{path}H{x(steps[-1].number)}")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dashboards.board.charts.curves import rules, svg
-from dashboards.board.charts.scales import UNBOUNDED, Bounds, Scale, numeric, tick_text
+from dashboards.board.charts.scales import UNBOUNDED, Bounds, Scale, numeric, spans_decades, tick_text
 from pcl.presentation.markup import Child, Html, tag
 from pcl.presentation.numbers import MISSING, number
 from pcl.studies.results.parameter_effects import is_wide
@@ -43,7 +43,9 @@ class Panel:
         """Return the scale of the values."""
         values = [v for m in self.marks for v in (m.mean, m.low, m.high, *m.points) if math.isfinite(v)]
         inner = [v for m in self.marks for v in (m.mean, *m.points) if math.isfinite(v)]
-        if self.zero is None and is_wide(inner):  # an interval may reach below zero, and is cut at the axis's end
+        if self.zero is None and spans_decades(
+            inner, self.within
+        ):  # an interval may reach below zero, and is cut at the axis's end
             positive = [max(value, min(inner)) for value in values]
             return Scale.over(positive, start, end, is_log=True, within=self.within)
         values = [min(max(value, self.within[0]), self.within[1]) for value in values]

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dashboards.board.charts.curves import Line, group, svg
-from dashboards.board.charts.scales import UNBOUNDED, Bounds, Scale, tick_text
+from dashboards.board.charts.scales import UNBOUNDED, Bounds, Scale, spans_decades, tick_text
 from pcl.presentation.markup import Child, Html, tag
 from pcl.presentation.numbers import MISSING
-from pcl.studies.results.parameter_effects import Axis, is_wide
+from pcl.studies.results.parameter_effects import Axis
 
 _WIDTH = 960
 _LETTER = 7.3  # pixels of a letter, of the wider fonts
@@ -25,6 +25,11 @@ class Goal:
     values: Sequence[float]  # one for each trial
     within: Bounds = UNBOUNDED
     is_lower_better: bool = False
+
+    @property
+    def is_log(self) -> bool:
+        """Return whether its scale is logarithmic."""
+        return spans_decades(self.values, self.within)
 
 
 def parallel(lines: Sequence[Line], axes: Sequence[Axis], goal: Goal, words: str) -> Html:
@@ -44,7 +49,7 @@ def parallel(lines: Sequence[Line], axes: Sequence[Axis], goal: Goal, words: str
         places.append(y)
         short = [(height, last_part(text, n_letters if index else 14)) for height, text in ticks]
         uprights.append(_upright(at[index], top, bottom, _title(names[index], at[index], top, is_slanted), short))
-    scale = Scale.over(goal.values, bottom, top, is_log=is_wide(goal.values), within=goal.within)
+    scale = Scale.over(goal.values, bottom, top, is_log=goal.is_log, within=goal.within)
     places.append([scale(value) for value in goal.values])
     ticks = [(scale(tick), tick_text(tick)) for tick in scale.ticks()]
     uprights.append(_upright(at[-1], top, bottom, _title(names[-1], at[-1], top, is_slanted), ticks, kind="goal"))

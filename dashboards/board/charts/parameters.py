@@ -9,7 +9,7 @@ from dashboards.board.charts.parallel import Goal, last_part
 from dashboards.board.charts.scales import Scale, tick_text
 from pcl.presentation.markup import Child, Html, tag
 from pcl.presentation.numbers import MISSING, number
-from pcl.studies.results.parameter_effects import Axis, Importance, Surface, is_wide, mean
+from pcl.studies.results.parameter_effects import Axis, Importance, Surface, mean
 
 _LETTER = 7.3  # pixels of a letter, of the wider fonts
 _MOST_LETTERS = 26  # of an axis's name
@@ -42,7 +42,7 @@ def slice_chart(axis: Axis, points: Sequence[Point], goal: Goal, words: str) -> 
     """Draw what every trial reached over its value of an axis, the last on top, and the mean of every level."""
     width, height = _SLICE
     left, right, top, bottom = 66, 14, 12, 44
-    y = Scale.over(goal.values, height - bottom, top, is_log=is_wide(goal.values), within=goal.within)
+    y = Scale.over(goal.values, height - bottom, top, is_log=goal.is_log, within=goal.within)
     numbers = axis.numbers if axis.is_range else None
     if numbers is not None:
         known = [value for value in numbers if not math.isnan(value)]
@@ -68,7 +68,7 @@ def contour(x: Axis, y: Axis, surface: Surface, points: Sequence[Point], goal: G
     """Draw a metric over two axes in bands, the better the stronger, with their scale and dots for the first trials."""
     width, height, left, right, top, bottom = _CONTOUR, 340, 84, 82, 14, 46
     finite = [value for row in surface.values for value in row if not math.isnan(value)]
-    scale = Scale.over(finite, 0.0, float(_N_BANDS), is_log=is_wide(goal.values), within=goal.within)
+    scale = Scale.over(finite, 0.0, float(_N_BANDS), is_log=goal.is_log, within=goal.within)
     across, up = Scale(0.0, 1.0, left, width - right), Scale(0.0, 1.0, height - bottom, top)
     cell_x, cell_y = (width - right - left) / surface.n_x, (height - bottom - top) / surface.n_y
     drawn: list[Child] = []
@@ -141,5 +141,5 @@ def _means(axis: Axis, goal: Goal) -> list[tuple[float, float]]:
     found = []
     for i, level in enumerate(axis.levels):
         values = [value for value, text in zip(goal.values, axis.values, strict=True) if text == level]
-        found.append(((i + 0.5) / len(axis.levels), mean(values, is_log=is_wide(goal.values))))
+        found.append(((i + 0.5) / len(axis.levels), mean(values, is_log=goal.is_log)))
     return found

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pcl.presentation.numbers import MINUS
+from pcl.studies.results.parameter_effects import is_wide
 
 Bounds = tuple[float, float]  # the least and the largest value of a metric
 UNBOUNDED: Bounds = (-math.inf, math.inf)
@@ -47,12 +48,21 @@ class Scale:
             decades = range(math.ceil(math.log10(self.low)), math.floor(math.log10(self.high)) + 1)
             if len(decades) >= 2:
                 return [10.0**d for d in decades][:: max(1, math.ceil(len(decades) / n_most))]
+            first = math.floor(math.log10(self.low))
+            finer = [factor * 10.0**d for d in (first, first + 1, first + 2) for factor in (1, 2, 5)]
+            if len(inside := [tick for tick in finer if self.low <= tick <= self.high]) >= 2:
+                return inside
         span = self.high - self.low
         step = 10 ** math.floor(math.log10(span / n_most))
         step *= next(factor for factor in (1, 2, 5, 10) if span / (factor * step) <= n_most)
         first = math.ceil(self.low / step)
         found = [i * step for i in range(first, math.floor(self.high / step) + 1)]
         return [t for t in found if t > 0] if self.is_log else found
+
+
+def spans_decades(values: Sequence[float], within: Bounds) -> bool:
+    """Return whether a metric is to be on a logarithmic scale: it has no upper bound, and its values span decades."""
+    return math.isinf(within[1]) and is_wide(values)
 
 
 def tick_text(value: float) -> str:

@@ -47,6 +47,11 @@ class Measured:
         is_lower_better = not self.is_larger_better
         return Goal(metric_name(self.metric), self.values, metric_range(self.metric), is_lower_better)
 
+    @property
+    def scaled(self) -> list[float]:
+        """Return the values on the scale that they are drawn on."""
+        return [math.log(value) for value in self.values] if self.goal.is_log else self.values
+
     def best(self, n: int) -> "Measured":
         """Return the best of them, the best last: what is drawn last is on top."""
         axes = [Axis(axis.name, axis.values[:n][::-1]) for axis in self.axes]
@@ -109,7 +114,7 @@ def parameters_page(study: Study, metric: str, around: PageContext) -> str:
     elif len(found.trials) < 2 or not found.axes:
         body = [note("At least two trials with different settings have to finish before they can be compared.")]
     else:
-        shares = importance(found.axes, found.values, is_larger_better=found.is_larger_better)
+        shares = importance(found.axes, found.scaled, is_larger_better=found.is_larger_better)
         found = found.by_axis(list(shares.shares) if shares else [])
         body = [
             _chooser(study, metric),
@@ -179,8 +184,9 @@ def _contours(found: Measured) -> Html | None:
         return None
     figures = []
     for x, y in pairs:
-        chart = contour(x, y, surface(x, y, found.values), found.points[:_MOST_POINTS], found.goal,
-                        f"{found.goal.name} over {x.name} and {y.name}")  # fmt: skip
+        found_surface = surface(x, y, found.values, is_log=found.goal.is_log)
+        words = f"{found.goal.name} over {x.name} and {y.name}"
+        chart = contour(x, y, found_surface, found.points[:_MOST_POINTS], found.goal, words)
         figures.append(tag("figure", chart, data_name=f"{x.name} and {y.name}"))
     words = (
         "Two settings at a time, the most important first: means where levels cross, a smoothed surface along ranges, "

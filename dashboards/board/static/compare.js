@@ -201,7 +201,8 @@ compare.drawCurves = async (runs) => {
   const box = document.createElement("div");
   const show = () => {
     compare.metric = chooser.value;
-    box.replaceChildren(drawing.chart(curvesOf(chooser.value), chooser.selectedOptions[0].textContent));
+    const mayBeLog = !/_corr$|recall_at_1$/.test(chooser.value); // these are between -1 and 1
+    box.replaceChildren(drawing.chart(curvesOf(chooser.value), chooser.selectedOptions[0].textContent, mayBeLog));
   };
   chooser.addEventListener("change", show);
   place.replaceChildren(compare.element("h2", "Learning curves"), chooser, box);

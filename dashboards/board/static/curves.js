@@ -20,7 +20,7 @@ drawing.ticks = (low, high) => {
   return Array.from({ length: Math.floor(high / step) - first + 1 }, (_, index) => (first + index) * step);
 };
 
-drawing.scale = (values, start, end, mayBeLog = true) => {
+drawing.scale = (values, start, end, mayBeLog) => {
   // Logarithmic where positive values span so much that a linear scale would hide most of them.
   const [least, most] = [Math.min(...values), Math.max(...values)];
   const isLog = mayBeLog && least > 0 && most >= 30 * least;
@@ -32,10 +32,10 @@ drawing.scale = (values, start, end, mayBeLog = true) => {
   return Object.assign(place, { ticks: isLog ? decades() : drawing.ticks(low, high) });
 };
 
-drawing.chart = (curves, label) => {
+drawing.chart = (curves, label, mayBeLog) => {
   const [width, height, left, bottom] = [960, 340, 72, 296];
   const points = curves.flatMap(({ points: found }) => found);
-  const y = drawing.scale(points.map(([, value]) => value), bottom, 14);
+  const y = drawing.scale(points.map(([, value]) => value), bottom, 14, mayBeLog);
   const x = drawing.scale(points.map(([step]) => step), left, width - 16, false);
   const svg = drawing.shape("svg", { viewBox: `0 0 ${width} ${height}`, class: "chart wide-chart", role: "img",
     "aria-label": `${label} over batches` });

@@ -106,11 +106,10 @@ def is_wide(values: Sequence[float]) -> bool:
 def importance(axes: Sequence[Axis], values: Sequence[float], *, is_larger_better: bool) -> Importance | None:
     """Return the importance of every axis: main effects of levels, or PED-ANOVA where an axis is a range.
 
-    A metric that spans decades counts by its logarithm. None where trials are too few, or all of one value.
+    None where trials are too few, or all of one value. Give the logarithms of a metric that spans decades.
     """
     if len(axes) == 0 or len(values) < 3 or max(values) == min(values):
         return None
-    values = [math.log(value) for value in values] if is_wide(values) else values
     if not any(axis.is_range for axis in axes):
         return _main_effects(axes, values)
     return _ped_anova(axes, values, is_larger_better) if len(values) >= _LEAST_TRIALS else None
@@ -146,18 +145,17 @@ def _main_effects(axes: Sequence[Axis], values: Sequence[float]) -> Importance |
 def _ped_anova(axes: Sequence[Axis], values: Sequence[float], is_larger_better: bool) -> Importance:
     """Return how much each axis tells the best trials from all, by Optuna, normalized to a sum of 1."""
     import optuna  # noqa: PLC0415  half a second
-    from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution  # noqa: PLC0415
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    distributions: dict[str, BaseDistribution] = {}
+    distributions: dict[str, optuna.distributions.BaseDistribution] = {}
     params: dict[str, Sequence[float | str]] = {}
     for axis in axes:
         numbers = [number for number in axis.numbers or () if not math.isnan(number)]
         is_range = axis.is_range and min(numbers) < max(numbers)
         distributions[axis.name] = (
-            FloatDistribution(min(numbers), max(numbers), log=axis.is_log)
+            optuna.distributions.FloatDistribution(min(numbers), max(numbers), log=axis.is_log)
             if is_range
-            else CategoricalDistribution(axis.levels)
+            else optuna.distributions.CategoricalDistribution(axis.levels)
         )
         params[axis.name] = axis.numbers or [] if is_range else axis.values
     study = optuna.create_study(direction="maximize" if is_larger_better else "minimize")
@@ -213,15 +211,14 @@ class Surface:
     values: Sequence[Sequence[float]]  # by row of y, then x; NaN where no trial is near
 
 
-def surface(x: Axis, y: Axis, values: Sequence[float], n_cells: int = 24) -> Surface:
+def surface(x: Axis, y: Axis, values: Sequence[float], n_cells: int = 24, *, is_log: bool = False) -> Surface:
     """Return a metric over two axes: means of levels that were crossed, a kernel smoother along a range.
 
-    Of a metric that spans decades the means are geometric. Cells that no trial is near have no value.
+    Means are geometric on a logarithmic scale. Cells that no trial is near have no value.
     """
     import numpy as np  # noqa: PLC0415  a tenth of a second
 
     n_x, n_y = (n_cells if axis.is_range else len(axis.levels) for axis in (x, y))
-    is_log = is_wide(values)
     at_x, at_y, z = np.array(x.places), np.array(y.places), np.log(values) if is_log else np.array(values)
     is_known = ~(np.isnan(at_x) | np.isnan(at_y))
     at_x, at_y, z = at_x[is_known], at_y[is_known], z[is_known]

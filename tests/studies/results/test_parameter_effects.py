@@ -87,6 +87,6 @@ def test_a_surface_has_means_of_levels_and_is_blank_where_nothing_is_near() -> N
     assert found.values[0][0] == 2.0
     assert found.values[1][1] == 5.0
     assert math.isnan(found.values[0][1])
-    assert surface(x, y, [1.0, 100.0, 5.0]).values[0][0] == pytest.approx(10.0)  # geometric over decades
+    assert surface(x, y, [1.0, 100.0, 5.0], is_log=True).values[0][0] == pytest.approx(10.0)  # geometric
     drawn = surface(Axis("lr", DRAWN), Axis("n", [str(i) for i in range(30)]), [0.5] * 30)
     assert {round(value, 9) for row in drawn.values for value in row if not math.isnan(value)} == {0.5}
