@@ -101,8 +101,9 @@ def test_results_that_ship_are_on_a_fresh_scoreboard() -> None:
 
 @pytest.mark.parametrize(
     ("changed", "name"),
-    [({}, "MCInfoNCE"), ({"task.data": "cifar10h"}, "MCInfoNCE"), ({"task.data": "folder"}, None),
-     ({"task.data": "embedded"}, None), ({"loss_name": "mine.py:Loss"}, None), ({"task.dim": "16"}, None)],
+    [({}, "MCInfoNCE"), ({"task.n_eval": "9"}, "MCInfoNCE"), ({"task.data": "cifar10h"}, "MCInfoNCE"),
+     ({"task.data": "folder"}, None), ({"task.data": "embedded"}, None),
+     ({"loss_name": "mine.py:Loss"}, None), ({"task.dim": "16"}, None)],
 )  # fmt: skip
 def test_a_winner_is_compared_with_the_paper_on_the_papers_data_alone(
     changed: dict[str, str], name: str | None

@@ -77,8 +77,8 @@ def curves_data(study: Study, read: Callable[[Iterable[Run], str], Histories], n
     content = {}
     for metric in shown_metrics(study.objective, study.trials):
         found = read(runs, metric)
-        content[metric] = {run: _thinned(points) for run, points in found.items()}
-    return f"board.takeCurves({json.dumps(study.run.id)}, {json.dumps(content, sort_keys=True)});\n"
+        content[metric] = {run: _thinned(points) for run, points in sorted(found.items())}
+    return f"board.takeCurves({json.dumps(study.run.id)}, {json.dumps(content)});\n"
 
 
 def _thinned(points: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:

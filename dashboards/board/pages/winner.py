@@ -29,6 +29,7 @@ _WORDS = {
     "credible.png": "Queries with the images in their 95% credible interval",
 }
 _BENCHMARKS = {"toy": "tab:bench_results", "images": "tab:bench_cifar"}  # the paper's table of losses, by task
+_SIZES = ("task.data", "task.n_eval", "task.max_draws")  # with others a task is the same
 _SHEETS = ("certain.png", "credible.png")  # of many images each
 
 
@@ -118,7 +119,7 @@ def published_row(params: Mapping[str, str]) -> Row | None:
         config = row.config(params.get("profile", ""), params.get("scale", "")) if row else {}
     except ValueError:  # which the profile does not have
         return None
-    task = {path: str(value) for path, value in config.items() if path.startswith("task.") and path != "task.data"}
+    task = {path: str(value) for path, value in config.items() if path.startswith("task.") and path not in _SIZES}
     return row if row and all(params.get(path) == value for path, value in task.items()) else None
 
 
