@@ -73,13 +73,14 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "dashboards.board.html": (
         "dashboards.board.store", "pcl.metrics", "pcl.presentation", "pcl.studies.space", "pcl.studies.tracking",
     ),
-    "dashboards.board.charts": ("pcl.presentation",),
+    "dashboards.board.charts": ("pcl.presentation", "pcl.studies.results"),
     "dashboards.board.pages": (
-        "dashboards.board.charts", "dashboards.board.html", "dashboards.board.store", "pcl.metrics",
-        "pcl.presentation", "pcl.storage", "pcl.studies.paper", "pcl.studies.results", "pcl.studies.tracking",
+        "dashboards.board.charts", "dashboards.board.html", "dashboards.board.store", "dashboards.paper",
+        "pcl.metrics", "pcl.presentation", "pcl.storage", "pcl.studies.paper", "pcl.studies.results",
+        "pcl.studies.tracking",
     ),
     "dashboards.board": (
-        "dashboards.board.html", "dashboards.board.pages", "dashboards.board.store", "pcl.metrics",
+        "dashboards.board.html", "dashboards.board.pages", "dashboards.board.store", "dashboards.paper", "pcl.metrics",
         "pcl.presentation", "pcl.storage", "pcl.studies.paper", "pcl.studies.tracking",
     ),
     "dashboards.paper": ("pcl.presentation", "pcl.studies.paper", "pcl.studies.tracking"),

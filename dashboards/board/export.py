@@ -8,8 +8,8 @@ from pcl.storage.files import replacing
 
 _RUN = "[0-9a-f]{32}"  # a run's name in MLflow
 _OURS = re.compile(
-    rf"(index|scoreboard|compare)\.html|(study|ablation|winner)-{_RUN}\.html|data-{_RUN}\.js|image-{_RUN}-[\w.-]+\.png"
-    r"|board\.(css|js)|compare\.js|icon\.svg"
+    rf"(index|scoreboard|compare)\.html|(study|ablation|winner)-{_RUN}\.html|parameters-{_RUN}(-[\w.-]+)?\.html|(data|curves)-{_RUN}\.js|image-{_RUN}-[\w.-]+\.png"
+    r"|board\.(css|js)|(compare|charts|curves)\.js|icon\.svg"
 )
 
 

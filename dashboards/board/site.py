@@ -11,30 +11,36 @@ from pathlib import Path
 
 from dashboards.board.html.frame import PageContext
 from dashboards.board.pages.ablation import ablation_page
-from dashboards.board.pages.compare import compare_page, study_data
+from dashboards.board.pages.compare import compare_page, curves_data, study_data
 from dashboards.board.pages.overview import overview_page
+from dashboards.board.pages.parameters import address_of, metrics_of, parameters_page, slug
 from dashboards.board.pages.scoreboard import scoreboard_page
 from dashboards.board.pages.study import learning, study_page
-from dashboards.board.pages.winner import winner_page
-from dashboards.board.store.artifacts import Artifacts
+from dashboards.board.pages.winner import in_order, winner_page
+from dashboards.board.store.artifacts import Artifacts, Figure
 from dashboards.board.store.histories import histories
 from dashboards.board.store.records import Study, all_studies, one_study, trials_on
+from dashboards.paper.results import RESULTS, read_results
 from pcl.metrics.names import MAIN_METRICS
 from pcl.studies.paper.published import report_seeds
-from pcl.studies.tracking.database_file import Database
+from pcl.studies.tracking.database_file import Database, FileDatabase
 from pcl.studies.tracking.tags import RunState
 
 _STATIC = {path.name: path for path in Path(__file__).with_name("static").iterdir()}
 _KINDS = {
     ".css": "text/css", ".js": "text/javascript", ".html": "text/html", ".png": "image/png", ".svg": "image/svg+xml",
 }  # fmt: skip
-_OF_STUDY = re.compile(r"(study|ablation|winner|data)-([A-Za-z0-9]{1,64})\.(html|js)")
+_OF_STUDY = re.compile(r"(study|ablation|winner|data|curves)-([A-Za-z0-9]{1,64})\.(html|js)")
+_PARAMETERS = re.compile(r"parameters-([A-Za-z0-9]{1,64})(?:-([\w.-]{1,100}))?\.html")
 _IMAGE = re.compile(r"image-([A-Za-z0-9]{1,64})-([A-Za-z0-9_.-]+\.png)")
 _RUN = re.compile(r"[A-Za-z0-9]{1,64}")
 _SCOREBOARD = "scoreboard.html"
 _MOST_KEPT = 128  # files
 _MOST_PREPARED = 3  # pages of studies that are made before they are asked for
 _LARGE = 500  # trials from which on a page takes so long that this is worth it
+_MOST_THUMBNAILS = 12  # studies of the overview that show a figure
+_MOST_CURVES = 500  # runs of a study whose curves can be compared
+_MOST_ASKED = 24  # the same of a server, which is asked for every curve
 _NONE: Mapping[str, str] = {}
 
 
@@ -69,7 +75,10 @@ class Site:
         found = ["index.html", _SCOREBOARD, "compare.html", *sorted(_STATIC)]
         for study in all_studies(self._database):
             found += [f"{kind}-{study.run.id}.html" for kind in ("study", "ablation", "winner")]
-            found += [f"data-{study.run.id}.js", *(figure.address for figure in self._artifacts.figures(study))]
+            whole = one_study(self._database, study.run.id, MAIN_METRICS)
+            found += [address_of(whole, metric) for metric in metrics_of(whole)] if whole else []
+            found += [f"{kind}-{study.run.id}.js" for kind in ("data", "curves")]
+            found += [figure.address for figure in self._artifacts.figures(study)]
         return found
 
     def get(self, name: str, query: Mapping[str, str] = _NONE) -> File | None:
@@ -128,26 +137,48 @@ class Site:
         if name == "index.html":
             studies = all_studies(self._database)
             self._prepare(studies)
-            return overview_page(studies, around)
+            return overview_page(studies, around, self._thumbnails(studies))
         if name == "compare.html":
             return compare_page(all_studies(self._database), around)
         if name == _SCOREBOARD:
             seeds = report_seeds()
-            return scoreboard_page(trials_on(self._database, seeds), seeds, around)
+            return scoreboard_page(trials_on(self._database, seeds), seeds, around, read_results(RESULTS))
         if image := _IMAGE.fullmatch(name):
             return self._artifacts.png(image[1], image[2])
-        if (found := _OF_STUDY.fullmatch(name)) and (found[1] == "data") == (found[3] == "js"):
-            study = one_study(self._database, found[2], MAIN_METRICS if found[1] == "study" else ())
-            return self._of_study(found[1], study, baseline, around) if study else None
-        return None
+        return self._by_study(name, baseline, around)
+
+    def _thumbnails(self, studies: Sequence[Study]) -> dict[str, Figure]:
+        """Return the first figure of the latest studies, by their run."""
+        latest = [study for study in studies if study.selects and not study.is_running][:_MOST_THUMBNAILS]
+        found = {study.run.id: self._artifacts.figures(study) for study in latest}
+        return {run_id: in_order(figures)[0] for run_id, figures in found.items() if figures}
+
+    def _parameters(self, run_id: str, asked: str, around: PageContext) -> str | None:
+        """Return the page of a study's settings by the metric asked for, where there is such a metric."""
+        study = one_study(self._database, run_id, MAIN_METRICS)
+        metrics = {slug(metric): metric for metric in metrics_of(study)} if study else {}
+        metric = metrics.get(asked) if asked else study.objective if study else None
+        return parameters_page(study, metric, around) if study and metric else None
+
+    def _by_study(self, name: str, baseline: str, around: PageContext) -> str | None:
+        """Return one of a study's pages, or its data."""
+        if found := _PARAMETERS.fullmatch(name):
+            return self._parameters(found[1], found[2] or "", around)
+        if not (found := _OF_STUDY.fullmatch(name)) or (found[1] in ("data", "curves")) != (found[3] == "js"):
+            return None
+        study = one_study(self._database, found[2], MAIN_METRICS if found[1] in ("study", "curves") else ())
+        return self._of_study(found[1], study, baseline, around) if study else None
 
     def _of_study(self, kind: str, study: Study, baseline: str, around: PageContext) -> str:
-        if kind == "data":
-            return study_data(study)
         if kind == "ablation":
             return ablation_page(study, around, baseline)
         if kind == "winner":
             return winner_page(study, self._artifacts.figures(study), around)
+        if kind == "data":
+            return study_data(study)
+        if kind == "curves":
+            n_most = _MOST_CURVES if isinstance(self._database, FileDatabase) else _MOST_ASKED
+            return curves_data(study, lambda runs, metric: histories(self._database, runs, metric), n_most)
         return study_page(study, histories(self._database, [t.run for t in learning(study)], study.objective), around)
 
 

@@ -1,8 +1,10 @@
 """Names of all metrics, their better ends and their short names for people.
 
-Imports nothing: readers of records need it too. `split/what` is the rule: `eval` for the toy task, `val` and `test` for
-images.
+Imports no module of ours: readers of records need it too. `split/what` is the rule: `eval` for the toy task, `val` and
+`test` for images.
 """
+
+import math
 
 # Of every report
 TRAIN_LOSS = "train/loss"
@@ -38,7 +40,8 @@ SHORT_NAMES = {
     SPREAD_RANK_CORR: "spread rank", SPREAD_MAE: "spread MAE", SPREAD_RMSE: "spread RMSE",
     VAL_CROP: "crop", VAL_ENTROPY: "entropy", VAL_RECALL: "R@1",
     TEST_CROP: "test crop", TEST_ENTROPY: "test entropy", TEST_RECALL: "test R@1",
-    TRAIN_LOSS: "loss",
+    TRAIN_LOSS: "loss", KAPPA_MEAN: "κ mean", KAPPA_MEDIAN: "κ median", BEST_BATCH: "best batch",
+    MS_PER_BATCH: "ms per batch", TRAIN_S: "training, s",
 }  # fmt: skip
 
 _ENDS = {"_corr": True, "recall_at_1": True, "_rmse": False, "_mae": False, TRAIN_LOSS: False}
@@ -52,6 +55,23 @@ def larger_is_better(metric: str) -> bool | None:
         [True, False, None]
     """
     return next((is_larger for ending, is_larger in _ENDS.items() if metric.endswith(ending)), None)
+
+
+_RANGES = {
+    "_corr": (-1.0, 1.0), "recall_at_1": (0.0, 1.0), "_rmse": (0.0, math.inf), "_mae": (0.0, math.inf),
+    MS_PER_BATCH: (0.0, math.inf), TRAIN_S: (0.0, math.inf),
+}  # fmt: skip
+
+
+def metric_range(metric: str) -> tuple[float, float]:
+    """Return the least and the largest value that a metric can have; infinite where there is no bound.
+
+    Example:
+        >>> metric_range("eval/kappa_rank_corr"), metric_range("eval/kappa_mae")
+        ((-1.0, 1.0), (0.0, inf))
+    """
+    found = (bounds for ending, bounds in _RANGES.items() if metric.endswith(ending))
+    return next(found, (-math.inf, math.inf))
 
 
 def plain_name(metric: str) -> str:

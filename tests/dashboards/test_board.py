@@ -138,7 +138,8 @@ def test_an_ablation_pairs_seeds(stored: Stored, asked: str) -> None:
 def test_a_winner_has_its_numbers_its_figure_and_a_way_to_load_it(stored: Stored) -> None:
     page = stored.page(f"winner-{stored.runs['whole']}.html")
     scores = by_seed(stored, "whole", "eval/kappa_mae")["n_samples=5"]
-    row = next(row for row in page.rows("metrics") if row["metric"] == "eval/kappa_mae")
+    row = next(row for row in page.rows("metrics") if row["metric"] == "κ MAE ↓|eval/kappa_mae")
+    assert row["published"] == "6.15 ± 0.61"
     assert row["tuning seeds, mean ± s.e."] == shown(list(scores.values()))
     assert row["report seeds, mean ± s.e."] == shown([error(0.28, seed) for seed in (4, 5)])
     (source,) = [attrs["src"] for tag, attrs in page.tags if tag == "img"]
@@ -168,20 +169,38 @@ def test_a_winner_without_figures_says_so_and_one_with_its_own_shows_them(tmp_pa
     assert "No figures" not in winner().text
 
 
+def test_pages_of_metrics_are_files(stored: Stored) -> None:
+    whole = stored.runs["whole"]
+    assert "κ MAE ↓ of every trial" in stored.page(f"parameters-{whole}-eval-kappa_mae.html").text
+    assert stored.site.get(f"parameters-{whole}-eval-nothing.html") is None
+    assert stored.site.get(f"parameters-{'0' * 32}.html") is None
+    script = (stored.site.get(f"curves-{whole}.js") or pytest.fail("no such file")).body.decode()
+    assert script.startswith(f'board.takeCurves("{whole}"')
+    assert stored.site.get(f"curves-{whole}.html") is None
+
+
 def test_ours_on_the_scoreboard_are_runs_of_the_rows_configuration(stored: Stored) -> None:
     page = stored.page("scoreboard.html")
     rows = [row for row in page.rows("s-tab-toy_correctsetups") if row["Row"] == "ambiguous"]
+    shipped = [row for row in rows if row["From"] == "shipped|reference · paper · toy"]
+    assert {row["Metric"]: row["Ours"] for row in shipped}["κ rank corr."] == "0.799 ± 0.035"
+    rows = [row for row in rows if row not in shipped]
     values = [score(0.5, seed) for seed in (4, 5, 6)]
     (row,) = [row for row in rows if row["Metric"] == "κ rank corr."]
     assert (row["Published"], row["Ours"], row["Seeds"]) == ("0.82 ± 0.04", f"{shown(values)} smoke", "3")
     spread = statistics.stdev(values) / math.sqrt(3)
     combined = math.sqrt(spread**2 + 0.04**2 + 0.005**2 / 3)
     assert row["Difference"] == f"{(statistics.fmean(values) - 0.82) / combined:+.1f}".replace("-", MINUS)
-    tables = [rows for name, rows in page.tables.items() if name.startswith("s-")]
-    assert len(tables) == len(published_tables())
-    trained = ("ambiguous", "vMF", "MCInfoNCE", "K = 4", "D' = 10", "D = 10", "independent networks")
-    ours = {cells[3] for rows in tables for cells in rows[1:] if cells[0] not in trained}
-    assert ours == {MISSING}  # a published number never becomes ours
+    tables = [name for name in page.tables if name.startswith(("s-", "m-"))]
+    assert {name[2:] for name in tables} == {table.name.replace(":", "-") for table in published_tables()}
+    trained = {"ambiguous", "vMF", "MCInfoNCE", "K = 4", "D' = 10", "D = 10", "independent networks"}
+    lines = [row for name in tables if name.startswith("s-") for row in page.rows(name)]
+    assert {
+        row["Row"] for row in lines if not row["From"].startswith("shipped")
+    } <= trained  # no published number is ours
+    assert all(
+        set(row) == {"Row", "Metric", "Published"} for name in tables if name[0] == "m" for row in page.rows(name)
+    )
 
 
 def test_published_rows_can_be_trained_and_compared() -> None:
@@ -271,7 +290,7 @@ def test_text_from_the_store_stays_text(stored: Stored, tmp_path: Path) -> None:
         page = stored.page(name)
         seen += NASTY in page.text or NASTY.replace("'", "`") in page.text
         scripts = [attrs.get("src") for tag, attrs in page.tags if tag == "script"]
-        assert set(scripts) <= {"board.js", "compare.js"}
+        assert set(scripts) <= {"board.js", "charts.js", "compare.js", "curves.js"}
         assert not [key for _, attrs in page.tags for key in attrs if key.startswith("on") or key == "style"]
         assert all((attrs.get("src") or "").startswith("image-") for tag, attrs in page.tags if tag == "img")
     assert seen >= 4

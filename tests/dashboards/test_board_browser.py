@@ -72,6 +72,9 @@ def test_the_board_in_a_browser(tmp_path: Path) -> None:
         check_a_long_table_is_whole(ui, tab)
         check_runs_that_are_not_there_are_named(ui, tab)
         check_an_empty_study_leaves_no_comparison(ui, tab)
+        check_any_number_of_runs_is_compared(ui, tab)
+        check_brushed_axes_filter_lines_and_table(ui, tab)
+        check_a_contour_is_chosen(ui, tab)
         check_news_come_without_a_reload(ui, tab)
         check_an_export_opens_from_disk_with_the_network_off(ui, tab, tmp_path / "site")
         check_the_deep_link_leads_to_the_run_in_mlflow(ui, tab)
@@ -171,6 +174,50 @@ def check_an_empty_study_leaves_no_comparison(ui: Started, tab: Browser) -> None
         assert tab.run("location.hash") == "#" + (f"{empty},{study}/{run}" if side == "A" else f"{study}/{run},{empty}")
         choose_study(tab, side, study)
         tab.wait("document.querySelector('#metric-differences') !== null")
+    assert tab.said == []
+
+
+def check_any_number_of_runs_is_compared(ui: Started, tab: Browser) -> None:
+    tab.open(f"{ui.address}study-{ui.runs['whole']}.html")
+    compare_rows(tab, 0, 1, 2)
+    assert cells(tab, "setting-differences") == [["loss.n_samples", "5", "8", "16"]]
+    assert {len(row) for row in cells(tab, "metric-differences")} == {4}
+    tab.wait("document.querySelectorAll('#curves path').length === 3")
+    tab.click("document.getElementById('add')")
+    tab.wait("document.querySelectorAll('#curves path').length === 4")
+    tab.click("document.getElementById('remove')")
+    tab.wait("document.querySelectorAll('[data-side]').length === 3 && location.hash.split(',').length === 3")
+    assert tab.said == []
+
+
+def check_brushed_axes_filter_lines_and_table(ui: Started, tab: Browser) -> None:
+    tab.open(f"{ui.address}study-{ui.runs['whole']}.html")
+    tab.wait("document.querySelector('.brushed') !== null")
+    tab.run("document.querySelector('#ways .goal .brush').scrollIntoView({ block: 'center' })")
+    box = "document.querySelector('#ways .goal .brush').getBoundingClientRect()"
+    x, top, height = (tab.run(f"{box}.{side}") for side in ("x", "top", "height"))
+    for kind, y in (("mousePressed", top + 1), ("mouseMoved", top + height / 4), ("mouseReleased", top + height / 4)):
+        tab.call("Input.dispatchMouseEvent", type=kind, x=x + 8, y=y, button="left", buttons=1, clickCount=1)
+    kept = tab.run("[...document.querySelectorAll('#ways .line:not(.off)')].map((line) => line.dataset.run)")
+    assert 0 < len(kept) < 5
+    assert sorted(kept) == sorted(tab.run(f"{ROWS}.map((row) => row.dataset.run)"))
+    tab.click("document.querySelector('.brushed button')")
+    assert len(column(tab, "Rank")) == 6
+    assert tab.said == []
+
+
+def check_a_contour_is_chosen(ui: Started, tab: Browser) -> None:
+    study = Writer(ui.folder).grid("crossed")
+    for address in (f"parameters-{study}.html", f"parameters-{study}-eval-kappa_mae.html"):
+        tab.open(f"{ui.address}{address}")
+        tab.wait("document.querySelector('#contours select') !== null")
+        shown = "[...document.querySelectorAll('#contours figure')].filter((figure) => !figure.hidden).length"
+        assert tab.run(shown) == 3
+        tab.run("document.querySelector('#contours select').selectedIndex = 2")
+        tab.run("document.querySelector('#contours select').dispatchEvent(new Event('change'))")
+        assert tab.run(shown) == 1
+        tab.run("location.reload()")
+        tab.wait(f"document.querySelector('#contours select')?.selectedIndex === 2 && {shown} === 1")
     assert tab.said == []
 
 

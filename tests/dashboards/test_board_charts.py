@@ -6,8 +6,9 @@ import re
 
 import pytest
 
-from dashboards.board.charts.curves import Line, parallel
+from dashboards.board.charts.curves import Line
 from dashboards.board.charts.intervals import Mark, Panel, intervals
+from dashboards.board.charts.parallel import Goal, parallel
 from dashboards.board.html.frame import PageContext
 from dashboards.board.pages.ablation import ablation_page, comparisons, verdict
 from dashboards.board.pages.study import study_page
@@ -16,6 +17,7 @@ from pcl.config.experiments import EXPERIMENTS
 from pcl.metrics.names import larger_is_better, metric_name
 from pcl.presentation.numbers import MISSING, plus_minus
 from pcl.studies.results.paired_differences import paired
+from pcl.studies.results.parameter_effects import Axis
 from pcl.studies.tracking.tags import RunState
 from tests.support.board_pages import Page
 
@@ -79,7 +81,9 @@ def test_words_that_fit_stand_below() -> None:
 
 def ways(axes: list[tuple[str, list[str]]]) -> str:
     lines = [Line(str(i), str(i), "way") for i, _ in enumerate(axes[0][1])]
-    return parallel(lines, axes, ("κ rank ↑", [i / 10 for i, _ in enumerate(lines)]), "words")
+    return parallel(
+        lines, [Axis(*axis) for axis in axes], Goal("κ rank ↑", [i / 10 for i, _ in enumerate(lines)]), "words"
+    )
 
 
 @pytest.mark.parametrize("n_more", [0, 9])
@@ -104,7 +108,7 @@ def test_words_of_parallel_axes_do_not_overlap_and_are_not_cut(n_axes: int) -> N
     assert len(slanted or flat) == n_axes + 1
     for (left, upper, name), (right, *_) in itertools.pairwise(slanted):
         assert (float(right) - float(left)) * math.sin(math.pi / 6) > 12  # between the lines that the words stand on
-        assert float(left) + letter * len(name) * math.cos(math.pi / 6) <= 720
+        assert float(left) + letter * len(name) * math.cos(math.pi / 6) <= 960
         assert letter * len(name) * math.sin(math.pi / 6) <= float(upper)
     for (left, one), (right, other) in itertools.pairwise(flat):
         assert float(right) - float(left) > letter * (len(one) + len(other)) / 2

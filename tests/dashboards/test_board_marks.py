@@ -7,7 +7,8 @@ from html import unescape
 from dashboards.board.html.frame import PageContext
 from dashboards.board.pages.ablation import ablation_page
 from dashboards.board.pages.overview import overview_page
-from dashboards.board.pages.scoreboard import Setting, ours_of, scoreboard_page
+from dashboards.board.pages.paper_runs import Setting, ours_of
+from dashboards.board.pages.scoreboard import scoreboard_page
 from dashboards.board.pages.study import study_page
 from dashboards.board.pages.winner import winner_page
 from dashboards.board.store.records import Run, Study, Trial
@@ -113,12 +114,13 @@ def test_not_run_is_what_has_no_run() -> None:
     begun.run.status = RunState.RUNNING
     page = scoreboard_page([trial, begun], SEEDS, AROUND)
     (of_kappa,), (of_mu,) = cells(page, "ELK", "κ RMSE"), cells(page, "ELK", "μ RMSE")
-    assert of_kappa[3:10] == [MISSING, "0", "", "not measured", "reference", "paper", "toy"]
+    assert of_kappa[3:7] == [MISSING, "0", "", "not measured"]
+    assert of_kappa[7].endswith("reference · paper · toy")
     assert of_mu[3:7] == ["∞", "0", "", "not measured"]
     assert cells(page, "HIB", "κ RMSE")[0][3:7] == [MISSING, "", "", "unfinished"]
-    assert cells(page, "ambiguous", "κ RMSE")[0][3:7] == [MISSING, "", "", "not run"]
+    assert cells(page, "ambiguous", "κ RMSE")[0] == ["ambiguous", "κ RMSE", "6.15 ± 0.61", ""]  # published alone
     facts = dict(re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", page))
-    assert (facts["numbers of ours"], facts["of the published size and images"]) == ("1", "1")
+    assert (facts["of this store"], facts["of the published size and images"]) == ("1", "1")
     assert (facts["not measured"], facts["unfinished"]) == ("3", "4")
 
 
@@ -133,7 +135,9 @@ def test_tables_without_results_say_how_to_get_them() -> None:
     page = scoreboard_page([], SEEDS, AROUND)
     for name in ("contr_exp_params", "hyperparams", "hyperparams_cifar"):
         assert f"<code>python launch/reproduce.py --table {name}</code>" in page
-    assert page.count("launch/reproduce.py --table") == 3
+    assert 'class="state not run"' not in page
+    for name in ("--table bench_results", "--figure mc"):  # and so do those that nothing is known of
+        assert page.count(f"<code>python launch/reproduce.py {name}</code>") == 1
 
 
 def test_a_kappa_without_bound_is_what_is_published_of_injective_truths() -> None:
@@ -155,7 +159,7 @@ def test_what_is_not_as_published_is_marked_and_does_not_count_as_agreement() ->
     page = scoreboard_page([trial_of(row, "smoke", values, {}), scratch], SEEDS, AROUND)
     (line,) = cells(page, "ambiguous", "κ rank corr.")
     assert (line[3], line[6]) == ("0.820 ± 0.012 smoke", "agrees smoke")
-    (of_image,) = [line for line in cells(page, "HIB", "crop size") if "not run" not in line]
+    (of_image,) = [line for line in cells(page, "HIB", "crop size") if len(line) > 4]
     assert of_image[3].endswith(" not pretrained")
     facts = dict(re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", page))
     assert (facts["of the published size and images"], facts["of these agree"]) == ("0", "0")

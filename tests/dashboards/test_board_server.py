@@ -37,7 +37,10 @@ def test_an_export_needs_nothing_from_outside(stored: Stored, tmp_path: Path) ->
     (folder / f"study-{'0' * 32}.html").write_text("of an earlier export")
     files = export(site, folder)
     assert set(files) == set(folder.iterdir())
-    assert len(files) == 3 + 4 + 4 * 4 + 1
+    by_metric = [path.name for path in files if path.name.startswith("parameters-")]
+    assert len(files) == 3 + 6 + 4 * 5 + len(by_metric) + 1
+    whole = stored.runs["whole"]
+    assert {f"parameters-{whole}.html", f"parameters-{whole}-eval-kappa_mae.html"} <= set(by_metric)
     for path in files:
         if path.suffix in (".png", ".svg"):
             continue

@@ -1,5 +1,6 @@
 """A store as studies leave it, written by the service's own writer from trial folders; without Ray, which is slow."""
 
+import itertools
 import sqlite3
 import uuid
 from pathlib import Path
@@ -88,6 +89,16 @@ class Writer:
         self.tracker.summarize(Winner(ended[0].trial(), {"best/objective": best}, "a table"))
         self.tracker.close_study(End.FINISHED)
         return parent
+
+    def grid(self, name: str) -> str:
+        """A study that is over and crossed three settings of two values each."""
+        folders = []
+        for n_samples, kappa_pos, phases in itertools.product((1, 4), (10, 20), ("joint", "mu kappa")):
+            varied = {"loss.n_samples": n_samples, "loss.kappa_pos": kappa_pos, "training.phases": phases}
+            config = RunConfig.of(varied, profile="reference", scale="smoke").flat()
+            shift = n_samples / 10 + kappa_pos / 1000
+            folders.append(self.begun(Trial(config, (1,), "grid", dict(varied)), shift, n_reports=1))
+        return self.study(name, folders, {}, score(0.42, 1, 4))
 
     def running(self, name: str) -> tuple[str, TrialFolder]:
         """A study with a trial that has reported once."""

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dashboards.board.charts.curves import rules, svg
-from dashboards.board.charts.scales import Scale, numeric, tick_text, wants_log
+from dashboards.board.charts.scales import UNBOUNDED, Bounds, Scale, numeric, spans_decades, tick_text
 from pcl.presentation.markup import Child, Html, tag
 from pcl.presentation.numbers import MISSING, number
+from pcl.studies.results.parameter_effects import is_wide
 
 _HALF, _WIDE = 460, 960
 _LETTER, _LEAST_GAP = 6.5, 18.0  # pixels: of a letter of an axis's names, and from one mark to the next
@@ -36,11 +37,19 @@ class Panel:
     label: str  # of the values' axis
     words: str
     zero: float | None = None  # where a line stands
+    within: Bounds = UNBOUNDED  # of the values: an interval may reach beyond, and is cut there
 
     def scale(self, start: float, end: float) -> Scale:
         """Return the scale of the values."""
         values = [v for m in self.marks for v in (m.mean, m.low, m.high, *m.points) if math.isfinite(v)]
-        return Scale.over(values if self.zero is None else [*values, self.zero], start, end)
+        inner = [v for m in self.marks for v in (m.mean, *m.points) if math.isfinite(v)]
+        if self.zero is None and spans_decades(
+            inner, self.within
+        ):  # an interval may reach below zero, and is cut at the axis's end
+            positive = [max(value, min(inner)) for value in values]
+            return Scale.over(positive, start, end, is_log=True, within=self.within)
+        values = [min(max(value, self.within[0]), self.within[1]) for value in values]
+        return Scale.over(values if self.zero is None else [*values, self.zero], start, end, within=self.within)
 
 
 def intervals(panels: Sequence[Panel], axis: str) -> Html:
@@ -113,7 +122,7 @@ def _places(names: Sequence[str], start: float, end: float) -> tuple[list[float]
     numbers = numeric(names)
     found: list[tuple[list[float], bool]] = []
     if numbers is not None:
-        is_log = [True] if wants_log(numbers) else [False, True] if min(numbers) > 0 else [False]
+        is_log = [True] if is_wide(numbers) else [False, True] if min(numbers) > 0 else [False]
         scales = [Scale.over(numbers, start, end, is_log=log) for log in is_log]
         found = [([scale(value) for value in numbers], True) for scale in scales]
     order = sorted(range(len(names)), key=(numbers or range(len(names))).__getitem__)
@@ -142,7 +151,7 @@ def _mark(at: float, mark: Mark, scale: Scale, *, is_upright: bool) -> Html:
         dot = tag("circle", cx=value, cy=at, r=3.5)
     bar = None
     if math.isfinite(mark.low):
-        low, high = scale(mark.low), scale(mark.high)
+        low, high = scale.clipped(mark.low), scale.clipped(mark.high)
         upright = f"M{at} {low}V{high}M{at - 5} {low}h10M{at - 5} {high}h10"
         lying = f"M{low} {at}H{high}M{low} {at - 4}v8M{high} {at - 4}v8"
         bar = tag("path", d=upright if is_upright else lying)

@@ -48,7 +48,13 @@ class PageContext:
 
 
 def page(
-    title: str, body: Child, around: PageContext, current: str = "", *, is_moving: bool = False, script: str = ""
+    title: str,
+    body: Child,
+    around: PageContext,
+    current: str = "",
+    *,
+    is_moving: bool = False,
+    scripts: Sequence[str] = (),
 ) -> str:
     """Return a whole page: `current` is its entry of the navigation, and one that is moving will have news soon."""
     source = "'self'" if around.is_live else "file: 'self'"
@@ -63,7 +69,7 @@ def page(
         tag("meta", name="referrer", content="no-referrer"),
         tag("link", rel="icon", href="icon.svg", type="image/svg+xml"),
         tag("link", rel="stylesheet", href="board.css"),
-        [tag("script", src=name, defer=True) for name in ("board.js", script) if name],
+        [tag("script", src=name, defer=True) for name in ("board.js", *scripts)],
     ]
     every = None if not around.is_live else 2 if is_moving or around.reading else 10
     content = [
@@ -80,7 +86,8 @@ def page(
 def page_of_study(study: Study, current: str, title: str, heading: Child, body: Child, around: PageContext) -> str:
     """Return one of a study's pages: below its heading the links between them, and then its body."""
     content = tag("div", tag("h1", heading), study_tabs(study, current), body, id="live", data_study=study.run.id)
-    return page(title, content, around, is_moving=state_of_study(study, around.now_ms) == "running")
+    is_moving = state_of_study(study, around.now_ms) == "running"
+    return page(title, content, around, is_moving=is_moving, scripts=["charts.js"])
 
 
 def state_of(run: Run) -> str:
@@ -93,9 +100,9 @@ def state_of_study(study: Study, now_ms: int) -> str:
     return "silent" if study.is_running and now_ms - study.last_ms > _SILENT_MS else state_of(study.run)
 
 
-def badge(state: str) -> Html:
-    """Return a state as a badge."""
-    return tag("span", state, class_=f"state {state}")
+def badge(text: str, state: str = "") -> Html:
+    """Return a state as a badge, or another text with the badge of a state."""
+    return tag("span", text, class_=f"state {state or text}")
 
 
 def facts(pairs: Sequence[tuple[str, Child]]) -> Html:
@@ -110,7 +117,12 @@ def section(title: str, *content: Child, words: Child = None, name: str = "") ->
 
 def study_tabs(study: Study, current: str) -> Html:
     """Return the links between a study's pages."""
-    pages = [("study", "Trials"), ("ablation", "Paired differences"), ("winner", "Winner")]
+    pages = [
+        ("study", "Trials"),
+        ("parameters", "Parameters"),
+        ("ablation", "Paired differences"),
+        ("winner", "Winner"),
+    ]
     links = [
         tag("a", text, href=f"{name}-{study.run.id}.html", aria_current="page" if name == current else None)
         for name, text in (pages[:1] if study.is_reproduction else pages)

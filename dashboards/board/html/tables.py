@@ -19,7 +19,7 @@ class Column:
     title: Child
     is_number: bool = False  # whether its values are numbers
     words: str = ""  # what it means
-    where: str = ""  # "screen" or "print", of one that is shown on one of them alone
+    where: str = ""  # "screen", "print" or "wide", of one that is shown on (a wide one of) them alone
 
     @property
     def kind(self) -> str | None:

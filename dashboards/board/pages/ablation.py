@@ -10,7 +10,7 @@ from dashboards.board.html.frame import PageContext, cells_words, facts, note, p
 from dashboards.board.html.names import axes_of, shown_metrics
 from dashboards.board.html.tables import Cell, Column, TableRow, table
 from dashboards.board.store.records import REPORT, Study, Trial
-from pcl.metrics.names import metric_name
+from pcl.metrics.names import metric_name, metric_range
 from pcl.presentation.markup import Child, Html, tag
 from pcl.presentation.numbers import MISSING, fixed, plus_minus
 from pcl.studies.paper.published import report_seeds
@@ -178,18 +178,19 @@ def _metric(metric: str, variants: Variants, around: PageContext, index: int) ->
         else Mark(text, 0.0, math.nan, math.nan, kind="base")
         for text, difference, of_seeds, is_it in zip(variants.names, differences, values, is_base, strict=True)
     ]
+    low, high = metric_range(metric)
     charts = intervals(
         [
-            Panel(left, name, f"{name} of each variant; the table has the values"),
+            Panel(left, name, f"{name} of each variant; the table has the values", within=(low, high)),
             Panel(right, f"difference of {name}",
-                  f"Difference of {name} from the baseline; the table has the values", 0.0),
+                  f"Difference of {name} from the baseline; the table has the values", 0.0, (low - high, high - low)),
         ],
         variants.axis,
     )  # fmt: skip
     columns = [
         Column(variants.axis), Column(f"{name}, mean ± s.e.", is_number=True), Column("seeds", is_number=True),
         Column("difference ± s.e.", is_number=True), Column("95% interval", is_number=True),
-        Column("paired seeds", is_number=True), Column("verdict"), Column("Record"),
+        Column("paired seeds", is_number=True, where="wide"), Column("verdict"), Column("Record", where="wide"),
     ]  # fmt: skip
     rows = [
         _row(metric, text, trial, mean, difference, is_it, around)

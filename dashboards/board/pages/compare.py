@@ -1,15 +1,20 @@
-"""The page that compares any two runs, which `static/compare.js` fills, and its data."""
+"""The page that compares any number of runs, which `static/compare.js` fills, and its data."""
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from dashboards.board.html.frame import PageContext, page
-from dashboards.board.store.records import Study, differing
+from dashboards.board.html.names import shown_metrics
+from dashboards.board.store.records import Run, Study, differing
 from pcl.metrics.names import metric_name
 from pcl.presentation.markup import tag
 from pcl.studies.tracking.page_links import run_page
 from pcl.studies.tracking.tags import Tag
+
+Histories = Mapping[str, Sequence[tuple[int, float]]]  # steps and values, by run
+
+_MOST_POINTS = 60  # of a curve
 
 
 def compare_page(studies: Sequence[Study], around: PageContext) -> str:
@@ -19,20 +24,22 @@ def compare_page(studies: Sequence[Study], around: PageContext) -> str:
         tag("fieldset", tag("legend", f"Run {letter}"),
             tag("label", "Study ", tag("select", options, id=f"study-{letter}")),
             tag("label", "Trial ", tag("select", id=f"trial-{letter}")),
-            tag("p", id=f"about-{letter}", class_="note"))
-        for letter in ("A", "B")
+            tag("p", id=f"about-{letter}", class_="note"), data_side=letter, class_=f"run{place}")
+        for place, letter in enumerate("AB")
     ]  # fmt: skip
     body = [
-        tag("h1", "Compare two runs"),
+        tag("h1", "Compare runs"),
         tag("noscript", tag("p", "This page needs scripts: it works the differences out where it is read.")),
         tag("div", sides, class_="sides"),
-        tag("p", tag("button", "Exchange A and B", type="button", id="exchange"), " ",
+        tag("p", tag("button", "Add a run", type="button", id="add"), " ",
+            tag("button", "Remove the last", type="button", id="remove"), " ",
+            tag("button", "Exchange A and B", type="button", id="exchange"), " ",
             tag("label", tag("input", type="checkbox", id="same"), " also show what is equal")),
         tag("p", id="told", role="status", class_="note"),
-        tag("div", id="differences"),
-    ] if studies else [tag("h1", "Compare two runs"), tag("p", "There is no study yet.", class_="empty")]  # fmt: skip
+        tag("div", id="differences"), tag("div", id="curves"),
+    ] if studies else [tag("h1", "Compare runs"), tag("p", "There is no study yet.", class_="empty")]  # fmt: skip
     content = tag("div", body, id="compare", data_run=around.in_mlflow(run_page("EXPERIMENT", "RUN")) or None)
-    return page("Compare", content, around, "compare.html", script="compare.js")
+    return page("Compare", content, around, "compare.html", scripts=["curves.js", "compare.js"])
 
 
 def study_data(study: Study) -> str:
@@ -58,6 +65,26 @@ def study_data(study: Study) -> str:
         },
     }
     return f"board.take({json.dumps(study.run.id)}, {json.dumps(content, sort_keys=True)});\n"
+
+
+def curves_data(study: Study, read: Callable[[Iterable[Run], str], Histories], n_most: int) -> str:
+    """Return the histories of a study's main metrics as a script; `read` returns those of some runs.
+
+    The `n_most` best trials have them, and a long history has so many points that its curve looks the same.
+    """
+    trials = study.cells if study.is_reproduction else study.ranked
+    runs = [trial.run for trial in [*trials, *study.reports][:n_most]]
+    content = {}
+    for metric in shown_metrics(study.objective, study.trials):
+        found = read(runs, metric)
+        content[metric] = {run: _thinned(points) for run, points in sorted(found.items())}
+    return f"board.takeCurves({json.dumps(study.run.id)}, {json.dumps(content)});\n"
+
+
+def _thinned(points: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
+    every = math.ceil(len(points) / _MOST_POINTS)
+    kept = [*points[::every], *([points[-1]] if (len(points) - 1) % every else [])]
+    return [(step, float(f"{value:.5g}")) for step, value in kept]
 
 
 def _plain(value: float) -> float | str:

@@ -2,32 +2,42 @@
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
+from dashboards.board.charts.curves import sparkline
 from dashboards.board.html.frame import PageContext, badge, facts, page, state_of, state_of_study
 from dashboards.board.html.tables import Cell, Column, TableRow, table
-from dashboards.board.store.records import Study, Trial
-from pcl.metrics.names import metric_name
+from dashboards.board.store.artifacts import Figure
+from dashboards.board.store.records import REPORT, Study, Trial
+from pcl.metrics.names import larger_is_better, metric_name
 from pcl.presentation.durations import moment, rounded_duration
 from pcl.presentation.markup import Child, Html, join, tag
 from pcl.presentation.numbers import MISSING, plus_minus
 from pcl.storage.installation import command
+from pcl.studies.results.parameter_effects import best_so_far
 from pcl.studies.tracking.tags import Tag
 
 _STATES = ("finished", "failed", "running", "stopped")
 _COLUMNS = (
     Column("Study"), Column("State"), Column("Trials", is_number=True, words="How many, and how they stand"),
     Column("Best", is_number=True, words="Mean of the objective over the winner's tuning seeds, ± standard error"),
-    Column("Winner"), Column("GPU time", is_number=True, words="Spent training on GPUs, and on CPUs"),
-    Column("Began (UTC)"), Column("Record"),
+    Column("So far", words="The best so far, from the first trial to the last"), Column("Winner"),
+    Column("Figure", where="wide"),
+    Column("GPU time", is_number=True, words="Spent training on GPUs, and on CPUs", where="wide"),
+    Column("Began (UTC)", where="wide"), Column("Record", where="wide"),
 )  # fmt: skip
 
 
-def overview_page(studies: Sequence[Study], around: PageContext) -> str:
-    """Return the page."""
+def overview_page(
+    studies: Sequence[Study], around: PageContext, thumbnails: Mapping[str, Figure] = MappingProxyType({})
+) -> str:
+    """Return the page; `thumbnails` are a figure of some studies, by their run."""
     body: list[Child] = [tag("h1", "Studies")]
     if studies:
-        body += [_totals(studies), table("studies", "Studies", _COLUMNS, [_row(study, around) for study in studies])]
+        body += [_totals(studies), table("studies", "Studies", _COLUMNS, [
+            _row(study, around, thumbnails.get(study.run.id)) for study in studies
+        ])]  # fmt: skip
     else:
         first = tag("code", f"{command('grid')} --space toy_mcinfonce --scale quick")
         body.append(tag("p", "No study is recorded yet. ", first, " runs one, which appears here.", class_="empty"))
@@ -52,7 +62,7 @@ def _counts(trials: Sequence[Trial]) -> str:
     return ", ".join(f"{states[state]:,} {state}" for state in _STATES if states[state])
 
 
-def _row(study: Study, around: PageContext) -> TableRow:
+def _row(study: Study, around: PageContext, figure: Figure | None) -> TableRow:
     run, winner, tags = study.run, study.winner, study.run.tags
     state = state_of_study(study, around.now_ms)
     gpu, cpu = study.seconds(of_gpu=True), study.seconds(of_gpu=False)
@@ -70,7 +80,9 @@ def _row(study: Study, around: PageContext) -> TableRow:
             Cell(name, run.name), badge(state),
             Cell(_trials(study), len(study.trials)),
             Cell(best, winner.objective if winner else math.nan),
+            _history(study),
             _winner(study, winner),
+            _thumbnail(study, figure),
             Cell(join(rounded_duration(gpu), tag("small", f"CPU {rounded_duration(cpu)}") if cpu else None), gpu),
             Cell(moment(run.start_ms), run.start_ms),
             around.run_link(run),
@@ -82,7 +94,35 @@ def _row(study: Study, around: PageContext) -> TableRow:
 def _trials(study: Study) -> Html:
     n_reused = sum(trial.is_reused for trial in study.trials)
     reused = tag("small", f"{n_reused:,} reused") if n_reused else None
-    return join(f"{len(study.trials):,}", tag("small", _counts(study.trials)), reused)
+    return join(f"{len(study.trials):,}", _bar(study.trials), tag("small", _counts(study.trials)), reused)
+
+
+def _bar(trials: Sequence[Trial]) -> Html | None:
+    """Return the shares of the states in a bar."""
+    states, at, parts = Counter(state_of(trial.run) for trial in trials), 0.0, []
+    for state in _STATES:
+        width = round(100 * states[state] / len(trials), 2) if trials else 0.0
+        if width:
+            parts.append(tag("rect", class_=f"s-{state}", x=round(at, 2), width=width, height=6))
+        at += width
+    return tag("svg", parts, class_="states", viewBox="0 0 100 6", preserveAspectRatio="none", role="img",
+               aria_label=_counts(trials)) if parts else None  # fmt: skip
+
+
+def _history(study: Study) -> Html | None:
+    """Return the best so far as a line."""
+    if study.is_reproduction:
+        return None
+    values = [trial.objective if trial.has_rank else math.nan for trial in study.trials if trial.stage != REPORT]
+    best = best_so_far(values, is_larger_better=larger_is_better(study.objective) is not False)
+    return sparkline(best, f"The best so far over {len(best)} trials")
+
+
+def _thumbnail(study: Study, figure: Figure | None) -> Html | None:
+    if figure is None:
+        return None
+    picture = tag("img", src=figure.address, alt=f"Figure of {study.run.name}", class_="thumb", loading="lazy")
+    return tag("a", picture, href=f"winner-{study.run.id}.html")
 
 
 def _winner(study: Study, winner: Trial | None) -> Html | None:

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from dashboards.board.charts.curves import Line, curves, parallel
+from dashboards.board.charts.curves import Line, curves
 from dashboards.board.html.frame import (
     PageContext,
     badge,
@@ -19,18 +19,17 @@ from dashboards.board.html.frame import (
 )  # fmt: skip
 from dashboards.board.html.names import axes_of, cell_name, short_names, shown_metrics, telling_apart
 from dashboards.board.html.tables import Cell, Column, TableRow, table
+from dashboards.board.pages.parameters import history_section, measured, ways_section
 from dashboards.board.store.records import REPORT, Study, Trial, differing
-from pcl.metrics.names import TRAIN_S, larger_is_better, metric_name
+from pcl.metrics.names import TRAIN_S, larger_is_better, metric_name, metric_range
 from pcl.presentation.durations import moment, rounded_duration
 from pcl.presentation.markup import Child, Html, join, tag
-from pcl.presentation.numbers import MISSING, number, plus_minus
+from pcl.presentation.numbers import MISSING, plus_minus
 from pcl.storage.installation import command
 from pcl.studies.tracking.tags import RunState, Tag
 
 Histories = Mapping[str, Sequence[tuple[int, float]]]
 
-_MOST_WAYS = 300  # lines of parallel coordinates, which take the best
-_MOST_AXES = 8
 _MOST_CURVES = 24
 _MOST_LETTERS = 32  # of the axes of a table that is printed: of more, a row has them in one cell
 
@@ -46,9 +45,12 @@ def learning(study: Study) -> list[Trial]:
 def study_page(study: Study, histories: Histories, around: PageContext) -> str:
     """Return the page of a study, with the objective's history of the trials of `learning`."""
     state = state_of_study(study, around.now_ms)
+    found = None if study.is_reproduction else measured(study, study.objective)
+    progress = [history_section(study, study.objective) if found else None, _curves(study, histories)]
     body: list[Child] = [
-        _facts(study, state, around), _ranking(study, around), _ways(study), _curves(study, histories),
-        _failures(study, around), _settings(study),
+        _facts(study, state, around), tag("div", progress, class_="columns") if any(progress) else None,
+        _ranking(study, around), ways_section(study, found) if found else None, _failures(study, around),
+        _settings(study),
     ]  # fmt: skip
     heading = join(study.run.name, " ", badge(state))
     return page_of_study(study, "study", study.run.name, heading, body, around)
@@ -70,8 +72,8 @@ def trials_table(
         *(Column(axis, where="screen" if is_folded else "") for axis, _ in axes),
         *([Column("What was varied", where="print")] if is_folded else []),
         *(Column(metric_name(m), is_number=True, words=m) for m in metrics),
-        Column("seeds", is_number=True, words="Seeds that did not fail, of all"),
-        Column("time", is_number=True, words="Spent training"), Column("Record"),
+        Column("seeds", is_number=True, words="Seeds that did not fail, of all", where="wide"),
+        Column("time", is_number=True, words="Spent training", where="wide"), Column("Record"),
     ]  # fmt: skip
     folded = _folded(axes) if is_folded else []
     rows = []
@@ -139,11 +141,11 @@ def _ranking(study: Study, around: PageContext) -> Html:
     seeds, first = ("the tuning seeds", "winner") if study.selects else ("their seeds", "best")
     words: Child = (
         f"From the best to the worst by the mean of the objective over {seeds}; those that lost seeds come after all "
-        f"whose every seed finished. The {first} stands out. Choose two to compare them."
+        f"whose every seed finished. The {first} stands out. Choose any to compare them and their curves."
     )
     order = study.ranked
     if study.is_reproduction:
-        words = [cells_words(), " Choose two to compare their settings."]
+        words = [cells_words(), " Choose any to compare their settings."]
         order = study.cells
     parts: list[Child] = [trials_table("trials", "Trials", study, order, around)]
     if study.reports:
@@ -152,29 +154,6 @@ def _ranking(study: Study, around: PageContext) -> Html:
             trials_table("reports", "Trials on the report seeds", study, study.reports, around, "No."),
         ]  # fmt: skip
     return section("Trials", parts if study.trials else note("None has begun yet."), words=words, name="ranking")
-
-
-def _ways(study: Study) -> Html | None:
-    shown = [trial for trial in study.ranked if math.isfinite(trial.objective)]
-    chosen = shown[:_MOST_WAYS]
-    axes = [] if study.is_reproduction else axes_of(chosen)
-    if len(chosen) < 2 or not axes:
-        return None
-    order = chosen[::-1]  # the best on top
-    last = len(chosen) - 1
-    lines = [
-        Line(t.run.id, f"{t.run.name}: {number(t.objective)}", f"way q{round(4 * i / last)}")
-        for i, t in enumerate(order)
-    ]
-    turned = [(name, values[::-1]) for name, values in axes[:_MOST_AXES]]
-    goal = metric_name(study.objective), [trial.objective for trial in order]
-    of = "" if len(chosen) == len(shown) else f" The best {len(chosen)} of {len(shown):,} are drawn."
-    of += f" The first {_MOST_AXES} of {len(axes)} settings that vary are drawn." if len(axes) > _MOST_AXES else ""
-    words = f"A line for each trial through what was varied to what it reached; the better, the stronger.{of}"
-    chart = parallel(
-        lines, turned, goal, f"Parallel coordinates of {len(chosen)} trials; the table above has the values"
-    )
-    return section("What was varied", chart, words=words, name="ways")
 
 
 def _curves(study: Study, histories: Histories) -> Html | None:
@@ -192,7 +171,7 @@ def _curves(study: Study, histories: Histories) -> Html | None:
     ) if any(line.kind == kind for line in lines)], class_="legend")  # fmt: skip
     name, first = metric_name(study.objective), "first" if study.is_reproduction else "best"
     words = f"{name} over batches, the mean over seeds, of {len(lines)} trials: the {first}, and those that run."
-    chart = curves(lines, f"Learning curves of {len(lines)} trials", name)
+    chart = curves(lines, f"Learning curves of {len(lines)} trials", name, metric_range(study.objective))
     return section("Learning curves", chart, legend, words=words, name="curves")
 
 

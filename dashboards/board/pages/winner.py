@@ -1,17 +1,20 @@
 """The page of a study's winner: what it reached, its figures, and how to load it."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 
 from dashboards.board.html.frame import PageContext, cells_words, facts, note, page_of_study, section
-from dashboards.board.html.tables import Column, TableRow, table
+from dashboards.board.html.names import shown_metrics
+from dashboards.board.html.tables import Cell, Column, TableRow, table
 from dashboards.board.store.artifacts import Figure
 from dashboards.board.store.records import Study, Trial, differing
 from pcl.metrics.names import metric_name
 from pcl.presentation.markup import Child, Html, join, tag
 from pcl.presentation.numbers import number, plus_minus
 from pcl.storage.installation import command
+from pcl.studies.paper.comparison import PAPER_DATA
+from pcl.studies.paper.published import Row, published_tables
 from pcl.studies.results.statistics import estimate
 from pcl.studies.tracking.tags import Tag
 
@@ -26,6 +29,8 @@ _WORDS = {
     "certain.png": "The least and the most certain images of each class",
     "credible.png": "Queries with the images in their 95% credible interval",
 }
+_BENCHMARKS = {"toy": "tab:bench_results", "images": "tab:bench_cifar"}  # the paper's table of losses, by task
+_SIZES = ("task.data", "task.n_eval", "task.max_draws")  # with others a task is the same
 _SHEETS = ("certain.png", "credible.png")  # of many images each
 
 
@@ -39,7 +44,7 @@ def winner_page(study: Study, figures: Sequence[Figure], around: PageContext) ->
     else:
         body = join(
             _facts(study, winner, around), _results(study, winner), _figures(study, figures),
-            _loading(study, winner, around), _config(study, winner),
+            tag("div", _loading(study, winner, around), _config(study, winner), class_="columns"),
         )  # fmt: skip
     return page_of_study(study, "winner", f"{study.run.name}, winner", heading, body, around)
 
@@ -69,17 +74,59 @@ def _results(study: Study, winner: Trial) -> Html:
         ("tuning seeds" if study.selects else "report seeds", winner),
         *([("report seeds", report)] if report else []),
     ]
-    metrics = sorted({m for _, trial in found for m in trial.run.metrics if m not in _HIDDEN})
+    metrics = [m for m in _ordered(study.objective, [trial for _, trial in found]) if m not in _HIDDEN]
+    published = published_row(winner.run.params)
     columns = [Column("metric"), *(Column(f"{text}, mean ± s.e.", is_number=True) for text, _ in found)]
+    columns += [Column("published", is_number=True)] if published else []
     seeds = [(seed, trial) for _, trial in found for seed in sorted(trial.by_seed(study.objective), key=int)]
     has_seeds = len(seeds) > len(found)
-    columns += [Column(f"seed {seed}", is_number=True) for seed, _ in seeds] if has_seeds else []
+    columns += [Column(f"seed {seed}", is_number=True, where="wide") for seed, _ in seeds] if has_seeds else []
     rows = []
     for metric in metrics:
         means = [_mean(trial, metric) for _, trial in found]
+        printed = [_printed(published, metric)] if published else []
         singles = [number(t.recorded(metric).get(seed)) for seed, t in seeds] if has_seeds else []
-        rows.append(TableRow((tag("code", metric), *means, *singles)))
-    return section("What it reached", table("metrics", "Metrics of the winner", columns, rows))
+        rows.append(TableRow((Cell(_titled(metric), metric), *means, *printed, *singles)))
+    words = None
+    if published:
+        scale = study.run.tags.get(Tag.SCALE, "")
+        shorter = (
+            "" if scale == "paper" else f" This study has the scale {scale}: it is shorter than what was published."
+        )
+        words = f"Published is the paper's {published.name} ({_BENCHMARKS[published.task]}), over five seeds.{shorter}"
+    return section("What it reached", table("metrics", "Metrics of the winner", columns, rows), words=words)
+
+
+def _ordered(objective: str, trials: Sequence[Trial]) -> list[str]:
+    """Return the metrics of trials: the objective, those of tables, then all others by name."""
+    recorded = {metric for trial in trials for metric in trial.run.metrics}
+    first = shown_metrics(objective, trials)
+    return [*(metric for metric in first if metric in recorded), *sorted(recorded - set(first))]
+
+
+def _titled(metric: str) -> Html:
+    name = metric_name(metric)
+    return join(name, tag("small", tag("code", metric))) if name != metric else tag("code", metric)
+
+
+def published_row(params: Mapping[str, str]) -> Row | None:
+    """Return the paper's row of the same loss on the same task; None for others' images or another task."""
+    table_name = _BENCHMARKS.get(params.get("task_name", ""), "")
+    if params.get("task.data", "toy") not in PAPER_DATA or not table_name:
+        return None
+    (of_paper,) = (table for table in published_tables() if table.name == table_name)
+    row = next((row for row in of_paper.rows if row.loss == params.get("loss_name")), None)
+    try:
+        config = row.config(params.get("profile", ""), params.get("scale", "")) if row else {}
+    except ValueError:  # which the profile does not have
+        return None
+    task = {path: str(value) for path, value in config.items() if path.startswith("task.") and path not in _SIZES}
+    return row if row and all(params.get(path) == value for path, value in task.items()) else None
+
+
+def _printed(row: Row, metric: str) -> Child:
+    published = row.published.get(metric)
+    return published.text.partition(" (")[0].replace("±", " ± ") if published else ""
 
 
 def _mean(trial: Trial, metric: str) -> str:
@@ -90,13 +137,18 @@ def _mean(trial: Trial, metric: str) -> str:
     return plus_minus(found.mean, found.error)
 
 
+def in_order(figures: Sequence[Figure]) -> list[Figure]:
+    """Return figures as the page has them: those that are known by name first."""
+    order = {name: place for place, name in enumerate(_WORDS)}
+    return sorted(figures, key=lambda figure: order.get(PurePosixPath(figure.path).name, len(order)))
+
+
 def _figures(study: Study, figures: Sequence[Figure]) -> Html:
     if not figures:
         why = "" if study.selects else ": none is drawn where nothing is chosen"
         why = ": they are drawn when the study ends" if study.is_running and study.selects else why
         return section("Figures", note(f"No figures are recorded{why}."))
-    order = {name: place for place, name in enumerate(_WORDS)}
-    named = sorted(((PurePosixPath(f.path).name, f) for f in figures), key=lambda pair: order.get(pair[0], len(order)))
+    named = [(PurePosixPath(figure.path).name, figure) for figure in in_order(figures)]
     made = []
     for name, figure in named:
         words = _WORDS.get(name, figure.path)

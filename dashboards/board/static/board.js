@@ -1,13 +1,14 @@
 "use strict";
 // Sorting, filtering and choosing in tables; news without a reload. Text from the store only ever enters as text.
 
-const board = { states: new Map(), data: new Map(), waiting: new Map() };
+const board = { states: new Map(), data: new Map(), curves: new Map(), waiting: new Map(), more: [] };
 
 // ---- Tables -------------------------------------------------------------------------------------------------------
 
 board.stateOf = (table) => {
   if (!board.states.has(table.id)) {
-    board.states.set(table.id, { column: -1, isDescending: false, words: "", state: "", isWhole: false, chosen: [] });
+    board.states.set(table.id, { column: -1, isDescending: false, words: "", state: "", isWhole: false, chosen: [],
+      runs: null });
   }
   return board.states.get(table.id);
 };
@@ -15,6 +16,7 @@ board.stateOf = (table) => {
 // A row is asked for its state, for what its cells say, for what they are sorted by, and for itself.
 
 board.rowOf = (element) => ({
+  run: element.dataset.run,
   state: element.dataset.state,
   text: (column) => element.cells[column].textContent,
   key: (column) => element.cells[column].dataset.value,
@@ -26,6 +28,7 @@ board.rowToldBy = (model, [run, state, isMarked, cells]) => {
   const told = cells.map((cell) => (Array.isArray(cell) ? cell : [cell]));
   let made;
   return {
+    run,
     state,
     text: (column) => told[column][0] ?? told[column][1] ?? "",
     key: (column) => told[column][1],
@@ -91,9 +94,9 @@ board.show = (table) => {
     order = keyed.map(([, row]) => row);
   }
   const words = state.words.toLowerCase().split(/\s+/).filter(Boolean);
-  const matches = (row) => (!state.state || row.state === state.state)
+  const matches = (row) => (!state.state || row.state === state.state) && (!state.runs || state.runs.has(row.run))
     && words.every((word) => board.wordsOf(row, heads.length).includes(word));
-  const shown = words.length || state.state ? order.filter(matches) : order;
+  const shown = words.length || state.state || state.runs ? order.filter(matches) : order;
   const most = state.isWhole ? shown.length : Number(box?.dataset.first ?? shown.length);
   table.tBodies[0].replaceChildren(...shown.slice(0, most).map((row) => row.element()));
   board.check(table);
@@ -140,7 +143,7 @@ board.enhance = (table) => {
     }
   }
   table.addEventListener("change", (event) => board.choose(table, event.target));
-  if (state.column >= 0 || state.words || state.state || box?.dataset.first) board.show(table);
+  if (state.column >= 0 || state.words || state.state || state.runs || box?.dataset.first) board.show(table);
   else board.check(table);
   board.offer(table);
 };
@@ -154,11 +157,15 @@ board.enhanceAll = (root) => {
   const apply = () => {
     Object.assign(kept, { words: field.value, state: chooser.value });
     let count = 0;
-    for (const table of root.querySelectorAll("table.sortable")) {
-      Object.assign(board.stateOf(table), { words: kept.words, state: kept.state });
-      board.show(table);
-      const n = table.tBodies[0].rows.length;
-      table.closest("section").hidden = n === 0;
+    for (const section of root.querySelectorAll("section:has(table.sortable)")) {
+      let n = 0;
+      for (const table of section.querySelectorAll("table.sortable")) {
+        Object.assign(board.stateOf(table), { words: kept.words, state: kept.state });
+        board.show(table);
+        (table.closest("details") ?? table).hidden = table.tBodies[0].rows.length === 0;
+        n += table.tBodies[0].rows.length;
+      }
+      section.hidden = n === 0;
       count += n;
     }
     tools.querySelector(".count").textContent = `${count.toLocaleString("en")} rows`;
@@ -171,16 +178,18 @@ board.enhanceAll = (root) => {
   apply();
 };
 
-// ---- Choosing two runs ----------------------------------------------------------------------------------------------
+// ---- Choosing runs --------------------------------------------------------------------------------------------------
 
 board.choose = (table, box) => {
   if (box.type !== "checkbox") return;
   const state = board.stateOf(table);
   state.chosen = state.chosen.filter((run) => run !== box.value);
-  if (box.checked) state.chosen = [...state.chosen, box.value].slice(-2);
+  if (box.checked) state.chosen = [...state.chosen, box.value].slice(-board.most);
   board.check(table);
   board.offer(table);
 };
+
+board.most = 26; // runs that are compared: a letter each
 
 board.check = (table) => {
   const { chosen } = board.stateOf(table);
@@ -193,26 +202,12 @@ board.offer = (table) => {
   const box = table.closest(".table");
   box?.querySelector(".chosen")?.remove();
   if (!study || !chosen.length) return;
-  const line = document.createElement(chosen.length === 2 ? "a" : "span");
+  const line = document.createElement(chosen.length > 1 ? "a" : "span");
   line.className = "chosen";
-  line.textContent = chosen.length === 2 ? "Compare the two that are chosen" : "One is chosen: choose another";
-  if (chosen.length === 2) line.href = `compare.html#${chosen.map((run) => `${study}/${run}`).join(",")}`;
+  line.textContent = chosen.length > 1 ? `Compare the ${chosen.length} chosen` : "One is chosen: choose another";
+  if (chosen.length > 1) line.href = `compare.html#${chosen.map((run) => `${study}/${run}`).join(",")}`;
   box.append(line);
 };
-
-// ---- Drawings -------------------------------------------------------------------------------------------------------
-
-board.light = (run, isLit) => {
-  const ofRun = document.querySelectorAll(`[data-run="${CSS.escape(run)}"]`);
-  for (const element of ofRun) element.classList.toggle("lit", isLit);
-};
-
-for (const [kind, isLit] of [["mouseover", true], ["mouseout", false], ["focusin", true], ["focusout", false]]) {
-  document.addEventListener(kind, (event) => {
-    const run = event.target.closest?.("[data-run]")?.dataset.run;
-    if (run) board.light(run, isLit);
-  });
-}
 
 // ---- News -----------------------------------------------------------------------------------------------------------
 
@@ -264,27 +259,32 @@ board.listen = () => {
 
 // ---- Data of studies, which pages from disk can only load as scripts ------------------------------------------------
 
-board.take = (study, content) => {
-  board.data.set(study, content);
-  board.waiting.get(study)?.forEach((tell) => tell(content));
-  board.waiting.delete(study);
+board.take = (study, content) => board.data.set(study, content);
+board.takeCurves = (study, content) => board.curves.set(study, content);
+
+board.script = (name) => new Promise((tell, fail) => {
+  const onerror = () => fail(new Error("The study cannot be loaded."));
+  document.head.append(Object.assign(document.createElement("script"), { src: name, onload: tell, onerror }));
+});
+
+board.load = async (study) => {
+  if (!board.data.has(study)) await board.once(`data-${encodeURIComponent(study)}.js`);
+  return board.data.get(study);
 };
 
-board.load = (study) => new Promise((tell, fail) => {
-  if (board.data.has(study)) { tell(board.data.get(study)); return; }
-  if (board.waiting.has(study)) { board.waiting.get(study).push(tell); return; }
-  board.waiting.set(study, [tell]);
-  const script = document.createElement("script");
-  script.src = `data-${encodeURIComponent(study)}.js`;
-  script.onerror = () => { board.waiting.delete(study); fail(new Error("The study cannot be loaded.")); };
-  document.head.append(script);
-});
+board.once = (name) => {
+  // Who asks for what is being loaded waits for it.
+  const load = () => board.script(name).finally(() => board.waiting.delete(name));
+  if (!board.waiting.has(name)) board.waiting.set(name, load());
+  return board.waiting.get(name);
+};
 
 // ---- All of it ------------------------------------------------------------------------------------------------------
 
 board.begin = (root) => {
   for (const table of root.querySelectorAll("table.sortable")) board.enhance(table);
   board.enhanceAll(root);
+  for (const begin of board.more) begin(root);
   for (const button of navigator.clipboard ? root.querySelectorAll(".copy") : []) {
     button.hidden = false;
     button.addEventListener("click", async () => {

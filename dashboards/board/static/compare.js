@@ -1,7 +1,7 @@
 "use strict";
-// Two runs side by side: their settings and metrics, and where these differ.
+// Runs side by side: their settings, metrics and curves, and where these differ.
 
-const compare = { sides: ["A", "B"], place: document.getElementById("differences") };
+const compare = { sides: ["A", "B"], place: document.getElementById("differences"), metric: "" };
 
 compare.element = (name, text, ...children) => {
   const made = document.createElement(name);
@@ -17,6 +17,11 @@ compare.number = (value) => {
   return (value === 0 || (size >= 5e-4 && size < 1e4) ? value.toFixed(3) : value.toPrecision(3)).replace("-", "−");
 };
 
+compare.setting = (text) => {
+  const isDrawn = /^-?\d+\.\d{7,}(e[-+]?\d+)?$/.test(text); // with more digits than one can read
+  return isDrawn ? String(Number(Number(text).toPrecision(5))) : text;
+};
+
 compare.decoded = (text) => {
   try {
     return decodeURIComponent(text);
@@ -26,10 +31,32 @@ compare.decoded = (text) => {
 };
 
 compare.read = () => {
-  // compare.html#STUDY/RUN,STUDY/RUN
+  // compare.html#STUDY/RUN,STUDY/RUN,...
   const parts = compare.decoded(location.hash.slice(1)).split(",").map((part) => part.split("/"));
-  const asked = (index) => ({ study: parts[index]?.[0] || undefined, run: parts[index]?.[1] });
-  return Object.fromEntries(compare.sides.map((side, index) => [side, asked(index)]));
+  return parts.map(([study, run]) => ({ study: study || undefined, run }));
+};
+
+compare.setSides = (n) => {
+  // A letter each; more fieldsets are made as the first.
+  const count = Math.min(Math.max(n, 2), board.most);
+  const first = document.querySelector("[data-side=A]");
+  for (const side of document.querySelectorAll("[data-side]")) {
+    if (side.dataset.side.charCodeAt(0) - 65 >= count) side.remove();
+  }
+  compare.sides = Array.from({ length: count }, (_, index) => String.fromCharCode(65 + index));
+  for (const letter of compare.sides) {
+    if (document.querySelector(`[data-side=${letter}]`)) continue;
+    const made = first.cloneNode(true);
+    made.dataset.side = letter;
+    made.className = `run${(letter.charCodeAt(0) - 65) % 8}`;
+    made.querySelector("legend").textContent = `Run ${letter}`;
+    for (const element of made.querySelectorAll("[id]")) element.id = element.id.replace(/A$/, letter);
+    made.querySelector("p").replaceChildren();
+    first.parentElement.append(made);
+    compare.listen(letter);
+  }
+  document.getElementById("exchange").hidden = count !== 2;
+  document.getElementById("remove").hidden = count === 2;
 };
 
 compare.fill = async (side, run) => {
@@ -45,8 +72,8 @@ compare.fill = async (side, run) => {
   });
   chooser.replaceChildren(...options);
   if (run) chooser.value = run; // none of them where it is not there
-  else if (side === "B" && options.length > 1 && study === document.getElementById("study-A").value) {
-    chooser.selectedIndex = 1;
+  else if (side !== "A" && study === document.getElementById("study-A").value) {
+    chooser.selectedIndex = Math.min(side.charCodeAt(0) - 65, options.length - 1);
   }
   return true;
 };
@@ -106,37 +133,80 @@ compare.about = (side, run) => {
   line.append(link);
 };
 
+compare.titled = (runs, metric) => {
+  const name = runs.map((run) => run.content.names[metric]).find(Boolean) ?? metric;
+  return name === metric ? metric : `${name} (${metric})`;
+};
+
+compare.isSame = (values) => values.every((value) => value === values[0]);
+
+compare.metricCells = (runs, metric) => {
+  const values = runs.map((run) => run.metrics[metric]);
+  const cells = [compare.titled(runs, metric), ...values.map((value) => [compare.number(value), value])];
+  if (runs.length > 2) return cells;
+  const [x, y] = values;
+  const isNumber = typeof x === "number" && typeof y === "number";
+  const share = isNumber && x !== 0 ? `${(100 * (y - x) / Math.abs(x)).toFixed(1)}%`.replace("-", "−") : "";
+  return [...cells, isNumber ? [compare.number(y - x), y - x] : "", share];
+};
+
 compare.draw = () => {
-  const [a, b] = compare.sides.map(compare.chosen);
-  if (!a || !b) return;
-  history.replaceState(null, "", `#${a.study}/${a.run},${b.study}/${b.run}`);
-  compare.about("A", a);
-  compare.about("B", b);
+  const runs = compare.sides.map(compare.chosen);
+  if (!runs.every(Boolean)) return;
+  history.replaceState(null, "", `#${runs.map(({ study, run }) => `${study}/${run}`).join(",")}`);
+  runs.forEach((run, index) => compare.about(compare.sides[index], run));
   const isAll = document.getElementById("same").checked;
-  const union = (one, other) => [...new Set([...Object.keys(one), ...Object.keys(other)])];
-  const paths = union(a.params, b.params);
-  const differing = paths.filter((path) => a.params[path] !== b.params[path]);
-  const settings = (isAll ? paths : differing).map((path) => [path, a.params[path] ?? "", b.params[path] ?? ""]);
-  const metrics = union(a.metrics, b.metrics).sort().map((metric) => {
-    const [x, y] = [a.metrics[metric], b.metrics[metric]];
-    const isNumber = typeof x === "number" && typeof y === "number";
-    const share = isNumber && x !== 0 ? `${(100 * (y - x) / Math.abs(x)).toFixed(1)}%`.replace("-", "−") : "";
-    const name = a.content.names[metric] ?? b.content.names[metric] ?? metric;
-    const difference = isNumber ? [compare.number(y - x), y - x] : "";
-    const title = name === metric ? metric : `${name} (${metric})`;
-    return { isSame: x === y, cells: [title, [compare.number(x), x], [compare.number(y), y], difference, share] };
-  });
-  document.getElementById("told").textContent = a.run === b.run ? "A and B are the same run: choose another."
+  const union = (kind) => [...new Set(runs.flatMap((run) => Object.keys(run[kind])))];
+  const paths = union("params");
+  const isVaried = (path) => !compare.isSame(runs.map((run) => run.params[path]));
+  const differing = paths.filter(isVaried);
+  const settings = (isAll ? paths : differing).map((path) => [path,
+    ...runs.map((run) => compare.setting(run.params[path] ?? ""))]);
+  const metrics = union("metrics").sort().filter((metric) => isAll
+    || !compare.isSame(runs.map((run) => run.metrics[metric])));
+  const isOne = new Set(runs.map(({ run }) => run)).size < runs.length;
+  document.getElementById("told").textContent = isOne && runs.length === 2 ? "A and B are the same run: choose another."
     : `${differing.length} of ${paths.length} settings differ.`;
-  const shown = metrics.filter(({ isSame }) => isAll || !isSame);
+  const titles = ["metric", ...compare.sides, ...(runs.length === 2 ? ["B − A", "relative"] : [])];
   compare.place.replaceChildren(
     compare.element("h2", "Settings"),
-    settings.length ? compare.table("setting-differences", "Settings", ["setting", "A", "B"], settings)
+    settings.length ? compare.table("setting-differences", "Settings", ["setting", ...compare.sides], settings)
       : compare.element("p", "All settings are equal."),
     compare.element("h2", "Metrics"),
-    shown.length ? compare.table("metric-differences", "Metrics", ["metric", "A", "B", "B − A", "relative"],
-      shown.map(({ cells }) => cells)) : compare.element("p", "All metrics are equal."),
+    metrics.length ? compare.table("metric-differences", "Metrics", titles,
+      metrics.map((metric) => compare.metricCells(runs, metric))) : compare.element("p", "All metrics are equal."),
   );
+  compare.drawCurves(runs);
+};
+
+// ---- Curves ---------------------------------------------------------------------------------------------------------
+
+compare.drawCurves = async (runs) => {
+  const place = document.getElementById("curves");
+  const asked = location.hash;
+  place.replaceChildren();
+  for (const study of new Set(runs.map((run) => run.study))) {
+    if (!board.curves.has(study)) await board.once(`curves-${encodeURIComponent(study)}.js`).catch(() => {});
+  }
+  if (location.hash !== asked) return; // others were chosen meanwhile
+  const curvesOf = (metric) => runs.map((run, index) => ({ side: compare.sides[index], name: run.name,
+    points: board.curves.get(run.study)?.[metric]?.[run.run] ?? [] })).filter(({ points }) => points.length);
+  const metrics = [...new Set(runs.flatMap((run) => Object.keys(board.curves.get(run.study) ?? {})))]
+    .filter((metric) => curvesOf(metric).length);
+  if (!metrics.length) return;
+  const options = metrics.map((metric) => new Option(compare.titled(runs, metric), metric));
+  const chooser = compare.element("select", "", ...options);
+  chooser.setAttribute("aria-label", "Metric of the curves");
+  if (metrics.includes(compare.metric)) chooser.value = compare.metric;
+  const box = document.createElement("div");
+  const show = () => {
+    compare.metric = chooser.value;
+    const mayBeLog = !/_corr$|recall_at_1$/.test(chooser.value); // these are between -1 and 1
+    box.replaceChildren(drawing.chart(curvesOf(chooser.value), chooser.selectedOptions[0].textContent, mayBeLog));
+  };
+  chooser.addEventListener("change", show);
+  place.replaceChildren(compare.element("h2", "Learning curves"), chooser, box);
+  show();
 };
 
 compare.other = () => {
@@ -154,7 +224,7 @@ compare.missing = (names, empty) => names.length > 1 ? `Runs ${names.join(" and 
 compare.tell = (words) => {
   // In the place of what was compared before.
   for (const side of compare.sides) document.getElementById(`about-${side}`).replaceChildren();
-  compare.place.replaceChildren();
+  for (const place of [compare.place, document.getElementById("curves")]) place.replaceChildren();
   document.getElementById("told").textContent = words;
 };
 
@@ -169,10 +239,11 @@ compare.emptyOf = (side) => {
 compare.open = async () => {
   const asked = compare.read();
   const missing = [];
+  compare.setSides(asked.length);
   compare.tell("");
   try {
-    for (const side of compare.sides) {
-      const { study, run } = asked[side];
+    for (const [index, side] of compare.sides.entries()) {
+      const { study, run } = asked[index] ?? {};
       const [chooser, trials] = compare.choosers(side);
       if (study) chooser.value = study;
       else if (side === "B") chooser.value = compare.other();
@@ -192,24 +263,37 @@ compare.choose = async (side) => {
   try {
     if (!await compare.fill(side)) return;
     if (compare.sides.every(compare.chosen)) { compare.draw(); return; }
-    const chosen = compare.sides.map((each) => compare.choosers(each).map(({ value }) => value).filter(Boolean));
     // The old address would bring back what is no longer compared.
-    history.replaceState(null, "", `#${chosen.map((parts) => parts.join("/"))}`);
+    history.replaceState(null, "", `#${compare.parts().join(",")}`);
     compare.tell(compare.missing([], compare.sides.map(compare.emptyOf).filter(Boolean)));
   } catch (error) {
     compare.tell(error.message);
   }
 };
 
+compare.listen = (side) => {
+  document.getElementById(`study-${side}`).addEventListener("change", () => compare.choose(side));
+  document.getElementById(`trial-${side}`).addEventListener("change", compare.draw);
+};
+
+compare.partOf = (side) => compare.choosers(side).map(({ value }) => value).filter(Boolean).join("/");
+compare.parts = () => compare.sides.map(compare.partOf);
+
 if (compare.place) {
-  for (const side of compare.sides) {
-    document.getElementById(`study-${side}`).addEventListener("change", () => compare.choose(side));
-    document.getElementById(`trial-${side}`).addEventListener("change", compare.draw);
-  }
+  for (const side of compare.sides) compare.listen(side);
   document.getElementById("same").addEventListener("change", compare.draw);
   document.getElementById("exchange").addEventListener("click", () => {
     const [a, b] = compare.sides.map(compare.chosen);
     if (a && b) { location.hash = `#${b.study}/${b.run},${a.study}/${a.run}`; }
+  });
+  document.getElementById("add").addEventListener("click", () => {
+    const parts = compare.parts();
+    const [study, trials] = compare.choosers("A");
+    const runs = [...trials.options].map(({ value }) => `${study.value}/${value}`);
+    location.hash = `#${[...parts, runs.find((run) => !parts.includes(run)) ?? parts[0]].join(",")}`;
+  });
+  document.getElementById("remove").addEventListener("click", () => {
+    location.hash = `#${compare.parts().slice(0, -1).join(",")}`;
   });
   window.addEventListener("hashchange", compare.open);
   compare.open();

@@ -1,8 +1,10 @@
 """Pictures among the artifacts of studies. All else is left to MLflow: a page from elsewhere is not ours to show."""
 
+import math
 import re
 import tempfile
 import threading
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from pcl.studies.tracking.store import Store, StoreError
 _PATH = re.compile(r"(?:[A-Za-z0-9_.]+/)?[A-Za-z0-9_.]+\.png")
 _MAGIC = b"\x89PNG\r\n\x1a\n"
 _LARGEST = 8 * 2**20  # bytes of a picture
+_PAUSE_S = 60.0  # after a failure: pages do not wait again for artifacts that cannot be reached
 _MOST = 24  # pictures of a run
 
 
@@ -29,22 +32,31 @@ class Artifacts:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._known: dict[tuple[str, int], list[str]] = {}  # by run and when it ended
+        self._failed_s = -math.inf  # when the artifacts could not be reached
         self._lock = threading.Lock()
 
     def figures(self, study: Study) -> list[Figure]:
-        """Pictures of a study that has ended, and of its winner's run; none where the artifacts cannot be reached."""
+        """Pictures of a study that has ended and of its winner's run, each once; none where they cannot be reached."""
         if study.is_running:
             return []
         runs = [study.run, *([study.winner.run] if study.winner else [])]
-        return [Figure(path, f"image-{run.id}-{path.replace('/', '--')}") for run in runs for path in self._paths(run)]
+        found: dict[str, Figure] = {}  # by file: the study's run and its winner's may have the same
+        for run in runs:
+            for path in self._paths(run):
+                name = path.rpartition("/")[2]
+                found.setdefault(name, Figure(path, f"image-{run.id}-{path.replace('/', '--')}"))
+        return list(found.values())
 
     def _paths(self, run: Run) -> list[str]:
         with self._lock:
             key = run.id, run.end_ms
             if key not in self._known:
+                if time.monotonic() - self._failed_s < _PAUSE_S:
+                    return []
                 try:
                     self._known[key] = self._listed(run.id)
                 except StoreError:
+                    self._failed_s = time.monotonic()
                     return []
             return self._known[key]
 

@@ -30,7 +30,7 @@ from pcl.studies.results.statistics import estimate
 MISSING = "—"
 NO_ERROR = "no error printed"
 NOTHING, NO_NUMBER = "nothing printed", "no number printed"  # of what the paper has no value, or words alone
-_PAPER_DATA = ("toy", "cifar10h")
+PAPER_DATA = ("toy", "cifar10h")  # what the paper trains on
 DIVERGED = "ran away"
 _INSTEAD = KAPPA_MEDIAN  # where the true kappa is infinite, there is no error of it
 
@@ -98,7 +98,7 @@ def mark_of(scale: str, data: str, *others: str) -> str:
         (' [smoke, embedded]', ' [changed]', '')
     """
     words = [scale] if scale != "paper" else []
-    words += [data] if data not in _PAPER_DATA else []
+    words += [data] if data not in PAPER_DATA else []
     words += others
     return f" [{', '.join(words)}]" if words else ""
 

@@ -148,7 +148,7 @@ def test_a_trial_that_begins_anew_has_no_step_twice(uri: str, tmp_path: Path, is
     assert [steps_of(tracker, r) for r in (run, *seeds)] == [[4, 8]] * 3
 
 
-def datasets_of(tracker: Tracker, run: Any) -> list[str]:
+def datasets_of(tracker: Any, run: Any) -> list[str]:
     whole = tracker.store.call(lambda client: client.get_run(run.info.run_id))
     return [given.dataset.name for given in whole.inputs.dataset_inputs]
 

@@ -1,0 +1,128 @@
+"""The page of a study's settings, what axes may show, and what a winner is compared with."""
+
+import itertools
+import math
+import re
+
+import pytest
+
+from dashboards.board.charts.curves import Line, curves
+from dashboards.board.charts.intervals import Mark, Panel, intervals
+from dashboards.board.charts.scales import Scale
+from dashboards.board.html.frame import PageContext
+from dashboards.board.pages.overview import overview_page
+from dashboards.board.pages.parameters import metrics_of, parameters_page
+from dashboards.board.pages.scoreboard import scoreboard_page
+from dashboards.board.pages.winner import published_row, winner_page
+from dashboards.board.store.artifacts import Figure
+from dashboards.board.store.records import Run, Study, Trial
+from dashboards.paper.results import RESULTS, read_results
+from pcl.config.run_config import RunConfig
+from pcl.metrics.names import metric_range
+from pcl.presentation.numbers import MINUS
+from pcl.studies.tracking.tags import RunState
+from tests.support.board_pages import Page
+
+AROUND = PageContext(now_ms=10**12)
+OBJECTIVE, MAE = "eval/kappa_rank_corr", "eval/kappa_mae"
+
+
+def crossed() -> Study:
+    """A grid of two settings; one has an effect, and each metric another."""
+    study = Study(Run("a" * 32, "1", "s", RunState.FINISHED, 1, 2, {"pcl.objective": OBJECTIVE, "pcl.space": "toy"}))
+    for i, (n, phases) in enumerate(itertools.product((1, 4, 16), ("joint", "mu kappa"))):
+        run = Run(f"{i:032x}", "1", f"n_samples={n} phases={phases}", RunState.FINISHED, i, 2, {"pcl.stage": "grid"})
+        run.params = {"loss.n_samples": str(n), "training.phases": phases}
+        run.metrics = {"objective": n / 20, OBJECTIVE: n / 20, MAE: 4.0 if phases == "joint" else 2.0}
+        study.trials.append(Trial(run))
+    return study
+
+
+def test_settings_are_weighed_by_the_metric_that_is_chosen() -> None:
+    study = crossed()
+    assert metrics_of(study) == [OBJECTIVE, MAE]
+    for metric, most in ((OBJECTIVE, "n_samples"), (MAE, "phases")):
+        html = parameters_page(study, metric, AROUND)
+        assert f"the most important is {most}" in html
+        assert html.count('class="mean"') == 3 + 2  # of the levels
+        assert html.count("<figure") == 1
+        links = [
+            attrs["href"] for tag, attrs in Page(html).tags if tag == "a" and attrs.get("title") in (OBJECTIVE, MAE)
+        ]
+        assert links == [f"parameters-{'a' * 32}.html", f"parameters-{'a' * 32}-eval-kappa_mae.html"]
+        assert {attrs["data-run"] for tag, attrs in Page(html).tags if tag == "circle"} == {
+            trial.run.id for trial in study.trials
+        }
+
+
+def test_one_trial_is_no_comparison() -> None:
+    study = crossed()
+    study.trials = study.trials[:1]
+    assert "At least two trials" in parameters_page(study, OBJECTIVE, AROUND)
+
+
+def ticks(chart: str) -> list[float]:
+    """The numbers beside the upright axis."""
+    texts = re.findall(r'text-anchor="end">([^<]*)</text>', chart)
+    return [float(text.replace(MINUS, "-")) for text in texts]
+
+
+def test_axes_stay_within_what_a_metric_can_be() -> None:
+    lines = [Line("a", "a", "best", [(0, 0.2), (10, 0.999)])]
+    assert max(ticks(curves(lines, "words", "κ rank", metric_range(OBJECTIVE)))) <= 1
+    small = [Line("a", "a", "best", [(0, 0.001), (10, 0.5)])]
+    assert 0.2 in ticks(curves(small, "words", "κ rank", metric_range(OBJECTIVE)))  # linear, other than an error's
+    assert 0.2 not in ticks(curves(small, "words", "κ MAE", metric_range(MAE)))
+    wide = Panel([Mark("a", 0.9, -3.0, 4.8), Mark("b", 0.5, 0.4, 0.6)], "κ rank", "words", within=(-1.0, 1.0))
+    (chart,) = intervals([wide], "x").split("</svg>")[:-1]
+    assert set(ticks(chart)) == {-1, -0.5, 0, 0.5, 1}
+    decades = Panel([Mark("a", 3e4, -1e4, 7e4), Mark("b", 5.0, 4.0, 6.0)], "κ MAE", "words", within=(0.0, math.inf))
+    assert {10, 1000} <= set(ticks(intervals([decades], "x")))
+    assert Scale.over([0.0, 0.0], 0, 1, within=(0.0, math.inf)).low == 0
+    assert [metric_range(m) for m in ("val/recall_at_1", MAE, "train/loss")] == [
+        (0, 1), (0, math.inf), (-math.inf, math.inf),
+    ]  # fmt: skip
+
+
+def test_results_that_ship_are_on_a_fresh_scoreboard() -> None:
+    results = read_results(RESULTS)
+    page = Page(scoreboard_page([], (4, 5, 6, 7, 8), AROUND, results))
+    shown = [row for name in page.tables if name.startswith("s-") for row in page.rows(name)]
+    assert len(shown) == sum(len(result.lines) for result in results)
+    assert all(row["From"].startswith("shipped") for row in shown)
+    missing = [
+        (name, row["Row"], row["Metric"]) for name in page.tables if name.startswith("m-") for row in page.rows(name)
+    ]
+    assert not {(name[2:], row, metric) for name, row, metric in missing} & {
+        (result.table.replace(":", "-"), line.row, line.what) for result in results for line in result.lines
+    }
+    assert "python launch/reproduce.py --table bench_cifar" in page.text
+
+
+@pytest.mark.parametrize(
+    ("changed", "name"),
+    [({}, "MCInfoNCE"), ({"task.n_eval": "9"}, "MCInfoNCE"), ({"task.data": "cifar10h"}, "MCInfoNCE"),
+     ({"task.data": "folder"}, None), ({"task.data": "embedded"}, None),
+     ({"loss_name": "mine.py:Loss"}, None), ({"task.dim": "16"}, None)],
+)  # fmt: skip
+def test_a_winner_is_compared_with_the_paper_on_the_papers_data_alone(
+    changed: dict[str, str], name: str | None
+) -> None:
+    task = {"task": "images"} if "task.data" in changed else {}
+    config = RunConfig.of({}, scale="smoke", **task).flat()
+    params = {path: str(value) for path, value in config.items()} | {"loss_name": "mc_info_nce"} | changed
+    row = published_row(params)
+    assert (row.name if row else None) == name
+
+
+def test_an_overview_has_a_line_of_the_best_and_a_figure() -> None:
+    study = crossed()
+    html = overview_page([study], AROUND, {study.run.id: Figure("kappa.png", "image-a-kappa.png")})
+    assert html.count('class="spark"') == 1
+    assert html.count('src="image-a-kappa.png"') == 1
+    assert html.count('class="s-finished"') == 1
+
+
+def test_metrics_of_a_winner_have_names_and_the_objective_is_first() -> None:
+    names = [row["metric"] for row in Page(winner_page(crossed(), [], AROUND)).rows("metrics")]
+    assert names == ["κ rank ↑|eval/kappa_rank_corr", "κ MAE ↓|eval/kappa_mae"]
