@@ -23,14 +23,9 @@ SPACE = SearchSpace(
     base={
         "task.dim_x": 2, "task.smoothing": "none", "task.kappa_max": 128, "task.n_eval": 1000,
         "encoder.hidden": "shallow", "encoder.kappa_width": "narrow",
-        "training.n_batches": 160, "training.batch_size": 128, "training.n_negatives": 32, "training.eval_every": 40,
-        "training.lr_schedule": "warm_up_cosine",
+        "training.n_batches": 200, "training.batch_size": 128, "training.n_negatives": 32, "training.eval_every": 50,
+        "training.lr_schedule": "warm_up_cosine", "loss.n_samples": 16,
     },
-    stages=(
-        Stage(
-            "grid",
-            {"loss.n_samples": (4, 16), "training.phases": ("mu kappa:3", "joint"), "training.lr": (1e-3, 3e-3)},
-        ),
-    ),
+    stages=(Stage("grid", {"training.phases": ("mu kappa:3", "joint"), "training.lr": (3e-4, 1e-3, 3e-3)}),),
     objective=Objective("eval/kappa_mae", Mode.MIN),
 )  # fmt: skip

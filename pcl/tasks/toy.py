@@ -122,7 +122,7 @@ class ToyTask(Task):
             kappa_net, head = self._kappa_net(seeds), KappaHead(self.kappa_link, len(seeds))
             self._span(head, kappa_net, seeds)
             kappa = head(kappa_net(uniform_inputs(seeds, "eval", self.n_eval, self.dim_x)))
-            return (kappa - kappa.median(dim=1, keepdim=True).values).abs().mean().item()
+            return float((kappa - kappa.median(dim=1, keepdim=True).values).abs().mean())
 
         def _kappa_net(self, seeds: Sequence[int]) -> StackedMlp:
             return StackedMlp((self.dim_x, self.width, 1), streams(seeds, "truth/kappa"))

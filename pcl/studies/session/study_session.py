@@ -1,6 +1,5 @@
 """The lifecycle of a study, the same for searches and for lists of trials, with or without a command line."""
 
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -24,6 +23,7 @@ from pcl.studies.tracking.recorder import Recorder
 from pcl.studies.tracking.tracker import End, StudyTags, Tracker
 
 Kind_co = TypeVar("Kind_co", bound=Strategy, covariant=True)
+_PROBING = "probing a few batches of the first and the last trial ..."
 
 
 @dataclass(frozen=True)
@@ -47,14 +47,9 @@ def preview(study: Study[Strategy], request: RunRequest, say: Say) -> None:
     """Say the plan of a study and open nothing; trials are measured unless another cluster is asked for."""
     study.folder.pull()
     if request.address is None:
-        _say_probing()
+        say(_PROBING)
     costs = _costs(study, request, Site()) if request.address is None else []
     _say_plan(study, request, machine(request.address), costs, say)
-
-
-def _say_probing() -> None:
-    """Say what takes the next seconds, beside the plan's own lines."""
-    print("probing: training a few batches of the first and the last trial ...", file=sys.stderr, flush=True)
 
 
 def _costs(study: Study[Strategy], request: RunRequest, site: Site) -> list[Cost]:
@@ -134,7 +129,7 @@ class StudySession:
         self.request.resources_of(available).require(available)
         costs: list[Cost] = []
         if self.study.strategy.is_planned or self.request.is_measured:
-            _say_probing()
+            self._client.say(_PROBING)
             costs = self._probe.result() if self._probe else _costs(self.study, self.request, site)
         return _say_plan(self.study, self.request, available, costs, self._client.say)
 
