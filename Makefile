@@ -32,7 +32,7 @@ coverage: $(READY)
 	$(PY) -m coverage report
 
 grid: $(READY)
-	$(PY) launch/grid.py --space toy_mcinfonce --scale quick
+	$(PY) launch/grid.py --space toy_small --fidelity exact --scale quick
 
 lint: $(READY)
 	$(PY) -m ruff check .

@@ -2,7 +2,10 @@
 
     python launch/grid.py --space cifar_hib
 
-Hardware, time, result: not yet run. Published winner: D = 8, M = 0, kappa_pos = 32, mu before kappa, a = 2, b = 1.
+Hardware, time, result: the grid has not been run. The published winner has been, on one H200 and three folds: row 1 in
+docs/results.md (CIFAR-10H).
+
+Published winner: D = 8, M = 0, kappa_pos = 32, mu before kappa, a = 2, b = 1.
 
 HIB's formula has no kappa_pos. In all of the released scripts the same number is also the gain of the last layer's
 initialisation, hence the scale of kappa-hat before training: this is the axis' only effect here. The first stage has

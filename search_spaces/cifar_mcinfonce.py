@@ -2,8 +2,8 @@
 
     python launch/grid.py --space cifar_mcinfonce
 
-Hardware, time, result: not yet run at full length (docs/results.md has a run of 256 batches a trial on an H200).
-Published winner: D = 8, M = 32, kappa_pos = 16, mu before kappa.
+Hardware, time, result: the grid has not been run at full length; docs/results.md has a run of 256 batches a trial on an
+H200, and the published winner on three folds (row 3). Published winner: D = 8, M = 32, kappa_pos = 16, mu before kappa.
 
 With `--data embedded` on two idle x86_64 cores (hence `--scale quick`, seed 1) it takes 5:46 with an existing backbone,
 whose pretraining takes 40 s of processor time; on two ARM cores 21:20, pretraining included, from another backbone. On

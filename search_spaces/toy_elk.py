@@ -2,7 +2,10 @@
 
     python launch/grid.py --space toy_elk
 
-Hardware, time, result: not yet run. Published winner: M = 1, kappa_pos not learned, joint training.
+Hardware, time, result: the grid has not been run at full length. The published winner has been, on one H200 with five
+seeds: `tab:bench_results` in docs/results.md.
+
+Published winner: M = 1, kappa_pos not learned, joint training.
 
 Under the profile `reference`, the cells with M = 0 are void: there is no repulsion, as in the released code. They run.
 """

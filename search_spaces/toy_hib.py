@@ -2,7 +2,10 @@
 
     python launch/grid.py --space toy_hib
 
-Hardware, time, result: not yet run. Published winner: M = 0, kappa_pos not learned, joint training, a = 1, b = 0.
+Hardware, time, result: the grid has not been run at full length. The published winner has been, on one H200 with five
+seeds: `tab:bench_results` in docs/results.md.
+
+Published winner: M = 0, kappa_pos not learned, joint training, a = 1, b = 0.
 
 HIB's formula has no kappa_pos: its scale a is learned or not in its place, as in the released code. The first stage has
 a = 1 and b = 0, the loss's defaults.

@@ -2,7 +2,10 @@
 
     python launch/grid.py --space toy_mcinfonce
 
-Hardware, time, result: not yet run. Published winner: M = 32, kappa_pos not learned, mu before kappa.
+Hardware, time, result: the grid has not been run at full length. The published winner has been, on one H200 with five
+seeds: `tab:bench_results` in docs/results.md.
+
+Published winner: M = 32, kappa_pos not learned, mu before kappa.
 
 Under the profile `exact`, which corresponds to infinitely many negatives, cells with M = 0 are not possible.
 """

@@ -16,11 +16,10 @@ from launch.shared.common_flags import print_json, rows_of
 from launch.studies.images import check_settings, chosen_images
 from launch.studies.requests import ReproductionRequest
 from launch.studies.resume_command import Resumption, resumed_reproduction
-from pcl.presentation.durations import duration
 from pcl.storage.installation import command
 from pcl.studies.execution.interrupt import Interrupt, Stop
 from pcl.studies.paper.published import published_titles
-from pcl.studies.report.plan import estimated_seconds
+from pcl.studies.report.plan import told_range
 from pcl.studies.session.request import Runner, RunRequest
 from pcl.studies.session.site import check_site, costs_here, default_scale, joined, machine
 from pcl.studies.session.study_session import Client, StudySession
@@ -124,8 +123,8 @@ def _say_estimates(
         probed = [trial for trial, of_trial in zip(cells.trials, work, strict=True) if of_trial == middle]
         if costs := costs_here(probed, resources):
             times_longer = sum(work) / len(work) / middle
-            seconds = estimated_seconds(costs, len(work), resources, resources.slots(machine()), times_longer)
-            say(f"  estimated: {duration(seconds)} for {len(work)} {cells.title} (probe of {len(costs)}, others by the "
+            seconds = told_range(costs, len(work), resources, resources.slots(machine()), times_longer)
+            say(f"  estimated: {seconds} for {len(work)} {cells.title} (probe of {len(costs)}, others by the "
                 "size of their networks)")  # fmt: skip
     if grids:
         say("  what grids train after their first stage is not in it")

@@ -84,5 +84,6 @@ def _say_plan(request: StudyRequest, asked: Asked[Ablation]) -> None:
 
 def _say_estimate(request: RunRequest, trials: list[Trial]) -> None:
     resources = request.resources_of(machine())
+    say("  probing a few batches of the first and the last variant ...")
     if costs := costs_here(trials, resources):
         say(estimate(costs, len(trials), len(trials), resources, resources.slots(machine())))

@@ -58,6 +58,10 @@ class TaskConfig(ABC):
     def check_negatives(self, sources: Collection[Negatives]) -> None:  # noqa: B027  some have all
         """Raise a ValueError unless the task has negatives from these sources."""
 
+    def constant_kappa_mae(self, seeds: Sequence[int]) -> float | None:
+        """Return the smallest kappa MAE that one kappa for all inputs reaches; None where no finite kappa is known."""
+        return None
+
     def check_images(self, images: ImageSet) -> None:
         """Raise a ValueError unless the task can work on these images."""
         raise ValueError(f"The task of `{type(self).__qualname__}` has no images.")

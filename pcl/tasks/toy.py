@@ -22,6 +22,7 @@ from torch import Tensor
 
 from pcl.distributions import Sampler, VonMisesFisher
 from pcl.encoders import Encoder, Inputs, KappaLink, StackedMlp
+from pcl.encoders.mlp import KappaHead
 from pcl.mathematics.random_streams import streams, uniform_inputs
 from pcl.metrics import names
 from pcl.metrics.recovery import compare_pairs
@@ -107,12 +108,28 @@ class ToyTask(Task):
 
         def build(self, seeds: Sequence[int]) -> "ToyTask":
             mu_net = deepcopy(mu_nets(self._mu_recipe(), tuple(seeds)))
-            kappa_net = StackedMlp((self.dim_x, self.width, 1), streams(seeds, "truth/kappa"))
+            kappa_net = self._kappa_net(seeds)
             truth = Truth(mu_net, kappa_net, self.kappa_link, self.family, self.sampler)
             if self.family is not Family.DIRAC:
-                probes = uniform_inputs(seeds, "truth/probes", N_PROBES, self.dim_x)
-                truth.kappa_head.span(kappa_net(probes), self.kappa_min, self.kappa_max)
+                self._span(truth.kappa_head, kappa_net, seeds)
             return ToyTask(self, truth, uniform_inputs(seeds, "eval", self.n_eval, self.dim_x))
+
+        @torch.no_grad()
+        def constant_kappa_mae(self, seeds: Sequence[int]) -> float | None:
+            """Return the mean over seeds of the true kappas' mean distance from their median."""
+            if self.family is Family.DIRAC or type(self).build is not ToyTask.Config.build:
+                return None  # another `build` may have another truth
+            kappa_net, head = self._kappa_net(seeds), KappaHead(self.kappa_link, len(seeds))
+            self._span(head, kappa_net, seeds)
+            kappa = head(kappa_net(uniform_inputs(seeds, "eval", self.n_eval, self.dim_x)))
+            return float((kappa - kappa.median(dim=1, keepdim=True).values).abs().mean())
+
+        def _kappa_net(self, seeds: Sequence[int]) -> StackedMlp:
+            return StackedMlp((self.dim_x, self.width, 1), streams(seeds, "truth/kappa"))
+
+        def _span(self, head: KappaHead, kappa_net: StackedMlp, seeds: Sequence[int]) -> None:
+            probes = uniform_inputs(seeds, "truth/probes", N_PROBES, self.dim_x)
+            head.span(kappa_net(probes), self.kappa_min, self.kappa_max)
 
         def restore(self, state: dict[str, Tensor], seeds: Sequence[int] = ()) -> "ToyTask":
             x_eval = state["x_eval"]

@@ -17,7 +17,7 @@ from pcl.studies.report.predictions import Predictions
 def scatter(true: ArrayLike, predicted: ArrayLike, title: str, path: Path) -> None:
     """Plot predicted values (B,) against true ones (B,) into a file, with the diagonal.
 
-    Axes are logarithmic where all values are positive and the true ones span more than a factor of 30.
+    Axes are logarithmic where all values are positive and span more than a factor of 30.
     """
     x, y = np.asarray(true, dtype=float).ravel(), np.asarray(predicted, dtype=float).ravel()
     if x.shape != y.shape:
@@ -31,7 +31,7 @@ def scatter(true: ArrayLike, predicted: ArrayLike, title: str, path: Path) -> No
         ends = [float(min(x.min(), y.min())), float(max(x.max(), y.max()))]
         axes.plot(ends, ends, color="0.4", linewidth=1, linestyle="--", label="exact")
         axes.legend(frameon=False)
-        if ends[0] > 0 and x.max() > 30 * x.min():
+        if 0 < 30 * ends[0] < ends[1]:
             axes.set_xscale("log")
             axes.set_yscale("log")
     axes.set(xlabel="true", ylabel="predicted", title=f"{title} (n = {x.size:,})")

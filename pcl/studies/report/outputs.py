@@ -12,13 +12,14 @@ import yaml
 
 from pcl.config.run_config import Plain
 from pcl.data.sources import data_folder, resolve
-from pcl.metrics.names import MAIN_METRICS, plain_name
+from pcl.metrics.names import KAPPA_MAE, MAIN_METRICS, plain_name
 from pcl.metrics.undefined import as_json, told_with_error
 from pcl.presentation.text_tables import aligned
 from pcl.storage.files import first_line, write_json, write_text
 from pcl.storage.installation import command
 from pcl.studies.ledger.folders import CHECKPOINT, StudyFolder
 from pcl.studies.ledger.study_spec import StudySpec
+from pcl.studies.results.kappa_size import SCALE_OFF, common_constant_error, is_scale_off
 from pcl.studies.results.pareto import values_of
 from pcl.studies.results.replication import SEEDS_A_ROUND, Replication, described
 from pcl.studies.results.selection import Outcome
@@ -31,7 +32,10 @@ _N_PAIRS = 2000  # points of the plot of mu
 
 
 def table(outcomes: Sequence[Outcome], space: SearchSpace) -> list[str]:
-    """Return a table of trials in a given order, with the means of the usual metrics; failures with their causes."""
+    """Return a table of trials in a given order, with the means of the usual metrics; failures with their causes.
+
+    Where all share a known truth, the last row is the best constant kappa, beside which a kappa MAE can be judged.
+    """
     axes = list(dict.fromkeys(axis for outcome in outcomes for axis in outcome.trial.varied))
     metrics = [space.objective.metric, *(m for m in MAIN_METRICS if m != space.objective.metric)]
     metrics = [m for m in metrics if any(m in values for o in outcomes for values in o.by_seed.values())]
@@ -53,8 +57,13 @@ def table(outcomes: Sequence[Outcome], space: SearchSpace) -> list[str]:
         else:
             means = [_mean(outcome, metric) for metric in metrics]
             rank = str(place) if math.isfinite(outcome.mean(space.objective.metric)) else "-"
-            lost = f"lost seeds ({outcome.cause}) " if outcome.failures else ""
-            rows.append([rank, *values, *means, f"{outcome.seconds:.1f}", f"{lost}{note}".rstrip()])
+            lost = f"lost seeds ({outcome.cause})" if outcome.failures else ""
+            notes = [lost, SCALE_OFF if is_scale_off(outcome) else "", note]
+            rows.append([rank, *values, *means, f"{outcome.seconds:.1f}", ", ".join(filter(None, notes))])
+    constant = common_constant_error(outcome.trial for outcome in outcomes) if KAPPA_MAE in metrics else None
+    if constant is not None:
+        reached = [told_with_error(constant, math.nan) if metric == KAPPA_MAE else "" for metric in metrics]
+        rows.append(["-", *("" for _ in axes), *reached, "", "the best constant kappa"])
     return aligned(rows)
 
 
@@ -119,6 +128,9 @@ def summary(space: SearchSpace, spec: StudySpec, finding: Finding) -> dict[str, 
         "stages": {name: [_entry(outcome) for outcome in outcomes] for name, outcomes in finding.stages.items()},
         "replication": {name: _replication(found) for name, found in finding.replications.items()},
         "report": [_entry(outcome) for outcome in finding.report],
+        "best_constant_kappa_mae": common_constant_error(
+            outcome.trial for outcomes in finding.stages.values() for outcome in outcomes
+        ),
     }
 
 

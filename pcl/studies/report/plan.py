@@ -28,6 +28,7 @@ from pcl.training.run import Run
 _OVERHEAD_S = 0.25  # of a trial outside of training; `bench.py study` measures it
 _SLICE = 50  # batches that a probe gives the device at once
 _LONG_S = 5.0  # batches are timed again for so long
+_LEAST_RANGE = 1.5  # longest estimate by the shortest: trials side by side share caches and memory
 _ENOUGH_S = 30.0  # after so long no further trial is probed
 
 
@@ -44,21 +45,25 @@ def probe(
     training = config.training
     started = time.perf_counter()
     run = Run(config, seeds, device)
-    set_up, seconds = time.perf_counter() - started, 0.0
+    set_up, seconds, slow = time.perf_counter() - started, 0.0, 0.0
     ends = [0, *training.phases.ends(training.n_batches)]
     for index, phase in enumerate(training.phases):
         run.stepper.enter(phase.trained, training.negatives_at(index))
-        batch_s = _timed(lambda: run.stepper.advance(1, training.lr))
-        if is_gpu or batch_s < _LONG_S:  # a GPU's first batch is mostly compiling
-            batch_s = _fastest(lambda: run.stepper.advance(1, training.lr), n_batches)
-        seconds += batch_s * (ends[index + 1] - ends[index])
+        times = [_timed(lambda: run.stepper.advance(1, training.lr))]
+        if is_gpu or times[0] < _LONG_S:  # a GPU's first batch is mostly compiling
+            times = _times(lambda: run.stepper.advance(1, training.lr), n_batches)
+        seconds += min(times) * (ends[index + 1] - ends[index])
+        slow += max(times) * (ends[index + 1] - ends[index])
+    slowest = slow / seconds
     evaluation = _timed(lambda: run.step.task.evaluate(run.step.encoder))
     seconds += evaluation * -(-training.n_batches // training.eval_every)
     n_parameters = sum(parameter.numel() for parameter in run.step.encoder.parameters())
     n_bytes = 3 * 4 * n_parameters  # Adam keeps two numbers for each, four bytes each
     if not is_gpu:
-        return Cost(set_up, seconds, n_bytes)
-    cost = Cost(set_up, seconds, n_bytes, torch.cuda.max_memory_reserved(), torch.cuda.mem_get_info()[1])
+        return Cost(set_up, seconds, n_bytes, slowest=slowest)
+    cost = Cost(
+        set_up, seconds, n_bytes, torch.cuda.max_memory_reserved(), torch.cuda.mem_get_info()[1], slowest=slowest
+    )
     if not is_shared:
         return cost
     runs = [run]
@@ -88,12 +93,12 @@ def _slices(run: Run, n_batches: int) -> Iterator[None]:
         run.stepper.wait()
 
 
-def _fastest(work: Callable[[], object], n_times: int) -> float:
-    """Return the fastest of several calls: others are slowed down by what starts at the same time."""
+def _times(work: Callable[[], object], n_times: int) -> list[float]:
+    """Time several calls: all but the fastest are slowed down by other work."""
     times: list[float] = []
     while len(times) < n_times and sum(times) < _LONG_S:
         times.append(_timed(work))
-    return min(times)
+    return times
 
 
 def _timed(work: Callable[[], object]) -> float:
@@ -188,14 +193,26 @@ class Plan:
 
 
 def estimate(costs: Sequence[Cost], n_left: float, n_trials: int, resources: Resources, slots: int) -> str:
-    """Return a study's estimated time and disk space in words, by the mean cost of some trials."""
-    seconds = duration(estimated_seconds(costs, n_left, resources, slots))
+    """Return a study's estimated time, quiet to busy, and disk space in words, by the mean cost of some trials."""
+    seconds = told_range(costs, n_left, resources, slots)
     mean = sum(cost.shared_run_s for cost in costs) / len(costs) + _set_up_s(costs)
     n_bytes = max(cost.n_bytes for cost in costs) * n_trials
     return (
         f"  estimated: {seconds} in all, {duration(mean)} a trial (probe of {len(costs)}), "
         f"{n_bytes / 1e6:,.0f} MB on disk"
     )
+
+
+def told_range(
+    costs: Sequence[Cost], n_left: float, resources: Resources, slots: int, times_longer: float = 1.0
+) -> str:
+    """Return a study's shortest and longest estimated time in words; for the arguments see `estimated_seconds`.
+
+    Trials run as fast as the fastest measured batches, or as slowly as the slowest, and at least half as long again.
+    """
+    shortest = estimated_seconds(costs, n_left, resources, slots, times_longer)
+    longer = max(_LEAST_RANGE, *(cost.slowest for cost in costs))
+    return f"{duration(shortest)} to {duration(longer * shortest)}"
 
 
 def estimated_seconds(

@@ -1,7 +1,7 @@
 """Strategies of a study: a search goes stage by stage to a winner, a list of trials is run as it is."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -76,8 +76,10 @@ class StageSearch:
 
     @property
     def decided(self) -> SearchSpace:
-        """The space by the first of the study's objectives."""
-        return with_objectives(self.space, self.spec.objectives)[0]
+        """The space by the first of the study's objectives; the paper's winner is of the paper's data alone."""
+        space, _ = with_objectives(self.space, self.spec.objectives)
+        published = space.published_for(self.spec.data)
+        return space if published == space.published else replace(space, published=published)
 
     @property
     def objective(self) -> Objective:

@@ -26,6 +26,7 @@ from pcl.studies.tracking.tracker import End, StudyTags, Tracker
 
 _LONGEST = 4000  # characters of what a study's description quotes; MLflow takes 5000
 Kind_co = TypeVar("Kind_co", bound=Strategy, covariant=True)
+_PROBING = "probing a few batches of the first and the last trial ..."
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,8 @@ def search_study(folder: StudyFolder, search: StageSearch) -> Study[StageSearch]
 def preview(study: Study[Strategy], request: RunRequest, say: Say) -> None:
     """Say the plan of a study and open nothing; trials are measured unless another cluster is asked for."""
     study.folder.pull()
+    if request.address is None:
+        say(_PROBING)
     costs = _costs(study, request, Site()) if request.address is None else []
     _say_plan(study, request, machine(request.address), costs, say)
 
@@ -129,6 +132,7 @@ class StudySession:
         self.request.resources_of(available).require(available)
         costs: list[Cost] = []
         if self.study.strategy.is_planned or self.request.is_measured:
+            self._client.say(_PROBING)
             costs = self._probe.result() if self._probe else _costs(self.study, self.request, site)
         return _say_plan(self.study, self.request, available, costs, self._client.say)
 

@@ -23,6 +23,7 @@ __all__ = [
 ]  # fmt: skip
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
+_PAPERS_IMAGES = "cifar10h"  # `pcl.data.arrays.CIFAR10H`; reading a space loads no images
 
 
 class Mode(Enum):
@@ -185,6 +186,11 @@ class SearchSpace:
             self.objective.metric, self.objective.mode.value, list(self.tuning_seeds), list(self.report_seeds),
             *([identity_of(self.encoder)] if self.encoder else []),
         ])  # fmt: skip
+
+    def published_for(self, data: str) -> Mapping[str, Plain]:
+        """Return the paper's winner where the data are the paper's own, else nothing; `data` as a study records it."""
+        is_own = not self.experiment.has_images or data.rpartition("-")[0] == _PAPERS_IMAGES
+        return self.published if is_own else _NOTHING
 
     def _settings(self, axis: str, value: Any, reader: RunConfig) -> Mapping[str, Plain]:
         axes = {name: axis for stage in self.stages for name, axis in stage.axes.items()}

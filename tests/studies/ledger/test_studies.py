@@ -185,7 +185,9 @@ def test_plan_names_counts_and_estimate(tmp_path: Path, space: SearchSpace) -> N
     assert "the best 3 on seeds 4 5 6 7 8" in text
     assert "each on 1 CPU, 2 at once" in text
     # 12 trials, and 3 with 5 seeds instead of 3, a minute each, on 2 slots.
-    assert "estimated: 8:47 in all, 1:00 a trial" in text
+    assert "estimated: 8:47 to 13:11 in all, 1:00 a trial" in text
+    text = "\n".join(plan.lines([Cost(5.0, 60.0, 1000), Cost(0.0, 60.0, 1000, slowest=3.0)]))
+    assert "estimated: 8:47 to 26:21 in all" in text  # one was measured beside other work
 
 
 def test_outputs(tmp_path: Path, space: SearchSpace) -> None:

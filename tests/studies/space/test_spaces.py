@@ -56,7 +56,25 @@ def first_axes(stage: Stage) -> dict[str, list[Any]]:
 
 
 def test_the_spaces_are_those_of_the_tables() -> None:
-    assert space_names() == sorted(SPACES)
+    assert space_names() == sorted([*SPACES, "toy_small"])
+
+
+def test_the_small_space_is_of_the_theorem_and_judges_the_size_of_kappa() -> None:
+    space = load_space("toy_small")
+    assert space.objective == Objective("eval/kappa_mae", Mode.MIN)
+    assert not space.published
+    for scale in Scale:
+        for cell in space.cells(0, profile="exact", scale=scale.value):
+            config = cell.config
+            assert (config.training.n_batches, config.flat()["loss.anchors"]) == (200, "guided")
+
+
+def test_a_published_winner_is_of_the_papers_data_alone() -> None:
+    images, toy = load_space("cifar_mcinfonce"), load_space("toy_mcinfonce")
+    assert images.published_for("cifar10h-0123456789abcdef") == images.published
+    assert toy.published_for("toy") == toy.published
+    for data in ("embedded-0123456789abcdef", "my-cats-0123456789abcdef", "cifar10h-mine-0123456789abcdef"):
+        assert not images.published_for(data)
 
 
 @pytest.mark.parametrize("name", SPACES)
