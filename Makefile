@@ -6,7 +6,7 @@ READY := $(VENV)/.installed
 # Without a GPU on Linux x86_64: TORCH_INDEX=ADDRESS, the index of CPU builds that PyTorch's installation page shows, and none of
 # CUDA's packages are installed.
 TORCH_INDEX ?=
-OF_CUDA := ^(nvidia|cuda|triton)
+CUDA_PACKAGES := ^(nvidia|cuda|triton)
 
 unexport PYTHONDONTWRITEBYTECODE  # workers would compile our code anew, each of them
 
@@ -60,7 +60,7 @@ $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(f"pcl needs Python 3.11 or newer, but $(PYTHON) is {sys.version.split()[0]}; set PYTHON=...") if sys.version_info < (3, 11) else None'
 	@echo "Installing requirements.lock into $(VENV): $(if $(TORCH_INDEX),about 2 GB$(COMMA) without CUDA,$(SIZE))."
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
-	grep -vE '$(if $(TORCH_INDEX),$(OF_CUDA),^$$)' requirements.lock > $(VENV)/chosen.lock
+	grep -vE '$(if $(TORCH_INDEX),$(CUDA_PACKAGES),^$$)' requirements.lock > $(VENV)/chosen.lock
 	$(PY) -m pip install --quiet --disable-pip-version-check --no-compile $(TORCH_INDEX:%=--extra-index-url %) \
 	  -r $(VENV)/chosen.lock
 	-@$(PY) -W ignore -m compileall -qq -j 0 $(VENV)/lib  # a few files of packages are for other Pythons

@@ -1,4 +1,4 @@
-"""Installs the commands, the board and the search spaces inside of pcl, for their names are not ours alone.
+"""Installs commands, board and search spaces inside of pcl: their names are too general for the top level.
 
 `launch` becomes pcl/installed/launch, and so on, which `pcl.storage.installation` finds. An editable installation
 leaves everything where it is, with the checkout's folder on the path.

@@ -19,7 +19,8 @@ def main() -> None:
     """Parse the command line, then list, plan or run."""
     arguments = _parser().parse_args()
     if arguments.is_json:
-        only_json_on_stdout()
+        is_sent_away = (arguments.address or "").startswith("ray://")
+        only_json_on_stdout(("--list", arguments.list), ("--plan", arguments.plan), ("--address ray://", is_sent_away))
     if arguments.list:
         for name, title in ABLATIONS.titles().items():
             say(f"{name:<18}{title}")

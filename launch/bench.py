@@ -12,6 +12,7 @@ from pathlib import Path
 from launch.benchmarks import faults
 from launch.benchmarks.chaos import verdict
 from launch.shared.command import DATA_HELP, Parser, device_flag, run, say, whole_number
+from launch.shared.common_flags import fidelity_flag
 
 _HELP = {
     "vmf": "von Mises-Fisher sampling on one CPU thread, against SciPy and rejection",
@@ -94,9 +95,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _training_flags(parser: argparse.ArgumentParser, on_gpu: int, on_cpu: int) -> None:
     """Add what all benchmarks of trainings take; the numbers are the batches that are timed for a row."""
-    parser.add_argument(
-        "--fidelity", "--profile", dest="profile", default="reference", help="profile (default: reference)"
-    )
+    fidelity_flag(parser, dest="profile", default="reference")
     parser.add_argument("--scale", help="sizes: paper or quick (default: paper on a GPU, else quick)")
     device_flag(parser)
     told = f"{on_gpu} on a GPU, else {on_cpu}" if on_cpu else str(on_gpu)

@@ -1,7 +1,7 @@
 """Show studies in a browser: `python launch/board.py` serves the board, with MLflow beside it, until Ctrl-C.
 
 The board shows what MLflow has recorded: studies, their trials and winners, paired differences, the paper's numbers
-beside ours, and any two runs compared. It links to MLflow's own pages, for which it starts a server unless one runs,
+beside ours, and runs compared. It links to MLflow's own pages, for which it starts a server unless one runs,
 and to Ray's dashboard if there is one. `--export FOLDER` writes the same pages as files, which need no server.
 """
 

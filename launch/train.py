@@ -18,7 +18,7 @@ def main() -> None:
     """Parse the command line, train and report."""
     arguments = _parser().parse_args()
     if arguments.is_json:
-        only_json_on_stdout()
+        only_json_on_stdout(("--show-config", arguments.show_config), ("--calibrate", arguments.calibrate))
     from launch.training.single_run import train  # noqa: PLC0415  -h answers at once
 
     train(request_of(arguments))
@@ -28,7 +28,7 @@ def request_of(arguments: argparse.Namespace) -> "TrainRequest":
     """Return what the command line asks for."""
     from launch.training.single_run import TrainRequest  # noqa: PLC0415  -h answers at once
 
-    given = vars(arguments)
+    given = dict(vars(arguments))
     seeds = (*given.pop("seeds"), *given.pop("seed")) or (4,)
     return TrainRequest(**given | {"overrides": tuple(arguments.overrides), "seeds": seeds})
 
@@ -47,7 +47,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--set", action="append", default=[], dest="overrides", metavar="PATH=VALUE",
                         help="change a setting; may be repeated")  # fmt: skip
     seeds_flag(parser, "random seeds, which are trained side by side (default: 4)")
-    parser.add_argument("--seed", type=int, action="append", default=[], metavar="SEED", help="one more of them")
+    parser.add_argument("--seed", type=int, action="append", default=[], metavar="SEED", help="a seed; may be repeated")
     device_flag(parser)
     parser.add_argument("--plain", action="store_true", dest="is_plain", help="without CUDA graphs and fused kernels")
     parser.add_argument("--checkpoint", type=Path, help="of the training (default: runs/train/...pt)")

@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 
 from pcl.config.suggestion import suggestion
-from pcl.storage.installation import place
+from pcl.storage.installation import installed_folder
 
 _OF_A_CHECKOUT = "docs"  # writes the manual, which is not installed
 _USAGE = """usage: pcl COMMAND ...
@@ -18,9 +18,9 @@ Tune and ablate probabilistic embeddings; `pcl COMMAND -h` shows a command's opt
 
 def main() -> None:
     """Run the command that the first word names, or say which there are."""
-    files = {file.stem: file for file in place("launch").glob("[a-z]*.py")}
+    files = {file.stem: file for file in installed_folder("launch").glob("[a-z]*.py")}
     names = sorted(set(files) - {_OF_A_CHECKOUT})
-    sys.path.insert(0, str(place("launch").parent))
+    sys.path.insert(0, str(installed_folder("launch").parent))
     if "_ARGCOMPLETE" in os.environ:
         import_module("launch.shared.completion").complete(names)
     name = sys.argv[1] if len(sys.argv) > 1 else "--help"

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from launch.testbed.processes import ROOT
-from pcl.storage.installation import command, place
+from pcl.storage.installation import command, installed_folder
 
 
 def answer(*words: str, **options: object) -> subprocess.CompletedProcess[str]:
@@ -23,7 +24,7 @@ def test_one_command_has_all_others() -> None:
     told = answer("-m", "pcl", "--help")
     assert told.returncode == 0
     names = re.findall(r"^  (\w+) +[A-Z].*", told.stdout, re.M)
-    assert set(names) == {path.stem for path in place("launch").glob("[a-z]*.py")} - {"docs"}
+    assert set(names) == {path.stem for path in installed_folder("launch").glob("[a-z]*.py")} - {"docs"}
 
 
 def test_a_command_names_itself_as_it_was_started(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,9 +64,14 @@ def test_a_shell_is_told_how_a_command_line_may_go_on(begun: str, ways_on: set[s
 @pytest.mark.slow
 def test_a_wheel_has_one_name_and_works_without_the_checkout(tmp_path: Path) -> None:
     """`launch`, `dashboards` and `search_spaces` are inside of it, with what they read."""
-    built = answer("-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(tmp_path), str(ROOT))
+    files = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    for file in files:
+        (tmp_path / "copy" / file).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT / file, tmp_path / "copy" / file)
+    words = ("-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(tmp_path))
+    built = answer(*words, str(tmp_path / "copy"))
     assert built.returncode == 0, built.stderr
-    place = tmp_path / "installed"
+    place = tmp_path / "place"
     with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as wheel:
         wheel.extractall(place)
     assert {path.name for path in place.iterdir() if path.suffix != ".dist-info"} == {"pcl"}
@@ -82,3 +88,15 @@ def test_a_wheel_has_one_name_and_works_without_the_checkout(tmp_path: Path) -> 
     words = ("train", "--scale", "smoke", "--checkpoint", str(tmp_path / "run.pt"))
     trained = answer("-c", run, *words, cwd=tmp_path)
     assert trained.returncode == 0, trained.stderr
+    searched = answer("-c", run, "grid", "--space", "toy_elk", "--scale", "smoke", "--runner", "inline", cwd=tmp_path)
+    assert searched.returncode == 0, searched.stderr
+    shown = answer("-c", run, "board", "--export", str(tmp_path / "site"), cwd=tmp_path)
+    assert shown.returncode == 0, shown.stderr
+    assert "pcl grid" in searched.stdout + searched.stderr
+    pack = (
+        f"import sys; sys.path[:1] = [{str(place)!r}, {str(inside)!r}]; from pathlib import Path; "
+        "from launch.shared.job_package import parcel; parcel(['grid', '--list'], None, '').pack(Path('sent'))"
+    )
+    sent = answer("-c", pack, cwd=tmp_path)
+    assert sent.returncode == 0, sent.stderr
+    assert {"pcl", "launch", "dashboards", "search_spaces"} <= {path.name for path in (tmp_path / "sent").iterdir()}

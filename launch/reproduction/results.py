@@ -15,7 +15,7 @@ from launch.reproduction.sheets import needed_tables, needs_images
 from launch.studies.requests import ReproductionRequest
 from launch.studies.resume_command import asked_again
 from pcl.storage.files import write_text
-from pcl.storage.installation import command
+from pcl.storage.installation import INSIDE, command
 from pcl.studies.tracking.finished_trials import Known
 from pcl.studies.tracking.tags import EXPERIMENTS, RunKind, Tag
 from pcl.studies.tracking.tracker import Tracker
@@ -57,7 +57,9 @@ def _given(asked: Asked) -> list[str]:
 
 
 def rendering(folder: Path) -> str:
-    """Return how the kept results get into the manual."""
+    """Return how the kept results get into the manual, which a checkout has."""
+    if INSIDE.is_dir():
+        return ""
     flag = "" if folder.resolve() == RESULTS else f" --results {shlex.quote(str(folder))}"
     return f"; `python launch/docs.py{flag}` puts them into the manual"
 

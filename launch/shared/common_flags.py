@@ -4,6 +4,7 @@ import argparse
 import csv
 import json
 import sys
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from pcl.config.suggestion import suggestion
@@ -11,18 +12,18 @@ from pcl.config.suggestion import suggestion
 if TYPE_CHECKING:
     from argparse import _ActionsContainer
 
-_PROFILES = ("paper", "reference", "exact")
+PROFILES = ("paper", "reference", "exact")
 
 
-def fidelity_flag(parser: "_ActionsContainer") -> None:
-    """Add the flag of the profile, which `--profile` is another name of."""
+def fidelity_flag(parser: "_ActionsContainer", dest: str = "fidelity", default: str | None = None) -> None:
+    """Add `--fidelity`, also spelled `--profile`."""
     what = "profile of settings: paper, reference or exact (default: reference)"
-    parser.add_argument("--fidelity", "--profile", type=_profile, metavar="NAME", help=what)
+    parser.add_argument("--fidelity", "--profile", type=_profile, dest=dest, default=default, metavar="NAME", help=what)
 
 
 def _profile(text: str) -> str:
-    if text not in _PROFILES:
-        known, hint = ", ".join(_PROFILES), suggestion(text, _PROFILES)
+    if text not in PROFILES:
+        known, hint = ", ".join(PROFILES), suggestion(text, PROFILES)
         raise argparse.ArgumentTypeError(f"must be one of {known}, but got {text!r}.{hint}")
     return text
 
@@ -49,8 +50,11 @@ def json_flag(parser: "_ActionsContainer") -> None:
     )
 
 
-def only_json_on_stdout() -> None:
-    """Let all that is said go to stderr."""
+def only_json_on_stdout(*others: tuple[str, object]) -> None:
+    """Let all that is said go to stderr; raise a ValueError if one of these flags is given, which have no result."""
+    for flag, value in others:
+        if value:
+            raise ValueError(f"`--json` is for a result, and `{flag}` has none: leave one of them out.")
     sys.stdout = sys.stderr
 
 
@@ -59,14 +63,15 @@ def print_json(content: object) -> None:
     print(json.dumps(content, indent=1), file=sys.__stdout__, flush=True)
 
 
-def rows_of(table: str) -> list[dict[str, str | float | None]]:
-    """Return the rows of a table in CSV, with numbers as such and None for what is empty or not finite."""
-    return [{name: _value(text) for name, text in row.items()} for row in csv.DictReader(table.splitlines())]
+def rows_of(table: str, numbers: Collection[str] = ()) -> list[dict[str, str | float | None]]:
+    """Return the rows of a table in CSV, those columns as numbers; None stands for what is empty."""
+    return [
+        {name: _number(text) if name in numbers else text or None for name, text in row.items()}
+        for row in csv.DictReader(table.splitlines())
+    ]
 
 
-def _value(text: str) -> str | float | None:
-    try:
-        number = float(text)
-    except ValueError:
-        return text or None
-    return number if abs(number) < float("inf") else None
+def _number(text: str) -> float | None:
+    if not text:
+        return None
+    return int(text) if text.isdigit() else float(text)

@@ -6,6 +6,7 @@ from importlib import import_module
 
 import argcomplete
 
+from launch.shared.common_flags import PROFILES
 from pcl.studies.paper.published import published_titles
 from pcl.studies.space.declarations import ABLATIONS, SPACES
 
@@ -22,6 +23,7 @@ def whole_parser(names: Iterable[str]) -> argparse.ArgumentParser:
     tables = [name.partition(":")[::2] for name in published_titles()]
     known = {
         "space": SPACES.names(),
+        "fidelity": list(PROFILES),
         "ablation": ABLATIONS.names(),
         "table": [name for kind, name in tables if kind == "tab"],
         "figure": [name for kind, name in tables if kind != "tab"],

@@ -9,11 +9,11 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from pcl.config.user_files import Reference, is_path, mentioned
-from pcl.storage.installation import INSIDE, PACKAGE, place
+from pcl.storage.installation import INSIDE, PACKAGE, installed_folder
 from pcl.storage.object_stores import check_address, is_address
 from pcl.studies.ledger.provenance import COMMIT_FILE, commit
 
-_FOLDERS = {"pcl": PACKAGE, **{name: place(name) for name in ("search_spaces", "launch", "dashboards")}}
+_FOLDERS = {"pcl": PACKAGE, **{name: installed_folder(name) for name in ("search_spaces", "launch", "dashboards")}}
 _FILES = [PACKAGE.parent / name for name in ("pyproject.toml", "requirements.lock")]  # of a checkout
 _STAYS = ("__pycache__", "*.pyc", ".*", INSIDE.name)
 _GIVEN = "given"  # folder of the user's own files
@@ -120,7 +120,7 @@ def parcel(command: list[str], folder: str | None, tracking_uri: str) -> Parcel:
 
 def commands() -> list[str]:
     """Return the names of the launch files that can be sent."""
-    files = sorted(place("launch").glob("*.py"))
+    files = sorted(installed_folder("launch").glob("*.py"))
     return [file.stem for file in files if file.stem != "submit" and "\n    run(main)\n" in file.read_text()]
 
 

@@ -10,6 +10,7 @@ from launch.studies.requests import StudyRequest
 from launch.studies.resume_command import ABLATE, Resumption
 from pcl.studies.execution.interrupt import Interrupt
 from pcl.studies.ledger.study_spec import ABLATION
+from pcl.studies.report.paired_table import NUMBERS
 from pcl.studies.report.plan import estimate
 from pcl.studies.session.ablation_study import TABLE, ablation_study, cells_of
 from pcl.studies.session.new_study import Runs, ablation_spec, folder_of
@@ -39,7 +40,8 @@ def run_ablation(request: StudyRequest) -> None:
         baseline, *others = session.conduct(site).outcomes
     say(f"{time.perf_counter() - started:.0f} s in all")
     if request.is_json:
-        print_json({"study": asked.folder.name, "differences": rows_of((asked.folder.path / TABLE).read_text())})
+        differences = rows_of((asked.folder.path / TABLE).read_text(), NUMBERS)
+        print_json({"study": asked.folder.name, "differences": differences})
     is_compared = baseline.is_finished and any(outcome.is_finished for outcome in others)
     lacks = "" if is_compared else "the baseline or all else failed; the table says why"
     resumption.leave(interrupt.stop, f"`{resumption.command_line(asked.folder)}`", lacks)

@@ -79,7 +79,7 @@ class Resumption:
             self._exit(lacks)
 
     def _exit(self, told: str) -> None:
-        print(f"{self.command}.py: {told}.", file=sys.stderr)
+        print(f"{sys.argv[0]}: {told}.", file=sys.stderr)
         sys.exit(1)
 
 

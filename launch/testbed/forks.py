@@ -22,19 +22,19 @@ from typing import Any, NoReturn
 
 from launch.testbed.processes import DEADLINE_S, ROOT, Started
 
-OF_OTHERS = (
+THIRD_PARTY = (
     "torch", "torchvision", "pandas", "pyarrow.fs", "pyarrow.parquet", "scipy.stats", "matplotlib.pyplot", "optuna",
     "optuna.storages", "mlflow.tracking", "mlflow.store.tracking.sqlalchemy_store",
     "mlflow.store.artifact.local_artifact_repo", "requests",
 )  # fmt: skip
-_OURS = (
+_OWN = (
     "launch.studies.grid_command", "launch.viewing.verification", "pcl.studies.execution.worker",
     "pcl.studies.execution.inline_runner", "pcl.studies.report.figures",
 )  # fmt: skip
 _SIGNALS = {signal.SIGINT, signal.SIGTERM}
 
 
-def get_ready(names: Sequence[str] = (*OF_OTHERS, *_OURS)) -> None:
+def get_ready(names: Sequence[str] = (*THIRD_PARTY, *_OWN)) -> None:
     """Import what studies and their verification need, with one thread: others would not be there after a fork."""
     os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"))
     with warnings.catch_warnings():
@@ -92,7 +92,7 @@ def empty(output: Path) -> None:
 
 def become(words: Sequence[str | Path], output: Path, environment: Mapping[str, str]) -> NoReturn:
     """Run `python WORDS` in this process, which has just been forked, and end it."""
-    work_and_end(partial(_command, words, output, environment))
+    run_and_exit(partial(_command, words, output, environment))
 
 
 def in_fork(work: Callable[..., Any], *arguments: object) -> Any:
@@ -129,13 +129,13 @@ def _fork(work: Callable[[], None]) -> Forked:
     try:
         pid = os.fork()
         if pid == 0:
-            work_and_end(work)
+            run_and_exit(work)
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
     return Forked(pid)
 
 
-def work_and_end(work: Callable[[], None]) -> NoReturn:
+def run_and_exit(work: Callable[[], None]) -> NoReturn:
     """Do the work, run what Python runs at an exit, and exit; this process must not return into its parent's code.
 
     The destructors of C++ code do not run: one of Ray's was seen to wait for its thread for ever.

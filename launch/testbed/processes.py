@@ -123,10 +123,10 @@ def descendants(pid: int, among: Iterable[int]) -> list[int]:
 
 def parent_of(pid: int) -> int:
     """Return a process's parent, or who has it in its environment as such, or 0 where it has ended."""
+    with contextlib.suppress(OSError, ValueError):
+        given = Path(f"/proc/{pid}/environ").read_bytes().partition(f"\0{FOSTER_PARENT}=".encode())[2]
+        return int(given.partition(b"\0")[0])
     try:
-        foster = Path(f"/proc/{pid}/environ").read_bytes().partition(f"\0{FOSTER_PARENT}=".encode())[2]
-        if foster:
-            return int(foster.partition(b"\0")[0])
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     except OSError:
         return 0

@@ -7,7 +7,7 @@ PACKAGE = Path(__file__).parents[1]
 INSIDE = PACKAGE / "installed"  # where setup.py puts them: as top-level names they might be those of other packages
 
 
-def place(name: str) -> Path:
+def installed_folder(name: str) -> Path:
     """Return where a folder of the three is."""
     return (INSIDE if INSIDE.is_dir() else PACKAGE.parent) / name
 

@@ -16,6 +16,7 @@ import math
 from collections.abc import Callable, Collection, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -114,11 +115,15 @@ class ToyTask(Task):
                 self._span(truth.kappa_head, kappa_net, seeds)
             return ToyTask(self, truth, uniform_inputs(seeds, "eval", self.n_eval, self.dim_x))
 
-        @torch.no_grad()
         def constant_kappa_mae(self, seeds: Sequence[int]) -> float | None:
             """Return the mean over seeds of the true kappas' mean distance from their median."""
             if self.family is Family.DIRAC or type(self).build is not ToyTask.Config.build:
                 return None  # another `build` may have another truth
+            return self._constant_kappa_mae(tuple(seeds))
+
+        @lru_cache  # noqa: B019  a configuration is a few numbers, and all trials of a study have the same few
+        @torch.no_grad()
+        def _constant_kappa_mae(self, seeds: tuple[int, ...]) -> float:
             kappa_net, head = self._kappa_net(seeds), KappaHead(self.kappa_link, len(seeds))
             self._span(head, kappa_net, seeds)
             kappa = head(kappa_net(uniform_inputs(seeds, "eval", self.n_eval, self.dim_x)))

@@ -27,6 +27,7 @@ PARSERS = parsers()
 # First words of commands that are not ours, and why no parser of ours takes them.
 OTHERS = {
     "pip": "installs packages",
+    "eval": "argcomplete's own words for a shell's start file",
     "ray": "Ray's own command, which prints its token",
     "optuna-dashboard": "a package that the service does not need",
 }

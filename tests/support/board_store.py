@@ -86,7 +86,8 @@ class Writer:
             self.tracker.sync(folder)
         for path in artifacts:
             self.tracker.log_artifact(parent, path)
-        self.tracker.summarize(Winner(ended[0].trial(), {"best/objective": best}, "a table"))
+        winner = min(ended, key=lambda folder: abs(folder.rows()[-1].metrics[OBJECTIVE] - best))
+        self.tracker.summarize(Winner(winner.trial(), {"best/objective": best}, "a table"))
         self.tracker.close_study(End.FINISHED)
         return parent
 

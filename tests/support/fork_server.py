@@ -26,7 +26,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from launch.testbed.forks import OF_OTHERS, Forked, become, empty, get_ready
+from launch.testbed.forks import THIRD_PARTY, Forked, become, empty, get_ready
 from launch.testbed.processes import ROOT, Started, wait_for
 from tests.support import worker_nursery
 from tests.support.worker_shim import VARIABLE, seen_here
@@ -204,7 +204,7 @@ def _copy_databases(template: Path) -> None:
 def _main() -> None:
     folder, own = Path(sys.argv[1]), os.getpid()
     template = folder / f"{own}.db"
-    get_ready(OF_OTHERS)
+    get_ready(THIRD_PARTY)
     if os.fork() == 0:
         worker_nursery.serve(os.environ[VARIABLE].partition(" ")[0])
     get_ready()

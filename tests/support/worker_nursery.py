@@ -18,7 +18,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from launch.testbed.forks import work_and_end
+from launch.testbed.forks import run_and_exit
 from launch.testbed.processes import FOSTER_PARENT
 
 _OURS = ("pcl", "launch", "tests")
@@ -39,7 +39,7 @@ def serve(address: str) -> None:
                 text, files, _, _ = socket.recv_fds(asker, _MESSAGE, 3)
                 if os.fork() == 0:
                     door.close()
-                    work_and_end(partial(_work, text, files))
+                    run_and_exit(partial(_work, text, files))
                 for file in files:
                     os.close(file)
 

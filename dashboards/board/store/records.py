@@ -158,8 +158,9 @@ class Study:
         if self.is_reproduction:
             return None
         finished = [trial for trial in self.ranked if trial.has_rank]
-        chosen = self.run.metrics.get(BEST_OBJECTIVE)
-        return next((t for t in finished if t.objective == chosen), finished[0] if finished else None)
+        winner, chosen = self.run.tags.get(Tag.WINNER), self.run.metrics.get(BEST_OBJECTIVE)
+        named = next((trial for trial in finished if trial.run.id == winner), None)
+        return named or next((t for t in finished if t.objective == chosen), finished[0] if finished else None)
 
     @property
     def cells(self) -> list[Trial]:

@@ -73,7 +73,7 @@ def check_address(address: str) -> None:
     if address.startswith(("http://", "https://")):
         raise ValueError(
             f"`address` must be auto or HOST:PORT of a cluster that this machine is part of, or ray://HOST:PORT, but "
-            f"got {address}; `{command('submit')} --address {address} -- launch/grid.py ...` sends the command."
+            f"got {address}; `{command('submit')} --address {address} -- grid ...` sends the command."
         )
     host, _, port = address.rpartition(":")
     if not port.isdecimal():

@@ -59,7 +59,7 @@ class Cost:
     gpu_total: int = 0  # what that GPU has
     side_by_side: int = 1  # as many in one process get most done
     gain: float = 1.0  # how much more they get done than one
-    slowest: float = 1.0  # the slowest measured batches by the fastest: of other work on the machine
+    slowest: float = 1.0  # slow measured batches over fast ones; above 1 on a busy machine
 
     @property
     def shared_run_s(self) -> float:

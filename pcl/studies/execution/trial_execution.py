@@ -112,10 +112,14 @@ def close_study(tracker: Tracker, recorder: Recorder, end: End, winner: Winner |
     missing = recorder.close(timeout_s=_PATIENCE_S)
     if missing:
         return missing
+    failures = []
     try:
         if winner is not None:
             tracker.summarize(winner)
+    except StoreError as error:  # the study ends all the same
+        failures.append(str(error))
+    try:
         tracker.close_study(end)
     except StoreError as error:
-        return [str(error)]
-    return []
+        failures.append(str(error))
+    return failures

@@ -16,6 +16,7 @@ _COLUMNS = (
     "variant", "metric", "mean", "standard_error", "seeds", "difference", "low", "high", "paired_seeds", "verdict",
     "scale", "cause",
 )  # fmt: skip
+NUMBERS = ("mean", "standard_error", "seeds", "difference", "low", "high", "paired_seeds")  # those that are numbers
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ def probe(
         if is_gpu or times[0] < _LONG_S:  # a GPU's first batch is mostly compiling
             times = _times(lambda: run.stepper.advance(1, training.lr), n_batches)
         seconds += min(times) * (ends[index + 1] - ends[index])
-        slow += max(times) * (ends[index + 1] - ends[index])
+        slow += sorted(times)[-2:][0] * (ends[index + 1] - ends[index])
     slowest = slow / seconds
     evaluation = _timed(lambda: run.step.task.evaluate(run.step.encoder))
     seconds += evaluation * -(-training.n_batches // training.eval_every)

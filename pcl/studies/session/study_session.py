@@ -198,8 +198,11 @@ class StudySession:
     def _winner(self, best: Outcome, told: str) -> Winner:
         metrics = {name: best.mean(name) for name in sorted({name for m in best.by_seed.values() for name in m})}
         metrics[BEST_OBJECTIVE] = best.mean(self.study.strategy.objective.metric)
-        table = told.strip() if len(told) < _LONGEST else f"{told.strip()[:_LONGEST].rpartition(chr(10))[0]}\n..."
-        return Winner(best.trial, metrics, f"Winner: {best.trial.label}\n\n```text\n{table}\n```")
+        table = "\n".join(line for line in told.strip().splitlines() if not line.startswith("written: "))
+        if len(table) > _LONGEST:
+            table = table[:_LONGEST].rpartition("\n")[0] + "\n..."
+        block = f"\n\n```text\n{table}\n```" if table else ""
+        return Winner(best.trial, metrics, f"Winner: {best.trial.label}{block}")
 
     def _close(self, end: End, winner: Winner | None, record: Record) -> None:
         if missing := close_study(self._tracker, record.recorder, end, winner):

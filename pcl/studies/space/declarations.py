@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from pcl.config.suggestion import suggestion
 from pcl.config.user_files import cause_of, is_path, relative_to
-from pcl.storage.installation import place
+from pcl.storage.installation import installed_folder
 
 T = TypeVar("T")
 
@@ -87,7 +87,7 @@ class Shelf:
         return declared
 
     def _folder(self) -> Path:
-        return place(self.folder)
+        return installed_folder(self.folder)
 
 
 SPACES = Shelf("search_spaces", "search space", "SPACE")

@@ -1,8 +1,11 @@
 """Content of the MLflow run of a study, a trial or a seed. Pure: `pcl.studies.tracking.tracker` writes it."""
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
+from typing import TYPE_CHECKING
 
 import yaml
 
@@ -13,6 +16,9 @@ from pcl.studies.results.statistics import standard_error
 from pcl.studies.space.trial import Trial
 from pcl.studies.tracking.database_file import restored
 from pcl.studies.tracking.tags import RunState, Tag
+
+if TYPE_CHECKING:
+    from mlflow.entities import DatasetInput
 
 ENDS = {Status.FINISHED: RunState.FINISHED, Status.FAILED: RunState.FAILED, Status.STOPPED: RunState.KILLED}
 
@@ -65,6 +71,15 @@ class Winner:
     trial: Trial
     metrics: Mapping[str, float]  # means over its seeds, the objective's as `best/objective` too
     description: str  # the ranked table and what else was said
+
+
+def training_data(name: str) -> "DatasetInput":
+    """Return the data that a study trains on, as MLflow's input of a run."""
+    from mlflow.entities import Dataset, DatasetInput, InputTag  # noqa: PLC0415  MLflow takes seconds
+
+    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+    dataset = Dataset(name=name[:250], digest=digest, source_type="pcl", source=json.dumps({"name": name}))
+    return DatasetInput(dataset, [InputTag("mlflow.data.context", "training")])
 
 
 def params_of(trial: Trial, seeds: Sequence[int]) -> dict[str, str]:

@@ -3,8 +3,6 @@
 MLflow is imported at the first use: it takes more than a second, and its environment has to be set before.
 """
 
-import hashlib
-import json
 import logging
 import os
 import random
@@ -23,7 +21,7 @@ from pcl.studies.tracking.database_file import StoreError, find_runs
 from pcl.studies.tracking.tags import RunState
 
 if TYPE_CHECKING:
-    from mlflow.entities import Run
+    from mlflow.entities import DatasetInput, Run
     from mlflow.tracking import MlflowClient
 
 __all__ = ["Store", "StoreError", "default_uri", "shown_uri", "tracking_uri"]
@@ -180,14 +178,9 @@ class Store:
             )
             m, p, t = m[n_metrics:], p[MOST_PARAMS:], t[MOST_TAGS:] if is_last else t
 
-    def log_dataset(self, run_id: str, name: str) -> None:
-        """Name the data of a run, which MLflow shows as its input."""
-        from mlflow.entities import Dataset, DatasetInput, InputTag  # noqa: PLC0415  MLflow takes seconds
-
-        digest = hashlib.sha256(name.encode()).hexdigest()[:8]
-        dataset = Dataset(name=name[:250], digest=digest, source_type="pcl", source=json.dumps({"name": name}))
-        given = [DatasetInput(dataset, [InputTag("mlflow.data.context", "training")])]
-        self.call(lambda client: client.log_inputs(run_id, given))
+    def log_input(self, run_id: str, data: "DatasetInput") -> None:
+        """Name the data of a run."""
+        self.call(lambda client: client.log_inputs(run_id, [data]))
 
     def set_running(self, run_id: str) -> None:
         """Open a run again."""

@@ -34,6 +34,7 @@ class Tag:
     TORCH = "pcl.torch"
     # Of a study that has a winner
     WINNER = "pcl.winner"  # the winner's run
+    PARAMS_OF = "pcl.params_of"  # the run whose params the study's run has: MLflow's cannot change
     # Of the runs of an ablation
     ABLATION = "pcl.ablation"
     BASELINE = "pcl.baseline"  # key of the trial that others are paired with

@@ -15,6 +15,7 @@ import getpass
 import json
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -66,6 +67,7 @@ class _Record:
 
 
 _PARENT = _Identity(RunKind.STUDY)
+_OF_ANOTHER = "The parameters here are those of an earlier winner, which MLflow keeps; this one's are in its run."
 
 
 @dataclass
@@ -113,7 +115,8 @@ class Tracker:
             self._load(study)
             parent = study.records[_PARENT]
             self.store.log(study.run_id, tags=tags.as_tags())
-            self.store.log_dataset(study.run_id, tags.data)
+            with suppress(StoreError):  # nothing depends on it
+                self.store.log_input(study.run_id, content.training_data(tags.data))
             if parent.state is not RunState.RUNNING:
                 self.store.set_running(study.run_id)
                 parent.state = RunState.RUNNING
@@ -147,15 +150,18 @@ class Tracker:
     def summarize(self, winner: content.Winner) -> None:
         """Write a study's result to its parent run: the winner's settings, metrics and run, and a description.
 
-        MLflow's params cannot change: they stay those of the first winner where a resumed study finds another.
+        MLflow's params cannot change: where a resumed study finds another winner, the description says whose they are.
         """
         study, time_ms = self._study(), now_ms()
         parent, run = study.records[_PARENT], study.records[_Identity(RunKind.TRIAL, winner.trial.key)]
         params = {} if parent.params else content.params_of(winner.trial, winner.trial.seeds)
         points = [(key, value, time_ms, 0) for key, value in winner.metrics.items() if math.isfinite(value)]
-        tags = {Tag.WINNER: run.run_id, Tag.DESCRIPTION: winner.description}
+        owner = run.run_id if params else parent.tags.get(Tag.PARAMS_OF, "")
+        told = winner.description if owner == run.run_id else f"{_OF_ANOTHER}\n\n{winner.description}"
+        tags = {Tag.WINNER: run.run_id, Tag.PARAMS_OF: owner, Tag.DESCRIPTION: told}
         self.store.log(study.run_id, points, params, tags)
         parent.params |= set(params)
+        parent.tags.update(tags)
 
     def close_study(self, end: End) -> None:
         """End the parent run. Trials that are still open are marked as killed, until `sync` opens them again."""

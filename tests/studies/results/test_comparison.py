@@ -297,4 +297,7 @@ def test_a_store_that_fails_is_told_in_a_sentence(
         failing()
     assert ended.value.code == 1
     told = capsys.readouterr().err
-    assert told == "reproduce.py: disk I/O error; once that is mended, `python launch/reproduce.py --all` goes on.\n"
+    assert (
+        told
+        == "launch/reproduce.py: disk I/O error; once that is mended, `python launch/reproduce.py --all` goes on.\n"
+    )

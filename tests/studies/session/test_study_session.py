@@ -108,7 +108,7 @@ def test_the_steps_of_a_study(tmp_path: Path) -> None:
     assert home.ends == [End.FINISHED]
     (winner,) = home.summaries
     assert (winner.trial, winner.metrics["best/objective"]) == (TRIAL, 0.5)
-    assert winner.description.startswith(f"Winner: {TRIAL.label}\n")
+    assert winner.description == f"Winner: {TRIAL.label}"
     assert sorted(home.artifacts) == sorted([(TRIAL.key, "kappa.png"), ("parent", "summary.json")])
     assert StudySpec.read(home.folder) == SPEC
 

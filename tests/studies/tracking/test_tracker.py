@@ -182,6 +182,8 @@ def test_closing_marks_what_is_open_and_resuming_opens_it(uri: str, tmp_path: Pa
     (parent,) = runs_of(tracker, "closed", "study")
     assert parent.data.params == params_of(done.trial(), done.trial().seeds)  # which cannot change
     assert parent.data.tags["pcl.winner"] == tracker.run_id(stopped)
+    assert parent.data.tags["pcl.params_of"] == tracker.run_id(done)
+    assert parent.data.tags["mlflow.note.content"].startswith("The parameters here are those of an earlier winner")
     assert len(datasets_of(tracker, parent)) == 1
     ended = [run for kind in ("study", "trial", "seed") for run in runs_of(tracker, "closed", kind)]
     assert [run.info.status for run in ended] == ["FINISHED"] * 5
