@@ -58,8 +58,7 @@ compare.setSides = (n) => {
   document.getElementById("exchange").hidden = count !== 2;
   document.getElementById("remove").hidden = count === 2;
   document.getElementById("add").disabled = count === board.most;
-  const leftOut = n > board.most ? `The first ${board.most} of ${n} runs are compared.` : "";
-  document.getElementById("left-out").textContent = leftOut;
+  document.getElementById("left-out").textContent = n > count ? `The first ${count} of ${n} runs are compared.` : "";
 };
 
 compare.fill = async (side, run) => {
