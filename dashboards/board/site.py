@@ -1,6 +1,7 @@
 """The files of the board by name, made on request; the server and the export share them."""
 
 import contextlib
+import itertools
 import re
 import threading
 import time
@@ -69,6 +70,7 @@ class Site:
         self._lock = threading.Lock()
         self._turns = [threading.Lock() for _ in range(16)]
         self._is_prepared = not is_live
+        self._is_listing, self._n_listings = False, 0  # of thumbnails, in the background
 
     def names(self) -> list[str]:
         """Return the names of all files."""
@@ -90,6 +92,8 @@ class Site:
         baseline = query.get("baseline", "") if name.startswith("ablation-") else ""
         key = name, baseline if _RUN.fullmatch(baseline) else ""
         version = self._version(around)
+        if name == "index.html":
+            version += f" {self._n_listings}"
         with self._turns[hash(key) % len(self._turns)]:  # whoever asks for what is being made waits for it
             file = self._find(key, version)
             if file is None and (body := self._make(name, key[1], around)) is not None:
@@ -148,10 +152,35 @@ class Site:
         return self._by_study(name, baseline, around)
 
     def _thumbnails(self, studies: Sequence[Study]) -> dict[str, Figure]:
-        """Return the first figure of the latest studies, by their run."""
+        """Return the first figure of the latest studies, by their run.
+
+        A live board does not wait for the store: figures that are not known yet are listed in the background, and the
+        overview is made anew when they are.
+        """
         latest = [study for study in studies if study.selects and not study.is_running][:_MOST_THUMBNAILS]
-        found = {study.run.id: self._artifacts.figures(study) for study in latest}
+        is_ready = [not self._is_live or self._artifacts.is_known(study) for study in latest]
+        self._list_figures([study for study, is_known in zip(latest, is_ready, strict=True) if not is_known])
+        known = itertools.compress(latest, is_ready)
+        found = {study.run.id: self._artifacts.figures(study) for study in known}
         return {run_id: in_order(figures)[0] for run_id, figures in found.items() if figures}
+
+    def _list_figures(self, studies: Sequence[Study]) -> None:
+        """List figures of studies in a thread, unless one does already."""
+        with self._lock:
+            if self._is_listing or not studies:
+                return
+            self._is_listing = True
+
+        def work() -> None:
+            with contextlib.suppress(Exception):  # the winner's page will say it
+                for study in studies:
+                    self._artifacts.figures(study)
+            is_news = any(map(self._artifacts.is_known, studies))
+            with self._lock:
+                self._is_listing = False
+                self._n_listings += is_news
+
+        threading.Thread(target=work, name="thumbnails", daemon=True).start()
 
     def _parameters(self, run_id: str, asked: str, around: PageContext) -> str | None:
         """Return the page of a study's settings by the metric asked for, where there is such a metric."""

@@ -84,7 +84,7 @@ def test_a_study_ranks_its_trials_and_says_why_some_failed(stored: Stored) -> No
     page_of_run = f"#/experiments/{run.info.experiment_id}/runs/{run.info.run_id}?workflowType=machine_learning"
     assert f"{MLFLOW}/{page_of_run}" in links
     lines = [attrs for tag, attrs in page.tags if tag == "g" and (attrs.get("class") or "").startswith("line")]
-    assert len([line for line in lines if "way" in (line["class"] or "")]) == 5
+    assert len([line for line in lines if "trial q" in (line["class"] or "")]) == 5
     assert {line["data-run"] for line in lines} <= {run.info.run_id for run in stored.find("whole", "trial")}
 
 
@@ -254,7 +254,7 @@ def test_a_server_is_shown_while_it_is_read(stored: Stored, monkeypatch: pytest.
     assert {row["Trials"].split("|")[0] for row in page.rows("studies")} == {"0"}
     gate.set()
     wait_for(lambda: "still reading" not in overview().text, "all has been read")
-    assert overview().html == stored.page("index.html").html
+    wait_for(lambda: overview().html == stored.page("index.html").html, "both have their thumbnails")
 
 
 def test_news_reach_the_pages(stored: Stored) -> None:

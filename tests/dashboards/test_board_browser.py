@@ -73,7 +73,6 @@ def test_the_board_in_a_browser(tmp_path: Path) -> None:
         check_runs_that_are_not_there_are_named(ui, tab)
         check_an_empty_study_leaves_no_comparison(ui, tab)
         check_any_number_of_runs_is_compared(ui, tab)
-        check_brushed_axes_filter_lines_and_table(ui, tab)
         check_a_contour_is_chosen(ui, tab)
         check_news_come_without_a_reload(ui, tab)
         check_an_export_opens_from_disk_with_the_network_off(ui, tab, tmp_path / "site")
@@ -187,22 +186,6 @@ def check_any_number_of_runs_is_compared(ui: Started, tab: Browser) -> None:
     tab.wait("document.querySelectorAll('#curves path').length === 4")
     tab.click("document.getElementById('remove')")
     tab.wait("document.querySelectorAll('[data-side]').length === 3 && location.hash.split(',').length === 3")
-    assert tab.said == []
-
-
-def check_brushed_axes_filter_lines_and_table(ui: Started, tab: Browser) -> None:
-    tab.open(f"{ui.address}study-{ui.runs['whole']}.html")
-    tab.wait("document.querySelector('.brushed') !== null")
-    tab.run("document.querySelector('#ways .goal .brush').scrollIntoView({ block: 'center' })")
-    box = "document.querySelector('#ways .goal .brush').getBoundingClientRect()"
-    x, top, height = (tab.run(f"{box}.{side}") for side in ("x", "top", "height"))
-    for kind, y in (("mousePressed", top + 1), ("mouseMoved", top + height / 4), ("mouseReleased", top + height / 4)):
-        tab.call("Input.dispatchMouseEvent", type=kind, x=x + 8, y=y, button="left", buttons=1, clickCount=1)
-    kept = tab.run("[...document.querySelectorAll('#ways .line:not(.off)')].map((line) => line.dataset.run)")
-    assert 0 < len(kept) < 5
-    assert sorted(kept) == sorted(tab.run(f"{ROWS}.map((row) => row.dataset.run)"))
-    tab.click("document.querySelector('.brushed button')")
-    assert len(column(tab, "Rank")) == 6
     assert tab.said == []
 
 

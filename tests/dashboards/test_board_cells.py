@@ -75,5 +75,5 @@ def test_many_settings_that_vary_are_not_all_drawn() -> None:
         trial(f"trial {i}", "grid", i / 5, **{f"task__setting_{j}": int(i == j) for j in range(12)}) for i in range(12)
     ]
     html = study_page(study, {}, AROUND)
-    assert len(re.findall(r'<g class="axis(?: goal)?">', html.partition('id="ways"')[2])) == 9
+    assert len(re.findall(r'<g class="axis(?: goal)?">', html.partition('id="parallel"')[2])) == 9
     assert "The first 8 of 12 settings that vary are drawn." in html

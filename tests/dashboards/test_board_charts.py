@@ -79,8 +79,8 @@ def test_words_that_fit_stand_below() -> None:
     assert "evenly spaced" not in chart
 
 
-def ways(axes: list[tuple[str, list[str]]]) -> str:
-    lines = [Line(str(i), str(i), "way") for i, _ in enumerate(axes[0][1])]
+def parallel_chart(axes: list[tuple[str, list[str]]]) -> str:
+    lines = [Line(str(i), str(i), "trial") for i, _ in enumerate(axes[0][1])]
     return parallel(
         lines, [Axis(*axis) for axis in axes], Goal("κ rank ↑", [i / 10 for i, _ in enumerate(lines)]), "words"
     )
@@ -90,7 +90,7 @@ def ways(axes: list[tuple[str, list[str]]]) -> str:
 def test_numbers_of_an_axis_stand_in_their_order_though_some_trials_have_none(n_more: int) -> None:
     """Few of them evenly apart, many on a scale; what is missing stands at the lower end."""
     values = ["", "-1.0", "-4.0", "-8.0", "0.0", "1.0", "8.0", *(str(10.0 + i) for i in range(n_more))]
-    chart = ways([("b", values)])
+    chart = parallel_chart([("b", values)])
     heights = [float(path.split("L")[0].split()[1]) for path in re.findall(r'<path d="M([^"]+)"', chart)]
     order = sorted(range(len(values)), key=lambda i: -heights[i])
     assert [values[i] for i in order] == ["", *sorted(values[1:], key=float)]
@@ -102,7 +102,7 @@ def test_numbers_of_an_axis_stand_in_their_order_though_some_trials_have_none(n_
 def test_words_of_parallel_axes_do_not_overlap_and_are_not_cut(n_axes: int) -> None:
     letter = 7.3
     axes = [(f"loss.setting_{i}.learn_kappa_pos", ["rolled_positives_of_all", "no"]) for i in range(n_axes)]
-    chart = ways(axes)
+    chart = parallel_chart(axes)
     slanted = re.findall(r'transform="translate\(([\d.]+) ([\d.]+)\) rotate\(-30\)">([^<]*)<', chart)
     flat = re.findall(r'class="label" x="([\d.]+)" y="[\d.]+" text-anchor="middle">([^<]*)<', chart)
     assert len(slanted or flat) == n_axes + 1

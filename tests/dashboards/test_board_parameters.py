@@ -3,23 +3,30 @@
 import itertools
 import math
 import re
+import uuid
+from dataclasses import replace
 
 import pytest
 
-from dashboards.board.charts.curves import Line, curves
+from dashboards.board.charts.curves import Line, Point, curves, sparkline
 from dashboards.board.charts.intervals import Mark, Panel, intervals
+from dashboards.board.charts.parallel import Goal
+from dashboards.board.charts.parameters import contour, slice_chart
 from dashboards.board.charts.scales import Scale
 from dashboards.board.html.frame import PageContext
 from dashboards.board.pages.overview import overview_page
 from dashboards.board.pages.parameters import metrics_of, parameters_page
 from dashboards.board.pages.scoreboard import scoreboard_page
+from dashboards.board.pages.study import study_page
 from dashboards.board.pages.winner import published_row, winner_page
 from dashboards.board.store.artifacts import Figure
-from dashboards.board.store.records import Run, Study, Trial
+from dashboards.board.store.records import REPLICATE, REPORT, Run, Study, Trial
 from dashboards.paper.results import RESULTS, read_results
 from pcl.config.run_config import RunConfig
 from pcl.metrics.names import metric_range
 from pcl.presentation.numbers import MINUS
+from pcl.studies.results.parameter_effects import Axis, Surface, Unknown
+from pcl.studies.search.stages import REPLICATE_STAGE, REPORT_STAGE
 from pcl.studies.tracking.tags import RunState
 from tests.support.board_pages import Page
 
@@ -53,6 +60,75 @@ def test_settings_are_weighed_by_the_metric_that_is_chosen() -> None:
         assert {attrs["data-run"] for tag, attrs in Page(html).tags if tag == "circle"} == {
             trial.run.id for trial in study.trials
         }
+
+
+def heights_of_means(html: str) -> list[float]:
+    """The means of levels in pixels, in the order of slices and levels."""
+    return [float(y) for y in re.findall(r'<path class="mean" d="M[^ ]+ ([^h]+)h24"', html)]
+
+
+def test_means_of_levels_are_of_all_trials_though_the_best_are_drawn() -> None:
+    """Level b has the worst trials alone but for one: of the best, its mean would be the largest."""
+    kinds, values = ["b", *"aaa", *"bbb"], [0.9, 0.8, 0.7, 0.6, 0.2, 0.1, 0.0]
+    points = [Point(str(i), str(i), value) for i, value in enumerate(values)]
+    goal = Goal("κ rank ↑", values)
+    few, every = (slice_chart(Axis("kind", kinds), points, goal, "words", n) for n in (4, 7))
+    assert [few.count("<circle"), every.count("<circle")] == [4, 7]
+    of_a, of_b = heights_of_means(few)
+    assert [of_a, of_b] == heights_of_means(every)
+    assert of_b > of_a  # further down
+    drawn = re.findall(r'data-run="(\d)"', few)
+    assert drawn == ["3", "2", "1", "0"]  # the best on top
+
+
+def test_levels_of_the_worst_trials_have_a_mean_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dashboards.board.pages.parameters._MOST_POINTS", 2)
+    html = parameters_page(crossed(), OBJECTIVE, AROUND)
+    slices = html.partition('id="slices"')[2].partition("</section>")[0]
+    assert slices.count('class="mean"') == 3 + 2
+    assert slices.count("<circle") == 2 * 2
+    assert "The best 2 of 6 are drawn." in slices
+
+
+def test_replicates_are_no_trials_of_the_search() -> None:
+    """They run configurations again: neither history nor importance may count them twice."""
+    assert (REPORT, REPLICATE) == (REPORT_STAGE, REPLICATE_STAGE)
+    study, alone = crossed(), crossed()
+    for stage, trial in zip((REPLICATE, REPLICATE, REPORT), study.trials[-3:], strict=True):
+        metrics = dict.fromkeys(trial.run.metrics, 9.0)
+        run = replace(trial.run, id=uuid.uuid4().hex, tags={"pcl.stage": stage}, metrics=metrics, start_ms=99)
+        study.trials.append(Trial(run))
+    assert parameters_page(study, OBJECTIVE, AROUND) == parameters_page(alone, OBJECTIVE, AROUND)
+    assert [trial.run.id for trial in study.ranked] == [trial.run.id for trial in alone.ranked]
+    lines = [re.findall(r'<path class="so-far"[^>]*>', overview_page([each], AROUND)) for each in (study, alone)]
+    assert lines[0] == lines[1] != []
+    page = Page(study_page(study, {}, AROUND))
+    assert [len(page.rows(name)) for name in ("trials", "replicates", "reports")] == [6, 2, 1]
+
+
+def test_equal_values_are_said_to_be_equal() -> None:
+    study = crossed()
+    for trial in study.trials:
+        trial.run.metrics = dict.fromkeys(trial.run.metrics, 0.5)
+    html = parameters_page(study, OBJECTIVE, AROUND)
+    assert Unknown.SAME_VALUE.value in html
+    assert Unknown.TOO_FEW.value not in html
+
+
+def test_a_contour_without_a_known_cell_is_drawn_empty() -> None:
+    goal = Goal("κ MAE ↓", [1.0, 1000.0], (0.0, math.inf), is_lower_better=True)
+    assert goal.is_log
+    x, y = Axis("x", ["a", "b"]), Axis("y", ["c", "d"])
+    chart = contour(x, y, Surface(2, 2, [[math.nan] * 2] * 2), [], goal, "words")
+    assert 'class="axis"' in chart
+
+
+def test_a_sparkline_has_a_step_for_each_change_alone() -> None:
+    best = [math.nan, 0.1, *[0.2] * 500, *[0.4] * 500]
+    chart = sparkline(best, "words") or pytest.fail("no line")
+    (path,) = re.findall(r' d="([^"]+)"', chart)
+    assert (path.count("V"), path.count("H")) == (2, 3)
+    assert f'cx="{path.rpartition("H")[2]}"' in chart  # the last trial
 
 
 def test_one_trial_is_no_comparison() -> None:

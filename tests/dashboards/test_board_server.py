@@ -148,6 +148,24 @@ def test_what_takes_long_is_made_before_it_is_asked_for(stored: Stored, monkeypa
     assert scoreboards == [1]
 
 
+def test_an_overview_does_not_wait_for_figures_but_an_export_does(
+    stored: Stored, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, artifacts = threading.Event(), Artifacts(stored.store)
+    listed = artifacts._listed
+    monkeypatch.setattr(artifacts, "_listed", lambda run_id: gate.wait(DEADLINE_S) and listed(run_id))
+    site = Site(open_database(stored.store), artifacts, lambda: MLFLOW, lambda: "")
+
+    def has_thumbnail(made: Site) -> bool:
+        return b'class="thumb"' in (made.get("index.html") or pytest.fail("no such page")).body
+
+    assert [has_thumbnail(site) for _ in range(2)] == [False, False]
+    gate.set()
+    wait_for(lambda: has_thumbnail(site), "figures are shown")
+    exported = Site(open_database(stored.store), Artifacts(stored.store), lambda: "", lambda: "", is_live=False)
+    assert has_thumbnail(exported)
+
+
 def test_mlflow_s_pages_need_no_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mlflow-server.log").mkdir()
     started: list[dict[str, object]] = []

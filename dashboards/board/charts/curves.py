@@ -1,5 +1,6 @@
 """SVG charts of values over batches and over trials. Colours are the style sheet's."""
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from pcl.presentation.markup import Child, Html, tag
 from pcl.presentation.numbers import number
 
 WIDTH = 640  # of a chart that stands beside another
+LETTER = 7.3  # pixels of a letter, of the wider fonts: what has no room at the edge is cut off
 
 
 @dataclass(frozen=True)
@@ -72,13 +74,14 @@ def history(steps: Sequence[Step], words: str, y_label: str, within: Bounds = UN
 
 
 def sparkline(best: Sequence[float], words: str) -> Html | None:
-    """Draw the best value up to each trial in a line of text; None with fewer than two."""
+    """Draw the best value up to each trial in a line of text, a step where it changes; None with fewer than two."""
     shown = [(i, value) for i, value in enumerate(best) if math.isfinite(value)]
     if len(shown) < 2:
         return None
     width, height = 110, 26
     x, y = Scale(shown[0][0], shown[-1][0], 3, width - 5), Scale.over([v for _, v in shown], height - 3, 3)
-    steps = "".join(f"H{x(i)}V{y(value)}" for i, value in shown[1:])
+    changes = [after for before, after in itertools.pairwise(shown) if after[1] != before[1]]
+    steps = "".join(f"H{x(i)}V{y(value)}" for i, value in changes) + f"H{x(shown[-1][0])}"
     path = tag("path", class_="so-far", d=f"M{x(shown[0][0])} {y(shown[0][1])}{steps}")
     end = tag("circle", class_="dot", cx=x(shown[-1][0]), cy=y(shown[-1][1]), r=2.4)
     return tag("svg", path, end, class_="spark", viewBox=f"0 0 {width} {height}", role="img", aria_label=words)

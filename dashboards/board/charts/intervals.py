@@ -5,15 +5,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dashboards.board.charts.curves import rules, svg
+from dashboards.board.charts.curves import LETTER, rules, svg
 from dashboards.board.charts.scales import UNBOUNDED, Bounds, Scale, numeric, spans_decades, tick_text
 from pcl.presentation.markup import Child, Html, tag
 from pcl.presentation.numbers import MISSING, number
 from pcl.studies.results.parameter_effects import is_wide
 
 _HALF, _WIDE = 460, 960
-_LETTER, _LEAST_GAP = 6.5, 18.0  # pixels: of a letter of an axis's names, and from one mark to the next
-_WIDE_LETTER = 7.3  # of fonts that are wider: what stands at the edge is cut off where it has no room
+_NARROW_LETTER, _LEAST_GAP = 6.5, 18.0  # pixels: of a letter of most fonts, and from one mark to the next
 _ROW, _MOST_LETTERS = 20, 56  # pixels of a variant that has a row of its own, and what of its name has room
 
 
@@ -86,7 +85,7 @@ def _columns(panel: Panel, at: Sequence[float], x_label: str) -> Html:
 def _rows(panels: Sequence[Panel], axis: str) -> Html:
     """Draw variants from top to bottom, with the panels side by side."""
     names = [_shortened(mark.name, _MOST_LETTERS) for mark in panels[0].marks]
-    left, top, gap = round(_WIDE_LETTER * max(map(len, [*names, axis]))) + 16, 40, 24
+    left, top, gap = round(LETTER * max(map(len, [*names, axis]))) + 16, 40, 24
     bottom = top + _ROW * len(names)
     width = (_WIDE - left) / len(panels)
     at = [top + (i + 0.5) * _ROW for i in range(len(names))]
@@ -135,7 +134,7 @@ def _places(names: Sequence[str], start: float, end: float) -> tuple[list[float]
 def _is_apart(names: Sequence[str], at: Sequence[float]) -> bool:
     placed = sorted(zip(at, names, strict=True))
     return all(
-        right - left >= max(_LEAST_GAP, _LETTER * (1 + (len(a) + len(b)) / 2))
+        right - left >= max(_LEAST_GAP, _NARROW_LETTER * (1 + (len(a) + len(b)) / 2))
         for (left, a), (right, b) in itertools.pairwise(placed)
     )
 

@@ -1,18 +1,17 @@
-"""SVG charts: parallel coordinates of trials, whose axes `board.js` brushes."""
+"""SVG charts: parallel coordinates of trials, whose axes `charts.js` brushes."""
 
 import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dashboards.board.charts.curves import Line, group, svg
+from dashboards.board.charts.curves import LETTER, Line, group, svg
 from dashboards.board.charts.scales import UNBOUNDED, Bounds, Scale, spans_decades, tick_text
-from pcl.presentation.markup import Child, Html, tag
+from pcl.presentation.markup import Child, Html, join, tag
 from pcl.presentation.numbers import MISSING
 from pcl.studies.results.parameter_effects import Axis
 
 _WIDTH = 960
-_LETTER = 7.3  # pixels of a letter, of the wider fonts
 _MOST_LETTERS = 24  # of an axis's name
 _SLANT = 30  # degrees, of names that have no room side by side
 
@@ -39,25 +38,27 @@ def parallel(lines: Sequence[Line], axes: Sequence[Axis], goal: Goal, words: str
     """
     names = [last_part(name, _MOST_LETTERS) for name in (*(axis.name for axis in axes), goal.name)]
     at, is_slanted = _across(names, max(len(last_part(value, 14)) for value in axes[0].values))
-    top = round(26 + _LETTER * max(map(len, names)) * math.sin(math.radians(_SLANT))) if is_slanted else 44
+    top = round(26 + LETTER * max(map(len, names)) * math.sin(math.radians(_SLANT))) if is_slanted else 44
     bottom = top + 270
-    n_letters = max(4, int((at[1] - at[0] - 12) / _LETTER))  # of a value, up to the axis before
+    n_letters = max(4, int((at[1] - at[0] - 12) / LETTER))  # of a value, up to the axis before
     places: list[Sequence[float]] = []
     uprights: list[Child] = []
     for index, axis in enumerate(axes):
         y, ticks = _along(axis, bottom, top)
         places.append(y)
         short = [(height, last_part(text, n_letters if index else 14)) for height, text in ticks]
-        uprights.append(_upright(at[index], top, bottom, _title(names[index], at[index], top, is_slanted), short))
+        title = _title(names[index], at[index], top, is_slanted)
+        uprights.append(tag("g", title, _upright(axis.name, at[index], top, bottom, short), class_="axis"))
     scale = Scale.over(goal.values, bottom, top, is_log=goal.is_log, within=goal.within)
     places.append([scale(value) for value in goal.values])
     ticks = [(scale(tick), tick_text(tick)) for tick in scale.ticks()]
-    uprights.append(_upright(at[-1], top, bottom, _title(names[-1], at[-1], top, is_slanted), ticks, kind="goal"))
+    title = _title(names[-1], at[-1], top, is_slanted)
+    uprights.append(tag("g", title, _upright(goal.name, at[-1], top, bottom, ticks), class_="axis goal"))
     drawn: list[Child] = []
     for index, line in enumerate(lines):
         path = "M" + "L".join(f"{x} {column[index]}" for x, column in zip(at, places, strict=True))
         drawn.append(group(line, tag("path", d=path)))
-    return svg(bottom + 16, words, [*drawn, *uprights], _WIDTH, kind="ways")
+    return svg(bottom + 16, words, [*drawn, *uprights], _WIDTH, kind="parallel")
 
 
 def _across(names: Sequence[str], n_first: int) -> tuple[list[float], bool]:
@@ -65,13 +66,13 @@ def _across(names: Sequence[str], n_first: int) -> tuple[list[float], bool]:
 
     To the left of the first axis, its values have up to `n_first` letters.
     """
-    wide = [_LETTER * len(name) for name in names]
+    wide = [LETTER * len(name) for name in names]
     n_gaps = len(names) - 1
-    left = max(wide[0] / 2, _LETTER * n_first + 7) + 4
+    left = max(wide[0] / 2, LETTER * n_first + 7) + 4
     step = (_WIDTH - left - wide[-1] / 2 - 4) / n_gaps
     is_slanted = any((a + b) / 2 + 8 > step for a, b in itertools.pairwise(wide))
     if is_slanted:
-        left = _LETTER * n_first + 11
+        left = LETTER * n_first + 11
         lean = [width * math.cos(math.radians(_SLANT)) for width in wide]
         step = min((_WIDTH - left - width - 8) / i for i, width in enumerate(lean) if i)
     return [round(left + i * step, 1) for i in range(len(names))], is_slanted
@@ -100,9 +101,8 @@ def _along(axis: Axis, start: float, end: float) -> tuple[list[float], list[tupl
     return [height[value] for value in axis.values], [(height[v], v or MISSING) for v in axis.levels[::every]]
 
 
-def _upright(
-    at: float, top: float, bottom: float, title: Html, ticks: Sequence[tuple[float, str]], kind: str = ""
-) -> Html:
+def _upright(name: str, at: float, top: float, bottom: float, ticks: Sequence[tuple[float, str]]) -> Html:
+    """Draw an axis with its ticks, and the area that is brushed, which a script finds by the axis's whole name."""
     marks = [
         [
             tag("line", x1=at - 4, x2=at, y1=y, y2=y),
@@ -110,8 +110,10 @@ def _upright(
         ]
         for y, text in ticks
     ]
-    area = tag("rect", class_="brush", x=at - 11, y=top - 4, width=22, height=bottom - top + 8, data_at=at)
-    return tag("g", title, tag("line", x1=at, x2=at, y1=top, y2=bottom), marks, area, class_=f"axis {kind}".strip())
+    area = tag(
+        "rect", class_="brush", x=at - 11, y=top - 4, width=22, height=bottom - top + 8, data_at=at, data_axis=name
+    )
+    return join(tag("line", x1=at, x2=at, y1=top, y2=bottom), marks, area)
 
 
 def last_part(text: str, n_most: int) -> str:

@@ -4,14 +4,13 @@ import itertools
 import math
 from collections.abc import Sequence
 
-from dashboards.board.charts.curves import WIDTH, Point, frame, rules, svg
+from dashboards.board.charts.curves import LETTER, WIDTH, Point, frame, rules, svg
 from dashboards.board.charts.parallel import Goal, last_part
 from dashboards.board.charts.scales import Scale, tick_text
 from pcl.presentation.markup import Child, Html, tag
 from pcl.presentation.numbers import MISSING, number
 from pcl.studies.results.parameter_effects import Axis, Importance, Surface, mean
 
-_LETTER = 7.3  # pixels of a letter, of the wider fonts
 _MOST_LETTERS = 26  # of an axis's name
 _SLICE = 340, 230  # pixels of a slice
 _CONTOUR = 500  # pixels, the width of a contour
@@ -24,7 +23,7 @@ def importance_bars(found: Importance, words: str) -> Html:
     shares = list(found.shares.items())
     shares += [("interactions, noise", found.rest)] if found.rest else []
     names = [last_part(name, _MOST_LETTERS) for name, _ in shares]
-    left, row = round(_LETTER * max(map(len, names))) + 14, 26
+    left, row = round(LETTER * max(map(len, names))) + 14, 26
     x = Scale(0.0, max(share for _, share in shares) or 1.0, left, WIDTH - 56)
     drawn: list[Child] = []
     for i, ((_, share), name) in enumerate(zip(shares, names, strict=True)):
@@ -38,8 +37,11 @@ def importance_bars(found: Importance, words: str) -> Html:
     return svg(16 + row * len(shares), words, drawn)
 
 
-def slice_chart(axis: Axis, points: Sequence[Point], goal: Goal, words: str) -> Html:
-    """Draw what every trial reached over its value of an axis, the last on top, and the mean of every level."""
+def slice_chart(axis: Axis, points: Sequence[Point], goal: Goal, words: str, n_dots: int) -> Html:
+    """Draw what trials reached over their values of an axis, and the mean of every level.
+
+    Only the first `n_dots` trials have a dot, the first on top; scales, levels and means are of all.
+    """
     width, height = _SLICE
     left, right, top, bottom = 66, 14, 12, 44
     y = Scale.over(goal.values, height - bottom, top, is_log=goal.is_log, within=goal.within)
@@ -59,7 +61,7 @@ def slice_chart(axis: Axis, points: Sequence[Point], goal: Goal, words: str) -> 
     drawn += [
         tag("circle", tag("title", f"{point.name}: {number(point.value)}"), class_="dot", cx=place, cy=y(point.value),
             r=3, data_run=point.run)
-        for place, point in zip(at, points, strict=True) if place is not None
+        for place, point in list(zip(at, points, strict=True))[:n_dots][::-1] if place is not None
     ]  # fmt: skip
     return svg(height, words, drawn, width)
 
@@ -115,7 +117,7 @@ def _level_names(axis: Axis, x: Scale, y: float, label: str) -> Html:
 
 
 def _side(axis: Axis, y: Scale, left: float) -> Html:
-    """Draw the same beside a chart."""
+    """Draw the names of an axis's values, or the ticks of its range, beside a chart."""
     ticks = [tag("text", last_part(t, 9), x=left - 7, y=y(place) + 4, text_anchor="end") for place, t in _ends(axis)]
     place = f"translate(13 {(y.start + y.end) / 2}) rotate(-90)"
     return tag("g", ticks, tag("text", axis.name, class_="label", transform=place, text_anchor="middle"), class_="axis")

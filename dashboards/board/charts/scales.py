@@ -26,7 +26,7 @@ class Scale:
         cls, values: Sequence[float], start: float, end: float, *, is_log: bool = False, within: Bounds = UNBOUNDED
     ) -> "Scale":
         """Return a scale with a little room around the values, as far as that is within a metric's bounds."""
-        least, most = (min(values), max(values)) if values else (0.0, 1.0)
+        least, most = (min(values), max(values)) if values else (1.0, 10.0) if is_log else (0.0, 1.0)
         low, high = (math.log10(least), math.log10(most)) if is_log else (least, most)
         room = 0.06 * (high - low) or 0.5 * abs(high) or 0.5
         low, high = (10 ** (low - room), 10 ** (high + room)) if is_log else (low - room, high + room)

@@ -1,4 +1,4 @@
-"""The page that compares any number of runs, which `static/compare.js` fills, and its data."""
+"""The page that compares up to 26 runs, which `static/compare.js` fills, and its data."""
 
 import json
 import math
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dashboards.board.html.frame import PageContext, page
 from dashboards.board.html.names import shown_metrics
 from dashboards.board.store.records import Run, Study, differing
-from pcl.metrics.names import metric_name
+from pcl.metrics.names import metric_name, metric_range
 from pcl.presentation.markup import tag
 from pcl.studies.tracking.page_links import run_page
 from pcl.studies.tracking.tags import Tag
@@ -35,7 +35,7 @@ def compare_page(studies: Sequence[Study], around: PageContext) -> str:
             tag("button", "Remove the last", type="button", id="remove"), " ",
             tag("button", "Exchange A and B", type="button", id="exchange"), " ",
             tag("label", tag("input", type="checkbox", id="same"), " also show what is equal")),
-        tag("p", id="told", role="status", class_="note"),
+        tag("p", id="left-out", class_="note"), tag("p", id="told", role="status", class_="note"),
         tag("div", id="differences"), tag("div", id="curves"),
     ] if studies else [tag("h1", "Compare runs"), tag("p", "There is no study yet.", class_="empty")]  # fmt: skip
     content = tag("div", body, id="compare", data_run=around.in_mlflow(run_page("EXPERIMENT", "RUN")) or None)
@@ -52,6 +52,7 @@ def study_data(study: Study) -> str:
         "experiment": study.run.experiment,
         "shared": shared,
         "names": {metric: metric_name(metric) for metric in metrics},
+        "bounded": [metric for metric in metrics if math.isfinite(metric_range(metric)[1])],
         "runs": {
             run.id: {
                 "name": run.name,
@@ -73,7 +74,7 @@ def curves_data(study: Study, read: Callable[[Iterable[Run], str], Histories], n
     The `n_most` best trials have them, and a long history has so many points that its curve looks the same.
     """
     trials = study.cells if study.is_reproduction else study.ranked
-    runs = [trial.run for trial in [*trials, *study.reports][:n_most]]
+    runs = [trial.run for trial in [*trials, *study.replicates, *study.reports][:n_most]]
     content = {}
     for metric in shown_metrics(study.objective, study.trials):
         found = read(runs, metric)

@@ -9,7 +9,7 @@ from dashboards.board.charts.curves import sparkline
 from dashboards.board.html.frame import PageContext, badge, facts, page, state_of, state_of_study
 from dashboards.board.html.tables import Cell, Column, TableRow, table
 from dashboards.board.store.artifacts import Figure
-from dashboards.board.store.records import REPORT, Study, Trial
+from dashboards.board.store.records import Study, Trial
 from pcl.metrics.names import larger_is_better, metric_name
 from pcl.presentation.durations import moment, rounded_duration
 from pcl.presentation.markup import Child, Html, join, tag
@@ -113,7 +113,7 @@ def _history(study: Study) -> Html | None:
     """Return the best so far as a line."""
     if study.is_reproduction:
         return None
-    values = [trial.objective if trial.has_rank else math.nan for trial in study.trials if trial.stage != REPORT]
+    values = [trial.objective if trial.has_rank else math.nan for trial in study.searched]
     best = best_so_far(values, is_larger_better=larger_is_better(study.objective) is not False)
     return sparkline(best, f"The best so far over {len(best)} trials")
 

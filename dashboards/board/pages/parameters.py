@@ -10,13 +10,21 @@ from dashboards.board.charts.parallel import Goal, parallel
 from dashboards.board.charts.parameters import contour, importance_bars, slice_chart
 from dashboards.board.html.frame import PageContext, cells_words, note, page_of_study, section
 from dashboards.board.html.names import axes_of, shown_metrics
-from dashboards.board.store.records import REPORT, Study, Trial
+from dashboards.board.store.records import Study, Trial
 from pcl.metrics.names import larger_is_better, metric_name, metric_range
 from pcl.presentation.markup import Child, Html, tag
 from pcl.presentation.numbers import number
-from pcl.studies.results.parameter_effects import Axis, Importance, Method, best_so_far, importance, surface
+from pcl.studies.results.parameter_effects import (
+    Axis,
+    Importance,
+    Method,
+    Unknown,
+    best_so_far,
+    importance,
+    surface,
+)
 
-_MOST_WAYS = 300  # lines of parallel coordinates, which take the best
+_MOST_LINES = 300  # lines of parallel coordinates, which take the best
 _MOST_POINTS = 400  # dots of a chart, the same
 _MOST_AXES = 8
 _MOST_CONTOURS = 4  # axes whose pairs have a contour
@@ -28,7 +36,7 @@ _WORDS = {
 
 
 @dataclass(frozen=True)
-class Measured:
+class TrialValues:
     """The trials of a study that have a value of a metric."""
 
     metric: str
@@ -52,15 +60,15 @@ class Measured:
         """Return the values on the scale that they are drawn on."""
         return [math.log(value) for value in self.values] if self.goal.is_log else self.values
 
-    def best(self, n: int) -> "Measured":
-        """Return the best of them, the best last: what is drawn last is on top."""
+    def best(self, n: int) -> "TrialValues":
+        """Return the best `n` trials, the best last: what is drawn last is on top."""
         axes = [Axis(axis.name, axis.values[:n][::-1]) for axis in self.axes]
-        return Measured(self.metric, self.trials[:n][::-1], self.values[:n][::-1], axes)
+        return TrialValues(self.metric, self.trials[:n][::-1], self.values[:n][::-1], axes)
 
-    def by_axis(self, names: Sequence[str]) -> "Measured":
-        """Return them with the axes in the order of their names."""
+    def by_axis(self, names: Sequence[str]) -> "TrialValues":
+        """Return the same trials, with their axes in the order of `names` and all others after."""
         order = sorted(self.axes, key=lambda axis: names.index(axis.name) if axis.name in names else len(names))
-        return Measured(self.metric, self.trials, self.values, order)
+        return TrialValues(self.metric, self.trials, self.values, order)
 
     @property
     def points(self) -> list[Point]:
@@ -89,13 +97,13 @@ def address_of(study: Study, metric: str) -> str:
     return f"parameters-{study.run.id}{'' if metric == study.objective else f'-{slug(metric)}'}.html"
 
 
-def measured(study: Study, metric: str) -> Measured:
+def trial_values(study: Study, metric: str) -> TrialValues:
     """Return the finished trials of the tuning seeds that have a finite value."""
     found = [(trial, value) for trial in study.ranked if math.isfinite(value := value_of(trial, metric, study))]
     found.sort(key=lambda pair: -pair[1] if larger_is_better(metric) is not False else pair[1])
     trials = [trial for trial, _ in found]
     axes = [Axis(name, values) for name, values in axes_of(trials)] if trials else []
-    return Measured(metric, trials, [value for _, value in found], axes)
+    return TrialValues(metric, trials, [value for _, value in found], axes)
 
 
 def value_of(trial: Trial, metric: str, study: Study) -> float:
@@ -107,19 +115,19 @@ def value_of(trial: Trial, metric: str, study: Study) -> float:
 
 def parameters_page(study: Study, metric: str, around: PageContext) -> str:
     """Return the page of a metric."""
-    found = measured(study, metric)
+    found = trial_values(study, metric)
     body: list[Child]
     if study.is_reproduction:
         body = [note(cells_words())]
     elif len(found.trials) < 2 or not found.axes:
         body = [note("At least two trials with different settings have to finish before they can be compared.")]
     else:
-        shares = importance(found.axes, found.scaled, is_larger_better=found.is_larger_better)
-        found = found.by_axis(list(shares.shares) if shares else [])
+        effects = importance(found.axes, found.scaled, is_larger_better=found.is_larger_better)
+        found = found.by_axis(list(effects.shares) if isinstance(effects, Importance) else [])
         body = [
             _chooser(study, metric),
-            tag("div", history_section(study, metric), _importance(shares), class_="columns"),
-            _slices(found), _contours(found), ways_section(study, found),
+            tag("div", history_section(study, metric), _importance(effects), class_="columns"),
+            _slices(found), _contours(found), parallel_section(study, found),
         ]  # fmt: skip
     title = f"{study.run.name}, parameters"
     return page_of_study(study, "parameters", title, study.run.name, body, around)
@@ -136,8 +144,7 @@ def _chooser(study: Study, metric: str) -> Html:
 
 def history_section(study: Study, metric: str) -> Html | None:
     """Return the values of the trials in the order of their beginning, and the best so far."""
-    begun = [trial for trial in study.trials if trial.stage != REPORT]
-    points = [Point(trial.run.id, trial.run.name, value_of(trial, metric, study)) for trial in begun]
+    points = [Point(trial.run.id, trial.run.name, value_of(trial, metric, study)) for trial in study.searched]
     best = best_so_far([point.value for point in points], is_larger_better=larger_is_better(metric) is not False)
     if sum(math.isfinite(point.value) for point in points) < 2:
         return None
@@ -157,28 +164,26 @@ def _thinned(steps: Sequence[Step]) -> list[Step]:
     return [step for step in steps if step.number % every == 0 or step in (best, steps[-1])]
 
 
-def _importance(found: Importance | None) -> Html:
-    if found is None:
-        return section("Importance", note(
-            "There are too few trials to tell settings apart: more than a grid has levels, or ten where a setting is "
-            "drawn from a range."
-        ))  # fmt: skip
+def _importance(found: Importance | Unknown) -> Html:
+    if isinstance(found, Unknown):
+        return section("Importance", note(found.value))
     most = next(iter(found.shares))
     bars = importance_bars(found, f"Importance of {len(found.shares)} settings; the most important is {most}")
     return section("Importance", bars, words=_WORDS[found.method])
 
 
-def _slices(found: Measured) -> Html:
-    drawn = found.best(_MOST_POINTS)
+def _slices(found: TrialValues) -> Html:
+    points, goal = found.points, found.goal
     charts = [
-        slice_chart(axis, drawn.points, drawn.goal, f"{drawn.goal.name} over {axis.name}")
-        for axis in drawn.axes[:_MOST_AXES]
+        slice_chart(axis, points, goal, f"{goal.name} over {axis.name}", _MOST_POINTS)
+        for axis in found.axes[:_MOST_AXES]
     ]
-    words = f"A dot for each trial; bars are means of levels.{_left_out(drawn, found)}"
+    left_out = _left_out(_MOST_POINTS, found)
+    words = f"A dot for each trial; bars are means of levels{', over all trials' if left_out else ''}.{left_out}"
     return section("Slices", tag("div", charts, class_="slices"), words=words, name="slices")
 
 
-def _contours(found: Measured) -> Html | None:
+def _contours(found: TrialValues) -> Html | None:
     pairs = list(itertools.combinations(found.axes[:_MOST_CONTOURS], 2))
     if not pairs:
         return None
@@ -195,14 +200,14 @@ def _contours(found: Measured) -> Html | None:
     return section("Contours", tag("div", figures, class_="columns choice"), words=words, name="contours")
 
 
-def ways_section(study: Study, found: Measured) -> Html | None:
+def parallel_section(study: Study, found: TrialValues) -> Html | None:
     """Return the parallel coordinates of the best trials."""
     if len(found.trials) < 2 or not found.axes or study.is_reproduction:
         return None
-    drawn = found.best(_MOST_WAYS)
+    drawn = found.best(_MOST_LINES)
     last = len(drawn.trials) - 1
     lines = [
-        Line(trial.run.id, f"{trial.run.name}: {number(value)}", f"way q{round(4 * i / last)}")
+        Line(trial.run.id, f"{trial.run.name}: {number(value)}", f"trial q{round(4 * i / last)}")
         for i, (trial, value) in enumerate(zip(drawn.trials, drawn.values, strict=True))
     ]
     axes = drawn.axes[:_MOST_AXES]
@@ -211,9 +216,9 @@ def ways_section(study: Study, found: Measured) -> Html | None:
     chart = parallel(
         lines, axes, drawn.goal, f"Parallel coordinates of {len(lines)} trials; the table of trials has the values"
     )
-    return section("What was varied", chart, words=f"{words}{_left_out(drawn, found)}{more}", name="ways")
+    return section("What was varied", chart, words=f"{words}{_left_out(_MOST_LINES, found)}{more}", name="parallel")
 
 
-def _left_out(drawn: Measured, found: Measured) -> str:
-    n, n_all = len(drawn.trials), len(found.trials)
-    return "" if n == n_all else f" The best {n} of {n_all:,} are drawn."
+def _left_out(n_most: int, found: TrialValues) -> str:
+    n = len(found.trials)
+    return "" if n <= n_most else f" The best {n_most} of {n:,} are drawn."

@@ -19,7 +19,7 @@ from dashboards.board.html.frame import (
 )  # fmt: skip
 from dashboards.board.html.names import axes_of, cell_name, short_names, shown_metrics, telling_apart
 from dashboards.board.html.tables import Cell, Column, TableRow, table
-from dashboards.board.pages.parameters import history_section, measured, ways_section
+from dashboards.board.pages.parameters import history_section, parallel_section, trial_values
 from dashboards.board.store.records import REPORT, Study, Trial, differing
 from pcl.metrics.names import TRAIN_S, larger_is_better, metric_name, metric_range
 from pcl.presentation.durations import moment, rounded_duration
@@ -45,11 +45,11 @@ def learning(study: Study) -> list[Trial]:
 def study_page(study: Study, histories: Histories, around: PageContext) -> str:
     """Return the page of a study, with the objective's history of the trials of `learning`."""
     state = state_of_study(study, around.now_ms)
-    found = None if study.is_reproduction else measured(study, study.objective)
+    found = None if study.is_reproduction else trial_values(study, study.objective)
     progress = [history_section(study, study.objective) if found else None, _curves(study, histories)]
     body: list[Child] = [
         _facts(study, state, around), tag("div", progress, class_="columns") if any(progress) else None,
-        _ranking(study, around), ways_section(study, found) if found else None, _failures(study, around),
+        _ranking(study, around), parallel_section(study, found) if found else None, _failures(study, around),
         _settings(study),
     ]  # fmt: skip
     heading = join(study.run.name, " ", badge(state))
@@ -148,6 +148,11 @@ def _ranking(study: Study, around: PageContext) -> Html:
         words = [cells_words(), " Choose any to compare their settings."]
         order = study.cells
     parts: list[Child] = [trials_table("trials", "Trials", study, order, around)]
+    if study.replicates:
+        parts += [
+            tag("h3", "On more seeds"), tag("p", "The best of a stage, run again where its winner was not clear."),
+            trials_table("replicates", "Trials on more seeds", study, study.replicates, around, "No."),
+        ]  # fmt: skip
     if study.reports:
         parts += [
             tag("h3", "On the report seeds"), tag("p", "They select nothing: this is what the best are worth."),

@@ -184,8 +184,8 @@ def _loading(study: Study, winner: Trial, around: PageContext) -> Html:
 
 def _download(run_id: str, name: str, around: PageContext) -> str:
     """Return a command that fetches an artifact, by default from where `launch/board.py` would look."""
-    command = f"mlflow artifacts download --run-id {run_id} --artifact-path {name} --dst-path ."
-    return f"MLFLOW_TRACKING_URI={around.mlflow or 'sqlite:///runs/mlflow.db'} {command}"
+    download = f"mlflow artifacts download --run-id {run_id} --artifact-path {name} --dst-path ."
+    return f"MLFLOW_TRACKING_URI={around.mlflow or 'sqlite:///runs/mlflow.db'} {download}"
 
 
 def _code(text: str) -> Html:

@@ -8,7 +8,7 @@ const board = { states: new Map(), data: new Map(), curves: new Map(), waiting: 
 board.stateOf = (table) => {
   if (!board.states.has(table.id)) {
     board.states.set(table.id, { column: -1, isDescending: false, words: "", state: "", isWhole: false, chosen: [],
-      runs: null });
+      isFull: false, off: new Set() });
   }
   return board.states.get(table.id);
 };
@@ -94,9 +94,9 @@ board.show = (table) => {
     order = keyed.map(([, row]) => row);
   }
   const words = state.words.toLowerCase().split(/\s+/).filter(Boolean);
-  const matches = (row) => (!state.state || row.state === state.state) && (!state.runs || state.runs.has(row.run))
+  const matches = (row) => (!state.state || row.state === state.state) && !state.off.has(row.run)
     && words.every((word) => board.wordsOf(row, heads.length).includes(word));
-  const shown = words.length || state.state || state.runs ? order.filter(matches) : order;
+  const shown = words.length || state.state || state.off.size ? order.filter(matches) : order;
   const most = state.isWhole ? shown.length : Number(box?.dataset.first ?? shown.length);
   table.tBodies[0].replaceChildren(...shown.slice(0, most).map((row) => row.element()));
   board.check(table);
@@ -143,7 +143,7 @@ board.enhance = (table) => {
     }
   }
   table.addEventListener("change", (event) => board.choose(table, event.target));
-  if (state.column >= 0 || state.words || state.state || state.runs || box?.dataset.first) board.show(table);
+  if (state.column >= 0 || state.words || state.state || state.off.size || box?.dataset.first) board.show(table);
   else board.check(table);
   board.offer(table);
 };
@@ -184,6 +184,7 @@ board.choose = (table, box) => {
   if (box.type !== "checkbox") return;
   const state = board.stateOf(table);
   state.chosen = state.chosen.filter((run) => run !== box.value);
+  state.isFull = box.checked && state.chosen.length === board.most;
   if (box.checked) state.chosen = [...state.chosen, box.value].slice(-board.most);
   board.check(table);
   board.offer(table);
@@ -197,7 +198,7 @@ board.check = (table) => {
 };
 
 board.offer = (table) => {
-  const { chosen } = board.stateOf(table);
+  const { chosen, isFull } = board.stateOf(table);
   const study = document.querySelector("[data-study]")?.dataset.study;
   const box = table.closest(".table");
   box?.querySelector(".chosen")?.remove();
@@ -205,6 +206,7 @@ board.offer = (table) => {
   const line = document.createElement(chosen.length > 1 ? "a" : "span");
   line.className = "chosen";
   line.textContent = chosen.length > 1 ? `Compare the ${chosen.length} chosen` : "One is chosen: choose another";
+  if (isFull) line.textContent += ` (at most ${board.most}: the first was given up)`;
   if (chosen.length > 1) line.href = `compare.html#${chosen.map((run) => `${study}/${run}`).join(",")}`;
   box.append(line);
 };

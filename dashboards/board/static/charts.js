@@ -1,7 +1,7 @@
 "use strict";
 // Runs under the pointer, brushing of parallel coordinates, a choice of contours. Without it all of them are shown.
 
-const charts = { brushes: new Map(), picked: "" };
+const charts = { brushes: new Map(), picked: "" }; // brushes: shares of an axis's height, by its name
 
 // ---- A run under the pointer stands out in all charts and tables ----------------------------------------------------
 
@@ -26,44 +26,60 @@ charts.linesOf = (svg) => [...svg.querySelectorAll("g.line")].map((line) => ({
     .map(([x, y]) => [Number(x), Number(y)])),
 }));
 
+charts.placeOf = (area) => {
+  // Where an axis stands now: a live page may have moved it since it was brushed.
+  const [at, top, height] = [area.dataset.at, area.getAttribute("y"), area.getAttribute("height")].map(Number);
+  return { at, shareOf: (y) => (y - top) / height, heightOf: (share) => top + share * height };
+};
+
+charts.rangeOf = (area) => {
+  // The brushed range in pixels, if there is one.
+  const { at, heightOf } = charts.placeOf(area);
+  const shares = charts.brushes.get(area.dataset.axis);
+  return shares && { at, low: heightOf(shares[0]), high: heightOf(shares[1]) };
+};
+
 charts.apply = (svg) => {
-  const ranges = [...charts.brushes];
-  const kept = new Set();
-  for (const { line, run, at } of svg.lines) {
-    const isIn = ranges.every(([x, [low, high]]) => at.get(x) >= low && at.get(x) <= high);
+  const ranges = [...svg.querySelectorAll("rect.brush")].map(charts.rangeOf).filter(Boolean);
+  const off = new Set();
+  for (const { line, run, at: heights } of svg.lines) {
+    const isIn = ranges.every(({ at, low, high }) => heights.get(at) >= low && heights.get(at) <= high);
     line.classList.toggle("off", !isIn);
-    if (isIn) kept.add(run);
+    if (!isIn) off.add(run);
   }
+  const n = svg.lines.length;
   const told = svg.parentElement.querySelector(".brushed");
   told.hidden = !ranges.length;
-  told.firstChild.textContent = `${kept.size} of ${svg.lines.length} trials are within the brushed ranges. `;
+  told.firstChild.textContent = `${n - off.size} of the ${n} trials that are drawn are within the brushed ranges; `
+    + "rows of all others stay. ";
   const table = document.getElementById("trials");
   if (!table) return;
-  board.stateOf(table).runs = ranges.length ? kept : null;
+  board.stateOf(table).off = off;
   board.show(table);
 };
 
 charts.drawBrush = (svg, area) => {
-  const x = Number(area.dataset.at);
-  const range = charts.brushes.get(x);
-  area.nextElementSibling?.remove();
+  const range = charts.rangeOf(area);
+  if (area.nextElementSibling?.classList.contains("brushed-range")) area.nextElementSibling.remove();
   if (!range) return;
   const box = document.createElementNS(svg.namespaceURI, "rect");
-  const shape = { class: "brushed-range", x: x - 8, y: range[0], width: 16, height: Math.max(1, range[1] - range[0]) };
+  const { at, low, high } = range;
+  const shape = { class: "brushed-range", x: at - 8, y: low, width: 16, height: Math.max(1, high - low) };
   for (const [name, value] of Object.entries(shape)) box.setAttribute(name, value);
   area.after(box);
 };
 
 charts.brush = (svg, area) => {
-  const x = Number(area.dataset.at);
+  const { shareOf } = charts.placeOf(area);
+  const name = area.dataset.axis;
   const heightAt = ({ clientX, clientY }) => new DOMPoint(clientX, clientY)
     .matrixTransform(svg.getScreenCTM().inverse()).y;
   area.addEventListener("pointerdown", (event) => {
     const start = heightAt(event);
     const follow = (moved) => {
       const [low, high] = [start, heightAt(moved)].sort((a, b) => a - b);
-      if (high - low < 3) charts.brushes.delete(x); // a click
-      else charts.brushes.set(x, [low, high]);
+      if (high - low < 3) charts.brushes.delete(name); // a click
+      else charts.brushes.set(name, [shareOf(low), shareOf(high)]);
       charts.drawBrush(svg, area);
       charts.apply(svg);
     };
@@ -80,7 +96,7 @@ charts.brush = (svg, area) => {
   charts.drawBrush(svg, area);
 };
 
-charts.enhanceWays = (svg) => {
+charts.enhanceParallel = (svg) => {
   svg.lines = charts.linesOf(svg);
   const told = document.createElement("p");
   told.className = "brushed";
@@ -90,6 +106,9 @@ charts.enhanceWays = (svg) => {
   told.append("", clear);
   svg.before(told);
   const areas = [...svg.querySelectorAll("rect.brush")];
+  const names = new Set(areas.map(({ dataset }) => dataset.axis));
+  const hadBrushes = charts.brushes.size > 0;
+  for (const name of [...charts.brushes.keys()].filter((old) => !names.has(old))) charts.brushes.delete(name);
   for (const area of areas) charts.brush(svg, area);
   clear.addEventListener("click", () => {
     charts.brushes.clear();
@@ -99,7 +118,7 @@ charts.enhanceWays = (svg) => {
   const hint = document.createElement("p");
   hint.textContent = "Drag along an axis to keep the trials that cross it there.";
   svg.before(hint);
-  if (charts.brushes.size) charts.apply(svg);
+  if (hadBrushes) charts.apply(svg);
   else told.hidden = true;
 };
 
@@ -129,7 +148,7 @@ charts.enhanceChoice = (box) => {
 };
 
 charts.begin = (root) => {
-  for (const svg of root.querySelectorAll("svg.ways")) charts.enhanceWays(svg);
+  for (const svg of root.querySelectorAll("svg.parallel")) charts.enhanceParallel(svg);
   for (const box of root.querySelectorAll(".choice")) charts.enhanceChoice(box);
 };
 

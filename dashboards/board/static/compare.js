@@ -57,6 +57,8 @@ compare.setSides = (n) => {
   }
   document.getElementById("exchange").hidden = count !== 2;
   document.getElementById("remove").hidden = count === 2;
+  document.getElementById("add").disabled = count === board.most;
+  document.getElementById("left-out").textContent = n > count ? `The first ${count} of ${n} runs are compared.` : "";
 };
 
 compare.fill = async (side, run) => {
@@ -65,7 +67,8 @@ compare.fill = async (side, run) => {
   const content = await board.load(study);
   if (study !== document.getElementById(`study-${side}`).value) return false; // another was chosen meanwhile
   const options = Object.entries(content.runs).map(([id, { name, status, stage }]) => {
-    const option = compare.element("option", stage === "report" ? `${name} (report seeds)` : name);
+    const seeds = { report: " (report seeds)", replicate: " (more seeds)" }[stage] ?? "";
+    const option = compare.element("option", `${name}${seeds}`);
     if (status !== "FINISHED") option.textContent += ` (${status.toLowerCase()})`;
     option.value = id;
     return option;
@@ -201,7 +204,7 @@ compare.drawCurves = async (runs) => {
   const box = document.createElement("div");
   const show = () => {
     compare.metric = chooser.value;
-    const mayBeLog = !/_corr$|recall_at_1$/.test(chooser.value); // these are between -1 and 1
+    const mayBeLog = !runs.some(({ content }) => content.bounded.includes(chooser.value));
     box.replaceChildren(drawing.chart(curvesOf(chooser.value), chooser.selectedOptions[0].textContent, mayBeLog));
   };
   chooser.addEventListener("change", show);

@@ -34,31 +34,42 @@ class Artifacts:
         self._known: dict[tuple[str, int], list[str]] = {}  # by run and when it ended
         self._failed_s = -math.inf  # when the artifacts could not be reached
         self._lock = threading.Lock()
+        self._turn = threading.Lock()  # of whoever asks the store: where it cannot be reached, one waits for that
 
     def figures(self, study: Study) -> list[Figure]:
         """Pictures of a study that has ended and of its winner's run, each once; none where they cannot be reached."""
         if study.is_running:
             return []
-        runs = [study.run, *([study.winner.run] if study.winner else [])]
         found: dict[str, Figure] = {}  # by file: the study's run and its winner's may have the same
-        for run in runs:
+        for run in _runs(study):
             for path in self._paths(run):
                 name = path.rpartition("/")[2]
                 found.setdefault(name, Figure(path, f"image-{run.id}-{path.replace('/', '--')}"))
         return list(found.values())
 
-    def _paths(self, run: Run) -> list[str]:
+    def is_known(self, study: Study) -> bool:
+        """Return whether `figures` of a study answers at once, without the store."""
         with self._lock:
-            key = run.id, run.end_ms
-            if key not in self._known:
-                if time.monotonic() - self._failed_s < _PAUSE_S:
-                    return []
-                try:
-                    self._known[key] = self._listed(run.id)
-                except StoreError:
-                    self._failed_s = time.monotonic()
-                    return []
-            return self._known[key]
+            return study.is_running or all((run.id, run.end_ms) in self._known for run in _runs(study))
+
+    def _paths(self, run: Run) -> list[str]:
+        key = run.id, run.end_ms
+        with self._lock:
+            if key in self._known:
+                return self._known[key]
+        with self._turn:
+            if key in self._known:
+                return self._known[key]
+            if time.monotonic() - self._failed_s < _PAUSE_S:
+                return []
+            try:
+                listed = self._listed(run.id)
+            except StoreError:
+                self._failed_s = time.monotonic()
+                return []
+            with self._lock:
+                self._known[key] = listed
+            return listed
 
     def png(self, run_id: str, name: str) -> bytes | None:
         """A picture, if it is one that `figures` has named."""
@@ -84,3 +95,8 @@ class Artifacts:
                 elif not entry.is_dir and _PATH.fullmatch(entry.path):
                     found.append(entry.path)
         return found[:_MOST]
+
+
+def _runs(study: Study) -> list[Run]:
+    """Return the runs that have a study's figures: its own and its winner's."""
+    return [study.run, *([study.winner.run] if study.winner else [])]

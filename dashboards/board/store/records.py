@@ -12,6 +12,7 @@ from pcl.studies.tracking.database_file import Database, Row, restored
 from pcl.studies.tracking.tags import EXPERIMENTS, Failure, RunKind, RunState, Tag, failure_of
 
 REPORT = "report"  # the stage of the report seeds, which select nothing
+REPLICATE = "replicate"  # that of trials which run again on more seeds, where the winner was not clear
 REPRODUCTION = "reproduction"  # that of `launch/reproduce.py` on the report seeds
 
 _TRIAL_TAGS = (
@@ -61,8 +62,13 @@ class Trial:
 
     @property
     def stage(self) -> str:
-        """Stage of the search, or `REPORT`."""
+        """Stage of the search, `REPLICATE` or `REPORT`."""
         return self.run.tags.get(Tag.STAGE, "")
+
+    @property
+    def is_searched(self) -> bool:
+        """True if a stage of the search tried it; the report and replicates run its configurations again."""
+        return self.stage not in (REPORT, REPLICATE)
 
     @property
     def objective(self) -> float:
@@ -138,10 +144,15 @@ class Study:
         """Time of its last report."""
         return max([self.run.start_ms, self.run.last_ms, *(t.run.last_ms for t in self.trials)])
 
+    @property
+    def searched(self) -> list[Trial]:
+        """Trials of the search itself, in the order of their beginning."""
+        return [trial for trial in self.trials if trial.is_searched]
+
     @cached_property
     def ranked(self) -> list[Trial]:
         """Trials of the tuning seeds, best first; see `in_order`."""
-        return self.in_order(t for t in self.trials if t.stage != REPORT)
+        return self.in_order(self.searched)
 
     def in_order(self, trials: Iterable[Trial]) -> list[Trial]:
         """Trials, best first: whole ones, those that lost seeds, then those without a value."""
@@ -165,12 +176,17 @@ class Study:
     @property
     def cells(self) -> list[Trial]:
         """Trials of a reproduction: of the paper's cells, then of the grids, in the order of their beginning."""
-        return sorted((t for t in self.trials if t.stage != REPORT), key=lambda trial: trial.stage != REPRODUCTION)
+        return sorted(self.searched, key=lambda trial: trial.stage != REPRODUCTION)
 
     @property
     def reports(self) -> list[Trial]:
         """Trials of the report seeds."""
         return [trial for trial in self.trials if trial.stage == REPORT]
+
+    @property
+    def replicates(self) -> list[Trial]:
+        """Trials that ran again on more seeds."""
+        return [trial for trial in self.trials if trial.stage == REPLICATE]
 
     def seconds(self, *, of_gpu: bool) -> float:
         """Time spent training, on GPUs or on CPUs."""

@@ -12,12 +12,13 @@ from numpy.typing import ArrayLike
 from scipy.special import i0e
 
 from pcl.studies.report.predictions import Predictions
+from pcl.studies.results.parameter_effects import is_wide
 
 
 def scatter(true: ArrayLike, predicted: ArrayLike, title: str, path: Path) -> None:
     """Plot predicted values (B,) against true ones (B,) into a file, with the diagonal.
 
-    Axes are logarithmic where all values are positive and span more than a factor of 30.
+    Axes are logarithmic where all values are positive and span decades: see `is_wide`.
     """
     x, y = np.asarray(true, dtype=float).ravel(), np.asarray(predicted, dtype=float).ravel()
     if x.shape != y.shape:
@@ -31,7 +32,7 @@ def scatter(true: ArrayLike, predicted: ArrayLike, title: str, path: Path) -> No
         ends = [float(min(x.min(), y.min())), float(max(x.max(), y.max()))]
         axes.plot(ends, ends, color="0.4", linewidth=1, linestyle="--", label="exact")
         axes.legend(frameon=False)
-        if 0 < 30 * ends[0] < ends[1]:
+        if is_wide(ends):
             axes.set_xscale("log")
             axes.set_yscale("log")
     axes.set(xlabel="true", ylabel="predicted", title=f"{title} (n = {x.size:,})")

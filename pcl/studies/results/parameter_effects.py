@@ -19,6 +19,7 @@ _LEAST_LOG_SPAN = 5.0  # below, the two scales look alike
 _LEAST_TRIALS = 10  # for PED-ANOVA: half of them are then better than its threshold
 _LEAST_TOP = 5  # trials above the threshold that Optuna asks for, for an analysis that is stable
 _BANDWIDTH = 0.12  # of the kernel of a surface, as a share of an axis
+_MOST_CELLS = 48  # of a surface along an axis: with more levels, neighbours share a cell
 _LEAST_WEIGHT = 0.1  # of all trials at a point; below, nothing near is known
 
 
@@ -84,6 +85,13 @@ class Method(Enum):
     PED_ANOVA = "PED-ANOVA"
 
 
+class Unknown(Enum):
+    """Why importance cannot be measured."""
+
+    SAME_VALUE = "All trials reached the same value."
+    TOO_FEW = "Importance needs more trials than there are levels, and ten if a setting is drawn from a range."
+
+
 @dataclass(frozen=True)
 class Importance:
     """Shares of the settings in the spread of a metric."""
@@ -103,19 +111,22 @@ def is_wide(values: Sequence[float]) -> bool:
     return len(values) > 1 and min(values) > 0 and max(values) >= _LOG_SPAN * min(values)
 
 
-def importance(axes: Sequence[Axis], values: Sequence[float], *, is_larger_better: bool) -> Importance | None:
+def importance(axes: Sequence[Axis], values: Sequence[float], *, is_larger_better: bool) -> Importance | Unknown:
     """Return the importance of every axis: main effects of levels, or PED-ANOVA where an axis is a range.
 
-    None where trials are too few, or all of one value. Give the logarithms of a metric that spans decades.
+    Where trials are too few or all of one value, that is returned. Give the logarithms of a metric that spans decades.
     """
-    if len(axes) == 0 or len(values) < 3 or max(values) == min(values):
-        return None
-    if not any(axis.is_range for axis in axes):
-        return _main_effects(axes, values)
-    return _ped_anova(axes, values, is_larger_better) if len(values) >= _LEAST_TRIALS else None
+    if len(axes) == 0 or len(values) < 3:
+        return Unknown.TOO_FEW
+    if max(values) == min(values):
+        return Unknown.SAME_VALUE
+    if any(axis.is_range for axis in axes):
+        return _ped_anova(axes, values, is_larger_better) if len(values) >= _LEAST_TRIALS else Unknown.TOO_FEW
+    n_free = 1 + sum(len(axis.levels) - 1 for axis in axes)  # with as many free values as trials, any explanation fits
+    return _main_effects(axes, values) if len(values) > n_free else Unknown.TOO_FEW
 
 
-def _main_effects(axes: Sequence[Axis], values: Sequence[float]) -> Importance | None:
+def _main_effects(axes: Sequence[Axis], values: Sequence[float]) -> Importance:
     """Return how much of the variance an additive model of the levels loses without each axis.
 
     In a whole grid this is the variance of the levels' means; where cells are missing, an axis is not credited with
@@ -134,8 +145,6 @@ def _main_effects(axes: Sequence[Axis], values: Sequence[float]) -> Importance |
         return float(np.sum((y - matrix @ solution) ** 2))
 
     total, left = float(np.sum(y**2)), unexplained(blocks)
-    if len(y) <= 1 + sum(block.shape[1] for block in blocks):
-        return None  # as many free values as trials: any explanation fits
     shares = {
         axis.name: max(0.0, unexplained([*blocks[:i], *blocks[i + 1 :]]) - left) / total for i, axis in enumerate(axes)
     }
@@ -218,7 +227,7 @@ def surface(x: Axis, y: Axis, values: Sequence[float], n_cells: int = 24, *, is_
     """
     import numpy as np  # noqa: PLC0415  a tenth of a second
 
-    n_x, n_y = (n_cells if axis.is_range else len(axis.levels) for axis in (x, y))
+    n_x, n_y = (n_cells if axis.is_range else min(len(axis.levels), _MOST_CELLS) for axis in (x, y))
     at_x, at_y, z = np.array(x.places), np.array(y.places), np.log(values) if is_log else np.array(values)
     is_known = ~(np.isnan(at_x) | np.isnan(at_y))
     at_x, at_y, z = at_x[is_known], at_y[is_known], z[is_known]
@@ -238,5 +247,6 @@ def _weights(at: "np.ndarray", n: int, *, is_range: bool) -> "np.ndarray":
 
     middles = (np.arange(n) + 0.5) / n
     distance = middles[:, None] - at[None, :]
-    weights: np.ndarray = np.exp(-0.5 * (distance / _BANDWIDTH) ** 2) if is_range else np.abs(distance) < 0.5 / n
+    is_inside = np.arange(n)[:, None] == np.floor(at * n)[None, :]
+    weights: np.ndarray = np.exp(-0.5 * (distance / _BANDWIDTH) ** 2) if is_range else is_inside
     return weights.astype(float)

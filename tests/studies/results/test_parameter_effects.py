@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from pcl.studies.results.parameter_effects import Axis, Method, best_so_far, importance, surface
+from pcl.studies.results.parameter_effects import Axis, Importance, Method, Unknown, best_so_far, importance, surface
 
 CELLS = list(itertools.product(range(3), range(4)))
 GRID = [Axis("a", [str(a) for a, _ in CELLS]), Axis("b", [str(b) for _, b in CELLS])]
@@ -15,7 +15,7 @@ DRAWN = [f"{10 ** random.Random(i).uniform(-4, 0):.4g}" for i in range(30)]
 
 def test_main_effects_of_a_whole_grid_are_shares_of_variance() -> None:
     found = importance(GRID, [a + 2.0 * b for a, b in CELLS], is_larger_better=True)
-    assert found is not None
+    assert isinstance(found, Importance)
     assert found.method is Method.MAIN_EFFECTS
     of_a, of_b = 2 / 3, 4 * 15 / 12  # variances of a over 0, 1, 2 and of 2 b over 0, 2, 4, 6
     assert found.shares == pytest.approx({"b": of_b / (of_a + of_b), "a": of_a / (of_a + of_b)})
@@ -27,7 +27,7 @@ def test_interactions_are_no_main_effect() -> None:
     signs = list(itertools.product((-1, 1), (-1, 1), "xyz"))
     axes = [Axis(name, [str(cell[i]) for cell in signs]) for i, name in enumerate("abc")]
     found = importance(axes, [float(a * b) for a, b, _ in signs], is_larger_better=False)
-    assert found is not None
+    assert isinstance(found, Importance)
     assert found.rest == pytest.approx(1.0)
 
 
@@ -36,16 +36,16 @@ def test_an_axis_is_not_credited_with_what_another_explains() -> None:
     kept = [i for i, (a, b) in enumerate(CELLS) if a + b < 5]
     axes = [Axis(axis.name, [axis.values[i] for i in kept]) for axis in GRID]
     found = importance(axes, [float(CELLS[i][1]) for i in kept], is_larger_better=True)
-    assert found is not None
+    assert isinstance(found, Importance)
     assert found.shares["a"] == pytest.approx(0, abs=1e-12)
 
 
-def test_too_few_trials_tell_nothing() -> None:
-    assert importance(GRID, [1.0] * 12, is_larger_better=True) is None  # nor do equal ones
+def test_too_few_or_equal_trials_tell_nothing() -> None:
+    assert importance(GRID, [1.0] * 12, is_larger_better=True) is Unknown.SAME_VALUE
     lone = Axis("a", ["1", "2", "3"])  # as many levels as trials
-    assert importance([lone], [0.1, 0.2, 0.3], is_larger_better=True) is None
-    assert importance([Axis("lr", DRAWN[:9])], [float(i) for i in range(9)], is_larger_better=True) is None
-    assert importance([], [0.1, 0.2, 0.3], is_larger_better=True) is None
+    assert importance([lone], [0.1, 0.2, 0.3], is_larger_better=True) is Unknown.TOO_FEW
+    assert importance([Axis("lr", DRAWN[:9])], [float(i) for i in range(9)], is_larger_better=True) is Unknown.TOO_FEW
+    assert importance([], [0.1, 0.2, 0.3], is_larger_better=True) is Unknown.TOO_FEW
 
 
 @pytest.mark.slow
@@ -56,7 +56,7 @@ def test_ped_anova_finds_the_setting_of_the_best_trials(is_larger_better: bool) 
     axes = [Axis("lr", DRAWN), Axis("kind", ["a" if i % 2 else "b" for i in range(30)]), Axis("none", ["", *"x" * 29])]
     values = [-sign * (math.log10(float(lr)) + 2) ** 2 for lr in DRAWN]
     found = importance(axes, values, is_larger_better=is_larger_better)
-    assert found is not None
+    assert isinstance(found, Importance)
     assert (found.method, next(iter(found.shares))) == (Method.PED_ANOVA, "lr")
     assert sum(found.shares.values()) == pytest.approx(1.0)
 
@@ -90,3 +90,12 @@ def test_a_surface_has_means_of_levels_and_is_blank_where_nothing_is_near() -> N
     assert surface(x, y, [1.0, 100.0, 5.0], is_log=True).values[0][0] == pytest.approx(10.0)  # geometric
     drawn = surface(Axis("lr", DRAWN), Axis("n", [str(i) for i in range(30)]), [0.5] * 30)
     assert {round(value, 9) for row in drawn.values for value in row if not math.isnan(value)} == {0.5}
+
+
+def test_a_surface_of_many_levels_stays_small() -> None:
+    names = [f"level {i:03}" for i in range(200)]
+    found = surface(Axis("x", names), Axis("y", names), [float(i) for i in range(200)])
+    assert found.n_x == found.n_y <= 50
+    known = [row[i] for i, row in enumerate(found.values)]
+    assert known == sorted(known)  # neighbours share a cell, in their order
+    assert sum(not math.isnan(value) for row in found.values for value in row) == found.n_x
