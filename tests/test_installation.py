@@ -92,7 +92,9 @@ def test_a_wheel_has_one_name_and_works_without_the_checkout(tmp_path: Path) -> 
     assert searched.returncode == 0, searched.stderr
     shown = answer("-c", run, "board", "--export", str(tmp_path / "site"), cwd=tmp_path)
     assert shown.returncode == 0, shown.stderr
-    assert "pcl grid" in searched.stdout + searched.stderr
+    refused = answer("-c", run, "grid", "--resume", "no_such_study", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert refused.stderr.startswith("pcl grid: ")
     pack = (
         f"import sys; sys.path[:1] = [{str(place)!r}, {str(inside)!r}]; from pathlib import Path; "
         "from launch.shared.job_package import parcel; parcel(['grid', '--list'], None, '').pack(Path('sent'))"
