@@ -3,9 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.installed
-# Without a GPU on Linux x86_64: TORCH_INDEX=ADDRESS, the index of CPU builds that PyTorch's installation page shows, and none of
-# CUDA's packages are installed.
-TORCH_INDEX ?=
+# CUDA=no installs none of CUDA's packages, for a $(VENV) that has a CPU build of torch already; see docs/quickstart.md.
+CUDA ?= yes
 CUDA_PACKAGES := ^(nvidia|cuda|triton)
 
 unexport PYTHONDONTWRITEBYTECODE  # workers would compile our code anew, each of them
@@ -55,14 +54,13 @@ docs: $(READY)
 # brought up to date in place. Packages are compiled by all cores, where pip would take one; not compiled at all, their
 # warnings would be errors in tests.
 COMMA := ,
-SIZE := $(if $(filter Linux-x86_64,$(shell uname -sm | tr ' ' -)),about 8 GB$(COMMA) of which 6 are CUDA (TORCH_INDEX=... leaves it out; see docs/quickstart.md),about 2 GB)
+SIZE := $(if $(filter Linux-x86_64,$(shell uname -sm | tr ' ' -)),about 8 GB$(COMMA) of which 5 are CUDA (to leave it out, see docs/quickstart.md),about 2 GB)
 $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(f"pcl needs Python 3.11 or newer, but $(PYTHON) is {sys.version.split()[0]}; set PYTHON=...") if sys.version_info < (3, 11) else None'
-	@echo "Installing requirements.lock into $(VENV): $(if $(TORCH_INDEX),about 2 GB$(COMMA) without CUDA,$(SIZE))."
+	@echo "Installing requirements.lock into $(VENV): $(if $(filter no,$(CUDA)),what is missing$(COMMA) without CUDA,$(SIZE))."
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
-	grep -vE '$(if $(TORCH_INDEX),$(CUDA_PACKAGES),^$$)' requirements.lock > $(VENV)/chosen.lock
-	$(PY) -m pip install --quiet --disable-pip-version-check --no-compile $(TORCH_INDEX:%=--extra-index-url %) \
-	  -r $(VENV)/chosen.lock
+	grep -vE '$(if $(filter no,$(CUDA)),$(CUDA_PACKAGES),^$$)' requirements.lock > $(VENV)/chosen.lock
+	$(PY) -m pip install --quiet --disable-pip-version-check --no-compile -r $(VENV)/chosen.lock
 	-@$(PY) -W ignore -m compileall -qq -j 0 $(VENV)/lib  # a few files of packages are for other Pythons
 	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $(READY)

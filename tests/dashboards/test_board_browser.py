@@ -54,7 +54,7 @@ class Started(Shown):
 
 
 def test_pages_in_a_browser(stored: Stored) -> None:
-    """Of a server in this process; what needs `launch/board.py` and MLflow's pages takes minutes."""
+    """Serve in this process: what needs `launch/board.py` and MLflow's pages takes minutes."""
     with served(stored.site) as server, browser() as tab:
         shown = Shown(stored.folder, stored.runs, f"http://127.0.0.1:{server.server_address[1]}/")
         check_sorting_filtering_and_comparing(shown, tab)

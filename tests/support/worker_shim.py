@@ -1,4 +1,4 @@
-"""What Ray starts instead of its own `setup_worker.py`: asks for a worker that is forked, and ends with it.
+"""A stand-in for Ray's `setup_worker.py`, which asks for a worker that is forked, and ends with it.
 
 A worker with an interpreter or a folder of its own, as a job's is, starts as Ray would start it, and so does one on a
 node that sees other files or another network.

@@ -157,11 +157,7 @@ class Study:
     def in_order(self, trials: Iterable[Trial]) -> list[Trial]:
         """Trials, best first: whole ones, those that lost seeds, then those without a value."""
         sign = -1.0 if larger_is_better(self.objective) is not False else 1.0
-
-        def place(trial: Trial) -> tuple[int, float]:
-            return (int(bool(trial.lost)), sign * trial.objective) if trial.has_rank else (2, 0.0)
-
-        return sorted(trials, key=place)
+        return sorted(trials, key=lambda t: (len(t.lost) > 0, sign * t.objective) if t.has_rank else (2, 0.0))
 
     @cached_property
     def winner(self) -> Trial | None:
@@ -169,9 +165,9 @@ class Study:
         if self.is_reproduction:
             return None
         finished = [trial for trial in self.ranked if trial.has_rank]
-        winner, chosen = self.run.tags.get(Tag.WINNER), self.run.metrics.get(BEST_OBJECTIVE)
-        named = next((trial for trial in finished if trial.run.id == winner), None)
-        return named or next((t for t in finished if t.objective == chosen), finished[0] if finished else None)
+        winner, best = self.run.tags.get(Tag.WINNER), self.run.metrics.get(BEST_OBJECTIVE)
+        chosen = [t for t in finished if t.run.id == winner] or [t for t in finished if t.objective == best]
+        return next(iter(chosen or finished), None)
 
     @property
     def cells(self) -> list[Trial]:

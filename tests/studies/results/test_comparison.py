@@ -296,8 +296,5 @@ def test_a_store_that_fails_is_told_in_a_sentence(
     with pytest.raises(SystemExit) as ended, resumption.mended("python launch/reproduce.py --all"):
         failing()
     assert ended.value.code == 1
-    told = capsys.readouterr().err
-    assert (
-        told
-        == "launch/reproduce.py: disk I/O error; once that is mended, `python launch/reproduce.py --all` goes on.\n"
-    )
+    told = "disk I/O error; once that is mended, `python launch/reproduce.py --all` goes on.\n"
+    assert capsys.readouterr().err == f"launch/reproduce.py: {told}"

@@ -32,7 +32,7 @@ def test_interactions_are_no_main_effect() -> None:
 
 
 def test_an_axis_is_not_credited_with_what_another_explains() -> None:
-    """Where cells are missing, levels of one axis have more of the good levels of the other."""
+    """Missing cells give levels of one axis more of the good levels of the other."""
     kept = [i for i, (a, b) in enumerate(CELLS) if a + b < 5]
     axes = [Axis(axis.name, [axis.values[i] for i in kept]) for axis in GRID]
     found = importance(axes, [float(CELLS[i][1]) for i in kept], is_larger_better=True)
