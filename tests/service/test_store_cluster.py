@@ -51,7 +51,7 @@ def test_a_study_in_a_store_outlives_its_driver(is_job: bool, s3: S3) -> None:
             ray.start(n_cpus=0, has_dashboard=is_job, **head)
             own = {**CREDENTIALS, "PCL_CACHE": str(caches["apart"])}
             ray.add_node("apart", hidden if can_hide else "", n_cpus=2, **own)
-            space = place.space("longer", GRID, {**BASE, "training.n_batches": 72, "training.eval_every": 12})
+            space = place.space("longer", GRID, {**BASE, "training.n_batches": 12, "training.eval_every": 2})
             where = ["--storage", uri, "--tracking-uri", f"sqlite:///{place.path}/mlflow.db"]
             first = ray.begin(
                 "launch/grid.py", "--space", space, "--scale", "smoke", "--name", "s", *where, "--address", ray.address,

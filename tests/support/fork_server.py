@@ -1,7 +1,7 @@
 """A server that has imported torch and MLflow once and forks commands: `python -m tests.support.fork_server FOLDER`.
 
 A command costs what it does, not what it imports. One server is for all processes of a test run, and ends with the last
-of them. Ray is not imported: it reads the environment while it is, and a command has its own. MLflow's database is
+of them. Ray reads the environment while it is imported; a command with another one is not forked. MLflow's database is
 copied from one that was made once; the migrations have their own tests.
 """
 
@@ -23,17 +23,21 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 
+import pytest
 from filelock import FileLock
 
 from launch.testbed.forks import THIRD_PARTY, Forked, become, empty, get_ready
-from launch.testbed.processes import ROOT, Started, wait_for
+from launch.testbed.processes import ROOT, Started, started, wait_for
+from pcl.studies.cluster import session
 from tests.support import worker_nursery
 from tests.support.worker_shim import VARIABLE, seen_here
 
 _PRELOADED = ("launch.studies.ablate_command", "launch.reproduction.command")  # beside what others need
 _LOCK = "lock"  # in the common folder: held by who starts a server, and by a server that ends
 _MESSAGE = 2**20  # bytes; an environment has some thousand
+_MODE = "RAY_AUTH_MODE"
 
 
 common_folder = Path()  # of all processes of a test run; set when one begins
@@ -120,6 +124,8 @@ def server() -> ForkServer:
 
 def forked(words: Sequence[str | Path], output: Path, environment: Mapping[str, str]) -> Started:
     """Start `python WORDS` as `launch.testbed.processes.started` does."""
+    if environment.get(_MODE, "token") != "token":
+        return started([sys.executable, *words], output, environment)
     empty(output)
     return Started(server().start([str(word) for word in words], output, environment), output)  # type: ignore[arg-type]
 
@@ -186,7 +192,6 @@ def _check_forkable() -> None:
     names = [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
     assert threading.active_count() == 1, threading.enumerate()
     assert len([name for name in names if name != "jemalloc_bg_thd"]) == 1, names
-    assert "ray" not in sys.modules
 
 
 def _copy_databases(template: Path) -> None:
@@ -201,6 +206,20 @@ def _copy_databases(template: Path) -> None:
     database_creation._make = copy
 
 
+def _import_ray() -> None:
+    """Import Ray as a study does, in the environment that it sets, but let it draw no number.
+
+    The generator of its names is seeded by its first: after a fork, all processes would have the same names.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {**session._ENVIRONMENT, **session._TO_START, _MODE: "token"}.items():
+            patch.setenv(name, value)
+        actor = importlib.import_module("ray.actor")
+        kind = actor.ActorClassID
+        patch.setattr(actor, "ActorClassID", SimpleNamespace(from_random=lambda: kind(os.urandom(kind.size()))))
+        importlib.import_module("ray.tune")
+
+
 def _main() -> None:
     folder, own = Path(sys.argv[1]), os.getpid()
     template = folder / f"{own}.db"
@@ -210,6 +229,7 @@ def _main() -> None:
     get_ready()
     for name in _PRELOADED:
         importlib.import_module(name)
+    _import_ray()
     from pcl.studies.tracking.database_creation import _make  # noqa: PLC0415
     from pcl.training.run import Run  # noqa: PLC0415
     from tests.support.smoke import smoke  # noqa: PLC0415
