@@ -99,9 +99,8 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session", autouse=True)
 def _made_once(shared_folder: Path) -> Iterator[None]:
     """Studies have what costs most in common, where it would be the same."""
-    (shared_folder / "mlflow").mkdir(exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
-        made_once.copy_databases(patch, shared_folder / "mlflow")
+        made_once.copy_mlflow_databases(patch, shared_folder)
         made_once.keep_costs(patch)
         made_once.keep_pictures(patch)
         yield

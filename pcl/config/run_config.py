@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum
+from functools import cache
 from itertools import pairwise
 from typing import Any, get_type_hints
 
@@ -143,10 +144,7 @@ class RunConfig:
     def paths(self) -> dict[str, type]:
         """Return every dotted path and the type of its value."""
         return {
-            f"{part}.{f.name}": kinds[f.name]
-            for part in _PARTS
-            for kinds in [get_type_hints(type(getattr(self, part)))]
-            for f in fields(getattr(self, part))
+            f"{part}.{name}": kind for part in _PARTS for name, kind in _kinds(type(getattr(self, part))).items()
         }
 
     def flat(self) -> dict[str, Plain]:
@@ -178,6 +176,13 @@ class RunConfig:
         """Return sixteen hexadecimal digits, equal for two configurations only if all settings are equal."""
         text = json.dumps(portable(self.flat()), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@cache
+def _kinds(config: type) -> dict[str, type]:
+    """Return the type of each field."""
+    kinds = get_type_hints(config)
+    return {f.name: kinds[f.name] for f in fields(config)}
 
 
 def _plain(value: Any) -> Plain:

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,19 +16,47 @@ from pcl.studies.report import figures, plan
 from pcl.studies.tracking import database_creation
 
 
-def copy_databases(patch: pytest.MonkeyPatch, folder: Path) -> None:
+def copy_mlflow_databases(patch: pytest.MonkeyPatch, folder: Path) -> None:
     """Let MLflow, which takes seconds, make one database; the others are copies, of all processes with this folder."""
-    whole, make = folder / "whole.db", database_creation._make
+    whole, make = folder / "mlflow.db", database_creation._make
 
     def copied(path: Path, artifacts: Path) -> None:
-        with process_lock(folder / "lock"):
-            if not whole.exists():
-                (folder / "new.db").unlink(missing_ok=True)  # of a process that was killed
-                make(folder / "new.db", artifacts)
-                (folder / "new.db").rename(whole)
+        _make_whole(whole, lambda new: make(new, artifacts))
         shutil.copy(whole, path)
 
     patch.setattr(database_creation, "_make", copied)
+
+
+def copy_optuna_databases(patch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Let Optuna make one database, and look up once which version of its tables is the newest."""
+    from optuna.storages._rdb.storage import _VersionManager  # noqa: PLC0415  machines that only train may lack it
+
+    from pcl.studies.search import optuna_study  # noqa: PLC0415  Optuna too
+
+    whole, make = folder / "optuna.db", optuna_study._make
+
+    def copied(path: Path) -> None:
+        _make_whole(whole, make)
+        shutil.copy(whole, path)
+
+    newest: list[str] = []
+    look_up = _VersionManager.get_head_version
+
+    def remembered(manager: _VersionManager) -> str:
+        newest.extend([] if newest else [look_up(manager)])
+        return newest[0]
+
+    patch.setattr(optuna_study, "_make", copied)
+    patch.setattr(_VersionManager, "get_head_version", remembered)
+
+
+def _make_whole(whole: Path, make: Callable[[Path], None]) -> None:
+    with process_lock(whole.with_suffix(".lock")):
+        if not whole.exists():
+            new = whole.with_suffix(".new")
+            new.unlink(missing_ok=True)  # of a process that was killed
+            make(new)
+            new.rename(whole)
 
 
 def keep_costs(patch: pytest.MonkeyPatch) -> None:
