@@ -144,7 +144,7 @@ class RunConfig:
     def paths(self) -> dict[str, type]:
         """Return every dotted path and the type of its value."""
         return {
-            f"{part}.{name}": kind for part in _PARTS for name, kind in _kinds(type(getattr(self, part))).items()
+            f"{part}.{name}": kind for part in _PARTS for name, kind in _kinds(getattr(self, part).__class__).items()
         }
 
     def flat(self) -> dict[str, Plain]:

@@ -151,18 +151,14 @@ class ToyTask(Task):
             return MuRecipe(sizes, self.smoothing, self.largest_cosine, self.max_draws)
 
     def __init__(self, config: Config, truth: Truth, x_eval: Tensor) -> None:
-        self.config = config
-        self.truth = truth
-        self.x_eval = x_eval
+        self.config, self.truth, self.x_eval = config, truth, x_eval
         self.mu_true, self.kappa_true = truth.parameters_of(x_eval)
         self.spread_true = self._true_spread()
         self._threshold = log_uniform_to_vmf(config.kappa_pos, config.dim, config.acceptance_constant)
         self._integrated_acceptance = IntegratedAcceptance(config.dim, config.kappa_max, config.kappa_pos)
         self._judged: dict[int, tuple[Tensor, Metrics]] = {}
         key = type(self), config, b"".join(value.numpy().tobytes() for value in truth.state_dict().values())
-        if key not in _SIZES:
-            _SIZES[key] = self._sizes()
-        self.pool_size, self.n_tries, self.pool_failure = _SIZES[key]
+        self.pool_size, self.n_tries, self.pool_failure = _SIZES.get(key) or _SIZES.setdefault(key, self._sizes())
 
     @property
     def n_runs(self) -> int:
