@@ -99,11 +99,12 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session", autouse=True)
 def _made_once(shared_folder: Path) -> Iterator[None]:
     """Studies have what costs most in common, where it would be the same."""
-    with pytest.MonkeyPatch.context() as patch:
-        made_once.copy_mlflow_databases(patch, shared_folder)
-        made_once.keep_costs(patch)
-        made_once.keep_pictures(patch)
-        yield
+    made_once.copy_mlflow_databases(shared_folder)
+    made_once.open_databases_quickly()
+    made_once.keep_costs()
+    made_once.keep_pictures()
+    yield
+    made_once.undo()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,4 +1,3 @@
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -7,8 +6,6 @@ from tests.support.made_once import copy_optuna_databases
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _optuna_databases_made_once(shared_folder: Path) -> Iterator[None]:
+def _optuna_databases_made_once(shared_folder: Path) -> None:
     """Searches begin with a copy of an empty database."""
-    with pytest.MonkeyPatch.context() as patch:
-        copy_optuna_databases(patch, shared_folder)
-        yield
+    copy_optuna_databases(shared_folder)
