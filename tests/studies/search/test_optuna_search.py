@@ -32,9 +32,9 @@ class TestOptuna:
     @pytest.mark.parametrize(("sampler", "n"), [("tpe", 12), ("gp", 6)])
     def test_proposals_are_possible_reproducible_and_get_better(self, tmp_path: Path, sampler: str, n: int) -> None:
         first = Driver(RANGED, spec_of(RANGED, n=n, sampler=sampler), tmp_path / "a").run()
-        again = Driver(RANGED, spec_of(RANGED, n=n, sampler=sampler), tmp_path / "b").run(2 * n // 3)
+        again = Driver(RANGED, spec_of(RANGED, n=n, sampler=sampler), tmp_path / "b").run(n // 2)
         other = Driver(RANGED, spec_of(RANGED, n=n, sampler=sampler, seed=1), tmp_path / "c").run(2)
-        assert first.keys[: 2 * n // 3] == again.keys  # half of them are the sampler's: it begins after a third
+        assert first.keys[: n // 2] == again.keys  # of which the sampler proposes some: it begins after a third of all
         assert len(set(first.keys)) == len(first.ran) == n
         assert not set(first.keys) & set(other.keys)
         for trial in first.ran:
@@ -157,13 +157,13 @@ class TestOptuna:
         assert len(again.optuna().trials) == 5
 
     def test_a_second_stage_belongs_to_the_first_ones_winner(self, tmp_path: Path) -> None:
-        spec = spec_of(STAGED, n=4)
+        spec = spec_of(STAGED, n=2)
         names = [f"s: {stage.name}" for stage in STAGED.stages]
         for kappa_pos in (2.0, 3.0):
             driver = Driver(STAGED, spec, tmp_path / "s", 1, winner={"loss.kappa_pos": kappa_pos}).run()
-            assert len(driver.ran) == 4
+            assert len(driver.ran) == 2
             assert {trial.config["loss.kappa_pos"] for trial in driver.ran} == {kappa_pos}
-            assert len(driver.optuna(names[1]).trials) == 4
+            assert len(driver.optuna(names[1]).trials) == 2
         assert Driver(STAGED, spec, tmp_path / "s").run().optuna(names[0]).user_attrs == {"winner": {}}
 
     @pytest.mark.parametrize("damage", [lambda _: b"no database", lambda content: content[:5000] + bytes(9000)])
