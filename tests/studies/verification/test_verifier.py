@@ -20,7 +20,7 @@ from pcl.studies.verification.verifier import Verification, verify
 from tests.support.commands import called
 from tests.support.services import BASE
 
-EXPECTED_SECONDS = 50
+EXPECTED_SECONDS = 20
 
 SHORT = {**BASE, "training.n_batches": 4, "training.eval_every": 2}
 SPACE = pcl.SearchSpace(
