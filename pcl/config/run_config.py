@@ -7,10 +7,10 @@ and numbers become the field's own type here, at the boundary; unknown paths fai
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum
-from functools import cache
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, get_type_hints
 
@@ -36,6 +36,7 @@ __all__ = ["EXPERIMENTS", "Plain", "RunConfig", "Scale"]
 
 _WHOLE_BELOW = 2**53  # a whole number of a setting: from here on, floats skip some
 _PARTS = ("task", "encoder", "loss", "training")
+_type_hints: Callable[[type], dict[str, Any]] = lru_cache(get_type_hints)  # every reading of a configuration asks
 
 
 @dataclass(frozen=True)
@@ -144,7 +145,10 @@ class RunConfig:
     def paths(self) -> dict[str, type]:
         """Return every dotted path and the type of its value."""
         return {
-            f"{part}.{name}": kind for part in _PARTS for name, kind in _kinds(getattr(self, part).__class__).items()
+            f"{part}.{f.name}": kinds[f.name]
+            for part in _PARTS
+            for kinds in [_type_hints(type(getattr(self, part)))]
+            for f in fields(getattr(self, part))
         }
 
     def flat(self) -> dict[str, Plain]:
@@ -176,13 +180,6 @@ class RunConfig:
         """Return sixteen hexadecimal digits, equal for two configurations only if all settings are equal."""
         text = json.dumps(portable(self.flat()), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-@cache
-def _kinds(config: type) -> dict[str, type]:
-    """Return the type of each field."""
-    kinds = get_type_hints(config)
-    return {f.name: kinds[f.name] for f in fields(config)}
 
 
 def _plain(value: Any) -> Plain:
