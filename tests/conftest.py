@@ -1,15 +1,12 @@
 import os
 import random
-import shutil
-import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
-from pcl.studies.tracking import database_creation
-from tests.support import fork_server
+from tests.support import fork_server, made_once
 from tests.support.board_pages import stored
 from tests.support.clusters import RAY
 from tests.support.services import Home, home
@@ -92,27 +89,27 @@ def _independent(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _made_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """MLflow makes a database in seconds: it makes one a process, and the others are copies."""
-    whole, lock, make = tmp_path_factory.mktemp("mlflow") / "whole.db", threading.Lock(), database_creation._make
-
-    def copied(path: Path, artifacts: Path) -> None:
-        with lock:
-            if not whole.exists():
-                make(whole, artifacts)
-        shutil.copy(whole, path)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(database_creation, "_make", copied)
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _one_fork_server(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """The processes of a test run have a folder in common."""
+@pytest.fixture(scope="session")
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that all processes of a test run have in common."""
     own = tmp_path_factory.getbasetemp()
-    fork_server.share(own.parent if "PYTEST_XDIST_WORKER" in os.environ else own)
+    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _made_once(shared_folder: Path) -> Iterator[None]:
+    """Studies have what costs most in common, where it would be the same."""
+    made_once.copy_mlflow_databases(shared_folder)
+    made_once.open_databases_quickly()
+    made_once.keep_costs()
+    made_once.keep_pictures()
+    yield
+    made_once.undo()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_fork_server(shared_folder: Path) -> None:
+    fork_server.share(shared_folder)
 
 
 @pytest.fixture

@@ -57,12 +57,13 @@ names = space_names()
 print(len([load_space(name) for name in names]))
 """,
     "inline": """
-import sys, tempfile
+import dataclasses, sys, tempfile
 sys.modules["ray"] = None
 from pathlib import Path
 from tests.studies.execution.test_inline_runner import SPACE, StudyFolder, search, spec_of
+space = dataclasses.replace(SPACE, stages=SPACE.stages[:1])
 with tempfile.TemporaryDirectory() as folder:
-    finding = search(SPACE, spec_of(SPACE, tuning_seeds=(1,)), StudyFolder(Path(folder) / "study"))
+    finding = search(space, spec_of(space, tuning_seeds=(1,)), StudyFolder(Path(folder) / "study"))
     print((Path(folder) / "study" / "trials" / finding.best.trial.key / "checkpoint.pt").exists())
 """,
     "users": f"""
@@ -129,24 +130,28 @@ def test_imports_are_fast_and_load_no_service() -> None:
     assert not board.packages & (SERVICES | {"torch"})
 
 
+def at_once(*parts: str) -> list[Fresh]:
+    """Run parts that answer in half a second of processor time: the quickest of three, for the first may compile."""
+    found = fresh(*parts)
+    for _ in range(2):
+        slow = [i for i, one in enumerate(found) if one.seconds >= 0.5 and one.seconds >= limit(0.5)]
+        for i, again in zip(slow, fresh(*(parts[i] for i in slow)) if slow else [], strict=True):
+            found[i] = min(found[i], again, key=lambda one: one.seconds)
+    for part, one in zip(parts, found, strict=True):
+        assert one.seconds < 0.5 or one.seconds < limit(0.5), f"{part} takes too long; import what is slow in its body"
+    return found
+
+
 def test_commands_answer_for_help_at_once_as_file_and_as_module() -> None:
-    """In half a second of processor time; the quickest of three, for the first may compile or wait for a disk."""
     asked = "import runpy, sys; sys.argv[:] = ['launch/{0}.py', '-h']; "
     as_file = asked + "sys.path[0] = 'launch'; runpy.run_path(sys.argv[0], None, '__main__')"
     as_module = asked + "runpy.run_module('launch.{0}', None, '__main__')"
-    slow = COMMANDS
-    for _ in range(3):
-        answers = fresh(*(form.format(name) for name in slow for form in (as_file, as_module)))
-        files, modules = answers[::2], answers[1::2]
-        for by_file, by_module in zip(files, modules, strict=True):
-            assert by_file.ended == by_module.ended == 0
-            assert by_file.out == by_module.out
-            assert "usage" in by_file.out
-            assert not by_file.packages & HEAVY
-        slow = [name for name, found in zip(slow, files, strict=True) if found.seconds >= limit(0.5)]
-        if not slow:
-            return
-    raise AssertionError(f"`python launch/{slow[0]}.py -h` takes too long; import what is slow in its body.")
+    answers = at_once(*(form.format(name) for name in COMMANDS for form in (as_file, as_module)))
+    for by_file, by_module in zip(answers[::2], answers[1::2], strict=True):
+        assert by_file.ended == by_module.ended == 0
+        assert by_file.out == by_module.out
+        assert "usage" in by_file.out
+        assert not by_file.packages & HEAVY
 
 
 def test_lists_and_misspelt_names_answer_at_once() -> None:
@@ -156,8 +161,7 @@ def test_lists_and_misspelt_names_answer_at_once() -> None:
         ["launch/grid.py", "--space", "toy_mcinfonc"], ["launch/ablate.py", "--ablation", "mc_sample"],
         ["launch/reproduce.py", "--table", "bench_result"],
     ]  # fmt: skip
-    for words in (*lists, *misspelt):
-        answers = fresh(*[asked.format(words)] * 3)
-        assert min(found.seconds for found in answers) < limit(0.5), words
-        assert not answers[0].packages & HEAVY, words
-        assert (answers[0].ended, "Did you mean" in answers[0].out) == ((2, True) if words in misspelt else (0, False))
+    commands = [*lists, *misspelt]
+    for words, answer in zip(commands, at_once(*map(asked.format, commands)), strict=True):
+        assert not answer.packages & HEAVY, words
+        assert (answer.ended, "Did you mean" in answer.out) == ((2, True) if words in misspelt else (0, False))

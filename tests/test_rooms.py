@@ -1,7 +1,7 @@
 """The rooms of the house: which may import which, and that no two of them, and no two files, import each other."""
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -146,9 +146,8 @@ def import_nodes(text: str) -> list[ast.Import | ast.ImportFrom]:
     return [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Import | ast.ImportFrom)]
 
 
-def imports(text: str, modules: Iterable[str]) -> Iterator[str]:
+def imports(text: str, modules: Collection[str]) -> Iterator[str]:
     """The modules of the house that a file imports; `from a.b import c` is of a.b.c where that is a module."""
-    known = set(modules)
     for node in import_nodes(text):
         if isinstance(node, ast.Import):
             yield from (name.name for name in node.names if name.name.split(".")[0] in PACKAGES)
@@ -156,18 +155,18 @@ def imports(text: str, modules: Iterable[str]) -> Iterator[str]:
             assert node.level == 0, "relative import"
             module = node.module or ""
             if module.split(".")[0] in PACKAGES:
-                yield from {full if (full := f"{module}.{name.name}") in known else module for name in node.names}
+                yield from {full if (full := f"{module}.{name.name}") in modules else module for name in node.names}
 
 
-def room_of(module: str, modules: Iterable[str]) -> str:
-    """Its folder; of a package, the package itself."""
-    is_package = any(other.startswith(f"{module}.") for other in modules)
-    return module if is_package else module.rpartition(".")[0]
+def rooms_of(modules: Collection[str]) -> dict[str, str]:
+    """The folder of each module; of a package, the package itself."""
+    packages = {module[:end] for module in modules for end, character in enumerate(module) if character == "."}
+    return {module: module if module in packages else module.rpartition(".")[0] for module in modules}
 
 
 def forbidden(sources: Sources) -> list[str]:
     """Imports that the table does not allow, and modules in no room of it."""
-    rooms = {module: room_of(module, sources) for module in sources}
+    rooms = rooms_of(sources)
     wrong = [f"{module} is in no room" for module, room in rooms.items() if room not in ROOMS]
     for module, text in sources.items():
         allowed = {rooms[module], *ROOMS.get(rooms[module], ())}
@@ -190,9 +189,10 @@ def test_rooms_import_what_the_table_allows(sources: Sources) -> None:
 
 
 def test_a_forbidden_import_in_any_room_is_found(sources: Sources) -> None:
+    rooms = rooms_of(sources)
     for room, allowed in ROOMS.items():
-        module = next(name for name in sources if room_of(name, sources) == room)
-        stranger = next(name for name in sources if room_of(name, sources) not in (room, *allowed) and "." in name)
+        module = next(name for name in sources if rooms[name] == room)
+        stranger = next(name for name in sources if rooms[name] not in (room, *allowed) and "." in name)
         changed = {**sources, module: sources[module] + f"\n\ndef _late():\n    import {stranger}\n"}
         assert forbidden(changed) == [f"{module} imports {stranger}"]
 
@@ -200,17 +200,18 @@ def test_a_forbidden_import_in_any_room_is_found(sources: Sources) -> None:
 def test_nothing_is_imported_in_a_circle(sources: Sources) -> None:
     files = {module: set(imports(text, sources)) & set(sources) for module, text in sources.items()}
     assert cycles(files) == []
-    rooms: dict[str, set[str]] = {}
+    rooms, arrows = rooms_of(sources), dict[str, set[str]]()
     for module, others in files.items():
-        rooms.setdefault(room_of(module, sources), set()).update(room_of(other, sources) for other in others)
-    assert cycles(rooms) == []
+        arrows.setdefault(rooms[module], set()).update(rooms[other] for other in others)
+    assert cycles(arrows) == []
     assert cycles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}) == ["a", "b", "c", "d"]
 
 
 def test_rooms_are_small(sources: Sources) -> None:
     """A person sees a room at a glance: at most 12 modules, and no loose ones beside commands and facades."""
+    rooms = rooms_of(sources)
     for room in ROOMS:
-        modules = [name for name in sources if room_of(name, sources) == room and name != room]
+        modules = [name for name in sources if rooms[name] == room and name != room]
         assert len(modules) <= 12 or room in ("launch", "search_spaces", "search_spaces.ablations"), (room, modules)
-    loose = {name for name in sources if name.count(".") == 1 and room_of(name, sources) in ("pcl", "dashboards")}
+    loose = {name for name in sources if name.count(".") == 1 and rooms[name] in ("pcl", "dashboards")}
     assert loose == {"pcl.__main__"}  # the command `pcl`

@@ -103,8 +103,8 @@ def _proposed(entries: list[Entry], goal: float, seed: int, rungs: Rungs | None)
     while len(known) < len(entries):
         if n_repeats >= _MOST_REPEATS:
             study.enqueue_trial(generator.choice([entry.cell for entry in entries if id(entry) not in known]))
-        sampler = sampler_of(method, stage, _N_TRIALS, len(study.get_trials(deepcopy=False)))
-        study.sampler = warned(sampler, study, distributions)
+        every = study.get_trials(deepcopy=False)
+        study.sampler = warned(sampler_of(method, stage, _N_TRIALS, len(every)), study, every, distributions)
         trial = study.ask(distributions)
         entry = by_cell[tuple((name, trial.params[name]) for name in stage.axes)]
         n_repeats = n_repeats + 1 if id(entry) in known else 0

@@ -45,6 +45,8 @@ _SMALLEST_POOL, _LARGEST_POOL = 512, 4096
 _LARGEST_TRIES = 32
 _FAILURE = 1e-4
 
+_SIZES: dict[tuple[type, TaskConfig, bytes], tuple[int, int, float]] = {}  # by truth: trials share a few
+
 LatentSampler = Callable[[Tensor, Tensor, torch.Generator], Tensor]  # mu, kappa -> z
 
 
@@ -149,15 +151,14 @@ class ToyTask(Task):
             return MuRecipe(sizes, self.smoothing, self.largest_cosine, self.max_draws)
 
     def __init__(self, config: Config, truth: Truth, x_eval: Tensor) -> None:
-        self.config = config
-        self.truth = truth
-        self.x_eval = x_eval
+        self.config, self.truth, self.x_eval = config, truth, x_eval
         self.mu_true, self.kappa_true = truth.parameters_of(x_eval)
         self.spread_true = self._true_spread()
         self._threshold = log_uniform_to_vmf(config.kappa_pos, config.dim, config.acceptance_constant)
         self._integrated_acceptance = IntegratedAcceptance(config.dim, config.kappa_max, config.kappa_pos)
         self._judged: dict[int, tuple[Tensor, Metrics]] = {}
-        self.pool_size, self.n_tries, self.pool_failure = self._sizes()
+        key = type(self), config, b"".join(value.numpy().tobytes() for value in truth.state_dict().values())
+        self.pool_size, self.n_tries, self.pool_failure = _SIZES.get(key) or _SIZES.setdefault(key, self._sizes())
 
     @property
     def n_runs(self) -> int:

@@ -58,6 +58,14 @@ def looked(*arguments: str | Path, code: int = 0) -> None:
     assert end.value.code == code
 
 
+@pytest.fixture(scope="module")
+def page(trained: tuple[Path, dict[int, dict[str, float]]], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a page about the second seed."""
+    folder = tmp_path_factory.mktemp("page") / "deep" / "er"
+    looked(trained[0], "--seed", "5", "--output", folder)
+    return folder
+
+
 class Seen(HTMLParser):
     """What a browser would find: tags, texts, and every address."""
 
@@ -103,7 +111,7 @@ def findings_of(path: Path, seed: int, data: ImageSet) -> Findings:
 
 
 def test_the_page_shows_the_test_images_at_the_best_evaluation(
-    trained: tuple[Path, dict[int, dict[str, float]]], tmp_path: Path
+    trained: tuple[Path, dict[int, dict[str, float]]], page: Path
 ) -> None:
     path, by_seed = trained
     data = embedded().images
@@ -114,9 +122,8 @@ def test_the_page_shows_the_test_images_at_the_best_evaluation(
         assert findings.recall_at_1 == reported["test/recall_at_1"]
         assert findings.kappa.median().item() == reported["test/kappa_median"]
         assert TrainedEncoder.read(path, seed).best_batch == reported["best/batch"]
-    looked(path, "--seed", "5", "--output", tmp_path / "deep" / "er")
-    assert {file.name for file in (tmp_path / "deep" / "er").iterdir()} == FILES
-    seen = check_page(tmp_path / "deep" / "er")
+    assert {file.name for file in page.iterdir()} == FILES
+    seen = check_page(page)
     n_shown = sum(len(e.least) + len(e.most) for e in findings.extremes)
     assert len(seen.alts) == n_shown + sum(1 + len(q.shown) for q in findings.queries) + 3
     for value in (findings.crop_rank_corr, findings.entropy_rank_corr, findings.recall_at_1, findings.curve.area):
@@ -161,10 +168,9 @@ def test_only_images_as_it_was_trained_on_are_encoded(trained: tuple[Path, dict[
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed (Debian: apt install chromium)")
-def test_the_page_fits_a_telephone(trained: tuple[Path, dict[int, dict[str, float]]], tmp_path: Path) -> None:
-    looked(trained[0], "--output", tmp_path)
+def test_the_page_fits_a_telephone(page: Path, tmp_path: Path) -> None:
     with browser() as tab:
-        tab.open((tmp_path / "index.html").as_uri())
+        tab.open((page / "index.html").as_uri())
         for width in (1280, 400):
             tab.screenshot(tmp_path / "seen.png", width, 900)
             assert tab.run("document.documentElement.scrollWidth") <= width

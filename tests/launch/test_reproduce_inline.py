@@ -1,14 +1,15 @@
 """`launch/reproduce.py --runner inline`: a table is reproduced in this process, on a machine that has no Ray."""
 
 import csv
-import subprocess
-import sys
+import os
 from pathlib import Path
 
-from launch.testbed.processes import DEADLINE_S, ROOT
+from launch.testbed.small_network import SMALL
+from tests.support.fork_server import forked
 
 WITHOUT_RAY = """
 import runpy, sys
+assert not [name for name in sys.modules if name.split(".")[0] == "ray"]
 sys.modules["ray"] = None
 sys.argv = sys.argv[1:]
 runpy.run_path(sys.argv[0], run_name="__main__")
@@ -16,13 +17,14 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 def test_a_table_needs_no_ray(tmp_path: Path) -> None:
+    script = tmp_path / "without_ray.py"
+    script.write_text(WITHOUT_RAY)
     asked = ["--table", "ablation_shared", "--seeds", "4", "--runner", "inline", "--storage", str(tmp_path)]
-    fast = ["--scale", "smoke", "--set", "task.smoothing=none", "--set", "task.largest_cosine=0.9"]
-    command = [sys.executable, "-c", WITHOUT_RAY, "launch/reproduce.py", *asked, *fast]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "3 are to be trained" in done.stdout
-    assert "Ray" not in done.stdout
+    small = [word for path, value in SMALL.items() if path != "encoder.hidden" for word in ("--set", f"{path}={value}")]
+    words = [script, "launch/reproduce.py", *asked, "--scale", "smoke", *small]
+    said = forked(words, tmp_path / "out", os.environ).ended().said
+    assert "3 are to be trained" in said
+    assert "Ray" not in said
     folder = tmp_path / "reproduce" / "reference-smoke"
     rows = list(csv.DictReader((folder / "tab-ablation_shared.csv").read_text().splitlines()))
     assert rows

@@ -116,7 +116,7 @@ class Sampling:
                 warn(f"{path} is {why}: it is now {self.aside.name}, and made again from the trials' folders.")
         if not path.exists():
             with new_database(path) as new:
-                optuna.storages.RDBStorage(_url(new)).engine.dispose()
+                _make(new)
                 put(new, path)
         return optuna.storages.RDBStorage(_url(path))
 
@@ -149,7 +149,7 @@ class Sampling:
             # An interrupted ask does not count: the next one is its repetition, and proposes the same.
             samples, number = self._samples, sum(map(self._is_whole, every))
             sampler = sampler_of(samples.method, samples.stage, samples.n_trials, number)
-            self._study.sampler = sampler if values else warned(sampler, self._study, self._distributions)
+            self._study.sampler = sampler if values else warned(sampler, self._study, every, self._distributions)
             trial = self._study.ask(self._distributions)
             return Point(trial.number, dict(trial.params), "", is_open=True)
 
@@ -165,7 +165,7 @@ class Sampling:
     def tell(self, number: int, known: Known) -> None:
         with self._database():
             storage, trial_id = self._study._storage, self._id(number)
-            if not storage.get_trial(trial_id).state.is_finished():
+            if known.curve and not storage.get_trial(trial_id).state.is_finished():
                 for percent, value in known.curve:
                     storage.set_trial_intermediate_value(trial_id, round(percent), value)
             self._study.tell(number, known.values, known.state, skip_if_finished=True)
@@ -199,6 +199,10 @@ class Sampling:
             raise OSError(f"{self._samples.database} cannot be used ({told}; {hint})") from None
 
 
+def _make(path: Path) -> None:
+    optuna.storages.RDBStorage(_url(path)).engine.dispose()
+
+
 def _url(path: Path) -> str:
     return URL.create("sqlite", database=str(path.absolute())).render_as_string()
 
@@ -214,14 +218,14 @@ def sampler_of(method: Method, stage: Stage, n_trials: int, number: int) -> optu
 
 
 def warned(
-    sampler: optuna.samplers.BaseSampler, study: optuna.Study, distributions: dict[str, BaseDistribution]
-) -> optuna.samplers.BaseSampler:
-    """Return a sampler for a single proposal that treats failed trials as bad as the worst finished one.
+    sampler: optuna.samplers.BaseSampler, study: optuna.Study, every: Sequence[FrozenTrial],
+    distributions: dict[str, BaseDistribution],
+) -> optuna.samplers.BaseSampler:  # fmt: skip
+    """Return a sampler for a single proposal that treats failed trials, of every one, as bad as the worst finished one.
 
     Samplers ignore failed trials: where the best known point is close to settings that diverge, they would propose
     those again and again. In the study, the failed trials stay failed.
     """
-    every = study.get_trials(deepcopy=False)
     trials = [trial for trial in every if trial.state not in (TrialState.FAIL, TrialState.WAITING)]
     failed = [trial.params for trial in every if trial.state is TrialState.FAIL]
     finished = [trial.values for trial in trials if trial.state is TrialState.COMPLETE]

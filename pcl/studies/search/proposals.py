@@ -47,6 +47,7 @@ class Proposer:
         if self._sampling.aside:
             folder.mirror.push(self._sampling.aside.name)  # else the next pull would delete it here
         self._draws = draws(stage, spec.method.seed)
+        self._known_points: dict[str, Trial | None] = {}  # those of a small space are drawn again and again
         self._trials: dict[str, Trial] = {}
         self._open: dict[str, list[int]] = {}  # key -> numbers of the points that wait for its result
         self._waiting: list[Trial] = []  # started by an earlier driver
@@ -199,9 +200,12 @@ class Proposer:
 
     def _trial(self, values: Mapping[str, Plain]) -> Trial | None:
         """Return the trial of a point; None if it is not possible."""
-        with suppress(ValueError):
-            return self._spec.trial_at(self._space, self._index, values, self._winner)
-        return None
+        point = repr(list(values.items()))
+        if point not in self._known_points:
+            self._known_points[point] = None
+            with suppress(ValueError):
+                self._known_points[point] = self._spec.trial_at(self._space, self._index, values, self._winner)
+        return self._known_points[point]
 
     def _drawn(self) -> dict[str, Plain] | None:
         """Draw a random point that is new and possible; None if there is none."""

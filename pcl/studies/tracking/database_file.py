@@ -1,8 +1,8 @@
 """The one SQL reader of MLflow's tables, for studies and for the board.
 
 MLflow's client makes so many objects that 10,000 runs take a minute, which SQLite reads in a second or two. `find_runs`
-returns what the client would; tests compare the two. Where a file's tables are not those that are known here, or the
-store is a server, the client is asked instead (`Store.find_by_client`, the board's mirror).
+and `find_points` return what the client would; tests compare them. Where a file's tables are not those that are known
+here, or the store is a server, the client is asked instead (`Store.find_by_client`, the board's mirror).
 """
 
 import math
@@ -90,6 +90,23 @@ def find_runs(
             )
         }  # fmt: skip
     return [_run(head, **{table: rows[head[0]] for table, rows in content.items()}) for head in heads]
+
+
+def find_points(path: Path, run_id: str, key: str = "") -> list[tuple[str, int, int, float]] | None:
+    """Return key, time in milliseconds, step and value of all that a run has of a metric, or of all metrics.
+
+    None is returned where the tables are not those that are known here.
+    """
+    with closing(read_only(path)) as connection:
+        if not is_known(connection):
+            return None
+        asked, values = ("and key = ?", (run_id, key)) if key else ("", (run_id,))
+        rows = connection.execute(
+            f"select key, timestamp, step, value, is_nan from metrics where run_uuid = ? {asked} "
+            "order by key, timestamp, step, value",
+            values,
+        )
+        return [(name, time_ms, step, math.nan if is_nan else value) for name, time_ms, step, value, is_nan in rows]
 
 
 def _condition(

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from pcl.studies.tracking.database_creation import bring_artifacts, creation_lock, ensure_database
-from pcl.studies.tracking.database_file import StoreError, find_runs
+from pcl.studies.tracking.database_file import StoreError, find_points, find_runs
 from pcl.studies.tracking.tags import RunState
 
 if TYPE_CHECKING:
@@ -204,6 +204,9 @@ class Store:
 
     def history(self, run_id: str, key: str = "") -> list[tuple[str, int, int, float]]:
         """Return key, time in milliseconds, step and value of all that was written of a metric, or of all metrics."""
+        there = self.call(lambda _: find_points(path, run_id, key)) if (path := self.database) else None
+        if there is not None:
+            return there
         keys = [key] if key else list(self.call(lambda client: client.get_run(run_id)).data.metrics)
         found = [point for name in keys for point in self.call(lambda c, name=name: c.get_metric_history(run_id, name))]  # type: ignore[misc]
         return [(point.key, point.timestamp, point.step, point.value) for point in found]

@@ -17,9 +17,10 @@ from tests.support.services import BASE, Records, check_records
 from tests.support.user_parts import TASK
 
 METRIC = "eval/kappa_rank_corr"
+SHORT = {**BASE, "training.n_batches": 4, "training.eval_every": 2}
 SPACE = pcl.SearchSpace(
     "mine", "mc_info_nce", (pcl.Stage("grid", {"loss.n_samples": (2, 4), "training.phases": ("mu kappa", "joint")}),),
-    BASE, tuning_seeds=(1, 2), report_seeds=(4,),
+    SHORT, tuning_seeds=(1, 2), report_seeds=(4,),
 )  # fmt: skip
 
 
@@ -52,8 +53,8 @@ def test_a_search_its_tables_and_its_winner(study: pcl.Study, storage: Path) -> 
     assert list(means) == pytest.approx(list(trials["objective"]))
     assert list(means) == pytest.approx(list(trials[METRIC]))
     assert len(curves) == 4 * 2 * 2
-    assert sorted(set(curves["batch"])) == [4, 8]
-    last = curves[curves["batch"] == 8].set_index(["trial", "seed"])[METRIC].sort_index()
+    assert sorted(set(curves["batch"])) == [2, 4]
+    last = curves[curves["batch"] == 4].set_index(["trial", "seed"])[METRIC].sort_index()
     assert last.equals(seeds.set_index(["trial", "seed"])[METRIC].sort_index())
     best = study.best
     assert best.key == study.trials["trial"][0]
@@ -117,7 +118,7 @@ def test_an_ablation_of_a_file(storage: Path) -> None:
         "from pcl import Ablation, Variant\n"
         "VARIANTS = {'slow': Variant({'training.lr': 1e-4}), 'fast': Variant({'training.lr': 1e-2}),\n"
         "            'broken': Variant({'training.kappa_limit': 1e-3})}\n"
-        f"ABLATION = Ablation('speed', 'How fast?', 'speed', 'slow', VARIANTS, base={BASE!r})\n"
+        f"ABLATION = Ablation('speed', 'How fast?', 'speed', 'slow', VARIANTS, base={SHORT!r})\n"
     )
     found = pcl.ablate(file, scale="smoke", storage=storage, say=lambda _: None)
     assert found.name.startswith("speed-smoke-")

@@ -34,7 +34,7 @@ RUNNER = InlineRunner(Resources())
 
 
 def trial(seeds: tuple[int, ...] = (1,), **values: Any) -> Trial:
-    config = smoke(training__n_batches=12, training__eval_every=4, **values)
+    config = smoke(training__n_batches=6, training__eval_every=2, **values)
     return Trial(config.flat(), seeds, "grid", {name: str(value) for name, value in values.items()})
 
 
@@ -76,11 +76,15 @@ def run(
     return heard.events
 
 
+_ALONE: dict[str, list[Any]] = {}  # by key of a trial, which has the same reports whenever it is trained
+
+
 def alone(*trials: Trial) -> dict[str, Any]:
     """Every report of trials that are trained by themselves, as `on_disk` has them."""
-    return {
-        trial.key: [without_times(report.by_seed) for report in Run(trial.run_config, trial.seeds)] for trial in trials
-    }
+    for trial in trials:
+        if trial.key not in _ALONE:
+            _ALONE[trial.key] = [without_times(report.by_seed) for report in Run(trial.run_config, trial.seeds)]
+    return {trial.key: _ALONE[trial.key] for trial in trials}
 
 
 def test_trials_run_one_after_the_other_to_the_numbers_of_each_alone(tmp_path: Path) -> None:
@@ -91,7 +95,7 @@ def test_trials_run_one_after_the_other_to_the_numbers_of_each_alone(tmp_path: P
         event
         for trial in (FINE, OTHER)
         for event in [
-            ("started", trial.key), *(("reported", trial.key, batch, 12) for batch in (4, 8, 12)),
+            ("started", trial.key), *(("reported", trial.key, batch, 6) for batch in (2, 4, 6)),
             ("ended", trial.key, Status.FINISHED),
         ]
     ]  # fmt: skip
@@ -141,14 +145,14 @@ def test_an_error_of_the_listener_is_the_callers_and_no_failure_of_the_trial(err
     study, interrupt = StudyFolder(tmp_path / "study"), Interrupt()
 
     def complain(folder: TrialFolder, batch: int) -> None:
-        if batch == 8:
+        if batch == 4:
             raise error
 
     with pytest.raises(type(error), match="of the caller"):
         run(study, FINE, OTHER, listener=Heard(complain), interrupt=interrupt)
     assert interrupt.stop is None
     assert study.trial(FINE.key).result() is None
-    assert [row.batch for row in study.trial(FINE.key).rows()] == [4, 8]
+    assert [row.batch for row in study.trial(FINE.key).rows()] == [2, 4]
     run(study, FINE, OTHER)
     assert on_disk(study) == alone(FINE, OTHER)
 
@@ -166,7 +170,7 @@ def test_an_error_of_say_is_the_callers(tmp_path: Path) -> None:
     assert result.status is Status.FINISHED
 
 
-@pytest.mark.parametrize("batch", [4, 8])
+@pytest.mark.parametrize("batch", [2, 4])
 def test_an_interrupted_trial_goes_on_from_its_checkpoint(batch: int, tmp_path: Path) -> None:
     study, interrupt = StudyFolder(tmp_path / "study"), Interrupt()
 
@@ -179,9 +183,9 @@ def test_an_interrupted_trial_goes_on_from_its_checkpoint(batch: int, tmp_path: 
         events = run(study, FINE, OTHER, listener=Heard(stop), interrupt=interrupt)
     assert len(said) == 1
     assert interrupt.is_set()
-    assert [event[0] for event in events] == ["started", *["reported"] * (batch // 4)]
+    assert [event[0] for event in events] == ["started", *["reported"] * (batch // 2)]
     assert study.trial(FINE.key).result() is None
-    assert len(study.trial(FINE.key).rows()) == batch // 4
+    assert len(study.trial(FINE.key).rows()) == batch // 2
     assert not study.trial(OTHER.key).path.exists()
     run(study, FINE, OTHER)
     assert on_disk(study) == alone(FINE, OTHER)
@@ -200,7 +204,7 @@ def test_files_that_cannot_be_written_end_the_study(tmp_path: Path, monkeypatch:
 
 def test_trials_that_fall_behind_are_stopped(tmp_path: Path) -> None:
     study, interrupt = StudyFolder(tmp_path / "study"), Interrupt()
-    long = {"training__n_batches": 40, "training__eval_every": 4, "training__phases": "joint"}
+    long = {"training__n_batches": 20, "training__eval_every": 2, "training__phases": "joint"}
     trials = [Trial(smoke(loss__n_samples=n, **long).flat(), (1,), "grid") for n in (1, 2, 3)]
     values = {t.key: list(islice(Run(t.run_config, t.seeds), 2))[1].metrics[METRIC] for t in trials}
     best_first = sorted(trials, key=lambda trial: -values[trial.key])
@@ -210,7 +214,7 @@ def test_trials_that_fall_behind_are_stopped(tmp_path: Path) -> None:
     results = [study.trial(trial.key).result() for trial in best_first]
     assert [result is not None and result.status for result in results[:2]] == [Status.FINISHED, Status.STOPPED]
     assert ("ended", best_first[1].key, Status.STOPPED) in heard.events
-    assert study.trial(best_first[1].key).rows()[-1].batch == 8  # a ninth of 40, the first report after it
+    assert study.trial(best_first[1].key).rows()[-1].batch == 4  # a ninth of 20, the first report after it
 
 
 def search(
@@ -227,7 +231,8 @@ def search(
 
 
 STAGES = (Stage("one", {"loss.n_samples": (2, 4)}), Stage("two", {"training.lr": (1e-3, 1e-2)}))
-SPACE = SearchSpace("mine", "mc_info_nce", STAGES, BASE, tuning_seeds=(1, 2), report_seeds=(4,))
+SHORT = {**BASE, "training.n_batches": 4, "training.eval_every": 2}
+SPACE = SearchSpace("mine", "mc_info_nce", STAGES, SHORT, tuning_seeds=(1, 2), report_seeds=(4,))
 
 
 def spec_of(space: SearchSpace, **more: Any) -> StudySpec:

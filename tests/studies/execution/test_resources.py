@@ -120,6 +120,7 @@ def test_probes_of_slow_trials_are_short(
 ) -> None:
     """On a clock by which a batch, and an evaluation, takes so long."""
     clock, advanced = [0.0], []
+    monkeypatch.setattr(plan, "probe", probe)  # and not one that remembers what it measured
     monkeypatch.setattr(plan.time, "perf_counter", lambda: clock[0])
     monkeypatch.setattr(plan, "_timed", lambda work: (work(), clock.append(clock.pop() + seconds), seconds)[2])
     monkeypatch.setattr(PlainStepper, "advance", lambda *_: advanced.append(clock[0]))
@@ -184,8 +185,9 @@ def test_trainings_on_streams_of_their_own_are_those_of_each_alone() -> None:
             assert without_times(mine)[1] == pytest.approx(without_times(other)[1], rel=1e-3, abs=1e-3)
 
 
-def test_what_side_by_side_takes_is_measured_in_every_phase() -> None:
+def test_what_side_by_side_takes_is_measured_in_every_phase(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan, "_SLICE", 5)
     runs = [Run(smoke(), (1,)) for _ in range(2)]
-    assert side_by_side_seconds(runs, "cpu", 70) > 0
+    assert side_by_side_seconds(runs, "cpu", 7) > 0
     n_phases = len(runs[0].config.training.phases)
-    assert [run.stepper._n_summed for run in runs] == [n_phases * (4 + 70)] * 2
+    assert [run.stepper._n_summed for run in runs] == [n_phases * (4 + 7)] * 2

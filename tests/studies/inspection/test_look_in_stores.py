@@ -17,7 +17,7 @@ from pcl.studies.ledger.study_spec import StudySpec
 from pcl.studies.ledger.study_storage import Storage
 from pcl.studies.space.trial import Trial
 from pcl.training.run import Run
-from tests.launch.test_look_command import FILES, looked
+from tests.launch.test_look_command import FILES, SMALL, looked
 from tests.support.buckets import S3, s3
 from tests.support.services import assert_refused
 
@@ -29,7 +29,7 @@ def uri(s3: S3, tmp_path_factory: pytest.TempPathFactory) -> str:
     """A store with the study "s", of one trial, as a driver elsewhere leaves it, and "begun", without a winner."""
     there, place = s3.bucket(), tmp_path_factory.mktemp("elsewhere")
     folder = Storage(place, Mirrored(place, there)).study("s")
-    config = RunConfig.of({"task.data": "embedded", "task.n_eval": 150}, task="images", scale="smoke")
+    config = RunConfig.of({"task.data": "embedded", **SMALL}, task="images", scale="smoke")
     trial = Trial(
         config.flat(), (4,), "grid", {"encoder.dim": 8}, f"embedded-{resolve('embedded', data_folder()).fingerprint}"
     )

@@ -2,6 +2,7 @@
 
 import functools
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -130,8 +131,8 @@ def undisturbed(path: Path, prepare: Act, act: Act, study: Study) -> dict[str, R
 def test_killed_while_a_trial_is_stopped_early(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It goes on or has been stopped, at its last report; it never counts as finished."""
 
-    def prepare(path: Path) -> None:
-        Driven(path / "study").train(0, [0.9] * 10)
+    Driven(tmp_path / "before" / "study").train(0, [0.9] * 10)
+    prepare = functools.partial(shutil.copytree, tmp_path / "before", dirs_exist_ok=True)
 
     def stop(path: Path) -> None:
         assert Driven(path / "study").train(1, [-1.0] * 10)[0] == "STOP"

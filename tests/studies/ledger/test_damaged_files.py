@@ -31,8 +31,8 @@ from tests.support.searches import GRID, spec_of
 from tests.support.smoke import smoke
 
 METRIC = "eval/kappa_rank_corr"
-TRIAL = Trial(smoke(training__n_batches=12, training__eval_every=4).flat(), (1,), "grid")
-OTHER = Trial(smoke(training__n_batches=12, training__eval_every=4, loss__kappa_pos=7.0).flat(), (1,), "grid")
+TRIAL = Trial(smoke(training__n_batches=6, training__eval_every=2).flat(), (1,), "grid")
+OTHER = Trial(smoke(training__n_batches=6, training__eval_every=2, loss__kappa_pos=7.0).flat(), (1,), "grid")
 TOLD = Told()
 
 
@@ -56,11 +56,11 @@ def train(study: StudyFolder, trial: Trial = TRIAL) -> TrialFolder:
 
 @pytest.fixture(scope="module")
 def died(tmp_path_factory: pytest.TempPathFactory) -> TrialFolder:
-    """A trial whose worker died after eight of twelve batches, with a checkpoint of these and of the first four."""
+    """A trial whose worker died after four of six batches, with a checkpoint of these and of the first two."""
     publish = TrialFolder.publish
 
     def published(folder: TrialFolder, row: Row, token: str) -> None:
-        if row.batch == 12:
+        if row.batch == 6:
             raise Lost("killed")
         publish(folder, row, token)
 
@@ -69,9 +69,9 @@ def died(tmp_path_factory: pytest.TempPathFactory) -> TrialFolder:
         patch.setattr(TrialFolder, "publish", published)
         patch.setattr("pcl.training.checkpoint._SAVING_FACTOR", 0.0)
         folder = train(StudyFolder(tmp_path_factory.mktemp("died")))
-    assert [row.batch for row in folder.rows()] == [4, 8]
-    assert read_checkpoint(folder.checkpoint)["batch"] == 8
-    assert read_checkpoint(folder.path / PREVIOUS)["batch"] == 4
+    assert [row.batch for row in folder.rows()] == [2, 4]
+    assert read_checkpoint(folder.checkpoint)["batch"] == 4
+    assert read_checkpoint(folder.path / PREVIOUS)["batch"] == 2
     return folder
 
 
@@ -239,7 +239,7 @@ def test_a_checkpoint_of_the_format_before_is_read(half: TrialFolder, expected: 
     """It has no digest; one that lacks something is refused."""
     content = {**read_checkpoint(half.checkpoint), "format": 1}
     torch.save(content, half.checkpoint)
-    assert Run.restore(half.checkpoint).batch == 8
+    assert Run.restore(half.checkpoint).batch == 4
     resumed(half, expected)
     torch.save({key: value for key, value in content.items() if key != "seeds"}, half.checkpoint)
     assert "is not a checkpoint" in refusal(half.checkpoint)
@@ -257,7 +257,7 @@ def test_reports_are_in_the_order_of_their_batches(tmp_path: Path) -> None:
 def test_a_record_that_is_not_of_the_whole_training_is_not_reused(tmp_path: Path) -> None:
     study = StudyFolder(tmp_path)
     by_seed = {1: {METRIC: 0.5, "train/loss": 1.0}}
-    tracker: Any = SimpleNamespace(finished=lambda _: Found("other", "run", by_seed, {}), last_batch=lambda _: 8)
+    tracker: Any = SimpleNamespace(finished=lambda _: Found("other", "run", by_seed, {}), last_batch=lambda _: 4)
     told: list[str] = []
     execution = Execution(
         Objective(METRIC), study, tracker, SimpleNamespace(), Choices(InlineRunner(Resources())),  # type: ignore[arg-type]
@@ -265,7 +265,7 @@ def test_a_record_that_is_not_of_the_whole_training_is_not_reused(tmp_path: Path
     )  # fmt: skip
     execution.reuse(TRIAL)
     assert study.trial(TRIAL.key).result() is None
-    tracker.last_batch = lambda _: 12
+    tracker.last_batch = lambda _: 6
     execution.reuse(TRIAL)
     result = study.trial(TRIAL.key).result()
     assert result is not None

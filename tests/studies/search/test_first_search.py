@@ -4,14 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.studies.tracking.test_first_start import STRIDES, crash, n_aside
+from tests.studies.tracking.test_first_start import STRIDES, n_aside
+from tests.support.database_crashes import crashed
 
-EXPECTED_SECONDS = 40
+EXPECTED_SECONDS = 10
 
 
 @pytest.mark.parametrize("stride", STRIDES)
 def test_optuna_after_a_kill_at_any_step(stride: int, tmp_path: Path) -> None:
-    points, _ = crash("optuna", tmp_path, stride)
+    points, _ = crashed("optuna", tmp_path, stride)
     assert len(points) * stride >= 24
     assert all(point["works"] for point in points)
     assert all(point["states"] == ["COMPLETE"] * 2 for point in points)

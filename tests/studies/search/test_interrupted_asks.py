@@ -15,7 +15,7 @@ from tests.support.crash_points import crash_points
 from tests.support.searches import RANGED, Driver, spec_of
 from tests.support.spaces import make
 
-EXPECTED_SECONDS = 30
+EXPECTED_SECONDS = 15
 
 TINY = make(stages=(Stage("grid", {"loss.kappa_pos": (11, 12, 13), "loss.n_samples": (2, 4)}),))
 SPEC = spec_of(TINY, n=4)

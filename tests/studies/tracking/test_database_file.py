@@ -65,6 +65,21 @@ def test_the_comparison_sees_everything(store: Store) -> None:
     assert found[3].data.params == {"x": "3", "name": "caf\u00e9"}
 
 
+@pytest.mark.parametrize("key", ["", "loss", "nan", "inf", "none"])
+def test_points_are_read_as_by_the_client(store: Store, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = [run.info.run_id for run in store.find(store.experiments("pcl/"), {})]
+
+    def points() -> list[list[tuple[str, int, int, str]]]:
+        """All that was written; NaN is equal to itself as text."""
+        found = [store.history(run, key) for run in runs]
+        return [sorted((name, time_ms, step, str(value)) for name, time_ms, step, value in run) for run in found]
+
+    by_file = points()
+    monkeypatch.setattr("pcl.studies.tracking.database_file.TABLES", {"runs": ("run_uuid", "a column of tomorrow")})
+    assert by_file == points()
+    assert max(map(len, by_file)) == {"": 4, "loss": 2, "none": 0}.get(key, 1)
+
+
 def test_values_with_quotes_are_found(store: Store) -> None:
     assert len(store.find(store.experiments("pcl/"), {"pcl.study": "it's one"})) == 8
 

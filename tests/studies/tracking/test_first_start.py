@@ -1,6 +1,5 @@
 """Processes that are killed while they make MLflow's database: the next start works."""
 
-import json
 import os
 import shutil
 import sqlite3
@@ -16,27 +15,18 @@ import pytest
 from dashboards.board.store.mlflow_mirror import open_database
 from launch import ablate
 from launch.testbed.processes import DEADLINE_S
+from launch.testbed.small_network import SMALL
 from pcl.storage.sqlite_files import new_database, put, revision
 from pcl.studies.tracking import database_creation as mlflow_creation
 from pcl.studies.tracking.database_creation import creation_lock, ensure_database
 from pcl.studies.tracking.database_file import read_only
 from pcl.studies.tracking.store import Store
-from tests.support.services import ROOT
+from tests.support.database_crashes import crashed
 
-EXPECTED_SECONDS = 40
+EXPECTED_SECONDS = 15
 
 
 STRIDES = [3, pytest.param(1, marks=pytest.mark.slow)]  # some of the crash points, or all
-
-
-def crash(what: str, folder: Path, stride: int) -> tuple[list[dict[str, Any]], str]:
-    """Return the findings of the starts after crash points, and their output on stderr."""
-    ended = subprocess.run(
-        [sys.executable, "-m", "tests.support.database_crashes", what, str(folder), str(stride)],
-        cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_S, check=False,
-    )  # fmt: skip
-    assert ended.returncode == 0, ended.stderr
-    return [json.loads(line) for line in ended.stdout.splitlines()], ended.stderr
 
 
 def n_aside(point: dict[str, Any]) -> int:
@@ -45,7 +35,7 @@ def n_aside(point: dict[str, Any]) -> int:
 
 @pytest.mark.parametrize("stride", STRIDES)
 def test_mlflow_after_a_kill_at_any_step(stride: int, tmp_path: Path) -> None:
-    points, told = crash("mlflow", tmp_path, stride)
+    points, told = crashed("mlflow", tmp_path, stride)
     cases = {case: [point for point in points if point["case"] == case] for case in (p["case"] for p in points)}
     assert set(cases) == {"now", "before", "absent", "half made"}
     assert all(len(found) * stride >= 8 for found in cases.values())
@@ -94,7 +84,8 @@ def test_commands_say_what_they_moved_aside(
 ) -> None:
     content = half_made(tmp_path / "runs" / "mlflow.db").read_bytes()
     words = ["--ablation", "mc_samples", "--scale", "smoke", "--plan", "--storage", str(tmp_path / "runs")]
-    monkeypatch.setattr(sys, "argv", ["launch/ablate.py", *words])
+    small = [word for path, value in SMALL.items() for word in ("--set", f"{path}={value}")]
+    monkeypatch.setattr(sys, "argv", ["launch/ablate.py", *words, *small])
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     for n_told in (1, 0):
         ablate.main()

@@ -1,9 +1,7 @@
 """What tracking asks of MLflow's store: few requests, from several processes, of a server that dies and comes back."""
 
-import contextlib
 import math
-import subprocess
-import sys
+import os
 import threading
 import time
 from collections import Counter
@@ -12,14 +10,16 @@ from pathlib import Path
 
 import pytest
 
+from launch.testbed.forks import forked
 from launch.testbed.processes import DEADLINE_S
 from pcl.studies.ledger.folders import TrialFolder
 from pcl.studies.report.figures import scatter
 from pcl.studies.tracking.recorder import Recorder
 from pcl.studies.tracking.store import Store
 from pcl.studies.tracking.tracker import End, StoreError, StudyTags, Tracker, default_uri, shown_uri, tracking_uri
-from tests.support.services import Server, free_port, wait_for
+from tests.support.services import free_port, wait_for
 from tests.support.trackers import TAGS, artifact, end, error, make_trial, opened, report, runs_of, steps_of
+from tests.support.tracking_server import PreparedServer, prepared
 
 
 def test_a_report_is_one_request(uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,8 +142,9 @@ def test_the_recorder_coalesces_retries_and_says_what_is_left(tmp_path: Path) ->
 WRITER = """
 import sys
 from pathlib import Path
-from tests.studies.tracking.test_tracker import TAGS, end, make_trial, opened, report
-from tests.support.trackers import error
+from tests.support import made_once
+from tests.support.trackers import end, make_trial, opened, report
+made_once.undo()  # MLflow makes the database
 uri, name, folder = sys.argv[1:]
 tracker = opened(uri, name)
 for i in range(6):
@@ -158,16 +159,12 @@ for i in range(6):
 
 def test_processes_make_and_write_one_database_at_the_same_time(tmp_path: Path) -> None:
     uri, names = default_uri(tmp_path / "runs"), ["a", "b"]
-    root = Path(__file__).parents[3]
-    writers = [
-        subprocess.Popen(
-            [sys.executable, "-c", WRITER, uri, name, str(tmp_path)], cwd=root, stderr=subprocess.PIPE, text=True
-        )
-        for name in names
-    ]
-    said = [writer.communicate(timeout=DEADLINE_S)[1] for writer in writers]
-    assert said == [""] * 2  # MLflow's chatter is not shown either
-    assert [writer.returncode for writer in writers] == [0] * 2
+    script = tmp_path / "writer.py"
+    script.write_text(WRITER)
+    words = [[script, uri, name, tmp_path] for name in names]
+    writers = [forked(word, tmp_path / f"{word[2]}.out", os.environ) for word in words]
+    for writer in writers:
+        assert writer.ended().errors == ""  # MLflow's chatter is not shown either
     tracker = Tracker(uri)
     for name in names:
         assert len(runs_of(tracker, name, "study")) == 1
@@ -177,22 +174,20 @@ def test_processes_make_and_write_one_database_at_the_same_time(tmp_path: Path) 
         assert all(run.info.status == "FINISHED" and steps_of(tracker, run) == [4, 8] for run in runs)
 
 
-@contextlib.contextmanager
-def server(folder: Path, port: int) -> Iterator[None]:
-    """A slim MLflow server; killed with its worker at the end."""
-    found = Server(folder, port)
-    try:
-        found.start()
-        yield
-    finally:
-        found.kill()
-
-
-def test_a_server_that_dies_and_comes_back_has_everything(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.fixture
+def servers(tmp_path: Path) -> Iterator[tuple[str, PreparedServer, PreparedServer]]:
+    """The address, with a password, of two servers that run one after the other."""
     port = free_port()
-    uri = f"http://me:secret@127.0.0.1:{port}"
+    with prepared(tmp_path, port, 2) as (first, second):
+        yield f"http://me:secret@127.0.0.1:{port}", first, second
+
+
+def test_a_server_that_dies_and_comes_back_has_everything(
+    tmp_path: Path, servers: tuple[str, PreparedServer, PreparedServer], capfd: pytest.CaptureFixture[str]
+) -> None:
+    uri, first, second = servers
     folders = [make_trial(tmp_path, seeds, n_samples=4) for seeds in ((1,), (1, 2), (3,))]
-    with server(tmp_path, port):
+    with first.running():
         tracker = Tracker(uri)
         tracker.check()
         parent = tracker.open_study("served", TAGS)
@@ -211,9 +206,9 @@ def test_a_server_that_dies_and_comes_back_has_everything(tmp_path: Path, capfd:
     wait_for(lambda: len(recorder.errors) == 3, "all have failed")
     assert recorder.pending == 3
     assert "secret" not in str(recorder.errors)
-    with pytest.raises(ValueError, match=f"http://127.0.0.1:{port} cannot be reached"):
+    with pytest.raises(ValueError, match=f"{shown_uri(uri)} cannot be reached"):
         Tracker(uri).check()
-    with server(tmp_path, port):
+    with second.running():
         end(folders[1], error("killed for memory"))
         recorder.submit(folders[1])
         assert recorder.close(DEADLINE_S) == []

@@ -4,6 +4,7 @@ import json
 import shutil
 import sqlite3
 from collections.abc import Callable
+from copy import copy
 from pathlib import Path
 
 import pytest
@@ -19,10 +20,11 @@ from pcl.studies.verification.verifier import Verification, verify
 from tests.support.commands import called
 from tests.support.services import BASE
 
-EXPECTED_SECONDS = 50
+EXPECTED_SECONDS = 20
 
+SHORT = {**BASE, "training.n_batches": 4, "training.eval_every": 2}
 SPACE = pcl.SearchSpace(
-    "mine", "mc_info_nce", (pcl.Stage("grid", {"loss.n_samples": (2, 4)}),), BASE, tuning_seeds=(1, 2),
+    "mine", "mc_info_nce", (pcl.Stage("grid", {"loss.n_samples": (2, 4)}),), SHORT, tuning_seeds=(1, 2),
     report_seeds=(4,),
 )  # fmt: skip
 
@@ -50,6 +52,13 @@ class Records:
         self.storage, self.study = storage, storage / "first"
         first, second = sorted((self.study / "trials").iterdir())
         self.trial, self.other = first, second
+
+    @property
+    def of_other(self) -> "Records":
+        """The same, where the other trial is damaged."""
+        found = copy(self)
+        found.trial, found.other = self.other, self.trial
+        return found
 
     def edit(self, path: Path, change: Callable[[str], str]) -> None:
         text = path.read_text()
@@ -149,11 +158,11 @@ DAMAGE: dict[str, tuple[Callable[[Records], object], str, Remedy]] = {
     ),
     "second run": (_second_run, "a second run", Remedy.RESUME),
     "lost point": (
-        lambda r: r.sql(f"delete from metrics where step = 4 and run_uuid = {r.run_of('trial')}"),
+        lambda r: r.sql(f"delete from metrics where step = 2 and run_uuid = {r.run_of('trial')}"),
         "lacks reports", Remedy.RERECORD,
     ),
     "changed value": (
-        lambda r: r.sql(f"update metrics set value = value + 1 where step = 4 and run_uuid = {r.run_of('seed')}"),
+        lambda r: r.sql(f"update metrics set value = value + 1 where step = 2 and run_uuid = {r.run_of('seed')}"),
         "other values", Remedy.RERECORD,
     ),
     "added point": (
@@ -183,66 +192,65 @@ def test_damage_is_found(records: Records, name: str) -> None:
     assert not found.is_sound
 
 
-# Damage that is mended at once, where none hides another: what a trial's folder lacks is not looked for in MLflow.
+# Damage to one trial and to the other that is mended at once, where none hides another: what a trial's folder lacks is
+# not looked for in MLflow.
 MENDED_BY_RESUMING = [
-    ("unfinished write", "stale summary", "study left running", "deleted run"),
-    ("foreign best.yaml", "trial left running"),
-    ("stale table", "second run"),
-    ("torn result",),
-    ("lost trial.json", "torn summary"),
-    ("half reopened",),
-    ("lost last report",),
-    ("lost database",),
+    (("unfinished write", "stale summary", "study left running", "deleted run"), ()),
+    (("foreign best.yaml", "trial left running"), ("half reopened",)),
+    (("stale table", "second run"), ("lost last report",)),
+    (("lost trial.json", "torn summary"), ("torn result",)),
+    (("lost database",), ()),
 ]
 MENDED_OTHERWISE = [
-    ("edited trial",),
-    ("doubled report",),
-    ("lost seed",),
-    ("flipped checkpoint",),
-    ("foreign checkpoint",),
-    ("lost checkpoint",),
-    ("orphan",),
-    ("lost point", "changed value", "changed parameter"),
-    ("added point",),
+    (("edited trial",), ("doubled report",)),
+    (("lost seed",), ("flipped checkpoint",)),
+    (("foreign checkpoint",), ("lost checkpoint",)),
+    (("orphan",), ("lost point", "changed value", "changed parameter")),
+    (("added point",), ()),
 ]
+Names = tuple[str, ...]
 
 
 def test_each_remedy_is_tried() -> None:
-    tried = [{name for group in groups for name in group} for groups in (MENDED_BY_RESUMING, MENDED_OTHERWISE)]
+    tried = [{name for pair in pairs for names in pair for name in names}
+             for pairs in (MENDED_BY_RESUMING, MENDED_OTHERWISE)]  # fmt: skip
     resumed = {name for name, (*_, remedy) in DAMAGE.items() if remedy is Remedy.RESUME}
     assert tried == [resumed, DAMAGE.keys() - resumed]
 
 
-def damaged(records: Records, names: tuple[str, ...]) -> tuple[Problem, ...]:
+def damaged(records: Records, names: Names, of_other: Names) -> tuple[Problem, ...]:
     """Damage records in several ways, each of which is seen."""
     for name in names:
         DAMAGE[name][0](records)
+    for name in of_other:
+        DAMAGE[name][0](records.of_other)
     problems = verified(records.storage).problems
-    for name in names:
+    for name in names + of_other:
         _, told, remedy = DAMAGE[name]
         assert any(told in problem.what and problem.remedy is remedy for problem in problems), (name, problems)
     return problems
 
 
-@pytest.mark.parametrize("names", MENDED_BY_RESUMING)
-def test_resuming_mends_what_it_is_said_to_mend(records: Records, names: tuple[str, ...]) -> None:
-    problems = damaged(records, names)
+@pytest.mark.parametrize(("names", "of_other"), MENDED_BY_RESUMING)
+def test_resuming_mends_what_it_is_said_to_mend(records: Records, names: Names, of_other: Names) -> None:
+    problems = damaged(records, names, of_other)
     assert all(problem.remedy is Remedy.RESUME for problem in problems)
     searched(records.storage)
     assert verified(records.storage).is_sound, verified(records.storage).problems
 
 
-@pytest.mark.parametrize("names", MENDED_OTHERWISE)
-def test_other_remedies_mend_what_they_are_said_to_mend(records: Records, names: tuple[str, ...]) -> None:
-    problems = damaged(records, names)
+@pytest.mark.parametrize(("names", "of_other"), MENDED_OTHERWISE)
+def test_other_remedies_mend_what_they_are_said_to_mend(records: Records, names: Names, of_other: Names) -> None:
+    problems = damaged(records, names, of_other)
     for problem in problems:
         if problem.remedy is Remedy.DELETE:
             Path(problem.where).unlink()
         elif problem.remedy in (Remedy.RERECORD, Remedy.ORPHAN):
             run_id = problem.where.split()[2]
             records.sql(f"update runs set lifecycle_stage = 'deleted' where run_uuid = '{run_id}'")
-    if any(problem.remedy is Remedy.RETRAIN for problem in problems):
-        shutil.rmtree(records.trial)
+        elif problem.remedy is Remedy.RETRAIN:
+            (trial,) = [trial for trial in (records.trial, records.other) if trial.name in problem.where]
+            shutil.rmtree(trial, ignore_errors=True)
     searched(records.storage)
     assert verified(records.storage).is_sound, verified(records.storage).problems
 
@@ -280,7 +288,7 @@ def test_a_study_in_a_store_needs_no_checkpoints_here(records: Records, monkeypa
 def test_a_trial_may_be_in_two_stages(tmp_path: Path) -> None:
     """As the winner of one is among the cells of the next."""
     stages = (pcl.Stage("one", {"loss.n_samples": (2,)}), pcl.Stage("two", {"training.phases": ("mu kappa", "joint")}))
-    space = pcl.SearchSpace("mine", "mc_info_nce", stages, BASE, tuning_seeds=(1,), report_seeds=(4,))
+    space = pcl.SearchSpace("mine", "mc_info_nce", stages, SHORT, tuning_seeds=(1,), report_seeds=(4,))
     pcl.search(space, scale="smoke", storage=tmp_path, name="first", say=lambda _: None)
     assert verified(tmp_path) == Verification("first", 2, 2, ())
 

@@ -11,7 +11,7 @@ from pcl.studies.tracking.store import Store, default_uri
 from tests.studies.verification.test_verifier import searched, verified
 from tests.support.crash_points import crash_points
 
-EXPECTED_SECONDS = 40
+EXPECTED_SECONDS = 20
 
 
 def reached(storage: Path) -> dict[str, object]:
