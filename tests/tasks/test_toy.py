@@ -78,7 +78,7 @@ def p_value(pairs: tuple[Tensor, Tensor], shares: Tensor) -> float:
 RULES: dict[str, dict[str, object]] = {
     "logistic": {},
     "logistic, fitted constant": {
-        "acceptance_constant": AcceptanceConstant.FITTED, "dim": 4, "largest_cosine": -0.5,
+        "acceptance_constant": AcceptanceConstant.FITTED, "dim": 4, "largest_cosine": 0.0,
     },
     "vmf": {"positives": PositiveRule.VMF},
 }  # fmt: skip
