@@ -177,7 +177,7 @@ def test_a_small_range_is_spanned_as_ever() -> None:
 
 
 def test_training_mu_moves_the_kappa_of_a_shared_backbone_unless_it_is_kept_in_range() -> None:
-    values = {"training__n_batches": 50, "training__eval_every": 25, "training__lr": 1e-2, "task__n_eval": 200}
+    values = {"training__n_batches": 80, "training__eval_every": 40, "training__lr": 1e-2, "task__n_eval": 200}
     kappas, mus = {}, {}
     for backbone in ("shared", "shared_in_range"):
         run = Run(smoke("reference", **values, encoder__backbone=backbone), (4, 5))
