@@ -7,9 +7,10 @@ and numbers become the field's own type here, at the boundary; unknown paths fai
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, get_type_hints
 
@@ -35,6 +36,7 @@ __all__ = ["EXPERIMENTS", "Plain", "RunConfig", "Scale"]
 
 _WHOLE_BELOW = 2**53  # a whole number of a setting: from here on, floats skip some
 _PARTS = ("task", "encoder", "loss", "training")
+_type_hints: Callable[[type], dict[str, Any]] = lru_cache(get_type_hints)  # every reading of a configuration asks
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,7 @@ class RunConfig:
         return {
             f"{part}.{f.name}": kinds[f.name]
             for part in _PARTS
-            for kinds in [get_type_hints(type(getattr(self, part)))]
+            for kinds in [_type_hints(type(getattr(self, part)))]
             for f in fields(getattr(self, part))
         }
 

@@ -21,7 +21,7 @@ from pcl.mathematics.special import bessel_ratio
 from tests.support.oracles import CosineLaw, unit_vectors
 from tests.support.torch_state import synchronization_forbidden
 
-DIMS = (2, 3, 8, 10, 32, 64, 128, 512)
+DIMS = (2, 3, 10, 32, 64, 512)
 KAPPAS = (0.0, 0.5, 4.0, 16.0, 100.0, 2000.0, 1e6)
 N_STRATA, N_OF_THE_BAR = 2**14, 1_000_000
 AT_ONCE = 2**18  # numbers, which fit into a cache
@@ -99,7 +99,7 @@ def test_cosine_follows_its_cdf(
     assert stats.kstest(angle.numpy(), law_of(kappa, dim).angle_cdf).pvalue > 1e-3
 
 
-@pytest.mark.parametrize(("dim", "method"), [*product([2, 3, 8, 10], ["sample", "rsample"]), (300, "sample")])
+@pytest.mark.parametrize(("dim", "method"), [*product([2, 3, 10, 32], ["sample", "rsample"]), (300, "sample")])
 def test_tangent_direction_is_uniform_and_independent_of_the_cosine(
     dim: int, method: str, generator: torch.Generator
 ) -> None:
@@ -186,7 +186,7 @@ def test_quantiles_at_the_ends_and_bad_probabilities() -> None:
         distribution.cosine_quantile(torch.tensor(0.5, requires_grad=True))
 
 
-@pytest.mark.parametrize("dim", [2, 3, 10, 128])
+@pytest.mark.parametrize("dim", [2, 3, 10, 64])
 def test_one_mode_path_equals_the_general_one(dim: int, generator: torch.Generator) -> None:
     for sign in (1, -1):
         mu = sign * unit_vectors(dim, generator=generator).abs()
