@@ -75,10 +75,9 @@ def test_a_phase_is_entered_with_the_restored_weights(tmp_path: Path, monkeypatc
 
 
 def test_a_run_is_a_function_of_its_seed() -> None:
-    first, again, other = (last(Run(smoke(), (seed,))).by_seed[seed] for seed in (4, 4, 5))
-    untimed = [{k: v for k, v in metrics.items() if not k.startswith("time/")} for metrics in (first, again, other)]
-    assert untimed[0] == untimed[1]
-    assert untimed[0] != untimed[2]
+    metrics = (last(Run(smoke(), (seed,))).by_seed[seed] for seed in (4, 4, 5))
+    first, again, other = ({k: v for k, v in one.items() if not k.startswith("time/")} for one in metrics)
+    assert first == again != other
 
 
 def test_infonce_has_no_errors_of_a_kappa_that_nothing_trains() -> None:
@@ -101,9 +100,9 @@ def test_seeds_side_by_side_start_as_they_would_alone() -> None:
         torch.testing.assert_close(a[1], b[0])
     report = last(together)
     assert set(report.by_seed) == {4, 5}
-    assert report.by_seed[4]["eval/kappa_mae"] != report.by_seed[5]["eval/kappa_mae"]
-    mean = (report.by_seed[4]["eval/kappa_mae"] + report.by_seed[5]["eval/kappa_mae"]) / 2
-    assert report.metrics["eval/kappa_mae"] == pytest.approx(mean)
+    first, second = (report.by_seed[seed]["eval/kappa_mae"] for seed in (4, 5))
+    assert first != second
+    assert report.metrics["eval/kappa_mae"] == pytest.approx((first + second) / 2)
 
 
 def test_a_seed_does_not_feel_the_others() -> None:
@@ -198,8 +197,7 @@ def test_training_mu_moves_the_kappa_of_a_shared_backbone_unless_it_is_kept_in_r
 
 
 def test_runaway_kappa_ends_the_run_with_its_cause() -> None:
-    run = Run(smoke(training__kappa_limit=10.0), (4, 5))
-    reports = []
+    run, reports = Run(smoke(training__kappa_limit=10.0), (4, 5)), list[Report]()
     with pytest.raises(Diverged, match=r"seed 4: runaway kappa: its median .* at batch 4; seed 5"):
         reports.extend(run)
     assert len(reports) == 0 or reports[-1].batch == 4
