@@ -79,7 +79,7 @@ def resolve(
         report: Called with a download's progress.
     """
     if text == "embedded":
-        return embedded().images
+        return _embedded_images()
     if text in ("auto", CIFAR10H):
         return _cifar10h_or_embedded(text, folder, may_download, tell, report)
     path = Path(os.path.expanduser(text.removeprefix(SKIP_BAD)))
@@ -100,6 +100,12 @@ def resolve(
     )
 
 
+@lru_cache
+def _embedded_images() -> ImageSet:
+    """Return the embedded set; do not modify it, as it is shared: a worker trains trial after trial on it."""
+    return embedded().images
+
+
 def _cifar10h_or_embedded(text: str, folder: Path, may_download: bool, tell: Tell, report: Report) -> ImageSet:
     path = cache_file(CIFAR10H, folder)
     if path.is_file():
@@ -116,7 +122,7 @@ def _cifar10h_or_embedded(text: str, folder: Path, may_download: bool, tell: Tel
             "or take `--data embedded`."
         )
     tell(f"data: the embedded image set, drawn by the program, not CIFAR-10H ({why}; `{command('data')}` gets it).")
-    return embedded().images
+    return _embedded_images()
 
 
 def cached(folder: Path, report: Report) -> ImageSet:

@@ -10,6 +10,7 @@ from pcl.kernels.transport import N_COEFFICIENTS, R_CELLS, TransportTable
 
 _N_COEFFICIENTS = tl.constexpr(N_COEFFICIENTS)
 _R_CELLS = tl.constexpr(R_CELLS)
+_BLOCK = 64  # concentrations per program
 
 
 @triton.jit
@@ -38,5 +39,5 @@ def curves(table: TransportTable, kappa: Tensor) -> Tensor:
     """Return both polynomials for every kappa, (2 N_COEFFICIENTS, n): of the value and of its derivative in kappa."""
     n = kappa.numel()
     out = kappa.new_empty(2 * N_COEFFICIENTS, n)
-    _curves_kernel[(triton.cdiv(n, 64),)](kappa.contiguous(), table.nodes, out, table.scale, n, BLOCK=64)
+    _curves_kernel[(triton.cdiv(n, _BLOCK),)](kappa.contiguous(), table.nodes, out, table.scale, n, BLOCK=_BLOCK)
     return out

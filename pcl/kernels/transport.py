@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.interpolate import CubicSpline
 from torch import Tensor
 
-from pcl.distributions import CosineLaw, SamplerGradient
+from pcl.distributions import CosineLaw, Sampler, SamplerGradient
 from pcl.distributions.cosine_spline import coordinate_quantiles, shifted_quantiles, table_scale
 
 DEGREE = 11
@@ -55,9 +55,7 @@ def transport_table(dim: int, law: CosineLaw, device: torch.device) -> Transport
 
 @lru_cache(maxsize=64)
 def _fit(dim: int, law: CosineLaw) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]:
-    t = np.linspace(-_T_FIT, _T_FIT, 801)
-    scale = table_scale(dim)
-    values = _polynomials(t, shifted_quantiles(dim, law.sampler, t, R_CELLS))
+    scale, values = table_scale(dim), _fitted_quantiles(dim, law.sampler)
     r = np.linspace(0.0, 1.0, R_CELLS + 1)
     if law.gradient is SamplerGradient.EXACT:
         # dr/dkappa = (1 - r) / (kappa + k0), and M = L + log(1 + kappa/k0) / 2
@@ -70,17 +68,42 @@ def _fit(dim: int, law: CosineLaw) -> tuple[float, NDArray[np.float64], NDArray[
     nodes = np.stack([values, slopes], axis=1)
     before, after = (3 * nodes[a] - 3 * nodes[b] + nodes[c] for a, b, c in ((0, 1, 2), (-1, -2, -3)))
     padded = np.concatenate([before[None], nodes, after[None]])
-    tangent = _polynomials(t, coordinate_quantiles(dim - 1, t)[None])[0]
+    tangent = _polynomials(coordinate_quantiles(dim - 1, _t_fitted())[None])[0]
     tangent[::2] = 0  # the law is symmetric: only rounding errors are left there
     return scale, padded, tangent
 
 
-def _polynomials(t: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
+@lru_cache(maxsize=64)
+def _fitted_quantiles(dim: int, sampler: Sampler) -> NDArray[np.float64]:
+    """Return the polynomials of M at every node in r, which all gradients of a sampler share; do not modify them."""
+    return _polynomials(shifted_quantiles(dim, sampler, _t_fitted(), R_CELLS))
+
+
+def _t_fitted() -> NDArray[np.float64]:
+    return np.linspace(-_T_FIT, _T_FIT, 801)
+
+
+def _polynomials(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Fit polynomials by least squares, weighted towards likely t: (n, N_COEFFICIENTS) of rising powers."""
+    t = _t_fitted()
     weight = np.exp(-t * t / 4) + 1e-3
     basis = np.polynomial.chebyshev.chebvander(t / _T_FIT, DEGREE)
     fit, *_ = np.linalg.lstsq(basis * weight[:, None], (values * weight).T, rcond=None)
-    rows = [np.polynomial.chebyshev.cheb2poly(column) for column in fit.T]
-    padded = np.stack([np.pad(row, (0, N_COEFFICIENTS - len(row))) for row in rows])
-    powers: NDArray[np.float64] = padded / _T_FIT ** np.arange(N_COEFFICIENTS)
+    powers: NDArray[np.float64] = _powers_of_chebyshev(fit.astype(np.float64)).T / _T_FIT ** np.arange(N_COEFFICIENTS)
     return powers
+
+
+def _powers_of_chebyshev(fit: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return Chebyshev series, a column each, as power series: numpy's `cheb2poly` of all columns at once."""
+    lower, upper = np.zeros_like(fit), np.zeros_like(fit)
+    lower[0], upper[0] = fit[-2], fit[-1]
+    for row in fit[-3::-1]:
+        lower, upper = -upper, lower + 2 * _times_x(upper)
+        lower[0] += row
+    return lower + _times_x(upper)
+
+
+def _times_x(series: NDArray[np.float64]) -> NDArray[np.float64]:
+    shifted = np.roll(series, 1, axis=0)
+    shifted[0] = 0
+    return shifted

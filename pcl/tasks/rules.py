@@ -67,8 +67,11 @@ class IntegratedAcceptance:
         kappa_pos = self.kappa_pos
         resultant = (kappa.square() + kappa_pos**2 + 2 * kappa_pos * kappa * cosine).clamp(min=0).sqrt()
         growth = growth_table(self.dim, cosine.device)
-        limit = point_similarity(kappa, cosine, kappa_pos, self.dim)
-        log_weight = torch.where(is_nearly_a_point(kappa, kappa_pos), limit, growth(resultant) - growth(kappa))
+        log_weight = growth(resultant) - growth(kappa)
+        is_point = is_nearly_a_point(kappa, kappa_pos)
+        if is_point.device.type != "cpu" or is_point.any():  # a GPU would have to be waited for
+            limit = point_similarity(kappa, cosine, kappa_pos, self.dim)
+            log_weight = torch.where(is_point, limit, log_weight)
         return (log_weight - self._largest_log_weight).clamp(min=-60, max=0).exp()
 
 

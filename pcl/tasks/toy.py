@@ -43,6 +43,7 @@ __all__ = ["AcceptanceConstant", "NegativeRule", "PositiveRule", "ToyTask"]
 _SPREAD_PAIRS = 4096  # pairs of noise, for true posteriors that have no closed form
 _SMALLEST_POOL, _LARGEST_POOL = 512, 4096
 _LARGEST_TRIES = 32
+_ROWS_AT_ONCE = 16
 _FAILURE = 1e-4
 
 _SIZES: dict[tuple[type, TaskConfig, bytes], tuple[int, int, float]] = {}  # by truth: trials share a few
@@ -262,13 +263,13 @@ class ToyTask(Task):
         mu, kappa = self.truth.parameters_of(x)
         latents = self.truth.latents(mu, kappa, generator)
         z, z_pool = latents.split([batch_size, n_candidates], dim=1)
-        called_positive = self._acceptance(z @ z_pool.mT).mean(-1).double()
+        called_positive = _means_in_parts(self._acceptance, z @ z_pool.mT)
         rate = called_positive
         if self.config.positives is PositiveRule.VMF and self.config.family is Family.VMF:
-            cosine = z @ mu[:, batch_size:].mT
-            rate = self._integrated_acceptance(cosine, kappa[:, None, batch_size:]).mean(-1).double()
+            kappa_pool = kappa[:, None, batch_size:]
+            rate = _means_in_parts(lambda c: self._integrated_acceptance(c, kappa_pool), z @ mu[:, batch_size:].mT)
         elif self.config.positives is PositiveRule.VMF:
-            rate = torch.exp(self.config.kappa_pos * (z @ z_pool.mT - 1)).mean(-1).double()
+            rate = _means_in_parts(lambda c: torch.exp(self.config.kappa_pos * (c - 1)), z @ z_pool.mT)
         pool = _SMALLEST_POOL
         while (failure := torch.exp(-pool * rate).mean(-1).amax().item()) > _FAILURE and pool < _LARGEST_POOL:
             pool *= 2
@@ -291,3 +292,8 @@ class ToyTask(Task):
             recovery = compare_pairs(mu, self.mu_true[run])
             judged = self._judged[run] = mu.clone(), dict(zip(names.MU_RECOVERY, recovery, strict=True))
         return judged[1]
+
+
+def _means_in_parts(function: Callable[[Tensor], Tensor], cosine: Tensor) -> Tensor:
+    """Return means over the last axis, in float64: of a few rows at a time, which fit into a processor's cache."""
+    return torch.cat([function(rows).mean(-1) for rows in cosine.split(_ROWS_AT_ONCE, dim=1)], dim=1).double()

@@ -4,7 +4,7 @@ Axes: R runs, B inputs, D dim.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
@@ -20,7 +20,7 @@ from pcl.mathematics.random_streams import streams
 from pcl.mathematics.threads import using_threads
 
 N_PROBES = 1000  # inputs over which kappa is scaled to its range and the spread of mu is measured, as in the paper
-_BLOCK_OF_DRAWS = 64  # generators drawn and tested at once: 64 x 1000^2 cosines are 256 MB
+_BLOCK_OF_DRAWS = 64  # networks drawn at once; another number draws others
 _SMOOTHING_STEPS, _SMOOTHING_BATCH, _SMOOTHING_LR = 5000, 64, 0.01  # as in the released code
 
 
@@ -97,10 +97,10 @@ class MuRecipe:
                 n = min(_BLOCK_OF_DRAWS, self.max_draws - start)
                 nets = StackedMlp(self.sizes, [generator] * n)
                 probes = torch.rand(1, N_PROBES, self.sizes[0], generator=generator)
-                spread = _smallest_cosine(nets, probes.expand(n, -1, -1))
-                accepted = (spread <= self.largest_cosine).nonzero()
-                if len(accepted):
-                    found.append(_select(nets, int(accepted[0])))
+                cosines = enumerate(_smallest_cosines(nets, probes.expand(n, -1, -1)))
+                accepted = next((i for i, cosine in cosines if cosine <= self.largest_cosine), None)
+                if accepted is not None:
+                    found.append(_select(nets, accepted))
                     break
             else:
                 raise self._gave_up()
@@ -122,8 +122,8 @@ class MuRecipe:
             smooth(nets, self.sizes[0], sources)
             nets = nets.float()
             probes = torch.stack([torch.rand(N_PROBES, self.sizes[0], generator=g) for g in sources])
-            spread = _smallest_cosine(nets, probes)
-            found |= {i: _select(nets, j) for j, i in enumerate(pending) if spread[j] <= self.largest_cosine}
+            cosines = enumerate(_smallest_cosines(nets, probes))
+            found |= {pending[j]: _select(nets, j) for j, cosine in cosines if cosine <= self.largest_cosine}
         if len(found) < len(generators):
             raise self._gave_up()
         return [found[i] for i in range(len(generators))]
@@ -208,9 +208,10 @@ class _Adam:
 
 
 @torch.no_grad()
-def _smallest_cosine(nets: StackedMlp, x: Tensor) -> Tensor:
-    mu = normalize(nets(x), dim=-1)
-    return (mu @ mu.mT).amin((1, 2))
+def _smallest_cosines(nets: StackedMlp, x: Tensor) -> Iterator[Tensor]:
+    """Yield each network's smallest cosine between two modes: of one network, all cosines fit into a cache."""
+    for mu in normalize(nets(x), dim=-1).split(1):
+        yield (mu @ mu.mT).amin()
 
 
 def _select(nets: StackedMlp, run: int) -> StackedMlp:

@@ -1,6 +1,7 @@
 """Each fidelity setting changes what it names and nothing else."""
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from tests.support.smoke import smoke
 
 
 # What a step of a run consists of, from the data to the loss: a setting must change its own part and leave the others.
+@cache  # most settings start from the same
 def parts_of(config: RunConfig) -> dict[str, Any]:
     run = Run(config, (4,))
     training, step, task = config.training, run.step, run.step.task

@@ -11,7 +11,7 @@ from scipy.stats import spearmanr
 from torch import Tensor
 
 from pcl.data import ImageSet, cache_file, embedded, folds, load, resolve, save, split
-from pcl.data.embedded import CLASSES, Cause, vote_probabilities, write_sheet
+from pcl.data.embedded import CLASSES, Cause, Embedded, vote_probabilities, write_sheet
 from tests.support.pace import within
 
 ROOT = Path(__file__).parents[2]
@@ -160,9 +160,13 @@ def entropy(shares: Tensor) -> Tensor:
     return torch.special.entr(shares.double()).sum(1)
 
 
-def test_embedded_is_deterministic() -> None:
+@pytest.fixture(scope="module")
+def drawn() -> Embedded:
+    return embedded()
+
+
+def test_embedded_is_deterministic(drawn: Embedded) -> None:
     state = torch.get_rng_state()
-    drawn = embedded()
     assert drawn.images.fingerprint == "70f3f2065ca246cd"
     assert embedded(n=30, seed=1, n_train=10).images.fingerprint != embedded(n=30, n_train=10).images.fingerprint
     assert torch.equal(torch.get_rng_state(), state)
@@ -175,8 +179,7 @@ def test_embedded_is_deterministic() -> None:
     assert not torch.equal(drawn.images.images, drawn.images.train_images)
 
 
-def test_ambiguity_is_what_annotators_see() -> None:
-    drawn = embedded()
+def test_ambiguity_is_what_annotators_see(drawn: Embedded) -> None:
     seen = entropy(drawn.images.soft_labels)
     assert spearmanr(seen, drawn.ambiguity).statistic > 0.9
     for cause in Cause:
@@ -193,9 +196,8 @@ def test_ambiguity_is_what_annotators_see() -> None:
     assert shares[0, :3].tolist() == [0.75, 0.25, 0.0]
 
 
-def test_classes_can_be_learned_from_clear_images() -> None:
+def test_classes_can_be_learned_from_clear_images(drawn: Embedded) -> None:
     """The nearest of 2,000 other images, by the cosine of halved grey values, has the same figure."""
-    drawn = embedded()
 
     def features(images: Tensor) -> Tensor:
         grey = images.float().mean(1, keepdim=True)

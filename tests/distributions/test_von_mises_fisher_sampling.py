@@ -7,6 +7,7 @@ mean is off by about 1e-5 standard deviations: nearer than a million independent
 
 import math
 from functools import lru_cache
+from itertools import product
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from pcl.mathematics.special import bessel_ratio
 from tests.support.oracles import CosineLaw, unit_vectors
 from tests.support.torch_state import synchronization_forbidden
 
-DIMS = (2, 3, 8, 10, 32, 64, 128, 512)
+DIMS = (2, 3, 10, 32, 64, 512)
 KAPPAS = (0.0, 0.5, 4.0, 16.0, 100.0, 2000.0, 1e6)
 N_STRATA, N_OF_THE_BAR = 2**14, 1_000_000
 AT_ONCE = 2**18  # numbers, which fit into a cache
@@ -80,26 +81,25 @@ def test_these_checks_have_power(dim: int, kappa: float) -> None:
     assert abs(mean - exact_mean_and_slope(kappa, dim)[0]) > 4 * mean_error
 
 
-law_of = lru_cache(maxsize=1)(CosineLaw)
+law_of = lru_cache(maxsize=4)(CosineLaw)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("method", ["sample", "rsample"])
 @pytest.mark.parametrize("kappa", [0.0, 0.5, 16.0, 2000.0])
-@pytest.mark.parametrize("dim", [2, 3, 10, 300])
+@pytest.mark.parametrize(("dim", "method"), [*product([2, 3, 10], ["sample", "rsample"]), (300, "sample")])
 def test_cosine_follows_its_cdf(
     dim: int, kappa: float, method: str, dtype: torch.dtype, generator: torch.Generator
 ) -> None:
+    """At 300 dimensions, where both methods are the same, a kappa that is off by 8% is seen at 16, by 1% at 2000."""
     mu = unit_vectors(dim, generator=generator, dtype=dtype)
-    z = getattr(VonMisesFisher(mu, kappa), method)((50_000,), generator=generator)
+    z = getattr(VonMisesFisher(mu, kappa), method)((20_000 if dim == 300 else 50_000,), generator=generator)
     torch.testing.assert_close(z.norm(dim=-1), torch.ones(len(z), dtype=z.dtype))
     # The angle by the chord: in float32 a cosine near 1 has no digits left.
     angle = 2 * torch.asin((z.double() - mu.double()).norm(dim=-1).clamp(max=2) / 2)
     assert stats.kstest(angle.numpy(), law_of(kappa, dim).angle_cdf).pvalue > 1e-3
 
 
-@pytest.mark.parametrize("method", ["sample", "rsample"])
-@pytest.mark.parametrize("dim", [2, 3, 5, 10, 300])
+@pytest.mark.parametrize(("dim", "method"), [*product([2, 3, 10, 32], ["sample", "rsample"]), (300, "sample")])
 def test_tangent_direction_is_uniform_and_independent_of_the_cosine(
     dim: int, method: str, generator: torch.Generator
 ) -> None:
@@ -186,7 +186,7 @@ def test_quantiles_at_the_ends_and_bad_probabilities() -> None:
         distribution.cosine_quantile(torch.tensor(0.5, requires_grad=True))
 
 
-@pytest.mark.parametrize("dim", [2, 3, 10, 200])
+@pytest.mark.parametrize("dim", [2, 3, 10, 64])
 def test_one_mode_path_equals_the_general_one(dim: int, generator: torch.Generator) -> None:
     for sign in (1, -1):
         mu = sign * unit_vectors(dim, generator=generator).abs()

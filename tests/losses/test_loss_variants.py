@@ -16,11 +16,11 @@ def test_integrated_similarity_is_the_mean_over_samples() -> None:
     mu = torch.nn.functional.normalize(torch.randn(6, 10, generator=generator, dtype=torch.float64), dim=-1)
     partner = VonMisesFisher(mu, torch.linspace(5, 60, 6, dtype=torch.float64))
     z = partner.sample(generator=generator)
-    samples = partner.sample((200_000,), generator)
+    samples = partner.sample((50_000,), generator)
     similarities = torch.exp(20 * (samples * z).sum(-1))
     mean, error = similarities.mean(0), similarities.std(0) / math.sqrt(len(samples))
     closed = log_mean_similarity(partner, (z * mu).sum(-1), 20.0).exp()
-    assert ((closed - mean).abs() < 4 * error).all()
+    assert ((closed - mean).abs() < 5 * error).all()
 
 
 def test_integrated_loss_is_the_limit_of_drawn_ones() -> None:

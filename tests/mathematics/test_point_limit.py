@@ -1,6 +1,7 @@
 """Integrated similarities up to kappa = inf: against mpmath, and the loss against its limit."""
 
 import math
+from functools import cache
 
 import mpmath
 import pytest
@@ -19,6 +20,7 @@ COSINES = (-1.0, -0.4, 0.0, 0.7, 1.0)
 KAPPAS = (0.01, 5.0, 300.0, 1e5, 0.999 * NEARLY_A_POINT, 1.001 * NEARLY_A_POINT, 1e8, 1e16, 1e30)
 
 
+@cache  # of all cosines, and of both kappa_pos
 def bessel(order: mpmath.mpf, x: mpmath.mpf) -> mpmath.mpf:
     """e^-x I_order(x), by Hankel's expansion where x is large."""
     if x < 1e5:

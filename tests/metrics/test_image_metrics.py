@@ -226,10 +226,10 @@ def test_crops_equal_those_of_torchvision_with_and_without_antialias(generator: 
             assert torch.allclose(crop, vision.resize(expected, [32, 32], antialias=antialias), atol=2e-6)
 
 
-@pytest.mark.parametrize(("n", "limit"), [(10_000, 2.0), (2_000, 0.1)])
-def test_recall_is_fast_on_two_cores(n: int, limit: float, generator: torch.Generator) -> None:
+@pytest.mark.parametrize(("n", "repeats", "limit"), [(10_000, 1, 2.0), (2_000, 3, 0.1)])
+def test_recall_is_fast_on_two_cores(n: int, repeats: int, limit: float, generator: torch.Generator) -> None:
     mu, labels = clusters(n, generator, dim=16)
-    within(3 * limit, lambda: [recall_at_1(mu, labels) for _ in range(3)])
+    within(repeats * limit, lambda: [recall_at_1(mu, labels) for _ in range(repeats)])
 
 
 @pytest.mark.gpu

@@ -1,11 +1,11 @@
 """Independent ways to the same numbers: slow, simple, built on SciPy."""
 
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy import integrate
+from scipy import integrate, interpolate
 from torch import Tensor
 
 Array = NDArray[np.float64]
@@ -15,6 +15,9 @@ def unit_vectors(*shape: int, generator: torch.Generator, dtype: torch.dtype = t
     return torch.nn.functional.normalize(torch.randn(*shape, generator=generator, dtype=dtype), dim=-1)
 
 
+_gauss_legendre = cache(np.polynomial.legendre.leggauss)
+
+
 class CosineLaw:
     """The law of the angle theta between z and mu under vMF, and of mu.z = cos(theta), by Simpson's rule."""
 
@@ -22,10 +25,11 @@ class CosineLaw:
         self.kappa, self.dim = kappa, dim
         # The mass lies within a few 1/sqrt(kappa) of the pole (or of where sin^(D-2) peaks): refine there.
         width = min(np.pi, 12 * np.sqrt((dim + 1) / max(kappa, 1e-9)))
-        self.theta = np.linspace(0.0, width, 400_001)
+        self.theta = np.linspace(0.0, width, 40_001)
         self._top, self._mass = self._log_weight(self.theta).max(), 1.0
         mass = integrate.cumulative_simpson(self.density(self.theta), x=self.theta, initial=0.0)
-        self._cdf, self._mass = mass / mass[-1], mass[-1]
+        self._mass = mass[-1]
+        self._cdf = interpolate.CubicHermiteSpline(self.theta, mass / mass[-1], self.density(self.theta))
 
     def _log_weight(self, theta: Array) -> Array:
         log_weight = -2 * self.kappa * np.sin(theta / 2) ** 2
@@ -40,7 +44,8 @@ class CosineLaw:
 
     def angle_cdf(self, theta: Array) -> Array:
         """P(angle <= theta)."""
-        return np.interp(theta, self.theta, self._cdf)
+        cdf: Array = self._cdf(np.minimum(theta, self.theta[-1]))
+        return cdf
 
     def cosine_cdf(self, cosine: Array) -> Array:
         """P(mu.z <= cosine)."""
@@ -53,7 +58,7 @@ class CosineLaw:
 
     def cosine_slope(self, theta: float) -> float:
         """d cos(theta) / d kappa at fixed P(angle <= theta), by the implicit function theorem."""
-        nodes, weights = np.polynomial.legendre.leggauss(500)
+        nodes, weights = _gauss_legendre(500)
         angles = theta / 2 * (1 + nodes)
         change = theta / 2 * np.sum(weights * (np.cos(angles) - self.mean_cosine) * self.density(angles))
         return float(change / self.density(np.array(theta)) * np.sin(theta))

@@ -8,7 +8,7 @@ from pcl.losses import HIB, Expectation, MCInfoNCE, NegativeWeight, PositiveWeig
 from pcl.tasks import AcceptanceConstant, Negatives, PositiveRule, Smoothing, ToyTask, calibration_scan
 from pcl.tasks.calibration import FACTORS, Calibration
 
-K = 64
+K = 32
 LOSSES = {
     "coded": MCInfoNCE.Config(n_samples=K, positive_weight=PositiveWeight.ONE),
     "written": MCInfoNCE.Config(n_samples=K),
@@ -43,18 +43,18 @@ def theorem() -> ToyTask:
 )
 def test_the_released_rule(released: ToyTask, loss: str, best: float) -> None:
     """The first row of the known table, to one step of the grid: neighbours are often within their errors."""
-    scan = calibration_scan(released, LOSSES[loss].build(), n_anchors=512)
+    scan = calibration_scan(released, LOSSES[loss].build(), n_anchors=384)
     assert is_close(scan.best, best)
     assert bool(scan.warning) == math.isinf(best)
 
 
 def test_a_corrected_hib_has_a_finite_optimum(released: ToyTask) -> None:
-    scan = calibration_scan(released, LOSSES["hib written, a = 2, b = 1"].build(), n_anchors=1024)
+    scan = calibration_scan(released, LOSSES["hib written, a = 2, b = 1"].build(), n_anchors=512)
     assert 0.5 <= scan.best <= 2
 
 
 def test_true_positives_need_a_larger_kappa_of_the_released_loss(theorem: ToyTask) -> None:
-    assert is_close(calibration_scan(theorem, LOSSES["coded"].build(), n_anchors=512).best, 2.0)
+    assert is_close(calibration_scan(theorem, LOSSES["coded"].build(), n_anchors=384).best, 2.0)
 
 
 @pytest.mark.parametrize("source", Negatives)

@@ -35,9 +35,9 @@ def numbers(images: Tensor) -> Tensor:
     return images[..., 0, 0, 0].long()
 
 
-def drawn(task: CifarTask, n_batches: int = 200) -> Batch:
+def drawn(task: CifarTask) -> Batch:
     generator = torch.Generator().manual_seed(1)
-    batches = [task.draw(64, Negatives.DRAWN, 2, generator) for _ in range(n_batches)]
+    batches = [task.draw(1280, Negatives.DRAWN, 2, generator) for _ in range(10)]
     return Batch(*(torch.cat(parts, dim=1) for parts in zip(*batches, strict=True)))
 
 

@@ -1,8 +1,10 @@
 """The controlled experiment's data: the truth, positives and negatives against their closed forms."""
 
 import math
+from copy import copy, deepcopy
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from scipy import stats
@@ -10,10 +12,9 @@ from torch import Tensor
 
 from pcl.distributions import VonMisesFisher
 from pcl.encoders import Inputs, MlpEncoder
-from pcl.tasks import Family, NegativeRule, Negatives, PositiveRule, Smoothing, ToyTask
+from pcl.tasks import Family, NegativeRule, Negatives, PositiveRule, ToyTask
 from pcl.tasks.judging import vmf_spread
 from pcl.tasks.rules import AcceptanceConstant, log_uniform_to_vmf
-from pcl.tasks.truth import mu_nets, smooth
 
 SMALL = {"dim": 3, "dim_x": 1, "n_eval": 50, "largest_cosine": -0.8}
 
@@ -25,8 +26,14 @@ def small_task(**settings: object) -> ToyTask:
 def drawn_pairs(task: ToyTask, n: int) -> tuple[Tensor, Tensor]:
     """Anchors and positives of a task with scalar inputs, flat, drawn independently of each other."""
     generator = torch.Generator().manual_seed(0)
-    # A few anchors a batch: those of one batch share their pool of candidates.
-    batches = [task.draw(8, Negatives.IN_BATCH, 1, generator) for _ in range(n // 8)]
+    # A few anchors a pool of candidates, as they share it; many runs of one truth, as each has a pool of its own.
+    n_anchors, n_runs = 8, 20
+    runs, state = copy(task), task.state_dict()
+    repeated = {name: value.repeat(n_runs, *[1] * (value.ndim - 1)) for name, value in state.items()}
+    runs.x_eval, runs.truth = repeated.pop("x_eval"), deepcopy(task.truth)
+    for name, value in runs.truth.state_dict(keep_vars=True).items():
+        value.data = repeated[name]
+    batches = [runs.draw(n_anchors, Negatives.IN_BATCH, 1, generator) for _ in range(n // (n_anchors * n_runs))]
     return tuple(torch.cat([batch[i].flatten() for batch in batches]) for i in (0, 1))  # type: ignore[return-value]
 
 
@@ -70,15 +77,17 @@ def p_value(pairs: tuple[Tensor, Tensor], shares: Tensor) -> float:
 
 RULES: dict[str, dict[str, object]] = {
     "logistic": {},
-    "logistic, fitted constant": {"acceptance_constant": AcceptanceConstant.FITTED, "dim": 4},
+    "logistic, fitted constant": {
+        "acceptance_constant": AcceptanceConstant.FITTED, "dim": 4, "largest_cosine": 0.0,
+    },
     "vmf": {"positives": PositiveRule.VMF},
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("rule", list(RULES))
 def test_pairs_follow_the_closed_form(rule: str) -> None:
     task = small_task(**RULES[rule])
-    shares, pairs = expected_shares(task, 4), drawn_pairs(task, 8000)
+    shares, pairs = expected_shares(task, 4), drawn_pairs(task, 12_000)
     assert p_value(pairs, shares) > 1e-3
     # The test can tell: a tenth of the pairs drawn at random instead is rejected.
     assert p_value(pairs, 0.9 * shares + 0.1 / 4) < 1e-3
@@ -138,72 +147,19 @@ def test_pool_holds_the_positives_which_are_chosen_by_weight() -> None:
     assert (chosen.sum(1) == 1).all()
     (z,), _ = task.truth.parameters_of(batch.anchor)
     (mu,), (kappa,) = task.truth.parameters_of(pool.unsqueeze(0))
-    partners = VonMisesFisher(mu, kappa)
-    # E e^{kappa_pos z.z'} by samples of z', not by the closed form.
-    latents = partners.sample((4000,), torch.Generator().manual_seed(1))
-    weight = torch.stack([torch.exp(4 * z @ latents[:, i].T).mean(1) for i in range(5)], dim=1)
+    # E e^{kappa_pos z.z'} by samples of z', not by the closed form. It depends on z by z.mu' alone.
+    latents = VonMisesFisher(mu, kappa).sample((4000,), torch.Generator().manual_seed(1))
+    cosines = torch.linspace(-1, 1, 201).unsqueeze(1)
+    across = torch.nn.functional.normalize(mu.roll(1, 0) - (mu.roll(1, 0) * mu).sum(-1, keepdim=True) * mu, dim=-1)
+    points = [cosines * mode + (1 - cosines.square()).sqrt() * side for mode, side in zip(mu, across, strict=True)]
+    means = [torch.exp(4 * points[i] @ latents[:, i].T).mean(1) for i in range(5)]
+    weights = [np.interp(z @ mu[i], cosines.flatten(), means[i]) for i in range(5)]
+    weight = torch.from_numpy(np.stack(weights, axis=1))
     share = weight / weight.sum(1, keepdim=True)
     expected, observed = share.sum(0), chosen.sum(0)
     error = (share * (1 - share)).sum(0).sqrt()
     assert ((observed - expected).abs() < 4 * error + 0.002 * len(z)).all()
     assert observed.min() > 100
-
-
-def test_truth_spans_its_range_and_spreads() -> None:
-    task = ToyTask.Config(n_eval=2000).build([4, 5])
-    for run in range(2):
-        cosines = task.mu_true[run] @ task.mu_true[run].T
-        assert cosines.min() < 0.6
-        assert 14 < task.kappa_true[run].min() < 18
-        assert 28 < task.kappa_true[run].max() < 37
-
-
-def test_a_seed_has_the_same_truth_alone_and_beside_others() -> None:
-    alone, beside = (ToyTask.Config(n_eval=30).build(seeds) for seeds in ([5], [4, 5]))
-    assert torch.equal(alone.x_eval[0], beside.x_eval[1])
-    torch.testing.assert_close(alone.mu_true[0], beside.mu_true[1])
-    torch.testing.assert_close(alone.kappa_true[0], beside.kappa_true[1])
-
-
-def test_redraws_are_bounded() -> None:
-    with pytest.raises(ValueError, match="in 64 draws; raise"):
-        ToyTask.Config(n_eval=20, largest_cosine=-1.0, max_draws=64).build([4])
-
-
-def test_smoothing_gradient_is_autograds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A few steps of the written-out gradient end where torch's autograd and Adam do."""
-    from pcl.encoders import StackedMlp  # noqa: PLC0415
-    from pcl.mathematics.random_streams import streams  # noqa: PLC0415
-
-    n_steps, batch = 250, 64
-    monkeypatch.setattr("pcl.tasks.truth._SMOOTHING_STEPS", n_steps)
-    ours, twin = (StackedMlp((3, 10, 10, 4), streams([4, 5], "net")).double() for _ in range(2))
-    smooth(ours, 3, streams([4, 5], "x"))
-    drawn = [torch.rand(n_steps, batch, 3, generator=g, dtype=torch.float64) for g in streams([4, 5], "x")]
-    inputs = torch.stack(drawn, dim=1)
-    optimizer = torch.optim.Adam(twin.parameters(), lr=0.01)
-    lower = torch.tril_indices(batch, batch)
-    for x in inputs:
-        mu = torch.nn.functional.normalize(twin(x), dim=-1)
-        distance_x, distance = (d[:, lower[0], lower[1]] for d in (torch.cdist(x, x), 1 - mu @ mu.mT / 2))
-        loss = ((distance_x - distance) ** 2 * (math.sqrt(2) - distance.detach()) ** 4).mean(-1).sum()
-        optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-    for a, b in zip(ours.parameters(), twin.parameters(), strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
-
-
-def test_smoothing_spreads_the_modes() -> None:
-    recipe = {"n_eval": 500, "dim": 10, "dim_x": 10}
-    drawn, smoothed = (
-        ToyTask.Config(smoothing=smoothing, **recipe).build([4])  # type: ignore[arg-type]
-        for smoothing in (Smoothing.NONE, Smoothing.RELEASED)
-    )
-    mean_cosine = [(task.mu_true[0] @ task.mu_true[0].T).mean().item() for task in (drawn, smoothed)]
-    assert mean_cosine[0] > 0.7
-    assert abs(mean_cosine[1]) < 0.2
-    torch.testing.assert_close(drawn.kappa_true, smoothed.kappa_true)
 
 
 @pytest.mark.parametrize("family", Family)
@@ -230,20 +186,6 @@ def test_spread_is_that_of_samples_whoever_runs_beside(family: Family) -> None:
     assert ((cosines.mean(0) - alone.spread_true) / (error * math.sqrt(1 + 20_000 / 8192))).abs().max() < 4.5
     if family is Family.GAUSSIAN:  # of which kappa alone decides
         assert stats.spearmanr(alone.spread_true[0], alone.kappa_true[0]).statistic > 0.99
-
-
-def test_a_truth_is_the_same_for_any_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pcl.tasks.truth._SMOOTHING_STEPS", 250)  # one sum in another order is seen in the first
-    before, drawn = torch.get_num_threads(), []
-    try:
-        for n_threads in (1, 2, 4):
-            torch.set_num_threads(n_threads)
-            mu_nets.cache_clear()
-            drawn.append(ToyTask.Config(smoothing=Smoothing.RELEASED, n_eval=50).build([4]).mu_true)
-    finally:
-        torch.set_num_threads(before)
-        mu_nets.cache_clear()
-    assert all(torch.equal(mu, drawn[0]) for mu in drawn[1:])
 
 
 def test_the_clocks_of_a_pool_are_never_zero(monkeypatch: pytest.MonkeyPatch) -> None:
