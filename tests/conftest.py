@@ -36,15 +36,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--shuffle", type=int, metavar="SEED", help="run the tests in a random order")
 
 
-def pytest_configure() -> None:
-    torch.set_num_threads(1)  # as many workers as cores, and one more
+def pytest_configure(config: pytest.Config) -> None:
+    torch.set_num_threads(1)  # cores are shared out between processes
     os.environ.update(RAY)
+    is_worker, is_measured = "PYTEST_XDIST_WORKER" in os.environ, "COVERAGE_FILE" in os.environ
+    if getattr(config.option, "tx", None) and not is_worker and not is_measured:  # coverage begins with a process
+        from tests.support.forked_workers import fork_workers  # noqa: PLC0415  some have no pytest-xdist
+
+        fork_workers(config)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """One more than cores: tests that start services wait as much as they compute."""
-    return len(os.sched_getaffinity(0)) + 1
+    """Two more than cores: tests that start services wait as much as they compute."""
+    return len(os.sched_getaffinity(0)) + 2
 
 
 class TestFile(pytest.Module):

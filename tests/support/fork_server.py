@@ -156,7 +156,7 @@ def _serve(door: socket.socket, folder: Path, template: Path) -> None:
             if not text:
                 askers.remove(asker)
                 continue
-            _check_forkable()
+            check_forkable()
             pid = os.fork()
             if pid == 0:
                 signal.set_wakeup_fd(-1)
@@ -187,7 +187,7 @@ def _address(folder: Path) -> str:
     return f"\0pcl-forks-{hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:32]}"
 
 
-def _check_forkable() -> None:
+def check_forkable() -> None:
     """See that a fork loses no thread: jemalloc starts its own again."""
     names = [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
     assert threading.active_count() == 1, threading.enumerate()
@@ -211,6 +211,7 @@ def _import_ray() -> None:
 
     The generator of its names is seeded by its first: after a fork, all processes would have the same names.
     """
+    assert "ray" not in sys.modules, "our code imports Ray before it is needed"
     with pytest.MonkeyPatch.context() as patch:
         for name, value in {**session._ENVIRONMENT, **session._TO_START, _MODE: "token"}.items():
             patch.setenv(name, value)
