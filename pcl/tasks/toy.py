@@ -158,7 +158,7 @@ class ToyTask(Task):
         self._threshold = log_uniform_to_vmf(config.kappa_pos, config.dim, config.acceptance_constant)
         self._integrated_acceptance = IntegratedAcceptance(config.dim, config.kappa_max, config.kappa_pos)
         self._judged: dict[int, tuple[Tensor, Metrics]] = {}
-        key = type(self), config, b"".join(value.numpy().tobytes() for value in truth.state_dict().values())
+        key = type(self), config, truth.digest()
         self.pool_size, self.n_tries, self.pool_failure = _SIZES.get(key) or _SIZES.setdefault(key, self._sizes())
 
     @property

@@ -3,6 +3,7 @@
 Axes: R runs, B inputs, D dim.
 """
 
+import hashlib
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -78,6 +79,11 @@ class Truth(nn.Module):
         if self.family is Family.DIRAC:
             return mu
         return self.posteriors(mu, kappa).sample(generator=generator)
+
+    def digest(self) -> bytes:
+        """Return a digest of all numbers that it is made of."""
+        content = b"".join(value.cpu().numpy().tobytes() for value in self.state_dict().values())
+        return hashlib.sha256(content).digest()
 
 
 @dataclass(frozen=True)

@@ -32,15 +32,10 @@ def fork_workers(config: pytest.Config) -> None:
     """Fork the workers that a test run asks for, and hand them out as they are wanted; one that is lost is started."""
     n_workers = config.option.tx.count("popen")
     get_ready(THIRD_PARTY)
-    capturing = config.pluginmanager.getplugin("capturemanager")
-    capturing.suspend_global_capture(in_=True)
-    try:
-        check_forkable()
-        waiting: list[tuple[int, int, int]] = []
-        for _ in range(n_workers):
-            waiting.append(_forked([file for _, *files in waiting for file in files]))
-    finally:
-        capturing.resume_global_capture()
+    check_forkable()
+    waiting: list[tuple[int, int, int]] = []
+    for _ in range(n_workers):
+        waiting.append(_forked([file for _, *files in waiting for file in files]))
     started = gateway_io.Popen2IOMaster
 
     def given(words: list[str], model: gateway_base.ExecModel) -> gateway_base.Popen2IO:
