@@ -17,7 +17,6 @@ import pytest
 from launch.benchmarks.faults import Faults, is_harmed, write_space
 from launch.testbed.checkpoints import Checkpoints, usual_and_longest
 from launch.testbed.mlflow import count
-from launch.testbed.nodes import cluster
 from launch.testbed.processes import DEADLINE_S, descendants, free_port, processes_of, started, wait_for
 from launch.testbed.proxy import proxy
 from pcl.studies.ledger.folders import Result, Row, Status, StudyFolder
@@ -25,21 +24,26 @@ from pcl.studies.space.trial import Trial
 from pcl.studies.tracking.recorder import Recorder
 from pcl.studies.tracking.store import Store, StoreError
 from pcl.studies.tracking.tracker import StudyTags, Tracker
-from tests.support.services import alone, best_of
+from tests.support.clusters import Cluster
+from tests.support.services import alone, best_of, home
 
 EXPECTED_SECONDS = 40
 NAMESPACES = Path("/run/netns")
 
 
 def test_the_trials_of_a_killed_node_go_on_elsewhere() -> None:
-    with cluster() as nodes:
-        nodes.start(n_cpus=0, has_dashboard=False)
-        nodes.add_node("first")
-        space = write_space(nodes.folder, n_reports=24, kappas=[10])
-        expected = alone(space)
-        faults = Faults(nodes, space, is_served=False)
-        faults.expect(best_of(expected), expected)
-        row = faults.happen("node killed")
+    with home() as place:
+        nodes = Cluster(place)
+        try:
+            nodes.start(n_cpus=0, has_dashboard=False, RAY_health_check_timeout_ms="3000")
+            nodes.add_node("first")
+            space = write_space(nodes.folder, n_reports=24, kappas=[10])
+            expected = alone(space)
+            faults = Faults(nodes, space, is_served=False)
+            faults.expect(best_of(expected), expected)
+            row = faults.happen("node killed")
+        finally:
+            nodes.end_all()
     assert (row["trials"], row["duplicates"], row["missing"]) == (4, 0, 0)
     assert row["same_winner"]
     assert row["same_reports"]

@@ -165,6 +165,10 @@ def _serve(door: socket.socket, folder: Path, template: Path) -> None:
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                 _copy_databases(template)
                 words, output, environment = json.loads(text)
+                if environment.get(session.DASHBOARD) == "0":
+                    from tests.support.lean_ray import make_lean  # noqa: PLC0415  has imported Ray
+
+                    make_lean()
                 become(words, Path(output), environment)
             running[pid] = asker
             with contextlib.suppress(OSError):

@@ -24,11 +24,14 @@ class PreparedServer:
     def __init__(self, process: Started, port: int, go: Path) -> None:
         self._process, self._port, self._go = process, port, go
 
+    def start(self) -> None:
+        self._go.touch()
+        wait_for(lambda: answers(f"http://127.0.0.1:{self._port}/health"), "the MLflow server answers")
+
     @contextmanager
     def running(self) -> Iterator[None]:
         try:
-            self._go.touch()
-            wait_for(lambda: answers(f"http://127.0.0.1:{self._port}/health"), "the MLflow server answers")
+            self.start()
             yield
         finally:
             self.kill()
