@@ -1,5 +1,6 @@
 import os
 import random
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -40,7 +41,9 @@ def pytest_configure(config: pytest.Config) -> None:
     torch.set_num_threads(1)  # cores are shared out between processes
     os.environ.update(RAY)
     is_worker, is_measured = "PYTEST_XDIST_WORKER" in os.environ, "COVERAGE_FILE" in os.environ
-    if getattr(config.option, "tx", None) and not is_worker and not is_measured:  # coverage begins with a process
+    can_fork = sys.platform == "linux" and not is_measured  # coverage begins with a process
+    is_run = getattr(config.option, "tx", None) and not (config.option.collectonly or config.option.help)
+    if is_run and can_fork and not is_worker:
         from tests.support.forked_workers import fork_workers  # noqa: PLC0415  some have no pytest-xdist
 
         fork_workers(config)
@@ -48,7 +51,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Two more than cores: tests that start services wait as much as they compute."""
+    """Two more than cores, but at most four: tests that start services wait as much as they compute."""
     return len(os.sched_getaffinity(0)) + 2
 
 

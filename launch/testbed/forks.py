@@ -5,6 +5,7 @@ Ray is not imported: it reads the environment while it is, and every command has
 
 import atexit
 import json
+import logging
 import os
 import runpy
 import signal
@@ -127,7 +128,9 @@ def _fork(work: Callable[[], None]) -> Forked:
     """Fork a process in a session of its own, which ends as Python does when the work is done."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # until the child has its own handlers
     try:
-        pid = os.fork()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # about threads of the parent, which no child needs
+            pid = os.fork()
         if pid == 0:
             run_and_exit(work)
     finally:
@@ -174,6 +177,9 @@ def _command(
         file = os.open(name, flags)
         os.dup2(file, number)
         os.close(file)
+    # Those of the parent may be others: pytest's hold back what is written.
+    sys.stdin, sys.stdout, sys.stderr = sys.__stdin__, sys.__stdout__, sys.__stderr__
+    logging.getLogger().handlers.clear()
     os.chdir(ROOT)
     os.environ.clear()
     os.environ.update(environment)

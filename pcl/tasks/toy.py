@@ -42,9 +42,8 @@ __all__ = ["AcceptanceConstant", "NegativeRule", "PositiveRule", "ToyTask"]
 
 _SPREAD_PAIRS = 4096  # pairs of noise, for true posteriors that have no closed form
 _SMALLEST_POOL, _LARGEST_POOL = 512, 4096
-_LARGEST_TRIES = 32
-_ROWS_AT_ONCE = 16
-_FAILURE = 1e-4
+_LARGEST_TRIES, _FAILURE = 32, 1e-4
+_ROWS_AT_ONCE, _MOST_SIZES = 16, 256
 
 _SIZES: dict[tuple[type, TaskConfig, bytes], tuple[int, int, float]] = {}  # by truth: trials share a few
 
@@ -159,6 +158,8 @@ class ToyTask(Task):
         self._integrated_acceptance = IntegratedAcceptance(config.dim, config.kappa_max, config.kappa_pos)
         self._judged: dict[int, tuple[Tensor, Metrics]] = {}
         key = type(self), config, truth.digest()
+        if len(_SIZES) >= _MOST_SIZES:
+            _SIZES.clear()
         self.pool_size, self.n_tries, self.pool_failure = _SIZES.get(key) or _SIZES.setdefault(key, self._sizes())
 
     @property

@@ -32,6 +32,7 @@ NAMESPACES = Path("/run/netns")
 
 
 def test_the_trials_of_a_killed_node_go_on_elsewhere() -> None:
+    """On nodes of this machine; those with networks of their own are the benchmark's, see below."""
     with home() as place:
         nodes = Cluster(place)
         try:

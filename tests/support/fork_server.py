@@ -1,8 +1,8 @@
-"""A server that has imported torch and MLflow once and forks commands: `python -m tests.support.fork_server FOLDER`.
+"""A server that has imported torch, MLflow and Ray and forks commands: `python -m tests.support.fork_server FOLDER`.
 
 A command costs what it does, not what it imports. One server is for all processes of a test run, and ends with the last
-of them. Ray reads the environment while it is imported; a command with another one is not forked. MLflow's database is
-copied from one that was made once; the migrations have their own tests.
+of them. Ray reads the environment while it is imported: a command with another RAY_AUTH_MODE is started, not forked.
+MLflow's database is copied from one that was made once; the migrations have their own tests.
 """
 
 import contextlib

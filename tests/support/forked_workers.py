@@ -5,6 +5,7 @@ All are forked before the first thread. They are then what `python -c BOOTSTRAP`
 
 import os
 import sys
+from contextlib import suppress
 from functools import partial
 
 import pytest
@@ -21,15 +22,18 @@ class _Io(gateway_base.Popen2IO):
         super().__init__(os.fdopen(to, "wb"), os.fdopen(back, "rb"), execmodel=model)
         self.popen = Forked(pid)
 
-    def wait(self) -> int:
-        return self.popen.wait()
+    def wait(self) -> int | None:
+        with suppress(OSError):  # another thread has waited for it
+            return self.popen.wait()
+        return self.popen.returncode
 
     def kill(self) -> None:
-        self.popen.kill()
+        with suppress(OSError):
+            self.popen.kill()
 
 
 def fork_workers(config: pytest.Config) -> None:
-    """Fork the workers that a test run asks for, and hand them out as they are wanted; one that is lost is started."""
+    """Fork the workers that a test run asks for; `execnet` gets them one by one, and starts others if any is lost."""
     n_workers = config.option.tx.count("popen")
     get_ready(THIRD_PARTY)
     check_forkable()
@@ -64,4 +68,5 @@ def _work(reader: int, writer: int, of_others: list[int]) -> None:
     sys.stdin, sys.stdout = os.fdopen(0, closefd=False), os.fdopen(1, "w", closefd=False)
     sys.meta_path[:] = [finder for finder in sys.meta_path if not type(finder).__module__.startswith("_pytest")]
     sys.argv = ["-c"]
-    exec(eval(sys.stdin.readline()), {"__name__": "__main__"})  # as `execnet` writes it
+    if line := sys.stdin.readline():  # as `execnet` writes it; nothing if the run has ended
+        exec(eval(line), {"__name__": "__main__"})

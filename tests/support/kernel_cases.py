@@ -189,7 +189,7 @@ def check_all(device: str) -> None:
 
 def widen_programs() -> None:
     """Run few programs: the interpreter's time for one does not depend on its width."""
-    kernels.latents._ROWS, kernels.curves._BLOCK, kernels.integrated._SPLITS = 256, 512, 2
+    kernels.latents._ROWS, kernels.curves._BLOCK, kernels.integrated._SPLITS = 256, 256, 2
 
 
 if __name__ == "__main__":

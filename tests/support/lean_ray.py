@@ -1,4 +1,4 @@
-"""A Ray without the processes that only people and jobs need, each of which imports for seconds.
+"""A Ray without the processes that only people and jobs need, each of which takes seconds to import.
 
 These are dashboard, log monitor and autoscaler; the agent loads what the raylet cannot do without.
 """
@@ -10,7 +10,7 @@ from ray._private.node import Node
 
 
 def make_lean() -> None:
-    """Let nodes that this process starts do without."""
+    """Let nodes that this process starts do without them."""
     head = Node.start_head_processes
 
     def start_head_processes(node: Any) -> None:

@@ -73,13 +73,14 @@ def open_databases_quickly() -> None:
             known[place] = get_heads(scripts)
         return list(known[place])
 
-    def do_not_sync(connection: Any, _: object) -> None:
-        connection.execute("pragma synchronous = off")  # a killed process loses nothing: the kernel has it
-
     _patch.setattr(ScriptDirectory, "get_heads", remembered)
     _patch.setattr(ScriptDirectory, "get_current_head", lambda scripts: remembered(scripts)[0])
-    if not event.contains(Engine, "connect", do_not_sync):
-        event.listen(Engine, "connect", do_not_sync)
+    if not event.contains(Engine, "connect", _do_not_sync):
+        event.listen(Engine, "connect", _do_not_sync)
+
+
+def _do_not_sync(connection: Any, _: object) -> None:
+    connection.execute("pragma synchronous = off")  # a killed process loses nothing: the kernel has it
 
 
 def keep_costs() -> None:

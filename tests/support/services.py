@@ -45,8 +45,8 @@ __all__ = ["ROOT", "Grid", "Server", "free_port", "wait_for"]
 
 BASE = SMALL
 
-# Twelve reports a trial: time to disturb it.
-LONG = {**BASE, "training.n_batches": 12, "training.eval_every": 1}
+# A second a trial, with twelve reports: time to disturb it.
+LONG = {**BASE, "training.n_batches": 24, "training.eval_every": 2}
 # One worker after the other, where it matters only that they are: what takes time is to start them.
 ONE_WORKER = ("--max-concurrent", "1")
 INLINE = ("--runner", "inline")

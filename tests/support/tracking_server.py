@@ -3,6 +3,7 @@
 They are what `mlflow server` runs with one worker. `python tests/support/tracking_server.py PORT GO` is one of them.
 """
 
+import math
 import os
 import sys
 import warnings
@@ -12,21 +13,23 @@ from importlib import import_module
 from pathlib import Path
 
 from launch.testbed.forks import forked
-from launch.testbed.processes import DEADLINE_S, Started, answers, wait_for
+from launch.testbed.processes import Started, answers, wait_for
 from pcl.studies.tracking.store import Store
 
 _APP = "mlflow.server.fastapi_app"
 
 
 class PreparedServer:
-    """A server on loopback that is forked before there are threads, serves when it is told to, and is then killed."""
+    """A server on loopback, forked before a test starts threads of its own, that serves when told to, until killed."""
 
     def __init__(self, process: Started, port: int, go: Path) -> None:
         self._process, self._port, self._go = process, port, go
 
     def start(self) -> None:
         self._go.touch()
-        wait_for(lambda: answers(f"http://127.0.0.1:{self._port}/health"), "the MLflow server answers")
+        process, url = self._process.process, f"http://127.0.0.1:{self._port}/health"
+        wait_for(lambda: process.poll() is not None or answers(url), "the MLflow server answers")
+        assert process.poll() is None, self._process.errors
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -69,6 +72,9 @@ def prepared(folder: Path, port: int, n_servers: int) -> Iterator[list[PreparedS
 
 if __name__ == "__main__":
     port, go = int(sys.argv[1]), Path(sys.argv[2])
-    wait_for(go.exists, "told to serve", DEADLINE_S)
+    parent = os.getppid()
+    wait_for(lambda: go.exists() or os.getppid() != parent, "told to serve", math.inf)
+    if not go.exists():
+        sys.exit()
     warnings.simplefilter("ignore")
     import_module("uvicorn").run(f"{_APP}:app", host="127.0.0.1", port=port, log_level="warning")

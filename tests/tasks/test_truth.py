@@ -87,3 +87,10 @@ def test_a_truth_is_the_same_for_any_number_of_threads() -> None:
     finally:
         torch.set_num_threads(before)
     assert all(torch.equal(mu, drawn[0]) for mu in drawn[1:])
+
+
+def test_pools_are_as_large_as_if_sized_anew() -> None:
+    config = ToyTask.Config(dim=3, dim_x=1, n_eval=50, largest_cosine=-0.8)
+    first, again, other = config.build([4]), config.build([4]), config.build([5])
+    assert (again.pool_size, again.n_tries, again.pool_failure) == first._sizes()
+    assert first.truth.digest() == again.truth.digest() != other.truth.digest()

@@ -244,7 +244,7 @@ class TestWarmStart:
         result = driver.folder.trial(trials[0].key).result()
         assert result is not None
         assert result.reused_from == "grid"
-        # Part of the grid is known: the very first proposal profits from it.
+        # Part of the grid is known: proposals differ from those of a search that begins with nothing.
         cold = Driver(GRID, spec_of(GRID, n=3), tmp_path / "cold").run()
         assert warm[0].values == [Outcome.of(trials[0], grid.trial(trials[0].key)).mean(METRIC)]
         assert cold.keys != driver.keys[10:]

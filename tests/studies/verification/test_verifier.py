@@ -197,8 +197,8 @@ def test_damage_is_found(records: Records, name: str) -> None:
 MENDED_BY_RESUMING = [
     (("unfinished write", "stale summary", "study left running", "deleted run"), ()),
     (("foreign best.yaml", "trial left running"), ("half reopened",)),
-    (("stale table", "second run"), ("lost last report",)),
-    (("lost trial.json", "torn summary"), ("torn result",)),
+    (("stale table", "second run"), ("torn result",)),
+    (("lost trial.json", "torn summary"), ("lost last report",)),
     (("lost database",), ()),
 ]
 MENDED_OTHERWISE = [
