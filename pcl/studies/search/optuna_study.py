@@ -221,7 +221,7 @@ def warned(
     sampler: optuna.samplers.BaseSampler, study: optuna.Study, every: Sequence[FrozenTrial],
     distributions: dict[str, BaseDistribution],
 ) -> optuna.samplers.BaseSampler:  # fmt: skip
-    """Return a sampler for one proposal, to which the failed ones of `every` trial are as bad as the worst finished one.
+    """Return a sampler for one proposal, to which failed ones of `every` trial are as bad as the worst finished one.
 
     Samplers ignore failed trials: where the best known point is close to settings that diverge, they would propose
     those again and again. In the study, the failed trials stay failed.
