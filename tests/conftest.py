@@ -108,6 +108,7 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _made_once(shared_folder: Path) -> Iterator[None]:
     """Studies have what costs most in common, where it would be the same."""
     made_once.copy_mlflow_databases(shared_folder)
+    made_once.copy_optuna_databases(shared_folder)
     made_once.open_databases_quickly()
     made_once.keep_costs()
     made_once.keep_pictures()

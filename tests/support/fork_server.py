@@ -11,16 +11,13 @@ import importlib
 import json
 import os
 import select
-import shutil
 import signal
 import socket
-import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -34,7 +31,8 @@ from pcl.studies.cluster import session
 from tests.support import worker_nursery
 from tests.support.worker_shim import VARIABLE, seen_here
 
-_PRELOADED = ("launch.studies.ablate_command", "launch.reproduction.command")  # beside what others need
+# Beside what others need.
+_PRELOADED = ("launch.studies.ablate_command", "launch.reproduction.command", "tests.support.made_once")
 _LOCK = "lock"  # in the common folder: held by who starts a server, and by a server that ends
 _MESSAGE = 2**20  # bytes; an environment has some thousand
 _MODE = "RAY_AUTH_MODE"
@@ -130,7 +128,7 @@ def forked(words: Sequence[str | Path], output: Path, environment: Mapping[str, 
     return Started(server().start([str(word) for word in words], output, environment), output)  # type: ignore[arg-type]
 
 
-def _serve(door: socket.socket, folder: Path, template: Path) -> None:
+def _serve(door: socket.socket, folder: Path) -> None:
     """Fork a command for each request, and tell who asked how each ended; end with the last who asks."""
     reader, writer = os.pipe2(os.O_NONBLOCK)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
@@ -163,18 +161,23 @@ def _serve(door: socket.socket, folder: Path, template: Path) -> None:
                 for number in (door.fileno(), reader, writer, *(asker.fileno() for asker in askers)):
                     os.close(number)
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                _copy_databases(template)
                 words, output, environment = json.loads(text)
-                if environment.get(session.DASHBOARD) == "0":
-                    from tests.support.lean_ray import make_lean  # noqa: PLC0415  has imported Ray
-
-                    make_lean()
+                _make_quick(folder, environment)
                 become(words, Path(output), environment)
             running[pid] = asker
             with contextlib.suppress(OSError):
                 asker.send(json.dumps([pid, None]).encode())
         if door in ready:
             askers.append(door.accept()[0])
+
+
+def _make_quick(folder: Path, environment: Mapping[str, str]) -> None:
+    """Let a command copy MLflow's database, and start a lean Ray where it is to have no dashboard."""
+    from tests.support import lean_ray, made_once  # noqa: PLC0415  Ray and our code, which the nursery does without
+
+    made_once.copy_mlflow_databases(folder)
+    if environment.get(session.DASHBOARD) == "0":
+        lean_ray.make_lean()
 
 
 def _closed(door: socket.socket, folder: Path) -> bool:
@@ -198,18 +201,6 @@ def check_forkable() -> None:
     assert len([name for name in names if name != "jemalloc_bg_thd"]) == 1, names
 
 
-def _copy_databases(template: Path) -> None:
-    """Let databases of MLflow be copies, which takes no seconds."""
-    from pcl.studies.tracking import database_creation  # noqa: PLC0415
-
-    def copy(path: Path, artifacts: Path) -> None:
-        shutil.copy(template, path)
-        with closing(sqlite3.connect(path)) as connection, connection:
-            connection.execute("update experiments set artifact_location = ? || '/0'", (artifacts.as_uri(),))
-
-    database_creation._make = copy
-
-
 def _import_ray() -> None:
     """Import Ray as a study does, in the environment that it sets, but let it draw no number.
 
@@ -226,8 +217,7 @@ def _import_ray() -> None:
 
 
 def _main() -> None:
-    folder, own = Path(sys.argv[1]), os.getpid()
-    template = folder / f"{own}.db"
+    folder = Path(sys.argv[1])
     get_ready(THIRD_PARTY)
     if os.fork() == 0:
         worker_nursery.serve(os.environ[VARIABLE].partition(" ")[0])
@@ -235,25 +225,14 @@ def _main() -> None:
     for name in _PRELOADED:
         importlib.import_module(name)
     _import_ray()
-    from pcl.studies.tracking.database_creation import _make  # noqa: PLC0415
     from pcl.training.run import Run  # noqa: PLC0415
     from tests.support.smoke import smoke  # noqa: PLC0415
 
     Run(smoke(), (1,))  # whose tables are made once a process
-
-    try:
-        maker = os.fork()
-        if maker == 0:
-            _make(template, folder)
-            os._exit(0)
-        assert os.waitpid(maker, 0)[1] == 0
-        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as door:
-            door.bind(_address(folder))
-            door.listen()
-            _serve(door, folder, template)
-    finally:
-        if os.getpid() == own:  # a command that ends comes here too
-            template.unlink(missing_ok=True)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as door:
+        door.bind(_address(folder))
+        door.listen()
+        _serve(door, folder)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,13 @@
-"""Costly things that equal inputs always make again, made once a process: databases, measured costs, pictures.
+"""Costly things that equal inputs always make again: databases made once a test run, costs and pictures once a process.
 
-What is made is the same; tests of the making itself begin with `undo`.
+What is made is the same; tests of the making itself call `undo` in a process of their own.
 """
 
 import json
 import shutil
+import sqlite3
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -31,12 +33,16 @@ def copy_mlflow_databases(folder: Path) -> None:
     def copied(path: Path, artifacts: Path) -> None:
         _make_whole(whole, lambda new: make(new, artifacts))
         shutil.copy(whole, path)
+        with closing(sqlite3.connect(path)) as connection, connection:
+            connection.execute("update experiments set artifact_location = ? || '/0'", (artifacts.as_uri(),))
 
     _patch.setattr(database_creation, "_make", copied)
 
 
 def copy_optuna_databases(folder: Path) -> None:
     """Let Optuna make one database likewise."""
+    if find_spec("optuna") is None:
+        return
     from pcl.studies.search import optuna_study  # noqa: PLC0415  machines that only train may lack Optuna
 
     whole, make = folder / "optuna.db", optuna_study._make

@@ -45,6 +45,7 @@ __all__ = ["ROOT", "Grid", "Server", "free_port", "wait_for"]
 
 BASE = SMALL
 
+SHORT = {**BASE, "training.n_batches": 4, "training.eval_every": 2}
 # A second a trial, with twelve reports: time to disturb it.
 LONG = {**BASE, "training.n_batches": 24, "training.eval_every": 2}
 # One worker after the other, where it matters only that they are: what takes time is to start them.

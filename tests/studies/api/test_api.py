@@ -13,11 +13,10 @@ from pcl.config.failure import Failure, FailureKind
 from pcl.studies.ledger.folders import Result, Status
 from pcl.studies.ledger.study_spec import space_of
 from pcl.training.run import Run
-from tests.support.services import BASE, Records, check_records
+from tests.support.services import BASE, SHORT, Records, check_records
 from tests.support.user_parts import TASK
 
 METRIC = "eval/kappa_rank_corr"
-SHORT = {**BASE, "training.n_batches": 4, "training.eval_every": 2}
 SPACE = pcl.SearchSpace(
     "mine", "mc_info_nce", (pcl.Stage("grid", {"loss.n_samples": (2, 4), "training.phases": ("mu kappa", "joint")}),),
     SHORT, tuning_seeds=(1, 2), report_seeds=(4,),

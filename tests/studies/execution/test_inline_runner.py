@@ -26,7 +26,7 @@ from pcl.studies.space.search_method import OPTUNA, Method
 from pcl.studies.space.search_space import Objective, SearchSpace, Stage
 from pcl.studies.space.trial import Trial
 from pcl.training.run import Run
-from tests.support.services import BASE, on_disk, without_times
+from tests.support.services import SHORT, on_disk, without_times
 from tests.support.smoke import smoke
 
 METRIC = "eval/kappa_rank_corr"
@@ -231,7 +231,6 @@ def search(
 
 
 STAGES = (Stage("one", {"loss.n_samples": (2, 4)}), Stage("two", {"training.lr": (1e-3, 1e-2)}))
-SHORT = {**BASE, "training.n_batches": 4, "training.eval_every": 2}
 SPACE = SearchSpace("mine", "mc_info_nce", STAGES, SHORT, tuning_seeds=(1, 2), report_seeds=(4,))
 
 

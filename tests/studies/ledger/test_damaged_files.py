@@ -255,8 +255,7 @@ def test_reports_are_in_the_order_of_their_batches(tmp_path: Path) -> None:
 
 
 def test_a_record_that_is_not_of_the_whole_training_is_not_reused(tmp_path: Path) -> None:
-    study = StudyFolder(tmp_path)
-    by_seed = {1: {METRIC: 0.5, "train/loss": 1.0}}
+    study, by_seed = StudyFolder(tmp_path), {1: {METRIC: 0.5, "train/loss": 1.0}}
     tracker: Any = SimpleNamespace(finished=lambda _: Found("other", "run", by_seed, {}), last_batch=lambda _: 4)
     told: list[str] = []
     execution = Execution(

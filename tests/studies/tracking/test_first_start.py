@@ -58,12 +58,6 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture
-def quick(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """MLflow makes a database in no time."""
-    monkeypatch.setattr(mlflow_creation, "_make", lambda path, _: shutil.copy(whole, path))
-
-
 def half_made(path: Path) -> Path:
     """As MLflow leaves it when it is killed in its first migration."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -78,7 +72,6 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir() if not path.name.endswith(".lock"))
 
 
-@pytest.mark.usefixtures("quick")
 def test_commands_say_what_they_moved_aside(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -94,14 +87,12 @@ def test_commands_say_what_they_moved_aside(
     assert aside.read_bytes() == content
 
 
-@pytest.mark.usefixtures("quick")
 def test_the_board_of_a_half_made_database_is_empty(tmp_path: Path) -> None:
     database = open_database(Store(f"sqlite:///{half_made(tmp_path / 'mlflow.db')}"))
     assert database.rows("select * from runs") == []
     assert len(names(tmp_path)) == 2
 
 
-@pytest.mark.usefixtures("quick")
 def test_what_another_process_makes_stays(tmp_path: Path, whole: Path) -> None:
     """It has the lock; once it is done, its database is used."""
     path, runs = half_made(tmp_path / "mlflow.db"), list[str]()
@@ -132,7 +123,6 @@ def test_what_mlflow_itself_makes_meanwhile_stays(
     assert not capsys.readouterr().err
 
 
-@pytest.mark.usefixtures("quick")
 def test_a_whole_database_stays(tmp_path: Path, whole: Path) -> None:
     """Also one that nobody has used, as `mlflow db upgrade` leaves it, and one of an older version with runs."""
     path = Path(shutil.copy(whole, tmp_path / "mlflow.db"))
@@ -146,7 +136,6 @@ def test_a_whole_database_stays(tmp_path: Path, whole: Path) -> None:
         assert names(tmp_path) == ["mlflow.db"]
 
 
-@pytest.mark.usefixtures("quick")
 def test_another_programs_database_stays_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "mlflow.db"
     with closing(sqlite3.connect(path)) as connection, connection:
@@ -160,7 +149,6 @@ def test_another_programs_database_stays_as_it_is(tmp_path: Path) -> None:
     assert names(tmp_path) == ["mlflow.db"]
 
 
-@pytest.mark.usefixtures("quick")
 def test_a_link_stays_a_link(tmp_path: Path) -> None:
     link, path = tmp_path / "mlflow.db", tmp_path / "disk" / "tracking.db"
     path.parent.mkdir()

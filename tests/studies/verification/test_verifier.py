@@ -18,11 +18,10 @@ from pcl.studies.tracking.store import Store, default_uri
 from pcl.studies.verification.problem import Problem, Remedy
 from pcl.studies.verification.verifier import Verification, verify
 from tests.support.commands import called
-from tests.support.services import BASE
+from tests.support.services import SHORT
 
 EXPECTED_SECONDS = 20
 
-SHORT = {**BASE, "training.n_batches": 4, "training.eval_every": 2}
 SPACE = pcl.SearchSpace(
     "mine", "mc_info_nce", (pcl.Stage("grid", {"loss.n_samples": (2, 4)}),), SHORT, tuning_seeds=(1, 2),
     report_seeds=(4,),
