@@ -42,8 +42,10 @@ def winner_page(study: Study, figures: Sequence[Figure], around: PageContext) ->
     elif (winner := study.winner) is None:
         body = note("No trial has finished yet.")
     else:
+        is_narrow = figures and len(winner.by_seed(study.objective)) <= 1  # without columns of seeds
         body = join(
-            _facts(study, winner, around), _results(study, winner), _figures(study, figures),
+            _facts(study, winner, around),
+            tag("div", _results(study, winner), _figures(study, figures), class_="columns" if is_narrow else None),
             tag("div", _loading(study, winner, around), _config(study, winner), class_="columns"),
         )  # fmt: skip
     return page_of_study(study, "winner", f"{study.run.name}, winner", heading, body, around)
@@ -166,14 +168,18 @@ def _loading(study: Study, winner: Trial, around: PageContext) -> Html:
     config = f"{command('train')} --config runs/{name}/best.yaml"
     if not study.selects:
         config = f"{_download(winner.run.id, 'config.yaml', around)}\n{command('train')} --config config.yaml"
+    has_images = bool(winner.run.params.get("task.data"))
+    inputs = (
+        "(N, 3, 32, 32), numbers from 0 to 255" if has_images else f"(N, {winner.run.params.get('task.dim_x', 'D')})"
+    )
     load = (
         'import pcl\n\nencoder = pcl.load_encoder("checkpoint.pt")\n'
-        "posterior = encoder(x)  # images: (N, 3, 32, 32), numbers from 0 to 255\n"
+        f"posterior = encoder(x)  # {inputs}\n"
         "posterior.mu, posterior.kappa, posterior.credible_threshold(0.95)"
     )
     words = f"On the machine of the study it is {place}, where runs is what --storage named if that was another folder."
     again_title, again = "Train it again", config
-    if winner.run.params.get("task.data"):
+    if has_images:
         again_title = "Look at it, or train it again"
         again = f"{command('look')} {name if study.selects else place}\n{config}"
     return section(
