@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 import torch
 
+from pcl.config.failure import Failure, FailureKind
 from pcl.config.run_config import RunConfig
 from pcl.metrics.names import KAPPA_MAE, KAPPA_RANK_CORR
 from pcl.studies.ledger.folders import Result, Status
@@ -51,6 +52,9 @@ def test_a_trial_is_marked_where_its_order_is_right_and_its_size_is_not() -> Non
     assert constant is not None
     off, good, poor = outcome(0.9, 4154.0, of), outcome(0.8, constant / 2, of), outcome(0.1, 4154.0, of)
     assert [is_scale_off(one) for one in (off, good, poor, Outcome(of))] == [True, False, False, False]
+    at_par = outcome(0.9, constant, of)
+    assert not is_scale_off(at_par)
+    assert not is_scale_off(outcome(0.9, 4154.0, trial(**{"task.family": "dirac"})))  # no constant to compare with
     space = load_space("toy_mcinfonce")
     outcomes = ranked([good, poor, off], space.objective)
     assert outcomes == [off, good, poor]  # the mark ranks nothing
@@ -59,3 +63,19 @@ def test_a_trial_is_marked_where_its_order_is_right_and_its_size_is_not() -> Non
     assert "kappa MAE" in head
     assert last.split() == ["-", f"{constant:.3f}", "the", "best", "constant", "kappa"]
     assert len(table([dataclasses.replace(off, trial=trial((3,))), good], space)) == 3
+
+
+def test_a_lost_seed_does_not_count_for_the_size() -> None:
+    """Seed 1 ran away: the error of seed 2 is compared with the constant of seed 2 alone."""
+    of = trial()
+    alone = constant_error(of, (2,))
+    assert alone is not None
+    both = constant_error(of)
+    assert both is not None
+    assert alone != pytest.approx(both)
+    between = (alone + both) / 2
+    one = outcome(0.95, between, of)
+    one = dataclasses.replace(one, failures={1: Failure(FailureKind.RUNAWAY_KAPPA)})
+    assert is_scale_off(one) == (between > alone)
+    without = dataclasses.replace(one, by_seed={1: {KAPPA_RANK_CORR: 1.0}, 2: one.by_seed[2]}, failures={})
+    assert is_scale_off(without) == (between > alone)

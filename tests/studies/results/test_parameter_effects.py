@@ -99,3 +99,36 @@ def test_a_surface_of_many_levels_stays_small() -> None:
     known = [row[i] for i, row in enumerate(found.values)]
     assert known == sorted(known)  # neighbours share a cell, in their order
     assert sum(not math.isnan(value) for row in found.values for value in row) == found.n_x
+
+
+def test_a_surface_along_ranges_is_a_kernel_smoother() -> None:
+    """Against a loop over cells and trials; trials without a setting tell nothing."""
+    places, levels = [0.0, 0.1, 0.35, 0.5, 0.8, 1.0, math.nan], ["p", "q", "p", "q", "p", "q", "p"]
+    x = Axis("x", ["" if math.isnan(at) else f"{10 + 5 * at}" for at in places])
+    values = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 999.0]
+    found = surface(x, Axis("y", levels), values, n_cells=5)
+    assert (x.is_range, x.is_log, found.n_x, found.n_y) == (True, False, 5, 2)
+    for row, level in enumerate("pq"):
+        for cell in range(5):
+            near = [
+                (math.exp(-0.5 * ((cell + 0.5) / 5 - at) ** 2 / 0.12**2), value)
+                for at, of, value in zip(places, levels, values, strict=True)
+                if of == level and not math.isnan(at)
+            ]
+            total = sum(weight for weight, _ in near)
+            expected = sum(weight * value for weight, value in near) / total if total >= 0.1 else math.nan
+            assert found.values[row][cell] == pytest.approx(expected, nan_ok=True), (level, cell)
+    assert math.isnan(surface(Axis("x", ["0", "1", "2", "100"]), Axis("y", ["p"] * 4), [1.0] * 4).values[0][12])
+
+
+def test_scales_and_ranges_at_their_borders() -> None:
+    assert not Axis("n", ["0", "1", "10", "100"]).is_log  # zero has no logarithm
+    assert not Axis("n", ["-1", "1", "10", "100"]).is_log
+    assert not Axis("n", ["1", "2", "4"]).is_log  # spans less than five times
+    assert Axis("n", ["1", "2", "", "6"]).is_log  # what is missing does not count
+    assert Axis("n", ["1", "inf"]).numbers is None
+    assert Axis("n", ["", ""]).numbers is None
+    assert not Axis("n", [str(i % 7) for i in range(30)]).is_range  # seven levels, many times each
+    assert Axis("n", [str(i % 8) for i in range(30)]).is_range
+    assert not Axis("n", ["1", "2", "3", "1", "", ""]).is_range
+    assert importance([Axis("a", ["1", "1", "2"])], [0.1, 0.2, 0.5], is_larger_better=True) is not Unknown.TOO_FEW
