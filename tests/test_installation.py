@@ -102,3 +102,17 @@ def test_a_wheel_has_one_name_and_works_without_the_checkout(tmp_path: Path) -> 
     sent = answer("-c", pack, cwd=tmp_path)
     assert sent.returncode == 0, sent.stderr
     assert {"pcl", "launch", "dashboards", "search_spaces"} <= {path.name for path in (tmp_path / "sent").iterdir()}
+
+
+def test_without_cuda_exactly_its_packages_are_left_out() -> None:
+    """They are those that the lock has for Linux on x86_64 alone."""
+    plan = subprocess.run(
+        ["make", "--dry-run", "--always-make", "CUDA=no", ".venv/.installed"],
+        cwd=ROOT, env={**os.environ, "MAKEFLAGS": ""}, capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    (choice,) = (line.partition(" > ")[0] for line in plan.splitlines() if line.startswith("grep "))
+    chosen = subprocess.run(["bash", "-c", choice], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    lock = (ROOT / "requirements.lock").read_text().splitlines()
+    assert set(lock) - set(chosen.splitlines()) == {line for line in lock if "x86_64" in line}
+    assert "torch==2.10.0" in chosen.splitlines()
+    assert re.search(r"pip install .* -r \.venv/chosen\.lock", plan)
