@@ -42,7 +42,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Exit with code 2."""
-        self.exit(2, f"{sys.argv[0]}: {message.rstrip('.')}; `--help` shows all options.\n")
+        self.exit(2, f"{sys.argv[0]}: {_printable(message.rstrip('.'))}; `--help` shows all options.\n")
 
 
 def say(line: str) -> None:
@@ -98,8 +98,13 @@ def _sentence(error: Exception) -> str:
 def _leave(error: Exception, told: str, code: int) -> NoReturn:
     if os.environ.get("PCL_TRACEBACK") == "1":
         print(_without_passwords("".join(traceback.format_exception(error))), file=sys.stderr)
-    print(f"{sys.argv[0]}: {_without_passwords(told)}", file=sys.stderr)
+    print(f"{sys.argv[0]}: {_printable(_without_passwords(told))}", file=sys.stderr)
     sys.exit(code)
+
+
+def _printable(text: str) -> str:
+    """Return a text in one line, with what no terminal should get, such as in names of files, as escapes."""
+    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
 
 
 def _kept(error: Exception) -> str:

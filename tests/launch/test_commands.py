@@ -145,6 +145,7 @@ def test_bench_cifar(tmp_path: Path) -> None:
         (("loss", "--device", "tpu"), "`--device` must be cpu or cuda, but got tpu."),
         (("sharing", "--device", "cpu"), "needs a GPU"),
         (("nothing",), "invalid choice: 'nothing'"),
+        (("vmf", "--\x1b[31m\x1e\n"), r"unrecognized arguments: --\x1b[31m\x1e\n; `--help` shows"),
     ],
 )
 def test_bad_input_exits_with_2_and_one_sentence(arguments: tuple[str, ...], message: str) -> None:

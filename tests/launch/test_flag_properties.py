@@ -13,6 +13,7 @@ from launch.ablate import request_of as ablation_request
 from launch.grid import _parser as grid_parser
 from launch.grid import request_of as grid_request
 from launch.shared.command import settings
+from launch.studies.requests import StudyRequest
 from pcl.config.canonical_settings import canonical_settings
 from pcl.studies.ledger.study_names import check_name, check_new_name, default_name
 from tests.support.properties import check_sentence, examples
@@ -47,7 +48,8 @@ FLAGS = [
 def test_settings_are_those_that_were_given(chosen: dict[str, str]) -> None:
     found = settings([f"{path} = {value}" for path, value in chosen.items()])
     assert found == {path.strip(): value.strip() for path, value in chosen.items()}
-    assert canonical_settings(json.loads(json.dumps(found))) == canonical_settings(found)
+    again = canonical_settings(json.loads(json.dumps(found)))
+    assert repr(again) == repr(canonical_settings(found))  # NaN is not equal to itself
 
 
 @examples(25)
@@ -57,7 +59,7 @@ def test_a_setting_without_a_value_is_refused(text: str) -> None:
         settings([text])
 
 
-def request_of(parser: argparse.ArgumentParser, words: Sequence[str], is_grid: bool) -> object:
+def request_of(parser: argparse.ArgumentParser, words: Sequence[str], is_grid: bool) -> StudyRequest:
     arguments = parser.parse_args(words)
     return grid_request(arguments) if is_grid else ablation_request(arguments)
 
@@ -71,12 +73,28 @@ def test_any_flags_make_a_request_or_a_sentence(
     words += [f"--set={path}={value}" for path, value in chosen.items()]
     parser = GRID if is_grid else ABLATE
     try:
-        request_of(parser, ["--space=toy_hib" if is_grid else "--ablation=loss", *words], is_grid)
+        request = request_of(parser, ["--space=toy_hib" if is_grid else "--ablation=loss", *words], is_grid)
     except ValueError as error:
         check_sentence(error)
+        return
     except SystemExit:
         (sentence,) = capsys.readouterr().err.splitlines()
         assert sentence.endswith("`--help` shows all options.")
+        return
+    assert request.declared == ("toy_hib" if is_grid else "loss")
+    assert request.config.settings == {path.strip(): value.strip() for path, value in chosen.items()}
+    read = {
+        "--scale": request.config.scale, "--name": request.study.name, "--resume": request.study.resume,
+        "--trials": request.search.n_trials, "--search-seed": request.search.search_seed,
+        "--cpus-per-trial": request.run.resources.cpus, "--side-by-side": request.run.resources.side_by_side,
+        "--gpus-per-trial": request.run.resources.gpus,
+    }  # fmt: skip
+    for flag, value in read.items():
+        text = flags.get(flag)
+        if text is not None:  # a flag that was given has its value, as it was spelled
+            assert value == (text if isinstance(value, str) else type(value)(text)), (flag, text)
+        elif flag != "--cpus-per-trial":  # it has a default of its own
+            assert value is None, flag
 
 
 @examples(50)
