@@ -26,6 +26,7 @@ from pcl.metrics.uncertainty import crop_rank_corr, entropy, rank_corr_with_unce
 from pcl.tasks.base import Batch, Metrics, Negatives, Task, TaskConfig
 
 _BLOCK, _CUDA_BLOCK = 500, 2_000  # images encoded at once
+_N_BYTES = 256  # values of eight bits
 _LEAST_JUDGED = 3  # fewest images with meaningful ranks
 
 
@@ -48,7 +49,9 @@ class NegativePool(Enum):
     """The images that can be negatives."""
 
     ALL = "all"
-    FIRST_256 = "first_256"  # the released code keeps their indices in eight bits
+    # Drawn among all, of which the place modulo 256 is taken: the released code keeps places in eight bits.
+    MODULO_256 = "modulo_256"
+    FIRST_256 = "first_256"  # drawn among the first 256 alone, as `reference` did in records of numerics version 3
 
 
 class Augmentation(Enum):
@@ -75,7 +78,7 @@ class _Fold:
         self.config = config
         parts = split(len(data.images), fold)
         self.images, shares = _training_part(config, data, parts.train)
-        n_pool = min(len(self.images), 256) if config.negative_pool is NegativePool.FIRST_256 else len(self.images)
+        n_pool = min(len(self.images), _N_BYTES) if config.negative_pool is NegativePool.FIRST_256 else len(self.images)
         # The cumulative weights of all images, by class: a draw is one search.
         self.shares = shares
         self.class_of = shares.double().cumsum(1)
@@ -94,7 +97,14 @@ class _Fold:
             setattr(self, name, _Judged(*(tensor.to(device) for tensor in getattr(self, name))))
 
     def draw(self, batch_size: int, n_negatives: int, generator: torch.Generator) -> Batch:
-        """Draw a batch of one run: anchors uniformly, the class c from P(C|x), the positive by P(c|x+)."""
+        """Draw a batch of one run."""
+        return Batch(*(self._taken(places, generator) for places in self.places(batch_size, n_negatives, generator)))
+
+    def places(self, batch_size: int, n_negatives: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+        """Draw anchors uniformly, the class c from P(C|x), positives by P(c|x+) and negatives by `negative_weights`.
+
+        Returns the places of their images, (B,), (B,) and (B, N).
+        """
         if n_negatives and self.without_negatives:
             raise ValueError(
                 f"There must be negatives for every class, but all images that they are drawn from are of "
@@ -109,7 +119,9 @@ class _Fold:
         else:
             cumulative = self.negatives[chosen]
         negative = _search(cumulative, (batch_size, n_negatives), generator)
-        return Batch(*(self._taken(index, generator) for index in (anchor, positive, negative)))
+        if self.config.negative_pool is NegativePool.MODULO_256:
+            negative = negative % _N_BYTES
+        return anchor, positive, negative
 
     def _taken(self, index: Tensor, generator: torch.Generator) -> Tensor:
         if self.config.augmentation is Augmentation.CROP_FLIP:
