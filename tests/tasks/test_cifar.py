@@ -158,7 +158,7 @@ def test_places_modulo_256_can_be_of_the_anchors_own_class() -> None:
 
 def test_a_class_alone_has_no_negatives() -> None:
     task = CifarTask(CifarTask.Config(negative_pool=NegativePool.MODULO_256), certain(torch.zeros(600).long()), [0])
-    with pytest.raises(ValueError, match=r"all images that they are drawn from are of 'a' \(`task.negative_pool=modulo"):
+    with pytest.raises(ValueError, match=r"all images that they are drawn from are of 'a' \(`task.negative_pool=mod"):
         task.draw(8, Negatives.DRAWN, 1, torch.Generator())
 
 
@@ -286,9 +286,10 @@ def test_what_phases_train() -> None:
 
 
 def test_every_setting_of_images_changes_what_it_names() -> None:
-    """Those of the phases and negatives above, the optimiser in test_pretraining; here the head and the pool."""
+    """Phases and negatives: above; optimiser: test_pretraining; schedule: test_config; here the head and the pool."""
     assert {s.path for s in SETTINGS if s.task == "images"} == {
         "task.negative_weights", "task.negative_pool", "encoder.head", "encoder.kappa_phase", "training.optimizer",
+        "training.lr_schedule",
     }  # fmt: skip
     linear, normed = (ResNetEncoder(ResNetEncoder.Config(width=2, head=head), [1]) for head in Head)
     x = torch.rand(1, 4, 3, 32, 32)

@@ -105,6 +105,7 @@ def test_every_named_setting_is_flipped_in_some_ablation() -> None:
     of_images = {
         "task.negative_weights",
         "task.negative_pool",
+        "training.lr_schedule",
         "encoder.head",
         "encoder.kappa_phase",
         "training.optimizer",
