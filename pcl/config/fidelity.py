@@ -23,7 +23,7 @@ class Profile(Enum):
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting in which the profiles differ."""
+    """One setting in which text, released code, theorem or this program differ."""
 
     path: str  # dotted path in the configuration
     paper: Value
@@ -80,6 +80,10 @@ SETTINGS = (
             effect="negatives by 1 - P(c|x) of the positive's class c, or by 1 - p.p' of the two images' shares"),
     Setting("task.negative_pool", "all", "modulo_256", "all", task="images",
             effect="the release keeps places of negatives in eight bits: 256 images alone, 9.5% of the anchor's class"),
+    Setting("task.folds", "authors", "authors", "authors", task="images",
+            effect="CIFAR-10H's five sets as the authors published them, or our own, which all other images have"),
+    Setting("task.crops", "authors", "authors", "authors", task="images",
+            effect="the same for the sizes of its crops; the authors have 2,000 for validation and test alike"),
     Setting("encoder.head", "linear", "weight_normed", "linear", task="images",
             effect="last layer with a bias, or weight-normed without one"),
     Setting("encoder.kappa_phase", "mu_fixed", "everything", "mu_fixed", task="images",

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from pcl.data.augmentation import crop_and_flip
-from pcl.data.folds import N_FOLDS, split
+from pcl.data.authors_folds import Origin, authors_crops, has_authors, image_split
+from pcl.data.folds import N_FOLDS
 from pcl.data.images import SIDE, ImageSet
 from pcl.data.sources import data_folder, resolve
 from pcl.encoders import Encoder, Inputs
@@ -76,7 +77,7 @@ class _Fold:
 
     def __init__(self, config: "CifarTask.Config", data: ImageSet, fold: int) -> None:
         self.config = config
-        parts = split(len(data.images), fold)
+        parts = image_split(data, fold, config.folds)
         self.images, shares = _training_part(config, data, parts.train)
         n_pool = min(len(self.images), _N_BYTES) if config.negative_pool is NegativePool.FIRST_256 else len(self.images)
         # The cumulative weights of all images, by class: a draw is one search.
@@ -86,8 +87,8 @@ class _Fold:
         self.negatives = (1 - shares[:n_pool].double()).T.contiguous().cumsum(1)
         lonely = ((self.positives[:, -1] > 0) & (self.negatives[:, -1] == 0)).nonzero()
         self.without_negatives = data.classes[int(lonely[0])] if len(lonely) else ""
-        self.validation = _judged(data, parts.validation[: config.n_eval], f"crops/val/{fold}")
-        self.test = _judged(data, parts.test[: config.n_eval], f"crops/test/{fold}")
+        self.validation = _judged(config, data, parts.validation, f"crops/val/{fold}")
+        self.test = _judged(config, data, parts.test, f"crops/test/{fold}")
 
     def to(self, device: torch.device) -> None:
         """Move its tensors to a device."""
@@ -146,7 +147,9 @@ class CifarTask(Task):
         data: str = "auto"  # the images: auto, cifar10h, embedded, or a folder or file; see `pcl.data.sources.resolve`
         labels: Labels = Labels.SOFT  # training images and their labels
         fold: int = 0  # number of the fold, of five; a run has this one plus its seed, modulo five
-        n_eval: int = 2_000  # largest number of images for validation, and for the test
+        folds: Origin = Origin.AUTHORS  # origin of the five sets of images
+        crops: Origin = Origin.AUTHORS  # origin of the sizes of crops that kappa is compared with
+        n_eval: int = 2_000  # largest number of images for validation, and for the test; the first of their set
         negative_weights: NegativeWeights = NegativeWeights.NOT_OF_CLASS  # weights by which negatives are drawn
         negative_pool: NegativePool = NegativePool.ALL  # images that can be negatives
         # Random changes of anchors, positives and negatives, each independently.
@@ -244,9 +247,13 @@ def _training_part(config: CifarTask.Config, data: ImageSet, train: Tensor) -> t
     return images, torch.nn.functional.one_hot(labels, len(data.classes)).float()
 
 
-def _judged(data: ImageSet, chosen: Tensor, purpose: str) -> _Judged:
+def _judged(config: CifarTask.Config, data: ImageSet, part: Tensor, purpose: str) -> _Judged:
+    chosen = part[: config.n_eval]
     images, shares = data.images[chosen], data.soft_labels[chosen]
-    kept = draw_fractions(len(images), torch.Generator().manual_seed(mixed_seed(purpose)))
+    if config.crops is Origin.AUTHORS and has_authors(data):
+        kept = authors_crops()[: len(images)]
+    else:
+        kept = draw_fractions(len(images), torch.Generator().manual_seed(mixed_seed(purpose)))
     return _Judged(images, shares.argmax(1), entropy(shares), centre_crop_and_resize(images, kept), kept)
 
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from pcl.config.fidelity import SETTINGS
 from pcl.config.run_config import RunConfig
 from pcl.config.schedule import Trained
+from pcl.data.authors_folds import Origin, authors_crops, authors_folds
 from pcl.data.folds import split
 from pcl.data.images import ImageSet
 from pcl.encoders import Head, Precision, ResNetEncoder
@@ -173,6 +174,33 @@ def test_a_class_without_negatives_is_named() -> None:
         task.draw(8, Negatives.DRAWN, 1, torch.Generator())
 
 
+def test_cifar10h_is_judged_on_the_authors_folds_and_crops() -> None:
+    """Validation and test images have the same fractions; of fewer images, the first. Other images have our own."""
+    labels = torch.arange(10_000) % 2
+    # Two bytes of an image are its number.
+    images = torch.zeros(10_000, 3, 32, 32, dtype=torch.uint8)
+    images[:, 0, 0, 0], images[:, 1, 0, 0] = torch.arange(10_000) % 256, torch.arange(10_000) // 256
+    data = ImageSet("cifar10h", ("a", "b"), images, torch.nn.functional.one_hot(labels, 2).float(), labels)
+
+    def numbers_of(images: Tensor) -> list[int]:
+        return (images[:, 0, 0, 0].long() + 256 * images[:, 1, 0, 0].long()).tolist()
+
+    (fold,) = CifarTask(CifarTask.Config(n_eval=100), data, [4]).folds
+    parts = authors_folds()
+    assert numbers_of(fold.images) == torch.cat([parts[4], parts[0], parts[1]]).tolist()
+    assert numbers_of(fold.validation.images) == parts[2][:100].tolist()
+    assert numbers_of(fold.test.images) == parts[3][:100].tolist()
+    assert torch.equal(fold.validation.kept, authors_crops()[:100])
+    assert torch.equal(fold.test.kept, authors_crops()[:100])
+    for change in ({"folds": Origin.OWN}, {"crops": Origin.OWN}):
+        (own,) = CifarTask(CifarTask.Config(n_eval=100, **change), data, [4]).folds  # type: ignore[arg-type]
+        is_same = torch.equal(own.test.images, fold.test.images), torch.equal(own.test.kept, fold.test.kept)
+        assert is_same == ("folds" not in change, "crops" not in change)
+    (other,) = CifarTask(CifarTask.Config(n_eval=100), replace(data, name="mine"), [4]).folds
+    assert numbers_of(other.images) == split(10_000, 4).train.tolist()
+    assert not torch.equal(other.test.kept, other.validation.kept)
+
+
 def test_only_metrics_that_apply() -> None:
     task = CifarTask(CifarTask.Config(), certain(torch.arange(20) % 2), [0])
     encoder = smoke().encoder.build_for(task.config.inputs, (0,))
@@ -289,7 +317,7 @@ def test_every_setting_of_images_changes_what_it_names() -> None:
     """Phases and negatives: above; optimiser: test_pretraining; schedule: test_config; here the head and the pool."""
     assert {s.path for s in SETTINGS if s.task == "images"} == {
         "task.negative_weights", "task.negative_pool", "encoder.head", "encoder.kappa_phase", "training.optimizer",
-        "training.lr_schedule",
+        "training.lr_schedule", "task.folds", "task.crops",
     }  # fmt: skip
     linear, normed = (ResNetEncoder(ResNetEncoder.Config(width=2, head=head), [1]) for head in Head)
     x = torch.rand(1, 4, 3, 32, 32)
