@@ -24,7 +24,7 @@ from pcl.metrics.crops import centre_crop_and_resize, draw_fractions
 from pcl.metrics.names import TEST, VAL, VAL_CROP
 from pcl.metrics.retrieval import recall_at_1
 from pcl.metrics.uncertainty import crop_rank_corr, entropy, rank_corr_with_uncertainty
-from pcl.tasks.base import Batch, Metrics, Negatives, Task, TaskConfig
+from pcl.tasks.base import Batch, Metrics, Negatives, PooledBatch, Task, TaskConfig
 
 _BLOCK, _CUDA_BLOCK = 500, 2_000  # images encoded at once
 _N_BYTES = 256  # values of eight bits
@@ -79,12 +79,13 @@ class _Fold:
         self.config = config
         parts = image_split(data, fold, config.folds)
         self.images, shares = _training_part(config, data, parts.train)
-        n_pool = min(len(self.images), _N_BYTES) if config.negative_pool is NegativePool.FIRST_256 else len(self.images)
+        n_images, is_first = len(self.images), config.negative_pool is NegativePool.FIRST_256
+        self.n_pool = n_images if config.negative_pool is NegativePool.ALL else min(n_images, _N_BYTES)
         # The cumulative weights of all images, by class: a draw is one search.
         self.shares = shares
         self.class_of = shares.double().cumsum(1)
         self.positives = shares.double().T.contiguous().cumsum(1)
-        self.negatives = (1 - shares[:n_pool].double()).T.contiguous().cumsum(1)
+        self.negatives = (1 - shares[: self.n_pool if is_first else n_images].double()).T.contiguous().cumsum(1)
         lonely = ((self.positives[:, -1] > 0) & (self.negatives[:, -1] == 0)).nonzero()
         self.without_negatives = data.classes[int(lonely[0])] if len(lonely) else ""
         self.validation = _judged(config, data, parts.validation, f"crops/val/{fold}")
@@ -102,10 +103,7 @@ class _Fold:
         return Batch(*(self._taken(places, generator) for places in self.places(batch_size, n_negatives, generator)))
 
     def places(self, batch_size: int, n_negatives: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
-        """Draw anchors uniformly, the class c from P(C|x), positives by P(c|x+) and negatives by `negative_weights`.
-
-        Returns the places of their images, (B,), (B,) and (B, N).
-        """
+        """Draw places of anchors, uniformly, of positives by P(c|x+) with c from P(C|x), and of negatives, (B, N)."""
         if n_negatives and self.without_negatives:
             raise ValueError(
                 f"There must be negatives for every class, but all images that they are drawn from are of "
@@ -213,6 +211,24 @@ class CifarTask(Task):
         n = n_negatives if source is Negatives.DRAWN else 0
         batches = [fold.draw(batch_size, n, generator) for fold in self.folds]
         return Batch(*(torch.stack(parts) for parts in zip(*batches, strict=True)))
+
+    @property
+    def n_pool(self) -> int:
+        """Number P of a run's images that can be negatives; the largest of all runs."""
+        return max(fold.n_pool for fold in self.folds)
+
+    @property
+    def has_pool(self) -> bool:
+        """True if `draw_pooled` is possible: images are taken as they are, and runs have equally many for negatives."""
+        is_plain = self.config.augmentation is Augmentation.NONE
+        return is_plain and all(fold.n_pool == self.n_pool for fold in self.folds)
+
+    def draw_pooled(self, batch_size: int, n_negatives: int, generator: torch.Generator) -> PooledBatch:
+        """Draw the batch that `draw` returns, but with each image that can be a negative once."""
+        n = self.n_pool
+        drawn = [(fold.images, *fold.places(batch_size, n_negatives, generator)) for fold in self.folds]
+        parts = [(images[a], images[p], images[:n], negatives) for images, a, p, negatives in drawn]
+        return PooledBatch(*(torch.stack(of_runs) for of_runs in zip(*parts, strict=True)))
 
     def evaluate(self, encoder: Encoder) -> list[Metrics]:
         return self._metrics(encoder, [fold.validation for fold in self.folds], "val")
