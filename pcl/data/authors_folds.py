@@ -38,7 +38,9 @@ def image_split(images: ImageSet, fold: int, origin: Origin) -> Split:
 @lru_cache
 def authors_folds() -> tuple[Tensor, ...]:
     """Return the authors' five sets of 2,000 images, int64, in their order; do not modify them."""
-    return tuple(torch.from_numpy(np.load(_FOLDER / "cifar10h-folds.npy").astype(np.int64)).unbind())
+    return tuple(
+        torch.from_numpy(np.load(_FOLDER / "cifar10h-folds.npy", allow_pickle=False).astype(np.int64)).unbind()
+    )
 
 
 @lru_cache
@@ -47,4 +49,4 @@ def authors_crops() -> Tensor:
 
     Do not modify them.
     """
-    return torch.from_numpy(np.load(_FOLDER / "cifar10h-crops.npy"))
+    return torch.from_numpy(np.load(_FOLDER / "cifar10h-crops.npy", allow_pickle=False))
