@@ -32,6 +32,7 @@ class Setting:
     loss: str = ""  # the only loss that has this setting; empty if it is not a loss's
     task: str = ""  # the only task that has it; empty if several have
     effect: str = ""  # of the difference, for the manual
+    others: tuple[Value, ...] = ()  # further values to be compared, which no profile has
 
     def of(self, profile: Profile) -> Value:
         """Return its value under a profile."""
@@ -80,9 +81,9 @@ SETTINGS = (
             effect="negatives by 1 - P(c|x) of the positive's class c, or by 1 - p.p' of the two images' shares"),
     Setting("task.negative_pool", "all", "modulo_256", "all", task="images",
             effect="the release keeps places of negatives in eight bits: 256 images alone, 9.5% of the anchor's class"),
-    Setting("task.folds", "authors", "authors", "authors", task="images",
+    Setting("task.folds", "authors", "authors", "authors", task="images", others=("own",),
             effect="CIFAR-10H's five sets as the authors published them, or our own, which all other images have"),
-    Setting("task.crops", "authors", "authors", "authors", task="images",
+    Setting("task.crops", "authors", "authors", "authors", task="images", others=("own",),
             effect="the same for the sizes of its crops; the authors have 2,000 for validation and test alike"),
     Setting("encoder.head", "linear", "weight_normed", "linear", task="images",
             effect="last layer with a bias, or weight-normed without one"),

@@ -12,12 +12,7 @@ ABLATION = Ablation(
     question="Which of the differences between the image experiment's text and code matter?",
     axis="flipped",
     baseline="none",
-    variants={
-        "none": Variant(),
-        **flipped_settings(task="images", is_own=True),
-        "task.folds=own": Variant({"task.folds": "own"}),
-        "task.crops=own": Variant({"task.crops": "own"}),
-    },
+    variants={"none": Variant(), **flipped_settings(task="images", is_own=True)},
     task="images",
     base={
         "task.labels": "soft", "encoder.dim": 8, "loss.kappa_pos": 16, "encoder.head_gain": 16,
