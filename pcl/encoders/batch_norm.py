@@ -3,7 +3,8 @@
 Axes: N different images, C channels, H rows, W columns.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
@@ -21,12 +22,12 @@ class Counts(NamedTuple):
 class CountedBatchNorm2d(nn.BatchNorm2d):
     """nn.BatchNorm2d that can count an image several times.
 
-    In training, while `counts` is set, output, gradients and running statistics are those of a batch with so many
-    copies of each image, where copies have the same output and a gradient is the sum over copies. Otherwise it is
-    torch's own.
+    In training, inside `counting`, output, gradients and running statistics are those of a batch with so many copies of
+    each image, where copies have the same output and a gradient is the sum over copies. Otherwise it is torch's own.
     """
 
-    counts: Counts | None = None
+    counts: Counts | None = None  # set by `counting`
+    measured: tuple[Tensor, Tensor] | None = None  # mean and unbiased variance of all copies, each (C,)
 
     def forward(self, input: Tensor) -> Tensor:
         """Normalise a batch (N, C, H, W)."""
@@ -35,15 +36,31 @@ class CountedBatchNorm2d(nn.BatchNorm2d):
         apply: Callable[..., tuple[Tensor, Tensor, Tensor]] = _Counted.apply  # which torch does not type
         output, mean, variance = apply(input, self.weight, self.bias, self.counts.shares, self.eps)
         n = self.counts.total * input.shape[2] * input.shape[3]
-        with torch.no_grad():
-            assert self.running_mean is not None
-            assert self.running_var is not None
-            assert self.num_batches_tracked is not None
-            assert self.momentum is not None
-            self.running_mean.lerp_(mean, self.momentum)
-            self.running_var.lerp_(variance * (n / (n - 1)), self.momentum)
-            self.num_batches_tracked.add_(1)
+        self.measured = mean, variance * (n / (n - 1))
         return output
+
+
+@contextmanager
+def counting(layers: Sequence[CountedBatchNorm2d], counts: Counts) -> Iterator[None]:
+    """Count images in this context; the layers' running statistics follow at its end, all at once."""
+    for layer in layers:
+        layer.counts = counts
+    try:
+        yield
+        _track([layer for layer in layers if layer.measured is not None])
+    finally:
+        for layer in layers:
+            layer.counts = layer.measured = None
+
+
+@torch.no_grad()
+def _track(layers: Sequence[CountedBatchNorm2d]) -> None:
+    for momentum in dict.fromkeys(layer.momentum for layer in layers):
+        alike = [layer for layer in layers if layer.momentum == momentum]
+        for place, name in enumerate(("running_mean", "running_var")):
+            found = [layer.measured[place] for layer in alike if layer.measured is not None]
+            torch._foreach_lerp_([getattr(layer, name) for layer in alike], found, momentum)
+        torch._foreach_add_([getattr(layer, "num_batches_tracked") for layer in alike], 1)  # noqa: B009  its type
 
 
 class _Counted(torch.autograd.Function):
@@ -65,6 +82,7 @@ class _Counted(torch.autograd.Function):
         ctx.save_for_backward(x, weight, shares, mean, variance)
         ctx.eps = eps
         ctx.mark_non_differentiable(mean, variance)
+        ctx.set_materialize_grads(False)  # no zeros for these two
         return batch_norm(x, mean, variance, weight, bias, False, 0.0, eps), mean, variance
 
     @staticmethod

@@ -4,7 +4,6 @@ Axes: R runs, B images, D dim.
 """
 
 import contextlib
-import itertools
 import math
 import re
 from collections.abc import Iterator, Sequence
@@ -20,7 +19,7 @@ from torch.nn.functional import normalize
 from pcl.data.weights import Weights, is_weights_name, load_weights, named_weights, plain_state
 from pcl.distributions import CosineLaw, Sampler, SamplerGradient, VonMisesFisher
 from pcl.encoders.base import Encoder, EncoderConfig, Inputs
-from pcl.encoders.batch_norm import CountedBatchNorm2d, Counts
+from pcl.encoders.batch_norm import CountedBatchNorm2d, Counts, counting
 from pcl.mathematics.random_streams import mixed_seed
 
 # Means and standard deviations of CIFAR-10's training images, per colour from 0 to 1.
@@ -141,15 +140,11 @@ class ResNetEncoder(Encoder):
 
         It returns each image's posterior once; batch norm has the statistics of all copies.
         """
-        layers = [[m for m in net.modules() if isinstance(m, CountedBatchNorm2d)] for net in self.nets]
-        for of_run, shares in zip(layers, (counts / total).unsqueeze(-1), strict=True):
-            for layer in of_run:
-                layer.counts = Counts(shares, total)
-        try:
+        with contextlib.ExitStack() as stack:
+            for net, shares in zip(self.nets, (counts / total).unsqueeze(-1), strict=True):
+                layers = [layer for layer in net.modules() if isinstance(layer, CountedBatchNorm2d)]
+                stack.enter_context(counting(layers, Counts(shares, total)))
             yield
-        finally:
-            for layer in itertools.chain(*layers):
-                layer.counts = None
 
     def _embedding(self, net: nn.Module, images: Tensor) -> Tensor:
         assert isinstance(net, nn.Sequential)
