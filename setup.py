@@ -16,6 +16,7 @@ setup(
     package_dir={"": ".", **inside},
     package_data={
         "pcl": ["py.typed"],
+        "pcl.data": ["authors/*"],
         "pcl.studies.paper": ["published.json"],
         "pcl.installed.dashboards": ["results/**/*"],
         "pcl.installed.dashboards.board": ["static/*"],

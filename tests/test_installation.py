@@ -82,6 +82,7 @@ def test_a_wheel_has_one_name_and_works_without_the_checkout(tmp_path: Path) -> 
         "dashboards/results/reference-paper",
     ):
         assert (inside / name).exists(), name
+    assert len(list((place / "pcl" / "data" / "authors").glob("*.npy"))) == 2
     run = f"import sys; sys.path[0] = {str(place)!r}; sys.argv[0] = 'pcl'; import pcl.__main__ as it; it.main()"
     listed = answer("-c", run, "grid", "--list", cwd=tmp_path)
     assert "toy_mcinfonce" in listed.stdout, listed.stderr

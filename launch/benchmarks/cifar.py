@@ -1,4 +1,7 @@
-"""Benchmark of training on images: a batch with many negatives and with none, its parts, an evaluation, a fold."""
+"""Benchmark of training on images: a batch with many negatives and with none, its parts, an evaluation, a fold.
+
+Where the fast path encodes each different negative once, its twin that encodes all of them is timed beside it.
+"""
 
 import time
 from collections.abc import Callable
@@ -12,7 +15,9 @@ from launch.benchmarks.phases import peak, phase_row, synchronize
 from launch.shared.command import say
 from launch.shared.image_choice import chosen_data, named
 from pcl.config.run_config import RunConfig
+from pcl.training.distinct_step import DistinctStep
 from pcl.training.run import Run
+from pcl.training.step import TrainingStep
 
 _SIZES = {
     "batch": "training.batch_size", "K": "loss.n_samples", "D": "encoder.dim", "M": "training.n_negatives",
@@ -53,23 +58,36 @@ def _rows(config: Any, device: str, is_fast: bool, n_timed: int) -> list[Row]:
     for what, part in _parts(run).items():
         rows.append({**head, "what": what, "ms_per_batch": _milliseconds(part, device), "peak_mib": None})
         _tell(rows[-1])
+    if isinstance(run.step, DistinctStep):
+        rows.append({**head, "what": "each negative encoded", **_twin(run, n_timed)})
+        _tell(rows[-1])
     return rows
+
+
+def _twin(run: Run, n_timed: int) -> Row:
+    """Time the last phase of a run that counts negatives, with the plain step, which encodes every one of them."""
+    step = run.step
+    run.step = TrainingStep(run.config, step.task, step.encoder, run.device, seed=0)
+    run.stepper = type(run.stepper)(run.step)
+    row = phase_row(run, len(run.config.training.phases) - 1, n_timed)
+    del row["phase"]  # no part of a fold's time
+    return row
 
 
 def _parts(run: Run) -> dict[str, Callable[[], object]]:
     """Time the parts of the last phase's batch one by one, outside of a graph, and an evaluation."""
     step = run.step
-    (x,) = step.prepare()
+    prepared = step.prepare()
 
     def encode_and_back() -> None:
-        posterior = step.encode(x)
+        posterior = step.encode(*prepared)
         (posterior.mu.sum() + posterior.kappa.sum()).backward()
 
     def evaluate() -> None:
         with torch.no_grad():
             step.task.evaluate(step.encoder)
 
-    encode = partial(step.encode, x)
+    encode = partial(step.encode, *prepared)
     return {"pairs": step.prepare, "encoder": encode, "encoder and back": encode_and_back, "evaluation": evaluate}
 
 

@@ -23,7 +23,7 @@ class Profile(Enum):
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting in which the profiles differ."""
+    """One setting in which text, released code, theorem or this program differ."""
 
     path: str  # dotted path in the configuration
     paper: Value
@@ -32,6 +32,7 @@ class Setting:
     loss: str = ""  # the only loss that has this setting; empty if it is not a loss's
     task: str = ""  # the only task that has it; empty if several have
     effect: str = ""  # of the difference, for the manual
+    others: tuple[Value, ...] = ()  # further values to be compared, which no profile has
 
     def of(self, profile: Profile) -> Value:
         """Return its value under a profile."""
@@ -62,7 +63,7 @@ SETTINGS = (
             effect="1.1 million or 11 thousand parameters of the kappa network at D = 10"),
     Setting("encoder.kappa_range", "generator", "sixteen_to_32", "generator",
             effect="the released scripts start kappa-hat at 16 to 32 even where the truth is 64 to 128"),
-    Setting("training.lr_schedule", "quarters", "phases", "phases",
+    Setting("training.lr_schedule", "quarters", "phases", "phases", task="toy",
             effect="rate 1, .1, .01, .001 (x 1e-4) by quarters; or 1, .5, .71, .35 by phases, one halving when joint"),
     Setting("training.lr_decay", 0.1, 0.5, 0.1,
             effect="see training.lr_schedule; the release's first version has 0.1 here"),
@@ -72,12 +73,18 @@ SETTINGS = (
             effect="the same, in mu phases"),
     Setting("training.n_negatives", 32, 32, 1024,
             effect="number of negatives"),
+    Setting("training.lr_schedule", "quarters", "phase_starts", "quarters", task="images",
+            effect="rate 1, .1, .01, .001 (x 1e-4) by quarters; or 1, 1, d, d with d of training.lr_decay"),
     Setting("training.optimizer", "adam", "adamw", "adam", task="images",
             effect="without or with a weight decay of 0.01"),
     Setting("task.negative_weights", "not_of_class", "unlike_anchor", "not_of_class", task="images",
             effect="negatives by 1 - P(c|x) of the positive's class c, or by 1 - p.p' of the two images' shares"),
-    Setting("task.negative_pool", "all", "first_256", "all", task="images",
-            effect="the release keeps the indices of negatives in eight bits: only 256 images are ever negatives"),
+    Setting("task.negative_pool", "all", "modulo_256", "all", task="images",
+            effect="the release keeps places of negatives in eight bits: 256 images alone, 9.5% of the anchor's class"),
+    Setting("task.folds", "authors", "authors", "authors", task="images", others=("own",),
+            effect="CIFAR-10H's five sets as the authors published them, or our own, which all other images have"),
+    Setting("task.crops", "authors", "authors", "authors", task="images", others=("own",),
+            effect="the same for the sizes of its crops; the authors have 2,000 for validation and test alike"),
     Setting("encoder.head", "linear", "weight_normed", "linear", task="images",
             effect="last layer with a bias, or weight-normed without one"),
     Setting("encoder.kappa_phase", "mu_fixed", "everything", "mu_fixed", task="images",

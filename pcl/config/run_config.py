@@ -36,6 +36,8 @@ __all__ = ["EXPERIMENTS", "Plain", "RunConfig", "Scale"]
 
 _WHOLE_BELOW = 2**53  # a whole number of a setting: from here on, floats skip some
 _PARTS = ("task", "encoder", "loss", "training")
+# Of settings of tasks that records of earlier versions lack, by name: what they were then, where no profile says it.
+_EARLIER = {"folds": "own", "crops": "own"}
 _type_hints: Callable[[type], dict[str, Any]] = lru_cache(get_type_hints)  # every reading of a configuration asks
 
 
@@ -174,6 +176,8 @@ class RunConfig:
         rest = {"task_name": "toy", "training.optimizer": "adam", **flat}
         profile, scale = (str(rest.pop(name, "")) for name in ("profile", "scale"))
         loss, task, encoder = (recorded(str(rest.pop(name, ""))) for name in KEYS)
+        of_task = experiment_of(task).task.Config
+        rest = {**{f"task.{name}": value for name, value in _EARLIER.items() if hasattr(of_task, name)}, **rest}
         return cls.of(rest, loss=loss, profile=profile, scale=scale, task=task, encoder=encoder)
 
     def fingerprint(self) -> str:

@@ -32,6 +32,9 @@ class LrSchedule(Enum):
     QUARTERS = "quarters"  # at each 25% of training, as the paper writes it
     # At the middle of every phase; phase i starts at lr lr_decay^(i/2), as the released code computes it.
     PHASES = "phases"
+    # At the start of every phase after the first; a phase that is alone has its one step at its middle. As the released
+    # code computes it for images.
+    PHASE_STARTS = "phase_starts"
     # Linear warm-up over the first 5% of training, then a cosine to 0: the paper's when it trains from scratch.
     WARM_UP_COSINE = "warm_up_cosine"
 
@@ -125,6 +128,8 @@ class TrainingConfig:
         phase = self.phase_at(batch)
         ends = [0, *self.phases.ends(self.n_batches)]
         is_second_half = 2 * batch >= ends[phase] + ends[phase + 1]
+        if self.lr_schedule is LrSchedule.PHASE_STARTS and len(self.phases) > 1:
+            return float(self.lr * self.lr_decay**phase)
         return float(self.lr * self.lr_decay ** (phase / 2 + is_second_half))
 
     def negatives_at(self, phase: int) -> Negatives:

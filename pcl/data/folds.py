@@ -1,9 +1,10 @@
-"""Five folds of a set's images, fixed by a seed.
+"""Five folds of a set's images, fixed by a seed. CIFAR-10H has others by default: `pcl.data.authors_folds`.
 
 The order is that of the hashes of `seed/index`: it uses no library's random numbers, so that it never changes.
 """
 
 import hashlib
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -13,7 +14,7 @@ N_FOLDS = 5
 
 
 class Split(NamedTuple):
-    """Disjoint indices of images, int64, ascending."""
+    """Disjoint indices of images, int64."""
 
     train: Tensor
     validation: Tensor
@@ -23,7 +24,7 @@ class Split(NamedTuple):
 def folds(n: int, seed: int = 0) -> tuple[Tensor, ...]:
     """Return five disjoint sets of indices that cover all n images, each ascending; sizes differ by at most one.
 
-    The seed 0 is the published division.
+    The seed 0 is the division that runs have.
 
     Example:
         >>> [part.tolist() for part in folds(10)]
@@ -36,9 +37,13 @@ def folds(n: int, seed: int = 0) -> tuple[Tensor, ...]:
 
 
 def split(n: int, fold: int, seed: int = 0) -> Split:
+    """Return fold f of `folds`, see `split_of`; indices are ascending."""
+    return Split(*(part.sort().values for part in split_of(folds(n, seed), fold)))
+
+
+def split_of(parts: Sequence[Tensor], fold: int) -> Split:
     """Return fold f: it trains on the sets f, f + 1 and f + 2, validates on f + 3 and tests on f + 4, modulo five."""
     if not 0 <= fold < N_FOLDS:
         raise ValueError(f"`0 <= fold <= {N_FOLDS - 1}` must hold, but got {fold}.")
-    parts = folds(n, seed)
     a, b, c, validation, test = (parts[(fold + step) % N_FOLDS] for step in range(N_FOLDS))
-    return Split(torch.cat((a, b, c)).sort().values, validation, test)
+    return Split(torch.cat((a, b, c)), validation, test)

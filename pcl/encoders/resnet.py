@@ -3,6 +3,7 @@
 Axes: R runs, B images, D dim.
 """
 
+import contextlib
 import math
 import re
 from collections.abc import Iterator, Sequence
@@ -18,6 +19,7 @@ from torch.nn.functional import normalize
 from pcl.data.weights import Weights, is_weights_name, load_weights, named_weights, plain_state
 from pcl.distributions import CosineLaw, Sampler, SamplerGradient, VonMisesFisher
 from pcl.encoders.base import Encoder, EncoderConfig, Inputs
+from pcl.encoders.batch_norm import CountedBatchNorm2d, Counts, counting
 from pcl.mathematics.random_streams import mixed_seed
 
 # Means and standard deviations of CIFAR-10's training images, per colour from 0 to 1.
@@ -132,6 +134,18 @@ class ResNetEncoder(Encoder):
         kappa = posterior.kappa if trains_kappa else posterior.kappa.detach()
         return VonMisesFisher(mu, kappa, validate_args=False, law=posterior.law)
 
+    @contextlib.contextmanager
+    def counting(self, counts: Tensor, total: int) -> Iterator[None]:
+        """Count images in this context: in training, run r has image i counts[r, i] times, `total` times all together.
+
+        It returns each image's posterior once; batch norm has the statistics of all copies.
+        """
+        with contextlib.ExitStack() as stack:
+            for net, shares in zip(self.nets, (counts / total).unsqueeze(-1), strict=True):
+                layers = [layer for layer in net.modules() if isinstance(layer, CountedBatchNorm2d)]
+                stack.enter_context(counting(layers, Counts(shares, total)))
+            yield
+
     def _embedding(self, net: nn.Module, images: Tensor) -> Tensor:
         assert isinstance(net, nn.Sequential)
         body, head = net
@@ -166,14 +180,16 @@ def backbone(width: int) -> nn.Sequential:
     """
     from torchvision.models.resnet import BasicBlock, conv1x1  # noqa: PLC0415  takes seconds to import
 
-    layers: list[nn.Module] = [nn.Conv2d(3, width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU()]
+    norm = CountedBatchNorm2d
+    layers: list[nn.Module] = [nn.Conv2d(3, width, 3, padding=1, bias=False), norm(width), nn.ReLU()]
     layers.append(nn.MaxPool2d(3, stride=2, padding=1))
     n_in = width
     for stage, factor in enumerate(_BLOCKS):
         n_out = factor * width
         stride = 2 if stage else 1
-        shortcut = nn.Sequential(conv1x1(n_in, n_out, stride), nn.BatchNorm2d(n_out)) if stage else None
-        layers += [BasicBlock(n_in, n_out, stride, shortcut), BasicBlock(n_out, n_out)]
+        shortcut = nn.Sequential(conv1x1(n_in, n_out, stride), norm(n_out)) if stage else None
+        first = BasicBlock(n_in, n_out, stride, shortcut, norm_layer=norm)
+        layers += [first, BasicBlock(n_out, n_out, norm_layer=norm)]
         n_in = n_out
     for layer in layers:
         for module in layer.modules():

@@ -27,6 +27,15 @@ class Batch(NamedTuple):
     negatives: Tensor  # (R, B, N, ...) drawn, (R, 1, N, ...) shared or the pool, N = 0 for in-batch ones
 
 
+class PooledBatch(NamedTuple):
+    """Inputs of one step whose negatives are among few inputs."""
+
+    anchor: Tensor  # (R, B, ...)
+    positive: Tensor  # (R, B, ...)
+    pool: Tensor  # (R, P, ...), all inputs that can be negatives
+    negatives: Tensor  # (R, B, N), places in the pool, int64
+
+
 class Truths(NamedTuple):
     """Inputs that encoders are judged on, with their true posteriors."""
 

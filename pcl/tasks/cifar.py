@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from pcl.data.augmentation import crop_and_flip
-from pcl.data.folds import N_FOLDS, split
+from pcl.data.authors_folds import Origin, authors_crops, has_authors, image_split
+from pcl.data.folds import N_FOLDS
 from pcl.data.images import SIDE, ImageSet
 from pcl.data.sources import data_folder, resolve
 from pcl.encoders import Encoder, Inputs
@@ -23,9 +24,10 @@ from pcl.metrics.crops import centre_crop_and_resize, draw_fractions
 from pcl.metrics.names import TEST, VAL, VAL_CROP
 from pcl.metrics.retrieval import recall_at_1
 from pcl.metrics.uncertainty import crop_rank_corr, entropy, rank_corr_with_uncertainty
-from pcl.tasks.base import Batch, Metrics, Negatives, Task, TaskConfig
+from pcl.tasks.base import Batch, Metrics, Negatives, PooledBatch, Task, TaskConfig
 
 _BLOCK, _CUDA_BLOCK = 500, 2_000  # images encoded at once
+_N_BYTES = 256  # values of eight bits
 _LEAST_JUDGED = 3  # fewest images with meaningful ranks
 
 
@@ -48,7 +50,9 @@ class NegativePool(Enum):
     """The images that can be negatives."""
 
     ALL = "all"
-    FIRST_256 = "first_256"  # the released code keeps their indices in eight bits
+    # Drawn among all, of which the place modulo 256 is taken: the released code keeps places in eight bits.
+    MODULO_256 = "modulo_256"
+    FIRST_256 = "first_256"  # drawn among the first 256 alone, as `reference` did in records of numerics version 3
 
 
 class Augmentation(Enum):
@@ -73,18 +77,19 @@ class _Fold:
 
     def __init__(self, config: "CifarTask.Config", data: ImageSet, fold: int) -> None:
         self.config = config
-        parts = split(len(data.images), fold)
+        parts = image_split(data, fold, config.folds)
         self.images, shares = _training_part(config, data, parts.train)
-        n_pool = min(len(self.images), 256) if config.negative_pool is NegativePool.FIRST_256 else len(self.images)
+        n_images, is_first = len(self.images), config.negative_pool is NegativePool.FIRST_256
+        self.n_pool = n_images if config.negative_pool is NegativePool.ALL else min(n_images, _N_BYTES)
         # The cumulative weights of all images, by class: a draw is one search.
         self.shares = shares
         self.class_of = shares.double().cumsum(1)
         self.positives = shares.double().T.contiguous().cumsum(1)
-        self.negatives = (1 - shares[:n_pool].double()).T.contiguous().cumsum(1)
+        self.negatives = (1 - shares[: self.n_pool if is_first else n_images].double()).T.contiguous().cumsum(1)
         lonely = ((self.positives[:, -1] > 0) & (self.negatives[:, -1] == 0)).nonzero()
         self.without_negatives = data.classes[int(lonely[0])] if len(lonely) else ""
-        self.validation = _judged(data, parts.validation[: config.n_eval], f"crops/val/{fold}")
-        self.test = _judged(data, parts.test[: config.n_eval], f"crops/test/{fold}")
+        self.validation = _judged(config, data, parts.validation, f"crops/val/{fold}")
+        self.test = _judged(config, data, parts.test, f"crops/test/{fold}")
 
     def to(self, device: torch.device) -> None:
         """Move its tensors to a device."""
@@ -94,7 +99,11 @@ class _Fold:
             setattr(self, name, _Judged(*(tensor.to(device) for tensor in getattr(self, name))))
 
     def draw(self, batch_size: int, n_negatives: int, generator: torch.Generator) -> Batch:
-        """Draw a batch of one run: anchors uniformly, the class c from P(C|x), the positive by P(c|x+)."""
+        """Draw a batch of one run."""
+        return Batch(*(self._taken(places, generator) for places in self.places(batch_size, n_negatives, generator)))
+
+    def places(self, batch_size: int, n_negatives: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+        """Draw places of anchors, uniformly, of positives by P(c|x+) with c from P(C|x), and of negatives, (B, N)."""
         if n_negatives and self.without_negatives:
             raise ValueError(
                 f"There must be negatives for every class, but all images that they are drawn from are of "
@@ -109,7 +118,9 @@ class _Fold:
         else:
             cumulative = self.negatives[chosen]
         negative = _search(cumulative, (batch_size, n_negatives), generator)
-        return Batch(*(self._taken(index, generator) for index in (anchor, positive, negative)))
+        if self.config.negative_pool is NegativePool.MODULO_256:
+            negative = negative % _N_BYTES
+        return anchor, positive, negative
 
     def _taken(self, index: Tensor, generator: torch.Generator) -> Tensor:
         if self.config.augmentation is Augmentation.CROP_FLIP:
@@ -134,7 +145,9 @@ class CifarTask(Task):
         data: str = "auto"  # the images: auto, cifar10h, embedded, or a folder or file; see `pcl.data.sources.resolve`
         labels: Labels = Labels.SOFT  # training images and their labels
         fold: int = 0  # number of the fold, of five; a run has this one plus its seed, modulo five
-        n_eval: int = 2_000  # largest number of images for validation, and for the test
+        folds: Origin = Origin.AUTHORS  # origin of the five sets of images
+        crops: Origin = Origin.AUTHORS  # origin of the sizes of crops that kappa is compared with
+        n_eval: int = 2_000  # largest number of images for validation, and for the test; the first of their set
         negative_weights: NegativeWeights = NegativeWeights.NOT_OF_CLASS  # weights by which negatives are drawn
         negative_pool: NegativePool = NegativePool.ALL  # images that can be negatives
         # Random changes of anchors, positives and negatives, each independently.
@@ -199,6 +212,24 @@ class CifarTask(Task):
         batches = [fold.draw(batch_size, n, generator) for fold in self.folds]
         return Batch(*(torch.stack(parts) for parts in zip(*batches, strict=True)))
 
+    @property
+    def n_pool(self) -> int:
+        """Number P of a run's images that can be negatives; the largest of all runs."""
+        return max(fold.n_pool for fold in self.folds)
+
+    @property
+    def has_pool(self) -> bool:
+        """True if `draw_pooled` is possible: images are taken as they are, and runs have equally many for negatives."""
+        is_plain = self.config.augmentation is Augmentation.NONE
+        return is_plain and all(fold.n_pool == self.n_pool for fold in self.folds)
+
+    def draw_pooled(self, batch_size: int, n_negatives: int, generator: torch.Generator) -> PooledBatch:
+        """Draw the batch that `draw` returns, but with each image that can be a negative once."""
+        n = self.n_pool
+        drawn = [(fold.images, *fold.places(batch_size, n_negatives, generator)) for fold in self.folds]
+        parts = [(images[a], images[p], images[:n], negatives) for images, a, p, negatives in drawn]
+        return PooledBatch(*(torch.stack(of_runs) for of_runs in zip(*parts, strict=True)))
+
     def evaluate(self, encoder: Encoder) -> list[Metrics]:
         return self._metrics(encoder, [fold.validation for fold in self.folds], "val")
 
@@ -232,9 +263,13 @@ def _training_part(config: CifarTask.Config, data: ImageSet, train: Tensor) -> t
     return images, torch.nn.functional.one_hot(labels, len(data.classes)).float()
 
 
-def _judged(data: ImageSet, chosen: Tensor, purpose: str) -> _Judged:
+def _judged(config: CifarTask.Config, data: ImageSet, part: Tensor, purpose: str) -> _Judged:
+    chosen = part[: config.n_eval]
     images, shares = data.images[chosen], data.soft_labels[chosen]
-    kept = draw_fractions(len(images), torch.Generator().manual_seed(mixed_seed(purpose)))
+    if config.crops is Origin.AUTHORS and has_authors(data):
+        kept = authors_crops()[: len(images)]
+    else:
+        kept = draw_fractions(len(images), torch.Generator().manual_seed(mixed_seed(purpose)))
     return _Judged(images, shares.argmax(1), entropy(shares), centre_crop_and_resize(images, kept), kept)
 
 

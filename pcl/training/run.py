@@ -26,6 +26,7 @@ from pcl.metrics.undefined import seed_means
 from pcl.tasks import Negatives, Task
 from pcl.tasks.base import Metrics
 from pcl.training.checkpoint import read_checkpoint, write_checkpoint
+from pcl.training.distinct_step import DistinctStep
 from pcl.training.diverged import Diverged
 from pcl.training.step import TrainingStep
 from pcl.training.stepper import GraphStepper, PlainStepper, Stepper
@@ -66,8 +67,8 @@ class Run:
         config: The configuration.
         seeds: Seeds.
         device: Device.
-        is_fast: Whether to use CUDA graphs and the fused kernels where there is a CUDA device; the plain path has
-            the same statistics.
+        is_fast: Whether to use CUDA graphs and the fused kernels where there is a CUDA device, and to encode images
+            that are negatives many times once; the plain path has the same statistics.
         chunk_size: Largest number of similarities that the plain losses hold at once; changes memory, not results.
 
     Example:
@@ -166,11 +167,14 @@ class Run:
 
     def _assemble(self, task: Task, encoder: Encoder, is_fast: bool, chunk_size: int) -> None:
         is_graph = is_fast and self.device.type == "cuda"
-        step_type = TrainingStep
+        step_type: type[TrainingStep] = TrainingStep
         if is_graph and self.config.experiment.is_fused(self.config.encoder):
             from pcl.training.fused_step import FusedStep  # noqa: PLC0415  needs Triton, which only CUDA machines have
 
             step_type = FusedStep
+        training = self.config.training
+        if is_fast and DistinctStep.fits(task, encoder, training.batch_size * training.n_negatives):
+            step_type = DistinctStep
         self.step = step_type(self.config, task, encoder, self.device, mixed_seed(self.seeds, "training"))
         self.step.set_chunk_size(chunk_size)
         self.stepper: Stepper = GraphStepper(self.step) if is_graph else PlainStepper(self.step)

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -36,7 +37,7 @@ def test_profiles_set_what_they_name() -> None:
 def test_each_setting_varies_alone(setting: Setting) -> None:
     """From `paper`, the value of another profile at one path changes that path and no other."""
     base = RunConfig.of(loss=setting.loss or "mc_info_nce", profile="paper", task=setting.task or "toy")
-    others = {setting.reference, setting.exact} - {setting.paper}
+    others = {setting.reference, setting.exact, *setting.others} - {setting.paper}
     assert others
     for value in others:
         values = {setting.path: value}
@@ -122,6 +123,25 @@ def test_schedules_of_text_and_release() -> None:
     assert [phases.lr_at(b) * 1e4 for b in (0, 25, 50, 75)] == pytest.approx([1, 0.5, 0.5**0.5, 0.5**1.5])
     joint = TrainingConfig(n_batches=100, lr_schedule=LrSchedule.PHASES, lr_decay=0.5, phases=Phases.parse("joint"))
     assert [joint.lr_at(b) * 1e4 for b in (0, 49, 50, 99)] == pytest.approx([1, 1, 0.5, 0.5])
+
+
+@pytest.mark.parametrize(
+    ("phases", "factors", "stops"),
+    [
+        ("mu kappa", [1, 1, 0.3, 0.3], [50, 100]),
+        ("joint", [1, 1, 0.3, 0.3], [50, 100]),
+        ("mu:3 kappa", [1, 1, 1, 0.3], [75, 100]),
+        ("mu kappa mu kappa", [1, 0.3, 0.09, 0.027], [25, 50, 75, 100]),
+    ],
+)
+def test_released_images_have_rates_by_phase_alone(phases: str, factors: list[float], stops: list[int]) -> None:
+    values = {"training.phases": phases, "training.n_batches": 100, "training.lr_decay": 0.3}
+    training = RunConfig.of(values, profile="reference", task="images").training
+    assert [training.lr_at(b) * 1e4 for b in (0, 25, 50, 75)] == pytest.approx(factors)
+    assert [training.lr_at(b) * 1e4 for b in (24, 49, 74, 99)] == pytest.approx(factors)
+    training = replace(training, eval_every=100)
+    assert {training.next_stop(batch) for batch in range(100)} >= set(stops)
+    assert RunConfig.of(profile="reference").training.lr_schedule is LrSchedule.PHASES
 
 
 @pytest.mark.parametrize("schedule", LrSchedule)

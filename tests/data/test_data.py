@@ -1,4 +1,5 @@
 import hashlib
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from scipy.stats import spearmanr
 from torch import Tensor
 
 from pcl.data import ImageSet, cache_file, embedded, folds, load, resolve, save, split
+from pcl.data.authors_folds import Origin, authors_crops, authors_folds, image_split
 from pcl.data.embedded import CLASSES, Cause, Embedded, vote_probabilities, write_sheet
 from tests.support.pace import within
 
@@ -126,8 +128,8 @@ def test_interrupted_save_leaves_the_old_file(tmp_path: Path, monkeypatch: pytes
 FOLD_DIGESTS = ["43977ca6c6a69aad", "b4f7dba2a76c9778", "2120e2114bd7ab34", "64e1f9e8cf36ded1", "85eb4a123b75f3d4"]
 
 
-def test_folds_are_the_published_ones() -> None:
-    """The hashes that define the folds of CIFAR-10H: they must never change."""
+def test_folds_never_change() -> None:
+    """The hashes that define our own folds of 10,000 images."""
     digests = [hashlib.sha256(part.numpy().astype("<i8").tobytes()).hexdigest()[:16] for part in folds(10_000, 0)]
     assert digests == FOLD_DIGESTS
     assert ", ".join(FOLD_DIGESTS) in (ROOT / "docs/images.md").read_text()
@@ -144,6 +146,38 @@ def test_folds_divide(n: int) -> None:
         assert torch.equal(train, torch.cat([parts[(fold + step) % 5] for step in range(3)]).sort().values)
         assert torch.equal(validation, parts[(fold + 3) % 5])
         assert torch.equal(test, parts[(fold + 4) % 5])
+
+
+def test_the_authors_folds_and_crops() -> None:
+    """Five sets of 2,000 that cover CIFAR-10H once, in the authors' order, and fractions as the paper draws them."""
+    parts = authors_folds()
+    assert [len(part) for part in parts] == [2_000] * 5
+    assert torch.equal(torch.cat(parts).sort().values, torch.arange(10_000))
+    assert parts[0][:3].tolist() == [1221, 1947, 3844]
+    crops = authors_crops()
+    assert (crops.shape, crops.dtype) == ((2_000,), torch.float64)
+    assert 0.25 <= float(crops.min()) < float(crops.max()) <= 1
+    assert abs(float(crops.mean()) - 0.625) < 4 * 0.75 / math.sqrt(12 * 2_000)
+    readme = (ROOT / "pcl/data/authors/README.md").read_text()
+    for file in (ROOT / "pcl/data/authors").glob("*.npy"):
+        assert hashlib.sha256(file.read_bytes()).hexdigest() in readme
+
+
+def test_the_authors_folds_are_of_cifar10h_alone() -> None:
+    n = 10_000
+    labels = torch.arange(n) % 2
+    images, shares = torch.empty(1, 3, 32, 32, dtype=torch.uint8).expand(n, 3, 32, 32), torch.eye(2)[labels]
+    whole, other = (ImageSet(name, ("a", "b"), images, shares, labels) for name in ("cifar10h", "cifar10h-mine"))
+    part = ImageSet("cifar10h", ("a", "b"), images[:100], shares[:100], labels[:100])
+    parts = authors_folds()
+    for fold in range(5):
+        train, validation, test = image_split(whole, fold, Origin.AUTHORS)
+        assert torch.equal(train, torch.cat([parts[(fold + step) % 5] for step in range(3)]))  # not sorted
+        assert torch.equal(validation, parts[(fold + 3) % 5])
+        assert torch.equal(test, parts[(fold + 4) % 5])
+    for data, origin in ((whole, Origin.OWN), (other, Origin.AUTHORS), (part, Origin.AUTHORS)):
+        ours = split(len(data.images), 1)
+        assert all(torch.equal(a, b) for a, b in zip(image_split(data, 1, origin), ours, strict=True))
 
 
 def test_folds_refuse() -> None:

@@ -1,6 +1,7 @@
 """The image experiment: how pairs are drawn, what phases train, which evaluation a run ends with."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from torch import Tensor
 from pcl.config.fidelity import SETTINGS
 from pcl.config.run_config import RunConfig
 from pcl.config.schedule import Trained
+from pcl.data.authors_folds import Origin, authors_crops, authors_folds
 from pcl.data.folds import split
 from pcl.data.images import ImageSet
 from pcl.encoders import Head, Precision, ResNetEncoder
@@ -115,14 +117,88 @@ def certain(labels: Tensor) -> ImageSet:
     return ImageSet("certain", ("a", "b"), images, torch.nn.functional.one_hot(labels, 2).float(), labels)
 
 
+@pytest.mark.parametrize("weights", list(NegativeWeights))
+@pytest.mark.parametrize("n", [250, 700])  # fewer training images than places of eight bits, and more
+def test_places_modulo_256_are_of_a_draw_among_all(n: int, weights: NegativeWeights) -> None:
+    """P(place r) is the sum of the weights at r, r + 256, ...; first_256 has another law, by the weights at r alone."""
+    shares = torch.softmax(4 * torch.randn(n, 2, generator=torch.Generator().manual_seed(0)), -1)
+    data = replace(certain(torch.arange(n) % 2), soft_labels=shares)
+    config = CifarTask.Config(negative_weights=weights, negative_pool=NegativePool.MODULO_256)
+    fold = CifarTask(config, data, [0]).folds[0]
+    anchor, _, negative = fold.places(2_000, 64, torch.Generator().manual_seed(1))
+    shares = fold.shares.double()
+    unlike = 1 - shares
+    by_anchor = shares @ (unlike / unlike.sum(0)).T
+    if weights is NegativeWeights.UNLIKE_ANCHOR:
+        by_anchor = 1 - shares @ shares.T
+        by_anchor /= by_anchor.sum(1, keepdim=True)
+    expected = torch.zeros(len(shares), 256, dtype=torch.float64)
+    expected.index_add_(1, torch.arange(len(shares)) % 256, by_anchor)
+    chances = expected[anchor]
+    mean, deviation = 64 * chances.sum(0), (64 * chances * (1 - chances)).sum(0).sqrt()
+    counts = torch.bincount(negative.flatten(), minlength=256).double()
+    assert len(counts) == 256
+    assert ((counts - mean).abs() <= 4.5 * deviation + 1e-9).all()
+
+
+def test_places_modulo_256_can_be_of_the_anchors_own_class() -> None:
+    """With hard labels of ten equal classes, 10% of those draws that are not from the first 256 images themselves."""
+    labels = torch.randperm(2_000, generator=torch.Generator().manual_seed(0)) % 10
+    names = tuple("abcdefghij")
+    one_hot = torch.nn.functional.one_hot(labels, 10).float()
+    data = ImageSet("ten", names, torch.zeros(2_000, 3, 32, 32, dtype=torch.uint8), one_hot, labels)
+    same = {}
+    for pool in (NegativePool.ALL, NegativePool.MODULO_256):
+        fold = CifarTask(CifarTask.Config(labels=Labels.HARD, negative_pool=pool), data, [0]).folds[0]
+        anchor, _, negative = fold.places(2_000, 32, torch.Generator().manual_seed(1))
+        of_image = fold.shares.argmax(1)
+        same[pool] = (of_image[negative] == of_image[anchor].unsqueeze(1)).double().mean().item()
+    assert same[NegativePool.ALL] == 0
+    assert same[NegativePool.MODULO_256] == pytest.approx(0.1 * (1 - 256 / 1_200), abs=0.01)
+
+
+def test_a_class_alone_has_no_negatives() -> None:
+    task = CifarTask(CifarTask.Config(negative_pool=NegativePool.MODULO_256), certain(torch.zeros(600).long()), [0])
+    with pytest.raises(ValueError, match=r"all images that they are drawn from are of 'a' \(`task.negative_pool=mod"):
+        task.draw(8, Negatives.DRAWN, 1, torch.Generator())
+
+
 def test_a_class_without_negatives_is_named() -> None:
-    """The release takes them from the first 256 images alone, which can be of one class."""
+    """Records of `reference` from before version 4 draw from the first 256 images alone, which can be of one class."""
     data = certain(torch.arange(600) // 500)
+    for pool in (NegativePool.ALL, NegativePool.MODULO_256):
+        CifarTask(CifarTask.Config(negative_pool=pool), data, [0]).draw(8, Negatives.DRAWN, 1, torch.Generator())
     task = CifarTask(CifarTask.Config(negative_pool=NegativePool.FIRST_256), data, [0])
     assert task.draw(8, Negatives.IN_BATCH, 1, torch.Generator()).negatives.shape[2] == 0
     with pytest.raises(ValueError, match=r"all images that they are drawn from are of 'a' \(`task.negative_pool=first"):
         task.draw(8, Negatives.DRAWN, 1, torch.Generator())
-    CifarTask(CifarTask.Config(), data, [0]).draw(8, Negatives.DRAWN, 1, torch.Generator())
+
+
+def test_cifar10h_is_judged_on_the_authors_folds_and_crops() -> None:
+    """Validation and test images have the same fractions; of fewer images, the first. Other images have our own."""
+    labels = torch.arange(10_000) % 2
+    # Two bytes of an image are its number.
+    images = torch.zeros(10_000, 3, 32, 32, dtype=torch.uint8)
+    images[:, 0, 0, 0], images[:, 1, 0, 0] = torch.arange(10_000) % 256, torch.arange(10_000) // 256
+    data = ImageSet("cifar10h", ("a", "b"), images, torch.nn.functional.one_hot(labels, 2).float(), labels)
+
+    def numbers_of(images: Tensor) -> list[int]:
+        return (images[:, 0, 0, 0].long() + 256 * images[:, 1, 0, 0].long()).tolist()
+
+    (fold,) = CifarTask(CifarTask.Config(n_eval=100), data, [4]).folds
+    parts = authors_folds()
+    assert numbers_of(fold.images) == torch.cat([parts[4], parts[0], parts[1]]).tolist()
+    assert numbers_of(fold.validation.images) == parts[2][:100].tolist()
+    assert numbers_of(fold.test.images) == parts[3][:100].tolist()
+    assert torch.equal(fold.validation.kept, authors_crops()[:100])
+    assert torch.equal(fold.test.kept, authors_crops()[:100])
+    for change in ({"folds": Origin.OWN}, {"crops": Origin.OWN}):
+        (own,) = CifarTask(CifarTask.Config(n_eval=100, **change), data, [4]).folds  # type: ignore[arg-type]
+        is_same = torch.equal(own.test.images, fold.test.images), torch.equal(own.test.kept, fold.test.kept)
+        assert is_same == ("folds" not in change, "crops" not in change)
+    (other,) = CifarTask(CifarTask.Config(n_eval=100), replace(data, name="mine"), [4]).folds
+    assert numbers_of(other.images) == split(10_000, 4).train.tolist()
+    assert not torch.equal(other.test.kept, other.validation.kept)
 
 
 def test_only_metrics_that_apply() -> None:
@@ -238,18 +314,17 @@ def test_what_phases_train() -> None:
 
 
 def test_every_setting_of_images_changes_what_it_names() -> None:
-    """Those of the phases and negatives above, the optimiser in test_pretraining; here the head and the pool."""
+    """Phases and negatives: above; optimiser: test_pretraining; schedule: test_config; here the head and the pool."""
     assert {s.path for s in SETTINGS if s.task == "images"} == {
         "task.negative_weights", "task.negative_pool", "encoder.head", "encoder.kappa_phase", "training.optimizer",
+        "training.lr_schedule", "task.folds", "task.crops",
     }  # fmt: skip
     linear, normed = (ResNetEncoder(ResNetEncoder.Config(width=2, head=head), [1]) for head in Head)
     x = torch.rand(1, 4, 3, 32, 32)
     linear.nets[0][1].bias.data.zero_()  # type: ignore[index, union-attr]
     torch.testing.assert_close(linear(x).mu, normed(x).mu)  # the same first weights, without the bias
     assert sum("bias" in name for name, _ in normed.nets[0][1].named_parameters()) == 0  # type: ignore[index]
-    config = smoke("reference")
-    assert isinstance(config.task, CifarTask.Config)
-    assert config.task.build([1]).folds[0].negatives.shape[1] == 256
+    assert [smoke(profile).flat()["task.negative_pool"] for profile in ("paper", "reference")] == ["all", "modulo_256"]
 
 
 def test_kappa_and_weights_are_the_seeds() -> None:

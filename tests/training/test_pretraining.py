@@ -262,10 +262,11 @@ def test_adamw_is_adam_with_decay() -> None:
 
 
 def test_records_from_before_there_was_a_choice() -> None:
-    new = {"training.optimizer", "task.augmentation", "encoder.weights"}
+    new = {"training.optimizer", "task.augmentation", "encoder.weights", "task.folds", "task.crops"}
     config = RunConfig.of(task="images", profile="reference", scale="smoke")
     old = RunConfig.from_flat({path: value for path, value in config.flat().items() if path not in new})
-    assert old == config.with_values({"training.optimizer": "adam"})
+    assert old == config.with_values({"training.optimizer": "adam", "task.folds": "own", "task.crops": "own"})
+    assert RunConfig.from_flat({**config.flat(), "task.negative_pool": "first_256"}).flat() != config.flat()
 
 
 def test_squares_are_erased_around_every_pixel_alike(generator: torch.Generator) -> None:

@@ -194,12 +194,12 @@ def negatives(*counts: int) -> dict[str, Variant]:
 def flipped_settings(loss: str = "mc_info_nce", task: str = "toy", *, is_own: bool = False) -> dict[str, Variant]:
     """Return a variant for each value that a profile gives a named setting, alone; `cells` omits a profile's own.
 
-    With `is_own`, settings that all losses and tasks have are left out.
+    With `is_own`, settings that all losses of the controlled experiment have are left out.
     """
     reader = RunConfig.of(loss=loss, task=task)
     fitting = [s for s in SETTINGS if s.loss in ("", loss) and s.task in ("", task) and s.path in reader.paths()]
-    fitting = [s for s in fitting if s.loss or s.task or not is_own]
-    plain = [(s.path, reader.read(s.path, s.of(profile))) for s in fitting for profile in Profile]
+    fitting = [s for s in fitting if s.loss or s.task == "images" or not is_own]
+    plain = [(s.path, reader.read(s.path, v)) for s in fitting for v in (*(s.of(p) for p in Profile), *s.others)]
     return {f"{path}={value}": Variant({path: value}) for path, value in dict.fromkeys(plain)}
 
 

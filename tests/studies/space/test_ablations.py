@@ -105,6 +105,9 @@ def test_every_named_setting_is_flipped_in_some_ablation() -> None:
     of_images = {
         "task.negative_weights",
         "task.negative_pool",
+        "task.folds",
+        "task.crops",
+        "training.lr_schedule",
         "encoder.head",
         "encoder.kappa_phase",
         "training.optimizer",

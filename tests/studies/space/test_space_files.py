@@ -181,7 +181,7 @@ def test_image_configurations(loss: str, profile: str, scale: str) -> None:
     assert flat["task_name"] == "images"
     assert {path for path in flat if path.startswith("task.")} == {
         "task.data", "task.labels", "task.fold", "task.n_eval", "task.negative_weights", "task.negative_pool",
-        "task.augmentation",
+        "task.augmentation", "task.folds", "task.crops",
     }  # fmt: skip
     assert RunConfig.from_flat(flat) == config
     assert flat["encoder.sampler"] == ("released" if profile == "reference" else "exact")

@@ -1,0 +1,103 @@
+"""Batch norm for batches in which images occur many times, computed from each image once.
+
+Axes: N different images, C channels, H rows, W columns.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import batch_norm
+
+
+class Counts(NamedTuple):
+    """How often each image of a batch counts."""
+
+    shares: Tensor  # (N, 1), float32, count of each image over that of all; 0 is possible
+    total: int  # sum of all counts
+
+
+class CountedBatchNorm2d(nn.BatchNorm2d):
+    """nn.BatchNorm2d that can count an image several times.
+
+    In training, inside `counting`, output, gradients and running statistics are those of a batch with so many copies of
+    each image, where copies have the same output and a gradient is the sum over copies. Otherwise it is torch's own.
+    """
+
+    counts: Counts | None = None  # set by `counting`
+    measured: tuple[Tensor, Tensor] | None = None  # mean and unbiased variance of all copies, each (C,)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Normalise a batch (N, C, H, W)."""
+        if self.counts is None or not self.training:
+            return super().forward(input)
+        apply: Callable[..., tuple[Tensor, Tensor, Tensor]] = _Counted.apply  # which torch does not type
+        output, mean, variance = apply(input, self.weight, self.bias, self.counts.shares, self.eps)
+        n = self.counts.total * input.shape[2] * input.shape[3]
+        self.measured = mean, variance * (n / (n - 1))
+        return output
+
+
+@contextmanager
+def counting(layers: Sequence[CountedBatchNorm2d], counts: Counts) -> Iterator[None]:
+    """Count images in this context; the layers' running statistics follow at its end, all at once."""
+    for layer in layers:
+        layer.counts = counts
+    try:
+        yield
+        _track([layer for layer in layers if layer.measured is not None])
+    finally:
+        for layer in layers:
+            layer.counts = layer.measured = None
+
+
+@torch.no_grad()
+def _track(layers: Sequence[CountedBatchNorm2d]) -> None:
+    for momentum in dict.fromkeys(layer.momentum for layer in layers):
+        alike = [layer for layer in layers if layer.momentum == momentum]
+        for place, name in enumerate(("running_mean", "running_var")):
+            found = [layer.measured[place] for layer in alike if layer.measured is not None]
+            torch._foreach_lerp_([getattr(layer, name) for layer in alike], found, momentum)
+        torch._foreach_add_([getattr(layer, "num_batches_tracked") for layer in alike], 1)  # noqa: B009  its type
+
+
+class _Counted(torch.autograd.Function):
+    """y = weight (x - m) / s + bias with m = sum_i w_i E x_i and s^2 = eps + sum_i w_i E (x_i - m)^2, E over pixels.
+
+    The gradient in x is a dy - w_i a (sum dy + x' sum dy x') / (H W) with a = weight / s and x' = (x - m) / s; sums are
+    over images and pixels. Few kernels, none of which waits for the device: a CUDA graph replays them.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, shares: Tensor, eps: float
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        full = x.to(torch.promote_types(x.dtype, torch.float32))
+        variances, means = torch.var_mean(full, (2, 3), correction=0)  # of each image, (N, C)
+        mean = (shares * means).sum(0)
+        means -= mean
+        variance = (shares * torch.addcmul(variances, means, means)).sum(0)
+        ctx.save_for_backward(x, weight, shares, mean, variance)
+        ctx.eps = eps
+        ctx.mark_non_differentiable(mean, variance)
+        ctx.set_materialize_grads(False)  # no zeros for these two
+        return batch_norm(x, mean, variance, weight, bias, False, 0.0, eps), mean, variance
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
+        x, weight, shares, mean, variance = ctx.saved_tensors
+        dy = gradients[0]
+        inverse = (variance + ctx.eps).rsqrt()
+        _, of_weight, of_bias = torch.ops.aten.native_batch_norm_backward(
+            dy, x, weight, mean, variance, mean, inverse, False, ctx.eps, [False, True, True]
+        )
+        scale = weight * inverse
+        slope = scale * inverse * of_weight
+        offset = torch.addcmul(scale * of_bias, slope, mean, value=-1)
+        per_pixel = shares * (-1 / (x.shape[2] * x.shape[3]))
+        offset, slope = ((per_pixel * part)[..., None, None] for part in (offset, slope))  # (N, C, 1, 1)
+        through_statistics = torch.addcmul(offset, slope, x)
+        of_x = torch.addcmul(through_statistics, scale[:, None, None], dy, out=torch.empty_like(x))
+        return of_x, of_weight, of_bias, None, None

@@ -1,0 +1,153 @@
+"""Negatives that are few images, each encoded once and counted, against the plain step that encodes every copy."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from pcl.config.run_config import RunConfig
+from pcl.config.schedule import Trained
+from pcl.data import embedded
+from pcl.encoders.batch_norm import CountedBatchNorm2d, Counts, counting
+from pcl.tasks import CifarTask, Negatives
+from pcl.training.distinct_step import DistinctStep
+from pcl.training.run import Run
+from pcl.training.step import TrainingStep
+
+COUNTS = torch.tensor([3, 0, 1, 1, 7, 2])
+
+
+@pytest.mark.parametrize(
+    ("dtype", "memory_format", "tolerance"),
+    [
+        (torch.float64, torch.contiguous_format, 1e-12),
+        (torch.float32, torch.contiguous_format, 2e-5),
+        (torch.float32, torch.channels_last, 2e-5),
+    ],
+)
+def test_counted_batch_norm_is_that_of_copies(
+    dtype: torch.dtype, memory_format: torch.memory_format, tolerance: float
+) -> None:
+    """Output, gradients and running statistics, of channels whose means are far from 0, over several batches."""
+    generator = torch.Generator().manual_seed(0)
+    plain, counted = nn.BatchNorm2d(4).to(dtype), CountedBatchNorm2d(4).to(dtype)
+    nn.init.uniform_(plain.weight, 0.5, 2, generator)
+    nn.init.uniform_(plain.bias, -1, 1, generator)
+    counted.load_state_dict(plain.state_dict())
+    copies = torch.arange(len(COUNTS)).repeat_interleave(COUNTS)
+    shares = COUNTS.to(dtype) / COUNTS.sum()
+    for batch in range(2):
+        x = torch.randn(6, 4, 3, 5, generator=generator, dtype=torch.float64) * (1 + batch) + torch.arange(4).view(
+            4, 1, 1
+        )
+        x = x.to(dtype).contiguous(memory_format=memory_format).requires_grad_()
+        ahead = torch.randn(len(copies), 4, 3, 5, generator=generator, dtype=torch.float64).to(dtype)
+        expected, ours = (
+            _results(plain, x, copies, ahead, None),
+            _results(counted, x, copies, ahead, Counts(shares.unsqueeze(1), int(COUNTS.sum()))),
+        )
+        for a, b in zip(ours, expected, strict=True):
+            torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
+    assert counted.counts is None
+    assert torch.equal(counted(x), nn.BatchNorm2d.forward(counted, x))  # torch's own where nothing is counted
+
+
+def _results(layer: nn.BatchNorm2d, x: Tensor, copies: Tensor, ahead: Tensor, counts: Counts | None) -> list[Tensor]:
+    if isinstance(layer, CountedBatchNorm2d) and counts is not None:
+        with counting([layer], counts):
+            y = layer(x)[copies]
+    else:
+        y = layer(x[copies])
+    gradients = torch.autograd.grad((y * ahead).sum(), [x, layer.weight, layer.bias])
+    return [y, *gradients, *(buffer.clone() for buffer in layer.buffers())]
+
+
+def images(profile: str = "reference", loss: str = "mc_info_nce", **values: Any) -> RunConfig:
+    small = {"task.data": "embedded", "encoder.width": 4, "training.batch_size": 16, "training.n_negatives": 32}
+    paths = {name.replace("__", "."): value for name, value in values.items()}
+    return RunConfig.of({**small, **paths}, task="images", scale="smoke", profile=profile, loss=loss)
+
+
+@pytest.mark.parametrize("loss", ["mc_info_nce", "hib", "elk"])
+def test_a_step_is_the_plain_one(loss: str) -> None:
+    """Losses, gradients and batch norm's running statistics of two runs, in float32.
+
+    Losses agree to 1e-5, gradients to 0.2% of the norm of each parameter's: rounding passes 20 batch norms.
+    """
+    config = images(loss=loss, training__phases="joint")
+    counted, plain = (Run(config, (1, 2), is_fast=is_fast).step for is_fast in (True, False))
+    assert (type(counted), type(plain)) == (DistinctStep, TrainingStep)
+    found = []
+    for step in (counted, plain):
+        step.enter(Trained.JOINT, Negatives.DRAWN)
+        prepared = step.prepare()
+        losses = step.mean_losses(prepared)
+        losses.sum().backward()
+        found.append((prepared[0].shape[1], losses.detach(), step.generator.get_state()))
+    assert [n_images for n_images, *_ in found] == [2 * 16 + 256, 2 * 16 + 16 * 32]
+    torch.testing.assert_close(found[0][1], found[1][1], rtol=1e-5, atol=1e-5)
+    assert torch.equal(found[0][2], found[1][2])  # the same random numbers
+    for (name, ours), theirs in zip(counted.encoder.named_parameters(), plain.encoder.parameters(), strict=True):
+        assert ours.grad is not None, name
+        assert theirs.grad is not None, name
+        assert (ours.grad - theirs.grad).norm() <= 2e-3 * theirs.grad.norm(), name
+    for (name, ours), theirs in zip(counted.encoder.named_buffers(), plain.encoder.buffers(), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5, msg=name)
+    buffers = dict(counted.encoder.named_buffers())
+    assert all(int(value) == 1 for name, value in buffers.items() if name.endswith("num_batches_tracked"))
+
+
+@pytest.mark.parametrize(
+    ("values", "is_counted"),
+    [
+        ({}, True),
+        ({"task__negative_pool": "first_256"}, True),
+        ({"task__negative_pool": "all"}, False),  # 512 negatives of far more images
+        ({"training__n_negatives": 31}, False),  # fewer than twice as many negatives as images
+        ({"task__augmentation": "crop_flip"}, False),  # copies differ
+    ],
+)
+def test_where_it_applies(values: dict[str, Any], is_counted: bool) -> None:
+    run = Run(images(**values), (1,))
+    assert isinstance(run.step, DistinctStep) == is_counted
+    assert not isinstance(Run(images(**values), (1,), is_fast=False).step, DistinctStep)
+
+
+def test_a_phase_without_drawn_negatives_and_unequal_pools() -> None:
+    run = Run(images(), (1,))
+    run.step.enter(Trained.MU, Negatives.IN_BATCH)
+    (x,) = run.step.prepare()
+    assert x.shape[1] == 2 * 16
+    task = CifarTask(CifarTask.Config(), embedded().images, (1, 2))
+    assert task.has_pool
+    task.folds[1].n_pool -= 1  # as of sets whose parts differ in size
+    assert not task.has_pool
+
+
+def test_training_and_evaluation_go_on_without_counts() -> None:
+    """A run with both phases ends; nothing stays counted, so that evaluations are those of its weights."""
+    run = Run(images(training__n_batches=2, training__eval_every=2, task__n_eval=20), (1,))
+    (report,) = run
+    assert report.metrics["train/loss"] < 1e6
+    assert all(m.counts is None for m in run.step.encoder.modules() if isinstance(m, CountedBatchNorm2d))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("precision", "tolerance"), [("float32", 0.01), ("bfloat16", 0.05)])
+def test_a_captured_step_is_the_plain_one(precision: str, tolerance: float) -> None:
+    """Mean losses of 20 batches, the first of them trained before a graph is captured, with the same random numbers."""
+    config = images(encoder__width=64, encoder__precision=precision, training__phases="joint", training__n_batches=20)
+    config = config.with_values({"training.batch_size": 64, "loss.n_samples": 64})
+    counted, plain = Run(config, (1, 2), "cuda"), Run(config, (1, 2), "cuda")
+    plain.step = TrainingStep(config, plain.step.task, plain.step.encoder, plain.device, 1)
+    counted.step.generator.manual_seed(1)
+    plain.stepper = type(counted.stepper)(plain.step)
+    found = []
+    for run in (counted, plain):
+        run.stepper.enter(Trained.JOINT, Negatives.DRAWN)
+        run.stepper.advance(20, 1e-4)
+        found.append(torch.tensor(run.stepper.mean_losses()))
+    torch.testing.assert_close(found[0], found[1], rtol=tolerance, atol=tolerance)
+    for ours, theirs in zip(counted.step.encoder.buffers(), plain.step.encoder.buffers(), strict=True):
+        torch.testing.assert_close(ours.float(), theirs.float(), rtol=0.2, atol=0.05)
