@@ -63,6 +63,20 @@ def _track(layers: Sequence[CountedBatchNorm2d]) -> None:
         torch._foreach_add_([getattr(layer, "num_batches_tracked") for layer in alike], 1)  # noqa: B009  its type
 
 
+def _moments(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return variances and means over the pixels of each image, (N, C), in float32 or better.
+
+    Half precision is summed in float32 without a copy of x in it; E x^2 - (E x)^2 loses little to cancellation, as
+    activations have means of the size of their deviations.
+    """
+    if x.dtype not in (torch.bfloat16, torch.float16):
+        variances, means = torch.var_mean(x, (2, 3), correction=0)
+        return variances, means
+    means = x.mean((2, 3), dtype=torch.float32)
+    norms = torch.linalg.vector_norm(x, dim=(2, 3), dtype=torch.float32)
+    return (norms.square() / (x.shape[2] * x.shape[3])).sub_(means.square()).clamp_min_(0), means
+
+
 class _Counted(torch.autograd.Function):
     """y = weight (x - m) / s + bias with m = sum_i w_i E x_i and s^2 = eps + sum_i w_i E (x_i - m)^2, E over pixels.
 
@@ -74,8 +88,7 @@ class _Counted(torch.autograd.Function):
     def forward(
         ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, shares: Tensor, eps: float
     ) -> tuple[Tensor, Tensor, Tensor]:
-        full = x.to(torch.promote_types(x.dtype, torch.float32))
-        variances, means = torch.var_mean(full, (2, 3), correction=0)  # of each image, (N, C)
+        variances, means = _moments(x)
         mean = (shares * means).sum(0)
         means -= mean
         variance = (shares * torch.addcmul(variances, means, means)).sum(0)

@@ -53,6 +53,20 @@ def test_counted_batch_norm_is_that_of_copies(
     assert torch.equal(counted(x), nn.BatchNorm2d.forward(counted, x))  # torch's own where nothing is counted
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_statistics_of_half_precision_are_summed_in_full(dtype: torch.dtype) -> None:
+    """Channels whose means are up to three deviations from 0; rounding of sums to bfloat16 would be off by 4e-3."""
+    x = (torch.randn(6, 4, 8, 8, generator=torch.Generator().manual_seed(0)) + torch.arange(4).view(4, 1, 1)).to(dtype)
+    layer, full = CountedBatchNorm2d(4), nn.BatchNorm2d(4).double()
+    with counting([layer], Counts((COUNTS / COUNTS.sum()).unsqueeze(1), int(COUNTS.sum()))):
+        y = layer(x)
+    assert y.dtype is dtype
+    expected = full(x.double().repeat_interleave(COUNTS, dim=0))
+    torch.testing.assert_close(layer.running_mean.double(), full.running_mean, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(layer.running_var.double(), full.running_var, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(y.double().repeat_interleave(COUNTS, dim=0), expected, rtol=0.02, atol=0.02)
+
+
 def _results(layer: nn.BatchNorm2d, x: Tensor, copies: Tensor, ahead: Tensor, counts: Counts | None) -> list[Tensor]:
     if isinstance(layer, CountedBatchNorm2d) and counts is not None:
         with counting([layer], counts):
