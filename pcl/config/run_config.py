@@ -7,6 +7,7 @@ and numbers become the field's own type here, at the boundary; unknown paths fai
 import dataclasses
 import hashlib
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum
@@ -185,7 +186,8 @@ class RunConfig:
 def _plain(value: Any) -> Plain:
     if isinstance(value, Enum):
         return str(value.value)
-    return str(value) if isinstance(value, Phases) else value
+    is_infinite = isinstance(value, float) and math.isinf(value)  # JSON has no infinity: its text is read as well
+    return str(value) if isinstance(value, Phases) or is_infinite else value
 
 
 def _read(path: str, value: Any, known: Mapping[str, type]) -> Any:

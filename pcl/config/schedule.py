@@ -99,17 +99,20 @@ class TrainingConfig:
     lr_decay: float = 0.1  # factor by which it decays
     lr_schedule: LrSchedule = LrSchedule.QUARTERS
     eval_every: int = 5_000  # batches between evaluations
-    kappa_limit: float = 1e6  # a run with a median kappa-hat beyond this ends as runaway
+    # A run with a median kappa-hat beyond this ends as runaway; inf: it trains to its end, whatever its kappa.
+    kappa_limit: float = 1e6
 
     def __post_init__(self) -> None:
         for name, least in (("n_batches", 1), ("batch_size", 2), ("n_negatives", 1), ("eval_every", 1)):
             value = getattr(self, name)
             if value < least:
                 raise ValueError(f"`training.{name} >= {least}` must hold, but got {value}.")
-        for name in ("lr", "lr_decay", "kappa_limit"):
+        for name in ("lr", "lr_decay"):
             value = getattr(self, name)
             if not 0 < value < math.inf:
                 raise ValueError(f"`0 < training.{name} < inf` must hold, but got {value:g}.")
+        if not self.kappa_limit > 0:
+            raise ValueError(f"`0 < training.kappa_limit` must hold, but got {self.kappa_limit:g}.")
 
     def phase_at(self, batch: int) -> int:
         """Return the index of the phase that a batch belongs to."""

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from pcl.mathematics.normalizer_table import growth_table
-from pcl.mathematics.point_limit import is_nearly_a_point, point_similarity
+from pcl.mathematics.point_limit import is_concentrated, point_similarity
 from pcl.mathematics.special import log_vmf_normalizer
 
 
@@ -56,11 +56,12 @@ class IntegratedAcceptance:
 
     def __init__(self, dim: int, kappa_max: float, kappa_pos: float) -> None:
         self.dim, self.kappa_pos = dim, kappa_pos
-        growth = growth_table(dim, torch.device("cpu"))
-        largest = _KAPPA_MARGIN * kappa_max
-        edges = growth(torch.tensor([largest, largest + kappa_pos]))
-        is_point = is_nearly_a_point(torch.tensor(largest), kappa_pos)
-        self._largest_log_weight = kappa_pos if is_point else float(edges[1] - edges[0])  # its limit, a bound
+        largest = torch.tensor(_KAPPA_MARGIN * kappa_max)
+        if is_concentrated(largest, kappa_pos):
+            self._largest_log_weight = float(point_similarity(largest, torch.ones(()), kappa_pos, dim))
+        else:
+            edges = growth_table(dim, torch.device("cpu"))(torch.stack([largest, largest + kappa_pos]))
+            self._largest_log_weight = float(edges[1] - edges[0])
 
     def __call__(self, cosine: Tensor, kappa: Tensor) -> Tensor:
         """(R, B, P) of cosines z.mu', (R, B, P), and kappa', (R, 1, P)."""
@@ -68,7 +69,7 @@ class IntegratedAcceptance:
         resultant = (kappa.square() + kappa_pos**2 + 2 * kappa_pos * kappa * cosine).clamp(min=0).sqrt()
         growth = growth_table(self.dim, cosine.device)
         log_weight = growth(resultant) - growth(kappa)
-        is_point = is_nearly_a_point(kappa, kappa_pos)
+        is_point = is_concentrated(kappa, kappa_pos)
         if is_point.device.type != "cpu" or is_point.any():  # a GPU would have to be waited for
             limit = point_similarity(kappa, cosine, kappa_pos, self.dim)
             log_weight = torch.where(is_point, limit, log_weight)

@@ -51,6 +51,7 @@ def parts_of(config: RunConfig) -> dict[str, Any]:
         "lr": [training.lr_at(b) for b in range(training.n_batches)],
         "sources": [training.negatives_at(p) for p in range(len(training.phases))],
         "count": training.n_negatives,
+        "kappa limit": training.kappa_limit,
         "loss": loss,
     }
 
@@ -73,6 +74,7 @@ AFFECTED = {
     "training.negatives": {"sources"},
     "training.mu_phase_negatives": {"sources"},
     "training.n_negatives": {"count"},
+    "training.kappa_limit": {"kappa limit"},
 }
 # Positives are chosen by their latents, few of which change hands where latents change little; and negatives that need
 # latents are drawn with them, which shifts the random numbers that positives are chosen by.

@@ -6,6 +6,7 @@ from launch.reproduction.cells import Cells, Setting, ours_of
 from pcl.config.failure import Failure, FailureKind
 from pcl.studies.paper.comparison import lines_of, lost_seeds
 from pcl.studies.paper.published import published_tables, settled
+from pcl.studies.space.ablation import load_ablation
 from pcl.studies.tracking.finished_trials import Found, Known
 
 NAN = Failure(FailureKind.NAN, "at batch 4")
@@ -42,6 +43,28 @@ def test_mu_counts_that_was_trained_before_kappa_ran_away() -> None:
     lines = {(line.row, line.what): line for line in lines_of(table, ours_of(table, cells, found, setting))}
     assert lines["injective", "κ RMSE"].verdict == "ran away"
     assert lines["injective", "κ RMSE"].ours == f"{causes[4]}; {NAN}"
+
+
+def test_runs_of_tables_and_ablations_go_on_whatever_their_kappa() -> None:
+    """Under every profile; a kappa that has grown without bound is then what the paper says of the injective process."""
+    table = TABLES["tab:toy_correctsetups"]
+    for profile in ("paper", "reference", "exact"):
+        setting = Setting(profile, "paper", (4, 5, 6))
+        cells = Cells.of([table], setting)
+        assert {trial.config["training.kappa_limit"] for trial in cells.trials.values()} == {"inf"}
+        trials = load_ablation("ambiguity").cells(profile, "paper", (4, 5, 6)).trials.values()
+        assert {trial.key for trial in trials} == set(cells.trials)
+    limited = Setting("reference", "paper", (4, 5, 6), {"training.kappa_limit": 1e6})
+    assert {t.config["training.kappa_limit"] for t in Cells.of([table], limited).trials.values()} == {1e6}
+    setting = Setting("reference", "paper", (4, 5, 6))
+    cells = Cells.of([table], setting)
+    for median, verdict in ((3e7, "agrees"), (300.0, "no number printed")):
+        by_seed = dict.fromkeys((4, 5, 6), {"eval/mu_mae": 0.05, "eval/kappa_median": median})
+        found = {cells.keys[table.name, "injective"]: Known((4, 5, 6), (Found("s", "r", by_seed, {}),))}
+        lines = {(line.row, line.what): line for line in lines_of(table, ours_of(table, cells, found, setting))}
+        assert lines["injective", "κ RMSE"].verdict == lines["injective", "κ rank corr."].verdict == verdict
+        assert lines["injective", "κ RMSE"].ours.startswith("median κ ")
+        assert lines["injective", "μ RMSE"].verdict == "agrees"
 
 
 def test_seeds_that_are_yet_to_run_are_told_beside_the_cause_of_those_that_failed() -> None:

@@ -203,6 +203,19 @@ def test_runaway_kappa_ends_the_run_with_its_cause() -> None:
     assert len(reports) == 0 or reports[-1].batch == 4
 
 
+@pytest.mark.parametrize("loss", ["hib", "mc_info_nce"])
+def test_without_a_limit_a_run_trains_to_its_end_whatever_its_kappa(loss: str) -> None:
+    """As HIB's published one did: kappa is reported as it is, beyond what float32 tells from a point."""
+    run = Run(smoke("reference", loss=loss, training__phases="joint", training__negatives="in_batch"), (4, 5))
+    assert isinstance(run.step.encoder, MlpEncoder)
+    run.step.encoder.kappa_head.shift += math.log(1e14)
+    report = last(run)
+    assert (report.batch, report.failures) == (8, {})
+    for metrics in report.by_seed.values():
+        assert metrics["eval/kappa_median"] > 1e13
+        assert all(math.isfinite(value) for value in metrics.values())
+
+
 def test_nan_ends_the_run_with_its_cause() -> None:
     run = Run(smoke(), (4,))
     with torch.no_grad():

@@ -11,6 +11,7 @@ from dashboards.board.html.tables import Cell, Column, TableRow, filter_all, tab
 from dashboards.board.pages.paper_runs import Found, Setting, is_begun, is_told, measured, ours_of, why
 from dashboards.board.store.records import Trial
 from dashboards.paper.results import Asked, Origin, Result
+from pcl.metrics.names import KAPPA_MEDIAN
 from pcl.presentation.markup import Child, Html, join, tag
 from pcl.presentation.numbers import MINUS, MISSING, plus_minus
 from pcl.storage.installation import command
@@ -218,7 +219,7 @@ def _line(row: paper.Row, metric: str, heading: str, setting: Setting, content: 
         ]
     else:
         cause, state = why(metric, content)
-        if state == "failed" and row.expects(metric, content.failures.values()):
+        if row.expects(metric, content.failures.values(), measured(content, KAPPA_MEDIAN).mean):
             state = paper.AGREES
         told = _marked(tag("span", cause, class_="wrap"), setting)
         reached = [told, content.counted(0), "", Cell(_marked(badge(state), setting), state)]

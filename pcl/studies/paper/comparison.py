@@ -121,6 +121,7 @@ def _line(row: Row, metric: str, heading: str, ours: Ours) -> Line:
         told, n_seeds, verdict = UNDEFINED, 0, "no value"
     elif not measured.n and (instead := ours.measured(_INSTEAD)).n and metric.startswith("eval/kappa"):
         told, n_seeds, verdict = f"median κ {shown(instead)}", instead.n, NO_NUMBER if note else NOTHING
+        verdict = AGREES if row.expects(metric, ours.failures.values(), instead.mean) else verdict
     elif not measured.n:
         told = ours.told
         is_runaway = any(failure.kind is FailureKind.RUNAWAY_KAPPA for failure in ours.failures.values())

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pcl.config.failure import Failure, FailureKind
+from pcl.config.fidelity import TO_THE_END
 from pcl.metrics.names import larger_is_better
 
 Plain = str | int | float | bool
@@ -25,6 +26,7 @@ AGREES = "agrees"
 _AGREES_WITHIN = 2.0  # combined standard errors
 FEW_SEEDS = {1: "one seed", 2: "two seeds"}  # they say too little of how much they vary
 _WITHOUT_BOUND = "without bound"
+_UNBOUNDED = 1e6  # a median kappa beyond this, where searches end a run, counts as grown without bound
 _OF_RANKS = "rank corr."
 
 
@@ -63,14 +65,17 @@ class Row:
         from pcl.config.run_config import RunConfig  # noqa: PLC0415  torch takes seconds
 
         sizes = self.settings_at_paper if scale == "paper" else {}
-        values = {**self.settings, **sizes}
+        values = {**TO_THE_END, **self.settings, **sizes}
         return RunConfig.of(values, loss=self.loss, profile=profile, scale=scale, task=self.task).flat()
 
-    def expects(self, metric: str, failures: Iterable[Failure]) -> bool:
-        """Return whether these failures are what is printed instead of a number: kappa grows without bound."""
+    def expects(self, metric: str, failures: Iterable[Failure], median: float = math.nan) -> bool:
+        """Return whether this is what is printed instead of a number: kappa grows without bound.
+
+        Either all seeds ended for it, or none did and `median`, the mean of their median kappas, is that large.
+        """
         kinds = {failure.kind for failure in failures}
         is_kappa = _WITHOUT_BOUND in self.note and metric.startswith("eval/kappa_")
-        return is_kappa and kinds == {FailureKind.RUNAWAY_KAPPA}
+        return is_kappa and (kinds == {FailureKind.RUNAWAY_KAPPA} or (not kinds and median > _UNBOUNDED))
 
     def note_on(self, metric: str) -> str:
         """Return what is printed instead of this metric's number; remarks on rank correlations are for these alone."""

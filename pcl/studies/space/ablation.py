@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from pcl.config.experiments import Experiment, experiment_of, require_choice
-from pcl.config.fidelity import SETTINGS, Profile
+from pcl.config.fidelity import SETTINGS, TO_THE_END, Profile
 from pcl.config.run_config import Plain, RunConfig
 from pcl.config.user_files import identity_of, named
 from pcl.metrics.names import larger_is_better
@@ -173,7 +173,7 @@ class Ablation:
         variant = self.variants[label]
         sizes = variant.settings_at_paper if scale == "paper" else {}
         scratch = {_WEIGHTS: ""} if variant.is_from_scratch else {}
-        values = {**self.base, **given, **variant.settings, **sizes, **scratch}
+        values = {**TO_THE_END, **self.base, **given, **variant.settings, **sizes, **scratch}
         names = {"loss": variant.loss or self.loss, "task": self.task, "encoder": self.encoder}
         return RunConfig.of(values, profile=profile, scale=scale, **names).flat()
 
