@@ -55,7 +55,9 @@ class GrowthTable:
         """Return the integral of A from `LARGEST_KAPPA` to kappa, by its expansion for large kappa, and A(kappa)."""
         first, second = (self.dim - 1) / 2, (self.dim - 1) * (self.dim - 3) / 8
         inverse = 1 / kappa
-        integral = kappa - LARGEST_KAPPA - first * (kappa / LARGEST_KAPPA).log() + second * (1 / LARGEST_KAPPA - inverse)
+        integral = (
+            kappa - LARGEST_KAPPA - first * (kappa / LARGEST_KAPPA).log() + second * (1 / LARGEST_KAPPA - inverse)
+        )
         return integral, 1 - first * inverse + second * inverse.square()
 
 

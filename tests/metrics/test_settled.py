@@ -46,7 +46,7 @@ def test_mu_counts_that_was_trained_before_kappa_ran_away() -> None:
 
 
 def test_runs_of_tables_and_ablations_go_on_whatever_their_kappa() -> None:
-    """Under every profile; a kappa that has grown without bound is then what the paper says of the injective process."""
+    """Under every profile; a kappa that has grown without bound is then what the paper says of the injective one."""
     table = TABLES["tab:toy_correctsetups"]
     for profile in ("paper", "reference", "exact"):
         setting = Setting(profile, "paper", (4, 5, 6))
@@ -59,7 +59,7 @@ def test_runs_of_tables_and_ablations_go_on_whatever_their_kappa() -> None:
     setting = Setting("reference", "paper", (4, 5, 6))
     cells = Cells.of([table], setting)
     for median, verdict in ((3e7, "agrees"), (300.0, "no number printed")):
-        by_seed = dict.fromkeys((4, 5, 6), {"eval/mu_mae": 0.05, "eval/kappa_median": median})
+        by_seed = {seed: {"eval/mu_mae": 0.05, "eval/kappa_median": median} for seed in (4, 5, 6)}
         found = {cells.keys[table.name, "injective"]: Known((4, 5, 6), (Found("s", "r", by_seed, {}),))}
         lines = {(line.row, line.what): line for line in lines_of(table, ours_of(table, cells, found, setting))}
         assert lines["injective", "κ RMSE"].verdict == lines["injective", "κ rank corr."].verdict == verdict

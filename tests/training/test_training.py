@@ -213,7 +213,8 @@ def test_without_a_limit_a_run_trains_to_its_end_whatever_its_kappa(loss: str) -
     assert (report.batch, report.failures) == (8, {})
     for metrics in report.by_seed.values():
         assert metrics["eval/kappa_median"] > 1e13
-        assert all(math.isfinite(value) for value in metrics.values())
+        undefined = {name for name, value in metrics.items() if not math.isfinite(value)}
+        assert undefined <= {"eval/spread_rank_corr"}  # float32 has one spread for all of them
 
 
 def test_nan_ends_the_run_with_its_cause() -> None:
