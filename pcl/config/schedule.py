@@ -26,6 +26,13 @@ class Optimizer(Enum):
     ADAMW = "adamw"  # with a weight decay of 0.01, torch's default, as in the released image scripts
 
 
+class ReleaseVersion(Enum):
+    """The version of the release that training follows where versions differ; see `fidelity.release_settings`."""
+
+    FIRST = "first"  # lr_decay 0.1 and Adam, as the paper writes it; likelier the one of the published tables
+    LAST = "last"  # lr_decay 0.5 and, for images, AdamW
+
+
 class LrSchedule(Enum):
     """The schedule of the learning rate; all but the last decay it by factors of `lr_decay`."""
 
@@ -94,6 +101,7 @@ class TrainingConfig:
     n_negatives: int = 32  # number of negatives; always one if they are in-batch
     mu_phase_negatives: Negatives = Negatives.IN_BATCH  # source of negatives in phases that train mu alone
     phases: Phases = Phases((Phase(Trained.MU), Phase(Trained.KAPPA)))  # noqa: RUF009  a tuple, immutable
+    release_version: ReleaseVersion = ReleaseVersion.FIRST  # set in a `RunConfig`, it sets lr_decay and optimizer
     optimizer: Optimizer = Optimizer.ADAM
     lr: float = 1e-4  # initial learning rate; with a warm-up, the highest
     lr_decay: float = 0.1  # factor by which it decays

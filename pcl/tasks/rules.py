@@ -1,5 +1,6 @@
 """Rules for positives and negatives of the controlled experiment: those of text, released code and theorem."""
 
+from collections.abc import Callable
 from enum import Enum
 
 import torch
@@ -44,6 +45,9 @@ _FIT = {
 }  # fmt: skip
 
 
+_SMALLEST_POOL, _LARGEST_POOL = 512, 4096
+_LARGEST_TRIES, _FAILURE = 32, 1e-4
+_ROWS_AT_ONCE = 16
 # kappa(x) may leave the range that it has over the probes; the acceptance of exact positives is bounded up to here.
 _KAPPA_MARGIN = 1.1
 
@@ -83,3 +87,23 @@ def log_uniform_to_vmf(kappa: float, dim: int, constant: AcceptanceConstant) -> 
         return float(a + b * kappa + c * kappa**1.55)
     log_c = log_vmf_normalizer(torch.tensor([0.0, kappa], dtype=torch.float64), dim)
     return (log_c[0] - log_c[1]).item()
+
+
+def pool_sizes(rate: Tensor, called_positive: Tensor) -> tuple[int, int, float]:
+    """Return pool size, tries for a negative, and how often the worst run's pool has no acceptable candidate.
+
+    `rate` is the share of candidates that each anchor accepts, `called_positive` of those that the logistic rule calls
+    positive, both (R, B).
+    """
+    pool = _SMALLEST_POOL
+    while (failure := torch.exp(-pool * rate).mean(-1).amax().item()) > _FAILURE and pool < _LARGEST_POOL:
+        pool *= 2
+    tries = 1
+    while called_positive.pow(tries).mean(-1).amax().item() > _FAILURE and tries < _LARGEST_TRIES:
+        tries += 1
+    return pool, tries, failure
+
+
+def means_in_parts(function: Callable[[Tensor], Tensor], cosine: Tensor) -> Tensor:
+    """Return means over the last axis, in float64: of a few rows at a time, which fit into a processor's cache."""
+    return torch.cat([function(rows).mean(-1) for rows in cosine.split(_ROWS_AT_ONCE, dim=1)], dim=1).double()

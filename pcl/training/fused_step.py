@@ -78,8 +78,6 @@ class FusedStep(TrainingStep):
     def encode(self, x: Tensor, known: Tensor | None = None) -> VonMisesFisher:
         """Return posteriors of inputs, whose mu or kappa is given if this phase does not train it."""
         encoder = self.encoder
-        if encoder.config.keeps_kappa_range and self.trained is Trained.MU:
-            return super().encode(x)
         mu = encoder.mu(x) if known is None or self._is_kappa_fixed else known
         is_kappa_known = known is not None and self._is_kappa_fixed
         kappa = known if is_kappa_known else self._kappa(encoder.kappa_input(x, mu))

@@ -183,7 +183,7 @@ def test_ours_on_the_scoreboard_are_runs_of_the_rows_configuration(stored: Store
     page = stored.page("scoreboard.html")
     rows = [row for row in page.rows("s-tab-toy_correctsetups") if row["Row"] == "ambiguous"]
     shipped = [row for row in rows if row["From"] == "shipped|reference · paper · toy"]
-    assert {row["Metric"]: row["Ours"] for row in shipped}["κ rank corr."] == "0.799 ± 0.035"
+    assert {row["Metric"]: row["Ours"] for row in shipped}["κ rank corr."].startswith("0.799 ± 0.035")
     rows = [row for row in rows if row not in shipped]
     values = [score(0.5, seed) for seed in (4, 5, 6)]
     (row,) = [row for row in rows if row["Metric"] == "κ rank corr."]

@@ -220,7 +220,7 @@ TRAININGS: list[tuple[str, str, dict[str, object]]] = [
     ("exact", "mc_info_nce", {"loss.anchors": "posterior"}),
     ("reference", "mc_info_nce", {"loss.learn_kappa_pos": True}),
     ("reference", "mc_info_nce", {"encoder.backbone": "shared"}),
-    ("reference", "mc_info_nce", {"encoder.backbone": "shared_in_range"}),
+    ("reference", "hib", {"loss.learn_a": True, "training.phases": "joint"}),
     ("paper", "hib", {"loss.a": 2.0, "loss.b": 1.0}),
     ("reference", "elk", {"training.phases": "joint"}),
     ("reference", "info_nce", {}),
@@ -242,5 +242,3 @@ def test_graph_trains_like_the_plain_path(profile: str, loss: str, varied: dict[
     for a, b in zip(fast, plain, strict=True):
         assert a.metrics["train/loss"] == pytest.approx(b.metrics["train/loss"], rel=0.05, abs=0.02)
         assert a.metrics["eval/mu_mae"] == pytest.approx(b.metrics["eval/mu_mae"], abs=0.02)
-    if varied.get("encoder.backbone") == "shared_in_range":
-        assert all(16 < metrics["eval/kappa_median"] < 32 for metrics in fast[0].by_seed.values())
