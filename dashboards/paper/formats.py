@@ -9,8 +9,10 @@ from pcl.presentation.markup import Child, Html, document, lines, tag
 from pcl.presentation.text_tables import aligned, markdown_table
 from pcl.studies.paper.comparison import Line
 
-_HEADINGS = ("", "metric", "published", "ours", "seeds", "difference (s.e.)", "verdict")
-CSV_HEADINGS = ("row", "metric", "published", "ours", "seeds", "difference_in_standard_errors", "verdict")
+_HEADINGS = ("", "metric", "published", "ours", "seeds", "difference (s.e.)", "verdict", "agrees within")
+CSV_HEADINGS = (
+    "row", "metric", "published", "ours", "seeds", "difference_in_standard_errors", "verdict", "agrees_within",
+)  # fmt: skip
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1d2430; --paper: #fff; --faint: #c9ced8; --mark: #b4570b; }
 @media screen and (prefers-color-scheme: dark) {
@@ -47,7 +49,8 @@ class Sheet:
 
 def cells_of(line: Line) -> tuple[str, ...]:
     """Return a line's cells, from left to right."""
-    return (line.row, line.what, line.published, line.ours, line.seeds, line.difference, line.verdict)
+    of_comparison = (line.difference, line.verdict, line.detectable)
+    return (line.row, line.what, line.published, line.ours, line.seeds, *of_comparison)
 
 
 def text(sheet: Sheet) -> str:
@@ -89,7 +92,7 @@ def latex(sheet: Sheet) -> str:
     return "\n".join([
         r"% \usepackage{booktabs, graphicx}", r"\begin{table}", r"  \centering", *picture,
         rf"  \caption{{{_tex(sheet.title)}. {_tex(sheet.caption)}}}", rf"  \label{{{sheet.name}}}",
-        r"  \begin{tabular}{llrrrrl}", r"  \toprule", "  " + " & ".join(map(_tex, _HEADINGS)) + r" \\", r"  \midrule",
+        r"  \begin{tabular}{llrrrrlr}", r"  \toprule", "  " + " & ".join(map(_tex, _HEADINGS)) + r" \\", r"  \midrule",
         *(f"  {row}" for row in rows), r"  \bottomrule", r"  \end{tabular}", r"\end{table}",
     ]) + "\n"  # fmt: skip
 

@@ -10,15 +10,24 @@ from pathlib import Path
 
 from dashboards.paper.formats import CSV_HEADINGS, cells_of, csv_of
 from pcl.presentation.text_tables import markdown_table
-from pcl.studies.paper.comparison import DIVERGED, MISSING, NO_ERROR, NO_NUMBER, NOTHING, Line, split_mark
-from pcl.studies.paper.published import FEW_SEEDS, published_titles
-from pcl.studies.tracking.tags import Tag
+from pcl.studies.paper.comparison import DIVERGED, MISSING, NO_ERROR, NO_NUMBER, NOTHING, YARDSTICK, Line, split_mark
+from pcl.studies.paper.published import AGREES, FEW_SEEDS, published_titles
+from pcl.studies.tracking.tags import NUMERICS, Tag, numerics_of
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 _PROFILES = ("reference", "paper", "exact")
 _SCALES = ("paper", "quick", "smoke")
 _JOINT = "; "  # between the places, versions or dates of one line
-_UNTOLD = ("", MISSING, NOTHING, NO_NUMBER, NO_ERROR, *FEW_SEEDS.values())  # of a cell's comparison: others have it
+# Of a cell's comparison: others have it
+_UNTOLD = (
+    "",
+    MISSING,
+    NOTHING,
+    NO_NUMBER,
+    NO_ERROR,
+    YARDSTICK,
+    *FEW_SEEDS.values(),
+)
 
 
 @dataclass(frozen=True)
@@ -29,6 +38,12 @@ class Origin:
     torch: str = ""
     commit: str = ""  # of the code
     date: str = ""  # of the end of the training, in UTC
+    numerics: str = ""  # version of the numerics, see `tags.NUMERICS`; of a line without runs empty
+
+    @property
+    def is_older(self) -> bool:
+        """Return whether this version of the code would give other numbers."""
+        return self.numerics not in ("", NUMERICS)
 
 
 @dataclass(frozen=True)
@@ -61,6 +76,7 @@ class Result:
         return self.asked.path_of(self.table)
 
 
+_ADDED = ("agrees_within", "numerics")  # columns that files of earlier versions lack
 _COLUMNS = ("table", *CSV_HEADINGS, *(f.name for kind in (Asked, Origin) for f in fields(kind)))
 
 
@@ -78,9 +94,14 @@ def read_result(path: Path) -> Result:
         rows = list(csv.reader(path.read_text(encoding="utf-8").splitlines()))
     except UnicodeDecodeError:
         rows = []
-    if len(rows) < 2 or tuple(rows[0]) != _COLUMNS or any(len(row) != len(_COLUMNS) for row in rows):
+    columns = tuple(rows[0]) if rows else ()
+    is_known = columns == tuple(name for name in _COLUMNS if name in columns or name not in _ADDED)
+    if len(rows) < 2 or not is_known or any(len(row) != len(columns) for row in rows):
         raise ValueError(f"{path} is no file of results as `launch/reproduce.py --output` writes them.")
-    content = [dict(zip(_COLUMNS, row, strict=True)) for row in rows[1:]]
+    content = [dict(zip(columns, row, strict=True)) for row in rows[1:]]
+    for row in content:
+        row.setdefault("numerics", numerics_of({}) if row["hardware"] else "")
+        row.setdefault("agrees_within", "")
     result = Result(
         content[0]["table"],
         Asked(**{f.name: content[0][f.name] for f in fields(Asked)}),
@@ -129,6 +150,8 @@ def _told(line: Line) -> str:
     ours, mark = split_mark(line.ours)
     ours = DIVERGED if _is_cause(line) else ours
     beside = [split_mark(text)[0] for text in (line.difference, line.verdict)]
+    if beside[1] == AGREES and line.detectable:
+        beside[1] = f"{AGREES} within {line.detectable}"
     beside = [text for text in beside if text not in (*_UNTOLD, ours)]
     return f"{ours} ({', '.join(beside)}){mark}" if beside else f"{ours}{mark}"
 
@@ -139,6 +162,8 @@ def origin_words(result: Result) -> str:
     seeds = f", seeds {asked.of_seeds}" if asked.of_seeds else ""
     images = "" if asked.data == "toy" else f", images {asked.data}"
     told = [f"fidelity {asked.fidelity}, scale {asked.scale}{images}{seeds}"]
+    if older := sorted({origin.numerics for origin in result.origins if origin.is_older}):
+        told.append(f"numerics {', '.join(older)}, where this version has {NUMERICS}: to be run again")
     for name, words in (("hardware", "{}"), ("torch", "torch {}"), ("date", "{}"), ("commit", "commit {}")):
         found = sorted({part for origin in result.origins for part in getattr(origin, name).split(_JOINT)} - {""})
         if name == "date" and len(found) > 1:
@@ -158,4 +183,5 @@ def joined_origin(origins: Iterable[Origin]) -> Origin:
 def origin_of(tags: Mapping[str, str], date: str) -> Origin:
     """Return the origin by the tags of a run in MLflow."""
     commit = tags.get(Tag.COMMIT, "")
-    return Origin(tags.get(Tag.HARDWARE, ""), tags.get(Tag.TORCH, ""), "" if commit == "unknown" else commit, date)
+    commit = "" if commit == "unknown" else commit
+    return Origin(tags.get(Tag.HARDWARE, ""), tags.get(Tag.TORCH, ""), commit, date, numerics_of(tags))

@@ -7,7 +7,7 @@ from itertools import groupby
 from dashboards.paper.results import Result, as_markdown, origin_words
 from pcl.config.fidelity import SETTINGS, Setting
 from pcl.presentation.text_tables import markdown_table
-from pcl.studies.paper.comparison import NO_ERROR, NO_NUMBER, NOTHING, Line, split_mark
+from pcl.studies.paper.comparison import NO_ERROR, NO_NUMBER, NOTHING, YARDSTICK, Line, split_mark
 from pcl.studies.paper.published import AGREES, published_titles
 
 _SUMMARY = "tab:bench_results"
@@ -18,7 +18,9 @@ def settings_table() -> str:
     """Return every setting in which text, released code and theorem differ."""
     rows = [["setting", "`paper`", "`reference`", "`exact`", "effect"]]
     for setting in SETTINGS:
-        values = (str(value) for value in (setting.paper, setting.reference, setting.exact))
+        where = setting.where
+        special = "" if where is None else f"; {where.value} where {where.path} = {where.equals}"
+        values = (str(setting.paper), f"{setting.reference}{special}", str(setting.exact))
         rows.append([f"`{setting.path}`{_scope(setting)}", *values, setting.effect])
     return "\n".join(markdown_table(rows))
 
@@ -53,7 +55,8 @@ def status_table(results: Sequence[Result]) -> str:
 
 
 def _verdicts(lines: Sequence[Line]) -> str:
-    found = Counter(_VERDICTS.get(verdict, verdict) for verdict in (split_mark(line.verdict)[0] for line in lines))
+    verdicts = (split_mark(line.verdict)[0] for line in lines)
+    found = Counter(_VERDICTS.get(verdict, verdict) for verdict in verdicts if verdict != YARDSTICK)
     return ", ".join(f"{count} {verdict}" for verdict, count in found.most_common())
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -172,5 +173,7 @@ def ours_of(table: Table, cells: Cells, found: Mapping[str, Known], setting: Set
         alive = {seed: of_seed for seed, of_seed in metrics.items() if seed not in entry.failures}
         ended = {seed: settled(metrics[seed], failure, config) for seed, failure in entry.failures.items()}
         done = {seed: of_seed for seed, of_seed in ended.items() if of_seed}
-        ours[row.name] = Ours(alive, "", mark, len(setting.seeds), entry.failures, done)
+        constant = cells.trials[key].run_config.task.constant_kappa_mae(setting.seeds)
+        constant = math.nan if constant is None else constant
+        ours[row.name] = Ours(alive, "", mark, len(setting.seeds), entry.failures, done, constant)
     return ours

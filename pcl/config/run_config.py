@@ -7,11 +7,11 @@ and numbers become the field's own type here, at the boundary; unknown paths fai
 import dataclasses
 import hashlib
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum
 from functools import lru_cache
-from itertools import pairwise
 from typing import Any, get_type_hints
 
 from pcl.config.experiments import (
@@ -24,7 +24,7 @@ from pcl.config.experiments import (
     loss_of,
     require_choice,
 )
-from pcl.config.fidelity import Profile, settings_of
+from pcl.config.fidelity import RELEASE, Profile, release_settings, settings_of
 from pcl.config.schedule import Phases, Trained, TrainingConfig
 from pcl.config.suggestion import suggestion
 from pcl.config.user_files import KEYS, named, portable, recorded, short
@@ -36,8 +36,7 @@ __all__ = ["EXPERIMENTS", "Plain", "RunConfig", "Scale"]
 
 _WHOLE_BELOW = 2**53  # a whole number of a setting: from here on, floats skip some
 _PARTS = ("task", "encoder", "loss", "training")
-# Of settings of tasks that records of earlier versions lack, by name: what they were then, where no profile says it.
-_EARLIER = {"folds": "own", "crops": "own"}
+_DROPPED_BACKBONE = "shared_in_range"  # a form that earlier versions had: only its mu phases were others
 _type_hints: Callable[[type], dict[str, Any]] = lru_cache(get_type_hints)  # every reading of a configuration asks
 
 
@@ -60,15 +59,7 @@ class RunConfig:
         self.encoder.check(self.task.inputs)
         self.loss.check(self.encoder.dim, sources)
         self.task.check_negatives(sources)
-        trained = [phase.trained for phase in self.training.phases]
-        is_mu_first = trained[0] is Trained.MU
-        is_mu_again = any(a is not Trained.MU and b is Trained.MU for a, b in pairwise(trained))
-        if self.encoder.keeps_kappa_range and (not is_mu_first or is_mu_again):
-            raise ValueError(
-                "`encoder.backbone=shared_in_range` needs `training.phases` in which mu comes first, and not again "
-                "after kappa: kappa stays in the range that it began with until it is trained."
-            )
-        if not self.loss.trains_kappa and Trained.KAPPA in trained:
+        if not self.loss.trains_kappa and any(phase.trained is Trained.KAPPA for phase in self.training.phases):
             name = type(self.loss).__qualname__.removesuffix(".Config")
             raise ValueError(f"{name} has no gradient in kappa: `training.phases` must not have a phase 'kappa'.")
 
@@ -121,15 +112,24 @@ class RunConfig:
             loss_config, TrainingConfig() if loss_config.trains_kappa else TrainingConfig(phases=Phases.parse("mu")),
             task, encoder,
         )  # fmt: skip
-        sizes = experiment.sizes.get(Scale(scale), {})
-        settings = {**experiment.published, **settings_of(Profile(profile), loss, experiment.kind), **sizes}
-        known = base.paths()
+        known, given = base.paths(), values or {}
+        of_profile = settings_of(
+            Profile(profile), loss, experiment.kind,
+            {path: base.read(path, value) for path, value in given.items() if path in known},
+        )  # fmt: skip
+        settings = {**experiment.published, **of_profile, **experiment.sizes.get(Scale(scale), {})}
         chosen = {path: value for path, value in settings.items() if path in known}
-        return base.with_values({**chosen, **(values or {})})
+        return base.with_values({**chosen, **given})
 
     def with_values(self, values: Mapping[str, Any]) -> "RunConfig":
-        """Return the configuration with values at dotted paths replaced; all are checked together."""
+        """Return the configuration with values at dotted paths replaced; all are checked together.
+
+        A version of the release also replaces what it sets, except what is given beside it.
+        """
         known = self.paths()
+        if RELEASE in values:
+            version = _read(RELEASE, values[RELEASE], known)
+            values = {**release_settings(version.value, self.experiment.kind), **values}
         parts: dict[str, dict[str, Any]] = {}
         for path, value in values.items():
             read = _read(path, value, known)
@@ -169,16 +169,20 @@ class RunConfig:
 
     @classmethod
     def from_flat(cls, flat: Mapping[str, Any]) -> "RunConfig":
-        """Create a configuration from `flat()`, which once had no `task_name` and no `training.optimizer`.
+        """Create a configuration from `flat()`, possibly of an earlier version, which had fewer settings.
 
         A ValueError is raised if that is not possible, or names a user's file that nobody has named here.
         """
         rest = {"task_name": "toy", "training.optimizer": "adam", **flat}
         profile, scale = (str(rest.pop(name, "")) for name in ("profile", "scale"))
         loss, task, encoder = (recorded(str(rest.pop(name, ""))) for name in KEYS)
-        of_task = experiment_of(task).task.Config
-        rest = {**{f"task.{name}": value for name, value in _EARLIER.items() if hasattr(of_task, name)}, **rest}
-        return cls.of(rest, loss=loss, profile=profile, scale=scale, task=task, encoder=encoder)
+        names = {"loss": loss, "profile": profile, "scale": scale, "task": task, "encoder": encoder}
+        if RELEASE not in rest:
+            known = cls.of(None, **names).paths()
+            rest = {**{path: value for path, value in _earlier(profile).items() if path in known}, **rest}
+            if rest.get("encoder.backbone") == _DROPPED_BACKBONE:
+                rest["encoder.backbone"] = "shared"  # has the same posteriors
+        return cls.of(rest, **names)
 
     def fingerprint(self) -> str:
         """Return sixteen hexadecimal digits, equal for two configurations only if all settings are equal."""
@@ -186,10 +190,20 @@ class RunConfig:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+def _earlier(profile: str) -> dict[str, Plain]:
+    """Return the values of settings that an earlier version had only in one form."""
+    version = "last" if profile == Profile.REFERENCE.value else "first"
+    return {
+        RELEASE: version, "loss.learned_as": "log", "loss.learned": "a", "task.backbone": "independent",
+        "task.folds": "own", "task.crops": "own",
+    }  # fmt: skip
+
+
 def _plain(value: Any) -> Plain:
     if isinstance(value, Enum):
         return str(value.value)
-    return str(value) if isinstance(value, Phases) else value
+    is_infinite = isinstance(value, float) and math.isinf(value)  # JSON has no infinity: its text is read as well
+    return str(value) if isinstance(value, Phases) or is_infinite else value
 
 
 def _read(path: str, value: Any, known: Mapping[str, type]) -> Any:

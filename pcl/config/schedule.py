@@ -26,6 +26,13 @@ class Optimizer(Enum):
     ADAMW = "adamw"  # with a weight decay of 0.01, torch's default, as in the released image scripts
 
 
+class ReleaseVersion(Enum):
+    """The version of the release that training follows where versions differ; see `fidelity.release_settings`."""
+
+    FIRST = "first"  # lr_decay 0.1 and Adam, as the paper writes it; likelier the one of the published tables
+    LAST = "last"  # lr_decay 0.5 and, for images, AdamW
+
+
 class LrSchedule(Enum):
     """The schedule of the learning rate; all but the last decay it by factors of `lr_decay`."""
 
@@ -97,22 +104,26 @@ class TrainingConfig:
     n_negatives: int = 32  # number of negatives; always one if they are in-batch
     mu_phase_negatives: Negatives = Negatives.IN_BATCH  # source of negatives in phases that train mu alone
     phases: Phases = Phases((Phase(Trained.MU), Phase(Trained.KAPPA)))  # noqa: RUF009  a tuple, immutable
+    release_version: ReleaseVersion = ReleaseVersion.FIRST  # set in a `RunConfig`, it sets lr_decay and optimizer
     optimizer: Optimizer = Optimizer.ADAM
     lr: float = 1e-4  # initial learning rate; with a warm-up, the highest
     lr_decay: float = 0.1  # factor by which it decays
     lr_schedule: LrSchedule = LrSchedule.QUARTERS
     eval_every: int = 5_000  # batches between evaluations
-    kappa_limit: float = 1e6  # a run with a median kappa-hat beyond this ends as runaway
+    # A run with a median kappa-hat beyond this ends as runaway; inf: it trains to its end, whatever its kappa.
+    kappa_limit: float = 1e6
 
     def __post_init__(self) -> None:
         for name, least in (("n_batches", 1), ("batch_size", 2), ("n_negatives", 1), ("eval_every", 1)):
             value = getattr(self, name)
             if value < least:
                 raise ValueError(f"`training.{name} >= {least}` must hold, but got {value}.")
-        for name in ("lr", "lr_decay", "kappa_limit"):
+        for name in ("lr", "lr_decay"):
             value = getattr(self, name)
             if not 0 < value < math.inf:
                 raise ValueError(f"`0 < training.{name} < inf` must hold, but got {value:g}.")
+        if not self.kappa_limit > 0:
+            raise ValueError(f"`0 < training.kappa_limit` must hold, but got {self.kappa_limit:g}.")
 
     def phase_at(self, batch: int) -> int:
         """Return the index of the phase that a batch belongs to."""

@@ -117,6 +117,13 @@ class VonMisesFisher(Directional):
         cosine, sine = self._sampling_table().polar(noise[..., 0].contiguous(), self.kappa)
         return _place(noise, cosine, sine, self.mu)
 
+    def sample_mode_cosine(self, sample_shape: Any = Size(), generator: torch.Generator | None = None) -> Tensor:  # noqa: B008
+        """Draw cosines z.mu of fresh samples, (*sample_shape, *batch), without gradients and without forming z."""
+        shape = (*Size(sample_shape), *self.batch_shape)
+        noise = torch.randn(shape, dtype=self.mu.dtype, device=self.mu.device, generator=generator)
+        with torch.no_grad():
+            return self._sampling_table().polar(noise, self.kappa)[0]
+
     def rsample_cosine(self, mode_cosine: Tensor, noise: Tensor) -> Tensor:
         """Draw inner products z.z' of given points z with fresh samples z', without forming z'.
 

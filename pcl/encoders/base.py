@@ -45,11 +45,6 @@ class EncoderConfig(ABC):
         return None
 
     @property
-    def keeps_kappa_range(self) -> bool:
-        """True if phases that train mu alone keep kappa in the range that it began with."""
-        return False
-
-    @property
     def law(self) -> CosineLaw:
         """Law of samples from the posteriors."""
         return EXACT_LAW

@@ -19,8 +19,7 @@ from pcl.mathematics.random_streams import streams
 
 # Rows of one matrix product may be summed in different orders, depending on their position and the processor: equal
 # inputs then differ by a few units in the last place of the terms, which are at most of order 1, as weights start
-# within +-1/sqrt(inputs). Observed: one unit. The smallest range of a published configuration is 6 (shared backbone,
-# seed 6).
+# within +-1/sqrt(inputs). Observed: one unit.
 _ROUNDING_UNITS = 4
 _SIXTEEN_TO_32 = (16.0, 32.0)
 _SMALLEST_RANGE = 1e-6  # a range between rounding and this becomes no larger a scale than this one
@@ -55,11 +54,24 @@ class KappaWidth(Enum):
 
 
 class Backbone(Enum):
-    """The input of the kappa network."""
+    """The input of the kappa network, whose range is set over inputs x in either case."""
 
     INDEPENDENT = "independent"  # x
-    SHARED = "shared"  # mu(x), whose training moves kappa
-    SHARED_IN_RANGE = "shared_in_range"  # mu(x); phases that train mu alone keep kappa in its initial range
+    # mu(x), whose training moves kappa. As in the release, the range is that over x fed into the same network, which
+    # must take both: over the modes, which start in one place, the scale would be so large that kappa runs away.
+    SHARED = "shared"
+
+    def kappa_input(self, x: Tensor, mu: Tensor) -> Tensor:
+        """Return the input of the kappa network."""
+        return x if self is Backbone.INDEPENDENT else mu
+
+    def check(self, part: str, dim_x: int, dim: int) -> None:
+        """Raise a ValueError unless the network of a part, `task` or `encoder`, takes inputs and modes."""
+        if self is Backbone.SHARED and dim_x != dim:
+            raise ValueError(
+                f"`{part}.backbone=shared` needs inputs and latents of one dimension, but got {dim_x} and {dim}: "
+                "kappa's range is set over inputs fed into the network that takes mu."
+            )
 
 
 class KappaRange(Enum):
@@ -184,15 +196,12 @@ class MlpEncoder(Encoder):
         def check(self, inputs: Inputs) -> None:
             if len(inputs.shape) != 1:
                 raise ValueError(f"The encoder `MlpEncoder` takes vectors, but the task's inputs are {inputs.shape}.")
+            self.backbone.check("encoder", inputs.shape[0], self.dim)
 
         def n_weights(self, inputs: Inputs) -> float:
             sizes = [*inputs.shape, *(width * self.dim for width in self.hidden.widths), self.dim]
             n_wide = 2 if self.kappa_width is KappaWidth.AS_MU else 1
             return float(n_wide * sum(n_in * n_out for n_in, n_out in pairwise(sizes)))
-
-        @property
-        def keeps_kappa_range(self) -> bool:
-            return self.backbone is Backbone.SHARED_IN_RANGE
 
         @property
         def law(self) -> CosineLaw:
@@ -218,18 +227,10 @@ class MlpEncoder(Encoder):
         mu = self.mu(x)
         return VonMisesFisher(mu, self.kappa(x, mu), validate_args=False, law=self.law)
 
-    def training_posteriors(self, x: Tensor, trains_mu: bool, trains_kappa: bool) -> VonMisesFisher:
-        """Posteriors that a phase trains on; of a kept range, kappa has it anew and no gradient."""
-        if trains_kappa or not self.config.keeps_kappa_range:
-            return self(x)
-        mu = self.mu(x)
-        kappa = self.kappa_in_range(x, mu, *self.first_kappa_range)
-        return VonMisesFisher(mu, kappa, validate_args=False, law=self.law)
-
     @torch.no_grad()
     def begin(self, probes: Tensor) -> None:
-        """Bring kappa to its first range over these inputs."""
-        self.kappa_in_range(probes, self.mu(probes), *self.first_kappa_range)
+        """Bring kappa to its first range over these inputs, fed into its network."""
+        self.kappa_head.span(self.kappa_net(probes), *self.first_kappa_range)
 
     def mu(self, x: Tensor) -> Tensor:
         """Return the modes, (R, B, D)."""
@@ -240,14 +241,6 @@ class MlpEncoder(Encoder):
         kappa: Tensor = self.kappa_head(self.kappa_net(self.kappa_input(x, mu)))
         return kappa
 
-    @torch.no_grad()
-    def kappa_in_range(self, x: Tensor, mu: Tensor, kappa_min: float, kappa_max: float) -> Tensor:
-        """Scale kappa to a range over these inputs and return it, (R, B), without a gradient."""
-        y = self.kappa_net(self.kappa_input(x, mu))
-        self.kappa_head.span(y, kappa_min, kappa_max)
-        kappa: Tensor = self.kappa_head(y)
-        return kappa
-
     def mu_parameters(self) -> Iterator[nn.Parameter]:
         return self.mu_net.parameters()
 
@@ -256,7 +249,7 @@ class MlpEncoder(Encoder):
 
     def kappa_input(self, x: Tensor, mu: Tensor) -> Tensor:
         """Return the input of the kappa network."""
-        return x if self.config.backbone is Backbone.INDEPENDENT else mu
+        return self.config.backbone.kappa_input(x, mu)
 
     def run_state(self, run: int) -> dict[str, Tensor]:
         return {name: value[run].clone() for name, value in self.state_dict().items()}

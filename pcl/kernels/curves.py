@@ -10,6 +10,7 @@ from pcl.kernels.transport import N_COEFFICIENTS, R_CELLS, TransportTable
 
 _N_COEFFICIENTS = tl.constexpr(N_COEFFICIENTS)
 _R_CELLS = tl.constexpr(R_CELLS)
+_POINT = tl.constexpr(1e30)  # float32 does not tell such a posterior from a point
 _BLOCK = 64  # concentrations per program
 
 
@@ -18,6 +19,7 @@ def _curves_kernel(kappa_ptr, nodes_ptr, out_ptr, scale, n, BLOCK: tl.constexpr)
     index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = index < n
     kappa = tl.load(kappa_ptr + index, mask=inside, other=1.0)
+    kappa = tl.where(kappa > _POINT, _POINT, kappa)  # an infinite one would be NaN, and NaN must stay NaN
     grown = kappa + scale
     position = (kappa / grown) * _R_CELLS
     cell = tl.minimum(tl.maximum(position.to(tl.int32), 0), _R_CELLS - 1)

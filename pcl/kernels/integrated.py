@@ -3,7 +3,7 @@
 For a sample z of an anchor and a negative (mu, kappa), the similarity is s = g(rho) - g(kappa), g(k) = log C(0)/C(k),
 rho = |kappa mu + kappa_pos z|. The first kernel goes over rows (samples z) and returns log mean_n e^s with its gradient
 in z; the second goes over columns (negatives) and returns the gradients in mu and kappa. Blocks with a kappa that is
-nearly infinite take its similarities from the expansion of `pcl.mathematics.point_limit`.
+larger than the table take its similarities from the expansion of `pcl.mathematics.point_limit`.
 
 Axes: R runs, M rows (samples of all anchors of a run), N negatives, D dim.
 """
@@ -18,12 +18,12 @@ from torch import Tensor
 from torch.autograd.function import Function, once_differentiable
 
 from pcl.mathematics.normalizer_table import CELL_WIDTH, CELLS, GrowthTable
-from pcl.mathematics.point_limit import NEARLY_A_POINT, TIMES_KAPPA_POS
+from pcl.mathematics.point_limit import CONCENTRATED, CONCENTRATED_TIMES
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
 
 _CELLS = tl.constexpr(CELLS)
-_POINT, _TIMES_KAPPA_POS = tl.constexpr(NEARLY_A_POINT), tl.constexpr(TIMES_KAPPA_POS)
+_POINT, _TIMES_KAPPA_POS = tl.constexpr(CONCENTRATED), tl.constexpr(CONCENTRATED_TIMES)
 _SPLITS = 8  # parts of the rows; each part of a column's sum has its own program
 
 
@@ -46,17 +46,24 @@ def _similarity(c, kappa, growth_kappa, kappa_pos, table_ptr, inverse_width):
 
 @triton.jit
 def _point_similarity(c, kappa, kappa_pos, D: tl.constexpr):
-    """Compute `point_limit.point_similarity`: return s, its derivative in c, and that in kappa to leading order."""
+    """Compute `point_limit.point_similarity`: return s, its derivative in c, and that in kappa.
+
+    The derivatives are A(rho) d rho / dc, and A(rho) (d rho / d kappa - 1) + A(rho) - A(kappa), without cancellation.
+    """
     inverse = 1.0 / kappa
     q = kappa_pos * inverse
-    reach = 2 * c + q
-    ratio = tl.sqrt(1 + q * reach)  # rho / kappa
-    rise = kappa_pos * reach / (1 + ratio)
-    half_inverse = inverse / (1 + ratio)
-    mean_cosine = 1 - (D - 1) * half_inverse * (1 - 0.5 * (D - 3) * half_inverse)
-    turned = (1 + ratio - reach * (c + q) / ratio) / ((1 + ratio) * (1 + ratio))
-    d_kappa = inverse * ((D - 1) * half_inverse * rise - q * kappa_pos * turned)
-    return rise * mean_cosine, kappa_pos * mean_cosine / ratio, d_kappa
+    growth = q * (2 * c + q)
+    ratio = tl.sqrt(1 + growth)  # rho / kappa
+    rise = kappa_pos * (2 * c + q) / (1 + ratio)
+    drop = inverse * growth / (ratio * (1 + ratio))  # 1 / kappa - 1 / rho
+    first: tl.constexpr = (D - 1) / 2
+    second: tl.constexpr = (D - 1) * (D - 3) / 8
+    s = rise - first * 0.5 * tl.log(1 + growth) + second * drop
+    inverse_rho = inverse / ratio
+    mean_cosine = 1 - inverse_rho * (first - second * inverse_rho)
+    turned = -q * q * (1 - c * c) / (ratio * (1 + q * c + ratio))  # d rho / d kappa - 1
+    d_kappa = mean_cosine * turned + drop * (first - second * (inverse + inverse_rho))
+    return s, kappa_pos * mean_cosine / ratio, d_kappa
 
 
 @triton.jit

@@ -134,20 +134,34 @@ class Triple(NamedTuple):
         return self.negatives.batch_shape[-1]
 
 
-class PositiveScalar(nn.Module):
-    """A positive number that is either fixed or learned.
+class LearnedAs(Enum):
+    """The parameter behind a positive number that is learned."""
 
-    A learned one is its initial value times e^f with the parameter f, so that both forms start from exactly the
-    configured number. A fixed one is not part of the state: the config alone defines it.
+    LOG = "log"  # the logarithm of its ratio to the initial value
+    VALUE = "value"  # the number itself, as the released code has it
+
+
+_SMALLEST_LEARNED = 1e-6  # of a number that is learned as itself
+
+
+class PositiveScalar(nn.Module):
+    """A positive number that is either fixed or learned, from exactly the configured number.
+
+    As a logarithm, it is its initial value times e^f with the parameter f. As itself, its parameter may fall to 0 or
+    below, where the release goes on with a number that means nothing; here it then counts as 1e-6, and its gradient is
+    passed on as it is, so that it can return. A fixed one is not part of the state: the config alone defines it.
     """
 
-    def __init__(self, initial: float, learned: bool) -> None:
+    def __init__(self, initial: float, learned: bool, learned_as: LearnedAs = LearnedAs.LOG) -> None:
         super().__init__()
         self.initial = initial
-        self.log_factor = nn.Parameter(torch.zeros(())) if learned else None
+        self.log_factor = nn.Parameter(torch.zeros(())) if learned and learned_as is LearnedAs.LOG else None
+        self.value = nn.Parameter(torch.tensor(initial)) if learned and learned_as is LearnedAs.VALUE else None
 
     def forward(self) -> Tensor | float:
         """Return the number."""
+        if self.value is not None:
+            return self.value + (_SMALLEST_LEARNED - self.value).clamp(min=0).detach()
         return self.initial if self.log_factor is None else self.initial * self.log_factor.exp()
 
 

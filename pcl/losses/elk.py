@@ -12,6 +12,7 @@ from torch import Tensor
 
 from pcl.distributions import VonMisesFisher
 from pcl.losses.base import (
+    LearnedAs,
     Loss,
     LossConfig,
     Negatives,
@@ -60,13 +61,15 @@ class ELK(Loss):
         """Settings of the loss."""
 
         kappa_pos: float = 20.0  # factor of the log expected likelihood
-        learn_kappa_pos: bool = False  # whether kappa_pos is a parameter (its logarithm is)
+        learn_kappa_pos: bool = False  # whether kappa_pos is learned
+        learned_as: LearnedAs = LearnedAs.LOG  # parameter behind a learned kappa_pos
         positive_weight: PositiveWeight = PositiveWeight.ONE_OVER_N  # weight of the positive in the denominator
         negatives: ElkNegatives = ElkNegatives.GIVEN  # the similarities that repel
         normalizer: ElkNormalizer = ElkNormalizer.EXACT  # the form of log C_D in the similarity
 
         def __post_init__(self) -> None:
             require_positive("kappa_pos", self.kappa_pos)
+            require_member("learned_as", self.learned_as, LearnedAs)
             require_member("positive_weight", self.positive_weight, PositiveWeight)
             require_member("negatives", self.negatives, ElkNegatives)
             require_member("normalizer", self.normalizer, ElkNormalizer)
@@ -81,7 +84,7 @@ class ELK(Loss):
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = config
-        self.kappa_pos = PositiveScalar(config.kappa_pos, config.learn_kappa_pos)
+        self.kappa_pos = PositiveScalar(config.kappa_pos, config.learn_kappa_pos, config.learned_as)
         self._is_rolled = config.negatives is ElkNegatives.ROLLED_POSITIVES
 
     @property

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from enum import Enum
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
 from pcl.losses.base import (
+    LearnedAs,
     Loss,
     LossConfig,
     PositiveScalar,
@@ -42,11 +43,18 @@ class NegativeWeight(Enum):
         return 1 / n_negatives if self is NegativeWeight.ONE_OVER_N else 1 / n_negatives**2
 
 
+class Learned(Enum):
+    """The numbers of the match probability that are learned together."""
+
+    A = "a"  # the scale, HIB's counterpart of kappa_pos
+    A_AND_B = "a_and_b"  # scale and offset, as the released code has it
+
+
 def hib(
     positive: Tensor,
     negatives: Tensor,
     a: Tensor | float,
-    b: float,
+    b: Tensor | float,
     expectation: Expectation,
     negative_weight: float,
 ) -> Tensor:
@@ -59,7 +67,7 @@ def hib(
 
 
 def _totals(
-    positive: Tensor, negatives: Tensor, a: Tensor | float, b: float, expectation: Expectation
+    positive: Tensor, negatives: Tensor, a: Tensor | float, b: Tensor | float, expectation: Expectation
 ) -> tuple[Tensor, Tensor]:
     """Return sums over samples of match (B,) and non-match (B, N) probabilities, in log space for LOG_OF_MEAN."""
     log_match, log_no_match = logsigmoid(a * positive + b), logsigmoid(-(a * negatives + b))
@@ -95,13 +103,17 @@ class HIB(Loss):
         n_samples: int = 512  # Monte-Carlo samples S per posterior
         a: float = 1.0  # scale of the match probability, a > 0
         b: float = 0.0  # offset of the match probability
-        learn_a: bool = False  # whether a is a parameter (its logarithm is); HIB's counterpart of a learned kappa_pos
+        learn_a: bool = False  # whether a is learned, HIB's counterpart of a learned kappa_pos; b too, see `learned`
+        learned: Learned = Learned.A  # what is learned if `learn_a`
+        learned_as: LearnedAs = LearnedAs.LOG  # parameter behind a learned a
         expectation: Expectation = Expectation.LOG_OF_MEAN  # place of the mean over samples
         negative_weight: NegativeWeight = NegativeWeight.ONE_OVER_N  # weight of each negative
 
         def __post_init__(self) -> None:
             require_count("n_samples", self.n_samples)
             require_positive("a", self.a)
+            require_member("learned", self.learned, Learned)
+            require_member("learned_as", self.learned_as, LearnedAs)
             require_member("expectation", self.expectation, Expectation)
             require_member("negative_weight", self.negative_weight, NegativeWeight)
             require(math.isfinite(self.b), f"`b` must be finite, but got {self.b}.")
@@ -112,13 +124,16 @@ class HIB(Loss):
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = config
-        self.a = PositiveScalar(config.a, config.learn_a)
+        self.a = PositiveScalar(config.a, config.learn_a, config.learned_as)
+        is_b_learned = config.learn_a and config.learned is Learned.A_AND_B
+        self.b = nn.Parameter(torch.tensor(float(config.b))) if is_b_learned else None
 
     def _per_anchor(self, posteriors: Triple, generator: torch.Generator | None) -> Tensor:
         config, a = self.config, self.a()
+        b = config.b if self.b is None else self.b
 
         def reduce_chunk(positive_cosines: Tensor, negative_cosines: Tensor) -> tuple[Tensor, Tensor]:
-            return _totals(positive_cosines, negative_cosines, a, config.b, config.expectation)
+            return _totals(positive_cosines, negative_cosines, a, b, config.expectation)
 
         chunks = over_samples(reduce_chunk, posteriors, config.n_samples, self.chunk_size, generator)
         weight = config.negative_weight.of(posteriors.n_negatives)

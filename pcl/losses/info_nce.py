@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from pcl.losses.base import (
+    LearnedAs,
     Loss,
     LossConfig,
     PositiveScalar,
@@ -36,11 +37,13 @@ class InfoNCE(Loss):
         trains_kappa: ClassVar[bool] = False
 
         kappa_pos: float = 20.0  # concentration of positive pairs, which scales cosines to similarities
-        learn_kappa_pos: bool = False  # whether kappa_pos is a parameter (its logarithm is)
+        learn_kappa_pos: bool = False  # whether kappa_pos is learned
+        learned_as: LearnedAs = LearnedAs.LOG  # parameter behind a learned kappa_pos
         positive_weight: PositiveWeight = PositiveWeight.ONE_OVER_N  # weight of the positive in the denominator
 
         def __post_init__(self) -> None:
             require_positive("kappa_pos", self.kappa_pos)
+            require_member("learned_as", self.learned_as, LearnedAs)
             require_member("positive_weight", self.positive_weight, PositiveWeight)
 
         def build(self) -> "InfoNCE":
@@ -49,7 +52,7 @@ class InfoNCE(Loss):
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = config
-        self.kappa_pos = PositiveScalar(config.kappa_pos, config.learn_kappa_pos)
+        self.kappa_pos = PositiveScalar(config.kappa_pos, config.learn_kappa_pos, config.learned_as)
 
     def _per_anchor(self, posteriors: Triple, generator: torch.Generator | None) -> Tensor:
         anchor, positive, negatives = posteriors

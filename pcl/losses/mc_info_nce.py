@@ -17,6 +17,7 @@ from torch.utils.checkpoint import checkpoint
 from pcl.distributions import VonMisesFisher
 from pcl.losses.base import (
     CPU_CHUNK_SIZE,
+    LearnedAs,
     Loss,
     LossConfig,
     Negatives,
@@ -88,7 +89,8 @@ class MCInfoNCE(Loss):
 
         n_samples: int = 512  # Monte-Carlo samples S per posterior
         kappa_pos: float = 20.0  # concentration of positive pairs, which scales cosines to similarities
-        learn_kappa_pos: bool = False  # whether kappa_pos is a parameter (its logarithm is)
+        learn_kappa_pos: bool = False  # whether kappa_pos is learned
+        learned_as: LearnedAs = LearnedAs.LOG  # parameter behind a learned kappa_pos
         positive_weight: PositiveWeight = PositiveWeight.ONE_OVER_N  # weight of the positive in the denominator
         partners: PartnerSamples = PartnerSamples.DRAWN  # form in which positives and negatives enter
         anchors: AnchorSamples = AnchorSamples.POSTERIOR  # law of the anchor's samples
@@ -96,6 +98,7 @@ class MCInfoNCE(Loss):
         def __post_init__(self) -> None:
             require_count("n_samples", self.n_samples)
             require_positive("kappa_pos", self.kappa_pos)
+            require_member("learned_as", self.learned_as, LearnedAs)
             require_member("positive_weight", self.positive_weight, PositiveWeight)
             require_member("partners", self.partners, PartnerSamples)
             require_member("anchors", self.anchors, AnchorSamples)
@@ -131,7 +134,7 @@ class MCInfoNCE(Loss):
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = config
-        self.kappa_pos = PositiveScalar(config.kappa_pos, config.learn_kappa_pos)
+        self.kappa_pos = PositiveScalar(config.kappa_pos, config.learn_kappa_pos, config.learned_as)
 
     def _per_anchor(self, posteriors: Triple, generator: torch.Generator | None) -> Tensor:
         kappa_pos = self.kappa_pos()

@@ -16,10 +16,14 @@ KAPPA_RANK_CORR, KAPPA_MAE, KAPPA_RMSE = "eval/kappa_rank_corr", "eval/kappa_mae
 KAPPA_MEAN, KAPPA_MEDIAN = "eval/kappa_mean", "eval/kappa_median"
 MU_RANK_CORR, MU_MAE, MU_RMSE = "eval/mu_rank_corr", "eval/mu_mae", "eval/mu_rmse"
 SPREAD_RANK_CORR, SPREAD_MAE, SPREAD_RMSE = "eval/spread_rank_corr", "eval/spread_mae", "eval/spread_rmse"
+# The same estimated from 100 samples a point on both sides, as the paper's table has it
+SPREAD100_RANK_CORR, SPREAD100_MAE = "eval/spread100_rank_corr", "eval/spread100_mae"
+SPREAD100_RMSE = "eval/spread100_rmse"
 # In the order of `recovery.Recovery`
 KAPPA_RECOVERY = (KAPPA_RMSE, KAPPA_MAE, KAPPA_RANK_CORR)
 MU_RECOVERY = (MU_RMSE, MU_MAE, MU_RANK_CORR)
 SPREAD_RECOVERY = (SPREAD_RMSE, SPREAD_MAE, SPREAD_RANK_CORR)
+SPREAD100_RECOVERY = (SPREAD100_RMSE, SPREAD100_MAE, SPREAD100_RANK_CORR)
 
 # Of images
 VAL_CROP, VAL_ENTROPY, VAL_RECALL = "val/crop_rank_corr", "val/entropy_rank_corr", "val/recall_at_1"
@@ -38,6 +42,8 @@ SHORT_NAMES = {
     KAPPA_RANK_CORR: "κ rank", KAPPA_MAE: "κ MAE", KAPPA_RMSE: "κ RMSE",
     MU_RANK_CORR: "μ rank", MU_MAE: "μ MAE", MU_RMSE: "μ RMSE",
     SPREAD_RANK_CORR: "spread rank", SPREAD_MAE: "spread MAE", SPREAD_RMSE: "spread RMSE",
+    SPREAD100_RANK_CORR: "spread rank by 100", SPREAD100_MAE: "spread MAE by 100",
+    SPREAD100_RMSE: "spread RMSE by 100",
     VAL_CROP: "crop", VAL_ENTROPY: "entropy", VAL_RECALL: "R@1",
     TEST_CROP: "test crop", TEST_ENTROPY: "test entropy", TEST_RECALL: "test R@1",
     TRAIN_LOSS: "loss", KAPPA_MEAN: "κ mean", KAPPA_MEDIAN: "κ median", BEST_BATCH: "best batch",

@@ -3,11 +3,15 @@
 import torch
 from torch import Tensor
 
-from pcl.distributions import VonMisesFisher
+from pcl.distributions import ProjectedLaplace, ProjectedNormal, VonMisesFisher
 from pcl.distributions.cosine import cosine_table
 from pcl.metrics import names
 from pcl.metrics.recovery import compare
 from pcl.tasks.base import Metrics
+
+Posterior = VonMisesFisher | ProjectedNormal | ProjectedLaplace
+_SPREAD_PAIRS = 4096  # pairs of noise, for true posteriors that have no closed form
+_N_SAMPLES, _SAMPLES_AT_ONCE = 100, 10  # as in the released code; a block of five runs is 20 MB
 
 
 def vmf_spread(posterior: VonMisesFisher) -> Tensor:
@@ -21,6 +25,33 @@ def vmf_spread(posterior: VonMisesFisher) -> Tensor:
         for cosine in table.cosines(block, posterior.kappa):
             total += cosine.abs()
     return total / n
+
+
+def exact_spread(posterior: Posterior) -> Tensor:
+    """Return the mean absolute cosine to the mode; of families without a closed form, from many samples."""
+    if isinstance(posterior, VonMisesFisher):
+        return vmf_spread(posterior)
+    generator = torch.Generator().manual_seed(0)  # independent of a run's randomness
+    return posterior.mean_abs_cosine(_SPREAD_PAIRS, generator)
+
+
+@torch.no_grad()
+def sampled_spread(posterior: Posterior, seed: int) -> Tensor:
+    """Estimate the mean absolute cosine to the mode from 100 samples of each posterior, by its own sampler.
+
+    This is how the release judges posteriors of other families. Its noise bounds the rank correlation: at kappa 16 to
+    32 and D = 10, two such estimates of the same vMFs have one of about 0.85, and of 0.92 with the exact spread.
+    """
+    generator = torch.Generator(posterior.mu.device).manual_seed(seed)
+    total = torch.zeros_like(posterior.kappa)
+    for start in range(0, _N_SAMPLES, _SAMPLES_AT_ONCE):
+        n = min(_SAMPLES_AT_ONCE, _N_SAMPLES - start)
+        if isinstance(posterior, VonMisesFisher):
+            cosines = posterior.sample_mode_cosine((n,), generator)
+        else:
+            cosines = (posterior.sample((n,), generator) * posterior.mu).sum(-1)
+        total += cosines.abs().sum(0)
+    return total / _N_SAMPLES
 
 
 def kappa_metrics(kappa: Tensor, kappa_true: Tensor) -> Metrics:

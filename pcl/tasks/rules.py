@@ -1,12 +1,13 @@
 """Rules for positives and negatives of the controlled experiment: those of text, released code and theorem."""
 
+from collections.abc import Callable
 from enum import Enum
 
 import torch
 from torch import Tensor
 
 from pcl.mathematics.normalizer_table import growth_table
-from pcl.mathematics.point_limit import is_nearly_a_point, point_similarity
+from pcl.mathematics.point_limit import is_concentrated, point_similarity
 from pcl.mathematics.special import log_vmf_normalizer
 
 
@@ -44,6 +45,9 @@ _FIT = {
 }  # fmt: skip
 
 
+_SMALLEST_POOL, _LARGEST_POOL = 512, 4096
+_LARGEST_TRIES, _FAILURE = 32, 1e-4
+_ROWS_AT_ONCE = 16
 # kappa(x) may leave the range that it has over the probes; the acceptance of exact positives is bounded up to here.
 _KAPPA_MARGIN = 1.1
 
@@ -56,11 +60,12 @@ class IntegratedAcceptance:
 
     def __init__(self, dim: int, kappa_max: float, kappa_pos: float) -> None:
         self.dim, self.kappa_pos = dim, kappa_pos
-        growth = growth_table(dim, torch.device("cpu"))
-        largest = _KAPPA_MARGIN * kappa_max
-        edges = growth(torch.tensor([largest, largest + kappa_pos]))
-        is_point = is_nearly_a_point(torch.tensor(largest), kappa_pos)
-        self._largest_log_weight = kappa_pos if is_point else float(edges[1] - edges[0])  # its limit, a bound
+        largest = torch.tensor(_KAPPA_MARGIN * kappa_max)
+        if is_concentrated(largest, kappa_pos):
+            self._largest_log_weight = float(point_similarity(largest, torch.ones(()), kappa_pos, dim))
+        else:
+            edges = growth_table(dim, torch.device("cpu"))(torch.stack([largest, largest + kappa_pos]))
+            self._largest_log_weight = float(edges[1] - edges[0])
 
     def __call__(self, cosine: Tensor, kappa: Tensor) -> Tensor:
         """(R, B, P) of cosines z.mu', (R, B, P), and kappa', (R, 1, P)."""
@@ -68,7 +73,7 @@ class IntegratedAcceptance:
         resultant = (kappa.square() + kappa_pos**2 + 2 * kappa_pos * kappa * cosine).clamp(min=0).sqrt()
         growth = growth_table(self.dim, cosine.device)
         log_weight = growth(resultant) - growth(kappa)
-        is_point = is_nearly_a_point(kappa, kappa_pos)
+        is_point = is_concentrated(kappa, kappa_pos)
         if is_point.device.type != "cpu" or is_point.any():  # a GPU would have to be waited for
             limit = point_similarity(kappa, cosine, kappa_pos, self.dim)
             log_weight = torch.where(is_point, limit, log_weight)
@@ -82,3 +87,23 @@ def log_uniform_to_vmf(kappa: float, dim: int, constant: AcceptanceConstant) -> 
         return float(a + b * kappa + c * kappa**1.55)
     log_c = log_vmf_normalizer(torch.tensor([0.0, kappa], dtype=torch.float64), dim)
     return (log_c[0] - log_c[1]).item()
+
+
+def pool_sizes(rate: Tensor, called_positive: Tensor) -> tuple[int, int, float]:
+    """Return pool size, tries for a negative, and how often the worst run's pool has no acceptable candidate.
+
+    `rate` is the share of candidates that each anchor accepts, `called_positive` of those that the logistic rule calls
+    positive, both (R, B).
+    """
+    pool = _SMALLEST_POOL
+    while (failure := torch.exp(-pool * rate).mean(-1).amax().item()) > _FAILURE and pool < _LARGEST_POOL:
+        pool *= 2
+    tries = 1
+    while called_positive.pow(tries).mean(-1).amax().item() > _FAILURE and tries < _LARGEST_TRIES:
+        tries += 1
+    return pool, tries, failure
+
+
+def means_in_parts(function: Callable[[Tensor], Tensor], cosine: Tensor) -> Tensor:
+    """Return means over the last axis, in float64: of a few rows at a time, which fit into a processor's cache."""
+    return torch.cat([function(rows).mean(-1) for rows in cosine.split(_ROWS_AT_ONCE, dim=1)], dim=1).double()

@@ -20,30 +20,31 @@ from functools import lru_cache
 
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
-from pcl.distributions import Sampler, VonMisesFisher
-from pcl.encoders import Encoder, Inputs, KappaLink, StackedMlp
+from pcl.distributions import Sampler
+from pcl.encoders import Backbone, Encoder, Inputs, KappaLink, StackedMlp
 from pcl.encoders.mlp import KappaHead
 from pcl.mathematics.random_streams import streams, uniform_inputs
 from pcl.metrics import names
 from pcl.metrics.recovery import compare_pairs
 from pcl.tasks.base import Batch, Metrics, Negatives, Task, TaskConfig, Truths
-from pcl.tasks.judging import kappa_metrics, recovery_metrics, vmf_spread
+from pcl.tasks.judging import exact_spread, kappa_metrics, recovery_metrics, sampled_spread, vmf_spread
 from pcl.tasks.rules import (
     AcceptanceConstant,
     IntegratedAcceptance,
     NegativeRule,
     PositiveRule,
     log_uniform_to_vmf,
+    means_in_parts,
+    pool_sizes,
 )
-from pcl.tasks.truth import N_PROBES, Family, MuRecipe, Smoothing, Truth, mu_nets
+from pcl.tasks.truth import N_PROBES, SHARED_WIDTHS, Family, MuRecipe, Smoothing, Truth, mu_nets
 
 __all__ = ["AcceptanceConstant", "NegativeRule", "PositiveRule", "ToyTask"]
 
-_SPREAD_PAIRS = 4096  # pairs of noise, for true posteriors that have no closed form
-_SMALLEST_POOL, _LARGEST_POOL = 512, 4096
-_LARGEST_TRIES, _FAILURE = 32, 1e-4
-_ROWS_AT_ONCE, _MOST_SIZES = 16, 256
+_TRUE_SAMPLES, _OWN_SAMPLES = 1, 2  # seeds of the spread by 100 samples, of the truth and of an encoder
+_MOST_SIZES = 256
 
 _SIZES: dict[tuple[type, TaskConfig, bytes], tuple[int, int, float]] = {}  # by truth: trials share a few
 
@@ -65,6 +66,7 @@ class ToyTask(Task):
         kappa_max: float = 32.0  # largest kappa(x); not used by the Dirac family
         kappa_pos: float = 20.0  # concentration of positive pairs
         kappa_link: KappaLink = KappaLink.ONE_PLUS_EXP  # map from the truth's kappa network to kappa
+        backbone: Backbone = Backbone.INDEPENDENT  # input of the truth's kappa network, which is deep if shared
         smoothing: Smoothing = Smoothing.NONE  # smoothing of the truth's mu network
         # Two of a thousand modes must have a cosine of at most this, or the network is redrawn.
         largest_cosine: float = 0.5
@@ -91,6 +93,7 @@ class ToyTask(Task):
                 )
             if not 0 < self.kappa_pos < math.inf:
                 raise ValueError(f"`0 < task.kappa_pos < inf` must hold, but got {self.kappa_pos:g}.")
+            self.backbone.check("task", self.dim_x, self.dim)
             if not -1 <= self.largest_cosine <= 1:
                 raise ValueError(f"`-1 <= task.largest_cosine <= 1` must hold, but got {self.largest_cosine:g}.")
 
@@ -112,7 +115,7 @@ class ToyTask(Task):
         def build(self, seeds: Sequence[int]) -> "ToyTask":
             mu_net = deepcopy(mu_nets(self._mu_recipe(), tuple(seeds)))
             kappa_net = self._kappa_net(seeds)
-            truth = Truth(mu_net, kappa_net, self.kappa_link, self.family, self.sampler)
+            truth = Truth(mu_net, kappa_net, self.kappa_link, self.family, self.sampler, self.backbone)
             if self.family is not Family.DIRAC:
                 self._span(truth.kappa_head, kappa_net, seeds)
             return ToyTask(self, truth, uniform_inputs(seeds, "eval", self.n_eval, self.dim_x))
@@ -128,11 +131,18 @@ class ToyTask(Task):
         def _constant_kappa_mae(self, seeds: tuple[int, ...]) -> float:
             kappa_net, head = self._kappa_net(seeds), KappaHead(self.kappa_link, len(seeds))
             self._span(head, kappa_net, seeds)
-            kappa = head(kappa_net(uniform_inputs(seeds, "eval", self.n_eval, self.dim_x)))
+            inputs = uniform_inputs(seeds, "eval", self.n_eval, self.dim_x)
+            if self.backbone is Backbone.SHARED:
+                inputs = normalize(mu_nets(self._mu_recipe(), seeds)(inputs), dim=-1)
+            kappa = head(kappa_net(inputs))
             return float((kappa - kappa.median(dim=1, keepdim=True).values).abs().mean())
 
         def _kappa_net(self, seeds: Sequence[int]) -> StackedMlp:
-            return StackedMlp((self.dim_x, self.width, 1), streams(seeds, "truth/kappa"))
+            return StackedMlp(self._kappa_sizes(), streams(seeds, "truth/kappa"))
+
+        def _kappa_sizes(self) -> tuple[int, ...]:
+            hidden = SHARED_WIDTHS if self.backbone is Backbone.SHARED else (self.width,)
+            return (self.dim_x, *hidden, 1)
 
         def _span(self, head: KappaHead, kappa_net: StackedMlp, seeds: Sequence[int]) -> None:
             probes = uniform_inputs(seeds, "truth/probes", N_PROBES, self.dim_x)
@@ -140,9 +150,9 @@ class ToyTask(Task):
 
         def restore(self, state: dict[str, Tensor], seeds: Sequence[int] = ()) -> "ToyTask":
             x_eval = state["x_eval"]
-            sizes, sources = (self._mu_recipe().sizes, (self.dim_x, self.width, 1)), [torch.Generator()] * len(x_eval)
+            sizes, sources = (self._mu_recipe().sizes, self._kappa_sizes()), [torch.Generator()] * len(x_eval)
             mu_net, kappa_net = (StackedMlp(layers, sources) for layers in sizes)
-            truth = Truth(mu_net, kappa_net, self.kappa_link, self.family, self.sampler)
+            truth = Truth(mu_net, kappa_net, self.kappa_link, self.family, self.sampler, self.backbone)
             truth.load_state_dict({name: value for name, value in state.items() if name != "x_eval"})
             return ToyTask(self, truth, x_eval)
 
@@ -153,9 +163,12 @@ class ToyTask(Task):
     def __init__(self, config: Config, truth: Truth, x_eval: Tensor) -> None:
         self.config, self.truth, self.x_eval = config, truth, x_eval
         self.mu_true, self.kappa_true = truth.parameters_of(x_eval)
-        self.spread_true = self._true_spread()
+        self.spread_true = exact_spread(truth.posteriors(self.mu_true, self.kappa_true))
+        self._spread100_true: Tensor | None = None  # first asked for on the device
         self._threshold = log_uniform_to_vmf(config.kappa_pos, config.dim, config.acceptance_constant)
-        self._integrated_acceptance = IntegratedAcceptance(config.dim, config.kappa_max, config.kappa_pos)
+        is_shared = config.backbone is Backbone.SHARED  # its range over modes is another one than that over inputs
+        kappa_max = max(config.kappa_max, self.kappa_true.amax().item()) if is_shared else config.kappa_max
+        self._integrated_acceptance = IntegratedAcceptance(config.dim, kappa_max, config.kappa_pos)
         self._judged: dict[int, tuple[Tensor, Metrics]] = {}
         key = type(self), config, truth.digest()
         if len(_SIZES) >= _MOST_SIZES:
@@ -174,6 +187,7 @@ class ToyTask(Task):
         self.truth.to(device)
         for name in ("x_eval", "mu_true", "kappa_true", "spread_true"):
             setattr(self, name, getattr(self, name).to(device))
+        self._spread100_true = None
         return self
 
     def truths(self) -> Truths:
@@ -222,12 +236,15 @@ class ToyTask(Task):
         """Return the recovery of kappa, of all pairs of mu and of the spread, for each run."""
         with torch.no_grad():
             posterior = encoder(self.x_eval)
-        spread = vmf_spread(posterior)
+        spread, spread100 = vmf_spread(posterior), sampled_spread(posterior, _OWN_SAMPLES)
+        if self._spread100_true is None:
+            self._spread100_true = sampled_spread(self.truth.posteriors(self.mu_true, self.kappa_true), _TRUE_SAMPLES)
         return [
             {
                 **self._mu_metrics(run, posterior.mu[run]),
                 **kappa_metrics(posterior.kappa[run], self.kappa_true[run]),
                 **recovery_metrics(names.SPREAD_RECOVERY, spread[run], self.spread_true[run]),
+                **recovery_metrics(names.SPREAD100_RECOVERY, spread100[run], self._spread100_true[run]),
             }
             for run in range(self.n_runs)
         ]
@@ -264,27 +281,14 @@ class ToyTask(Task):
         mu, kappa = self.truth.parameters_of(x)
         latents = self.truth.latents(mu, kappa, generator)
         z, z_pool = latents.split([batch_size, n_candidates], dim=1)
-        called_positive = _means_in_parts(self._acceptance, z @ z_pool.mT)
+        called_positive = means_in_parts(self._acceptance, z @ z_pool.mT)
         rate = called_positive
         if self.config.positives is PositiveRule.VMF and self.config.family is Family.VMF:
             kappa_pool = kappa[:, None, batch_size:]
-            rate = _means_in_parts(lambda c: self._integrated_acceptance(c, kappa_pool), z @ mu[:, batch_size:].mT)
+            rate = means_in_parts(lambda c: self._integrated_acceptance(c, kappa_pool), z @ mu[:, batch_size:].mT)
         elif self.config.positives is PositiveRule.VMF:
-            rate = _means_in_parts(lambda c: torch.exp(self.config.kappa_pos * (c - 1)), z @ z_pool.mT)
-        pool = _SMALLEST_POOL
-        while (failure := torch.exp(-pool * rate).mean(-1).amax().item()) > _FAILURE and pool < _LARGEST_POOL:
-            pool *= 2
-        tries = 1
-        while called_positive.pow(tries).mean(-1).amax().item() > _FAILURE and tries < _LARGEST_TRIES:
-            tries += 1
-        return pool, tries, failure
-
-    def _true_spread(self) -> Tensor:
-        posterior = self.truth.posteriors(self.mu_true, self.kappa_true)
-        if isinstance(posterior, VonMisesFisher):
-            return vmf_spread(posterior)
-        generator = torch.Generator().manual_seed(0)  # independent of a run's randomness
-        return posterior.mean_abs_cosine(_SPREAD_PAIRS, generator)
+            rate = means_in_parts(lambda c: torch.exp(self.config.kappa_pos * (c - 1)), z @ z_pool.mT)
+        return pool_sizes(rate, called_positive)
 
     def _mu_metrics(self, run: int, mu: Tensor) -> Metrics:
         """Return the recovery of mu; cached, as its fifty million pairs do not change in a phase that keeps mu."""
@@ -293,8 +297,3 @@ class ToyTask(Task):
             recovery = compare_pairs(mu, self.mu_true[run])
             judged = self._judged[run] = mu.clone(), dict(zip(names.MU_RECOVERY, recovery, strict=True))
         return judged[1]
-
-
-def _means_in_parts(function: Callable[[Tensor], Tensor], cosine: Tensor) -> Tensor:
-    """Return means over the last axis, in float64: of a few rows at a time, which fit into a processor's cache."""
-    return torch.cat([function(rows).mean(-1) for rows in cosine.split(_ROWS_AT_ONCE, dim=1)], dim=1).double()

@@ -15,12 +15,14 @@ from torch import Tensor, nn
 from torch.nn.functional import leaky_relu, normalize
 
 from pcl.distributions import CosineLaw, ProjectedLaplace, ProjectedNormal, Sampler, VonMisesFisher
-from pcl.encoders import KappaLink, StackedMlp
+from pcl.encoders import Backbone, KappaLink, StackedMlp
 from pcl.encoders.mlp import KappaHead, flattened
 from pcl.mathematics.random_streams import streams
 from pcl.mathematics.threads import using_threads
 
 N_PROBES = 1000  # inputs over which kappa is scaled to its range and the spread of mu is measured, as in the paper
+# Hidden widths of a shared backbone's kappa network in the release's last version: one layer less than the encoder's.
+SHARED_WIDTHS = (10, 50, 50, 50, 50, 10)
 _BLOCK_OF_DRAWS = 64  # networks drawn at once; another number draws others
 _SMOOTHING_STEPS, _SMOOTHING_BATCH, _SMOOTHING_LR = 5000, 64, 0.01  # as in the released code
 
@@ -44,15 +46,22 @@ class Smoothing(Enum):
 
 
 class Truth(nn.Module):
-    """R generative processes: mu(x) from a perceptron of three linear layers, kappa(x) from one of two.
+    """R generative processes: mu(x) from a perceptron of three linear layers, kappa from another, of x or of mu(x).
 
     The range of `kappa_head` is still to be set, see `KappaHead.span`.
     """
 
     def __init__(
-        self, mu_net: StackedMlp, kappa_net: StackedMlp, kappa_link: KappaLink, family: Family, sampler: Sampler
+        self,
+        mu_net: StackedMlp,
+        kappa_net: StackedMlp,
+        kappa_link: KappaLink,
+        family: Family,
+        sampler: Sampler,
+        backbone: Backbone = Backbone.INDEPENDENT,
     ) -> None:
         super().__init__()
+        self.backbone = backbone
         self.mu_net, self.kappa_net = mu_net, kappa_net
         self.kappa_head = KappaHead(kappa_link, len(mu_net.weights[0]))
         self.family = family
@@ -64,7 +73,7 @@ class Truth(nn.Module):
         mu = normalize(self.mu_net(x), dim=-1)
         if self.family is Family.DIRAC:
             return mu, torch.full_like(mu[..., 0], math.inf)
-        return mu, self.kappa_head(self.kappa_net(x))
+        return mu, self.kappa_head(self.kappa_net(self.backbone.kappa_input(x, mu)))
 
     def posteriors(self, mu: Tensor, kappa: Tensor) -> VonMisesFisher | ProjectedNormal | ProjectedLaplace:
         """Return the posteriors with these parameters."""

@@ -25,7 +25,7 @@ from pcl.kernels.transport import SMALLEST_DIM, transport_table
 from pcl.losses.base import SampledContrast
 from pcl.losses.mc_info_nce import guiding_law
 from pcl.mathematics.normalizer_table import GrowthTable, growth_table
-from pcl.mathematics.point_limit import is_nearly_a_point, point_similarity
+from pcl.mathematics.point_limit import is_concentrated, is_nearly_a_point, point_similarity
 from pcl.tasks import Batch, Family, Negatives, ToyTask
 from pcl.tasks.toy import LatentSampler
 from pcl.training.step import TrainingStep
@@ -78,8 +78,6 @@ class FusedStep(TrainingStep):
     def encode(self, x: Tensor, known: Tensor | None = None) -> VonMisesFisher:
         """Return posteriors of inputs, whose mu or kappa is given if this phase does not train it."""
         encoder = self.encoder
-        if encoder.config.keeps_kappa_range and self.trained is Trained.MU:
-            return super().encode(x)
         mu = encoder.mu(x) if known is None or self._is_kappa_fixed else known
         is_kappa_known = known is not None and self._is_kappa_fixed
         kappa = known if is_kappa_known else self._kappa(encoder.kappa_input(x, mu))
@@ -109,7 +107,7 @@ class FusedStep(TrainingStep):
         table = growth_table(anchor.dim, self.device)
         z, log_weight = self._anchor_samples(contrast, anchor, positive, table)
         cosine = (z * positive.mu.unsqueeze(1)).sum(-1)
-        is_point = is_nearly_a_point(positive.kappa, kappa_pos)
+        is_point = is_concentrated(positive.kappa, kappa_pos)
         spread = torch.where(is_point, 1.0, positive.kappa)
         kappa = spread.unsqueeze(1)
         resultant = (kappa.square() + kappa_pos**2 + 2 * kappa_pos * kappa * cosine).clamp(min=1e-12).sqrt()

@@ -31,7 +31,8 @@ from pcl.training.diverged import Diverged
 from pcl.training.step import TrainingStep
 from pcl.training.stepper import GraphStepper, PlainStepper, Stepper
 
-_OF_KAPPA = (*names.KAPPA_RECOVERY, *names.SPREAD_RECOVERY)  # metrics that compare a run's kappa with the truth
+# Metrics that compare a run's kappa with the truth
+_OF_KAPPA = (*names.KAPPA_RECOVERY, *names.SPREAD_RECOVERY, *names.SPREAD100_RECOVERY)
 
 
 @dataclass(frozen=True)
@@ -114,6 +115,12 @@ class Run:
         """Return the training that `read_checkpoint` has read, ready to continue."""
         run = cls.__new__(cls)
         run.config = RunConfig.from_flat(content["config"])
+        backbone = content["config"].get("encoder.backbone")
+        is_gone = backbone != run.config.flat().get("encoder.backbone")
+        if is_gone and content["batch"] < run.config.training.n_batches:
+            raise ValueError(
+                f"This training has `encoder.backbone={backbone}`, which is gone: start it over as shared."
+            )
         run.seeds = tuple(content["seeds"])
         run.device = torch.device(device)
         encoder = run.config.encoder.without_weights().build_for(run.config.task.inputs, run.seeds)

@@ -14,5 +14,8 @@ ABLATION = Ablation(
     axis="task.family",
     baseline="vmf",
     variants=values("task.family", "vmf", "gaussian", "laplace"),
-    metrics=("eval/spread_rank_corr", "eval/spread_mae", "eval/mu_rank_corr", "eval/mu_mae"),
-)
+    metrics=(
+        "eval/spread100_rank_corr", "eval/spread100_mae", "eval/spread_rank_corr", "eval/spread_mae",
+        "eval/mu_rank_corr", "eval/mu_mae",
+    ),
+)  # fmt: skip

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from pcl.config.fidelity import SETTINGS, Profile, Setting
+from pcl.config.fidelity import RELEASE, SETTINGS, Profile, Setting
 from pcl.config.run_config import RunConfig, Scale
 from pcl.config.schedule import LrSchedule, Phases, TrainingConfig
 from pcl.losses import LOSSES, PositiveWeight
+from pcl.studies.paper.published import published_tables
 
 
 @pytest.mark.parametrize("loss", list(LOSSES))
@@ -52,8 +53,57 @@ def test_each_setting_varies_alone(setting: Setting) -> None:
             values["task.positives"] = "vmf"
         changed = base.with_values(values)
         before, after = base.flat(), changed.flat()
-        assert {path for path in before if before[path] != after[path]} == set(values)
+        follow = {"training.lr_decay"} if setting.path == RELEASE else set()
+        assert {path for path in before if before[path] != after[path]} == {*values, *follow}
         assert changed.fingerprint() != base.fingerprint()
+
+
+@pytest.mark.parametrize(
+    ("task", "version", "decay", "optimizer"),
+    [("toy", "first", 0.1, "adam"), ("toy", "last", 0.5, "adam"),
+     ("images", "first", 0.1, "adam"), ("images", "last", 0.5, "adamw")],
+)  # fmt: skip
+def test_a_version_of_the_release_sets_decay_and_optimizer(
+    task: str, version: str, decay: float, optimizer: str
+) -> None:
+    assert RunConfig.of(profile="reference", task=task).flat()[RELEASE] == "first"
+    chosen = RunConfig.of({RELEASE: version}, profile="reference", task=task)
+    for config in (chosen, RunConfig.of(profile="reference", task=task).with_values({RELEASE: version})):
+        flat = config.flat()
+        assert (flat["training.lr_decay"], flat["training.optimizer"]) == (decay, optimizer)
+        assert RunConfig.from_flat(flat) == config
+    # What is set beside it wins.
+    assert RunConfig.of({"training.lr_decay": 0.3, RELEASE: version}, task=task).training.lr_decay == 0.3
+    # Records from before there was the setting are of the last version under `reference`.
+    old = {path: value for path, value in chosen.flat().items() if path not in (RELEASE, "loss.learned_as")}
+    read = RunConfig.from_flat({**old, "training.lr_decay": 0.5}).flat()
+    assert (read[RELEASE], read["training.lr_decay"], read["loss.learned_as"]) == ("last", 0.5, "log")
+
+
+@pytest.mark.parametrize(("profile", "of_plane"), [("paper", "in_batch"), ("reference", "drawn"), ("exact", "pool")])
+def test_in_the_plane_the_release_draws_negatives_in_mu_phases_too(profile: str, of_plane: str) -> None:
+    path, plane = "training.mu_phase_negatives", {"task.dim": 2, "task.dim_x": 2, "encoder.dim": "2"}
+    assert RunConfig.of(plane, profile=profile).flat()[path] == of_plane
+    assert RunConfig.of(profile="reference").flat()[path] == "in_batch"
+    assert RunConfig.of({"encoder.dim": 2}, profile="reference", task="images").flat()[path] == "in_batch"
+    assert RunConfig.of({**plane, path: "in_batch"}, profile="reference").flat()[path] == "in_batch"
+    (row,) = next(table for table in published_tables() if table.name == "fig:2dplot").rows
+    assert row.config("reference", "paper")[path] == "drawn"
+    assert row.config("reference", "paper")["training.n_negatives"] == 1
+
+
+def test_a_shared_encoder_has_a_shared_truth_under_reference_alone() -> None:
+    for profile, backbone in (("paper", "independent"), ("reference", "shared")):
+        assert RunConfig.of({"encoder.backbone": "shared"}, profile=profile).flat()["task.backbone"] == backbone
+        given = {"encoder.backbone": "shared", "task.backbone": "independent"}
+        assert RunConfig.of(given, profile=profile).flat()["task.backbone"] == "independent"
+    assert RunConfig.of(profile="reference").flat()["task.backbone"] == "independent"
+    # Records of earlier versions: their truth was never a shared one.
+    flat = RunConfig.of({"encoder.backbone": "shared", "task.backbone": "independent"}, profile="reference").flat()
+    old = {path: value for path, value in flat.items() if path not in (RELEASE, "task.backbone", "loss.learned_as")}
+    for name in ("shared", "shared_in_range"):
+        read = RunConfig.from_flat({**old, "encoder.backbone": name}).flat()
+        assert (read["encoder.backbone"], read["task.backbone"]) == ("shared", "independent")
 
 
 def test_values_are_read_as_their_type() -> None:
@@ -92,8 +142,9 @@ def test_values_are_read_as_their_type() -> None:
         ({"loss.learn_kappa_pos": "maybe"}, "true or false"),
         ({"task.kappa_min": 0.5}, "1 < task.kappa_min"),
         ({"task.negatives": "reject_positives", "training.negatives": "shared"}, "each anchor's own"),
-        ({"encoder.backbone": "shared_in_range", "training.phases": "mu kappa mu kappa"}, "not again after kappa"),
-        ({"encoder.backbone": "shared_in_range", "training.phases": "joint"}, "mu comes first"),
+        ({"encoder.backbone": "shared", "encoder.dim": 8}, "needs inputs and latents of one dimension"),
+        ({"task.backbone": "shared", "task.dim": 8}, "needs inputs and latents of one dimension"),
+        ({"training.kappa_limit": 0}, "0 < training.kappa_limit"),
         ({"training.negatives": "pool"}, "need `task.positives=vmf`"),
     ],
 )

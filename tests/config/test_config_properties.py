@@ -32,6 +32,7 @@ CHOICES = st.dictionaries(st.sampled_from(PATHS) | st.text(max_size=12), VALUES,
 @example(config=CONFIGS[0], chosen={"training.n_batches": "9007199254740993"})
 @example(config=CONFIGS[0], chosen={"training.n_batches": 10**400})
 @example(config=CONFIGS[0], chosen={"training.kappa_limit": math.nan})
+@example(config=CONFIGS[0], chosen={"training.kappa_limit": "inf"})
 def test_any_values_make_a_configuration_or_a_sentence(config: RunConfig, chosen: dict[str, object]) -> None:
     try:
         found = config.with_values(chosen)
@@ -39,11 +40,12 @@ def test_any_values_make_a_configuration_or_a_sentence(config: RunConfig, chosen
         check_sentence(error)
         return
     flat = found.flat()
-    assert RunConfig.from_flat(json.loads(json.dumps(flat))) == found
+    assert RunConfig.from_flat(json.loads(json.dumps(flat, allow_nan=False))) == found
     assert RunConfig.from_flat(flat).fingerprint() == found.fingerprint()
     for path, value in chosen.items():
-        assert type(flat[path]) is type(config.flat()[path])
-        check_meaning(value, flat[path])
+        is_infinite = path == "training.kappa_limit" and flat[path] == "inf"
+        assert is_infinite or type(flat[path]) is type(config.flat()[path])
+        check_meaning(value, math.inf if is_infinite else flat[path])
 
 
 def check_meaning(given: object, read: object) -> None:

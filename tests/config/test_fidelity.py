@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from pcl.config.fidelity import SETTINGS, Setting
+from pcl.config.fidelity import RELEASE, SETTINGS, Setting
 from pcl.config.run_config import RunConfig
 from pcl.distributions import VonMisesFisher
 from pcl.tasks import Negatives
@@ -51,7 +51,9 @@ def parts_of(config: RunConfig) -> dict[str, Any]:
         "lr": [training.lr_at(b) for b in range(training.n_batches)],
         "sources": [training.negatives_at(p) for p in range(len(training.phases))],
         "count": training.n_negatives,
-        "loss": loss,
+        "kappa limit": training.kappa_limit,
+        "loss": loss.detach(),
+        "loss parameters": sorted(name for name, _ in config.loss.build().named_parameters()),
     }
 
 
@@ -65,18 +67,22 @@ AFFECTED = {
     "task.negatives": {"drawn negatives"},
     "task.smoothing": {"truth mu"},
     "task.kappa_link": {"truth kappa"},
+    "task.backbone": {"truth kappa"},
     "encoder.kappa_link": FROM_KAPPA,
     "encoder.kappa_width": {"encoder kappa weights", *FROM_KAPPA},
     "encoder.kappa_range": FROM_KAPPA,
     "training.lr_schedule": {"lr"},
-    "training.lr_decay": {"lr"},
+    "training.release_version": {"lr"},
     "training.negatives": {"sources"},
     "training.mu_phase_negatives": {"sources"},
     "training.n_negatives": {"count"},
+    "training.kappa_limit": {"kappa limit"},
+    "loss.learned_as": {"loss parameters"},
+    "loss.learned": {"loss parameters"},
 }
 # Positives are chosen by their latents, few of which change hands where latents change little; and negatives that need
 # latents are drawn with them, which shifts the random numbers that positives are chosen by.
-MAY_CHANGE_POSITIVES = ("task.sampler", "task.smoothing", "task.kappa_link", "task.negatives")
+MAY_CHANGE_POSITIVES = ("task.sampler", "task.smoothing", "task.kappa_link", "task.backbone", "task.negatives")
 
 
 TOY_SETTINGS = [setting for setting in SETTINGS if setting.task != "images"]  # the others: tests/tasks/test_cifar.py
@@ -101,6 +107,8 @@ def _brief_smoothing() -> Iterator[None]:
 def test_a_fidelity_setting_changes_what_it_names_and_nothing_else(setting: Setting) -> None:
     # Away from 16 to 32, so that the fixed range differs from the truth's.
     values = {"task__kappa_min": 20.0, "task__kappa_max": 40.0, "training__lr_schedule": "quarters"}
+    if setting.path == "task.backbone":
+        values["task__dim_x"] = 4
     base = smoke("paper", setting.loss or "mc_info_nce", **values)
     extra: dict[str, Any] = {}
     if setting.path == "loss.partners":
@@ -111,10 +119,14 @@ def test_a_fidelity_setting_changes_what_it_names_and_nothing_else(setting: Sett
         }  # fmt: skip
     if setting.path in ("training.negatives", "training.mu_phase_negatives"):
         extra = {"task.positives": "vmf"}
-    if setting.path == "training.lr_decay":
+    if setting.path == "loss.learned_as":
+        extra = {"loss.learn_kappa_pos": True}
+    if setting.path == "loss.learned":
+        extra = {"loss.learn_a": True}
+    if setting.path == RELEASE:
         base = base.with_values({"training.lr_schedule": "phases"})
     before = parts_of(base.with_values(extra))
-    others = [v for v in dict.fromkeys((setting.reference, setting.exact)) if v != setting.paper]
+    others = [v for v in (setting.reference, setting.exact, *setting.others) if v != setting.paper]
     after = parts_of(base.with_values({**extra, setting.path: others[0]}))
     changed = {name for name in before if not _same(before[name], after[name])}
     affected = AFFECTED.get(setting.path, {"loss"})

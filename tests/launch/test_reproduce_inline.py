@@ -22,10 +22,13 @@ def test_a_table_needs_no_ray(tmp_path: Path) -> None:
     script = tmp_path / "without_ray.py"
     script.write_text(WITHOUT_RAY)
     asked = ["--table", "ablation_shared", "--seeds", "4", "--runner", "inline", "--storage", str(tmp_path)]
-    small = [word for path, value in SMALL.items() if path != "encoder.hidden" for word in ("--set", f"{path}={value}")]
+    values = {**SMALL, "task.dim_x": SMALL["task.dim"]}  # a shared backbone takes inputs and modes
+    small = [
+        word for path, value in values.items() if path != "encoder.hidden" for word in ("--set", f"{path}={value}")
+    ]
     words = [script, "launch/reproduce.py", *asked, "--scale", "smoke", *small]
     said = forked(words, tmp_path / "out", os.environ).ended().said
-    assert "3 are to be trained" in said
+    assert "2 are to be trained" in said
     assert "Ray" not in said
     folder = tmp_path / "reproduce" / "reference-smoke"
     rows = list(csv.DictReader((folder / "tab-ablation_shared.csv").read_text().splitlines()))

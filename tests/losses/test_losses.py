@@ -11,6 +11,8 @@ from torch import Tensor
 
 from pcl.distributions import ProjectedNormal, VonMisesFisher
 from pcl.losses import ELK, HIB, LOSSES, MCInfoNCE, in_batch_negatives
+from pcl.losses.base import LearnedAs
+from pcl.losses.hib import Learned
 from tests.support.posteriors import SAMPLING, B, D, Leaves, N, posteriors, small_config, triple
 
 
@@ -180,6 +182,43 @@ def test_bad_shapes_are_named(name: str) -> None:
         loss(anchor, positive, positive)
     with pytest.raises(ValueError, match=r"the same dimension, but got \[5, 6\]"):
         loss(anchor, positive, Leaves(B, N, kappa=1.0, seed=0, dim=6).posterior())
+
+
+@pytest.mark.parametrize("name", list(LOSSES))
+def test_a_scale_that_is_learned_as_itself(name: str) -> None:
+    """The parameter is the number; at 0 or below it counts as 1e-6, with a gradient that can bring it back."""
+    setting, scale = ("learn_a", "a") if name == "hib" else ("learn_kappa_pos", "kappa_pos")
+    config = replace(small_config(name), **{setting: True, "learned_as": LearnedAs.VALUE})
+    loss, fixed = config.build(), small_config(name).build()
+    arguments = [VonMisesFisher(d.mu.detach(), d.kappa.detach()) for d in posteriors(*triple())]
+    values = [one(*arguments, generator=torch.Generator().manual_seed(0)) for one in (loss, fixed)]
+    torch.testing.assert_close(values[0], values[1])
+    ((parameter_name, parameter),) = loss.named_parameters()
+    assert parameter_name == f"{scale}.value"
+    assert parameter.item() == getattr(config, scale)
+    small = replace(small_config(name), **{scale: 1e-6}).build()
+    for value in (0.0, -3.0):
+        with torch.no_grad():
+            parameter.fill_(value)
+        parameter.grad = None
+        values = [one(*arguments, generator=torch.Generator().manual_seed(0)) for one in (loss, small)]
+        torch.testing.assert_close(values[0], values[1], rtol=0, atol=1e-5)
+        values[0].sum().backward()
+        assert parameter.grad is not None
+        assert parameter.grad.isfinite()
+        assert parameter.grad != 0
+    twin = config.build()
+    twin.load_state_dict(loss.state_dict())
+    assert next(twin.parameters()).item() == -3.0
+
+
+def test_hib_learns_its_offset_too_where_it_is_said() -> None:
+    config = replace(small_config("hib"), learn_a=True, learned=Learned.A_AND_B, b=-2.0)
+    loss = config.build()
+    assert {name: p.item() for name, p in loss.named_parameters()} == {"a.log_factor": 0.0, "b": -2.0}
+    loss(*posteriors(*triple()), generator=torch.Generator().manual_seed(0)).sum().backward()
+    assert all(p.grad is not None and p.grad != 0 for p in loss.parameters())
+    assert not list(replace(config, learn_a=False).build().parameters())
 
 
 def test_bad_settings_are_named() -> None:

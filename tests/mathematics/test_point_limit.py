@@ -13,6 +13,7 @@ from pcl.losses import AnchorSamples, InfoNCE, MCInfoNCE, PartnerSamples, Positi
 from pcl.losses.mc_info_nce import log_mean_similarity
 from pcl.mathematics.point_limit import NEARLY_A_POINT
 from pcl.tasks import ToyTask
+from pcl.tasks.rules import IntegratedAcceptance
 from pcl.tasks.toy import PositiveRule
 from tests.support.oracles import unit_vectors
 
@@ -129,6 +130,19 @@ def test_integrated_loss_of_points_and_others(
     drawn = MCInfoNCE.Config(n_samples=4096, **of_loss).build()(*posteriors, repeated, generator=generator)
     torch.testing.assert_close(value, drawn, atol=0.2, rtol=0)
     assert all(torch.isfinite(g).all() for g in torch.autograd.grad(value.sum(), kappas))
+
+
+@pytest.mark.parametrize("dim", [2, 10, 64])
+@pytest.mark.parametrize("kappa_max", [900.0, 1100.0, 2e4, 1e6])
+def test_acceptance_beyond_the_table_is_the_exact_one(kappa_max: float, dim: int) -> None:
+    cosine = torch.linspace(-1, 1, 41).expand(1, 1, -1)
+    kappa = torch.full_like(cosine, kappa_max)
+    found = IntegratedAcceptance(dim, kappa_max, 20.0)(cosine, kappa)
+    partner = VonMisesFisher(torch.eye(dim, dtype=torch.float64)[0], kappa_max)
+    expected = log_mean_similarity(partner, cosine.double(), 20.0).exp()
+    torch.testing.assert_close(found.double() / found.max(), expected / expected.max(), rtol=5e-3, atol=1e-12)
+    assert found.max() > 0.9
+    assert found.max() <= 1
 
 
 def test_positives_of_points_are_accepted_by_their_modes() -> None:

@@ -17,6 +17,7 @@ from pcl.kernels.latents import sample_latents
 from pcl.kernels.mc_info_nce import FusedMCInfoNCE
 from pcl.kernels.narrow_mlp import NarrowMlp
 from pcl.kernels.transport import transport_table
+from pcl.losses import info_nce
 from pcl.losses.mc_info_nce import log_mean_similarity as exact_similarity
 from pcl.mathematics.normalizer_table import growth_table
 from pcl.mathematics.random_streams import streams
@@ -70,15 +71,51 @@ def check_mc_info_nce(device: str, n_anchors: int, n_negatives: int, dim: int, n
         assert (reference - fused).abs().max() < 2e-5 * reference.abs().max()
 
 
+def check_mc_info_nce_of_points(device: str) -> None:
+    """Posteriors that are nearly or quite a point have InfoNCE at their modes, with finite gradients."""
+    n_anchors, n_negatives, dim = 3, 2, 10
+    for kappa in (1e14, 1e30, torch.inf):
+        partners = partners_of(n_anchors, n_negatives, dim)
+        modes = [mode.to(device).requires_grad_() for mode in partners[:3]]
+        kappas = [torch.full_like(k, kappa).to(device).requires_grad_() for k in partners[3:]]
+        table = transport_table(dim, CosineLaw(), torch.device(device))
+        loss = FusedMCInfoNCE(table, 8, 1.0)(
+            Partners(*modes, *kappas), torch.full((1,), 20.0, device=device), torch.tensor([1, 2], device=device)
+        )
+        anchor, positive, negatives = (mode.detach() for mode in modes)
+        similar, others = (anchor * positive).sum(-1), torch.einsum("ad,and->an", anchor, negatives)
+        torch.testing.assert_close(loss.detach(), info_nce(20 * similar, 20 * others, 1.0), rtol=1e-4, atol=1e-4)
+        loss.sum().backward()
+        assert all(leaf.grad is not None and leaf.grad.isfinite().all() for leaf in (*modes, *kappas))
+
+
+def check_what_is_not_fused(device: str) -> None:
+    """A learned scale, in either form, is left to the plain loss; so is all of HIB and ELK."""
+    for loss, values in (
+        ("mc_info_nce", {"loss.learn_kappa_pos": True}),
+        ("mc_info_nce", {"loss.learn_kappa_pos": True, "loss.learned_as": "log"}),
+        ("hib", {"loss.learn_a": True}),
+        ("elk", {"loss.learn_kappa_pos": True}),
+    ):
+        of_truth = {"task.largest_cosine": 0.9, "task.smoothing": "none"}
+        config = RunConfig.of({**of_truth, **values}, loss=loss, profile="reference", scale="smoke")
+        task, encoder = config.task.build([4]), config.encoder.build_for(config.task.inputs, [4])
+        step = FusedStep(config, task, encoder, torch.device(device), seed=1)
+        step.enter(Trained.JOINT, Negatives.DRAWN)
+        assert step._fused is None
+        assert step._integrated is None
+        assert list(step.losses.parameters())
+
+
 def check_integrated_points(device: str) -> None:
-    """Negatives that are nearly or quite a point, among others, against the closed form and its limit."""
+    """Negatives beyond the table, up to a point, among others, against the closed form and its limit."""
     generator = torch.Generator().manual_seed(0)
     n_runs, n_rows, dim, n_others = (2, 70, 10, 38) if device == "cuda" else (1, 20, 10, 10)
-    kappa = torch.tensor([20.0, 30.0, 1.5e6, 1e8, 1e16, 1e30, torch.inf] + n_others * [25.0])
+    kappa = torch.tensor([20.0, 30.0, 1100.0, 5e3, 1e5, 1.5e6, 1e8, 1e16, 1e30, torch.inf] + n_others * [25.0])
     kappa = kappa.expand(n_runs, -1).contiguous()
     z = unit_vectors(n_runs, n_rows, dim, generator=generator, dtype=torch.float32)
     mu = unit_vectors(*kappa.shape, dim, generator=generator, dtype=torch.float32)
-    mu[:, :7] = torch.nn.functional.normalize(mu[:, :7] + z[:, :7], dim=-1)  # near some, so that they count
+    mu[:, :10] = torch.nn.functional.normalize(mu[:, :10] + z[:, :10], dim=-1)  # near some, so that they count
     leaves = [leaf.to(device).requires_grad_() for leaf in (z, mu, kappa)]
     table = growth_table(dim, torch.device(device))
     out = log_mean_similarity(*leaves, torch.full((n_runs,), 20.0, device=device), table)
@@ -97,7 +134,7 @@ def check_integrated_points(device: str) -> None:
     assert ours is not None
     assert theirs is not None
     assert (ours.cpu() - theirs).abs().max() < 0.05 * theirs.abs().max()  # the table has steps for slopes
-    torch.testing.assert_close(ours.cpu()[:, 2:7].double(), theirs[:, 2:7], rtol=1e-2, atol=1e-38)
+    torch.testing.assert_close(ours.cpu()[:, 2:10].double(), theirs[:, 2:10], rtol=1e-2, atol=1e-38)
 
 
 def check_integrated(device: str) -> None:
@@ -180,6 +217,8 @@ def check_latents_of_the_truth(device: str) -> None:
 def check_all(device: str) -> None:
     for case in MC_CASES if device == "cuda" else INTERPRETED_MC_CASES:
         check_mc_info_nce(device, *case)
+    check_mc_info_nce_of_points(device)
+    check_what_is_not_fused(device)
     check_integrated(device)
     check_integrated_points(device)
     check_narrow_mlp(device)

@@ -316,7 +316,7 @@ def test_what_phases_train() -> None:
 def test_every_setting_of_images_changes_what_it_names() -> None:
     """Phases and negatives: above; optimiser: test_pretraining; schedule: test_config; here the head and the pool."""
     assert {s.path for s in SETTINGS if s.task == "images"} == {
-        "task.negative_weights", "task.negative_pool", "encoder.head", "encoder.kappa_phase", "training.optimizer",
+        "task.negative_weights", "task.negative_pool", "encoder.head", "encoder.kappa_phase",
         "training.lr_schedule", "task.folds", "task.crops",
     }  # fmt: skip
     linear, normed = (ResNetEncoder(ResNetEncoder.Config(width=2, head=head), [1]) for head in Head)

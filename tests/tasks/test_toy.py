@@ -12,8 +12,10 @@ from torch import Tensor
 
 from pcl.distributions import VonMisesFisher
 from pcl.encoders import Inputs, MlpEncoder
-from pcl.tasks import Family, NegativeRule, Negatives, PositiveRule, ToyTask
-from pcl.tasks.judging import vmf_spread
+from pcl.metrics.recovery import compare
+from pcl.studies.paper.published import published_tables
+from pcl.tasks import Family, NegativeRule, Negatives, PositiveRule, Smoothing, ToyTask
+from pcl.tasks.judging import sampled_spread, vmf_spread
 from pcl.tasks.rules import AcceptanceConstant, log_uniform_to_vmf
 
 SMALL = {"dim": 3, "dim_x": 1, "n_eval": 50, "largest_cosine": -0.8}
@@ -202,6 +204,40 @@ def test_the_clocks_of_a_pool_are_never_zero(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(torch, "rand", with_zeros)
     batch = task.draw(64, Negatives.POOL, 256, torch.Generator().manual_seed(0))
     assert not (batch.positive == batch.negatives[:, :, 7]).all(-1).any()
+
+
+@pytest.mark.parametrize(
+    ("family", "rank"), [(Family.VMF, 0.85), (Family.GAUSSIAN, 0.80), (Family.LAPLACE, 0.90), (Family.DIRAC, math.nan)]
+)
+def test_spread_by_100_samples_bounds_what_a_perfect_encoder_reaches(family: Family, rank: float) -> None:
+    """Noise on both sides: the truth itself has these ranks, where the exact spread has a rank of 1."""
+    task = ToyTask.Config(n_eval=2000, family=family, largest_cosine=0.95, smoothing=Smoothing.NONE).build([4])
+    posterior = task.truth.posteriors(task.mu_true, task.kappa_true)
+    true, own = (sampled_spread(posterior, seed) for seed in (1, 2))
+    assert not torch.equal(true, own) or family is Family.DIRAC
+    assert compare(own[0], true[0]).rank_corr == pytest.approx(rank, abs=0.04, nan_ok=True)
+    torch.testing.assert_close(own.mean(), task.spread_true.mean(), rtol=0, atol=2e-3)
+    assert torch.equal(own, sampled_spread(posterior, 2))
+    if isinstance(posterior, VonMisesFisher):  # cosines alone have the law of whole samples'
+        samples = (posterior.sample((100,), torch.Generator().manual_seed(3)) * task.mu_true).sum(-1).abs().mean(0)
+        assert stats.ks_2samp(samples[0], own[0]).pvalue > 1e-3 or family is Family.DIRAC
+
+
+def test_an_evaluation_has_both_spreads() -> None:
+    """Those by samples are compared with samples of the truth, not with its exact spread."""
+    task = small_task(n_eval=200)
+    encoder = MlpEncoder.Config(dim=3).build_for(Inputs((1,)), [4])
+    (metrics,) = task.evaluate(encoder)
+    posterior = encoder(task.x_eval)
+    true = sampled_spread(task.truth.posteriors(task.mu_true, task.kappa_true), 1)
+    expected = compare(sampled_spread(posterior, 2)[0], true[0])
+    assert (metrics["eval/spread100_mae"], metrics["eval/spread100_rank_corr"]) == (expected.mae, expected.rank_corr)
+    exact = compare(vmf_spread(posterior)[0].detach(), task.spread_true[0])
+    assert metrics["eval/spread_mae"] == pytest.approx(exact.mae)
+    table = next(table for table in published_tables() if table.name == "tab:toy_distrfamily")
+    of_spread = {metric for row in table.rows for metric in row.published if "spread" in metric}
+    assert of_spread == {"eval/spread100_mae", "eval/spread100_rank_corr"}  # like with like
+    assert {"eval/spread_mae", "eval/spread_rank_corr"} < set(table.columns)
 
 
 def test_spread_is_the_mean_absolute_cosine() -> None:

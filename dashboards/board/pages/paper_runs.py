@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dashboards.board.store.records import Run, Trial
+from pcl.metrics.names import KAPPA_MEDIAN
 from pcl.metrics.undefined import mean_of
 from pcl.presentation.numbers import MISSING, number
 from pcl.studies.paper import published as paper
@@ -87,7 +88,7 @@ def is_begun(row: paper.Row, trials: Sequence[Trial]) -> bool:
 def is_told(row: paper.Row, metric: str, content: Found) -> bool:
     """Return whether there is something to say of a metric for which the paper prints no number."""
     has_value = any(metric in metrics for metrics in content.metrics.values())
-    return has_value or row.expects(metric, content.failures.values())
+    return has_value or row.expects(metric, content.failures.values(), measured(content, KAPPA_MEDIAN).mean)
 
 
 def why(metric: str, content: Found) -> tuple[str, str]:
@@ -96,6 +97,8 @@ def why(metric: str, content: Found) -> tuple[str, str]:
     if not content.metrics:
         return causes, "failed"
     recorded = [metrics[metric] for metrics in content.metrics.values() if metric in metrics]
+    if not recorded and metric.startswith("eval/kappa_") and (median := measured(content, KAPPA_MEDIAN)).n:
+        return f"median κ {number(median.mean)}", "not measured"
     return causes or (number(mean_of(recorded)) if recorded else MISSING), "not measured"
 
 

@@ -11,11 +11,13 @@ from dashboards.board.html.tables import Cell, Column, TableRow, filter_all, tab
 from dashboards.board.pages.paper_runs import Found, Setting, is_begun, is_told, measured, ours_of, why
 from dashboards.board.store.records import Trial
 from dashboards.paper.results import Asked, Origin, Result
+from pcl.metrics.names import KAPPA_MEDIAN
 from pcl.presentation.markup import Child, Html, join, tag
 from pcl.presentation.numbers import MINUS, MISSING, plus_minus
 from pcl.storage.installation import command
 from pcl.studies.paper import published as paper
 from pcl.studies.paper.comparison import DIVERGED, Line, split_mark
+from pcl.studies.tracking.tags import NUMERICS
 
 _COLUMNS = (
     Column("Row"), Column("Metric", words="By the paper's name; what it calls RMSE is a mean absolute error"),
@@ -173,13 +175,16 @@ def _shipped(row: paper.Row, metric: str, heading: str, shipped: Shipped) -> Tab
     line, asked, origin = shipped
     told, mark = split_mark(line.ours)
     verdict, difference = split_mark(line.verdict)[0], split_mark(line.difference)[0]
+    mark = mark or (f" [numerics {origin.numerics}, now {NUMERICS}]" if origin.is_older else "")
     reduced = tag("span", mark.strip(" []"), class_="reduced") if mark else None
     ours = join(tag("span", told.replace("±", " ± "), class_="wrap"), " " if mark else None, reduced)
+    within = f" within {line.detectable}" if verdict == paper.AGREES and line.detectable else ""
     where = f"{origin.hardware}, torch {origin.torch}, commit {origin.commit[:10]}, {origin.date}"
     from_ = join("shipped", tag("small", f"{asked.fidelity} · {asked.scale} · {asked.data}"))
     cells = (
         row.name, heading, _printed(row.published.get(metric), row, metric), Cell(ours, _mean(told)),
-        line.seeds, Cell(_plain(difference), _number(difference)), Cell(badge(verdict, shipped.state), verdict),
+        line.seeds, Cell(_plain(difference), _number(difference)),
+        Cell(join(badge(verdict, shipped.state), tag("small", within)), verdict),
         Cell(tag("span", from_, title=where), "shipped"),
     )  # fmt: skip
     return TableRow(cells, shipped.state)
@@ -209,7 +214,8 @@ def _line(row: paper.Row, metric: str, heading: str, setting: Setting, content: 
         result = paper.compare(metric, published, ours) if published else None
         verdict, difference = (result.verdict, result.difference) if result else ("", math.nan)
         state = verdict or "no verdict"
-        judged = Cell(_marked(badge(verdict), setting), verdict) if verdict else None
+        within = f" within {result.detectable:.2g}" if result and verdict == paper.AGREES else ""
+        judged = Cell(_marked(join(badge(verdict), tag("small", within)), setting), verdict) if verdict else None
         reached = [
             Cell(_marked(plus_minus(ours.mean, ours.error), setting), ours.mean),
             Cell(content.counted(ours.n), ours.n),
@@ -218,7 +224,7 @@ def _line(row: paper.Row, metric: str, heading: str, setting: Setting, content: 
         ]
     else:
         cause, state = why(metric, content)
-        if state == "failed" and row.expects(metric, content.failures.values()):
+        if row.expects(metric, content.failures.values(), measured(content, KAPPA_MEDIAN).mean):
             state = paper.AGREES
         told = _marked(tag("span", cause, class_="wrap"), setting)
         reached = [told, content.counted(0), "", Cell(_marked(badge(state), setting), state)]

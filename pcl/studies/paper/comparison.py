@@ -6,11 +6,11 @@ of the published images, is marked in every cell that is ours.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pcl.config.failure import Failure, FailureKind
-from pcl.metrics.names import KAPPA_MEDIAN
+from pcl.metrics.names import KAPPA_MAE, KAPPA_MEDIAN
 from pcl.metrics.undefined import UNDEFINED, mean_of, told_with_error
 from pcl.studies.paper.published import (
     AGREES,
@@ -32,6 +32,7 @@ NO_ERROR = "no error printed"
 NOTHING, NO_NUMBER = "nothing printed", "no number printed"  # of what the paper has no value, or words alone
 PAPER_DATA = ("toy", "cifar10h")  # what the paper trains on
 DIVERGED = "ran away"
+YARDSTICK = "yardstick"  # of a line that is there to read others by
 _INSTEAD = KAPPA_MEDIAN  # where the true kappa is infinite, there is no error of it
 
 
@@ -46,6 +47,7 @@ class Line:
     seeds: str = ""  # how many are in it
     difference: str = MISSING  # ours less published in combined standard errors, with its mark
     verdict: str = ""  # with its mark
+    detectable: str = ""  # smallest difference that would not agree, in the metric's own unit; only of a verdict
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,7 @@ class Ours:
     failures: Mapping[int, Failure] = field(default_factory=dict)  # of seeds that ended early
     # What those had come to the end of; see `pcl.studies.paper.published.settled`
     settled: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
+    constant: float = math.nan  # kappa MAE of the best constant kappa; NaN where there is no such truth
 
     def counted(self, n: int) -> str:
         """Return how many seeds a number has, and of how many where some are missing."""
@@ -106,21 +109,31 @@ def mark_of(scale: str, data: str, *others: str) -> str:
 def lines_of(table: Table, ours: Mapping[str, Ours]) -> list[Line]:
     """Return a table's lines: those that the paper prints, and those that only ours, by row, has."""
     return [
-        _line(row, metric, heading, ours[row.name])
+        line
         for row in table.rows
         for metric, heading in table.columns.items()
         if metric.startswith("eval/") == (row.task == "toy")  # a table may have toy and image rows
+        for line in (_line(row, metric, heading, ours[row.name]), *_yardstick(row, metric, heading, ours[row.name]))
     ]
+
+
+def _yardstick(row: Row, metric: str, heading: str, ours: Ours) -> list[Line]:
+    """Return the error of the best constant kappa, to read kappa's error by; the paper has none."""
+    if metric != KAPPA_MAE or math.isnan(ours.constant):
+        return []
+    told = shown(Measured(ours.constant, math.nan, len(ours.by_seed)))
+    return [_marked(row.name, f"{heading} of the best constant", "not printed", told, YARDSTICK, ours.mark)]
 
 
 def _line(row: Row, metric: str, heading: str, ours: Ours) -> Line:
     published, note, measured = row.published.get(metric), row.note_on(metric), ours.measured(metric)
     printed = published.text if published else (note or "not printed")
-    told, n_seeds, difference = shown(measured), measured.n, MISSING
+    told, n_seeds, difference, detectable = shown(measured), measured.n, MISSING, ""
     if ours.is_undefined(metric):
         told, n_seeds, verdict = UNDEFINED, 0, "no value"
     elif not measured.n and (instead := ours.measured(_INSTEAD)).n and metric.startswith("eval/kappa"):
         told, n_seeds, verdict = f"median κ {shown(instead)}", instead.n, NO_NUMBER if note else NOTHING
+        verdict = AGREES if row.expects(metric, ours.failures.values(), instead.mean) else verdict
     elif not measured.n:
         told = ours.told
         is_runaway = any(failure.kind is FailureKind.RUNAWAY_KAPPA for failure in ours.failures.values())
@@ -131,7 +144,10 @@ def _line(row: Row, metric: str, heading: str, ours: Ours) -> Line:
         if result is not None and not math.isnan(result.difference):
             difference = signed(result.difference)
         verdict = _verdict(published, note, measured, result)
-    return _marked(row.name, heading, printed, told, verdict, ours.mark, ours.counted(n_seeds), difference)
+        if result is not None and not math.isnan(result.detectable):
+            detectable = f"{result.detectable:.2g}"
+    line = _marked(row.name, heading, printed, told, verdict, ours.mark, ours.counted(n_seeds), difference)
+    return replace(line, detectable=detectable)
 
 
 def _marked(
@@ -224,7 +240,7 @@ def split_mark(cell: str) -> tuple[str, str]:
 
 def counts(lines: Sequence[Line]) -> str:
     """Count the verdicts, in words."""
-    verdicts = [split_mark(line.verdict)[0] for line in lines]
+    verdicts = [verdict for line in lines if (verdict := split_mark(line.verdict)[0]) != YARDSTICK]
     return ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in dict.fromkeys(verdicts))
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pcl.config.failure import Failure, FailureKind
+from pcl.config.fidelity import TO_THE_END
 from pcl.metrics.names import larger_is_better
 
 Plain = str | int | float | bool
@@ -25,6 +26,7 @@ AGREES = "agrees"
 _AGREES_WITHIN = 2.0  # combined standard errors
 FEW_SEEDS = {1: "one seed", 2: "two seeds"}  # they say too little of how much they vary
 _WITHOUT_BOUND = "without bound"
+_UNBOUNDED = 1e6  # a median kappa beyond this, where searches end a run, counts as grown without bound
 _OF_RANKS = "rank corr."
 
 
@@ -49,6 +51,8 @@ class Row:
     settings: Mapping[str, Plain]  # by dotted path; the rest is the profile's and the scale's
     # More of them, at the scale `paper` alone: sizes
     settings_at_paper: Mapping[str, Plain] = field(default_factory=dict)
+    # And those of the release's scripts, under the profile `reference` at that scale, where the text says otherwise
+    in_scripts: Mapping[str, Plain] = field(default_factory=dict)
     # By metric; not all that a table's columns have are printed
     published: Mapping[str, Published] = field(default_factory=dict)
     note: str = ""  # what is printed instead of a number
@@ -62,15 +66,19 @@ class Row:
         """
         from pcl.config.run_config import RunConfig  # noqa: PLC0415  torch takes seconds
 
-        sizes = self.settings_at_paper if scale == "paper" else {}
-        values = {**self.settings, **sizes}
+        sizes = {**self.settings_at_paper, **(self.in_scripts if profile == "reference" else {})}
+        sizes = sizes if scale == "paper" else {}
+        values = {**TO_THE_END, **self.settings, **sizes}
         return RunConfig.of(values, loss=self.loss, profile=profile, scale=scale, task=self.task).flat()
 
-    def expects(self, metric: str, failures: Iterable[Failure]) -> bool:
-        """Return whether these failures are what is printed instead of a number: kappa grows without bound."""
+    def expects(self, metric: str, failures: Iterable[Failure], median: float = math.nan) -> bool:
+        """Return whether this is what is printed instead of a number: kappa grows without bound.
+
+        Either all seeds ended for it, or none did and `median`, the mean of their median kappas, is that large.
+        """
         kinds = {failure.kind for failure in failures}
         is_kappa = _WITHOUT_BOUND in self.note and metric.startswith("eval/kappa_")
-        return is_kappa and kinds == {FailureKind.RUNAWAY_KAPPA}
+        return is_kappa and (kinds == {FailureKind.RUNAWAY_KAPPA} or (not kinds and median > _UNBOUNDED))
 
     def note_on(self, metric: str) -> str:
         """Return what is printed instead of this metric's number; remarks on rank correlations are for these alone."""
@@ -124,6 +132,7 @@ class Comparison:
 
     difference: float  # ours less published, in combined standard errors; NaN where either has none
     verdict: str  # agrees, better, worse, or nothing where it cannot be said
+    detectable: float = math.nan  # smallest difference, in the metric's own unit, that would not agree
 
 
 @lru_cache
@@ -161,8 +170,7 @@ def report_seeds() -> tuple[int, ...]:
 
 def settled(metrics: Mapping[str, float], failure: Failure, config: Mapping[str, Plain]) -> dict[str, float]:
     """Return the final metrics of a failed seed: mu, where kappa ran away in a phase of its own."""
-    phases, backbone = config.get("training.phases"), config.get("encoder.backbone")
-    is_own_phase = phases == "mu kappa" and backbone in ("independent", "shared_in_range")
+    is_own_phase = config.get("training.phases") == "mu kappa" and config.get("encoder.backbone") == "independent"
     is_mu_done = failure.kind is FailureKind.RUNAWAY_KAPPA and is_own_phase
     return {name: value for name, value in metrics.items() if is_mu_done and name.startswith("eval/mu_")}
 
@@ -178,9 +186,11 @@ def compare(metric: str, published: Published, ours: Measured) -> Comparison:
     difference = (ours.mean - published.mean) / combined
     if ours.n <= max(FEW_SEEDS):
         return Comparison(difference, "")
+    detectable = _AGREES_WITHIN * combined
     if abs(difference) <= _AGREES_WITHIN:
-        return Comparison(difference, AGREES)
-    return Comparison(difference, "better" if (difference > 0) == (larger_is_better(metric) is True) else "worse")
+        return Comparison(difference, AGREES, detectable)
+    verdict = "better" if (difference > 0) == (larger_is_better(metric) is True) else "worse"
+    return Comparison(difference, verdict, detectable)
 
 
 def told_failures(failures: Iterable[Failure]) -> str:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from pcl.config.experiments import Experiment, experiment_of, require_choice
-from pcl.config.fidelity import SETTINGS, Profile
+from pcl.config.fidelity import SETTINGS, TO_THE_END, Profile
 from pcl.config.run_config import Plain, RunConfig
 from pcl.config.user_files import identity_of, named
 from pcl.metrics.names import larger_is_better
@@ -41,6 +41,8 @@ class Variant:
     # Further settings at the scale `paper` only, such as sizes that fit a GPU's memory
     settings_at_paper: Mapping[str, Plain] = field(default_factory=dict)
     is_from_scratch: bool = False  # for images: whether to train without pretrained weights
+    # And those of the release's scripts, under the profile `reference` at that scale, where the text says otherwise
+    in_scripts: Mapping[str, Plain] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "loss", named(self.loss))  # a relative path is that of the file which says it
@@ -100,7 +102,8 @@ class Ablation:
             )
         for label, variant in self.variants.items():
             reader = RunConfig.of(loss=variant.loss or self.loss, task=self.task, encoder=self.encoder)
-            for path, value in {**self.base, **variant.settings, **variant.settings_at_paper}.items():
+            sizes = {**variant.settings_at_paper, **variant.in_scripts}
+            for path, value in {**self.base, **variant.settings, **sizes}.items():
                 try:
                     reader.read(path, value)
                 except ValueError as error:
@@ -138,7 +141,7 @@ class Ablation:
             ValueError: If the baseline is not possible, or an override sets what is varied.
         """
         given = dict(overrides or {})
-        varied = {path for v in self.variants.values() for path in [*v.settings, *v.settings_at_paper]}
+        varied = {path for v in self.variants.values() for path in [*v.settings, *v.settings_at_paper, *v.in_scripts]}
         if both := sorted(varied & set(given)):
             raise ValueError(f"Setting {both[0]} must not set what the ablation {self.name!r} varies; leave it out.")
         base, published = (self._config(self.baseline, profile, size, given) for size in (scale, "paper"))
@@ -165,15 +168,17 @@ class Ablation:
             self.name, self.axis, self.baseline, identity_of(self.loss), identity_of(self.task),
             sorted(self.base.items()),
             [[label, identity_of(v.loss), sorted(v.settings.items()), sorted(v.settings_at_paper.items()),
-              v.is_from_scratch] for label, v in self.variants.items()],
+              v.is_from_scratch, *([sorted(v.in_scripts.items())] if v.in_scripts else [])]
+             for label, v in self.variants.items()],
             *([identity_of(self.encoder)] if self.encoder else []),
         ])  # fmt: skip
 
     def _config(self, label: str, profile: str, scale: str, given: Mapping[str, Plain]) -> dict[str, Plain]:
         variant = self.variants[label]
-        sizes = variant.settings_at_paper if scale == "paper" else {}
+        sizes = {**variant.settings_at_paper, **(variant.in_scripts if profile == "reference" else {})}
+        sizes = sizes if scale == "paper" else {}
         scratch = {_WEIGHTS: ""} if variant.is_from_scratch else {}
-        values = {**self.base, **given, **variant.settings, **sizes, **scratch}
+        values = {**TO_THE_END, **self.base, **given, **variant.settings, **sizes, **scratch}
         names = {"loss": variant.loss or self.loss, "task": self.task, "encoder": self.encoder}
         return RunConfig.of(values, profile=profile, scale=scale, **names).flat()
 

@@ -11,7 +11,8 @@ from pcl.config.failure import Failure, FailureKind, failure_of_old_sentence
 from pcl.studies.space.numerics_version import MATHS_VERSION
 
 __all__ = [
-    "EXPERIMENTS", "Failure", "FailureKind", "RunKind", "RunState", "Tag", "failure_of", "is_current", "varied_of",
+    "EXPERIMENTS", "NUMERICS", "Failure", "FailureKind", "RunKind", "RunState", "Tag", "failure_of", "is_current",
+    "numerics_of", "varied_of",
 ]  # fmt: skip
 
 EXPERIMENTS = "pcl/"  # prefix of the experiments that studies are in
@@ -77,6 +78,7 @@ class RunState(StrEnum):
     KILLED = "KILLED"
 
 
+NUMERICS = str(MATHS_VERSION)  # of runs that are recorded now
 _UNTAGGED_MATHS = "3"  # of runs that were recorded before they were tagged
 
 
@@ -87,7 +89,12 @@ def is_current(tags: Mapping[str, str]) -> bool:
         >>> is_current({"pcl.maths": str(MATHS_VERSION)}), is_current({"pcl.maths": "2"})
         (True, False)
     """
-    return tags.get(Tag.MATHS, _UNTAGGED_MATHS) == str(MATHS_VERSION)
+    return numerics_of(tags) == NUMERICS
+
+
+def numerics_of(tags: Mapping[str, str]) -> str:
+    """Return the numerics version of a run."""
+    return tags.get(Tag.MATHS, _UNTAGGED_MATHS)
 
 
 def failure_of(tags: Mapping[str, str]) -> Failure | None:

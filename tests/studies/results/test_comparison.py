@@ -210,9 +210,13 @@ def test_only_seeds_that_are_missing_are_trained() -> None:
 
 
 def test_sizes_at_full_scale_are_the_printed_ones() -> None:
-    lines = _other_lines("tab:contr_exp_params", [], Setting("reference", "paper", (4,)))
+    lines = _other_lines("tab:contr_exp_params", [], Setting("paper", "paper", (4,)))
     assert len(lines) == 26 * 8 - 2
     assert {line.verdict for line in lines} == {"same"}
+    of_scripts = _other_lines("tab:contr_exp_params", [], Setting("reference", "paper", (4,)))
+    differing = {(line.row, line.what, line.published, line.ours) for line in of_scripts if line.verdict == "differs"}
+    rows = ("high dim, 10", "high dim, 16")
+    assert differing == {(row, what, "512", "256") for row in rows for what in ("batch size", "K")}
     assert "differs [smoke]" in {line.verdict for line in _other_lines("tab:contr_exp_params", [], SMOKE)}
 
 
@@ -248,10 +252,10 @@ def test_formats() -> None:
     written = {ending: render(SHEET) for ending, render in FORMATS.items()}
     assert set(written) == {"txt", "md", "csv", "tex", "html"}
     assert list(csv.reader(io.StringIO(written["csv"])))[1] == [
-        "<b>a|b</b>", "κ", "1±0", "2±1 [smoke]", "2", "+1.0 [smoke]", "x",
+        "<b>a|b</b>", "κ", "1±0", "2±1 [smoke]", "2", "+1.0 [smoke]", "x", "",
     ]  # fmt: skip
     table = [line for line in written["md"].splitlines() if line.startswith("|")]
-    assert {len(re.findall(r"(?<!\\)\|", line)) for line in table} == {8}
+    assert {len(re.findall(r"(?<!\\)\|", line)) for line in table} == {9}
     assert all(rule in written["tex"] for rule in (r"\toprule", r"\midrule", r"\bottomrule", r"50\% of \$x\_1\$"))
     assert r"A \& B $<$script$>$" in written["tex"]
     assert r"2$\pm$1 [smoke]" in written["tex"]

@@ -1,11 +1,15 @@
 """Results that are kept with the code: written with where they come from, read back, and rendered in the manual."""
 
 import contextlib
+import csv
+import io
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from dashboards.board.html.frame import PageContext
+from dashboards.board.pages.scoreboard import scoreboard_page
 from dashboards.paper.formats import Sheet
 from dashboards.paper.results import Asked, Origin, Result, as_markdown, origin_words, read_result, read_results
 from launch.manual.tables import results_tables, status_table
@@ -19,12 +23,14 @@ from pcl.studies.paper.comparison import Line, lines_of
 from pcl.studies.paper.published import published_tables
 from pcl.studies.session.request import RunRequest
 from pcl.studies.tracking.finished_trials import Found, Known
+from pcl.studies.tracking.tags import NUMERICS
 from pcl.studies.tracking.tracker import Tracker
 from tests.support.services import ROOT
 
 TABLES = {table.name: table for table in published_tables()}
 RUNAWAY = Failure(FailureKind.RUNAWAY_KAPPA)
-TAGS = {"pcl.hardware": "NVIDIA H200", "pcl.torch": "2.11.0", "pcl.commit": "c0ffee" * 6 + "+"}
+TAGS = {"pcl.hardware": "NVIDIA H200", "pcl.torch": "2.11.0", "pcl.commit": "c0ffee" * 6 + "+",
+        "pcl.maths": NUMERICS}  # fmt: skip
 DAY_MS = 1_794_700_800_000  # 2026-11-15, 00:00 UTC
 SETTING = "training.phases=mu kappa"
 ASKED = ReproductionRequest(
@@ -64,7 +70,7 @@ def test_a_file_says_where_every_line_comes_from(tmp_path: Path) -> None:
     result = read_result(path)
     assert (result.asked.command, result.asked.of_seeds, result.asked.data) == (COMMAND, "4 5 6", "toy")
     origins = {line.row: origin for line, origin in zip(result.lines, result.origins, strict=True)}
-    assert origins["ambiguous"] == Origin("NVIDIA H200", "2.11.0", TAGS["pcl.commit"], "2026-11-15")
+    assert origins["ambiguous"] == Origin("NVIDIA H200", "2.11.0", TAGS["pcl.commit"], "2026-11-15", NUMERICS)
     assert origins["clear"].date == "2026-11-16"
     assert origins["injective"] == Origin()
     lines = {(line.row, line.what): line for line in result.lines}
@@ -83,7 +89,7 @@ def test_seeds_of_one_line_may_be_of_different_days() -> None:
     place = ("tab:toy_correctsetups", "ambiguous")
     found = {cells.keys[place]: Known(setting.seeds, trials)}
     origin = origins_of(cells, found, [], Tracker("sqlite:///unused.db"))[place]
-    assert origin == Origin("NVIDIA H200", "2.11.0; 2.12.0", TAGS["pcl.commit"], "2026-11-15; 2026-11-16")
+    assert origin == Origin("NVIDIA H200", "2.11.0; 2.12.0", TAGS["pcl.commit"], "2026-11-15; 2026-11-16", NUMERICS)
     line = Line("ambiguous", "x", "1", "1")
     words = origin_words(
         Result("tab:toy_correctsetups", Asked("reference", "paper", "toy", "4 5", "c"), [line], [origin])
@@ -91,12 +97,36 @@ def test_seeds_of_one_line_may_be_of_different_days() -> None:
     assert "NVIDIA H200; torch 2.11.0, 2.12.0; 2026-11-15 to 2026-11-16; commit" in words
 
 
+def test_results_of_other_numerics_say_so(tmp_path: Path) -> None:
+    """Files from before the column are of the version that runs without a tag have."""
+    (path,) = kept(tmp_path)
+    result = read_result(path)
+    assert not any(origin.is_older for origin in result.origins)
+    assert "numerics" not in origin_words(result)
+    rows = list(csv.reader(path.read_text().splitlines()))
+    assert rows[0][-1] == "numerics"
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows(row[:-1] for row in rows)
+    path.write_text(out.getvalue())
+    older = read_result(path)
+    assert {origin.numerics for origin in older.origins} == {"3", ""}  # nothing was run of one row
+    assert f"numerics 3, where this version has {NUMERICS}: to be run again" in origin_words(older)
+    page = scoreboard_page([], (4, 5, 6), PageContext(now_ms=10**12), [older])
+    yardsticks = sum("best constant" in line.what for line in older.lines)  # which the board does not have
+    assert page.count(f"numerics 3, now {NUMERICS}") == sum(origin.is_older for origin in older.origins) - yardsticks
+    assert f"numerics {NUMERICS}" not in scoreboard_page([], (4,), PageContext(now_ms=10**12), [result])
+
+
 def test_it_is_rendered(tmp_path: Path) -> None:
     results = read_results(kept(tmp_path)[0].parents[1])
     (result,) = results
     text = as_markdown(result)
-    assert "| ambiguous | published | 0.04±0.00 | 0.99±0.00 | 6.15±0.61 | 0.82±0.04 |  |" in text
-    assert "6.300±0.035 (+0.2, agrees)" in text
+    assert "| ambiguous | published | 0.04±0.00 | 0.99±0.00 | 6.15±0.61 | not printed | 0.82±0.04 |  |" in text
+    assert "6.300±0.035 (+0.2, agrees within 1.2)" in text
+    assert "| κ RMSE of the best constant |" in text
+    (of_constant,) = [line for line in result.lines if line.row == "ambiguous" and "constant" in line.what]
+    assert 1 < float(of_constant.ours) < 5  # 2.2 over all of the report seeds
+    assert "yardstick" not in text + status_table(results)
     assert "| 3 / 2 of 3 |" in text  # of mu, which was trained before kappa ran away, and of kappa
     words = origin_words(result)
     assert words == (
@@ -104,7 +134,9 @@ def test_it_is_rendered(tmp_path: Path) -> None:
         f"commit `c0ffeec0ffee`: `{COMMAND}`"
     )
     assert results_tables(results) == f"{text}\n\n{words}"
-    twice = results_tables([result, replace(result, table="fig:mc"), replace(result, origins=[Origin()] * 12)])
+    twice = results_tables(
+        [result, replace(result, table="fig:mc"), replace(result, origins=[Origin()] * len(result.lines))]
+    )
     assert twice.count(words) == 1
     assert f"\n\nThese 2: {words}\n\n**MCInfoNCE" in twice
     assert results_tables([]) == ""
