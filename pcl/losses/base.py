@@ -156,7 +156,7 @@ class PositiveScalar(nn.Module):
         super().__init__()
         self.initial = initial
         self.log_factor = nn.Parameter(torch.zeros(())) if learned and learned_as is LearnedAs.LOG else None
-        self.value = nn.Parameter(torch.tensor(initial)) if learned and learned_as is LearnedAs.VALUE else None
+        self.value = nn.Parameter(torch.tensor(float(initial))) if learned and learned_as is LearnedAs.VALUE else None
 
     def forward(self) -> Tensor | float:
         """Return the number."""
