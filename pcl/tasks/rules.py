@@ -1,5 +1,6 @@
 """Rules for positives and negatives of the controlled experiment: those of text, released code and theorem."""
 
+from collections.abc import Callable
 from enum import Enum
 
 import torch
@@ -8,6 +9,8 @@ from torch import Tensor
 from pcl.mathematics.normalizer_table import growth_table
 from pcl.mathematics.point_limit import is_nearly_a_point, point_similarity
 from pcl.mathematics.special import log_vmf_normalizer
+
+_ROWS_AT_ONCE = 16
 
 
 class PositiveRule(Enum):
@@ -82,3 +85,8 @@ def log_uniform_to_vmf(kappa: float, dim: int, constant: AcceptanceConstant) -> 
         return float(a + b * kappa + c * kappa**1.55)
     log_c = log_vmf_normalizer(torch.tensor([0.0, kappa], dtype=torch.float64), dim)
     return (log_c[0] - log_c[1]).item()
+
+
+def means_in_parts(function: Callable[[Tensor], Tensor], cosine: Tensor) -> Tensor:
+    """Return means over the last axis, in float64: of a few rows at a time, which fit into a processor's cache."""
+    return torch.cat([function(rows).mean(-1) for rows in cosine.split(_ROWS_AT_ONCE, dim=1)], dim=1).double()

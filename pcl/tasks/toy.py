@@ -28,13 +28,14 @@ from pcl.mathematics.random_streams import streams, uniform_inputs
 from pcl.metrics import names
 from pcl.metrics.recovery import compare_pairs
 from pcl.tasks.base import Batch, Metrics, Negatives, Task, TaskConfig, Truths
-from pcl.tasks.judging import kappa_metrics, recovery_metrics, vmf_spread
+from pcl.tasks.judging import coverage_metrics, kappa_metrics, recovery_metrics, true_latents, vmf_spread
 from pcl.tasks.rules import (
     AcceptanceConstant,
     IntegratedAcceptance,
     NegativeRule,
     PositiveRule,
     log_uniform_to_vmf,
+    means_in_parts,
 )
 from pcl.tasks.truth import N_PROBES, Family, MuRecipe, Smoothing, Truth, mu_nets
 
@@ -43,7 +44,7 @@ __all__ = ["AcceptanceConstant", "NegativeRule", "PositiveRule", "ToyTask"]
 _SPREAD_PAIRS = 4096  # pairs of noise, for true posteriors that have no closed form
 _SMALLEST_POOL, _LARGEST_POOL = 512, 4096
 _LARGEST_TRIES, _FAILURE = 32, 1e-4
-_ROWS_AT_ONCE, _MOST_SIZES = 16, 256
+_MOST_SIZES = 256
 
 _SIZES: dict[tuple[type, TaskConfig, bytes], tuple[int, int, float]] = {}  # by truth: trials share a few
 
@@ -154,6 +155,7 @@ class ToyTask(Task):
         self.config, self.truth, self.x_eval = config, truth, x_eval
         self.mu_true, self.kappa_true = truth.parameters_of(x_eval)
         self.spread_true = self._true_spread()
+        self.z_true = true_latents(truth, self.mu_true, self.kappa_true)
         self._threshold = log_uniform_to_vmf(config.kappa_pos, config.dim, config.acceptance_constant)
         self._integrated_acceptance = IntegratedAcceptance(config.dim, config.kappa_max, config.kappa_pos)
         self._judged: dict[int, tuple[Tensor, Metrics]] = {}
@@ -172,7 +174,7 @@ class ToyTask(Task):
 
     def to(self, device: torch.device) -> "ToyTask":
         self.truth.to(device)
-        for name in ("x_eval", "mu_true", "kappa_true", "spread_true"):
+        for name in ("x_eval", "mu_true", "kappa_true", "spread_true", "z_true"):
             setattr(self, name, getattr(self, name).to(device))
         return self
 
@@ -219,15 +221,17 @@ class ToyTask(Task):
         return Batch(anchor, positive, negatives.view(self.n_runs, *shape, config.dim_x))
 
     def evaluate(self, encoder: Encoder) -> list[Metrics]:
-        """Return the recovery of kappa, of all pairs of mu and of the spread, for each run."""
+        """Return the recovery of kappa, of all pairs of mu and of the spread, and the coverage, for each run."""
         with torch.no_grad():
             posterior = encoder(self.x_eval)
         spread = vmf_spread(posterior)
+        coverage = coverage_metrics(posterior, self.mu_true, self.z_true)
         return [
             {
                 **self._mu_metrics(run, posterior.mu[run]),
                 **kappa_metrics(posterior.kappa[run], self.kappa_true[run]),
                 **recovery_metrics(names.SPREAD_RECOVERY, spread[run], self.spread_true[run]),
+                **coverage[run],
             }
             for run in range(self.n_runs)
         ]
@@ -264,13 +268,13 @@ class ToyTask(Task):
         mu, kappa = self.truth.parameters_of(x)
         latents = self.truth.latents(mu, kappa, generator)
         z, z_pool = latents.split([batch_size, n_candidates], dim=1)
-        called_positive = _means_in_parts(self._acceptance, z @ z_pool.mT)
+        called_positive = means_in_parts(self._acceptance, z @ z_pool.mT)
         rate = called_positive
         if self.config.positives is PositiveRule.VMF and self.config.family is Family.VMF:
             kappa_pool = kappa[:, None, batch_size:]
-            rate = _means_in_parts(lambda c: self._integrated_acceptance(c, kappa_pool), z @ mu[:, batch_size:].mT)
+            rate = means_in_parts(lambda c: self._integrated_acceptance(c, kappa_pool), z @ mu[:, batch_size:].mT)
         elif self.config.positives is PositiveRule.VMF:
-            rate = _means_in_parts(lambda c: torch.exp(self.config.kappa_pos * (c - 1)), z @ z_pool.mT)
+            rate = means_in_parts(lambda c: torch.exp(self.config.kappa_pos * (c - 1)), z @ z_pool.mT)
         pool = _SMALLEST_POOL
         while (failure := torch.exp(-pool * rate).mean(-1).amax().item()) > _FAILURE and pool < _LARGEST_POOL:
             pool *= 2
@@ -293,8 +297,3 @@ class ToyTask(Task):
             recovery = compare_pairs(mu, self.mu_true[run])
             judged = self._judged[run] = mu.clone(), dict(zip(names.MU_RECOVERY, recovery, strict=True))
         return judged[1]
-
-
-def _means_in_parts(function: Callable[[Tensor], Tensor], cosine: Tensor) -> Tensor:
-    """Return means over the last axis, in float64: of a few rows at a time, which fit into a processor's cache."""
-    return torch.cat([function(rows).mean(-1) for rows in cosine.split(_ROWS_AT_ONCE, dim=1)], dim=1).double()

@@ -30,7 +30,10 @@ from pcl.training.diverged import Diverged
 from pcl.training.step import TrainingStep
 from pcl.training.stepper import GraphStepper, PlainStepper, Stepper
 
-_OF_KAPPA = (*names.KAPPA_RECOVERY, *names.SPREAD_RECOVERY)  # metrics that compare a run's kappa with the truth
+# Metrics that compare a run's kappa with the truth
+_OF_KAPPA = (
+    *names.KAPPA_RECOVERY, names.KAPPA_SLOPE, names.KAPPA_INTERCEPT, *names.SPREAD_RECOVERY, *names.COVERAGE.values(),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
