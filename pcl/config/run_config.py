@@ -24,7 +24,7 @@ from pcl.config.experiments import (
     loss_of,
     require_choice,
 )
-from pcl.config.fidelity import Profile, settings_of
+from pcl.config.fidelity import Profile
 from pcl.config.schedule import Phases, Trained, TrainingConfig
 from pcl.config.suggestion import suggestion
 from pcl.config.user_files import KEYS, named, portable, recorded, short
@@ -119,8 +119,7 @@ class RunConfig:
             loss_config, TrainingConfig() if loss_config.trains_kappa else TrainingConfig(phases=Phases.parse("mu")),
             task, encoder,
         )  # fmt: skip
-        sizes = experiment.sizes.get(Scale(scale), {})
-        settings = {**experiment.published, **settings_of(Profile(profile), loss, experiment.kind), **sizes}
+        settings = experiment.values_of(Profile(profile), Scale(scale), loss)
         known = base.paths()
         chosen = {path: value for path, value in settings.items() if path in known}
         return base.with_values({**chosen, **(values or {})})
