@@ -43,7 +43,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--loss", help="mc_info_nce (default), hib, elk, info_nce, or FILE.py:CLASS of your own")
     parser.add_argument("--encoder", help="FILE.py:CLASS of your own (default: the task's)")
     fidelity_flag(parser)
-    parser.add_argument("--scale", help="smoke, quick or paper (default: paper)")
+    parser.add_argument("--scale", help="smoke, quick or paper (default: paper on a GPU, else quick)")
     parser.add_argument("--set", action="append", default=[], dest="overrides", metavar="PATH=VALUE",
                         help="change a setting; may be repeated")  # fmt: skip
     seeds_flag(parser, "random seeds, which are trained side by side (default: 4)")

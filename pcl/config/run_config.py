@@ -24,7 +24,7 @@ from pcl.config.experiments import (
     loss_of,
     require_choice,
 )
-from pcl.config.fidelity import RELEASE, Profile, release_settings, settings_of
+from pcl.config.fidelity import RELEASE, Profile, release_settings
 from pcl.config.schedule import Phases, Trained, TrainingConfig
 from pcl.config.suggestion import suggestion
 from pcl.config.user_files import KEYS, named, portable, recorded, short
@@ -113,11 +113,8 @@ class RunConfig:
             task, encoder,
         )  # fmt: skip
         known, given = base.paths(), values or {}
-        of_profile = settings_of(
-            Profile(profile), loss, experiment.kind,
-            {path: base.read(path, value) for path, value in given.items() if path in known},
-        )  # fmt: skip
-        settings = {**experiment.published, **of_profile, **experiment.sizes.get(Scale(scale), {})}
+        read = {path: base.read(path, value) for path, value in given.items() if path in known}
+        settings = experiment.values_of(Profile(profile), Scale(scale), loss, read)
         chosen = {path: value for path, value in settings.items() if path in known}
         return base.with_values({**chosen, **given})
 

@@ -19,6 +19,10 @@ SPREAD_RANK_CORR, SPREAD_MAE, SPREAD_RMSE = "eval/spread_rank_corr", "eval/sprea
 # The same estimated from 100 samples a point on both sides, as the paper's table has it
 SPREAD100_RANK_CORR, SPREAD100_MAE = "eval/spread100_rank_corr", "eval/spread100_mae"
 SPREAD100_RMSE = "eval/spread100_rmse"
+# Share of true latents in the encoder's credible caps at these levels, and the line of kappa-hat on kappa
+COVERAGE_50, COVERAGE_90, COVERAGE_95 = "eval/coverage_50", "eval/coverage_90", "eval/coverage_95"
+COVERAGE = {0.5: COVERAGE_50, 0.9: COVERAGE_90, 0.95: COVERAGE_95}
+KAPPA_SLOPE, KAPPA_INTERCEPT = "eval/kappa_slope", "eval/kappa_intercept"
 # In the order of `recovery.Recovery`
 KAPPA_RECOVERY = (KAPPA_RMSE, KAPPA_MAE, KAPPA_RANK_CORR)
 MU_RECOVERY = (MU_RMSE, MU_MAE, MU_RANK_CORR)
@@ -36,7 +40,9 @@ OBJECTIVE, OBJECTIVE_SE = "objective", "objective_se"  # mean over seeds and its
 BEST_OBJECTIVE = "best/objective"  # of a study
 
 # Tables of trials show these beside the objective, where they are recorded.
-MAIN_METRICS = (KAPPA_RANK_CORR, KAPPA_MAE, MU_RANK_CORR, MU_MAE, VAL_CROP, VAL_ENTROPY, VAL_RECALL)
+MAIN_METRICS = (
+    KAPPA_RANK_CORR, KAPPA_MAE, MU_RANK_CORR, MU_MAE, COVERAGE_90, KAPPA_SLOPE, VAL_CROP, VAL_ENTROPY, VAL_RECALL,
+)  # fmt: skip
 
 SHORT_NAMES = {
     KAPPA_RANK_CORR: "κ rank", KAPPA_MAE: "κ MAE", KAPPA_RMSE: "κ RMSE",
@@ -44,6 +50,8 @@ SHORT_NAMES = {
     SPREAD_RANK_CORR: "spread rank", SPREAD_MAE: "spread MAE", SPREAD_RMSE: "spread RMSE",
     SPREAD100_RANK_CORR: "spread rank by 100", SPREAD100_MAE: "spread MAE by 100",
     SPREAD100_RMSE: "spread RMSE by 100",
+    COVERAGE_50: "50% cap", COVERAGE_90: "90% cap", COVERAGE_95: "95% cap",
+    KAPPA_SLOPE: "κ slope", KAPPA_INTERCEPT: "κ intercept",
     VAL_CROP: "crop", VAL_ENTROPY: "entropy", VAL_RECALL: "R@1",
     TEST_CROP: "test crop", TEST_ENTROPY: "test entropy", TEST_RECALL: "test R@1",
     TRAIN_LOSS: "loss", KAPPA_MEAN: "κ mean", KAPPA_MEDIAN: "κ median", BEST_BATCH: "best batch",
@@ -65,6 +73,7 @@ def larger_is_better(metric: str) -> bool | None:
 
 _RANGES = {
     "_corr": (-1.0, 1.0), "recall_at_1": (0.0, 1.0), "_rmse": (0.0, math.inf), "_mae": (0.0, math.inf),
+    **dict.fromkeys(COVERAGE.values(), (0.0, 1.0)),
     MS_PER_BATCH: (0.0, math.inf), TRAIN_S: (0.0, math.inf),
 }  # fmt: skip
 

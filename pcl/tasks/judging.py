@@ -1,13 +1,17 @@
 """Metrics of an encoder in the controlled experiment, apart from the pairs of mu."""
 
+import math
+
 import torch
 from torch import Tensor
 
 from pcl.distributions import ProjectedLaplace, ProjectedNormal, VonMisesFisher
 from pcl.distributions.cosine import cosine_table
 from pcl.metrics import names
+from pcl.metrics.coverage import aligned, coverage, least_squares
 from pcl.metrics.recovery import compare
 from pcl.tasks.base import Metrics
+from pcl.tasks.truth import Truth
 
 Posterior = VonMisesFisher | ProjectedNormal | ProjectedLaplace
 _SPREAD_PAIRS = 4096  # pairs of noise, for true posteriors that have no closed form
@@ -55,13 +59,39 @@ def sampled_spread(posterior: Posterior, seed: int) -> Tensor:
 
 
 def kappa_metrics(kappa: Tensor, kappa_true: Tensor) -> Metrics:
-    """Return the level of kappa and, if the truth is finite, its recovery."""
+    """Return the level of kappa and, if the truth is finite, its recovery and its line on the true kappa."""
     level = {names.KAPPA_MEAN: kappa.mean().item(), names.KAPPA_MEDIAN: kappa.median().item()}
     if not kappa_true.isfinite().all():
         return level  # an infinite truth has no error and no ranks
-    return {**level, **recovery_metrics(names.KAPPA_RECOVERY, kappa, kappa_true)}
+    line = least_squares(kappa, kappa_true)
+    lines = {names.KAPPA_SLOPE: line.slope, names.KAPPA_INTERCEPT: line.intercept}
+    return {**level, **recovery_metrics(names.KAPPA_RECOVERY, kappa, kappa_true), **lines}
 
 
 def recovery_metrics(keys: tuple[str, ...], predicted: Tensor, true: Tensor) -> Metrics:
     """Return RMSE, MAE and rank correlation under these names."""
     return dict(zip(keys, compare(predicted, true), strict=True))
+
+
+def true_latents(truth: Truth, mu: Tensor, kappa: Tensor) -> Tensor:
+    """Draw one latent of each true posterior, (R, n, D): always the same, whichever runs are side by side."""
+    generator = torch.Generator()
+    drawn = [truth.latents(m, k, generator.manual_seed(0)) for m, k in zip(mu.split(1), kappa.split(1), strict=True)]
+    return torch.cat(drawn)
+
+
+@torch.no_grad()
+def coverage_metrics(posterior: VonMisesFisher, mu_true: Tensor, z_true: Tensor) -> list[Metrics]:
+    """Return, for each run, the share of true latents z in the posteriors' credible caps at each level.
+
+    Modes are aligned with the true ones first. Undefined (NaN) where the encoder's sphere has another dimension than
+    the truth's, or its mu is not finite.
+    """
+    keys = list(names.COVERAGE.values())
+    if posterior.mu.shape != mu_true.shape:
+        return [dict.fromkeys(keys, math.nan)] * len(mu_true)
+    levels = torch.tensor(list(names.COVERAGE), dtype=posterior.mu.dtype, device=posterior.mu.device)
+    mu = aligned(posterior.mu, mu_true)
+    shares = coverage(mu, posterior.credible_threshold(levels.view(-1, 1, 1)), z_true)
+    shares = shares.masked_fill(~mu.isfinite().all(-1).all(-1), math.nan)
+    return [dict(zip(keys, run, strict=True)) for run in shares.T.tolist()]

@@ -28,17 +28,9 @@ from pcl.encoders.mlp import KappaHead
 from pcl.mathematics.random_streams import streams, uniform_inputs
 from pcl.metrics import names
 from pcl.metrics.recovery import compare_pairs
+from pcl.tasks import judging, rules
 from pcl.tasks.base import Batch, Metrics, Negatives, Task, TaskConfig, Truths
-from pcl.tasks.judging import exact_spread, kappa_metrics, recovery_metrics, sampled_spread, vmf_spread
-from pcl.tasks.rules import (
-    AcceptanceConstant,
-    IntegratedAcceptance,
-    NegativeRule,
-    PositiveRule,
-    log_uniform_to_vmf,
-    means_in_parts,
-    pool_sizes,
-)
+from pcl.tasks.rules import AcceptanceConstant, IntegratedAcceptance, NegativeRule, PositiveRule
 from pcl.tasks.truth import N_PROBES, SHARED_WIDTHS, Family, MuRecipe, Smoothing, Truth, mu_nets
 
 __all__ = ["AcceptanceConstant", "NegativeRule", "PositiveRule", "ToyTask"]
@@ -163,9 +155,10 @@ class ToyTask(Task):
     def __init__(self, config: Config, truth: Truth, x_eval: Tensor) -> None:
         self.config, self.truth, self.x_eval = config, truth, x_eval
         self.mu_true, self.kappa_true = truth.parameters_of(x_eval)
-        self.spread_true = exact_spread(truth.posteriors(self.mu_true, self.kappa_true))
+        self.spread_true = judging.exact_spread(truth.posteriors(self.mu_true, self.kappa_true))
         self._spread100_true: Tensor | None = None  # first asked for on the device
-        self._threshold = log_uniform_to_vmf(config.kappa_pos, config.dim, config.acceptance_constant)
+        self.z_true = judging.true_latents(truth, self.mu_true, self.kappa_true)
+        self._threshold = rules.log_uniform_to_vmf(config.kappa_pos, config.dim, config.acceptance_constant)
         is_shared = config.backbone is Backbone.SHARED  # its range over modes is another one than that over inputs
         kappa_max = max(config.kappa_max, self.kappa_true.amax().item()) if is_shared else config.kappa_max
         self._integrated_acceptance = IntegratedAcceptance(config.dim, kappa_max, config.kappa_pos)
@@ -185,7 +178,7 @@ class ToyTask(Task):
 
     def to(self, device: torch.device) -> "ToyTask":
         self.truth.to(device)
-        for name in ("x_eval", "mu_true", "kappa_true", "spread_true"):
+        for name in ("x_eval", "mu_true", "kappa_true", "spread_true", "z_true"):
             setattr(self, name, getattr(self, name).to(device))
         self._spread100_true = None
         return self
@@ -233,18 +226,21 @@ class ToyTask(Task):
         return Batch(anchor, positive, negatives.view(self.n_runs, *shape, config.dim_x))
 
     def evaluate(self, encoder: Encoder) -> list[Metrics]:
-        """Return the recovery of kappa, of all pairs of mu and of the spread, for each run."""
+        """Return the recovery of kappa, of all pairs of mu and of the spread, and the coverage, for each run."""
         with torch.no_grad():
             posterior = encoder(self.x_eval)
-        spread, spread100 = vmf_spread(posterior), sampled_spread(posterior, _OWN_SAMPLES)
+        spread, spread100 = judging.vmf_spread(posterior), judging.sampled_spread(posterior, _OWN_SAMPLES)
         if self._spread100_true is None:
-            self._spread100_true = sampled_spread(self.truth.posteriors(self.mu_true, self.kappa_true), _TRUE_SAMPLES)
+            true = self.truth.posteriors(self.mu_true, self.kappa_true)
+            self._spread100_true = judging.sampled_spread(true, _TRUE_SAMPLES)
+        coverage = judging.coverage_metrics(posterior, self.mu_true, self.z_true)
         return [
             {
                 **self._mu_metrics(run, posterior.mu[run]),
-                **kappa_metrics(posterior.kappa[run], self.kappa_true[run]),
-                **recovery_metrics(names.SPREAD_RECOVERY, spread[run], self.spread_true[run]),
-                **recovery_metrics(names.SPREAD100_RECOVERY, spread100[run], self._spread100_true[run]),
+                **judging.kappa_metrics(posterior.kappa[run], self.kappa_true[run]),
+                **judging.recovery_metrics(names.SPREAD_RECOVERY, spread[run], self.spread_true[run]),
+                **judging.recovery_metrics(names.SPREAD100_RECOVERY, spread100[run], self._spread100_true[run]),
+                **coverage[run],
             }
             for run in range(self.n_runs)
         ]
@@ -281,14 +277,14 @@ class ToyTask(Task):
         mu, kappa = self.truth.parameters_of(x)
         latents = self.truth.latents(mu, kappa, generator)
         z, z_pool = latents.split([batch_size, n_candidates], dim=1)
-        called_positive = means_in_parts(self._acceptance, z @ z_pool.mT)
+        called_positive = rules.means_in_parts(self._acceptance, z @ z_pool.mT)
         rate = called_positive
         if self.config.positives is PositiveRule.VMF and self.config.family is Family.VMF:
             kappa_pool = kappa[:, None, batch_size:]
-            rate = means_in_parts(lambda c: self._integrated_acceptance(c, kappa_pool), z @ mu[:, batch_size:].mT)
+            rate = rules.means_in_parts(lambda c: self._integrated_acceptance(c, kappa_pool), z @ mu[:, batch_size:].mT)
         elif self.config.positives is PositiveRule.VMF:
-            rate = means_in_parts(lambda c: torch.exp(self.config.kappa_pos * (c - 1)), z @ z_pool.mT)
-        return pool_sizes(rate, called_positive)
+            rate = rules.means_in_parts(lambda c: torch.exp(self.config.kappa_pos * (c - 1)), z @ z_pool.mT)
+        return rules.pool_sizes(rate, called_positive)
 
     def _mu_metrics(self, run: int, mu: Tensor) -> Metrics:
         """Return the recovery of mu; cached, as its fifty million pairs do not change in a phase that keeps mu."""

@@ -32,7 +32,10 @@ from pcl.training.step import TrainingStep
 from pcl.training.stepper import GraphStepper, PlainStepper, Stepper
 
 # Metrics that compare a run's kappa with the truth
-_OF_KAPPA = (*names.KAPPA_RECOVERY, *names.SPREAD_RECOVERY, *names.SPREAD100_RECOVERY)
+_OF_KAPPA = (
+    *names.KAPPA_RECOVERY, names.KAPPA_SLOPE, names.KAPPA_INTERCEPT, *names.SPREAD_RECOVERY, *names.SPREAD100_RECOVERY,
+    *names.COVERAGE.values(),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -209,3 +209,25 @@ def test_nothing_changes_between_stops(schedule: LrSchedule, text: str) -> None:
         batch = stop
     assert stops[-1] == 97
     assert set(range(10, 97, 10)) <= set(stops)
+
+
+RECIPE = {
+    "encoder.hidden": "shallow", "training.lr": 1e-2, "training.phases": "mu kappa joint:4",
+    "training.n_batches": 9000, "training.batch_size": 512, "training.n_negatives": 1024, "loss.n_samples": 32,
+    "training.lr_schedule": "phases", "training.lr_decay": 0.1, "training.negatives": "pool", "loss.anchors": "guided",
+    "loss.partners": "integrated", "task.positives": "vmf",
+}  # fmt: skip
+
+
+def test_exact_alone_is_the_recipe_of_mc_info_nce() -> None:
+    flat = RunConfig.of(profile="exact").flat()
+    assert {path: flat[path] for path in RECIPE} == RECIPE
+    for scale in ("smoke", "quick"):  # shorter, but the same phases
+        assert RunConfig.of(profile="exact", scale=scale).flat()["training.phases"] == RECIPE["training.phases"]
+    assert RunConfig.of({"training.lr": 1e-3}, profile="exact").training.lr == 1e-3
+
+
+def test_other_losses_and_profiles_train_as_published() -> None:
+    for loss, profile in [*((loss, "exact") for loss in LOSSES if loss != "mc_info_nce"), ("mc_info_nce", "reference")]:
+        training = RunConfig.of(loss=loss, profile=profile).training
+        assert (training.n_batches, training.lr) == (100_000, 1e-4)

@@ -13,6 +13,7 @@ import yaml
 from launch.testbed.processes import stop_when
 from launch.train import main
 from launch.training.run_results import results_of
+from launch.training.single_run import TrainRequest, _config
 from pcl.config import user_files
 from pcl.config.run_config import RunConfig
 from tests.support.commands import called
@@ -184,3 +185,11 @@ def test_parts_of_users_files(
     assert_refused("train.py", main, words, "which nobody has named here", monkeypatch, capsys)
     monkeypatch.setenv(user_files.VARIABLE, ":".join(name.rpartition(":")[0] for name in ours[1::2]))
     assert json.loads(called("launch/train.py", main, *words).stdout) == content["config"]
+
+
+@pytest.mark.parametrize(("device", "scale"), [("cuda", "paper"), ("cpu", "quick")])
+def test_without_a_scale_the_hardware_decides(device: str, scale: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("launch.training.single_run.chosen_device", lambda asked: asked)
+    assert _config(TrainRequest(device=device)).scale.value == scale
+    assert _config(TrainRequest(device=device, scale="smoke")).scale.value == "smoke"
+    assert _config(TrainRequest(device=device, calibrate=True)).scale.value == "paper"

@@ -84,7 +84,7 @@ def test_a_run_is_a_function_of_its_seed() -> None:
 
 def test_infonce_has_no_errors_of_a_kappa_that_nothing_trains() -> None:
     metrics = last(Run(smoke(loss="info_nce"), (4,))).by_seed[4]
-    assert {name for name in metrics if name.startswith(("eval/kappa", "eval/spread"))} == {
+    assert {name for name in metrics if name.startswith(("eval/kappa", "eval/spread", "eval/cover"))} == {
         "eval/kappa_mean", "eval/kappa_median",
     }  # fmt: skip
     assert "eval/kappa_rank_corr" in last(Run(smoke(), (4,))).by_seed[4]

@@ -26,8 +26,11 @@ def common_constant_error(trials: Iterable[Trial]) -> float | None:
 
 def is_scale_off(outcome: Outcome) -> bool:
     """Return whether a trial orders inputs by kappa, yet is further off than the best constant kappa."""
+    return outcome.mean(KAPPA_RANK_CORR) >= _ORDERED and loses_to_constant(outcome)
+
+
+def loses_to_constant(outcome: Outcome) -> bool:
+    """Return whether a trial's kappas are further off than the best constant kappa."""
     seeds = [seed for seed, metrics in outcome.by_seed.items() if KAPPA_MAE in metrics and seed not in outcome.failures]
-    if not seeds or not outcome.mean(KAPPA_RANK_CORR) >= _ORDERED:
-        return False
-    constant = constant_error(outcome.trial, seeds)
+    constant = constant_error(outcome.trial, seeds) if seeds else None
     return constant is not None and outcome.mean(KAPPA_MAE) > constant

@@ -12,6 +12,7 @@ from pcl.studies.ledger.folders import StudyFolder
 from pcl.studies.ledger.study_spec import StudySpec
 from pcl.studies.report.outputs import figures, front_table, replication_table, table, write_all
 from pcl.studies.report.plan import Plan
+from pcl.studies.results.kappa_size import loses_to_constant
 from pcl.studies.results.pareto import with_objectives
 from pcl.studies.results.selection import Outcome
 from pcl.studies.search.stages import Finding, Search
@@ -131,7 +132,8 @@ class StageSearch:
             say("\n" + "\n".join(["Pareto front", *front_table(finding)]))
         if finding.best is not None:
             by = f" (by {space.objective.metric}, the first objective)" if finding.front else ""
-            say(f"\nwinner: {finding.best.trial.label}{by}")
+            size = "; a constant kappa would be closer to the truth" if loses_to_constant(finding.best) else ""
+            say(f"\nwinner: {finding.best.trial.label}{by}{size}")
             if space.published:
                 say(f"published winner: {label(space.published)}")
 

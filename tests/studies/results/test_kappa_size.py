@@ -10,7 +10,13 @@ from pcl.config.run_config import RunConfig
 from pcl.metrics.names import KAPPA_MAE, KAPPA_RANK_CORR
 from pcl.studies.ledger.folders import Result, Status
 from pcl.studies.report.outputs import table
-from pcl.studies.results.kappa_size import SCALE_OFF, common_constant_error, constant_error, is_scale_off
+from pcl.studies.results.kappa_size import (
+    SCALE_OFF,
+    common_constant_error,
+    constant_error,
+    is_scale_off,
+    loses_to_constant,
+)
 from pcl.studies.results.selection import Outcome, ranked
 from pcl.studies.space.search_space import load_space
 from pcl.studies.space.trial import Trial
@@ -55,6 +61,7 @@ def test_a_trial_is_marked_where_its_order_is_right_and_its_size_is_not() -> Non
     at_par = outcome(0.9, constant, of)
     assert not is_scale_off(at_par)
     assert not is_scale_off(outcome(0.9, 4154.0, trial(**{"task.family": "dirac"})))  # no constant to compare with
+    assert [loses_to_constant(one) for one in (off, good, poor, Outcome(of))] == [True, False, True, False]
     space = load_space("toy_mcinfonce")
     outcomes = ranked([good, poor, off], space.objective)
     assert outcomes == [off, good, poor]  # the mark ranks nothing

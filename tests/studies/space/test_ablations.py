@@ -20,9 +20,9 @@ from pcl.training.run import Run
 
 def test_every_ablation_of_the_paper_is_there() -> None:
     assert ablation_names() == [
-        "ambiguity", "encoder_dim", "fidelity", "fidelity_elk", "fidelity_hib", "fidelity_images", "labels",
-        "latent_dim", "latent_sampler", "loss", "loss_images", "mc_samples", "n_negatives", "posterior_family",
-        "pretraining", "shared_backbone",
+        "ambiguity", "encoder_dim", "exact_factors", "fidelity", "fidelity_elk", "fidelity_hib", "fidelity_images",
+        "labels", "latent_dim", "latent_sampler", "loss", "loss_images", "mc_samples", "n_negatives",
+        "posterior_family", "pretraining", "shared_backbone",
     ]  # fmt: skip
     assert all(load_ablation(name).name == name for name in ablation_names())
 
@@ -148,6 +148,14 @@ def test_every_named_setting_is_flipped_in_some_ablation() -> None:
     setting = Setting("reference", "paper", SEEDS)
     for cells, row in ((hib, "HIB"), (elk, "ELK")):
         assert cells.trials["none"].key == trial_of(*rows["tab:bench_results", row], setting).key  # runs once
+
+
+def test_the_factors_of_the_recipe_are_all_combinations_that_are_possible() -> None:
+    cells = load_ablation("exact_factors").cells("exact", "paper", SEEDS)
+    assert cells.trials["guided pool joint integrated"].config == RunConfig.of(profile="exact").flat()
+    assert (len(cells.trials), len(cells.left_out)) == (12, 4)
+    assert all("guided" in label and "drawn" in label for label in cells.left_out)
+    assert all("integrated where anchors are guided" in reason for reason in cells.left_out.values())
 
 
 def test_a_smaller_scale_has_no_variants_that_are_the_profile_itself() -> None:

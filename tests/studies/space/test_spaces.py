@@ -56,7 +56,7 @@ def first_axes(stage: Stage) -> dict[str, list[Any]]:
 
 
 def test_the_spaces_are_those_of_the_tables() -> None:
-    assert space_names() == sorted([*SPACES, "toy_small"])
+    assert space_names() == sorted([*SPACES, "toy_exact", "toy_small"])
 
 
 def test_the_small_space_is_of_the_theorem_and_judges_the_size_of_kappa() -> None:
@@ -67,6 +67,14 @@ def test_the_small_space_is_of_the_theorem_and_judges_the_size_of_kappa() -> Non
         for cell in space.cells(0, profile="exact", scale=scale.value):
             config = cell.config
             assert (config.training.n_batches, config.flat()["loss.anchors"]) == (200, "guided")
+
+
+def test_the_recipe_of_exact_is_a_cell_of_the_study_that_chose_it() -> None:
+    space = load_space("toy_exact")
+    recipe = RunConfig.of(profile="exact")
+    assert recipe in [cell.config for cell in space.cells(0, profile="exact", scale="paper")]
+    assert (space.tuning_seeds, space.report_seeds) == ((1, 2, 3), tuple(range(9, 29)))
+    assert space.objective == Objective("eval/kappa_mae", Mode.MIN)
 
 
 def test_a_published_winner_is_of_the_papers_data_alone() -> None:
