@@ -222,8 +222,8 @@ RECIPE = {
 def test_exact_alone_is_the_recipe_of_mc_info_nce() -> None:
     flat = RunConfig.of(profile="exact").flat()
     assert {path: flat[path] for path in RECIPE} == RECIPE
-    for scale in ("smoke", "quick"):  # shorter, but the same phases
-        assert RunConfig.of(profile="exact", scale=scale).flat()["training.phases"] == RECIPE["training.phases"]
+    phases = {scale.value: str(RunConfig.of(profile="exact", scale=scale.value).training.phases) for scale in Scale}
+    assert phases == {"smoke": RECIPE["training.phases"], "quick": "mu kappa", "paper": RECIPE["training.phases"]}
     assert RunConfig.of({"training.lr": 1e-3}, profile="exact").training.lr == 1e-3
 
 
