@@ -32,7 +32,7 @@ from pcl.studies.space.search_space import Mode, Objective, load_space
 from pcl.studies.space.trial import Trial
 from pcl.studies.tracking.run_content import OBJECTIVE, OBJECTIVE_SE, trial_ending
 from pcl.studies.tracking.store import Store
-from pcl.tasks import toy
+from pcl.tasks import judging
 from pcl.tasks.judging import kappa_metrics
 from tests.support.board_pages import Page
 from tests.support.board_store import Writer, score
@@ -59,7 +59,7 @@ def outcome(*values: float, kappa_pos: float = 20.0) -> Outcome:
 
 def test_a_training_whose_kappa_is_constant_ends_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As with `--profile exact` at D = 100: the rank correlation of a constant is undefined."""
-    monkeypatch.setattr(toy, "kappa_metrics", lambda kappa, true: kappa_metrics(torch.full_like(kappa, 20.0), true))
+    monkeypatch.setattr(judging, "kappa_metrics", lambda kappa, true: kappa_metrics(torch.full_like(kappa, 20.0), true))
     checkpoint = tmp_path / "run.pt"
     sets = ("task.largest_cosine=0.9", "task.dim=4", "task.dim_x=3", "encoder.dim=4")
     words = [word for setting in sets for word in ("--set", setting)]

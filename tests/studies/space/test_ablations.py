@@ -10,7 +10,7 @@ import torch
 from scipy import stats
 
 from launch.reproduction.cells import Setting, trial_of
-from pcl.config.fidelity import RELEASE, SETTINGS, Profile
+from pcl.config.fidelity import RELEASE, SETTINGS, TO_THE_END, Profile
 from pcl.config.run_config import RunConfig
 from pcl.studies.paper.published import published_tables
 from pcl.studies.report.paired_table import Reached, as_csv, as_text, compared
@@ -152,7 +152,7 @@ def test_every_named_setting_is_flipped_in_some_ablation() -> None:
 
 def test_the_factors_of_the_recipe_are_all_combinations_that_are_possible() -> None:
     cells = load_ablation("exact_factors").cells("exact", "paper", SEEDS)
-    assert cells.trials["guided pool joint integrated"].config == RunConfig.of(profile="exact").flat()
+    assert cells.trials["guided pool joint integrated"].config == RunConfig.of(TO_THE_END, profile="exact").flat()
     assert (len(cells.trials), len(cells.left_out)) == (12, 4)
     assert all("guided" in label and "drawn" in label for label in cells.left_out)
     assert all("integrated where anchors are guided" in reason for reason in cells.left_out.values())
