@@ -49,7 +49,8 @@ def transport_table(dim: int, law: CosineLaw, device: torch.device) -> Transport
     if dim < SMALLEST_DIM:
         raise ValueError(f"`dim >= {SMALLEST_DIM}` must hold for the fused kernels, but got {dim}.")
     scale, nodes, tangent = _fit(dim, law)
-    as_tensor = [torch.from_numpy(array.astype(np.float32)).to(device) for array in (nodes, tangent)]
+    # Kernels read them by address, in the order of C, which not every NumPy operation keeps.
+    as_tensor = [torch.from_numpy(array.astype(np.float32, order="C")).to(device) for array in (nodes, tangent)]
     return TransportTable(scale, as_tensor[0], as_tensor[1])
 
 

@@ -64,6 +64,8 @@ def test_transport_is_the_tables(dim: int, sampler: Sampler, gradient: SamplerGr
     weight = torch.exp(-t * t / 2)
     weight /= weight.sum()
     spline, table = cosine_table(dim, torch.float64, CPU, law), transport_table(dim, law, CPU)
+    assert table.nodes.is_contiguous()  # kernels read by address
+    assert table.tangent.is_contiguous()
     for value in (1.0, 16.0, 25.0, 32.0, 300.0, 1e5):
         both = curves(table, torch.tensor([value]))
         log_tan, slope = polynomial(both[:N_COEFFICIENTS], t), polynomial(both[N_COEFFICIENTS:], t)
