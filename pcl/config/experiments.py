@@ -75,7 +75,7 @@ EXPERIMENTS = {
         metrics=(
             names.KAPPA_RANK_CORR, names.KAPPA_RMSE, names.KAPPA_MAE, names.KAPPA_MEAN, names.KAPPA_MEDIAN,
             names.MU_RANK_CORR, names.MU_RMSE, names.MU_MAE, names.SPREAD_RANK_CORR, names.SPREAD_RMSE,
-            names.SPREAD_MAE, names.TRAIN_LOSS,
+            names.SPREAD_MAE, *names.COVERAGE.values(), names.KAPPA_SLOPE, names.KAPPA_INTERCEPT, names.TRAIN_LOSS,
         ),
         reported=(
             names.KAPPA_RANK_CORR, names.KAPPA_MAE, names.KAPPA_RMSE, names.MU_RANK_CORR, names.MU_MAE,
