@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from pcl.config.fidelity import RELEASE
 from pcl.config.run_config import RunConfig
 from pcl.config.schedule import LrSchedule, TrainingConfig, warm_up_cosine
 from pcl.data.augmentation import GREY, PADDING, crop_and_flip, erase
@@ -261,10 +262,11 @@ def test_adamw_is_adam_with_decay() -> None:
 
 
 def test_records_from_before_there_was_a_choice() -> None:
-    new = {"training.optimizer", "task.augmentation", "encoder.weights", "task.folds", "task.crops"}
+    new = {"training.optimizer", "task.augmentation", "encoder.weights", "task.folds", "task.crops", RELEASE}
     config = RunConfig.of(task="images", profile="reference", scale="smoke")
     old = RunConfig.from_flat({path: value for path, value in config.flat().items() if path not in new})
-    assert old == config.with_values({"training.optimizer": "adam", "task.folds": "own", "task.crops": "own"})
+    then = {RELEASE: "last", "training.optimizer": "adam", "training.lr_decay": 0.1}
+    assert old == config.with_values({**then, "task.folds": "own", "task.crops": "own"})
     assert RunConfig.from_flat({**config.flat(), "task.negative_pool": "first_256"}).flat() != config.flat()
 
 
