@@ -97,7 +97,7 @@ EXPERIMENTS = {
             },
         },
         recipes={
-            # Chosen on the tuning seeds 1, 2 and 3 by search_spaces/toy_exact.py; docs/exact.md has its numbers. The
+            # Chosen on the tuning seeds 1, 2 and 3: search_spaces/toy_exact.py and docs/exact.md have the numbers. The
             # batches of `quick` are too few for joint training: mu is not good enough by then, and kappa can run away.
             (Profile.EXACT, "mc_info_nce"): {
                 Scale.SMOKE: {"training.phases": "mu kappa joint:4"},

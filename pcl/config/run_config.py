@@ -174,7 +174,7 @@ class RunConfig:
         profile, scale = (str(rest.pop(name, "")) for name in ("profile", "scale"))
         loss, task, encoder = (recorded(str(rest.pop(name, ""))) for name in KEYS)
         names = {"loss": loss, "profile": profile, "scale": scale, "task": task, "encoder": encoder}
-        if RELEASE not in rest:
+        if RELEASE not in rest and "training.lr_decay" in rest:  # a whole record, not a few lines by hand
             known = cls.of(None, **names).paths()
             rest = {**{path: value for path, value in _earlier(profile).items() if path in known}, **rest}
             if rest.get("encoder.backbone") == _DROPPED_BACKBONE:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 # Above this, the closed form's rounding error in float64 (2e-10) approaches the resolution of float32, and the
-# expansion is accurate to 4e-12 up to D = 512. Searches end a run here: see `training.kappa_limit`.
+# expansion is accurate to 4e-12 up to D = 512. `paper` and `exact` end a run here: see `training.kappa_limit`.
 NEARLY_A_POINT = 1e6
 TIMES_KAPPA_POS = 1e3  # a point is also this much more concentrated than positive pairs are
 # From here on, the expansion replaces tables of log C: it is accurate to 1e-6 of kappa_pos at D = 64, 5e-4 at D = 512.

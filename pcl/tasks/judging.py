@@ -1,5 +1,6 @@
 """Metrics of an encoder in the controlled experiment, apart from the pairs of mu."""
 
+import hashlib
 import math
 
 import torch
@@ -73,11 +74,18 @@ def recovery_metrics(keys: tuple[str, ...], predicted: Tensor, true: Tensor) -> 
     return dict(zip(keys, compare(predicted, true), strict=True))
 
 
-def true_latents(truth: Truth, mu: Tensor, kappa: Tensor) -> Tensor:
-    """Draw one latent of each true posterior, (R, n, D): always the same, whichever runs are side by side."""
-    generator = torch.Generator()
-    drawn = [truth.latents(m, k, generator.manual_seed(0)) for m, k in zip(mu.split(1), kappa.split(1), strict=True)]
-    return torch.cat(drawn)
+def true_latents(truth: Truth, x: Tensor, mu: Tensor, kappa: Tensor) -> Tensor:
+    """Draw one latent of the true posterior of each input x, (R, n, D).
+
+    A run's inputs seed its latents: they are the same whichever runs are side by side, and differ between seeds.
+    """
+    generators = [torch.Generator().manual_seed(_seed_of(of_run)) for of_run in x]
+    drawn = zip(mu.split(1), kappa.split(1), generators, strict=True)
+    return torch.cat([truth.latents(of_mu, of_kappa, generator) for of_mu, of_kappa, generator in drawn])
+
+
+def _seed_of(x: Tensor) -> int:
+    return int.from_bytes(hashlib.sha256(x.cpu().numpy().tobytes()).digest()[:6])
 
 
 @torch.no_grad()

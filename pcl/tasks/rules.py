@@ -10,8 +10,6 @@ from pcl.mathematics.normalizer_table import growth_table
 from pcl.mathematics.point_limit import is_concentrated, point_similarity
 from pcl.mathematics.special import log_vmf_normalizer
 
-_ROWS_AT_ONCE = 16
-
 
 class PositiveRule(Enum):
     """The rule by which positives are drawn."""

@@ -157,7 +157,7 @@ class ToyTask(Task):
         self.mu_true, self.kappa_true = truth.parameters_of(x_eval)
         self.spread_true = judging.exact_spread(truth.posteriors(self.mu_true, self.kappa_true))
         self._spread100_true: Tensor | None = None  # first asked for on the device
-        self.z_true = judging.true_latents(truth, self.mu_true, self.kappa_true)
+        self.z_true = judging.true_latents(truth, x_eval, self.mu_true, self.kappa_true)
         self._threshold = rules.log_uniform_to_vmf(config.kappa_pos, config.dim, config.acceptance_constant)
         is_shared = config.backbone is Backbone.SHARED  # its range over modes is another one than that over inputs
         kappa_max = max(config.kappa_max, self.kappa_true.amax().item()) if is_shared else config.kappa_max

@@ -30,6 +30,8 @@ from pcl.tasks import Batch, Family, Negatives, ToyTask
 from pcl.tasks.toy import LatentSampler
 from pcl.training.step import TrainingStep
 
+_LARGEST_INTEGRATED = 100.0  # kappa_pos
+
 
 class FusedStep(TrainingStep):
     """A training step of the controlled experiment on a CUDA device."""
@@ -54,7 +56,8 @@ class FusedStep(TrainingStep):
         # A learned kappa_pos could leave the range.
         if contrast is not None and encoder.config.dim >= SMALLEST_DIM and not contrast.is_learned:
             n = 1 if source is Negatives.IN_BATCH else self.config.training.n_negatives
-            if contrast.is_integrated and source.are_common:
+            # Beyond, the kernel's table of similarities ends too early.
+            if contrast.is_integrated and source.are_common and contrast.kappa_pos <= _LARGEST_INTEGRATED:
                 self._integrated = contrast
             if not contrast.is_integrated and not source.are_common and contrast.kappa_pos <= LARGEST_KAPPA_POS:
                 table = transport_table(encoder.config.dim, encoder.law, self.device)

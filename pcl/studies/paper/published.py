@@ -26,7 +26,7 @@ AGREES = "agrees"
 _AGREES_WITHIN = 2.0  # combined standard errors
 FEW_SEEDS = {1: "one seed", 2: "two seeds"}  # they say too little of how much they vary
 _WITHOUT_BOUND = "without bound"
-_UNBOUNDED = 1e6  # a median kappa beyond this, where searches end a run, counts as grown without bound
+_UNBOUNDED = 1e6  # a median kappa beyond this, where `paper` and `exact` end a run, counts as grown without bound
 _OF_RANKS = "rank corr."
 
 

@@ -196,6 +196,10 @@ def negatives(*counts: int) -> dict[str, Variant]:
     return {label: Variant(settings) for label, settings in negatives_axis(*counts).settings.items()}
 
 
+# Ablations train to their end, and learn no scale: variants of these would be the baseline once more.
+WITHOUT_EFFECT = (*TO_THE_END, "loss.learned_as", "loss.learned")
+
+
 def flipped_settings(loss: str = "mc_info_nce", task: str = "toy", *, is_own: bool = False) -> dict[str, Variant]:
     """Return a variant for each value that a profile gives a named setting, alone; `cells` omits a profile's own.
 
@@ -204,6 +208,7 @@ def flipped_settings(loss: str = "mc_info_nce", task: str = "toy", *, is_own: bo
     reader = RunConfig.of(loss=loss, task=task)
     fitting = [s for s in SETTINGS if s.loss in ("", loss) and s.task in ("", task) and s.path in reader.paths()]
     fitting = [s for s in fitting if s.loss or s.task == "images" or not is_own]
+    fitting = [s for s in fitting if s.path not in WITHOUT_EFFECT]
     plain = [(s.path, reader.read(s.path, v)) for s in fitting for v in (*(s.of(p) for p in Profile), *s.others)]
     return {f"{path}={value}": Variant({path: value}) for path, value in dict.fromkeys(plain)}
 
