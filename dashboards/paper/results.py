@@ -19,15 +19,7 @@ _PROFILES = ("reference", "paper", "exact")
 _SCALES = ("paper", "quick", "smoke")
 _JOINT = "; "  # between the places, versions or dates of one line
 # Of a cell's comparison: others have it
-_UNTOLD = (
-    "",
-    MISSING,
-    NOTHING,
-    NO_NUMBER,
-    NO_ERROR,
-    YARDSTICK,
-    *FEW_SEEDS.values(),
-)
+_UNTOLD = ("", MISSING, NOTHING, NO_NUMBER, NO_ERROR, YARDSTICK, *FEW_SEEDS.values())
 
 
 @dataclass(frozen=True)

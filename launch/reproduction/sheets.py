@@ -16,6 +16,7 @@ from pcl.studies.ledger.study_storage import Storage
 from pcl.studies.paper.comparison import Line, Ours, counts, lines_of, lost_seeds, size_lines
 from pcl.studies.paper.published import (
     Measured,
+    Row,
     Table,
     published_grids,
     published_sizes,
@@ -114,14 +115,18 @@ def _draw(
 
 def _curves(table: Table, cells: Cells, ours: dict[str, Ours]) -> list[Curve]:
     configs = [(row, cells.config(table.name, row.name)) for row in table.rows]
-    possible = [(row, float(config[table.axis])) for row, config in configs if config is not None]
+    rows_at: dict[float, list[Row]] = {}  # two rows of one place have other sizes: the first is the figure's own
+    for row, config in configs:
+        if config is not None:
+            rows_at.setdefault(float(config[table.axis]), []).append(row)
+    nothing = Measured(math.nan, math.nan, 0)
     return [
         Curve(
             heading,
-            [x for _, x in possible],
-            [ours[row.name].measured(metric) if row.name in ours else Measured(math.nan, math.nan, 0)
-             for row, _ in possible],
-            [row.published.get(metric) for row, _ in possible],
+            list(rows_at),
+            [ours[rows[0].name].measured(metric) if rows[0].name in ours else nothing for rows in rows_at.values()],
+            [next((row.published[metric] for row in rows if metric in row.published), None)
+             for rows in rows_at.values()],
         )
         for metric, heading in table.columns.items()
     ]  # fmt: skip

@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+from collections.abc import Iterable, Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -42,7 +43,7 @@ def exact_spread(posterior: Posterior) -> Tensor:
 
 @torch.no_grad()
 def sampled_spread(posterior: Posterior, seed: int) -> Tensor:
-    """Estimate the mean absolute cosine to the mode from 100 samples of each posterior, by its own sampler.
+    """Estimate the mean absolute cosine to the mode from 100 samples of each posterior of a run, by its own sampler.
 
     This is how the release judges posteriors of other families. Its noise bounds the rank correlation: at kappa 16 to
     32 and D = 10, two such estimates of the same vMFs have one of about 0.85, and of 0.92 with the exact spread.
@@ -57,6 +58,17 @@ def sampled_spread(posterior: Posterior, seed: int) -> Tensor:
             cosines = (posterior.sample((n,), generator) * posterior.mu).sum(-1)
         total += cosines.abs().sum(0)
     return total / _N_SAMPLES
+
+
+def sampled_spreads(posteriors: Iterable[Posterior], seeds: Iterable[int], offset: int) -> Tensor:
+    """Return `sampled_spread` of each run's posteriors, (R, n); different offsets have independent noise."""
+    return torch.stack([sampled_spread(of_run, seed + offset) for of_run, seed in zip(posteriors, seeds, strict=True)])
+
+
+def runs_of(posterior: VonMisesFisher) -> Iterator[VonMisesFisher]:
+    """Yield the posteriors (n,) of each run."""
+    for mu, kappa in zip(posterior.mu, posterior.kappa, strict=True):
+        yield VonMisesFisher(mu, kappa, validate_args=False, law=posterior.law)
 
 
 def kappa_metrics(kappa: Tensor, kappa_true: Tensor) -> Metrics:
@@ -74,18 +86,16 @@ def recovery_metrics(keys: tuple[str, ...], predicted: Tensor, true: Tensor) -> 
     return dict(zip(keys, compare(predicted, true), strict=True))
 
 
-def true_latents(truth: Truth, x: Tensor, mu: Tensor, kappa: Tensor) -> Tensor:
-    """Draw one latent of the true posterior of each input x, (R, n, D).
+def noise_seeds(x: Tensor) -> list[int]:
+    """Return a seed of the noise in each run's metrics, from its inputs (R, n, ...): the same whoever is beside it."""
+    return [int.from_bytes(hashlib.sha256(of_run.cpu().numpy().tobytes()).digest()[:6]) for of_run in x]
 
-    A run's inputs seed its latents: they are the same whichever runs are side by side, and differ between seeds.
-    """
-    generators = [torch.Generator().manual_seed(_seed_of(of_run)) for of_run in x]
+
+def true_latents(truth: Truth, mu: Tensor, kappa: Tensor, seeds: Sequence[int]) -> Tensor:
+    """Draw one latent of each true posterior, (R, n, D), with a seed for each run."""
+    generators = [torch.Generator().manual_seed(seed) for seed in seeds]
     drawn = zip(mu.split(1), kappa.split(1), generators, strict=True)
     return torch.cat([truth.latents(of_mu, of_kappa, generator) for of_mu, of_kappa, generator in drawn])
-
-
-def _seed_of(x: Tensor) -> int:
-    return int.from_bytes(hashlib.sha256(x.cpu().numpy().tobytes()).digest()[:6])
 
 
 @torch.no_grad()

@@ -35,7 +35,7 @@ from pcl.tasks.truth import N_PROBES, SHARED_WIDTHS, Family, MuRecipe, Smoothing
 
 __all__ = ["AcceptanceConstant", "NegativeRule", "PositiveRule", "ToyTask"]
 
-_TRUE_SAMPLES, _OWN_SAMPLES = 1, 2  # seeds of the spread by 100 samples, of the truth and of an encoder
+_TRUE_SAMPLES, _OWN_SAMPLES = 1, 2  # added to a run's seed for the spread by 100 samples, of truth and encoder
 _MOST_SIZES = 256
 
 _SIZES: dict[tuple[type, TaskConfig, bytes], tuple[int, int, float]] = {}  # by truth: trials share a few
@@ -156,8 +156,10 @@ class ToyTask(Task):
         self.config, self.truth, self.x_eval = config, truth, x_eval
         self.mu_true, self.kappa_true = truth.parameters_of(x_eval)
         self.spread_true = judging.exact_spread(truth.posteriors(self.mu_true, self.kappa_true))
-        self._spread100_true: Tensor | None = None  # first asked for on the device
-        self.z_true = judging.true_latents(truth, x_eval, self.mu_true, self.kappa_true)
+        self._noise_seeds = judging.noise_seeds(x_eval)
+        true = map(truth.posteriors, self.mu_true, self.kappa_true)
+        self.spread100_true = judging.sampled_spreads(true, self._noise_seeds, _TRUE_SAMPLES)
+        self.z_true = judging.true_latents(truth, self.mu_true, self.kappa_true, self._noise_seeds)
         self._threshold = rules.log_uniform_to_vmf(config.kappa_pos, config.dim, config.acceptance_constant)
         is_shared = config.backbone is Backbone.SHARED  # its range over modes is another one than that over inputs
         kappa_max = max(config.kappa_max, self.kappa_true.amax().item()) if is_shared else config.kappa_max
@@ -178,9 +180,8 @@ class ToyTask(Task):
 
     def to(self, device: torch.device) -> "ToyTask":
         self.truth.to(device)
-        for name in ("x_eval", "mu_true", "kappa_true", "spread_true", "z_true"):
+        for name in ("x_eval", "mu_true", "kappa_true", "spread_true", "spread100_true", "z_true"):
             setattr(self, name, getattr(self, name).to(device))
-        self._spread100_true = None
         return self
 
     def truths(self) -> Truths:
@@ -229,17 +230,15 @@ class ToyTask(Task):
         """Return the recovery of kappa, of all pairs of mu and of the spread, and the coverage, for each run."""
         with torch.no_grad():
             posterior = encoder(self.x_eval)
-        spread, spread100 = judging.vmf_spread(posterior), judging.sampled_spread(posterior, _OWN_SAMPLES)
-        if self._spread100_true is None:
-            true = self.truth.posteriors(self.mu_true, self.kappa_true)
-            self._spread100_true = judging.sampled_spread(true, _TRUE_SAMPLES)
+        spread = judging.vmf_spread(posterior)
+        spread100 = judging.sampled_spreads(judging.runs_of(posterior), self._noise_seeds, _OWN_SAMPLES)
         coverage = judging.coverage_metrics(posterior, self.mu_true, self.z_true)
         return [
             {
                 **self._mu_metrics(run, posterior.mu[run]),
                 **judging.kappa_metrics(posterior.kappa[run], self.kappa_true[run]),
                 **judging.recovery_metrics(names.SPREAD_RECOVERY, spread[run], self.spread_true[run]),
-                **judging.recovery_metrics(names.SPREAD100_RECOVERY, spread100[run], self._spread100_true[run]),
+                **judging.recovery_metrics(names.SPREAD100_RECOVERY, spread100[run], self.spread100_true[run]),
                 **coverage[run],
             }
             for run in range(self.n_runs)

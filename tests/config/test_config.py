@@ -76,6 +76,8 @@ def test_a_version_of_the_release_sets_decay_and_optimizer(
     assert RunConfig.of({"training.lr_decay": 0.3, RELEASE: version}, task=task).training.lr_decay == 0.3
     # Records from before there was the setting are of the last version under `reference`.
     old = {path: value for path, value in chosen.flat().items() if path not in (RELEASE, "loss.learned_as")}
+    by_hand = {"loss_name": "mc_info_nce", "profile": "reference", "scale": "smoke", "training.lr": 0.1}
+    assert RunConfig.from_flat(by_hand) == RunConfig.of({"training.lr": 0.1}, profile="reference", scale="smoke")
     read = RunConfig.from_flat({**old, "training.lr_decay": 0.5}).flat()
     assert (read[RELEASE], read["training.lr_decay"], read["loss.learned_as"]) == ("last", 0.5, "log")
 

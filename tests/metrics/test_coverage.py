@@ -76,6 +76,11 @@ def test_every_family_has_a_coverage_and_each_run_its_own_whoever_is_beside_it(f
     alone, beside = config.build([5]), config.build([4, 5])
     (metrics,) = alone.evaluate(perfect(alone))
     torch.testing.assert_close(beside.z_true[1], alone.z_true[0])
+    torch.testing.assert_close(beside.spread100_true[1], alone.spread100_true[0])
+    other, same = beside.evaluate(perfect(beside))
+    assert same == pytest.approx(metrics, rel=1e-4, abs=1e-6, nan_ok=True)
+    if family is Family.VMF:  # seeds have noise of their own: their errors average out
+        assert [other[key] for key in LEVELS] != [metrics[key] for key in LEVELS]
     shares = [metrics[key] for key in LEVELS]
     assert shares == sorted(shares)
     assert all(0 <= share <= 1 for share in shares)

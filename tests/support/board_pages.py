@@ -1,5 +1,7 @@
 """A store with studies in it, and what is on its board's pages."""
 
+import math
+import statistics
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -14,12 +16,19 @@ from dashboards.board import site
 from dashboards.board.site import Site
 from dashboards.board.store.artifacts import Artifacts
 from dashboards.board.store.mlflow_mirror import open_database
+from pcl.presentation.numbers import number
 from pcl.studies.tracking.database_file import FileDatabase
 from pcl.studies.tracking.store import Store, default_uri
 from tests.support.board_store import write_studies
 
 MLFLOW = "http://mlflow.example:5000"
 VOID = {"meta", "link", "input", "img", "br"}
+
+
+def shown(values: list[float]) -> str:
+    """Return mean and standard error as the board writes them, worked out anew."""
+    error = statistics.stdev(values) / math.sqrt(len(values))
+    return f"{number(statistics.fmean(values))} ± {number(error)}"
 
 
 @dataclass

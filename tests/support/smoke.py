@@ -14,3 +14,9 @@ def smoke(profile: str = "paper", loss: str = "mc_info_nce", **values: Any) -> R
     shrunk = {"training.n_negatives": 4} if profile == "exact" else {}
     base = RunConfig.of({"task.smoothing": Smoothing.NONE, **FAST, **shrunk}, scale="smoke", profile=profile, loss=loss)
     return base.with_values(paths)
+
+
+def smoke_images(profile: str = "paper", loss: str = "mc_info_nce", **values: Any) -> RunConfig:
+    """Return the configuration of a short training on the embedded images, with paths' dots as `__`."""
+    paths = {name.replace("__", "."): value for name, value in values.items()}
+    return RunConfig.of({"task.data": "embedded", **paths}, task="images", scale="smoke", profile=profile, loss=loss)

@@ -1,23 +1,18 @@
-"""The image experiment: how pairs are drawn, what phases train, which evaluation a run ends with."""
+"""The image experiment: how pairs are drawn, and what encoders are judged on."""
 
-import math
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from pcl.config.fidelity import SETTINGS
-from pcl.config.run_config import RunConfig
-from pcl.config.schedule import Trained
 from pcl.data.authors_folds import Origin, authors_crops, authors_folds
 from pcl.data.folds import split
 from pcl.data.images import ImageSet
-from pcl.encoders import Head, Precision, ResNetEncoder
+from pcl.encoders import ResNetEncoder
 from pcl.tasks import Batch, CifarTask, Labels, NegativePool, Negatives, NegativeWeights
-from pcl.training.run import Run
+from tests.support.smoke import smoke_images
 
 N, C = 50, 3
 
@@ -203,128 +198,10 @@ def test_cifar10h_is_judged_on_the_authors_folds_and_crops() -> None:
 
 def test_only_metrics_that_apply() -> None:
     task = CifarTask(CifarTask.Config(), certain(torch.arange(20) % 2), [0])
-    encoder = smoke().encoder.build_for(task.config.inputs, (0,))
+    encoder = smoke_images().encoder.build_for(task.config.inputs, (0,))
     for part, found in (("val", task.evaluate(encoder)), ("test", task.final(encoder))):
         names = {f"{part}/{name}" for name in ("crop_rank_corr", "recall_at_1", "kappa_mean", "kappa_median")}
         assert set(found[0]) == names
-
-
-def smoke(profile: str = "paper", loss: str = "mc_info_nce", **values: Any) -> RunConfig:
-    paths = {name.replace("__", "."): value for name, value in values.items()}
-    return RunConfig.of({"task.data": "embedded", **paths}, task="images", scale="smoke", profile=profile, loss=loss)
-
-
-@pytest.fixture(scope="module")
-def finished() -> tuple[Run, list[dict[str, float]]]:
-    run = Run(smoke(training__n_batches=6, training__lr=1e-3), seeds=(1, 2))
-    return run, [report.by_seed[1] for report in run]
-
-
-def test_a_run_ends_with_its_best_evaluation(finished: tuple[Run, list[dict[str, float]]]) -> None:
-    _, (*before, last) = finished
-    key = "val/crop_rank_corr"
-    assert last[key] >= max(metrics[key] for metrics in before)
-    assert all("test/crop_rank_corr" not in metrics for metrics in before)
-    earlier = dict(zip((2.0, 4.0), before, strict=True))
-    if last["best/batch"] in earlier:
-        best = earlier[last["best/batch"]]
-        assert {k: v for k, v in last.items() if k.startswith("val/")} == {
-            k: v for k, v in best.items() if k.startswith("val/")
-        }
-    else:
-        assert last["best/batch"] == 6
-        assert last[key] > max(metrics[key] for metrics in before)
-    assert {"test/crop_rank_corr", "test/entropy_rank_corr", "test/recall_at_1"} <= set(last)
-
-
-def test_resumed_to_the_bit(tmp_path: Path, finished: tuple[Run, list[dict[str, float]]]) -> None:
-    run, reports = finished
-    again = Run(run.config, run.seeds)
-    for report in again:
-        if report.batch == 4:
-            again.save(tmp_path / "half.pt")
-            break
-    *_, last = Run.restore(tmp_path / "half.pt")
-    timeless = {k: v for k, v in last.by_seed[1].items() if not k.startswith("time/")}
-    assert timeless == {k: v for k, v in reports[-1].items() if not k.startswith("time/")}
-
-
-@pytest.mark.parametrize("loss", ["hib", "elk", "info_nce"])
-def test_other_losses_train(loss: str) -> None:
-    phases = "mu" if loss == "info_nce" else "joint"
-    run = Run(smoke(loss=loss, training__phases=phases), seeds=(1,))
-    before = run.step.encoder.run_state(0)
-    *_, last = run
-    after = run.step.encoder.run_state(0)
-    assert math.isfinite(last.metrics["train/loss"])
-    # Every trained weight has moved, those of the last layer too.
-    assert all(not torch.equal(before[name], after[name]) for name in before if name.endswith("weight"))
-
-
-def gradients(config: RunConfig, trained: Trained) -> tuple[bool, bool]:
-    """Whether a phase's gradient reaches mu, and kappa."""
-    run = Run(config, seeds=(1,))
-    run.stepper.enter(trained, Negatives.DRAWN)
-    posterior = run.step.encode(*run.step.prepare())
-    return posterior.mu.requires_grad, posterior.kappa.requires_grad
-
-
-def test_a_cpu_computes_in_float32_whatever_the_precision() -> None:
-    encoders = [ResNetEncoder(ResNetEncoder.Config(width=2, precision=precision), [1]) for precision in Precision]
-    x = torch.randint(256, (1, 4, 3, 32, 32), dtype=torch.uint8)
-    first, second = (encoder(x) for encoder in encoders)
-    assert torch.equal(first.mu, second.mu)
-    assert torch.equal(first.kappa, second.kappa)
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("precision", [precision.value for precision in Precision])
-@pytest.mark.parametrize(("loss", "phases"), [("mc_info_nce", "mu kappa"), ("hib", "joint"), ("elk", "joint")])
-def test_graph_trains_images_like_the_plain_path(loss: str, phases: str, precision: str) -> None:
-    values = {
-        "task.data": "embedded", "encoder.precision": precision, "encoder.width": 16, "training.phases": phases,
-        "training.n_batches": 80, "training.eval_every": 40, "training.batch_size": 32, "training.lr": 1e-3,
-        "task.n_eval": 500,
-    }  # fmt: skip
-    config = RunConfig.of(values, loss=loss, profile="paper", scale="smoke", task="images")
-    seeds = range(6)
-    fast, plain = (list(Run(config, seeds, "cuda", is_fast=is_fast)) for is_fast in (True, False))
-    for a, b in zip(fast, plain, strict=True):
-        for key in ("train/loss", "val/recall_at_1"):
-            ours, theirs = (torch.tensor([report.by_seed[seed][key] for seed in seeds]) for report in (a, b))
-            error = ((ours.var() + theirs.var()) / len(seeds)).sqrt()
-            assert abs(ours.mean() - theirs.mean()) < 4 * error + 0.01, key
-
-
-@pytest.mark.gpu
-def test_bfloat16_moves_posteriors_by_little() -> None:
-    encoders = [ResNetEncoder(ResNetEncoder.Config(precision=precision), [1]).cuda().eval() for precision in Precision]
-    x = torch.randint(256, (1, 64, 3, 32, 32), dtype=torch.uint8, device="cuda")
-    half, single = (encoder(x) for encoder in encoders)
-    assert (half.mu * single.mu).sum(-1).min() > 0.999
-    torch.testing.assert_close(half.kappa, single.kappa, rtol=0.03, atol=0)
-    assert not torch.equal(half.kappa, single.kappa)
-
-
-def test_what_phases_train() -> None:
-    assert gradients(smoke("paper"), Trained.MU) == (True, False)
-    assert gradients(smoke("paper"), Trained.KAPPA) == (False, True)
-    assert gradients(smoke("reference"), Trained.KAPPA) == (True, True)
-    assert gradients(smoke("paper"), Trained.JOINT) == (True, True)
-
-
-def test_every_setting_of_images_changes_what_it_names() -> None:
-    """Phases and negatives: above; optimiser: test_pretraining; schedule: test_config; here the head and the pool."""
-    assert {s.path for s in SETTINGS if s.task == "images"} == {
-        "task.negative_weights", "task.negative_pool", "encoder.head", "encoder.kappa_phase",
-        "training.lr_schedule", "task.folds", "task.crops",
-    }  # fmt: skip
-    linear, normed = (ResNetEncoder(ResNetEncoder.Config(width=2, head=head), [1]) for head in Head)
-    x = torch.rand(1, 4, 3, 32, 32)
-    linear.nets[0][1].bias.data.zero_()  # type: ignore[index, union-attr]
-    torch.testing.assert_close(linear(x).mu, normed(x).mu)  # the same first weights, without the bias
-    assert sum("bias" in name for name, _ in normed.nets[0][1].named_parameters()) == 0  # type: ignore[index]
-    assert [smoke(profile).flat()["task.negative_pool"] for profile in ("paper", "reference")] == ["all", "modulo_256"]
 
 
 def test_kappa_and_weights_are_the_seeds() -> None:
@@ -347,4 +224,4 @@ def test_kappa_and_weights_are_the_seeds() -> None:
 )
 def test_bad_settings(values: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message.replace("(", r"\(")):
-        smoke(**values)
+        smoke_images(**values)

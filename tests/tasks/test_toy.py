@@ -15,7 +15,7 @@ from pcl.encoders import Inputs, MlpEncoder
 from pcl.metrics.recovery import compare
 from pcl.studies.paper.published import published_tables
 from pcl.tasks import Family, NegativeRule, Negatives, PositiveRule, Smoothing, ToyTask
-from pcl.tasks.judging import sampled_spread, vmf_spread
+from pcl.tasks.judging import noise_seeds, sampled_spread, vmf_spread
 from pcl.tasks.rules import AcceptanceConstant, log_uniform_to_vmf
 
 SMALL = {"dim": 3, "dim_x": 1, "n_eval": 50, "largest_cosine": -0.8}
@@ -224,13 +224,14 @@ def test_spread_by_100_samples_bounds_what_a_perfect_encoder_reaches(family: Fam
 
 
 def test_an_evaluation_has_both_spreads() -> None:
-    """Those by samples are compared with samples of the truth, not with its exact spread."""
+    """Compare what is estimated from samples with samples of the truth, not with its exact spread."""
     task = small_task(n_eval=200)
     encoder = MlpEncoder.Config(dim=3).build_for(Inputs((1,)), [4])
     (metrics,) = task.evaluate(encoder)
     posterior = encoder(task.x_eval)
-    true = sampled_spread(task.truth.posteriors(task.mu_true, task.kappa_true), 1)
-    expected = compare(sampled_spread(posterior, 2)[0], true[0])
+    (seed,) = noise_seeds(task.x_eval)
+    true = sampled_spread(task.truth.posteriors(task.mu_true, task.kappa_true), seed + 1)
+    expected = compare(sampled_spread(posterior, seed + 2)[0], true[0])
     assert (metrics["eval/spread100_mae"], metrics["eval/spread100_rank_corr"]) == (expected.mae, expected.rank_corr)
     exact = compare(vmf_spread(posterior)[0].detach(), task.spread_true[0])
     assert metrics["eval/spread_mae"] == pytest.approx(exact.mae)

@@ -9,11 +9,13 @@ from torch import Tensor, nn
 from pcl.config.run_config import RunConfig
 from pcl.config.schedule import Trained
 from pcl.data import embedded
+from pcl.encoders import ResNetEncoder
 from pcl.encoders.batch_norm import CountedBatchNorm2d, Counts, counting
 from pcl.tasks import CifarTask, Negatives
 from pcl.training.distinct_step import DistinctStep
 from pcl.training.run import Run
 from pcl.training.step import TrainingStep
+from tests.support.smoke import smoke_images
 
 COUNTS = torch.tensor([3, 0, 1, 1, 7, 2])
 
@@ -78,9 +80,8 @@ def _results(layer: nn.BatchNorm2d, x: Tensor, copies: Tensor, ahead: Tensor, co
 
 
 def images(profile: str = "reference", loss: str = "mc_info_nce", **values: Any) -> RunConfig:
-    small = {"task.data": "embedded", "encoder.width": 4, "training.batch_size": 16, "training.n_negatives": 32}
-    paths = {name.replace("__", "."): value for name, value in values.items()}
-    return RunConfig.of({**small, **paths}, task="images", scale="smoke", profile=profile, loss=loss)
+    small = {"encoder__width": 4, "training__batch_size": 16, "training__n_negatives": 32}
+    return smoke_images(profile, loss, **{**small, **values})
 
 
 @pytest.mark.parametrize("loss", ["mc_info_nce", "hib", "elk"])
@@ -126,6 +127,18 @@ def test_where_it_applies(values: dict[str, Any], is_counted: bool) -> None:
     run = Run(images(**values), (1,))
     assert isinstance(run.step, DistinctStep) == is_counted
     assert not isinstance(Run(images(**values), (1,), is_fast=False).step, DistinctStep)
+
+
+def test_a_users_own_network_is_not_counted() -> None:
+    """It may have another batch norm, which would take the statistics of each image once."""
+
+    class Own(ResNetEncoder):  # type: ignore[misc]
+        pass
+
+    run = Run(images(), (1,))
+    encoder = Own(ResNetEncoder.Config(width=4), [1])
+    assert DistinctStep.fits(run.step.task, run.step.encoder, 512)
+    assert not DistinctStep.fits(run.step.task, encoder, 512)
 
 
 def test_a_phase_without_drawn_negatives_and_unequal_pools() -> None:

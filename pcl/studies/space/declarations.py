@@ -39,14 +39,16 @@ class Shelf:
     folder: str  # where files are known by name, which is the object's name
     what: str  # the kind of object in words
     variable: str  # the variable that a file defines
+    rooms: tuple[str, ...] = ()  # folders in it that have more of them
 
     def names(self) -> list[str]:
         """Return the names of the folder's files, without running them."""
-        return sorted(path.stem for path in self._folder().glob("*.py") if not path.stem.startswith("_"))
+        return sorted(self._files())
 
     def titles(self) -> dict[str, str]:
         """Return the first line of each file's docstring by name, without running them."""
-        docstrings = {name: ast.get_docstring(ast.parse(Path(self.file(name)).read_text())) for name in self.names()}
+        files = sorted(self._files().items())
+        docstrings = {name: ast.get_docstring(ast.parse(path.read_text())) for name, path in files}
         return {name: (text or "").partition("\n")[0] for name, text in docstrings.items()}
 
     def file(self, text: str) -> str:
@@ -59,11 +61,11 @@ class Shelf:
             if not Path(text).is_file():
                 raise ValueError(f"There is no {self.what} file {text}.")
             return text
-        if text not in (names := self.names()):
-            there = ", ".join(names)
-            hint = suggestion(text, names)
+        if text not in (files := self._files()):
+            there = ", ".join(sorted(files))
+            hint = suggestion(text, sorted(files))
             raise ValueError(f"Unknown {self.what} {text!r}; there are {there}, or a file's path.{hint}")
-        return str(self._folder() / f"{text}.py")
+        return str(files[text])
 
     def load(self, text: str, kind: type[T]) -> T:
         """Load an object of a type by its name, or by the path of a file.
@@ -86,9 +88,11 @@ class Shelf:
             )
         return declared
 
-    def _folder(self) -> Path:
-        return installed_folder(self.folder)
+    def _files(self) -> dict[str, Path]:
+        folder = installed_folder(self.folder)
+        found = [path for room in (".", *self.rooms) for path in (folder / room).glob("[!_]*.py")]
+        return {path.stem: path for path in found}
 
 
 SPACES = Shelf("search_spaces", "search space", "SPACE")
-ABLATIONS = Shelf("search_spaces/ablations", "ablation", "ABLATION")
+ABLATIONS = Shelf("search_spaces/ablations", "ablation", "ABLATION", rooms=("images", "profiles"))

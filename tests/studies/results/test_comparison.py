@@ -1,16 +1,12 @@
 """The paper's numbers beside ours: what a line says, what is marked, and the formats."""
 
-import csv
-import io
 import math
 import re
 from collections import defaultdict
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
-from dashboards.paper.formats import FORMATS, Sheet, page
 from launch.reproduce import _parser, main, request_of
 from launch.reproduction.cells import Cells, Setting, left_of, ours_of, studies_of
 from launch.reproduction.sheets import _other_lines
@@ -20,7 +16,7 @@ from launch.studies.requests import ReproductionRequest
 from launch.studies.resume_command import REPRODUCE, Resumption
 from pcl.config.failure import Failure, FailureKind
 from pcl.studies.ledger.study_storage import Storage
-from pcl.studies.paper.comparison import Line, Ours, lines_of, lost_seeds, winner_lines
+from pcl.studies.paper.comparison import Ours, lines_of, lost_seeds, winner_lines
 from pcl.studies.paper.published import published_grids, published_tables, published_titles
 from pcl.studies.session.request import RunRequest
 from pcl.studies.space.search_space import load_space
@@ -228,45 +224,6 @@ def test_winners_of_grids() -> None:
     lines = winner_lines("MCInfoNCE", published, ours, "", " [smoke]")
     assert [line.verdict for line in lines] == ["differs [smoke]", "same [smoke]", "same [smoke]"]
     assert {line.ours for line in winner_lines("x", published, None, "not run", "")} == {"not run"}
-
-
-SHEET = Sheet(
-    "tab:x", "A & B <script>", "50% of $x_1$", [Line("<b>a|b</b>", "κ", "1±0", "2±1 [smoke]", "2", "+1.0 [smoke]", "x")]
-)
-
-
-class _PageReader(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.texts: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-
-    def handle_data(self, data: str) -> None:
-        self.texts.append(data)
-
-
-def test_formats() -> None:
-    written = {ending: render(SHEET) for ending, render in FORMATS.items()}
-    assert set(written) == {"txt", "md", "csv", "tex", "html"}
-    assert list(csv.reader(io.StringIO(written["csv"])))[1] == [
-        "<b>a|b</b>", "κ", "1±0", "2±1 [smoke]", "2", "+1.0 [smoke]", "x", "",
-    ]  # fmt: skip
-    table = [line for line in written["md"].splitlines() if line.startswith("|")]
-    assert {len(re.findall(r"(?<!\\)\|", line)) for line in table} == {9}
-    assert all(rule in written["tex"] for rule in (r"\toprule", r"\midrule", r"\bottomrule", r"50\% of \$x\_1\$"))
-    assert r"A \& B $<$script$>$" in written["tex"]
-    assert r"2$\pm$1 [smoke]" in written["tex"]
-    found = _PageReader()
-    found.feed(written["html"])
-    assert "script" not in found.tags
-    assert "b" not in found.tags
-    assert "<b>a|b</b>" in found.texts
-    assert "2±1 [smoke]" in written["txt"]
-    assert "http" not in page("x", [SHEET, SHEET])
-    assert '<a href="tab-y.html">tab-y</a>' in page("x", [SHEET], others=["tab-y"])  # an earlier call's is still found
 
 
 def test_settings_that_a_row_cannot_have_are_refused() -> None:

@@ -1,0 +1,1 @@
+"""Ablations on images."""

@@ -1,0 +1,63 @@
+"""The scoreboard: ours beside what the paper prints."""
+
+import math
+import statistics
+
+from pcl.presentation.numbers import MINUS
+from pcl.studies.paper.published import Measured, compare, published_tables, read, report_seeds
+from tests.support.board_pages import Stored, shown
+from tests.support.board_store import score
+
+
+def test_ours_on_the_scoreboard_are_runs_of_the_rows_configuration(stored: Stored) -> None:
+    page = stored.page("scoreboard.html")
+    rows = [row for row in page.rows("s-tab-toy_correctsetups") if row["Row"] == "ambiguous"]
+    shipped = [row for row in rows if row["From"] == "shipped|reference · paper · toy"]
+    assert {row["Metric"]: row["Ours"] for row in shipped}["κ rank corr."].startswith("0.799 ± 0.035")
+    rows = [row for row in rows if row not in shipped]
+    values = [score(0.5, seed) for seed in (4, 5, 6)]
+    (row,) = [row for row in rows if row["Metric"] == "κ rank corr."]
+    assert (row["Published"], row["Ours"], row["Seeds"]) == ("0.82 ± 0.04", f"{shown(values)} smoke", "3")
+    spread = statistics.stdev(values) / math.sqrt(3)
+    combined = math.sqrt(spread**2 + 0.04**2 + 0.005**2 / 3)
+    assert row["Difference"] == f"{(statistics.fmean(values) - 0.82) / combined:+.1f}".replace("-", MINUS)
+    tables = [name for name in page.tables if name.startswith(("s-", "m-"))]
+    assert {name[2:] for name in tables} == {table.name.replace(":", "-") for table in published_tables()}
+    trained = {
+        "ambiguous",
+        "vMF",
+        "MCInfoNCE",
+        "K = 4",
+        "D' = 10",
+        "D = 10",
+        "D = 10, sizes of the text",
+        "independent networks",
+    }
+    lines = [row for name in tables if name.startswith("s-") for row in page.rows(name)]
+    assert {
+        row["Row"] for row in lines if not row["From"].startswith("shipped")
+    } <= trained  # no published number is ours
+    assert all(
+        set(row) == {"Row", "Metric", "Published"} for name in tables if name[0] == "m" for row in page.rows(name)
+    )
+
+
+def test_published_rows_can_be_trained_and_compared() -> None:
+    assert report_seeds() == (4, 5, 6, 7, 8)
+    names = [table.name for table in published_tables()]
+    assert len(set(names)) == len(names) == 15
+    for table in published_tables():
+        for row in table.rows:
+            assert set(row.published) <= set(table.columns)
+            config = row.config("reference", "paper")
+            params = {path: str(value) for path, value in config.items()}
+            elsewhere = {"encoder.weights": "resnet", "task.data": "cifar10h"} if row.task == "images" else {}
+            assert row.matches({**params, **elsewhere, "seeds": "4"})
+            assert not row.matches({**params, "training.lr": "0.5"})
+    assert compare("eval/kappa_mae", read("6.15±0.61"), Measured(6.15, 0.1, 5)).verdict == "agrees"
+    assert compare("eval/kappa_mae", read("6.15±0.61"), Measured(0.5, 0.1, 5)).verdict == "better"
+    assert compare("eval/kappa_rank_corr", read("0.82±0.04"), Measured(0.1, 0.01, 5)).verdict == "worse"
+    assert compare("eval/kappa_rank_corr", read("0.77"), Measured(0.1, 0.01, 5)).verdict == ""
+    two_roundings = (2 * 0.005**2 / 3) ** 0.5  # an error of ±0.00 may be 0.005
+    found = compare("eval/mu_rank_corr", read("0.98±0.00 (tab:x)"), Measured(0.98 - 1.9 * two_roundings, 0.0, 5))
+    assert (round(found.difference, 6), found.verdict) == (-1.9, "agrees")
