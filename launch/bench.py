@@ -77,7 +77,11 @@ def _parser() -> argparse.ArgumentParser:
             told = f"{text} (default: {default:,})"
             parsers[benchmark].add_argument(f"--{name}", type=whole_number, default=default, help=told)
     device_flag(parsers["loss"])
-    parsers["cifar"].add_argument("--data", help=DATA_HELP)
+    for name in ("cifar", "sharing"):
+        parsers[name].add_argument("--data", help=DATA_HELP)
+    parsers["sharing"].add_argument(
+        "--task", choices=("toy", "images"), default="toy", help="what is trained (default: toy)"
+    )
     for name, timed in _TIMED.items():
         _training_flags(parsers[name], *timed)
     parsers["study"].add_argument("--scale", default="quick", help="scale of the real grid (default: quick)")

@@ -1,35 +1,51 @@
-"""Throughput of a process that trains several trials of the controlled experiment side by side, against one alone."""
+"""Throughput of a process that trains several trials side by side, against one alone."""
 
 from launch.benchmarks import Row, phases
 from launch.benchmarks.phases import SEEDS
 from launch.shared.command import say
+from launch.shared.image_choice import chosen_data, named
 from pcl.config.run_config import RunConfig
 from pcl.studies.report.plan import side_by_side_seconds
 from pcl.training.run import Run
 
-_TRIALS = (1, 2, 4)
+_TRIALS = (1, 2, 3, 4)
 _REPEATS = 2  # of which the faster counts
 
 
 def measure(
-    *, profile: str, scale: str | None, device: str | None, batches: int | None, timed: tuple[int, int]
+    *, task: str, data: str | None, profile: str, scale: str | None, device: str | None, batches: int | None,
+    timed: tuple[int, int],
 ) -> list[Row]:  # fmt: skip
     """Measure and print the table row by row."""
     device, scale, n_batches = phases.sizes(device, scale, batches, timed)
     if device != "cuda":
         raise ValueError("`bench.py sharing` needs a GPU: on a CPU, trials in one process only take turns.")
-    config = RunConfig.of({"task.n_eval": 100}, profile=profile, scale=scale)  # nothing is evaluated
-    say(f"MCInfoNCE, profile {profile}, scale {scale}, {device}, {n_batches} batches of each phase")
-    say(f"{'seeds a trial':>13}{'trials':>8}{'ms/batch of all':>17}{'done, of one alone':>20}")
+    say(f"MCInfoNCE, task {task}, profile {profile}, scale {scale}, {device}, {n_batches} batches of each phase")
+    say(f"{'a trial':>13}{'trials':>8}{'ms/batch of all':>17}{'done, of one alone':>20}")
     rows: list[Row] = []
-    for n_seeds in (1, 3, 5):
+    for what, (config, seeds) in _trials(task, data, profile, scale).items():
         runs: list[Run] = []
         alone = 0.0
         for n_trials in _TRIALS:
-            runs += [Run(config, SEEDS[:n_seeds], device) for _ in range(n_trials - len(runs))]
+            runs += [Run(config, seeds, device) for _ in range(n_trials - len(runs))]
             seconds = min(side_by_side_seconds(runs, device, n_batches) for _ in range(_REPEATS))
             alone = alone or seconds
             ms, gain = 1e3 * seconds / (n_batches * len(config.training.phases)), n_trials * alone / seconds
-            rows.append({"seeds": n_seeds, "trials": n_trials, "ms_per_batch": ms, "gain": gain})
-            say(f"{n_seeds:>13}{n_trials:>8}{ms:>17.3f}{gain:>20.2f}")
+            rows.append({"what": what, "trials": n_trials, "ms_per_batch": ms, "gain": gain})
+            say(f"{what:>13}{n_trials:>8}{ms:>17.3f}{gain:>20.2f}")
     return rows
+
+
+def _trials(task: str, data: str | None, profile: str, scale: str) -> dict[str, tuple[RunConfig, tuple[int, ...]]]:
+    """Return what is timed, by name: a configuration and its seeds. Nothing is evaluated."""
+    if task == "toy":
+        config = RunConfig.of({"task.n_eval": 100}, profile=profile, scale=scale)
+        return {f"{n} seeds": (config, SEEDS[:n]) for n in (1, 3, 5)}
+    images = {"task.data": named(data, chosen_data(data)), "training.phases": "joint"}
+    cells: dict[str, dict[str, object]] = {
+        "M = 0": {"training.negatives": "in_batch"}, "M = 1": {"training.n_negatives": 1}, "M = 32": {},
+    }  # fmt: skip
+    return {
+        name: (RunConfig.of({**images, **values}, profile=profile, scale=scale, task="images"), (0,))
+        for name, values in cells.items()
+    }

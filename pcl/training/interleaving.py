@@ -12,23 +12,27 @@ import torch
 T = TypeVar("T")
 
 
-def interleaved(parts: Sequence[Iterator[T]], device: str | torch.device) -> Iterator[tuple[int, T]]:
-    """Yield what iterators such as `Run.moments` yield, with their index, in turn until all have ended.
+def interleaved(parts: Sequence[Iterator[T | None]], device: str | torch.device) -> Iterator[tuple[int, T | None]]:
+    """Yield what iterators such as `Run.moments` yield, with their index, until all have ended.
 
-    Each is only advanced on its own stream of the device.
+    Each is only advanced on its own stream of the device, and has its turn until it yields None: the device has work of
+    it by then. A turn that ended with a report would leave the device idle while the others make theirs.
 
     Example:
-        >>> list(interleaved([iter("ab"), iter("c")], "cpu"))
-        [(0, 'a'), (1, 'c'), (0, 'b')]
+        >>> list(interleaved([iter(["a", None, "b"]), iter([None, "c"])], "cpu"))
+        [(0, 'a'), (0, None), (1, None), (0, 'b'), (1, 'c')]
     """
     is_gpu = torch.device(device).type == "cuda"
     left = {index: (part, torch.cuda.Stream(device) if is_gpu else None) for index, part in enumerate(parts)}
     while left:
         for index, (part, stream) in list(left.items()):
-            with torch.cuda.stream(stream):  # None is the current one
-                try:
-                    value = next(part)
-                except StopIteration:
-                    del left[index]
-                    continue
-            yield index, value
+            while True:
+                with torch.cuda.stream(stream):  # None is the current one
+                    try:
+                        value = next(part)
+                    except StopIteration:
+                        del left[index]
+                        break
+                yield index, value
+                if value is None:
+                    break

@@ -59,11 +59,13 @@ class InlineRunner:
         folder = assignment.study.trial(trial.key)
         assignment.listener.started(folder)
         reporter = _Reporter(folder, assignment, events)
-        is_over: bool | None = None
+        is_over = False
         with closing(run_job(job, reporter)) as moments:
             while not (is_over or reporter.is_stopped or assignment.interrupt.is_set()):
                 try:
-                    is_over = next(moments, True)
+                    next(moments)
+                except StopIteration:
+                    is_over = True
                 except Exception as error:  # none of the training, which `run_job` records
                     reporter.pass_on()
                     events.failed(folder, trial, str(error).strip() or type(error).__name__)

@@ -32,7 +32,7 @@ from pcl.studies.ledger.folders import CHECKPOINT, PREVIOUS, Lost, Result, Row, 
 from pcl.studies.space.trial import Trial
 from pcl.training.checkpoint import Saving, check_same_config, read_checkpoint
 from pcl.training.diverged import Diverged
-from pcl.training.run import Run
+from pcl.training.run import Report, Run
 
 # After running out of memory a trial goes on, once, with chunks of a 16th: same numbers, less memory.
 _SMALL_CHUNK_SIZE = DEFAULT_CHUNK_SIZE // 16
@@ -118,10 +118,10 @@ class Reporter(Protocol):
         """Return what a trial's progress is published by."""
 
 
-def run_job(job: Job, reporter: Reporter) -> Generator[None, None, None]:
+def run_job(job: Job, reporter: Reporter) -> Generator[Report | None, None, None]:
     """Run a trial from its beginning, or its last checkpoint, to its end.
 
-    It pauses after every report and wherever others can have a turn. Closed at a pause, it leaves a trial that goes on.
+    It pauses at `Run.moments`, with what they yield. Closed at a pause, it leaves a trial that goes on.
     """
     torch.set_num_threads(job.n_threads)  # a reused worker may have had another number
     try:
@@ -147,7 +147,7 @@ def run_job(job: Job, reporter: Reporter) -> Generator[None, None, None]:
         reporter.unwritable(str(error))
 
 
-def _trained(job: Job, folder: TrialFolder, token: str, reporter: Reporter) -> Generator[None, None, Result]:
+def _trained(job: Job, folder: TrialFolder, token: str, reporter: Reporter) -> Generator[Report | None, None, Result]:
     """Train to the end; failures of the training become a result, so that the study goes on."""
     hardware = hardware_name(job.device)
     for chunk_size in (DEFAULT_CHUNK_SIZE, _SMALL_CHUNK_SIZE):
@@ -176,14 +176,14 @@ def _is_out_of_memory(error: Exception) -> bool:
     return is_cpu_allocator or isinstance(error, torch.OutOfMemoryError | MemoryError)
 
 
-def _train(job: Job, folder: TrialFolder, token: str, reporter: Reporter, chunk_size: int) -> Iterator[None]:
+def _train(job: Job, folder: TrialFolder, token: str, reporter: Reporter, chunk_size: int) -> Iterator[Report | None]:
     run = _run_of(job, folder, reporter, chunk_size)
     saving = Saving(run, folder.checkpoint, folder.path / PREVIOUS, lambda: folder.mirror.push(CHECKPOINT))
     study, loss = folder.path.parents[1].name, short(str(job.trial.config["loss_name"]))
     with reporter.gauges(study=study, stage=job.trial.stage, loss=loss, metric=job.objective) as gauges:
         for report in run.moments():
             if report is None:
-                yield
+                yield None
                 continue
             with _writing():
                 row = Row(report.batch, report.n_batches, now_ms(), report.seconds, report.by_seed, report.failures)
@@ -197,7 +197,7 @@ def _train(job: Job, folder: TrialFolder, token: str, reporter: Reporter, chunk_
             gauges.set(SHARE_DONE, report.batch / report.n_batches)
             gauges.set(GPU_MEMORY, torch.cuda.memory_reserved() if job.device == "cuda" else 0)
             reporter.reported(job, report.batch, report.n_batches, shown)
-            yield
+            yield report
 
 
 @contextmanager

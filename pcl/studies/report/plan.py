@@ -76,7 +76,7 @@ def probe(
 
 
 def side_by_side_seconds(runs: Sequence[Run], device: str, n_batches: int = 200) -> float:
-    """Time some batches of every phase of all runs side by side in this process."""
+    """Time some batches of every phase of all runs side by side in this process, with the evaluations that are due."""
     seconds = 0.0
     for index, phase in enumerate(runs[0].config.training.phases):
         for run in runs:
@@ -87,10 +87,14 @@ def side_by_side_seconds(runs: Sequence[Run], device: str, n_batches: int = 200)
 
 
 def _slices(run: Run, n_batches: int) -> Iterator[None]:
-    for begin in range(0, n_batches, _SLICE):
-        run.stepper.start(min(_SLICE, n_batches - begin), run.config.training.lr)
+    training = run.config.training
+    length = min(_SLICE, training.eval_every)
+    for begin in range(0, n_batches, length):
+        run.stepper.start(min(length, n_batches - begin), training.lr)
         yield
         run.stepper.wait()
+        if length == training.eval_every:
+            run.step.task.evaluate(run.step.encoder)
 
 
 def _times(work: Callable[[], object], n_times: int) -> list[float]:

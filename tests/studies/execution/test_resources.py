@@ -1,6 +1,7 @@
 """How trials share processes and GPUs."""
 
 import math
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
@@ -100,6 +101,38 @@ def test_trainings_in_turns_are_those_of_each_alone() -> None:
             together[index].append(report.by_seed)
     for ours, theirs in zip(together, alone, strict=True):
         assert [without_times(by_seed) for by_seed in ours] == [without_times(by_seed) for by_seed in theirs]
+
+
+def test_a_training_that_has_reported_goes_on_before_others_have_their_turn() -> None:
+    """Else a GPU is idle while one after the other evaluates."""
+    log: list[str] = []
+
+    def training(name: str) -> Iterator[str | None]:
+        for _ in range(2):
+            log.append(f"{name} starts")
+            yield None
+            log.append(f"{name} reports")
+            yield name
+
+    told = [value for _, value in interleaved([training("a"), training("b")], "cpu") if value is not None]
+    assert log == ["a starts", "b starts", "a reports", "a starts", "b reports", "b starts", "a reports", "b reports"]
+    assert told == ["a", "b", "a", "b"]
+
+
+def test_evaluations_count_in_what_side_by_side_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan, "_SLICE", 5)
+    runs = [Run(smoke(training__eval_every=2), (1,)) for _ in range(2)]
+    n_evaluations = 0
+
+    def evaluate(encoder: object) -> dict[str, float]:
+        nonlocal n_evaluations
+        n_evaluations += 1
+        return {}
+
+    for run in runs:
+        monkeypatch.setattr(run.step.task, "evaluate", evaluate)
+    side_by_side_seconds(runs, "cpu", 6)
+    assert n_evaluations == len(runs) * len(runs[0].config.training.phases) * 3
 
 
 def test_probe_reckons_with_every_phase(monkeypatch: pytest.MonkeyPatch) -> None:
