@@ -7,7 +7,7 @@ from itertools import groupby
 from dashboards.paper.results import Result, as_markdown, origin_words
 from pcl.config.fidelity import SETTINGS, Setting
 from pcl.presentation.text_tables import markdown_table
-from pcl.studies.paper.comparison import NO_ERROR, NO_NUMBER, NOTHING, YARDSTICK, Line, split_mark
+from pcl.studies.paper.comparison import NO_ERROR, NO_NUMBER, NOTHING, YARDSTICK, split_mark
 from pcl.studies.paper.published import AGREES, published_titles
 
 _SUMMARY = "tab:bench_results"
@@ -50,14 +50,16 @@ def status_table(results: Sequence[Result]) -> str:
     kept = {result.table: result for result in results if result.asked.scale == "paper"}
     rows = [["table or figure", "name", "ours beside the published numbers"]]
     for name, title in published_titles().items():
-        rows.append([title, f"`{name}`", _verdicts(kept[name].lines) if name in kept else "not run"])
+        rows.append([title, f"`{name}`", _verdicts(kept[name]) if name in kept else "not run"])
     return "\n".join(markdown_table(rows))
 
 
-def _verdicts(lines: Sequence[Line]) -> str:
-    verdicts = (split_mark(line.verdict)[0] for line in lines)
+def _verdicts(result: Result) -> str:
+    verdicts = (split_mark(line.verdict)[0] for line in result.lines)
     found = Counter(_VERDICTS.get(verdict, verdict) for verdict in verdicts if verdict != YARDSTICK)
-    return ", ".join(f"{count} {verdict}" for verdict, count in found.most_common())
+    older = sorted({origin.numerics for origin in result.origins if origin.is_older})
+    mark = f"numerics {' and '.join(map(str, older))}, to be run again: " if older else ""
+    return mark + ", ".join(f"{count} {verdict}" for verdict, count in found.most_common())
 
 
 def titles_table(heading: str, titles: Mapping[str, str]) -> str:

@@ -1,6 +1,10 @@
 """What the board says of trials that were reused: they count once, and learn as they did."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
 
 from dashboards.board.html.frame import PageContext
 from dashboards.board.pages.overview import overview_page
@@ -39,3 +43,21 @@ def test_reused_trials_count_once_and_learn_as_they_did(tmp_path: Path) -> None:
             last = study.trials[-1].run
             steps[name] = [step for step, _ in histories(database, [last], OBJECTIVE)[last.id]]
         assert steps == {"first": [4, 8, 12], "second": [4, 8, 12], "third": [4, 8, 12], "orphan": [4]}
+
+
+@pytest.mark.parametrize(
+    ("metric", "best", "steps"),
+    [
+        ("val/crop_rank_corr", 2.0, [2, 4]),
+        ("val/crop_rank_corr", 6.0, [2, 4, 6]),
+        ("val/crop_rank_corr", None, [2, 4, 6]),
+        ("train/loss", 2.0, [2, 4, 6]),
+    ],
+)
+def test_a_best_evaluation_that_is_reported_again_is_no_point_of_a_curve(
+    metric: str, best: float | None, steps: list[int]
+) -> None:
+    rows = [("run", step, 0.5, False) for step in (2, 4, 6)]
+    database: Any = SimpleNamespace(histories=lambda runs, name: rows)
+    run: Any = SimpleNamespace(id="run", tags={}, metrics={} if best is None else {"best/batch": best})
+    assert [step for step, _ in histories(database, [run], metric)["run"]] == steps

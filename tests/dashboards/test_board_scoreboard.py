@@ -61,3 +61,13 @@ def test_published_rows_can_be_trained_and_compared() -> None:
     two_roundings = (2 * 0.005**2 / 3) ** 0.5  # an error of ±0.00 may be 0.005
     found = compare("eval/mu_rank_corr", read("0.98±0.00 (tab:x)"), Measured(0.98 - 1.9 * two_roundings, 0.0, 5))
     assert (round(found.difference, 6), found.verdict) == (-1.9, "agrees")
+
+
+def test_shipped_results_of_earlier_numerics_agree_with_nothing_today(stored: Stored) -> None:
+    page = stored.page("scoreboard.html")
+    rows = [row for table in page.tables if table.startswith("s-") for row in page.rows(table)]
+    older = [row for row in rows if "numerics 3, now" in row["Ours"]]
+    assert older
+    assert {row["Verdict"].partition("|")[0][-6:] for row in older} == {", then"}
+    n_agreeing = sum(row["From"].startswith("shipped") and row["Verdict"].startswith("agrees|") for row in rows)
+    assert f"{n_agreeing} agree, {len(older)} of earlier numerics" in page.text

@@ -41,8 +41,10 @@ class Shipped(NamedTuple):
 
     @property
     def state(self) -> str:
-        """Return the verdict as one of the states of this page."""
+        """Return the verdict as one of the states of this page; what earlier numerics gave has none today."""
         verdict = split_mark(self.line.verdict)[0]
+        if self.origin.is_older:
+            return "no verdict"
         return verdict if verdict in _STATES else "failed" if verdict == DIVERGED else "no verdict"
 
 
@@ -57,14 +59,16 @@ class Tally:
     states: list[str] = field(default_factory=list)  # of this store's lines
     whole: list[str] = field(default_factory=list)  # of those with a number of the published size and images
     shipped: list[str] = field(default_factory=list)  # of the lines that ship with the code
+    n_older: int = 0  # of those, the ones of earlier numerics
     n_missing: int = 0  # numbers that neither has
 
     def facts(self) -> Html:
         """Return the counts."""
         n_ours = sum(state not in _WITHOUT_NUMBER for state in self.states)
         n_shipped = sum(state not in _WITHOUT_NUMBER for state in self.shipped)
+        older = f", {self.n_older:,} of earlier numerics" if self.n_older else ""
         return facts([
-            ("shipped with the code", f"{n_shipped:,} numbers, {self.shipped.count('agrees'):,} agree"
+            ("shipped with the code", f"{n_shipped:,} numbers, {self.shipped.count('agrees'):,} agree{older}"
              if self.shipped else None),
             ("of this store", f"{n_ours:,}"), ("of the published size and images", f"{len(self.whole):,}"),
             ("of these agree", f"{self.whole.count('agrees'):,}"),
@@ -110,6 +114,7 @@ def _table(
                 if not setting.mark and row.state not in _WITHOUT_NUMBER:
                     tally.whole.append(row.state)
             tally.shipped += [line.state for line in shipped]
+            tally.n_older += sum(line.origin.is_older for line in shipped)
             rows += [row for _, row in lines] + [_shipped(entry, metric, heading, line) for line in shipped]
             cells: tuple[Cell | Child, ...] = (entry.name, heading, _printed(published, entry, metric))
             if is_unfinished:
@@ -179,12 +184,13 @@ def _shipped(row: paper.Row, metric: str, heading: str, shipped: Shipped) -> Tab
     reduced = tag("span", mark.strip(" []"), class_="reduced") if mark else None
     ours = join(tag("span", told.replace("±", " ± "), class_="wrap"), " " if mark else None, reduced)
     within = f" within {line.detectable}" if verdict == paper.AGREES and line.detectable else ""
+    told_verdict = f"{verdict}, then" if origin.is_older else verdict
     where = f"{origin.hardware}, torch {origin.torch}, commit {origin.commit[:10]}, {origin.date}"
     from_ = join("shipped", tag("small", f"{asked.fidelity} · {asked.scale} · {asked.data}"))
     cells = (
         row.name, heading, _printed(row.published.get(metric), row, metric), Cell(ours, _mean(told)),
         line.seeds, Cell(_plain(difference), _number(difference)),
-        Cell(join(badge(verdict, shipped.state), tag("small", within)), verdict),
+        Cell(join(badge(told_verdict, shipped.state), tag("small", within)), verdict),
         Cell(tag("span", from_, title=where), "shipped"),
     )  # fmt: skip
     return TableRow(cells, shipped.state)

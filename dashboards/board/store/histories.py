@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from dashboards.board.store.records import Run
+from pcl.metrics.names import BEST_BATCH
 from pcl.studies.tracking.database_file import LARGEST, Database
 from pcl.studies.tracking.tags import RunKind, Tag
 
@@ -20,14 +21,23 @@ _OF_KEYS = f"""
 
 
 def histories(database: Database, runs: Iterable[Run], metric: str) -> dict[str, list[tuple[int, float]]]:
-    """Steps and finite values of a metric, by run; of one that was reused, those of the run that was trained."""
-    trained = _trained(database, list(runs))
+    """Steps and finite values of a metric, by run; of one that was reused, those of the run that was trained.
+
+    A run that ends with its best evaluation reports it again at its last batch, to which it does not belong.
+    """
+    runs = list(runs)
+    trained = _trained(database, runs)
     found: dict[str, list[tuple[int, float]]] = defaultdict(list)
     identifiers = list(dict.fromkeys(trained.values()))
     for run_id, step, value, is_nan in database.histories(identifiers, metric) if identifiers else ():
         if not is_nan and abs(value) < LARGEST:
             found[run_id].append((step, value))
-    return {run: found[source] for run, source in trained.items() if source in found}
+    best = {run.id: run.metrics.get(BEST_BATCH) for run in runs if metric.startswith("val/")}
+    return {run: _as_trained(found[source], best.get(run)) for run, source in trained.items() if source in found}
+
+
+def _as_trained(points: list[tuple[int, float]], best_batch: float | None) -> list[tuple[int, float]]:
+    return points if best_batch in (None, points[-1][0]) else points[:-1]
 
 
 def _trained(database: Database, runs: list[Run]) -> dict[str, str]:
