@@ -24,11 +24,11 @@ SPACE = SearchSpace(
     name="toy_small",
     loss="mc_info_nce",
     base={
-        "task.dim_x": 2, "task.smoothing": "none", "task.kappa_max": 128, "task.n_eval": 1000,
+        "task.smoothing": "released", "task.kappa_min": 4, "task.kappa_max": 64, "task.n_eval": 1000,
         "encoder.hidden": "shallow", "encoder.kappa_width": "narrow",
-        "training.n_batches": 200, "training.batch_size": 128, "training.n_negatives": 32, "training.eval_every": 50,
-        "training.lr_schedule": "warm_up_cosine", "loss.n_samples": 16,
+        "training.n_batches": 1000, "training.batch_size": 128, "training.n_negatives": 64, "training.eval_every": 250,
+        "training.lr_schedule": "phases", "training.lr_decay": 0.1, "loss.n_samples": 2,
     },
-    stages=(Stage("grid", {"training.phases": ("mu kappa:3", "joint"), "training.lr": (1e-3, 3e-3)}),),
+    stages=(Stage("grid", {"training.phases": ("mu kappa joint:2", "mu kappa"), "training.lr": (1e-2, 3e-3)}),),
     objective=Objective("eval/kappa_mae", Mode.MIN),
 )  # fmt: skip

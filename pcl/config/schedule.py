@@ -34,7 +34,7 @@ class ReleaseVersion(Enum):
 
 
 class LrSchedule(Enum):
-    """The schedule of the learning rate; all but the last decay it by factors of `lr_decay`."""
+    """The schedule of the learning rate; all but the last two decay it by factors of `lr_decay`."""
 
     QUARTERS = "quarters"  # at each 25% of training, as the paper writes it
     # At the middle of every phase; phase i starts at lr lr_decay^(i/2), as the released code computes it.
@@ -44,9 +44,11 @@ class LrSchedule(Enum):
     PHASE_STARTS = "phase_starts"
     # Linear warm-up over the first 5% of training, then a cosine to 0: the paper's when it trains from scratch.
     WARM_UP_COSINE = "warm_up_cosine"
+    # The same in every phase anew, over its first 20%, as the released code trains from scratch.
+    PHASE_WARM_UP_COSINE = "phase_warm_up_cosine"
 
 
-_WARM_UP = 0.05  # share of training
+_WARM_UP, _PHASE_WARM_UP = 0.05, 0.2  # shares of training, and of a phase
 _LARGEST_SHARE = 1e100  # of a phase: its product with a number of batches is finite
 _N_SLICES = 512  # number of changes of the rate; batches between them can be trained in one call
 
@@ -138,6 +140,9 @@ class TrainingConfig:
             return self.lr * warm_up_cosine((_N_SLICES * batch // self.n_batches + 0.5) / _N_SLICES, _WARM_UP)
         phase = self.phase_at(batch)
         ends = [0, *self.phases.ends(self.n_batches)]
+        if self.lr_schedule is LrSchedule.PHASE_WARM_UP_COSINE:
+            done, length = batch - ends[phase], ends[phase + 1] - ends[phase]
+            return self.lr * warm_up_cosine((_N_SLICES * done // length + 0.5) / _N_SLICES, _PHASE_WARM_UP)
         is_second_half = 2 * batch >= ends[phase] + ends[phase + 1]
         if self.lr_schedule is LrSchedule.PHASE_STARTS and len(self.phases) > 1:
             return float(self.lr * self.lr_decay**phase)
@@ -154,6 +159,9 @@ class TrainingConfig:
             stops |= {-(-self.n_batches * i // 4) for i in range(1, 5)}
         elif self.lr_schedule is LrSchedule.WARM_UP_COSINE:
             stops.add(-(-self.n_batches * (_N_SLICES * batch // self.n_batches + 1) // _N_SLICES))
+        elif self.lr_schedule is LrSchedule.PHASE_WARM_UP_COSINE:
+            begin, end = [0, *self.phases.ends(self.n_batches)][(phase := self.phase_at(batch)) : phase + 2]
+            stops.add(begin - (begin - end) * (_N_SLICES * (batch - begin) // (end - begin) + 1) // _N_SLICES)
         else:
             ends = [0, *self.phases.ends(self.n_batches)]
             stops |= {-(-(a + b) // 2) for a, b in pairwise(ends)}

@@ -2,8 +2,9 @@
 
     python launch/ablate.py --ablation pretraining
 
-Hardware, time, result: not yet run. From scratch, schedule and augmentation are the paper's for that case. At the scale
-`smoke` nothing is pretrained, so that only these two differ.
+Hardware, time, result: not yet run. From scratch, schedule and augmentation are the paper's for that case; under
+`reference` at the scale `paper` those of the release, which warms up in every phase and augments none of these images.
+At the scale `smoke` nothing is pretrained, so that only these two differ.
 """
 
 from pcl.studies.space import Ablation, Variant
@@ -21,7 +22,8 @@ ABLATION = Ablation(
     variants={
         "pretrained": Variant(),
         "scratch": Variant(
-            {"training.lr_schedule": "warm_up_cosine", "task.augmentation": "crop_flip"}, is_from_scratch=True
+            {"training.lr_schedule": "warm_up_cosine", "task.augmentation": "crop_flip"}, is_from_scratch=True,
+            in_scripts={"training.lr_schedule": "phase_warm_up_cosine", "task.augmentation": "none"},
         ),
     },
 )  # fmt: skip
