@@ -66,7 +66,7 @@ def test_the_small_space_is_of_the_theorem_and_judges_the_size_of_kappa() -> Non
     for scale in Scale:
         for cell in space.cells(0, profile="exact", scale=scale.value):
             config = cell.config
-            assert (config.training.n_batches, config.flat()["loss.anchors"]) == (200, "guided")
+            assert (config.training.n_batches, config.flat()["loss.anchors"]) == (900, "guided")
 
 
 def test_the_recipe_of_exact_is_a_cell_of_the_study_that_chose_it() -> None:
