@@ -79,9 +79,7 @@ def _parser() -> argparse.ArgumentParser:
     device_flag(parsers["loss"])
     for name in ("cifar", "sharing"):
         parsers[name].add_argument("--data", help=DATA_HELP)
-    parsers["sharing"].add_argument(
-        "--task", choices=("toy", "images"), default="toy", help="what is trained (default: toy)"
-    )
+    parsers["sharing"].add_argument("--task", choices=("toy", "images"), default="toy", help="default: toy")
     for name, timed in _TIMED.items():
         _training_flags(parsers[name], *timed)
     parsers["study"].add_argument("--scale", default="quick", help="scale of the real grid (default: quick)")

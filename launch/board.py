@@ -31,6 +31,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--export", type=Path, help="write the board as files and stop")
     parser.add_argument("--host", default="127.0.0.1", help="to listen at (default: 127.0.0.1, this machine only)")
     parser.add_argument("--port", type=int, help=f"port of the board (default: {_PORT}, or a free one)")
+    parser.add_argument("--mlflow", metavar="URL", help="address of MLflow's pages, as browsers have it (default: the "
+                        "tracking server's, or one that is started)")  # fmt: skip
     parser.add_argument("--mlflow-port", type=int, default=5000, help="of MLflow (default: 5000, or a free one)")
     parser.add_argument("--ray", metavar="URL", help="address of Ray's dashboard (default: looked for on this machine)")
     return parser

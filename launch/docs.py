@@ -17,7 +17,8 @@ from pcl.studies.space.declarations import ABLATIONS, SPACES
 _ROOT = Path(__file__).parents[1]
 # In the order of the command reference.
 _COMMANDS = (
-    "grid", "ablate", "train", "look", "board", "reproduce", "submit", "verify", "data", "pretrain", "bench", "docs",
+    "grid", "ablate", "train", "look", "apply", "champion", "board", "reproduce", "submit", "verify", "data",
+    "pretrain", "bench", "docs",
 )  # fmt: skip
 
 

@@ -36,12 +36,12 @@ def request_of(arguments: argparse.Namespace) -> "TrainRequest":
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(__doc__)
     parser.add_argument("--config", type=Path, help="file with a whole configuration, such as a study's best.yaml")
-    parser.add_argument("--task", help="toy (default), images, or FILE.py:NAME of your own")
+    parser.add_argument("--task", help="toy (default), images, features, or FILE.py:NAME of your own")
     parser.add_argument("--data", help=DATA_HELP)
     parser.add_argument("--skip-bad", action="store_true", help=SKIP_BAD_HELP)
     parser.add_argument("--weights", metavar="auto|none|FILE", help=WEIGHTS_HELP)
     parser.add_argument("--loss", help="mc_info_nce (default), hib, elk, info_nce, or FILE.py:CLASS of your own")
-    parser.add_argument("--encoder", help="FILE.py:CLASS of your own (default: the task's)")
+    parser.add_argument("--encoder", help="classifier, or FILE.py:CLASS of your own (default: the task's)")
     fidelity_flag(parser)
     parser.add_argument("--scale", help="smoke, quick or paper (default: paper on a GPU, else quick)")
     parser.add_argument("--set", action="append", default=[], dest="overrides", metavar="PATH=VALUE",

@@ -122,7 +122,7 @@ def test_imports_are_fast_and_load_no_service() -> None:
     package, whole, board = fresh(
         "import pcl",
         "import pcl, search_spaces, launch, dashboards",
-        "import dashboards.board.server, dashboards.board.export, dashboards.board.store.mlflow_mirror",
+        "import launch.board, launch.viewing.board, dashboards.board.store.mlflow_mirror",
     )
     assert not package.packages & HEAVY
     assert package.seconds < 4

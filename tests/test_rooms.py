@@ -31,13 +31,19 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "pcl.config", "pcl.data", "pcl.distributions", "pcl.encoders", "pcl.kernels", "pcl.losses", "pcl.mathematics",
         "pcl.metrics", "pcl.storage", "pcl.tasks",
     ),
+    "pcl.prediction": ("pcl.config", "pcl.data", "pcl.distributions", "pcl.encoders"),
     "pcl.studies": (),
+    "pcl.studies.serving": ("pcl.prediction",),
     "pcl.studies.space": ("pcl.config", "pcl.metrics", "pcl.storage"),
     "pcl.studies.ledger": ("pcl.config", "pcl.metrics", "pcl.storage", "pcl.studies.space"),
     "pcl.studies.results": ("pcl.config", "pcl.metrics", "pcl.studies.ledger", "pcl.studies.space"),
     "pcl.studies.paper": ("pcl.config", "pcl.metrics", "pcl.studies.results"),
     "pcl.studies.tracking": (
         "pcl.config", "pcl.metrics", "pcl.storage", "pcl.studies.ledger", "pcl.studies.results", "pcl.studies.space",
+    ),
+    "pcl.studies.registry": (
+        "pcl.config", "pcl.data", "pcl.mathematics", "pcl.prediction", "pcl.presentation", "pcl.storage",
+        "pcl.studies.results", "pcl.studies.serving", "pcl.studies.tracking", "pcl.tasks", "pcl.training",
     ),
     "pcl.studies.cluster": ("pcl.data", "pcl.storage", "pcl.studies.ledger"),
     "pcl.studies.execution": (
@@ -49,8 +55,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "pcl.studies.space", "pcl.studies.tracking",
     ),
     "pcl.studies.inspection": (
-        "pcl.config", "pcl.data", "pcl.distributions", "pcl.mathematics", "pcl.metrics", "pcl.presentation",
-        "pcl.storage", "pcl.studies.ledger", "pcl.tasks", "pcl.training",
+        "pcl.config", "pcl.data", "pcl.distributions", "pcl.mathematics", "pcl.metrics", "pcl.prediction",
+        "pcl.presentation", "pcl.storage", "pcl.studies.ledger", "pcl.tasks", "pcl.training",
     ),
     "pcl.studies.report": (
         "pcl.config", "pcl.data", "pcl.mathematics", "pcl.metrics", "pcl.presentation", "pcl.storage",
@@ -64,7 +70,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "pcl.studies.api": (
         "pcl.config", "pcl.data", "pcl.distributions", "pcl.storage", "pcl.studies.execution", "pcl.studies.ledger",
-        "pcl.studies.results", "pcl.studies.search", "pcl.studies.session", "pcl.studies.space", "pcl.training",
+        "pcl.studies.registry", "pcl.studies.results", "pcl.studies.search", "pcl.studies.session",
+        "pcl.studies.space", "pcl.studies.tracking", "pcl.training",
     ),
     "search_spaces": ("pcl.studies.space",),
     "search_spaces.ablations": ("pcl.studies.space",),
@@ -101,8 +108,9 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "pcl.studies.ledger", "pcl.studies.tracking", "pcl.studies.verification", "pcl.training",
     ),
     "launch.studies": (
-        "launch.shared", "pcl.config", "pcl.data", "pcl.losses", "pcl.storage", "pcl.studies.execution",
-        "pcl.studies.ledger", "pcl.studies.report", "pcl.studies.session", "pcl.studies.space", "pcl.studies.tracking",
+        "launch.shared", "pcl.config", "pcl.data", "pcl.losses", "pcl.storage", "pcl.studies.api",
+        "pcl.studies.execution", "pcl.studies.ledger", "pcl.studies.registry", "pcl.studies.report",
+        "pcl.studies.session", "pcl.studies.space", "pcl.studies.tracking",
     ),
     "launch.reproduction": (
         "dashboards.board.store", "dashboards.paper", "launch.shared", "launch.studies", "pcl.config", "pcl.data",
@@ -117,8 +125,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "launch.manual": ("dashboards.paper", "pcl.config", "pcl.presentation", "pcl.studies.paper"),
     "launch.viewing": (
         "dashboards.board", "dashboards.board.store", "launch.shared", "pcl.storage", "pcl.studies.inspection",
-        "pcl.studies.ledger", "pcl.studies.session", "pcl.studies.tracking", "pcl.studies.verification",
-        "pcl.training",
+        "pcl.studies.ledger", "pcl.studies.tracking", "pcl.studies.verification", "pcl.training",
     ),
     "launch": (
         "dashboards.paper", "launch.benchmarks", "launch.benchmarks.chaos", "launch.manual", "launch.reproduction",

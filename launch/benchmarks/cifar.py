@@ -15,6 +15,7 @@ from launch.benchmarks.phases import peak, phase_row, synchronize
 from launch.shared.command import say
 from launch.shared.image_choice import chosen_data, named
 from pcl.config.run_config import RunConfig
+from pcl.losses import Negatives
 from pcl.training.distinct_step import DistinctStep
 from pcl.training.run import Run
 from pcl.training.step import TrainingStep
@@ -48,11 +49,12 @@ def measure(
 
 def _rows(config: Any, device: str, is_fast: bool, n_timed: int) -> list[Row]:
     run = Run(config, (0,), device, is_fast=is_fast)
-    n_negatives = config.training.n_negatives
     path = "graph" if is_fast and device == "cuda" else "plain"
     head = {"precision": config.encoder.precision.value, "path": path, "config": config.flat()}
     rows = []
-    for index, what in enumerate(("mu phase, M = 0", f"kappa phase, M = {n_negatives}")):
+    for index, phase in enumerate(config.training.phases):
+        is_one = config.training.negatives_at(index) is Negatives.IN_BATCH
+        what = f"{phase.trained.value} phase, M = {0 if is_one else config.training.n_negatives}"
         rows.append({**head, "what": what, **phase_row(run, index, n_timed)})
         _tell(rows[-1])
     for what, part in _parts(run).items():

@@ -41,7 +41,7 @@ def _trials(task: str, data: str | None, profile: str, scale: str) -> dict[str, 
     if task == "toy":
         config = RunConfig.of({"task.n_eval": 100}, profile=profile, scale=scale)
         return {f"{n} seeds": (config, SEEDS[:n]) for n in (1, 3, 5)}
-    images = {"task.data": named(data, chosen_data(data)), "training.phases": "joint"}
+    images = {"task.data": named(data, chosen_data(data)), "training.phases": "joint", "training.eval_every": 10**6}
     cells: dict[str, dict[str, object]] = {
         "M = 0": {"training.negatives": "in_batch"}, "M = 1": {"training.n_negatives": 1}, "M = 32": {},
     }  # fmt: skip

@@ -81,7 +81,7 @@ def _setting(request: ReproductionRequest, names: list[str]) -> tuple[Reproducti
     check_settings(setting.overrides)
     if not needs_images(names):
         config.images.refuse("tables of images", "none of these is one")
-    elif config.profile != "exact":
+    else:
         setting = replace(setting, images=chosen_images(config, scale))
     return replace(request, config=replace(config, scale=scale)), setting
 

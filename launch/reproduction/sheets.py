@@ -146,7 +146,7 @@ def _draw_picture(
         raise ValueError(f"there is no checkpoint of {row.name!r} in {storage}; `--rerun` trains it again.")
     if table.picture in _LOOK:  # of `launch/look.py`
         trained, output = TrainedEncoder.read(checkpoint), path.parent / "look"
-        images = resolve(trained.task.data, data_folder())
+        images = resolve(trained.task.data, data_folder(), side=trained.task.side)
         write_look(source_of(str(checkpoint), storage), trained, images, is_other=False, output=output)
         stamped(output / _LOOK[table.picture], mark, path)
     else:

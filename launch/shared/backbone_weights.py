@@ -13,7 +13,8 @@ from launch.shared.command import say
 from launch.shared.progress_line import Progress
 from pcl.data.images import ImageSet
 from pcl.data.weights import Weights, is_kept, keep_weights, kept_weights, named_weights, weights_file, weights_folder
-from pcl.encoders.resnet import KIND, adopted_weights, require_fitting
+from pcl.encoders.resnet import adopted_weights, require_fitting
+from pcl.encoders.stem import Stem
 from pcl.presentation.durations import duration
 from pcl.training.pretraining import Pretraining, Recipe
 
@@ -43,23 +44,23 @@ def chosen_weights(asked: str | None, data: ImageSet, width: int, scale: str) ->
     if asked in ("none", ""):
         return ""
     if asked not in (None, "auto"):
-        return _adopted(str(asked), width).file_name
+        return _adopted(str(asked), width, Stem.of(data.side)).file_name
     if scale == "smoke" or not data.has_train:
         return ""
-    if kept := kept_weights(weights_folder(), KIND, width, data.fingerprint):
+    if kept := kept_weights(weights_folder(), Stem.of(data.side).kind, width, data.fingerprint):
         say(f"weights: {kept[0]}")
         return kept[0].file_name
     return Missing(data, width)
 
 
-def _adopted(text: str, width: int) -> Weights:
+def _adopted(text: str, width: int, stem: Stem) -> Weights:
     """Return kept weights by their name, or those of any file, of which a copy is then kept."""
     path = Path(os.path.expanduser(text))
     path = path if path.is_file() else weights_file(text)
     if not path.is_file():
         raise ValueError(f"`--weights` must be auto, none or a file, here or in {weights_folder()}, but got {text!r}.")
-    weights = adopted_weights(path)
-    require_fitting(weights, width)
+    weights = adopted_weights(path, stem)
+    require_fitting(weights, width, stem)
     if not is_kept(weights, weights_folder()):
         keep_weights(weights, weights_folder())
     return weights

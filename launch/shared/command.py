@@ -18,7 +18,10 @@ from pcl.studies.cluster.process_end import end_process, end_without_destructors
 from pcl.training.diverged import Diverged
 
 SKIP_BAD_HELP = "with a folder: leave out files that cannot be read as images; they are counted and named"
-DATA_HELP = "images: auto (default: CIFAR-10H, else embedded), cifar10h, embedded, or a folder of class folders"
+DATA_HELP = (
+    "images: auto (default: CIFAR-10H, else embedded), cifar10h, embedded, or a folder of class folders; features: "
+    "FILE.npz"
+)
 WEIGHTS_HELP = "images: auto (default: weights pretrained on these images, trained first if need be), none, or a file"
 
 

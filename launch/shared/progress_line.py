@@ -18,10 +18,14 @@ class Progress:
         batch: Returns how many batches are done.
         n_batches: Number of batches in all.
         stopped: Returns a sentence about what Ctrl-C leaves behind.
+        unit: What is counted, for that sentence.
     """
 
-    def __init__(self, batch: Callable[[], int], n_batches: int, stopped: Callable[[], str]) -> None:
+    def __init__(
+        self, batch: Callable[[], int], n_batches: int, stopped: Callable[[], str], unit: str = "batch"
+    ) -> None:
         self.shown = ""
+        self._unit = unit
         self._batch, self._n_batches, self._stopped = batch, n_batches, stopped
         self._first, self._started = batch(), time.perf_counter()
         self._is_done = threading.Event()
@@ -37,7 +41,7 @@ class Progress:
         if sys.stdout.isatty():
             print(flush=True)
         if kind is KeyboardInterrupt:
-            raise KeyboardInterrupt(f"stopped at batch {self._batch():,}; {self._stopped()}") from None
+            raise KeyboardInterrupt(f"stopped at {self._unit} {self._batch():,}; {self._stopped()}") from None
 
     def tell(self) -> None:
         """Print the line."""

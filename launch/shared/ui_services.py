@@ -24,15 +24,16 @@ _END_S = 5.0  # patience with a server that was told to end
 
 
 class MlflowPages:
-    """MLflow's own pages for a store.
+    """MLflow's own pages for a store, at the address that is asked for or that of its server.
 
-    Unless a server is found at the port, one is started in the background, there if it is free.
+    For a database without one, unless a server is found at the port, one is started in the background, there if it is
+    free.
     """
 
-    def __init__(self, store: Store, port: int) -> None:
+    def __init__(self, store: Store, port: int, asked: str | None = None) -> None:
         self._store, self._port = store, port
         self._process: subprocess.Popen[bytes] | None = None
-        self._address = "" if store.database else store.shown_uri
+        self._address = asked or ("" if store.database else store.shown_uri)
         self._is_ending = threading.Event()
         self._lock = threading.Lock()
 
@@ -41,7 +42,7 @@ class MlflowPages:
         return self._address
 
     def __enter__(self) -> Self:
-        if self._store.database:
+        if not self._address:
             threading.Thread(target=self._bring, name="mlflow-pages", daemon=True).start()
         return self
 

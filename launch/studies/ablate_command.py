@@ -4,8 +4,9 @@ import time
 
 from launch.shared.command import say
 from launch.shared.common_flags import print_json, rows_of
+from launch.shared.image_choice import chosen_features
 from launch.studies.asked_study import Asked, resumed
-from launch.studies.images import NO_IMAGES, chosen_images
+from launch.studies.images import NO_IMAGES, Images, chosen_images
 from launch.studies.requests import StudyRequest
 from launch.studies.resume_command import ABLATE, Resumption
 from pcl.studies.execution.interrupt import Interrupt
@@ -17,7 +18,7 @@ from pcl.studies.session.new_study import Runs, ablation_spec, folder_of
 from pcl.studies.session.request import RunRequest
 from pcl.studies.session.site import check_site, costs_here, default_scale, joined, machine
 from pcl.studies.session.study_session import StudySession
-from pcl.studies.session.tracking_choice import checked_tracker
+from pcl.studies.session.tracking_choice import checked_tracker, require_free_name
 from pcl.studies.space.ablation import OWN, Ablation, load_ablation
 from pcl.studies.space.declarations import recorded_name
 from pcl.studies.space.trial import Trial
@@ -30,6 +31,7 @@ def run_ablation(request: StudyRequest) -> None:
     if request.study.is_plan:
         _say_plan(request, asked)
         return
+    require_free_name(tracker, asked.folder)
     check_site(run)
     asked = asked.with_weights()
     _say_plan(request, asked)
@@ -57,8 +59,11 @@ def asked_ablation(request: StudyRequest) -> Asked[Ablation]:
         raise ValueError("`--ablation NAME`, `--resume` or `--list` must be given.")
     ablation, images = load_ablation(request.declared), NO_IMAGES
     scale = config.scale or default_scale(request.run.address)
-    if ablation.experiment.has_images:
-        images = chosen_images(config, scale, ablation.task, ablation.encoder)
+    if ablation.experiment.has_features:
+        config.images.refuse("ablations of images", f"{ablation.name!r} is of features", takes_data=True)
+        images = Images(*chosen_features(config.settings.get("task.data", config.images.data)))
+    elif ablation.experiment.has_images:
+        images = chosen_images(config, scale, ablation.task, ablation.encoder, ablation.base)
     else:
         config.images.refuse("ablations of images", f"{ablation.name!r} has none")
     runs = Runs(config.profile, scale, {**config.settings, **images.values}, config.seeds, images.data)

@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from launch.shared.backbone_weights import check_weights
-from launch.shared.image_choice import chosen_data
+from launch.shared.image_choice import chosen_data, chosen_features
 from launch.studies.images import WEIGHTS, Images
+from pcl.data.images import SIDE
 from pcl.studies.ledger.folders import StudyFolder
 from pcl.studies.ledger.study_spec import StudySpec, latest_study, require_kind, space_of
 from pcl.studies.ledger.study_storage import Storage
@@ -47,8 +48,13 @@ def resumed(storage: Storage, name: str, kind: str, load: Callable[[str], Declar
             f"{spec.space} has changed since the study {folder.name!r} began; start a new study (what it shares with "
             f"the old one is not run again), or restore the file."
         )
-    images = spec.overrides.get("task.data")
-    if declared.experiment.has_images and not spec.data.endswith(chosen_data(str(images)).fingerprint):
-        raise ValueError(f"The images {images} have changed since {folder.name!r} began.")
+    if declared.experiment.has_images:
+        images, side = spec.overrides.get("task.data"), {**declared.base, **spec.overrides}.get("task.side", SIDE)
+        if not spec.data.endswith(chosen_data(str(images), int(side)).fingerprint):
+            raise ValueError(f"The images {images} have changed since {folder.name!r} began.")
+    if declared.experiment.has_features:
+        file = str(spec.overrides.get("task.data"))
+        if spec.data != chosen_features(file)[1]:
+            raise ValueError(f"The features {file} have changed since {folder.name!r} began.")
     check_weights(str(spec.overrides.get(WEIGHTS, "")))
     return Asked(declared, spec, folder, Images({}, spec.data))

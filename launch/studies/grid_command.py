@@ -14,7 +14,7 @@ from pcl.studies.session.request import Runner, RunRequest
 from pcl.studies.session.site import check_site, joined
 from pcl.studies.session.strategies import StageSearch
 from pcl.studies.session.study_session import Study, StudySession, preview, search_study
-from pcl.studies.session.tracking_choice import checked_tracker
+from pcl.studies.session.tracking_choice import checked_tracker, require_free_name
 from pcl.studies.space.search_space import SearchSpace
 
 
@@ -27,6 +27,7 @@ def run_grid(request: StudyRequest) -> None:
         preview(_study(asked, run), run, say)
         return
     tracker = checked_tracker(run)
+    require_free_name(tracker, asked.folder)
     check_site(run)
     study = _study(asked.with_weights(), run)
     resumption, interrupt = Resumption(GRID, run), Interrupt(run.time_budget_s)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from launch.shared.backbone_weights import Missing, chosen_weights
 from launch.shared.command import say
-from launch.shared.image_choice import chosen_data, named, skipping
+from launch.shared.image_choice import chosen_data, chosen_features, named, skipping
 from launch.studies.asked_study import Asked, resumed
 from launch.studies.images import NO_IMAGES, WEIGHTS, Images, with_weights
 from launch.studies.requests import StudyRequest
@@ -38,17 +38,22 @@ def asked_study(request: StudyRequest) -> Asked[SearchSpace]:
 
 def _images(request: StudyRequest, space: SearchSpace, scale: str) -> Images:
     asked, values = request.config.images, request.config.settings
+    if space.experiment.has_features:
+        asked.refuse("spaces of images", f"{space.name!r} is of features", takes_data=True)
+        return Images(*chosen_features(values.get("task.data", asked.data)))
     if not space.experiment.has_images:
         asked.refuse("spaces of images", f"{space.name!r} has none")
         return NO_IMAGES
+    if any("task.side" in stage.paths() for stage in space.stages):
+        raise ValueError(f"A space must not vary `task.side`, but {space.name!r} does: its images are read once.")
     data = skipping(values.get("task.data", asked.data), asked.is_skip_bad)
-    images = chosen_data(data)
-    chosen: dict[str, Plain] = {"task.data": named(data, images)}
-    given = {path: value for path, value in {**space.base, **values, **chosen}.items() if path != WEIGHTS}
+    given = {path: value for path, value in {**space.base, **values}.items() if path != WEIGHTS}
     # What all cells have in common, with defaults for what the space varies
     common = RunConfig.of(
         given, loss=space.loss, profile=request.config.profile, scale=scale, task=space.task, encoder=space.encoder
     )
+    images = chosen_data(data, common.task.inputs.shape[-1])
+    chosen: dict[str, Plain] = {"task.data": named(data, images)}
     return with_weights(chosen, images, _weights(asked.weights, space, values, images, common))
 
 

@@ -38,12 +38,15 @@ class Images:
 NO_IMAGES = Images({}, "toy")
 
 
-def chosen_images(request: ConfigRequest, scale: str, task: str = "images", encoder: str = "") -> Images:
-    """Return the images and the backbone that `--data`, `--weights` and `--set` ask for."""
+def chosen_images(
+    request: ConfigRequest, scale: str, task: str = "images", encoder: str = "", base: Mapping[str, Plain] | None = None
+) -> Images:
+    """Return the images and the backbone that `--data`, `--weights` and `--set` ask for, over settings of a base."""
     asked = skipping(request.images.data, request.images.is_skip_bad)
-    images = chosen_data(asked)
-    given = {path: value for path, value in request.settings.items() if path == "encoder.width"}
+    settings = {**(base or {}), **request.settings}
+    given = {path: value for path, value in settings.items() if path in ("encoder.width", "task.side")}
     config = RunConfig.of(given, scale=scale, task=task, encoder=encoder)
+    images = chosen_data(asked, config.task.inputs.shape[-1])
     config.task.check_images(images)
     values: dict[str, Plain] = {"task.data": named(asked, images)}
     width, weights = config.encoder.pretrained_width, None

@@ -15,9 +15,10 @@ class ImageRequest:
     is_skip_bad: bool = False  # whether files that cannot be read are left out
     weights: str | None = None  # auto, none or a file; None for the default
 
-    def refuse(self, kind: str, what_there_is: str) -> None:
+    def refuse(self, kind: str, what_there_is: str, takes_data: bool = False) -> None:
         """Raise a ValueError if something is asked for where there are no images."""
-        given = {"data": self.data, "weights": self.weights, "skip-bad": self.is_skip_bad or None}
+        data = None if takes_data else self.data
+        given = {"data": data, "weights": self.weights, "skip-bad": self.is_skip_bad or None}
         for flag in [flag for flag, value in given.items() if value is not None]:
             raise ValueError(f"`--{flag}` is for {kind}, but {what_there_is}.")
 

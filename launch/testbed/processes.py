@@ -185,15 +185,15 @@ class Server:
     folder: Path  # of its database, its files and its log
     port: int = field(default_factory=free_port)  # on loopback
     prefix: tuple[str, ...] = ()  # words that put a command somewhere else, such as another network
+    database: str = ""  # its address; by default a file in the folder
     process: subprocess.Popen[bytes] | None = None  # while it runs
 
     @property
     def uri(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    @property
-    def database(self) -> str:
-        return f"sqlite:///{self.folder / 'server.db'}"
+    def __post_init__(self) -> None:
+        self.database = self.database or f"sqlite:///{self.folder / 'server.db'}"
 
     def start(self) -> None:
         """Start it; return when it answers."""
@@ -207,12 +207,15 @@ class Server:
             self.process = subprocess.Popen(
                 command, env=environment, cwd=self.folder, stdout=log, stderr=log, start_new_session=True
             )
-        wait_for(lambda: answers(f"{self.uri}/health", self.prefix), "the MLflow server answers")
+        process, url = self.process, f"{self.uri}/health"
+        wait_for(lambda: process.poll() is not None or answers(url, self.prefix), "the MLflow server answers")
+        if process.poll() is not None:
+            raise OSError(f"The MLflow server has ended; see {self.folder / 'server.log'}.")
 
     def kill(self) -> None:
         """Kill it with all its processes."""
         if self.process is not None:
-            _kill_group(self.process)
+            kill_group(self.process)
 
     @contextlib.contextmanager
     def running(self, delay_s: float) -> Iterator[str]:
@@ -230,10 +233,11 @@ class Server:
         finally:
             self.kill()
             if proxy is not None:
-                _kill_group(proxy)
+                kill_group(proxy)
 
 
-def _kill_group(process: subprocess.Popen[bytes]) -> None:
+def kill_group(process: subprocess.Popen[bytes]) -> None:
+    """Kill all processes of a group that is named for its first."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait(DEADLINE_S)

@@ -19,7 +19,7 @@ def pretrain(
     device, folder = chosen_device(device), output or weights_folder()
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"`--output` must name a folder, but {folder} is a file.")
-    images = chosen_data(data)
+    images = chosen_data(data, side=None)
     if not images.has_train:
         raise ValueError(
             f"Pretraining needs training images apart from the folds, which {images.name!r} lacks; take cifar10h or "

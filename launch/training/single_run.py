@@ -11,7 +11,7 @@ import yaml
 from launch.shared.backbone_weights import chosen_weights
 from launch.shared.command import chosen_device, say, settings
 from launch.shared.common_flags import print_json
-from launch.shared.image_choice import chosen_data, named, skipping
+from launch.shared.image_choice import chosen_data, chosen_features, named, skipping
 from launch.shared.progress_line import Progress
 from launch.training.run_results import results_of, shown, summary, write_results
 from pcl.config.run_config import RunConfig
@@ -72,10 +72,15 @@ def _config(request: TrainRequest) -> RunConfig:
         return _from_file(request, request.config, values)
     profile, scale = request.fidelity or "reference", request.scale or _default_scale(request)
     loss, task, encoder = request.loss or "mc_info_nce", request.task or "toy", request.encoder or ""
-    has_images = RunConfig.of(loss=loss, task=task, encoder=encoder).experiment.has_images
+    experiment = RunConfig.of(loss=loss, task=task, encoder=encoder).experiment
+    has_images = experiment.has_images
     for flag, given in (("data", request.data), ("weights", request.weights), ("skip-bad", request.skip_bad or None)):
-        if given is not None and not has_images:
+        if given is not None and not (has_images or (flag == "data" and experiment.has_features)):
             raise ValueError(f"`--{flag}` is for `--task images`.")
+    if experiment.has_features and not request.show_config:
+        named_data = chosen_features(values.get("task.data", request.data))[0]
+        names = {"loss": loss, "profile": profile, "scale": scale, "task": task, "encoder": encoder}
+        return RunConfig.of({**values, **named_data}, **names)
     weights = values.pop("encoder.weights", request.weights) if has_images else None
     config = RunConfig.of(values, loss=loss, profile=profile, scale=scale, task=task, encoder=encoder)
     if not has_images or request.show_config:
@@ -104,7 +109,7 @@ def _from_file(request: TrainRequest, file: Path, values: Mapping[str, str]) -> 
 def _with_images(config: RunConfig, is_given: bool, weights: str | None, request: TrainRequest) -> RunConfig:
     """Return the configuration with its images and weights named; trains the weights where there are none yet."""
     asked = skipping(str(config.flat()["task.data"]) if is_given else request.data, request.skip_bad)
-    data = chosen_data(asked)
+    data = chosen_data(asked, config.task.inputs.shape[-1])
     config.task.check_images(data)
     width = config.encoder.pretrained_width
     if width is None:

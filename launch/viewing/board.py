@@ -17,7 +17,6 @@ from dashboards.board.store.mlflow_mirror import open_database
 from launch.shared.command import say
 from launch.shared.ui_services import MlflowPages, RayPages, found_board
 from pcl.studies.ledger.study_storage import Storage
-from pcl.studies.session.tracking_choice import require_tracking
 from pcl.studies.tracking.database_file import Database, StoreError
 from pcl.studies.tracking.store import Store, tracking_uri
 
@@ -32,6 +31,7 @@ class BoardRequest:
     host: str
     port: int
     is_port_fixed: bool  # whether no other port is taken where this one is
+    mlflow: str | None
     mlflow_port: int
     ray: str | None
 
@@ -39,7 +39,7 @@ class BoardRequest:
 def show(request: BoardRequest) -> None:
     """Serve the board, or write it."""
     _check(request)
-    require_tracking(request.storage, request.tracking_uri)
+    request.storage.require_tracking(request.tracking_uri)
     store = Store(tracking_uri(request.tracking_uri, request.storage.path))
     if store.database is None:
         store.check()
@@ -52,7 +52,7 @@ def show(request: BoardRequest) -> None:
     try:
         database = open_database(store)
         if request.export:
-            _export(request.export, store, database)
+            _export(request, request.export, store, database)
         else:
             _serve(request, store, database)
     except StoreError as error:
@@ -64,8 +64,9 @@ def _check(request: BoardRequest) -> None:
     for flag, port in (("port", request.port), ("mlflow-port", request.mlflow_port)):
         if not 0 <= port < 2**16:
             raise ValueError(f"`--{flag}` must be from 0 to 65535, but got {port}.")
-    if request.ray and urlsplit(request.ray).scheme not in ("http", "https"):
-        raise ValueError(f"`--ray` must be an http(s) address, but got {request.ray!r}.")
+    for flag, address in (("mlflow", request.mlflow), ("ray", request.ray)):
+        if address and urlsplit(address).scheme not in ("http", "https"):
+            raise ValueError(f"`--{flag}` must be an http(s) address, but got {address!r}.")
     if request.export:
         with _writing(request.export):
             check_folder(request.export)
@@ -91,8 +92,8 @@ def _writing(folder: Path) -> Iterator[None]:
         ) from None
 
 
-def _export(folder: Path, store: Store, database: Database) -> None:
-    address = "" if store.database else store.shown_uri
+def _export(request: BoardRequest, folder: Path, store: Store, database: Database) -> None:
+    address = MlflowPages(store, request.mlflow_port, request.mlflow).address()
     with _writing(folder):
         files = export(Site(database, Artifacts(store), lambda: address, lambda: "", is_live=False), folder)
     size = sum(file.stat().st_size for file in files)
@@ -105,7 +106,7 @@ def _serve(request: BoardRequest, store: Store, database: Database) -> None:
         say(f"The board of {store.shown_uri} is there already: http://{request.host}:{port}/")
         return
     database.begin()
-    mlflow, ray = MlflowPages(store, request.mlflow_port), RayPages(request.ray)
+    mlflow, ray = MlflowPages(store, request.mlflow_port, request.mlflow), RayPages(request.ray)
     site = Site(database, Artifacts(store), mlflow.address, ray.address)
     server = _listening(site, request, store.shown_uri)
     if server.server_address[1] != port and port:
@@ -116,7 +117,7 @@ def _serve(request: BoardRequest, store: Store, database: Database) -> None:
         say(f"board: {server.address}  ({store.shown_uri})")
         if not is_loopback(request.host):
             say("It asks for no password: whoever reaches this address can read all studies.")
-        follows = "MLflow's pages follow in some seconds. " if store.database else ""
+        follows = "" if mlflow.address() else "MLflow's pages follow in some seconds. "
         say(f"{follows}Ctrl-C ends what was started here.")
         try:
             server.serve_forever(poll_interval=0.2)

@@ -20,7 +20,7 @@ def write_page(
         raise ValueError(f"`--output` must name a folder, but {folder} is a file.")
     trained = TrainedEncoder.read(found.checkpoint, seed, chosen_device(device))
     asked = skipping(data, skip_bad)
-    images = chosen_data(asked or trained.task.data)
+    images = chosen_data(asked or trained.task.data, trained.task.side)
     is_other = asked is not None and named(asked, images) != trained.task.data
     say(f"{found.checkpoint}: seed {trained.seed}, batch {trained.best_batch:,}, {images.name}, {trained.device}")
     files = write_look(found, trained, images, is_other and not found.has_seen(images), folder)

@@ -9,7 +9,6 @@ from launch.shared.command import say
 from pcl.storage.object_stores import is_address
 from pcl.studies.ledger.folders import StudyFolder
 from pcl.studies.ledger.study_storage import Storage
-from pcl.studies.session.tracking_choice import require_tracking
 from pcl.studies.tracking.store import Store, shown_uri, tracking_uri
 from pcl.studies.verification.problem import Remedy
 from pcl.studies.verification.verifier import Verification, verify
@@ -39,7 +38,7 @@ def verify_studies(request: VerifyRequest) -> bool:
         ValueError: If there is no such study, or a process works on it.
     """
     storage, folders = _studies(request)
-    require_tracking(storage, request.tracking_uri)
+    storage.require_tracking(request.tracking_uri)
     store = Store(tracking_uri(request.tracking_uri, folders[0].path.parent))
     if store.database is None or store.database.exists():
         store.check()
@@ -70,10 +69,8 @@ def _studies(request: VerifyRequest) -> tuple[Storage, list[StudyFolder]]:
         storage = Storage.of(place)
         above, _, name = place.rstrip("/").rpartition("/")
         study = Storage.of(above).study(name) if name and not above.endswith(":/") else None
-        if study is not None:
-            study.mirror.pull("study.json")
-            if (study.path / "study.json").exists():
-                return Storage.of(above), [study]
+        if study is not None and study.has_begun():
+            return Storage.of(above), [study]
     elif source is not None:
         storage.check_readable()
         return storage, [storage.study(source)]

@@ -1,7 +1,8 @@
 """The registry: each task with its encoder, its metrics, its sizes at every scale and its rules, as one `Experiment`.
 
-A name is one of `EXPERIMENTS` or `LOSSES`, or `FILE.py:NAME` of a user's own file, see `pcl.config.user_files`. Such a
-file defines an `Experiment`, mostly one of ours with another task, or a class derived from `Loss` or `Encoder`.
+A name is one of `EXPERIMENTS`, `LOSSES` or `ENCODERS`, or `FILE.py:NAME` of a user's own file, see
+`pcl.config.user_files`. Such a file defines an `Experiment`, mostly one of ours with another task, or a class derived
+from `Loss` or `Encoder`.
 """
 
 import dataclasses
@@ -14,10 +15,10 @@ from typing import Any, TypeVar, get_type_hints
 from pcl.config.fidelity import Profile, settings_of
 from pcl.config.suggestion import suggestion
 from pcl.config.user_files import Reference, load
-from pcl.encoders import Encoder, EncoderConfig, MlpEncoder, ResNetEncoder
+from pcl.encoders import ENCODERS, Encoder, EncoderConfig, MlpEncoder, ResNetEncoder
 from pcl.losses import LOSSES, Loss
 from pcl.metrics import names
-from pcl.tasks import CifarTask, Task, TaskConfig, ToyTask
+from pcl.tasks import CifarTask, FeatureTask, Task, TaskConfig, ToyTask
 
 Plain = str | int | float | bool
 T = TypeVar("T", bound=Loss | Encoder | Task)
@@ -45,7 +46,7 @@ class Experiment:
         >>> EXPERIMENT = dataclasses.replace(EXPERIMENTS["toy"], task=FarApart)
     """
 
-    kind: str  # which settings of the profiles are its own: toy or images
+    kind: str  # which settings of the profiles are its own: toy, images or features
     task: type[Task]  # source of data, and judge
     encoder: type[Encoder]  # its usual networks
     metrics: tuple[str, ...]  # what a search may go by, the usual one first
@@ -53,17 +54,18 @@ class Experiment:
     # The published sizes, by dotted path, where they are not the parts' own.
     published: Mapping[str, Plain] = field(default_factory=dict)
     sizes: Mapping[Scale, Mapping[str, Plain]] = field(default_factory=dict)  # those of smaller scales
-    # How to train with a loss under a profile, at each scale; applied after the sizes of the scale.
+    # How to train with a loss under a profile, at each scale, or with all other losses (""); applied after the sizes.
     recipes: Mapping[tuple[Profile, str], Mapping[Scale, Mapping[str, Plain]]] = field(default_factory=dict)
     has_truth: bool = False  # whether the true posteriors are known
     has_images: bool = False  # whether `task.data` names images
+    has_features: bool = False  # whether `task.data` names a file of features, `task.n_features` of each thing
 
     def values_of(self, profile: Profile, scale: Scale, loss: str, given: Mapping[str, Any]) -> dict[str, Plain]:
         """Return the values that a run starts from: published sizes, the profile's, the scale's, then a recipe's.
 
         `given` are values that are set beside them, on which a profile's may depend.
         """
-        recipe = self.recipes.get((profile, loss), {}).get(scale, {})
+        recipe = self.recipes.get((profile, loss), self.recipes.get((profile, ""), {})).get(scale, {})
         return {**self.published, **settings_of(profile, loss, self.kind, given), **self.sizes.get(scale, {}), **recipe}
 
     def is_fused(self, encoder: EncoderConfig) -> bool:
@@ -130,7 +132,41 @@ EXPERIMENTS = {
                 "encoder.width": 8,
             },
         },
+        recipes={
+            # Not yet tuned: candidates that have each of ten classes many times, as few guided samples as the recipe of
+            # the toy, and joint training, for backbones that are pretrained.
+            (Profile.EXACT, "mc_info_nce"): {
+                Scale.SMOKE: {"training.n_negatives": 16, "training.phases": "joint"},
+                Scale.QUICK: {"training.n_negatives": 32, "training.phases": "joint", "loss.n_samples": 8},
+                Scale.PAPER: {"training.n_negatives": 256, "training.phases": "joint", "loss.n_samples": 32},
+            },
+            (Profile.EXACT, ""): {
+                Scale.SMOKE: {"training.n_negatives": 16},
+                Scale.QUICK: {"training.n_negatives": 32},
+                Scale.PAPER: {"training.n_negatives": 256},
+            },
+        },
         has_images=True,
+    ),
+    "features": Experiment(
+        "features", FeatureTask, MlpEncoder,
+        metrics=(names.VAL_RECALL, names.VAL_ENTROPY, names.TRAIN_LOSS),  # never the test set's
+        reported=(names.TEST_RECALL, names.TEST_ENTROPY),
+        published={
+            "training.n_batches": 8_192, "training.batch_size": 128, "training.eval_every": 256, "training.lr": 1e-3,
+            "loss.n_samples": 128, "loss.kappa_pos": 16.0, "encoder.dim": 8, "encoder.hidden": "shallow",
+        },
+        sizes={
+            Scale.SMOKE: {
+                "training.n_batches": 8, "training.batch_size": 16, "training.n_negatives": 4, "training.eval_every": 4,
+                "loss.n_samples": 4, "task.n_eval": 60,
+            },
+            Scale.QUICK: {
+                "training.n_batches": 1000, "training.batch_size": 64, "training.n_negatives": 8,
+                "training.eval_every": 100, "loss.n_samples": 16, "task.n_eval": 1000,
+            },
+        },
+        has_features=True,
     ),
 }  # fmt: skip
 
@@ -151,7 +187,7 @@ def loss_of(name: str) -> type[Loss]:
 
 def encoder_of(name: str, experiment: Experiment) -> type[Encoder]:
     """Return the encoder of a name, or the experiment's own where it is empty; raises a ValueError if there is none."""
-    found = _checked("encoder", name, _found("encoder", name, {}) if name else experiment.encoder, Encoder)
+    found = _checked("encoder", name, _found("encoder", name, ENCODERS) if name else experiment.encoder, Encoder)
     if not hasattr(found.Config, "dim"):
         raise ValueError(f"`{found.__name__}.Config` must have a field `dim`, the dimension of the latent space.")
     return found
@@ -175,7 +211,7 @@ def _found(part: str, name: str, ours: Mapping[str, Any]) -> Any:
     reference = Reference.of(name)
     if reference is not None:
         return load(reference)
-    require_choice(part, name, [*ours, *([] if ours else ["FILE.py:CLASS"])])
+    require_choice(part, name, [*ours, *(["FILE.py:CLASS"] if part == "encoder" else [])])
     return ours[name]
 
 

@@ -91,7 +91,7 @@ SETTINGS = (
     Setting("training.mu_phase_negatives", "in_batch", "in_batch", "pool", where=Where("encoder.dim", 2, "drawn"),
             effect="the same, in mu phases; the release draws them there where D = 2"),
     Setting("training.n_negatives", 32, 32, 1024,
-            effect="number of negatives"),
+            effect="number of negatives; the recipe of images under exact has 256 candidates"),
     Setting("task.negative_weights", "not_of_class", "unlike_anchor", "not_of_class", task="images",
             effect="negatives by 1 - P(c|x) of the positive's class c, or by 1 - p.p' of the two images' shares"),
     Setting("task.negative_pool", "all", "modulo_256", "all", task="images",

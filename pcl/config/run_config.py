@@ -31,6 +31,7 @@ from pcl.config.user_files import KEYS, named, portable, recorded, short
 from pcl.encoders import EncoderConfig, MlpEncoder
 from pcl.losses import LossConfig, MCInfoNCE
 from pcl.tasks import TaskConfig, ToyTask
+from pcl.tasks.base import ADDED_LATER
 
 __all__ = ["EXPERIMENTS", "Plain", "RunConfig", "Scale"]
 
@@ -52,7 +53,7 @@ class RunConfig:
     loss: LossConfig = field(default_factory=MCInfoNCE.Config)
     training: TrainingConfig = field(default_factory=TrainingConfig)
     task_name: str = "toy"  # which of `EXPERIMENTS`, or a user's own
-    encoder_name: str = ""  # a user's own encoder; empty for the experiment's
+    encoder_name: str = ""  # which of `ENCODERS`, or a user's own; empty for the experiment's
 
     def __post_init__(self) -> None:
         sources = {self.training.negatives_at(phase) for phase in range(len(self.training.phases))}
@@ -95,7 +96,7 @@ class RunConfig:
             profile: Which fidelity profile.
             scale: Which scale.
             task: Which of `EXPERIMENTS`, or FILE.py:NAME of a user's own.
-            encoder: FILE.py:CLASS of a user's own; the experiment's where it is empty.
+            encoder: Which of `ENCODERS`, or FILE.py:CLASS of a user's own; the experiment's where it is empty.
 
         Example:
             >>> RunConfig.of({"loss.n_samples": "16"}, profile="reference").loss.n_samples
@@ -105,8 +106,6 @@ class RunConfig:
         require_choice("scale", scale, [member.value for member in Scale])
         loss, task, encoder = named(loss), named(task), named(encoder)
         loss_config, experiment = loss_of(loss).Config(), experiment_of(task)
-        if profile == Profile.EXACT.value and not experiment.has_truth:
-            raise ValueError("The profile 'exact' is of a known truth, which images lack; take paper or reference.")
         base = cls(
             Profile(profile), Scale(scale), loss, experiment.task.Config(), encoder_of(encoder, experiment).Config(),
             loss_config, TrainingConfig() if loss_config.trains_kappa else TrainingConfig(phases=Phases.parse("mu")),
@@ -151,7 +150,11 @@ class RunConfig:
         }
 
     def flat(self) -> dict[str, Plain]:
-        """Return every setting by its dotted path, as plain values; `from_flat` is the inverse."""
+        """Return settings by their dotted paths, as plain values; `from_flat` is the inverse.
+
+        Those that were added later than others are there where they are not at their default: records of runs that
+        leave them alone, and hence their keys, stay the same.
+        """
         head: dict[str, Plain] = {
             "profile": self.profile.value, "scale": self.scale.value, "loss_name": self.loss_name,
             "task_name": self.task_name,
@@ -159,9 +162,11 @@ class RunConfig:
         if self.encoder_name:
             head["encoder_name"] = self.encoder_name
         return head | {
-            f"{part}.{f.name}": _plain(getattr(getattr(self, part), f.name))
+            f"{part}.{f.name}": _plain(value)
             for part in _PARTS
             for f in fields(getattr(self, part))
+            for value in [getattr(getattr(self, part), f.name)]
+            if not (f.metadata == ADDED_LATER and value == f.default)
         }
 
     @classmethod

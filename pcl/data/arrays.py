@@ -1,9 +1,16 @@
-"""Image sets from arrays: an .npz, torchvision's files of CIFAR-10, the annotators' shares of CIFAR-10H."""
+"""Sets from arrays: images of an .npz, torchvision's files of CIFAR-10 with CIFAR-10H's shares, a user's features."""
 
+import hashlib
+import json
+import os
+import re
 import zipfile
 import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
@@ -19,13 +26,14 @@ CIFAR10_CLASSES = (
     "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck",
 )  # fmt: skip
 _N_TEST, _N_TRAIN = 10_000, 50_000
+_DEVIATIONS = (0.01, 100.0)  # of features, between which networks train without standardising
 _LEAST_AGREEMENT = 0.9  # of most voted class and label: 0.9921 in the order of the test set, 0.1 in another
 
 
 class Arrays(NamedTuple):
     """The arrays of an .npz or of torchvision's files; an absent array is empty.
 
-    Images are uint8 (N, 32, 32, 3), labels whole numbers (N,), probs (N, C), classes text (C,).
+    Images are uint8 (N, S, S, 3), labels whole numbers (N,), probs (N, C), classes text (C,).
     """
 
     test_images: Array
@@ -36,8 +44,69 @@ class Arrays(NamedTuple):
     classes: Array
 
 
+@final
+@dataclass(frozen=True, eq=False)
+class FeatureSet:
+    """Features of labelled things, such as those of a frozen network."""
+
+    name: str  # of the file
+    classes: tuple[str, ...]
+    features: torch.Tensor  # float32 (N, F)
+    soft_labels: torch.Tensor  # float32 (N, C), P(C|x); rows sum to 1
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Sixteen hexadecimal digits, equal for two sets only if their classes, features and labels are equal."""
+        head = {"classes": self.classes, "shapes": [list(self.features.shape), list(self.soft_labels.shape)]}
+        digest = hashlib.sha256(json.dumps(head).encode())
+        for tensor in (self.features, self.soft_labels):
+            digest.update(tensor.contiguous().numpy().tobytes())
+        return digest.hexdigest()[:16]
+
+
+def read_features(text: str) -> FeatureSet:
+    """Read features (N, F) and labels (N,) of an .npz, and probs (N, C) and classes (C,) if they are there.
+
+    Raises:
+        ValueError: If there is no such file, or its arrays are none of features.
+    """
+    path = Path(os.path.expanduser(text))
+    if path.suffix != ".npz" or not path.is_file():
+        raise ValueError(f"Features must be in a file .npz, but got {text!r}, which is none.")
+    arrays = _arrays(path, ("features", "labels"), ("probs", "classes"))
+    features, labels = arrays["features"], _labels(f"{path}: labels", arrays["labels"])
+    if features.ndim != 2 or features.dtype.kind != "f" or not features.size or len(features) != len(labels):
+        got = f"{features.dtype} {features.shape} and {len(labels)} labels"
+        raise ValueError(f"{path}: features must be floats (N, F) with N labels, but got {got}.")
+    values = torch.from_numpy(features.astype(np.float32))
+    deviation = float(values.std())
+    if not _DEVIATIONS[0] <= deviation <= _DEVIATIONS[1]:  # catches NaN too
+        raise ValueError(
+            f"{path}: features must be finite, with a standard deviation over all from {_DEVIATIONS[0]} to "
+            f"{_DEVIATIONS[1]}, but it is {deviation:.3g}; standardise them."
+        )
+    name = re.sub(r"[^\w.-]", "_", path.stem)
+    classes, soft = _classes(str(path), arrays["probs"], arrays["classes"], labels, _n_classes(str(path), labels))
+    if soft.shape != (len(values), len(classes)) or len(classes) < 2 or not _are_shares(soft):
+        raise ValueError(
+            f"{path}: probs, or else labels, must give each row shares of at least two classes that sum to 1, but got "
+            f"{tuple(soft.shape)} for {len(values)} rows and {len(classes)} classes."
+        )
+    return FeatureSet(name, classes, values, soft)
+
+
+def _are_shares(soft: torch.Tensor) -> bool:
+    return bool((soft >= 0).all() and ((soft.sum(1) - 1).abs() < 1e-3).all())
+
+
 def read_npz(path: Path) -> Arrays:
     """Read test_images and test_labels, and train_*, cifar10h_probs and classes if they are there."""
+    wanted = ("train_images", "train_labels", "cifar10h_probs", "classes")
+    return Arrays(*_arrays(path, ("test_images", "test_labels"), wanted).values())
+
+
+def _arrays(path: Path, names: Sequence[str], optional: Sequence[str]) -> Mapping[str, Array]:
+    """Read arrays by name, in this order; an absent optional one is empty."""
     try:
         opened = np.load(path, allow_pickle=False)
     except (ValueError, EOFError, zipfile.BadZipFile):
@@ -45,7 +114,6 @@ def read_npz(path: Path) -> Arrays:
     if not isinstance(opened, np.lib.npyio.NpzFile):
         raise ValueError(f"{path} must be an .npz of named arrays, but is a single one.")
     with opened as archive:
-        names = ("test_images", "test_labels")
         missing = [name for name in names if name not in archive]
         if missing:
             raise ValueError(
@@ -53,9 +121,8 @@ def read_npz(path: Path) -> Arrays:
                 f"{'is' if len(missing) == 1 else 'are'} missing; it has {', '.join(archive.files) or 'none'}."
             )
         none = np.empty(0, dtype=np.uint8)
-        wanted = (*names, "train_images", "train_labels", "cifar10h_probs", "classes")
         try:
-            return Arrays(*(archive.get(name, none) for name in wanted))
+            return {name: archive.get(name, none) for name in (*names, *optional)}
         except (ValueError, OSError, EOFError, zlib.error, zipfile.BadZipFile) as error:
             raise ValueError(f"{path} is damaged, or holds objects instead of arrays ({error}).") from None
 
@@ -96,24 +163,35 @@ def image_set(name: str, arrays: Arrays) -> ImageSet:
     """
     labels = _labels(f"{name}: test_labels", arrays.test_labels)
     train_labels = _labels(f"{name}: train_labels", arrays.train_labels)
-    n_classes = 1 + max([-1, *(int(part.max()) for part in (labels, train_labels) if part.numel())])
-    if n_classes > max(2, len(labels) + len(train_labels)):
+    n_classes = _n_classes(name, torch.cat([labels, train_labels]))
+    classes, soft = _classes(name, arrays.probs, arrays.classes, labels, n_classes)
+    images = _pixels(f"{name}: test_images", arrays.test_images)
+    train_images = _pixels(f"{name}: train_images", arrays.train_images)
+    return ImageSet(name, classes, images, soft, labels, train_images, train_labels)
+
+
+def _n_classes(name: str, labels: torch.Tensor) -> int:
+    """Return how many classes labels are of, which start at 0."""
+    n_classes = 1 + int(labels.max()) if labels.numel() else 0
+    if n_classes > max(2, len(labels)):
         raise ValueError(f"{name}: labels must be 0, 1, ... without large gaps, but got {n_classes - 1}.")
-    probs = arrays.probs
+    return n_classes
+
+
+def _classes(
+    name: str, probs: Array, names: Array, labels: torch.Tensor, n_classes: int
+) -> tuple[tuple[str, ...], torch.Tensor]:
+    """Return the classes, numbered if they have no names, and soft labels: shares, or each label's class alone."""
     if probs.size:
         if probs.ndim != 2 or probs.dtype.kind not in "fiu":
             raise ValueError(f"{name}: soft labels must be numbers (N, C), but got {probs.dtype} {probs.shape}.")
         n_classes = probs.shape[1]
-    classes = tuple(str(text) for text in arrays.classes) or tuple(str(index) for index in range(n_classes))
+    classes = tuple(str(text) for text in names) or tuple(str(index) for index in range(n_classes))
     if probs.size:
-        soft = torch.from_numpy(probs.astype(np.float32))
-    elif labels.numel() and int(labels.min()) < 0:
-        raise ValueError(f"{name}: test_labels must not be negative, but one is {int(labels.min())}.")
-    else:
-        soft = torch.nn.functional.one_hot(labels, max(len(classes), n_classes)).float()
-    images = _pixels(f"{name}: test_images", arrays.test_images)
-    train_images = _pixels(f"{name}: train_images", arrays.train_images)
-    return ImageSet(name, classes, images, soft, labels, train_images, train_labels)
+        return classes, torch.from_numpy(probs.astype(np.float32))
+    if labels.numel() and int(labels.min()) < 0:
+        raise ValueError(f"{name}: labels must not be negative, but one is {int(labels.min())}.")
+    return classes, torch.nn.functional.one_hot(labels, max(len(classes), n_classes)).float()
 
 
 def cifar10h(arrays: Arrays) -> ImageSet:
@@ -143,8 +221,9 @@ def _pixels(what: str, images: Array) -> torch.Tensor:
     """Return the images with channels first; an empty array has no images."""
     if images.size == 0:
         return no_images()
-    if images.ndim != 4 or images.shape[1:] != (SIDE, SIDE, 3) or images.dtype != np.uint8:
-        raise ValueError(f"{what} must be uint8 (N, {SIDE}, {SIDE}, 3), but got {images.dtype} {images.shape}.")
+    is_square = images.ndim == 4 and images.shape[3] == 3 and images.shape[1] == images.shape[2]
+    if not is_square or images.dtype != np.uint8:
+        raise ValueError(f"{what} must be uint8 (N, S, S, 3), but got {images.dtype} {images.shape}.")
     return torch.from_numpy(np.ascontiguousarray(images.transpose(0, 3, 1, 2)))
 
 

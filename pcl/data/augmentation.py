@@ -1,6 +1,6 @@
 """Random crops, flips and erased squares of images that stay on their device as bytes.
 
-Axes: N images, then channels, rows and columns of pixels.
+Axes: N images, S pixels of a side; then channels, rows and columns of pixels.
 """
 
 import torch
@@ -8,7 +8,7 @@ from torch import Tensor
 
 from pcl.data.images import SIDE
 
-PADDING = 4  # black pixels on every side, as usual for CIFAR-10
+PADDING = 4  # black pixels on every side of 32, as usual for CIFAR-10; in proportion for larger images
 GREY = 120  # about the mean byte
 
 
@@ -16,26 +16,28 @@ def crop_and_flip(images: Tensor, chosen: Tensor, generator: torch.Generator) ->
     """Return chosen images, each padded, cropped to its size at a random place, and flipped with probability 1/2.
 
     It only gathers: there is no device synchronisation, so it can be captured in a CUDA graph. Of images uint8
-    (N, 3, 32, 32) and indices int64 (...), on the generator's device, it makes uint8 (..., 3, 32, 32).
+    (N, 3, S, S) and indices int64 (...), on the generator's device, it makes uint8 (..., 3, S, S).
     """
-    device, index = images.device, chosen.reshape(-1)
-    shift = torch.randint(-PADDING, PADDING + 1, (2, len(index), 1), generator=generator, device=device)
+    device, index, side = images.device, chosen.reshape(-1), images.shape[-1]
+    padding = PADDING * side // SIDE
+    shift = torch.randint(-padding, padding + 1, (2, len(index), 1), generator=generator, device=device)
     is_flipped = torch.randint(2, (len(index), 1), generator=generator, device=device) == 1
-    axis = torch.arange(SIDE, device=device)
-    rows = (axis + shift[0]).view(-1, 1, SIDE, 1)
-    columns = torch.where(is_flipped, SIDE - 1 - axis, axis) + shift[1]
-    columns = columns.view(-1, 1, 1, SIDE)
+    axis = torch.arange(side, device=device)
+    rows = (axis + shift[0]).view(-1, 1, side, 1)
+    columns = torch.where(is_flipped, side - 1 - axis, axis) + shift[1]
+    columns = columns.view(-1, 1, 1, side)
     channels = torch.arange(3, device=device).view(1, 3, 1, 1)
-    last = SIDE - 1
+    last = side - 1
     pixels = images[index.view(-1, 1, 1, 1), channels, rows.clamp(0, last), columns.clamp(0, last)]
     is_inside = (rows >= 0) & (rows <= last) & (columns >= 0) & (columns <= last)
-    return (pixels * is_inside).view(*chosen.shape, 3, SIDE, SIDE)
+    return (pixels * is_inside).view(*chosen.shape, 3, side, side)
 
 
 def erase(images: Tensor, side: int, generator: torch.Generator) -> Tensor:
     """Return images with a grey square of `side` pixels each, around a random one, cut at the borders ("cutout")."""
-    middle = torch.randint(SIDE, (2, len(images), 1), generator=generator, device=images.device)
-    offset = torch.arange(SIDE, device=images.device) - middle + side // 2
+    n = images.shape[-1]
+    middle = torch.randint(n, (2, len(images), 1), generator=generator, device=images.device)
+    offset = torch.arange(n, device=images.device) - middle + side // 2
     rows, columns = (offset >= 0) & (offset < side)
-    is_erased = rows.view(-1, 1, SIDE, 1) & columns.view(-1, 1, 1, SIDE)
+    is_erased = rows.view(-1, 1, n, 1) & columns.view(-1, 1, 1, n)
     return images.masked_fill(is_erased, GREY)

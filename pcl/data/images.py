@@ -1,6 +1,6 @@
-"""A set of labelled 32 x 32 images, and its file.
+"""A set of labelled square images, and its file.
 
-Axes: N images, C classes.
+Axes: N images, C classes, S pixels of a side.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from pcl.data.caches import damage_told
 from pcl.storage.files import clear_leftovers, replacing
 from pcl.storage.installation import command
 
-SIDE = 32  # pixels
+SIDE = 32  # pixels, where nothing else is asked for
 _SUM_TOLERANCE = 1e-3  # of a row of soft labels: shares are published with at least three decimals
 _FORMAT = 1  # version of the file format
 _TENSORS = ("images", "soft_labels", "hard_labels", "train_images", "train_labels")
@@ -35,10 +35,10 @@ class ImageSet:
 
     name: str  # "cifar10h", "embedded", or the name of the user's folder or file
     classes: tuple[str, ...]  # names of the C classes, C at least 2
-    images: Tensor  # uint8 (N, 3, 32, 32), channels first: the images that are split into folds
+    images: Tensor  # uint8 (N, 3, S, S), channels first: the images that are split into folds
     soft_labels: Tensor  # float32 (N, C), P(C|x) of each image; rows sum to 1
     hard_labels: Tensor  # int64 (N,), the set's own labels; the most voted class `soft_labels.argmax(1)` may differ
-    # uint8 (M, 3, 32, 32), in no fold, such as the 50,000 of CIFAR-10; M may be 0.
+    # uint8 (M, 3, S, S), in no fold, such as the 50,000 of CIFAR-10; M may be 0.
     train_images: Tensor = field(default_factory=no_images)
     train_labels: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))  # int64 (M,)
 
@@ -50,9 +50,17 @@ class ImageSet:
         if len(self.images) < 1:
             raise ValueError(f"{self.name}: at least one image must be given, but got none.")
         _require_images(f"{self.name}: train_images", self.train_images)
+        if self.has_train and self.train_images.shape[1:] != self.images.shape[1:]:
+            shapes = f"{tuple(self.train_images.shape)} and {tuple(self.images.shape)}"
+            raise ValueError(f"{self.name}: train_images and images must be of one size, but got {shapes}.")
         _require_labels(f"{self.name}: hard_labels", self.hard_labels, len(self.images), n_classes)
         _require_labels(f"{self.name}: train_labels", self.train_labels, len(self.train_images), n_classes)
         _require_shares(f"{self.name}: soft_labels", self.soft_labels, (len(self.images), n_classes))
+
+    @property
+    def side(self) -> int:
+        """Number S of rows, and of columns, of an image."""
+        return self.images.shape[-1]
 
     @property
     def has_train(self) -> bool:
@@ -107,10 +115,9 @@ def load(path: Path) -> ImageSet:
 
 
 def _require_images(what: str, images: Tensor) -> None:
-    if images.dim() != 4 or tuple(images.shape[1:]) != (3, SIDE, SIDE) or images.dtype != torch.uint8:
-        raise ValueError(
-            f"{what} must be uint8 of shape (N, 3, {SIDE}, {SIDE}), but got {_kind(images)} {tuple(images.shape)}."
-        )
+    is_square = images.dim() == 4 and images.shape[1] == 3 and images.shape[2] == images.shape[3]
+    if not is_square or images.dtype != torch.uint8:
+        raise ValueError(f"{what} must be uint8 of shape (N, 3, S, S), but got {_kind(images)} {tuple(images.shape)}.")
 
 
 def _require_labels(what: str, labels: Tensor, n: int, n_classes: int) -> None:

@@ -9,7 +9,7 @@ from pcl.data.arrays import CIFAR10H, Arrays, cifar10h, image_set, read_npz, rea
 from pcl.data.download import Remote, Report, Unreachable, download
 from pcl.data.embedded import embedded
 from pcl.data.folder import RESERVED, BadFiles, Tell, read_folder
-from pcl.data.images import ImageSet, cache_file, load, save
+from pcl.data.images import SIDE, ImageSet, cache_file, load, save
 from pcl.storage.files import Damaged, set_aside, warn
 from pcl.storage.installation import command
 from pcl.storage.locks import process_lock
@@ -66,7 +66,13 @@ def silent(*_: object) -> None:
 
 
 def resolve(
-    text: str, folder: Path, *, may_download: bool = False, tell: Tell = silent, report: Report = silent
+    text: str,
+    folder: Path,
+    *,
+    side: int | None = SIDE,
+    may_download: bool = False,
+    tell: Tell = silent,
+    report: Report = silent,
 ) -> ImageSet:
     """Return the image set that a user names.
 
@@ -74,17 +80,34 @@ def resolve(
         text: "auto" (CIFAR-10H if it is there or can be downloaded, else the embedded set), "cifar10h", "embedded", a
             folder with one subfolder a class, the same after `SKIP_BAD`, or a file .npz or .pt.
         folder: Folder of the caches and downloads.
+        side: Pixels of a side; a user's folder is read at this size, and other sets must have it. None for a set's own.
         may_download: Whether CIFAR-10H may be downloaded if it is not in `folder`.
         tell: Called with what a user should know, in a sentence: that "auto" took the embedded set, files left out.
         report: Called with a download's progress.
+
+    Raises:
+        ValueError: If there is no such set, or it is of another size.
     """
+    path = Path(os.path.expanduser(text.removeprefix(SKIP_BAD)))
+    if text not in RESERVED and path.is_dir():
+        bad_files = BadFiles.SKIP if text.startswith(SKIP_BAD) else BadFiles.REFUSE
+        return read_folder(path, folder, bad_files, tell, side or SIDE)
+    images = _made(text, folder, may_download, tell, report)
+    if side is not None and images.side != side:
+        raise ValueError(
+            f"`task.side={side}` needs images of that size, but those of {images.name!r} have {images.side} x "
+            f"{images.side} pixels; set `task.side={images.side}`, or take a folder, which is read at any size."
+        )
+    return images
+
+
+def _made(text: str, folder: Path, may_download: bool, tell: Tell, report: Report) -> ImageSet:
+    """Return an image set that has a size of its own."""
     if text == "embedded":
         return _embedded_images()
     if text in ("auto", CIFAR10H):
         return _cifar10h_or_embedded(text, folder, may_download, tell, report)
     path = Path(os.path.expanduser(text.removeprefix(SKIP_BAD)))
-    if path.is_dir():
-        return read_folder(path, folder, BadFiles.SKIP if text.startswith(SKIP_BAD) else BadFiles.REFUSE, tell)
     if text.startswith(SKIP_BAD):
         raise ValueError(f"`--skip-bad` goes with a folder of images, but {str(path)!r} is none.")
     if path.is_file() and path.suffix == ".pt":

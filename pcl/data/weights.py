@@ -5,7 +5,7 @@ import json
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, final
@@ -39,14 +39,16 @@ class Weights:
     seed: int  # seed of everything random
     erased: int  # side of the square that was erased in every image, in pixels
     state: dict[str, Tensor]  # the backbone's `state_dict()`, on the CPU
+    head: dict[str, Tensor] = field(default_factory=dict)  # the classification layer's; empty where it is not known
 
     @cached_property
     def digest(self) -> str:
         """Sixteen hexadecimal digits, equal for two only if their facts and tensors are equal."""
-        shapes = {name: [str(tensor.dtype), list(tensor.shape)] for name, tensor in self.state.items()}
+        tensors = self.state | {f"head.{name}": tensor for name, tensor in self.head.items()}
+        shapes = {name: [str(tensor.dtype), list(tensor.shape)] for name, tensor in tensors.items()}
         hashed = hashlib.sha256(json.dumps([self.facts, shapes], sort_keys=True).encode())
-        for name in sorted(self.state):
-            hashed.update(self.state[name].contiguous().numpy().tobytes())
+        for name in sorted(tensors):
+            hashed.update(tensors[name].contiguous().numpy().tobytes())
         return hashed.hexdigest()[:16]
 
     @property
@@ -81,7 +83,13 @@ def weights_file(text: str) -> Path:
 def keep_weights(weights: Weights, folder: Path) -> Path:
     """Write weights under their name, atomically; return the file, whose folder is created."""
     path = folder / weights.file_name
-    content = {"format": _FORMAT, "digest": weights.digest, "state": weights.state, **weights.facts}
+    content = {
+        "format": _FORMAT,
+        "digest": weights.digest,
+        "state": weights.state,
+        "head": weights.head,
+        **weights.facts,
+    }
     clear_leftovers(folder)
     with replacing(path) as unfinished:
         torch.save(content, unfinished)
@@ -104,7 +112,8 @@ def load_weights(path: Path) -> Weights:
         content = torch.load(path, weights_only=True, map_location="cpu")
         version, digest = content["format"], content["digest"]
         if version == _FORMAT:
-            weights = Weights(state=content["state"], **{name: content[name] for name in _FACTS})
+            facts = {name: content[name] for name in _FACTS}
+            weights = Weights(state=content["state"], head=content.get("head", {}), **facts)  # earlier files: no head
             if weights.digest != digest:
                 raise ValueError(f"its content is {weights.digest}, and was {digest}")
     if version != _FORMAT:

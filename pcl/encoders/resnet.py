@@ -1,6 +1,8 @@
-"""The image experiments' encoder: a ResNet-18 for 32 x 32 pixels whose output has direction mu and length kappa.
+"""The image experiments' encoder: a ResNet-18 whose output has direction mu and length kappa.
 
-Axes: R runs, B images, D dim.
+Small images have a first layer of their own; from 49 pixels on, the network is torchvision's for photographs.
+
+Axes: R runs, B images, D dim, S pixels of a side.
 """
 
 import contextlib
@@ -20,14 +22,12 @@ from pcl.data.weights import Weights, is_weights_name, load_weights, named_weigh
 from pcl.distributions import CosineLaw, Sampler, SamplerGradient, VonMisesFisher
 from pcl.encoders.base import Encoder, EncoderConfig, Inputs
 from pcl.encoders.batch_norm import CountedBatchNorm2d, Counts, counting
+from pcl.encoders.stem import SMALL, Stem
 from pcl.mathematics.random_streams import mixed_seed
 
-# Means and standard deviations of CIFAR-10's training images, per colour from 0 to 1.
-_MEAN, _DEVIATION = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 _BLOCKS = (1, 2, 4, 8)  # widths of the four stages of two blocks each, times the first
-_INPUTS = (3, 32, 32)
+N_FEATURES = _BLOCKS[-1]  # last features of the backbone, times the first width
 _RESNET_18 = 11e6  # weights at a width of 64, most of them products of two widths
-KIND = "resnet18_pooled"  # of the backbone, in files of weights
 
 
 class Head(Enum):
@@ -77,20 +77,15 @@ class ResNetEncoder(Encoder):
                 raise ValueError(f"`encoder.dim >= 2` must hold, but got {self.dim}.")
             if self.width < 1:
                 raise ValueError(f"`encoder.width >= 1` must hold, but got {self.width}.")
-            if self.weights and not is_weights_name(self.weights):
-                raise ValueError(
-                    "`encoder.weights` must be empty or a file's name as `launch/pretrain.py` gives it, with sixteen "
-                    f"digits at its end, but got {self.weights!r}; `--weights` takes any file."
-                )
+            check_weights_name(self.weights)
             if not 0 < self.head_gain < math.inf:
                 raise ValueError(f"`0 < encoder.head_gain < inf` must hold, but got {self.head_gain:g}.")
 
         def build_for(self, inputs: Inputs, seeds: Sequence[int]) -> "ResNetEncoder":
-            return ResNetEncoder(self, seeds)
+            return ResNetEncoder(self, seeds, Stem.of(inputs.shape[-1]))
 
         def check(self, inputs: Inputs) -> None:
-            if inputs.shape != _INPUTS:
-                raise ValueError(f"The encoder `ResNetEncoder` takes images, but the task's inputs are {inputs.shape}.")
+            check_images("ResNetEncoder", inputs)
 
         def without_weights(self) -> Self:
             return replace(self, weights="")
@@ -109,19 +104,19 @@ class ResNetEncoder(Encoder):
     mean: Tensor
     deviation: Tensor
 
-    def __init__(self, config: Config, seeds: Sequence[int]) -> None:
+    def __init__(self, config: Config, seeds: Sequence[int], stem: Stem = SMALL) -> None:
         super().__init__()
         self.config = config
         self.law = config.law
-        self.nets = nn.ModuleList(_network(config, mixed_seed(seed, "encoder/resnet")) for seed in seeds)
+        self.nets = nn.ModuleList(_network(config, stem, mixed_seed(seed, "encoder/resnet")) for seed in seeds)
         if config.weights:
-            _start_from(self.nets, named_weights(config.weights), config.width)
-        mean, deviation = byte_statistics()
+            load_backbone(self.nets, named_weights(config.weights), config.width, stem)
+        mean, deviation = stem.byte_statistics()
         self.register_buffer("mean", mean, persistent=False)
         self.register_buffer("deviation", deviation, persistent=False)
 
     def forward(self, x: Tensor) -> VonMisesFisher:
-        """Return posteriors with batch (R, B) for images (R, B, 3, 32, 32), bytes or numbers from 0 to 255."""
+        """Return posteriors with batch (R, B) for images (R, B, 3, S, S), bytes or numbers from 0 to 255."""
         embedding = torch.stack([self._embedding(net, images) for net, images in zip(self.nets, x, strict=True)])
         kappa = embedding.norm(dim=-1)
         return VonMisesFisher(normalize(embedding, dim=-1), kappa, validate_args=False, law=self.law)
@@ -168,20 +163,16 @@ class ResNetEncoder(Encoder):
     kappa_parameters = mu_parameters
 
 
-def byte_statistics() -> tuple[Tensor, Tensor]:
-    """Return mean and standard deviation of each colour, (3, 1, 1), for bytes, so that no division by 255 is needed."""
-    return 255 * torch.tensor(_MEAN).view(3, 1, 1), 255 * torch.tensor(_DEVIATION).view(3, 1, 1)
+def backbone(width: int, stem: Stem = SMALL) -> nn.Sequential:
+    """Return a ResNet-18 up to its last features, (B, 3, S, S) -> (B, 8 width), with a first layer that fits.
 
-
-def backbone(width: int) -> nn.Sequential:
-    """Return a ResNet-18 up to its last features, (B, 3, 32, 32) -> (B, 8 width), with a first layer for small images.
-
-    It keeps the pooling after that layer, like the pretrained network that the paper cites.
+    That for small images keeps the pooling after it, like the pretrained network that the paper cites.
     """
     from torchvision.models.resnet import BasicBlock, conv1x1  # noqa: PLC0415  takes seconds to import
 
     norm = CountedBatchNorm2d
-    layers: list[nn.Module] = [nn.Conv2d(3, width, 3, padding=1, bias=False), norm(width), nn.ReLU()]
+    first_layer = nn.Conv2d(3, width, stem.kernel, stem.stride, padding=stem.kernel // 2, bias=False)
+    layers: list[nn.Module] = [first_layer, norm(width), nn.ReLU()]
     layers.append(nn.MaxPool2d(3, stride=2, padding=1))
     n_in = width
     for stage, factor in enumerate(_BLOCKS):
@@ -201,11 +192,18 @@ def backbone(width: int) -> nn.Sequential:
     return whole
 
 
-def _network(config: ResNetEncoder.Config, seed: int) -> nn.Module:
+def classifier(width: int, stem: Stem, n_classes: int, seed: int) -> nn.Sequential:
+    """Return a backbone with a linear classification layer on top."""
     with torch.random.fork_rng(devices=[]):  # torch's layers draw from the global generator
         torch.manual_seed(seed)
-        body = backbone(config.width)
-        head = nn.Linear(_BLOCKS[-1] * config.width, config.dim, bias=config.head is Head.LINEAR)
+        return nn.Sequential(backbone(width, stem), nn.Linear(N_FEATURES * width, n_classes))
+
+
+def _network(config: ResNetEncoder.Config, stem: Stem, seed: int) -> nn.Module:
+    with torch.random.fork_rng(devices=[]):  # torch's layers draw from the global generator
+        torch.manual_seed(seed)
+        body = backbone(config.width, stem)
+        head = nn.Linear(N_FEATURES * config.width, config.dim, bias=config.head is Head.LINEAR)
         torch.manual_seed(seed)  # both kinds of heads start from the same weights
         nn.init.xavier_uniform_(head.weight, gain=config.head_gain)
     if config.head is Head.WEIGHT_NORMED:
@@ -213,9 +211,24 @@ def _network(config: ResNetEncoder.Config, seed: int) -> nn.Module:
     return nn.Sequential(body, head)
 
 
-def _start_from(nets: nn.ModuleList, weights: Weights, width: int) -> None:
+def check_images(encoder: str, inputs: Inputs) -> None:
+    """Raise a ValueError unless inputs are square images of three colours."""
+    if len(inputs.shape) != 3 or inputs.shape[0] != 3:
+        raise ValueError(f"The encoder `{encoder}` takes images, but the task's inputs are {inputs.shape}.")
+
+
+def check_weights_name(name: str) -> None:
+    """Raise a ValueError unless a value of `encoder.weights` is empty or the name of a file."""
+    if name and not is_weights_name(name):
+        raise ValueError(
+            "`encoder.weights` must be empty or a file's name as `launch/pretrain.py` gives it, with sixteen "
+            f"digits at its end, but got {name!r}; `--weights` takes any file."
+        )
+
+
+def load_backbone(nets: nn.ModuleList, weights: Weights, width: int, stem: Stem) -> None:
     """Load the pretrained backbone into every network; the last layers stay."""
-    require_fitting(weights, width)
+    require_fitting(weights, width, stem)
     for net in nets:
         assert isinstance(net, nn.Sequential)
         try:
@@ -224,7 +237,7 @@ def _start_from(nets: nn.ModuleList, weights: Weights, width: int) -> None:
             raise ValueError(f"The weights {weights.file_name} are of another network than the encoder's.") from None
 
 
-def adopted_weights(path: Path) -> Weights:
+def adopted_weights(path: Path, stem: Stem) -> Weights:
     """Return the weights of a user's file: of `launch/pretrain.py`, or a plain `state_dict` with torchvision's names.
 
     For the latter only the tensors are known; a classification layer `fc` is left out.
@@ -237,20 +250,22 @@ def adopted_weights(path: Path) -> Weights:
         return load_weights(path)
     first = given.get("conv1.weight", torch.empty(64))
     width = max(1, first.shape[0]) if first.ndim else 64
-    expected, state = backbone(width).state_dict(), {}
+    expected, state = backbone(width, stem).state_dict(), {}
     for name, like in expected.items():
         theirs = _torchvision_name(name)
         if theirs not in given:
             raise ValueError(f"{path} must have the weights of a ResNet-18, but has no {theirs}.")
         if given[theirs].shape != like.shape:
             shapes = f"{tuple(given[theirs].shape)} instead of {tuple(like.shape)}"
-            raise ValueError(f"{path} must have the weights of a ResNet-18 for small images, but {theirs} is {shapes}.")
+            raise ValueError(
+                f"{path} must have the weights of a ResNet-18 for {stem.images}, but {theirs} is {shapes}."
+            )
         state[name] = given[theirs].to(like.dtype).contiguous()
     known = {_torchvision_name(name) for name in expected}
     if more := [name for name in given if name not in known and not name.startswith("fc.")]:
         raise ValueError(f"{path} must have the weights of a ResNet-18, but also has {more[0]}.")
     name = re.sub(r"[^\w.]", "_", path.stem)
-    return Weights(KIND, width, name, "", math.nan, 0, 0, 0.0, 0, 0, state)
+    return Weights(stem.kind, width, name, "", math.nan, 0, 0, 0.0, 0, 0, state)
 
 
 def _torchvision_name(name: str) -> str:
@@ -260,10 +275,10 @@ def _torchvision_name(name: str) -> str:
     return f"layer{stage + 1}.{block}.{rest}" if stage >= 0 else f"{('conv1', 'bn1')[int(place)]}.{rest}"
 
 
-def require_fitting(weights: Weights, width: int) -> None:
+def require_fitting(weights: Weights, width: int, stem: Stem) -> None:
     """Raise a ValueError unless weights are of this network's kind and width."""
-    if (weights.kind, weights.width) != (KIND, width):
+    if (weights.kind, weights.width) != (stem.kind, width):
         raise ValueError(
-            f"`encoder.width={width}` needs weights of a {KIND} of that width, but {weights.file_name} has a "
-            f"{weights.kind} of width {weights.width}."
+            f"`encoder.width={width}` needs weights of a {stem.kind} of that width, for {stem.images}, but "
+            f"{weights.file_name} has a {weights.kind} of width {weights.width}."
         )

@@ -159,7 +159,8 @@ class MCInfoNCE(Loss):
             return contrastive_log_ratio(attracting, repelling, 0.0)
 
         # In float64, with a few hundred operations per similarity: an eighth of the usual chunk.
-        length = max(1, min(self.chunk_size, CPU_CHUNK_SIZE) // (8 * modes.shape[0] * modes.shape[1]))
+        chunk_size = min(self.chunk_size, CPU_CHUNK_SIZE) if z.device.type == "cpu" else self.chunk_size
+        length = max(1, chunk_size // (8 * modes.shape[0] * modes.shape[1]))
         parts = z.split(length)
         if len(parts) == 1:
             return _negative_log_mean(log_ratio(z) + log_weight)

@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -28,6 +29,14 @@ class Gallery(Enum):
 
     ALL = "all"  # all others, rejected ones too
     KEPT = "kept"  # the other kept ones
+
+
+class Neighbours(NamedTuple):
+    """The nearest other point of each of some points."""
+
+    rows: slice  # places of these points
+    nearest: Tensor  # place of the nearest other by cosine, int64; of several, the first
+    cosine: Tensor  # with it, float64
 
 
 @dataclass(frozen=True)
@@ -81,19 +90,33 @@ def rejection_curve(mu: Tensor, labels: Tensor, kappa: Tensor, gallery: Gallery 
     _check(mu, labels)
     if kappa.shape != labels.shape:
         raise ValueError(f"Each point needs one kappa, but got {tuple(kappa.shape)} for {len(labels)} points.")
-    doubt, order = torch.sort(-kappa.to(mu.device), stable=True)
-    # Positions first..last - 1 of the order hold the same kappa as position m - 1.
-    first, last = torch.searchsorted(doubt, doubt), torch.searchsorted(doubt, doubt, right=True)
-    kept = torch.arange(1, len(mu) + 1, device=mu.device)
+    kappa = torch.where(mu.isfinite().all(), kappa.to(mu.device), math.nan)
     if gallery is Gallery.ALL:
-        hits = functional.pad(_hits(mu, labels)[order].cumsum(0), (1, 0))
-        before, tied = hits[first], hits[last] - hits[first]
-    else:
-        before, tied = _hits_among_kept(mu, labels, order, first, last)
-    recall = (before + tied * (kept - first).double() / (last - first)) / kept
-    recall = torch.where(mu.isfinite().all() & ~kappa.to(mu.device).isnan().any(), recall, math.nan)
-    start = 0 if gallery is Gallery.ALL else 1
-    return RejectionCurve((kept.double() / len(mu))[start:], recall[start:], recall[start:].mean().item())
+        return rejection_of_hits(_hits(mu, labels), kappa)
+    order, first, last = _by_kappa(kappa)
+    before, tied = _hits_among_kept(mu, labels, order, first, last)
+    return _curve(before, tied, first, last, kappa, start=1)
+
+
+def rejection_of_hits(is_hit: Tensor, kappa: Tensor) -> RejectionCurve:
+    """Return the `rejection_curve` of points, (N,), of which it is known whether their nearest neighbour is a hit."""
+    order, first, last = _by_kappa(kappa)
+    hits = functional.pad(is_hit[order].cumsum(0), (1, 0))
+    return _curve(hits[first], hits[last] - hits[first], first, last, kappa, start=0)
+
+
+def nearest_neighbours(mu: Tensor) -> Iterator[Neighbours]:
+    """Yield the nearest other points of all points (N, D), N at least 2, block by block; memory grows with N alone.
+
+    Example:
+        >>> mu = torch.tensor([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]])
+        >>> (found,) = nearest_neighbours(mu)
+        >>> found.nearest.tolist(), [round(cosine, 6) for cosine in found.cosine.tolist()]
+        ([1, 2, 1], [0.6, 0.8, 0.8])
+    """
+    for rows, cosines in _cosines_with_others(mu):
+        best = cosines.max(dim=1)
+        yield Neighbours(rows, best.indices, best.values / _UNITS**2)
 
 
 def credible_images(mu: Tensor, threshold: Tensor, gallery_mu: Tensor) -> Tensor:
@@ -122,6 +145,19 @@ def credible_images(mu: Tensor, threshold: Tensor, gallery_mu: Tensor) -> Tensor
     return inside
 
 
+def _by_kappa(kappa: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the order by falling kappa; positions first..last - 1 of it have the same kappa as position m - 1."""
+    doubt, order = torch.sort(-kappa, stable=True)
+    return order, torch.searchsorted(doubt, doubt), torch.searchsorted(doubt, doubt, right=True)
+
+
+def _curve(before: Tensor, tied: Tensor, first: Tensor, last: Tensor, kappa: Tensor, start: int) -> RejectionCurve:
+    kept = torch.arange(1, len(kappa) + 1, device=kappa.device)
+    recall = (before + tied * (kept - first).double() / (last - first)) / kept
+    recall = torch.where(kappa.isnan().any(), math.nan, recall)
+    return RejectionCurve((kept.double() / len(kappa))[start:], recall[start:], recall[start:].mean().item())
+
+
 def _hits(mu: Tensor, labels: Tensor) -> Tensor:
     """Return whether each point's nearest other point has its label, (N,)."""
     labels = labels.to(mu.device)
@@ -130,7 +166,7 @@ def _hits(mu: Tensor, labels: Tensor) -> Tensor:
 
 def _nearest(mu: Tensor) -> Tensor:
     """Return the index of each point's nearest other by cosine, (N,); of several, the first."""
-    return torch.cat([cosines.max(dim=1).indices for _, cosines in _cosines_with_others(mu)])
+    return torch.cat([found.nearest for found in nearest_neighbours(mu)])
 
 
 def _hits_among_kept(mu: Tensor, labels: Tensor, order: Tensor, first: Tensor, last: Tensor) -> tuple[Tensor, Tensor]:

@@ -3,6 +3,7 @@
 from pcl.tasks.base import Batch, Negatives, Task, TaskConfig
 from pcl.tasks.calibration import calibration_scan
 from pcl.tasks.cifar import CifarTask, Labels, NegativePool, NegativeWeights
+from pcl.tasks.features import FeatureTask
 from pcl.tasks.toy import AcceptanceConstant, NegativeRule, PositiveRule, ToyTask
 from pcl.tasks.truth import Family, Smoothing
 
@@ -11,6 +12,7 @@ __all__ = [
     "Batch",
     "CifarTask",
     "Family",
+    "FeatureTask",
     "Labels",
     "NegativePool",
     "NegativeRule",

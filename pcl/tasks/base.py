@@ -14,9 +14,11 @@ from pcl.data.images import ImageSet
 from pcl.encoders import Encoder, Inputs
 from pcl.losses import Negatives
 
-__all__ = ["Batch", "Metrics", "Negatives", "Task", "TaskConfig", "Truths"]
+__all__ = ["ADDED_LATER", "Batch", "ChoiceBatch", "Metrics", "Negatives", "Task", "TaskConfig", "Truths"]
 
 Metrics = dict[str, float]
+# Metadata of a setting that was added after runs were recorded: at its default it is left out of records and keys.
+ADDED_LATER = {"is_added_later": True}
 
 
 class Batch(NamedTuple):
@@ -36,12 +38,21 @@ class PooledBatch(NamedTuple):
     negatives: Tensor  # (R, B, N), places in the pool, int64
 
 
+class ChoiceBatch(NamedTuple):
+    """Inputs of one step whose positives are chosen among candidates that all anchors share."""
+
+    anchor: Tensor  # (R, B, ...)
+    candidates: Tensor  # (R, N, ...)
+    chosen: Tensor  # (R, B), places of the positives among them, int64
+
+
 class Truths(NamedTuple):
     """Inputs that encoders are judged on, with their true posteriors."""
 
     x: Tensor  # (R, n, ...)
     mu: Tensor  # (R, n, D)
     kappa: Tensor  # (R, n), infinite for points
+    z: Tensor | None = None  # (R, n, D), a latent of each
 
 
 class TaskConfig(ABC):
@@ -96,6 +107,13 @@ class Task(ABC):
     @abstractmethod
     def draw(self, batch_size: int, source: Negatives, n_negatives: int, generator: torch.Generator) -> Batch:
         """Draw one batch for every run, without device synchronisation."""
+
+    def draw_choices(self, batch_size: int, n_candidates: int, generator: torch.Generator) -> ChoiceBatch | None:
+        """Draw the batch that `draw` returns for negatives from the pool, but with each candidate once.
+
+        By default None: `draw` is to be used.
+        """
+        return None
 
     @abstractmethod
     def evaluate(self, encoder: Encoder) -> list[Metrics]:

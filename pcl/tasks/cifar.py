@@ -6,27 +6,25 @@ Axes: R runs, N images, B anchors, C classes.
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple, final
+from typing import final
 
 import torch
 from torch import Tensor
 
 from pcl.data.augmentation import crop_and_flip
-from pcl.data.authors_folds import Origin, authors_crops, has_authors, image_split
+from pcl.data.authors_folds import Origin, image_split
 from pcl.data.folds import N_FOLDS
 from pcl.data.images import SIDE, ImageSet
 from pcl.data.sources import data_folder, resolve
 from pcl.encoders import Encoder, Inputs
-from pcl.mathematics.random_streams import mixed_seed
-from pcl.metrics.crops import centre_crop_and_resize, draw_fractions
 from pcl.metrics.names import TEST, VAL, VAL_CROP
 from pcl.metrics.retrieval import recall_at_1
 from pcl.metrics.uncertainty import crop_rank_corr, entropy, rank_corr_with_uncertainty
-from pcl.tasks.base import Batch, Metrics, Negatives, PooledBatch, Task, TaskConfig
+from pcl.tasks.base import ADDED_LATER, Batch, ChoiceBatch, Metrics, Negatives, PooledBatch, Task, TaskConfig
+from pcl.tasks.judged_images import JudgedImages, encoded
 
-_BLOCK, _CUDA_BLOCK = 500, 2_000  # images encoded at once
 _N_BYTES = 256  # values of eight bits
 _LEAST_JUDGED = 3  # fewest images with meaningful ranks
 
@@ -62,16 +60,6 @@ class Augmentation(Enum):
     CROP_FLIP = "crop_flip"  # cropped after padding by 4 pixels, and flipped: the paper's when it trains from scratch
 
 
-class _Judged(NamedTuple):
-    """Images for evaluation, (n, 3, 32, 32), with labels and the entropy of the annotators' shares."""
-
-    images: Tensor
-    labels: Tensor
-    entropy: Tensor
-    crops: Tensor
-    kept: Tensor  # side of the crop over that of the image
-
-
 class _Fold:
     """The training and evaluation images of a run."""
 
@@ -88,15 +76,16 @@ class _Fold:
         self.negatives = (1 - shares[: self.n_pool if is_first else n_images].double()).T.contiguous().cumsum(1)
         lonely = ((self.positives[:, -1] > 0) & (self.negatives[:, -1] == 0)).nonzero()
         self.without_negatives = data.classes[int(lonely[0])] if len(lonely) else ""
-        self.validation = _judged(config, data, parts.validation, f"crops/val/{fold}")
-        self.test = _judged(config, data, parts.test, f"crops/test/{fold}")
+        n = config.n_eval
+        self.validation = JudgedImages.of(data, parts.validation[:n], config.crops, f"crops/val/{fold}")
+        self.test = JudgedImages.of(data, parts.test[:n], config.crops, f"crops/test/{fold}")
 
     def to(self, device: torch.device) -> None:
         """Move its tensors to a device."""
         for name in ("images", "shares", "class_of", "positives", "negatives"):
             setattr(self, name, getattr(self, name).to(device))
         for name in ("validation", "test"):
-            setattr(self, name, _Judged(*(tensor.to(device) for tensor in getattr(self, name))))
+            setattr(self, name, JudgedImages(*(tensor.to(device) for tensor in getattr(self, name))))
 
     def draw(self, batch_size: int, n_negatives: int, generator: torch.Generator) -> Batch:
         """Draw a batch of one run."""
@@ -121,6 +110,29 @@ class _Fold:
         if self.config.negative_pool is NegativePool.MODULO_256:
             negative = negative % _N_BYTES
         return anchor, positive, negative
+
+    def choices(self, batch_size: int, n_candidates: int, generator: torch.Generator) -> ChoiceBatch:
+        """Draw anchors, candidates and, for each anchor, the one that is its positive; a batch of one run.
+
+        An anchor has a class c from P(C|x), and takes a candidate in proportion to P(c|x'). Candidates are one image of
+        each class, drawn by P(c|x'), and uniform ones, so that no class is without any. They are drawn without a look
+        at the anchors: the law of the choice, given the candidates, is then exact whatever theirs is.
+        """
+        n_classes = self.shares.shape[1]
+        if n_candidates < n_classes:
+            raise ValueError(
+                f"Negatives from the pool need a candidate of each class: `training.n_negatives >= {n_classes}` must "
+                f"hold, but got {n_candidates}."
+            )
+        device = generator.device
+        anchor = torch.randint(len(self.images), (batch_size,), device=device, generator=generator)
+        label = _search(self.class_of[anchor], (batch_size, 1), generator).squeeze(-1)
+        of_classes = _search(self.positives, (n_classes, 1), generator).squeeze(-1)
+        others = torch.randint(len(self.images), (n_candidates - n_classes,), device=device, generator=generator)
+        candidates = torch.cat([of_classes, others])
+        weights = self.shares[candidates].double().T.contiguous().cumsum(1)  # by class
+        chosen = _search(weights[label], (batch_size, 1), generator).squeeze(-1)
+        return ChoiceBatch(self._taken(anchor, generator), self._taken(candidates, generator), chosen)
 
     def _taken(self, index: Tensor, generator: torch.Generator) -> Tensor:
         if self.config.augmentation is Augmentation.CROP_FLIP:
@@ -150,27 +162,27 @@ class CifarTask(Task):
         n_eval: int = 2_000  # largest number of images for validation, and for the test; the first of their set
         negative_weights: NegativeWeights = NegativeWeights.NOT_OF_CLASS  # weights by which negatives are drawn
         negative_pool: NegativePool = NegativePool.ALL  # images that can be negatives
-        # Random changes of anchors, positives and negatives, each independently.
-        augmentation: Augmentation = Augmentation.NONE
+        augmentation: Augmentation = Augmentation.NONE  # random changes of anchors, positives and negatives, each alone
+        side: int = field(default=SIDE, metadata=ADDED_LATER)  # rows and columns of an image; a folder is read so
 
         def __post_init__(self) -> None:
             if not 0 <= self.fold < N_FOLDS:
                 raise ValueError(f"`0 <= task.fold <= {N_FOLDS - 1}` must hold, but got {self.fold}.")
             if self.n_eval < _LEAST_JUDGED:
                 raise ValueError(f"`task.n_eval >= {_LEAST_JUDGED}` must hold, but got {self.n_eval}.")
+            if not 32 <= self.side <= 512:
+                raise ValueError(f"`32 <= task.side <= 512` must hold, but got {self.side}.")
 
         @property
         def inputs(self) -> Inputs:
-            return Inputs((3, SIDE, SIDE))
+            return Inputs((3, self.side, self.side))
 
         def check_negatives(self, sources: Collection[Negatives]) -> None:
-            if any(source.are_common for source in sources):
-                raise ValueError(
-                    "Images have negatives of each anchor's own, by its class: shared ones are not possible."
-                )
+            if Negatives.SHARED in sources:
+                raise ValueError("Images have negatives by classes, of an anchor's own: shared ones are not possible.")
 
         def build(self, seeds: Sequence[int]) -> "CifarTask":
-            return CifarTask(self, resolve(self.data, data_folder()), seeds)
+            return CifarTask(self, resolve(self.data, data_folder(), side=self.side), seeds)
 
         def check_images(self, images: ImageSet) -> None:
             """Raise a ValueError unless there are images enough for folds, and those that `labels` asks for."""
@@ -208,9 +220,21 @@ class CifarTask(Task):
         return self
 
     def draw(self, batch_size: int, source: Negatives, n_negatives: int, generator: torch.Generator) -> Batch:
+        if source is Negatives.POOL:
+            anchor, candidates, chosen = self._choices(batch_size, n_negatives, generator)
+            places = chosen.view(*chosen.shape, 1, 1, 1).expand(-1, -1, *candidates.shape[2:])
+            return Batch(anchor, candidates.gather(1, places), candidates.unsqueeze(1))
         n = n_negatives if source is Negatives.DRAWN else 0
         batches = [fold.draw(batch_size, n, generator) for fold in self.folds]
         return Batch(*(torch.stack(parts) for parts in zip(*batches, strict=True)))
+
+    def draw_choices(self, batch_size: int, n_candidates: int, generator: torch.Generator) -> ChoiceBatch | None:
+        is_ours = type(self).draw is CifarTask.draw  # a user's own draws in its own way
+        return self._choices(batch_size, n_candidates, generator) if is_ours else None
+
+    def _choices(self, batch_size: int, n_candidates: int, generator: torch.Generator) -> ChoiceBatch:
+        batches = [fold.choices(batch_size, n_candidates, generator) for fold in self.folds]
+        return ChoiceBatch(*(torch.stack(parts) for parts in zip(*batches, strict=True)))
 
     @property
     def n_pool(self) -> int:
@@ -237,12 +261,12 @@ class CifarTask(Task):
         """Return test metrics of each run; compute them once, with the weights that validation has chosen."""
         return self._metrics(encoder, [fold.test for fold in self.folds], "test")
 
-    def _metrics(self, encoder: Encoder, by_run: list[_Judged], split: str) -> list[Metrics]:
+    def _metrics(self, encoder: Encoder, by_run: list[JudgedImages], split: str) -> list[Metrics]:
         crop, of_entropy, recall = VAL if split == "val" else TEST
-        encoded = _encoded(encoder, [judged.images for judged in by_run])
-        encoded_crops = _encoded(encoder, [judged.crops for judged in by_run])
+        whole = encoded(encoder, [judged.images for judged in by_run])
+        crops = encoded(encoder, [judged.crops for judged in by_run])
         found = []
-        for judged, (mu, kappa), (_, kappa_of_crops) in zip(by_run, encoded, encoded_crops, strict=True):
+        for judged, (mu, kappa), (_, kappa_of_crops) in zip(by_run, whole, crops, strict=True):
             metrics = {crop: crop_rank_corr(kappa_of_crops, judged.kept)}
             if self._has_entropy:
                 metrics[of_entropy] = rank_corr_with_uncertainty(kappa, judged.entropy)
@@ -263,37 +287,8 @@ def _training_part(config: CifarTask.Config, data: ImageSet, train: Tensor) -> t
     return images, torch.nn.functional.one_hot(labels, len(data.classes)).float()
 
 
-def _judged(config: CifarTask.Config, data: ImageSet, part: Tensor, purpose: str) -> _Judged:
-    chosen = part[: config.n_eval]
-    images, shares = data.images[chosen], data.soft_labels[chosen]
-    if config.crops is Origin.AUTHORS and has_authors(data):
-        kept = authors_crops()[: len(images)]
-    else:
-        kept = draw_fractions(len(images), torch.Generator().manual_seed(mixed_seed(purpose)))
-    return _Judged(images, shares.argmax(1), entropy(shares), centre_crop_and_resize(images, kept), kept)
-
-
 def _search(cumulative: Tensor, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
     """Draw indices with weights whose cumulative sums are given, (..., n) -> shape (..., how many)."""
     u = torch.rand(shape, device=generator.device, generator=generator, dtype=torch.float64)
-    total = cumulative[..., -1:]
-    found = torch.searchsorted(cumulative, u * total, right=True)  # right: an image of weight 0 is never drawn
+    found = torch.searchsorted(cumulative, u * cumulative[..., -1:], right=True)  # images of weight 0 are never drawn
     return found.clamp(max=cumulative.shape[-1] - 1)
-
-
-@torch.no_grad()
-def _encoded(encoder: Encoder, by_run: list[Tensor]) -> list[tuple[Tensor, Tensor]]:
-    """Return modes (n, D) and concentrations (n,) of each run's images, in evaluation mode.
-
-    Runs are encoded side by side, so that those with fewer images encode their last one repeatedly.
-    """
-    longest = max(len(images) for images in by_run)
-    images = torch.stack([torch.cat([i, i[-1:].expand(longest - len(i), *i.shape[1:])]) for i in by_run])
-    was_training = encoder.training
-    encoder.eval()
-    try:
-        posteriors = [encoder(part) for part in images.split(_CUDA_BLOCK if images.is_cuda else _BLOCK, dim=1)]
-    finally:
-        encoder.train(was_training)
-    mu, kappa = (torch.cat([getattr(p, name) for p in posteriors], dim=1) for name in ("mu", "kappa"))
-    return [(mu[run, : len(i)], kappa[run, : len(i)]) for run, i in enumerate(by_run)]

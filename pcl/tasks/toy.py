@@ -185,7 +185,7 @@ class ToyTask(Task):
         return self
 
     def truths(self) -> Truths:
-        return Truths(self.x_eval, self.mu_true, self.kappa_true)
+        return Truths(self.x_eval, self.mu_true, self.kappa_true, self.z_true)
 
     def truth_of(self, x: Tensor) -> tuple[Tensor, Tensor]:
         if self.config.family is not Family.VMF:

@@ -66,11 +66,12 @@ def check_same_config(path: Path, content: Mapping[str, Any], config: RunConfig,
         theirs = content["seeds"]
         raise ValueError(f"The checkpoint {path} is of the seeds {theirs}, not {list(seeds)}; name another file.")
     theirs, ours = RunConfig.from_flat(content["config"]).flat(), config.flat()
-    for key in ours:
-        if theirs.get(key) != ours[key]:
+    for key in {**ours, **theirs}:
+        there, here = theirs.get(key, "the default"), ours.get(key, "the default")
+        if there != here:
             raise ValueError(
-                f"The checkpoint {path} is of another configuration: {key} is {theirs.get(key)} there and {ours[key]} "
-                f"here; name another file or change the setting."
+                f"The checkpoint {path} is of another configuration: {key} is {there} there and {here} here; name "
+                "another file or change the setting."
             )
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from pcl.distributions import VonMisesFisher
 from pcl.encoders import Encoder, ResNetEncoder
 from pcl.tasks import CifarTask, Negatives, Task
-from pcl.training.step import TrainingStep
+from pcl.training.step import TrainingStep, gathered
 
 _LEAST_COPIES = 2  # mean number of times that an image is a negative, from which on it pays to count
 
@@ -46,11 +46,11 @@ class DistinctStep(TrainingStep):
         counts = torch.zeros(x.shape[:2], device=self.device)
         return x, counts.scatter_add_(1, places, torch.ones_like(places, dtype=counts.dtype)), places
 
-    def encode(self, x: Tensor, counts: Tensor | None = None, places: Tensor | None = None) -> VonMisesFisher:
+    def encode(self, x: Tensor, *known: Tensor) -> VonMisesFisher:
         """Return posteriors of the batch, (R, 2 B + B N), from those of different images."""
-        if counts is None or places is None:
-            return super().encode(x)
+        if self.source is not Negatives.DRAWN:
+            return super().encode(x, *known)
+        counts, places = known
         with self.encoder.counting(counts, places.shape[1]):
             posterior = super().encode(x)
-        mu = posterior.mu.gather(1, places.unsqueeze(-1).expand(-1, -1, posterior.dim))
-        return VonMisesFisher(mu, posterior.kappa.gather(1, places), validate_args=False, law=posterior.law)
+        return gathered(posterior, places)

@@ -78,13 +78,11 @@ class FusedStep(TrainingStep):
             return x, self._kappa(x)
         return (x,)
 
-    def encode(self, x: Tensor, known: Tensor | None = None) -> VonMisesFisher:
+    def encode(self, x: Tensor, *known: Tensor) -> VonMisesFisher:
         """Return posteriors of inputs, whose mu or kappa is given if this phase does not train it."""
         encoder = self.encoder
-        mu = encoder.mu(x) if known is None or self._is_kappa_fixed else known
-        is_kappa_known = known is not None and self._is_kappa_fixed
-        kappa = known if is_kappa_known else self._kappa(encoder.kappa_input(x, mu))
-        assert kappa is not None
+        mu = known[0] if known and not self._is_kappa_fixed else encoder.mu(x)
+        kappa = known[0] if known and self._is_kappa_fixed else self._kappa(encoder.kappa_input(x, mu))
         return VonMisesFisher(mu, kappa, validate_args=False, law=encoder.law)
 
     def _kappa(self, inputs: Tensor) -> Tensor:

@@ -12,14 +12,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from pcl.config.schedule import warm_up_cosine
 from pcl.data.augmentation import crop_and_flip, erase
 from pcl.data.images import ImageSet
 from pcl.data.weights import Weights
-from pcl.encoders.resnet import KIND, backbone, byte_statistics
+from pcl.encoders.resnet import classifier
+from pcl.encoders.stem import Stem
 from pcl.mathematics.random_streams import mixed_seed
 from pcl.training.backward import fast_backward
 from pcl.training.diverged import Diverged
@@ -77,8 +78,10 @@ class Pretraining:
         self.batch_size = min(recipe.batch_size, len(data.train_images))
         self.n_batches = recipe.epochs * (len(data.train_images) // self.batch_size)
         self.batch = 0
-        self.net = _classifier(recipe, len(data.classes)).to(self.device)
-        self._mean, self._deviation = (tensor.to(self.device) for tensor in byte_statistics())
+        self.stem = Stem.of(data.side)
+        seed = mixed_seed(recipe.seed, "pretraining/classifier")
+        self.net = classifier(recipe.width, self.stem, len(data.classes), seed).to(self.device)
+        self._mean, self._deviation = (tensor.to(self.device) for tensor in self.stem.byte_statistics())
         self._images, self._labels = data.train_images.to(self.device), data.train_labels.to(self.device)
         self._generator = torch.Generator(self.device).manual_seed(mixed_seed(recipe.seed, "pretraining"))
         self._optimizer = SGD(
@@ -97,12 +100,15 @@ class Pretraining:
                 yield Epoch(epoch, loss, accuracy)
 
     def weights(self) -> Weights:
-        """Return the current backbone, with its accuracy on the evaluation images."""
-        state = {name: value.detach().cpu().contiguous().clone() for name, value in self.net[0].state_dict().items()}
+        """Return the current backbone and classification layer, with their accuracy on the evaluation images."""
+        state, head = (
+            {name: value.detach().cpu().contiguous().clone() for name, value in part.state_dict().items()}
+            for part in self.net
+        )
         recipe = self.recipe
         return Weights(
-            KIND, recipe.width, self.data.name, self.data.fingerprint, self.accuracy(),
-            recipe.epochs, self.batch_size, recipe.lr, recipe.seed, recipe.erased, state,
+            self.stem.kind, recipe.width, self.data.name, self.data.fingerprint, self.accuracy(),
+            recipe.epochs, self.batch_size, recipe.lr, recipe.seed, recipe.erased, state, head,
         )  # fmt: skip
 
     @torch.no_grad()
@@ -186,9 +192,3 @@ class Pretraining:
         self._logits(images)
         self.net.train()
         return time.perf_counter() - started
-
-
-def _classifier(recipe: Recipe, n_classes: int) -> nn.Sequential:
-    with torch.random.fork_rng(devices=[]):  # torch's layers draw from the global generator
-        torch.manual_seed(mixed_seed(recipe.seed, "pretraining/classifier"))
-        return nn.Sequential(backbone(recipe.width), nn.Linear(8 * recipe.width, n_classes))

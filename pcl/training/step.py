@@ -51,7 +51,15 @@ class TrainingStep:
         return list(wanted.values())
 
     def prepare(self) -> tuple[Tensor, ...]:
-        """Return what does not depend on trained parameters; first the inputs, (R, 2 B + negatives, ...)."""
+        """Return what does not depend on trained parameters; first the inputs, (R, 2 B + negatives, ...).
+
+        Where positives are among the negatives, the inputs are (R, B + negatives, ...), and their places come second.
+        """
+        training = self.config.training
+        if self.source is Negatives.POOL:
+            choices = self.task.draw_choices(training.batch_size, training.n_negatives, self.generator)
+            if choices is not None:
+                return torch.cat([choices.anchor, choices.candidates], dim=1), choices.chosen
         batch = self._drawn()
         return (torch.cat([batch.anchor, batch.positive, batch.negatives.flatten(1, 2)], dim=1),)
 
@@ -59,9 +67,16 @@ class TrainingStep:
         """Return the mean loss of each run, (R,)."""
         return self.losses_of(*self._triple(self.encode(*prepared)))
 
-    def encode(self, x: Tensor) -> VonMisesFisher:
-        """Posteriors of inputs, as the phase trains on them."""
-        return self.encoder.training_posteriors(x, self.trained is not Trained.KAPPA, self.trained is not Trained.MU)
+    def encode(self, x: Tensor, *places: Tensor) -> VonMisesFisher:
+        """Return posteriors (R, 2 B + negatives) of what `prepare` returns, as the phase trains on them."""
+        posterior = self.encoder.training_posteriors(
+            x, self.trained is not Trained.KAPPA, self.trained is not Trained.MU
+        )
+        if not places:
+            return posterior
+        (chosen,), n = places, self.config.training.batch_size
+        all_places = torch.arange(x.shape[1], device=self.device).expand(len(x), -1)
+        return gathered(posterior, torch.cat([all_places[:, :n], n + chosen, all_places[:, n:]], dim=1))
 
     def losses_of(self, anchor: VonMisesFisher, positive: VonMisesFisher, negatives: VonMisesFisher) -> Tensor:
         """Return the mean loss of each run, (R,), for posteriors with batches (R, B), (R, B) and (R, B or 1, N)."""
@@ -114,6 +129,12 @@ class TrainingStep:
         if self.task.n_runs == 1:
             return False
         return len(self.losses) > 1 or self.source.are_common or self._loss_of(0).mixes_anchors
+
+
+def gathered(d: VonMisesFisher, places: Tensor) -> VonMisesFisher:
+    """Return the distributions at places (R, n) of a batch (R, B)."""
+    mu = d.mu.gather(1, places.unsqueeze(-1).expand(-1, -1, d.dim))
+    return VonMisesFisher(mu, d.kappa.gather(1, places), validate_args=False, law=d.law)
 
 
 def _merged(d: VonMisesFisher) -> VonMisesFisher:

@@ -9,14 +9,14 @@ from torch import Tensor
 
 from pcl.config.experiments import images_of
 from pcl.config.run_config import RunConfig
-from pcl.data.images import SIDE
 from pcl.distributions import VonMisesFisher
 from pcl.encoders import Encoder
 from pcl.tasks import CifarTask
 from pcl.tasks.base import Metrics
 from pcl.training.checkpoint import read_checkpoint
+from pcl.training.run import Run
 
-_BLOCK = 500  # images encoded at once, as in evaluation: the same numbers to the bit
+_BLOCK = 500  # images encoded at once
 
 
 @dataclass(frozen=True)
@@ -58,18 +58,43 @@ class TrainedEncoder:
 
     @torch.no_grad()
     def encode(self, images: Tensor) -> VonMisesFisher:
-        """Return posteriors of images (N, 3, 32, 32), bytes or numbers from 0 to 255; on the CPU.
+        """Return posteriors of images (N, 3, S, S), bytes or numbers from 0 to 255, S by `task.side`; on the CPU.
 
         Raises:
             ValueError: If they have another shape, or numbers from 0 to 1.
         """
-        if images.ndim != 4 or images.shape[1:] != (3, SIDE, SIDE):
-            raise ValueError(f"Images must be of shape (N, 3, {SIDE}, {SIDE}), but got {tuple(images.shape)}.")
+        if images.ndim != 4 or images.shape[1:] != self.task.inputs.shape:
+            shape = ", ".join(map(str, ("N", *self.task.inputs.shape)))
+            raise ValueError(f"Images must be of shape ({shape}), but got {tuple(images.shape)}.")
         if images.is_floating_point() and len(images) and 0 < images.max() <= 1:
             raise ValueError("Images must have numbers from 0 to 255, but none is above 1; multiply them by 255.")
         parts = [self.encoder(part.to(self.device).unsqueeze(0)) for part in images.split(_BLOCK)]
         mu, kappa = (torch.cat([getattr(p, name)[0].cpu() for p in parts]) for name in ("mu", "kappa"))
         return VonMisesFisher(mu, kappa, validate_args=False)
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedWeights:
+    """One seed's part of an encoder's state, with the run's configuration."""
+
+    config: RunConfig
+    seed: int
+    weights: dict[str, Tensor]
+
+
+def trained_weights(path: Path, seed: int | None = None) -> TrainedWeights:
+    """Read one seed's weights from a checkpoint of any task: those of its best evaluation where the task selects one.
+
+    Raises:
+        ValueError: If the file is no checkpoint, or has no such seed.
+    """
+    content = read_checkpoint(path)
+    run = chosen_run(path, content["seeds"], content["failures"], seed)
+    weights = content["best"][run]["weights"]
+    config = RunConfig.from_flat(content["config"])
+    if not weights:
+        weights = Run.resumed(content, is_fast=False).step.encoder.run_state(run)
+    return TrainedWeights(config, content["seeds"][run], dict(weights))
 
 
 def chosen_run(path: Path, seeds: list[int], failures: Container[str], asked: int | None) -> int:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from pcl.config.experiments import experiment_of
 from pcl.config.fidelity import RELEASE, SETTINGS, Profile, Setting
 from pcl.config.run_config import RunConfig, Scale
 from pcl.config.schedule import LrSchedule, Phases, TrainingConfig
@@ -26,12 +27,12 @@ def test_every_configuration_round_trips(loss: str, profile: str, scale: str) ->
 def test_profiles_set_what_they_name() -> None:
     for profile in Profile:
         for loss, task in itertools.product(LOSSES, ("toy", "images")):
-            if task == "images" and profile is Profile.EXACT:
-                continue  # its shared negatives are of a known truth
             flat = RunConfig.of(loss=loss, profile=profile.value, task=task).flat()
+            recipes = experiment_of(task).recipes
+            own = recipes.get((profile, loss), recipes.get((profile, ""), {})).get(Scale.PAPER, {})
             for setting in SETTINGS:
                 if setting.loss in ("", loss) and setting.task in ("", task) and setting.path in flat:
-                    assert flat[setting.path] == setting.of(profile)
+                    assert flat[setting.path] == own.get(setting.path, setting.of(profile))
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda s: s.path)

@@ -147,7 +147,7 @@ def test_what_is_no_part_is_refused(kind: str, content: str, message: str, tmp_p
 
 
 def test_an_encoder_must_take_the_tasks_inputs() -> None:
-    with pytest.raises(ValueError, match=r"must be one of FILE\.py:CLASS, but got 'resnet'"):
+    with pytest.raises(ValueError, match=r"must be one of classifier, FILE\.py:CLASS, but got 'resnet'"):
         of(encoder="resnet")
     with pytest.raises(ValueError, match="takes vectors, but the task's inputs are"):
         RunConfig(

@@ -174,6 +174,14 @@ def test_mlflow_s_pages_need_no_log(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert [options["stdout"] for options in started] == [subprocess.DEVNULL]
 
 
+def test_mlflow_s_pages_are_where_browsers_find_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MlflowPages, "_start", lambda *_: pytest.fail("a server is started"))
+    for uri in (default_uri(tmp_path), "http://mlflow:5000"):
+        with MlflowPages(Store(uri), 5000, "http://tracking.example:5000") as pages:
+            assert pages.address() == "http://tracking.example:5000"
+    assert MlflowPages(Store("http://mlflow:5000"), 5000).address() == "http://mlflow:5000"
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
@@ -191,6 +199,7 @@ def test_mlflow_s_pages_need_no_log(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         (["--storage", "x" * 300], "cannot be looked at (File name too long); `--storage` or"),
         (["--storage", "/dev/null"], "but /dev/null is none; `--storage` or"),
         (["--storage", "STORE", "--ray", "javascript:alert(1)"], "`--ray` must be"),
+        (["--storage", "STORE", "--mlflow", "javascript:alert(1)"], "`--mlflow` must be"),
     ],
 )
 def test_what_the_command_refuses(stored: Stored, arguments: list[str], told: str) -> None:

@@ -40,7 +40,7 @@ def small(n: int = 6, name: str = "small", **changes: Any) -> ImageSet:
         ({"images": torch.zeros(0, 3, 32, 32, dtype=torch.uint8)}, "at least one image"),
         (
             {"images": torch.zeros(6, 32, 32, 3, dtype=torch.uint8)},
-            r"uint8 of shape \(N, 3, 32, 32\), but got uint8 \(",
+            r"uint8 of shape \(N, 3, S, S\), but got uint8 \(",
         ),
         ({"images": torch.zeros(6, 3, 32, 32)}, "but got float32"),
         ({"hard_labels": torch.zeros(5, dtype=torch.int64)}, r"hard_labels must be int64 of shape \(6,\)"),

@@ -28,7 +28,11 @@ PARSERS = parsers()
 OTHERS = {
     "pip": "installs packages",
     "eval": "argcomplete's own words for a shell's start file",
+    "mlflow": "MLflow's own command, which serves a model: tests/service/test_serving.py",
+    "curl": "a request to that server",
     "ray": "Ray's own command, which prints its token",
+    "docker": "Docker Compose, whose file has tests of its own",
+    "echo": "a shell's own",
     "optuna-dashboard": "a package that the service does not need",
 }
 # Commands in words, not to be typed as they stand.

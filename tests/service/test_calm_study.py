@@ -55,10 +55,10 @@ def test_a_study_leaves_its_files_and_records(calm: tuple[Home, Path, Grid], tmp
     with (folder.path / "trials.csv").open() as file:
         values = [float(row[METRIC]) for row in csv.DictReader(file)]
     assert sorted(values) == sorted(metrics[METRIC] for rows in reports.values() for metrics in rows[-1].values())
-    left = {"best.yaml", "trials.csv", "summary.json", "kappa.png", "mu.png", "checkpoint.pt"}
+    left = {"best.yaml", "trials.csv", "summary.json", "kappa.png", "mu.png", "coverage.png", "checkpoint.pt"}
     assert records.artifacts(records.parent()) == left
     (winner,) = [r for r in records.runs("trial") if r.data.tags["pcl.trial"] == summary_of(folder)["best"]["key"]]
-    assert records.artifacts(winner) == {"config.yaml", "kappa.png", "mu.png"}
+    assert records.artifacts(winner) == {"config.yaml", "kappa.png", "mu.png", "coverage.png"}
     value = summary_of(folder)["best"]["mean"][METRIC]
     assert records.parent().data.metrics["best/objective"] == pytest.approx(value)
 

@@ -17,7 +17,7 @@ from pcl.data.embedded import embedded
 from pcl.data.images import ImageSet
 from pcl.data.weights import Weights, keep_weights, kept_weights, load_weights, named_weights, weights_folder
 from pcl.encoders import ResNetEncoder
-from pcl.encoders.resnet import KIND
+from pcl.encoders.stem import SMALL
 from pcl.tasks import CifarTask, Negatives
 from pcl.training.pretraining import Pretraining, Recipe
 from pcl.training.run import Run
@@ -50,7 +50,7 @@ def kept(weights: Weights, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
 def test_a_backbone_learns_the_classes(weights: Weights) -> None:
     assert weights.accuracy > 0.25  # of ten classes
     assert (weights.kind, weights.width, weights.data, weights.epochs, weights.batch_size) == (
-        KIND, 2, "embedded", 5, 20,
+        SMALL.kind, 2, "embedded", 5, 20,
     )  # fmt: skip
     assert all(value.is_contiguous() and value.isfinite().all() for value in weights.state.values())
 
@@ -102,9 +102,9 @@ def test_kept_ones_are_found_by_images_and_width(kept: Path, weights: Weights) -
     better = replace(weights, accuracy=0.99)
     for other in (better, replace(weights, width=3), replace(weights, fingerprint="0" * 16)):
         keep_weights(other, kept.parent)
-    found = kept_weights(kept.parent, KIND, 2, weights.fingerprint)
+    found = kept_weights(kept.parent, SMALL.kind, 2, weights.fingerprint)
     assert [one.digest for one in found] == [better.digest, weights.digest]
-    assert not kept_weights(kept.parent / "nowhere", KIND, 2, weights.fingerprint)
+    assert not kept_weights(kept.parent / "nowhere", SMALL.kind, 2, weights.fingerprint)
 
 
 def test_damaged_and_foreign_files_are_refused(kept: Path, weights: Weights, tmp_path: Path) -> None:

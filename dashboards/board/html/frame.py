@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from dashboards.board.store.records import Run, Study
 from pcl.presentation.markup import Child, Html, document, join, tag
-from pcl.studies.tracking.page_links import experiments_page, run_page, trials_page
+from pcl.studies.tracking.page_links import experiments_page, model_page, run_page, trials_page
 from pcl.studies.tracking.tags import RunState, Tag
 
 # Files from disk have no origin of their own that a policy could name, hence `file:`.
@@ -37,6 +37,14 @@ class PageContext:
             return tag("code", run.id[:8], class_="id", title=run.id)
         address = self.in_mlflow(run_page(run.experiment, run.id))
         return tag("a", "MLflow", href=address, class_="out", aria_label=f"Run {run.id[:8]} in MLflow")
+
+    def model_link(self, model: str) -> Html:
+        """Return a link to NAME/VERSION in MLflow's registry, or that alone without an MLflow."""
+        name, _, version = model.rpartition("/")
+        told = f"{name}, version {version}"
+        if not self.mlflow:
+            return tag("span", told)
+        return tag("a", told, href=self.in_mlflow(model_page(name, version)), class_="out")
 
     def trials_link(self, study: Study) -> Html | None:
         """Return a link to a study's trials in MLflow."""

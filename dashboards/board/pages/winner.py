@@ -22,6 +22,7 @@ _HIDDEN = ("objective", "objective_se")  # another name of what is there already
 _WORDS = {
     "kappa.png": "Predicted against true κ, of the first seed",
     "mu.png": "Predicted against true μᵢ·μⱼ of pairs, of the first seed",
+    "coverage.png": "Share of true latents in credible caps against the caps' level, of the first seed",
     "pareto.png": "The Pareto front of the study's objectives",
     "rejection.png": "Recall@1 as the least certain images are rejected",
     "entropy.png": "κ against the annotators' entropy",
@@ -58,10 +59,19 @@ def _facts(study: Study, winner: Trial, around: PageContext) -> Html:
         ("seeds", winner.run.params.get("seeds", "").replace(",", ", ")), ("scale", study.run.tags.get(Tag.SCALE)),
         ("fidelity", study.run.tags.get(Tag.FIDELITY)), ("hardware", winner.run.tags.get(Tag.HARDWARE)),
         ("result of", reused), ("key", tag("code", winner.run.tags.get(Tag.TRIAL, ""))),
-        ("record", around.run_link(winner.run)),
+        ("record", around.run_link(winner.run)), ("model", _model(study, winner, around)),
     ]  # fmt: skip
     early = note("The study has not ended: this is its best so far.") if study.is_running else None
     return tag("div", facts(pairs), early)
+
+
+def _model(study: Study, winner: Trial, around: PageContext) -> Child:
+    """Return a link to the registered model, if there is one; it may be of an earlier winner."""
+    tags = study.run.tags
+    if not (model := tags.get(Tag.MODEL)):
+        return None
+    is_of_winner = tags.get(Tag.MODEL_TRIAL) == winner.run.tags.get(Tag.TRIAL)
+    return join(around.model_link(model), None if is_of_winner else " (of an earlier winner)")
 
 
 def reported(study: Study, winner: Trial) -> Trial | None:
@@ -168,9 +178,13 @@ def _loading(study: Study, winner: Trial, around: PageContext) -> Html:
     config = f"{command('train')} --config runs/{name}/best.yaml"
     if not study.selects:
         config = f"{_download(winner.run.id, 'config.yaml', around)}\n{command('train')} --config config.yaml"
-    has_images = bool(winner.run.params.get("task.data"))
+    n_features = winner.run.params.get("task.n_features", "")
+    has_images = bool(winner.run.params.get("task.data")) and not n_features
+    side = winner.run.params.get("task.side", "32")
     inputs = (
-        "(N, 3, 32, 32), numbers from 0 to 255" if has_images else f"(N, {winner.run.params.get('task.dim_x', 'D')})"
+        f"(N, 3, {side}, {side}), numbers from 0 to 255"
+        if has_images
+        else f"(N, {n_features or winner.run.params.get('task.dim_x', 'D')})"
     )
     load = (
         'import pcl\n\nencoder = pcl.load_encoder("checkpoint.pt")\n'
@@ -182,10 +196,19 @@ def _loading(study: Study, winner: Trial, around: PageContext) -> Html:
     if has_images:
         again_title = "Look at it, or train it again"
         again = f"{command('look')} {name if study.selects else place}\n{config}"
+    model = _as_model(study.run.tags.get(Tag.MODEL, ""), name, around)
     return section(
-        "How to load it", tag("h3", "The checkpoint"), tag("p", words), fetch,
+        "How to load it", tag("h3", "As a model"), _code(model), tag("h3", "The checkpoint"), tag("p", words), fetch,
         tag("h3", "In Python"), _code(load), tag("h3", again_title), _code(again), name="load",
     )  # fmt: skip
+
+
+def _as_model(model: str, study: str, around: PageContext) -> str:
+    """Return the command that serves the registered model; without one, the command that registers it."""
+    if not model:
+        return f"{command('champion')} {study}"
+    serve = f"mlflow models serve -m models:/{model} --env-manager local"
+    return f"MLFLOW_TRACKING_URI={around.mlflow or 'sqlite:///runs/mlflow.db'} {serve}"
 
 
 def _download(run_id: str, name: str, around: PageContext) -> str:

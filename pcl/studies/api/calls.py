@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 from pcl.config.run_config import Plain, RunConfig
+from pcl.data.arrays import read_features
 from pcl.data.sources import data_folder, resolve
 from pcl.studies.api.study import Study
 from pcl.studies.execution.interrupt import Interrupt, StopReason
@@ -17,13 +18,13 @@ from pcl.studies.session.site import check_site, default_scale, joined
 from pcl.studies.session.strategies import Say, StageSearch, Strategy
 from pcl.studies.session.study_session import Client, StudySession, search_study
 from pcl.studies.session.study_session import Study as Planned
-from pcl.studies.session.tracking_choice import checked_tracker
+from pcl.studies.session.tracking_choice import checked_tracker, require_free_name
 from pcl.studies.space.ablation import Ablation, load_ablation
 from pcl.studies.space.declarations import recorded_name
 from pcl.studies.space.search_space import SearchSpace, load_space
 
 Declared = TypeVar("Declared", SearchSpace, Ablation)
-_DATA, _WEIGHTS = "task.data", "encoder.weights"
+_DATA, _SIDE, _WEIGHTS = "task.data", "task.side", "encoder.weights"
 
 
 def search(
@@ -126,18 +127,27 @@ def _runs(
     """Return the runs of a study, with the fingerprint of their images."""
     chosen, data = scale or default_scale(run.address), "toy"
     if found.experiment.has_images:
-        encoder = RunConfig.of(loss=found.loss, task=found.task, encoder=found.encoder).encoder
-        needed = (_DATA,) if encoder.pretrained_width is None else (_DATA, _WEIGHTS)
+        names = {"loss": found.loss, "task": found.task, "encoder": found.encoder}
+        sides = {path: value for path, value in {**found.base, **settings}.items() if path == _SIDE}
+        config = RunConfig.of(sides, **names)
+        needed = (_DATA,) if config.encoder.pretrained_width is None else (_DATA, _WEIGHTS)
         if missing := [path for path in needed if path not in settings]:
             raise ValueError(f"Runs of images need `settings` for {' and '.join(missing)}.")
-        images = resolve(str(settings[_DATA]), data_folder())
+        images = resolve(str(settings[_DATA]), data_folder(), side=config.task.inputs.shape[-1])
         data = f"{images.name}-{images.fingerprint}"
+    if found.experiment.has_features:
+        if _DATA not in settings:
+            raise ValueError(f"Runs of features need `settings` for {_DATA}, a file .npz.")
+        features = read_features(str(settings[_DATA]))
+        settings = {**settings, "task.n_features": features.features.shape[1]}
+        data = f"{features.name}-{features.fingerprint}"
     return Runs(profile, chosen, settings, seeds, data)
 
 
 def _conduct(study: Planned[Strategy], run: RunRequest, say: Say) -> Study:
     """Run a study to its end and open it."""
     tracker = checked_tracker(run)
+    require_free_name(tracker, study.folder)
     interrupt = Interrupt(run.time_budget_s)
     check_site(run)
     going_on = f"the same call, with name={study.folder.name!r}"

@@ -23,7 +23,7 @@ class LoadedEncoder:
     encode: Callable[[Tensor], VonMisesFisher]  # posteriors of inputs (N, ...), without a gradient and on the CPU
 
     def __call__(self, x: Tensor) -> VonMisesFisher:
-        """Return the posteriors of inputs: (N, dim_x) of the toy task; images (N, 3, 32, 32), from 0 to 255."""
+        """Return the posteriors of inputs: (N, dim_x) of the toy task; images (N, 3, S, S), from 0 to 255."""
         return self.encode(x)
 
 
@@ -45,9 +45,12 @@ def load_encoder(path: str | Path, seed: int | None = None, device: str | torch.
     if RunConfig.from_flat(content["config"]).experiment.has_images:
         trained = TrainedEncoder.read(Path(path), content["seeds"][run_index], device)
         return LoadedEncoder(trained.config, trained.seed, trained.encode)
+    config, best = RunConfig.from_flat(content["config"]), content["best"][run_index]["weights"]
+    if config.experiment.has_features and best:
+        return _without_task(config, content["seeds"][run_index], best, device)
     run = Run.resumed(content, device, is_fast=False)
     encoder = run.step.encoder.eval()
-    if best := content["best"][run_index]["weights"]:
+    if best:
         encoder.load_run_state(run_index, best)
 
     @torch.no_grad()
@@ -57,3 +60,19 @@ def load_encoder(path: str | Path, seed: int | None = None, device: str | torch.
         return VonMisesFisher(mu, kappa, validate_args=False)
 
     return LoadedEncoder(run.config, run.seeds[run_index], encode)
+
+
+def _without_task(
+    config: RunConfig, seed: int, weights: dict[str, Tensor], device: str | torch.device
+) -> LoadedEncoder:
+    """Return an encoder with these weights; the file of its features need not be there."""
+    encoder = config.encoder.without_weights().build_for(config.task.inputs, [seed])
+    encoder.load_run_state(0, weights)
+    encoder.eval().to(device)
+
+    @torch.no_grad()
+    def encode(x: Tensor) -> VonMisesFisher:
+        posterior = encoder(x.to(device).unsqueeze(0))
+        return VonMisesFisher(posterior.mu[0].cpu(), posterior.kappa[0].cpu(), validate_args=False)
+
+    return LoadedEncoder(config, seed, encode)

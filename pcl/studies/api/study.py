@@ -11,17 +11,21 @@ from typing import Any
 import pandas as pd
 
 from pcl.config.run_config import Plain, RunConfig
+from pcl.storage.installation import command
 from pcl.storage.object_stores import is_address
 from pcl.studies.api.loaded_encoder import LoadedEncoder, load_encoder
 from pcl.studies.ledger.folders import CHECKPOINT, StudyFolder, TrialFolder
-from pcl.studies.ledger.study_spec import ABLATION, SEARCH, StudySpec, read_objective
+from pcl.studies.ledger.study_spec import ABLATION, MADE_IN_PYTHON, SEARCH, StudySpec, opened, read_objective
 from pcl.studies.ledger.study_storage import Storage, study_at
 from pcl.studies.ledger.typed_json import parsed, table
+from pcl.studies.registry.champion import Champion
+from pcl.studies.registry.registration import Registered, check_names, register
 from pcl.studies.results.pareto import with_objectives
 from pcl.studies.results.selection import Outcome, ranked, winner
 from pcl.studies.search.stages import REPLICATE_STAGE, REPORT_STAGE
 from pcl.studies.space.ablation import ablation_names, load_ablation
 from pcl.studies.space.search_space import Objective, load_space, space_names
+from pcl.studies.tracking.store import Store, tracking_uri
 
 _UNFINISHED = "unfinished"  # status of a trial without a result
 _SUMMARY = "summary.json"
@@ -59,11 +63,7 @@ class BestTrial:
         Raises:
             ValueError: If there is no checkpoint, or none of this seed.
         """
-        self.folder.mirror.pull(CHECKPOINT)
-        path = self.folder.checkpoint
-        if not path.exists():
-            path = self.storage.checkpoint_of(self.key) or path
-        return load_encoder(path, seed, device)
+        return load_encoder(_checkpoint(self.folder, self.storage), seed, device)
 
 
 class Study:
@@ -130,6 +130,48 @@ class Study:
             raise ValueError(f"The study {self.name!r} has no winner: no trial finished with a finite objective.")
         storage = self.folder.mirror.uri.rpartition("/")[0] or str(self.path.parent)
         return BestTrial(best, self.folder.trial(best.trial.key), Storage.of(storage))
+
+    @property
+    def champion(self) -> Champion:
+        """Return the training of the winner that becomes a model: on the report seeds where there is one, else its own.
+
+        Raises:
+            ValueError: If there is no winner; the best so far of a search is none.
+        """
+        if self.spec.kind == SEARCH and not self._summary.get("best"):
+            raise ValueError(
+                f"The study {self.name!r} has no winner yet; `{command('grid')} --resume` goes on with it."
+            )
+        best = self.best
+        same = [o for o in self._outcomes if o.trial.cell == best.outcome.trial.cell and o.is_finished]
+        report = next((outcome for outcome in same if outcome.trial.stage == REPORT_STAGE), None)
+        taken, folder = (report, self.folder.trial(report.trial.key)) if report else (best.outcome, best.folder)
+        space = Path(self.spec.space.removeprefix(MADE_IN_PYTHON)).stem
+        checkpoint = _checkpoint(folder, best.storage)
+        assert self.objective is not None  # or there were no best
+        return Champion(self.name, space, self.objective.metric, best.key, taken, folder.key, checkpoint)
+
+    def register(
+        self, name: str | None = None, alias: str = "champion", seed: int | None = None, tracking: str | None = None
+    ) -> Registered:
+        """Register the winner as a model in MLflow; if nothing has changed since, only the alias is set again.
+
+        Args:
+            name: Of the model; by default the space's.
+            alias: That the version gets.
+            seed: Of the trained ones; by default the first that has not failed.
+            tracking: Address of MLflow; None for the environment's, else the database in the storage.
+
+        Raises:
+            ValueError: If there is no winner, no checkpoint or no run of the study, a name is not possible, or a
+                process is at work on the study.
+        """
+        check_names(name or "model", alias)
+        store = Store(tracking_uri(tracking, self.path.parent))
+        store.check()
+        with opened(self.folder, self.spec, is_resumed=False):
+            champion = open_study(self.path).champion if not self.folder.mirror.uri else self.champion
+            return register(champion, store, name or champion.space, alias, seed)
 
     @cached_property
     def trials(self) -> pd.DataFrame:
@@ -217,6 +259,13 @@ def open_study(path_or_name: str | Path, storage: str | Path = "runs") -> Study:
     found = Storage.of(str(storage))
     found.check_readable()
     return Study(found.study(text))
+
+
+def _checkpoint(folder: TrialFolder, storage: Storage) -> Path:
+    """Return a trial's checkpoint; of one that was taken over, where it was trained. It need not exist."""
+    folder.mirror.pull(CHECKPOINT)
+    path = folder.checkpoint
+    return path if path.exists() else storage.checkpoint_of(folder.key) or path
 
 
 def _ranks(outcomes: Sequence[Outcome], objective: Objective | None) -> Iterator[tuple[float, Outcome]]:

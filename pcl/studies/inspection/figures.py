@@ -13,6 +13,7 @@ from matplotlib.patches import Rectangle
 from PIL import Image
 from torch import Tensor
 
+from pcl.metrics.retrieval import RejectionCurve
 from pcl.metrics.undefined import told
 from pcl.studies.inspection.findings import Findings
 
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _PIXELS_PER_INCH = 110
-_ZOOM = 2  # pixels of a sheet for one of an image
-_TILE, _LINE = 32 * _ZOOM, 15  # pixels of an image's side and of a line of text
+_TILE, _LINE = 64, 15  # pixels of an image's side and of a line of text
 _GAP, _LEFT = 8, 150  # pixels between images, and for a row's title
 
 
@@ -64,16 +64,16 @@ def png_of_image(image: Tensor) -> bytes:
     return file.getvalue()
 
 
-def rejection_plot(findings: Findings, theme: Theme) -> bytes:
+def rejection_plot(curve: RejectionCurve, theme: Theme) -> bytes:
     """Plot Recall@1 against the share of images that is rejected."""
     figure, axes = _plot(theme)
-    kept, recall = findings.curve.kept_share.numpy(), findings.curve.recall.numpy()
+    kept, recall = curve.kept_share.numpy(), curve.recall.numpy()
     best = np.minimum(1.0, recall[-1] / kept)
     axes.plot(1 - kept, best, color=theme.other_line, linewidth=1.2, linestyle="--", label="misses first, the best")
     axes.plot(1 - kept, recall, color=theme.line, linewidth=1.8, label="least certain first")
     axes.axhline(recall[-1], color=theme.ink, linewidth=1, linestyle=":", label="at random")
     axes.set(xlabel="share of images rejected", ylabel="Recall@1 of the rest", xlim=(0, 1))
-    axes.set_title(f"Recall@1 by rejection: area {told(findings.curve.area)}")
+    axes.set_title(f"Recall@1 by rejection: area {told(curve.area)}")
     axes.legend(frameon=False, loc="best", labelcolor=theme.ink)
     return _bytes(figure)
 
@@ -91,7 +91,7 @@ def crop_plot(findings: Findings, theme: Theme) -> bytes:
 
 
 def sheet(images: Tensor, rows: Sequence[Row]) -> bytes:
-    """Draw rows of images, uint8 (N, 3, 32, 32), with captions below and titles to their left."""
+    """Draw rows of images, uint8 (N, 3, S, S), with captions below and titles to their left."""
     n_columns = max(len(row.tiles) for row in rows)
     step = _TILE + _LINE + 2 * _GAP
     width, height = _LEFT + n_columns * (_TILE + _GAP) + _GAP, len(rows) * step + _GAP
@@ -105,8 +105,9 @@ def sheet(images: Tensor, rows: Sequence[Row]) -> bytes:
             _write(axes, _GAP, top + 8 + line * _LINE, text, ha="left")
         for column, tile in enumerate(row.tiles):
             left = _LEFT + column * (_TILE + _GAP)
-            pixels = images[tile.image].permute(1, 2, 0).numpy()
-            canvas[top : top + _TILE, left : left + _TILE] = pixels.repeat(_ZOOM, 0).repeat(_ZOOM, 1)
+            image = Image.fromarray(images[tile.image].permute(1, 2, 0).contiguous().numpy())
+            how = Image.Resampling.BOX if image.width > _TILE else Image.Resampling.NEAREST
+            canvas[top : top + _TILE, left : left + _TILE] = np.asarray(image.resize((_TILE, _TILE), how))
             _write(axes, left + _TILE / 2, top + _TILE + 9, tile.caption, ha="center")
             if tile.is_marked:
                 corner = (left - 2.5, top - 2.5)

@@ -16,8 +16,8 @@ from pcl.mathematics.random_streams import mixed_seed
 from pcl.metrics.crops import centre_crop_and_resize, draw_fractions
 from pcl.metrics.retrieval import RejectionCurve, credible_images, rejection_curve
 from pcl.metrics.uncertainty import crop_rank_corr, entropy, rank_corr_with_uncertainty
+from pcl.prediction.posteriors import LEVEL
 
-LEVEL = 0.95  # of the credible intervals, as in the paper
 N_EXTREMES = 5  # least and most certain images of a class, as in the paper
 N_QUERIES = 8
 N_SHOWN = 10  # of the images in a query's interval
@@ -28,10 +28,10 @@ MOST_IMAGES = 10_000  # of a set that an encoder was not trained on; neighbours 
 class Pictures:
     """Images to look at."""
 
-    images: Tensor  # uint8 (N, 3, 32, 32)
+    images: Tensor  # uint8 (N, 3, S, S)
     labels: Tensor  # the class with the largest share, int64 (N,)
     entropy: Tensor  # of the annotators' shares, (N,)
-    crops: Tensor  # the images' centres, enlarged, (N, 3, 32, 32)
+    crops: Tensor  # the images' centres, enlarged, (N, 3, S, S)
     kept: Tensor  # side of the crop over that of the image, (N,)
 
 
@@ -100,10 +100,7 @@ def look(posterior: VonMisesFisher, kappa_of_crops: Tensor, pictures: Pictures) 
     kappa, labels = posterior.kappa, pictures.labels
     if len(labels) < 2:
         raise ValueError(f"At least 2 images must be given to look at, but got {len(labels)}.")
-    is_finite = posterior.mu.isfinite().all(dim=-1) & kappa.isfinite() & kappa_of_crops.isfinite()
-    if not is_finite.all():
-        n_bad = int((~is_finite).sum())
-        raise ValueError(f"The encoder returns NaN or infinity for {n_bad} of {len(labels)} images: it has diverged.")
+    require_finite(posterior.mu.isfinite().all(dim=-1) & kappa.isfinite() & kappa_of_crops.isfinite())
     return Findings(
         pictures,
         kappa,
@@ -114,6 +111,13 @@ def look(posterior: VonMisesFisher, kappa_of_crops: Tensor, pictures: Pictures) 
         rank_corr_with_uncertainty(kappa, pictures.entropy),
         crop_rank_corr(kappa_of_crops, pictures.kept),
     )
+
+
+def require_finite(is_finite: Tensor) -> None:
+    """Raise a ValueError unless an encoder's numbers are finite for all images, (N,)."""
+    if not is_finite.all():
+        n_bad, n = int((~is_finite).sum()), len(is_finite)
+        raise ValueError(f"The encoder returns NaN or infinity for {n_bad} of {n} images: it has diverged.")
 
 
 def extremes(kappa: Tensor, labels: Tensor, n_each: int = N_EXTREMES) -> list[Extremes]:

@@ -8,14 +8,16 @@ from typing import Any
 
 from pcl.config.run_config import Plain
 from pcl.data.images import ImageSet
+from pcl.metrics.retrieval import RejectionCurve
 from pcl.metrics.undefined import told
+from pcl.prediction.posteriors import LEVEL
 from pcl.storage.files import replacing
 from pcl.storage.installation import command
 from pcl.storage.mirror import UNMIRRORED, Mirror
 from pcl.storage.object_stores import is_address
 from pcl.studies.inspection import figures
 from pcl.studies.inspection.figures import DARK, LIGHT, Row, Tile
-from pcl.studies.inspection.findings import LEVEL, Findings, Pictures, all_pictures, look
+from pcl.studies.inspection.findings import Findings, Pictures, all_pictures, look
 from pcl.studies.inspection.page import Caption, Plot, page
 from pcl.studies.ledger.folders import CHECKPOINT, StudyFolder, TrialFolder
 from pcl.studies.ledger.study_spec import StudySpec
@@ -143,13 +145,17 @@ def write_look(source: Source, trained: TrainedEncoder, data: ImageSet, is_other
     return [output / name for name in files]
 
 
+def rejection(curve: RejectionCurve) -> Plot:
+    """Plot Recall@1 as the least certain images are rejected."""
+    words = (
+        f"Recall@1 as the least certain images are rejected: {told(float(curve.recall[-1]))} with none rejected; the "
+        f"area under the curve is {told(curve.area)}"
+    )
+    return Plot(figures.rejection_plot(curve, LIGHT), figures.rejection_plot(curve, DARK), words)
+
+
 def _plots(findings: Findings) -> dict[str, Plot]:
     drawn = {
-        "rejection": (
-            figures.rejection_plot,
-            f"Recall@1 as the least certain images are rejected: {told(findings.recall_at_1)} with none rejected; the "
-            f"area under the curve is {told(findings.curve.area)}",
-        ),
         "entropy": (
             figures.entropy_plot,
             f"Kappa against the annotators' entropy, rank correlation {told(findings.entropy_rank_corr)}",
@@ -161,7 +167,8 @@ def _plots(findings: Findings) -> dict[str, Plot]:
     }
     if not findings.has_entropy:
         del drawn["entropy"]
-    return {name: Plot(draw(findings, LIGHT), draw(findings, DARK), words) for name, (draw, words) in drawn.items()}
+    plots = {name: Plot(draw(findings, LIGHT), draw(findings, DARK), words) for name, (draw, words) in drawn.items()}
+    return {"rejection": rejection(findings.curve), **plots}
 
 
 def _certain_rows(findings: Findings, data: ImageSet) -> list[Row]:

@@ -7,17 +7,18 @@ from dataclasses import dataclass
 
 from pcl.config.run_config import Plain
 from pcl.metrics.undefined import told
+from pcl.prediction.posteriors import LEVEL
 from pcl.presentation.markup import Child, Html, document, join, lines, tag
 from pcl.studies.inspection.figures import png_of_image
-from pcl.studies.inspection.findings import LEVEL, Findings, Query
+from pcl.studies.inspection.findings import Findings, Query
 
 _METRICS = {
     "crop_rank_corr": "rank correlation of 1/kappa with the share cropped away",
     "entropy_rank_corr": "rank correlation of 1/kappa with the annotators' entropy",
     "recall_at_1": "Recall@1",
 }
-_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
-_STYLE = """
+POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+STYLE = """
 :root { color-scheme: light dark; --paper: #fff; --ink: #1d2430; --soft: #5a6474; --line: #d8dce4; --other: #b4570b; }
 @media screen and (prefers-color-scheme: dark) {
   :root { --paper: #171b22; --ink: #dfe4ec; --soft: #9aa5b5; --line: #343c49; --other: #f0a35c; }
@@ -87,8 +88,8 @@ def page(findings: Findings, caption: Caption, plots: Sequence[Plot]) -> str:
         tag("h1", title), _head(findings, caption), _certain(findings, caption), _credible(findings, caption),
         _drawn(findings, plots), _settings(caption.config),
     ]  # fmt: skip
-    policy = tag("meta", http_equiv="Content-Security-Policy", content=_POLICY)
-    return document(title, lines(*parts), policy, tag("style", Html(_STYLE)))
+    policy = tag("meta", http_equiv="Content-Security-Policy", content=POLICY)
+    return document(title, lines(*parts), policy, tag("style", Html(STYLE)))
 
 
 def _head(findings: Findings, caption: Caption) -> Html:
@@ -174,13 +175,13 @@ def _query(findings: Findings, caption: Caption, query: Query) -> Html:
     return tag("div", side, tag("div", tiles, class_="tiles"), class_="row")
 
 
+def drawn(plot: Plot) -> Html:
+    """Return a plot as a picture, in the theme that the reader has."""
+    dark = tag("source", media="screen and (prefers-color-scheme: dark)", srcset=inline(plot.dark))
+    return tag("picture", dark, tag("img", src=inline(plot.light), alt=plot.words))
+
+
 def _drawn(findings: Findings, plots: Sequence[Plot]) -> Html:
-    dark = "screen and (prefers-color-scheme: dark)"
-    pictures = [
-        tag("picture", tag("source", media=dark, srcset=_inline(plot.dark)),
-            tag("img", src=_inline(plot.light), alt=plot.words))
-        for plot in plots
-    ]  # fmt: skip
     lacks = (
         "" if findings.has_entropy else " There is no plot of the annotators' entropy: no image has more than another."
     )
@@ -189,7 +190,7 @@ def _drawn(findings: Findings, plots: Sequence[Plot]) -> Html:
         tag("p", "Recall@1 as the least certain images are rejected, between rejecting at random and rejecting the "
             "misses first; kappa against the annotators' entropy and against the side that a centre crop keeps."
             f"{lacks} Rank correlations are of 1/kappa with ambiguity: positive is good."),
-        tag("div", pictures, class_="plots"),
+        tag("div", [drawn(plot) for plot in plots], class_="plots"),
     )  # fmt: skip
 
 
@@ -200,7 +201,7 @@ def _settings(config: Mapping[str, Plain]) -> Html:
 
 def _tile(findings: Findings, image: int, told: Child, words: str, kind: str | None = None) -> Html:
     """Return an image with a caption."""
-    address = _inline(png_of_image(findings.pictures.images[image]))
+    address = inline(png_of_image(findings.pictures.images[image]))
     alt = f"{words}, kappa {_kappa(findings, image)}"
     picture = tag("img", src=address, alt=alt, width="68", height="68")
     return tag("figure", picture, tag("figcaption", told), class_=kind)
@@ -223,5 +224,6 @@ def _shown(value: Plain) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _inline(png: bytes) -> str:
+def inline(png: bytes) -> str:
+    """Return the address of a picture that is inside the page."""
     return f"data:image/png;base64,{base64.b64encode(png).decode()}"

@@ -259,6 +259,11 @@ class StudyFolder(_Folder):
         """Return another study in the same storage."""
         return StudyFolder(self.path.parent / name, self.mirror.beside(name))
 
+    def has_begun(self) -> bool:
+        """Return whether there is a study, here or in its store."""
+        self.mirror.pull("study.json")
+        return (self.path / "study.json").exists()
+
     def pull(self) -> None:
         """Download what others have written, except checkpoints."""
         self.mirror.pull_all(left_out=(*_OWN, CHECKPOINT))

@@ -169,10 +169,13 @@ def _shown(value: object) -> str:
 
 
 @contextmanager
-def opened(folder: StudyFolder, spec: StudySpec, on_lost: Callable[[], None] = lambda: None) -> Iterator[None]:
+def opened(
+    folder: StudyFolder, spec: StudySpec, on_lost: Callable[[], None] = lambda: None, *, is_resumed: bool = True
+) -> Iterator[None]:
     """Hold the study's lock, after making study.json or checking that it says the same.
 
-    `on_lost` is called, in a thread of its own, where another process has taken over a study in a store.
+    `on_lost` is called, in a thread of its own, where another process has taken over a study in a store. Unless
+    `is_resumed`, the study that was worked on last stays the same one.
 
     Raises:
         ValueError: If the folder is of another study, or another process works on it.
@@ -184,7 +187,8 @@ def opened(folder: StudyFolder, spec: StudySpec, on_lost: Callable[[], None] = l
     except Timeout:
         raise ValueError(f"Another process is at work on the study {folder.name!r}; wait for it.") from None
     with lock:
-        os.utime(folder.path / LOCK)
+        if is_resumed:
+            os.utime(folder.path / LOCK)
         with leased(folder, on_lost):
             folder.pull()
             _require_same(folder, spec)  # again: another driver may have begun one meanwhile, and ended

@@ -65,6 +65,17 @@ class Storage:
         if isinstance(self.mirror, Mirrored):
             self.mirror.check_readable()
 
+    def require_tracking(self, tracking_uri: str | None) -> None:
+        """Raise a ValueError if studies are in an object store and no tracking server is given."""
+        if not self.is_store:
+            return
+        check_address(self.mirror.uri)
+        if not (tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")):
+            raise ValueError(
+                f"An MLflow server must be named for studies in {self}: machines that share a store do not share a "
+                f"database on one of them; give its address, or set MLFLOW_TRACKING_URI."
+            )
+
     def study(self, name: str) -> "StudyFolder":
         """Return a study in it, which need not exist yet."""
         from pcl.studies.ledger.folders import StudyFolder  # noqa: PLC0415  torch: -h answers at once

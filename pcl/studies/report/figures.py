@@ -39,6 +39,17 @@ def scatter(true: ArrayLike, predicted: ArrayLike, title: str, path: Path) -> No
     figure.savefig(path, dpi=110)
 
 
+def reliability(levels: ArrayLike, covered: ArrayLike, title: str, path: Path) -> None:
+    """Plot the share of true latents in credible caps, (L,), against the caps' levels, (L,), with the diagonal."""
+    figure = _figure(4.5, 4.5, layout=None)
+    axes = figure.add_axes((0.17, 0.12, 0.79, 0.8))
+    axes.plot([0, 1], [0, 1], color="0.4", linewidth=1, linestyle="--", label="exact")
+    axes.plot(np.asarray(levels, dtype=float), np.asarray(covered, dtype=float), "o-", markersize=4, linewidth=1)
+    axes.set(xlabel="level of the credible cap", ylabel="true latents in it", title=title, xlim=(0, 1), ylim=(0, 1))
+    axes.legend(frameon=False)
+    figure.savefig(path, dpi=110)
+
+
 def pareto(
     points: ArrayLike, is_front: Sequence[bool], names: Sequence[str], path: Path, is_first_max: bool = True
 ) -> None:

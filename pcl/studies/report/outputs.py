@@ -158,19 +158,20 @@ def _look(folder: StudyFolder, best: Outcome) -> list[Path]:
 
     source = of_winner(folder, best.trial.key)
     trained = TrainedEncoder.read(source.checkpoint, device="cuda" if torch.cuda.is_available() else "cpu")
-    write_look(source, trained, resolve(trained.task.data, data_folder()), is_other=False, output=source.output)
+    images = resolve(trained.task.data, data_folder(), side=trained.task.side)
+    write_look(source, trained, images, is_other=False, output=source.output)
     return [source.output]
 
 
 def _scatter_plots(folder: StudyFolder, best: Outcome) -> list[Path]:
-    """Plot kappa and pairs of mu for the winner's first seed; nothing without its checkpoint or a known truth."""
+    """Plot kappa, pairs of mu and coverage of the winner's first seed; nothing without its checkpoint or a truth."""
     trial = folder.trial(best.trial.key)
     trial.mirror.pull(CHECKPOINT)
     checkpoint = trial.checkpoint
     if not checkpoint.exists():
         return []
-    from pcl.studies.report.figures import scatter  # noqa: PLC0415  Matplotlib takes half a second
-    from pcl.studies.report.predictions import Predictions  # noqa: PLC0415  with the figures
+    from pcl.studies.report.figures import reliability, scatter  # noqa: PLC0415  Matplotlib takes half a second
+    from pcl.studies.report.predictions import LEVELS, Predictions  # noqa: PLC0415  with the figures
 
     found = Predictions.read(checkpoint)
     if found is None:
@@ -180,6 +181,9 @@ def _scatter_plots(folder: StudyFolder, best: Outcome) -> list[Path]:
     first, second = torch.randint(len(found.mu), (2, _N_PAIRS), generator=torch.Generator().manual_seed(0))
     true, predicted = ((mu[first] * mu[second]).sum(-1).numpy() for mu in (found.mu_true, found.mu))
     scatter(true, predicted, f"mu_i.mu_j, seed {found.seed}", paths[1])
+    if found.covered is not None:
+        paths.append(folder.path / "coverage.png")
+        reliability(LEVELS, found.covered.numpy(), f"coverage, seed {found.seed} (n = {len(found.mu):,})", paths[-1])
     return paths
 
 

@@ -1,6 +1,6 @@
 """Posteriors that a trained encoder predicts in the controlled experiment, beside the true ones.
 
-Axes: B inputs, D dim.
+Axes: B inputs, D dim of the truth, D' of the encoder.
 """
 
 from dataclasses import dataclass
@@ -9,7 +9,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from pcl.metrics.coverage import aligned, coverage
 from pcl.training.run import Run
+
+LEVELS = tuple(percent / 100 for percent in range(5, 100, 5))  # of credible caps
 
 
 @dataclass(frozen=True)
@@ -21,6 +24,8 @@ class Predictions:
     kappa_true: Tensor  # (B,)
     mu: Tensor  # (B, D')
     kappa: Tensor  # (B,)
+    # Share of true latents in the credible caps at `LEVELS`; none where the two spheres have different dimensions
+    covered: Tensor | None = None
 
     @classmethod
     def read(cls, checkpoint: Path) -> "Predictions | None":
@@ -31,4 +36,8 @@ class Predictions:
             return None
         with torch.no_grad():
             posterior = run.step.encoder(truths.x)
-        return cls(run.seeds[0], truths.mu[0], truths.kappa[0], posterior.mu[0], posterior.kappa[0])
+        covered = None
+        if truths.z is not None and posterior.mu.shape == truths.mu.shape:
+            caps = posterior.credible_threshold(torch.tensor(LEVELS).view(-1, 1, 1))
+            covered = coverage(aligned(posterior.mu, truths.mu), caps, truths.z)[:, 0]
+        return cls(run.seeds[0], truths.mu[0], truths.kappa[0], posterior.mu[0], posterior.kappa[0], covered)

@@ -1,28 +1,36 @@
 """The MLflow that a study is recorded in."""
 
-import os
-
-from pcl.storage.object_stores import check_address
-from pcl.studies.ledger.study_storage import Storage
+from pcl.studies.ledger.folders import StudyFolder
 from pcl.studies.session.request import RunRequest
-from pcl.studies.tracking.tracker import Tracker, tracking_uri
-
-
-def require_tracking(storage: Storage, tracking_uri: str | None) -> None:
-    """Raise a ValueError if studies are in an object store and no tracking server is given."""
-    if not storage.is_store:
-        return
-    check_address(storage.mirror.uri)
-    if not (tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")):
-        raise ValueError(
-            f"An MLflow server must be named for studies in {storage}: machines that share a store do not share a "
-            f"database on one of them; give its address, or set MLFLOW_TRACKING_URI."
-        )
+from pcl.studies.tracking.tags import EXPERIMENTS, RunKind, Tag
+from pcl.studies.tracking.tracker import StoreError, Tracker, tracking_uri
 
 
 def checked_tracker(request: RunRequest) -> Tracker:
     """Return MLflow, where it can be used."""
-    require_tracking(request.storage, request.tracking_uri)
+    request.storage.require_tracking(request.tracking_uri)
     tracker = Tracker(tracking_uri(request.tracking_uri, request.storage.path.absolute()))
     tracker.check()
     return tracker
+
+
+def require_free_name(tracker: Tracker, folder: StudyFolder) -> None:
+    """Raise a ValueError if a new study has the name of one that a server has, such as another user's.
+
+    The two would share their runs, and each would delete what it takes for an earlier attempt of its own.
+    """
+    store = tracker.store
+    if store.database is not None or folder.has_begun():
+        return
+    tags = {Tag.STUDY: folder.name, Tag.KIND: RunKind.STUDY}
+    try:
+        found = store.find(store.experiments(EXPERIMENTS), tags, most=1)
+    except StoreError as error:
+        raise ValueError(f"The tracking store {store.shown_uri} cannot be used: {error}") from None
+    if found:
+        user = found[0].data.tags.get(Tag.USER, "")
+        whose = f"{folder.name!r} of {user!r}" if user else repr(folder.name)
+        raise ValueError(
+            f"The tracking server {store.shown_uri} has a study {whose} already, whose folder is not in "
+            f"{folder.path.parent}; give the new one a name of its own."
+        )

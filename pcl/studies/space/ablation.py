@@ -43,9 +43,11 @@ class Variant:
     is_from_scratch: bool = False  # for images: whether to train without pretrained weights
     # And those of the release's scripts, under the profile `reference` at that scale, where the text says otherwise
     in_scripts: Mapping[str, Plain] = field(default_factory=dict)
+    encoder: str = ""  # one of `ENCODERS`; the ablation's if it is empty
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "loss", named(self.loss))  # a relative path is that of the file which says it
+        for part in ("loss", "encoder"):
+            object.__setattr__(self, part, named(getattr(self, part)))  # a relative path: of the file which says it
 
 
 class Cells(NamedTuple):
@@ -69,7 +71,7 @@ class Ablation:
         task: Which of `EXPERIMENTS`, or FILE.py:NAME of a user's own.
         base: Settings of all, applied after profile and scale.
         metrics: What is reported; by default the task's usual ones.
-        encoder: FILE.py:CLASS of a user's own; the experiment's where it is empty.
+        encoder: Which of `ENCODERS`, or FILE.py:CLASS of a user's own; the experiment's where it is empty.
 
     Raises:
         ValueError: If the baseline is not a variant, or a variant is not a possible run.
@@ -101,7 +103,7 @@ class Ablation:
                 f"but has {', '.join(self.variants) or 'none'}."
             )
         for label, variant in self.variants.items():
-            reader = RunConfig.of(loss=variant.loss or self.loss, task=self.task, encoder=self.encoder)
+            reader = RunConfig.of(None, **self._names(variant))
             sizes = {**variant.settings_at_paper, **variant.in_scripts}
             for path, value in {**self.base, **variant.settings, **sizes}.items():
                 try:
@@ -115,9 +117,9 @@ class Ablation:
 
     @property
     def readers(self) -> list[RunConfig]:
-        """Configurations that say of which type a setting is: one for each loss."""
-        losses = dict.fromkeys([self.loss, *(variant.loss or self.loss for variant in self.variants.values())])
-        return [RunConfig.of(loss=loss, task=self.task, encoder=self.encoder) for loss in losses]
+        """Configurations that say of which type a setting is: one for each loss and encoder."""
+        names = [self._names(variant) for variant in (Variant(), *self.variants.values())]
+        return [RunConfig.of(None, **one) for index, one in enumerate(names) if one not in names[:index]]
 
     @property
     def objective(self) -> Objective:
@@ -168,7 +170,8 @@ class Ablation:
             self.name, self.axis, self.baseline, identity_of(self.loss), identity_of(self.task),
             sorted(self.base.items()),
             [[label, identity_of(v.loss), sorted(v.settings.items()), sorted(v.settings_at_paper.items()),
-              v.is_from_scratch, *([sorted(v.in_scripts.items())] if v.in_scripts else [])]
+              v.is_from_scratch, *([sorted(v.in_scripts.items())] if v.in_scripts else []),
+              *([identity_of(v.encoder)] if v.encoder else [])]
              for label, v in self.variants.items()],
             *([identity_of(self.encoder)] if self.encoder else []),
         ])  # fmt: skip
@@ -179,8 +182,12 @@ class Ablation:
         sizes = sizes if scale == "paper" else {}
         scratch = {_WEIGHTS: ""} if variant.is_from_scratch else {}
         values = {**TO_THE_END, **self.base, **given, **variant.settings, **sizes, **scratch}
-        names = {"loss": variant.loss or self.loss, "task": self.task, "encoder": self.encoder}
-        return RunConfig.of(values, profile=profile, scale=scale, **names).flat()
+        return RunConfig.of(values, profile=profile, scale=scale, **self._names(variant)).flat()
+
+    def _names(self, variant: Variant) -> dict[str, str]:
+        return {
+            "loss": variant.loss or self.loss, "task": self.task, "encoder": variant.encoder or self.encoder,
+        }  # fmt: skip
 
     def _trial(self, label: str, config: dict[str, Plain], seeds: Sequence[int], data: str) -> Trial:
         return Trial(config, tuple(seeds), STAGE, {self.axis: label}, data)

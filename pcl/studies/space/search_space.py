@@ -70,7 +70,7 @@ class SearchSpace:
         report_seeds: Seeds of the winner's final runs.
         published: The paper's winner by axis, for comparison; empty where there is none.
         task: Which of `EXPERIMENTS`, or FILE.py:NAME of a user's own.
-        encoder: FILE.py:CLASS of a user's own; the experiment's where it is empty.
+        encoder: Which of `ENCODERS`, or FILE.py:CLASS of a user's own; the experiment's where it is empty.
 
     Raises:
         ValueError: If a path, a value, a seed or a combination of them is not possible in a run.

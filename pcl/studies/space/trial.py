@@ -47,9 +47,14 @@ class Trial:
         """Create a trial from what `asdict` returned, possibly by way of JSON."""
         return cls(**{**content, "seeds": tuple(content["seeds"])})
 
+    def numerics_of(self, key: str) -> int | None:
+        """Return the numerics version that gave this trial the key; None where none did."""
+        versions = range(MATHS_VERSION, 0, -1)
+        return next((version for version in versions if self._digest(list(self.seeds), version) == key), None)
+
     def is_of_older_numerics(self, key: str) -> bool:
         """Return whether an earlier numerics version gave this trial the key."""
-        return key in {self._digest(list(self.seeds), version) for version in range(1, MATHS_VERSION)}
+        return self.numerics_of(key) in range(1, MATHS_VERSION)
 
     def _digest(self, seeds: list[int], version: int = MATHS_VERSION) -> str:
         identity = [dict(sorted(portable(self.config).items())), seeds, self.data, version]

@@ -57,6 +57,13 @@ def ensure_database(database: Path, artifacts: Path) -> None:
             sqlite_files.put(new, path)
 
 
+# Columns with paths of artifacts; registered models belong to no experiment.
+_PATHS = (
+    ("runs", "artifact_uri"), ("logged_models", "artifact_location"), ("model_versions", "source"),
+    ("model_versions", "storage_location"),
+)  # fmt: skip
+
+
 def bring_artifacts(database: Path, artifacts: Path) -> None:
     """Point our runs at where their artifacts are now: MLflow keeps absolute paths, which a move or a copy outdates.
 
@@ -69,17 +76,20 @@ def bring_artifacts(database: Path, artifacts: Path) -> None:
             "artifact_location like 'file:%' and artifact_location <> ?",
             (f"{EXPERIMENTS}%", here),
         ).fetchall()
+        tables = sqlite_files.tables_of(database) if known else {}
         for experiment, before in known:
             if Path(unquote(urlsplit(before).path)).exists() and not artifacts.exists():
                 continue
             connection.execute(
                 "update experiments set artifact_location = ? where experiment_id = ?", (here, experiment)
             )
-            connection.execute(
-                "update runs set artifact_uri = ?1 || substr(artifact_uri, length(?2) + 1) "
-                "where experiment_id = ?3 and substr(artifact_uri, 1, length(?2) + 1) = ?2 || '/'",
-                (here, before, experiment),
-            )
+            for table, column in (path for path in _PATHS if path[0] in tables):
+                of_ours = "" if table == "model_versions" else f"experiment_id = {int(experiment)} and "
+                connection.execute(
+                    f"update {table} set {column} = ?1 || substr({column}, length(?2) + 1) "
+                    f"where {of_ours}substr({column}, 1, length(?2) + 1) = ?2 || '/'",
+                    (here, before),
+                )
 
 
 def _make(path: Path, artifacts: Path) -> None:

@@ -30,6 +30,16 @@ def run_page(experiment: str, run: str) -> str:
     return _page("experiments", experiment, "runs", run)
 
 
+def model_page(name: str, version: str) -> str:
+    """Return the address of the page of a registered model's version.
+
+    Example:
+        >>> model_page("toy_elk", "2")
+        '#/models/toy_elk/versions/2?workflowType=machine_learning'
+    """
+    return _page("models", name, "versions", version)
+
+
 def trials_page(experiment: str, study: str) -> str:
     """Return the address of a study's trials, largest objective first; the filter keeps them unfolded."""
     trials = f"tags.\"{Tag.KIND}\" = '{RunKind.TRIAL}' AND tags.\"{Tag.STUDY}\" = '{study}'"

@@ -36,6 +36,11 @@ class Tag:
     # Of a study that has a winner
     WINNER = "pcl.winner"  # the winner's run
     PARAMS_OF = "pcl.params_of"  # the run whose params the study's run has: MLflow's cannot change
+    # Of a study whose winner is registered as a model
+    MODEL = "pcl.model"  # NAME/VERSION in the registry
+    MODEL_TRIAL = "pcl.model_trial"  # key of the trial that had won by then
+    # Of a model and its versions, beside those of a trial
+    DIGEST = "pcl.digest"  # of all that makes the model: versions of equal digests are equal
     # Of the runs of an ablation
     ABLATION = "pcl.ablation"
     BASELINE = "pcl.baseline"  # key of the trial that others are paired with

@@ -1,10 +1,11 @@
-"""Commands that look at studies in a store: `look.py` fetches a winner from it, `board.py` reads MLflow alone."""
+"""Commands on studies in a store: `look.py` and `apply.py` fetch a winner from it, `board.py` reads MLflow alone."""
 
 import json
 from pathlib import Path
 
 import pytest
 
+from launch.apply import main as apply
 from launch.board import main as board
 from launch.look import main as look
 from pcl.config.run_config import RunConfig
@@ -18,7 +19,9 @@ from pcl.studies.ledger.study_storage import Storage
 from pcl.studies.space.trial import Trial
 from pcl.training.run import Run
 from tests.launch.test_look_command import FILES, SMALL, looked
+from tests.studies.inspection.test_application import write_images
 from tests.support.buckets import S3, s3
+from tests.support.commands import called
 from tests.support.services import assert_refused
 
 __all__ = ["s3"]
@@ -65,6 +68,13 @@ def test_a_winner_is_fetched_and_the_page_is_kept_in_the_store(uri: str, tmp_pat
     here, there = source_of("s", Storage.of(uri)), source_of(joined(uri, "s"), Storage.of("runs"))
     assert here.checkpoint.is_relative_to(tmp_path / "cache")
     assert (here.checkpoint, here.varied, here.data) == (there.checkpoint, there.varied, there.data)
+
+
+def test_tables_of_a_folder_are_kept_in_the_store(uri: str, tmp_path: Path) -> None:
+    write_images(tmp_path / "my set", 3)
+    called("launch/apply.py", apply, joined(uri, "s"), str(tmp_path / "my set"), "--device", "cpu")
+    found = Mirrored(tmp_path / "again", joined(uri, "s/apply/my_set"))
+    assert {"index.html", "kappa.csv", "kappa.parquet", "summary.json"} <= set(found.names())
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def test_every_ablation_of_the_paper_is_there() -> None:
     assert ablation_names() == [
         "ambiguity", "encoder_dim", "exact_factors", "fidelity", "fidelity_elk", "fidelity_hib", "fidelity_images",
         "labels", "latent_dim", "latent_sampler", "loss", "loss_images", "mc_samples", "n_negatives",
-        "posterior_family", "pretraining", "shared_backbone",
+        "posterior_family", "pretraining", "shared_backbone", "uncertainty_baselines",
     ]  # fmt: skip
     assert all(load_ablation(name).name == name for name in ablation_names())
 

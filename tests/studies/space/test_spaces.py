@@ -56,7 +56,7 @@ def first_axes(stage: Stage) -> dict[str, list[Any]]:
 
 
 def test_the_spaces_are_those_of_the_tables() -> None:
-    assert space_names() == sorted([*SPACES, "toy_exact", "toy_small"])
+    assert space_names() == sorted([*SPACES, "features_mcinfonce", "images_mcinfonce", "toy_exact", "toy_small"])
 
 
 def test_the_small_space_is_of_the_theorem_and_judges_the_size_of_kappa() -> None:
@@ -66,7 +66,17 @@ def test_the_small_space_is_of_the_theorem_and_judges_the_size_of_kappa() -> Non
     for scale in Scale:
         for cell in space.cells(0, profile="exact", scale=scale.value):
             config = cell.config
-            assert (config.training.n_batches, config.flat()["loss.anchors"]) == (900, "guided")
+            assert (config.training.n_batches, config.flat()["loss.anchors"]) == (800, "guided")
+
+
+@pytest.mark.parametrize("profile", ["paper", "reference"])
+def test_the_space_of_own_images_draws_negatives_among_all_under_every_profile(profile: str) -> None:
+    space = load_space("images_mcinfonce")
+    assert (space.n_trials, space.objective) == ((8,), Objective("val/crop_rank_corr"))
+    for cell in space.cells(0, profile=profile):
+        flat = cell.config.flat()
+        assert (flat["task.negative_pool"], flat["task.augmentation"]) == ("all", "crop_flip")
+        assert flat["loss.kappa_pos"] == flat["encoder.head_gain"] == float(cell.varied["kappa_pos"])
 
 
 def test_the_recipe_of_exact_is_a_cell_of_the_study_that_chose_it() -> None:
@@ -129,9 +139,9 @@ def test_the_published_winner_is_among_the_cells(name: str) -> None:
 @pytest.mark.parametrize("name", SPACES)
 def test_every_cell_is_made_or_refused_for_a_reason(name: str, profile: str, scale: str) -> None:
     space = load_space(name)
-    # Infinitely many negatives cannot be one of the batch, and images have no known truth.
-    reason = r"M=0.* under the profile 'exact': .*infinitely many negatives" if space.task == "toy" else "a known truth"
-    if profile == "exact" and (space.loss == "mc_info_nce" or space.task == "images"):
+    # Infinitely many negatives cannot be one of the batch.
+    reason = r"M=0.* under the profile 'exact': .*infinitely many negatives"
+    if profile == "exact" and space.loss == "mc_info_nce":
         with pytest.raises(ValueError, match=reason) as error:
             space.cells(0, profile=profile, scale=scale)
         assert "\n" not in str(error.value)

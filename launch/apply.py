@@ -1,0 +1,39 @@
+"""Apply a trained encoder to a folder of images: `python launch/apply.py STUDY FOLDER`, or a CHECKPOINT for the study.
+
+It writes tables of every image's mu, kappa and 95% credible angle, the most ambiguous first, as CSV and Parquet; near
+duplicates and outliers; and a page, index.html, with thumbnails. Subfolders are classes, of which Recall@1 is told as
+the least certain images are rejected. Any number of images fits in memory: pixels are held a batch at a time.
+"""
+
+import argparse
+from pathlib import Path
+
+from launch.shared.command import Parser, device_flag, run, whole_number
+from pcl.studies.ledger.study_storage import Storage
+
+
+def main() -> None:
+    """Parse the command line, apply and write."""
+    given = vars(_parser().parse_args())
+    from launch.viewing.application import apply_to_folder  # noqa: PLC0415  -h answers at once
+
+    apply_to_folder(**given)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = Parser(__doc__)
+    parser.add_argument("source", metavar="STUDY|CHECKPOINT", help="a study's name, folder or address, of which the "
+                        "winner is taken, or a checkpoint of train.py or of a trial")  # fmt: skip
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help="images of any size, also in subfolders")
+    parser.add_argument("--storage", type=Storage.of, default=Storage.of("runs"), metavar="FOLDER|URI",
+                        help="of studies: a folder or a store such as s3://BUCKET/PREFIX (default: runs)")  # fmt: skip
+    parser.add_argument("--seed", type=int, help="seed of the checkpoint (default: the first that has not failed)")
+    parser.add_argument("--batch-size", type=whole_number, help="images decoded at once (default: 500)")
+    parser.add_argument("--output", type=Path, metavar="FOLDER", help="of tables and page (default: apply/NAME in the "
+                        "study's folder or beside the checkpoint, with the name of the images' folder)")  # fmt: skip
+    device_flag(parser)
+    return parser
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,35 @@
+"""Register a study's winner as a model in MLflow: `python launch/champion.py STUDY`.
+
+The model takes images of any size, or numbers, and answers with mu, kappa, the angle of the 95% credible cap and, of
+images, the nearest training image. It carries its code: it loads and is served without this package and without Ray.
+A second call makes no second version unless something has changed.
+"""
+
+import argparse
+
+from launch.shared.command import Parser, run
+from pcl.studies.ledger.study_storage import Storage
+
+
+def main() -> None:
+    """Parse the command line and register."""
+    given = vars(_parser().parse_args())
+    from launch.studies.champion_command import ChampionRequest, register_champion  # noqa: PLC0415  -h answers at once
+
+    register_champion(ChampionRequest(**given))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = Parser(__doc__)
+    parser.add_argument("study", metavar="STUDY", help="a study's name, folder or address")
+    parser.add_argument("--alias", default="champion", help="that the version gets (default: champion)")
+    parser.add_argument("--name", help="of the registered model (default: the space's)")
+    parser.add_argument("--seed", type=int, help="of the trained ones (default: the first that has not failed)")
+    parser.add_argument("--storage", type=Storage.of, default=Storage.of("runs"), metavar="FOLDER|URI",
+                        help="of studies: a folder or a store such as s3://BUCKET/PREFIX (default: runs)")  # fmt: skip
+    parser.add_argument("--tracking-uri", help="MLflow (default: MLFLOW_TRACKING_URI, else STORAGE/mlflow.db)")
+    return parser
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,66 @@
+"""Registration of a study's winner, as a command says it."""
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+from launch.shared.command import say
+from pcl.storage.installation import command
+from pcl.studies.api.study import Study, open_study
+from pcl.studies.ledger.study_spec import SEARCH
+from pcl.studies.ledger.study_storage import Storage
+from pcl.studies.registry.registration import Registered
+from pcl.studies.tracking.store import shown_uri, tracking_uri
+
+
+@dataclass(frozen=True)
+class ChampionRequest:
+    """A request to `launch/champion.py`.
+
+    Attributes:
+        study: Name, folder or address.
+        alias: That the version gets.
+        name: Of the registered model; None for the space's.
+        seed: Of the trained ones; None for the first that has not failed.
+        storage: Where studies are kept.
+        tracking_uri: MLflow; None for the environment's or the storage's own.
+    """
+
+    study: str
+    alias: str
+    name: str | None
+    seed: int | None
+    storage: Storage
+    tracking_uri: str | None
+
+
+def register_champion(request: ChampionRequest) -> None:
+    """Register the winner, and say which version it is and how to use it.
+
+    Raises:
+        ValueError: If there is no such study, or it has no winner that can be registered.
+    """
+    request.storage.require_tracking(request.tracking_uri)
+    study = open_study(request.study, str(request.storage))
+    made = study.register(request.name, request.alias, request.seed, request.tracking_uri)
+    _tell(study, made, request)
+
+
+def _tell(study: Study, made: Registered, request: ChampionRequest) -> None:
+    champion = study.champion
+    seeds = ", ".join(map(str, champion.taken.trial.seeds))
+    found = champion.metrics[champion.objective]
+    interval = f", 95% interval {found.low:.4g} to {found.high:.4g}" if found.has_interval else ""
+    say(f"winner: {champion.taken.trial.label}, seed {made.seed} of {seeds} ({champion.checkpoint})")
+    say(f"{champion.objective}: {found.mean:.4g}{interval} ({found.n} seeds)")
+    if not champion.is_reported and study.spec.kind == SEARCH:
+        place = str(request.storage) if request.storage.is_store else str(study.path.parent)
+        where = "" if study.path.parent.absolute() == Path("runs").absolute() else f" --storage {shlex.quote(place)}"
+        again = f"{command('grid')} --resume {study.name} --finalize{where}"
+        say(f"these seeds have selected it; `{again}` trains it on the report seeds, then this command again")
+    for note in made.notes:
+        say(note)
+    state = "registered" if made.is_new else "unchanged since it was registered"
+    say(f"{made.name} version {made.version}: {state}, alias {made.alias}")
+    uri = shlex.quote(shown_uri(tracking_uri(request.tracking_uri, study.path.parent)))
+    say(f"serve it: MLFLOW_TRACKING_URI={uri} mlflow models serve -m {made.uri} --env-manager local")

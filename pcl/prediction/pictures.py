@@ -1,0 +1,79 @@
+"""Images in any form as an encoder takes them: encoded bytes or arrays of pixels, of any size.
+
+Axes: N images, H, W pixels.
+"""
+
+import math
+import warnings
+from collections.abc import Iterable
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pcl.data.folder import TooLarge, decoded, fitted
+from pcl.data.images import SIDE
+
+FORMATS = ("PNG", "JPEG", "WEBP", "BMP")
+MOST_BYTES = 20 * 2**20  # of an encoded image
+
+
+def pictures(images: Iterable[object], side: int = SIDE, first: int = 0) -> Tensor:
+    """Return images, each encoded bytes or pixels (H, W, 3), as uint8 (N, 3, side, side), resized as in training.
+
+    Raises:
+        ValueError: If there is none, or one is no image; it says which, counted from `first`.
+
+    Example:
+        >>> pictures([np.zeros((48, 64, 3), dtype=np.uint8)]).shape
+        torch.Size([1, 3, 32, 32])
+    """
+    made = [_picture(place, image, side) for place, image in enumerate(images, first)]
+    if not made:
+        raise ValueError("At least one image must be given, but got none.")
+    return torch.from_numpy(np.stack(made))
+
+
+def _picture(place: int, image: object, side: int) -> NDArray[np.uint8]:
+    if isinstance(image, bytes | bytearray | memoryview):
+        return _decoded(place, bytes(image), side)
+    if isinstance(image, np.ndarray | list | tuple | Tensor):
+        return fitted(_pixels(place, image), side)
+    raise ValueError(f"Image {place} must be the bytes of an image file or an array of pixels, but is {_kind(image)}.")
+
+
+def _decoded(place: int, content: bytes, side: int) -> NDArray[np.uint8]:
+    """Decode an image file, whose size is checked before its pixels are read."""
+    if len(content) > MOST_BYTES:
+        most = f"{MOST_BYTES // 2**20} MiB"
+        raise ValueError(f"Image {place} must have at most {most}, but has {len(content) / 2**20:.0f} MiB.")
+    try:
+        with warnings.catch_warnings(action="ignore"):  # PIL's, about transparency, sizes and EXIF
+            return decoded(BytesIO(content), side, FORMATS)
+    except TooLarge as error:
+        raise ValueError(f"Image {place} must have {error}.") from None
+    except Exception:  # by format, PIL raises OSError, ValueError, SyntaxError, struct.error and others
+        known = f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}"
+        raise ValueError(f"Image {place} must be a {known} file, but cannot be read as one.") from None
+
+
+def _pixels(place: int, image: Any) -> NDArray[np.uint8]:
+    try:
+        pixels = np.asarray(image)
+    except ValueError:  # lists of different lengths
+        raise ValueError(f"Image {place} must have rows of equal length, of pixels with three colours.") from None
+    is_whole = pixels.dtype.kind in "iu"
+    if pixels.ndim != 3 or pixels.shape[2] != 3 or not pixels.size or not is_whole:
+        got = f"{pixels.dtype} {pixels.shape}"
+        raise ValueError(f"Image {place} must be whole numbers from 0 to 255 of shape (H, W, 3), but got {got}.")
+    if pixels.dtype != np.uint8 and not 0 <= pixels.min() <= pixels.max() <= 255:
+        raise ValueError(f"Image {place} must have numbers from 0 to 255, but has {pixels.min()} to {pixels.max()}.")
+    return pixels.astype(np.uint8)
+
+
+def _kind(image: object) -> str:
+    is_missing = image is None or (isinstance(image, float) and math.isnan(image))  # as pandas fills gaps
+    return "missing" if is_missing else f"of the type {type(image).__name__}"
