@@ -122,7 +122,7 @@ def test_strangers_are_refused(ray: Cluster) -> None:
 GRID_COMMAND = ["--", "launch/grid.py", "--space", "toy_elk"]
 BAD_INPUT = {
     "nothing": ([], "A command must be given after `--`"),
-    "not ours": (["--folder", "/x", "--", "launch/shared/x.py"], "must be one of launch/ablate.py, launch/bench.py"),
+    "not ours": (["--folder", "/x", "--", "launch/shared/x.py"], "must be one of launch/ablate.py, launch/apply.py"),
     "elsewhere": (["--folder", "/x", "--", "/tmp/grid.py"], "but got '/tmp/grid.py'"),
     "itself": (["--folder", "/x", "--", "launch/submit.py", "--list"], "but got 'launch/submit.py'"),
     "no folder": (GRID_COMMAND, "A job's own folder vanishes with it"),
