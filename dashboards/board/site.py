@@ -22,7 +22,7 @@ from dashboards.board.store.artifacts import Artifacts, Figure
 from dashboards.board.store.histories import histories
 from dashboards.board.store.records import Study, all_studies, one_study, trials_on
 from dashboards.paper.results import RESULTS, read_results
-from pcl.metrics.names import MAIN_METRICS
+from pcl.metrics.names import BEST_BATCH, MAIN_METRICS
 from pcl.studies.paper.published import report_seeds
 from pcl.studies.tracking.database_file import Database, FileDatabase
 from pcl.studies.tracking.tags import RunState
@@ -31,6 +31,7 @@ _STATIC = {path.name: path for path in Path(__file__).with_name("static").iterdi
 _KINDS = {
     ".css": "text/css", ".js": "text/javascript", ".html": "text/html", ".png": "image/png", ".svg": "image/svg+xml",
 }  # fmt: skip
+_OF_CURVES = (*MAIN_METRICS, BEST_BATCH)  # metrics that a page with curves needs of its runs
 _OF_STUDY = re.compile(r"(study|ablation|winner|data|curves)-([A-Za-z0-9]{1,64})\.(html|js)")
 _PARAMETERS = re.compile(r"parameters-([A-Za-z0-9]{1,64})(?:-([\w.-]{1,100}))?\.html")
 _IMAGE = re.compile(r"image-([A-Za-z0-9]{1,64})-([A-Za-z0-9_.-]+\.png)")
@@ -195,7 +196,7 @@ class Site:
             return self._parameters(found[1], found[2] or "", around)
         if not (found := _OF_STUDY.fullmatch(name)) or (found[1] in ("data", "curves")) != (found[3] == "js"):
             return None
-        study = one_study(self._database, found[2], MAIN_METRICS if found[1] in ("study", "curves") else ())
+        study = one_study(self._database, found[2], _OF_CURVES if found[1] in ("study", "curves") else ())
         return self._of_study(found[1], study, baseline, around) if study else None
 
     def _of_study(self, kind: str, study: Study, baseline: str, around: PageContext) -> str:

@@ -6,14 +6,16 @@ from typing import Any
 
 import pytest
 
+from dashboards.board import site
 from dashboards.board.html.frame import PageContext
 from dashboards.board.pages.overview import overview_page
+from dashboards.board.store.artifacts import Artifacts
 from dashboards.board.store.histories import histories
 from dashboards.board.store.mlflow_mirror import Mirror, open_database
 from dashboards.board.store.records import all_studies, one_study
 from pcl.studies.ledger.folders import Result, Status
 from pcl.studies.tracking.store import Store
-from tests.support.board_pages import Page
+from tests.support.board_pages import Page, Stored
 from tests.support.board_store import OBJECTIVE, Writer, tags
 
 AROUND = PageContext(now_ms=10**12)
@@ -61,3 +63,18 @@ def test_a_best_evaluation_that_is_reported_again_is_no_point_of_a_curve(
     database: Any = SimpleNamespace(histories=lambda runs, name: rows)
     run: Any = SimpleNamespace(id="run", tags={}, metrics={} if best is None else {"best/batch": best})
     assert [step for step, _ in histories(database, [run], metric)["run"]] == steps
+
+
+@pytest.mark.parametrize("page", ["study-{}.html", "curves-{}.js"])
+def test_pages_with_curves_know_the_best_batch(page: str, stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, ...]] = []
+    load = site.one_study
+
+    def loaded(database: Any, run_id: str, metrics: tuple[str, ...] = ()) -> Any:
+        asked.append(metrics)
+        return load(database, run_id, metrics)
+
+    monkeypatch.setattr(site, "one_study", loaded)
+    fresh = site.Site(open_database(stored.store), Artifacts(stored.store), lambda: "", lambda: "")
+    assert fresh.get(page.format(stored.runs["whole"]), {}) is not None
+    assert ["best/batch" in metrics for metrics in asked] == [True]
