@@ -9,7 +9,7 @@ import argparse
 from pathlib import Path
 
 from launch.shared.command import Parser, device_flag, run, whole_number
-from pcl.studies.ledger.study_storage import Storage
+from launch.shared.common_flags import encoder_flags
 
 
 def main() -> None:
@@ -22,12 +22,8 @@ def main() -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(__doc__)
-    parser.add_argument("source", metavar="STUDY|CHECKPOINT", help="a study's name, folder or address, of which the "
-                        "winner is taken, or a checkpoint of train.py or of a trial")  # fmt: skip
+    encoder_flags(parser)
     parser.add_argument("folder", type=Path, metavar="FOLDER", help="images of any size, also in subfolders")
-    parser.add_argument("--storage", type=Storage.of, default=Storage.of("runs"), metavar="FOLDER|URI",
-                        help="of studies: a folder or a store such as s3://BUCKET/PREFIX (default: runs)")  # fmt: skip
-    parser.add_argument("--seed", type=int, help="seed of the checkpoint (default: the first that has not failed)")
     parser.add_argument("--batch-size", type=whole_number, help="images decoded at once (default: 500)")
     parser.add_argument("--output", type=Path, metavar="FOLDER", help="of tables and page (default: apply/NAME in the "
                         "study's folder or beside the checkpoint, with the name of the images' folder)")  # fmt: skip

@@ -9,7 +9,7 @@ import argparse
 from pathlib import Path
 
 from launch.shared.command import SKIP_BAD_HELP, Parser, device_flag, run
-from pcl.studies.ledger.study_storage import Storage
+from launch.shared.common_flags import encoder_flags
 
 
 def main() -> None:
@@ -22,13 +22,9 @@ def main() -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(__doc__)
-    parser.add_argument("source", metavar="STUDY|CHECKPOINT", help="a study's name, folder or address, of which the "
-                        "winner is taken, or a checkpoint of train.py or of a trial")  # fmt: skip
-    parser.add_argument("--storage", type=Storage.of, default=Storage.of("runs"), metavar="FOLDER|URI",
-                        help="of studies: a folder or a store such as s3://BUCKET/PREFIX (default: runs)")  # fmt: skip
+    encoder_flags(parser)
     parser.add_argument("--data", help="images to look at instead of the run's test images")
     parser.add_argument("--skip-bad", action="store_true", help=SKIP_BAD_HELP)
-    parser.add_argument("--seed", type=int, help="seed of the checkpoint (default: the first that has not failed)")
     parser.add_argument("--output", type=Path, metavar="FOLDER", help="of the page (default: look/ in the study's "
                         "folder or beside the checkpoint)")  # fmt: skip
     device_flag(parser)

@@ -8,6 +8,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from pcl.config.suggestion import suggestion
+from pcl.studies.ledger.study_storage import Storage
 
 if TYPE_CHECKING:
     from argparse import _ActionsContainer
@@ -75,3 +76,12 @@ def _number(text: str) -> float | None:
     if not text:
         return None
     return int(text) if text.isdigit() else float(text)
+
+
+def encoder_flags(parser: argparse.ArgumentParser) -> None:
+    """Add what names a trained encoder: a study or a checkpoint, where studies are, and the seed."""
+    parser.add_argument("source", metavar="STUDY|CHECKPOINT", help="a study's name, folder or address, of which the "
+                        "winner is taken, or a checkpoint of train.py or of a trial")  # fmt: skip
+    parser.add_argument("--storage", type=Storage.of, default=Storage.of("runs"), metavar="FOLDER|URI",
+                        help="of studies: a folder or a store such as s3://BUCKET/PREFIX (default: runs)")  # fmt: skip
+    parser.add_argument("--seed", type=int, help="seed of the checkpoint (default: the first that has not failed)")

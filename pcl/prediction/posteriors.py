@@ -41,7 +41,7 @@ class Neighbours:
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """What a model says of N inputs."""
+    """The answer of a model for N inputs."""
 
     mu: Tensor  # (N, D)
     kappa: Tensor  # (N,)

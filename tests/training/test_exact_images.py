@@ -109,7 +109,7 @@ def test_every_loss_trains_at_smoke(loss: str) -> None:
 
 
 def test_phases_with_drawn_negatives_beside_the_pool() -> None:
-    """Where drawn negatives are counted, a phase with candidates is still the plain one."""
+    """A phase with candidates has the plain step, also where drawn negatives are counted."""
     values = {"training__negatives": "drawn", "training__mu_phase_negatives": "pool", "training__phases": "mu kappa"}
     sizes = {"training__batch_size": 16, "training__n_negatives": 32, "task__negative_pool": "modulo_256"}
     counted, plain = (Run(exact(**values, **sizes), (1,), is_fast=is_fast).step for is_fast in (True, False))

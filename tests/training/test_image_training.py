@@ -63,7 +63,7 @@ def test_other_losses_train(loss: str) -> None:
 
 
 def gradients(config: RunConfig, trained: Trained) -> tuple[bool, bool]:
-    """Whether a phase's gradient reaches mu, and kappa."""
+    """A phase's gradient reaches what it trains, mu or kappa."""
     run = Run(config, seeds=(1,))
     run.stepper.enter(trained, Negatives.DRAWN)
     posterior = run.step.encode(*run.step.prepare())

@@ -170,7 +170,7 @@ class Study:
         store = Store(tracking_uri(tracking, self.path.parent))
         store.check()
         with opened(self.folder, self.spec, is_resumed=False):
-            champion = open_study(self.path).champion if not self.folder.mirror.uri else self.champion
+            champion = Study(self.folder).champion  # as it is now that nobody works on it
             return register(champion, store, name or champion.space, alias, seed)
 
     @cached_property

@@ -174,11 +174,8 @@ def opened(
 ) -> Iterator[None]:
     """Hold the study's lock, after making study.json or checking that it says the same.
 
-    `on_lost` is called, in a thread of its own, where another process has taken over a study in a store. Unless
-    `is_resumed`, the study that was worked on last stays the same one.
-
-    Raises:
-        ValueError: If the folder is of another study, or another process works on it.
+    `on_lost` is called, in a thread of its own, where another process has taken over a study in a store. `is_resumed`
+    makes it the study that was worked on last. A ValueError says that it is another one, or that a process is at work.
     """
     folder.mirror.pull(_STUDY)
     _require_same(folder, spec)  # before anything is made or waited for
