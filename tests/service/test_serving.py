@@ -33,10 +33,11 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> pcl.Study:
 
 @pytest.fixture(scope="module")
 def address(study: pcl.Study, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server as a user starts it, in a folder of its own."""
+    """A server as a user starts it, with the environment activated: MLflow looks for `uvicorn` on the path."""
     made, port, folder = study.register(), free_port(), tmp_path_factory.mktemp("server")
     words = ["models", "serve", "-m", made.uri, "--env-manager", "local", "-p", str(port), "-h", "127.0.0.1"]
-    environment = {**os.environ, "MLFLOW_TRACKING_URI": default_uri(study.path.parent)}
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "MLFLOW_TRACKING_URI": default_uri(study.path.parent)}
     with (folder / "log").open("w") as log:
         server = subprocess.Popen(
             [sys.executable, "-m", "mlflow", *words], cwd=folder, env=environment, stdout=log, stderr=log,
