@@ -11,6 +11,7 @@ from launch.shared.common_flags import rows_of
 from pcl.studies.report.paired_table import NUMBERS, Reached, as_csv, compared
 from tests.support.fork_server import forked
 from tests.support.services import assert_refused
+from tests.support.smoke import FAST
 
 MAINS = {"ablate": ablate.main, "grid": grid.main, "reproduce": reproduce.main, "train": train.main}
 
@@ -32,9 +33,9 @@ def test_labels_stay_texts_and_what_is_missing_is_null() -> None:
 
 def test_training_prints_its_results_file(tmp_path: Path) -> None:
     file = tmp_path / "run.pt"
-    content = printed(
-        tmp_path, "launch/train.py", "--scale", "smoke", "--seeds", "4,5", "--checkpoint", str(file), "--json"
-    )
+    fast = [word for path, value in FAST.items() for word in ("--set", f"{path}={value}")]
+    words = ("--scale", "smoke", "--seeds", "4,5", "--set", "task.smoothing=none", *fast, "--checkpoint", str(file))
+    content = printed(tmp_path, "launch/train.py", *words, "--json")
     assert content == json.loads(file.with_name("run.pt.json").read_text())
     assert set(content["by_seed"]) == {"4", "5"}
 

@@ -33,7 +33,8 @@ __all__ = ["s3"]
 EXPECTED_SECONDS = 70
 
 
-@pytest.mark.parametrize("is_job", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["driver", "job"])
+@pytest.mark.slow
+@pytest.mark.parametrize("is_job", [False, True], ids=["driver", "job"])
 def test_a_study_in_a_store_outlives_its_driver(is_job: bool, s3: S3) -> None:
     """Resumed on the head, it has the results of trials trained alone, to the bit, and every trial once in MLflow."""
     uri = s3.bucket()

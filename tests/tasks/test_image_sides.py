@@ -125,6 +125,7 @@ def test_training_and_application_at_64_pixels(pictures: Path, tmp_path: Path, m
     assert len((tmp_path / "out" / "kappa.csv").read_text().splitlines()) == 41
 
 
+@pytest.mark.slow
 def test_a_study_at_64_pixels_goes_on(pictures: Path, tmp_path: Path) -> None:
     where = ("--storage", str(tmp_path / "runs"), "--runner", "inline", "--no-finalize")
     small = ("--scale", "smoke", "--seeds", "1", "--set", "encoder.width=2", "--set", "task.n_eval=8")

@@ -57,6 +57,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "model"
 
 
+@pytest.mark.slow
 def test_a_model_answers_without_ray_and_without_the_repository(model: Path, tmp_path: Path) -> None:
     sent = [png(pixels) for pixels in PICTURES]
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "PCL_", "MLFLOW"))}

@@ -26,7 +26,7 @@ from tests.support.database_crashes import crashed
 EXPECTED_SECONDS = 15
 
 
-STRIDES = [3, pytest.param(1, marks=pytest.mark.slow)]  # some of the crash points, or all
+STRIDES = [5, pytest.param(1, marks=pytest.mark.slow)]  # some of the crash points, or all
 
 
 def n_aside(point: dict[str, Any]) -> int:
