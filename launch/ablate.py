@@ -8,24 +8,31 @@ the board shows it. What any study has run already is not run again. Killed or s
 import argparse
 
 from launch.shared.command import Parser, run, say
-from launch.shared.common_flags import json_flag, only_json_on_stdout
+from launch.shared.common_flags import json_flag
 from launch.shared.job_submission import is_sent
 from launch.studies.requests import StudyRequest
-from launch.studies.study_flags import config_request, how_flags, run_request, study_choice, what_flags, where_flags
+from launch.studies.study_flags import (
+    answer_json,
+    config_request,
+    how_flags,
+    run_request,
+    study_choice,
+    what_flags,
+    where_flags,
+)
 from pcl.studies.space.declarations import ABLATIONS
 
 
 def main() -> None:
     """Parse the command line, then list, plan or run."""
     arguments = _parser().parse_args()
-    if arguments.is_json:
-        is_sent_away = (arguments.address or "").startswith("ray://")
-        only_json_on_stdout(("--list", arguments.list), ("--plan", arguments.plan), ("--address ray://", is_sent_away))
+    answer_json(arguments)
     if arguments.list:
         for name, title in ABLATIONS.titles().items():
-            say(f"{name:<18}{title}")
+            say(f"{name:<24}{title}")
     elif not is_sent("ablate", arguments.address, arguments.storage, arguments.plan):
         request = request_of(arguments)
+        request.check()
         from launch.studies.ablate_command import run_ablation  # noqa: PLC0415  -h, --list, typing errors answer at once
 
         run_ablation(request)
@@ -34,10 +41,10 @@ def main() -> None:
 def request_of(arguments: argparse.Namespace) -> StudyRequest:
     """Return what the command line asks for."""
     study = study_choice(arguments, ("ablation",))
-    if arguments.ablation is not None:
-        ABLATIONS.file(arguments.ablation)  # or it is said what there is
+    file = ABLATIONS.file(arguments.ablation) if arguments.ablation is not None else ""  # or it is said what there is
     run = run_request(arguments)
-    return StudyRequest(arguments.ablation, study, config_request(arguments), run, is_json=arguments.is_json)
+    config = config_request(arguments, file)
+    return StudyRequest(arguments.ablation, study, config, run, is_json=arguments.is_json)
 
 
 def _parser() -> argparse.ArgumentParser:

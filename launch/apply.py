@@ -15,7 +15,8 @@ from launch.shared.common_flags import encoder_flags
 def main() -> None:
     """Parse the command line, apply and write."""
     given = vars(_parser().parse_args())
-    from launch.viewing.application import apply_to_folder  # noqa: PLC0415  -h answers at once
+    given["storage"].require_source(given["source"])
+    from launch.viewing.application import apply_to_folder  # noqa: PLC0415  -h and a misspelt study answer at once
 
     apply_to_folder(**given)
 

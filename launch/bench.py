@@ -1,7 +1,4 @@
-"""Benchmarks: `bench.py vmf`, `loss`, `toy`, `cifar`, `sharing`, `study`, `search`, `faults`, `load`, `chaos`.
-
-Each prints a table and writes it, with the hardware and the versions, as JSON.
-"""
+"""Benchmarks: `bench.py NAME` prints a table and writes it, with the hardware and the versions, as JSON."""
 
 import argparse
 import os
@@ -19,6 +16,7 @@ _HELP = {
     "loss": "time and peak memory of the losses, against whole samples in memory",
     "toy": "a batch of the controlled experiment, fast path against plain twin",
     "cifar": "a batch of images and its parts, an evaluation, a whole fold",
+    "predict": "images a second of a model of images, as MLflow calls it and without MLflow",
     "sharing": "trials side by side in one process, against one alone",
     "study": "what the service costs: trials that do nothing, and a real grid",
     "search": "trials and time until a search has found the best, on a table",
@@ -33,6 +31,7 @@ _COUNTS = {  # flags of whole numbers: the default, and what is counted
         "samples": (512, "Monte-Carlo samples K"), "batch-size": (512, "anchors"),
         "negatives": (32, "negatives M per anchor"), "dim": (10, "dimension"), "repeats": (5, "timed calls a row"),
     },
+    "predict": {"side": (32, "rows of an image"), "width": (64, "of the network"), "seconds": (5, "seconds a row")},
     "study": {"trials": (64, "trials that do nothing")},
     "search": {"repeats": (50, "searches of each kind"), "batches": (3200, "--make: batches of a cell")},
     "faults": {"reports": (60, "reports of each of the 8 trials")},
@@ -58,7 +57,7 @@ def main() -> None:
         os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"))
     output.parent.mkdir(parents=True, exist_ok=True)
     rows = import_module(f"launch.benchmarks.{benchmark}").measure(**given)
-    from launch.benchmarks.record import write_record  # noqa: PLC0415  -h answers at once
+    from launch.benchmarks.measurement import write_record  # noqa: PLC0415  -h answers at once
 
     write_record(output, benchmark, rows)
     say(f"written to {output}")
@@ -77,6 +76,7 @@ def _parser() -> argparse.ArgumentParser:
             told = f"{text} (default: {default:,})"
             parsers[benchmark].add_argument(f"--{name}", type=whole_number, default=default, help=told)
     device_flag(parsers["loss"])
+    device_flag(parsers["predict"])
     for name in ("cifar", "sharing"):
         parsers[name].add_argument("--data", help=DATA_HELP)
     parsers["sharing"].add_argument("--task", choices=("toy", "images"), default="toy", help="default: toy")

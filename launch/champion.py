@@ -14,7 +14,8 @@ from pcl.studies.ledger.study_storage import Storage
 def main() -> None:
     """Parse the command line and register."""
     given = vars(_parser().parse_args())
-    from launch.studies.champion_command import ChampionRequest, register_champion  # noqa: PLC0415  -h answers at once
+    given["storage"].require_study(given["study"])
+    from launch.studies.champion_command import ChampionRequest, register_champion  # noqa: PLC0415  typing errors first
 
     register_champion(ChampionRequest(**given))
 

@@ -7,11 +7,12 @@ runs/STUDY/best.yaml, and all trials in MLflow. Killed or stopped at any time, `
 import argparse
 
 from launch.shared.command import Parser, run, say, whole_number
-from launch.shared.common_flags import json_flag, only_json_on_stdout
+from launch.shared.common_flags import json_flag
 from launch.shared.job_submission import is_sent
 from launch.studies.requests import StudyRequest
 from launch.studies.study_flags import (
     OF_SEARCH,
+    answer_json,
     config_request,
     how_flags,
     run_request,
@@ -27,14 +28,13 @@ from pcl.studies.space.declarations import SPACES
 def main() -> None:
     """Parse the command line, then list, plan or run."""
     arguments = _parser().parse_args()
-    if arguments.is_json:
-        is_sent_away = (arguments.address or "").startswith("ray://")
-        only_json_on_stdout(("--list", arguments.list), ("--plan", arguments.plan), ("--address ray://", is_sent_away))
+    answer_json(arguments)
     if arguments.list:
         for name, title in SPACES.titles().items():
             say(f"{name:<26}{title}")
     elif not is_sent("grid", arguments.address, arguments.storage, arguments.plan):
         request = request_of(arguments)
+        request.check()
         from launch.studies.grid_command import run_grid  # noqa: PLC0415  -h, --list and typing errors answer at once
 
         run_grid(request)
@@ -42,10 +42,9 @@ def main() -> None:
 
 def request_of(arguments: argparse.Namespace) -> StudyRequest:
     """Return what the command line asks for."""
-    if arguments.space is not None:
-        SPACES.file(arguments.space)  # or it is said what there is
+    file = SPACES.file(arguments.space) if arguments.space is not None else ""  # or it is said what there is
     return StudyRequest(
-        arguments.space, study_choice(arguments, ("space", *OF_SEARCH)), config_request(arguments),
+        arguments.space, study_choice(arguments, ("space", *OF_SEARCH)), config_request(arguments, file),
         run_request(arguments), search_request(arguments), arguments.is_json,
     )  # fmt: skip
 

@@ -10,19 +10,17 @@ from pathlib import Path
 
 from launch.reproduction.table_choice import chosen_tables
 from launch.shared.command import Parser, run, say
-from launch.shared.common_flags import json_flag, only_json_on_stdout
+from launch.shared.common_flags import json_flag
 from launch.shared.job_submission import is_sent
 from launch.studies.requests import ReproductionRequest
-from launch.studies.study_flags import config_request, run_request, running_flags, what_flags, where_flags
+from launch.studies.study_flags import answer_json, config_request, run_request, running_flags, what_flags, where_flags
 from pcl.studies.paper.published import published_titles
 
 
 def main() -> None:
     """Parse the command line, then list, plan or run."""
     arguments = _parser().parse_args()
-    if arguments.is_json:
-        is_sent_away = (arguments.address or "").startswith("ray://")
-        only_json_on_stdout(("--list", arguments.list), ("--plan", arguments.plan), ("--address ray://", is_sent_away))
+    answer_json(arguments)
     if arguments.list:
         for name, title in published_titles().items():
             kind, _, short = name.partition(":")

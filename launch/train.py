@@ -5,13 +5,18 @@ It saves a checkpoint at evaluations. Run the same command again to go on from t
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from launch.shared.command import DATA_HELP, SKIP_BAD_HELP, WEIGHTS_HELP, Parser, device_flag, run
-from launch.shared.common_flags import fidelity_flag, json_flag, only_json_on_stdout, seeds_flag
-
-if TYPE_CHECKING:
-    from launch.training.single_run import TrainRequest
+from launch.shared.common_flags import (
+    SCALES,
+    fidelity_flag,
+    json_flag,
+    one_of,
+    only_json_on_stdout,
+    part_flag,
+    seeds_flag,
+)
+from launch.training.requests import TrainRequest
 
 
 def main() -> None:
@@ -19,15 +24,15 @@ def main() -> None:
     arguments = _parser().parse_args()
     if arguments.is_json:
         only_json_on_stdout(("--show-config", arguments.show_config), ("--calibrate", arguments.calibrate))
-    from launch.training.single_run import train  # noqa: PLC0415  -h answers at once
+    request = request_of(arguments)
+    request.check()
+    from launch.training.single_run import train  # noqa: PLC0415  -h and typing errors answer at once
 
-    train(request_of(arguments))
+    train(request)
 
 
-def request_of(arguments: argparse.Namespace) -> "TrainRequest":
+def request_of(arguments: argparse.Namespace) -> TrainRequest:
     """Return what the command line asks for."""
-    from launch.training.single_run import TrainRequest  # noqa: PLC0415  -h answers at once
-
     given = dict(vars(arguments))
     seeds = (*given.pop("seeds"), *given.pop("seed")) or (4,)
     return TrainRequest(**given | {"overrides": tuple(arguments.overrides), "seeds": seeds})
@@ -36,14 +41,17 @@ def request_of(arguments: argparse.Namespace) -> "TrainRequest":
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(__doc__)
     parser.add_argument("--config", type=Path, help="file with a whole configuration, such as a study's best.yaml")
-    parser.add_argument("--task", help="toy (default), images, features, or FILE.py:NAME of your own")
+    part_flag(parser, "task", "FILE.py:NAME", "toy (default), images, features, or FILE.py:NAME of your own")
     parser.add_argument("--data", help=DATA_HELP)
     parser.add_argument("--skip-bad", action="store_true", help=SKIP_BAD_HELP)
     parser.add_argument("--weights", metavar="auto|none|FILE", help=WEIGHTS_HELP)
-    parser.add_argument("--loss", help="mc_info_nce (default), hib, elk, info_nce, or FILE.py:CLASS of your own")
-    parser.add_argument("--encoder", help="classifier, or FILE.py:CLASS of your own (default: the task's)")
+    part_flag(
+        parser, "loss", "FILE.py:CLASS", "mc_info_nce (default), hib, elk, info_nce, or FILE.py:CLASS of your own"
+    )
+    part_flag(parser, "encoder", "FILE.py:CLASS", "classifier, or FILE.py:CLASS of your own (default: the task's)")
     fidelity_flag(parser)
-    parser.add_argument("--scale", help="smoke, quick or paper (default: paper on a GPU, else quick)")
+    parser.add_argument("--scale", type=one_of(SCALES), metavar="NAME",
+                        help="smoke, quick or paper (default: paper on a GPU, else quick)")  # fmt: skip
     parser.add_argument("--set", action="append", default=[], dest="overrides", metavar="PATH=VALUE",
                         help="change a setting; may be repeated")  # fmt: skip
     seeds_flag(parser, "random seeds, which are trained side by side (default: 4)")

@@ -7,15 +7,18 @@ such study or a process is at work on it.
 
 import argparse
 import sys
+from pathlib import Path
 
 from launch.shared.command import Parser, run
-from pcl.studies.ledger.study_storage import Storage
+from launch.shared.common_flags import storage_flag
 
 
 def main() -> None:
     """Parse the command line and verify."""
     given = _parser().parse_args()
-    from launch.viewing.verification import VerifyRequest, verify_studies  # noqa: PLC0415  -h answers at once
+    if given.study and not Path(given.study).is_dir():
+        given.storage.require_study(given.study)
+    from launch.viewing.verification import VerifyRequest, verify_studies  # noqa: PLC0415  typing errors first
 
     if not verify_studies(VerifyRequest(given.study, given.storage, given.tracking_uri, given.json)):
         sys.exit(1)
@@ -25,8 +28,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(__doc__)
     parser.add_argument("study", nargs="?", metavar="STUDY|STORAGE", help="a study's name, folder or address, or a "
                         "folder or store of studies (default: all of --storage)")  # fmt: skip
-    parser.add_argument("--storage", type=Storage.of, default=Storage.of("runs"), metavar="FOLDER|URI",
-                        help="of studies: a folder or a store such as s3://BUCKET/PREFIX (default: runs)")  # fmt: skip
+    storage_flag(parser)
     parser.add_argument("--tracking-uri", help="MLflow (default: MLFLOW_TRACKING_URI, else STORAGE/mlflow.db)")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     return parser

@@ -154,14 +154,41 @@ def test_commands_answer_for_help_at_once_as_file_and_as_module() -> None:
         assert not by_file.packages & HEAVY
 
 
+ASKED = "import runpy, sys; sys.argv[:] = {0}; runpy.run_path(sys.argv[0], None, '__main__')"
+
+
 def test_lists_and_misspelt_names_answer_at_once() -> None:
-    asked = "import runpy, sys; sys.argv[:] = {0}; runpy.run_path(sys.argv[0], None, '__main__')"
     lists = [[f"launch/{name}.py", "--list"] for name in ("grid", "ablate", "reproduce")]
     misspelt = [
         ["launch/grid.py", "--space", "toy_mcinfonc"], ["launch/ablate.py", "--ablation", "mc_sample"],
         ["launch/reproduce.py", "--table", "bench_result"],
     ]  # fmt: skip
     commands = [*lists, *misspelt]
-    for words, answer in zip(commands, at_once(*map(asked.format, commands)), strict=True):
+    for words, answer in zip(commands, at_once(*map(ASKED.format, commands)), strict=True):
         assert not answer.packages & HEAVY, words
         assert (answer.ended, "Did you mean" in answer.out) == ((2, True) if words in misspelt else (0, False))
+
+
+def test_misspelt_settings_parts_and_studies_are_told_before_torch_is_loaded(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "study.json").write_text("{}")
+    grid, stored = ["grid", "--space", "toy_small"], ["--storage", str(tmp_path)]
+    near = [
+        [*grid, "--set", "training.lrr=1"], ["ablate", "--ablation", "loss", "--set", "training.lrr=1"],
+        ["reproduce", "--table", "bench_results", "--set", "training.lrr=1"], ["train", "--set", "training.lrr=1"],
+        ["train", "--task", "imagess"], ["train", "--loss", "hibb"], ["train", "--encoder", "clasifier"],
+        ["train", "--scale", "qick"], ["grid", "--resume", "mime", *stored], ["ablate", "--resume", "mime", *stored],
+        ["look", "mime", *stored], ["apply", "mime", ".", *stored], ["verify", "mime", *stored],
+        ["champion", "mime", *stored], ["champion", str(tmp_path / "mime")],
+        [*grid, "--search", "optuna", "--warm-start", "mime", *stored],
+    ]  # fmt: skip
+    other = [
+        [*grid, "--set", "training.lr=abc"], ["train", "--set", "loss.positive_weight=two"],
+        ["train", "--device", "gpu"], ["look", "checkpoint.pt", "--storage", str(tmp_path / "none")],
+    ]  # fmt: skip
+    commands = [[f"launch/{name}.py", *flags] for name, *flags in [*near, *other]]
+    answers = fresh(*map(ASKED.format, commands))
+    for words, answer in zip(commands, answers, strict=True):
+        assert (answer.ended, answer.out.count("\n")) == (2, 1), (words, answer.out)
+        assert not answer.packages & HEAVY, words
+    assert all("Did you mean" in answer.out for answer in answers[: len(near)])

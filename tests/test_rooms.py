@@ -36,7 +36,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "pcl.studies.serving": ("pcl.prediction",),
     "pcl.studies.space": ("pcl.config", "pcl.metrics", "pcl.storage"),
     "pcl.studies.ledger": ("pcl.config", "pcl.metrics", "pcl.storage", "pcl.studies.space"),
-    "pcl.studies.results": ("pcl.config", "pcl.metrics", "pcl.studies.ledger", "pcl.studies.space"),
+    "pcl.studies.results": ("pcl.config", "pcl.metrics", "pcl.storage", "pcl.studies.ledger", "pcl.studies.space"),
     "pcl.studies.paper": ("pcl.config", "pcl.metrics", "pcl.studies.results"),
     "pcl.studies.tracking": (
         "pcl.config", "pcl.metrics", "pcl.storage", "pcl.studies.ledger", "pcl.studies.results", "pcl.studies.space",
@@ -56,7 +56,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "pcl.studies.inspection": (
         "pcl.config", "pcl.data", "pcl.distributions", "pcl.mathematics", "pcl.metrics", "pcl.prediction",
-        "pcl.presentation", "pcl.storage", "pcl.studies.ledger", "pcl.tasks", "pcl.training",
+        "pcl.presentation", "pcl.storage", "pcl.studies.ledger", "pcl.studies.results", "pcl.tasks", "pcl.training",
     ),
     "pcl.studies.report": (
         "pcl.config", "pcl.data", "pcl.mathematics", "pcl.metrics", "pcl.presentation", "pcl.storage",
@@ -92,16 +92,18 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "dashboards.board.html", "dashboards.board.pages", "dashboards.board.store", "dashboards.paper", "pcl.metrics",
         "pcl.presentation", "pcl.storage", "pcl.studies.paper", "pcl.studies.tracking",
     ),
-    "dashboards.paper": ("pcl.presentation", "pcl.studies.paper", "pcl.studies.tracking"),
+    "dashboards.paper": ("pcl.config", "pcl.presentation", "pcl.studies.paper", "pcl.studies.tracking"),
     "launch.shared": (
         "pcl.config", "pcl.data", "pcl.encoders", "pcl.presentation", "pcl.storage", "pcl.studies.cluster",
         "pcl.studies.ledger", "pcl.studies.paper", "pcl.studies.space", "pcl.studies.tracking", "pcl.training",
     ),
-    "launch.testbed": ("pcl.studies.ledger", "pcl.studies.tracking"),
+    "launch.testbed": ("pcl.metrics", "pcl.studies.ledger", "pcl.studies.tracking"),
     "launch.benchmarks": (
-        "launch.shared", "launch.testbed", "pcl", "pcl.config", "pcl.distributions", "pcl.losses", "pcl.storage",
-        "pcl.studies.cluster", "pcl.studies.execution", "pcl.studies.ledger", "pcl.studies.report",
-        "pcl.studies.results", "pcl.studies.search", "pcl.studies.space", "pcl.studies.tracking", "pcl.training",
+        "launch.shared", "launch.testbed", "pcl", "pcl.config", "pcl.data", "pcl.distributions", "pcl.losses",
+        "pcl.metrics",
+        "pcl.prediction", "pcl.storage", "pcl.studies.cluster", "pcl.studies.execution", "pcl.studies.ledger",
+        "pcl.studies.registry", "pcl.studies.report", "pcl.studies.results", "pcl.studies.search",
+        "pcl.studies.serving", "pcl.studies.space", "pcl.studies.tracking", "pcl.training",
     ),
     "launch.benchmarks.chaos": (
         "launch.benchmarks", "launch.shared", "launch.testbed", "pcl.config", "pcl.presentation",

@@ -9,14 +9,17 @@ from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
 from dashboards.paper.formats import CSV_HEADINGS, cells_of, csv_of
+from pcl.config.fidelity import Profile
+from pcl.config.scale import Scale
 from pcl.presentation.text_tables import markdown_table
 from pcl.studies.paper.comparison import DIVERGED, MISSING, NO_ERROR, NO_NUMBER, NOTHING, YARDSTICK, Line, split_mark
 from pcl.studies.paper.published import AGREES, FEW_SEEDS, published_titles
-from pcl.studies.tracking.tags import NUMERICS, Tag, numerics_of
+from pcl.studies.tracking.tags import NUMERICS, Tag, numerics_of, shown_commit
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
-_PROFILES = ("reference", "paper", "exact")
-_SCALES = ("paper", "quick", "smoke")
+_PROFILES = [profile.value for profile in (Profile.REFERENCE, Profile.PAPER, Profile.EXACT)]  # in this order
+_SCALES = [scale.value for scale in reversed(Scale)]  # the published sizes first
+_CODE = {"commit": "commit {}", "source": "source {}"}  # how the code is told
 _JOINT = "; "  # between the places, versions or dates of one line
 # Of a cell's comparison: others have it
 _UNTOLD = ("", MISSING, NOTHING, NO_NUMBER, NO_ERROR, YARDSTICK, *FEW_SEEDS.values())
@@ -31,6 +34,7 @@ class Origin:
     commit: str = ""  # of the code
     date: str = ""  # of the end of the training, in UTC
     numerics: str = ""  # version of the numerics, see `tags.NUMERICS`; of a line without runs empty
+    source: str = ""  # hash of the code's files
 
     @property
     def is_older(self) -> bool:
@@ -68,7 +72,7 @@ class Result:
         return self.asked.path_of(self.table)
 
 
-_ADDED = ("agrees_within", "numerics")  # columns that files of earlier versions lack
+_ADDED = ("agrees_within", "numerics", "source")  # columns that files of earlier versions lack
 _COLUMNS = ("table", *CSV_HEADINGS, *(f.name for kind in (Asked, Origin) for f in fields(kind)))
 
 
@@ -93,7 +97,7 @@ def read_result(path: Path) -> Result:
     content = [dict(zip(columns, row, strict=True)) for row in rows[1:]]
     for row in content:
         row.setdefault("numerics", numerics_of({}) if row["hardware"] else "")
-        row.setdefault("agrees_within", "")
+        row |= {name: row.get(name, "") for name in _ADDED}
     result = Result(
         content[0]["table"],
         Asked(**{f.name: content[0][f.name] for f in fields(Asked)}),
@@ -156,12 +160,14 @@ def origin_words(result: Result) -> str:
     told = [f"fidelity {asked.fidelity}, scale {asked.scale}{images}{seeds}"]
     if older := sorted({origin.numerics for origin in result.origins if origin.is_older}):
         told.append(f"numerics {', '.join(older)}, where this version has {NUMERICS}: to be run again")
-    for name, words in (("hardware", "{}"), ("torch", "torch {}"), ("date", "{}"), ("commit", "commit {}")):
+    for name, words in (("hardware", "{}"), ("torch", "torch {}"), ("date", "{}"), *_CODE.items()):
         found = sorted({part for origin in result.origins for part in getattr(origin, name).split(_JOINT)} - {""})
         if name == "date" and len(found) > 1:
             found = [f"{found[0]} to {found[-1]}"]
+        if name in _CODE:
+            found = [f"`{shown_commit(text, 12)}`" for text in found]
         if found:
-            told.append(words.format(", ".join(f"`{text[:12]}`" if name == "commit" else text for text in found)))
+            told.append(words.format(", ".join(found)))
     return f"{'; '.join(told)}: `{asked.command}`"
 
 
@@ -176,4 +182,5 @@ def origin_of(tags: Mapping[str, str], date: str) -> Origin:
     """Return the origin by the tags of a run in MLflow."""
     commit = tags.get(Tag.COMMIT, "")
     commit = "" if commit == "unknown" else commit
-    return Origin(tags.get(Tag.HARDWARE, ""), tags.get(Tag.TORCH, ""), commit, date, numerics_of(tags))
+    hardware, torch, source = (tags.get(tag, "") for tag in (Tag.HARDWARE, Tag.TORCH, Tag.SOURCE))
+    return Origin(hardware, torch, commit, date, numerics_of(tags), source)

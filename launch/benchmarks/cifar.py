@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from launch.benchmarks import Row, phases
-from launch.benchmarks.phases import peak, phase_row, synchronize
+from launch.benchmarks import Row, measurement
+from launch.benchmarks.measurement import peak, phase_row, synchronize
 from launch.shared.command import say
 from launch.shared.image_choice import chosen_data, named
 from pcl.config.run_config import RunConfig
@@ -31,7 +31,7 @@ def measure(
     timed: tuple[int, int],
 ) -> list[Row]:  # fmt: skip
     """Measure and print the table row by row."""
-    device, scale, n_timed = phases.sizes(device, scale, batches, timed)
+    device, scale, n_timed = measurement.sizes(device, scale, batches, timed)
     images = chosen_data(data)
     values = {"task.data": named(data, images), "training.phases": "mu kappa"}
     base = RunConfig.of(values, profile=profile, scale=scale, task="images")

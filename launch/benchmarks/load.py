@@ -13,7 +13,7 @@ from contextlib import closing
 from pathlib import Path
 
 from launch.benchmarks import Row
-from launch.benchmarks.phases import peak_mib
+from launch.benchmarks.measurement import peak_mib
 from launch.benchmarks.study import Footprint, make_trials, open_study, run_measured, run_sleeping, smallest_spec
 from launch.shared.command import say
 from launch.testbed.mlflow import count

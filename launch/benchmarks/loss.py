@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from launch.benchmarks import Row
-from launch.benchmarks.phases import peak_mib, synchronize
+from launch.benchmarks.measurement import peak_mib, synchronize
 from launch.shared.command import chosen_device, say
 from pcl.distributions import VonMisesFisher
 from pcl.losses import LOSSES, Loss, mc_info_nce

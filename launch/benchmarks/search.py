@@ -17,11 +17,11 @@ from launch.benchmarks.search_table import TABLE, Entry, read_entries, threshold
 from launch.shared.command import chosen_device, say, settings
 from pcl.studies.execution.early_stopping import Rungs
 from pcl.studies.search.optuna_study import Known, distributions_of, sampler_of, warned
+from pcl.studies.search.proposals import MOST_REPEATS
 from pcl.studies.space.search_method import OPTUNA, TPE, Method
 
 _COLUMNS = {"trials": 0, "batches": 0, "percent": 1}  # and how many decimals are shown
 _N_TRIALS = 30  # that the samplers plan for: a tenth of the grid
-_MOST_REPEATS = 10  # proposals in a row that are known, before a new cell is drawn at random, as in the service
 
 
 def measure(
@@ -101,7 +101,7 @@ def _proposed(entries: list[Entry], goal: float, seed: int, rungs: Rungs | None)
     known: dict[int, Known] = {}
     n_repeats = 0
     while len(known) < len(entries):
-        if n_repeats >= _MOST_REPEATS:
+        if n_repeats >= MOST_REPEATS:
             study.enqueue_trial(generator.choice([entry.cell for entry in entries if id(entry) not in known]))
         every = study.get_trials(deepcopy=False)
         study.sampler = warned(sampler_of(method, stage, _N_TRIALS, len(every)), study, every, distributions)

@@ -23,6 +23,7 @@ import torch
 from launch.benchmarks import Row
 from launch.shared.command import say
 from pcl.config.run_config import Plain
+from pcl.metrics.names import KAPPA_RANK_CORR
 from pcl.storage.installation import command
 from pcl.studies.execution.early_stopping import Rungs
 from pcl.studies.ledger.folders import Row as Report
@@ -32,7 +33,7 @@ from pcl.studies.space.search_space import Cell, SearchSpace, Stage, load_space
 from pcl.training.run import Run
 
 TABLE = Path(__file__).with_name("search.jsonl")
-OBJECTIVE = "eval/kappa_rank_corr"
+OBJECTIVE = KAPPA_RANK_CORR
 _PROFILE, _SCALE = "reference", "quick"
 _N_EVALUATIONS = 16
 _N_DIGITS = 4

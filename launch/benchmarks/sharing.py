@@ -1,11 +1,11 @@
 """Throughput of a process that trains several trials side by side, against one alone."""
 
-from launch.benchmarks import Row, phases
-from launch.benchmarks.phases import SEEDS
+from launch.benchmarks import Row, measurement
 from launch.shared.command import say
 from launch.shared.image_choice import chosen_data, named
 from pcl.config.run_config import RunConfig
 from pcl.studies.report.plan import side_by_side_seconds
+from pcl.studies.space.ablation import SEEDS
 from pcl.training.run import Run
 
 _TRIALS = (1, 2, 3, 4)
@@ -17,7 +17,7 @@ def measure(
     timed: tuple[int, int],
 ) -> list[Row]:  # fmt: skip
     """Measure and print the table row by row."""
-    device, scale, n_batches = phases.sizes(device, scale, batches, timed)
+    device, scale, n_batches = measurement.sizes(device, scale, batches, timed)
     if device != "cuda":
         raise ValueError("`bench.py sharing` needs a GPU: on a CPU, trials in one process only take turns.")
     say(f"MCInfoNCE, task {task}, profile {profile}, scale {scale}, {device}, {n_batches} batches of each phase")

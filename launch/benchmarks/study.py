@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from launch.benchmarks import Row
 from launch.shared.command import say
+from pcl.metrics.names import TRAIN_LOSS
 from pcl.studies.cluster.session import available_resources, ray_cluster
 from pcl.studies.execution.interrupt import Interrupt
 from pcl.studies.execution.progress import Progress
@@ -62,7 +63,7 @@ def _sleeping(seconds: float) -> Callable[[dict[str, Any]], None]:
         token, began = folder.claim(), time.perf_counter()
         time.sleep(seconds)
         value = trial.config["training.lr"]
-        metrics = {job["objective"]: float(value), "train/loss": 0.0}
+        metrics = {job["objective"]: float(value), TRAIN_LOSS: 0.0}
         folder.publish(Report(1, 1, now_ms(), seconds, dict.fromkeys(trial.seeds, metrics), {}), token)
         tune.report({"folder": job["folder"], "batch": 1, "n_batches": 1, "objective": value})
         folder.end(Result(Status.FINISHED, wall_s=time.perf_counter() - began), token)

@@ -1,9 +1,10 @@
 """Cost of a batch of the controlled experiment: fast path and plain twin, one seed and five, and as sizes double."""
 
-from launch.benchmarks import Row, phases
-from launch.benchmarks.phases import SEEDS, peak, phase_row
+from launch.benchmarks import Row, measurement
+from launch.benchmarks.measurement import peak, phase_row
 from launch.shared.command import say
 from pcl.config.run_config import RunConfig
+from pcl.studies.space.ablation import SEEDS
 from pcl.training.run import Run
 
 _DOUBLED = {
@@ -16,7 +17,7 @@ def measure(
     *, profile: str, scale: str | None, device: str | None, batches: int | None, timed: tuple[int, int]
 ) -> list[Row]:  # fmt: skip
     """Measure and print the table row by row."""
-    device, scale, n_batches = phases.sizes(device, scale, batches, timed)
+    device, scale, n_batches = measurement.sizes(device, scale, batches, timed)
     # Evaluations are not timed here, so their inputs can be few.
     base = RunConfig.of({"task.n_eval": 100}, profile=profile, scale=scale)
     flat = base.flat()

@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import json
 import math
+import platform
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -102,7 +103,7 @@ def trial_of(table: Table, row: Row, setting: Setting) -> Trial:
 
 
 def studies_of(trials: Sequence[Trial], setting: Setting, storage: Storage) -> list[Study[TrialList]]:
-    """Return trials as studies, one for each task; the same setting has the same studies, which then go on.
+    """Return trials as studies, one for each task; those of the same setting that the storage has go on.
 
     Small networks come first: a wide one would hold up those beside it in a worker, with which it takes turns.
     """
@@ -126,20 +127,19 @@ def studies_of(trials: Sequence[Trial], setting: Setting, storage: Storage) -> l
 
 
 def study_name(spec: StudySpec, storage: Storage) -> str:
-    """Return a name that only the same study has, or the one that an older version gave it.
+    """Return the name that this very study has in the storage, or that it will have there and nowhere else.
 
-    Older versions named it for the text of `--set`, in which `1e-3` is not `0.001`.
+    Two users of an MLflow server would share the runs of one name, so it depends on the storage, too.
     """
-    seeds = [*spec.tuning_seeds, *spec.report_seeds]
-    content = json.dumps([sorted(spec.overrides.items()), seeds, spec.data, spec.fingerprint])
-    digest = hashlib.sha256(content.encode()).hexdigest()[:8]
     head = f"{spec.space}-{spec.profile}-{spec.scale}-"
-    if spec.overrides and not (storage.path / f"{head}{digest}").exists():
-        for path in sorted(storage.path.glob(f"{head}*/study.json")):
-            with contextlib.suppress(ValueError):  # what cannot be read is another study
-                if not spec.difference(type(spec).read(storage.study(path.parent.name))):
-                    return path.parent.name
-    return f"{head}{digest}"
+    for path in sorted(storage.path.glob(f"{head}*/study.json")):
+        with contextlib.suppress(ValueError):  # what cannot be read is another study
+            if not spec.difference(StudySpec.read(storage.study(path.parent.name))):
+                return path.parent.name
+    place = str(storage) if storage.is_store else [platform.node(), str(storage.path.resolve())]
+    seeds = [*spec.tuning_seeds, *spec.report_seeds]
+    content = json.dumps([sorted(spec.overrides.items()), seeds, spec.data, spec.fingerprint, place])
+    return f"{head}{hashlib.sha256(content.encode()).hexdigest()[:8]}"
 
 
 def recorded(tracker: Tracker, trials: Iterable[Trial]) -> dict[str, Known]:

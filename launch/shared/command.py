@@ -3,7 +3,6 @@
 import argparse
 import errno
 import os
-import re
 import reprlib
 import sys
 import tempfile
@@ -13,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
+from pcl.storage.credentials import masked, without_credentials
 from pcl.studies.cluster.loss import is_lost
 from pcl.studies.cluster.process_end import end_process, end_without_destructors, n_ray_calls
 from pcl.training.diverged import Diverged
@@ -45,7 +45,8 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Exit with code 2."""
-        self.exit(2, f"{sys.argv[0]}: {_printable(message.rstrip('.'))}; `--help` shows all options.\n")
+        joint = "" if message.endswith("?") else ";"
+        self.exit(2, f"{sys.argv[0]}: {_printable(message.rstrip('.'))}{joint} `--help` shows all options.\n")
 
 
 def say(line: str) -> None:
@@ -100,8 +101,8 @@ def _sentence(error: Exception) -> str:
 
 def _leave(error: Exception, told: str, code: int) -> NoReturn:
     if os.environ.get("PCL_TRACEBACK") == "1":
-        print(_without_passwords("".join(traceback.format_exception(error))), file=sys.stderr)
-    print(f"{sys.argv[0]}: {_printable(_without_passwords(told))}", file=sys.stderr)
+        print(without_credentials("".join(traceback.format_exception(error))), file=sys.stderr)
+    print(f"{sys.argv[0]}: {_printable(without_credentials(told))}", file=sys.stderr)
     sys.exit(code)
 
 
@@ -114,15 +115,10 @@ def _kept(error: Exception) -> str:
     """Write an error's traceback to a file that only this user can read; returns where it is."""
     try:
         with tempfile.NamedTemporaryFile("w", prefix="pcl-error-", suffix=".txt", delete=False) as file:
-            file.write(_without_passwords("".join(traceback.format_exception(error))))
+            file.write(without_credentials("".join(traceback.format_exception(error))))
     except OSError:  # such as a full disk
         return "PCL_TRACEBACK=1 in the environment shows the traceback"
     return f"{file.name} has the traceback"
-
-
-def _without_passwords(text: str) -> str:
-    """Return a text without the user names and passwords of its addresses."""
-    return re.sub(r"(?<=//)[^/\s]*@", "", text)
 
 
 def _hide_passwords() -> None:
@@ -132,7 +128,7 @@ def _hide_passwords() -> None:
     """
     with suppress(OSError, ValueError, IndexError):
         words = Path("/proc/self/cmdline").read_bytes()
-        hidden = re.sub(rb"(?<=//)[^/\s\0]*(?=@)", lambda found: b"*" * len(found[0]), words)
+        hidden = masked(words)
         if hidden != words:
             fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
             with open("/proc/self/mem", "r+b", buffering=0) as memory:
@@ -166,7 +162,9 @@ def whole_number(text: str) -> int:
 
 def device_flag(parser: argparse.ArgumentParser, when: str = "") -> None:
     """Add the flag that `chosen_device` reads."""
-    parser.add_argument("--device", metavar="cpu|cuda", help=f"{when}default: cuda if there is a GPU, else cpu")
+    parser.add_argument(
+        "--device", choices=["cpu", "cuda"], metavar="cpu|cuda", help=f"{when}default: cuda if there is a GPU, else cpu"
+    )
 
 
 def chosen_device(asked: str | None) -> str:
@@ -174,8 +172,6 @@ def chosen_device(asked: str | None) -> str:
     import torch  # noqa: PLC0415  parsers import this file: -h answers at once
 
     device = asked or ("cuda" if torch.cuda.is_available() else "cpu")
-    if device not in ("cpu", "cuda"):
-        raise ValueError(f"`--device` must be cpu or cuda, but got {device}.")
     if device == "cuda" and not torch.cuda.is_available():
         raise ValueError("`--device cuda` needs a CUDA device, and there is none here; leave it out to use the CPU.")
     return device

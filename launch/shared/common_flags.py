@@ -4,29 +4,45 @@ import argparse
 import csv
 import json
 import sys
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
+from pcl.config.dotted_paths import registered
+from pcl.config.fidelity import Profile
+from pcl.config.scale import Scale
 from pcl.config.suggestion import suggestion
+from pcl.config.user_files import Reference
 from pcl.studies.ledger.study_storage import Storage
 
 if TYPE_CHECKING:
     from argparse import _ActionsContainer
 
-PROFILES = ("paper", "reference", "exact")
+PROFILES, SCALES = tuple(profile.value for profile in Profile), tuple(scale.value for scale in Scale)
 
 
 def fidelity_flag(parser: "_ActionsContainer", dest: str = "fidelity", default: str | None = None) -> None:
     """Add `--fidelity`, also spelled `--profile`."""
     what = "profile of settings: paper, reference or exact (default: reference)"
-    parser.add_argument("--fidelity", "--profile", type=_profile, dest=dest, default=default, metavar="NAME", help=what)
+    parser.add_argument(
+        "--fidelity", "--profile", type=one_of(PROFILES), dest=dest, default=default, metavar="NAME", help=what
+    )
 
 
-def _profile(text: str) -> str:
-    if text not in PROFILES:
-        known, hint = ", ".join(PROFILES), suggestion(text, PROFILES)
-        raise argparse.ArgumentTypeError(f"must be one of {known}, but got {text!r}.{hint}")
-    return text
+def part_flag(parser: "_ActionsContainer", name: str, own: str, help: str) -> None:
+    """Add a flag that names a task, loss or encoder: one of ours, or of a user's file in the form `own`."""
+    parser.add_argument(f"--{name}", type=one_of(registered(name), own), metavar="NAME", help=help)
+
+
+def one_of(known: Collection[str], own: str = "") -> Callable[[str], str]:
+    """Return a parser of a known name or, where `own` says its form, of a part in a user's file."""
+
+    def parse(text: str) -> str:
+        if text not in known and not (own and Reference.of(text)):
+            told = ", ".join([*known, *([own] if own else [])])
+            raise argparse.ArgumentTypeError(f"must be one of {told}, but got {text!r}.{suggestion(text, known)}")
+        return text
+
+    return parse
 
 
 def seeds_flag(parser: "_ActionsContainer", help: str) -> None:
@@ -78,10 +94,15 @@ def _number(text: str) -> float | None:
     return int(text) if text.isdigit() else float(text)
 
 
+def storage_flag(parser: "_ActionsContainer") -> None:
+    """Add the flag that says where studies are."""
+    parser.add_argument("--storage", type=Storage.of, default=Storage.of("runs"), metavar="FOLDER|URI",
+                        help="of studies: a folder or a store such as s3://BUCKET/PREFIX (default: runs)")  # fmt: skip
+
+
 def encoder_flags(parser: argparse.ArgumentParser) -> None:
     """Add what names a trained encoder: a study or a checkpoint, where studies are, and the seed."""
     parser.add_argument("source", metavar="STUDY|CHECKPOINT", help="a study's name, folder or address, of which the "
                         "winner is taken, or a checkpoint of train.py or of a trial")  # fmt: skip
-    parser.add_argument("--storage", type=Storage.of, default=Storage.of("runs"), metavar="FOLDER|URI",
-                        help="of studies: a folder or a store such as s3://BUCKET/PREFIX (default: runs)")  # fmt: skip
+    storage_flag(parser)
     parser.add_argument("--seed", type=int, help="seed of the checkpoint (default: the first that has not failed)")

@@ -1,7 +1,6 @@
 """Packages a launch command for a cluster: the code, the lock file and the user's own files in one folder."""
 
 import os
-import re
 import shlex
 import shutil
 from itertools import pairwise
@@ -9,6 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from pcl.config.user_files import Reference, is_path, mentioned
+from pcl.storage.credentials import password_of
 from pcl.storage.installation import INSIDE, PACKAGE, installed_folder
 from pcl.storage.object_stores import check_address, is_address
 from pcl.studies.ledger.provenance import COMMIT_FILE, commit
@@ -23,7 +23,6 @@ _STUDIES = ("grid", "ablate", "reproduce")  # commands that join a cluster and r
 _TRACKED = (*_STUDIES, "champion", "verify")  # commands that need MLflow
 _PLACES = ("--storage", "--checkpoint", "--output", "--data", "--weights", "--folder")  # whose paths are the cluster's
 _WRITES_NOTHING = ("--plan", "--list", "-h", "--help", "--show-config")
-_PASSWORD = re.compile(r"://[^/@]*:[^/@]*@")
 
 
 class Parcel(NamedTuple):
@@ -82,7 +81,7 @@ def parcel(command: list[str], folder: str | None, tracking_uri: str) -> Parcel:
         ValueError: If it is no launch command, or its results would be lost with the job.
     """
     name, words = _split(command)
-    if any(map(_PASSWORD.search, [*words, tracking_uri])):
+    if any(map(password_of, [*words, tracking_uri])):
         raise ValueError(
             "An address with a password would be seen by all who see the job; leave it out, and set "
             "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD where the cluster is started."

@@ -1,6 +1,8 @@
 """Registration of a study's winner, as a command says it."""
 
 import shlex
+import shutil
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +13,8 @@ from pcl.studies.ledger.study_spec import SEARCH
 from pcl.studies.ledger.study_storage import Storage
 from pcl.studies.registry.registration import Registered
 from pcl.studies.tracking.store import shown_uri, tracking_uri
+
+_PORT = 5001  # MLflow's default, 5000, is also that of its own pages
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,7 @@ def _tell(study: Study, made: Registered, request: ChampionRequest) -> None:
     found = champion.metrics[champion.objective]
     interval = f", 95% interval {found.low:.4g} to {found.high:.4g}" if found.has_interval else ""
     say(f"winner: {champion.taken.trial.label}, seed {made.seed} of {seeds} ({champion.checkpoint})")
-    say(f"{champion.objective}: {found.mean:.4g}{interval} ({found.n} seeds)")
+    say(f"{champion.objective}: {found.mean:.4g}{interval} ({found.n} {'seed' if found.n == 1 else 'seeds'})")
     if not champion.is_reported and study.spec.kind == SEARCH:
         place = str(request.storage) if request.storage.is_store else str(study.path.parent)
         where = "" if study.path.parent.absolute() == Path("runs").absolute() else f" --storage {shlex.quote(place)}"
@@ -62,5 +66,18 @@ def _tell(study: Study, made: Registered, request: ChampionRequest) -> None:
         say(note)
     state = "registered" if made.is_new else "unchanged since it was registered"
     say(f"{made.name} version {made.version}: {state}, alias {made.alias}")
-    uri = shlex.quote(shown_uri(tracking_uri(request.tracking_uri, study.path.parent)))
-    say(f"serve it: MLFLOW_TRACKING_URI={uri} mlflow models serve -m {made.uri} --env-manager local")
+    uri = tracking_uri(request.tracking_uri, study.path.parent)
+    if shown_uri(uri) != uri:
+        say("before you serve it, put MLflow's user into MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD")
+    say(f"serve it: {_serving(shown_uri(uri), made.uri)}")
+
+
+def _serving(tracking: str, model: str) -> str:
+    """Return a line for a shell, which works in any folder, also where the environment is not activated."""
+    folder, found = Path(sys.executable).parent, shutil.which("mlflow")
+    is_active = found is not None and (Path(found).parent == folder or not (folder / "mlflow").exists())
+    # MLflow looks for uvicorn on the path; the path that is set with a command need not be the one that it is found by.
+    path = "" if is_active else f'PATH={shlex.quote(str(folder))}:"$PATH" '
+    program = "mlflow" if is_active else shlex.quote(str(folder / "mlflow"))
+    words = f"models serve -m {model} --env-manager local -p {_PORT}"
+    return f"{path}MLFLOW_TRACKING_URI={shlex.quote(tracking)} {program} {words}"

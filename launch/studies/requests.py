@@ -59,6 +59,12 @@ class StudyRequest:
     search: SearchRequest = field(default_factory=SearchRequest)  # of a grid
     is_json: bool = False  # whether the result is printed as JSON
 
+    def check(self) -> None:
+        """Raise a ValueError if there is no study of a name that is asked for."""
+        warm_start = self.search.warm_start if self.search.kind == "optuna" else None  # with others it is refused
+        for name in filter(None, (self.study.resume, warm_start)):
+            self.run.storage.require_study(name)
+
 
 @dataclass(frozen=True)
 class ReproductionRequest:

@@ -3,13 +3,14 @@
 import argparse
 import math
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from launch.shared.command import DATA_HELP, SKIP_BAD_HELP, WEIGHTS_HELP, settings, whole_number
-from launch.shared.common_flags import fidelity_flag, seeds_flag
+from launch.shared.common_flags import SCALES, fidelity_flag, only_json_on_stdout, seeds_flag, storage_flag
 from launch.studies.requests import ConfigRequest, ImageRequest, StudyChoice
+from pcl.config.dotted_paths import check_values
 from pcl.studies.ledger.study_names import check_name, check_new_name
-from pcl.studies.ledger.study_storage import Storage
 from pcl.studies.session.request import AUTO, ResourceRequest, Runner, RunRequest, SearchRequest
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 def what_flags(what: "_ArgumentGroup", seeds: str) -> None:
     """Add the flags that say of what kind the runs are."""
-    what.add_argument("--scale", choices=["smoke", "quick", "paper"], help="default: paper with a GPU, else quick")
+    what.add_argument("--scale", choices=SCALES, help="default: paper with a GPU, else quick")
     fidelity_flag(what)
     what.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help="a setting; may be repeated")
     seeds_flag(what, seeds)
@@ -71,8 +72,7 @@ def running_flags(how: "_ArgumentGroup") -> None:
 def where_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of where a study runs and is kept."""
     where = parser.add_argument_group("where")
-    where.add_argument("--storage", type=Storage.of, default=Storage.of("runs"), metavar="FOLDER|URI",
-                       help="of studies: a folder, or a store such as s3://BUCKET/PREFIX (default: runs)")  # fmt: skip
+    storage_flag(where)
     where.add_argument("--tracking-uri", help="MLflow (default: MLFLOW_TRACKING_URI, else STORAGE/mlflow.db)")
     where.add_argument("--address", help="of a Ray cluster: auto, HOST:PORT, or ray://HOST:PORT, "
                        "to which the command is sent as a job (default: start one here)")  # fmt: skip
@@ -106,11 +106,23 @@ def _minutes(text: str) -> float:
     return float(text)
 
 
-def config_request(arguments: argparse.Namespace) -> ConfigRequest:
-    """Return the runs that `what_flags` ask for."""
+def answer_json(arguments: argparse.Namespace) -> None:
+    """Let only the result go to stdout where it is asked for as JSON, of a command that runs here."""
+    if arguments.is_json:
+        is_sent_away = (arguments.address or "").startswith("ray://")
+        only_json_on_stdout(("--list", arguments.list), ("--plan", arguments.plan), ("--address ray://", is_sent_away))
+
+
+def config_request(arguments: argparse.Namespace, declared_in: str = "") -> ConfigRequest:
+    """Return the runs that `what_flags` ask for, of the space or ablation that is declared in a file, if any.
+
+    A misspelt setting is told at once, unless the file is or names a user's own, which may have further settings.
+    """
     images = ImageRequest(arguments.data, arguments.skip_bad, arguments.weights)
-    texts = tuple(arguments.set)
-    return ConfigRequest(arguments.scale, arguments.fidelity, settings(texts), texts, arguments.seeds, images)
+    texts, values = tuple(arguments.set), settings(arguments.set)
+    if not (declared_in and ".py:" in Path(declared_in).read_text(encoding="utf-8", errors="replace")):
+        check_values(values)
+    return ConfigRequest(arguments.scale, arguments.fidelity, values, texts, arguments.seeds, images)
 
 
 OF_SEARCH = ("search", "trials", "search_seed", "sampler", "warm_start", "scheduler", "objectives", "replicate")

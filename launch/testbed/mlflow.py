@@ -4,13 +4,14 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from pcl.metrics.names import TRAIN_LOSS
 from pcl.studies.tracking.tags import EXPERIMENTS, RunKind, RunState, Tag
 
 if TYPE_CHECKING:
     from pcl.studies.ledger.folders import StudyFolder
 
 
-def count(uri: str, folder: "StudyFolder", keys: Sequence[str], metric: str = "train/loss") -> tuple[int, int]:
+def count(uri: str, folder: "StudyFolder", keys: Sequence[str]) -> tuple[int, int]:
     """Count the runs and reports of a study that MLflow has twice or lacks, by its trials' keys and folders.
 
     A trial has one run, which has finished: any other of it, also one that a killed driver has left, is too many.
@@ -24,7 +25,7 @@ def count(uri: str, folder: "StudyFolder", keys: Sequence[str], metric: str = "t
     expected = Counter(keys)
     duplicates, missing = (recorded - expected).total(), (expected - finished).total()
     for run in runs:
-        history = store.call(lambda client, run=run: client.get_metric_history(run.info.run_id, metric))  # type: ignore[misc]
+        history = store.call(lambda client, run=run: client.get_metric_history(run.info.run_id, TRAIN_LOSS))  # type: ignore[misc]
         steps = Counter(point.step for point in history)
         rows = Counter(row.batch for row in folder.trial(run.data.tags[Tag.TRIAL]).rows())
         duplicates += (steps - rows).total()

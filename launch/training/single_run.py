@@ -3,7 +3,6 @@
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
@@ -13,6 +12,7 @@ from launch.shared.command import chosen_device, say, settings
 from launch.shared.common_flags import print_json
 from launch.shared.image_choice import chosen_data, chosen_features, named, skipping
 from launch.shared.progress_line import Progress
+from launch.training.requests import TrainRequest
 from launch.training.run_results import results_of, shown, summary, write_results
 from pcl.config.run_config import RunConfig
 from pcl.config.schedule import Trained
@@ -20,30 +20,6 @@ from pcl.mathematics.random_streams import check_seeds
 from pcl.tasks.calibration import calibration_scan
 from pcl.training.checkpoint import Saving, check_same_config, read_checkpoint
 from pcl.training.run import Report, Run
-
-
-@dataclass(frozen=True)
-class TrainRequest:
-    """A request to `launch/train.py`, which describes each option; None and False stand for those left out."""
-
-    config: Path | None = None
-    task: str | None = None
-    data: str | None = None
-    skip_bad: bool = False
-    weights: str | None = None
-    loss: str | None = None
-    encoder: str | None = None
-    fidelity: str | None = None
-    scale: str | None = None
-    overrides: tuple[str, ...] = ()
-    seeds: tuple[int, ...] = (4,)
-    device: str | None = None
-    is_plain: bool = False
-    checkpoint: Path | None = None
-    is_fresh: bool = False
-    calibrate: bool = False
-    is_json: bool = False
-    show_config: bool = False
 
 
 def train(request: TrainRequest) -> None:

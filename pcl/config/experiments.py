@@ -13,7 +13,8 @@ from functools import cache
 from typing import Any, TypeVar, get_type_hints
 
 from pcl.config.fidelity import Profile, settings_of
-from pcl.config.suggestion import suggestion
+from pcl.config.scale import Scale
+from pcl.config.suggestion import require_choice
 from pcl.config.user_files import Reference, load
 from pcl.encoders import ENCODERS, Encoder, EncoderConfig, MlpEncoder, ResNetEncoder
 from pcl.losses import LOSSES, Loss
@@ -22,14 +23,6 @@ from pcl.tasks import CifarTask, FeatureTask, Task, TaskConfig, ToyTask
 
 Plain = str | int | float | bool
 T = TypeVar("T", bound=Loss | Encoder | Task)
-
-
-class Scale(Enum):
-    """The size of a run; it changes lengths, counts and the width of networks, never what is compared."""
-
-    SMOKE = "smoke"  # seconds, for tests
-    QUICK = "quick"  # half a minute on two CPU cores
-    PAPER = "paper"  # the published sizes
 
 
 @dataclass(frozen=True)
@@ -198,13 +191,6 @@ def images_of(task: TaskConfig, where: str) -> CifarTask.Config:
     if not isinstance(task, CifarTask.Config):
         raise ValueError(f"{where}, which has no images.")
     return task
-
-
-def require_choice(name: str, value: str, choices: list[str]) -> None:
-    """Raise a ValueError that names the nearest choice unless a value is one of them."""
-    if value not in choices:
-        hint = suggestion(value, choices)
-        raise ValueError(f"`{name}` must be one of {', '.join(choices)}, but got {value!r}.{hint}")
 
 
 def _found(part: str, name: str, ours: Mapping[str, Any]) -> Any:

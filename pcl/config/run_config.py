@@ -14,19 +14,19 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any, get_type_hints
 
+from pcl.config.dotted_paths import read_value
 from pcl.config.experiments import (
     EXPERIMENTS,
     Experiment,
     Plain,
-    Scale,
     encoder_of,
     experiment_of,
     loss_of,
-    require_choice,
 )
 from pcl.config.fidelity import RELEASE, Profile, release_settings
+from pcl.config.scale import Scale
 from pcl.config.schedule import Phases, Trained, TrainingConfig
-from pcl.config.suggestion import suggestion
+from pcl.config.suggestion import require_choice
 from pcl.config.user_files import KEYS, named, portable, recorded, short
 from pcl.encoders import EncoderConfig, MlpEncoder
 from pcl.losses import LossConfig, MCInfoNCE
@@ -35,7 +35,6 @@ from pcl.tasks.base import ADDED_LATER
 
 __all__ = ["EXPERIMENTS", "Plain", "RunConfig", "Scale"]
 
-_WHOLE_BELOW = 2**53  # a whole number of a setting: from here on, floats skip some
 _PARTS = ("task", "encoder", "loss", "training")
 _DROPPED_BACKBONE = "shared_in_range"  # a form that earlier versions had: only its mu phases were others
 _type_hints: Callable[[type], dict[str, Any]] = lru_cache(get_type_hints)  # every reading of a configuration asks
@@ -124,11 +123,11 @@ class RunConfig:
         """
         known = self.paths()
         if RELEASE in values:
-            version = _read(RELEASE, values[RELEASE], known)
+            version = read_value(RELEASE, values[RELEASE], known)
             values = {**release_settings(version.value, self.experiment.kind), **values}
         parts: dict[str, dict[str, Any]] = {}
         for path, value in values.items():
-            read = _read(path, value, known)
+            read = read_value(path, value, known)
             part, name = path.split(".")
             parts.setdefault(part, {})[name] = read
         replaced: dict[str, Any] = {
@@ -138,7 +137,7 @@ class RunConfig:
 
     def read(self, path: str, value: Any) -> Plain:
         """Return a value converted to the path's type, plain; its fit with other settings is not checked."""
-        return _plain(_read(path, value, self.paths()))
+        return _plain(read_value(path, value, self.paths()))
 
     def paths(self) -> dict[str, type]:
         """Return every dotted path and the type of its value."""
@@ -206,39 +205,3 @@ def _plain(value: Any) -> Plain:
         return str(value.value)
     is_infinite = isinstance(value, float) and math.isinf(value)  # JSON has no infinity: its text is read as well
     return str(value) if isinstance(value, Phases) or is_infinite else value
-
-
-def _read(path: str, value: Any, known: Mapping[str, type]) -> Any:
-    """Return a value of the path's type, from text or from a number that is exactly representable in it."""
-    if path not in known:
-        hint = suggestion(path, known) or f" Known are {', '.join(known)}."
-        raise ValueError(f"Unknown path {path!r}.{hint}")
-    kind = known[path]
-    if isinstance(value, kind) and kind is not int:
-        return value
-    try:
-        return _converted(value, kind)
-    except (ValueError, KeyError, TypeError, OverflowError) as error:
-        if kind is Phases:
-            raise ValueError(f"`{path}`: {error}") from None
-        rule = {int: "a whole number below 2^53", float: "a number", bool: "true or false", str: "text"}.get(kind)
-        if issubclass(kind, Enum):
-            rule = f"one of {', '.join(str(member.value) for member in kind)}"
-        raise ValueError(f"`{path}` must be {rule}, but got {value!r}.") from None
-
-
-def _converted(value: Any, kind: type) -> Any:
-    if kind is Phases:
-        return Phases.parse(str(value))
-    if issubclass(kind, Enum):
-        return kind(value)
-    if kind is bool:
-        return {"true": True, "false": False}[str(value).lower()]
-    if isinstance(value, bool) or kind is str:
-        raise TypeError
-    number = float(value)
-    if kind is int:
-        if number != int(number) or abs(number) >= _WHOLE_BELOW:
-            raise ValueError
-        return int(number)
-    return number

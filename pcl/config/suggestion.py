@@ -13,3 +13,10 @@ def suggestion(text: str, known: Collection[str]) -> str:
     """
     near = difflib.get_close_matches(str(text), known, n=1)  # a space may have a number for a path
     return f" Did you mean {near[0]!r}?" if near else ""
+
+
+def require_choice(name: str, value: str, choices: Collection[str]) -> None:
+    """Raise a ValueError that names the nearest choice unless a value is one of them."""
+    if value not in choices:
+        hint = suggestion(value, choices)
+        raise ValueError(f"`{name}` must be one of {', '.join(choices)}, but got {value!r}.{hint}")

@@ -97,7 +97,7 @@ def vote_probabilities(figure: Tensor, second: Tensor, ambiguity: Tensor) -> Ten
     return first + torch.nn.functional.one_hot(second, len(CLASSES)) * (ambiguity / 2).unsqueeze(1)
 
 
-def write_sheet(path: Path, seed: int = 0) -> None:
+def write_sheet(path: Path) -> None:
     """Write a PNG with every figure (columns), clear and by cause at half and at full ambiguity (rows)."""
     from PIL import Image, ImageDraw  # noqa: PLC0415  only for the picture
 
@@ -109,7 +109,7 @@ def write_sheet(path: Path, seed: int = 0) -> None:
     # Blends are with another figure than the look-alike, which the other rows show.
     second = torch.where(cause == Cause.BLEND, (figure + 3) % n_classes, torch.tensor(_LOOK_ALIKE)[figure])
     plan = _Plan(figure, second, cause, ambiguity)
-    pixels = _drawn(plan, torch.Generator().manual_seed(seed)).permute(0, 2, 3, 1).numpy()
+    pixels = _drawn(plan, torch.Generator().manual_seed(0)).permute(0, 2, 3, 1).numpy()
     step = SIDE * zoom + 2
     sheet = Image.new("RGB", (left + n_classes * step, top + len(rows) * step), "white")
     pen = ImageDraw.Draw(sheet)

@@ -38,6 +38,7 @@ BEST_BATCH = "best/batch"  # of the evaluation that the last report is of
 # Of runs in MLflow, which no report has
 OBJECTIVE, OBJECTIVE_SE = "objective", "objective_se"  # mean over seeds and its standard error
 BEST_OBJECTIVE = "best/objective"  # of a study
+CONSTANT_KAPPA_MAE = "constant/kappa_mae"  # of a study whose trials share a truth: error of the best constant kappa
 
 # Tables of trials show these beside the objective, where they are recorded.
 MAIN_METRICS = (

@@ -10,7 +10,6 @@ last bit of a direction's length; and equal cosines are equal.
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import Enum
 from typing import NamedTuple
 
 import torch
@@ -22,13 +21,6 @@ _UNITS = 2.0**26  # units per 1: the squared length of a direction is 2^52, insi
 _BLOCK_CPU, _BLOCK_DEVICE = 640_000, 2**25
 # Rounding of float64 cosines is below 1e-15; a threshold of 1 must still admit the query's own direction.
 _COSINE_SLACK = 1e-12
-
-
-class Gallery(Enum):
-    """The images among which a kept query looks for its nearest neighbour."""
-
-    ALL = "all"  # all others, rejected ones too
-    KEPT = "kept"  # the other kept ones
 
 
 class Neighbours(NamedTuple):
@@ -66,20 +58,17 @@ def recall_at_1(mu: Tensor, labels: Tensor) -> float:
     return torch.where(mu.isfinite().all(), recall, math.nan).item()
 
 
-def rejection_curve(mu: Tensor, labels: Tensor, kappa: Tensor, gallery: Gallery = Gallery.ALL) -> RejectionCurve:
+def rejection_curve(mu: Tensor, labels: Tensor, kappa: Tensor) -> RejectionCurve:
     """Return Recall@1 of the m images with the largest kappa, for every m: it rises if kappa predicts errors.
 
     recall(m) = 1/m sum_{i among the m largest kappa} [label(i) == label(nearest(i))]
 
     The rejected images stay in the gallery, as in the released code: each image keeps its neighbour, hit or miss, and
-    the curve can only rise because misses are rejected first. With `Gallery.KEPT` the rejected ones leave the gallery
-    too, as in a system that never stores them: recall(m) is then that of a set of m images, and falls for small m by
-    the thinning alone. That curve starts at m = 2, as a lone image has no neighbour.
+    the curve can only rise because misses are rejected first.
 
     Ties of kappa are averaged, so that the order of the input does not matter: where only some of several equal kappa
-    are kept, recall(m) is the mean over the choices. With `Gallery.KEPT`, that is the mean over the queries, in a
-    gallery that holds all of these equals. Limits: if all kappa are equal, recall(m) is Recall@1 for every m. All is
-    NaN where mu, (N, D), of any length, is not finite or kappa holds a NaN.
+    are kept, recall(m) is the mean over the choices. Limits: if all kappa are equal, recall(m) is Recall@1 for every m.
+    All is NaN where mu, (N, D), of any length, is not finite or kappa holds a NaN.
 
     Example:
         >>> mu = torch.tensor([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0], [0.1, 0.9]])
@@ -91,18 +80,19 @@ def rejection_curve(mu: Tensor, labels: Tensor, kappa: Tensor, gallery: Gallery 
     if kappa.shape != labels.shape:
         raise ValueError(f"Each point needs one kappa, but got {tuple(kappa.shape)} for {len(labels)} points.")
     kappa = torch.where(mu.isfinite().all(), kappa.to(mu.device), math.nan)
-    if gallery is Gallery.ALL:
-        return rejection_of_hits(_hits(mu, labels), kappa)
-    order, first, last = _by_kappa(kappa)
-    before, tied = _hits_among_kept(mu, labels, order, first, last)
-    return _curve(before, tied, first, last, kappa, start=1)
+    return rejection_of_hits(_hits(mu, labels), kappa)
 
 
 def rejection_of_hits(is_hit: Tensor, kappa: Tensor) -> RejectionCurve:
     """Return the `rejection_curve` of points, (N,), of which it is known whether their nearest neighbour is a hit."""
-    order, first, last = _by_kappa(kappa)
+    doubt, order = torch.sort(-kappa, stable=True)
+    # Positions first..last - 1 of the order have the same kappa as position m - 1.
+    first, last = torch.searchsorted(doubt, doubt), torch.searchsorted(doubt, doubt, right=True)
     hits = functional.pad(is_hit[order].cumsum(0), (1, 0))
-    return _curve(hits[first], hits[last] - hits[first], first, last, kappa, start=0)
+    kept = torch.arange(1, len(kappa) + 1, device=kappa.device)
+    recall = (hits[first] + (hits[last] - hits[first]) * (kept - first).double() / (last - first)) / kept
+    recall = torch.where(kappa.isnan().any(), math.nan, recall)
+    return RejectionCurve(kept.double() / len(kappa), recall, recall.mean().item())
 
 
 def nearest_neighbours(mu: Tensor) -> Iterator[Neighbours]:
@@ -145,19 +135,6 @@ def credible_images(mu: Tensor, threshold: Tensor, gallery_mu: Tensor) -> Tensor
     return inside
 
 
-def _by_kappa(kappa: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the order by falling kappa; positions first..last - 1 of it have the same kappa as position m - 1."""
-    doubt, order = torch.sort(-kappa, stable=True)
-    return order, torch.searchsorted(doubt, doubt), torch.searchsorted(doubt, doubt, right=True)
-
-
-def _curve(before: Tensor, tied: Tensor, first: Tensor, last: Tensor, kappa: Tensor, start: int) -> RejectionCurve:
-    kept = torch.arange(1, len(kappa) + 1, device=kappa.device)
-    recall = (before + tied * (kept - first).double() / (last - first)) / kept
-    recall = torch.where(kappa.isnan().any(), math.nan, recall)
-    return RejectionCurve((kept.double() / len(kappa))[start:], recall[start:], recall[start:].mean().item())
-
-
 def _hits(mu: Tensor, labels: Tensor) -> Tensor:
     """Return whether each point's nearest other point has its label, (N,)."""
     labels = labels.to(mu.device)
@@ -167,30 +144,6 @@ def _hits(mu: Tensor, labels: Tensor) -> Tensor:
 def _nearest(mu: Tensor) -> Tensor:
     """Return the index of each point's nearest other by cosine, (N,); of several, the first."""
     return torch.cat([found.nearest for found in nearest_neighbours(mu)])
-
-
-def _hits_among_kept(mu: Tensor, labels: Tensor, order: Tensor, first: Tensor, last: Tensor) -> tuple[Tensor, Tensor]:
-    """Return hits of the queries before `first`, and from there to `last`, in a gallery of all before `last`.
-
-    `order`, (N,), has the points from most to least certain; `first` and `last`, (M,), are positions in it.
-    """
-    n = len(mu)
-    labels = labels.to(mu.device)[order]
-    place_of = torch.argsort(order)
-    places = torch.arange(n, device=mu.device)
-    before, tied = (torch.zeros(n, dtype=torch.int64, device=mu.device) for _ in range(2))
-    for rows, cosines in _cosines_with_others(mu[order]):
-        # The nearest among the first 1, 2, ... N positions. Each new maximum starts a round; among those equal to the
-        # maximum of their round the lowest index wins, which has the largest key.
-        record = cosines.cummax(dim=1).values
-        is_new = functional.pad(record[:, 1:] > record[:, :-1], (1, 0))
-        key = is_new.cumsum(dim=1).mul_(n).add_(n - 1 - order).masked_fill_(cosines < record, -1)
-        winner = place_of[n - 1 - key.cummax(dim=1).values % n]
-        is_hit = (labels[winner] == labels[rows].unsqueeze(1))[:, last - 1]
-        query = places[rows].unsqueeze(1)
-        before += (is_hit & (query < first)).sum(dim=0)
-        tied += (is_hit & (query >= first) & (query < last)).sum(dim=0)
-    return before, tied
 
 
 def _cosines_with_others(mu: Tensor) -> Iterator[tuple[slice, Tensor]]:

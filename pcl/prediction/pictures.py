@@ -5,7 +5,9 @@ Axes: N images, H, W pixels.
 
 import math
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from io import BytesIO
 from typing import Any
 
@@ -19,6 +21,8 @@ from pcl.data.images import SIDE
 
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP")
 MOST_BYTES = 20 * 2**20  # of an encoded image
+_CHUNK = 16  # images that a thread decodes at a time; PIL decodes without Python's lock
+_THREADS = min(8, torch.get_num_threads())  # at most: each may hold the 200 MB of a largest image
 
 
 def pictures(images: Iterable[object], side: int = SIDE, first: int = 0) -> Tensor:
@@ -31,10 +35,19 @@ def pictures(images: Iterable[object], side: int = SIDE, first: int = 0) -> Tens
         >>> pictures([np.zeros((48, 64, 3), dtype=np.uint8)]).shape
         torch.Size([1, 3, 32, 32])
     """
-    made = [_picture(place, image, side) for place, image in enumerate(images, first)]
-    if not made:
+    placed = list(enumerate(images, first))
+    if not placed:
         raise ValueError("At least one image must be given, but got none.")
-    return torch.from_numpy(np.stack(made))
+    parts = [placed[start : start + _CHUNK] for start in range(0, len(placed), _CHUNK)]
+    # PIL's warnings, about transparency, sizes and EXIF, here: what threads ignore, each would restore for all.
+    with warnings.catch_warnings(action="ignore"), ThreadPoolExecutor(_THREADS) as pool:
+        work = partial(_pictures, side=side)
+        made = pool.map(work, parts) if len(parts) > 1 else map(work, parts)
+        return torch.from_numpy(np.concatenate(list(made)))
+
+
+def _pictures(placed: Sequence[tuple[int, object]], side: int) -> NDArray[np.uint8]:
+    return np.stack([_picture(place, image, side) for place, image in placed])
 
 
 def _picture(place: int, image: object, side: int) -> NDArray[np.uint8]:
@@ -51,8 +64,7 @@ def _decoded(place: int, content: bytes, side: int) -> NDArray[np.uint8]:
         most = f"{MOST_BYTES // 2**20} MiB"
         raise ValueError(f"Image {place} must have at most {most}, but has {len(content) / 2**20:.0f} MiB.")
     try:
-        with warnings.catch_warnings(action="ignore"):  # PIL's, about transparency, sizes and EXIF
-            return decoded(BytesIO(content), side, FORMATS)
+        return decoded(BytesIO(content), side, FORMATS)
     except TooLarge as error:
         raise ValueError(f"Image {place} must have {error}.") from None
     except Exception:  # by format, PIL raises OSError, ValueError, SyntaxError, struct.error and others

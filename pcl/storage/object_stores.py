@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlsplit
 
+from pcl.storage.credentials import password_of, shown_uri
 from pcl.storage.files import first_line
 
 if TYPE_CHECKING:
@@ -35,8 +36,8 @@ def is_address(text: str) -> bool:
 
 def check_address(uri: str) -> None:
     """Raise a ValueError if an address contains credentials, without repeating them: many people see it."""
-    parts = urlsplit(uri)
-    if parts.password is not None or any(_SECRET.search(key) for key, _ in parse_qsl(parts.query, True)):
+    parts = urlsplit(shown_uri(uri))
+    if password_of(uri) or any(_SECRET.search(key) for key, _ in parse_qsl(parts.query, True)):
         raise ValueError(
             f"A store's address must be without passwords and keys, but that of {parts.scheme}://{parts.hostname} has "
             f"some; give them to every node by its environment, such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "

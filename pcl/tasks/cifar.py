@@ -20,13 +20,12 @@ from pcl.data.images import SIDE, ImageSet
 from pcl.data.sources import data_folder, resolve
 from pcl.encoders import Encoder, Inputs
 from pcl.metrics.names import TEST, VAL, VAL_CROP
-from pcl.metrics.retrieval import recall_at_1
-from pcl.metrics.uncertainty import crop_rank_corr, entropy, rank_corr_with_uncertainty
+from pcl.metrics.uncertainty import crop_rank_corr
 from pcl.tasks.base import ADDED_LATER, Batch, ChoiceBatch, Metrics, Negatives, PooledBatch, Task, TaskConfig
-from pcl.tasks.judged_images import JudgedImages, encoded
+from pcl.tasks.judged_images import JudgedImages
+from pcl.tasks.labelled import check_folds, check_size, encoded, has_entropy, label_metrics
 
 _N_BYTES = 256  # values of eight bits
-_LEAST_JUDGED = 3  # fewest images with meaningful ranks
 
 
 class Labels(Enum):
@@ -166,10 +165,7 @@ class CifarTask(Task):
         side: int = field(default=SIDE, metadata=ADDED_LATER)  # rows and columns of an image; a folder is read so
 
         def __post_init__(self) -> None:
-            if not 0 <= self.fold < N_FOLDS:
-                raise ValueError(f"`0 <= task.fold <= {N_FOLDS - 1}` must hold, but got {self.fold}.")
-            if self.n_eval < _LEAST_JUDGED:
-                raise ValueError(f"`task.n_eval >= {_LEAST_JUDGED}` must hold, but got {self.n_eval}.")
+            check_folds(self.fold, self.n_eval)
             if not 32 <= self.side <= 512:
                 raise ValueError(f"`32 <= task.side <= 512` must hold, but got {self.side}.")
 
@@ -186,12 +182,7 @@ class CifarTask(Task):
 
         def check_images(self, images: ImageSet) -> None:
             """Raise a ValueError unless there are images enough for folds, and those that `labels` asks for."""
-            least = N_FOLDS * _LEAST_JUDGED
-            if len(images.images) < least:
-                raise ValueError(
-                    f"{images.name!r} must have at least {least} images, {_LEAST_JUDGED} for each of {N_FOLDS} folds, "
-                    f"but has {len(images.images)}."
-                )
+            check_size(images.name, len(images.images), "images")
             if self.labels is Labels.CIFAR10_HARD and not images.has_train:
                 raise ValueError(
                     f"`task.labels=cifar10_hard` needs training images apart, which {images.name!r} does not have."
@@ -204,8 +195,7 @@ class CifarTask(Task):
     def __init__(self, config: Config, data: ImageSet, seeds: Sequence[int]) -> None:
         config.check_images(data)
         self.config = config
-        shares = entropy(data.soft_labels)
-        self._has_entropy = bool(shares.min() < shares.max())  # else metrics of it are undefined
+        self._has_entropy = has_entropy(data.soft_labels)
         numbers = [config.fold_of(seed) for seed in seeds]
         self._different = {number: _Fold(config, data, number) for number in dict.fromkeys(numbers)}
         self.folds = [self._different[number] for number in numbers]
@@ -262,17 +252,13 @@ class CifarTask(Task):
         return self._metrics(encoder, [fold.test for fold in self.folds], "test")
 
     def _metrics(self, encoder: Encoder, by_run: list[JudgedImages], split: str) -> list[Metrics]:
-        crop, of_entropy, recall = VAL if split == "val" else TEST
+        crop, *_ = VAL if split == "val" else TEST
         whole = encoded(encoder, [judged.images for judged in by_run])
         crops = encoded(encoder, [judged.crops for judged in by_run])
         found = []
         for judged, (mu, kappa), (_, kappa_of_crops) in zip(by_run, whole, crops, strict=True):
-            metrics = {crop: crop_rank_corr(kappa_of_crops, judged.kept)}
-            if self._has_entropy:
-                metrics[of_entropy] = rank_corr_with_uncertainty(kappa, judged.entropy)
-            metrics[recall] = recall_at_1(mu, judged.labels)
-            metrics |= {f"{split}/kappa_mean": kappa.mean().item(), f"{split}/kappa_median": kappa.median().item()}
-            found.append(metrics)
+            by_labels = label_metrics(split, mu, kappa, judged.labels, judged.entropy if self._has_entropy else None)
+            found.append({crop: crop_rank_corr(kappa_of_crops, judged.kept), **by_labels})
         return found
 
 

@@ -13,12 +13,11 @@ from torch import Tensor
 from pcl.data.arrays import FeatureSet, read_features
 from pcl.data.folds import N_FOLDS, split
 from pcl.encoders import Encoder, Inputs
-from pcl.metrics.names import TEST, VAL, VAL_RECALL
-from pcl.metrics.retrieval import recall_at_1
-from pcl.metrics.uncertainty import entropy, rank_corr_with_uncertainty
+from pcl.metrics.names import VAL_RECALL
+from pcl.metrics.uncertainty import entropy
 from pcl.tasks.base import Batch, Metrics, Negatives, Task, TaskConfig
+from pcl.tasks.labelled import check_folds, check_size, encoded, has_entropy, label_metrics
 
-_LEAST_JUDGED = 3  # fewest things with meaningful ranks
 _N_PROBES = 500  # things over which kappa gets its first range
 
 
@@ -65,10 +64,7 @@ class FeatureTask(Task):
         def __post_init__(self) -> None:
             if self.n_features < 1:
                 raise ValueError(f"`task.n_features >= 1` must hold, but got {self.n_features}.")
-            if not 0 <= self.fold < N_FOLDS:
-                raise ValueError(f"`0 <= task.fold <= {N_FOLDS - 1}` must hold, but got {self.fold}.")
-            if self.n_eval < _LEAST_JUDGED:
-                raise ValueError(f"`task.n_eval >= {_LEAST_JUDGED}` must hold, but got {self.n_eval}.")
+            check_folds(self.fold, self.n_eval)
 
         @property
         def inputs(self) -> Inputs:
@@ -95,14 +91,9 @@ class FeatureTask(Task):
             return data
 
     def __init__(self, config: Config, data: FeatureSet, seeds: Sequence[int]) -> None:
-        if len(data.features) < N_FOLDS * _LEAST_JUDGED:
-            raise ValueError(
-                f"{data.name!r} must have at least {N_FOLDS * _LEAST_JUDGED} rows, {_LEAST_JUDGED} for each of "
-                f"{N_FOLDS} folds, but has {len(data.features)}."
-            )
+        check_size(data.name, len(data.features), "rows")
         self.config = config
-        spread = entropy(data.soft_labels)
-        self._has_entropy = bool(spread.min() < spread.max())  # else metrics of it are undefined
+        self._has_entropy = has_entropy(data.soft_labels)
         splits = [split(len(data.features), (config.fold + seed) % N_FOLDS) for seed in seeds]
         self.train = [_Part(data, parts.train) for parts in splits]
         if any(((1 - part.shares).clamp(min=0).sum(0) == 0).any() for part in self.train):
@@ -131,23 +122,9 @@ class FeatureTask(Task):
         """Return test metrics of each run; compute them once, with the weights that validation has chosen."""
         return self._metrics(encoder, self.test, "test")
 
-    @torch.no_grad()
     def _metrics(self, encoder: Encoder, by_run: list[_Part], name: str) -> list[Metrics]:
-        _, of_entropy, recall = VAL if name == "val" else TEST
-        n = max(len(part.features) for part in by_run)  # runs side by side: those with fewer repeat their last
-        x = torch.stack([part.features[torch.arange(n).clamp(max=len(part.features) - 1)] for part in by_run])
-        was_training = encoder.training
-        encoder.eval()
-        try:
-            posterior = encoder(x)
-        finally:
-            encoder.train(was_training)
-        found = []
-        for run, part in enumerate(by_run):
-            mu, kappa = (values[run, : len(part.features)] for values in (posterior.mu, posterior.kappa))
-            metrics = {recall: recall_at_1(mu, part.shares.argmax(1))}
-            if self._has_entropy:
-                metrics[of_entropy] = rank_corr_with_uncertainty(kappa, entropy(part.shares))
-            metrics |= {f"{name}/kappa_mean": kappa.mean().item(), f"{name}/kappa_median": kappa.median().item()}
-            found.append(metrics)
-        return found
+        posteriors = encoded(encoder, [part.features for part in by_run], block=self.config.n_eval)
+        return [
+            label_metrics(name, *found, part.shares.argmax(1), entropy(part.shares) if self._has_entropy else None)
+            for part, found in zip(by_run, posteriors, strict=True)
+        ]

@@ -49,7 +49,7 @@ def test_the_overview_tells_what_mlflow_has(stored: Stored) -> None:
     assert whole["Winner"] == best == "n_samples=5"
     assert whole["Best"] == f"{shown(list(scores[best].values()))}|κ rank ↑"
     spent = [run.data.metrics["time/train_s"] for run in trials if run.data.tags["pcl.hardware"] == "NVIDIA H200"]
-    assert whole["GPU time"] == f"{sum(spent):.0f} s|CPU 2.5 s"
+    assert whole["Trial time"] == f"{sum(spent):.0f} s|CPU 2.5 s"
 
 
 def test_a_study_ranks_its_trials_and_says_why_some_failed(stored: Stored) -> None:

@@ -26,7 +26,7 @@ from pcl.config.run_config import RunConfig
 from pcl.metrics.names import metric_range
 from pcl.presentation.numbers import MINUS
 from pcl.studies.results.parameter_effects import Axis, Surface, Unknown
-from pcl.studies.search.stages import REPLICATE_STAGE, REPORT_STAGE
+from pcl.studies.space.trial import REPLICATE_STAGE, REPORT_STAGE
 from pcl.studies.tracking.tags import RunState
 from tests.support.board_pages import Page
 
@@ -60,6 +60,30 @@ def test_settings_are_weighed_by_the_metric_that_is_chosen() -> None:
         assert {attrs["data-run"] for tag, attrs in Page(html).tags if tag == "circle"} == {
             trial.run.id for trial in study.trials
         }
+
+
+def test_the_best_constant_kappa_is_drawn_beside_kappas_error_alone() -> None:
+    study = crossed()
+    assert "yardstick" not in parameters_page(study, MAE, AROUND)
+    study.run.metrics["constant/kappa_mae"] = 5.933
+    assert "yardstick" not in parameters_page(study, OBJECTIVE, AROUND)
+    html = parameters_page(study, MAE, AROUND)
+    assert "best constant κ: 5.933" in html
+    (at,) = {float(y) for y in re.findall(r'<g class="yardstick"><line [^>]*y1="([^"]+)"', html)}
+    dots = re.findall(r'<circle class="dot" cx="[^"]+" cy="([^"]+)"', html.partition("Importance")[0])
+    assert dots
+    assert 0 < at < min(map(float, dots))  # larger than all errors, and inside
+    assert "κ MAE ↓ 5.933" in study_page(study, {}, AROUND)
+    rows = {row["metric"]: row for row in Page(winner_page(study, [], AROUND)).rows("metrics")}
+    assert rows["κ MAE ↓ of the best constant κ"]["tuning seeds, mean ± s.e."] == "5.933"
+
+
+def test_histories_count_trials_in_whole_numbers() -> None:
+    study = crossed()
+    study.trials = study.trials[:4]
+    html = parameters_page(study, OBJECTIVE, AROUND).partition("Importance")[0]
+    across = re.findall(r'<text x="[^"]+" y="[^"]+" text-anchor="middle">([^<]+)</text>', html)
+    assert across == ["1", "2", "3", "4"]
 
 
 def heights_of_means(html: str) -> list[float]:

@@ -3,9 +3,13 @@
 import math
 import statistics
 
-from pcl.presentation.numbers import MINUS
-from pcl.studies.paper.published import Measured, compare, published_tables, read, report_seeds
-from tests.support.board_pages import Stored, shown
+from dashboards.board.html.frame import PageContext
+from dashboards.board.pages.scoreboard import scoreboard_page
+from dashboards.paper.results import Asked, Origin, Result
+from pcl.presentation.numbers import MINUS, number
+from pcl.studies.paper.comparison import Line
+from pcl.studies.paper.published import Measured, Row, compare, published_tables, read, report_seeds
+from tests.support.board_pages import Page, Stored, shown
 from tests.support.board_store import score
 
 
@@ -18,6 +22,9 @@ def test_ours_on_the_scoreboard_are_runs_of_the_rows_configuration(stored: Store
     values = [score(0.5, seed) for seed in (4, 5, 6)]
     (row,) = [row for row in rows if row["Metric"] == "κ rank corr."]
     assert (row["Published"], row["Ours"], row["Seeds"]) == ("0.82 ± 0.04", f"{shown(values)} smoke", "3")
+    (error,) = [row["Ours"] for row in rows if row["Metric"] == "κ RMSE"]
+    constant = published_row("tab:toy_correctsetups", "ambiguous").constant_error("reference", "smoke", (4, 5, 6))
+    assert f"best constant κ: {number(constant)}" in error
     spread = statistics.stdev(values) / math.sqrt(3)
     combined = math.sqrt(spread**2 + 0.04**2 + 0.005**2 / 3)
     assert row["Difference"] == f"{(statistics.fmean(values) - 0.82) / combined:+.1f}".replace("-", MINUS)
@@ -40,6 +47,27 @@ def test_ours_on_the_scoreboard_are_runs_of_the_rows_configuration(stored: Store
     assert all(
         set(row) == {"Row", "Metric", "Published"} for name in tables if name[0] == "m" for row in page.rows(name)
     )
+
+
+def published_row(table: str, name: str) -> Row:
+    (rows,) = [of_paper.rows for of_paper in published_tables() if of_paper.name == table]
+    return next(row for row in rows if row.name == name)
+
+
+def test_rows_without_a_truth_at_hand_have_no_best_constant() -> None:
+    assert published_row("tab:toy_correctsetups", "injective").constant_error("reference", "smoke", (4,)) is None
+    assert published_row("tab:ablation_shared", "shared backbone").constant_error("reference", "smoke", (4,)) is None
+    assert published_row("tab:bench_cifar", "MCInfoNCE").constant_error("reference", "smoke", (4,)) is None
+    assert published_row("tab:toy_correctsetups", "ambiguous").constant_error("reference", "smoke", ()) is None
+
+
+def test_shipped_errors_of_kappa_stand_beside_the_best_constant_where_it_is_kept() -> None:
+    asked, origin = Asked("reference", "paper", "toy", "4 5", "command"), Origin("GPU", "2.11.0", "abc", "2026-11-18")
+    lines = [Line("MCInfoNCE", name, "6.15±0.61", told) for name, told in
+             (("κ RMSE", "5.000±0.100"), ("κ RMSE of the best constant", "2.206"))]  # fmt: skip
+    result = Result("tab:bench_results", asked, lines, [origin, origin])
+    (row,) = Page(scoreboard_page([], (4, 5), PageContext(), [result])).rows("s-tab-bench_results")
+    assert row["Ours"].startswith("5.000 ± 0.100|best constant κ: 2.206")
 
 
 def test_published_rows_can_be_trained_and_compared() -> None:

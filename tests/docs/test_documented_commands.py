@@ -27,6 +27,7 @@ PARSERS = parsers()
 # First words of commands that are not ours, and why no parser of ours takes them.
 OTHERS = {
     "pip": "installs packages",
+    "source": "a shell's own, which activates the environment",
     "eval": "argcomplete's own words for a shell's start file",
     "mlflow": "MLflow's own command, which serves a model: tests/service/test_serving.py",
     "curl": "a request to that server",

@@ -1,6 +1,7 @@
 """`launch/champion.py`: a study's winner registered, told in a few lines, and refusals in one."""
 
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -20,17 +21,22 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> pcl.Study:
     return searched(TOY, tmp_path_factory.mktemp("runs"), "toy-study")
 
 
-def test_a_winner_is_registered_once(study: pcl.Study) -> None:
+def test_a_winner_is_registered_once(study: pcl.Study, monkeypatch: pytest.MonkeyPatch) -> None:
     words = ("toy-study", "--storage", str(study.path.parent))
     first = called("launch/champion.py", main, *words)
     assert (first.returncode, first.stderr) == (0, "")
     assert f"seed 1 of 1, 2 ({study.best.folder.checkpoint})" in first.stdout
     assert f"--resume toy-study --finalize --storage {study.path.parent}`" in first.stdout
     assert "toys version 1: registered, alias champion" in first.stdout
-    served = f"MLFLOW_TRACKING_URI={default_uri(study.path.parent)} mlflow models serve -m models:/toys@champion"
-    assert served in first.stdout
-    again = called("launch/champion.py", main, str(study.path), "--storage", str(study.path.parent))
-    assert "toys version 1: unchanged" in again.stdout
+    *_, served = first.stdout.splitlines()  # tests/service/test_serving.py runs it
+    assert f"MLFLOW_TRACKING_URI={default_uri(study.path.parent)} " in served
+    assert served.endswith("mlflow models serve -m models:/toys@champion --env-manager local -p 5001")
+    folder = Path(sys.executable).parent
+    for path, is_active in ((f"{folder}:/bin", True), ("/bin", False)):
+        monkeypatch.setenv("PATH", path)
+        again = called("launch/champion.py", main, str(study.path), "--storage", str(study.path.parent))
+        assert "toys version 1: unchanged" in again.stdout
+        assert (f'serve it: PATH={folder}:"$PATH" ' in again.stdout) != is_active
     before = Records(study.path.parent, "toy-study").parent().data.tags
     searched(TOY, study.path.parent, "toy-study", finalize=True)  # goes on, and trains the winner on the report seeds
     after = Records(study.path.parent, "toy-study").parent().data.tags

@@ -142,7 +142,7 @@ def test_bench_cifar(tmp_path: Path) -> None:
         (("vmf", "--samples", "abc"), "a whole number of at least 1 must be given, but got 'abc'; `--help`"),
         (("vmf", "--output", "tests"), "`--output` must name a file, but tests is a folder."),
         (("vmf", "--output", "README.md/x.json"), "README.md"),
-        (("loss", "--device", "tpu"), "`--device` must be cpu or cuda, but got tpu."),
+        (("loss", "--device", "tpu"), "argument --device: invalid choice: 'tpu'"),
         (("sharing", "--device", "cpu"), "needs a GPU"),
         (("nothing",), "invalid choice: 'nothing'"),
         (("vmf", "--\x1b[31m\x1e\n"), r"unrecognized arguments: --\x1b[31m\x1e\n; `--help` shows"),

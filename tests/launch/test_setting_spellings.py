@@ -1,6 +1,5 @@
 """`--set lr=1e-3` and `--set lr=0.001` are one study, one warm start, one reproduction folder, one trial."""
 
-import hashlib
 import json
 from dataclasses import asdict
 from pathlib import Path
@@ -11,7 +10,7 @@ from launch.ablate import _parser as ablate_parser
 from launch.ablate import request_of as ablation_request
 from launch.grid import _parser as grid_parser
 from launch.grid import request_of as grid_request
-from launch.reproduction.cells import Setting, studies_of, study_name
+from launch.reproduction.cells import Setting, studies_of
 from launch.shared.command import settings
 from launch.studies.ablate_command import asked_ablation
 from launch.studies.grid_study import asked_study
@@ -22,6 +21,8 @@ from pcl.studies.ledger.folders import Result, Status, StudyFolder
 from pcl.studies.ledger.study_spec import StudySpec, opened
 from pcl.studies.ledger.study_storage import Storage
 from pcl.studies.session.new_study import check_warm_start
+from pcl.studies.session.strategies import TrialList
+from pcl.studies.session.study_session import Study
 from pcl.studies.space.search_space import load_space
 from pcl.studies.space.trial import Trial
 from tests.support.user_parts import ENCODER, LOSS, TASK
@@ -122,15 +123,33 @@ def test_a_warm_start_takes_it(tmp_path: Path) -> None:
 
 
 def test_a_reproduction_has_one_folder_also_where_an_older_version_named_it(tmp_path: Path) -> None:
-    storage = Storage(tmp_path)
+    mine, others = Storage(tmp_path / "mine"), Storage(tmp_path / "others")
     trial = Trial(RunConfig.of(scale="smoke").flat(), (4,), "reproduction")
-    found = [studies_of([trial], Setting("paper", "smoke", (4,), {**settings(given)}), storage) for given in (ONE, TWO)]
-    (one,), (two,) = found
-    assert one.folder.path == two.folder.path
-    text = json.dumps([sorted(settings(ONE).items()), [4], "toy", ""])
-    before = f"reproduce_toy-paper-smoke-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
-    assert before != one.folder.name
-    as_before(storage.study("reproduce_toy-paper-smoke-other"), one.spec, ["training.lr=7"])
-    assert study_name(one.spec, storage) == one.folder.name
-    as_before(storage.study(before), one.spec, ONE)
-    assert study_name(two.spec, storage) == before
+
+    def study(given: list[str], storage: Storage) -> Study[TrialList]:
+        (found,) = studies_of([trial], Setting("paper", "smoke", (4,), {**settings(given)}), storage)
+        return found
+
+    spec = study(ONE, mine).spec
+    as_before(mine.study("reproduce_toy-paper-smoke-0123abcd"), spec, ["training.lr=7"])
+    as_before(mine.study("reproduce_toy-paper-smoke-89abcdef"), spec, ONE)
+    for given in (ONE, TWO):
+        assert study(given, mine).folder.name == "reproduce_toy-paper-smoke-89abcdef"
+    names = [study(TWO, others).folder.name, study([*TWO, "training.batch_size=7"], mine).folder.name]
+    for name in names:
+        assert name not in ("reproduce_toy-paper-smoke-0123abcd", "reproduce_toy-paper-smoke-89abcdef")
+    folder = study(TWO, others).folder
+    with opened(folder, spec):
+        assert study(ONE, others).folder.name == folder.name
+    assert study(ONE, Storage(tmp_path / "a third")).folder.name != folder.name  # on one MLflow server
+
+
+def test_only_a_file_that_names_parts_of_its_own_may_have_further_settings(tmp_path: Path) -> None:
+    words = ["--set", "loss.margin=0.5", "--space"]
+    own, plain = tmp_path / "own.py", tmp_path / "plain.py"
+    own.write_text(f"LOSS = {LOSS!r}")
+    plain.write_text("LOSS = 'elk'")
+    asked = grid_request(grid_parser().parse_args([*words, str(own)]))
+    assert asked.config.settings == {"loss.margin": "0.5"}
+    with pytest.raises(ValueError, match=r"Unknown path 'loss.margin'"):
+        grid_request(grid_parser().parse_args([*words, str(plain)]))

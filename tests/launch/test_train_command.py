@@ -12,8 +12,9 @@ import yaml
 
 from launch.testbed.processes import stop_when
 from launch.train import main
+from launch.training.requests import TrainRequest
 from launch.training.run_results import results_of
-from launch.training.single_run import TrainRequest, _config
+from launch.training.single_run import _config
 from pcl.config import user_files
 from pcl.config.run_config import RunConfig
 from tests.support.commands import called
@@ -112,7 +113,7 @@ def test_killed_and_restarted_it_goes_on(
         (("--set", "loss.n_samples=0"), "n_samples >= 1"),
         (("--set", "task.dim=1"), "task.dim >= 2"),
         (("--set", "task.kappa_min=50"), "kappa_min < task.kappa_max"),
-        (("--device", "tpu"), "cpu or cuda"),
+        (("--device", "tpu"), "invalid choice: 'tpu'"),
         (("--seed", "-3"), "Seeds must be"),
     ],
 )

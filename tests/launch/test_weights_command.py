@@ -65,7 +65,6 @@ def test_pretraining_keeps_weights_and_says_so(
     [
         (("--data", "FOLDER"), "training images apart from the folds, which 'own' lacks"),
         (("--data", "nowhere"), "there is no such folder or file"),
-        (("--data", "few.pt", "--device", "tpu"), "cpu or cuda"),
         (("--data", "few.pt", "--lr", "0"), "`0 < lr < inf` must hold, but got 0."),
         (("--data", "few.pt", "--output", "few.pt"), "`--output` must name a folder"),
     ],

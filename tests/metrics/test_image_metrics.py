@@ -12,7 +12,7 @@ from torchvision.transforms import functional as vision
 from pcl.distributions import VonMisesFisher
 from pcl.metrics import retrieval
 from pcl.metrics.crops import centre_crop_and_resize, draw_fractions
-from pcl.metrics.retrieval import Gallery, _nearest, credible_images, recall_at_1, rejection_curve
+from pcl.metrics.retrieval import _nearest, credible_images, recall_at_1, rejection_curve
 from pcl.metrics.uncertainty import crop_rank_corr, entropy, rank_corr_with_uncertainty
 from tests.support.oracles import unit_vectors
 from tests.support.pace import within
@@ -27,9 +27,8 @@ def naive_recall(mu: torch.Tensor, labels: torch.Tensor, queries: list[int], gal
     return float(np.mean([int(labels[i] == labels[j]) for i, j in zip(queries, best, strict=True)]))
 
 
-def naive_curve(mu: torch.Tensor, labels: torch.Tensor, order: list[int], gallery: Gallery) -> list[float]:
-    counts = range(1 if gallery is Gallery.ALL else 2, len(order) + 1)
-    return [naive_recall(mu, labels, order[:m], order if gallery is Gallery.ALL else order[:m]) for m in counts]
+def naive_curve(mu: torch.Tensor, labels: torch.Tensor, order: list[int]) -> list[float]:
+    return [naive_recall(mu, labels, order[:m], order) for m in range(1, len(order) + 1)]
 
 
 def clusters(n: int, generator: torch.Generator, dim: int = 8) -> tuple[torch.Tensor, torch.Tensor]:
@@ -58,15 +57,14 @@ def test_equal_cosines_tie_and_blocks_do_not_matter(generator: torch.Generator, 
     mu = unit_vectors(40, 37, generator=generator, dtype=torch.float32)[torch.randint(40, (200,), generator=generator)]
     labels, kappa = torch.randint(3, (200,), generator=generator), torch.rand(200, generator=generator)
     whole = _nearest(mu)
-    curves = [rejection_curve(mu, labels, kappa, gallery).recall for gallery in Gallery]
+    recall = rejection_curve(mu, labels, kappa).recall
     for i, other in enumerate(whole.tolist()):
         duplicates = [j for j in range(200) if j != i and torch.equal(mu[i], mu[j])]
         assert other in duplicates[:1] or not duplicates
     for block in (1, 7 * 200, 199 * 200):
         monkeypatch.setattr(retrieval, "_BLOCK_CPU", block)
         assert torch.equal(_nearest(mu), whole)
-        for gallery, recall in zip(Gallery, curves, strict=True):
-            assert torch.equal(rejection_curve(mu, labels, kappa, gallery).recall, recall)
+        assert torch.equal(rejection_curve(mu, labels, kappa).recall, recall)
 
 
 def test_rounding_of_directions_is_below_that_of_float32(generator: torch.Generator) -> None:
@@ -75,16 +73,15 @@ def test_rounding_of_directions_is_below_that_of_float32(generator: torch.Genera
     assert (cosines.amax(dim=1) - cosines.gather(1, _nearest(mu).unsqueeze(1)).squeeze(1)).max() < 2e-8
 
 
-@pytest.mark.parametrize("gallery", Gallery)
 @pytest.mark.parametrize("points", [clusters, axes])
-def test_rejection_curve_against_loops(points, gallery: Gallery, generator: torch.Generator) -> None:
+def test_rejection_curve_against_loops(points, generator: torch.Generator) -> None:
     mu, labels = points(60, generator)
     kappa = torch.rand(60, generator=generator)
-    curve = rejection_curve(mu, labels, kappa, gallery)
-    expected = naive_curve(mu, labels, kappa.argsort(descending=True).tolist(), gallery)
+    curve = rejection_curve(mu, labels, kappa)
+    expected = naive_curve(mu, labels, kappa.argsort(descending=True).tolist())
     assert curve.recall.tolist() == pytest.approx(expected, abs=1e-15)
     assert curve.area == pytest.approx(np.mean(expected), abs=1e-12)
-    assert curve.kept_share.tolist() == pytest.approx([m / 60 for m in range(61 - len(expected), 61)])
+    assert curve.kept_share.tolist() == pytest.approx([m / 60 for m in range(1, 61)])
     assert curve.recall[-1].item() == pytest.approx(recall_at_1(mu, labels))
 
 
@@ -98,9 +95,6 @@ def test_recall_and_rejection_by_hand() -> None:
     kappa = torch.tensor([9.0, 8.0, 1.0, 7.0, 2.0])  # the only miss, image 2, is rejected first
     assert rejection_curve(mu, labels, kappa).recall.tolist() == pytest.approx([1, 1, 1, 1, 4 / 5])
     assert rejection_curve(mu, labels, kappa).area == pytest.approx(24 / 25)
-    kept = rejection_curve(mu, labels, kappa, Gallery.KEPT)  # image 3 has no other of its label before image 4 comes
-    assert kept.recall.tolist() == pytest.approx([1, 2 / 3, 1, 4 / 5])
-    assert kept.kept_share.tolist() == pytest.approx([0.4, 0.6, 0.8, 1.0])
 
 
 def test_tied_kappa_is_the_mean_over_orders(generator: torch.Generator) -> None:
@@ -108,26 +102,18 @@ def test_tied_kappa_is_the_mean_over_orders(generator: torch.Generator) -> None:
     kappa = torch.tensor([3.0, 1.0, 3.0, 2.0, 3.0, 1.0, 3.0])
     blocks = [[0, 2, 4, 6], [3], [1, 5]]
     orders = [list(itertools.chain(*o)) for o in itertools.product(*(itertools.permutations(b) for b in blocks))]
-    expected = np.mean([naive_curve(mu, labels, order, Gallery.ALL) for order in orders], axis=0)
+    expected = np.mean([naive_curve(mu, labels, order) for order in orders], axis=0)
     assert rejection_curve(mu, labels, kappa).recall.tolist() == pytest.approx(expected.tolist(), abs=1e-12)
-    # Of the kept gallery: the queries are averaged in a gallery that holds the whole tie.
-    expected = []
-    for before, tied in ([], blocks[0]), (blocks[0], blocks[1]), (blocks[0] + blocks[1], blocks[2]):
-        hits = naive_recall(mu, labels, before, before + tied) * len(before) if before else 0
-        share = naive_recall(mu, labels, tied, before + tied)
-        expected += [(hits + share * n) / (len(before) + n) for n in range(1, len(tied) + 1)]
-    assert rejection_curve(mu, labels, kappa, Gallery.KEPT).recall.tolist() == pytest.approx(expected[1:], abs=1e-12)
 
 
-@pytest.mark.parametrize("gallery", Gallery)
-def test_the_order_of_the_input_does_not_matter(gallery: Gallery, generator: torch.Generator) -> None:
+def test_the_order_of_the_input_does_not_matter(generator: torch.Generator) -> None:
     mu, labels = clusters(300, generator)
     kappa = torch.randint(5, (300,), generator=generator).float()
-    curve, recall = rejection_curve(mu, labels, kappa, gallery), recall_at_1(mu, labels)
+    curve, recall = rejection_curve(mu, labels, kappa), recall_at_1(mu, labels)
     for shuffle in (torch.randperm(300, generator=generator) for _ in range(5)):
-        again = rejection_curve(mu[shuffle], labels[shuffle], kappa[shuffle], gallery)
+        again = rejection_curve(mu[shuffle], labels[shuffle], kappa[shuffle])
         assert torch.equal(again.recall, curve.recall)
-    flat = rejection_curve(mu, labels, torch.ones(300), gallery).recall
+    flat = rejection_curve(mu, labels, torch.ones(300)).recall
     assert torch.allclose(flat, torch.full_like(flat, recall), atol=1e-12)
 
 
@@ -239,9 +225,7 @@ def test_a_gpu_gives_the_same_numbers(generator: torch.Generator) -> None:
     moved = mu.cuda(), labels.cuda(), kappa.cuda()
     assert torch.equal(_nearest(moved[0]).cpu(), _nearest(mu))
     assert recall_at_1(*moved[:2]) == recall_at_1(mu, labels)
-    for gallery in Gallery:
-        on_cpu = rejection_curve(mu, labels, kappa, gallery).recall
-        assert torch.equal(rejection_curve(*moved, gallery).recall.cpu(), on_cpu)
+    assert torch.equal(rejection_curve(*moved).recall.cpu(), rejection_curve(mu, labels, kappa).recall)
     threshold = torch.rand(5000, generator=generator)
     assert torch.equal(credible_images(moved[0], threshold.cuda(), moved[0]).cpu(), credible_images(mu, threshold, mu))
     fractions = draw_fractions(500, torch.Generator("cuda").manual_seed(1))
@@ -252,21 +236,18 @@ def test_a_gpu_gives_the_same_numbers(generator: torch.Generator) -> None:
 
 @pytest.mark.gpu
 def test_blocks_on_a_gpu_never_wait_for_it(generator: torch.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
-    mu, labels = (values.cuda() for values in clusters(2000, generator))
-    places = torch.arange(2000, device="cuda")
+    mu = clusters(2000, generator)[0].cuda()
     monkeypatch.setattr(retrieval, "_BLOCK_DEVICE", 100 * 2000)
     with synchronization_forbidden():
         _nearest(mu)
-        retrieval._hits_among_kept(mu, labels, places, places, places + 1)
 
 
-@pytest.mark.parametrize("gallery", Gallery)
-def test_an_encoder_that_diverged_has_no_recall(gallery: Gallery) -> None:
+def test_an_encoder_that_diverged_has_no_recall() -> None:
     labels = torch.tensor([0, 0, 1, 1])
     broken = torch.eye(4).where(torch.arange(4) != 1, torch.nan)
     assert math.isnan(recall_at_1(broken, labels))
     for mu, kappa in (broken, torch.ones(4)), (torch.eye(4), broken[0]):
-        curve = rejection_curve(mu, labels, kappa, gallery)
+        curve = rejection_curve(mu, labels, kappa)
         assert curve.recall.isnan().all()
         assert math.isnan(curve.area)
 

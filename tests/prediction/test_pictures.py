@@ -81,3 +81,11 @@ def test_large_files_and_large_images_are_refused_before_they_are_decoded(monkey
     monkeypatch.setattr(folder, "fitted", lambda *_: pytest.fail("its pixels were read"))
     with pytest.raises(ValueError, match="but has 64 x 40"):
         pictures([encoded(PIXELS)])
+
+
+def test_many_images_keep_their_order_and_the_first_bad_one_is_named() -> None:
+    many = [encoded(np.full((32, 32, 3), number, np.uint8)) for number in range(100)]  # decoded by several threads
+    assert pictures(many)[:, 0, 0, 0].tolist() == list(range(100))
+    many[60] = many[90] = b"no image"
+    with pytest.raises(ValueError, match="Image 1060 must be"):
+        pictures(many, first=1000)

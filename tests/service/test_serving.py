@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,11 @@ import requests
 import torch
 
 import pcl
+from launch.champion import main as champion
 from launch.testbed.processes import Server, free_port, wait_for
 from pcl.prediction.pictures import pictures
-from pcl.studies.tracking.store import default_uri
 from pcl.training.trained_encoder import TrainedEncoder
+from tests.support.commands import called
 from tests.support.models import PICTURES, SHAPES, TOY, loaded, png, searched, text
 
 pytestmark = pytest.mark.slow
@@ -33,16 +33,19 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> pcl.Study:
 
 @pytest.fixture(scope="module")
 def address(study: pcl.Study, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server as a user starts it, with the environment activated: MLflow looks for `uvicorn` on the path."""
-    made, port, folder = study.register(), free_port(), tmp_path_factory.mktemp("server")
-    words = ["models", "serve", "-m", made.uri, "--env-manager", "local", "-p", str(port), "-h", "127.0.0.1"]
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path, "MLFLOW_TRACKING_URI": default_uri(study.path.parent)}
+    """A server that is started by the line that `champion.py` prints, in a shell without an activated environment."""
+    port, folder = free_port(), tmp_path_factory.mktemp("server")
+    bare = {"PATH": "/usr/bin:/bin", "HOME": str(folder)}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", bare["PATH"])
+        told = called("launch/champion.py", champion, study.name, "--storage", str(study.path.parent)).stdout
+    line = told.splitlines()[-1].removeprefix("serve it: ")
+    assert line.endswith(" -p 5001")
+    line = f"{line.removesuffix('5001')}{port} -h 127.0.0.1"
     with (folder / "log").open("w") as log:
         server = subprocess.Popen(
-            [sys.executable, "-m", "mlflow", *words], cwd=folder, env=environment, stdout=log, stderr=log,
-            start_new_session=True,
-        )  # fmt: skip
+            ["/bin/sh", "-c", line], cwd=folder, env=bare, stdout=log, stderr=log, start_new_session=True
+        )
         try:
             url = f"http://127.0.0.1:{port}"
             wait_for(lambda: server.poll() is not None or is_up(url), "the model is served")

@@ -66,7 +66,7 @@ class Slow:
     def sync(self, folder: TrialFolder) -> None:
         self._work(folder.key)
 
-    def log_artifact(self, owner: TrialFolder | str, path: Path, folder: str = "") -> None:
+    def log_artifact(self, owner: TrialFolder | str, path: Path) -> None:
         self._work(path.name)
 
     def _work(self, name: str) -> None:

@@ -4,6 +4,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from dashboards.board.charts.scales import UNBOUNDED, Bounds, Scale, spans_decades, tick_text
 from pcl.presentation.markup import Child, Html, tag
@@ -23,13 +24,22 @@ class Line:
     points: Sequence[tuple[float, float]] = ()  # of a curve
 
 
-def curves(lines: Sequence[Line], words: str, y_label: str, within: Bounds = UNBOUNDED) -> Html:
+class Yardstick(NamedTuple):
+    """A value that others are read by."""
+
+    name: str  # for people
+    value: float
+
+
+def curves(
+    lines: Sequence[Line], words: str, y_label: str, within: Bounds = UNBOUNDED, yardstick: Yardstick | None = None
+) -> Html:
     """Draw values over batches."""
     height, left, right, top, bottom = 300, 72, 16, 14, 42
-    values = [p[1] for line in lines for p in line.points]
+    values = [*(p[1] for line in lines for p in line.points), *([yardstick.value] if yardstick else [])]
     x = Scale.over([p[0] for line in lines for p in line.points], left, WIDTH - right, within=(0.0, math.inf))
     y = Scale.over(values, height - bottom, top, is_log=spans_decades(values, within), within=within)
-    drawn: list[Child] = [frame(x, y, "batches", y_label)]
+    drawn: list[Child] = [frame(x, y, "batches", y_label, is_count=True), _ruler(yardstick, x, y)]
     for line in lines:
         places = [(x(step), y(value)) for step, value in line.points]
         path = "M" + "L".join(f"{a} {b}" for a, b in places)
@@ -56,12 +66,15 @@ class Step:
     best: float  # so far
 
 
-def history(steps: Sequence[Step], words: str, y_label: str, within: Bounds = UNBOUNDED) -> Html:
+def history(
+    steps: Sequence[Step], words: str, y_label: str, within: Bounds = UNBOUNDED, yardstick: Yardstick | None = None
+) -> Html:
     """Draw the value of every trial in the order of their beginning, and the best up to each."""
     height, left, right, top, bottom = 300, 72, 16, 14, 42
     finite = [step.point.value for step in steps if math.isfinite(step.point.value)]
     x = Scale.over([1, steps[-1].number], left, WIDTH - right, within=(0.0, math.inf))
-    y = Scale.over(finite, height - bottom, top, is_log=spans_decades(finite, within), within=within)
+    values = [*finite, *([yardstick.value] if yardstick else [])]
+    y = Scale.over(values, height - bottom, top, is_log=spans_decades(values, within), within=within)
     shown = [step for step in steps if math.isfinite(step.best)]
     path = "".join(f"H{x(step.number)}V{y(step.best)}" for step in shown[1:])
     line = tag("path", class_="so-far", d=f"M{x(shown[0].number)} {y(shown[0].best)}{path}H{x(steps[-1].number)}")
@@ -70,7 +83,17 @@ def history(steps: Sequence[Step], words: str, y_label: str, within: Bounds = UN
             cx=x(step.number), cy=y(step.point.value), r=3, data_run=step.point.run)
         for step in steps if math.isfinite(step.point.value)
     ]  # fmt: skip
-    return svg(height, words, [frame(x, y, "trials, in the order of their beginning", y_label), line, *dots])
+    axes = frame(x, y, "trials, in the order of their beginning", y_label, is_count=True)
+    return svg(height, words, [axes, _ruler(yardstick, x, y), line, *dots])
+
+
+def _ruler(yardstick: Yardstick | None, x: Scale, y: Scale) -> Html | None:
+    """Draw a line across the chart at a value, with its name above."""
+    if yardstick is None:
+        return None
+    at = y(yardstick.value)
+    name = tag("text", yardstick.name, x=x.end - 4, y=at - 5, text_anchor="end", class_="halo")
+    return tag("g", tag("line", x1=x.start, x2=x.end, y1=at, y2=at), name, class_="yardstick")
 
 
 def sparkline(best: Sequence[float], words: str) -> Html | None:
@@ -92,10 +115,11 @@ def group(line: Line, *parts: Child) -> Html:
     return tag("g", tag("title", line.name), *parts, class_=f"line {line.kind}", data_run=line.run)
 
 
-def frame(x: Scale, y: Scale, x_label: str, y_label: str, n_ticks: int = 8) -> Html:
-    """Draw rules, ticks and the names of both axes."""
+def frame(x: Scale, y: Scale, x_label: str, y_label: str, n_ticks: int = 8, *, is_count: bool = False) -> Html:
+    """Draw rules, ticks and the names of both axes; one of counts has whole ticks alone."""
     below = y.start + 16
-    ticks = [tag("text", tick_text(t), x=x(t), y=below, text_anchor="middle") for t in x.ticks(n_ticks)]
+    shown = [t for t in x.ticks(n_ticks) if not is_count or t == round(t)]
+    ticks = [tag("text", tick_text(t), x=x(t), y=below, text_anchor="middle") for t in shown]
     label = tag("text", x_label, class_="label", x=(x.start + x.end) / 2, y=below + 20, text_anchor="middle")
     return tag("g", rules(y, x.start, x.end, y_label), ticks, label, class_="axis")
 

@@ -13,6 +13,7 @@ from pcl.studies.results.parameter_effects import Axis
 
 _WIDTH = 960
 _MOST_LETTERS = 24  # of an axis's name
+_MOST_OF_FIRST = 20  # letters of a value of the first axis, which has room at its left
 _SLANT = 30  # degrees, of names that have no room side by side
 
 
@@ -37,7 +38,7 @@ def parallel(lines: Sequence[Line], axes: Sequence[Axis], goal: Goal, words: str
     A range is drawn to scale, linear or logarithmic; levels stand evenly apart.
     """
     names = [last_part(name, _MOST_LETTERS) for name in (*(axis.name for axis in axes), goal.name)]
-    at, is_slanted = _across(names, max(len(last_part(value, 14)) for value in axes[0].values))
+    at, is_slanted = _across(names, max(len(last_part(value, _MOST_OF_FIRST)) for value in axes[0].values))
     top = round(26 + LETTER * max(map(len, names)) * math.sin(math.radians(_SLANT))) if is_slanted else 44
     bottom = top + 270
     n_letters = max(4, int((at[1] - at[0] - 12) / LETTER))  # of a value, up to the axis before
@@ -46,7 +47,7 @@ def parallel(lines: Sequence[Line], axes: Sequence[Axis], goal: Goal, words: str
     for index, axis in enumerate(axes):
         y, ticks = _along(axis, bottom, top)
         places.append(y)
-        short = [(height, last_part(text, n_letters if index else 14)) for height, text in ticks]
+        short = [(height, last_part(text, n_letters if index else _MOST_OF_FIRST)) for height, text in ticks]
         title = _title(names[index], at[index], top, is_slanted)
         uprights.append(tag("g", title, _upright(axis.name, at[index], top, bottom, short), class_="axis"))
     scale = Scale.over(goal.values, bottom, top, is_log=goal.is_log, within=goal.within)

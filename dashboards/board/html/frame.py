@@ -51,7 +51,7 @@ class PageContext:
         if not self.mlflow:
             return None
         name = study.run.tags.get(Tag.STUDY, study.run.name)
-        address = self.in_mlflow(trials_page(study.run.experiment, name))
+        address = self.in_mlflow(trials_page(study.run.experiment, name, study.objective))
         return tag("a", "All trials in MLflow", href=address, class_="out")
 
 

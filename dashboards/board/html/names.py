@@ -3,12 +3,13 @@
 import re
 from collections.abc import Sequence
 
-from dashboards.board.store.records import Trial, varied_params
-from pcl.metrics.names import MAIN_METRICS
+from dashboards.board.store.records import Study, Trial, varied_params
+from pcl.metrics.names import CONSTANT_KAPPA_MAE, KAPPA_MAE, MAIN_METRICS
 from pcl.studies.space.labels import shown
 from pcl.studies.tracking.tags import Tag, varied_of
 
 _MOST_TELLING = 3  # columns: with more, what trials reached is off the screen
+BEST_CONSTANT = "best constant κ"
 _CELL = "cell"  # axis of the trials of a reproduction
 _VALUE = re.compile(r"(\w+)=(.*?)(?=\s\w+=|$)")
 
@@ -17,6 +18,11 @@ def shown_metrics(objective: str, trials: Sequence[Trial]) -> list[str]:
     """The objective and the main metrics that the trials have."""
     recorded = {metric for trial in trials for metric in trial.run.metrics}
     return [objective, *(metric for metric in MAIN_METRICS if metric in recorded and metric != objective)]
+
+
+def constant_error(study: Study, metric: str) -> float | None:
+    """Return what the best constant kappa has of a metric; None unless it is kappa's error and was recorded."""
+    return study.run.metrics.get(CONSTANT_KAPPA_MAE) if metric == KAPPA_MAE else None
 
 
 def cell_name(trial: Trial) -> str:

@@ -24,7 +24,8 @@ _COLUMNS = (
     Column("Best", is_number=True, words="Mean of the objective over the winner's tuning seeds, ± standard error"),
     Column("So far", words="The best so far, from the first trial to the last"), Column("Winner"),
     Column("Figure", where="wide"),
-    Column("GPU time", is_number=True, words="Spent training on GPUs, and on CPUs", where="wide"),
+    Column("Trial time", is_number=True, where="wide",
+           words="Spent training on GPUs, and on CPUs: the sum over trials, also of those that share a device"),
     Column("Began (UTC)", where="wide"), Column("Record", where="wide"),
 )  # fmt: skip
 
@@ -52,8 +53,8 @@ def _totals(studies: Sequence[Study]) -> Child:
     return facts([
         ("studies", f"{len(studies):,}"), ("trials", f"{len(trials):,}"), ("of them", _counts(trials)),
         ("reused", f"{n_reused:,}" if n_reused else None),
-        ("GPU time", rounded_duration(sum(study.seconds(of_gpu=True) for study in studies))),
-        ("CPU time", rounded_duration(sum(study.seconds(of_gpu=False) for study in studies))),
+        ("trial time on GPUs", rounded_duration(sum(study.seconds(of_gpu=True) for study in studies))),
+        ("trial time on CPUs", rounded_duration(sum(study.seconds(of_gpu=False) for study in studies))),
     ])  # fmt: skip
 
 

@@ -5,11 +5,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dashboards.board.charts.curves import Line, Point, Step, history
+from dashboards.board.charts.curves import Line, Point, Step, Yardstick, history
 from dashboards.board.charts.parallel import Goal, parallel
 from dashboards.board.charts.parameters import contour, importance_bars, slice_chart
 from dashboards.board.html.frame import PageContext, cells_words, note, page_of_study, section
-from dashboards.board.html.names import axes_of, shown_metrics
+from dashboards.board.html.names import BEST_CONSTANT, axes_of, constant_error, shown_metrics
 from dashboards.board.store.records import Study, Trial
 from pcl.metrics.names import larger_is_better, metric_name, metric_range
 from pcl.presentation.markup import Child, Html, tag
@@ -152,9 +152,15 @@ def history_section(study: Study, metric: str) -> Html | None:
     words = f"{name} of {len(points)} trials and the best so far: {number(best[-1])}"
     steps = [Step(i, point, so_far) for i, (point, so_far) in enumerate(zip(points, best, strict=True), start=1)]
     drawn = _thinned(steps)
-    chart = history(drawn, words, name, metric_range(metric))
+    chart = history(drawn, words, name, metric_range(metric), yardstick_of(study, metric))
     left_out = f" {len(drawn):,} of {len(steps):,} trials are drawn." if len(drawn) < len(steps) else ""
     return section("History", chart, words=f"{name} of every trial; the line is the best so far.{left_out}")
+
+
+def yardstick_of(study: Study, metric: str) -> Yardstick | None:
+    """Return the best constant kappa's error as a line of charts, where it is known."""
+    constant = constant_error(study, metric)
+    return None if constant is None else Yardstick(f"{BEST_CONSTANT}: {number(constant)}", constant)
 
 
 def _thinned(steps: Sequence[Step]) -> list[Step]:

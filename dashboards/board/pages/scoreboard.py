@@ -7,17 +7,18 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from dashboards.board.html.frame import PageContext, badge, facts, page, section
+from dashboards.board.html.names import BEST_CONSTANT
 from dashboards.board.html.tables import Cell, Column, TableRow, filter_all, table
 from dashboards.board.pages.paper_runs import Found, Setting, is_begun, is_told, measured, ours_of, why
 from dashboards.board.store.records import Trial
 from dashboards.paper.results import Asked, Origin, Result
-from pcl.metrics.names import KAPPA_MEDIAN
+from pcl.metrics.names import KAPPA_MAE, KAPPA_MEDIAN
 from pcl.presentation.markup import Child, Html, join, tag
-from pcl.presentation.numbers import MINUS, MISSING, plus_minus
+from pcl.presentation.numbers import MINUS, MISSING, number, plus_minus
 from pcl.storage.installation import command
 from pcl.studies.paper import published as paper
-from pcl.studies.paper.comparison import DIVERGED, Line, split_mark
-from pcl.studies.tracking.tags import NUMERICS
+from pcl.studies.paper.comparison import DIVERGED, OF_CONSTANT, Line, split_mark
+from pcl.studies.tracking.tags import NUMERICS, shown_commit
 
 _COLUMNS = (
     Column("Row"), Column("Metric", words="By the paper's name; what it calls RMSE is a mean absolute error"),
@@ -115,7 +116,9 @@ def _table(
                     tally.whole.append(row.state)
             tally.shipped += [line.state for line in shipped]
             tally.n_older += sum(line.origin.is_older for line in shipped)
-            rows += [row for _, row in lines] + [_shipped(entry, metric, heading, line) for line in shipped]
+            constants = {s.asked: s.line.ours for s in kept.get((of_paper.name, entry.name, heading + OF_CONSTANT), ())}
+            rows += [row for _, row in lines]
+            rows += [_shipped(entry, metric, heading, line, constants.get(line.asked, "")) for line in shipped]
             cells: tuple[Cell | Child, ...] = (entry.name, heading, _printed(published, entry, metric))
             if is_unfinished:
                 rows.append(TableRow((*cells, MISSING, "", "", badge("unfinished"), "this store"), "unfinished"))
@@ -175,17 +178,18 @@ def _lines(
     return [(setting, _line(row, metric, heading, setting, content, around)) for setting, content in shown]
 
 
-def _shipped(row: paper.Row, metric: str, heading: str, shipped: Shipped) -> TableRow:
-    """Return a line of the results that ship with the code."""
+def _shipped(row: paper.Row, metric: str, heading: str, shipped: Shipped, constant: str) -> TableRow:
+    """Return a line of the results that ship with the code; `constant` is the best constant kappa's, if it is kept."""
     line, asked, origin = shipped
     told, mark = split_mark(line.ours)
     verdict, difference = split_mark(line.verdict)[0], split_mark(line.difference)[0]
     mark = mark or (f" [numerics {origin.numerics}, now {NUMERICS}]" if origin.is_older else "")
     reduced = tag("span", mark.strip(" []"), class_="reduced") if mark else None
-    ours = join(tag("span", told.replace("±", " ± "), class_="wrap"), " " if mark else None, reduced)
+    yardstick = tag("small", f"{BEST_CONSTANT}: {split_mark(constant)[0]}") if constant else None
+    ours = join(tag("span", told.replace("±", " ± "), class_="wrap"), yardstick, " " if mark else None, reduced)
     within = f" within {line.detectable}" if verdict == paper.AGREES and line.detectable else ""
     told_verdict = f"{verdict}, then" if origin.is_older else verdict
-    where = f"{origin.hardware}, torch {origin.torch}, commit {origin.commit[:10]}, {origin.date}"
+    where = f"{origin.hardware}, torch {origin.torch}, commit {shown_commit(origin.commit)}, {origin.date}"
     from_ = join("shipped", tag("small", f"{asked.fidelity} · {asked.scale} · {asked.data}"))
     cells = (
         row.name, heading, _printed(row.published.get(metric), row, metric), Cell(ours, _mean(told)),
@@ -222,8 +226,9 @@ def _line(row: paper.Row, metric: str, heading: str, setting: Setting, content: 
         state = verdict or "no verdict"
         within = f" within {result.detectable:.2g}" if result and verdict == paper.AGREES else ""
         judged = Cell(_marked(join(badge(verdict), tag("small", within)), setting), verdict) if verdict else None
+        told = join(plus_minus(ours.mean, ours.error), _constant(row, metric, setting, content))
         reached = [
-            Cell(_marked(plus_minus(ours.mean, ours.error), setting), ours.mean),
+            Cell(_marked(told, setting), ours.mean),
             Cell(content.counted(ours.n), ours.n),
             Cell("" if math.isnan(difference) else paper.signed(difference).replace("-", MINUS), difference),
             judged or (paper.FEW_SEEDS.get(ours.n, "") if result else ""),
@@ -232,11 +237,19 @@ def _line(row: paper.Row, metric: str, heading: str, setting: Setting, content: 
         cause, state = why(metric, content)
         if row.expects(metric, content.failures.values(), measured(content, KAPPA_MEDIAN).mean):
             state = paper.AGREES
-        told = _marked(tag("span", cause, class_="wrap"), setting)
-        reached = [told, content.counted(0), "", Cell(_marked(badge(state), setting), state)]
+        judged = Cell(_marked(badge(state), setting), state)
+        reached = [_marked(tag("span", cause, class_="wrap"), setting), content.counted(0), "", judged]
     about = tag("small", f"{setting.fidelity} · {setting.scale} · {setting.data}")
     from_ = Cell(join(_records(content, around), about), "this store")
     return TableRow((row.name, heading, _printed(published, row, metric), *reached, from_), state)
+
+
+def _constant(row: paper.Row, metric: str, setting: Setting, content: Found) -> Html | None:
+    """Return the error of the best constant kappa on the seeds of kappa's own error."""
+    if metric != KAPPA_MAE:
+        return None
+    constant = row.constant_error(setting.fidelity, setting.scale, [int(seed) for seed in content.metrics])
+    return None if constant is None else tag("small", f"{BEST_CONSTANT}: {number(constant)}")
 
 
 def _marked(told: Child, setting: Setting) -> Html:

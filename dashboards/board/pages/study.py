@@ -17,16 +17,24 @@ from dashboards.board.html.frame import (
     state_of,
     state_of_study,
 )  # fmt: skip
-from dashboards.board.html.names import axes_of, cell_name, short_names, shown_metrics, telling_apart
+from dashboards.board.html.names import (
+    BEST_CONSTANT,
+    axes_of,
+    cell_name,
+    constant_error,
+    short_names,
+    shown_metrics,
+    telling_apart,
+)
 from dashboards.board.html.tables import Cell, Column, TableRow, table
-from dashboards.board.pages.parameters import history_section, parallel_section, trial_values
+from dashboards.board.pages.parameters import history_section, parallel_section, trial_values, yardstick_of
 from dashboards.board.store.records import REPORT, Study, Trial, differing
-from pcl.metrics.names import TRAIN_S, larger_is_better, metric_name, metric_range
+from pcl.metrics.names import KAPPA_MAE, TRAIN_S, larger_is_better, metric_name, metric_range
 from pcl.presentation.durations import moment, rounded_duration
 from pcl.presentation.markup import Child, Html, join, tag
-from pcl.presentation.numbers import MISSING, plus_minus
+from pcl.presentation.numbers import MISSING, number, plus_minus
 from pcl.storage.installation import command
-from pcl.studies.tracking.tags import RunState, Tag
+from pcl.studies.tracking.tags import RunState, Tag, shown_commit
 
 Histories = Mapping[str, Sequence[tuple[int, float]]]
 
@@ -67,7 +75,7 @@ def trials_table(
     n_letters = sum(max(map(len, (axis, *values))) for axis, values in axes)
     is_folded = len(axes) > 1 and n_letters > _MOST_LETTERS
     columns = [
-        Column("Cell") if are_cells else Column(first, is_number=True), Column("State"),
+        Column("Cell" if are_cells else first), Column("State"),
         *([Column("Stage")] if len(stages) > 1 else []),
         *(Column(axis, where="screen" if is_folded else "") for axis, _ in axes),
         *([Column("What was varied", where="print")] if is_folded else []),
@@ -111,16 +119,19 @@ def _metric(trial: Trial, metric: str, objective: str) -> Cell:
 def _facts(study: Study, state: str, around: PageContext) -> Html:
     tags, run = study.run.tags, study.run
     gpu, cpu = study.seconds(of_gpu=True), study.seconds(of_gpu=False)
+    constant = constant_error(study, KAPPA_MAE)
     goal = {True: "largest ", False: "smallest ", None: ""}[larger_is_better(study.objective)]
     pairs: list[tuple[str, Child]] = [
         ("space", tags.get(Tag.SPACE)), ("scale", tags.get(Tag.SCALE)), ("fidelity", tags.get(Tag.FIDELITY)),
         ("objective", goal + study.objective), ("data", tags.get(Tag.DATA)), ("hardware", tags.get(Tag.HARDWARE)),
-        ("GPU time", rounded_duration(gpu) if gpu else None), ("CPU time", rounded_duration(cpu) if cpu else None),
+        ("trial time on GPUs", rounded_duration(gpu) if gpu else None),
+        ("trial time on CPUs", rounded_duration(cpu) if cpu else None),
+        (BEST_CONSTANT, f"{metric_name(KAPPA_MAE)} {number(constant)}" if constant is not None else None),
         ("began", f"{moment(run.start_ms)} UTC"),
         ("ended", f"{moment(run.end_ms)} UTC" if run.end_ms and state != "running" else None),
         ("last report", f"{moment(study.last_ms)} UTC" if state in ("running", "silent") else None),
-        ("commit", tags.get(Tag.COMMIT, "")[:10]), ("record", around.run_link(run)),
-        ("trials", around.trials_link(study)),
+        ("commit", shown_commit(tags.get(Tag.COMMIT, ""))), ("source", tags.get(Tag.SOURCE)),
+        ("record", around.run_link(run)), ("trials", around.trials_link(study)),
     ]  # fmt: skip
     warning = note(
         "It has not ended and has not reported for a while: its driver may have been killed. ",
@@ -176,7 +187,8 @@ def _curves(study: Study, histories: Histories) -> Html | None:
     ) if any(line.kind == kind for line in lines)], class_="legend")  # fmt: skip
     name, first = metric_name(study.objective), "first" if study.is_reproduction else "best"
     words = f"{name} over batches, the mean over seeds, of {len(lines)} trials: the {first}, and those that run."
-    chart = curves(lines, f"Learning curves of {len(lines)} trials", name, metric_range(study.objective))
+    title, bounds = f"Learning curves of {len(lines)} trials", metric_range(study.objective)
+    chart = curves(lines, title, name, bounds, yardstick_of(study, study.objective))
     return section("Learning curves", chart, legend, words=words, name="curves")
 
 

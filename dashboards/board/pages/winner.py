@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 
 from dashboards.board.html.frame import PageContext, cells_words, facts, note, page_of_study, section
-from dashboards.board.html.names import shown_metrics
+from dashboards.board.html.names import BEST_CONSTANT, constant_error, shown_metrics
 from dashboards.board.html.tables import Cell, Column, TableRow, table
 from dashboards.board.store.artifacts import Figure
 from dashboards.board.store.records import Study, Trial, differing
@@ -99,6 +99,9 @@ def _results(study: Study, winner: Trial) -> Html:
         printed = [_printed(published, metric)] if published else []
         singles = [number(t.recorded(metric).get(seed)) for seed, t in seeds] if has_seeds else []
         rows.append(TableRow((Cell(_titled(metric), metric), *means, *printed, *singles)))
+        if (constant := constant_error(study, metric)) is not None:
+            others = [""] * (len(columns) - 2)
+            rows.append(TableRow((f"{metric_name(metric)} of the {BEST_CONSTANT}", number(constant), *others)))
     words = None
     if published:
         scale = study.run.tags.get(Tag.SCALE, "")
@@ -191,7 +194,7 @@ def _loading(study: Study, winner: Trial, around: PageContext) -> Html:
         f"posterior = encoder(x)  # {inputs}\n"
         "posterior.mu, posterior.kappa, posterior.credible_threshold(0.95)"
     )
-    words = f"On the machine of the study it is {place}, where runs is what --storage named if that was another folder."
+    words = f"On the machine of the study it is {place}; runs stands for the folder that --storage named."
     again_title, again = "Train it again", config
     if has_images:
         again_title = "Look at it, or train it again"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from pcl.metrics.names import BEST_OBJECTIVE, OBJECTIVE, OBJECTIVE_SE, TRAIN_S, larger_is_better
+from pcl.metrics.names import BEST_OBJECTIVE, CONSTANT_KAPPA_MAE, OBJECTIVE, OBJECTIVE_SE, TRAIN_S, larger_is_better
 from pcl.studies.tracking.database_file import Database, Row, restored
 from pcl.studies.tracking.tags import EXPERIMENTS, Failure, RunKind, RunState, Tag, failure_of
 
@@ -24,7 +24,7 @@ _TAGS = (
     f"select run_uuid, key, value from tags where key in {_TRIAL_TAGS!r} "
     f"or run_uuid in (select run_uuid from tags where key = '{Tag.KIND}' and value = '{RunKind.STUDY}')"
 )
-_SUMMARY_METRICS = (OBJECTIVE, OBJECTIVE_SE, BEST_OBJECTIVE, TRAIN_S)
+_SUMMARY_METRICS = (OBJECTIVE, OBJECTIVE_SE, BEST_OBJECTIVE, CONSTANT_KAPPA_MAE, TRAIN_S)
 
 
 @dataclass
@@ -185,7 +185,7 @@ class Study:
         return [trial for trial in self.trials if trial.stage == REPLICATE]
 
     def seconds(self, *, of_gpu: bool) -> float:
-        """Time spent training, on GPUs or on CPUs."""
+        """Sum of trials' times spent training, on GPUs or CPUs; those that share a device count in full."""
         return sum(t.seconds for t in self.trials if t.run.tags.get(Tag.HARDWARE, "").startswith("CPU") != of_gpu)
 
 

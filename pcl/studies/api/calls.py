@@ -66,7 +66,8 @@ def search(
     Raises:
         ValueError: If something is not possible, before anything runs.
         KeyboardInterrupt: If it was stopped; so it can go on.
-        RuntimeError: If it had to stop, such as for a full disk.
+        RuntimeError: If it had to stop, such as for a full disk. Where Ray was killed, its threads end this process a
+            minute later.
     """
     found, where = _declared(space, SearchSpace, load_space)
     run = _run_request(storage, tracking, runner, address, resources, time_budget_s, finalize)

@@ -14,7 +14,7 @@ from pcl.config.run_config import Plain, RunConfig
 from pcl.storage.installation import command
 from pcl.storage.object_stores import is_address
 from pcl.studies.api.loaded_encoder import LoadedEncoder, load_encoder
-from pcl.studies.ledger.folders import CHECKPOINT, StudyFolder, TrialFolder
+from pcl.studies.ledger.folders import StudyFolder, TrialFolder
 from pcl.studies.ledger.study_spec import ABLATION, MADE_IN_PYTHON, SEARCH, StudySpec, opened, read_objective
 from pcl.studies.ledger.study_storage import Storage, study_at
 from pcl.studies.ledger.typed_json import parsed, table
@@ -22,9 +22,10 @@ from pcl.studies.registry.champion import Champion
 from pcl.studies.registry.registration import Registered, check_names, register
 from pcl.studies.results.pareto import with_objectives
 from pcl.studies.results.selection import Outcome, ranked, winner
-from pcl.studies.search.stages import REPLICATE_STAGE, REPORT_STAGE
+from pcl.studies.results.trained_winner import checkpoint_of, trained_winner
 from pcl.studies.space.ablation import ablation_names, load_ablation
 from pcl.studies.space.search_space import Objective, load_space, space_names
+from pcl.studies.space.trial import REPLICATE_STAGE, REPORT_STAGE
 from pcl.studies.tracking.store import Store, tracking_uri
 
 _UNFINISHED = "unfinished"  # status of a trial without a result
@@ -37,7 +38,7 @@ class BestTrial:
 
     outcome: Outcome  # what was trained and what it reached
     folder: TrialFolder
-    storage: Storage  # a trial that was taken over from another study has its checkpoint there
+    study: StudyFolder
 
     @property
     def key(self) -> str:
@@ -63,7 +64,7 @@ class BestTrial:
         Raises:
             ValueError: If there is no checkpoint, or none of this seed.
         """
-        return load_encoder(_checkpoint(self.folder, self.storage), seed, device)
+        return load_encoder(checkpoint_of(self.study, self.folder), seed, device)
 
 
 class Study:
@@ -128,8 +129,7 @@ class Study:
         best = winner(outcomes, self.objective)
         if best is None:
             raise ValueError(f"The study {self.name!r} has no winner: no trial finished with a finite objective.")
-        storage = self.folder.mirror.uri.rpartition("/")[0] or str(self.path.parent)
-        return BestTrial(best, self.folder.trial(best.trial.key), Storage.of(storage))
+        return BestTrial(best, self.folder.trial(best.trial.key), self.folder)
 
     @property
     def champion(self) -> Champion:
@@ -143,11 +143,10 @@ class Study:
                 f"The study {self.name!r} has no winner yet; `{command('grid')} --resume` goes on with it."
             )
         best = self.best
-        same = [o for o in self._outcomes if o.trial.cell == best.outcome.trial.cell and o.is_finished]
-        report = next((outcome for outcome in same if outcome.trial.stage == REPORT_STAGE), None)
-        taken, folder = (report, self.folder.trial(report.trial.key)) if report else (best.outcome, best.folder)
+        folder = trained_winner(self.folder, best.key)
+        taken = best.outcome if folder.key == best.key else Outcome.of(folder.trial(), folder)
         space = Path(self.spec.space.removeprefix(MADE_IN_PYTHON)).stem
-        checkpoint = _checkpoint(folder, best.storage)
+        checkpoint = checkpoint_of(self.folder, folder)
         assert self.objective is not None  # or there were no best
         return Champion(self.name, space, self.objective.metric, best.key, taken, folder.key, checkpoint)
 
@@ -259,13 +258,6 @@ def open_study(path_or_name: str | Path, storage: str | Path = "runs") -> Study:
     found = Storage.of(str(storage))
     found.check_readable()
     return Study(found.study(text))
-
-
-def _checkpoint(folder: TrialFolder, storage: Storage) -> Path:
-    """Return a trial's checkpoint; of one that was taken over, where it was trained. It need not exist."""
-    folder.mirror.pull(CHECKPOINT)
-    path = folder.checkpoint
-    return path if path.exists() else storage.checkpoint_of(folder.key) or path
 
 
 def _ranks(outcomes: Sequence[Outcome], objective: Objective | None) -> Iterator[tuple[float, Outcome]]:

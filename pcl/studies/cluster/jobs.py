@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
+from pcl.storage.credentials import shown_uri
 from pcl.studies.cluster.joining import LEFT_BEHIND, use_token
 
 if TYPE_CHECKING:
@@ -141,9 +142,9 @@ class Jobs:
 
 def _check_reachable(address: str) -> None:
     """Raise a ValueError unless an HTTP server answers: Ray's own client waits for ever."""
-    parts = urlsplit(address)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
-        shown = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+    shown = shown_uri(address)
+    parts = urlsplit(shown)
+    if parts.scheme not in ("http", "https") or not parts.hostname or shown != address:
         raise ValueError(f"`--address` must be a dashboard's, such as http://127.0.0.1:8265, but got {shown!r}.")
     try:
         urllib.request.urlopen(f"{address}/api/version", timeout=_PROBE_S).close()

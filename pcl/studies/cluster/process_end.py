@@ -1,7 +1,8 @@
 """The end of a process that has called Ray: some of Ray's C++ destructors, which run last of all, may wait for ever.
 
 They join threads of Ray, and one that is blocked never ends. So an orderly exit takes every step of Python's own: exit
-handlers run and files are written. Then the process ends without destructors.
+handlers run and files are written. Then the process ends without destructors: of a command, whose code is known, right
+after the exit handlers; of a user's own script, where C would call the destructors.
 """
 
 import _io
@@ -23,12 +24,22 @@ _n_calls = 0
 def note_ray_call() -> None:
     """Remember that Ray is started or joined: its native threads run from now on."""
     global _n_calls  # noqa: PLW0603  one number for the process
+    if not _n_calls:
+        atexit.register(_skip_destructors)
     _n_calls += 1
 
 
 def n_ray_calls() -> int:
     """Return how often this process has started or joined Ray."""
     return _n_calls
+
+
+def _skip_destructors() -> None:
+    """Have C write its files and end this process, with the code that Python gives it, in the place of destructors."""
+    with suppress(OSError, TypeError, AttributeError):  # systems without glibc
+        c = ctypes.CDLL(None)
+        c.on_exit(c._exit, None)  # is given the code
+        c.on_exit(c.fcloseall, None)  # the last one that is registered is called first
 
 
 def end_process(code: int) -> NoReturn:

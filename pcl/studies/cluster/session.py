@@ -1,7 +1,9 @@
 """Ray in this process: a local cluster that it starts, or a running cluster that it joins."""
 
+import atexit
 import logging
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
@@ -91,8 +93,20 @@ def ray_cluster(
         _joined.pop()
         if is_lost():
             end_daemons()
+            _forget_ray()
         else:
             ray.shutdown()
+
+
+def _forget_ray() -> None:
+    """Keep Python from calling Ray, which has ended, about an uncaught exception or at exit: the call would block."""
+    from ray._private import worker  # noqa: PLC0415  reads the environment that was set
+    from ray.experimental import internal_kv  # noqa: PLC0415  reads the environment that was set
+
+    atexit.unregister(worker.shutdown)
+    internal_kv._internal_kv_reset()  # type: ignore[no-untyped-call]  # where Tune deletes entries at exit
+    if sys.excepthook is worker.custom_excepthook:
+        sys.excepthook = worker.normal_excepthook
 
 
 def _start_here(say: Callable[[str], None]) -> str:

@@ -23,6 +23,7 @@ import torch
 from pcl.config.failure import Failure, FailureKind
 from pcl.config.user_files import short, trust
 from pcl.losses.base import DEFAULT_CHUNK_SIZE
+from pcl.metrics import names
 from pcl.storage.files import first_line
 from pcl.storage.mirror import mirror_of
 from pcl.storage.object_stores import copy_of
@@ -193,7 +194,7 @@ def _train(job: Job, folder: TrialFolder, token: str, reporter: Reporter, chunk_
             shown = metrics.get(job.objective, math.nan)
             gauges.set(OBJECTIVE, shown)
             gauges.set(KAPPA_MEAN, metrics.get(f"{run.step.task.split}/kappa_mean", math.nan))
-            gauges.set(MS_PER_BATCH, metrics["time/ms_per_batch"])
+            gauges.set(MS_PER_BATCH, metrics[names.MS_PER_BATCH])
             gauges.set(SHARE_DONE, report.batch / report.n_batches)
             gauges.set(GPU_MEMORY, torch.cuda.memory_reserved() if job.device == "cuda" else 0)
             reporter.reported(job, report.batch, report.n_batches, shown)

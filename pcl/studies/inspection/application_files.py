@@ -52,11 +52,11 @@ def _heads(found: Applied) -> tuple[str, ...]:
 
 
 def _lines(found: Applied) -> Iterator[list[str]]:
-    angles = found.credible_angle
-    for image in found.by_ambiguity.tolist():
-        label = [found.classes[image]] if found.classes else []
-        numbers = (found.kappa[image], angles[image], *found.mu[image])
-        yield [found.names[image], *label, *(f"{number:.9g}" for number in map(float, numbers))]
+    for rows in found.by_ambiguity.split(_ROWS):
+        columns = (rows, found.kappa[rows], found.credible_angle[rows], found.mu[rows])
+        for image, kappa, angle, mu in zip(*(column.tolist() for column in columns), strict=True):
+            label = [found.classes[image]] if found.classes else []
+            yield [found.names[image], *label, *(f"{number:.9g}" for number in (kappa, angle, *mu))]
 
 
 def _write_parquet(path: Path, found: Applied) -> None:

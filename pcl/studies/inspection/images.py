@@ -19,10 +19,11 @@ from pcl.studies.inspection import figures
 from pcl.studies.inspection.figures import DARK, LIGHT, Row, Tile
 from pcl.studies.inspection.findings import Findings, Pictures, all_pictures, look
 from pcl.studies.inspection.page import Caption, Plot, page
-from pcl.studies.ledger.folders import CHECKPOINT, StudyFolder, TrialFolder
+from pcl.studies.ledger.folders import StudyFolder, TrialFolder
 from pcl.studies.ledger.study_spec import StudySpec
 from pcl.studies.ledger.study_storage import Storage, study_at
 from pcl.studies.ledger.typed_json import parsed, table
+from pcl.studies.results.trained_winner import checkpoint_of, trained_winner
 from pcl.tasks import CifarTask
 from pcl.training.trained_encoder import TrainedEncoder
 
@@ -64,8 +65,7 @@ def source_of(text: str, storage: Storage) -> Source:
         path = TrialFolder(path).checkpoint
     if path.is_dir():
         raise ValueError(f"{path} is neither the folder of a study nor that of a trial.")
-    if not path.exists():
-        raise ValueError(f"There is no study {text!r} in {storage}, and no checkpoint {path}.")
+    storage.require_source(text)
     trial = TrialFolder(path.absolute().parent)
     if (trial.path / "trial.json").is_file():
         content = trial.trial()
@@ -76,7 +76,7 @@ def source_of(text: str, storage: Storage) -> Source:
 def of_study(study: StudyFolder) -> Source:
     """Find the winner of a study by its summary."""
     StudySpec.read(study)  # a study, or a sentence that says why not
-    study.mirror.pull("summary.json")
+    study.pull()
     try:
         key = parsed(study.path / "summary.json", _best_of)
     except FileNotFoundError:
@@ -95,13 +95,9 @@ def _best_of(summary: Any) -> str | None:
 
 
 def of_winner(study: StudyFolder, key: str) -> Source:
-    """Find a study's trial; where it was taken over from another study, its checkpoint there."""
-    folder = study.trial(key)
-    folder.pull()
-    result = folder.result()
-    owner = (study.beside(result.reused_from) if result and result.reused_from else study).trial(key)
-    owner.mirror.pull(CHECKPOINT)
-    checkpoint = owner.checkpoint
+    """Find the training of a study's winner that is handed over, see `trained_winner`."""
+    folder = trained_winner(study, key)
+    checkpoint = checkpoint_of(study, folder)
     if not checkpoint.is_file():
         raise ValueError(f"The winner of the study {study.name!r} has no checkpoint {checkpoint}.")
     trial = folder.trial()

@@ -1,13 +1,14 @@
-"""Provenance of results: the code's commit and the hash of its pinned requirements."""
+"""Provenance of results: the code's commit, and the hashes of its files and of its pinned requirements."""
 
 import contextlib
 import hashlib
 import subprocess
+from functools import cache
 from pathlib import Path
 
-_ROOT = Path(__file__).parents[3]
+from pcl.storage.installation import INSIDE, PACKAGE
 
-
+_ROOT = PACKAGE.parent
 COMMIT_FILE = "COMMIT"  # says it where the code has travelled without its history
 
 
@@ -21,6 +22,19 @@ def commit() -> str:
     if not head:
         return "unknown"
     return head + ("+" if _git("status", "--porcelain", "--untracked-files=no") else "")
+
+
+@cache
+def source_hash(package: Path = PACKAGE) -> str:
+    """Return twelve hexadecimal digits of the hash of the package's Python files.
+
+    They say which code has run also where it was copied beside an older history, or without any.
+    """
+    digest = hashlib.sha256()
+    files = {path.relative_to(package): path for path in package.rglob("*.py")}
+    for name in sorted(name for name in files if name.parts[0] != INSIDE.name):
+        digest.update(f"{name.as_posix()}\0{hashlib.sha256(files[name].read_bytes()).hexdigest()}\n".encode())
+    return digest.hexdigest()[:12]
 
 
 def lock_hash() -> str:

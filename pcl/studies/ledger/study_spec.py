@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from pcl.config.canonical_settings import canonical_settings
-from pcl.config.experiments import require_choice
 from pcl.config.run_config import Plain
+from pcl.config.suggestion import require_choice
 from pcl.config.user_files import mentioned
 from pcl.storage.files import warn, write_json
 from pcl.storage.installation import command

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
+from pcl.config.suggestion import suggestion
 from pcl.storage.mirror import UNMIRRORED, Mirror, Mirrored
 from pcl.storage.object_stores import check_address, copy_of, is_address
 
@@ -76,6 +77,23 @@ class Storage:
                 f"database on one of them; give its address, or set MLFLOW_TRACKING_URI."
             )
 
+    def require_study(self, text: str) -> None:
+        """Raise a ValueError with the nearest name if no folder has this study; a store is asked where it is read.
+
+        `text` is a study's name in this storage, its folder or its address. Unlike `study`, this loads no torch.
+        """
+        place = Path(os.path.expanduser(text)) if "/" in text else self.path / text
+        if not (is_address(text) or (self.is_store and "/" not in text) or place.exists()):
+            hint = _nearest(place.name, place.parent)
+            raise ValueError(f"There is no study {place.name!r} in {place.parent}.{hint}")
+
+    def require_source(self, text: str) -> None:
+        """Raise a ValueError unless a text names a study, as in `require_study`, or the file or folder of a trial."""
+        path = Path(os.path.expanduser(text))
+        if not (is_address(text) or self.is_store or path.exists() or (self.path / path / "study.json").is_file()):
+            hint = _nearest(text, self.path)
+            raise ValueError(f"There is no study {text!r} in {self}, and no checkpoint {path}.{hint}")
+
     def study(self, name: str) -> "StudyFolder":
         """Return a study in it, which need not exist yet."""
         from pcl.studies.ledger.folders import StudyFolder  # noqa: PLC0415  torch: -h answers at once
@@ -110,6 +128,17 @@ class Storage:
             for name in self.mirror.folders():
                 self.study(name).trial(key).mirror.pull("trial.json", "result.json", "checkpoint.pt")
         return next(iter(sorted(self.path.glob(f"*/trials/{key}/checkpoint.pt"))), None)
+
+
+def _nearest(name: str, folder: Path) -> str:
+    """Return a suggestion of the study in a folder whose name is most like this one."""
+    return suggestion(name, [path.parent.name for path in folder.glob("*/study.json")])
+
+
+def storage_of(study: "StudyFolder") -> Storage:
+    """Return the storage that a study is in."""
+    parts = urlsplit(study.mirror.uri)
+    return Storage.of(parts._replace(path=parts.path.rpartition("/")[0]).geturl() or str(study.path.parent))
 
 
 def study_at(uri: str) -> "StudyFolder":

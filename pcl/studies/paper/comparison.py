@@ -33,6 +33,7 @@ NOTHING, NO_NUMBER = "nothing printed", "no number printed"  # of what the paper
 PAPER_DATA = ("toy", "cifar10h")  # what the paper trains on
 DIVERGED = "ran away"
 YARDSTICK = "yardstick"  # of a line that is there to read others by
+OF_CONSTANT = " of the best constant"  # after the name of the metric, of such a line
 _INSTEAD = KAPPA_MEDIAN  # where the true kappa is infinite, there is no error of it
 
 
@@ -122,7 +123,7 @@ def _yardstick(row: Row, metric: str, heading: str, ours: Ours) -> list[Line]:
     if metric != KAPPA_MAE or math.isnan(ours.constant):
         return []
     told = shown(Measured(ours.constant, math.nan, len(ours.by_seed)))
-    return [_marked(row.name, f"{heading} of the best constant", "not printed", told, YARDSTICK, ours.mark)]
+    return [_marked(row.name, f"{heading}{OF_CONSTANT}", "not printed", told, YARDSTICK, ours.mark)]
 
 
 def _line(row: Row, metric: str, heading: str, ours: Ours) -> Line:

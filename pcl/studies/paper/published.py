@@ -71,6 +71,14 @@ class Row:
         values = {**TO_THE_END, **self.settings, **sizes}
         return RunConfig.of(values, loss=self.loss, profile=profile, scale=scale, task=self.task).flat()
 
+    def constant_error(self, profile: str, scale: str, seeds: Sequence[int]) -> float | None:
+        """Return the kappa MAE of the best constant kappa; None where there is no truth, or it is trained first."""
+        from pcl.config.run_config import RunConfig  # noqa: PLC0415  torch takes seconds
+
+        config = self.config(profile, scale)
+        is_trained = config.get("task.backbone") == "shared"  # for 9 s a row, and a page waits
+        return None if is_trained or not seeds else RunConfig.from_flat(config).task.constant_kappa_mae(seeds)
+
     def expects(self, metric: str, failures: Iterable[Failure], median: float = math.nan) -> bool:
         """Return whether this is what is printed instead of a number: kappa grows without bound.
 

@@ -179,7 +179,7 @@ def _description(champion: Champion, model: PackedEncoder) -> str:
     ]
     return "\n".join([
         f"Winner of the study {champion.study}, seed {model.seed}. Input: {metadata['inputs']}. Angles are in radians.",
-        "", f"Metrics over the {which} {seeds}:", "",
+        "", f"Metrics over the {which} ({seeds}):", "",
         "| metric | mean | 95% interval | seeds |", "|---|---|---|---|", *rows,
     ])[:_LONGEST_DESCRIPTION]  # fmt: skip
 

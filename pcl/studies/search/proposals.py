@@ -19,7 +19,7 @@ from pcl.studies.space.search_method import draws
 from pcl.studies.space.search_space import Objective, SearchSpace
 from pcl.studies.space.trial import Trial
 
-_MOST_REPEATS = 10  # proposals in a row that are known, or not possible, before a new point is drawn at random
+MOST_REPEATS = 10  # proposals in a row that are known, or not possible, before a new point is drawn at random
 _MOST_DRAWS = 1000  # draws without a new point before the stage counts as exhausted
 
 
@@ -78,7 +78,7 @@ class Proposer:
         if self._waiting:
             return self._waiting.pop(0)
         while len(self._trials) < self.n_trials:
-            is_stuck = self._n_repeats >= _MOST_REPEATS
+            is_stuck = self._n_repeats >= MOST_REPEATS
             values = self._drawn() if is_stuck else None
             if is_stuck and values is None:
                 self._n_trials = len(self._trials) - len(self._warm)  # the space is exhausted

@@ -12,10 +12,9 @@ from pcl.studies.results.replication import MOST_ROUNDS, Replication, concluded,
 from pcl.studies.results.selection import Outcome, ranked, winner
 from pcl.studies.space.search_method import ASHA, GRID, OPTUNA
 from pcl.studies.space.search_space import Objective, SearchSpace
-from pcl.studies.space.trial import Trial
+from pcl.studies.space.trial import REPLICATE_STAGE, REPORT_STAGE, Trial
 from pcl.studies.tracking.recorder import Recorder
 
-REPORT_STAGE, REPLICATE_STAGE = "report", "replicate"
 N_REPORTED = 3  # configurations that are run on the report seeds: the winner and the next two
 
 

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from pcl.metrics.names import BEST_OBJECTIVE
+from pcl.metrics.names import BEST_OBJECTIVE, CONSTANT_KAPPA_MAE, KAPPA_MAE
 from pcl.studies.execution.interrupt import Interrupt, StopReason
 from pcl.studies.execution.resources import Cost, Resources
 from pcl.studies.execution.runner import TrialRunner
@@ -15,6 +15,7 @@ from pcl.studies.ledger.folders import StudyFolder
 from pcl.studies.ledger.lease import keep_outputs
 from pcl.studies.ledger.study_spec import StudySpec, opened, write_objective
 from pcl.studies.report.plan import survive_forks
+from pcl.studies.results.kappa_size import common_constant_error
 from pcl.studies.results.selection import Outcome
 from pcl.studies.search.stages import Finding
 from pcl.studies.session.request import RunRequest
@@ -192,12 +193,15 @@ class StudySession:
 
     def close(self, finding: Finding, end: End, record: Record, told: str = "") -> None:
         """Wait for the records and end the study in MLflow; say what is missing there."""
-        winner = None if finding.best is None else self._winner(finding.best, told)
+        winner = None if finding.best is None else self._winner(finding, finding.best, told)
         self._close(End.KILLED if self._interrupt.stop else end, winner, record)
 
-    def _winner(self, best: Outcome, told: str) -> Winner:
+    def _winner(self, finding: Finding, best: Outcome, told: str) -> Winner:
         metrics = {name: best.mean(name) for name in sorted({name for m in best.by_seed.values() for name in m})}
         metrics[BEST_OBJECTIVE] = best.mean(self.study.strategy.objective.metric)
+        constant = common_constant_error(o.trial for outcomes in finding.stages.values() for o in outcomes)
+        if KAPPA_MAE in metrics and constant is not None:
+            metrics[CONSTANT_KAPPA_MAE] = constant
         table = "\n".join(line for line in told.strip().splitlines() if not line.startswith("written: "))
         if len(table) > _LONGEST:
             table = table[:_LONGEST].rpartition("\n")[0] + "\n..."

@@ -15,9 +15,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from pcl.config.experiments import Experiment, experiment_of, require_choice
+from pcl.config.experiments import Experiment, experiment_of
 from pcl.config.fidelity import SETTINGS, TO_THE_END, Profile
 from pcl.config.run_config import Plain, RunConfig
+from pcl.config.suggestion import require_choice
 from pcl.config.user_files import identity_of, named
 from pcl.metrics.names import larger_is_better
 from pcl.studies.space.axes import negatives_axis

@@ -35,9 +35,6 @@ class Domain(Protocol):
     def sample(self, config: Any = None, size: int = 1, random_state: Any = None) -> Any:
         """Draw a value."""
 
-    def is_valid(self, value: Any) -> bool:
-        """Return whether a value is in the domain."""
-
 
 Axis = Sequence[Plain] | Variants | Domain
 

@@ -53,9 +53,6 @@ class Range:
         number = min(max(number, self.low), self.high)
         return math.floor(number) if self.is_whole else number
 
-    def is_valid(self, value: Any) -> bool:
-        return self.low <= value <= self.high and (not self.is_whole or value == int(value))
-
 
 def uniform(low: float, high: float) -> Range:
     """Return the range of all numbers from `low` to `high`."""

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from pcl.config.experiments import require_choice
 from pcl.config.run_config import Plain
+from pcl.config.suggestion import require_choice
 from pcl.studies.space.axes import Axis, Domain, Stage, Variants
 from pcl.studies.space.ranges import Range
 

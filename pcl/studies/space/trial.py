@@ -12,6 +12,8 @@ from pcl.config.user_files import portable
 from pcl.studies.space.labels import label
 from pcl.studies.space.numerics_version import MATHS_VERSION
 
+REPORT_STAGE, REPLICATE_STAGE = "report", "replicate"  # stages after those of a search space
+
 
 @dataclass(frozen=True)
 class Trial:

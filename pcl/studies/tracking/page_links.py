@@ -6,7 +6,7 @@ show an experiment's traces and judges instead of its runs.
 
 from urllib.parse import quote, urlencode
 
-from pcl.metrics.names import OBJECTIVE
+from pcl.metrics.names import OBJECTIVE, larger_is_better
 from pcl.studies.tracking.tags import RunKind, Tag
 
 
@@ -40,10 +40,16 @@ def model_page(name: str, version: str) -> str:
     return _page("models", name, "versions", version)
 
 
-def trials_page(experiment: str, study: str) -> str:
-    """Return the address of a study's trials, largest objective first; the filter keeps them unfolded."""
+def trials_page(experiment: str, study: str, objective: str) -> str:
+    """Return the address of a study's trials, the best by its objective first; the filter keeps them unfolded.
+
+    Example:
+        >>> ["orderByAsc=true" in trials_page("1", "s", metric) for metric in ("eval/kappa_mae", "val/recall_at_1")]
+        [True, False]
+    """
     trials = f"tags.\"{Tag.KIND}\" = '{RunKind.TRIAL}' AND tags.\"{Tag.STUDY}\" = '{study}'"
-    return _page("experiments", experiment, "runs", searchFilter=trials, orderByKey=f"metrics.`{OBJECTIVE}`")
+    order = {"orderByKey": f"metrics.`{OBJECTIVE}`", "orderByAsc": str(larger_is_better(objective) is False).lower()}
+    return _page("experiments", experiment, "runs", searchFilter=trials, **order)
 
 
 def _page(*path: str, **query: str) -> str:

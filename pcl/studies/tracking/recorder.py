@@ -41,10 +41,10 @@ class Recorder:
         """Have the trial's run brought in line with its folder."""
         self._add(folder.key, partial(self._tracker.sync, folder))
 
-    def submit_artifact(self, owner: TrialFolder | str, path: Path, folder: str = "") -> None:
+    def submit_artifact(self, owner: TrialFolder | str, path: Path) -> None:
         """Have a file or folder copied into the artifacts of a trial, or of a run such as the parent."""
         of_trial = f" of {owner.key}" if isinstance(owner, TrialFolder) else ""
-        self._add(f"{_ARTIFACT}{path.name}{of_trial}", partial(self._tracker.log_artifact, owner, path, folder))
+        self._add(f"{_ARTIFACT}{path.name}{of_trial}", partial(self._tracker.log_artifact, owner, path))
 
     @property
     def pending(self) -> int:

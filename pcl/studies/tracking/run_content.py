@@ -12,6 +12,7 @@ import yaml
 from pcl.config.failure import Failure, FailureKind
 from pcl.metrics.names import OBJECTIVE, OBJECTIVE_SE
 from pcl.studies.ledger.folders import Metrics, Result, Row, Status
+from pcl.studies.ledger.provenance import source_hash
 from pcl.studies.results.statistics import standard_error
 from pcl.studies.space.trial import Trial
 from pcl.studies.tracking.database_file import restored
@@ -44,6 +45,7 @@ class StudyTags:
     hardware: str  # of the driver, until a trial says its own
     ablation: str = ""  # name of the ablation, of a study that is one
     baseline: str = ""  # key of the trial that its variants are compared with
+    source: str = field(default_factory=source_hash)  # of the code as it is, whatever its commit
     torch: str = field(default_factory=lambda: version("torch"))
 
     def as_tags(self) -> dict[str, str]:

@@ -6,7 +6,6 @@ MLflow is imported at the first use: it takes more than a second, and its enviro
 import logging
 import os
 import random
-import re
 import threading
 import time
 import warnings
@@ -14,8 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import urlsplit
 
+from pcl.storage.credentials import password_of, shown_uri
 from pcl.studies.tracking.database_creation import bring_artifacts, creation_lock, ensure_database
 from pcl.studies.tracking.database_file import StoreError, find_points, find_runs
 from pcl.studies.tracking.tags import RunState
@@ -55,7 +54,7 @@ class Store:
         artifacts: Folder of artifacts of a database; by default beside it. A server has its own.
 
     Raises:
-        ValueError: If the kind of store is none of these.
+        ValueError: If the kind of store is none of these, or a password is not escaped.
     """
 
     def __init__(self, uri: str, artifacts: Path | None = None) -> None:
@@ -67,6 +66,8 @@ class Store:
             raise ValueError(
                 f"The tracking URI must be sqlite:///FILE or an http(s) address, but got {shown_uri(uri)!r}."
             )
+        if set("/?#") & set(password_of(uri)):  # or the password's beginning would be taken for a port, and told
+            raise ValueError(f"The password for {shown_uri(uri)} must have %2F, %3F and %23 for its `/`, `?` and `#`.")
         self.database = Path(rest.removeprefix("/")).absolute() if scheme == "sqlite" else None
         self.uri = f"sqlite:///{self.database}" if self.database else uri.rstrip("/")
         self.artifacts = (artifacts or self.database.parent / "artifacts").absolute() if self.database else None
@@ -215,9 +216,9 @@ class Store:
         """Write an artifact."""
         self.call(lambda client: client.log_text(run_id, text, name))
 
-    def artifact(self, run_id: str, path: Path, folder: str = "") -> None:
+    def artifact(self, run_id: str, path: Path) -> None:
         """Copy a file or folder into the artifacts."""
-        self.call(lambda client: client.log_artifact(run_id, str(path), folder or None))
+        self.call(lambda client: client.log_artifact(run_id, str(path)))
 
     def call(self, request: Callable[["MlflowClient"], T]) -> T:
         """Return the answer to a request, repeated while others keep the database locked, or raise a `StoreError`."""
@@ -273,8 +274,7 @@ class Store:
     def _told(self, error: Exception) -> str:
         """Return an error in a line, without user and password of the address."""
         text = str(error).replace(self.uri, self.shown_uri)
-        password = urlsplit(self.uri).password if self.database is None else None
-        text = text.replace(password, "***") if password else text
+        text = text.replace(password, "***") if (password := password_of(self.uri)) else text
         return " ".join(text.split())[:500] or type(error).__name__
 
 
@@ -286,14 +286,3 @@ def default_uri(storage: Path) -> str:
 def tracking_uri(asked: str | None, storage: Path) -> str:
     """Return the store that was asked for, else MLFLOW_TRACKING_URI, else the embedded one."""
     return asked or os.environ.get("MLFLOW_TRACKING_URI") or default_uri(storage)
-
-
-def shown_uri(uri: str) -> str:
-    """Return an address without user and password.
-
-    Example:
-        >>> shown_uri("https://me:secret@tracking.example:5000/team")
-        'https://tracking.example:5000/team'
-    """
-    uri = re.sub(r"^(https?://)[^/@:]*:(?!\d+/)[^@]*@", r"\1", uri)  # also where the password has a slash
-    return re.sub(r"^(\w*:?//)?[^/]*@", r"\1", uri)

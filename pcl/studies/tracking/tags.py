@@ -12,7 +12,7 @@ from pcl.studies.space.numerics_version import MATHS_VERSION
 
 __all__ = [
     "EXPERIMENTS", "NUMERICS", "Failure", "FailureKind", "RunKind", "RunState", "Tag", "failure_of", "is_current",
-    "numerics_of", "varied_of",
+    "numerics_of", "shown_commit", "varied_of",
 ]  # fmt: skip
 
 EXPERIMENTS = "pcl/"  # prefix of the experiments that studies are in
@@ -29,7 +29,8 @@ class Tag:
     FIDELITY = "pcl.fidelity"
     OBJECTIVE = "pcl.objective"
     DATA = "pcl.data"
-    COMMIT = "pcl.commit"
+    COMMIT = "pcl.commit"  # with "+" where files had changed
+    SOURCE = "pcl.source"  # hash of the package's files
     LOCK = "pcl.lock"
     HARDWARE = "pcl.hardware"
     TORCH = "pcl.torch"
@@ -100,6 +101,16 @@ def is_current(tags: Mapping[str, str]) -> bool:
 def numerics_of(tags: Mapping[str, str]) -> str:
     """Return the numerics version of a run."""
     return tags.get(Tag.MATHS, _UNTAGGED_MATHS)
+
+
+def shown_commit(commit: str, n_digits: int = 10) -> str:
+    """Return the first digits of a commit, with "+" where files had changed since.
+
+    Example:
+        >>> shown_commit("14cf3064bb761f1e4a1e7a00258ba31ac9910233+")
+        '14cf3064bb+'
+    """
+    return commit[:n_digits].rstrip("+") + "+" * commit.endswith("+")
 
 
 def failure_of(tags: Mapping[str, str]) -> Failure | None:

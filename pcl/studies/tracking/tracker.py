@@ -100,7 +100,7 @@ class Tracker:
     def trials_page(self) -> str:
         """Return the address of MLflow's page of the trials; see `pcl.studies.tracking.page_links`."""
         study = self._study()
-        return trials_page(study.experiment, study.name)
+        return trials_page(study.experiment, study.name, study.tags.objective)
 
     def check(self) -> None:
         """Raise a ValueError with one sentence unless the store can be used. Makes nothing."""
@@ -143,9 +143,9 @@ class Tracker:
         """Return the trial's run, which `sync` has made."""
         return self._study().records[_Identity(RunKind.TRIAL, folder.key)].run_id
 
-    def log_artifact(self, owner: TrialFolder | str, path: Path, folder: str = "") -> None:
+    def log_artifact(self, owner: TrialFolder | str, path: Path) -> None:
         """Copy a file or folder into the artifacts of a trial, or of a run such as the parent."""
-        self.store.artifact(self.run_id(owner) if isinstance(owner, TrialFolder) else owner, path, folder)
+        self.store.artifact(self.run_id(owner) if isinstance(owner, TrialFolder) else owner, path)
 
     def summarize(self, winner: content.Winner) -> None:
         """Write a study's result to its parent run: the winner's settings, metrics and run, and a description.
@@ -175,9 +175,9 @@ class Tracker:
             self.store.end(study.run_id, end, now_ms())
             study.records[_PARENT].state = end
 
-    def finished(self, key: str, end: End = End.FINISHED) -> Found | None:
-        """Return the first trial with this key and this end, in any study."""
-        found = ended_trials(self.store, {Tag.TRIAL: key}, end, most=1)
+    def finished(self, key: str) -> Found | None:
+        """Return the first finished trial with this key, in any study."""
+        found = ended_trials(self.store, {Tag.TRIAL: key}, End.FINISHED, most=1)
         return found[0] if found else None
 
     def last_batch(self, found: Found) -> int:

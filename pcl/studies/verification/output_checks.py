@@ -13,7 +13,7 @@ from pcl.config.user_files import portable
 from pcl.metrics.undefined import as_json
 from pcl.studies.ledger.folders import StudyFolder
 from pcl.studies.results.selection import Outcome
-from pcl.studies.search.stages import REPLICATE_STAGE
+from pcl.studies.space.trial import REPLICATE_STAGE
 from pcl.studies.verification.problem import Problem, Remedy
 
 _COLUMNS = {"trial", "stage", "seed", "status", "cause"}  # of trials.csv, before axes and metrics

@@ -37,11 +37,6 @@ class Verification:
         """Return whether nothing is wrong."""
         return not self.problems
 
-    @property
-    def is_mended_by_resume(self) -> bool:
-        """Return whether resuming the study mends all that is wrong."""
-        return all(problem.remedy is Remedy.RESUME for problem in self.problems)
-
 
 def verify(
     folder: StudyFolder, store: Store | None, progress: Callable[[int, int], None] = lambda done, total: None

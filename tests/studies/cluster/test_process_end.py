@@ -1,5 +1,6 @@
-"""A command that has called Ray ends with its code and loses nothing, whatever hangs after Python's own end."""
+"""A process that has called Ray ends with its code and loses nothing, whatever hangs after Python's own end."""
 
+import signal
 import subprocess
 import sys
 import time
@@ -55,6 +56,39 @@ ENDS = {  # statement -> exit code
 }  # fmt: skip
 
 
+SCRIPT = """
+import ctypes, sys
+from pcl.studies.cluster import process_end
+
+c = ctypes.CDLL(None)
+getattr(c, "__cxa_atexit")(c.pause, None, None)
+folder, end = sys.argv[1:]
+process_end.note_ray_call()  # as `pcl.search(..., runner="ray")` does
+getattr(c, "__cxa_atexit")(c.pause, None, None)  # an object that Ray makes later
+unclosed = open(f"{folder}/unclosed", "w")
+unclosed.write("written")
+c.printf(b"from C\\n")
+print("from Python")
+exec(end)
+"""
+
+LOSES_RAY = """
+import atexit, threading, ray
+from ray._private import worker
+from ray.experimental import internal_kv
+from pcl.studies.cluster import loss, session
+
+session._start_here = lambda say: ""
+ray._private.state.state._connect_and_get_accessor = threading.Event().wait  # as a call does once Ray has ended
+atexit.register(lambda: internal_kv._internal_kv_initialized() and threading.Event().wait())  # as Tune's handler
+with session.ray_cluster(None):
+    worker.global_worker.mode, worker.Worker.worker_id = worker.SCRIPT_MODE, b""
+    internal_kv.global_gcs_client = object()
+    loss._kept.append(KeyboardInterrupt())
+    raise RuntimeError("Ray has ended")
+"""
+
+
 def command(folder: Path, hang: str, end: str, *options: str, n_lines: int = N_LINES) -> list[str]:
     return [sys.executable, "-c", COMMAND, str(folder), hang, end, str(n_lines), *options]
 
@@ -89,6 +123,25 @@ def test_nothing_is_lost_where_a_destructor_hangs(
     assert (tmp_path / "unclosed").read_text() == "written"
     assert (tmp_path / "thread").read_text() == "whole"
     assert not list(tmp_path.glob("temporary*"))
+
+
+@pytest.mark.parametrize(("end", "code"), [
+    ("pass", 0), ("sys.exit(3)", 3), ("sys.exit('why')", 1), ("raise ValueError", 1),
+    ("raise KeyboardInterrupt", -signal.SIGINT),
+])  # fmt: skip
+def test_a_users_script_ends_with_its_own_code_where_a_destructor_hangs(end: str, code: int, tmp_path: Path) -> None:
+    ended = ran([sys.executable, "-c", SCRIPT, str(tmp_path), end], subprocess.PIPE)
+    assert ended.returncode == code, ended.stderr
+    assert sorted(ended.stdout.splitlines()) == ["from C", "from Python"]
+    assert (tmp_path / "unclosed").read_text() == "written"
+
+
+def test_a_users_script_that_has_lost_ray_says_so_and_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray's own hooks would call it: one about an exception that nobody has caught, one at exit."""
+    monkeypatch.setenv("HOME", str(tmp_path))  # of Ray's token
+    ended = ran([sys.executable, "-c", LOSES_RAY], subprocess.PIPE)
+    assert ended.returncode == 1
+    assert ended.stderr.strip().endswith("RuntimeError: Ray has ended")
 
 
 def test_a_handler_that_hangs_is_left(tmp_path: Path) -> None:

@@ -20,11 +20,11 @@ from pcl.studies.execution.trial_execution import Choices, Execution
 from pcl.studies.ledger.folders import Status, StudyFolder, TrialFolder
 from pcl.studies.ledger.study_spec import StudySpec
 from pcl.studies.results.reuse import is_lost
-from pcl.studies.search.stages import REPLICATE_STAGE, REPORT_STAGE, Finding, Search
+from pcl.studies.search.stages import Finding, Search
 from pcl.studies.space.ranges import log_uniform
 from pcl.studies.space.search_method import OPTUNA, Method
 from pcl.studies.space.search_space import Objective, SearchSpace, Stage
-from pcl.studies.space.trial import Trial
+from pcl.studies.space.trial import REPLICATE_STAGE, REPORT_STAGE, Trial
 from pcl.training.run import Run
 from tests.support.services import SHORT, on_disk, without_times
 from tests.support.smoke import smoke

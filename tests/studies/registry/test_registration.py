@@ -16,6 +16,7 @@ import pcl
 from pcl.prediction.packed_encoder import PackedEncoder
 from pcl.prediction.pictures import pictures
 from pcl.prediction.posteriors import Reference
+from pcl.studies.inspection.images import of_study
 from pcl.studies.ledger.study_spec import opened
 from pcl.studies.registry import registration
 from pcl.studies.registry.package import digest_of, requirements_of
@@ -88,6 +89,7 @@ def test_the_report_seeds_are_taken_and_their_metrics_have_intervals(
     assert champion.is_reported
     assert champion.taken.trial.seeds == (4, 5)
     assert made.seed == 4
+    assert of_study(shapes.folder).checkpoint == champion.checkpoint  # what apply.py and look.py take
     metadata = registered(client, "shapes").metadata.metadata
     assert metadata["config"] == shapes.best.config.flat()
     assert (metadata["trial"], metadata["seed"], metadata["is_report"]) == (champion.key, 4, True)

@@ -30,7 +30,7 @@ from tests.support.services import ROOT
 TABLES = {table.name: table for table in published_tables()}
 RUNAWAY = Failure(FailureKind.RUNAWAY_KAPPA)
 TAGS = {"pcl.hardware": "NVIDIA H200", "pcl.torch": "2.11.0", "pcl.commit": "c0ffee" * 6 + "+",
-        "pcl.maths": NUMERICS}  # fmt: skip
+        "pcl.maths": NUMERICS, "pcl.source": "50c4ce"}  # fmt: skip
 DAY_MS = 1_794_700_800_000  # 2026-11-15, 00:00 UTC
 SETTING = "training.phases=mu kappa"
 ASKED = ReproductionRequest(
@@ -70,7 +70,7 @@ def test_a_file_says_where_every_line_comes_from(tmp_path: Path) -> None:
     result = read_result(path)
     assert (result.asked.command, result.asked.of_seeds, result.asked.data) == (COMMAND, "4 5 6", "toy")
     origins = {line.row: origin for line, origin in zip(result.lines, result.origins, strict=True)}
-    assert origins["ambiguous"] == Origin("NVIDIA H200", "2.11.0", TAGS["pcl.commit"], "2026-11-15", NUMERICS)
+    assert origins["ambiguous"] == Origin("NVIDIA H200", "2.11.0", TAGS["pcl.commit"], "2026-11-15", NUMERICS, "50c4ce")
     assert origins["clear"].date == "2026-11-16"
     assert origins["injective"] == Origin()
     lines = {(line.row, line.what): line for line in result.lines}
@@ -89,12 +89,15 @@ def test_seeds_of_one_line_may_be_of_different_days() -> None:
     place = ("tab:toy_correctsetups", "ambiguous")
     found = {cells.keys[place]: Known(setting.seeds, trials)}
     origin = origins_of(cells, found, [], Tracker("sqlite:///unused.db"))[place]
-    assert origin == Origin("NVIDIA H200", "2.11.0; 2.12.0", TAGS["pcl.commit"], "2026-11-15; 2026-11-16", NUMERICS)
+    assert origin == Origin(
+        "NVIDIA H200", "2.11.0; 2.12.0", TAGS["pcl.commit"], "2026-11-15; 2026-11-16", NUMERICS, "50c4ce"
+    )
     line = Line("ambiguous", "x", "1", "1")
     words = origin_words(
         Result("tab:toy_correctsetups", Asked("reference", "paper", "toy", "4 5", "c"), [line], [origin])
     )
     assert "NVIDIA H200; torch 2.11.0, 2.12.0; 2026-11-15 to 2026-11-16; commit" in words
+    assert words.endswith("commit `c0ffeec0ffee+`; source `50c4ce`: `c`")
 
 
 def test_results_of_other_numerics_say_so(tmp_path: Path) -> None:
@@ -104,9 +107,9 @@ def test_results_of_other_numerics_say_so(tmp_path: Path) -> None:
     assert not any(origin.is_older for origin in result.origins)
     assert "numerics" not in origin_words(result)
     rows = list(csv.reader(path.read_text().splitlines()))
-    assert rows[0][-1] == "numerics"
+    assert rows[0][-2:] == ["numerics", "source"]
     out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerows(row[:-1] for row in rows)
+    csv.writer(out, lineterminator="\n").writerows(row[:-2] for row in rows)
     path.write_text(out.getvalue())
     older = read_result(path)
     assert {origin.numerics for origin in older.origins} == {"3", ""}  # nothing was run of one row
@@ -131,7 +134,7 @@ def test_it_is_rendered(tmp_path: Path) -> None:
     words = origin_words(result)
     assert words == (
         "fidelity reference, scale paper, seeds 4 5 6; NVIDIA H200; torch 2.11.0; 2026-11-15 to 2026-11-16; "
-        f"commit `c0ffeec0ffee`: `{COMMAND}`"
+        f"commit `c0ffeec0ffee+`; source `50c4ce`: `{COMMAND}`"
     )
     assert results_tables(results) == f"{text}\n\n{words}"
     twice = results_tables(

@@ -32,10 +32,10 @@ from pcl.studies.results.replication import (
     unclear,
 )
 from pcl.studies.results.selection import Outcome
-from pcl.studies.search.stages import REPLICATE_STAGE, REPORT_STAGE, Finding, Search
+from pcl.studies.search.stages import Finding, Search
 from pcl.studies.space.search_method import Method
 from pcl.studies.space.search_space import Mode, Objective, SearchSpace, Stage
-from pcl.studies.space.trial import Trial
+from pcl.studies.space.trial import REPLICATE_STAGE, REPORT_STAGE, Trial
 from tests.support.spaces import make
 
 METRIC = "eval/kappa_rank_corr"

@@ -28,7 +28,7 @@ def search(folder: Path) -> Driver:
 @pytest.fixture
 def calm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Driver:
     """An undisturbed search, whose sampler repeats itself so that points are drawn instead."""
-    monkeypatch.setattr("pcl.studies.search.proposals._MOST_REPEATS", 1)
+    monkeypatch.setattr("pcl.studies.search.proposals.MOST_REPEATS", 1)
     found = search(tmp_path / "calm")
     assert len(found.optuna().trials) > len(found.keys)
     return found

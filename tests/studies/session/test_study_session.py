@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pcl.config.run_config import RunConfig
+from pcl.metrics.names import CONSTANT_KAPPA_MAE, KAPPA_MAE
 from pcl.storage.mirror import Mirrored
 from pcl.studies.execution.interrupt import Interrupt, StopReason
 from pcl.studies.execution.resources import Cost, Resources
@@ -18,6 +19,7 @@ from pcl.studies.ledger.folders import Result, Status, StudyFolder
 from pcl.studies.ledger.study_spec import StudySpec
 from pcl.studies.ledger.study_storage import Storage
 from pcl.studies.report.plan import estimated_seconds
+from pcl.studies.results.kappa_size import constant_error
 from pcl.studies.results.selection import Outcome
 from pcl.studies.search.stages import Finding
 from pcl.studies.session.request import ResourceRequest, Runner, RunRequest
@@ -84,7 +86,7 @@ class Home:
         self.tracker: Any = SimpleNamespace(
             store=SimpleNamespace(database=True, n_answers=0),
             open_study=lambda *_: self.steps.append("open") or "parent",
-            log_artifact=lambda owner, path, _: self.artifacts.append((getattr(owner, "key", owner), path.name)),
+            log_artifact=lambda owner, path: self.artifacts.append((getattr(owner, "key", owner), path.name)),
             summarize=self.summaries.append,
             close_study=self.ends.append,
         )
@@ -111,6 +113,16 @@ def test_the_steps_of_a_study(tmp_path: Path) -> None:
     assert winner.description == f"Winner: {TRIAL.label}"
     assert sorted(home.artifacts) == sorted([(TRIAL.key, "kappa.png"), ("parent", "summary.json")])
     assert StudySpec.read(home.folder) == SPEC
+
+
+@pytest.mark.parametrize("values", [{METRIC: 0.5}, {METRIC: 0.5, KAPPA_MAE: 3.0}])
+def test_a_study_records_the_best_constant_beside_kappas_error_alone(tmp_path: Path, values: dict[str, float]) -> None:
+    home, best = Home(tmp_path), Outcome(TRIAL, Result(Status.FINISHED), {1: values})
+    home.conduct(Canned(home.steps, Finding({"grid": [best]}, best)))
+    (winner,) = home.summaries
+    expected = constant_error(TRIAL) if KAPPA_MAE in values else None
+    assert winner.metrics.get(CONSTANT_KAPPA_MAE) == expected
+    assert (expected is None) == (KAPPA_MAE not in values)
 
 
 def test_a_study_without_a_winner_has_failed(tmp_path: Path) -> None:

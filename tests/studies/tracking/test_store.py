@@ -89,12 +89,12 @@ def test_artifacts_and_figures(uri: str, tmp_path: Path) -> None:
     (tmp_path / "best.yaml").write_text("a: 1\n")
     parent = runs_of(tracker, "artifacts", "study")[0]
     recorder.submit_artifact(parent.info.run_id, tmp_path / "best.yaml")
-    recorder.submit_artifact(folder, tmp_path / "kappa.png", "figures")
+    recorder.submit_artifact(folder, tmp_path / "kappa.png")
     assert recorder.close(DEADLINE_S) == []
     assert artifact(tracker, parent, "best.yaml", tmp_path / "..") == "a: 1\n"
     root = tracker.store.artifacts
     assert root is not None
-    figure = root / tracker.run_id(folder) / "artifacts" / "figures" / "kappa.png"
+    figure = root / tracker.run_id(folder) / "artifacts" / "kappa.png"
     assert figure.read_bytes().startswith(b"\x89PNG")
     with pytest.raises(ValueError, match="As many true"):
         scatter([1.0], [1.0, 2.0], "x", tmp_path / "x.png")

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from pcl.config.run_config import RunConfig
+from pcl.studies.ledger.provenance import source_hash
 from pcl.studies.tracking.run_content import Winner, params_of
 from pcl.studies.tracking.tracker import End, StoreError
 from tests.support.trackers import TAGS, artifact, end, error, make_trial, opened, report, runs_of, steps_of
@@ -42,7 +43,7 @@ def test_a_trial_is_recorded_once_however_often_and_by_whom_it_is_synced(uri: st
     expected = {
         "pcl.study": "once", "pcl.kind": "trial", "pcl.trial": folder.key, "pcl.stage": "grid", "pcl.seed": "1",
         "pcl.space": "toy_x", "pcl.scale": "smoke", "pcl.fidelity": "paper", "pcl.data": "toy", "pcl.commit": "c0ffee",
-        "pcl.lock": "10c4", "pcl.hardware": "a GPU", "mlflow.runName": "n_samples=4",
+        "pcl.lock": "10c4", "pcl.hardware": "a GPU", "pcl.source": source_hash(), "mlflow.runName": "n_samples=4",
     }  # fmt: skip
     assert expected.items() <= run.data.tags.items()
     config = yaml.safe_load(artifact(second, run, "config.yaml", tmp_path))

@@ -1,15 +1,21 @@
-"""Timing and memory of a training, phase by phase, and of this process, for the other benchmarks."""
+"""Timing and memory of a training's phases and of this process; a benchmark's table as JSON, with the hardware."""
 
+import datetime
+import json
+import os
 import platform
 import time
+from pathlib import Path
 
+import numpy as np
+import scipy
 import torch
 
+import pcl
 from launch.benchmarks import Row
 from launch.shared.command import chosen_device
+from pcl.storage.files import replacing
 from pcl.training.run import Run
-
-SEEDS = (4, 5, 6, 7, 8)  # of the controlled experiment
 
 
 def sizes(
@@ -59,3 +65,25 @@ def peak_mib(device: str) -> float:
 def peak(row: Row) -> str:
     """Format the peak memory."""
     return f"{row['peak_mib']:.0f}" if row["peak_mib"] is not None else "-"
+
+
+def write_record(path: Path, benchmark: str, rows: list[Row]) -> None:
+    """Write a benchmark's rows and what they were measured on."""
+    content = {"benchmark": benchmark, **circumstances(), "rows": rows}
+    with replacing(path) as unfinished:
+        unfinished.write_text(json.dumps(content, indent=2) + "\n")
+
+
+def circumstances() -> Row:
+    """Return the date, the hardware and the versions."""
+    cpu = platform.processor() or platform.machine()
+    if Path("/proc/cpuinfo").exists():
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        cpu = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), cpu)
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
+    modules = {"pcl": pcl, "torch": torch, "numpy": np, "scipy": scipy}
+    return {
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "hardware": {"cpu": cpu, "cores": os.cpu_count(), "threads": torch.get_num_threads(), "gpu": gpu},
+        "versions": {"python": platform.python_version(), **{n: m.__version__ for n, m in modules.items()}},
+    }
