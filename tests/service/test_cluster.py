@@ -122,6 +122,7 @@ def test_slurm(ray: Cluster, tmp_path: Path) -> None:
     assert done.stdout.splitlines()[-1] == f"launch/grid.py --resume s {address}"
 
 
+@pytest.mark.slow
 def test_storage_that_a_node_does_not_share_is_refused(ray: Cluster) -> None:
     """One node, of which the tests before know nothing, sees another disk under the same path."""
     if os.geteuid() or shutil.which("unshare") is None:

@@ -98,6 +98,7 @@ def known_study(space: Path, folder: StudyFolder) -> int:
     return len(trials)
 
 
+@pytest.mark.slow
 def test_a_killed_optuna_search_goes_on(joined: Home) -> None:
     """With Ray and MLflow, warmly started, one at once: resumed, it has the trials that it would have had."""
     space = joined.space("ranged", {"all": {"training.lr": "LR", "loss.n_samples": [2, 4]}}, LONG)

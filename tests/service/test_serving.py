@@ -20,7 +20,7 @@ from pcl.training.trained_encoder import TrainedEncoder
 from tests.support.commands import called
 from tests.support.models import PICTURES, SHAPES, TOY, loaded, png, searched, text
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("serving")]  # one server for all
 
 JSON = {"Content-Type": "application/json"}
 GOOD = [png(pixels) for pixels in PICTURES]

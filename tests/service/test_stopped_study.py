@@ -1,4 +1,6 @@
-"""A study with a Ray of its own is interrupted, interrupted twice, and killed; resumed, it is as if undisturbed."""
+"""A study with a Ray of its own is interrupted, and killed; resumed, it is as if undisturbed."""
+
+import pytest
 
 from launch.grid import main
 from tests.support.commands import called
@@ -16,7 +18,7 @@ from tests.support.services import (
     wait_for,
 )
 
-EXPECTED_SECONDS = 80
+EXPECTED_SECONDS = 60
 
 
 def interrupted(grid: Grid, workers: list[int]) -> Grid:
@@ -35,16 +37,6 @@ def test_stopped_and_killed_it_can_be_resumed(place: Home) -> None:
     records = Records(place.storage, "s")
     assert records.parent().info.status == "KILLED"
     assert "RUNNING" not in records.statuses()
-    place.wait_until_empty()
-
-    n_reports = place.n_reports("s")
-    grid = place.start("--resume", "s", *ONE_WORKER)
-    place.hold_at("s", n_reports + 4)  # for good: who is told twice waits for nobody
-    interrupted(grid, [])
-    grid.interrupt()
-    grid.ended(130)
-    assert "stopped at once; `python launch/grid.py --resume s" in grid.errors
-    assert "written: " not in grid.said
     place.wait_until_empty()
 
     # The space is another one now: refused before anything is touched.
@@ -71,3 +63,17 @@ def test_stopped_and_killed_it_can_be_resumed(place: Home) -> None:
     for key, (rows, result) in left.items():  # what was published and what had ended stays as it was
         assert place.study("s").trial(key).rows()[: len(rows)] == rows
         assert result in (None, place.study("s").trial(key).result())
+
+
+@pytest.mark.slow
+def test_interrupted_twice_it_ends_at_once_and_can_be_resumed(place: Home) -> None:
+    grid = place.start("--space", place.space("long", GRID, LONG), "--scale", "smoke", "--name", "s", *ONE_WORKER)
+    place.hold_at("s", 4)  # for good: who is told twice waits for nobody
+    interrupted(grid, [])
+    grid.interrupt()
+    grid.ended(130)
+    assert "stopped at once; `python launch/grid.py --resume s" in grid.errors
+    assert "written: " not in grid.said
+    place.wait_until_empty()
+    place.run("--resume", *INLINE)
+    check_undisturbed(place.study("s"), long_alone(), place.storage)

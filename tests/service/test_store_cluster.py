@@ -34,9 +34,8 @@ EXPECTED_SECONDS = 70
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("is_job", [False, True], ids=["driver", "job"])
-def test_a_study_in_a_store_outlives_its_driver(is_job: bool, s3: S3) -> None:
-    """Resumed on the head, it has the results of trials trained alone, to the bit, and every trial once in MLflow."""
+def test_a_study_in_a_store_outlives_its_driver(s3: S3) -> None:
+    """Resumed as a job, it has the results of trials trained alone, to the bit, and every trial once in MLflow."""
     uri = s3.bucket()
     with home() as place:
         ray = Cluster(place)
@@ -49,7 +48,7 @@ def test_a_study_in_a_store_outlives_its_driver(is_job: bool, s3: S3) -> None:
         hidden = " && ".join(f"mount -t tmpfs tmpfs {path}" for name, path in caches.items() if name != "apart")
         try:
             head = {**CREDENTIALS, "PCL_CACHE": str(caches["head"])}
-            ray.start(n_cpus=0, has_dashboard=is_job, **head)
+            ray.start(n_cpus=0, has_dashboard=True, **head)
             own = {**CREDENTIALS, "PCL_CACHE": str(caches["apart"])}
             ray.add_node("apart", hidden if can_hide else "", n_cpus=2, **own)
             space = place.space("longer", GRID, {**BASE, "training.n_batches": 12, "training.eval_every": 2})
@@ -63,10 +62,8 @@ def test_a_study_in_a_store_outlives_its_driver(is_job: bool, s3: S3) -> None:
             assert len(list(caches["one"].rglob("result.json"))) < 4
             go_on(workers)
             going_on = ["launch/grid.py", "--resume", *where, *ONE_WORKER]
-            if is_job:  # which has the head's environment and its copies
-                second = ray.begin("launch/submit.py", "--address", ray.url, "--", *going_on)
-            else:
-                second = ray.begin(*going_on, "--address", ray.address, **head)
+            # A job has the head's environment and its copies.
+            second = ray.begin("launch/submit.py", "--address", ray.url, "--", *going_on)
             expected = alone(space)
             second.ended()
             check(uri, caches["two"], expected, place.path)

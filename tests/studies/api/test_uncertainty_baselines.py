@@ -12,7 +12,7 @@ import pcl
 SETTINGS: dict[str, str | int] = {"task.data": "embedded", "encoder.weights": ""}
 
 
-@pytest.mark.parametrize("profile", ["reference", "exact"])
+@pytest.mark.parametrize("profile", ["reference", pytest.param("exact", marks=pytest.mark.slow)])
 def test_it_ends_with_paired_differences(profile: str, tmp_path: Path) -> None:
     told: list[str] = []
     study = pcl.ablate(

@@ -76,6 +76,7 @@ def test_a_model_answers_without_ray_and_without_the_repository(model: Path, tmp
     assert told["answer"]["neighbour_label"] == here.neighbours.labels
 
 
+@pytest.mark.slow
 def test_requirements_are_exact_and_are_all_that_the_code_imports(model: Path) -> None:
     lines = (model / "requirements.txt").read_text().split()
     assert lines == requirements_of(PackedEncoder.load(model / "data/encoder"))

@@ -29,7 +29,7 @@ def reached(storage: Path) -> dict[str, object]:
 
 @pytest.mark.parametrize(
     ("is_sql", "every"),
-    [(False, 97), (True, 271), *(pytest.param(*case, marks=pytest.mark.slow) for case in [(False, 11), (True, 47)])],
+    [(False, 97), *(pytest.param(*case, marks=pytest.mark.slow) for case in [(False, 23), (True, 97)])],
 )
 def test_resuming_mends_a_study_killed_at_any_write(every: int, is_sql: bool, tmp_path: Path) -> None:
     empty, whole = tmp_path / "empty", tmp_path / "whole"
