@@ -15,7 +15,8 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -136,6 +137,23 @@ def _fork(work: Callable[[], None]) -> Forked:
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
     return Forked(pid)
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Put off the signals that stop this process until the block is left, so that a fork in it is known by then.
+
+    It is for the main thread. Blocked signals alone would not do: another thread takes them.
+    """
+    came: list[int] = []
+    before = {number: signal.signal(number, lambda number, _: came.append(number)) for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for stopped_by in came:
+            signal.raise_signal(stopped_by)
 
 
 def run_and_exit(work: Callable[[], None]) -> NoReturn:

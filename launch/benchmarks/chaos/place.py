@@ -15,7 +15,7 @@ from pathlib import Path
 from launch.benchmarks.chaos.contents import contents
 from launch.benchmarks.chaos.drawing import BASE, DRIVER, GCS, GROUP, KINDS, RAYLET, SERVER, WORKER, Round
 from launch.benchmarks.chaos.verdict import Findings
-from launch.testbed.forks import forked, in_fork
+from launch.testbed.forks import forked, in_fork, uninterrupted
 from launch.testbed.processes import (
     DEADLINE_S,
     Server,
@@ -142,12 +142,12 @@ class Place:
         }  # fmt: skip
         command = [script, *words, *self.where]
         if is_ray:
-            driver = started([sys.executable, *command], output, environment)
+            self.drivers.append(started([sys.executable, *command], output, environment))
         else:
             inline = ["--runner", "inline"] if script == "launch/grid.py" else []
-            driver = forked([*command, *inline], output, environment, first)
-        self.drivers.append(driver)
-        return driver
+            with uninterrupted():  # a stopped benchmark ends the drivers that it knows
+                self.drivers.append(forked([*command, *inline], output, environment, first))
+        return self.drivers[-1]
 
     def verified(self) -> tuple[int, list[dict[str, str]], str]:
         """Return the exit code of `launch/verify.py`, the problems that it names, and its errors.
