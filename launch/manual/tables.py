@@ -8,7 +8,7 @@ from dashboards.paper.results import Result, as_markdown, origin_words
 from pcl.config.fidelity import SETTINGS, Setting
 from pcl.presentation.text_tables import markdown_table
 from pcl.studies.paper.comparison import NO_ERROR, NO_NUMBER, NOTHING, YARDSTICK, split_mark
-from pcl.studies.paper.published import AGREES, published_titles
+from pcl.studies.paper.published import AGREES, published_sizes, published_titles
 
 _SUMMARY = "tab:bench_results"
 _VERDICTS = {AGREES: "agree", NO_ERROR: "not comparable", NO_NUMBER: "not comparable", NOTHING: "not comparable"}
@@ -50,7 +50,8 @@ def status_table(results: Sequence[Result]) -> str:
     kept = {result.table: result for result in results if result.asked.scale == "paper"}
     rows = [["table or figure", "name", "ours beside the published numbers"]]
     for name, title in published_titles().items():
-        rows.append([title, f"`{name}`", _verdicts(kept[name]) if name in kept else "not run"])
+        without = "settings alone, nothing to train" if name == published_sizes()["name"] else "not run"
+        rows.append([title, f"`{name}`", _verdicts(kept[name]) if name in kept else without])
     return "\n".join(markdown_table(rows))
 
 

@@ -144,7 +144,8 @@ def test_it_is_rendered(tmp_path: Path) -> None:
     assert f"\n\nThese 2: {words}\n\n**MCInfoNCE" in twice
     assert results_tables([]) == ""
     assert "agree, " in status_table(results)
-    assert status_table(results).count("| not run |") == 17
+    assert status_table(results).count("| not run |") == 16
+    assert "`tab:contr_exp_params` | settings alone, nothing to train |" in status_table(results)
 
 
 def test_a_cell_without_a_value_is_short() -> None:
