@@ -41,10 +41,8 @@ def main() -> None:
 def request_of(arguments: argparse.Namespace) -> StudyRequest:
     """Return what the command line asks for."""
     study = study_choice(arguments, ("ablation",))
-    file = ABLATIONS.file(arguments.ablation) if arguments.ablation is not None else ""  # or it is said what there is
-    run = run_request(arguments)
-    config = config_request(arguments, file)
-    return StudyRequest(arguments.ablation, study, config, run, is_json=arguments.is_json)
+    config = config_request(arguments, ABLATIONS, arguments.ablation)
+    return StudyRequest(arguments.ablation, study, config, run_request(arguments), is_json=arguments.is_json)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -9,7 +9,7 @@ import argparse
 from pathlib import Path
 
 from launch.shared.command import Parser, run
-from pcl.studies.ledger.study_storage import Storage
+from launch.shared.common_flags import storage_flag, tracking_flag
 
 _PORT = 8300
 
@@ -25,9 +25,8 @@ def main() -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(__doc__)
-    parser.add_argument("--storage", type=Storage.of, default=Storage.of("runs"), metavar="FOLDER|URI",
-                        help="where studies are (default: runs); an object store needs --tracking-uri")  # fmt: skip
-    parser.add_argument("--tracking-uri", help="MLflow (default: MLFLOW_TRACKING_URI, or STORAGE/mlflow.db)")
+    storage_flag(parser)
+    tracking_flag(parser)
     parser.add_argument("--export", type=Path, help="write the board as files and stop")
     parser.add_argument("--host", default="127.0.0.1", help="to listen at (default: 127.0.0.1, this machine only)")
     parser.add_argument("--port", type=int, help=f"port of the board (default: {_PORT}, or a free one)")

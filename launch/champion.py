@@ -8,7 +8,7 @@ A second call makes no second version unless something has changed.
 import argparse
 
 from launch.shared.command import Parser, run
-from pcl.studies.ledger.study_storage import Storage
+from launch.shared.common_flags import storage_flag, tracking_flag
 
 
 def main() -> None:
@@ -26,9 +26,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--alias", default="champion", help="that the version gets (default: champion)")
     parser.add_argument("--name", help="of the registered model (default: the space's)")
     parser.add_argument("--seed", type=int, help="of the trained ones (default: the first that has not failed)")
-    parser.add_argument("--storage", type=Storage.of, default=Storage.of("runs"), metavar="FOLDER|URI",
-                        help="of studies: a folder or a store such as s3://BUCKET/PREFIX (default: runs)")  # fmt: skip
-    parser.add_argument("--tracking-uri", help="MLflow (default: MLFLOW_TRACKING_URI, else STORAGE/mlflow.db)")
+    storage_flag(parser)
+    tracking_flag(parser)
     return parser
 
 

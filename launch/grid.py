@@ -42,10 +42,10 @@ def main() -> None:
 
 def request_of(arguments: argparse.Namespace) -> StudyRequest:
     """Return what the command line asks for."""
-    file = SPACES.file(arguments.space) if arguments.space is not None else ""  # or it is said what there is
     return StudyRequest(
-        arguments.space, study_choice(arguments, ("space", *OF_SEARCH)), config_request(arguments, file),
-        run_request(arguments), search_request(arguments), arguments.is_json,
+        arguments.space, study_choice(arguments, ("space", *OF_SEARCH)),
+        config_request(arguments, SPACES, arguments.space), run_request(arguments), search_request(arguments),
+        arguments.is_json,
     )  # fmt: skip
 
 

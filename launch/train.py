@@ -41,14 +41,12 @@ def request_of(arguments: argparse.Namespace) -> TrainRequest:
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(__doc__)
     parser.add_argument("--config", type=Path, help="file with a whole configuration, such as a study's best.yaml")
-    part_flag(parser, "task", "FILE.py:NAME", "toy (default), images, features, or FILE.py:NAME of your own")
+    part_flag(parser, "task", "toy")
     parser.add_argument("--data", help=DATA_HELP)
     parser.add_argument("--skip-bad", action="store_true", help=SKIP_BAD_HELP)
     parser.add_argument("--weights", metavar="auto|none|FILE", help=WEIGHTS_HELP)
-    part_flag(
-        parser, "loss", "FILE.py:CLASS", "mc_info_nce (default), hib, elk, info_nce, or FILE.py:CLASS of your own"
-    )
-    part_flag(parser, "encoder", "FILE.py:CLASS", "classifier, or FILE.py:CLASS of your own (default: the task's)")
+    part_flag(parser, "loss", "mc_info_nce")
+    part_flag(parser, "encoder", "the task's")
     fidelity_flag(parser)
     parser.add_argument("--scale", type=one_of(SCALES), metavar="NAME",
                         help="smoke, quick or paper (default: paper on a GPU, else quick)")  # fmt: skip

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from launch.shared.command import Parser, run
-from launch.shared.common_flags import storage_flag
+from launch.shared.common_flags import json_flag, storage_flag, tracking_flag
 
 
 def main() -> None:
@@ -20,7 +20,7 @@ def main() -> None:
         given.storage.require_study(given.study)
     from launch.viewing.verification import VerifyRequest, verify_studies  # noqa: PLC0415  typing errors first
 
-    if not verify_studies(VerifyRequest(given.study, given.storage, given.tracking_uri, given.json)):
+    if not verify_studies(VerifyRequest(given.study, given.storage, given.tracking_uri, given.is_json)):
         sys.exit(1)
 
 
@@ -29,8 +29,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("study", nargs="?", metavar="STUDY|STORAGE", help="a study's name, folder or address, or a "
                         "folder or store of studies (default: all of --storage)")  # fmt: skip
     storage_flag(parser)
-    parser.add_argument("--tracking-uri", help="MLflow (default: MLFLOW_TRACKING_URI, else STORAGE/mlflow.db)")
-    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    tracking_flag(parser)
+    json_flag(parser)
     return parser
 
 

@@ -78,6 +78,7 @@ def test_a_wheel_has_one_name_and_works_without_the_checkout(tmp_path: Path) -> 
     inside = place / "pcl" / "installed"
     for name in (
         "search_spaces/ablations/mc_samples.py",
+        "search_spaces/hard_labels/cifar_mcinfonce_hard.py",
         "dashboards/board/static",
         "dashboards/results/reference-paper",
     ):
@@ -85,7 +86,7 @@ def test_a_wheel_has_one_name_and_works_without_the_checkout(tmp_path: Path) -> 
     assert len(list((place / "pcl" / "data" / "authors").glob("*.npy"))) == 2
     run = f"import sys; sys.path[0] = {str(place)!r}; sys.argv[0] = 'pcl'; import pcl.__main__ as it; it.main()"
     listed = answer("-c", run, "grid", "--list", cwd=tmp_path)
-    assert "toy_mcinfonce" in listed.stdout, listed.stderr
+    assert {"toy_mcinfonce", "cifar_mcinfonce_hard"} <= set(listed.stdout.split()), listed.stderr
     words = ("train", "--scale", "smoke", "--checkpoint", str(tmp_path / "run.pt"))
     trained = answer("-c", run, *words, cwd=tmp_path)
     assert trained.returncode == 0, trained.stderr

@@ -30,8 +30,9 @@ from pcl.studies.results.selection import Outcome, ranked, winner
 from pcl.studies.search.stages import Finding
 from pcl.studies.space.search_space import SearchSpace, load_space
 from pcl.studies.space.trial import Trial
+from pcl.studies.tracking.store import default_uri
 from pcl.studies.tracking.tags import RunKind, Tag
-from pcl.studies.tracking.tracker import Tracker, default_uri
+from pcl.studies.tracking.tracker import Tracker
 
 _N_NODES = 3
 CHEAPEST = {**SMALL, "training.n_batches": 2, "training.eval_every": 2}

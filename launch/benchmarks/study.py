@@ -26,7 +26,8 @@ from pcl.studies.search.stages import Search
 from pcl.studies.space.search_space import Objective, SearchSpace, load_space
 from pcl.studies.space.trial import Trial
 from pcl.studies.tracking.recorder import Recorder
-from pcl.studies.tracking.tracker import StudyTags, Tracker, default_uri
+from pcl.studies.tracking.store import default_uri
+from pcl.studies.tracking.tracker import StudyTags, Tracker
 
 _WINDOW = 25  # trials; the least of them counts: training, garbage and MLflow's requests come and go
 

@@ -160,6 +160,12 @@ def whole_number(text: str) -> int:
     return number
 
 
+def require_folder(flag: str, folder: Path) -> None:
+    """Raise a ValueError if the folder that a flag names, which need not exist, is a file."""
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"`{flag}` must name a folder, but {folder} is a file.")
+
+
 def device_flag(parser: argparse.ArgumentParser, when: str = "") -> None:
     """Add the flag that `chosen_device` reads."""
     parser.add_argument(

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
-from pcl.config.dotted_paths import registered
 from pcl.config.fidelity import Profile
 from pcl.config.scale import Scale
 from pcl.config.suggestion import suggestion
@@ -17,6 +16,12 @@ from pcl.studies.ledger.study_storage import Storage
 if TYPE_CHECKING:
     from argparse import _ActionsContainer
 
+# The names in EXPERIMENTS, LOSSES and ENCODERS, which import torch; a test compares them
+PARTS = {
+    "task": ("toy", "images", "features"),
+    "loss": ("mc_info_nce", "hib", "elk", "info_nce"),
+    "encoder": ("classifier",),
+}
 PROFILES, SCALES = tuple(profile.value for profile in Profile), tuple(scale.value for scale in Scale)
 
 
@@ -28,9 +33,11 @@ def fidelity_flag(parser: "_ActionsContainer", dest: str = "fidelity", default: 
     )
 
 
-def part_flag(parser: "_ActionsContainer", name: str, own: str, help: str) -> None:
-    """Add a flag that names a task, loss or encoder: one of ours, or of a user's file in the form `own`."""
-    parser.add_argument(f"--{name}", type=one_of(registered(name), own), metavar="NAME", help=help)
+def part_flag(parser: "_ActionsContainer", part: str, default: str) -> None:
+    """Add a flag that names a task, loss or encoder: one of ours, or one of a user's file."""
+    known, own = PARTS[part], "FILE.py:NAME" if part == "task" else "FILE.py:CLASS"
+    help = f"{', '.join(known)}, or {own} of your own (default: {default})"
+    parser.add_argument(f"--{part}", type=one_of(known, own), metavar="NAME", help=help)
 
 
 def one_of(known: Collection[str], own: str = "") -> Callable[[str], str]:
@@ -98,6 +105,12 @@ def storage_flag(parser: "_ActionsContainer") -> None:
     """Add the flag that says where studies are."""
     parser.add_argument("--storage", type=Storage.of, default=Storage.of("runs"), metavar="FOLDER|URI",
                         help="of studies: a folder or a store such as s3://BUCKET/PREFIX (default: runs)")  # fmt: skip
+
+
+def tracking_flag(parser: "_ActionsContainer") -> None:
+    """Add the flag that says which MLflow."""
+    default = "MLFLOW_TRACKING_URI, else mlflow.db in STORAGE if that is a folder"
+    parser.add_argument("--tracking-uri", help=f"MLflow (default: {default})")
 
 
 def encoder_flags(parser: argparse.ArgumentParser) -> None:

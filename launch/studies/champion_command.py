@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from launch.shared.command import say
+from pcl.storage.credentials import shown_uri
 from pcl.storage.installation import command
 from pcl.studies.api.study import Study, open_study
 from pcl.studies.ledger.study_spec import SEARCH
 from pcl.studies.ledger.study_storage import Storage
 from pcl.studies.registry.registration import Registered
-from pcl.studies.tracking.store import shown_uri, tracking_uri
+from pcl.studies.tracking.store import tracking_uri
 
 _PORT = 5001  # MLflow's default, 5000, is also that of its own pages
 
@@ -51,7 +52,7 @@ def register_champion(request: ChampionRequest) -> None:
 
 
 def _tell(study: Study, made: Registered, request: ChampionRequest) -> None:
-    champion = study.champion
+    champion = made.champion
     seeds = ", ".join(map(str, champion.taken.trial.seeds))
     found = champion.metrics[champion.objective]
     interval = f", 95% interval {found.low:.4g} to {found.high:.4g}" if found.has_interval else ""

@@ -9,12 +9,13 @@ from pathlib import Path
 
 from launch.shared.command import say
 from launch.studies.requests import ReproductionRequest
+from pcl.storage.credentials import shown_uri
 from pcl.storage.installation import command
 from pcl.studies.execution.interrupt import Stop, StopReason
 from pcl.studies.ledger.folders import StudyFolder
 from pcl.studies.session.request import Runner, RunRequest
 from pcl.studies.session.study_session import Client
-from pcl.studies.tracking.tracker import StoreError, Tracker, shown_uri
+from pcl.studies.tracking.tracker import StoreError, Tracker
 
 GRID, ABLATE, REPRODUCE = "grid", "ablate", "reproduce"
 

@@ -3,15 +3,22 @@
 import argparse
 import math
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from launch.shared.command import DATA_HELP, SKIP_BAD_HELP, WEIGHTS_HELP, settings, whole_number
-from launch.shared.common_flags import SCALES, fidelity_flag, only_json_on_stdout, seeds_flag, storage_flag
+from launch.shared.common_flags import (
+    SCALES,
+    fidelity_flag,
+    only_json_on_stdout,
+    seeds_flag,
+    storage_flag,
+    tracking_flag,
+)
 from launch.studies.requests import ConfigRequest, ImageRequest, StudyChoice
 from pcl.config.dotted_paths import check_values
 from pcl.studies.ledger.study_names import check_name, check_new_name
 from pcl.studies.session.request import AUTO, ResourceRequest, Runner, RunRequest, SearchRequest
+from pcl.studies.space.declarations import Shelf
 
 if TYPE_CHECKING:
     from argparse import _ArgumentGroup
@@ -73,7 +80,7 @@ def where_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of where a study runs and is kept."""
     where = parser.add_argument_group("where")
     storage_flag(where)
-    where.add_argument("--tracking-uri", help="MLflow (default: MLFLOW_TRACKING_URI, else STORAGE/mlflow.db)")
+    tracking_flag(where)
     where.add_argument("--address", help="of a Ray cluster: auto, HOST:PORT, or ray://HOST:PORT, "
                        "to which the command is sent as a job (default: start one here)")  # fmt: skip
     where.add_argument("--cpus-per-trial", type=_amount, default=1.0, metavar="N", help="default: 1")
@@ -113,14 +120,17 @@ def answer_json(arguments: argparse.Namespace) -> None:
         only_json_on_stdout(("--list", arguments.list), ("--plan", arguments.plan), ("--address ray://", is_sent_away))
 
 
-def config_request(arguments: argparse.Namespace, declared_in: str = "") -> ConfigRequest:
-    """Return the runs that `what_flags` ask for, of the space or ablation that is declared in a file, if any.
+def config_request(arguments: argparse.Namespace, shelf: Shelf | None = None, name: str | None = None) -> ConfigRequest:
+    """Return the runs that `what_flags` ask for, of the space or ablation with this name or path, if any.
 
-    A misspelt setting is told at once, unless the file is or names a user's own, which may have further settings.
+    A misspelt setting is told at once, unless the runs may have a user's own part, whose settings are not known yet.
+
+    Raises:
+        ValueError: If there is no such space or ablation, or no such setting.
     """
     images = ImageRequest(arguments.data, arguments.skip_bad, arguments.weights)
     texts, values = tuple(arguments.set), settings(arguments.set)
-    if not (declared_in and ".py:" in Path(declared_in).read_text(encoding="utf-8", errors="replace")):
+    if shelf is None or name is None or not shelf.may_have_own_parts(name):
         check_values(values)
     return ConfigRequest(arguments.scale, arguments.fidelity, values, texts, arguments.seeds, images)
 

@@ -109,16 +109,20 @@ def in_fork(work: Callable[..., Any], *arguments: object) -> Any:
         with open(writer, "w") as file:
             json.dump(content, file)
 
-    process = _fork(answer)
-    os.close(writer)
+    process: Forked | None = None
     try:
+        with uninterrupted():  # or a process that nobody knows would go on
+            process = _fork(answer)
+        os.close(writer)
         with open(reader) as file:
             text = file.read()
     except KeyboardInterrupt:
-        process.kill()
+        if process is not None:
+            process.kill()
         raise
     finally:
-        process.wait()
+        if process is not None:
+            process.wait()
     content = json.loads(text or '{"error": "the process was killed"}')
     if "error" in content:
         raise RuntimeError(content["error"])

@@ -3,7 +3,7 @@
 import time
 from pathlib import Path
 
-from launch.shared.command import say
+from launch.shared.command import require_folder, say
 from launch.shared.progress_line import Downloads
 from pcl.data import ImageSet, Unreachable, cache_file, cached, fetch, take, write_sheet
 from pcl.data.sources import data_folder
@@ -18,8 +18,7 @@ def prepare(*, folder: Path | None, source: Path | None, cifar10h: Path | None, 
         say(f"{picture}: {picture.stat().st_size / 1e3:.0f} kB")
         return
     folder = folder or data_folder()
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"`--folder` must name a folder, but {folder} is a file.")
+    require_folder("--folder", folder)
     if cifar10h and not source:
         raise ValueError("`--cifar10h` goes with `--from`; without it, everything is downloaded.")
     if cifar10h and not cifar10h.is_file():

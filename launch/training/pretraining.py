@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from launch.shared.backbone_weights import pretrained
-from launch.shared.command import chosen_device, say
+from launch.shared.command import chosen_device, require_folder, say
 from launch.shared.image_choice import chosen_data
 from pcl.data.weights import weights_folder
 from pcl.training.pretraining import Recipe
@@ -17,8 +17,7 @@ def pretrain(
 ) -> None:  # fmt: skip
     """Train a backbone and keep its weights; None leaves the choice to the images."""
     device, folder = chosen_device(device), output or weights_folder()
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"`--output` must name a folder, but {folder} is a file.")
+    require_folder("--output", folder)
     images = chosen_data(data, side=None)
     if not images.has_train:
         raise ValueError(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from launch.shared.command import chosen_device, say
+from launch.shared.command import chosen_device, require_folder, say
 from launch.shared.progress_line import Progress
 from pcl.studies.inspection.application import BATCH, Applied, Neighbourhood, applied, neighbourhood
 from pcl.studies.inspection.application_files import SUMMARY, UNREADABLE, write_files
@@ -30,8 +30,7 @@ def apply_to_folder(
     found = source_of(source, storage)
     folder_name = re.sub(r"[^\w.-]", "_", name)  # for a store's addresses too
     place = output or found.output.with_name(_FOLDER) / folder_name
-    if place.exists() and not place.is_dir():
-        raise ValueError(f"`--output` must name a folder, but {place} is a file.")
+    require_folder("--output", place)
     if place.resolve().is_relative_to(folder.resolve()):
         raise ValueError(f"`--output` must not lie in the folder of images, but {place} does.")
     if output is None:

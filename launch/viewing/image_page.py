@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from launch.shared.command import chosen_device, say
+from launch.shared.command import chosen_device, require_folder, say
 from launch.shared.image_choice import chosen_data, named, skipping
 from pcl.studies.inspection.images import source_of, write_look
 from pcl.studies.ledger.study_storage import Storage
@@ -16,8 +16,7 @@ def write_page(
     """Write the page, and keep it in the store where the study is in one; for the arguments see `launch/look.py`."""
     found = source_of(source, storage)
     folder = output or found.output
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"`--output` must name a folder, but {folder} is a file.")
+    require_folder("--output", folder)
     trained = TrainedEncoder.read(found.checkpoint, seed, chosen_device(device))
     asked = skipping(data, skip_bad)
     images = chosen_data(asked or trained.task.data, trained.task.side)

@@ -9,7 +9,7 @@ from launch.shared.command import say
 from pcl.storage.object_stores import is_address
 from pcl.studies.ledger.folders import StudyFolder
 from pcl.studies.ledger.study_storage import Storage
-from pcl.studies.tracking.store import Store, shown_uri, tracking_uri
+from pcl.studies.tracking.store import Store, tracking_uri
 from pcl.studies.verification.problem import Remedy
 from pcl.studies.verification.verifier import Verification, verify
 
@@ -98,7 +98,7 @@ def _verified(folder: StudyFolder, store: Store, is_quiet: bool) -> Verification
 
 
 def _tell(found: Verification, store: Store) -> None:
-    trials = f"{found.n_trials} trials, {found.n_ended} ended; MLflow {shown_uri(store.uri)}"
+    trials = f"{found.n_trials} trials, {found.n_ended} ended; MLflow {store.shown_uri}"
     if found.is_sound:
         say(f"{found.study}: sound ({trials})")
         return

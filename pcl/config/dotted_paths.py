@@ -18,11 +18,6 @@ _PLAIN: dict[str, type] = {"int": int, "float": float, "bool": bool, "str": str}
 # Where settings are declared, by the first word of their paths
 _SOURCES = {"task": "tasks/*.py", "encoder": "encoders/*.py", "loss": "losses/*.py", "training": "config/schedule.py"}
 
-_REGISTRIES = {
-    "task": ("config/experiments.py", "EXPERIMENTS"), "loss": ("losses/__init__.py", "LOSSES"),
-    "encoder": ("encoders/__init__.py", "ENCODERS"),
-}  # fmt: skip
-
 
 def read_value(path: str, value: Any, known: Mapping[str, type]) -> Any:
     """Return a value of the path's type, from text or from a number that is exactly representable in it."""
@@ -87,17 +82,6 @@ def declared_paths() -> dict[str, type]:
         if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name)
         if not ast.unparse(line.annotation).startswith("ClassVar")
     }
-
-
-def registered(part: str) -> list[str]:
-    """Return the names in the registry of tasks, losses or encoders, a dictionary that is read from the source too."""
-    file, name = _REGISTRIES[part]
-    nodes = ast.parse((_PACKAGE / file).read_bytes()).body
-    assigned = [node for node in nodes if isinstance(node, ast.Assign | ast.AnnAssign)]
-    found = {ast.unparse(node.targets[0] if isinstance(node, ast.Assign) else node.target): node for node in assigned}
-    value = found[name].value
-    assert isinstance(value, ast.Dict)
-    return [ast.literal_eval(key) for key in value.keys if key is not None]
 
 
 def _classes(body: list[ast.stmt]) -> Iterator[ast.ClassDef]:

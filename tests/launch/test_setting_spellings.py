@@ -14,6 +14,7 @@ from launch.reproduction.cells import Setting, studies_of
 from launch.shared.command import settings
 from launch.studies.ablate_command import asked_ablation
 from launch.studies.grid_study import asked_study
+from launch.studies.study_flags import config_request
 from pcl.config.canonical_settings import canonical_settings
 from pcl.config.run_config import RunConfig
 from pcl.losses import LOSSES
@@ -23,6 +24,7 @@ from pcl.studies.ledger.study_storage import Storage
 from pcl.studies.session.new_study import check_warm_start
 from pcl.studies.session.strategies import TrialList
 from pcl.studies.session.study_session import Study
+from pcl.studies.space.declarations import Shelf
 from pcl.studies.space.search_space import load_space
 from pcl.studies.space.trial import Trial
 from tests.support.user_parts import ENCODER, LOSS, TASK
@@ -144,12 +146,17 @@ def test_a_reproduction_has_one_folder_also_where_an_older_version_named_it(tmp_
     assert study(ONE, Storage(tmp_path / "a third")).folder.name != folder.name  # on one MLflow server
 
 
-def test_only_a_file_that_names_parts_of_its_own_may_have_further_settings(tmp_path: Path) -> None:
-    words = ["--set", "loss.margin=0.5", "--space"]
-    own, plain = tmp_path / "own.py", tmp_path / "plain.py"
-    own.write_text(f"LOSS = {LOSS!r}")
-    plain.write_text("LOSS = 'elk'")
-    asked = grid_request(grid_parser().parse_args([*words, str(own)]))
-    assert asked.config.settings == {"loss.margin": "0.5"}
-    with pytest.raises(ValueError, match=r"Unknown path 'loss.margin'"):
-        grid_request(grid_parser().parse_args([*words, str(plain)]))
+def test_only_a_file_that_is_or_names_a_users_own_may_have_further_settings(tmp_path: Path) -> None:
+    arguments = grid_parser().parse_args(["--set", "loss.margin=0.5", "--space", "toy_elk"])
+    for request in (lambda: grid_request(arguments), lambda: config_request(arguments)):
+        with pytest.raises(ValueError, match=r"Unknown path 'loss.margin'"):
+            request()
+    (tmp_path / "own.py").write_text(f"LOSS = {LOSS!r}")
+    (tmp_path / "elsewhere.py").write_text("from mine import SPACE")  # its part may be named there
+    shelf = Shelf(str(tmp_path), "search space", "SPACE")
+    for name in ("own", str(tmp_path / "elsewhere.py")):
+        assert config_request(arguments, shelf, name).settings == {"loss.margin": "0.5"}
+    with pytest.raises(ValueError, match="Unknown path"):
+        config_request(arguments, shelf, "elsewhere")
+    with pytest.raises(ValueError, match="There is no search space file"):
+        config_request(arguments, shelf, str(tmp_path / "missing.py"))

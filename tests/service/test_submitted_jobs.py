@@ -25,7 +25,7 @@ def ray() -> Iterator[Cluster]:
 
 
 def submitted(ray: Cluster, *arguments: str | Path, code: int = 0) -> str:
-    """What submit.py says of its own accord; its errors, where there are any, are one sentence."""
+    """Return all that submit.py prints; a refusal is one sentence."""
     grid = ray.submit(*arguments, code=code)
     assert ray.token not in grid.said + grid.errors
     assert len(grid.errors.splitlines()) == (code == 2)

@@ -10,7 +10,8 @@ from pcl.config.failure import Failure, FailureKind
 from pcl.config.run_config import RunConfig
 from pcl.studies.ledger.folders import Result, Row, Status, TrialFolder
 from pcl.studies.space.trial import Trial
-from pcl.studies.tracking.tracker import StudyTags, Tracker, default_uri
+from pcl.studies.tracking.store import default_uri
+from pcl.studies.tracking.tracker import StudyTags, Tracker
 
 TAGS = StudyTags("toy_x", "smoke", "paper", "eval/kappa_rank_corr", "toy", "c0ffee", "10c4", "a laptop")
 

@@ -248,7 +248,7 @@ def _constant(row: paper.Row, metric: str, setting: Setting, content: Found) -> 
     """Return the error of the best constant kappa on the seeds of kappa's own error."""
     if metric != KAPPA_MAE:
         return None
-    constant = row.constant_error(setting.fidelity, setting.scale, [int(seed) for seed in content.metrics])
+    constant = row.constant_kappa_mae(setting.fidelity, setting.scale, [int(seed) for seed in content.metrics])
     return None if constant is None else tag("small", f"{BEST_CONSTANT}: {number(constant)}")
 
 

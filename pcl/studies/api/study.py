@@ -143,10 +143,9 @@ class Study:
                 f"The study {self.name!r} has no winner yet; `{command('grid')} --resume` goes on with it."
             )
         best = self.best
-        folder = trained_winner(self.folder, best.key)
+        folder, checkpoint = trained_winner(self.folder, best.key)
         taken = best.outcome if folder.key == best.key else Outcome.of(folder.trial(), folder)
         space = Path(self.spec.space.removeprefix(MADE_IN_PYTHON)).stem
-        checkpoint = checkpoint_of(self.folder, folder)
         assert self.objective is not None  # or there were no best
         return Champion(self.name, space, self.objective.metric, best.key, taken, folder.key, checkpoint)
 

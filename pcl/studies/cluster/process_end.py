@@ -2,7 +2,8 @@
 
 They join threads of Ray, and one that is blocked never ends. So an orderly exit takes every step of Python's own: exit
 handlers run and files are written. Then the process ends without destructors: of a command, whose code is known, right
-after the exit handlers; of a user's own script, where C would call the destructors.
+after the exit handlers; of a user's own script, where C would call the destructors. There, `on_exit` skips the native
+exit handlers of other libraries too: they were registered before, and C calls the last one first.
 """
 
 import _io

@@ -23,7 +23,7 @@ from pcl.studies.ledger.folders import StudyFolder, TrialFolder
 from pcl.studies.ledger.study_spec import StudySpec
 from pcl.studies.ledger.study_storage import Storage, study_at
 from pcl.studies.ledger.typed_json import parsed, table
-from pcl.studies.results.trained_winner import checkpoint_of, trained_winner
+from pcl.studies.results.trained_winner import trained_winner
 from pcl.tasks import CifarTask
 from pcl.training.trained_encoder import TrainedEncoder
 
@@ -96,8 +96,7 @@ def _best_of(summary: Any) -> str | None:
 
 def of_winner(study: StudyFolder, key: str) -> Source:
     """Find the training of a study's winner that is handed over, see `trained_winner`."""
-    folder = trained_winner(study, key)
-    checkpoint = checkpoint_of(study, folder)
+    folder, checkpoint = trained_winner(study, key)
     if not checkpoint.is_file():
         raise ValueError(f"The winner of the study {study.name!r} has no checkpoint {checkpoint}.")
     trial = folder.trial()

@@ -71,7 +71,7 @@ class Row:
         values = {**TO_THE_END, **self.settings, **sizes}
         return RunConfig.of(values, loss=self.loss, profile=profile, scale=scale, task=self.task).flat()
 
-    def constant_error(self, profile: str, scale: str, seeds: Sequence[int]) -> float | None:
+    def constant_kappa_mae(self, profile: str, scale: str, seeds: Sequence[int]) -> float | None:
         """Return the kappa MAE of the best constant kappa; None where there is no truth, or it is trained first."""
         from pcl.config.run_config import RunConfig  # noqa: PLC0415  torch takes seconds
 

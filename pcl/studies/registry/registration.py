@@ -40,6 +40,7 @@ class Registered:
     alias: str
     seed: int  # of the checkpoint that it is of
     is_new: bool  # whether this call made it
+    champion: Champion  # what it was made of
     notes: tuple[str, ...] = ()  # sentences on what it lacks
 
     @property
@@ -79,7 +80,7 @@ def register(champion: Champion, store: Store, name: str, alias: str, seed: int 
     store.call(lambda client: client.set_registered_model_alias(name, alias, str(version.version)))
     link = {Tag.MODEL: f"{name}/{version.version}", Tag.MODEL_TRIAL: champion.winner}
     store.log(study.info.run_id, tags=link)
-    return Registered(name, int(version.version), alias, model.seed, found is None, notes)
+    return Registered(name, int(version.version), alias, model.seed, found is None, champion, notes)
 
 
 def _study_run(champion: Champion, store: Store) -> "Run":

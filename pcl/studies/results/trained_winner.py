@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from pcl.storage.files import Damaged
 from pcl.studies.ledger.folders import CHECKPOINT, Status, StudyFolder, TrialFolder
@@ -10,7 +11,14 @@ from pcl.studies.ledger.study_storage import storage_of
 from pcl.studies.space.trial import REPORT_STAGE
 
 
-def trained_winner(study: StudyFolder, key: str) -> TrialFolder:
+class TrainedWinner(NamedTuple):
+    """A training of a winner, and its checkpoint, which need not exist."""
+
+    folder: TrialFolder
+    checkpoint: Path
+
+
+def trained_winner(study: StudyFolder, key: str) -> TrainedWinner:
     """Return the training of the winner with this key: the first finished one on report seeds, else its own.
 
     Report seeds never select, so that what they reach is not flattered by the selection. One whose checkpoint is in
@@ -20,9 +28,9 @@ def trained_winner(study: StudyFolder, key: str) -> TrialFolder:
     if winner.path.exists():
         cell = winner.trial().cell
         for folder in _reported(study, cell):
-            if checkpoint_of(study, folder).exists():
-                return folder
-    return winner
+            if (checkpoint := checkpoint_of(study, folder)).exists():
+                return TrainedWinner(folder, checkpoint)
+    return TrainedWinner(winner, checkpoint_of(study, winner))
 
 
 def _reported(study: StudyFolder, cell: str) -> Iterator[TrialFolder]:

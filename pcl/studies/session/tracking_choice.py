@@ -2,8 +2,9 @@
 
 from pcl.studies.ledger.folders import StudyFolder
 from pcl.studies.session.request import RunRequest
+from pcl.studies.tracking.store import tracking_uri
 from pcl.studies.tracking.tags import EXPERIMENTS, RunKind, Tag
-from pcl.studies.tracking.tracker import StoreError, Tracker, tracking_uri
+from pcl.studies.tracking.tracker import StoreError, Tracker
 
 
 def checked_tracker(request: RunRequest) -> Tracker:

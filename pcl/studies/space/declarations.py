@@ -67,6 +67,15 @@ class Shelf:
             raise ValueError(f"Unknown {self.what} {text!r}; there are {there}, or a file's path.{hint}")
         return str(files[text])
 
+    def may_have_own_parts(self, text: str) -> bool:
+        """Return whether an object's runs may have a part of a user's: its file is one, or names one (`FILE.py:NAME`).
+
+        Raises:
+            ValueError: If there is no such file.
+        """
+        file = Path(self.file(text))
+        return is_path(text) or ".py:" in file.read_text(encoding="utf-8", errors="replace")
+
     def load(self, text: str, kind: type[T]) -> T:
         """Load an object of a type by its name, or by the path of a file.
 
@@ -94,5 +103,5 @@ class Shelf:
         return {path.stem: path for path in found}
 
 
-SPACES = Shelf("search_spaces", "search space", "SPACE")
+SPACES = Shelf("search_spaces", "search space", "SPACE", rooms=("hard_labels",))
 ABLATIONS = Shelf("search_spaces/ablations", "ablation", "ABLATION", rooms=("images", "profiles"))

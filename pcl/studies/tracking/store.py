@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mlflow.entities import DatasetInput, Run
     from mlflow.tracking import MlflowClient
 
-__all__ = ["Store", "StoreError", "default_uri", "shown_uri", "tracking_uri"]
+__all__ = ["Store", "StoreError", "default_uri", "tracking_uri"]
 
 T = TypeVar("T")
 
@@ -67,7 +67,10 @@ class Store:
                 f"The tracking URI must be sqlite:///FILE or an http(s) address, but got {shown_uri(uri)!r}."
             )
         if set("/?#") & set(password_of(uri)):  # or the password's beginning would be taken for a port, and told
-            raise ValueError(f"The password for {shown_uri(uri)} must have %2F, %3F and %23 for its `/`, `?` and `#`.")
+            raise ValueError(
+                f"The password for {shown_uri(uri)} must have %2F, %3F and %23 for its `/`, `?` and `#`, or the path "
+                f"has an unescaped `@` (write %40)."
+            )
         self.database = Path(rest.removeprefix("/")).absolute() if scheme == "sqlite" else None
         self.uri = f"sqlite:///{self.database}" if self.database else uri.rstrip("/")
         self.artifacts = (artifacts or self.database.parent / "artifacts").absolute() if self.database else None

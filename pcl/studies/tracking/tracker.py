@@ -28,13 +28,13 @@ from pcl.studies.tracking import run_content as content
 from pcl.studies.tracking.finished_trials import Found, ended_trials
 from pcl.studies.tracking.page_links import trials_page
 from pcl.studies.tracking.run_content import Ending, StudyTags
-from pcl.studies.tracking.store import LONGEST_TAG, Store, StoreError, default_uri, shown_uri, tracking_uri
+from pcl.studies.tracking.store import LONGEST_TAG, Store, StoreError
 from pcl.studies.tracking.tags import EXPERIMENTS, RunKind, RunState, Tag
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
 
-__all__ = ["End", "Found", "StoreError", "StudyTags", "Tracker", "default_uri", "shown_uri", "tracking_uri"]
+__all__ = ["End", "Found", "StoreError", "StudyTags", "Tracker"]
 
 End = RunState  # how a study ends, for whoever closes it
 

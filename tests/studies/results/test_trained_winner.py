@@ -30,20 +30,25 @@ def write(study: StudyFolder, trial: Trial, result: Result | None = FINISHED) ->
 
 
 def test_the_report_seeds_are_handed_over_once_they_have_finished(study: StudyFolder) -> None:
+    def taken() -> str:
+        folder, checkpoint = trained_winner(study, WINNER.key)
+        assert checkpoint == folder.checkpoint
+        return folder.key
+
     write(study, WINNER)
     write(study, OTHER)
     write(study, replace(WINNER, seeds=(7,), stage=REPLICATE_STAGE))
-    assert trained_winner(study, WINNER.key).key == WINNER.key
+    assert taken() == WINNER.key
     write(study, REPORT, None)
-    assert trained_winner(study, WINNER.key).key == WINNER.key
+    assert taken() == WINNER.key
     study.trial(REPORT.key).close(FAILED)
-    assert trained_winner(study, WINNER.key).key == WINNER.key
+    assert taken() == WINNER.key
     study.trial(REPORT.key).close(FINISHED)
-    assert trained_winner(study, WINNER.key).key == WINNER.key  # its checkpoint is not here
+    assert taken() == WINNER.key  # its checkpoint is not here
     study.trial(REPORT.key).checkpoint.touch()
-    assert trained_winner(study, WINNER.key).key == REPORT.key
+    assert taken() == REPORT.key
     (study.trial(OTHER.key).path / "trial.json").write_text("{")
-    assert trained_winner(study, WINNER.key).key == REPORT.key
+    assert taken() == REPORT.key
 
 
 def test_a_trial_that_was_taken_over_has_its_checkpoint_in_the_other_study(study: StudyFolder) -> None:

@@ -10,8 +10,8 @@ from launch import ablate, grid
 from launch.testbed.processes import free_port
 from pcl.studies.ledger.folders import StudyFolder
 from pcl.studies.session.tracking_choice import require_free_name
-from pcl.studies.tracking.store import StoreError
-from pcl.studies.tracking.tracker import Tracker, default_uri
+from pcl.studies.tracking.store import StoreError, default_uri
+from pcl.studies.tracking.tracker import Tracker
 from tests.support.services import assert_refused
 from tests.support.trackers import opened
 from tests.support.tracking_server import prepared

@@ -12,11 +12,12 @@ import pytest
 
 from launch.testbed.forks import forked
 from launch.testbed.processes import DEADLINE_S
+from pcl.storage.credentials import shown_uri
 from pcl.studies.ledger.folders import TrialFolder
 from pcl.studies.report.figures import scatter
 from pcl.studies.tracking.recorder import Recorder
-from pcl.studies.tracking.store import Store
-from pcl.studies.tracking.tracker import End, StoreError, StudyTags, Tracker, default_uri, shown_uri, tracking_uri
+from pcl.studies.tracking.store import Store, StoreError, default_uri, tracking_uri
+from pcl.studies.tracking.tracker import End, StudyTags, Tracker
 from tests.support.services import free_port, wait_for
 from tests.support.trackers import TAGS, artifact, end, error, make_trial, opened, report, runs_of, steps_of
 from tests.support.tracking_server import PreparedServer, prepared
