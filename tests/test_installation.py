@@ -5,10 +5,14 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
+from importlib.metadata import PackageNotFoundError, metadata
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 
 from launch.testbed.processes import ROOT
 from pcl.storage.installation import command, installed_folder
@@ -118,3 +122,20 @@ def test_without_cuda_exactly_its_packages_are_left_out() -> None:
     assert set(lock) - set(chosen.splitlines()) == {line for line in lock if "x86_64" in line}
     assert "torch==2.10.0" in chosen.splitlines()
     assert re.search(r"pip install .* -r \.venv/chosen\.lock", plan)
+
+
+def test_every_pinned_package_takes_the_oldest_python_that_we_take() -> None:
+    """Debian 12 has 3.11.2, where a package that needs 3.11.5 ends the installation."""
+    ours = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"]
+    oldest = ours.removeprefix(">=") + ".0"
+    refusing, seen = [], 0
+    for line in (ROOT / "requirements.lock").read_text().splitlines():
+        name = Requirement(line).name
+        try:
+            wanted = str(metadata(name).json.get("requires_python", ""))
+        except PackageNotFoundError:  # CUDA's, on a machine without
+            continue
+        seen += 1
+        refusing += [] if oldest in SpecifierSet(wanted) else [f"{name} wants Python {wanted}"]
+    assert seen > 100
+    assert refusing == []
