@@ -36,7 +36,7 @@ grid: $(READY)
 lint: $(READY)
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
-	$(PY) -m mypy
+	$(PY) -m mypy --num-workers auto
 
 bench: $(READY)
 	$(PY) launch/bench.py vmf

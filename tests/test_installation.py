@@ -17,6 +17,8 @@ from packaging.specifiers import SpecifierSet
 from launch.testbed.processes import ROOT
 from pcl.storage.installation import command, installed_folder
 
+EXPECTED_SECONDS = 45
+
 
 def answer(*words: str, **options: object) -> subprocess.CompletedProcess[str]:
     """Return the answer of a command."""

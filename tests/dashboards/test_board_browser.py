@@ -34,6 +34,7 @@ ROOT = Path(__file__).parents[2]
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed (Debian: apt install chromium)")
 
+EXPECTED_SECONDS = 130
 N_MANY = 256  # trials: more than a page has as rows
 
 

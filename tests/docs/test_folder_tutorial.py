@@ -16,6 +16,7 @@ from pcl.data.embedded import embedded
 from tests.docs.pages import ROOT
 from tests.support.commands import called
 
+EXPECTED_SECONDS = 50
 PROGRAMS = {"launch/grid.py": grid, "launch/champion.py": champion, "launch/apply.py": apply}
 # What a test's machine and time need beside the manual's words.
 SMALL = {"launch/grid.py": ("--scale", "smoke", "--runner", "inline", "--seeds", "1", "--no-finalize")}

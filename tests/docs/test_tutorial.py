@@ -7,6 +7,8 @@ import pytest
 
 from tests.support.notebooks import TUTORIAL, cells, results
 
+EXPECTED_SECONDS = 50
+
 
 def test_every_code_cell_but_the_first_shows_its_output() -> None:
     first, *others = cells()

@@ -15,6 +15,7 @@ from launch.testbed.processes import DEADLINE_S
 from tests.support.torch_state import restored, synchronization_forbidden
 from tests.test_architecture import ROOT
 
+EXPECTED_SECONDS = 35
 WITHOUT_SERVICES = """
 import sys
 class Blocker:

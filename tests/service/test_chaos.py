@@ -12,7 +12,8 @@ from launch.testbed.processes import DEADLINE_S, Started, started, wait_for
 
 EXPECTED_SECONDS = 900  # the first to begin
 
-pytestmark = pytest.mark.slow
+# With a test of test_faults.py: a worker that has three tests before it is given no other, which would have to wait.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("chaos")]
 
 
 def bench(folder: Path, *words: str) -> Started:

@@ -58,6 +58,7 @@ def test_the_trials_of_a_killed_node_go_on_elsewhere() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("chaos")
 def test_a_benchmark_that_is_stopped_leaves_nothing(tmp_path: Path) -> None:
     folders = set(Path("/tmp").glob("pcl-*"))
     command = [sys.executable, "launch/bench.py", "faults", "--output", tmp_path / "faults.json"]

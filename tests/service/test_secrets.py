@@ -32,7 +32,7 @@ from tests.support.services import (
     wait_for,
 )
 
-EXPECTED_SECONDS = 60
+EXPECTED_SECONDS = 110
 
 # Of the address, in two halves around an @; of the environment; Ray's; of a store.
 FIRST, SECOND, VARIABLE, TOKEN, KEY = (token_hex(32) for _ in range(5))

@@ -20,6 +20,7 @@ from pcl.training.trained_encoder import TrainedEncoder
 from tests.support.commands import called
 from tests.support.models import PICTURES, SHAPES, TOY, loaded, png, searched, text
 
+EXPECTED_SECONDS = 130
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("serving")]  # one server for all
 
 JSON = {"Content-Type": "application/json"}

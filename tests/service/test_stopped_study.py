@@ -18,7 +18,7 @@ from tests.support.services import (
     wait_for,
 )
 
-EXPECTED_SECONDS = 60
+EXPECTED_SECONDS = 70
 
 
 def interrupted(grid: Grid, workers: list[int]) -> Grid:

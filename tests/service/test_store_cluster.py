@@ -30,7 +30,7 @@ from tests.support.services import (
 )
 
 __all__ = ["s3"]
-EXPECTED_SECONDS = 70
+EXPECTED_SECONDS = 200
 
 
 @pytest.mark.slow

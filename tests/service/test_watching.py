@@ -26,6 +26,7 @@ from tests.support.board_process import (
 from tests.support.browser import CHROMIUM, Browser, browser
 from tests.support.services import BASE, Grid, Home, Records, home, wait_for
 
+EXPECTED_SECONDS = 140
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed (Debian: apt install chromium)"),

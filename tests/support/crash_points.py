@@ -1,4 +1,4 @@
-"""Kills a process right before each thing that it writes, one after the other.
+"""Kills a process right before each thing that it writes, one after the other, or copies what a kill would leave.
 
 A hook of the interpreter sees every file that Python opens for writing, renames, links or deletes, so that new code is
 covered without being named. Stores and databases are written in C: their writes and commits are announced. The moment
@@ -6,6 +6,7 @@ after a write is the moment before the next one, or the end.
 """
 
 import os
+import shutil
 import signal
 import sys
 import traceback
@@ -31,16 +32,16 @@ def nothing(_: Path) -> None:
 
 
 class Steps:
-    """Counts what a process writes to a folder, or its SQL statements, and kills it before one of them.
+    """Counts what a process writes to a folder, or its SQL statements, and does something before each of them.
 
     Args:
         folder: Whose files count; of statements, all do.
-        last: The number of the one before which it is killed; 0 for none.
+        before: Called with the number of each before it happens, from 1 on.
         is_sql: Whether SQL statements and commits are counted, and nothing else.
     """
 
-    def __init__(self, folder: Path, last: int = 0, *, is_sql: bool = False) -> None:
-        self.n, self._folder, self._last = 0, str(folder), last
+    def __init__(self, folder: Path, before: Callable[[int], object] = int, *, is_sql: bool = False) -> None:
+        self.n, self._folder, self._before = 0, str(folder), before
         if is_sql:
             event.listen(Engine, "before_cursor_execute", self._step)
             event.listen(Engine, "commit", self._step)
@@ -56,8 +57,7 @@ class Steps:
 
     def _step(self, *_: object) -> None:
         self.n += 1
-        if self.n == self._last:
-            os.kill(os.getpid(), signal.SIGKILL)
+        self._before(self.n)
 
 
 def crash_points(
@@ -69,36 +69,70 @@ def crash_points(
     Args:
         place: Has a folder for each.
         act: What is killed.
-        prepare: Makes what `act` finds in the folder.
+        prepare: Makes what `act` finds in the folder, once: the folders get copies.
         at: Numbers of the steps; by default all, up to the last.
         is_sql: See `Steps`.
         every: Of all steps, the first and every so many after it.
     """
+    prepared = _prepared(place, prepare)
     for last in count(1, every) if at is None else at:
-        folder = place / str(last)
-        folder.mkdir(parents=True)
-        prepare(folder)
-        if not _is_killed(act, folder, last, is_sql):
+        folder = shutil.copytree(prepared, place / str(last))
+
+        def kill(number: int, last: int = last) -> None:
+            if number == last:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        code = _code_of(act, folder, kill, is_sql)
+        assert code in (0, -signal.SIGKILL), f"ended with {code} at step {last}"
+        if code == 0:
             assert at is None, f"there is no step {last}"
             return
         yield folder
 
 
-def _is_killed(act: Act, folder: Path, last: int, is_sql: bool) -> bool:
+def crash_states(place: Path, act: Act, prepare: Act = nothing, *, is_sql: bool = False, every: int = 1) -> list[Path]:
+    """Return folders as `crash_points` yields them from one run of `act`, which is copied while it waits at a step.
+
+    It is for what has one thread and writes no absolute path; `act` is not killed, and others find what it has written.
+    The copies are another process's: one that opens and closes a database gives up its locks.
+    """
+    folder = shutil.copytree(_prepared(place, prepare), place / "0")
+
+    def copy(number: int) -> None:
+        if number % every == 1 % every:
+            words = ["cp", "-a", str(folder), str(place / str(number))]
+            assert not os.waitpid(os.posix_spawnp("cp", words, os.environ), 0)[1]
+
+    code = _code_of(act, folder, copy, is_sql)
+    assert code == 0, f"ended with {code}"
+    return sorted((found for found in place.iterdir() if found.name.isdecimal() and found != folder), key=_number)
+
+
+def _number(folder: Path) -> int:
+    return int(folder.name)
+
+
+def _prepared(place: Path, prepare: Act) -> Path:
+    folder = place / "prepared"
+    folder.mkdir(parents=True)
+    prepare(folder)
+    return folder
+
+
+def _code_of(act: Act, folder: Path, before: Callable[[int], object], is_sql: bool) -> int:
+    """Return the exit code of a forked process that acts."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # newer Pythons warn of threads, which none of these writes needs
         child = os.fork()
     if child == 0:
         try:
-            Steps(folder, last, is_sql=is_sql)
+            Steps(folder, before, is_sql=is_sql)
             act(folder)
         except BaseException:
             traceback.print_exc(file=sys.__stderr__)
             os._exit(1)
         os._exit(0)
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    assert code in (0, -signal.SIGKILL), f"ended with {code} at step {last}"
-    return code != 0
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def _announce_stores() -> None:

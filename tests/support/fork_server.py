@@ -201,14 +201,14 @@ def check_forkable() -> None:
     assert len([name for name in names if name != "jemalloc_bg_thd"]) == 1, names
 
 
-def _import_ray() -> None:
-    """Import Ray as a study does, in the environment that it sets, but let it draw no number.
+def import_ray(environment: Mapping[str, str]) -> None:
+    """Import Ray in an environment, but let it draw no number.
 
     The generator of its names is seeded by its first: after a fork, all processes would have the same names.
     """
     assert "ray" not in sys.modules, "our code imports Ray before it is needed"
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in {**session._ENVIRONMENT, **session._TO_START, _MODE: "token"}.items():
+        for name, value in environment.items():
             patch.setenv(name, value)
         actor = importlib.import_module("ray.actor")
         kind = actor.ActorClassID
@@ -224,7 +224,7 @@ def _main() -> None:
     get_ready()
     for name in _PRELOADED:
         importlib.import_module(name)
-    _import_ray()
+    import_ray({**session._ENVIRONMENT, **session._TO_START, _MODE: "token"})  # as a study does
     from pcl.training.run import Run  # noqa: PLC0415
     from tests.support.smoke import smoke  # noqa: PLC0415
 

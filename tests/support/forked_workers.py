@@ -1,18 +1,21 @@
-"""The workers of pytest-xdist, forked from the process that starts them: what tests import is imported once.
+"""The workers of pytest-xdist, forked from the process that starts them: tests and what they import are imported once.
 
 All are forked before the first thread. They are then what `python -c BOOTSTRAP` is, with pipes for input and output.
 """
 
+import gc
 import os
 import sys
 from contextlib import suppress
 from functools import partial
+from importlib import import_module
 
 import pytest
 from execnet import gateway_base, gateway_io
 
 from launch.testbed.forks import THIRD_PARTY, Forked, get_ready, run_and_exit
-from tests.support.fork_server import check_forkable
+from launch.testbed.processes import ROOT
+from tests.support.fork_server import check_forkable, import_ray
 
 
 class _Io(gateway_base.Popen2IO):
@@ -36,7 +39,9 @@ def fork_workers(config: pytest.Config) -> None:
     """Fork the workers that a test run asks for; `execnet` gets them one by one, and starts others if any is lost."""
     n_workers = config.option.tx.count("popen")
     get_ready(THIRD_PARTY)
+    _import_tests()
     check_forkable()
+    gc.freeze()  # what is imported stays: a collection of garbage would look through all of it, and copy its pages
     waiting: list[tuple[int, int, int]] = []
     for _ in range(n_workers):
         waiting.append(_forked([file for _, *files in waiting for file in files]))
@@ -46,6 +51,14 @@ def fork_workers(config: pytest.Config) -> None:
         return _Io(*waiting.pop(0), model) if waiting else started(words, model)
 
     gateway_io.Popen2IOMaster = given  # type: ignore[assignment, misc]
+
+
+def _import_tests() -> None:
+    """Import all files of tests; what cannot be imported is told when it is collected."""
+    import_ray({})
+    for file in sorted((ROOT / "tests").rglob("test_*.py")):
+        with suppress(Exception, pytest.skip.Exception):
+            import_module(".".join(file.relative_to(ROOT).with_suffix("").parts))
 
 
 def _forked(of_others: list[int]) -> tuple[int, int, int]:

@@ -124,7 +124,9 @@ class Home:
         """Stop the workers as soon as something is so, before it can be otherwise; returns them."""
 
         def is_so_before_the_end() -> bool:
-            assert self.drivers[-1].process.poll() is None, self.drivers[-1].errors
+            driver = self.drivers[-1]
+            code = driver.process.poll()
+            assert code is None, f"ended with {code} before {what}: {driver.said}\n{driver.errors}"
             return bool(is_so())
 
         return stop_when(self.workers, is_so_before_the_end, what)

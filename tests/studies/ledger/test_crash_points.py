@@ -2,8 +2,9 @@
 
 import functools
 import os
+import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,10 +21,11 @@ from pcl.studies.space.search_space import Objective
 from pcl.studies.space.trial import Trial
 from pcl.studies.tracking.finished_trials import Found
 from tests.studies.results.test_asha import Driven
-from tests.support.crash_points import Act, crash_points, nothing
+from tests.support.crash_points import Act, crash_points, crash_states, nothing
 from tests.support.searches import GRID, Driver, spec_of
 from tests.support.smoke import smoke
 
+EXPECTED_SECONDS = 30
 METRIC = "eval/kappa_rank_corr"
 TRIALS = [Trial(smoke(loss__n_samples=n).flat(), (1,), "grid", {"loss.n_samples": n}) for n in (2,)]
 ELSEWHERE = {1: {METRIC: 0.25, "train/loss": 1.5, "time/train_s": 2.0}}
@@ -100,8 +102,7 @@ def test_killed_at_any_write_a_study_is_resumed_to_the_same_records(
     assert [record["status"] for record in expected.values()] == [Status.FINISHED]
     assert [record["from"] for record in expected.values()] == ["other" if is_elsewhere else ""]
     outcomes = []
-    every = 2 if is_rerun and study is in_store else 1  # what a store adds, the other cases have at every point
-    for folder in crash_points(tmp_path / "points", act, prepare, every=every):
+    for folder in crash_states(tmp_path / "points", act, prepare):
         act(folder)
         outcomes.append(records(folder, study))
     with capsys.disabled():
@@ -117,7 +118,7 @@ def test_killed_while_it_reopens_a_trial_a_study_may_be_resumed_without_that(stu
     prepare = functools.partial(drive, study=study)
     expected = undisturbed(tmp_path / "whole", nothing, prepare, study)
     again = functools.partial(drive, study=study, is_rerun=True)
-    for folder in crash_points(tmp_path / "points", again, prepare):
+    for folder in crash_states(tmp_path / "points", again, prepare):
         prepare(folder)
         assert records(folder, study) == expected
 
@@ -139,7 +140,7 @@ def test_killed_while_a_trial_is_stopped_early(tmp_path: Path, capsys: pytest.Ca
         assert Driven(path / "study").train(1, [-1.0] * 10)[0] == "STOP"
 
     n_tried = 0
-    for path in crash_points(tmp_path / "points", stop, prepare):
+    for path in crash_states(tmp_path / "points", stop, prepare):
         n_tried += 1
         stage = Driven(path / "study")
         trial = stage.trial(1)
@@ -169,7 +170,7 @@ def test_killed_at_some_writes_of_optuna_a_search_comes_to_its_end(
     def search(path: Path) -> None:
         Driver(GRID, spec, path / "s").run()
 
-    for path in crash_points(tmp_path / "points", search, nothing, every=3):
+    for path in crash_states(tmp_path / "points", search, nothing, every=3):
         n_tried += 1
         search(path)
         driver = Driver(GRID, spec, path / "s")
@@ -185,13 +186,32 @@ def test_killed_at_some_writes_of_optuna_a_search_comes_to_its_end(
     assert n_tried >= 14
 
 
-def test_the_hook_sees_what_is_written(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kinds", [crash_points, crash_states])
+def test_the_hook_sees_what_is_written(kinds: Callable[..., Iterable[Path]], tmp_path: Path) -> None:
     def write(path: Path) -> None:
         (path / "a").write_text("1")
         (path / "a").rename(path / "b")
         os.link(path / "b", path / "c")
         (path / "b").unlink()
         (path / "c").read_text()
+        with (path / "d").open("w") as file:
+            file.write("not on disk before it is flushed")
+            (path / "c").unlink()
 
-    found = [sorted(p.name for p in path.iterdir()) for path in crash_points(tmp_path / "points", write, nothing)]
-    assert found == [[], ["a"], ["b"], ["b", "c"]]
+    found = [sorted(p.name for p in path.iterdir()) for path in kinds(tmp_path / "points", write, nothing)]
+    assert found == [[], ["a"], ["b"], ["b", "c"], ["c"], ["c", "d"]]
+    assert (tmp_path / "points" / "6" / "d").read_text() == ""
+
+
+def test_a_killed_study_leaves_what_is_copied(tmp_path: Path) -> None:
+    act, found = functools.partial(drive, study=in_store, is_elsewhere=True), []
+    for kinds in (crash_points, crash_states):
+        folders: Iterable[Path] = kinds(tmp_path / kinds.__name__, act)
+        found.append([sorted(_name(file.relative_to(folder)) for file in folder.rglob("*")) for folder in folders])
+    assert len(found[0]) >= 8
+    assert found[0] == found[1]
+
+
+def _name(path: Path) -> str:
+    """Return a path without processes and what is drawn."""
+    return re.sub("[0-9a-f]*[0-9][0-9a-f]*", "", str(path))

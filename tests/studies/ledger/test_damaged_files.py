@@ -25,7 +25,7 @@ from pcl.studies.space.trial import Trial
 from pcl.studies.tracking.finished_trials import Found
 from pcl.training.checkpoint import read_checkpoint
 from pcl.training.run import Run
-from tests.support.crash_points import crash_points
+from tests.support.crash_points import crash_states
 from tests.support.reporting import Told, run_jobs
 from tests.support.searches import GRID, spec_of
 from tests.support.smoke import smoke
@@ -200,7 +200,7 @@ def test_killed_while_it_is_repaired_a_trial_still_has_all_its_reports(
         (path / "study" / "trials" / half.key / "reports.json").write_text("[")
 
     n_tried = 0
-    for path in crash_points(tmp_path / "points", lambda path: StudyFolder(path / "study").repair(), prepare):
+    for path in crash_states(tmp_path / "points", lambda path: StudyFolder(path / "study").repair(), prepare):
         n_tried += 1
         StudyFolder(path / "study").repair()
         assert losses(train(StudyFolder(path / "study"))) == expected

@@ -7,7 +7,7 @@ import pytest
 from tests.studies.tracking.test_first_start import STRIDES, n_aside
 from tests.support.database_crashes import crashed
 
-EXPECTED_SECONDS = 10
+EXPECTED_SECONDS = 60
 
 
 @pytest.mark.parametrize("stride", STRIDES)

@@ -11,11 +11,11 @@ import pytest
 from optuna.trial import TrialState
 
 from pcl.studies.space.search_space import Stage
-from tests.support.crash_points import crash_points
+from tests.support.crash_points import crash_states
 from tests.support.searches import RANGED, Driver, spec_of
 from tests.support.spaces import make
 
-EXPECTED_SECONDS = 15
+EXPECTED_SECONDS = 20
 
 TINY = make(stages=(Stage("grid", {"loss.kappa_pos": (11, 12, 13), "loss.n_samples": (2, 4)}),))
 SPEC = spec_of(TINY, n=4)
@@ -39,7 +39,7 @@ def test_a_search_killed_at_any_statement_proposes_the_same(every: int, calm: Dr
     Driver(TINY, SPEC, tmp_path / "empty" / "s")  # Optuna makes its tables; other tests kill it at that
     prepare = partial(shutil.copytree, tmp_path / "empty", dirs_exist_ok=True)
     n_points = 0
-    for folder in crash_points(tmp_path / "points", search, prepare, is_sql=True, every=every):
+    for folder in crash_states(tmp_path / "points", search, prepare, is_sql=True, every=every):
         n_points += 1
         assert search(folder).keys == calm.keys, folder.name
         shutil.rmtree(folder)

@@ -23,7 +23,7 @@ from pcl.studies.tracking.database_file import read_only
 from pcl.studies.tracking.store import Store
 from tests.support.database_crashes import crashed
 
-EXPECTED_SECONDS = 15
+EXPECTED_SECONDS = 60
 
 
 STRIDES = [5, pytest.param(1, marks=pytest.mark.slow)]  # some of the crash points, or all

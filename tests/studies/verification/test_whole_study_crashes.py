@@ -12,7 +12,7 @@ from pcl.studies.verification.problem import Remedy
 from tests.studies.verification.test_verifier import searched, verified
 from tests.support.crash_points import crash_points
 
-EXPECTED_SECONDS = 20
+EXPECTED_SECONDS = 60
 
 
 def reached(storage: Path) -> dict[str, object]:
