@@ -24,6 +24,7 @@ T = TypeVar("T")
 MOST_TRIES = 4
 _SOON_S = 15.0  # a start that fails sooner did not time out: the next would fail as well
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_stopped = threading.Event()  # set where a signal ends this process: nothing else is written then
 
 
 class NotStarted(ValueError):
@@ -56,6 +57,7 @@ def answering(stopped: str) -> Iterator[None]:
         thread.join()
         reader.close()
         os.close(screen)
+        _stopped.clear()
 
 
 def _do_nothing(number: int, frame: FrameType | None) -> None:
@@ -65,6 +67,7 @@ def _do_nothing(number: int, frame: FrameType | None) -> None:
 def _answer(reader: socket.socket, screen: int, stopped: str) -> None:
     while numbers := reader.recv(16):
         if set(_SIGNALS) & set(numbers):
+            _stopped.set()
             os.write(screen, f"\n{sys.argv[0]}: {stopped}.\n".encode())
             end_daemons()
             end_process(130)
@@ -74,7 +77,8 @@ def _answer(reader: socket.socket, screen: int, stopped: str) -> None:
 def quiet_stderr() -> Iterator[None]:
     """Capture what is written to stderr, also by Ray's C++ code, and show it when the context ends.
 
-    If an exception ends the context, the output becomes a note of it instead.
+    If an exception ends the context, the output becomes a note of it instead. If a signal is being answered, it is left
+    out: Ray's own handler raises wherever it interrupts Python, which tells of that where it cannot be raised.
     """
     sys.stderr.flush()
     screen, text = os.dup(2), ""
@@ -95,7 +99,8 @@ def quiet_stderr() -> Iterator[None]:
             error.add_note(text)
             raise
         text = ended()
-    sys.stderr.write(text)
+    if not _stopped.is_set():
+        sys.stderr.write(text)
 
 
 def tried(start: Callable[[int], T], say: Callable[[str], None]) -> T:
