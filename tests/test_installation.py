@@ -132,11 +132,14 @@ def test_every_pinned_package_takes_the_oldest_python_that_we_take() -> None:
     oldest = ours.removeprefix(">=") + ".0"
     refusing, seen = [], 0
     for line in (ROOT / "requirements.lock").read_text().splitlines():
-        name = Requirement(line).name
+        pinned = Requirement(line)
+        name = pinned.name
         try:
-            wanted = str(metadata(name).json.get("requires_python", ""))
+            found = metadata(name).json
         except PackageNotFoundError:  # CUDA's, on a machine without
             continue
+        assert str(found["version"]) in pinned.specifier, f"{name} is not the lock's"
+        wanted = str(found.get("requires_python", ""))
         seen += 1
         refusing += [] if oldest in SpecifierSet(wanted) else [f"{name} wants Python {wanted}"]
     assert seen > 100

@@ -109,7 +109,7 @@ def storage_flag(parser: "_ActionsContainer") -> None:
 
 def tracking_flag(parser: "_ActionsContainer") -> None:
     """Add the flag that says which MLflow."""
-    default = "MLFLOW_TRACKING_URI, else mlflow.db in STORAGE if that is a folder"
+    default = "MLFLOW_TRACKING_URI, else mlflow.db in STORAGE; an object store needs one"
     parser.add_argument("--tracking-uri", help=f"MLflow (default: {default})")
 
 

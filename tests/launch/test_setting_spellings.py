@@ -151,12 +151,16 @@ def test_only_a_file_that_is_or_names_a_users_own_may_have_further_settings(tmp_
     for request in (lambda: grid_request(arguments), lambda: config_request(arguments)):
         with pytest.raises(ValueError, match=r"Unknown path 'loss.margin'"):
             request()
-    (tmp_path / "own.py").write_text(f"LOSS = {LOSS!r}")
-    (tmp_path / "elsewhere.py").write_text("from mine import SPACE")  # its part may be named there
-    shelf = Shelf(str(tmp_path), "search space", "SPACE")
+    place = tmp_path / "shelf"
+    place.mkdir()
+    (place / "own.py").write_text(f"LOSS = {LOSS!r}")
+    for folder in (place, tmp_path):
+        (folder / "elsewhere.py").write_text("from mine import SPACE")  # its part may be named there
+    shelf = Shelf(str(place), "search space", "SPACE")
     for name in ("own", str(tmp_path / "elsewhere.py")):
         assert config_request(arguments, shelf, name).settings == {"loss.margin": "0.5"}
-    with pytest.raises(ValueError, match="Unknown path"):
-        config_request(arguments, shelf, "elsewhere")
+    for name in ("elsewhere", str(place / "elsewhere.py")):
+        with pytest.raises(ValueError, match="Unknown path"):
+            config_request(arguments, shelf, name)
     with pytest.raises(ValueError, match="There is no search space file"):
         config_request(arguments, shelf, str(tmp_path / "missing.py"))

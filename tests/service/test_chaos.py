@@ -12,7 +12,8 @@ from launch.testbed.processes import DEADLINE_S, Started, started, wait_for
 
 EXPECTED_SECONDS = 900  # the first to begin
 
-# With a test of test_faults.py: a worker that has three tests before it is given no other, which would have to wait.
+# With a test of test_faults.py: pytest-xdist queues one more test behind a worker's last but one, and a third keeps
+# tests of others from waiting there for ten minutes.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("chaos")]
 
 

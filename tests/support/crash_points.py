@@ -12,9 +12,10 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import Engine, event
 
@@ -25,6 +26,7 @@ _CHANGES = {
 }  # fmt: skip
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 Act = Callable[[Path], object]
+T = TypeVar("T")
 
 
 def nothing(_: Path) -> None:
@@ -93,19 +95,34 @@ def crash_points(
 def crash_states(place: Path, act: Act, prepare: Act = nothing, *, is_sql: bool = False, every: int = 1) -> list[Path]:
     """Return folders as `crash_points` yields them from one run of `act`, which is copied while it waits at a step.
 
-    It is for what has one thread and writes no absolute path; `act` is not killed, and others find what it has written.
-    The copies are another process's: one that opens and closes a database gives up its locks.
+    It is for what writes no absolute path and has no threads but those of pools, whose calls are made one after the
+    other here; `act` is not killed, and others find what it has written. The copies are another process's: one that
+    opens and closes a database gives up its locks.
     """
     folder = shutil.copytree(_prepared(place, prepare), place / "0")
+
+    def act_alone(path: Path) -> None:
+        ThreadPoolExecutor.submit = _submit  # type: ignore[method-assign]  # in the forked process alone
+        act(path)
 
     def copy(number: int) -> None:
         if number % every == 1 % every:
             words = ["cp", "-a", str(folder), str(place / str(number))]
             assert not os.waitpid(os.posix_spawnp("cp", words, os.environ), 0)[1]
 
-    code = _code_of(act, folder, copy, is_sql)
+    code = _code_of(act_alone, folder, copy, is_sql)
     assert code == 0, f"ended with {code}"
     return sorted((found for found in place.iterdir() if found.name.isdecimal() and found != folder), key=_number)
+
+
+def _submit(_: ThreadPoolExecutor, call: Callable[..., T], *given: object, **named: object) -> Future[T]:
+    """Call at once."""
+    future: Future[T] = Future()
+    try:
+        future.set_result(call(*given, **named))
+    except Exception as error:  # whoever asks for the result is told
+        future.set_exception(error)
+    return future
 
 
 def _number(folder: Path) -> int:

@@ -6,6 +6,7 @@ All are forked before the first thread. They are then what `python -c BOOTSTRAP`
 import gc
 import os
 import sys
+import warnings
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
@@ -54,11 +55,13 @@ def fork_workers(config: pytest.Config) -> None:
 
 
 def _import_tests() -> None:
-    """Import all files of tests; what cannot be imported is told when it is collected."""
+    """Import all files of tests; what cannot be imported, or warns, is told when it is collected."""
     import_ray({})
-    for file in sorted((ROOT / "tests").rglob("test_*.py")):
-        with suppress(Exception, pytest.skip.Exception):
-            import_module(".".join(file.relative_to(ROOT).with_suffix("").parts))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", module=r"(pcl|launch|dashboards|search_spaces|tests)\b")
+        for file in sorted((ROOT / "tests").rglob("test_*.py")):
+            with suppress(Exception, pytest.skip.Exception):
+                import_module(".".join(file.relative_to(ROOT).with_suffix("").parts))
 
 
 def _forked(of_others: list[int]) -> tuple[int, int, int]:

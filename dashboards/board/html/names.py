@@ -20,7 +20,7 @@ def shown_metrics(objective: str, trials: Sequence[Trial]) -> list[str]:
     return [objective, *(metric for metric in MAIN_METRICS if metric in recorded and metric != objective)]
 
 
-def recorded_constant_error(study: Study, metric: str) -> float | None:
+def recorded_constant_kappa_mae(study: Study, metric: str) -> float | None:
     """Return what the best constant kappa has of a metric; None unless it is kappa's error and was recorded."""
     return study.run.metrics.get(CONSTANT_KAPPA_MAE) if metric == KAPPA_MAE else None
 

@@ -9,7 +9,7 @@ from dashboards.board.charts.curves import Line, Point, Step, Yardstick, history
 from dashboards.board.charts.parallel import Goal, parallel
 from dashboards.board.charts.parameters import contour, importance_bars, slice_chart
 from dashboards.board.html.frame import PageContext, cells_words, note, page_of_study, section
-from dashboards.board.html.names import BEST_CONSTANT, axes_of, recorded_constant_error, shown_metrics
+from dashboards.board.html.names import BEST_CONSTANT, axes_of, recorded_constant_kappa_mae, shown_metrics
 from dashboards.board.store.records import Study, Trial
 from pcl.metrics.names import larger_is_better, metric_name, metric_range
 from pcl.presentation.markup import Child, Html, tag
@@ -159,7 +159,7 @@ def history_section(study: Study, metric: str) -> Html | None:
 
 def yardstick_of(study: Study, metric: str) -> Yardstick | None:
     """Return the best constant kappa's error as a line of charts, where it is known."""
-    constant = recorded_constant_error(study, metric)
+    constant = recorded_constant_kappa_mae(study, metric)
     return None if constant is None else Yardstick(f"{BEST_CONSTANT}: {number(constant)}", constant)
 
 

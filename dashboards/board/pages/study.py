@@ -21,7 +21,7 @@ from dashboards.board.html.names import (
     BEST_CONSTANT,
     axes_of,
     cell_name,
-    recorded_constant_error,
+    recorded_constant_kappa_mae,
     short_names,
     shown_metrics,
     telling_apart,
@@ -119,7 +119,7 @@ def _metric(trial: Trial, metric: str, objective: str) -> Cell:
 def _facts(study: Study, state: str, around: PageContext) -> Html:
     tags, run = study.run.tags, study.run
     gpu, cpu = study.seconds(of_gpu=True), study.seconds(of_gpu=False)
-    constant = recorded_constant_error(study, KAPPA_MAE)
+    constant = recorded_constant_kappa_mae(study, KAPPA_MAE)
     goal = {True: "largest ", False: "smallest ", None: ""}[larger_is_better(study.objective)]
     pairs: list[tuple[str, Child]] = [
         ("space", tags.get(Tag.SPACE)), ("scale", tags.get(Tag.SCALE)), ("fidelity", tags.get(Tag.FIDELITY)),

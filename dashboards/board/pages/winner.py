@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 
 from dashboards.board.html.frame import PageContext, cells_words, facts, note, page_of_study, section
-from dashboards.board.html.names import BEST_CONSTANT, recorded_constant_error, shown_metrics
+from dashboards.board.html.names import BEST_CONSTANT, recorded_constant_kappa_mae, shown_metrics
 from dashboards.board.html.tables import Cell, Column, TableRow, table
 from dashboards.board.store.artifacts import Figure
 from dashboards.board.store.records import Study, Trial, differing
@@ -99,7 +99,7 @@ def _results(study: Study, winner: Trial) -> Html:
         printed = [_printed(published, metric)] if published else []
         singles = [number(t.recorded(metric).get(seed)) for seed, t in seeds] if has_seeds else []
         rows.append(TableRow((Cell(_titled(metric), metric), *means, *printed, *singles)))
-        if (constant := recorded_constant_error(study, metric)) is not None:
+        if (constant := recorded_constant_kappa_mae(study, metric)) is not None:
             others = [""] * (len(columns) - 2)
             rows.append(TableRow((f"{metric_name(metric)} of the {BEST_CONSTANT}", number(constant), *others)))
     words = None

@@ -114,7 +114,8 @@ def _start_here(say: Callable[[str], None]) -> str:
 
     def start(n_tries: int) -> str:
         is_shown = n_tries == 1 and os.environ.get(DASHBOARD) != "0" and find_spec(_OF_DASHBOARD) is not None
-        return _init(address="local", num_cpus=n_cores(), dashboard_host="127.0.0.1", include_dashboard=is_shown)
+        with quiet_stderr():
+            return _init(address="local", num_cpus=n_cores(), dashboard_host="127.0.0.1", include_dashboard=is_shown)
 
     try:
         return tried(start, say)

@@ -24,7 +24,7 @@ T = TypeVar("T")
 MOST_TRIES = 4
 _SOON_S = 15.0  # a start that fails sooner did not time out: the next would fail as well
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_stopped = threading.Event()  # set where a signal ends this process: nothing else is written then
+_stopped = threading.Event()  # set where a signal is about to end this process
 
 
 class NotStarted(ValueError):
@@ -57,7 +57,7 @@ def answering(stopped: str) -> Iterator[None]:
         thread.join()
         reader.close()
         os.close(screen)
-        _stopped.clear()
+        _stopped.clear()  # of a test, whose process goes on
 
 
 def _do_nothing(number: int, frame: FrameType | None) -> None:
@@ -77,8 +77,8 @@ def _answer(reader: socket.socket, screen: int, stopped: str) -> None:
 def quiet_stderr() -> Iterator[None]:
     """Capture what is written to stderr, also by Ray's C++ code, and show it when the context ends.
 
-    If an exception ends the context, the output becomes a note of it instead. If a signal is being answered, it is left
-    out: Ray's own handler raises wherever it interrupts Python, which tells of that where it cannot be raised.
+    If an exception ends the context, the output becomes a note of it instead. If a signal is being answered, nothing is
+    shown: Ray's own handler raises wherever it interrupts Python, which prints "Exception ignored" in a callback.
     """
     sys.stderr.flush()
     screen, text = os.dup(2), ""
@@ -111,7 +111,7 @@ def tried(start: Callable[[int], T], say: Callable[[str], None]) -> T:
         try:
             return start(n_tries)
         except Exception:  # Ray raises bare ones
-            if n_tries == MOST_TRIES or time.monotonic() - began < _SOON_S:
+            if _stopped.is_set() or n_tries == MOST_TRIES or time.monotonic() - began < _SOON_S:
                 raise
         n_tries += 1
         say(f"Ray has not started in time, this machine is busy; trying again ({n_tries} of {MOST_TRIES}) ...")

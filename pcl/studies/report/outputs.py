@@ -19,7 +19,7 @@ from pcl.storage.files import first_line, write_json, write_text
 from pcl.storage.installation import command
 from pcl.studies.ledger.folders import CHECKPOINT, StudyFolder
 from pcl.studies.ledger.study_spec import StudySpec
-from pcl.studies.results.kappa_size import SCALE_OFF, common_constant_error, is_scale_off
+from pcl.studies.results.kappa_size import SCALE_OFF, common_constant_kappa_mae, is_scale_off
 from pcl.studies.results.pareto import values_of
 from pcl.studies.results.replication import SEEDS_A_ROUND, Replication, described
 from pcl.studies.results.selection import Outcome
@@ -60,7 +60,7 @@ def table(outcomes: Sequence[Outcome], space: SearchSpace) -> list[str]:
             lost = f"lost seeds ({outcome.cause})" if outcome.failures else ""
             notes = [lost, SCALE_OFF if is_scale_off(outcome) else "", note]
             rows.append([rank, *values, *means, f"{outcome.seconds:.1f}", ", ".join(filter(None, notes))])
-    constant = common_constant_error(outcome.trial for outcome in outcomes) if KAPPA_MAE in metrics else None
+    constant = common_constant_kappa_mae(outcome.trial for outcome in outcomes) if KAPPA_MAE in metrics else None
     if constant is not None:
         reached = [told_with_error(constant, math.nan) if metric == KAPPA_MAE else "" for metric in metrics]
         rows.append(["-", *("" for _ in axes), *reached, "", "the best constant kappa"])
@@ -128,7 +128,7 @@ def summary(space: SearchSpace, spec: StudySpec, finding: Finding) -> dict[str, 
         "stages": {name: [_entry(outcome) for outcome in outcomes] for name, outcomes in finding.stages.items()},
         "replication": {name: _replication(found) for name, found in finding.replications.items()},
         "report": [_entry(outcome) for outcome in finding.report],
-        "best_constant_kappa_mae": common_constant_error(
+        "best_constant_kappa_mae": common_constant_kappa_mae(
             outcome.trial for outcomes in finding.stages.values() for outcome in outcomes
         ),
     }

@@ -15,7 +15,7 @@ from pcl.studies.ledger.folders import StudyFolder
 from pcl.studies.ledger.lease import keep_outputs
 from pcl.studies.ledger.study_spec import StudySpec, opened, write_objective
 from pcl.studies.report.plan import survive_forks
-from pcl.studies.results.kappa_size import common_constant_error
+from pcl.studies.results.kappa_size import common_constant_kappa_mae
 from pcl.studies.results.selection import Outcome
 from pcl.studies.search.stages import Finding
 from pcl.studies.session.request import RunRequest
@@ -199,7 +199,7 @@ class StudySession:
     def _winner(self, finding: Finding, best: Outcome, told: str) -> Winner:
         metrics = {name: best.mean(name) for name in sorted({name for m in best.by_seed.values() for name in m})}
         metrics[BEST_OBJECTIVE] = best.mean(self.study.strategy.objective.metric)
-        constant = common_constant_error(o.trial for outcomes in finding.stages.values() for o in outcomes)
+        constant = common_constant_kappa_mae(o.trial for outcomes in finding.stages.values() for o in outcomes)
         if KAPPA_MAE in metrics and constant is not None:
             metrics[CONSTANT_KAPPA_MAE] = constant
         table = "\n".join(line for line in told.strip().splitlines() if not line.startswith("written: "))

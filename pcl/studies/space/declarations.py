@@ -68,13 +68,14 @@ class Shelf:
         return str(files[text])
 
     def may_have_own_parts(self, text: str) -> bool:
-        """Return whether an object's runs may have a part of a user's: its file is one, or names one (`FILE.py:NAME`).
+        """Return whether an object's runs may have parts that a user wrote: its file is the user's, or names one.
 
         Raises:
             ValueError: If there is no such file.
         """
-        file = Path(self.file(text))
-        return is_path(text) or ".py:" in file.read_text(encoding="utf-8", errors="replace")
+        file = Path(self.file(text)).resolve()
+        is_ours = file in {ours.resolve() for ours in self._files().values()}
+        return not is_ours or ".py:" in file.read_text(encoding="utf-8", errors="replace")
 
     def load(self, text: str, kind: type[T]) -> T:
         """Load an object of a type by its name, or by the path of a file.

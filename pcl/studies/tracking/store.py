@@ -68,8 +68,8 @@ class Store:
             )
         if set("/?#") & set(password_of(uri)):  # or the password's beginning would be taken for a port, and told
             raise ValueError(
-                f"The password for {shown_uri(uri)} must have %2F, %3F and %23 for its `/`, `?` and `#`, or the path "
-                f"has an unescaped `@` (write %40)."
+                f"The password for {shown_uri(uri)} must have %2F, %3F and %23 for its `/`, `?` and `#`; if there "
+                f"is none, the path must have %40 for its `@`."
             )
         self.database = Path(rest.removeprefix("/")).absolute() if scheme == "sqlite" else None
         self.uri = f"sqlite:///{self.database}" if self.database else uri.rstrip("/")

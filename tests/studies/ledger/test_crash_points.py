@@ -118,7 +118,9 @@ def test_killed_while_it_reopens_a_trial_a_study_may_be_resumed_without_that(stu
     prepare = functools.partial(drive, study=study)
     expected = undisturbed(tmp_path / "whole", nothing, prepare, study)
     again = functools.partial(drive, study=study, is_rerun=True)
-    for folder in crash_states(tmp_path / "points", again, prepare):
+    folders = crash_states(tmp_path / "points", again, prepare)
+    assert len(folders) >= 8
+    for folder in folders:
         prepare(folder)
         assert records(folder, study) == expected
 

@@ -12,10 +12,10 @@ from pcl.studies.ledger.folders import Result, Status
 from pcl.studies.report.outputs import table
 from pcl.studies.results.kappa_size import (
     SCALE_OFF,
-    common_constant_error,
+    common_constant_kappa_mae,
     is_scale_off,
     loses_to_constant,
-    trial_constant_error,
+    trial_constant_kappa_mae,
 )
 from pcl.studies.results.selection import Outcome, ranked
 from pcl.studies.space.search_space import load_space
@@ -40,21 +40,21 @@ def test_the_best_constant_is_the_median_of_the_truth() -> None:
     assert isinstance(task, ToyTask)
     kappa = task.kappa_true
     errors = [(kappa - constant).abs().mean(1) for constant in torch.linspace(16, 32, 641)]
-    assert trial_constant_error(of) == pytest.approx(torch.stack(errors).amin(0).mean().item(), abs=1e-2)
+    assert trial_constant_kappa_mae(of) == pytest.approx(torch.stack(errors).amin(0).mean().item(), abs=1e-2)
 
 
 def test_there_is_none_without_a_known_finite_kappa() -> None:
-    assert trial_constant_error(trial(**{"task.family": "dirac"})) is None
+    assert trial_constant_kappa_mae(trial(**{"task.family": "dirac"})) is None
     images = RunConfig.of(scale="smoke", task="images")
-    assert trial_constant_error(Trial(images.flat(), (1,), "grid")) is None
-    assert trial_constant_error(Trial({}, (1,), "grid")) is None
-    assert common_constant_error([trial(), trial((3,))]) is None
-    assert common_constant_error([trial(), trial()]) == trial_constant_error(trial())
+    assert trial_constant_kappa_mae(Trial(images.flat(), (1,), "grid")) is None
+    assert trial_constant_kappa_mae(Trial({}, (1,), "grid")) is None
+    assert common_constant_kappa_mae([trial(), trial((3,))]) is None
+    assert common_constant_kappa_mae([trial(), trial()]) == trial_constant_kappa_mae(trial())
 
 
 def test_a_trial_is_marked_where_its_order_is_right_and_its_size_is_not() -> None:
     of = trial()
-    constant = trial_constant_error(of)
+    constant = trial_constant_kappa_mae(of)
     assert constant is not None
     off, good, poor = outcome(0.9, 4154.0, of), outcome(0.8, constant / 2, of), outcome(0.1, 4154.0, of)
     assert [is_scale_off(one) for one in (off, good, poor, Outcome(of))] == [True, False, False, False]
@@ -75,9 +75,9 @@ def test_a_trial_is_marked_where_its_order_is_right_and_its_size_is_not() -> Non
 def test_a_lost_seed_does_not_count_for_the_size() -> None:
     """Seed 1 ran away: the error of seed 2 is compared with the constant of seed 2 alone."""
     of = trial()
-    alone = trial_constant_error(of, (2,))
+    alone = trial_constant_kappa_mae(of, (2,))
     assert alone is not None
-    both = trial_constant_error(of)
+    both = trial_constant_kappa_mae(of)
     assert both is not None
     assert alone != pytest.approx(both)
     between = (alone + both) / 2

@@ -19,7 +19,7 @@ from pcl.studies.ledger.folders import Result, Status, StudyFolder
 from pcl.studies.ledger.study_spec import StudySpec
 from pcl.studies.ledger.study_storage import Storage
 from pcl.studies.report.plan import estimated_seconds
-from pcl.studies.results.kappa_size import trial_constant_error
+from pcl.studies.results.kappa_size import trial_constant_kappa_mae
 from pcl.studies.results.selection import Outcome
 from pcl.studies.search.stages import Finding
 from pcl.studies.session.request import ResourceRequest, Runner, RunRequest
@@ -120,7 +120,7 @@ def test_a_study_records_the_best_constant_beside_kappas_error_alone(tmp_path: P
     home, best = Home(tmp_path), Outcome(TRIAL, Result(Status.FINISHED), {1: values})
     home.conduct(Canned(home.steps, Finding({"grid": [best]}, best)))
     (winner,) = home.summaries
-    expected = trial_constant_error(TRIAL) if KAPPA_MAE in values else None
+    expected = trial_constant_kappa_mae(TRIAL) if KAPPA_MAE in values else None
     assert winner.metrics.get(CONSTANT_KAPPA_MAE) == expected
     assert (expected is None) == (KAPPA_MAE not in values)
 
