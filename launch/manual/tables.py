@@ -48,10 +48,10 @@ def summary_table(results: Sequence[Result]) -> str:
 def status_table(results: Sequence[Result]) -> str:
     """Return one row for each table and figure of the paper: the verdicts on its numbers, or that it was not run."""
     kept = {result.table: result for result in results if result.asked.scale == "paper"}
+    told = {name: _verdicts(result) for name, result in kept.items()}
+    told.setdefault(published_sizes()["name"], "settings alone, nothing to train")
     rows = [["table or figure", "name", "ours beside the published numbers"]]
-    for name, title in published_titles().items():
-        without = "settings alone, nothing to train" if name == published_sizes()["name"] else "not run"
-        rows.append([title, f"`{name}`", _verdicts(kept[name]) if name in kept else without])
+    rows += [[title, f"`{name}`", told.get(name, "not run")] for name, title in published_titles().items()]
     return "\n".join(markdown_table(rows))
 
 

@@ -34,7 +34,7 @@ def calm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Driver:
     return found
 
 
-@pytest.mark.parametrize("every", [97, pytest.param(23, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [97, pytest.param(11, marks=pytest.mark.slow)])
 def test_a_search_killed_at_any_statement_proposes_the_same(every: int, calm: Driver, tmp_path: Path) -> None:
     Driver(TINY, SPEC, tmp_path / "empty" / "s")  # Optuna makes its tables; other tests kill it at that
     prepare = partial(shutil.copytree, tmp_path / "empty", dirs_exist_ok=True)
