@@ -12,20 +12,20 @@ unexport PYTHONDONTWRITEBYTECODE  # workers would compile our code anew, each of
 .PHONY: test test-slow test-gpu coverage grid lint bench docs lock clean
 
 test: $(READY)
-	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(PY) -m pytest -m "not slow"
+	$(PY) -m pytest -m "not slow"
 
 test-slow: $(READY)
-	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(PY) -m pytest -m slow --dist loadgroup tests
+	$(PY) -m pytest -m slow --dist loadgroup tests
 
 # The tests marked gpu, one after the other. `make test-gpu PY=python3` takes a Python of your own that has torch and pytest, and
 # installs nothing; tests that need Ray, MLflow or Optuna are skipped where they are missing. ARGS="--shuffle 1": another order.
 test-gpu: $(if $(filter $(VENV)/bin/python,$(PY)),$(READY))
-	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(PY) -m pytest -o addopts="--strict-markers --strict-config" -rs -m gpu $(ARGS) tests
+	$(PY) -m pytest -o addopts="--strict-markers --strict-config" -rs -m gpu $(ARGS) tests
 
 # Branch coverage of pcl/studies by the tests of it, of commands and of the service, in all of their processes.
 coverage: $(READY)
 	rm -f .coverage .coverage.*
-	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 COVERAGE_FILE=$(CURDIR)/.coverage $(PY) -m coverage run -m pytest -m "not slow" \
+	COVERAGE_FILE=$(CURDIR)/.coverage $(PY) -m coverage run -m pytest -m "not slow" \
 	  tests/studies tests/launch tests/service
 	$(PY) -m coverage combine --quiet
 	$(PY) -m coverage report

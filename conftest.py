@@ -1,6 +1,10 @@
-"""Which modules pytest looks for examples in."""
+"""Threads of tests, and which modules pytest looks for examples in."""
 
+import os
 from importlib.util import find_spec
+
+# Tests share the cores out between processes, which are forked from one that has imported numpy and has no threads.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # The kernels need Triton, which comes with torch's CUDA builds alone.
 _OF_TRITON = ["pcl/kernels/*.py", "pcl/training/fused_step.py", "tests/support/kernel_cases.py"]

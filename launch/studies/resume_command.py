@@ -100,7 +100,7 @@ def _resources(run: RunRequest) -> list[tuple[str, str]]:
     asked, gpus = run.resources, run.resources.gpus
     return [
         ("--cpus-per-trial", "" if asked.cpus == 1 else f"{asked.cpus:g}"),
-        ("--gpus-per-trial", "" if gpus is None else gpus if isinstance(gpus, str) else f"{gpus:g}"),
+        ("--gpus-per-trial", "" if isinstance(gpus, str) else f"{gpus:g}"),
         ("--side-by-side", str(asked.side_by_side or "")),
         ("--max-concurrent", str(asked.most_at_once or "")),
     ]

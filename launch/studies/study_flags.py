@@ -84,10 +84,10 @@ def where_flags(parser: argparse.ArgumentParser) -> None:
     where.add_argument("--address", help="of a Ray cluster: auto, HOST:PORT, or ray://HOST:PORT, "
                        "to which the command is sent as a job (default: start one here)")  # fmt: skip
     where.add_argument("--cpus-per-trial", type=_amount, default=1.0, metavar="N", help="default: 1")
-    where.add_argument("--gpus-per-trial", type=_gpus, metavar="N|auto", help="may be a fraction; auto: the share that "
-                       "a first trial is seen to need (default: 1 if there are any)")  # fmt: skip
+    where.add_argument("--gpus-per-trial", type=_gpus, default=AUTO, metavar="N|auto", help="may be a fraction "
+                       "(default: auto, which measures how many trials had better share one)")  # fmt: skip
     where.add_argument("--side-by-side", type=whole_number, metavar="N", help="trials that share a process and what it "
-                       "is given (default: 1, or what --gpus-per-trial auto sees to pay)")  # fmt: skip
+                       "is given (default: 1, or what is measured to pay)")  # fmt: skip
     where.add_argument(
         "--max-concurrent", type=whole_number, metavar="N", help="trials at once (default: as many as fit)"
     )

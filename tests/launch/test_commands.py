@@ -49,7 +49,7 @@ def test_what_there_is_is_listed_with_its_title(command: Callable[[], None], kno
     [
         "",
         " --no-finalize --gpus-per-trial 0.125 --storage /elsewhere",
-        " --finalize --cpus-per-trial 2 --gpus-per-trial auto --side-by-side 4 --max-concurrent 3 --address auto",
+        " --finalize --cpus-per-trial 2 --side-by-side 4 --max-concurrent 3 --address auto",
     ],
 )
 def test_what_goes_on_with_a_study_gives_its_trials_the_same(given: str) -> None:

@@ -93,8 +93,8 @@ def test_any_flags_make_a_request_or_a_sentence(
         text = flags.get(flag)
         if text is not None:  # a flag that was given has its value, as it was spelled
             assert value == (text if isinstance(value, str) else type(value)(text)), (flag, text)
-        elif flag != "--cpus-per-trial":  # it has a default of its own
-            assert value is None, flag
+        else:
+            assert value == {"--cpus-per-trial": 1.0, "--gpus-per-trial": "auto"}.get(flag), flag
 
 
 @examples(50)

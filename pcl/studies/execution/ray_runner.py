@@ -99,7 +99,8 @@ class RayRunner:
                 verbose=0,
             ),
         )
-        with adapter.keys_kept_here(), interrupt.leaving.without(daemons(), interrupt.on_lost_ray):
+        leaving = interrupt.leaving.without(daemons(), interrupt.on_lost_ray)
+        with adapter.keys_kept_here(), adapter.deaths_of_workers(), leaving:
             tuner.fit()
 
 

@@ -1,6 +1,7 @@
 """Resources of trials, and how many of them share a GPU, by what one of them takes of it.
 
 Processes on a GPU take turns: a second one fills the time in which the first sets up, not cores that it leaves idle.
+Those of NVIDIA's MPS, a service that an administrator starts, share the cores.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,6 +10,7 @@ from dataclasses import dataclass, replace
 _CONTEXT_BYTES = 600 * 2**20  # of a process on a GPU, beside what torch allocates
 _USABLE = 0.9  # share of the memory
 _MOST = 16  # trials on one GPU
+_UNDER_MPS = 4  # processes that keep a GPU busy
 _LEAST_GAIN = 1.1  # of more trials in a process, to be worth it
 _RAY_UNITS = 10_000  # that Ray divides a resource into
 
@@ -59,6 +61,7 @@ class Cost:
     gpu_total: int = 0  # what that GPU has
     side_by_side: int = 1  # as many in one process get most done
     gain: float = 1.0  # how much more they get done than one
+    has_mps: bool = False  # whether that GPU's processes share its cores
     slowest: float = 1.0  # slow measured batches over fast ones; above 1 on a busy machine
 
     @property
@@ -70,8 +73,11 @@ class Cost:
 def with_side_by_side(cost: Cost, seconds_of: Callable[[int], float]) -> Cost:
     """Return a trial's cost with 1, 2 or 4 trainings in a process: more of them only if a tenth more gets done.
 
-    `seconds_of` tells what so many take for the same work each, all of them together.
+    `seconds_of` tells what so many take for the same work each, all of them together. Under MPS there is nothing to
+    gain by it: all kernels of a process wait for each other (measured: 1.01).
     """
+    if cost.has_mps:
+        return cost
     alone = 1 / seconds_of(1)
     best, rate = 1, alone
     for n_trials in (2, 4):
@@ -95,5 +101,5 @@ def gpu_share(costs: Sequence[Cost]) -> float:
     set_up = min(cost.set_up_s for cost in on_gpu)
     run = sum(cost.run_s for cost in on_gpu) / len(on_gpu)
     in_time = (set_up + run) / run + 0.5 if run else _MOST
-    n_trials = max(1, int(min(in_memory, in_time, _MOST)))
+    n_trials = max(1, int(min(in_memory, max(in_time, _UNDER_MPS * all(cost.has_mps for cost in on_gpu)), _MOST)))
     return int(_RAY_UNITS / n_trials) / _RAY_UNITS  # rounded up by Ray, the last of seven would not fit

@@ -7,6 +7,8 @@ from typing import Any
 
 import ray
 from ray import tune
+from ray.air.execution._internal.actor_manager import RayActorManager
+from ray.exceptions import NodeDiedError, OutOfMemoryError, RayActorError
 from ray.tune.execution import class_cache
 from ray.tune.experiment import Trial as TuneTrial
 from ray.tune.progress_reporter import TrialProgressCallback
@@ -222,6 +224,26 @@ def keys_kept_here() -> Iterator[None]:
         yield
     finally:
         class_cache.ENV_VARS_TO_PROPAGATE = sent
+
+
+@contextmanager
+def deaths_of_workers() -> Iterator[None]:
+    """Have Tune take two more errors for the death of a worker, which ends a trial and not the study.
+
+    They are Ray's words for a worker that its memory monitor killed and for one whose node is gone. Tune knows neither.
+    """
+    failed: Any = RayActorManager._actor_task_failed
+
+    def with_deaths(manager: Any, tracked_actor_task: Any, exception: Exception) -> None:
+        if isinstance(exception, OutOfMemoryError | NodeDiedError):
+            exception = RayActorError(error_msg=str(exception))
+        failed(manager, tracked_actor_task, exception)
+
+    RayActorManager._actor_task_failed = with_deaths  # type: ignore[method-assign, assignment]
+    try:
+        yield
+    finally:
+        RayActorManager._actor_task_failed = failed  # type: ignore[method-assign]
 
 
 def folders_of(trial: TuneTrial) -> list[TrialFolder]:

@@ -1,9 +1,11 @@
 """A study's plan and estimated time, before it runs."""
 
 import contextlib
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy  # noqa: F401  `survive_forks` limits the threads of what is loaded
 import torch
@@ -61,9 +63,8 @@ def probe(
     n_bytes = 3 * 4 * n_parameters  # Adam keeps two numbers for each, four bytes each
     if not is_gpu:
         return Cost(set_up, seconds, n_bytes, slowest=slowest)
-    cost = Cost(
-        set_up, seconds, n_bytes, torch.cuda.max_memory_reserved(), torch.cuda.mem_get_info()[1], slowest=slowest
-    )
+    memory = torch.cuda.max_memory_reserved(), torch.cuda.mem_get_info()[1]
+    cost = Cost(set_up, seconds, n_bytes, *memory, slowest=slowest, has_mps=_has_mps())
     if not is_shared:
         return cost
     runs = [run]
@@ -73,6 +74,11 @@ def probe(
         return side_by_side_seconds(runs, device)
 
     return with_side_by_side(cost, seconds_of)
+
+
+def _has_mps() -> bool:
+    """Return whether NVIDIA's MPS runs on this machine, by the pipe of its control service."""
+    return (Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps")) / "control").exists()
 
 
 def side_by_side_seconds(runs: Sequence[Run], device: str, n_batches: int = 200) -> float:

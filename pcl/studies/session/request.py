@@ -16,20 +16,19 @@ class ResourceRequest:
     """A request for resources, which becomes `Resources` once the machine is known."""
 
     cpus: float = 1.0  # cores of a worker
-    # Devices of a worker, or a share of one; "auto" measures the share, None takes one where there is any
-    gpus: float | Literal["auto"] | None = None
+    gpus: float | Literal["auto"] = AUTO  # devices of a worker, or a share of one; "auto" measures how many share one
     side_by_side: int | None = None  # trials in a worker; None leaves that to the measurement, or is one
     most_at_once: int | None = None  # bound on concurrent trials; None for as many as fit
 
-    @property
-    def is_measured(self) -> bool:
-        return self.gpus == AUTO
+    def is_measured(self, available: Mapping[str, float]) -> bool:
+        """Return whether it is measured how many trials share a GPU: where there is any, unless it is given."""
+        return self.gpus == AUTO and self.side_by_side is None and bool(available.get("GPU"))
 
     def resources(self, available: Mapping[str, float], costs: Sequence[Cost] = ()) -> Resources:
         """Return what a worker gets; where its share of a GPU is measured, a whole one until costs are known."""
         side_by_side = self.side_by_side or 1
-        gpus = (1.0 if available.get("GPU") else 0.0) if self.gpus is None or self.gpus == AUTO else self.gpus
-        if self.is_measured and self.side_by_side is None:
+        gpus = (1.0 if available.get("GPU") else 0.0) if self.gpus == AUTO else self.gpus
+        if self.is_measured(available):
             side_by_side = min((cost.side_by_side for cost in costs), default=1)
             gpus *= gpu_share(costs) if side_by_side == 1 else 1.0
         if self.cpus < 0 or gpus < 0 or (gpus > 1 and gpus != int(gpus)):
@@ -88,10 +87,9 @@ class RunRequest:
         if self.runner is Runner.INLINE and given:
             raise ValueError(f"{given[0]} is for the runner ray; inline runs one trial after the other, here.")
 
-    @property
-    def is_measured(self) -> bool:
+    def is_measured(self, available: Mapping[str, float]) -> bool:
         """Return whether a trial's share of a GPU is measured; one after the other, each has all of it."""
-        return self.runner is Runner.RAY and self.resources.is_measured
+        return self.runner is Runner.RAY and self.resources.is_measured(available)
 
     def is_finalized(self, scale: str) -> bool:
         return scale == "paper" if self.finalize is None else self.finalize
@@ -100,5 +98,4 @@ class RunRequest:
         """Return what a worker gets; for the arguments see `ResourceRequest.resources`."""
         if self.runner is Runner.RAY:
             return self.resources.resources(available, costs)
-        whole = replace(self.resources, gpus=None) if self.resources.is_measured else self.resources
-        return replace(whole.resources(available), most_at_once=1, start_s=0.0)
+        return replace(self.resources.resources(available), most_at_once=1, start_s=0.0)

@@ -57,8 +57,9 @@ def preview(study: Study[Strategy], request: RunRequest, say: Say) -> None:
 
 
 def _costs(study: Study[Strategy], request: RunRequest, site: Site) -> list[Cost]:
-    resources = request.resources_of(site.available())
-    return site.costs(study.strategy.probes(), resources, request.is_measured)
+    available, trials = site.available(), study.strategy.probes()
+    is_shared = len(trials) > 1 and request.is_measured(available)
+    return site.costs(trials, request.resources_of(available), is_shared)
 
 
 def _say_plan(
@@ -132,7 +133,7 @@ class StudySession:
         available = dict(site.available())
         self.request.resources_of(available).require(available)
         costs: list[Cost] = []
-        if self.study.strategy.is_planned or self.request.is_measured:
+        if self.study.strategy.is_planned or self.request.is_measured(available):
             self._client.say(_PROBING)
             costs = self._probe.result() if self._probe else _costs(self.study, self.request, site)
         return _say_plan(self.study, self.request, available, costs, self._client.say)

@@ -65,6 +65,15 @@ def test_as_many_share_a_process_as_get_most_done(seconds: dict[int, float], gpu
     assert cost.shared_run_s == pytest.approx(60 * seconds[n_trials])
 
 
+def test_under_mps_trials_have_processes_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is measured then; the pipe of its control service tells."""
+    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path))
+    assert not plan._has_mps()
+    (tmp_path / "control").touch()
+    cost = Cost(1.0, 60.0, 1, 1, 100, has_mps=plan._has_mps())
+    assert with_side_by_side(cost, {}.__getitem__).side_by_side == 1
+
+
 def test_trials_whose_worker_died_too_often_are_tried_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second of three ends its worker; whoever is beside it has no result either."""
     trials = [Trial({"training.lr": lr}, (1,), "grid") for lr in (0.1, 0.2, 0.3)]
@@ -190,6 +199,9 @@ GB = 10**9
         ([Cost(30.0, 15.0, 1, 23 * GB, 24 * GB)], 1),
         ([Cost(30.0, 5.0, 1, GB, 140 * GB), Cost(12.0, 1.0, 1, GB, 140 * GB)], 5),  # the least set-up, the mean run
         ([Cost(600.0, 1.0, 1, GB, 140 * GB)], 16),
+        ([Cost(0.0, 60.0, 1, GB, 140 * GB, has_mps=True)], 4),  # at the same time
+        ([Cost(0.0, 60.0, 1, 10 * GB, 24 * GB, has_mps=True)], 2),
+        ([Cost(600.0, 1.0, 1, GB, 140 * GB, has_mps=True)], 16),
     ],
 )
 def test_trials_share_a_gpu_as_memory_and_time_allow(costs: list[Cost], n_trials: int) -> None:

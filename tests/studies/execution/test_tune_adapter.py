@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import ray
 from ray import tune
+from ray.air.execution._internal.actor_manager import RayActorManager
+from ray.exceptions import NodeDiedError, OutOfMemoryError, RayActorError
 from ray.tune.execution import class_cache
 from ray.tune.experiment import Trial as TuneTrial
 from ray.tune.progress_reporter import TrialProgressCallback
@@ -20,7 +22,14 @@ from pcl.studies.execution.interrupt import Interrupt, StopReason
 from pcl.studies.execution.ray_runner import RayRunner
 from pcl.studies.execution.resources import Resources
 from pcl.studies.execution.runner import Assignment
-from pcl.studies.execution.tune_adapter import Listed, Proposals, RestartedFirst, Silence, keys_kept_here
+from pcl.studies.execution.tune_adapter import (
+    Listed,
+    Proposals,
+    RestartedFirst,
+    Silence,
+    deaths_of_workers,
+    keys_kept_here,
+)
 from pcl.studies.ledger.folders import StudyFolder
 from pcl.studies.session.site import machine
 from pcl.studies.space.trial import Trial
@@ -144,6 +153,21 @@ def test_workers_are_sent_no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
         class_cache._ActorClassCache().get(type("Trainable", (), {}))
     assert sent["RAY_CHDIR_TO_TRIAL_DIR"] == "0"
     assert "secret" not in sent.values()
+
+
+@pytest.mark.parametrize("error", [OutOfMemoryError("22 of 23 GB used"), NodeDiedError("22 of 23 GB used")])
+def test_tune_takes_a_worker_that_ray_killed_for_dead(error: Exception) -> None:
+    """Left to itself it raises, which ends the study."""
+    told: list[Exception] = []
+    actor = SimpleNamespace(actor_id=1, _on_error=lambda actor, error: told.append(error))
+    task: Any = SimpleNamespace(_tracked_actor=actor, _on_error=None)
+    manager: Any = SimpleNamespace(_failed_actor_ids=set(), _cleanup_actor=lambda tracked_actor: None)
+    with pytest.raises(RuntimeError, match="unexpected exception"):
+        RayActorManager._actor_task_failed(manager, tracked_actor_task=task, exception=error)
+    with deaths_of_workers():
+        RayActorManager._actor_task_failed(manager, tracked_actor_task=task, exception=error)
+    assert [(type(one), str(one)) for one in told] == [(RayActorError, "22 of 23 GB used")]
+    assert manager._failed_actor_ids == {1}
 
 
 def asked_of_ray(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:

@@ -190,11 +190,10 @@ def test_a_list_that_is_known_runs_nothing(tmp_path: Path) -> None:
     ("asked", "available", "expected"),
     [
         (ResourceRequest(), {"CPU": 2.0}, Resources(1.0, 0.0)),
-        (ResourceRequest(), {"CPU": 2.0, "GPU": 2.0}, Resources(1.0, 1.0)),
+        (ResourceRequest(gpus=1.0), {"CPU": 2.0, "GPU": 2.0}, Resources(1.0, 1.0)),
         (ResourceRequest(2.0, 0.25, None, 3), {"GPU": 1.0}, Resources(2.0, 0.25, 3)),
-        (ResourceRequest(gpus="auto"), {"GPU": 1.0}, Resources(1.0, 1.0, 0, 4)),
-        (ResourceRequest(gpus="auto", side_by_side=2), {"GPU": 1.0}, Resources(1.0, 1.0, 0, 2)),
-        (ResourceRequest(gpus="auto"), {"CPU": 2.0}, Resources(1.0, 0.0, 0, 4)),
+        (ResourceRequest(), {"GPU": 1.0}, Resources(1.0, 1.0, 0, 4)),
+        (ResourceRequest(side_by_side=2), {"GPU": 1.0}, Resources(1.0, 1.0, 0, 2)),
     ],
 )
 def test_what_is_asked_for_becomes_resources(
@@ -205,10 +204,9 @@ def test_what_is_asked_for_becomes_resources(
 
 def test_trials_in_this_process_wait_for_no_ray_and_share_no_gpu(tmp_path: Path) -> None:
     costs, available = [Cost(1.0, 60.0, 1, 1, 2**40, 4, 2.0)], {"CPU": 2.0, "GPU": 1.0}
-    ray, inline = (
-        RunRequest(Storage(tmp_path), resources=ResourceRequest(gpus="auto"), runner=runner) for runner in Runner
-    )
-    assert (ray.is_measured, inline.is_measured) == (True, False)
+    ray, inline = (RunRequest(Storage(tmp_path), resources=ResourceRequest(), runner=runner) for runner in Runner)
+    assert (ray.is_measured(available), inline.is_measured(available)) == (True, False)
+    assert not ray.is_measured({"CPU": 2.0})
     resources = inline.resources_of(available, costs)
     assert (resources.gpus, resources.side_by_side, resources.slots(available)) == (1.0, 1, 1)
     waited = estimated_seconds(costs, 0, ray.resources_of(available, costs), 1)
