@@ -56,7 +56,9 @@ def first_axes(stage: Stage) -> dict[str, list[Any]]:
 
 
 def test_the_spaces_are_those_of_the_tables() -> None:
-    assert space_names() == sorted([*SPACES, "features_mcinfonce", "images_mcinfonce", "toy_exact", "toy_small"])
+    assert space_names() == sorted(
+        [*SPACES, "cifar_exact", "features_mcinfonce", "images_mcinfonce", "toy_exact", "toy_small"]
+    )
 
 
 def test_the_small_space_is_of_the_theorem_and_judges_the_size_of_kappa() -> None:
@@ -85,6 +87,12 @@ def test_the_recipe_of_exact_is_a_cell_of_the_study_that_chose_it() -> None:
     assert recipe in [cell.config for cell in space.cells(0, profile="exact", scale="paper")]
     assert (space.tuning_seeds, space.report_seeds) == ((1, 2, 3), tuple(range(9, 29)))
     assert space.objective == Objective("eval/kappa_mae", Mode.MIN)
+
+
+def test_the_recipe_of_exact_for_images_is_a_cell_of_the_study_that_chose_it() -> None:
+    cells = [cell.config for cell in load_space("cifar_exact").cells(0, profile="exact", scale="paper")]
+    assert len(cells) == 6
+    assert RunConfig.of(task="images", profile="exact", scale="paper") in cells
 
 
 def test_a_published_winner_is_of_the_papers_data_alone() -> None:

@@ -1,0 +1,24 @@
+"""The recipe of the profile `exact` on CIFAR-10H's soft labels: phases, and the concentration of the partners.
+
+    python launch/grid.py --space cifar_exact --fidelity exact --seeds 1 --no-finalize
+
+Hardware, time, result: not yet run.
+
+kappa_pos is also the gain of the last layer's initialisation, as in all spaces of CIFAR.
+"""
+
+from pcl.studies.space import Objective, SearchSpace, Stage, tied_axis
+
+SPACE = SearchSpace(
+    name="cifar_exact",
+    loss="mc_info_nce",
+    task="images",
+    base={"task.labels": "soft"},
+    stages=(
+        Stage("grid", {
+            "training.phases": ("mu kappa", "joint", "mu joint"),
+            "kappa_pos": tied_axis(16, 64, paths=("loss.kappa_pos", "encoder.head_gain")),
+        }),
+    ),
+    objective=Objective("val/crop_rank_corr"),
+)  # fmt: skip
