@@ -198,7 +198,8 @@ def test_results_that_ship_are_on_a_fresh_scoreboard() -> None:
     assert not {(name[2:], row, metric) for name, row, metric in missing} & {
         (result.table.replace(":", "-"), line.row, line.what) for result in results for line in result.lines
     }
-    assert "python launch/reproduce.py --table bench_cifar" in page.text
+    for kind, _, table in {name[2:].partition("-") for name, _, _ in missing}:
+        assert f"python launch/reproduce.py --{ {'tab': 'table', 'fig': 'figure'}[kind] } {table}" in page.text
 
 
 @pytest.mark.parametrize(
