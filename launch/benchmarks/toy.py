@@ -1,4 +1,6 @@
-"""Cost of a batch of the controlled experiment: fast path and plain twin, one seed and five, and as sizes double."""
+"""Cost of a batch of the controlled experiment, fast path and plain twin: seeds, doubled sizes, HIB and ELK."""
+
+from itertools import product
 
 from launch.benchmarks import Row, measurement
 from launch.benchmarks.measurement import peak, phase_row
@@ -7,6 +9,10 @@ from pcl.config.run_config import RunConfig
 from pcl.studies.space.ablation import SEEDS
 from pcl.training.run import Run
 
+_OTHERS: dict[str, dict[str, object]] = {  # the other losses of the paper, with their published winners
+    "hib": {"training.negatives": "in_batch", "training.phases": "joint"},
+    "elk": {"training.n_negatives": 1, "training.phases": "joint"},
+}
 _DOUBLED = {
     "K": ("loss.n_samples",), "M": ("training.n_negatives",), "B": ("training.batch_size",),
     "D": ("task.dim", "task.dim_x", "encoder.dim"),
@@ -32,6 +38,10 @@ def measure(
     for name, doubled in _DOUBLED.items():
         larger = base.with_values({path: 2 * int(flat[path]) for path in doubled})
         rows += _rows(f"2 x {name}", larger, SEEDS[:1], device, paths[0], n_batches)
+    for loss, winner in _OTHERS.items():
+        config = RunConfig.of({"task.n_eval": 100, **winner}, loss=loss, profile=profile, scale=scale)
+        for n_seeds, is_fast in product((1, len(SEEDS)), paths):
+            rows += _rows(loss, config, SEEDS[:n_seeds], device, is_fast, n_batches)
     return rows
 
 

@@ -85,3 +85,15 @@ def polar(log_tan):
     tangent = tl.exp(log_tan)
     sine = 2.0 * tangent / (1.0 + tangent * tangent)
     return 1.0 - tangent * sine, sine
+
+
+@triton.jit
+def sampled_cosine(c, log_tan, tangent_log_tan):
+    """Return z.z' and its derivatives in c = z.mu' and in log tan(theta/2)."""
+    w, s = polar(log_tan)
+    u, _ = polar(tangent_log_tan)
+    across_sq = 1.0 - c * c
+    across = tl.sqrt(tl.maximum(across_sq, 1.1920929e-07))
+    value = c * w + across * s * u
+    slope_c = w - tl.where(across_sq > 1.1920929e-07, c / across, 0.0) * s * u
+    return value, slope_c, s * (across * w * u - c * s)

@@ -25,13 +25,13 @@ from torch import Tensor
 from torch.autograd.function import Function, once_differentiable
 
 from pcl.kernels.curves import curves
-from pcl.kernels.device_math import normals, odd_polynomial, polar, polynomial, words
-from pcl.kernels.inputs import STREAM_NEGATIVES, STREAM_SAMPLE, STREAM_TANGENT, Partners
+from pcl.kernels.device_math import normals, odd_polynomial, polynomial, sampled_cosine, words
+from pcl.kernels.inputs import STREAM_NEGATIVES, STREAM_SAMPLE, Partners
+from pcl.kernels.samples import anchor_samples
 from pcl.kernels.transport import N_COEFFICIENTS, TransportTable
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
 
-_TANGENT = tl.constexpr(STREAM_TANGENT)
 _SAMPLE = tl.constexpr(STREAM_SAMPLE)
 _NEGATIVES = tl.constexpr(STREAM_NEGATIVES)
 _N_COEFFICIENTS = tl.constexpr(N_COEFFICIENTS)
@@ -43,58 +43,6 @@ LARGEST_KAPPA_POS = 40.0
 LARGEST_INLINE_DIM = 16
 SIMILARITY_BLOCK = 256  # samples per program
 SAMPLES_PER_THREAD = 4  # which share the coefficients that a thread loads
-
-
-@triton.jit
-def _samples_kernel(
-    mu_ptr, curve_ptr, seed_ptr, z_ptr, slope_ptr, c_a_ptr, n_curves,
-    K: tl.constexpr, D: tl.constexpr, BK: tl.constexpr,
-):  # fmt: skip
-    """Draw samples z = w mu + s v, v the normalised part of the noise orthogonal to mu; the noise is drawn twice."""
-    a = tl.program_id(0).to(tl.int64)  # offsets may exceed 2^31
-    k = tl.program_id(1) * BK + tl.arange(0, BK)
-    inside = k < K
-    seed, step = tl.load(seed_ptr), tl.load(seed_ptr + 1)
-    along = tl.zeros([BK], tl.float32)
-    square = tl.zeros([BK], tl.float32)
-    for group in range((D + 3) // 4):
-        g0, g1, g2, g3 = words(seed, step, _TANGENT, group * K + k, a)
-        for i in tl.static_range(4):
-            g = _one_of_four(g0, g1, g2, g3, i)
-            d = 4 * group + i
-            is_used = d < D
-            mu = tl.load(mu_ptr + a * D + d, mask=is_used, other=0.0)
-            along += g * mu
-            square += tl.where(is_used, g * g, 0.0)
-    s0, s1, _, _ = words(seed, step, _SAMPLE, k, a)
-    t, _ = normals(s0, s1)
-    cosine, sine = polar(polynomial(curve_ptr + a, n_curves, t))
-    across = sine / tl.sqrt(tl.maximum(square - along * along, 1e-12))
-    tl.store(c_a_ptr + a * K + k, cosine, mask=inside)
-    slope = polynomial(curve_ptr + _N_COEFFICIENTS * n_curves + a, n_curves, t)
-    tl.store(slope_ptr + a * K + k, slope, mask=inside)
-    for group in range((D + 3) // 4):
-        g0, g1, g2, g3 = words(seed, step, _TANGENT, group * K + k, a)
-        for i in tl.static_range(4):
-            g = _one_of_four(g0, g1, g2, g3, i)
-            d = 4 * group + i
-            mu = tl.load(mu_ptr + a * D + d, mask=d < D, other=0.0)
-            z = cosine * mu + across * (g - along * mu)
-            tl.store(z_ptr + (a * D + d) * K + k, z, mask=inside & (d < D))
-
-
-@triton.jit
-def _one_of_four(g0, g1, g2, g3, i: tl.constexpr):
-    """Return the i-th normal of four words."""
-    if i == 0:
-        g, _ = normals(g0, g1)
-    elif i == 1:
-        _, g = normals(g0, g1)
-    elif i == 2:
-        g, _ = normals(g2, g3)
-    else:
-        _, g = normals(g2, g3)
-    return g
 
 
 @triton.jit
@@ -119,18 +67,6 @@ def _one_negative_kernel(
         tl.store(d_n_ptr + a * D + d, tl.sum(e * z, axis=0))
         tl.store(d_p_ptr + a * D + d, -tl.sum(toward * z, axis=0))
         tl.store(d_a_ptr + a * D + d, along_n * mu_n - along_p * mu_p - tl.sum(turned * z, axis=0))
-
-
-@triton.jit
-def _cosine(c, log_tan, tangent_log_tan):
-    """Return z.z' and its derivatives in c = z.mu' and in log tan(theta/2)."""
-    w, s = polar(log_tan)
-    u, _ = polar(tangent_log_tan)
-    across_sq = 1.0 - c * c
-    across = tl.sqrt(tl.maximum(across_sq, 1.1920929e-07))
-    value = c * w + across * s * u
-    slope_c = w - tl.where(across_sq > 1.1920929e-07, c / across, 0.0) * s * u
-    return value, slope_c, s * (across * w * u - c * s)
 
 
 @triton.jit
@@ -167,7 +103,9 @@ def _similarities_kernel(  # noqa: PLR0912, PLR0915  one pass
     else:
         c_p = tl.load(cosine_ptr + a * (N + 1) * K + k, mask=inside, other=0.0)
     curve_p = curve_ptr + n_anchors + a
-    x_p, slope_c_p, slope_l_p = _cosine(c_p, polynomial(curve_p, n_curves, t_p), odd_polynomial(tangent_ptr, u_p))
+    x_p, slope_c_p, slope_l_p = sampled_cosine(
+        c_p, polynomial(curve_p, n_curves, t_p), odd_polynomial(tangent_ptr, u_p)
+    )
 
     total = tl.zeros([BK], tl.float32)
     x_sum = tl.zeros([BK], tl.float32)
@@ -189,7 +127,7 @@ def _similarities_kernel(  # noqa: PLR0912, PLR0915  one pass
             else:
                 c_n = tl.load(cosine_ptr + (a * (N + 1) + 1 + n_at) * K + k, mask=is_negative, other=0.0)
             curve_n = curve_ptr + 2 * n_anchors + a * N + n_at
-            x_n, slope_c_n, slope_l_n = _cosine(
+            x_n, slope_c_n, slope_l_n = sampled_cosine(
                 c_n, polynomial(curve_n, n_curves, t_n), odd_polynomial(tangent_ptr, u_n)
             )
             e = tl.where(is_negative, tl.exp(kappa_pos * (x_n - 1.0)), 0.0)
@@ -264,14 +202,8 @@ class _FusedMCInfoNCE(Function):
         mu_a, mu_p, mu_n = mu_a.contiguous(), mu_p.contiguous(), mu_n.contiguous()
         curve = curves(settings.table, torch.cat([kappa_a, kappa_p, kappa_n.flatten()]))
         n_curves = curve.shape[1]
-        z = mu_a.new_empty(n_anchors, dim, k)
-        c_a, slope_a = mu_a.new_empty(2, n_anchors, k)
-        block_k = min(128, max(32, triton.next_power_of_2(k)))
+        z, c_a, slope_a = anchor_samples(mu_a, curve, k, seed_and_step)
         similarity_block = min(SIMILARITY_BLOCK, max(32, triton.next_power_of_2(k)))
-        blocks = (n_anchors, triton.cdiv(k, block_k))
-        _samples_kernel[blocks](
-            mu_a, curve, seed_and_step, z, slope_a, c_a, n_curves, K=k, D=dim, BK=block_k, num_warps=block_k // 32
-        )
         others = torch.cat([mu_p.unsqueeze(1), mu_n], dim=1)  # (A, 1 + N, D)
         is_inline = dim <= LARGEST_INLINE_DIM
         if is_inline:

@@ -61,6 +61,16 @@ class SampledContrast(NamedTuple):
     is_guided: bool  # the anchor's samples come from near the positive too
 
 
+class SampledMatch(NamedTuple):
+    """HIB in numbers, as fused kernels compute it."""
+
+    n_samples: int
+    a: float
+    b: float
+    is_mean_inside: bool  # the mean over samples is inside each logarithm
+    negative_weight: Callable[[int], float]  # of each negative, from how many there are
+
+
 class LossConfig(ABC):
     """Settings of a loss: the base of a frozen dataclass `Config` inside it, whose fields are plain values or enums."""
 
@@ -74,7 +84,7 @@ class LossConfig(ABC):
         """Raise a ValueError unless the loss is possible in a dimension and with these sources of negatives."""
 
     @property
-    def fused(self) -> SampledContrast | None:
+    def fused(self) -> SampledContrast | SampledMatch | None:
         """The numbers that fused kernels need; none where they do not compute this loss."""
         return None
 

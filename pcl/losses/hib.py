@@ -16,6 +16,7 @@ from pcl.losses.base import (
     Loss,
     LossConfig,
     PositiveScalar,
+    SampledMatch,
     Triple,
     over_samples,
     require,
@@ -120,6 +121,14 @@ class HIB(Loss):
 
         def build(self) -> "HIB":
             return HIB(self)
+
+        @property
+        def fused(self) -> SampledMatch | None:
+            """The numbers that fused kernels need; a class derived from this one may compute something else."""
+            if type(self) is not HIB.Config or self.learn_a:
+                return None
+            is_mean_inside = self.expectation is Expectation.LOG_OF_MEAN
+            return SampledMatch(self.n_samples, self.a, self.b, is_mean_inside, self.negative_weight.of)
 
     def __init__(self, config: Config) -> None:
         super().__init__()

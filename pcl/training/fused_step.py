@@ -1,13 +1,14 @@
 """The training step with fused kernels, with the same statistics as `TrainingStep`, its reference.
 
-Fused are the latents of the data; MCInfoNCE with drawn partners, value and gradient in one kernel; MCInfoNCE with
-integrated partners and shared negatives. A mu network that a phase does not train runs in half precision, whose ten
+Fused are the latents of the data; MCInfoNCE with drawn partners and HIB, value and gradient; MCInfoNCE with integrated
+partners and shared negatives. A mu network that a phase does not train runs in half precision, whose ten
 bits of mantissa are those of the TF32 products that it replaces. The rest is the plain step, inside the same graph.
 
 Axes: R runs, B anchors, K samples, N negatives, D dim.
 """
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -16,13 +17,14 @@ from torch.nn.functional import leaky_relu_, normalize, pad
 from pcl.config.schedule import Trained
 from pcl.distributions import VonMisesFisher
 from pcl.encoders import Backbone, MlpEncoder, StackedMlp
+from pcl.kernels.hib import FusedHIB
 from pcl.kernels.inputs import Partners
 from pcl.kernels.integrated import log_mean_similarity
 from pcl.kernels.latents import sample_latents
 from pcl.kernels.mc_info_nce import LARGEST_KAPPA_POS, FusedMCInfoNCE
 from pcl.kernels.narrow_mlp import NarrowMlp, fits
 from pcl.kernels.transport import SMALLEST_DIM, transport_table
-from pcl.losses.base import SampledContrast
+from pcl.losses.base import SampledContrast, SampledMatch
 from pcl.losses.mc_info_nce import guiding_law
 from pcl.mathematics.normalizer_table import GrowthTable, growth_table
 from pcl.mathematics.point_limit import is_concentrated, is_nearly_a_point, point_similarity
@@ -50,20 +52,34 @@ class FusedStep(TrainingStep):
         is_narrow = fits(encoder.kappa_net) and encoder.config.backbone is Backbone.INDEPENDENT
         self._kappa_net = NarrowMlp(encoder.kappa_net) if is_narrow else encoder.kappa_net
         self._is_kappa_fixed = trained is Trained.MU and encoder.config.backbone is Backbone.INDEPENDENT
-        contrast = self.config.loss.fused
-        self._fused: FusedMCInfoNCE | None = None
-        self._integrated: SampledContrast | None = None
-        # A learned kappa_pos could leave the range.
-        if contrast is not None and encoder.config.dim >= SMALLEST_DIM and not contrast.is_learned:
-            n = 1 if source is Negatives.IN_BATCH else self.config.training.n_negatives
-            # Beyond, the kernel's table of similarities ends too early.
-            if contrast.is_integrated and source.are_common and contrast.kappa_pos <= _LARGEST_INTEGRATED:
-                self._integrated = contrast
-            if not contrast.is_integrated and not source.are_common and contrast.kappa_pos <= LARGEST_KAPPA_POS:
-                table = transport_table(encoder.config.dim, encoder.law, self.device)
-                self._fused = FusedMCInfoNCE(table, contrast.n_samples, contrast.positive_weight.of(n))
-                self._kappa_pos = contrast.kappa_pos
+        self._integrated = self._integrated_loss(source)
+        self._fused = self._fused_loss(source)
         return super().enter(trained, source)
+
+    def _integrated_loss(self, source: Negatives) -> SampledContrast | None:
+        loss = self.config.loss.fused
+        # A learned kappa_pos could leave the range; beyond it, the kernel's table of similarities ends too early.
+        if not isinstance(loss, SampledContrast) or loss.is_learned or loss.kappa_pos > _LARGEST_INTEGRATED:
+            return None
+        is_possible = loss.is_integrated and source.are_common and self.encoder.config.dim >= SMALLEST_DIM
+        return loss if is_possible else None
+
+    def _fused_loss(self, source: Negatives) -> Callable[[Partners], Tensor] | None:
+        """Return the loss of each anchor as a fused kernel, if there is one."""
+        loss, dim = self.config.loss.fused, self.encoder.config.dim
+        if loss is None or source.are_common or dim < SMALLEST_DIM:
+            return None
+        n = 1 if source is Negatives.IN_BATCH else self.config.training.n_negatives
+        if isinstance(loss, SampledMatch):
+            table = transport_table(dim, self.encoder.law, self.device)
+            hib = FusedHIB(table, loss.n_samples, loss.a, loss.b, loss.is_mean_inside, loss.negative_weight(n))
+            return lambda partners: hib(partners, self.seed_and_step)
+        if loss.is_integrated or loss.is_learned or loss.kappa_pos > LARGEST_KAPPA_POS:
+            return None
+        table = transport_table(dim, self.encoder.law, self.device)
+        contrast = FusedMCInfoNCE(table, loss.n_samples, loss.positive_weight.of(n))
+        kappa_pos = torch.full((1,), loss.kappa_pos, device=self.device)
+        return lambda partners: contrast(partners, kappa_pos, self.seed_and_step)
 
     def _drawn(self) -> Batch:
         training = self.config.training
@@ -97,8 +113,7 @@ class FusedStep(TrainingStep):
             return super().losses_of(anchor, positive, negatives)
         triple = (anchor, positive, negatives)
         partners = Partners(*(d.mu.flatten(0, 1) for d in triple), *(d.kappa.flatten(0, 1) for d in triple))
-        kappa_pos = torch.full((1,), self._kappa_pos, device=self.device)
-        return self._fused(partners, kappa_pos, self.seed_and_step).view(n_runs, batch_size).mean(-1)
+        return self._fused(partners).view(n_runs, batch_size).mean(-1)
 
     def _integrated_losses(
         self, contrast: SampledContrast, anchor: VonMisesFisher, positive: VonMisesFisher, negatives: VonMisesFisher

@@ -172,25 +172,29 @@ def test_kernels_on_the_device() -> None:
 
 
 PHASES = [
-    ("reference", Trained.KAPPA, Negatives.DRAWN),
-    ("reference", Trained.MU, Negatives.IN_BATCH),
-    ("paper", Trained.JOINT, Negatives.DRAWN),
-    ("exact", Trained.KAPPA, Negatives.POOL),
-    ("exact", Trained.MU, Negatives.SHARED),
-    ("exact", Trained.JOINT, Negatives.POOL),
+    ("mc_info_nce", "reference", Trained.KAPPA, Negatives.DRAWN),
+    ("mc_info_nce", "reference", Trained.MU, Negatives.IN_BATCH),
+    ("mc_info_nce", "paper", Trained.JOINT, Negatives.DRAWN),
+    ("mc_info_nce", "exact", Trained.KAPPA, Negatives.POOL),
+    ("mc_info_nce", "exact", Trained.MU, Negatives.SHARED),
+    ("mc_info_nce", "exact", Trained.JOINT, Negatives.POOL),
+    ("hib", "reference", Trained.JOINT, Negatives.IN_BATCH),
+    ("hib", "paper", Trained.JOINT, Negatives.DRAWN),
 ]
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize(("profile", "trained", "source"), PHASES)
-def test_fused_step_has_the_plain_steps_statistics(profile: str, trained: Trained, source: Negatives) -> None:
+@pytest.mark.parametrize(("loss", "profile", "trained", "source"), PHASES)
+def test_fused_step_has_the_plain_steps_statistics(
+    loss: str, profile: str, trained: Trained, source: Negatives
+) -> None:
     """Loss and gradients agree in mean within four standard errors, for two runs side by side."""
     from pcl.training.fused_step import FusedStep  # noqa: PLC0415  needs Triton
 
     # Few repeats of large batches: the plain step takes as long for many anchors as for few.
     device, repeats = torch.device("cuda"), 50
     values = {"training.n_negatives": 16, "training.batch_size": 512, "loss.n_samples": 16, "task.smoothing": "none"}
-    config = RunConfig.of(values, profile=profile, scale="smoke")
+    config = RunConfig.of(values, loss=loss, profile=profile, scale="smoke")
     run = Run(config, (4, 5), "cuda", is_fast=False)
     results = []
     for kind in (TrainingStep, FusedStep):
@@ -223,6 +227,7 @@ TRAININGS: list[tuple[str, str, dict[str, object]]] = [
     ("reference", "mc_info_nce", {"loss.learn_kappa_pos": True}),
     ("reference", "mc_info_nce", {"encoder.backbone": "shared"}),
     ("reference", "hib", {"loss.learn_a": True, "training.phases": "joint"}),
+    ("reference", "hib", {"training.negatives": "in_batch", "training.phases": "joint", "training.eval_every": 120}),
     ("paper", "hib", {"loss.a": 2.0, "loss.b": 1.0}),
     ("reference", "elk", {"training.phases": "joint"}),
     ("reference", "info_nce", {}),
@@ -243,4 +248,6 @@ def test_graph_trains_like_the_plain_path(profile: str, loss: str, varied: dict[
     fast, plain = (list(Run(config, (4, 5, 6), "cuda", is_fast=is_fast)) for is_fast in (True, False))
     for a, b in zip(fast, plain, strict=True):
         assert a.metrics["train/loss"] == pytest.approx(b.metrics["train/loss"], rel=0.05, abs=0.02)
-        assert a.metrics["eval/mu_mae"] == pytest.approx(b.metrics["eval/mu_mae"], abs=0.02)
+        # HIB with one negative has hardly left its start: five plain runs have 0.67 to 0.82, and 0.82 to 0.84 at the end.
+        noise = 0.06 if varied.get("training.negatives") == "in_batch" else 0.02
+        assert a.metrics["eval/mu_mae"] == pytest.approx(b.metrics["eval/mu_mae"], abs=noise)

@@ -4,7 +4,6 @@
 """
 
 import torch
-from torch import Tensor
 
 from pcl import kernels
 from pcl.config.run_config import RunConfig
@@ -24,27 +23,14 @@ from pcl.mathematics.random_streams import streams
 from pcl.mathematics.special import bessel_ratio
 from pcl.tasks import Negatives
 from pcl.training.fused_step import FusedStep
-from tests.support.kernel_reference import draw_noise, fused_mc_info_nce
+from tests.support.hib_cases import HIB_CASES, HIB_CASES_ON_A_GPU, check_hib, check_hib_of_points
+from tests.support.kernel_reference import draw_noise, fused_mc_info_nce, partners_of
 from tests.support.oracles import unit_vectors
 
 # Anchors, negatives, dimension, samples, weight of the positive.
 MC_CASES = [(3, 1, 10, 37, 1.0), (2, 5, 10, 21, 1.0), (2, 32, 10, 64, 0.0), (2, 3, 20, 8, 1 / 3)]
 # The interpreter's time grows with anchors and negatives; these have every branch of the kernels.
 INTERPRETED_MC_CASES = [(3, 1, 10, 37, 1.0), (2, 3, 10, 21, 1.0), (1, 4, 10, 64, 0.0), (1, 3, 20, 8, 1 / 3)]
-
-
-def partners_of(n_anchors: int, n_negatives: int, dim: int) -> Partners:
-    generator = torch.Generator().manual_seed(0)
-
-    def kappa(*shape: int) -> Tensor:
-        return 16 + 16 * torch.rand(shape, generator=generator)
-
-    anchor = unit_vectors(n_anchors, dim, generator=generator, dtype=torch.float32)
-    positive = torch.nn.functional.normalize(
-        anchor + 0.3 * unit_vectors(n_anchors, dim, generator=generator, dtype=torch.float32), dim=-1
-    )
-    negatives = unit_vectors(n_anchors, n_negatives, dim, generator=generator, dtype=torch.float32)
-    return Partners(anchor, positive, negatives, kappa(n_anchors), kappa(n_anchors), kappa(n_anchors, n_negatives))
 
 
 def check_mc_info_nce(device: str, n_anchors: int, n_negatives: int, dim: int, n_samples: int, weight: float) -> None:
@@ -89,22 +75,27 @@ def check_mc_info_nce_of_points(device: str) -> None:
         assert all(leaf.grad is not None and leaf.grad.isfinite().all() for leaf in (*modes, *kappas))
 
 
-def check_what_is_not_fused(device: str) -> None:
-    """A learned scale, in either form, is left to the plain loss; so is all of HIB and ELK."""
-    for loss, values in (
-        ("mc_info_nce", {"loss.learn_kappa_pos": True}),
-        ("mc_info_nce", {"loss.learn_kappa_pos": True, "loss.learned_as": "log"}),
-        ("hib", {"loss.learn_a": True}),
-        ("elk", {"loss.learn_kappa_pos": True}),
+def check_what_is_fused(device: str) -> None:
+    """A learned scale, in either form, is left to the plain loss; so are ELK and HIB with negatives in common."""
+    learned, drawn = {"loss.learn_kappa_pos": True}, Negatives.DRAWN
+    for loss, values, source, is_fused in (
+        ("mc_info_nce", {}, drawn, True),
+        ("mc_info_nce", learned, drawn, False),
+        ("mc_info_nce", {**learned, "loss.learned_as": "log"}, drawn, False),
+        ("hib", {}, drawn, True),
+        ("hib", {}, Negatives.IN_BATCH, True),
+        ("hib", {}, Negatives.SHARED, False),
+        ("hib", {"loss.learn_a": True}, drawn, False),
+        ("elk", learned, drawn, False),
     ):
         of_truth = {"task.largest_cosine": 0.9, "task.smoothing": "none"}
         config = RunConfig.of({**of_truth, **values}, loss=loss, profile="reference", scale="smoke")
         task, encoder = config.task.build([4]), config.encoder.build_for(config.task.inputs, [4])
         step = FusedStep(config, task, encoder, torch.device(device), seed=1)
-        step.enter(Trained.JOINT, Negatives.DRAWN)
-        assert step._fused is None
+        step.enter(Trained.JOINT, source)
+        assert (step._fused is not None) is is_fused
         assert step._integrated is None
-        assert list(step.losses.parameters())
+        assert bool(list(step.losses.parameters())) is bool(values)
 
 
 def check_integrated_points(device: str) -> None:
@@ -218,7 +209,10 @@ def check_all(device: str) -> None:
     for case in MC_CASES if device == "cuda" else INTERPRETED_MC_CASES:
         check_mc_info_nce(device, *case)
     check_mc_info_nce_of_points(device)
-    check_what_is_not_fused(device)
+    for case in HIB_CASES if device == "cpu" else HIB_CASES + HIB_CASES_ON_A_GPU:
+        check_hib(device, *case)
+    check_hib_of_points(device)
+    check_what_is_fused(device)
     check_integrated(device)
     check_integrated_points(device)
     check_narrow_mlp(device)

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from pcl.kernels.inputs import ROUNDS, STREAM_NEGATIVES, STREAM_SAMPLE, STREAM_TANGENT, Partners
 from pcl.kernels.transport import N_COEFFICIENTS, R_CELLS, TransportTable
-from pcl.losses import mc_info_nce
+from pcl.losses import Expectation, hib, mc_info_nce
+from tests.support.oracles import unit_vectors
 
 _MASK = 0xFFFFFFFF
 
@@ -23,6 +24,20 @@ class Noise(NamedTuple):
     anchor: Tensor  # (K, A)
     positive: Tensor  # (2, K, A)
     negatives: Tensor  # (2, K, A, N)
+
+
+def partners_of(n_anchors: int, n_negatives: int, dim: int) -> Partners:
+    generator = torch.Generator().manual_seed(0)
+
+    def kappa(*shape: int) -> Tensor:
+        return 16 + 16 * torch.rand(shape, generator=generator)
+
+    anchor = unit_vectors(n_anchors, dim, generator=generator, dtype=torch.float32)
+    positive = torch.nn.functional.normalize(
+        anchor + 0.3 * unit_vectors(n_anchors, dim, generator=generator, dtype=torch.float32), dim=-1
+    )
+    negatives = unit_vectors(n_anchors, n_negatives, dim, generator=generator, dtype=torch.float32)
+    return Partners(anchor, positive, negatives, kappa(n_anchors), kappa(n_anchors), kappa(n_anchors, n_negatives))
 
 
 def draw_noise(seed: int, step: int, n_samples: int, partners: Partners) -> Noise:
@@ -48,6 +63,25 @@ def fused_mc_info_nce(
     table: TransportTable, partners: Partners, noise: Noise, kappa_pos: Tensor, positive_weight: float
 ) -> Tensor:
     """Return the loss of each anchor, (A,), with autograd's gradients."""
+    positive, negatives = _cosines(table, partners, noise)
+    scale = kappa_pos.expand(positive.shape[1])
+    return mc_info_nce(scale * positive, scale.unsqueeze(-1) * negatives, positive_weight)
+
+
+def fused_hib(
+    table: TransportTable,
+    partners: Partners,
+    noise: Noise,
+    scale_and_offset: tuple[float, float],
+    expectation: Expectation,
+    negative_weight: float,
+) -> Tensor:
+    """Return the loss of each anchor, (A,), with autograd's gradients."""
+    return hib(*_cosines(table, partners, noise), *scale_and_offset, expectation, negative_weight)
+
+
+def _cosines(table: TransportTable, partners: Partners, noise: Noise) -> tuple[Tensor, Tensor]:
+    """Return cosines of samples of the anchors with fresh ones of their positives, (K, A), and negatives, (K, A, N)."""
     mu_a, mu_p, mu_n, kappa_a, kappa_p, kappa_n = partners
     cosine, sine = _polar(_transport(table, kappa_a, noise.anchor))
     along = (noise.tangent * mu_a).sum(-1, keepdim=True)
@@ -56,9 +90,7 @@ def fused_mc_info_nce(
     drawn = cosine.unsqueeze(-1) * mode + sine.unsqueeze(-1) * direction
     z = drawn + _turn(drawn.detach(), mode, mu_a - mode)
     positive = _cosine(table, (z * mu_p).sum(-1), kappa_p, noise.positive)
-    negatives = _cosine(table, torch.einsum("kad,and->kan", z, mu_n), kappa_n, noise.negatives)
-    scale = kappa_pos.expand(len(mu_a))
-    return mc_info_nce(scale * positive, scale.unsqueeze(-1) * negatives, positive_weight)
+    return positive, _cosine(table, torch.einsum("kad,and->kan", z, mu_n), kappa_n, noise.negatives)
 
 
 def _turn(z: Tensor, mode: Tensor, step: Tensor) -> Tensor:
