@@ -242,6 +242,8 @@ def test_graph_trains_like_the_plain_path(profile: str, loss: str, varied: dict[
         "training.n_batches": 120, "training.eval_every": 60, "training.batch_size": 128, "training.n_negatives": 16,
         "training.lr": 5e-4, "loss.n_samples": 16, "task.smoothing": "none", **varied,
     }  # fmt: skip
+    if profile == "exact":
+        values |= {"training.n_batches": 60, "training.eval_every": 30}
     if loss in ("elk", "info_nce"):
         del values["loss.n_samples"]
     config = RunConfig.of(values, loss=loss, profile=profile, scale="smoke")

@@ -149,15 +149,15 @@ def test_the_recipe() -> None:
 @pytest.mark.gpu
 @pytest.mark.parametrize("encoder", ["", "classifier"])
 def test_a_captured_step_has_the_plain_ones_loss(encoder: str) -> None:
-    """In the mean over 200 batches at a rate of 0, as the two draw other random numbers; and it trains without NaN."""
+    """In the mean over 60 batches at a rate of 0, as the two draw other random numbers; and it trains without NaN."""
     values = {"task.data": "embedded", "encoder.width": 16, "training.batch_size": 64, "training.n_negatives": 128}
     config = RunConfig.of(values, profile="exact", task="images", scale="smoke", encoder=encoder)
     found = []
     for is_fast in (True, False):
         run = Run(config, (1, 2), "cuda", is_fast=is_fast)
         run.stepper.enter(Trained.JOINT, Negatives.POOL)
-        run.stepper.advance(200, 0.0)
+        run.stepper.advance(60, 0.0)  # a plain step is thousands of small kernels
         found.append(torch.tensor(run.stepper.mean_losses()))
-        run.stepper.advance(20, 1e-4)
+        run.stepper.advance(10, 1e-4)
         assert all(math.isfinite(loss) for loss in run.stepper.mean_losses())
-    torch.testing.assert_close(found[0], found[1], rtol=0.02, atol=0.1)  # one standard error is 0.015
+    torch.testing.assert_close(found[0], found[1], rtol=0.02, atol=0.1)  # one standard error is 0.03
