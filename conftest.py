@@ -4,8 +4,8 @@ import os
 from importlib.util import find_spec
 
 # Tests share the cores out between processes, which are forked from one that has imported numpy and has no threads.
-os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"))
 
 # The kernels need Triton, which comes with torch's CUDA builds alone.
-_OF_TRITON = ["pcl/kernels/*.py", "pcl/training/fused_step.py", "tests/support/kernel_cases.py"]
+_OF_TRITON = ["pcl/kernels/*.py", "pcl/training/fused_step.py", "tests/support/*_cases.py"]
 collect_ignore_glob = [] if find_spec("triton") else _OF_TRITON

@@ -10,9 +10,10 @@ from launch.studies.images import NO_IMAGES, Images, chosen_images
 from launch.studies.requests import StudyRequest
 from launch.studies.resume_command import ABLATE, Resumption
 from pcl.studies.execution.interrupt import Interrupt
+from pcl.studies.execution.resources import Demand
 from pcl.studies.ledger.study_spec import ABLATION
 from pcl.studies.report.paired_table import NUMBERS
-from pcl.studies.report.plan import estimate
+from pcl.studies.report.plan import estimate, told_resources
 from pcl.studies.session.ablation_study import TABLE, ablation_study, cells_of
 from pcl.studies.session.new_study import Runs, ablation_spec, folder_of
 from pcl.studies.session.request import RunRequest
@@ -90,7 +91,9 @@ def _say_plan(request: StudyRequest, asked: Asked[Ablation]) -> None:
 
 
 def _say_estimate(request: RunRequest, trials: list[Trial]) -> None:
-    resources = request.resources_of(machine())
+    demand = Demand(len(trials))
     say("  probing a few batches of the first and the last variant ...")
-    if costs := costs_here(trials, resources):
+    if costs := costs_here(trials, request.resources_of(machine()), request.is_measured(machine(), demand)):
+        resources = request.resources_of(machine(), costs, demand)
+        say(told_resources(resources, machine()))
         say(estimate(costs, len(trials), len(trials), resources, resources.slots(machine())))

@@ -85,7 +85,7 @@ def where_flags(parser: argparse.ArgumentParser) -> None:
                        "to which the command is sent as a job (default: start one here)")  # fmt: skip
     where.add_argument("--cpus-per-trial", type=_amount, default=1.0, metavar="N", help="default: 1")
     where.add_argument("--gpus-per-trial", type=_gpus, default=AUTO, metavar="N|auto", help="may be a fraction "
-                       "(default: auto, which measures how many trials had better share one)")  # fmt: skip
+                       "(default: auto, which measures how many trials to run on each)")  # fmt: skip
     where.add_argument("--side-by-side", type=whole_number, metavar="N", help="trials that share a process and what it "
                        "is given (default: 1, or what is measured to pay)")  # fmt: skip
     where.add_argument(

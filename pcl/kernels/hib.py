@@ -18,7 +18,7 @@ from torch.autograd.function import Function, once_differentiable
 from pcl.kernels.curves import curves
 from pcl.kernels.device_math import normals, odd_polynomial, polynomial, sampled_cosine, words
 from pcl.kernels.inputs import STREAM_NEGATIVES, STREAM_SAMPLE, Partners
-from pcl.kernels.samples import anchor_samples
+from pcl.kernels.samples import SAMPLES_PER_THREAD, anchor_samples
 from pcl.kernels.transport import N_COEFFICIENTS, TransportTable
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
@@ -26,7 +26,7 @@ from pcl.kernels.transport import N_COEFFICIENTS, TransportTable
 _SAMPLE = tl.constexpr(STREAM_SAMPLE)
 _NEGATIVES = tl.constexpr(STREAM_NEGATIVES)
 _N_COEFFICIENTS = tl.constexpr(N_COEFFICIENTS)
-_SAMPLES_PER_THREAD = 4
+MOST_SAMPLES = 4_096  # of a program, which has all of a pair's at once
 
 
 @triton.jit
@@ -119,7 +119,7 @@ class _FusedHIB(Function):
             n_anchors, curve.shape[1], settings.a, settings.b, settings.negative_weight,
             K=k, N=n, D=dim, BK=block,
             IS_MEAN_INSIDE=settings.is_mean_inside, GRAD_MU=grad_mu, GRAD_KAPPA=grad_kappa,
-            num_warps=min(16, max(1, block // (32 * _SAMPLES_PER_THREAD))),
+            num_warps=min(16, max(1, block // (32 * SAMPLES_PER_THREAD))),
         )  # fmt: skip
         d_mu_anchor = d_mu.sum(1) if grad_mu else d_mu
         if grad_kappa:

@@ -27,7 +27,7 @@ from torch.autograd.function import Function, once_differentiable
 from pcl.kernels.curves import curves
 from pcl.kernels.device_math import normals, odd_polynomial, polynomial, sampled_cosine, words
 from pcl.kernels.inputs import STREAM_NEGATIVES, STREAM_SAMPLE, Partners
-from pcl.kernels.samples import anchor_samples
+from pcl.kernels.samples import SAMPLES_PER_THREAD, anchor_samples
 from pcl.kernels.transport import N_COEFFICIENTS, TransportTable
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
@@ -42,7 +42,6 @@ LARGEST_KAPPA_POS = 40.0
 # Up to this size, cosines of samples and modes are cheaper inside the kernel than as a stored matrix product.
 LARGEST_INLINE_DIM = 16
 SIMILARITY_BLOCK = 256  # samples per program
-SAMPLES_PER_THREAD = 4  # which share the coefficients that a thread loads
 
 
 @triton.jit

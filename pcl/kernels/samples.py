@@ -13,6 +13,7 @@ from pcl.kernels.transport import N_COEFFICIENTS
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
 
+SAMPLES_PER_THREAD = 4  # which share the coefficients that a thread loads
 _TANGENT = tl.constexpr(STREAM_TANGENT)
 _SAMPLE = tl.constexpr(STREAM_SAMPLE)
 _N_COEFFICIENTS = tl.constexpr(N_COEFFICIENTS)

@@ -32,6 +32,7 @@ SPREAD100_RECOVERY = (SPREAD100_RMSE, SPREAD100_MAE, SPREAD100_RANK_CORR)
 # Of images
 VAL_CROP, VAL_ENTROPY, VAL_RECALL = "val/crop_rank_corr", "val/entropy_rank_corr", "val/recall_at_1"
 TEST_CROP, TEST_ENTROPY, TEST_RECALL = "test/crop_rank_corr", "test/entropy_rank_corr", "test/recall_at_1"
+VAL_CHANCE, TEST_CHANCE = "val/recall_by_chance", "test/recall_by_chance"  # what neighbours drawn blindly would have
 VAL, TEST = (VAL_CROP, VAL_ENTROPY, VAL_RECALL), (TEST_CROP, TEST_ENTROPY, TEST_RECALL)
 BEST_BATCH = "best/batch"  # of the evaluation that the last report is of
 
@@ -55,6 +56,7 @@ SHORT_NAMES = {
     KAPPA_SLOPE: "κ slope", KAPPA_INTERCEPT: "κ intercept",
     VAL_CROP: "crop", VAL_ENTROPY: "entropy", VAL_RECALL: "R@1",
     TEST_CROP: "test crop", TEST_ENTROPY: "test entropy", TEST_RECALL: "test R@1",
+    VAL_CHANCE: "R@1 by chance", TEST_CHANCE: "test R@1 by chance",
     TRAIN_LOSS: "loss", KAPPA_MEAN: "κ mean", KAPPA_MEDIAN: "κ median", BEST_BATCH: "best batch",
     MS_PER_BATCH: "ms per batch", TRAIN_S: "training, s",
 }  # fmt: skip

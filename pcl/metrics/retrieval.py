@@ -58,6 +58,17 @@ def recall_at_1(mu: Tensor, labels: Tensor) -> float:
     return torch.where(mu.isfinite().all(), recall, math.nan).item()
 
 
+def recall_by_chance(labels: Tensor) -> float:
+    """Return the share of pairs of different points that have the same label: Recall@1 of neighbours drawn blindly.
+
+    Example:
+        >>> recall_by_chance(torch.tensor([0, 0, 1, 1, 1]))
+        0.4
+    """
+    n_of_label = labels.bincount().double()
+    return (n_of_label @ (n_of_label - 1)).item() / (len(labels) * (len(labels) - 1))
+
+
 def rejection_curve(mu: Tensor, labels: Tensor, kappa: Tensor) -> RejectionCurve:
     """Return Recall@1 of the m images with the largest kappa, for every m: it rises if kappa predicts errors.
 

@@ -17,7 +17,7 @@ from torch.nn.functional import leaky_relu_, normalize, pad
 from pcl.config.schedule import Trained
 from pcl.distributions import VonMisesFisher
 from pcl.encoders import Backbone, MlpEncoder, StackedMlp
-from pcl.kernels.hib import FusedHIB
+from pcl.kernels.hib import MOST_SAMPLES, FusedHIB
 from pcl.kernels.inputs import Partners
 from pcl.kernels.integrated import log_mean_similarity
 from pcl.kernels.latents import sample_latents
@@ -70,13 +70,14 @@ class FusedStep(TrainingStep):
         if loss is None or source.are_common or dim < SMALLEST_DIM:
             return None
         n = 1 if source is Negatives.IN_BATCH else self.config.training.n_negatives
+        table = transport_table(dim, self.encoder.law, self.device)
         if isinstance(loss, SampledMatch):
-            table = transport_table(dim, self.encoder.law, self.device)
+            if loss.n_samples > MOST_SAMPLES:
+                return None
             hib = FusedHIB(table, loss.n_samples, loss.a, loss.b, loss.is_mean_inside, loss.negative_weight(n))
             return lambda partners: hib(partners, self.seed_and_step)
         if loss.is_integrated or loss.is_learned or loss.kappa_pos > LARGEST_KAPPA_POS:
             return None
-        table = transport_table(dim, self.encoder.law, self.device)
         contrast = FusedMCInfoNCE(table, loss.n_samples, loss.positive_weight.of(n))
         kappa_pos = torch.full((1,), loss.kappa_pos, device=self.device)
         return lambda partners: contrast(partners, kappa_pos, self.seed_and_step)

@@ -250,6 +250,6 @@ def test_graph_trains_like_the_plain_path(profile: str, loss: str, varied: dict[
     fast, plain = (list(Run(config, (4, 5, 6), "cuda", is_fast=is_fast)) for is_fast in (True, False))
     for a, b in zip(fast, plain, strict=True):
         assert a.metrics["train/loss"] == pytest.approx(b.metrics["train/loss"], rel=0.05, abs=0.02)
-        # HIB with one negative has hardly left its start: five plain runs have 0.67 to 0.82, at the end 0.82 to 0.84.
-        noise = 0.06 if varied.get("training.negatives") == "in_batch" else 0.02
+        # HIB with one negative has hardly left its start: ten plain runs have 0.82 to 0.86 at the end.
+        noise = 0.05 if varied.get("training.negatives") == "in_batch" else 0.02
         assert a.metrics["eval/mu_mae"] == pytest.approx(b.metrics["eval/mu_mae"], abs=noise)

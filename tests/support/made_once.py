@@ -94,10 +94,10 @@ def keep_costs() -> None:
     known: dict[tuple[str, tuple[int, ...], str, bool], Cost] = {}
     probe = plan.probe
 
-    def remembered(config: RunConfig, seeds: Sequence[int], device: str, is_shared: bool = False) -> Cost:
-        key = json.dumps(config.flat(), sort_keys=True, default=str), tuple(seeds), device, is_shared
+    def remembered(config: RunConfig, seeds: Sequence[int], device: str, is_grouped: bool = False) -> Cost:
+        key = json.dumps(config.flat(), sort_keys=True, default=str), tuple(seeds), device, is_grouped
         if key not in known:
-            known[key] = probe(config, seeds, device, is_shared)
+            known[key] = probe(config, seeds, device, is_grouped)
         return known[key]
 
     _patch.setattr(plan, "probe", remembered)

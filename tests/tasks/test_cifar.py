@@ -200,8 +200,8 @@ def test_only_metrics_that_apply() -> None:
     task = CifarTask(CifarTask.Config(), certain(torch.arange(20) % 2), [0])
     encoder = smoke_images().encoder.build_for(task.config.inputs, (0,))
     for part, found in (("val", task.evaluate(encoder)), ("test", task.final(encoder))):
-        names = {f"{part}/{name}" for name in ("crop_rank_corr", "recall_at_1", "kappa_mean", "kappa_median")}
-        assert set(found[0]) == names
+        always = ("crop_rank_corr", "recall_at_1", "recall_by_chance", "kappa_mean", "kappa_median")
+        assert set(found[0]) == {f"{part}/{name}" for name in always}
 
 
 def test_kappa_and_weights_are_the_seeds() -> None:

@@ -104,13 +104,16 @@ def runtime_env(environment: Mapping[str, str]) -> dict[str, Any]:
     return found
 
 
-def on_a_node(n_cpus: float, n_gpus: float, work: Callable[..., T], *arguments: Any) -> T | None:
-    """Return a function's result from a node with free resources; None if it fails, or no node has any for a while."""
+def on_a_node(n_cpus: float, n_gpus: float, work_s: float, work: Callable[..., T], *arguments: Any) -> T | None:
+    """Return a function's result from a node with free resources; None if it fails, or no node has any for a while.
+
+    `work_s` is how long the work itself may take.
+    """
     import ray  # noqa: PLC0415  reads the environment that was set
 
     try:
         task = ray.remote(num_cpus=n_cpus, num_gpus=n_gpus)(work).remote(*arguments)
-        if ray.wait([task], timeout=_ROOM_S)[0]:
+        if ray.wait([task], timeout=_ROOM_S + work_s)[0]:
             found: T = ray.get(task)
             return found
         ray.cancel(task, force=True)

@@ -100,7 +100,7 @@ class RayRunner:
             ),
         )
         leaving = interrupt.leaving.without(daemons(), interrupt.on_lost_ray)
-        with adapter.keys_kept_here(), adapter.deaths_of_workers(), leaving:
+        with adapter.keys_kept_here(), adapter.kills_as_deaths_of_workers(), leaving:
             tuner.fit()
 
 

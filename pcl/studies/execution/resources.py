@@ -10,9 +10,20 @@ from dataclasses import dataclass, replace
 _CONTEXT_BYTES = 600 * 2**20  # of a process on a GPU, beside what torch allocates
 _USABLE = 0.9  # share of the memory
 _MOST = 16  # trials on one GPU
-_UNDER_MPS = 4  # processes that keep a GPU busy
+_UNDER_MPS, _MPS_GAIN = 4, 1.55  # processes that keep a GPU busy, and how much more they get done: 36 trials on an H200
 _LEAST_GAIN = 1.1  # of more trials in a process, to be worth it
 _RAY_UNITS = 10_000  # that Ray divides a resource into
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What a study has for workers at a time."""
+
+    n_trials: int = 1
+    is_groupable: bool = True  # whether a worker may train several of them side by side
+
+
+ONE = Demand()
 
 
 @dataclass(frozen=True)
@@ -64,10 +75,13 @@ class Cost:
     has_mps: bool = False  # whether that GPU's processes share its cores
     slowest: float = 1.0  # slow measured batches over fast ones; above 1 on a busy machine
 
-    @property
-    def shared_run_s(self) -> float:
-        """Return the seconds of training and evaluations beside as many others."""
-        return self.run_s * self.side_by_side / self.gain
+    def shared_run_s(self, resources: Resources) -> float:
+        """Return the seconds of training and evaluations beside the others of its worker, or of its GPU."""
+        if resources.side_by_side > 1:
+            return self.run_s * resources.side_by_side / self.gain
+        if 0 < resources.gpus < 1:
+            return self.run_s * int(1 / resources.gpus + 1e-9) / (_MPS_GAIN if self.has_mps else 1)
+        return self.run_s
 
 
 def with_side_by_side(cost: Cost, seconds_of: Callable[[int], float]) -> Cost:
@@ -89,10 +103,10 @@ def with_side_by_side(cost: Cost, seconds_of: Callable[[int], float]) -> Cost:
     return replace(cost, side_by_side=best, gain=rate / alone)
 
 
-def gpu_share(costs: Sequence[Cost]) -> float:
-    """Return a trial's share, where as many share a GPU as its memory holds and its time has use for.
+def gpu_share(costs: Sequence[Cost], most: int = _MOST) -> float:
+    """Return a trial's share, where as many share a GPU as its memory holds and its time has use for; `most` at most.
 
-    The costs are of trials that ran on it alone, among them the largest.
+    The costs are of trials that ran on it alone.
     """
     on_gpu = [cost for cost in costs if cost.gpu_total]
     if not on_gpu:
@@ -101,5 +115,7 @@ def gpu_share(costs: Sequence[Cost]) -> float:
     set_up = min(cost.set_up_s for cost in on_gpu)
     run = sum(cost.run_s for cost in on_gpu) / len(on_gpu)
     in_time = (set_up + run) / run + 0.5 if run else _MOST
-    n_trials = max(1, int(min(in_memory, max(in_time, _UNDER_MPS * all(cost.has_mps for cost in on_gpu)), _MOST)))
+    if all(cost.has_mps for cost in on_gpu):
+        in_time = max(in_time, _UNDER_MPS)
+    n_trials = max(1, int(min(in_memory, in_time, most, _MOST)))
     return int(_RAY_UNITS / n_trials) / _RAY_UNITS  # rounded up by Ray, the last of seven would not fit

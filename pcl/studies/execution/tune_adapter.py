@@ -227,8 +227,8 @@ def keys_kept_here() -> Iterator[None]:
 
 
 @contextmanager
-def deaths_of_workers() -> Iterator[None]:
-    """Have Tune take two more errors for the death of a worker, which ends a trial and not the study.
+def kills_as_deaths_of_workers() -> Iterator[None]:
+    """Patch Tune to take two more errors for the death of a worker: the trial starts again, and the study goes on.
 
     They are Ray's words for a worker that its memory monitor killed and for one whose node is gone. Tune knows neither.
     """

@@ -12,17 +12,17 @@ import yaml
 
 from pcl.config.run_config import Plain
 from pcl.data.sources import data_folder, resolve
-from pcl.metrics.names import KAPPA_MAE, MAIN_METRICS, plain_name
+from pcl.metrics.names import KAPPA_MAE, MAIN_METRICS, VAL_RECALL, plain_name
 from pcl.metrics.undefined import as_json, told_with_error
 from pcl.presentation.text_tables import aligned
 from pcl.storage.files import first_line, write_json, write_text
 from pcl.storage.installation import command
 from pcl.studies.ledger.folders import CHECKPOINT, StudyFolder
 from pcl.studies.ledger.study_spec import StudySpec
-from pcl.studies.results.kappa_size import SCALE_OFF, common_constant_kappa_mae, is_scale_off
 from pcl.studies.results.pareto import values_of
 from pcl.studies.results.replication import SEEDS_A_ROUND, Replication, described
 from pcl.studies.results.selection import Outcome
+from pcl.studies.results.yardsticks import SCALE_OFF, common_chance, common_constant_kappa_mae, is_scale_off
 from pcl.studies.search.stages import Finding
 from pcl.studies.space.labels import shown
 from pcl.studies.space.search_space import Mode, SearchSpace
@@ -34,7 +34,8 @@ _N_PAIRS = 2000  # points of the plot of mu
 def table(outcomes: Sequence[Outcome], space: SearchSpace) -> list[str]:
     """Return a table of trials in a given order, with the means of the usual metrics; failures with their causes.
 
-    Where all share a known truth, the last row is the best constant kappa, beside which a kappa MAE can be judged.
+    The last row is what the others must be better than: the best constant kappa's error where all share a known truth,
+    and Recall@1 by chance where all share the classes.
     """
     axes = list(dict.fromkeys(axis for outcome in outcomes for axis in outcome.trial.varied))
     metrics = [space.objective.metric, *(m for m in MAIN_METRICS if m != space.objective.metric)]
@@ -64,6 +65,10 @@ def table(outcomes: Sequence[Outcome], space: SearchSpace) -> list[str]:
     if constant is not None:
         reached = [told_with_error(constant, math.nan) if metric == KAPPA_MAE else "" for metric in metrics]
         rows.append(["-", *("" for _ in axes), *reached, "", "the best constant kappa"])
+    chance = common_chance(outcomes)
+    if chance is not None:
+        reached = [told_with_error(chance, math.nan) if metric == VAL_RECALL else "" for metric in metrics]
+        rows.append(["-", *("" for _ in axes), *reached, "", "by chance"])
     return aligned(rows)
 
 

@@ -1,7 +1,9 @@
 """A study's plan and estimated time, before it runs."""
 
 import contextlib
+import gc
 import os
+import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,17 +31,18 @@ from pcl.training.run import Run
 
 _OVERHEAD_S = 0.25  # of a trial outside of training; `bench.py study` measures it
 _SLICE = 50  # batches that a probe gives the device at once
+_BATCHES, _BESIDE_S = 200, 3.0  # batches of a phase that trials are timed for side by side; fewer if one takes longer
 _LONG_S = 5.0  # batches are timed again for so long
 _LEAST_RANGE = 1.5  # longest estimate by the shortest: trials side by side share caches and memory
 _ENOUGH_S = 30.0  # after so long no further trial is probed
 
 
 def probe(
-    config: RunConfig, seeds: Sequence[int], device: str, is_shared: bool = False, n_batches: int = 5
+    config: RunConfig, seeds: Sequence[int], device: str, is_grouped: bool = False, n_batches: int = 5
 ) -> Cost:  # fmt: skip
     """Measure a few batches of every phase and one evaluation, and estimate the cost of the whole trial.
 
-    With `is_shared`, also find out how many of them a process on a GPU had better train side by side.
+    With `is_grouped`, also find out how many of them a process on a GPU had better train side by side.
     """
     if is_gpu := device == "cuda":
         torch.cuda.empty_cache()  # of earlier probes
@@ -63,25 +66,35 @@ def probe(
     n_bytes = 3 * 4 * n_parameters  # Adam keeps two numbers for each, four bytes each
     if not is_gpu:
         return Cost(set_up, seconds, n_bytes, slowest=slowest)
-    memory = torch.cuda.max_memory_reserved(), torch.cuda.mem_get_info()[1]
+    # What others use is not there for trials.
+    memory = torch.cuda.max_memory_reserved(), torch.cuda.mem_get_info()[0] + torch.cuda.memory_reserved()
     cost = Cost(set_up, seconds, n_bytes, *memory, slowest=slowest, has_mps=_has_mps())
-    if not is_shared:
+    if not is_grouped:
         return cost
     runs = [run]
+    length = int(min(_BATCHES, max(_SLICE, _BESIDE_S * training.n_batches / seconds)))
 
     def seconds_of(n_runs: int) -> float:
         runs.extend(Run(config, seeds, device) for _ in range(n_runs - len(runs)))
-        return side_by_side_seconds(runs, device)
+        return side_by_side_seconds(runs, device, length)
 
     return with_side_by_side(cost, seconds_of)
 
 
 def _has_mps() -> bool:
-    """Return whether NVIDIA's MPS runs on this machine, by the pipe of its control service."""
-    return (Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps")) / "control").exists()
+    """Return whether NVIDIA's MPS runs on this machine: whether its control service, or anybody, listens."""
+    door = Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps")) / "control"
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as visitor:
+            visitor.connect(str(door))
+    except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError):  # refused: what is left of one that ended
+        return False
+    except OSError:  # a socket of another kind
+        pass
+    return True
 
 
-def side_by_side_seconds(runs: Sequence[Run], device: str, n_batches: int = 200) -> float:
+def side_by_side_seconds(runs: Sequence[Run], device: str, n_batches: int = _BATCHES) -> float:
     """Time some batches of every phase of all runs side by side in this process, with the evaluations that are due."""
     seconds = 0.0
     for index, phase in enumerate(runs[0].config.training.phases):
@@ -127,10 +140,10 @@ def survive_forks() -> None:
     threadpool_limits(1, user_api="blas")
 
 
-def costs_of(trials: Sequence[Trial], device: str, n_threads: int, is_shared: bool = False) -> list[Cost]:
+def costs_of(trials: Sequence[Trial], device: str, n_threads: int, is_grouped: bool = False) -> list[Cost]:
     """Probe the first and the last trial, in a grid mostly the cheapest and the dearest; the first alone if it is slow.
 
-    The probe has as many threads as a trial. For `is_shared` see `probe`.
+    The probe has as many threads as a trial. For `is_grouped` see `probe`.
     """
     costs: list[Cost] = []
     started = time.perf_counter()
@@ -140,7 +153,10 @@ def costs_of(trials: Sequence[Trial], device: str, n_threads: int, is_shared: bo
                 break
             with contextlib.suppress(ValueError, RuntimeError, MemoryError):  # it will be seen as a failed trial
                 trust(trial.config)  # on another node, nobody has named the study's files yet
-                costs.append(probe(trial.run_config, trial.seeds, device, is_shared))
+                costs.append(probe(trial.run_config, trial.seeds, device, is_grouped))
+    if device == "cuda":  # the trials will need the memory
+        gc.collect()
+        torch.cuda.empty_cache()
     return costs
 
 
@@ -182,12 +198,9 @@ class Plan:
         done = sum(folder.result() is not None for folder in self.folder.trials())
         if done:
             lines.append(f"  done: {done} of {self.n_trials}")
-        slots = self.resources.slots(dict(self.available))
-        gpus = f" and {self.resources.gpus:g} GPU" if self.resources.gpus else ""
-        beside = f", {self.resources.side_by_side} side by side" if self.resources.side_by_side > 1 else ""
-        lines.append(f"  each on {self.resources.cpus:g} CPU{gpus}{beside}, {slots} at once")
+        lines.append(told_resources(self.resources, self.available))
         if costs:
-            lines.append(self._estimate(costs, done, slots))
+            lines.append(self._estimate(costs, done, self.resources.slots(dict(self.available))))
         return lines
 
     @property
@@ -202,10 +215,17 @@ class Plan:
         return estimate(costs, units, self.n_trials, self.resources, slots)
 
 
+def told_resources(resources: Resources, available: Mapping[str, float]) -> str:
+    """Return in words what a trial is given, and how many run at once."""
+    gpus = f" and {resources.gpus:g} GPU" if resources.gpus else ""
+    beside = f", {resources.side_by_side} side by side" if resources.side_by_side > 1 else ""
+    return f"  each on {resources.cpus:g} CPU{gpus}{beside}, {resources.slots(dict(available))} at once"
+
+
 def estimate(costs: Sequence[Cost], n_left: float, n_trials: int, resources: Resources, slots: int) -> str:
     """Return a study's estimated time, quiet to busy, and disk space in words, by the mean cost of some trials."""
     seconds = told_range(costs, n_left, resources, slots)
-    mean = sum(cost.shared_run_s for cost in costs) / len(costs) + _set_up_s(costs)
+    mean = sum(cost.shared_run_s(resources) for cost in costs) / len(costs) + _set_up_s(costs)
     n_bytes = max(cost.n_bytes for cost in costs) * n_trials
     return (
         f"  estimated: {seconds} in all, {duration(mean)} a trial (probe of {len(costs)}), "
@@ -229,7 +249,7 @@ def estimated_seconds(
     costs: Sequence[Cost], n_left: float, resources: Resources, slots: int, times_longer: float = 1.0
 ) -> float:
     """Return a study's estimated seconds; its mean trial trains `times_longer` than those of the costs."""
-    training = times_longer * sum(cost.shared_run_s for cost in costs) / len(costs)
+    training = times_longer * sum(cost.shared_run_s(resources) for cost in costs) / len(costs)
     return resources.start_s + n_left * (training + _set_up_s(costs) + _OVERHEAD_S) / max(1, slots)
 
 

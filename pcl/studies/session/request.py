@@ -1,11 +1,12 @@
 """Typed requests: how a study is to run, where it is kept and what its trials are given. Nothing here loads torch."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Literal
 
-from pcl.studies.execution.resources import Cost, Resources, gpu_share
+from pcl.studies.execution.resources import ONE, Cost, Demand, Resources, gpu_share
 from pcl.studies.ledger.study_storage import Storage
 
 AUTO: Literal["auto"] = "auto"
@@ -20,17 +21,24 @@ class ResourceRequest:
     side_by_side: int | None = None  # trials in a worker; None leaves that to the measurement, or is one
     most_at_once: int | None = None  # bound on concurrent trials; None for as many as fit
 
-    def is_measured(self, available: Mapping[str, float]) -> bool:
-        """Return whether it is measured how many trials share a GPU: where there is any, unless it is given."""
-        return self.gpus == AUTO and self.side_by_side is None and bool(available.get("GPU"))
+    def __post_init__(self) -> None:
+        if self.gpus is None:
+            raise ValueError(f"`gpus` must be a number or {AUTO!r}, but got None.")
 
-    def resources(self, available: Mapping[str, float], costs: Sequence[Cost] = ()) -> Resources:
+    def is_measured(self, available: Mapping[str, float], demand: Demand) -> bool:
+        """Return whether it is measured how many trials share a GPU: unless it is given, where they outnumber GPUs."""
+        n_gpus, n_trials = available.get("GPU", 0), min(demand.n_trials, self.most_at_once or demand.n_trials)
+        return self.gpus == AUTO and self.side_by_side is None and 0 < n_gpus < n_trials
+
+    def resources(self, available: Mapping[str, float], costs: Sequence[Cost] = (), demand: Demand = ONE) -> Resources:
         """Return what a worker gets; where its share of a GPU is measured, a whole one until costs are known."""
         side_by_side = self.side_by_side or 1
         gpus = (1.0 if available.get("GPU") else 0.0) if self.gpus == AUTO else self.gpus
-        if self.is_measured(available):
-            side_by_side = min((cost.side_by_side for cost in costs), default=1)
-            gpus *= gpu_share(costs) if side_by_side == 1 else 1.0
+        if self.is_measured(available, demand):
+            n_trials = min(demand.n_trials, self.most_at_once or demand.n_trials)
+            on_each = math.ceil(n_trials / available["GPU"])  # so that every GPU has some
+            side_by_side = min(on_each, *(cost.side_by_side for cost in costs)) if costs else 1
+            gpus *= gpu_share(costs, on_each) if side_by_side == 1 else 1.0
         if self.cpus < 0 or gpus < 0 or (gpus > 1 and gpus != int(gpus)):
             raise ValueError(
                 f"A trial's CPUs must be at least 0, and its GPUs a share of one or a whole number, but got "
@@ -87,15 +95,17 @@ class RunRequest:
         if self.runner is Runner.INLINE and given:
             raise ValueError(f"{given[0]} is for the runner ray; inline runs one trial after the other, here.")
 
-    def is_measured(self, available: Mapping[str, float]) -> bool:
+    def is_measured(self, available: Mapping[str, float], demand: Demand) -> bool:
         """Return whether a trial's share of a GPU is measured; one after the other, each has all of it."""
-        return self.runner is Runner.RAY and self.resources.is_measured(available)
+        return self.runner is Runner.RAY and self.resources.is_measured(available, demand)
 
     def is_finalized(self, scale: str) -> bool:
         return scale == "paper" if self.finalize is None else self.finalize
 
-    def resources_of(self, available: Mapping[str, float], costs: Sequence[Cost] = ()) -> Resources:
+    def resources_of(
+        self, available: Mapping[str, float], costs: Sequence[Cost] = (), demand: Demand = ONE
+    ) -> Resources:
         """Return what a worker gets; for the arguments see `ResourceRequest.resources`."""
         if self.runner is Runner.RAY:
-            return self.resources.resources(available, costs)
+            return self.resources.resources(available, costs, demand)
         return replace(self.resources.resources(available), most_at_once=1, start_s=0.0)

@@ -21,6 +21,8 @@ from pcl.studies.report.plan import costs_of
 from pcl.studies.session.request import Runner, RunRequest
 from pcl.studies.space.trial import Trial
 
+_MEASURED_S = 120.0  # how long it may take to measure trials side by side
+
 
 @lru_cache
 def machine(address: str | None = None) -> dict[str, float]:
@@ -48,16 +50,17 @@ def check_site(request: RunRequest) -> None:
         check_address(request.address)
 
 
-def costs_here(trials: Sequence[Trial], resources: Resources, is_shared: bool = False) -> list[Cost]:
-    """Measure the first and the last of these trials in this process; for `is_shared` see `probe`."""
+def costs_here(trials: Sequence[Trial], resources: Resources, is_grouped: bool = False) -> list[Cost]:
+    """Measure the first and the last of these trials in this process; for `is_grouped` see `probe`."""
     device = "cuda" if machine()["GPU"] and resources.gpus else "cpu"
-    return costs_of(trials, device, max(1, int(resources.cpus)), is_shared)
+    return costs_of(trials, device, max(1, int(resources.cpus)), is_grouped)
 
 
-def costs_on_ray(trials: Sequence[Trial], resources: Resources, is_shared: bool = False) -> list[Cost]:
+def costs_on_ray(trials: Sequence[Trial], resources: Resources, is_grouped: bool = False) -> list[Cost]:
     """Measure trials on a node, as a worker would; none where the cluster is busy. See `costs_here`."""
     device, n_threads = "cuda" if resources.gpus else "cpu", max(1, int(resources.cpus))
-    return on_a_node(resources.cpus, resources.gpus, costs_of, trials, device, n_threads, is_shared) or []
+    work_s = _MEASURED_S if is_grouped else 0.0
+    return on_a_node(resources.cpus, resources.gpus, work_s, costs_of, trials, device, n_threads, is_grouped) or []
 
 
 @dataclass(frozen=True)

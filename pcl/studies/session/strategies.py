@@ -6,17 +6,18 @@ from pathlib import Path
 from typing import Protocol
 
 from pcl.studies.execution.interrupt import Interrupt
-from pcl.studies.execution.resources import Cost, Resources
+from pcl.studies.execution.resources import Cost, Demand, Resources
 from pcl.studies.execution.trial_execution import Execution
 from pcl.studies.ledger.folders import StudyFolder
 from pcl.studies.ledger.study_spec import StudySpec
 from pcl.studies.report.outputs import figures, front_table, replication_table, table, write_all
-from pcl.studies.report.plan import Plan
-from pcl.studies.results.kappa_size import loses_to_constant
+from pcl.studies.report.plan import Plan, told_resources
 from pcl.studies.results.pareto import with_objectives
 from pcl.studies.results.selection import Outcome
+from pcl.studies.results.yardsticks import shortcomings
 from pcl.studies.search.stages import Finding, Search
 from pcl.studies.space.labels import label
+from pcl.studies.space.search_method import OPTUNA
 from pcl.studies.space.search_space import Objective, SearchSpace
 from pcl.studies.space.trial import Trial
 from pcl.studies.tracking.recorder import Recorder
@@ -46,6 +47,10 @@ class Strategy(Protocol):
     @property
     def is_finalized(self) -> bool:
         """Return whether the best run on the report seeds at the end."""
+
+    @property
+    def demand(self) -> Demand:
+        """Return what it has for workers at a time."""
 
     def probes(self) -> Sequence[Trial]:
         """Return trials that stand for all."""
@@ -90,6 +95,12 @@ class StageSearch:
     def is_planned(self) -> bool:
         return self.is_told
 
+    @property
+    def demand(self) -> Demand:
+        """Return the trials of the largest stage; what comes next, or whether to stop, is decided for each alone."""
+        method = self.spec.method
+        return Demand(max(self.spec.n_trials(self.space)), method.kind != OPTUNA and not method.scheduler)
+
     def probes(self) -> list[Trial]:
         """Return the corners of the first stage."""
         return self.spec.corners(self.space)
@@ -132,8 +143,7 @@ class StageSearch:
             say("\n" + "\n".join(["Pareto front", *front_table(finding)]))
         if finding.best is not None:
             by = f" (by {space.objective.metric}, the first objective)" if finding.front else ""
-            size = "; a constant kappa would be closer to the truth" if loses_to_constant(finding.best) else ""
-            say(f"\nwinner: {finding.best.trial.label}{by}{size}")
+            say("; ".join([f"\nwinner: {finding.best.trial.label}{by}", *shortcomings(finding.best)]))
             if space.published:
                 say(f"published winner: {label(space.published)}")
 
@@ -150,6 +160,10 @@ class TrialList:
 
     is_planned = is_finalized = False
 
+    @property
+    def demand(self) -> Demand:
+        return Demand(len(self.trials))
+
     def probes(self) -> Sequence[Trial]:
         """Return all: the first and the last are measured."""
         return self.trials
@@ -157,8 +171,8 @@ class TrialList:
     def plan(
         self, folder: StudyFolder, resources: Resources, available: Mapping[str, float], costs: Sequence[Cost]
     ) -> Sequence[str]:
-        """Return nothing: who made the list has shown it."""
-        return ()
+        """Return what each is given where it was measured; who made the list has shown the rest."""
+        return [told_resources(resources, available)] if costs else []
 
     def run(self, execution: Execution, recorder: Recorder, interrupt: Interrupt) -> Finding:
         """Run the list; its outcomes are in the same order."""

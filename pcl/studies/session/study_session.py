@@ -15,8 +15,8 @@ from pcl.studies.ledger.folders import StudyFolder
 from pcl.studies.ledger.lease import keep_outputs
 from pcl.studies.ledger.study_spec import StudySpec, opened, write_objective
 from pcl.studies.report.plan import survive_forks
-from pcl.studies.results.kappa_size import common_constant_kappa_mae
 from pcl.studies.results.selection import Outcome
+from pcl.studies.results.yardsticks import common_constant_kappa_mae
 from pcl.studies.search.stages import Finding
 from pcl.studies.session.request import RunRequest
 from pcl.studies.session.site import Site, machine, provenance
@@ -28,6 +28,7 @@ from pcl.studies.tracking.tracker import End, StudyTags, Tracker
 _LONGEST = 4000  # characters of what a study's description quotes; MLflow takes 5000
 Kind_co = TypeVar("Kind_co", bound=Strategy, covariant=True)
 _PROBING = "probing a few batches of the first and the last trial ..."
+_MEASURING = "measuring how many trials to run on a GPU at once ..."
 
 
 @dataclass(frozen=True)
@@ -57,16 +58,16 @@ def preview(study: Study[Strategy], request: RunRequest, say: Say) -> None:
 
 
 def _costs(study: Study[Strategy], request: RunRequest, site: Site) -> list[Cost]:
-    available, trials = site.available(), study.strategy.probes()
-    is_shared = len(trials) > 1 and request.is_measured(available)
-    return site.costs(trials, request.resources_of(available), is_shared)
+    available, demand = site.available(), study.strategy.demand
+    is_grouped = demand.is_groupable and request.is_measured(available, demand)
+    return site.costs(study.strategy.probes(), request.resources_of(available), is_grouped)
 
 
 def _say_plan(
     study: Study[Strategy], request: RunRequest, available: Mapping[str, float], costs: Sequence[Cost], say: Say
 ) -> Resources:
     """Say what will run; returns what a trial is given."""
-    resources = request.resources_of(available, costs)
+    resources = request.resources_of(available, costs, study.strategy.demand)
     for line in study.strategy.plan(study.folder, resources, available, costs):
         say(line)
     return resources
@@ -133,8 +134,9 @@ class StudySession:
         available = dict(site.available())
         self.request.resources_of(available).require(available)
         costs: list[Cost] = []
-        if self.study.strategy.is_planned or self.request.is_measured(available):
-            self._client.say(_PROBING)
+        is_measured = self.request.is_measured(available, self.study.strategy.demand)
+        if self.study.strategy.is_planned or is_measured:
+            self._client.say(_MEASURING if is_measured else _PROBING)
             costs = self._probe.result() if self._probe else _costs(self.study, self.request, site)
         return _say_plan(self.study, self.request, available, costs, self._client.say)
 

@@ -1,5 +1,6 @@
 """Numerics version of a run. Imports nothing: readers of records need it too."""
 
 # Bump it when equal configurations give new numbers: old results are then not reused. It was not bumped for the limits
-# of kappa above 1e6 and of ranges that are only rounding, where the numbers before were wrong.
+# of kappa above 1e6 and of ranges that are only rounding, where the numbers before were wrong, nor for HIB's kernels on
+# GPUs, which draw other random numbers by the same law: no GPU repeats a training to the bit.
 MATHS_VERSION = 4

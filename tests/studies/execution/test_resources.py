@@ -1,6 +1,7 @@
 """How trials share processes and GPUs."""
 
 import math
+import socket
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -62,16 +63,27 @@ def test_trials_side_by_side_fill_all_places_first(n_trials: int, most_at_once: 
 def test_as_many_share_a_process_as_get_most_done(seconds: dict[int, float], gpu_bytes: int, n_trials: int) -> None:
     cost = with_side_by_side(Cost(1.0, 60.0, 1, gpu_bytes, 100), seconds.__getitem__)
     assert cost.side_by_side == n_trials
-    assert cost.shared_run_s == pytest.approx(60 * seconds[n_trials])
+    assert cost.shared_run_s(Resources(1, 1, side_by_side=n_trials)) == pytest.approx(60 * seconds[n_trials])
 
 
 def test_under_mps_trials_have_processes_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is measured then; the pipe of its control service tells."""
     monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path))
     assert not plan._has_mps()
-    (tmp_path / "control").touch()
-    cost = Cost(1.0, 60.0, 1, 1, 100, has_mps=plan._has_mps())
+    with socket.socket(socket.AF_UNIX) as door:
+        door.bind(str(tmp_path / "control"))
+        door.listen()
+        assert plan._has_mps()
+    assert not plan._has_mps()  # it has ended, and its socket is still there
+    cost = Cost(1.0, 60.0, 1, 1, 100, has_mps=True)
     assert with_side_by_side(cost, {}.__getitem__).side_by_side == 1
+
+
+@pytest.mark.parametrize(("has_mps", "seconds"), [(False, 240.0), (True, 240 / 1.55)])
+def test_processes_on_a_gpu_are_not_for_free(has_mps: bool, seconds: float) -> None:
+    cost = Cost(0.0, 60.0, 1, 1, 100, has_mps=has_mps)
+    assert cost.shared_run_s(Resources(1, 0.25)) == pytest.approx(seconds)
+    assert cost.shared_run_s(Resources(1, 1)) == cost.shared_run_s(Resources(1, 0)) == 60
 
 
 def test_trials_whose_worker_died_too_often_are_tried_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,7 +189,7 @@ def test_the_first_batch_on_a_gpu_is_not_timed(monkeypatch: pytest.MonkeyPatch) 
     slow = iter([100.0])
     monkeypatch.setattr(plan, "_timed", lambda work: (work(), next(slow, 0.001))[1])
     memory = {"max_memory_reserved": lambda: 1, "mem_get_info": lambda: (1, 2), "empty_cache": int,
-              "reset_peak_memory_stats": int}  # fmt: skip
+              "memory_reserved": int, "reset_peak_memory_stats": int}  # fmt: skip
     for name, answer in memory.items():
         monkeypatch.setattr(f"torch.cuda.{name}", answer)
     monkeypatch.setattr(plan, "Run", lambda config, seeds, _: Run(config, seeds))

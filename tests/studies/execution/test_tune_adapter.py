@@ -27,8 +27,8 @@ from pcl.studies.execution.tune_adapter import (
     Proposals,
     RestartedFirst,
     Silence,
-    deaths_of_workers,
     keys_kept_here,
+    kills_as_deaths_of_workers,
 )
 from pcl.studies.ledger.folders import StudyFolder
 from pcl.studies.session.site import machine
@@ -164,7 +164,7 @@ def test_tune_takes_a_worker_that_ray_killed_for_dead(error: Exception) -> None:
     manager: Any = SimpleNamespace(_failed_actor_ids=set(), _cleanup_actor=lambda tracked_actor: None)
     with pytest.raises(RuntimeError, match="unexpected exception"):
         RayActorManager._actor_task_failed(manager, tracked_actor_task=task, exception=error)
-    with deaths_of_workers():
+    with kills_as_deaths_of_workers():
         RayActorManager._actor_task_failed(manager, tracked_actor_task=task, exception=error)
     assert [(type(one), str(one)) for one in told] == [(RayActorError, "22 of 23 GB used")]
     assert manager._failed_actor_ids == {1}

@@ -13,19 +13,20 @@ from pcl.config.run_config import RunConfig
 from pcl.metrics.names import CONSTANT_KAPPA_MAE, KAPPA_MAE
 from pcl.storage.mirror import Mirrored
 from pcl.studies.execution.interrupt import Interrupt, StopReason
-from pcl.studies.execution.resources import Cost, Resources
+from pcl.studies.execution.resources import Cost, Demand, Resources
 from pcl.studies.execution.trial_execution import Execution
 from pcl.studies.ledger.folders import Result, Status, StudyFolder
 from pcl.studies.ledger.study_spec import StudySpec
 from pcl.studies.ledger.study_storage import Storage
 from pcl.studies.report.plan import estimated_seconds
-from pcl.studies.results.kappa_size import trial_constant_kappa_mae
 from pcl.studies.results.selection import Outcome
+from pcl.studies.results.yardsticks import trial_constant_kappa_mae
 from pcl.studies.search.stages import Finding
 from pcl.studies.session.request import ResourceRequest, Runner, RunRequest
 from pcl.studies.session.site import Site
 from pcl.studies.session.strategies import Files, StageSearch, TrialList
 from pcl.studies.session.study_session import Client, Study, StudySession
+from pcl.studies.space.search_method import ASHA, OPTUNA, RANDOM, Method
 from pcl.studies.space.search_space import Objective, load_space
 from pcl.studies.space.trial import Trial
 from pcl.studies.tracking.run_content import Winner
@@ -36,7 +37,7 @@ METRIC = "eval/kappa_rank_corr"
 TRIAL = Trial(RunConfig.of(scale="smoke").flat(), (1,), "grid")
 BEST = Outcome(TRIAL, Result(Status.FINISHED), {1: {METRIC: 0.5}})
 SPEC = StudySpec("x", "", "paper", "smoke")
-SITE = Site(lambda: {"CPU": 4.0}, lambda trials, resources, is_shared: [])
+SITE = Site(lambda: {"CPU": 4.0}, lambda trials, resources, is_grouped: [])
 
 
 @dataclass
@@ -49,6 +50,7 @@ class Canned:
     objective = Objective(METRIC)
     is_planned = True
     is_finalized = False
+    demand = Demand()
 
     def probes(self) -> list[Trial]:
         return [TRIAL]
@@ -199,14 +201,67 @@ def test_a_list_that_is_known_runs_nothing(tmp_path: Path) -> None:
 def test_what_is_asked_for_becomes_resources(
     asked: ResourceRequest, available: dict[str, float], expected: Resources
 ) -> None:
-    assert asked.resources(available, [Cost(1.0, 1.0, 1, 1, 2**40, 4, 2.0)]) == expected
+    assert asked.resources(available, [Cost(1.0, 1.0, 1, 1, 2**40, 4, 2.0)], Demand(36)) == expected
+
+
+GROUPED, ALONE = [Cost(1.0, 60.0, 1, 1, 2**40, 4, 2.0)], [Cost(0.0, 60.0, 1, 1, 2**40, has_mps=True)]
+
+
+@pytest.mark.parametrize(
+    ("asked", "n_gpus", "n_trials", "costs", "share", "side_by_side"),
+    [
+        (ResourceRequest(), 4, 4, GROUPED, 1.0, 1),  # each has a GPU
+        (ResourceRequest(), 4, 4, ALONE, 1.0, 1),
+        (ResourceRequest(), 4, 5, GROUPED, 1.0, 2),
+        (ResourceRequest(), 4, 5, ALONE, 0.5, 1),
+        (ResourceRequest(), 4, 36, GROUPED, 1.0, 4),
+        (ResourceRequest(), 4, 36, ALONE, 0.25, 1),
+        (ResourceRequest(most_at_once=2), 1, 36, GROUPED, 1.0, 2),
+        (ResourceRequest(most_at_once=1), 1, 36, ALONE, 1.0, 1),
+        (ResourceRequest(), 1, 36, [], 1.0, 1),  # nothing could be measured
+    ],
+)
+def test_no_gpu_is_shared_while_another_is_idle(
+    asked: ResourceRequest, n_gpus: int, n_trials: int, costs: list[Cost], share: float, side_by_side: int
+) -> None:
+    found = asked.resources({"CPU": 64.0, "GPU": n_gpus}, costs, Demand(n_trials))
+    assert (found.gpus, found.side_by_side) == (share, side_by_side)
+
+
+@pytest.mark.parametrize(("method", "is_groupable"), [
+    (Method(), True), (Method(RANDOM, (9,)), True), (Method(OPTUNA, (9,), sampler="tpe"), False),
+    (Method(scheduler=ASHA), False),
+])  # fmt: skip
+def test_trials_that_are_decided_about_one_by_one_are_not_grouped(method: Method, is_groupable: bool) -> None:
+    space = load_space("toy_elk")
+    spec = StudySpec(space.name, space.fingerprint(), "reference", "smoke", method=method)
+    assert StageSearch(space, spec).demand == Demand(9 if method.n_trials else 12, is_groupable)
+
+
+@pytest.mark.parametrize(("n_trials", "is_measured"), [(1, False), (2, True)])
+def test_sharing_is_measured_where_trials_outnumber_gpus(tmp_path: Path, n_trials: int, is_measured: bool) -> None:
+    asked: list[bool] = []
+
+    def costs(trials: Sequence[Trial], resources: Resources, is_grouped: bool) -> list[Cost]:
+        asked.append(is_grouped)
+        return GROUPED
+
+    said: list[str] = []
+    home, listed = Home(tmp_path), TrialList(Objective(METRIC), [TRIAL] * n_trials, "trials")
+    study = Study(home.folder, SPEC, TAGS, listed)
+    session = StudySession(study, home.request, home.tracker, home.interrupt, Client(said.append))
+    found = session.plan(Site(lambda: {"CPU": 4.0, "GPU": 1.0}, costs))
+    assert asked == [True] * is_measured
+    assert found.side_by_side == n_trials
+    assert ("measuring" in said[0] and "2 side by side" in said[1]) if is_measured else not said
 
 
 def test_trials_in_this_process_wait_for_no_ray_and_share_no_gpu(tmp_path: Path) -> None:
     costs, available = [Cost(1.0, 60.0, 1, 1, 2**40, 4, 2.0)], {"CPU": 2.0, "GPU": 1.0}
     ray, inline = (RunRequest(Storage(tmp_path), resources=ResourceRequest(), runner=runner) for runner in Runner)
-    assert (ray.is_measured(available), inline.is_measured(available)) == (True, False)
-    assert not ray.is_measured({"CPU": 2.0})
+    many = Demand(36)
+    assert (ray.is_measured(available, many), inline.is_measured(available, many)) == (True, False)
+    assert not ray.is_measured({"CPU": 2.0}, many)
     resources = inline.resources_of(available, costs)
     assert (resources.gpus, resources.side_by_side, resources.slots(available)) == (1.0, 1, 1)
     waited = estimated_seconds(costs, 0, ray.resources_of(available, costs), 1)
@@ -216,6 +271,8 @@ def test_trials_in_this_process_wait_for_no_ray_and_share_no_gpu(tmp_path: Path)
 def test_a_part_of_a_second_gpu_is_refused() -> None:
     with pytest.raises(ValueError, match=r"but got 1 and 1\.5"):
         ResourceRequest(gpus=1.5).resources({"GPU": 2.0})
+    with pytest.raises(ValueError, match="must be a number or 'auto', but got None"):
+        ResourceRequest(gpus=None)  # type: ignore[arg-type]
 
 
 def test_own_images_are_not_compared_with_the_published_winner() -> None:

@@ -1,23 +1,26 @@
-"""The size of kappa beside its order: the best constant, and trials that order inputs with kappas of a wrong size."""
+"""What trials must be better than: the best constant kappa, and Recall@1 by chance."""
 
 import dataclasses
+import math
 
 import pytest
 import torch
 
 from pcl.config.failure import Failure, FailureKind
 from pcl.config.run_config import RunConfig
-from pcl.metrics.names import KAPPA_MAE, KAPPA_RANK_CORR
+from pcl.metrics.names import KAPPA_MAE, KAPPA_RANK_CORR, VAL_CHANCE, VAL_CROP, VAL_RECALL
 from pcl.studies.ledger.folders import Result, Status
 from pcl.studies.report.outputs import table
-from pcl.studies.results.kappa_size import (
+from pcl.studies.results.selection import Outcome, ranked
+from pcl.studies.results.yardsticks import (
     SCALE_OFF,
     common_constant_kappa_mae,
+    is_near_chance,
     is_scale_off,
     loses_to_constant,
+    shortcomings,
     trial_constant_kappa_mae,
 )
-from pcl.studies.results.selection import Outcome, ranked
 from pcl.studies.space.search_space import load_space
 from pcl.studies.space.trial import Trial
 from pcl.tasks.toy import ToyTask
@@ -86,3 +89,34 @@ def test_a_lost_seed_does_not_count_for_the_size() -> None:
     assert is_scale_off(one) == (between > alone)
     without = dataclasses.replace(one, by_seed={1: {KAPPA_RANK_CORR: 1.0}, 2: one.by_seed[2]}, failures={})
     assert is_scale_off(without) == (between > alone)
+
+
+def image_outcome(chance: float, recall: float) -> Outcome:
+    of = Trial(RunConfig.of(scale="smoke", task="images").flat(), (1,), "grid", {"M": f"{recall}"})
+    return Outcome(of, Result(Status.FINISHED), {1: {VAL_CROP: 0.2, VAL_RECALL: recall, VAL_CHANCE: chance}})
+
+
+@pytest.mark.parametrize(
+    ("chance", "recall", "is_near"),
+    [(0.1, 0.08, True), (0.1, 0.18, True), (0.1, 0.2, False), (0.5, 0.54, True), (0.5, 0.56, False),
+     (0.1, math.nan, False), (math.nan, 0.1, False)],
+)  # fmt: skip
+def test_a_recall_near_chance_is_told(chance: float, recall: float, is_near: bool) -> None:
+    one = image_outcome(chance, recall)
+    assert is_near_chance(one) == is_near
+    assert shortcomings(one) == ["its Recall@1 is hardly better than chance"] * is_near
+
+
+def test_chance_stands_below_the_trials_that_share_it() -> None:
+    space = load_space("cifar_mcinfonce")
+    *_, last = table([image_outcome(0.1, 0.9), image_outcome(0.1, 0.8)], space)
+    assert last.split() == ["-", "0.100", "by", "chance"]
+    for others in (image_outcome(0.2, 0.8), image_outcome(math.nan, 0.8)):  # of other classes, or of an older record
+        *_, last = table([image_outcome(0.1, 0.9), others], space)
+        assert "chance" not in last
+
+
+def test_what_a_trial_is_no_better_than_is_told() -> None:
+    of = trial()
+    assert shortcomings(outcome(0.9, 4154.0, of)) == ["a constant kappa would be closer to the truth"]
+    assert shortcomings(outcome(0.9, 0.0, of)) == []
