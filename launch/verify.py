@@ -10,12 +10,14 @@ import sys
 from pathlib import Path
 
 from launch.shared.command import Parser, run
-from launch.shared.common_flags import json_flag, storage_flag, tracking_flag
+from launch.shared.common_flags import json_flag, only_json_on_stdout, storage_flag, tracking_flag
 
 
 def main() -> None:
     """Parse the command line and verify."""
     given = _parser().parse_args()
+    if given.is_json:
+        only_json_on_stdout()
     if given.study and not Path(given.study).is_dir():
         given.storage.require_study(given.study)
     from launch.viewing.verification import VerifyRequest, verify_studies  # noqa: PLC0415  typing errors first

@@ -1,11 +1,11 @@
 """Verification of studies, as a command says it."""
 
-import json
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from launch.shared.command import say
+from launch.shared.common_flags import print_json
 from pcl.storage.object_stores import is_address
 from pcl.studies.ledger.folders import StudyFolder
 from pcl.studies.ledger.study_storage import Storage
@@ -43,21 +43,20 @@ def verify_studies(request: VerifyRequest) -> bool:
     if store.database is None or store.database.exists():
         store.check()
     if len(folders) == 1:
-        found: list[Verification | str] = [_verified(folders[0], store, request.is_json)]
+        found: list[Verification | str] = [_verified(folders[0], store)]
     else:
-        found = [_attempted(folder, store, request.is_json) for folder in folders]
+        found = [_attempted(folder, store) for folder in folders]
     if request.is_json:
-        say(json.dumps([_entry(verification) for verification in found], indent=2))
+        print_json([_entry(verification) for verification in found])
     return all(isinstance(verification, Verification) and verification.is_sound for verification in found)
 
 
-def _attempted(folder: StudyFolder, store: Store, is_quiet: bool) -> Verification | str:
+def _attempted(folder: StudyFolder, store: Store) -> Verification | str:
     """Verify one of several studies; returns why it cannot be verified, such as that it runs."""
     try:
-        return _verified(folder, store, is_quiet)
+        return _verified(folder, store)
     except ValueError as error:
-        if not is_quiet:
-            say(f"{folder.name}: not verified: {error}")
+        say(f"{folder.name}: not verified: {error}")
         return str(error)
 
 
@@ -82,7 +81,7 @@ def _studies(request: VerifyRequest) -> tuple[Storage, list[StudyFolder]]:
     return storage, [storage.study(name) for name in names]
 
 
-def _verified(folder: StudyFolder, store: Store, is_quiet: bool) -> Verification:
+def _verified(folder: StudyFolder, store: Store) -> Verification:
     told = 0
 
     def progress(done: int, total: int) -> None:
@@ -91,9 +90,8 @@ def _verified(folder: StudyFolder, store: Store, is_quiet: bool) -> Verification
             told = done * 10 // total
             say(f"{folder.name}: {done:,} of {total:,} trials")
 
-    found = verify(folder, store) if is_quiet else verify(folder, store, progress)
-    if not is_quiet:
-        _tell(found, store)
+    found = verify(folder, store, progress)
+    _tell(found, store)
     return found
 
 

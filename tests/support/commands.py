@@ -23,6 +23,7 @@ def called(program: str, main: Callable[[], None], *words: str) -> subprocess.Co
     ):  # fmt: skip
         patch.chdir(ROOT)
         patch.setattr(sys, "argv", [program, *words])
+        patch.setattr(sys, "__stdout__", out)  # where JSON goes
         with pytest.raises(SystemExit) as ended:
             run_command(main)
     assert isinstance(ended.value.code, int)
