@@ -13,7 +13,6 @@ from pcl.studies.api.study import Study, open_study
 from pcl.studies.ledger.study_spec import SEARCH
 from pcl.studies.ledger.study_storage import Storage
 from pcl.studies.registry.registration import Registered
-from pcl.studies.results.yardsticks import shortcomings
 from pcl.studies.tracking.store import tracking_uri
 
 _PORT = 5001  # MLflow's default, 5000, is also that of its own pages
@@ -59,7 +58,7 @@ def _tell(study: Study, made: Registered, request: ChampionRequest) -> None:
     interval = f", 95% interval {found.low:.4g} to {found.high:.4g}" if found.has_interval else ""
     say(f"winner: {champion.taken.trial.label}, seed {made.seed} of {seeds} ({champion.checkpoint})")
     say(f"{champion.objective}: {found.mean:.4g}{interval} ({found.n} {'seed' if found.n == 1 else 'seeds'})")
-    for shortcoming in shortcomings(champion.taken):
+    for shortcoming in champion.shortcomings:
         say(shortcoming)
     if not champion.is_reported and study.spec.kind == SEARCH:
         place = str(request.storage) if request.storage.is_store else str(study.path.parent)

@@ -11,6 +11,7 @@ from pcl.prediction.packed_encoder import PackedEncoder
 from pcl.prediction.posteriors import Reference
 from pcl.studies.results.selection import Outcome
 from pcl.studies.results.statistics import Estimate, estimate
+from pcl.studies.results.yardsticks import shortcomings
 from pcl.tasks import CifarTask
 from pcl.training.trained_encoder import trained_weights
 
@@ -44,6 +45,11 @@ class Champion:
         """Return every metric's mean over the seeds that have not failed, with its interval."""
         names = dict.fromkeys(name for metrics in self.taken.by_seed.values() for name in metrics)
         return {name: estimate(self.taken.values(name)) for name in names}
+
+    @property
+    def shortcomings(self) -> list[str]:
+        """Return in words what it is no better than."""
+        return shortcomings(self.taken)
 
     def packed(self, seed: int | None = None) -> PackedEncoder:
         """Read the encoder of a seed, by default the first that has not failed: choosing the best would flatter it.
