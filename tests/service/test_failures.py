@@ -91,6 +91,18 @@ def test_a_trial_whose_workers_are_always_killed_fails(joined: Home) -> None:
     check_records(joined.study("s"), joined.storage, "FAILED")
 
 
+@pytest.mark.slow
+def test_a_trial_that_rays_memory_monitor_kills_fails_alone(place: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a node that has too little memory for any; what Ray says of it is the cause."""
+    monkeypatch.setenv("RAY_memory_usage_threshold", "0.001")
+    space = place.space("large", {"grid": {"loss.n_samples": [2]}}, {**LONG, "training.n_batches": 1_000_000})
+    grid = place.run("--space", space, "--scale", "smoke", "--name", "s", *ONE_WORKER, code=1)
+    assert "no trial of a stage finished" in grid.errors
+    assert "FAILED: worker died" in grid.said
+    assert "low on memory" in grid.said
+    check_records(place.study("s"), place.storage, "FAILED")
+
+
 def test_two_studies_at_once_share_a_store(place: Home) -> None:
     """One of them goes through two stages, the other has no winner."""
     staged = place.space("staged", {"first": {"loss.n_samples": [2, 4]}, "second": {"training.lr": [1e-4, 1e-3, 1e-2]}})

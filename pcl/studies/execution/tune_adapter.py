@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import ray
@@ -111,9 +112,7 @@ class TrialEvents(_Unsaved, tune.Callback):
         """Workers died too often; of several trials side by side it is not known whose fault it was."""
         folders = folders_of(trial)
         if len(folders) == 1:
-            error = trial.get_error()
-            told = (str(error).strip() or type(error).__name__) if error else "unknown"
-            self._events.failed(folders[0], Trial.of(trial.config["jobs"][0]["trial"]), told)
+            self._events.failed(folders[0], Trial.of(trial.config["jobs"][0]["trial"]), _last_error(trial))
 
 
 class Silence(TrialProgressCallback):
@@ -249,6 +248,13 @@ def kills_as_deaths_of_workers() -> Iterator[None]:
 def folders_of(trial: TuneTrial) -> list[TrialFolder]:
     """Return the folders of the trials that a worker trains side by side, which to Tune are one."""
     return [folder_of(job) for job in trial.config["jobs"]]
+
+
+def _last_error(trial: TuneTrial) -> str:
+    """Return what Tune has noted of a trial's last failure, here: its own `get_error` looks where no copy is yet."""
+    path = trial.error_file
+    noted = Path(path).read_text() if path and Path(path).exists() else ""
+    return noted.rpartition("(occurred at ")[2].partition("\n")[2].strip() or "unknown"
 
 
 def _left(trial: TuneTrial) -> list[TrialFolder]:

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from ray.tune.experiment import Trial as TuneTrial
 
 from pcl.config.failure import FailureKind
 from pcl.studies.execution.interrupt import Interrupt
@@ -35,8 +36,10 @@ class Seen:
             own.begin(trial)
         self.keys = [trial.key for trial in trials]
         jobs = [Job(trial, str(own.path), "x").as_config() for trial, own in zip(trials, self.folders, strict=True)]
-        self.trial: Any = SimpleNamespace(config={"jobs": jobs}, get_error=lambda: self.error)
-        self.error: Exception | None = None
+        self.trial: Any = SimpleNamespace(
+            config={"jobs": jobs}, is_restoring=False, local_path=str(folder), error_file=str(folder / "error.txt"),
+            run_metadata=SimpleNamespace(num_failures=0, invalidate_cache=lambda: None),
+        )  # fmt: skip
         self.listener, self.interrupt = Heard(), Interrupt()
         self._events = TrialEvents(Events(self.listener, self.interrupt))
 
@@ -46,6 +49,10 @@ class Seen:
         given = {"result": result} if result else {}
         getattr(self._events, f"on_trial_{event}")(0, [self.trial], self.trial, **given)
         return self.listener.told
+
+    def fail(self, error: Exception) -> None:
+        """Have Tune itself note an error."""
+        TuneTrial.handle_error(self.trial, error)  # type: ignore[arg-type]
 
     def end(self, index: int) -> None:
         self.folders[index].close(Result(Status.FINISHED))
@@ -84,20 +91,28 @@ def test_of_several_only_those_without_a_result_start_again(pair: Seen) -> None:
 
 @pytest.mark.parametrize(
     ("error", "cause"),
-    [(RuntimeError("the worker died\n"), "the worker died"), (KeyError(), "KeyError"), (None, "unknown")],
+    [
+        (RuntimeError("low on memory\nin detail"), "died: low on memory"),
+        (KeyError(), "unknown"),
+        (None, "unknown"),
+    ],
 )
 def test_a_trial_whose_workers_die_has_failed(alone: Seen, error: Exception | None, cause: str) -> None:
-    alone.error = error
+    if error is not None:
+        alone.fail(RuntimeError("an earlier one"))
+        alone.fail(error)
     assert alone.sees("error") == [("ended", alone.keys[0])]
     result = alone.folders[0].result()
     assert result is not None
     assert result.failure is not None
     assert (result.status, result.failure.kind) == (Status.FAILED, FailureKind.WORKER_DIED)
-    assert cause in str(result.failure) + result.traceback
+    assert cause in str(result.failure)
+    assert "earlier" not in result.traceback
+    assert ("in detail" in result.traceback) == ("memory" in cause)
 
 
 def test_of_several_it_is_not_known_whose_fault_it_was(pair: Seen) -> None:
-    pair.error = RuntimeError("the worker died")
+    pair.fail(RuntimeError("the worker died"))
     assert pair.sees("error") == []
     assert [folder.result() for folder in pair.folders] == [None, None]
 
