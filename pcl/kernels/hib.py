@@ -17,7 +17,7 @@ from torch.autograd.function import Function, once_differentiable
 
 from pcl.kernels.curves import curves
 from pcl.kernels.device_math import normals, odd_polynomial, polynomial, sampled_cosine, words
-from pcl.kernels.inputs import STREAM_NEGATIVES, STREAM_SAMPLE, Partners
+from pcl.kernels.inputs import STREAM_NEGATIVES, STREAM_SAMPLE, Partners, kappa_gradients
 from pcl.kernels.samples import SAMPLES_PER_THREAD, anchor_samples
 from pcl.kernels.transport import N_COEFFICIENTS, TransportTable
 
@@ -139,9 +139,7 @@ class _FusedHIB(Function):
             others = grad.view(-1, 1, 1) * d_others
             grads[1], grads[2] = others[:, 0], others[:, 1:]
         if ctx.needs_input_grad[3]:
-            a = len(grad)
-            grads[3], grads[4] = grad * d_kappa[:a], grad * d_kappa[a : 2 * a]
-            grads[5] = grad.unsqueeze(-1) * d_kappa[2 * a :].view(ctx.kappa_n_shape)
+            grads[3:6] = kappa_gradients(grad, d_kappa, ctx.kappa_n_shape)
         return tuple(grads)
 
 

@@ -4,6 +4,7 @@ Nothing is stored for them: a kernel can draw the same numbers twice, and a run 
 have drawn.
 """
 
+import math
 from typing import NamedTuple
 
 from torch import Tensor
@@ -23,3 +24,12 @@ class Partners(NamedTuple):
     kappa_anchor: Tensor  # (A,)
     kappa_positive: Tensor  # (A,)
     kappa_negatives: Tensor  # (A, N)
+
+
+def kappa_gradients(grad: Tensor, d_kappa: Tensor, shape: tuple[int, int]) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the gradients in anchors' kappas, positives' and negatives', the last of `shape` (A, N).
+
+    `grad` (A,) is that of the losses; `d_kappa` has the losses' derivatives, one kind after the other.
+    """
+    of_anchor, of_positive, of_negatives = d_kappa.split([len(grad), len(grad), math.prod(shape)])
+    return grad * of_anchor, grad * of_positive, grad.unsqueeze(-1) * of_negatives.view(shape)

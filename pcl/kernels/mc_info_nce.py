@@ -26,7 +26,7 @@ from torch.autograd.function import Function, once_differentiable
 
 from pcl.kernels.curves import curves
 from pcl.kernels.device_math import normals, odd_polynomial, polynomial, sampled_cosine, words
-from pcl.kernels.inputs import STREAM_NEGATIVES, STREAM_SAMPLE, Partners
+from pcl.kernels.inputs import STREAM_NEGATIVES, STREAM_SAMPLE, Partners, kappa_gradients
 from pcl.kernels.samples import SAMPLES_PER_THREAD, anchor_samples
 from pcl.kernels.transport import N_COEFFICIENTS, TransportTable
 
@@ -102,9 +102,8 @@ def _similarities_kernel(  # noqa: PLR0912, PLR0915  one pass
     else:
         c_p = tl.load(cosine_ptr + a * (N + 1) * K + k, mask=inside, other=0.0)
     curve_p = curve_ptr + n_anchors + a
-    x_p, slope_c_p, slope_l_p = sampled_cosine(
-        c_p, polynomial(curve_p, n_curves, t_p), odd_polynomial(tangent_ptr, u_p)
-    )
+    log_tan_p = polynomial(curve_p, n_curves, t_p)
+    x_p, slope_c_p, slope_l_p = sampled_cosine(c_p, log_tan_p, odd_polynomial(tangent_ptr, u_p))
 
     total = tl.zeros([BK], tl.float32)
     x_sum = tl.zeros([BK], tl.float32)
@@ -126,9 +125,8 @@ def _similarities_kernel(  # noqa: PLR0912, PLR0915  one pass
             else:
                 c_n = tl.load(cosine_ptr + (a * (N + 1) + 1 + n_at) * K + k, mask=is_negative, other=0.0)
             curve_n = curve_ptr + 2 * n_anchors + a * N + n_at
-            x_n, slope_c_n, slope_l_n = sampled_cosine(
-                c_n, polynomial(curve_n, n_curves, t_n), odd_polynomial(tangent_ptr, u_n)
-            )
+            log_tan_n = polynomial(curve_n, n_curves, t_n)
+            x_n, slope_c_n, slope_l_n = sampled_cosine(c_n, log_tan_n, odd_polynomial(tangent_ptr, u_n))
             e = tl.where(is_negative, tl.exp(kappa_pos * (x_n - 1.0)), 0.0)
             total += e
             x_sum += e * x_n
@@ -241,7 +239,7 @@ class _FusedMCInfoNCE(Function):
         elif grad_mu:
             d_mus = _mu_gradients(mu_a, mu_p, mu_n, z, c_a, e_mu, sample_weight * push, sample_weight * toward)
         ctx.save_for_backward(d_kappa, d_kappa_pos, *d_mus)
-        ctx.n_anchors, ctx.kappa_n_shape, ctx.kappa_pos_shape = n_anchors, kappa_n.shape, kappa_pos.shape
+        ctx.kappa_n_shape, ctx.kappa_pos_shape = kappa_n.shape, kappa_pos.shape
         return loss
 
     @staticmethod
@@ -254,9 +252,7 @@ class _FusedMCInfoNCE(Function):
             grads[0], grads[1] = grad.unsqueeze(-1) * d_mus[0], grad.unsqueeze(-1) * d_mus[1]
             grads[2] = grad.view(-1, 1, 1) * d_mus[2]
         if needs[3]:
-            a = ctx.n_anchors
-            grads[3], grads[4] = grad * d_kappa[:a], grad * d_kappa[a : 2 * a]
-            grads[5] = grad.unsqueeze(-1) * d_kappa[2 * a :].view(ctx.kappa_n_shape)
+            grads[3:6] = kappa_gradients(grad, d_kappa, ctx.kappa_n_shape)
         if needs[6]:
             grads[6] = (grad * d_kappa_pos).sum_to_size(ctx.kappa_pos_shape)
         return tuple(grads)

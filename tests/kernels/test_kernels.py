@@ -14,7 +14,7 @@ from pcl.config.run_config import RunConfig
 from pcl.config.schedule import Trained
 from pcl.distributions import CosineLaw, Sampler, SamplerGradient, VonMisesFisher
 from pcl.distributions.cosine import cosine_table
-from pcl.kernels.inputs import Partners
+from pcl.kernels.inputs import Partners, kappa_gradients
 from pcl.kernels.transport import N_COEFFICIENTS, transport_table
 from pcl.losses import MCInfoNCE, PositiveWeight
 from pcl.mathematics.normalizer_table import growth_table
@@ -151,6 +151,13 @@ def test_reference_form_has_the_plain_losses_statistics(n_negatives: int, weight
     # Of some hundred components, the largest deviation: P(|t| > 5.5) of 98 degrees of freedom is 3e-7 for each.
     assert z.abs().max() < 5.5
     assert z.square().mean() < 1.5
+
+
+def test_gradients_in_kappa_are_those_of_each_partner() -> None:
+    grad, d_kappa = torch.tensor([1.0, 10.0]), torch.arange(10.0)
+    anchor, positive, negatives = kappa_gradients(grad, d_kappa, (2, 3))
+    assert (anchor.tolist(), positive.tolist()) == ([0, 10], [2, 30])
+    assert negatives.tolist() == [[4, 5, 6], [70, 80, 90]]
 
 
 @pytest.mark.skipif(find_spec("triton") is None, reason="Triton comes with torch's CUDA builds")

@@ -17,7 +17,7 @@ _RAY_UNITS = 10_000  # that Ray divides a resource into
 
 @dataclass(frozen=True)
 class Demand:
-    """What a study has for workers at a time."""
+    """The trials that a study can have running at once."""
 
     n_trials: int = 1
     is_groupable: bool = True  # whether a worker may train several of them side by side

@@ -1,4 +1,4 @@
-"""What a trial must be better than: the best constant kappa in size, and chance in Recall@1.
+"""Judges trials by what they must be better than: the best constant kappa in size, and chance in Recall@1.
 
 Rank correlations tell neither: they judge the order of kappa alone.
 """

@@ -27,16 +27,18 @@ class ResourceRequest:
 
     def is_measured(self, available: Mapping[str, float], demand: Demand) -> bool:
         """Return whether it is measured how many trials share a GPU: unless it is given, where they outnumber GPUs."""
-        n_gpus, n_trials = available.get("GPU", 0), min(demand.n_trials, self.most_at_once or demand.n_trials)
-        return self.gpus == AUTO and self.side_by_side is None and 0 < n_gpus < n_trials
+        n_gpus = available.get("GPU", 0)
+        return self.gpus == AUTO and self.side_by_side is None and 0 < n_gpus < self._n_at_once(demand)
+
+    def _n_at_once(self, demand: Demand) -> int:
+        return min(demand.n_trials, self.most_at_once or demand.n_trials)
 
     def resources(self, available: Mapping[str, float], costs: Sequence[Cost] = (), demand: Demand = ONE) -> Resources:
         """Return what a worker gets; where its share of a GPU is measured, a whole one until costs are known."""
         side_by_side = self.side_by_side or 1
         gpus = (1.0 if available.get("GPU") else 0.0) if self.gpus == AUTO else self.gpus
         if self.is_measured(available, demand):
-            n_trials = min(demand.n_trials, self.most_at_once or demand.n_trials)
-            on_each = math.ceil(n_trials / available["GPU"])  # so that every GPU has some
+            on_each = math.ceil(self._n_at_once(demand) / available["GPU"])  # so that every GPU has some
             side_by_side = min(on_each, *(cost.side_by_side for cost in costs)) if costs else 1
             gpus *= gpu_share(costs, on_each) if side_by_side == 1 else 1.0
         if self.cpus < 0 or gpus < 0 or (gpus > 1 and gpus != int(gpus)):

@@ -1,4 +1,4 @@
-"""What trials must be better than: the best constant kappa, and Recall@1 by chance."""
+"""Trials are judged by what they must be better than: the best constant kappa, and Recall@1 by chance."""
 
 import dataclasses
 import math
