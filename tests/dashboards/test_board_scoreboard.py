@@ -3,6 +3,8 @@
 import math
 import statistics
 
+import pytest
+
 from dashboards.board.html.frame import PageContext
 from dashboards.board.pages.scoreboard import scoreboard_page
 from dashboards.paper.results import RESULTS, Asked, Origin, Result, read_results
@@ -96,6 +98,31 @@ def test_published_rows_can_be_trained_and_compared() -> None:
     two_roundings = (2 * 0.005**2 / 3) ** 0.5  # an error of ±0.00 may be 0.005
     found = compare("eval/mu_rank_corr", read("0.98±0.00 (tab:x)"), Measured(0.98 - 1.9 * two_roundings, 0.0, 5))
     assert (round(found.difference, 6), found.verdict) == (-1.9, "agrees")
+
+
+def test_a_published_number_of_one_fold_is_compared_with_the_spread_of_our_folds() -> None:
+    one_fold, ours = read("0.33 (one fold)", is_one_run=True), Measured(0.38, 0.01, 4)
+    combined = math.hypot(0.02, 0.01, 0.005 / math.sqrt(3))  # of one fold, of their mean, of the last printed digit
+
+    found = compare("test/entropy_rank_corr", one_fold, ours)
+
+    assert found.difference == pytest.approx(0.05 / combined)
+    assert found.verdict == "better"
+    assert compare("test/entropy_rank_corr", one_fold, Measured(0.36, 0.01, 4)).verdict == "agrees"
+    assert compare("test/entropy_rank_corr", one_fold, Measured(0.38, math.nan, 1)).verdict == ""
+
+
+def test_the_tables_say_which_numbers_are_of_one_fold() -> None:
+    of_one = {
+        (t.name, text.text)
+        for t in published_tables()
+        for r in t.rows
+        for text in r.published.values()
+        if text.is_one_run
+    }
+
+    assert {name for name, _ in of_one} == {"tab:cifar_pretraining"}
+    assert all("(one fold)" in text for _, text in of_one)
 
 
 def test_shipped_results_of_earlier_numerics_agree_with_nothing_today(stored: Stored) -> None:

@@ -38,7 +38,8 @@ class Published:
     mean: float  # over five seeds, or folds
     error: float  # its standard error; NaN where none is printed
     rounding: float  # half of the unit of the last digit that the mean is printed with
-    error_rounding: float  # the same of the error
+    error_rounding: float  # the same of the error; 0 where none is printed
+    is_one_run: bool = False  # whether it is of a single seed or fold
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,13 +185,17 @@ def settled(metrics: Mapping[str, float], failure: Failure, config: Mapping[str,
 
 
 def compare(metric: str, published: Published, ours: Measured) -> Comparison:
-    """Compare ours with the printed number, whose rounding counts too: ±0.00 is an error of up to 0.005."""
-    if math.isnan(published.error) or math.isnan(ours.error):
+    """Compare ours with the printed number, whose rounding counts too: ±0.00 is an error of up to 0.005.
+
+    A number of one run, for which no error is printed, is taken to vary as one of our runs does.
+    """
+    error = ours.error * math.sqrt(ours.n) if published.is_one_run else published.error
+    if math.isnan(error) or math.isnan(ours.error):
         return Comparison(math.nan, "")
-    if metric.endswith("_mae") and published.error >= published.mean:
+    if metric.endswith("_mae") and error >= published.mean:
         return Comparison(math.nan, "")  # 1e14±1e14: any error would agree
     rounded = math.hypot(published.rounding, published.error_rounding) / math.sqrt(3)  # each anywhere in its interval
-    combined = math.hypot(published.error, ours.error, rounded)
+    combined = math.hypot(error, ours.error, rounded)
     difference = (ours.mean - published.mean) / combined
     if ours.n <= max(FEW_SEEDS):
         return Comparison(difference, "")
@@ -225,20 +230,23 @@ def signed(difference: float) -> str:
 
 
 def _row(content: Mapping[str, Any]) -> Row:
-    return Row(**{**content, "published": {metric: read(text) for metric, text in content["published"].items()}})
+    others = {name: value for name, value in content.items() if name not in ("published", "is_one_run")}
+    is_one_run = content.get("is_one_run", False)
+    return Row(**others, published={metric: read(text, is_one_run) for metric, text in content["published"].items()})
 
 
-def read(printed: str) -> Published:
-    """Parse a printed number.
+def read(printed: str, is_one_run: bool = False) -> Published:
+    """Parse a printed number; whether it is of one run is not always printed.
 
     Example:
         >>> read("6.15±0.61")
-        Published(text='6.15±0.61', mean=6.15, error=0.61, rounding=0.005, error_rounding=0.005)
+        Published(text='6.15±0.61', mean=6.15, error=0.61, rounding=0.005, error_rounding=0.005, is_one_run=False)
         >>> read("1e14 (tab:bench_results)").rounding
         50000000000000.0
     """
     mean, _, error = printed.partition(" (")[0].partition("±")
-    return Published(printed, float(mean), float(error or "nan"), _rounding(mean), _rounding(error))
+    error_rounding = _rounding(error) if error else 0.0
+    return Published(printed, float(mean), float(error or "nan"), _rounding(mean), error_rounding, is_one_run)
 
 
 def _rounding(printed: str) -> float:
