@@ -1,13 +1,12 @@
 """The training step with fused kernels, with the same statistics as `TrainingStep`, its reference.
 
-Fused are the latents of the data; MCInfoNCE with drawn partners and HIB, value and gradient; MCInfoNCE with integrated
-partners and shared negatives. A mu network that a phase does not train runs in half precision, whose ten
-bits of mantissa are those of the TF32 products that it replaces. The rest is the plain step, inside the same graph.
+Fused are the latents of the data; MCInfoNCE with drawn partners and HIB, value and gradient; and what `IntegratedStep`
+fuses. A mu network that a phase does not train runs in half precision, whose ten bits of mantissa are those of the TF32
+products that it replaces. The rest is the plain step, inside the same graph.
 
 Axes: R runs, B anchors, K samples, N negatives, D dim.
 """
 
-import math
 from collections.abc import Callable
 
 import torch
@@ -19,23 +18,17 @@ from pcl.distributions import VonMisesFisher
 from pcl.encoders import Backbone, MlpEncoder, StackedMlp
 from pcl.kernels.hib import MOST_SAMPLES, FusedHIB
 from pcl.kernels.inputs import Partners
-from pcl.kernels.integrated import log_mean_similarity
 from pcl.kernels.latents import sample_latents
 from pcl.kernels.mc_info_nce import LARGEST_KAPPA_POS, FusedMCInfoNCE
 from pcl.kernels.narrow_mlp import NarrowMlp, fits
 from pcl.kernels.transport import SMALLEST_DIM, transport_table
-from pcl.losses.base import SampledContrast, SampledMatch
-from pcl.losses.mc_info_nce import guiding_law
-from pcl.mathematics.normalizer_table import GrowthTable, growth_table
-from pcl.mathematics.point_limit import is_concentrated, is_nearly_a_point, point_similarity
+from pcl.losses.base import SampledMatch
 from pcl.tasks import Batch, Family, Negatives, ToyTask
 from pcl.tasks.toy import LatentSampler
-from pcl.training.step import TrainingStep
-
-_LARGEST_INTEGRATED = 100.0  # kappa_pos
+from pcl.training.integrated_step import IntegratedStep
 
 
-class FusedStep(TrainingStep):
+class FusedStep(IntegratedStep):
     """A training step of the controlled experiment on a CUDA device."""
 
     task: ToyTask
@@ -52,17 +45,8 @@ class FusedStep(TrainingStep):
         is_narrow = fits(encoder.kappa_net) and encoder.config.backbone is Backbone.INDEPENDENT
         self._kappa_net = NarrowMlp(encoder.kappa_net) if is_narrow else encoder.kappa_net
         self._is_kappa_fixed = trained is Trained.MU and encoder.config.backbone is Backbone.INDEPENDENT
-        self._integrated = self._integrated_loss(source)
         self._fused = self._fused_loss(source)
         return super().enter(trained, source)
-
-    def _integrated_loss(self, source: Negatives) -> SampledContrast | None:
-        loss = self.config.loss.fused
-        # A learned kappa_pos could leave the range; beyond it, the kernel's table of similarities ends too early.
-        if not isinstance(loss, SampledContrast) or loss.is_learned or loss.kappa_pos > _LARGEST_INTEGRATED:
-            return None
-        is_possible = loss.is_integrated and source.are_common and self.encoder.config.dim >= SMALLEST_DIM
-        return loss if is_possible else None
 
     def _fused_loss(self, source: Negatives) -> Callable[[Partners], Tensor] | None:
         """Return the loss of each anchor as a fused kernel, if there is one."""
@@ -108,56 +92,11 @@ class FusedStep(TrainingStep):
 
     def losses_of(self, anchor: VonMisesFisher, positive: VonMisesFisher, negatives: VonMisesFisher) -> Tensor:
         n_runs, batch_size = anchor.batch_shape
-        if self._integrated is not None:
-            return self._integrated_losses(self._integrated, anchor, positive, negatives)
         if self._fused is None:
             return super().losses_of(anchor, positive, negatives)
         triple = (anchor, positive, negatives)
         partners = Partners(*(d.mu.flatten(0, 1) for d in triple), *(d.kappa.flatten(0, 1) for d in triple))
         return self._fused(partners).view(n_runs, batch_size).mean(-1)
-
-    def _integrated_losses(
-        self, contrast: SampledContrast, anchor: VonMisesFisher, positive: VonMisesFisher, negatives: VonMisesFisher
-    ) -> Tensor:
-        n_runs, batch_size = anchor.batch_shape
-        kappa_pos = contrast.kappa_pos
-        table = growth_table(anchor.dim, self.device)
-        z, log_weight = self._anchor_samples(contrast, anchor, positive, table)
-        cosine = (z * positive.mu.unsqueeze(1)).sum(-1)
-        is_point = is_concentrated(positive.kappa, kappa_pos)
-        spread = torch.where(is_point, 1.0, positive.kappa)
-        kappa = spread.unsqueeze(1)
-        resultant = (kappa.square() + kappa_pos**2 + 2 * kappa_pos * kappa * cosine).clamp(min=1e-12).sqrt()
-        closed = table(resultant) - table(spread).unsqueeze(1)
-        point = torch.where(is_point, positive.kappa, torch.inf).unsqueeze(1)
-        limit = point_similarity(point, cosine, kappa_pos, anchor.dim)
-        attracting = torch.where(is_point.unsqueeze(1), limit, closed)
-        scale = torch.full((n_runs,), kappa_pos, device=self.device)
-        repelling = log_mean_similarity(
-            z.flatten(1, 2), negatives.mu.squeeze(1), negatives.kappa.squeeze(1), scale, table
-        )
-        log_ratio = log_weight + attracting - repelling.view(n_runs, -1, batch_size)
-        return (math.log(contrast.n_samples) - torch.logsumexp(log_ratio, dim=1)).mean(-1)
-
-    def _anchor_samples(
-        self, contrast: SampledContrast, anchor: VonMisesFisher, positive: VonMisesFisher, table: GrowthTable
-    ) -> tuple[Tensor, Tensor | float]:
-        """Draw samples of the anchors, (R, K, B, D), and return them with their log weights."""
-        shape = (contrast.n_samples,)
-        if not contrast.is_guided:
-            return anchor.rsample(shape, self.generator).transpose(0, 1), 0.0
-        guide = guiding_law(anchor, positive, contrast.kappa_pos, lambda kappa: table.lookup(kappa)[1])
-        z = guide.rsample(shape, self.generator).transpose(0, 1)
-        is_point = is_nearly_a_point(anchor.kappa, contrast.kappa_pos)  # those are their own guides, of weight 1
-        kappas = [torch.where(is_point, 1.0, law.kappa) for law in (anchor, guide)]
-        own, drawn = (_log_density(law.mu, kappa, z, table) for law, kappa in zip((anchor, guide), kappas, strict=True))
-        return z, torch.where(is_point.unsqueeze(1), 0.0, own - drawn)
-
-
-def _log_density(mu: Tensor, kappa: Tensor, z: Tensor, table: GrowthTable) -> Tensor:
-    """Return log Q(z) for samples (R, K, B, D), up to a constant."""
-    cosine = (z * mu.unsqueeze(1)).sum(-1)
-    return kappa.unsqueeze(1) * cosine - table(kappa).unsqueeze(1)
 
 
 class HalfMlp:

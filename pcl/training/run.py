@@ -19,7 +19,7 @@ from pcl.config.failure import Failure, FailureKind
 from pcl.config.run_config import RunConfig
 from pcl.config.schedule import Trained
 from pcl.encoders import Encoder
-from pcl.losses.base import DEFAULT_CHUNK_SIZE
+from pcl.losses.base import DEFAULT_CHUNK_SIZE, SampledContrast
 from pcl.mathematics.random_streams import check_seeds, mixed_seed
 from pcl.metrics import names
 from pcl.metrics.undefined import seed_means
@@ -182,6 +182,10 @@ class Run:
             from pcl.training.fused_step import FusedStep  # noqa: PLC0415  needs Triton, which only CUDA machines have
 
             step_type = FusedStep
+        elif is_graph and isinstance(loss := self.config.loss.fused, SampledContrast) and loss.is_integrated:
+            from pcl.training.integrated_step import IntegratedStep  # noqa: PLC0415  as above
+
+            step_type = IntegratedStep
         training = self.config.training
         if is_fast and DistinctStep.fits(task, encoder, training.batch_size * training.n_negatives):
             step_type = DistinctStep

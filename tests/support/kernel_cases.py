@@ -23,9 +23,12 @@ from pcl.mathematics.random_streams import streams
 from pcl.mathematics.special import bessel_ratio
 from pcl.tasks import Negatives
 from pcl.training.fused_step import FusedStep
+from pcl.training.integrated_step import IntegratedStep
+from pcl.training.step import TrainingStep
 from tests.support.hib_cases import HIB_CASES, HIB_CASES_ON_A_GPU, check_hib, check_hib_of_points
 from tests.support.kernel_reference import draw_noise, fused_mc_info_nce, partners_of
 from tests.support.oracles import unit_vectors
+from tests.support.smoke import smoke_images
 
 # Anchors, negatives, dimension, samples, weight of the positive.
 MC_CASES = [(3, 1, 10, 37, 1.0), (2, 5, 10, 21, 1.0), (2, 32, 10, 64, 0.0), (2, 3, 20, 8, 1 / 3)]
@@ -95,7 +98,7 @@ def check_what_is_fused(device: str) -> None:
         step = FusedStep(config, task, encoder, torch.device(device), seed=1)
         step.enter(Trained.JOINT, source)
         assert (step._fused is not None) is is_fused
-        assert step._integrated is None
+        assert step._contrast is None
         assert bool(list(step.losses.parameters())) is any("learn" in path for path in values)
 
 
@@ -154,6 +157,24 @@ def check_integrated(device: str) -> None:
         results.append([out.detach().cpu(), *(leaf.grad.cpu() for leaf in leaves if leaf.grad is not None)])
     for reference, fused in zip(*results, strict=True):
         assert (reference - fused).abs().max() < 3e-5 * reference.abs().max()
+
+
+def check_integrated_step(device: str) -> None:
+    """On images, with the same candidates and samples: the loss and the gradients of the plain step."""
+    values = {"training__batch_size": 8, "training__n_negatives": 20, "encoder__precision": "float32"}
+    config = smoke_images("exact", loss__n_samples=4, encoder__dim=8, **values)
+    found = []
+    for kind in (TrainingStep, IntegratedStep):
+        task, encoder = config.task.build([1]), config.encoder.build_for(config.task.inputs, [1])
+        step = kind(config, task, encoder, torch.device(device), seed=1)
+        parameters = step.enter(Trained.JOINT, Negatives.POOL)
+        losses = step.mean_losses(step.prepare())
+        losses.sum().backward()
+        found.append([losses.detach(), *(p.grad for p in parameters if p.grad is not None)])
+        assert (getattr(step, "_contrast", None) is not None) is (kind is IntegratedStep)
+    assert len(found[0]) == len(found[1]) > 10
+    for plain, fused in zip(*found, strict=True):
+        assert (plain - fused).abs().max() < 0.02 * plain.abs().max()  # the table has steps for slopes
 
 
 def check_narrow_mlp(device: str) -> None:
@@ -216,6 +237,7 @@ def check_all(device: str) -> None:
     check_what_is_fused(device)
     check_integrated(device)
     check_integrated_points(device)
+    check_integrated_step(device)
     check_narrow_mlp(device)
     check_latents(device)
     check_latents_of_the_truth(device)
