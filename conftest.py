@@ -7,5 +7,8 @@ from importlib.util import find_spec
 os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"))
 
 # The kernels need Triton, which comes with torch's CUDA builds alone.
-_OF_TRITON = ["pcl/kernels/*.py", "pcl/training/fused_step.py", "tests/support/*_cases.py"]
+_OF_TRITON = [
+    "pcl/kernels/*.py", "pcl/training/steps/fused_step.py", "pcl/training/steps/integrated_step.py",
+    "tests/support/*_cases.py",
+]  # fmt: skip
 collect_ignore_glob = [] if find_spec("triton") else _OF_TRITON

@@ -27,9 +27,12 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "pcl.tasks": ("pcl.data", "pcl.distributions", "pcl.encoders", "pcl.losses", "pcl.mathematics", "pcl.metrics"),
     "pcl.config": ("pcl.encoders", "pcl.losses", "pcl.metrics", "pcl.tasks"),
     "pcl.kernels": ("pcl.distributions", "pcl.encoders", "pcl.mathematics"),
+    "pcl.training.steps": (
+        "pcl.config", "pcl.distributions", "pcl.encoders", "pcl.kernels", "pcl.losses", "pcl.mathematics", "pcl.tasks",
+    ),
     "pcl.training": (
-        "pcl.config", "pcl.data", "pcl.distributions", "pcl.encoders", "pcl.kernels", "pcl.losses", "pcl.mathematics",
-        "pcl.metrics", "pcl.storage", "pcl.tasks",
+        "pcl.config", "pcl.data", "pcl.distributions", "pcl.encoders", "pcl.losses", "pcl.mathematics", "pcl.metrics",
+        "pcl.storage", "pcl.tasks", "pcl.training.steps",
     ),
     "pcl.prediction": ("pcl.config", "pcl.data", "pcl.distributions", "pcl.encoders"),
     "pcl.studies": (),
@@ -104,7 +107,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "pcl.metrics",
         "pcl.prediction", "pcl.storage", "pcl.studies.cluster", "pcl.studies.execution", "pcl.studies.ledger",
         "pcl.studies.registry", "pcl.studies.report", "pcl.studies.results", "pcl.studies.search",
-        "pcl.studies.serving", "pcl.studies.space", "pcl.studies.tracking", "pcl.training",
+        "pcl.studies.serving", "pcl.studies.space", "pcl.studies.tracking", "pcl.training", "pcl.training.steps",
     ),
     "launch.benchmarks.chaos": (
         "launch.benchmarks", "launch.shared", "launch.testbed", "pcl.config", "pcl.presentation",

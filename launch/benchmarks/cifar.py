@@ -16,9 +16,9 @@ from launch.shared.command import say
 from launch.shared.image_choice import chosen_data, named
 from pcl.config.run_config import RunConfig
 from pcl.losses import Negatives
-from pcl.training.distinct_step import DistinctStep
 from pcl.training.run import Run
-from pcl.training.step import TrainingStep
+from pcl.training.steps.distinct_step import DistinctStep
+from pcl.training.steps.training_step import TrainingStep
 
 _SIZES = {
     "batch": "training.batch_size", "K": "loss.n_samples", "D": "encoder.dim", "M": "training.n_negatives",

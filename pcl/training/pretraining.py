@@ -22,9 +22,9 @@ from pcl.data.weights import Weights
 from pcl.encoders.resnet import classifier
 from pcl.encoders.stem import Stem
 from pcl.mathematics.random_streams import mixed_seed
-from pcl.training.backward import fast_backward
 from pcl.training.diverged import Diverged
-from pcl.training.optimizers import SGD
+from pcl.training.steps.backward import fast_backward
+from pcl.training.steps.optimizers import SGD
 
 _MOMENTUM, _WEIGHT_DECAY = 0.9, 1e-3
 _WARM_UP = 0.15  # share of training

@@ -26,10 +26,10 @@ from pcl.metrics.undefined import seed_means
 from pcl.tasks import Negatives, Task
 from pcl.tasks.base import Metrics
 from pcl.training.checkpoint import read_checkpoint, write_checkpoint
-from pcl.training.distinct_step import DistinctStep
 from pcl.training.diverged import Diverged
-from pcl.training.step import TrainingStep
-from pcl.training.stepper import GraphStepper, PlainStepper, Stepper
+from pcl.training.steps.distinct_step import DistinctStep
+from pcl.training.steps.stepper import GraphStepper, PlainStepper, Stepper
+from pcl.training.steps.training_step import TrainingStep
 
 # Metrics that compare a run's kappa with the truth
 _OF_KAPPA = (
@@ -179,11 +179,11 @@ class Run:
         is_graph = is_fast and self.device.type == "cuda"
         step_type: type[TrainingStep] = TrainingStep
         if is_graph and self.config.experiment.is_fused(self.config.encoder):
-            from pcl.training.fused_step import FusedStep  # noqa: PLC0415  needs Triton, which only CUDA machines have
+            from pcl.training.steps.fused_step import FusedStep  # noqa: PLC0415  needs Triton, which only CUDA machines have
 
             step_type = FusedStep
         elif is_graph and isinstance(loss := self.config.loss.fused, SampledContrast) and loss.is_integrated:
-            from pcl.training.integrated_step import IntegratedStep  # noqa: PLC0415  as above
+            from pcl.training.steps.integrated_step import IntegratedStep  # noqa: PLC0415  as above
 
             step_type = IntegratedStep
         training = self.config.training

@@ -12,9 +12,9 @@ from torch.testing import assert_close
 from pcl.config.run_config import RunConfig
 from pcl.data import resolve
 from pcl.encoders.resnet import backbone
-from pcl.training.backward import fast_backward
 from pcl.training.pretraining import Pretraining, Recipe
 from pcl.training.run import Run
+from pcl.training.steps.backward import fast_backward
 
 CPU = torch.device("cpu")
 

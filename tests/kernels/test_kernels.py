@@ -21,7 +21,7 @@ from pcl.mathematics.normalizer_table import growth_table
 from pcl.mathematics.special import bessel_ratio, log_vmf_normalizer
 from pcl.tasks import Negatives
 from pcl.training.run import Run
-from pcl.training.step import TrainingStep
+from pcl.training.steps.training_step import TrainingStep
 from tests.support.kernel_reference import curves, draw_noise, fused_mc_info_nce, normals, philox, polynomial
 from tests.support.oracles import unit_vectors
 
@@ -196,7 +196,7 @@ def test_fused_step_has_the_plain_steps_statistics(
     loss: str, profile: str, trained: Trained, source: Negatives
 ) -> None:
     """Loss and gradients agree in mean within four standard errors, for two runs side by side."""
-    from pcl.training.fused_step import FusedStep  # noqa: PLC0415  needs Triton
+    from pcl.training.steps.fused_step import FusedStep  # noqa: PLC0415  needs Triton
 
     # Few repeats of large batches: the plain step takes as long for many anchors as for few.
     device, repeats = torch.device("cuda"), 50

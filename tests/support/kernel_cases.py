@@ -22,9 +22,9 @@ from pcl.mathematics.normalizer_table import growth_table
 from pcl.mathematics.random_streams import streams
 from pcl.mathematics.special import bessel_ratio
 from pcl.tasks import Negatives
-from pcl.training.fused_step import FusedStep
-from pcl.training.integrated_step import IntegratedStep
-from pcl.training.step import TrainingStep
+from pcl.training.steps.fused_step import FusedStep
+from pcl.training.steps.integrated_step import IntegratedStep
+from pcl.training.steps.training_step import TrainingStep
 from tests.support.hib_cases import HIB_CASES, HIB_CASES_ON_A_GPU, check_hib, check_hib_of_points
 from tests.support.kernel_reference import draw_noise, fused_mc_info_nce, partners_of
 from tests.support.oracles import unit_vectors

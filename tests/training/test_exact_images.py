@@ -13,9 +13,9 @@ from pcl.distributions import VonMisesFisher
 from pcl.encoders.batch_norm import CountedBatchNorm2d
 from pcl.losses import LOSSES
 from pcl.tasks import Negatives
-from pcl.training.distinct_step import DistinctStep
 from pcl.training.run import Run
-from pcl.training.step import TrainingStep
+from pcl.training.steps.distinct_step import DistinctStep
+from pcl.training.steps.training_step import TrainingStep
 from tests.support.smoke import smoke_images
 
 

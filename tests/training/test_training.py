@@ -13,7 +13,7 @@ from pcl.config.run_config import RunConfig
 from pcl.encoders import MlpEncoder
 from pcl.training.checkpoint import Saving, check_same_config, read_checkpoint, write_checkpoint
 from pcl.training.run import Report, Run
-from pcl.training.step import TrainingStep
+from pcl.training.steps.training_step import TrainingStep
 from tests.support.smoke import FAST, smoke
 
 

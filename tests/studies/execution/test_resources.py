@@ -21,7 +21,7 @@ from pcl.studies.report.plan import costs_of, probe, side_by_side_seconds
 from pcl.studies.space.trial import Trial
 from pcl.training.interleaving import interleaved
 from pcl.training.run import Run
-from pcl.training.stepper import PlainStepper
+from pcl.training.steps.stepper import PlainStepper
 from tests.support.services import without_times
 from tests.support.smoke import smoke
 

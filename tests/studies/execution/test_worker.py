@@ -11,7 +11,7 @@ from pcl.studies.execution.worker import Job
 from pcl.studies.ledger.folders import Row, Status, StudyFolder, TrialFolder
 from pcl.studies.space.trial import Trial
 from pcl.training.run import Run
-from pcl.training.step import TrainingStep
+from pcl.training.steps.training_step import TrainingStep
 from tests.support.reporting import Told, run_jobs
 from tests.support.smoke import smoke
 

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from pcl.config.schedule import Optimizer, Trained
 from pcl.mathematics.random_streams import mixed_seed
 from pcl.tasks import Negatives
-from pcl.training.backward import fast_backward
-from pcl.training.optimizers import Adam, AdamW
-from pcl.training.step import TrainingStep
+from pcl.training.steps.backward import fast_backward
+from pcl.training.steps.optimizers import Adam, AdamW
+from pcl.training.steps.training_step import TrainingStep
 
 
 class Stepper(ABC):

@@ -1,4 +1,4 @@
-"""One training step: data, posteriors, losses. `pcl.training.stepper` repeats it.
+"""One training step: data, posteriors, losses. `pcl.training.steps.stepper` repeats it.
 
 Axes: R runs, B anchors, N negatives, D dim.
 """

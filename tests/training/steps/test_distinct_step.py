@@ -12,9 +12,9 @@ from pcl.data import embedded
 from pcl.encoders import ResNetEncoder
 from pcl.encoders.batch_norm import CountedBatchNorm2d, Counts, counting
 from pcl.tasks import CifarTask, Negatives
-from pcl.training.distinct_step import DistinctStep
 from pcl.training.run import Run
-from pcl.training.step import TrainingStep
+from pcl.training.steps.distinct_step import DistinctStep
+from pcl.training.steps.training_step import TrainingStep
 from tests.support.smoke import smoke_images
 
 COUNTS = torch.tensor([3, 0, 1, 1, 7, 2])

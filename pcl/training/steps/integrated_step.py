@@ -20,7 +20,7 @@ from pcl.losses.mc_info_nce import guiding_law
 from pcl.mathematics.normalizer_table import GrowthTable, growth_table
 from pcl.mathematics.point_limit import is_concentrated, is_nearly_a_point, point_similarity
 from pcl.tasks import Negatives
-from pcl.training.step import TrainingStep
+from pcl.training.steps.training_step import TrainingStep
 
 _LARGEST_KAPPA_POS = 100.0
 _LARGEST_DIM = 128  # that the kernel's blocks have been tried with on a GPU

@@ -12,7 +12,7 @@ from torch import Tensor
 from pcl.distributions import VonMisesFisher
 from pcl.encoders import Encoder, ResNetEncoder
 from pcl.tasks import CifarTask, Negatives, Task
-from pcl.training.step import TrainingStep, gathered
+from pcl.training.steps.training_step import TrainingStep, gathered
 
 _LEAST_COPIES = 2  # mean number of times that an image is a negative, from which on it pays to count
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from pcl.training import optimizers
+from pcl.training.steps import optimizers
 
 
 @pytest.mark.parametrize(

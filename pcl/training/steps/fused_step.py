@@ -25,7 +25,7 @@ from pcl.kernels.transport import SMALLEST_DIM, transport_table
 from pcl.losses.base import SampledMatch
 from pcl.tasks import Batch, Family, Negatives, ToyTask
 from pcl.tasks.toy import LatentSampler
-from pcl.training.integrated_step import IntegratedStep
+from pcl.training.steps.integrated_step import IntegratedStep
 
 
 class FusedStep(IntegratedStep):

@@ -1,0 +1,1 @@
+"""One batch of training, in its plain and its fast forms, and its repetition."""
