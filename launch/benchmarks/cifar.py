@@ -1,6 +1,7 @@
 """Benchmark of training on images: a batch with many negatives and with none, its parts, an evaluation, a fold.
 
-Where the fast path encodes each different negative once, its twin that encodes all of them is timed beside it.
+Where the fast path has a step of its own, which encodes each different negative once or fuses the loss, the plain step
+is timed beside it.
 """
 
 import time
@@ -60,14 +61,15 @@ def _rows(config: Any, device: str, is_fast: bool, n_timed: int) -> list[Row]:
     for what, part in _parts(run).items():
         rows.append({**head, "what": what, "ms_per_batch": _milliseconds(part, device), "peak_mib": None})
         _tell(rows[-1])
-    if isinstance(run.step, DistinctStep):
-        rows.append({**head, "what": "each negative encoded", **_twin(run, n_timed)})
+    if type(run.step) is not TrainingStep:
+        what = "each negative encoded" if isinstance(run.step, DistinctStep) else "loss not fused"
+        rows.append({**head, "what": what, **_twin(run, n_timed)})
         _tell(rows[-1])
     return rows
 
 
 def _twin(run: Run, n_timed: int) -> Row:
-    """Time the last phase of a run that counts negatives, with the plain step, which encodes every one of them."""
+    """Time the last phase of a run with the plain step."""
     step = run.step
     run.step = TrainingStep(run.config, step.task, step.encoder, run.device, seed=0)
     run.stepper = type(run.stepper)(run.step)
