@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 
+from dashboards.paper.headline import headline
 from dashboards.paper.results import Result, as_markdown, origin_words
 from pcl.config.fidelity import SETTINGS, Setting
 from pcl.presentation.text_tables import markdown_table
@@ -46,13 +47,13 @@ def summary_table(results: Sequence[Result]) -> str:
 
 
 def status_table(results: Sequence[Result]) -> str:
-    """Return one row for each table and figure of the paper: the verdicts on its numbers, or that it was not run."""
+    """Return all verdicts in a line, and a row for each table and figure of the paper, or that it was not run."""
     kept = {result.table: result for result in results if result.asked.scale == "paper"}
     told = {name: _verdicts(result) for name, result in kept.items()}
     told.setdefault(published_sizes()["name"], "settings alone, nothing to train")
     rows = [["table or figure", "name", "ours beside the published numbers"]]
     rows += [[title, f"`{name}`", told.get(name, "not run")] for name, title in published_titles().items()]
-    return "\n".join(markdown_table(rows))
+    return "\n".join([f"**The paper has {headline(results)}.**", "", *markdown_table(rows)])
 
 
 def _verdicts(result: Result) -> str:

@@ -11,6 +11,7 @@ from dashboards.board.html.names import BEST_CONSTANT
 from dashboards.board.html.tables import Cell, Column, TableRow, filter_all, table
 from dashboards.board.pages.paper_runs import Found, Setting, is_begun, is_told, measured, ours_of, why
 from dashboards.board.store.records import Trial
+from dashboards.paper.headline import headline
 from dashboards.paper.results import Asked, Origin, Result
 from pcl.metrics.names import KAPPA_MAE, KAPPA_MEDIAN
 from pcl.presentation.markup import Child, Html, join, tag
@@ -62,6 +63,7 @@ class Tally:
     shipped: list[str] = field(default_factory=list)  # of the lines that ship with the code
     n_older: int = 0  # of those, the ones of earlier numerics
     n_missing: int = 0  # numbers that neither has
+    headline: str = ""  # what ships with the code says of the paper as a whole
 
     def facts(self) -> Html:
         """Return the counts."""
@@ -69,8 +71,9 @@ class Tally:
         n_shipped = sum(state not in _WITHOUT_NUMBER for state in self.shipped)
         older = f", {self.n_older:,} of earlier numerics" if self.n_older else ""
         return facts([
-            ("shipped with the code", f"{n_shipped:,} numbers, {self.shipped.count('agrees'):,} agree{older}"
-             if self.shipped else None),
+            ("the paper", self.headline or None),
+            ("shipped with the code, repetitions included",
+             f"{n_shipped:,} numbers, {self.shipped.count('agrees'):,} agree{older}" if self.shipped else None),
             ("of this store", f"{n_ours:,}"), ("of the published size and images", f"{len(self.whole):,}"),
             ("of these agree", f"{self.whole.count('agrees'):,}"),
             *((state, f"{self.states.count(state):,}") for state in _WITHOUT_NUMBER if state in self.states),
@@ -91,7 +94,7 @@ def scoreboard_page(
     trials: Sequence[Trial], seeds: Sequence[int], around: PageContext, results: Sequence[Result] = ()
 ) -> str:
     """Return the page; `results` are those that ship with the code."""
-    kept, tally = shipped_lines(results), Tally()
+    kept, tally = shipped_lines(results), Tally(headline=headline(results) if results else "")
     parts = [_table(of_paper, trials, seeds, around, kept, tally) for of_paper in paper.published_tables()]
     body: list[Child] = [tag("h1", "Scoreboard"), _words(), tally.facts(), filter_all(_STATES), *parts, _others()]
     return page("Scoreboard", tag("div", body, id="live"), around, "scoreboard.html")

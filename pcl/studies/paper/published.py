@@ -28,6 +28,7 @@ FEW_SEEDS = {1: "one seed", 2: "two seeds"}  # they say too little of how much t
 _WITHOUT_BOUND = "without bound"
 _UNBOUNDED = 1e6  # a median kappa beyond this, where `paper` and `exact` end a run, counts as grown without bound
 _OF_RANKS = "rank corr."
+_ELSEWHERE = " (tab:"  # before the name of another table that has the number
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,10 @@ class Published:
     rounding: float  # half of the unit of the last digit that the mean is printed with
     error_rounding: float  # the same of the error; 0 where none is printed
     is_one_run: bool = False  # whether it is of a single seed or fold
+
+    @property
+    def is_of_another_table(self) -> bool:
+        return _ELSEWHERE in self.text
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,6 +154,24 @@ def published_tables() -> tuple[Table, ...]:
     """Return all tables of results."""
     content = json.loads(_FILE.read_text())
     return tuple(Table(**{**table, "rows": tuple(_row(row) for row in table["rows"])}) for table in content["tables"])
+
+
+@lru_cache
+def numbers_with_error() -> tuple[tuple[tuple[str, str, str], ...], ...]:
+    """Return the different numbers that the paper prints with an error, in its order.
+
+    Several tables may have the same one: each is given by all of its places, as table, row and the paper's name of the
+    metric.
+    """
+    places: dict[tuple[object, ...], list[tuple[str, str, str]]] = {}
+    for table in published_tables():
+        for row in table.rows:
+            of_row = [sorted(values.items()) for values in (row.settings, row.settings_at_paper)]
+            for metric, number in row.published.items():
+                if not (math.isnan(number.error) or number.is_of_another_table):
+                    same = (row.loss, row.task, str(of_row), row.is_from_scratch, metric)
+                    places.setdefault(same, []).append((table.name, row.name, table.columns[metric]))
+    return tuple(map(tuple, places.values()))
 
 
 @lru_cache
