@@ -26,6 +26,7 @@ def test_a_winner_is_registered_once(study: pcl.Study, monkeypatch: pytest.Monke
     first = called("launch/champion.py", main, *words)
     assert (first.returncode, first.stderr) == (0, "")
     assert f"seed 1 of 1, 2 ({study.best.folder.checkpoint})" in first.stdout
+    assert "\na constant kappa would be closer to the truth\n" in first.stdout  # after a few batches
     assert f"--resume toy-study --finalize --storage {study.path.parent}`" in first.stdout
     assert "toys version 1: registered, alias champion" in first.stdout
     *_, served = first.stdout.splitlines()  # tests/service/test_serving.py runs it
