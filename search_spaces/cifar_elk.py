@@ -2,8 +2,8 @@
 
     python launch/grid.py --space cifar_elk
 
-Hardware, time, result: the grid has not been run. The published winner has been, on one H200 and three folds: row 2 in
-docs/results.md (CIFAR-10H).
+Hardware, time, result: the grid has not been run. The published winner has been, on one H200 and five folds:
+tab:bench_cifar in docs/results.md.
 
 Published winner: D = 8, M = 1, kappa_pos = 32, joint training.
 

@@ -3,8 +3,8 @@
     python launch/grid.py --space cifar_exact --fidelity exact --seeds 1 --no-finalize
 
 Hardware, time, result: one H200, CIFAR-10H, fold 1, the three cells of kappa_pos = 16, 202 to 310 s each beside other
-trainings. By the best evaluation they are alike (crop correlations 0.638, 0.638 and 0.629); at the last one, joint
-training keeps most of both correlations (docs/exact.md). kappa_pos = 64 is not yet run.
+trainings, before the loss was fused. By the best evaluation they are alike (crop correlations 0.638, 0.638 and 0.629),
+and all three keep most of both correlations to the end (docs/exact.md). kappa_pos = 64 is not yet run.
 
 kappa_pos is also the gain of the last layer's initialisation, as in all spaces of CIFAR.
 """

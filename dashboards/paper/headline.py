@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Sequence
 
 from dashboards.paper.results import Result
-from pcl.config.scale import Scale
 from pcl.studies.paper.comparison import split_mark
 from pcl.studies.paper.published import AGREES, numbers_with_error
 
@@ -13,10 +12,10 @@ _WORDS = {AGREES: "agree", "better": "better than printed", "worse": "worse than
 
 
 def verdicts(results: Sequence[Result]) -> Counter[str]:
-    """Count the verdicts on the numbers that the paper prints with an error, at its size and by today's numerics."""
+    """Count the verdicts on the numbers that the paper prints with an error, as released, by today's numerics."""
     found: dict[tuple[str, str, str], str] = {}
     for result in results:
-        if result.asked.scale == Scale.PAPER.value:
+        if result.is_as_released:
             for line, origin in zip(result.lines, result.origins, strict=True):
                 verdict, mark = split_mark(line.verdict)
                 if origin.numerics and not origin.is_older and not mark:

@@ -71,6 +71,11 @@ class Result:
         """Return its path in the folder of all results."""
         return self.asked.path_of(self.table)
 
+    @property
+    def is_as_released(self) -> bool:
+        """Return whether it is of the published size, with the settings of the released code."""
+        return (self.asked.fidelity, self.asked.scale) == (Profile.REFERENCE.value, Scale.PAPER.value)
+
 
 _ADDED = ("agrees_within", "numerics", "source")  # columns that files of earlier versions lack
 _COLUMNS = ("table", *CSV_HEADINGS, *(f.name for kind in (Asked, Origin) for f in fields(kind)))

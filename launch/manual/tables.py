@@ -48,7 +48,7 @@ def summary_table(results: Sequence[Result]) -> str:
 
 def status_table(results: Sequence[Result]) -> str:
     """Return all verdicts in a line, and a row for each table and figure of the paper, or that it was not run."""
-    kept = {result.table: result for result in results if result.asked.scale == "paper"}
+    kept = {result.table: result for result in results if result.is_as_released}
     told = {name: _verdicts(result) for name, result in kept.items()}
     told.setdefault(published_sizes()["name"], "settings alone, nothing to train")
     rows = [["table or figure", "name", "ours beside the published numbers"]]

@@ -2,8 +2,8 @@
 
     python launch/grid.py --space cifar_mcinfonce_cifar10
 
-Hardware, time, result: the grid has not been run. The published winner has been, on one H200 and three folds: row 5 in
-docs/results.md (CIFAR-10H).
+Hardware, time, result: the grid has not been run. The published winner has been, on one H200 and five folds:
+tab:cifar_dataset in docs/results.md.
 
 Published winner: D = 8, M = 0, kappa_pos = 64, mu before kappa.
 

@@ -101,7 +101,7 @@ def test_published_rows_can_be_trained_and_compared() -> None:
 
 
 def test_a_published_number_of_one_fold_is_compared_with_the_spread_of_our_folds() -> None:
-    one_fold, ours = read("0.33 (one fold)", is_one_run=True), Measured(0.38, 0.01, 4)
+    one_fold, ours = read("0.33 (one fold)"), Measured(0.38, 0.01, 4)
     combined = math.hypot(0.02, 0.01, 0.005 / math.sqrt(3))  # of one fold, of their mean, of the last printed digit
 
     found = compare("test/entropy_rank_corr", one_fold, ours)
@@ -118,7 +118,7 @@ def test_the_tables_say_which_numbers_are_of_one_fold() -> None:
         for t in published_tables()
         for r in t.rows
         for text in r.published.values()
-        if text.is_one_run
+        if text.is_of_one_fold
     }
 
     assert {name for name, _ in of_one} == {"tab:cifar_pretraining"}

@@ -173,7 +173,7 @@ def _verdict(published: Published | None, note: str, measured: Measured, result:
         return NO_NUMBER if note else NOTHING
     if result.verdict:
         return result.verdict
-    if math.isnan(published.error):
+    if math.isnan(published.error) and not published.is_of_one_fold:
         return NO_ERROR
     return FEW_SEEDS.get(measured.n) or "no verdict"
 

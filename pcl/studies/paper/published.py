@@ -29,22 +29,27 @@ _WITHOUT_BOUND = "without bound"
 _UNBOUNDED = 1e6  # a median kappa beyond this, where `paper` and `exact` end a run, counts as grown without bound
 _OF_RANKS = "rank corr."
 _ELSEWHERE = " (tab:"  # before the name of another table that has the number
+_ONE_FOLD = " (one fold)"  # by the release's scripts; the paper does not say
 
 
 @dataclass(frozen=True)
 class Published:
     """A printed number."""
 
-    text: str  # as it is printed; in parentheses where, if in another table than this one
-    mean: float  # over five seeds, or folds
+    # As it is printed; in parentheses where, if in another table than this one, or that it is of one fold
+    text: str
+    mean: float  # over five seeds or folds, or of one
     error: float  # its standard error; NaN where none is printed
     rounding: float  # half of the unit of the last digit that the mean is printed with
     error_rounding: float  # the same of the error; 0 where none is printed
-    is_one_run: bool = False  # whether it is of a single seed or fold
 
     @property
     def is_of_another_table(self) -> bool:
         return _ELSEWHERE in self.text
+
+    @property
+    def is_of_one_fold(self) -> bool:
+        return _ONE_FOLD in self.text
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,9 +215,9 @@ def settled(metrics: Mapping[str, float], failure: Failure, config: Mapping[str,
 def compare(metric: str, published: Published, ours: Measured) -> Comparison:
     """Compare ours with the printed number, whose rounding counts too: ±0.00 is an error of up to 0.005.
 
-    A number of one run, for which no error is printed, is taken to vary as one of our runs does.
+    A number of one fold, for which no error is printed, is taken to vary as one of our folds does.
     """
-    error = ours.error * math.sqrt(ours.n) if published.is_one_run else published.error
+    error = ours.error * math.sqrt(ours.n) if published.is_of_one_fold else published.error
     if math.isnan(error) or math.isnan(ours.error):
         return Comparison(math.nan, "")
     if metric.endswith("_mae") and error >= published.mean:
@@ -253,23 +258,21 @@ def signed(difference: float) -> str:
 
 
 def _row(content: Mapping[str, Any]) -> Row:
-    others = {name: value for name, value in content.items() if name not in ("published", "is_one_run")}
-    is_one_run = content.get("is_one_run", False)
-    return Row(**others, published={metric: read(text, is_one_run) for metric, text in content["published"].items()})
+    return Row(**{**content, "published": {metric: read(text) for metric, text in content["published"].items()}})
 
 
-def read(printed: str, is_one_run: bool = False) -> Published:
-    """Parse a printed number; whether it is of one run is not always printed.
+def read(printed: str) -> Published:
+    """Parse a printed number.
 
     Example:
         >>> read("6.15±0.61")
-        Published(text='6.15±0.61', mean=6.15, error=0.61, rounding=0.005, error_rounding=0.005, is_one_run=False)
+        Published(text='6.15±0.61', mean=6.15, error=0.61, rounding=0.005, error_rounding=0.005)
         >>> read("1e14 (tab:bench_results)").rounding
         50000000000000.0
     """
     mean, _, error = printed.partition(" (")[0].partition("±")
     error_rounding = _rounding(error) if error else 0.0
-    return Published(printed, float(mean), float(error or "nan"), _rounding(mean), error_rounding, is_one_run)
+    return Published(printed, float(mean), float(error or "nan"), _rounding(mean), error_rounding)
 
 
 def _rounding(printed: str) -> float:

@@ -1,7 +1,8 @@
-"""The training step on a CUDA device whose MCInfoNCE with integrated partners is fused, where negatives are common.
+"""Training step for CUDA with a fused MCInfoNCE: integrated partners, negatives shared by the batch.
 
-Its reference is `TrainingStep`, whose loss computes every similarity in float64; here a kernel sums them by a table.
-With one run, both draw the same random numbers.
+Its reference is `TrainingStep`, whose loss computes every similarity in float64; here kernels sum them by a table. With
+one run, both draw the same random numbers. Log weights of guided samples are off by 2e-5 at a kappa of 50, and by 3e-3
+at 10,000.
 
 Axes: R runs, B anchors, K samples, N negatives, D dim.
 """
@@ -23,7 +24,7 @@ from pcl.tasks import Negatives
 from pcl.training.steps.training_step import TrainingStep
 
 _LARGEST_KAPPA_POS = 100.0
-_LARGEST_DIM = 128  # that the kernel's blocks have been tried with on a GPU
+_LARGEST_DIM = 128  # that was tested on a GPU
 
 
 class IntegratedStep(TrainingStep):
@@ -34,7 +35,8 @@ class IntegratedStep(TrainingStep):
         return super().enter(trained, source)
 
     def losses_of(self, anchor: VonMisesFisher, positive: VonMisesFisher, negatives: VonMisesFisher) -> Tensor:
-        if self._contrast is None or not SMALLEST_DIM <= anchor.dim <= _LARGEST_DIM:
+        is_possible = SMALLEST_DIM <= anchor.dim <= _LARGEST_DIM and anchor.mu.dtype is torch.float32
+        if self._contrast is None or not is_possible:
             return super().losses_of(anchor, positive, negatives)
         return self._integrated(self._contrast, anchor, positive, negatives)
 

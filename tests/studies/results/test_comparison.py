@@ -105,6 +105,17 @@ def test_verdicts(values: tuple[float, ...], verdict: str) -> None:
     assert (line.what, line.verdict) == ("κ rank corr.", verdict)
 
 
+@pytest.mark.parametrize(
+    ("values", "verdict"),
+    [((0.32, 0.34, 0.36), "agrees"), ((0.08, 0.09, 0.07), "worse"), ((0.08, 0.09), "two seeds"), ((0.3,), "one seed")],
+)
+def test_verdicts_on_numbers_of_one_fold(values: tuple[float, ...], verdict: str) -> None:
+    ours = defaultdict(Ours, {"from scratch": of_metric("test/entropy_rank_corr", *values)})
+    lines = lines_of(TABLES["tab:cifar_pretraining"], ours)
+    (line,) = [line for line in lines if (line.row, line.what) == ("from scratch", "annotator entropy")]
+    assert (line.published, line.verdict) == ("0.31 (one fold)", verdict)
+
+
 def test_what_is_printed_without_a_number_or_a_size_has_no_verdict() -> None:
     """1e14±1e14 agrees with any error of kappa there is."""
     ours = defaultdict(Ours, {"HIB": of_metric("eval/kappa_mae", 3.0, 3.5, 4.0)})
