@@ -1,4 +1,4 @@
-"""What the kept results say of the paper as a whole: its numbers with an error, each counted once."""
+"""Count what the kept results say of the paper as a whole: of its numbers with an error, each once."""
 
 from collections import Counter
 from collections.abc import Sequence

@@ -177,24 +177,28 @@ class Run:
 
     def _assemble(self, task: Task, encoder: Encoder, is_fast: bool, chunk_size: int) -> None:
         is_graph = is_fast and self.device.type == "cuda"
-        step_type: type[TrainingStep] = TrainingStep
-        if is_graph and self.config.experiment.is_fused(self.config.encoder):
-            from pcl.training.steps.fused_step import FusedStep  # noqa: PLC0415  needs Triton, which only CUDA machines have
-
-            step_type = FusedStep
-        elif is_graph and isinstance(loss := self.config.loss.fused, SampledContrast) and loss.is_integrated:
-            from pcl.training.steps.integrated_step import IntegratedStep  # noqa: PLC0415  as above
-
-            step_type = IntegratedStep
-        training = self.config.training
-        if is_fast and DistinctStep.fits(task, encoder, training.batch_size * training.n_negatives):
-            step_type = DistinctStep
+        step_type = self._step_type(task, encoder, is_graph) if is_fast else TrainingStep
         self.step = step_type(self.config, task, encoder, self.device, mixed_seed(self.seeds, "training"))
         self.step.set_chunk_size(chunk_size)
         self.stepper: Stepper = GraphStepper(self.step) if is_graph else PlainStepper(self.step)
         self.batch, self.phase, self.seconds = 0, -1, 0.0
         self.failures: dict[int, Failure] = {}
         self._best = [Best() for _ in self.seeds]
+
+    def _step_type(self, task: Task, encoder: Encoder, is_graph: bool) -> type[TrainingStep]:
+        """Return the fastest kind of step for this training; fused ones need Triton, which only CUDA machines have."""
+        training, loss = self.config.training, self.config.loss.fused
+        if DistinctStep.fits(task, encoder, training.batch_size * training.n_negatives):
+            return DistinctStep
+        if is_graph and self.config.experiment.is_fused(self.config.encoder):
+            from pcl.training.steps.fused_step import FusedStep  # noqa: PLC0415  needs Triton
+
+            return FusedStep
+        if is_graph and isinstance(loss, SampledContrast) and loss.is_integrated:
+            from pcl.training.steps.integrated_step import IntegratedStep  # noqa: PLC0415  needs Triton
+
+            return IntegratedStep
+        return TrainingStep
 
     def _load(self, content: dict[str, Any]) -> None:
         self.batch, self.seconds = content["batch"], content["seconds"]

@@ -7,6 +7,7 @@ import pytest
 
 from dashboards.board.html.frame import PageContext
 from dashboards.board.pages.scoreboard import scoreboard_page
+from dashboards.paper.headline import headline
 from dashboards.paper.results import RESULTS, Asked, Origin, Result, read_results
 from pcl.presentation.numbers import MINUS, number
 from pcl.studies.paper.comparison import Line
@@ -133,3 +134,4 @@ def test_shipped_results_of_earlier_numerics_agree_with_nothing_today(stored: St
     assert {row["Verdict"].partition("|")[0][-6:] for row in older} == {", then"}
     n_agreeing = sum(row["From"].startswith("shipped") and row["Verdict"].startswith("agrees|") for row in rows)
     assert f"{n_agreeing} agree, {len(older)} of earlier numerics" in page.text
+    assert headline(read_results(RESULTS)) in page.text

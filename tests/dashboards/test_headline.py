@@ -1,11 +1,14 @@
 """The headline of the kept results: the paper's numbers with an error, each counted once."""
 
+from pathlib import Path
+
 from dashboards.paper.headline import headline, verdicts
 from dashboards.paper.results import RESULTS, Asked, Origin, Result, read_results
 from pcl.studies.paper.comparison import Line
 from pcl.studies.paper.published import numbers_with_error
 from pcl.studies.tracking.tags import NUMERICS
 
+ROOT = Path(__file__).parents[2]
 PLACES = (("tab:toy_correctsetups", "ambiguous", "μ RMSE"), ("tab:bench_results", "MCInfoNCE", "μ RMSE"))
 
 
@@ -43,3 +46,7 @@ def test_the_paper_prints_48_numbers_with_an_error_and_all_have_run() -> None:
 
     assert found.total() == 48
     assert "not run" not in found
+    readme = (ROOT / "README.md").read_text()
+    assert (
+        f"{found.total()} numbers with an error* all have run: {found['agrees']} agree, {found['better']} are" in readme
+    )
