@@ -80,9 +80,13 @@ class StudySpec:
         try:
             spec = parsed(path, _spec_of)
         except FileNotFoundError:
-            lost = f"; {path.name} is missing beside its trials. {_MENDED}" if (folder.path / TRIALS).exists() else "."
+            lost = ""  # where there is no folder either
+            if (folder.path / TRIALS).exists():
+                lost = f"; {path.name} is missing beside its trials. {_MENDED}"
+            elif folder.path.is_dir():
+                lost = f"; its folder has no {path.name}."
             place = folder.mirror.uri or folder.path.parent
-            raise ValueError(f"There is no study {folder.name!r} in {place}{lost}") from None
+            raise ValueError(f"There is no study {folder.name!r} in {place}{lost or '.'}") from None
         except ValueError:
             raise ValueError(f"{path} is not readable; it was left as it is. {_MENDED}") from None
         if spec is None:

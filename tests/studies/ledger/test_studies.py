@@ -108,9 +108,12 @@ class TestStudy:
         changed = dataclasses.replace(self.SPEC, scale="quick")
         with pytest.raises(ValueError, match="scale: 'smoke' there, 'quick' here"), opened(folder, changed):
             pass
-        with pytest.raises(ValueError, match="There is no study 'two'"):
+        with pytest.raises(ValueError, match=r"There is no study 'two' in [^;]*\.$"):
             StudySpec.read(StudyFolder(tmp_path / "two"))
-        (tmp_path / "two" / "trials").mkdir(parents=True)
+        (tmp_path / "two").mkdir()
+        with pytest.raises(ValueError, match=r"There is no study 'two' in .*; its folder has no study\.json\.$"):
+            StudySpec.read(StudyFolder(tmp_path / "two"))
+        (tmp_path / "two" / "trials").mkdir()
         with pytest.raises(ValueError, match=r"study\.json is missing beside its trials"):
             StudySpec.read(StudyFolder(tmp_path / "two"))
         with pytest.raises(ValueError, match="There is no study"):
