@@ -58,6 +58,7 @@ def _parts(folder: Path) -> dict[str, str]:
         "summary": tables.summary_table(results),
         "status": tables.status_table(results),
         "results": tables.results_tables(results),
+        "changes": tables.changes_table(results),
         "settings": tables.settings_table(),
         "spaces": tables.titles_table("space", SPACES.titles()),
         "ablations": tables.titles_table("ablation", ABLATIONS.titles()),

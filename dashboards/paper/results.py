@@ -4,6 +4,7 @@
 """
 
 import csv
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
@@ -51,10 +52,18 @@ class Asked:
     data: str  # which images; toy where there are none
     of_seeds: str  # which seeds were asked for
     command: str  # that reproduces it
+    changed: str = ""  # settings that are not the profile's, such as training.release_version=last
 
     def path_of(self, table: str) -> Path:
-        """Return a table's path in the folder of all results."""
-        return Path(f"{self.fidelity}-{self.scale}") / f"{table.replace(':', '-')}.csv"
+        """Return a table's path in the folder of all results.
+
+        Example:
+            >>> asked = Asked("reference", "paper", "toy", "4 5", "python launch/reproduce.py", "training.lr=0.1")
+            >>> asked.path_of("tab:infonce").as_posix()
+            'reference-paper-training.lr-0.1/tab-infonce.csv'
+        """
+        changed = re.sub(r"[^\w.]+", "-", f"-{self.changed}") if self.changed else ""
+        return Path(f"{self.fidelity}-{self.scale}{changed}") / f"{table.replace(':', '-')}.csv"
 
 
 @dataclass(frozen=True)
@@ -74,10 +83,15 @@ class Result:
     @property
     def is_as_released(self) -> bool:
         """Return whether it is of the published size, with the settings of the released code."""
+        return self.is_of_released_profile and not self.asked.changed
+
+    @property
+    def is_of_released_profile(self) -> bool:
+        """Return whether it is of the published size, with the settings of the released code but for some."""
         return (self.asked.fidelity, self.asked.scale) == (Profile.REFERENCE.value, Scale.PAPER.value)
 
 
-_ADDED = ("agrees_within", "numerics", "source")  # columns that files of earlier versions lack
+_ADDED = ("agrees_within", "changed", "numerics", "source")  # columns that files of earlier versions lack
 _COLUMNS = ("table", *CSV_HEADINGS, *(f.name for kind in (Asked, Origin) for f in fields(kind)))
 
 
@@ -119,7 +133,12 @@ def read_results(folder: Path) -> list[Result]:
     names = list(published_titles())
     return sorted(
         (read_result(path) for path in sorted(folder.glob("*/*.csv"))),
-        key=lambda r: (_place(_SCALES, r.asked.scale), _place(_PROFILES, r.asked.fidelity), names.index(r.table)),
+        key=lambda r: (
+            _place(_SCALES, r.asked.scale),
+            _place(_PROFILES, r.asked.fidelity),
+            r.asked.changed,
+            names.index(r.table),
+        ),
     )
 
 
@@ -135,7 +154,7 @@ def as_markdown(result: Result) -> str:
         of_row = {line.what: line for line in result.lines if line.row == name}
         counts = " / ".join(dict.fromkeys(line.seeds for line in of_row.values() if line.seeds))
         rows.append([name, "published", *(of_row[m].published if m in of_row else "" for m in metrics), ""])
-        rows.append(["", "ours", *(_told(of_row[m]) if m in of_row else "" for m in metrics), counts])
+        rows.append(["", "ours", *(cell_of(of_row[m]) if m in of_row else "" for m in metrics), counts])
     title = f"**{published_titles()[result.table]}** (`{result.table}`)"
     causes = dict.fromkeys(f"{line.row}: {split_mark(line.ours)[0]}" for line in result.lines if _is_cause(line))
     return "\n".join([title, "", *markdown_table(rows), *(["", f"{'; '.join(causes)}."] if causes else [])])
@@ -146,9 +165,10 @@ def _is_cause(line: Line) -> bool:
     return "runaway" in line.ours
 
 
-def _told(line: Line) -> str:
+def cell_of(line: Line, *, is_marked: bool = True) -> str:
     """Return ours in one cell: the value, its distance from the published one, the verdict, and the mark."""
     ours, mark = split_mark(line.ours)
+    mark = mark if is_marked else ""
     ours = DIVERGED if _is_cause(line) else ours
     beside = [split_mark(text)[0] for text in (line.difference, line.verdict)]
     if beside[1] == AGREES and line.detectable:

@@ -4,12 +4,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 
-from dashboards.paper.headline import headline
-from dashboards.paper.results import Result, as_markdown, origin_words
+from dashboards.paper.headline import changes, headline, lines_with_error
+from dashboards.paper.results import Result, as_markdown, cell_of, origin_words
 from pcl.config.fidelity import SETTINGS, Setting
 from pcl.presentation.text_tables import markdown_table
-from pcl.studies.paper.comparison import NO_ERROR, NO_NUMBER, NOTHING, YARDSTICK, split_mark
-from pcl.studies.paper.published import AGREES, published_sizes, published_titles
+from pcl.studies.paper.comparison import NO_ERROR, NO_NUMBER, NOTHING, YARDSTICK, Line, split_mark
+from pcl.studies.paper.published import AGREES, numbers_with_error, published_sizes, published_titles
 
 _SUMMARY = "tab:bench_results"
 _VERDICTS = {AGREES: "agree", NO_ERROR: "not comparable", NO_NUMBER: "not comparable", NOTHING: "not comparable"}
@@ -32,9 +32,9 @@ def _scope(setting: Setting) -> str:
 
 
 def results_tables(results: Sequence[Result]) -> str:
-    """Return all kept tables; those with the same origin say so once, below the last of them."""
+    """Return all kept tables, of the profiles' own settings; those with the same origin say so once, below the last."""
     parts = []
-    for words, group in groupby(results, origin_words):
+    for words, group in groupby((result for result in results if not result.asked.changed), origin_words):
         tables = [as_markdown(result) for result in group]
         subject = f"These {len(tables)}: " if len(tables) > 1 else ""
         parts += [*tables, f"{subject}{words}"]
@@ -53,7 +53,27 @@ def status_table(results: Sequence[Result]) -> str:
     told.setdefault(published_sizes()["name"], "settings alone, nothing to train")
     rows = [["table or figure", "name", "ours beside the published numbers"]]
     rows += [[title, f"`{name}`", told.get(name, "not run")] for name, title in published_titles().items()]
-    return "\n".join([f"**The paper has {headline(results)}.**", "", *markdown_table(rows)])
+    told_of = [f"**The paper has {headline(results)}.**"]
+    told_of += [f"With `{changed}`: {headline(results, changed)}." for changed in changes(results)]
+    return "\n".join([" ".join(told_of), "", *markdown_table(rows)])
+
+
+def changes_table(results: Sequence[Result]) -> str:
+    """Return the paper's numbers with an error that also ran with other settings, beside those of the profile."""
+    changed = changes(results)
+    as_released, others = lines_with_error(results), [lines_with_error(results, settings) for settings in changed]
+    rows = [["table", "row", "metric", "published", "`reference`", *(f"`{settings}`" for settings in changed)]]
+    for places, lines, *found in zip(numbers_with_error(), as_released, *others, strict=True):
+        if any(found):
+            printed = next(line.published for of_one in (lines, *found) for line in of_one)
+            table, row, what = places[0]
+            rows.append([f"`{table}`", row, what, printed, *(_first_cell(of_one) for of_one in (lines, *found))])
+    commands = dict.fromkeys(f"`{result.asked.command}`" for result in results if result.asked.changed in changed)
+    return "\n".join([*markdown_table(rows), "", *commands]) if changed else "Not run yet."
+
+
+def _first_cell(lines: Sequence[Line]) -> str:
+    return cell_of(lines[0], is_marked=False) if lines else "not run"
 
 
 def _verdicts(result: Result) -> str:

@@ -16,7 +16,7 @@ from pcl.config.experiments import EXPERIMENTS
 from pcl.config.run_config import Plain, RunConfig
 from pcl.studies.ledger.study_spec import REPRODUCTION, StudySpec
 from pcl.studies.ledger.study_storage import Storage
-from pcl.studies.paper.comparison import Ours, mark_of
+from pcl.studies.paper.comparison import CHANGED, Ours, mark_of
 from pcl.studies.paper.published import Row, Table, settled
 from pcl.studies.session.site import provenance
 from pcl.studies.session.strategies import TrialList
@@ -48,7 +48,7 @@ class Setting:
         images = self.images_of(task)
         lacks_weights = task == "images" and not is_from_scratch and not images.values.get(WEIGHTS)
         others = ["not pretrained"] if lacks_weights and images.missing is None else []
-        return mark_of(self.scale, images.name, *others, *(["changed"] if self.overrides else []))
+        return mark_of(self.scale, images.name, *others, *([CHANGED] if self.overrides else []))
 
 
 @dataclass

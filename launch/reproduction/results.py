@@ -4,7 +4,6 @@ import os
 import shlex
 import time
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from pathlib import Path
 
 from dashboards.paper.formats import Sheet
@@ -33,7 +32,7 @@ def check_output(folder: Path | None) -> None:
 
 
 def check_kept(request: ReproductionRequest, names: Sequence[str], setting: Setting) -> None:
-    """Raise a ValueError if a kept file would be replaced by one of fewer seeds, other images or other settings."""
+    """Raise a ValueError if a kept file would be replaced by one of fewer seeds or of other images."""
     if request.output is None:
         return
     for name in names:
@@ -45,15 +44,9 @@ def check_kept(request: ReproductionRequest, names: Sequence[str], setting: Sett
         for is_kept, told in (
             (set(kept.of_seeds.split()) <= set(asked.of_seeds.split()), f"seeds {kept.of_seeds}"),
             (kept.data == asked.data, f"images {kept.data}"),
-            (_given(kept) == _given(asked), f"settings {' '.join(_given(kept)) or 'of its profile'}"),
         ):
             if not is_kept:
                 raise ValueError(f"{path} is of the {told}, which would be lost; choose another `--output`.")
-
-
-def _given(asked: Asked) -> list[str]:
-    words = shlex.split(asked.command)
-    return sorted(value for flag, value in pairwise(words) if flag == "--set")
 
 
 def rendering(folder: Path) -> str:
@@ -100,7 +93,9 @@ def write_results(
 def _asked(request: ReproductionRequest, name: str, setting: Setting) -> Asked:
     data = setting.images.name if needs_images([name]) else "toy"
     seeds = " ".join(map(str, setting.seeds)) if needed_tables([name]) else ""
-    return Asked(setting.profile, setting.scale, data, seeds, f"{command('reproduce')} {asked_again(request)}")
+    changed = " ".join(f"{path}={value}" for path, value in sorted(setting.overrides.items()))
+    again = f"{command('reproduce')} {asked_again(request)}"
+    return Asked(setting.profile, setting.scale, data, seeds, again, changed)
 
 
 def _date(end_ms: int) -> str:

@@ -11,7 +11,7 @@ from dashboards.board.html.names import BEST_CONSTANT
 from dashboards.board.html.tables import Cell, Column, TableRow, filter_all, table
 from dashboards.board.pages.paper_runs import Found, Setting, is_begun, is_told, measured, ours_of, why
 from dashboards.board.store.records import Trial
-from dashboards.paper.headline import headline
+from dashboards.paper.headline import changes, headline
 from dashboards.paper.results import Asked, Origin, Result
 from pcl.metrics.names import KAPPA_MAE, KAPPA_MEDIAN
 from pcl.presentation.markup import Child, Html, join, tag
@@ -63,7 +63,7 @@ class Tally:
     shipped: list[str] = field(default_factory=list)  # of the lines that ship with the code
     n_older: int = 0  # of those, the ones of earlier numerics
     n_missing: int = 0  # numbers that neither has
-    headline: str = ""  # what ships with the code says of the paper as a whole
+    headlines: Sequence[tuple[str, str]] = ()  # what ships with the code says of the paper as a whole, by settings
 
     def facts(self) -> Html:
         """Return the counts."""
@@ -71,7 +71,7 @@ class Tally:
         n_shipped = sum(state not in _WITHOUT_NUMBER for state in self.shipped)
         older = f", {self.n_older:,} of earlier numerics" if self.n_older else ""
         return facts([
-            ("the paper", self.headline or None),
+            *self.headlines,
             ("shipped with the code, repetitions included",
              f"{n_shipped:,} numbers, {self.shipped.count('agrees'):,} agree{older}" if self.shipped else None),
             ("of this store", f"{n_ours:,}"), ("of the published size and images", f"{len(self.whole):,}"),
@@ -94,7 +94,9 @@ def scoreboard_page(
     trials: Sequence[Trial], seeds: Sequence[int], around: PageContext, results: Sequence[Result] = ()
 ) -> str:
     """Return the page; `results` are those that ship with the code."""
-    kept, tally = shipped_lines(results), Tally(headline=headline(results) if results else "")
+    told = [("the paper", headline(results))] if results else []
+    told += [(f"the paper, {changed}", headline(results, changed)) for changed in changes(results)]
+    kept, tally = shipped_lines(results), Tally(headlines=told)
     parts = [_table(of_paper, trials, seeds, around, kept, tally) for of_paper in paper.published_tables()]
     body: list[Child] = [tag("h1", "Scoreboard"), _words(), tally.facts(), filter_all(_STATES), *parts, _others()]
     return page("Scoreboard", tag("div", body, id="live"), around, "scoreboard.html")
@@ -117,8 +119,8 @@ def _table(
                 tally.states.append(row.state)
                 if not setting.mark and row.state not in _WITHOUT_NUMBER:
                     tally.whole.append(row.state)
-            tally.shipped += [line.state for line in shipped]
-            tally.n_older += sum(line.origin.is_older for line in shipped)
+            tally.shipped += [line.state for line in shipped if not line.asked.changed]
+            tally.n_older += sum(line.origin.is_older for line in shipped if not line.asked.changed)
             constants = {s.asked: s.line.ours for s in kept.get((of_paper.name, entry.name, heading + OF_CONSTANT), ())}
             rows += [row for _, row in lines]
             rows += [_shipped(entry, metric, heading, line, constants.get(line.asked, "")) for line in shipped]
@@ -193,7 +195,8 @@ def _shipped(row: paper.Row, metric: str, heading: str, shipped: Shipped, consta
     within = f" within {line.detectable}" if verdict == paper.AGREES and line.detectable else ""
     told_verdict = f"{verdict}, then" if origin.is_older else verdict
     where = f"{origin.hardware}, torch {origin.torch}, commit {shown_commit(origin.commit)}, {origin.date}"
-    from_ = join("shipped", tag("small", f"{asked.fidelity} · {asked.scale} · {asked.data}"))
+    changed = f" · {asked.changed}" if asked.changed else ""
+    from_ = join("shipped", tag("small", f"{asked.fidelity} · {asked.scale} · {asked.data}{changed}"))
     cells = (
         row.name, heading, _printed(row.published.get(metric), row, metric), Cell(ours, _mean(told)),
         line.seeds, Cell(_plain(difference), _number(difference)),

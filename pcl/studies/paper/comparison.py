@@ -32,6 +32,7 @@ NO_ERROR = "no error printed"
 NOTHING, NO_NUMBER = "nothing printed", "no number printed"  # of what the paper has no value, or words alone
 PAPER_DATA = ("toy", "cifar10h")  # what the paper trains on
 DIVERGED = "ran away"
+CHANGED = "changed"  # in the mark of cells with other settings than the profile's
 YARDSTICK = "yardstick"  # of a line that is there to read others by
 OF_CONSTANT = " of the best constant"  # after the name of the metric, of such a line
 _INSTEAD = KAPPA_MEDIAN  # where the true kappa is infinite, there is no error of it
@@ -98,7 +99,7 @@ def mark_of(scale: str, data: str, *others: str) -> str:
     """Return the mark of cells that are not of the published size or images, or otherwise not as published.
 
     Example:
-        >>> mark_of("smoke", "embedded"), mark_of("paper", "toy", "changed"), mark_of("paper", "cifar10h")
+        >>> mark_of("smoke", "embedded"), mark_of("paper", "toy", CHANGED), mark_of("paper", "cifar10h")
         (' [smoke, embedded]', ' [changed]', '')
     """
     words = [scale] if scale != "paper" else []

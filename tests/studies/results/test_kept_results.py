@@ -11,8 +11,9 @@ import pytest
 from dashboards.board.html.frame import PageContext
 from dashboards.board.pages.scoreboard import scoreboard_page
 from dashboards.paper.formats import Sheet
+from dashboards.paper.headline import changes, headline, verdicts
 from dashboards.paper.results import Asked, Origin, Result, as_markdown, origin_words, read_result, read_results
-from launch.manual.tables import results_tables, status_table
+from launch.manual.tables import changes_table, results_tables, status_table
 from launch.reproduction.cells import Cells, Setting, ours_of
 from launch.reproduction.results import check_kept, check_output, origins_of, rendering, write_results
 from launch.shared.command import settings
@@ -32,21 +33,20 @@ RUNAWAY = Failure(FailureKind.RUNAWAY_KAPPA)
 TAGS = {"pcl.hardware": "NVIDIA H200", "pcl.torch": "2.11.0", "pcl.commit": "c0ffee" * 6 + "+",
         "pcl.maths": NUMERICS, "pcl.source": "50c4ce"}  # fmt: skip
 DAY_MS = 1_794_700_800_000  # 2026-11-15, 00:00 UTC
-SETTING = "training.phases=mu kappa"
+LAST_VERSION = "training.release_version=last"
 ASKED = ReproductionRequest(
     ("toy_correctsetups", "infonce"), ("2dplot",), is_all=False, output=None, is_plan=False,
-    config=ConfigRequest("paper", settings=settings([SETTING]), setting_texts=(SETTING,), seeds=(4, 5, 6)),
+    config=ConfigRequest("paper", seeds=(4, 5, 6)),
     run=RunRequest(Storage(Path("runs"))),
 )  # fmt: skip
 COMMAND = (
-    "python launch/reproduce.py --table toy_correctsetups --table infonce --figure 2dplot --scale paper --seeds 4,5,6 "
-    "--set 'training.phases=mu kappa'"
+    "python launch/reproduce.py --table toy_correctsetups --table infonce --figure 2dplot --scale paper --seeds 4,5,6"
 )
 
 
-def kept(folder: Path) -> list[Path]:
+def kept(folder: Path, *texts: str) -> list[Path]:
     """Two rows that were trained on different days, one of which has lost a seed, and others that were not run."""
-    setting = Setting("reference", "paper", (4, 5, 6))
+    setting = Setting("reference", "paper", (4, 5, 6), settings(texts))
     cells = Cells.of([TABLES["tab:toy_correctsetups"], TABLES["fig:2dplot"]], setting)
     metrics = {"eval/mu_mae": 0.05, "eval/mu_rank_corr": 0.98, "eval/kappa_mae": 6.0, "eval/kappa_rank_corr": 0.8}
     seeds = {seed: {key: value * (1 + seed / 100) for key, value in metrics.items()} for seed in (4, 5, 6)}
@@ -59,9 +59,9 @@ def kept(folder: Path) -> list[Path]:
     for name in ("tab:toy_correctsetups", "fig:2dplot"):
         lines = lines_of(TABLES[name], ours_of(TABLES[name], cells, found, setting))
         sheets.append(Sheet(name, TABLES[name].title, "", lines))
-    return write_results(
-        replace(ASKED, output=folder), sheets, setting, origins_of(cells, found, [], Tracker("sqlite:///unused.db"))
-    )
+    config = replace(ASKED.config, settings=settings(texts), setting_texts=texts)
+    request = replace(ASKED, output=folder, config=config)
+    return write_results(request, sheets, setting, origins_of(cells, found, [], Tracker("sqlite:///unused.db")))
 
 
 def test_a_file_says_where_every_line_comes_from(tmp_path: Path) -> None:
@@ -148,6 +148,32 @@ def test_it_is_rendered(tmp_path: Path) -> None:
     assert "`tab:contr_exp_params` | settings alone, nothing to train |" in status_table(results)
 
 
+def test_other_settings_are_kept_beside_those_of_the_profile(tmp_path: Path) -> None:
+    """They are counted apart, in the manual and on the board, and each number stands beside the profile's."""
+    own, other = *kept(tmp_path), *kept(tmp_path, LAST_VERSION)
+    assert other.relative_to(tmp_path).as_posix() == (
+        "reference-paper-training.release_version-last/tab-toy_correctsetups.csv"
+    )
+    results = read_results(tmp_path)
+    assert [result.asked.changed for result in results] == ["", LAST_VERSION]
+    assert headline(results) == headline([read_result(own)])
+    assert verdicts(results, LAST_VERSION) == verdicts([read_result(own)])  # the same numbers in both
+    assert changes(results) == [LAST_VERSION]
+
+    assert results_tables(results) == results_tables([read_result(own)])
+    assert f"With `{LAST_VERSION}`: 48 numbers with an error: 40 not run" in status_table(results)
+    text = changes_table(results)
+    cell = "6.300±0.035 (+0.2, agrees within 1.2)"
+    assert f"| `tab:toy_correctsetups` | ambiguous | κ RMSE | 6.15±0.61 | {cell} | {cell} |" in text
+    assert text.count("| `tab:toy_correctsetups` |") == 8  # rows that ran
+    assert f"--set {LAST_VERSION}`" in text
+    assert changes_table([read_result(own)]) == "Not run yet."
+
+    page = scoreboard_page([], (4, 5, 6), PageContext(now_ms=10**12), results)
+    assert f"reference · paper · toy · {LAST_VERSION}" in page
+    assert headline(results, LAST_VERSION) in page
+
+
 def test_a_cell_without_a_value_is_short() -> None:
     cause = "runaway kappa: its median 1e+07 is beyond training.kappa_limit = 1e+06 at batch 5"
     lines = [
@@ -174,11 +200,10 @@ def test_marks_stay(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("texts", "seeds", "told"),
     [
-        ((SETTING,), (4, 5, 6), ""),
-        ((SETTING,), (4, 5, 6, 7), ""),
-        ((SETTING,), (4, 5), "is of the seeds 4 5 6, which would be lost; choose another `--output`"),
-        ((), (4, 5, 6), "is of the settings training.phases=mu kappa, which"),
-        (("training.lr=0.1",), (4, 5, 6), "is of the settings training.phases=mu kappa, which"),
+        ((), (4, 5, 6), ""),
+        ((), (4, 5, 6, 7), ""),
+        ((), (4, 5), "is of the seeds 4 5 6, which would be lost; choose another `--output`"),
+        ((LAST_VERSION,), (4, 5), ""),  # a file of its own
     ],
 )
 def test_a_kept_file_is_not_replaced_by_less(
@@ -187,7 +212,7 @@ def test_a_kept_file_is_not_replaced_by_less(
     kept(tmp_path)
     config = replace(ASKED.config, settings=settings(texts), setting_texts=texts)
     request = replace(ASKED, output=tmp_path, config=config)
-    setting = Setting("reference", "paper", seeds)
+    setting = Setting("reference", "paper", seeds, settings(texts))
     with pytest.raises(ValueError, match=told) if told else contextlib.nullcontext():
         check_kept(request, ["tab:toy_correctsetups", "fig:2dplot"], setting)
     check_kept(request, ["tab:infonce"], setting)
