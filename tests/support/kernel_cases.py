@@ -34,6 +34,8 @@ from tests.support.smoke import smoke_images
 MC_CASES = [(3, 1, 10, 37, 1.0), (2, 5, 10, 21, 1.0), (2, 32, 10, 64, 0.0), (2, 3, 20, 8, 1 / 3)]
 # The interpreter's time grows with anchors and negatives; these have every branch of the kernels.
 INTERPRETED_MC_CASES = [(3, 1, 10, 37, 1.0), (2, 3, 10, 21, 1.0), (1, 4, 10, 64, 0.0), (1, 3, 20, 8, 1 / 3)]
+INTEGRATED_CASES = [(10, 20.0), (10, 980.0), (2, 20.0)]  # dimension, kappa_pos
+STEP_CASES = [(8, False), (8, True), (2, True)]  # dimension, whether kappa_pos is learned
 
 
 def check_mc_info_nce(device: str, n_anchors: int, n_negatives: int, dim: int, n_samples: int, weight: float) -> None:
@@ -111,17 +113,17 @@ def check_integrated_points(device: str) -> None:
     z = unit_vectors(n_runs, n_rows, dim, generator=generator, dtype=torch.float32)
     mu = unit_vectors(*kappa.shape, dim, generator=generator, dtype=torch.float32)
     mu[:, :10] = torch.nn.functional.normalize(mu[:, :10] + z[:, :10], dim=-1)  # near some, so that they count
-    leaves = [leaf.to(device).requires_grad_() for leaf in (z, mu, kappa)]
+    leaves = [leaf.to(device).requires_grad_() for leaf in (z, mu, kappa, torch.full((n_runs,), 20.0))]
     table = growth_table(dim, torch.device(device))
-    out = log_mean_similarity(*leaves, torch.full((n_runs,), 20.0, device=device), table)
+    out = log_mean_similarity(*leaves, table)
     out.sum().backward()  # type: ignore[no-untyped-call]
     exact = [leaf.detach().cpu().double().requires_grad_() for leaf in leaves]
     negatives = VonMisesFisher(exact[1].unsqueeze(1), exact[2].unsqueeze(1), validate_args=False)
-    similarity = exact_similarity(negatives, torch.einsum("rmd,rnd->rmn", exact[0], exact[1]), 20.0)
+    similarity = exact_similarity(negatives, torch.einsum("rmd,rnd->rmn", *exact[:2]), exact[3].view(-1, 1, 1))
     reference = torch.logsumexp(similarity, -1) - torch.log(torch.tensor(float(kappa.shape[1])))
     reference.sum().backward()  # type: ignore[no-untyped-call]
     assert (out.detach().cpu() - reference.detach()).abs().max() < 1e-3
-    for ours, theirs in zip(leaves[:2], exact[:2], strict=True):
+    for ours, theirs in ((leaves[i], exact[i]) for i in (0, 1, 3)):
         assert ours.grad is not None
         assert theirs.grad is not None
         assert (ours.grad.cpu() - theirs.grad).abs().max() < 1e-3 * theirs.grad.abs().max()
@@ -132,13 +134,15 @@ def check_integrated_points(device: str) -> None:
     torch.testing.assert_close(ours.cpu()[:, 2:10].double(), theirs[:, 2:10], rtol=1e-2, atol=1e-38)
 
 
-def check_integrated(device: str) -> None:
+def check_integrated(device: str, dim: int, kappa_pos: float) -> None:
+    """Against the same sums in torch, with as large a kappa_pos as brings the resultants beyond the table."""
     generator = torch.Generator().manual_seed(0)
-    n_runs, n_rows, n_negatives, dim = 2, 70, 45, 10
+    n_runs, n_rows, n_negatives = 2, 70, 45
     inputs = (
         unit_vectors(n_runs, n_rows, dim, generator=generator, dtype=torch.float32),
         unit_vectors(n_runs, n_negatives, dim, generator=generator, dtype=torch.float32),
         16 + 16 * torch.rand(n_runs, n_negatives, generator=generator),
+        torch.tensor([kappa_pos, 1.1 * kappa_pos]),
     )
     upstream = torch.randn(n_runs, n_rows, generator=generator)
     results = []
@@ -146,23 +150,25 @@ def check_integrated(device: str) -> None:
         leaves = [leaf.clone().to(place).requires_grad_() for leaf in inputs]
         table = growth_table(dim, torch.device(place))
         if not results:
-            z, mu, kappa = leaves
+            z, mu, kappa, scale = leaves
             cosine = torch.einsum("rmd,rnd->rmn", z, mu)
-            resultant = (kappa[:, None].square() + 400 + 40 * kappa[:, None] * cosine).sqrt()
+            scale = scale.view(-1, 1, 1)
+            resultant = (kappa[:, None].square() + scale.square() + 2 * scale * kappa[:, None] * cosine).sqrt()
             similarity = table(resultant) - table(kappa)[:, None]
             out = torch.logsumexp(similarity, -1) - torch.log(torch.tensor(float(n_negatives)))
         else:
-            out = log_mean_similarity(*leaves, torch.full((n_runs,), 20.0, device=place), table)
+            out = log_mean_similarity(*leaves, table)
         (out * upstream.to(place)).sum().backward()  # type: ignore[no-untyped-call]
         results.append([out.detach().cpu(), *(leaf.grad.cpu() for leaf in leaves if leaf.grad is not None)])
+    assert len(results[0]) == len(results[1]) == 5
     for reference, fused in zip(*results, strict=True):
-        assert (reference - fused).abs().max() < 3e-5 * reference.abs().max()
+        assert (reference - fused).abs().max() < 5e-5 * reference.abs().max()
 
 
-def check_integrated_step(device: str) -> None:
+def check_integrated_step(device: str, dim: int, is_learned: bool) -> None:
     """On images, with the same candidates and samples: the loss and the gradients of the plain step."""
     values = {"training__batch_size": 8, "training__n_negatives": 20, "encoder__precision": "float32"}
-    config = smoke_images("exact", loss__n_samples=4, encoder__dim=8, **values)
+    config = smoke_images("exact", loss__n_samples=4, encoder__dim=dim, loss__learn_kappa_pos=is_learned, **values)
     found = []
     for kind in (TrainingStep, IntegratedStep):
         task, encoder = config.task.build([1]), config.encoder.build_for(config.task.inputs, [1])
@@ -173,6 +179,7 @@ def check_integrated_step(device: str) -> None:
         found.append([losses.detach(), *(p.grad for p in parameters if p.grad is not None)])
         assert (getattr(step, "_contrast", None) is not None) is (kind is IntegratedStep)
     assert len(found[0]) == len(found[1]) > 10
+    assert (found[0][-1].shape == ()) is is_learned  # of kappa_pos
     for plain, fused in zip(*found, strict=True):
         assert (plain - fused).abs().max() < 0.02 * plain.abs().max()  # the table has steps for slopes
 
@@ -235,9 +242,11 @@ def check_all(device: str) -> None:
         check_hib(device, *case)
     check_hib_of_points(device)
     check_what_is_fused(device)
-    check_integrated(device)
+    for dim, kappa_pos in INTEGRATED_CASES:
+        check_integrated(device, dim, kappa_pos)
     check_integrated_points(device)
-    check_integrated_step(device)
+    for dim, is_learned in STEP_CASES:
+        check_integrated_step(device, dim, is_learned)
     check_narrow_mlp(device)
     check_latents(device)
     check_latents_of_the_truth(device)
