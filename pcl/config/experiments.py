@@ -108,7 +108,7 @@ EXPERIMENTS = {
         "images", CifarTask, ResNetEncoder,
         # Never the test set's.
         metrics=(*names.VAL, names.TRAIN_LOSS),
-        reported=(names.TEST_ENTROPY, names.TEST_CROP, names.TEST_RECALL),
+        reported=(names.TEST_ENTROPY, names.TEST_CROP, names.TEST_RECALL, *names.LAST.values()),
         published={
             "training.n_batches": 8_192, "training.batch_size": 128, "training.eval_every": 16,
             "loss.n_samples": 128, "loss.kappa_pos": 16.0,

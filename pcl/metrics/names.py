@@ -34,6 +34,9 @@ VAL_CROP, VAL_ENTROPY, VAL_RECALL = "val/crop_rank_corr", "val/entropy_rank_corr
 TEST_CROP, TEST_ENTROPY, TEST_RECALL = "test/crop_rank_corr", "test/entropy_rank_corr", "test/recall_at_1"
 VAL_CHANCE, TEST_CHANCE = "val/recall_by_chance", "test/recall_by_chance"  # what neighbours drawn blindly would have
 VAL, TEST = (VAL_CROP, VAL_ENTROPY, VAL_RECALL), (TEST_CROP, TEST_ENTROPY, TEST_RECALL)
+# The same of the test images, by the weights of the last batch instead of the best evaluation's
+LAST_CROP, LAST_ENTROPY, LAST_RECALL = "last/crop_rank_corr", "last/entropy_rank_corr", "last/recall_at_1"
+LAST = dict(zip(TEST, (LAST_CROP, LAST_ENTROPY, LAST_RECALL), strict=True))  # by the metric of the best evaluation
 BEST_BATCH = "best/batch"  # of the evaluation that the last report is of
 
 # Of runs in MLflow, which no report has
@@ -56,6 +59,7 @@ SHORT_NAMES = {
     KAPPA_SLOPE: "κ slope", KAPPA_INTERCEPT: "κ intercept",
     VAL_CROP: "crop", VAL_ENTROPY: "entropy", VAL_RECALL: "R@1",
     TEST_CROP: "test crop", TEST_ENTROPY: "test entropy", TEST_RECALL: "test R@1",
+    LAST_CROP: "test crop, last", LAST_ENTROPY: "test entropy, last", LAST_RECALL: "test R@1, last",
     VAL_CHANCE: "R@1 by chance", TEST_CHANCE: "test R@1 by chance",
     TRAIN_LOSS: "loss", KAPPA_MEAN: "κ mean", KAPPA_MEDIAN: "κ median", BEST_BATCH: "best batch",
     MS_PER_BATCH: "ms per batch", TRAIN_S: "training, s",

@@ -238,13 +238,14 @@ class Run:
         return Report(self.batch, n_batches, self._trained().value, self.seconds, by_seed, dict(self.failures))
 
     def _selected(self, judged: list[Metrics]) -> list[Metrics]:
-        """Remember each run's best evaluation; the last report is of that one, with the final metrics."""
+        """Remember each run's best evaluation; the last report is of that one, with the final metrics of both."""
         encoder, key = self.step.encoder, self.step.task.selects
         for run, (best, metrics) in enumerate(zip(self._best, judged, strict=True)):
             if metrics[key] > best.metrics.get(key, -math.inf):
                 self._best[run] = Best(self.batch, metrics, encoder.run_state(run))
         if self.batch < self.config.training.n_batches:
             return judged
+        at_end = self.step.task.final(encoder)
         now = [encoder.run_state(run) for run in range(len(self.seeds))]
         for run, best in enumerate(self._best):
             encoder.load_run_state(run, best.weights or now[run])
@@ -252,8 +253,8 @@ class Run:
         for run, weights in enumerate(now):
             encoder.load_run_state(run, weights)
         return [
-            {**(best.metrics or metrics), **last, names.BEST_BATCH: float(best.batch)}
-            for best, metrics, last in zip(self._best, judged, final, strict=True)
+            {**(best.metrics or metrics), **of_best, **_renamed(of_last), names.BEST_BATCH: float(best.batch)}
+            for best, metrics, of_best, of_last in zip(self._best, judged, final, at_end, strict=True)
         ]
 
     def _failure(self, loss: float, metrics: Metrics) -> Failure | None:
@@ -266,3 +267,8 @@ class Run:
             told = f"its median {kappa:.3g} is beyond training.kappa_limit = {limit:g} {at}"
             return Failure(FailureKind.RUNAWAY_KAPPA, told)
         return None if math.isfinite(loss) else Failure(FailureKind.LOSS_NOT_FINITE, f"{loss} {at}")
+
+
+def _renamed(of_last: Metrics) -> Metrics:
+    """Return final metrics of the last batch's weights by names of their own."""
+    return {names.LAST[name]: value for name, value in of_last.items() if name in names.LAST}

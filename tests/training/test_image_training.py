@@ -38,6 +38,14 @@ def test_a_run_ends_with_its_best_evaluation(finished: tuple[Run, list[dict[str,
     assert {"test/crop_rank_corr", "test/entropy_rank_corr", "test/recall_at_1"} <= set(last)
 
 
+def test_the_weights_of_the_last_batch_are_judged_too(finished: tuple[Run, list[dict[str, float]]]) -> None:
+    run, (*before, last) = finished
+    assert not any(name.startswith("last/") for metrics in before for name in metrics)
+    of_last, _ = run.step.task.final(run.step.encoder)  # which keeps the last weights
+    for what in ("crop_rank_corr", "entropy_rank_corr", "recall_at_1"):
+        assert last[f"last/{what}"] == of_last[f"test/{what}"]
+
+
 def test_resumed_to_the_bit(tmp_path: Path, finished: tuple[Run, list[dict[str, float]]]) -> None:
     run, reports = finished
     again = Run(run.config, run.seeds)

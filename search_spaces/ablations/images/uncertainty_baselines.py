@@ -39,7 +39,7 @@ ABLATION = Ablation(
         "constant": classifier("constant"),
     },
     metrics=(
-        "test/entropy_rank_corr", "test/crop_rank_corr", "test/recall_at_1", "val/entropy_rank_corr",
-        "val/crop_rank_corr", "val/recall_at_1",
+        "test/entropy_rank_corr", "test/crop_rank_corr", "test/recall_at_1", "last/entropy_rank_corr",
+        "last/crop_rank_corr", "last/recall_at_1",
     ),
 )  # fmt: skip
