@@ -18,80 +18,38 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import Function, once_differentiable
 
-from pcl.mathematics.normalizer_table import CELL_WIDTH, CELLS, LARGEST_KAPPA, GrowthTable
-from pcl.mathematics.point_limit import CONCENTRATED, CONCENTRATED_TIMES
+from pcl.kernels.growth import (
+    LARGEST,
+    growth,
+    growth_beyond,
+    growth_inside,
+    growth_of,
+    is_concentrated,
+    point_similarity,
+)
+from pcl.mathematics.normalizer_table import CELL_WIDTH, GrowthTable
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
 
-_CELLS, _LARGEST = tl.constexpr(CELLS), tl.constexpr(LARGEST_KAPPA)
-_POINT, _TIMES_KAPPA_POS = tl.constexpr(CONCENTRATED), tl.constexpr(CONCENTRATED_TIMES)
 _SPLITS = 8  # parts of the rows; each part of a column's sum has its own program
 
 
 @triton.jit
-def _cell(position):
-    """Return the index of a cell; clamped after the conversion too, for NaN must not become an index out of range."""
-    return tl.minimum(tl.maximum(tl.minimum(position, _CELLS * 1.0).to(tl.int32), 0), _CELLS - 1)
-
-
-@triton.jit
-def _similarity(c, kappa, growth_kappa, kappa_pos, table_ptr, inverse_width, has_far, D: tl.constexpr):
-    """Return s and A(rho) / rho."""
+def _similarity(c, kappa, own, kappa_pos, table_ptr, inverse_width, has_far, D: tl.constexpr):
+    """Return s and A(rho) / rho; `own` is g(kappa)."""
     rho = tl.sqrt(tl.maximum(kappa * kappa + kappa_pos * kappa_pos + 2 * kappa_pos * kappa * c, 1e-12))
-    position = rho * inverse_width
-    cell = _cell(position)
-    step = tl.load(table_ptr + _CELLS + cell)
-    growth = tl.load(table_ptr + cell) + step * (position - cell)
-    mean_cosine = step * inverse_width
+    value, mean_cosine = growth_inside(rho, table_ptr, inverse_width)
     if has_far:
-        end = tl.load(table_ptr + _CELLS - 1) + tl.load(table_ptr + 2 * _CELLS - 1)
-        growth_beyond, mean_cosine_beyond = _beyond(rho, D)
-        growth = tl.where(rho > _LARGEST, end + growth_beyond, growth)
-        mean_cosine = tl.where(rho > _LARGEST, mean_cosine_beyond, mean_cosine)
-    return growth - growth_kappa, mean_cosine / rho
+        value_beyond, mean_cosine_beyond = growth_beyond(rho, table_ptr, D)
+        value = tl.where(rho > LARGEST, value_beyond, value)
+        mean_cosine = tl.where(rho > LARGEST, mean_cosine_beyond, mean_cosine)
+    return value - own, mean_cosine / rho
 
 
 @triton.jit
 def _has_far(kappa, kappa_pos):
     """Return whether rho can be beyond the table."""
-    return tl.max(kappa, axis=0) + kappa_pos > _LARGEST
-
-
-@triton.jit
-def _beyond(kappa, D: tl.constexpr):
-    """Compute `GrowthTable._beyond`: the integral of A from the table's end to kappa, and A(kappa)."""
-    first: tl.constexpr = (D - 1) / 2
-    second: tl.constexpr = (D - 1) * (D - 3) / 8
-    inverse = 1.0 / kappa
-    growth = kappa - _LARGEST - first * tl.log(kappa / _LARGEST) + second * (1 / _LARGEST - inverse)
-    return growth, 1 - inverse * (first - second * inverse)
-
-
-@triton.jit
-def _point_similarity(c, kappa, kappa_pos, D: tl.constexpr):
-    """Compute `point_limit.point_similarity`: return s, its derivative in c, and that in kappa.
-
-    The derivatives are A(rho) d rho / dc, and A(rho) (d rho / d kappa - 1) + A(rho) - A(kappa), without cancellation.
-    """
-    inverse = 1.0 / kappa
-    q = kappa_pos * inverse
-    growth = q * (2 * c + q)
-    ratio = tl.sqrt(1 + growth)  # rho / kappa
-    rise = kappa_pos * (2 * c + q) / (1 + ratio)
-    drop = inverse * growth / (ratio * (1 + ratio))  # 1 / kappa - 1 / rho
-    first: tl.constexpr = (D - 1) / 2
-    second: tl.constexpr = (D - 1) * (D - 3) / 8
-    s = rise - first * 0.5 * tl.log(1 + growth) + second * drop
-    inverse_rho = inverse / ratio
-    mean_cosine = 1 - inverse_rho * (first - second * inverse_rho)
-    turned = -q * q * (1 - c * c) / (ratio * (1 + q * c + ratio))  # d rho / d kappa - 1
-    d_kappa = mean_cosine * turned + drop * (first - second * (inverse + inverse_rho))
-    return s, kappa_pos * mean_cosine / ratio, d_kappa
-
-
-@triton.jit
-def _is_point(kappa, kappa_pos):
-    return (kappa > _POINT) & (kappa > _TIMES_KAPPA_POS * kappa_pos)
+    return tl.max(kappa, axis=0) + kappa_pos > LARGEST
 
 
 @triton.jit
@@ -118,14 +76,14 @@ def _rows_kernel(
             mu_ptr + (run * n + column[:, None]) * D + d[None, :], mask=is_column[:, None] & (d < D)[None, :], other=0.0
         )
         kappa = tl.load(kappa_ptr + run * n + column, mask=is_column, other=1.0)
-        growth = tl.load(growth_ptr + run * n + column, mask=is_column, other=0.0)
+        own = tl.load(growth_ptr + run * n + column, mask=is_column, other=0.0)
         c = tl.dot(z, tl.trans(mu), input_precision="tf32x3")
         has_far = _has_far(kappa, kappa_pos)
-        s, slope = _similarity(c, kappa[None, :], growth[None, :], kappa_pos, table_ptr, inverse_width, has_far, D)
-        is_point = _is_point(kappa, kappa_pos)
+        s, slope = _similarity(c, kappa[None, :], own[None, :], kappa_pos, table_ptr, inverse_width, has_far, D)
+        is_point = is_concentrated(kappa, kappa_pos)
         has_point = tl.max(is_point.to(tl.int32), axis=0) > 0
         if has_point:
-            limit, _, _ = _point_similarity(c, kappa[None, :], kappa_pos, D)
+            limit, _, _ = point_similarity(c, kappa[None, :], kappa_pos, D)
             s = tl.where(is_point[None, :], limit, s)
         s = tl.where(is_column[None, :], s, -float("inf"))
         new_top = tl.maximum(top, tl.max(s, axis=1))
@@ -134,7 +92,7 @@ def _rows_kernel(
         total = total * fade + tl.sum(share, axis=1)
         pull = share * slope * kappa[None, :] * kappa_pos
         if has_point:
-            _, d_cosine, _ = _point_similarity(c, kappa[None, :], kappa_pos, D)
+            _, d_cosine, _ = point_similarity(c, kappa[None, :], kappa_pos, D)
             pull = tl.where(is_point[None, :], share * d_cosine, pull)
         grad = grad * fade[:, None] + tl.dot(pull, mu, input_precision="tf32x3")
         if IS_LEARNED:  # d rho / d kappa_pos is to d rho / dc as kappa_pos + kappa c to kappa_pos kappa
@@ -149,7 +107,7 @@ def _rows_kernel(
 
 @triton.jit
 def _columns_kernel(
-    z_ptr, mu_ptr, kappa_ptr, growth_ptr, table_ptr, kappa_pos_ptr, out_ptr, upstream_ptr, d_kappa_ptr, d_mu_ptr,
+    z_ptr, mu_ptr, kappa_ptr, table_ptr, kappa_pos_ptr, out_ptr, upstream_ptr, d_kappa_ptr, d_mu_ptr,
     m, n, inverse_width, log_n, n_runs,
     PART: tl.constexpr, D: tl.constexpr, BD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
@@ -161,11 +119,11 @@ def _columns_kernel(
     is_mu = is_column[:, None] & (d < D)[None, :]
     mu = tl.load(mu_ptr + (run * n + column[:, None]) * D + d[None, :], mask=is_mu, other=0.0)
     kappa = tl.load(kappa_ptr + run * n + column, mask=is_column, other=1.0)
-    growth = tl.load(growth_ptr + run * n + column, mask=is_column, other=0.0)
     kappa_pos = tl.load(kappa_pos_ptr + run)
-    is_point = _is_point(kappa, kappa_pos)
+    is_point = is_concentrated(kappa, kappa_pos)
     has_point = tl.max(is_point.to(tl.int32), axis=0) > 0
     has_far = _has_far(kappa, kappa_pos)
+    own, own_slope = growth(kappa, table_ptr, inverse_width, D)
     d_kappa = tl.zeros([BN], tl.float32)
     d_mu = tl.zeros([BN, BD], tl.float32)
     for start in range(0, PART, BM):
@@ -177,32 +135,25 @@ def _columns_kernel(
         log_mean = tl.load(out_ptr + run * m + row, mask=is_row, other=0.0)
         upstream = tl.load(upstream_ptr + run * m + row, mask=is_row, other=0.0)
         c = tl.dot(z, tl.trans(mu), input_precision="tf32x3")
-        s, slope = _similarity(c, kappa[None, :], growth[None, :], kappa_pos, table_ptr, inverse_width, has_far, D)
+        s, slope = _similarity(c, kappa[None, :], own[None, :], kappa_pos, table_ptr, inverse_width, has_far, D)
         if has_point:
-            limit, _, _ = _point_similarity(c, kappa[None, :], kappa_pos, D)
+            limit, _, _ = point_similarity(c, kappa[None, :], kappa_pos, D)
             s = tl.where(is_point[None, :], limit, s)
         weight = tl.where(is_row[:, None], tl.exp(s - (log_mean + log_n)[:, None]) * upstream[:, None], 0.0)
         along = weight * slope * (kappa[None, :] + kappa_pos * c)
-        own = tl.sum(weight, axis=0) * _slope(kappa, table_ptr, inverse_width, D)
+        falling = tl.sum(weight, axis=0) * own_slope
         across = weight * slope * kappa[None, :] * kappa_pos
         if has_point:
-            _, d_cosine, d_point = _point_similarity(c, kappa[None, :], kappa_pos, D)
+            _, d_cosine, d_point = point_similarity(c, kappa[None, :], kappa_pos, D)
             along = tl.where(is_point[None, :], weight * d_point, along)
-            own = tl.where(is_point, 0.0, own)
+            falling = tl.where(is_point, 0.0, falling)
             across = tl.where(is_point[None, :], weight * d_cosine, across)
         d_kappa += tl.sum(along, axis=0)
-        d_kappa -= own
+        d_kappa -= falling
         d_mu += tl.dot(tl.trans(across), z, input_precision="tf32x3")
     offset = (split * n_runs + run) * n + column
     tl.store(d_kappa_ptr + offset, d_kappa, mask=is_column)
     tl.store(d_mu_ptr + offset[:, None] * D + d[None, :], d_mu, mask=is_mu)
-
-
-@triton.jit
-def _slope(kappa, table_ptr, inverse_width, D: tl.constexpr):
-    cell = _cell(kappa * inverse_width)
-    _, beyond = _beyond(kappa, D)
-    return tl.where(kappa > _LARGEST, beyond, tl.load(table_ptr + _CELLS + cell) * inverse_width)
 
 
 class _LogMean(Function):
@@ -211,29 +162,28 @@ class _LogMean(Function):
         z, mu, kappa = z.contiguous(), mu.contiguous(), kappa.contiguous()
         n_runs, m, dim = z.shape
         n = mu.shape[1]
-        growth, _ = table.lookup(kappa)
         out, grad_z = z.new_empty(n_runs, m), torch.empty_like(z)
         is_learned = ctx.needs_input_grad[3]
         d_kappa_pos = torch.empty_like(out) if is_learned else None
         sizes = _sizes(dim)
         _rows_kernel[(triton.cdiv(m, sizes["BM"]), n_runs)](
-            z, mu, kappa, growth, table.cells, kappa_pos, out, grad_z, d_kappa_pos, m, 1 / CELL_WIDTH, math.log(n),
-            IS_LEARNED=is_learned, n=n, D=dim, **sizes,
+            z, mu, kappa, growth_of(kappa, table)[0], table.cells, kappa_pos, out, grad_z, d_kappa_pos,
+            m, 1 / CELL_WIDTH, math.log(n), IS_LEARNED=is_learned, n=n, D=dim, **sizes,
         )  # fmt: skip
-        ctx.save_for_backward(z, mu, kappa, growth, kappa_pos, out, grad_z, d_kappa_pos)
+        ctx.save_for_backward(z, mu, kappa, kappa_pos, out, grad_z, d_kappa_pos)
         ctx.table = table
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        z, mu, kappa, growth, kappa_pos, out, grad_z, d_kappa_pos = ctx.saved_tensors
+        z, mu, kappa, kappa_pos, out, grad_z, d_kappa_pos = ctx.saved_tensors
         n_runs, m, dim = z.shape
         n = mu.shape[1]
         d_kappa, d_mu = kappa.new_empty(_SPLITS, n_runs, n), mu.new_empty(_SPLITS, n_runs, n, dim)
         sizes = _sizes(dim)
         _columns_kernel[(triton.cdiv(n, sizes["BN"]), _SPLITS, n_runs)](
-            z, mu, kappa, growth, ctx.table.cells, kappa_pos, out, upstream.contiguous(), d_kappa, d_mu,
+            z, mu, kappa, ctx.table.cells, kappa_pos, out, upstream.contiguous(), d_kappa, d_mu,
             m, n, 1 / CELL_WIDTH, math.log(n), n_runs,
             PART=triton.cdiv(m, _SPLITS), D=dim, **sizes,
         )  # fmt: skip
@@ -242,7 +192,8 @@ class _LogMean(Function):
 
 
 def _sizes(dim: int) -> dict[str, int]:
-    return {"BD": max(16, triton.next_power_of_2(dim)), "BM": 32, "BN": 32}
+    """Return the sizes of a program; with more than two warps, several would compute the same 32 rows."""
+    return {"BD": max(16, triton.next_power_of_2(dim)), "BM": 32, "BN": 16, "num_warps": 2, "num_stages": 1}
 
 
 def log_mean_similarity(z: Tensor, mu: Tensor, kappa: Tensor, kappa_pos: Tensor, table: GrowthTable) -> Tensor:

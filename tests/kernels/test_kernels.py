@@ -171,6 +171,19 @@ def test_kernels_under_the_interpreter() -> None:
     assert "agree" in result.stdout
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("triton") is None, reason="Triton comes with torch's CUDA builds")
+def test_kernels_compile_for_a_gpu(tmp_path: Path) -> None:
+    """The interpreter takes what the compiler refuses; neither needs a GPU."""
+    result = subprocess.run(
+        [sys.executable, "-m", "tests.support.kernel_compilation"],
+        env={**os.environ, "TRITON_CACHE_DIR": str(tmp_path)},
+        capture_output=True, text=True, cwd=Path(__file__).parents[2], check=False,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    assert "17 kernels compile" in result.stdout
+
+
 @pytest.mark.gpu
 def test_kernels_on_the_device() -> None:
     from tests.support.kernel_cases import check_all  # noqa: PLC0415  needs Triton

@@ -4,12 +4,14 @@
 """
 
 import torch
+from torch import Tensor
 
 from pcl import kernels
 from pcl.config.run_config import RunConfig
 from pcl.config.schedule import Trained
 from pcl.distributions import CosineLaw, VonMisesFisher
 from pcl.encoders import StackedMlp
+from pcl.kernels.guided import log_terms, samples_of
 from pcl.kernels.inputs import Partners
 from pcl.kernels.integrated import log_mean_similarity
 from pcl.kernels.latents import sample_latents
@@ -18,7 +20,8 @@ from pcl.kernels.narrow_mlp import NarrowMlp
 from pcl.kernels.transport import transport_table
 from pcl.losses import info_nce
 from pcl.losses.mc_info_nce import log_mean_similarity as exact_similarity
-from pcl.mathematics.normalizer_table import growth_table
+from pcl.mathematics.normalizer_table import GrowthTable, growth_table
+from pcl.mathematics.point_limit import is_concentrated, is_nearly_a_point, point_similarity
 from pcl.mathematics.random_streams import streams
 from pcl.mathematics.special import bessel_ratio
 from pcl.tasks import Negatives
@@ -35,7 +38,8 @@ MC_CASES = [(3, 1, 10, 37, 1.0), (2, 5, 10, 21, 1.0), (2, 32, 10, 64, 0.0), (2, 
 # The interpreter's time grows with anchors and negatives; these have every branch of the kernels.
 INTERPRETED_MC_CASES = [(3, 1, 10, 37, 1.0), (2, 3, 10, 21, 1.0), (1, 4, 10, 64, 0.0), (1, 3, 20, 8, 1 / 3)]
 INTEGRATED_CASES = [(10, 20.0), (10, 980.0), (2, 20.0)]  # dimension, kappa_pos
-STEP_CASES = [(8, False), (8, True), (2, True)]  # dimension, whether kappa_pos is learned
+# Dimension, whether kappa_pos is learned, the law of samples
+STEP_CASES = [(8, False, "guided"), (8, True, "posterior"), (2, True, "guided")]
 
 
 def check_mc_info_nce(device: str, n_anchors: int, n_negatives: int, dim: int, n_samples: int, weight: float) -> None:
@@ -165,10 +169,93 @@ def check_integrated(device: str, dim: int, kappa_pos: float) -> None:
         assert (reference - fused).abs().max() < 5e-5 * reference.abs().max()
 
 
-def check_integrated_step(device: str, dim: int, is_learned: bool) -> None:
+# Kappas of anchors, of their guides and of positives: usual ones, beyond the table, points
+GUIDED_KAPPAS = [
+    (20.0, 35.0, 25.0), (1.5, 40.0, 700.0), (1200.0, 1220.0, 1100.0), (3e6, 3e6, 2e7), (20.0, 30.0, torch.inf),
+]  # fmt: skip
+
+
+def _laws(dim: int, place: str) -> list[Tensor]:
+    """Modes and kappas of anchors, guides and positives of two runs, all with gradients."""
+    generator = torch.Generator().manual_seed(0)
+    kappas = torch.tensor(GUIDED_KAPPAS).T.unsqueeze(1).expand(3, 2, -1)
+    modes = unit_vectors(3, *kappas.shape[1:], dim, generator=generator, dtype=torch.float32)
+    modes[:, 1, :, 0] *= -1  # either side of the reflection
+    modes[1] = torch.where(kappas[0, ..., None] > 1e6, modes[0], modes[1])  # points guide themselves
+    return [leaf.clone().to(place).requires_grad_() for pair in zip(modes, kappas, strict=True) for leaf in pair]
+
+
+def _assert_alike(results: list[list[Tensor]], tolerance: float) -> None:
+    plain, fused = results
+    assert len(plain) == len(fused)
+    for reference, ours in zip(plain, fused, strict=True):
+        largest = reference.abs().max().item()
+        assert (reference - ours).abs().max() <= tolerance * largest
+        torch.testing.assert_close(ours, reference, rtol=0.02, atol=0.01 * tolerance * largest)
+
+
+def check_samples(device: str, dim: int) -> None:
+    """Samples and their gradients are those of `rsample` from the same normals."""
+    generator = torch.Generator().manual_seed(1)
+    noise = torch.randn(7, 2, len(GUIDED_KAPPAS), dim, generator=generator)
+    noise[0, 0, 0, 1:] = 0.0 if dim == 2 else noise[0, 0, 0, 1:]
+    upstream = torch.randn(2, 7, len(GUIDED_KAPPAS), dim, generator=generator)
+    results = []
+    for place in ("cpu", device):
+        _, _, mode, kappa, _, _ = _laws(dim, place)
+        law = VonMisesFisher(mode, kappa, validate_args=False)
+        is_plain = not results
+        z = law._rsample_by(noise.clone()).transpose(0, 1) if is_plain else samples_of(law, noise.to(place))
+        (z * upstream.to(place)).sum().backward()  # type: ignore[no-untyped-call]
+        results.append([z.detach().cpu(), *(leaf.grad.cpu() for leaf in (mode, kappa) if leaf.grad is not None)])
+    assert len(results[0]) == 3
+    _assert_alike(results, 2e-5)
+
+
+def check_log_terms(device: str, dim: int) -> None:
+    """The weight of a guided sample and its similarity to the positive, with all gradients, against torch."""
+    generator = torch.Generator().manual_seed(2)
+    z = unit_vectors(2, 6, len(GUIDED_KAPPAS), dim, generator=generator, dtype=torch.float32)
+    upstream = torch.randn(*z.shape[:3], generator=generator)
+    results = []
+    for place in ("cpu", device):
+        leaves = [z.clone().to(place).requires_grad_(), *_laws(dim, place)]
+        scale = torch.tensor([20.0, 30.0], device=place, requires_grad=True)
+        table = growth_table(dim, torch.device(place))
+        laws = [VonMisesFisher(*pair, validate_args=False) for pair in zip(leaves[1::2], leaves[2::2], strict=True)]
+        terms = (_plain_log_terms if not results else log_terms)(leaves[0], *laws, scale, table)
+        (terms * upstream.to(place)).sum().backward()  # type: ignore[no-untyped-call]
+        gradients = [leaf.grad.cpu() for leaf in (*leaves, scale) if leaf.grad is not None]
+        results.append([terms.detach().cpu(), *gradients])
+    assert len(results[0]) == 9
+    _assert_alike(results, 1e-4)
+
+
+def _plain_log_terms(
+    z: Tensor, anchor: VonMisesFisher, guide: VonMisesFisher, positive: VonMisesFisher, kappa_pos: Tensor,
+    table: GrowthTable,
+) -> Tensor:  # fmt: skip
+    scale, kappa = kappa_pos.view(-1, 1, 1), positive.kappa.unsqueeze(1)
+    is_point = is_nearly_a_point(anchor.kappa, kappa_pos.unsqueeze(-1))
+
+    def log_density(law: VonMisesFisher) -> Tensor:
+        own = torch.where(is_point, 1.0, law.kappa).unsqueeze(1)
+        return own * (z * law.mu.unsqueeze(1)).sum(-1) - table(own)
+
+    weight = torch.where(is_point.unsqueeze(1), 0.0, log_density(anchor) - log_density(guide))
+    cosine = (z * positive.mu.unsqueeze(1)).sum(-1)
+    is_far = is_concentrated(kappa, scale)
+    near, far = torch.where(is_far, 1.0, kappa), torch.where(is_far, kappa, torch.inf)
+    resultant = (near.square() + scale.square() + 2 * scale * near * cosine).clamp(min=1e-12).sqrt()
+    limit = point_similarity(far, cosine, scale, anchor.dim)
+    return weight + torch.where(is_far, limit, table(resultant) - table(near))
+
+
+def check_integrated_step(device: str, dim: int, is_learned: bool, anchors: str) -> None:
     """On images, with the same candidates and samples: the loss and the gradients of the plain step."""
     values = {"training__batch_size": 8, "training__n_negatives": 20, "encoder__precision": "float32"}
-    config = smoke_images("exact", loss__n_samples=4, encoder__dim=dim, loss__learn_kappa_pos=is_learned, **values)
+    of_loss = {"loss__n_samples": 4, "loss__learn_kappa_pos": is_learned, "loss__anchors": anchors}
+    config = smoke_images("exact", encoder__dim=dim, **of_loss, **values)
     found = []
     for kind in (TrainingStep, IntegratedStep):
         task, encoder = config.task.build([1]), config.encoder.build_for(config.task.inputs, [1])
@@ -245,8 +332,11 @@ def check_all(device: str) -> None:
     for dim, kappa_pos in INTEGRATED_CASES:
         check_integrated(device, dim, kappa_pos)
     check_integrated_points(device)
-    for dim, is_learned in STEP_CASES:
-        check_integrated_step(device, dim, is_learned)
+    for dim in (2, 3, 10):
+        check_samples(device, dim)
+        check_log_terms(device, dim)
+    for case in STEP_CASES:
+        check_integrated_step(device, *case)
     check_narrow_mlp(device)
     check_latents(device)
     check_latents_of_the_truth(device)

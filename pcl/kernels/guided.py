@@ -1,0 +1,320 @@
+"""Samples of vMFs with gradients, and what guided samples weigh: each the work of one kernel, and one for its gradient.
+
+A sample is what `VonMisesFisher.rsample` makes of the same standard normals with the exact law. The term of a sample z
+of an anchor is log Q(z) - log G(z) + s(z, positive), with the anchor's posterior Q, the law G that z is drawn from, and
+the expected similarity s of `pcl.losses.mc_info_nce.log_mean_similarity`.
+
+Axes: R runs, K samples, B anchors, D dim; a program has BA anchors of all runs, of which the number is r B + b.
+"""
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from torch.autograd.function import Function, once_differentiable
+
+from pcl.distributions import VonMisesFisher
+from pcl.distributions.cosine import CosineTable, cosine_table
+from pcl.distributions.cosine_spline import R_CELLS, T_CELLS, T_MAX
+from pcl.kernels.growth import growth, is_concentrated, point_similarity
+from pcl.mathematics.normalizer_table import CELL_WIDTH, GrowthTable
+from pcl.mathematics.point_limit import NEARLY_A_POINT, TIMES_KAPPA_POS
+
+# mypy: disable-error-code="no-untyped-def, untyped-decorator"
+
+_R_CELLS, _T_CELLS, _T_MAX = tl.constexpr(R_CELLS), tl.constexpr(T_CELLS), tl.constexpr(T_MAX)
+_POINT, _TIMES_KAPPA_POS = tl.constexpr(NEARLY_A_POINT), tl.constexpr(TIMES_KAPPA_POS)
+
+
+@triton.jit
+def _polar(t, kappa, spline_ptr, scale):
+    """Compute `CosineTable.polar`: return cosine, sine, and the derivative of log tan(theta/2) in kappa."""
+    at_t = tl.minimum(tl.maximum(t * (_T_CELLS / (2 * _T_MAX)) + _T_CELLS / 2, 0.0), _T_CELLS * 1.0)
+    cell_t = tl.minimum(tl.maximum(at_t.to(tl.int32), 0), _T_CELLS - 1)
+    x = at_t - cell_t
+    at_r = (1 - 1 / (1 + kappa / scale)) * _R_CELLS
+    cell_r = tl.minimum(tl.maximum(at_r.to(tl.int32), 0), _R_CELLS - 1)
+    f = at_r - cell_r
+    g = 1 - f
+    value = t * 0.0
+    slope = t * 0.0
+    for i in tl.static_range(4):
+        row = spline_ptr + (cell_r + i) * _T_CELLS + cell_t
+        cubic = t * 0.0
+        for power in tl.static_range(3, -1, -1):
+            cubic = cubic * x + tl.load(row + power * (_R_CELLS + 3) * _T_CELLS)
+        if i == 0:
+            weight = g * g * g / 6
+            weight_slope = -g * g / 2
+        elif i == 1:
+            weight = 2 / 3 - f * f * (1 - f / 2)
+            weight_slope = f * (1.5 * f - 2)
+        elif i == 2:
+            weight = 2 / 3 - g * g * (1 - g / 2)
+            weight_slope = -g * (1.5 * g - 2)
+        else:
+            weight = f * f * f / 6
+            weight_slope = f * f / 2
+        value += weight * cubic
+        slope += weight_slope * cubic
+    tangent = tl.exp(value - 0.5 * tl.log(1 + kappa / scale))
+    sine = 2 * tangent / (1 + tangent * tangent)
+    grown = kappa + scale
+    return 1 - tangent * sine, sine, (slope * _R_CELLS * (scale / grown) - 0.5) / grown
+
+
+@triton.jit
+def _tangent(noise, mode, d, D: tl.constexpr):
+    """Return what `_place` in `pcl.distributions.von_mises_fisher` has: unit vectors, 1 + |mu_0|, its sign, and p."""
+    is_rest = (d > 0)[None, :]
+    direction = tl.where(is_rest, noise, 0.0)
+    if D == 2:  # a coordinate of 0 has no direction
+        direction = tl.where((d == 1)[None, :] & (noise == 0.0), 1.0, direction)
+    norm = tl.sqrt(tl.sum(direction * direction, axis=1))
+    unit = direction / tl.where(norm > 0, norm, 1.0)[:, None]
+    first = tl.sum(tl.where(is_rest, 0.0, mode), axis=1)
+    reach = 1 + tl.abs(first)
+    return unit, reach, tl.where(first < 0, -1.0, 1.0), tl.sum(unit * mode, axis=1) / reach
+
+
+@triton.jit
+def _sample_kernel(
+    noise_ptr, mode_ptr, kappa_ptr, spline_ptr, z_ptr, polar_ptr, scale, n_anchors, batch_size,
+    K: tl.constexpr, D: tl.constexpr, BD: tl.constexpr, BA: tl.constexpr,
+):  # fmt: skip
+    sample = tl.program_id(1)
+    anchor = tl.program_id(0) * BA + tl.arange(0, BA)
+    is_anchor = anchor < n_anchors
+    d = tl.arange(0, BD)
+    inside = is_anchor[:, None] & (d < D)[None, :]
+    at = sample * n_anchors + anchor
+    noise = tl.load(noise_ptr + at[:, None] * D + d[None, :], mask=inside, other=0.0)
+    mode = tl.load(mode_ptr + anchor[:, None] * D + d[None, :], mask=inside, other=0.0)
+    kappa = tl.load(kappa_ptr + anchor, mask=is_anchor, other=1.0)
+    t = tl.sum(tl.where((d == 0)[None, :], noise, 0.0), axis=1)
+    cosine, sine, slope = _polar(t, kappa, spline_ptr, scale)
+    unit, _, sign, p = _tangent(noise, mode, d, D)
+    tangent = tl.where((d == 0)[None, :], (-sign * p)[:, None], unit)
+    z = (cosine - sine * p)[:, None] * mode + sine[:, None] * tangent
+    place = (anchor // batch_size * K + sample) * batch_size + anchor % batch_size
+    tl.store(z_ptr + place[:, None] * D + d[None, :], z, mask=inside)
+    for i in tl.static_range(3):
+        part = cosine if i == 0 else (sine if i == 1 else slope)
+        tl.store(polar_ptr + i * K * n_anchors + at, part, mask=is_anchor)
+
+
+@triton.jit
+def _sample_gradient_kernel(
+    noise_ptr, mode_ptr, polar_ptr, d_z_ptr, d_mode_ptr, d_kappa_ptr, n_anchors, batch_size,
+    K: tl.constexpr, D: tl.constexpr, BD: tl.constexpr, BA: tl.constexpr,
+):  # fmt: skip
+    anchor = tl.program_id(0) * BA + tl.arange(0, BA)
+    is_anchor = anchor < n_anchors
+    d = tl.arange(0, BD)
+    is_first = (d == 0)[None, :]
+    inside = is_anchor[:, None] & (d < D)[None, :]
+    mode = tl.load(mode_ptr + anchor[:, None] * D + d[None, :], mask=inside, other=0.0)
+    d_mode = tl.zeros([BA, BD], tl.float32)
+    d_kappa = tl.zeros([BA], tl.float32)
+    for sample in range(K):
+        at = sample * n_anchors + anchor
+        noise = tl.load(noise_ptr + at[:, None] * D + d[None, :], mask=inside, other=0.0)
+        place = (anchor // batch_size * K + sample) * batch_size + anchor % batch_size
+        d_z = tl.load(d_z_ptr + place[:, None] * D + d[None, :], mask=inside, other=0.0)
+        cosine = tl.load(polar_ptr + at, mask=is_anchor, other=1.0)
+        sine = tl.load(polar_ptr + K * n_anchors + at, mask=is_anchor, other=0.0)
+        slope = tl.load(polar_ptr + 2 * K * n_anchors + at, mask=is_anchor, other=0.0)
+        unit, reach, sign, p = _tangent(noise, mode, d, D)
+        tangent = tl.where(is_first, (-sign * p)[:, None], unit)
+        d_cosine = tl.sum(d_z * mode, axis=1)
+        d_sine = tl.sum(d_z * tangent, axis=1) - p * d_cosine
+        d_p = -sine * (d_cosine + sign * tl.sum(tl.where(is_first, d_z, 0.0), axis=1))
+        d_mode += (cosine - sine * p)[:, None] * d_z
+        d_mode += (d_p / reach)[:, None] * tl.where(is_first, (-sign * p)[:, None], unit)
+        d_kappa += (d_sine * cosine - d_cosine * sine) * sine * slope
+    tl.store(d_mode_ptr + anchor[:, None] * D + d[None, :], d_mode, mask=inside)
+    tl.store(d_kappa_ptr + anchor, d_kappa, mask=is_anchor)
+
+
+class _Sample(Function):
+    @staticmethod
+    def forward(ctx: Any, noise: Tensor, mode: Tensor, kappa: Tensor, table: CosineTable) -> Tensor:
+        noise, mode, kappa = noise.contiguous(), mode.contiguous(), kappa.contiguous()
+        n_samples, n_runs, batch_size, dim = noise.shape
+        z, polar = noise.new_empty(n_runs, n_samples, batch_size, dim), noise.new_empty(3, *noise.shape[:3])
+        sizes, n = _sizes(dim), kappa.numel()
+        _sample_kernel[(triton.cdiv(n, sizes["BA"]), n_samples)](
+            noise, mode, kappa, table.coefficients, z, polar, table.scale, n, batch_size, K=n_samples, D=dim, **sizes
+        )
+        ctx.save_for_backward(noise, mode, polar)
+        return z
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_z: Tensor) -> tuple[Tensor | None, ...]:
+        noise, mode, polar = ctx.saved_tensors
+        n_samples, n_runs, batch_size, dim = noise.shape
+        d_mode, d_kappa, n = torch.empty_like(mode), noise.new_empty(n_runs, batch_size), n_runs * batch_size
+        sizes = _sizes(dim)
+        _sample_gradient_kernel[(triton.cdiv(n, sizes["BA"]),)](
+            noise, mode, polar, d_z.contiguous(), d_mode, d_kappa, n, batch_size, K=n_samples, D=dim, **sizes
+        )
+        return None, d_mode, d_kappa, None
+
+
+@triton.jit
+def _nearly_a_point(kappa, kappa_pos):
+    return (kappa > _POINT) & (kappa > _TIMES_KAPPA_POS * kappa_pos)
+
+
+@triton.jit
+def _partner(c, kappa, kappa_pos, table_ptr, inverse_width, D: tl.constexpr):
+    """Return the expected similarity of a sample and a partner, its derivative in c, and that in kappa."""
+    rho = tl.sqrt(tl.maximum(kappa * kappa + kappa_pos * kappa_pos + 2 * kappa_pos * kappa * c, 1e-12))
+    value, mean_cosine = growth(rho, table_ptr, inverse_width, D)
+    own, own_slope = growth(kappa, table_ptr, inverse_width, D)
+    limit, d_limit, d_limit_kappa = point_similarity(c, kappa, kappa_pos, D)
+    is_point = is_concentrated(kappa, kappa_pos)
+    slope = mean_cosine / rho
+    s = tl.where(is_point, limit, value - own)
+    d_kappa = tl.where(is_point, d_limit_kappa, slope * (kappa + kappa_pos * c) - own_slope)
+    return s, tl.where(is_point, d_limit, slope * kappa * kappa_pos), d_kappa
+
+
+@triton.jit
+def _terms_kernel(
+    z_ptr, mu_ptr, kappa_ptr, mode_ptr, guide_ptr, partner_ptr, partner_kappa_ptr, kappa_pos_ptr, table_ptr, out_ptr,
+    inverse_width, n_anchors, batch_size, K: tl.constexpr, D: tl.constexpr, BD: tl.constexpr, BA: tl.constexpr,
+):  # fmt: skip
+    sample = tl.program_id(1)
+    anchor = tl.program_id(0) * BA + tl.arange(0, BA)
+    is_anchor = anchor < n_anchors
+    d = tl.arange(0, BD)
+    inside = is_anchor[:, None] & (d < D)[None, :]
+    of_anchor = anchor[:, None] * D + d[None, :]
+    place = (anchor // batch_size * K + sample) * batch_size + anchor % batch_size
+    z = tl.load(z_ptr + place[:, None] * D + d[None, :], mask=inside, other=0.0)
+    kappa_pos = tl.load(kappa_pos_ptr + anchor // batch_size, mask=is_anchor, other=1.0)
+    kappa = tl.load(kappa_ptr + anchor, mask=is_anchor, other=1.0)
+    guide = tl.load(guide_ptr + anchor, mask=is_anchor, other=1.0)
+    partner_kappa = tl.load(partner_kappa_ptr + anchor, mask=is_anchor, other=1.0)
+    is_weighted = _nearly_a_point(kappa, kappa_pos) == 0
+    own, _ = growth(kappa, table_ptr, inverse_width, D)
+    drawn, _ = growth(guide, table_ptr, inverse_width, D)
+    own = kappa * tl.sum(z * tl.load(mu_ptr + of_anchor, mask=inside, other=0.0), axis=1) - own
+    drawn = guide * tl.sum(z * tl.load(mode_ptr + of_anchor, mask=inside, other=0.0), axis=1) - drawn
+    c = tl.sum(z * tl.load(partner_ptr + of_anchor, mask=inside, other=0.0), axis=1)
+    s, _, _ = _partner(c, partner_kappa, kappa_pos, table_ptr, inverse_width, D)
+    tl.store(out_ptr + place, tl.where(is_weighted, own - drawn, 0.0) + s, mask=is_anchor)
+
+
+@triton.jit
+def _terms_gradient_kernel(
+    z_ptr, mu_ptr, kappa_ptr, mode_ptr, guide_ptr, partner_ptr, partner_kappa_ptr, kappa_pos_ptr, table_ptr,
+    upstream_ptr, d_z_ptr, d_vectors_ptr, d_scalars_ptr,
+    inverse_width, n_anchors, batch_size, K: tl.constexpr, D: tl.constexpr, BD: tl.constexpr, BA: tl.constexpr,
+):  # fmt: skip
+    anchor = tl.program_id(0) * BA + tl.arange(0, BA)
+    is_anchor = anchor < n_anchors
+    d = tl.arange(0, BD)
+    inside = is_anchor[:, None] & (d < D)[None, :]
+    of_anchor = anchor[:, None] * D + d[None, :]
+    mu = tl.load(mu_ptr + of_anchor, mask=inside, other=0.0)
+    mode = tl.load(mode_ptr + of_anchor, mask=inside, other=0.0)
+    partner = tl.load(partner_ptr + of_anchor, mask=inside, other=0.0)
+    kappa_pos = tl.load(kappa_pos_ptr + anchor // batch_size, mask=is_anchor, other=1.0)
+    kappa = tl.load(kappa_ptr + anchor, mask=is_anchor, other=1.0)
+    guide = tl.load(guide_ptr + anchor, mask=is_anchor, other=1.0)
+    partner_kappa = tl.load(partner_kappa_ptr + anchor, mask=is_anchor, other=1.0)
+    is_weighted = _nearly_a_point(kappa, kappa_pos) == 0
+    kappa = tl.where(is_weighted, kappa, 0.0)
+    guide = tl.where(is_weighted, guide, 0.0)
+    _, own_slope = growth(kappa, table_ptr, inverse_width, D)
+    _, drawn_slope = growth(guide, table_ptr, inverse_width, D)
+    d_mu = tl.zeros([BA, BD], tl.float32)  # and that of the mode, but for its factor
+    d_partner = tl.zeros([BA, BD], tl.float32)
+    d_kappa = tl.zeros([BA], tl.float32)
+    d_guide = tl.zeros([BA], tl.float32)
+    d_partner_kappa = tl.zeros([BA], tl.float32)
+    d_kappa_pos = tl.zeros([BA], tl.float32)
+    for sample in range(K):
+        place = (anchor // batch_size * K + sample) * batch_size + anchor % batch_size
+        z = tl.load(z_ptr + place[:, None] * D + d[None, :], mask=inside, other=0.0)
+        upstream = tl.load(upstream_ptr + place, mask=is_anchor, other=0.0)
+        c = tl.sum(z * partner, axis=1)
+        _, d_cosine, d_s = _partner(c, partner_kappa, kappa_pos, table_ptr, inverse_width, D)
+        pull = upstream * d_cosine
+        d_z = (upstream * kappa)[:, None] * mu - (upstream * guide)[:, None] * mode + pull[:, None] * partner
+        tl.store(d_z_ptr + place[:, None] * D + d[None, :], d_z, mask=inside)
+        d_mu += upstream[:, None] * z
+        d_partner += pull[:, None] * z
+        d_kappa += upstream * (tl.sum(z * mu, axis=1) - own_slope)
+        d_guide -= upstream * (tl.sum(z * mode, axis=1) - drawn_slope)
+        d_partner_kappa += upstream * d_s
+        d_kappa_pos += pull * (c / kappa_pos + 1 / partner_kappa)  # see `pcl.kernels.integrated`
+    n = n_anchors * D
+    tl.store(d_vectors_ptr + of_anchor, kappa[:, None] * d_mu, mask=inside)
+    tl.store(d_vectors_ptr + n + of_anchor, -guide[:, None] * d_mu, mask=inside)
+    tl.store(d_vectors_ptr + 2 * n + of_anchor, d_partner, mask=inside)
+    tl.store(d_scalars_ptr + anchor, tl.where(is_weighted, d_kappa, 0.0), mask=is_anchor)
+    tl.store(d_scalars_ptr + n_anchors + anchor, tl.where(is_weighted, d_guide, 0.0), mask=is_anchor)
+    tl.store(d_scalars_ptr + 2 * n_anchors + anchor, d_partner_kappa, mask=is_anchor)
+    tl.store(d_scalars_ptr + 3 * n_anchors + anchor, d_kappa_pos, mask=is_anchor)
+
+
+class _Terms(Function):
+    @staticmethod
+    def forward(ctx: Any, z: Tensor, *given: Any) -> Tensor:
+        *tensors, table = given
+        tensors = [tensor.contiguous() for tensor in tensors]
+        n_runs, n_samples, batch_size, dim = z.shape
+        out, n = z.new_empty(n_runs, n_samples, batch_size), n_runs * batch_size
+        sizes = _sizes(dim)
+        _terms_kernel[(triton.cdiv(n, sizes["BA"]), n_samples)](
+            z, *tensors, table.cells, out, 1 / CELL_WIDTH, n, batch_size, K=n_samples, D=dim, **sizes
+        )
+        ctx.save_for_backward(z, *tensors)
+        ctx.table = table
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+        z, *tensors = ctx.saved_tensors
+        n_runs, n_samples, batch_size, dim = z.shape
+        d_z, d_vectors = torch.empty_like(z), z.new_empty(3, n_runs, batch_size, dim)
+        d_scalars, n = z.new_empty(4, n_runs, batch_size), n_runs * batch_size
+        sizes = _sizes(dim)
+        _terms_gradient_kernel[(triton.cdiv(n, sizes["BA"]),)](
+            z, *tensors, ctx.table.cells, upstream.contiguous(), d_z, d_vectors, d_scalars,
+            1 / CELL_WIDTH, n, batch_size, K=n_samples, D=dim, **sizes,
+        )  # fmt: skip
+        (d_mu, d_mode, d_partner), (d_kappa, d_guide, d_partner_kappa, d_kappa_pos) = d_vectors, d_scalars
+        return d_z, d_mu, d_kappa, d_mode, d_guide, d_partner, d_partner_kappa, d_kappa_pos.sum(-1), None
+
+
+def _sizes(dim: int) -> dict[str, int]:
+    block = triton.next_power_of_2(dim)
+    return {"BD": block, "BA": max(2, min(16, 256 // block))}  # what a program's registers hold
+
+
+def samples_of(law: VonMisesFisher, noise: Tensor) -> Tensor:
+    """Map standard normals (K, R, B, D) to samples (R, K, B, D) of a law with an exact sampler and the batch (R, B)."""
+    table = cosine_table(law.dim, noise.dtype, noise.device)
+    result: Tensor = _Sample.apply(noise, law.mu, law.kappa, table)  # type: ignore[no-untyped-call]
+    return result
+
+
+def log_terms(
+    z: Tensor, anchor: VonMisesFisher, guide: VonMisesFisher, positive: VonMisesFisher, kappa_pos: Tensor,
+    table: GrowthTable,
+) -> Tensor:  # fmt: skip
+    """Return the terms of samples (R, K, B, D) that the guide has drawn, (R, K, B), for laws with the batch (R, B).
+
+    kappa_pos is (R,). An anchor that is nearly a point guides itself, and its samples weigh 1. Gradients reach all.
+    """
+    given = (anchor.mu, anchor.kappa, guide.mu, guide.kappa, positive.mu, positive.kappa)
+    result: Tensor = _Terms.apply(z.contiguous(), *given, kappa_pos, table)  # type: ignore[no-untyped-call]
+    return result

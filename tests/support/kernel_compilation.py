@@ -1,0 +1,79 @@
+"""Every kernel compiled for a GPU that need not be there: `python -m tests.support.kernel_compilation`.
+
+The interpreter takes kernels that the compiler refuses, and only the compiler says whether one spills registers.
+"""
+
+from typing import Any
+
+import torch
+import triton
+from torch import Tensor
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from pcl.distributions import CosineLaw, VonMisesFisher
+from pcl.encoders import StackedMlp
+from pcl.kernels.guided import log_terms, samples_of
+from pcl.kernels.hib import FusedHIB
+from pcl.kernels.inputs import Partners
+from pcl.kernels.integrated import log_mean_similarity
+from pcl.kernels.latents import sample_latents
+from pcl.kernels.mc_info_nce import FusedMCInfoNCE
+from pcl.kernels.narrow_mlp import NarrowMlp
+from pcl.kernels.transport import transport_table
+from pcl.mathematics.normalizer_table import growth_table
+from pcl.mathematics.random_streams import streams
+from tests.support.kernel_reference import partners_of
+
+TARGET = GPUTarget("cuda", 90, 32)
+CPU = torch.device("cpu")
+_TYPES = {torch.float32: "*fp32", torch.float16: "*fp16", torch.int64: "*i64", torch.int32: "*i32"}
+_OPTIONS = ("num_warps", "num_stages")
+compiled: list[str] = []
+
+
+def compile_only(kernel: Any, *args: Any, grid: Any, warmup: bool, **named: Any) -> None:
+    """Compile a kernel for what it would be launched with."""
+    del grid, warmup
+    options = {name: named.pop(name) for name in _OPTIONS if name in named}
+    given = dict(zip(kernel.arg_names, args, strict=False)) | named
+    constants = {p.name: given[p.name] for p in kernel.params if p.is_constexpr or given[p.name] is None}
+    signature = {p.name: "constexpr" if p.name in constants else _type_of(given[p.name]) for p in kernel.params}
+    triton.compile(ASTSource(kernel, signature, constants), target=TARGET, options=options)
+    compiled.append(kernel.__name__)
+
+
+def _type_of(value: Tensor | float) -> str:
+    if isinstance(value, Tensor):
+        return _TYPES[value.dtype]
+    return "fp32" if isinstance(value, float) else "i32"
+
+
+def launch_all() -> None:
+    """Launch every kernel, at the sizes of the paper; the results mean nothing."""
+    dim, seed_and_step = 10, torch.tensor([1, 2])
+    table, law = transport_table(dim, CosineLaw(), CPU), growth_table(dim, CPU)
+    for n_negatives in (1, 32):
+        leaves = [leaf.requires_grad_() for leaf in partners_of(4, n_negatives, dim)]
+        loss = FusedMCInfoNCE(table, 512, 1.0)(Partners(*leaves), torch.full((1,), 20.0), seed_and_step)
+        loss.sum().backward()
+        hib = FusedHIB(table, 8, 2.0, 1.0, is_mean_inside=False, negative_weight=1.0)
+        hib(Partners(*leaves), seed_and_step).sum().backward()
+    for size in (2, dim, 64, 128):
+        noise, law = torch.randn(32, 1, 4, size), growth_table(size, CPU)
+        mode, kappa = torch.ones(1, 4, size, requires_grad=True), torch.ones(1, 4, requires_grad=True)
+        posterior = VonMisesFisher(mode, kappa, validate_args=False)
+        for is_learned in (False, True):
+            scale = torch.ones(1, requires_grad=is_learned)
+            z = samples_of(posterior, noise)
+            terms = log_terms(z, posterior, posterior, posterior, scale, law)
+            (terms.sum() + log_mean_similarity(z.flatten(1, 2), mode, kappa, scale, law).sum()).backward()
+    sample_latents(table, torch.ones(4, dim), torch.ones(4), seed_and_step)
+    net = StackedMlp([10, 10, 50, 50, 10, 1], streams([4, 5], "net"))
+    NarrowMlp(net)(torch.rand(2, 70, 10)).sum().backward()  # type: ignore[no-untyped-call]
+
+
+if __name__ == "__main__":
+    triton.runtime.JITFunction.run = compile_only
+    launch_all()
+    print(f"{len(set(compiled))} kernels compile: {', '.join(sorted(set(compiled)))}")
