@@ -9,6 +9,6 @@ os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS
 # The kernels need Triton, which comes with torch's CUDA builds alone.
 _OF_TRITON = [
     "pcl/kernels/*.py", "pcl/training/steps/fused_step.py", "pcl/training/steps/integrated_step.py",
-    "tests/support/*_cases.py",
+    "tests/support/*_cases.py", "tests/support/kernel_compilation.py",
 ]  # fmt: skip
 collect_ignore_glob = [] if find_spec("triton") else _OF_TRITON

@@ -4,7 +4,7 @@
 
 Hardware, time, result: one H200, CIFAR-10H, fold 1, 392 to 428 s a cell beside four other trainings. kappa_pos = 16
 with "mu kappa" wins by the best evaluation (crop correlation 0.705; "mu joint" 0.693, all others 0.631 to 0.658), but
-another backbone gave it 0.638. At the end kappa_pos = 16 keeps most of both correlations in all three phases;
+another backbone gave it 0.638. At the end kappa_pos = 16 keeps most of both correlations with all three schedules;
 kappa_pos = 64 is worse in both (docs/exact.md).
 
 kappa_pos is also the gain of the last layer's initialisation, as in all spaces of CIFAR.

@@ -20,7 +20,7 @@ def changes(results: Sequence[Result]) -> list[str]:
 
 
 def lines_with_error(results: Sequence[Result], changed: str = "") -> list[list[Line]]:
-    """Return, for each number that the paper prints with an error, its lines as released, by today's numerics."""
+    """Return the lines of each number that the paper prints with an error, with these changes and today's numerics."""
     found: dict[tuple[str, str, str], Line] = {}
     for result in results:
         if result.is_of_released_profile and result.asked.changed == changed:

@@ -5,8 +5,11 @@
 
 import csv
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
+from hashlib import sha256
+from itertools import pairwise
 from pathlib import Path
 
 from dashboards.paper.formats import CSV_HEADINGS, cells_of, csv_of
@@ -17,6 +20,7 @@ from pcl.studies.paper.comparison import DIVERGED, MISSING, NO_ERROR, NO_NUMBER,
 from pcl.studies.paper.published import AGREES, FEW_SEEDS, published_titles
 from pcl.studies.tracking.tags import NUMERICS, Tag, numerics_of, shown_commit
 
+_LONGEST_NAME = 80  # of a folder
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 _PROFILES = [profile.value for profile in (Profile.REFERENCE, Profile.PAPER, Profile.EXACT)]  # in this order
 _SCALES = [scale.value for scale in reversed(Scale)]  # the published sizes first
@@ -55,15 +59,19 @@ class Asked:
     changed: str = ""  # settings that are not the profile's, such as training.release_version=last
 
     def path_of(self, table: str) -> Path:
-        """Return a table's path in the folder of all results.
+        """Return a table's path in the folder of all results."""
+        return Path(folder_of(self.fidelity, self.scale, self.changed)) / f"{table.replace(':', '-')}.csv"
 
-        Example:
-            >>> asked = Asked("reference", "paper", "toy", "4 5", "python launch/reproduce.py", "training.lr=0.1")
-            >>> asked.path_of("tab:infonce").as_posix()
-            'reference-paper-training.lr-0.1/tab-infonce.csv'
-        """
-        changed = re.sub(r"[^\w.]+", "-", f"-{self.changed}") if self.changed else ""
-        return Path(f"{self.fidelity}-{self.scale}{changed}") / f"{table.replace(':', '-')}.csv"
+
+def folder_of(fidelity: str, scale: str, changed: str) -> str:
+    """Return the name of the folder for what shares these settings.
+
+    Example:
+        >>> folder_of("reference", "paper", "training.release_version=last")
+        'reference-paper-training.release_version-last'
+    """
+    name = re.sub(r"[^\w.]+", "-", f"{fidelity}-{scale}-{changed}").strip("-")
+    return name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}-{sha256(changed.encode()).hexdigest()[:8]}"
 
 
 @dataclass(frozen=True)
@@ -116,6 +124,7 @@ def read_result(path: Path) -> Result:
     content = [dict(zip(columns, row, strict=True)) for row in rows[1:]]
     for row in content:
         row.setdefault("numerics", numerics_of({}) if row["hardware"] else "")
+        row.setdefault("changed", _changed_by(row["command"]))
         row |= {name: row.get(name, "") for name in _ADDED}
     result = Result(
         content[0]["table"],
@@ -126,6 +135,11 @@ def read_result(path: Path) -> Result:
     if result.table not in published_titles():
         raise ValueError(f"{path} is of {result.table!r}, which is no table or figure of the paper.")
     return result
+
+
+def _changed_by(command: str) -> str:
+    """Return the settings that a command changes, as files of earlier versions tell them."""
+    return " ".join(sorted(value for flag, value in pairwise(shlex.split(command)) if flag == "--set"))
 
 
 def read_results(folder: Path) -> list[Result]:
@@ -182,7 +196,8 @@ def origin_words(result: Result) -> str:
     asked = result.asked
     seeds = f", seeds {asked.of_seeds}" if asked.of_seeds else ""
     images = "" if asked.data == "toy" else f", images {asked.data}"
-    told = [f"fidelity {asked.fidelity}, scale {asked.scale}{images}{seeds}"]
+    changed = f", {asked.changed}" if asked.changed else ""
+    told = [f"fidelity {asked.fidelity}{changed}, scale {asked.scale}{images}{seeds}"]
     if older := sorted({origin.numerics for origin in result.origins if origin.is_older}):
         told.append(f"numerics {', '.join(older)}, where this version has {NUMERICS}: to be run again")
     for name, words in (("hardware", "{}"), ("torch", "torch {}"), ("date", "{}"), *_CODE.items()):

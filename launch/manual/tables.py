@@ -32,9 +32,10 @@ def _scope(setting: Setting) -> str:
 
 
 def results_tables(results: Sequence[Result]) -> str:
-    """Return all kept tables, of the profiles' own settings; those with the same origin say so once, below the last."""
+    """Return the kept tables that `changes_table` does not have; those with one origin say so once, below the last."""
     parts = []
-    for words, group in groupby((result for result in results if not result.asked.changed), origin_words):
+    own = (result for result in results if not (result.is_of_released_profile and result.asked.changed))
+    for words, group in groupby(own, origin_words):
         tables = [as_markdown(result) for result in group]
         subject = f"These {len(tables)}: " if len(tables) > 1 else ""
         parts += [*tables, f"{subject}{words}"]
@@ -43,7 +44,8 @@ def results_tables(results: Sequence[Result]) -> str:
 
 def summary_table(results: Sequence[Result]) -> str:
     """Return the paper's main comparison of losses, as it was kept at the published size."""
-    return next((as_markdown(result) for result in results if result.table == _SUMMARY), "Not run yet.")
+    kept = (result for result in results if result.table == _SUMMARY and not result.asked.changed)
+    return next(map(as_markdown, kept), "Not run yet.")
 
 
 def status_table(results: Sequence[Result]) -> str:
@@ -68,8 +70,9 @@ def changes_table(results: Sequence[Result]) -> str:
             printed = next(line.published for of_one in (lines, *found) for line in of_one)
             table, row, what = places[0]
             rows.append([f"`{table}`", row, what, printed, *(_first_cell(of_one) for of_one in (lines, *found))])
-    commands = dict.fromkeys(f"`{result.asked.command}`" for result in results if result.asked.changed in changed)
-    return "\n".join([*markdown_table(rows), "", *commands]) if changed else "Not run yet."
+    of_released = [result for result in results if result.is_of_released_profile and result.asked.changed]
+    commands = dict.fromkeys(f"`{result.asked.command}`" for result in of_released)
+    return "\n".join([*markdown_table(rows), "", ", ".join(commands)]) if len(rows) > 1 else "Not run yet."
 
 
 def _first_cell(lines: Sequence[Line]) -> str:

@@ -40,6 +40,11 @@ class Setting:
     def __post_init__(self) -> None:
         object.__setattr__(self, "overrides", canonical_settings(self.overrides))
 
+    @property
+    def changed(self) -> str:
+        """Return the values of `--set` in words."""
+        return " ".join(f"{path}={value}" for path, value in sorted(self.overrides.items()))
+
     def images_of(self, task: str) -> Images:
         return self.images if task == "images" else NO_IMAGES
 

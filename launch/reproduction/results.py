@@ -32,7 +32,7 @@ def check_output(folder: Path | None) -> None:
 
 
 def check_kept(request: ReproductionRequest, names: Sequence[str], setting: Setting) -> None:
-    """Raise a ValueError if a kept file would be replaced by one of fewer seeds or of other images."""
+    """Raise a ValueError if a kept file would be replaced by one of fewer seeds, other images or other settings."""
     if request.output is None:
         return
     for name in names:
@@ -44,6 +44,7 @@ def check_kept(request: ReproductionRequest, names: Sequence[str], setting: Sett
         for is_kept, told in (
             (set(kept.of_seeds.split()) <= set(asked.of_seeds.split()), f"seeds {kept.of_seeds}"),
             (kept.data == asked.data, f"images {kept.data}"),
+            (kept.changed == asked.changed, f"settings {kept.changed or 'of its profile'}"),  # of the same folder name
         ):
             if not is_kept:
                 raise ValueError(f"{path} is of the {told}, which would be lost; choose another `--output`.")
@@ -93,9 +94,8 @@ def write_results(
 def _asked(request: ReproductionRequest, name: str, setting: Setting) -> Asked:
     data = setting.images.name if needs_images([name]) else "toy"
     seeds = " ".join(map(str, setting.seeds)) if needed_tables([name]) else ""
-    changed = " ".join(f"{path}={value}" for path, value in sorted(setting.overrides.items()))
     again = f"{command('reproduce')} {asked_again(request)}"
-    return Asked(setting.profile, setting.scale, data, seeds, again, changed)
+    return Asked(setting.profile, setting.scale, data, seeds, again, setting.changed)
 
 
 def _date(end_ms: int) -> str:

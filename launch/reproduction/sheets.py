@@ -6,6 +6,7 @@ from pathlib import Path
 
 from dashboards.paper.figures import Curve, draw_curves, stamped
 from dashboards.paper.formats import FORMATS, Sheet, page, text
+from dashboards.paper.results import folder_of
 from launch.reproduction.cells import Cells, Setting, ours_of
 from launch.reproduction.grids import GridStudy
 from launch.shared.command import say
@@ -45,7 +46,7 @@ def write_sheets(
     storage: Storage,
 ) -> tuple[Path, list[Sheet]]:  # fmt: skip
     """Print every table and write it in all formats; returns the folder and what is in it."""
-    folder = storage.path / "reproduce" / f"{setting.profile}-{setting.scale}"
+    folder = storage.path / "reproduce" / folder_of(setting.profile, setting.scale, setting.changed)
     folder.mkdir(parents=True, exist_ok=True)
     tables = {table.name: table for table in published_tables()}
     sheets = []

@@ -17,7 +17,7 @@ _SHOWN = {
     names.COVERAGE_90: "in 90% cap",
     names.VAL_CROP: "crop", names.VAL_ENTROPY: "entropy", names.VAL_RECALL: "Recall@1",
     names.TEST_CROP: "test crop", names.TEST_ENTROPY: "test entropy", names.TEST_RECALL: "test Recall@1",
-    names.LAST_CROP: "at the end: test crop", names.LAST_ENTROPY: "test entropy", names.LAST_RECALL: "test Recall@1",
+    names.LAST_CROP: "last crop", names.LAST_ENTROPY: "last entropy", names.LAST_RECALL: "last Recall@1",
 }  # fmt: skip
 
 

@@ -18,8 +18,8 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import Function, once_differentiable
 
-from pcl.kernels.growth import (
-    LARGEST,
+from pcl.kernels.normalizer import (
+    TABLE_END,
     growth,
     growth_beyond,
     growth_inside,
@@ -41,15 +41,15 @@ def _similarity(c, kappa, own, kappa_pos, table_ptr, inverse_width, has_far, D: 
     value, mean_cosine = growth_inside(rho, table_ptr, inverse_width)
     if has_far:
         value_beyond, mean_cosine_beyond = growth_beyond(rho, table_ptr, D)
-        value = tl.where(rho > LARGEST, value_beyond, value)
-        mean_cosine = tl.where(rho > LARGEST, mean_cosine_beyond, mean_cosine)
+        value = tl.where(rho > TABLE_END, value_beyond, value)
+        mean_cosine = tl.where(rho > TABLE_END, mean_cosine_beyond, mean_cosine)
     return value - own, mean_cosine / rho
 
 
 @triton.jit
 def _has_far(kappa, kappa_pos):
     """Return whether rho can be beyond the table."""
-    return tl.max(kappa, axis=0) + kappa_pos > LARGEST
+    return tl.max(kappa, axis=0) + kappa_pos > TABLE_END
 
 
 @triton.jit
@@ -96,7 +96,7 @@ def _rows_kernel(
             pull = tl.where(is_point[None, :], share * d_cosine, pull)
         grad = grad * fade[:, None] + tl.dot(pull, mu, input_precision="tf32x3")
         if IS_LEARNED:  # d rho / d kappa_pos is to d rho / dc as kappa_pos + kappa c to kappa_pos kappa
-            turned = pull * (c / kappa_pos + 1.0 / kappa[None, :])
+            turned = pull * (c / kappa_pos + 1.0 / tl.maximum(kappa, 1e-20)[None, :])
             d_kappa_pos = d_kappa_pos * fade + tl.sum(turned, axis=1)
         top = new_top
     tl.store(out_ptr + run * m + row, top + tl.log(total) - log_n, mask=row < m)

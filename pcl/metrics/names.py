@@ -1,7 +1,7 @@
 """Names of all metrics, their better ends and their short names for people.
 
 Imports no module of ours: readers of records need it too. `split/what` is the rule: `eval` for the toy task, `val` and
-`test` for images.
+`test` for images, and `last` for test images by the weights of the last batch.
 """
 
 import math

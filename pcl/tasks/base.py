@@ -120,7 +120,7 @@ class Task(ABC):
         """Return the metrics of each run."""
 
     def final(self, encoder: Encoder) -> list[Metrics]:
-        """Return further metrics of each run, which are computed once, at its end, and select nothing."""
+        """Return further metrics of each run, which are computed at its end, and select nothing."""
         return [{} for _ in range(self.n_runs)]
 
     def truths(self) -> Truths | None:

@@ -248,7 +248,7 @@ class CifarTask(Task):
         return self._metrics(encoder, [fold.validation for fold in self.folds], "val")
 
     def final(self, encoder: Encoder) -> list[Metrics]:
-        """Return test metrics of each run; compute them once, with the weights that validation has chosen."""
+        """Return test metrics of each run; a training ends with those of its best weights and of its last."""
         return self._metrics(encoder, [fold.test for fold in self.folds], "test")
 
     def _metrics(self, encoder: Encoder, by_run: list[JudgedImages], split: str) -> list[Metrics]:

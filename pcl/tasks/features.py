@@ -119,7 +119,7 @@ class FeatureTask(Task):
         return self._metrics(encoder, self.validation, "val")
 
     def final(self, encoder: Encoder) -> list[Metrics]:
-        """Return test metrics of each run; compute them once, with the weights that validation has chosen."""
+        """Return test metrics of each run; a training ends with those of its best weights and of its last."""
         return self._metrics(encoder, self.test, "test")
 
     def _metrics(self, encoder: Encoder, by_run: list[_Part], name: str) -> list[Metrics]:

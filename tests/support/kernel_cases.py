@@ -11,13 +11,13 @@ from pcl.config.run_config import RunConfig
 from pcl.config.schedule import Trained
 from pcl.distributions import CosineLaw, VonMisesFisher
 from pcl.encoders import StackedMlp
-from pcl.kernels.guided import log_terms, samples_of
 from pcl.kernels.inputs import Partners
 from pcl.kernels.integrated import log_mean_similarity
 from pcl.kernels.latents import sample_latents
 from pcl.kernels.mc_info_nce import FusedMCInfoNCE
 from pcl.kernels.narrow_mlp import NarrowMlp
 from pcl.kernels.transport import transport_table
+from pcl.kernels.weighted_samples import log_terms, samples_of
 from pcl.losses import info_nce
 from pcl.losses.mc_info_nce import log_mean_similarity as exact_similarity
 from pcl.mathematics.normalizer_table import GrowthTable, growth_table
@@ -171,7 +171,8 @@ def check_integrated(device: str, dim: int, kappa_pos: float) -> None:
 
 # Kappas of anchors, of their guides and of positives: usual ones, beyond the table, points
 GUIDED_KAPPAS = [
-    (20.0, 35.0, 25.0), (1.5, 40.0, 700.0), (1200.0, 1220.0, 1100.0), (3e6, 3e6, 2e7), (20.0, 30.0, torch.inf),
+    (20.0, 35.0, 25.0), (1.5, 40.0, 700.0), (1200.0, 1220.0, 1100.0), (1e5, 1.001e5, 2e5), (3e6, 3e6, 2e7),
+    (20.0, 30.0, torch.inf),
 ]  # fmt: skip
 
 
@@ -181,7 +182,8 @@ def _laws(dim: int, place: str) -> list[Tensor]:
     kappas = torch.tensor(GUIDED_KAPPAS).T.unsqueeze(1).expand(3, 2, -1)
     modes = unit_vectors(3, *kappas.shape[1:], dim, generator=generator, dtype=torch.float32)
     modes[:, 1, :, 0] *= -1  # either side of the reflection
-    modes[1] = torch.where(kappas[0, ..., None] > 1e6, modes[0], modes[1])  # points guide themselves
+    near = torch.nn.functional.normalize(modes[0] + modes[1] / kappas[0, ..., None].sqrt(), dim=-1)
+    modes[1] = torch.where(kappas[0, ..., None] > 1e6, modes[0], near)  # points guide themselves
     return [leaf.clone().to(place).requires_grad_() for pair in zip(modes, kappas, strict=True) for leaf in pair]
 
 
@@ -191,7 +193,7 @@ def _assert_alike(results: list[list[Tensor]], tolerance: float) -> None:
     for reference, ours in zip(plain, fused, strict=True):
         largest = reference.abs().max().item()
         assert (reference - ours).abs().max() <= tolerance * largest
-        torch.testing.assert_close(ours, reference, rtol=0.02, atol=0.01 * tolerance * largest)
+        torch.testing.assert_close(ours, reference, rtol=0.02, atol=0.1 * tolerance * largest)
 
 
 def check_samples(device: str, dim: int) -> None:
@@ -215,12 +217,13 @@ def check_samples(device: str, dim: int) -> None:
 def check_log_terms(device: str, dim: int) -> None:
     """The weight of a guided sample and its similarity to the positive, with all gradients, against torch."""
     generator = torch.Generator().manual_seed(2)
-    z = unit_vectors(2, 6, len(GUIDED_KAPPAS), dim, generator=generator, dtype=torch.float32)
+    _, _, mode, kappa, _, _ = _laws(dim, "cpu")
+    z = VonMisesFisher(mode, kappa, validate_args=False).sample((6,), generator).transpose(0, 1).contiguous()
     upstream = torch.randn(*z.shape[:3], generator=generator)
     results = []
     for place in ("cpu", device):
         leaves = [z.clone().to(place).requires_grad_(), *_laws(dim, place)]
-        scale = torch.tensor([20.0, 30.0], device=place, requires_grad=True)
+        scale = torch.tensor([20.0, 980.0], device=place, requires_grad=True)
         table = growth_table(dim, torch.device(place))
         laws = [VonMisesFisher(*pair, validate_args=False) for pair in zip(leaves[1::2], leaves[2::2], strict=True)]
         terms = (_plain_log_terms if not results else log_terms)(leaves[0], *laws, scale, table)
@@ -229,6 +232,17 @@ def check_log_terms(device: str, dim: int) -> None:
         results.append([terms.detach().cpu(), *gradients])
     assert len(results[0]) == 9
     _assert_alike(results, 1e-4)
+    anchor, guide, positive = (
+        VonMisesFisher(law.mu.detach().cpu().double(), law.kappa.detach().cpu().double(), validate_args=False)
+        for law in laws
+    )
+    weight = anchor.log_prob(z.double().transpose(0, 1)) - guide.log_prob(z.double().transpose(0, 1))
+    weight = torch.where(is_nearly_a_point(anchor.kappa, scale.detach().cpu().unsqueeze(-1)), 0.0, weight)
+    cosine = (z * positive.mu.unsqueeze(1)).sum(-1)
+    of_runs = zip(positive.mu, positive.kappa, cosine, scale.detach().cpu(), strict=True)
+    similarity = [exact_similarity(VonMisesFisher(mu, kappa, validate_args=False), c, s) for mu, kappa, c, s in of_runs]
+    exact = weight.transpose(0, 1) + torch.stack(similarity)
+    assert (results[1][0] - exact).abs().max() < 3e-3
 
 
 def _plain_log_terms(

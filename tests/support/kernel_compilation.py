@@ -1,6 +1,6 @@
 """Every kernel compiled for a GPU that need not be there: `python -m tests.support.kernel_compilation`.
 
-The interpreter takes kernels that the compiler refuses, and only the compiler says whether one spills registers.
+The interpreter takes kernels that the compiler refuses.
 """
 
 from typing import Any
@@ -13,7 +13,6 @@ from triton.compiler import ASTSource
 
 from pcl.distributions import CosineLaw, VonMisesFisher
 from pcl.encoders import StackedMlp
-from pcl.kernels.guided import log_terms, samples_of
 from pcl.kernels.hib import FusedHIB
 from pcl.kernels.inputs import Partners
 from pcl.kernels.integrated import log_mean_similarity
@@ -21,6 +20,7 @@ from pcl.kernels.latents import sample_latents
 from pcl.kernels.mc_info_nce import FusedMCInfoNCE
 from pcl.kernels.narrow_mlp import NarrowMlp
 from pcl.kernels.transport import transport_table
+from pcl.kernels.weighted_samples import log_terms, samples_of
 from pcl.mathematics.normalizer_table import growth_table
 from pcl.mathematics.random_streams import streams
 from tests.support.kernel_reference import partners_of
@@ -50,9 +50,9 @@ def _type_of(value: Tensor | float) -> str:
 
 
 def launch_all() -> None:
-    """Launch every kernel, at the sizes of the paper; the results mean nothing."""
+    """Launch every kernel on little data; the results mean nothing."""
     dim, seed_and_step = 10, torch.tensor([1, 2])
-    table, law = transport_table(dim, CosineLaw(), CPU), growth_table(dim, CPU)
+    table = transport_table(dim, CosineLaw(), CPU)
     for n_negatives in (1, 32):
         leaves = [leaf.requires_grad_() for leaf in partners_of(4, n_negatives, dim)]
         loss = FusedMCInfoNCE(table, 512, 1.0)(Partners(*leaves), torch.full((1,), 20.0), seed_and_step)

@@ -128,7 +128,7 @@ def _table(
             if is_unfinished:
                 rows.append(TableRow((*cells, MISSING, "", "", badge("unfinished"), "this store"), "unfinished"))
                 tally.states.append("unfinished")
-            elif not lines and not shipped:
+            elif not lines and all(line.asked.changed for line in shipped):
                 missing.append(TableRow(cells))
     tally.n_missing += len(missing)
     name = of_paper.name.replace(":", "-")

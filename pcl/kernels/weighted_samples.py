@@ -1,4 +1,4 @@
-"""Samples of vMFs with gradients, and what guided samples weigh: each the work of one kernel, and one for its gradient.
+"""Samples of vMFs, and the weights of guided samples: one kernel computes each, another one its gradient.
 
 A sample is what `VonMisesFisher.rsample` makes of the same standard normals with the exact law. The term of a sample z
 of an anchor is log Q(z) - log G(z) + s(z, positive), with the anchor's posterior Q, the law G that z is drawn from, and
@@ -18,14 +18,14 @@ from torch.autograd.function import Function, once_differentiable
 from pcl.distributions import VonMisesFisher
 from pcl.distributions.cosine import CosineTable, cosine_table
 from pcl.distributions.cosine_spline import R_CELLS, T_CELLS, T_MAX
-from pcl.kernels.growth import growth, is_concentrated, point_similarity
+from pcl.kernels.normalizer import growth, is_concentrated, log_peak, point_similarity
 from pcl.mathematics.normalizer_table import CELL_WIDTH, GrowthTable
 from pcl.mathematics.point_limit import NEARLY_A_POINT, TIMES_KAPPA_POS
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
 
 _R_CELLS, _T_CELLS, _T_MAX = tl.constexpr(R_CELLS), tl.constexpr(T_CELLS), tl.constexpr(T_MAX)
-_POINT, _TIMES_KAPPA_POS = tl.constexpr(NEARLY_A_POINT), tl.constexpr(TIMES_KAPPA_POS)
+_NEARLY_A_POINT, _POINT_TIMES = tl.constexpr(NEARLY_A_POINT), tl.constexpr(TIMES_KAPPA_POS)
 
 
 @triton.jit
@@ -80,6 +80,12 @@ def _tangent(noise, mode, d, D: tl.constexpr):
 
 
 @triton.jit
+def _place(anchor, sample, batch_size, K: tl.constexpr):
+    """Return the place of a sample in an array (R, K, B)."""
+    return (anchor // batch_size * K + sample) * batch_size + anchor % batch_size
+
+
+@triton.jit
 def _sample_kernel(
     noise_ptr, mode_ptr, kappa_ptr, spline_ptr, z_ptr, polar_ptr, scale, n_anchors, batch_size,
     K: tl.constexpr, D: tl.constexpr, BD: tl.constexpr, BA: tl.constexpr,
@@ -98,7 +104,7 @@ def _sample_kernel(
     unit, _, sign, p = _tangent(noise, mode, d, D)
     tangent = tl.where((d == 0)[None, :], (-sign * p)[:, None], unit)
     z = (cosine - sine * p)[:, None] * mode + sine[:, None] * tangent
-    place = (anchor // batch_size * K + sample) * batch_size + anchor % batch_size
+    place = _place(anchor, sample, batch_size, K)
     tl.store(z_ptr + place[:, None] * D + d[None, :], z, mask=inside)
     for i in tl.static_range(3):
         part = cosine if i == 0 else (sine if i == 1 else slope)
@@ -121,7 +127,7 @@ def _sample_gradient_kernel(
     for sample in range(K):
         at = sample * n_anchors + anchor
         noise = tl.load(noise_ptr + at[:, None] * D + d[None, :], mask=inside, other=0.0)
-        place = (anchor // batch_size * K + sample) * batch_size + anchor % batch_size
+        place = _place(anchor, sample, batch_size, K)
         d_z = tl.load(d_z_ptr + place[:, None] * D + d[None, :], mask=inside, other=0.0)
         cosine = tl.load(polar_ptr + at, mask=is_anchor, other=1.0)
         sine = tl.load(polar_ptr + K * n_anchors + at, mask=is_anchor, other=0.0)
@@ -132,7 +138,7 @@ def _sample_gradient_kernel(
         d_sine = tl.sum(d_z * tangent, axis=1) - p * d_cosine
         d_p = -sine * (d_cosine + sign * tl.sum(tl.where(is_first, d_z, 0.0), axis=1))
         d_mode += (cosine - sine * p)[:, None] * d_z
-        d_mode += (d_p / reach)[:, None] * tl.where(is_first, (-sign * p)[:, None], unit)
+        d_mode += (d_p / reach)[:, None] * tangent
         d_kappa += (d_sine * cosine - d_cosine * sine) * sine * slope
     tl.store(d_mode_ptr + anchor[:, None] * D + d[None, :], d_mode, mask=inside)
     tl.store(d_kappa_ptr + anchor, d_kappa, mask=is_anchor)
@@ -166,7 +172,7 @@ class _Sample(Function):
 
 @triton.jit
 def _nearly_a_point(kappa, kappa_pos):
-    return (kappa > _POINT) & (kappa > _TIMES_KAPPA_POS * kappa_pos)
+    return (kappa > _NEARLY_A_POINT) & (kappa > _POINT_TIMES * kappa_pos)
 
 
 @triton.jit
@@ -194,17 +200,18 @@ def _terms_kernel(
     d = tl.arange(0, BD)
     inside = is_anchor[:, None] & (d < D)[None, :]
     of_anchor = anchor[:, None] * D + d[None, :]
-    place = (anchor // batch_size * K + sample) * batch_size + anchor % batch_size
+    place = _place(anchor, sample, batch_size, K)
     z = tl.load(z_ptr + place[:, None] * D + d[None, :], mask=inside, other=0.0)
     kappa_pos = tl.load(kappa_pos_ptr + anchor // batch_size, mask=is_anchor, other=1.0)
     kappa = tl.load(kappa_ptr + anchor, mask=is_anchor, other=1.0)
     guide = tl.load(guide_ptr + anchor, mask=is_anchor, other=1.0)
     partner_kappa = tl.load(partner_kappa_ptr + anchor, mask=is_anchor, other=1.0)
     is_weighted = _nearly_a_point(kappa, kappa_pos) == 0
-    own, _ = growth(kappa, table_ptr, inverse_width, D)
-    drawn, _ = growth(guide, table_ptr, inverse_width, D)
-    own = kappa * tl.sum(z * tl.load(mu_ptr + of_anchor, mask=inside, other=0.0), axis=1) - own
-    drawn = guide * tl.sum(z * tl.load(mode_ptr + of_anchor, mask=inside, other=0.0), axis=1) - drawn
+    # 1 - mu.z as half a squared distance: kappa times it keeps its digits where mu.z rounds to 1.
+    from_mu = z - tl.load(mu_ptr + of_anchor, mask=inside, other=0.0)
+    from_mode = z - tl.load(mode_ptr + of_anchor, mask=inside, other=0.0)
+    own = log_peak(kappa, table_ptr, inverse_width, D) - 0.5 * kappa * tl.sum(from_mu * from_mu, axis=1)
+    drawn = log_peak(guide, table_ptr, inverse_width, D) - 0.5 * guide * tl.sum(from_mode * from_mode, axis=1)
     c = tl.sum(z * tl.load(partner_ptr + of_anchor, mask=inside, other=0.0), axis=1)
     s, _, _ = _partner(c, partner_kappa, kappa_pos, table_ptr, inverse_width, D)
     tl.store(out_ptr + place, tl.where(is_weighted, own - drawn, 0.0) + s, mask=is_anchor)
@@ -240,7 +247,7 @@ def _terms_gradient_kernel(
     d_partner_kappa = tl.zeros([BA], tl.float32)
     d_kappa_pos = tl.zeros([BA], tl.float32)
     for sample in range(K):
-        place = (anchor // batch_size * K + sample) * batch_size + anchor % batch_size
+        place = _place(anchor, sample, batch_size, K)
         z = tl.load(z_ptr + place[:, None] * D + d[None, :], mask=inside, other=0.0)
         upstream = tl.load(upstream_ptr + place, mask=is_anchor, other=0.0)
         c = tl.sum(z * partner, axis=1)
@@ -253,7 +260,7 @@ def _terms_gradient_kernel(
         d_kappa += upstream * (tl.sum(z * mu, axis=1) - own_slope)
         d_guide -= upstream * (tl.sum(z * mode, axis=1) - drawn_slope)
         d_partner_kappa += upstream * d_s
-        d_kappa_pos += pull * (c / kappa_pos + 1 / partner_kappa)  # see `pcl.kernels.integrated`
+        d_kappa_pos += pull * (c / kappa_pos + 1 / tl.maximum(partner_kappa, 1e-20))  # see `pcl.kernels.integrated`
     n = n_anchors * D
     tl.store(d_vectors_ptr + of_anchor, kappa[:, None] * d_mu, mask=inside)
     tl.store(d_vectors_ptr + n + of_anchor, -guide[:, None] * d_mu, mask=inside)

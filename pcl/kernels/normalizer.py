@@ -12,10 +12,10 @@ from pcl.mathematics.point_limit import CONCENTRATED, CONCENTRATED_TIMES
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
 
-_CELLS, LARGEST = tl.constexpr(CELLS), tl.constexpr(LARGEST_KAPPA)
+_CELLS, TABLE_END = tl.constexpr(CELLS), tl.constexpr(LARGEST_KAPPA)
 _BLOCK = 128  # kappas per program
 _HAS_PTX = tl.constexpr(torch.version.hip is None and os.environ.get("TRITON_INTERPRET", "0") == "0")
-_POINT, _TIMES_KAPPA_POS = tl.constexpr(CONCENTRATED), tl.constexpr(CONCENTRATED_TIMES)
+_CONCENTRATED, _CONCENTRATED_TIMES = tl.constexpr(CONCENTRATED), tl.constexpr(CONCENTRATED_TIMES)
 
 
 @triton.jit
@@ -50,7 +50,7 @@ def growth_beyond(kappa, table_ptr, D: tl.constexpr):
     second: tl.constexpr = (D - 1) * (D - 3) / 8
     end = tl.load(table_ptr + _CELLS - 1) + tl.load(table_ptr + 2 * _CELLS - 1)
     inverse = 1.0 / kappa
-    rise = kappa - LARGEST - first * tl.log(kappa / LARGEST) + second * (1 / LARGEST - inverse)
+    rise = kappa - TABLE_END - first * tl.log(kappa / TABLE_END) + second * (1 / TABLE_END - inverse)
     return end + rise, 1 - inverse * (first - second * inverse)
 
 
@@ -58,15 +58,27 @@ def growth_beyond(kappa, table_ptr, D: tl.constexpr):
 def growth(kappa, table_ptr, inverse_width, D: tl.constexpr):
     """Return the same of any kappa."""
     value, slope = growth_inside(kappa, table_ptr, inverse_width)
-    value_beyond, slope_beyond = growth_beyond(tl.maximum(kappa, LARGEST), table_ptr, D)
-    is_beyond = kappa > LARGEST
+    value_beyond, slope_beyond = growth_beyond(tl.maximum(kappa, TABLE_END), table_ptr, D)
+    is_beyond = kappa > TABLE_END
     return tl.where(is_beyond, value_beyond, value), tl.where(is_beyond, slope_beyond, slope)
+
+
+@triton.jit
+def log_peak(kappa, table_ptr, inverse_width, D: tl.constexpr):
+    """Return kappa - log C(0)/C(kappa), the log density at the mode up to a constant, with its digits at any kappa."""
+    inside, _ = growth_inside(kappa, table_ptr, inverse_width)
+    first: tl.constexpr = (D - 1) / 2
+    second: tl.constexpr = (D - 1) * (D - 3) / 8
+    end = tl.load(table_ptr + _CELLS - 1) + tl.load(table_ptr + 2 * _CELLS - 1)
+    large = tl.maximum(kappa, TABLE_END)
+    beyond = TABLE_END - end + first * tl.log(large / TABLE_END) - second * (1 / TABLE_END - 1 / large)
+    return tl.where(kappa > TABLE_END, beyond, kappa - inside)
 
 
 @triton.jit
 def is_concentrated(kappa, kappa_pos):
     """Compute `point_limit.is_concentrated`."""
-    return (kappa > _POINT) & (kappa > _TIMES_KAPPA_POS * kappa_pos)
+    return (kappa > _CONCENTRATED) & (kappa > _CONCENTRATED_TIMES * kappa_pos)
 
 
 @triton.jit
@@ -77,13 +89,13 @@ def point_similarity(c, kappa, kappa_pos, D: tl.constexpr):
     """
     inverse = 1.0 / kappa
     q = kappa_pos * inverse
-    growth = q * (2 * c + q)
-    ratio = tl.sqrt(1 + growth)  # rho / kappa
+    grown = q * (2 * c + q)
+    ratio = tl.sqrt(1 + grown)  # rho / kappa
     rise = kappa_pos * (2 * c + q) / (1 + ratio)
-    drop = inverse * growth / (ratio * (1 + ratio))  # 1 / kappa - 1 / rho
+    drop = inverse * grown / (ratio * (1 + ratio))  # 1 / kappa - 1 / rho
     first: tl.constexpr = (D - 1) / 2
     second: tl.constexpr = (D - 1) * (D - 3) / 8
-    s = rise - first * 0.5 * tl.log(1 + growth) + second * drop
+    s = rise - first * 0.5 * tl.log(1 + grown) + second * drop
     inverse_rho = inverse / ratio
     mean_cosine = 1 - inverse_rho * (first - second * inverse_rho)
     turned = -q * q * (1 - c * c) / (ratio * (1 + q * c + ratio))  # d rho / d kappa - 1
