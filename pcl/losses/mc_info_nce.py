@@ -15,6 +15,7 @@ from torch.nn.functional import normalize
 from torch.utils.checkpoint import checkpoint
 
 from pcl.distributions import VonMisesFisher
+from pcl.losses import tabulated
 from pcl.losses.base import (
     CPU_CHUNK_SIZE,
     LearnedAs,
@@ -139,6 +140,8 @@ class MCInfoNCE(Loss):
     def _per_anchor(self, posteriors: Triple, generator: torch.Generator | None) -> Tensor:
         kappa_pos = self.kappa_pos()
         if self.config.partners is PartnerSamples.INTEGRATED:
+            if self.has_tables and tabulated.is_tabulated(posteriors, kappa_pos):
+                return self._tabulated(posteriors, kappa_pos, generator)
             return self._integrated(posteriors, kappa_pos, generator)
         weight = self.config.positive_weight.of(posteriors.n_negatives)
 
@@ -166,6 +169,18 @@ class MCInfoNCE(Loss):
             return _negative_log_mean(log_ratio(z) + log_weight)
         ratios = [checkpoint(log_ratio, part, use_reentrant=False, preserve_rng_state=False) for part in parts]
         return _negative_log_mean(torch.cat(ratios) + log_weight)
+
+    def _tabulated(self, posteriors: Triple, kappa_pos: Tensor | float, generator: torch.Generator | None) -> Tensor:
+        """Compute what `_integrated` does, from the same random numbers."""
+        anchor, positive, negatives = posteriors
+        is_guided = self.config.anchors is AnchorSamples.GUIDED
+        ratio = partial(tabulated.mean_cosine, dim=anchor.dim)
+        law = guiding_law(anchor, positive, kappa_pos, ratio) if is_guided else anchor
+        z = law.rsample((self.config.n_samples,), generator)
+        attracting = tabulated.log_similarity(positive, (z * positive.mu).sum(-1), kappa_pos)
+        repelling = tabulated.log_mean_similarity(z.flatten(0, 1), negatives.mu[0], negatives.kappa[0], kappa_pos)
+        log_terms = attracting - repelling.view_as(attracting)
+        return _negative_log_mean(log_terms + tabulated.log_ratio(anchor, law, z) if is_guided else log_terms)
 
     def _anchor_samples(
         self,

@@ -71,8 +71,9 @@ class Run:
         config: The configuration.
         seeds: Seeds.
         device: Device.
-        is_fast: Whether to use CUDA graphs and the fused kernels where there is a CUDA device, and to encode images
-            that are negatives many times once; the plain path has the same statistics.
+        is_fast: Whether to use CUDA graphs and the fused kernels where there is a CUDA device, tables of similarities
+            where there is none, and to encode images that are negatives many times once; the plain path has the same
+            statistics.
         chunk_size: Largest number of similarities that the plain losses hold at once; changes memory, not results.
 
     Example:
@@ -180,6 +181,8 @@ class Run:
         step_type = self._step_type(task, encoder, is_graph) if is_fast else TrainingStep
         self.step = step_type(self.config, task, encoder, self.device, mixed_seed(self.seeds, "training"))
         self.step.set_chunk_size(chunk_size)
+        if is_fast:
+            self.step.use_tables()
         self.stepper: Stepper = GraphStepper(self.step) if is_graph else PlainStepper(self.step)
         self.batch, self.phase, self.seconds = 0, -1, 0.0
         self.failures: dict[int, Failure] = {}

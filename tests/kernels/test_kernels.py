@@ -85,18 +85,21 @@ def test_transport_refuses_small_dimensions() -> None:
         transport_table(3, CosineLaw(), CPU)
 
 
-def test_growth_is_the_log_normalizers() -> None:
-    kappa = torch.linspace(0.5, 900, 2001, dtype=torch.float64)
-    value, slope = growth_table(10, CPU).lookup(kappa.float())
+@pytest.mark.parametrize(("is_curved", "of_value", "of_slope"), [(False, 3e-4, 7e-3), (True, 5e-6, 2e-5)])
+def test_growth_is_the_log_normalizers(is_curved: bool, of_value: float, of_slope: float) -> None:
+    kappa = torch.linspace(0, 900, 2001, dtype=torch.float32).double()
+    table = growth_table(10, CPU)
+    value, slope = (table.lookup_curved if is_curved else table.lookup)(kappa.float())
     exact = log_vmf_normalizer(torch.zeros(1, dtype=torch.float64), 10) - log_vmf_normalizer(kappa, 10)
-    torch.testing.assert_close(value.double(), exact, rtol=1e-5, atol=3e-4)
-    torch.testing.assert_close(slope.double(), bessel_ratio(kappa, 10), rtol=0, atol=6e-3)
+    torch.testing.assert_close(value.double(), exact, rtol=1e-5 if not is_curved else 2e-7, atol=of_value)
+    torch.testing.assert_close(slope.double(), bessel_ratio(kappa, 10), rtol=0, atol=of_slope)
 
 
 @pytest.mark.parametrize("dim", [2, 10, 64, 512])
 def test_growth_goes_on_beyond_its_table(dim: int) -> None:
     kappa = torch.tensor([1001.0, 1500.0, 5e3, 1e5, 1e7], dtype=torch.float64)
     value, slope = growth_table(dim, CPU).lookup(kappa.float())
+    assert all(map(torch.equal, growth_table(dim, CPU).lookup_curved(kappa.float()), (value, slope)))
     exact = log_vmf_normalizer(torch.zeros(1, dtype=torch.float64), dim) - log_vmf_normalizer(kappa, dim)
     torch.testing.assert_close(value.double(), exact, rtol=2e-6 if dim <= 64 else 3e-4, atol=1e-3)
     torch.testing.assert_close(slope.double(), bessel_ratio(kappa, dim), rtol=0, atol=1e-6 if dim <= 64 else 1e-3)

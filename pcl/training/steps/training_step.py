@@ -117,6 +117,11 @@ class TrainingStep:
         for run in range(len(self.losses)):
             self._loss_of(run).chunk_size = chunk_size
 
+    def use_tables(self) -> None:
+        """Let losses take expected similarities from tables in float32."""
+        for run in range(len(self.losses)):
+            self._loss_of(run).has_tables = True
+
     def _drawn(self) -> Batch:
         training = self.config.training
         return self.task.draw(training.batch_size, self.source, training.n_negatives, self.generator)

@@ -1,0 +1,98 @@
+"""Similarities to negatives of a whole batch by a table, against the closed form in float64."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from pcl.config.schedule import Trained
+from pcl.distributions import VonMisesFisher
+from pcl.losses import tabulated
+from pcl.losses.mc_info_nce import log_mean_similarity
+from pcl.tasks import Negatives
+from pcl.training.run import Run
+from tests.support.oracles import unit_vectors
+from tests.support.smoke import smoke
+
+RANGES = [(0.0, 1.0, 20.0), (16.0, 32.0, 20.0), (1.0, 900.0, 20.0), (900.0, 990.0, 300.0), (1200.0, 1900.0, 980.0)]
+
+
+def leaves_of(dim: int, lowest: float, highest: float, kappa_pos: float, n_samples: int = 61) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    mu = unit_vectors(37, dim, generator=generator, dtype=torch.float32)
+    far = unit_vectors(n_samples, dim, generator=generator, dtype=torch.float32)
+    z = normalize(mu[torch.arange(n_samples) % 37] + 0.7 * far, dim=-1)  # near negatives, so that they count
+    kappa = lowest + (highest - lowest) * torch.rand(37, generator=generator)
+    return [leaf.requires_grad_() for leaf in (z, mu, kappa, torch.tensor(kappa_pos))]
+
+
+def exact(z: Tensor, mu: Tensor, kappa: Tensor, kappa_pos: Tensor) -> Tensor:
+    similarity = log_mean_similarity(VonMisesFisher(mu, kappa, validate_args=False), z @ mu.T, kappa_pos)
+    return torch.logsumexp(similarity, -1) - math.log(len(mu))
+
+
+@pytest.mark.parametrize(("lowest", "highest", "kappa_pos"), RANGES)
+@pytest.mark.parametrize("dim", [2, 3, 10, 128])
+def test_it_is_the_closed_form(dim: int, lowest: float, highest: float, kappa_pos: float) -> None:
+    found = leaves_of(dim, lowest, highest, kappa_pos)
+    expected = [leaf.detach().double().requires_grad_() for leaf in found]
+    upstream = torch.linspace(-1, 1, len(found[0]))
+    ours, reference = tabulated.log_mean_similarity(*found), exact(*expected)
+    (ours * upstream).sum().backward()  # type: ignore[no-untyped-call]
+    (reference * upstream).sum().backward()  # type: ignore[no-untyped-call]
+    assert (ours - reference).abs().max() < 1e-3
+    for name, leaf, other in zip(("z", "mu", "kappa", "kappa_pos"), found, expected, strict=True):
+        assert leaf.grad is not None
+        assert other.grad is not None
+        assert (leaf.grad - other.grad).abs().max() <= 2e-3 * other.grad.abs().max() + 1e-5, name
+
+
+def test_parts_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither blocks in the cache nor a backward pass that computes parts again."""
+    found = []
+    for block, held in ((2**16, 2**24), (100, 2**24), (100, 500)):
+        monkeypatch.setattr(tabulated, "_BLOCK", block)
+        monkeypatch.setattr(tabulated, "_HELD", held)
+        leaves = leaves_of(10, 16.0, 32.0, 20.0)
+        out = tabulated.log_mean_similarity(*leaves)
+        found.append([out.detach(), *torch.autograd.grad(out.square().sum(), leaves)])
+    for other in found[1:]:
+        torch.testing.assert_close(other, found[0], rtol=1e-4, atol=1e-4)
+
+
+def test_points_own_negatives_and_float64_are_left_to_the_closed_form() -> None:
+    generator = torch.Generator().manual_seed(0)
+
+    def negatives(n: int, kappa: float, dtype: torch.dtype = torch.float32) -> VonMisesFisher:
+        mu = unit_vectors(n, 4, 10, generator=generator, dtype=dtype)
+        return VonMisesFisher(mu, torch.full((n, 4), kappa, dtype=dtype), validate_args=False)
+
+    def is_tabulated(*posteriors: VonMisesFisher) -> bool:
+        return tabulated.is_tabulated(posteriors, 20.0)
+
+    usual = negatives(1, 25.0)
+    assert is_tabulated(usual, usual)
+    assert not is_tabulated(usual, negatives(1, 1e4))
+    assert not is_tabulated(negatives(1, torch.inf), usual)
+    assert not is_tabulated(usual, negatives(3, 25.0))
+    assert not is_tabulated(usual, negatives(1, 25.0, torch.float64))
+
+
+@pytest.mark.parametrize(("trained", "source"), [(Trained.JOINT, Negatives.POOL), (Trained.KAPPA, Negatives.SHARED)])
+@pytest.mark.parametrize("is_learned", [False, True])
+def test_fast_training_has_the_plain_losses(trained: Trained, source: Negatives, is_learned: bool) -> None:
+    """From the same random numbers, for two runs: their losses and the gradient of every parameter."""
+    config = smoke("exact", training__n_negatives=16, loss__learn_kappa_pos=is_learned)
+    found = []
+    for is_fast in (True, False):
+        step = Run(config, (4, 5), is_fast=is_fast).step
+        parameters = step.enter(trained, source)
+        losses = step.mean_losses(step.prepare())
+        found.append([losses.detach(), *torch.autograd.grad(losses.sum(), parameters)])
+        assert step._loss_of(1).has_tables is is_fast
+    assert len(found[0]) == len(found[1]) > 5
+    for fast, plain in zip(*found, strict=True):
+        assert (fast - plain).abs().max() <= 1e-3 * plain.abs().max()
+    assert any((fast != plain).any() for fast, plain in zip(*found, strict=True))
