@@ -140,7 +140,7 @@ class MCInfoNCE(Loss):
     def _per_anchor(self, posteriors: Triple, generator: torch.Generator | None) -> Tensor:
         kappa_pos = self.kappa_pos()
         if self.config.partners is PartnerSamples.INTEGRATED:
-            if self.has_tables and tabulated.is_tabulated(posteriors, kappa_pos):
+            if self.has_tables and tabulated.is_tabulated(posteriors.negatives):
                 return self._tabulated(posteriors, kappa_pos, generator)
             return self._integrated(posteriors, kappa_pos, generator)
         weight = self.config.positive_weight.of(posteriors.n_negatives)
@@ -180,7 +180,9 @@ class MCInfoNCE(Loss):
         attracting = tabulated.log_similarity(positive, (z * positive.mu).sum(-1), kappa_pos)
         repelling = tabulated.log_mean_similarity(z.flatten(0, 1), negatives.mu[0], negatives.kappa[0], kappa_pos)
         log_terms = attracting - repelling.view_as(attracting)
-        return _negative_log_mean(log_terms + tabulated.log_ratio(anchor, law, z) if is_guided else log_terms)
+        if is_guided:
+            log_terms = log_terms + tabulated.log_ratio(anchor, law, z, kappa_pos)
+        return _negative_log_mean(log_terms)
 
     def _anchor_samples(
         self,

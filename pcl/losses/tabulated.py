@@ -21,22 +21,16 @@ from torch.autograd.function import Function, once_differentiable
 from torch.utils.checkpoint import checkpoint
 
 from pcl.distributions import VonMisesFisher
-from pcl.mathematics.normalizer_table import GrowthTable, growth_table
-from pcl.mathematics.point_limit import is_concentrated
+from pcl.mathematics.normalizer_table import LARGEST_KAPPA, GrowthTable, growth_table
+from pcl.mathematics.point_limit import is_concentrated, is_nearly_a_point, point_similarity
 
 _BLOCK = 2**17  # similarities at a time: about what a core's cache holds
 _HELD = 2**24  # similarities kept for the backward pass, in 128 MB; beyond, they are computed again
 
 
-def is_tabulated(posteriors: tuple[VonMisesFisher, ...], kappa_pos: Tensor | float) -> bool:
-    """Return whether the table does for anchors, positives and negatives, the last of batch shape (B or 1, N).
-
-    It is for negatives of a whole batch, on a CPU: a GPU would have to be waited for. Concentrated posteriors would
-    lose the digits of their similarities.
-    """
-    mu, kappa = posteriors[-1].mu, posteriors[-1].kappa
-    is_possible = len(kappa) == 1 and mu.device.type == "cpu" and mu.dtype is torch.float32
-    return is_possible and not any(bool(is_concentrated(d.kappa, kappa_pos).any()) for d in posteriors)
+def is_tabulated(negatives: VonMisesFisher) -> bool:
+    """Return whether the table does for negatives (B or 1, N): those of a whole batch, in float32 on a CPU."""
+    return len(negatives.kappa) == 1 and negatives.mu.device.type == "cpu" and negatives.mu.dtype is torch.float32
 
 
 def mean_cosine(kappa: Tensor, dim: int) -> Tensor:
@@ -44,8 +38,11 @@ def mean_cosine(kappa: Tensor, dim: int) -> Tensor:
     return growth_table(dim, kappa.device).lookup_curved(kappa)[1]
 
 
-def log_ratio(law: VonMisesFisher, other: VonMisesFisher, z: Tensor) -> Tensor:
-    """Return the log of the ratio of two densities at samples (S, B, D)."""
+def log_ratio(law: VonMisesFisher, other: VonMisesFisher, z: Tensor, kappa_pos: Tensor | float) -> Tensor:
+    """Return the log of the ratio of two densities at samples (S, B, D); 0 for laws that are nearly a point."""
+    if any(bool((d.kappa > LARGEST_KAPPA).any()) for d in (law, other)):
+        exact = law.log_prob(z) - other.log_prob(z)
+        return torch.where(is_nearly_a_point(law.kappa, kappa_pos), 0.0, exact)
     growth = growth_table(law.dim, z.device).curved
     own, others = (d.kappa * (z * d.mu).sum(-1) - growth(d.kappa) for d in (law, other))
     return own - others
@@ -53,28 +50,43 @@ def log_ratio(law: VonMisesFisher, other: VonMisesFisher, z: Tensor) -> Tensor:
 
 def log_similarity(partner: VonMisesFisher, cosine: Tensor, kappa_pos: Tensor | float) -> Tensor:
     """Return log E e^{kappa_pos z.z'} over z' ~ vMF(mu', kappa') at cosines z.mu', to which the batch broadcasts."""
-    kappa, growth = partner.kappa, growth_table(partner.dim, cosine.device).curved
+    is_point = is_concentrated(partner.kappa, kappa_pos)
+    kappa, growth = torch.where(is_point, 1.0, partner.kappa), growth_table(partner.dim, cosine.device).curved
     squares = kappa.square() + kappa_pos**2 + 2 * kappa_pos * kappa * cosine
-    return growth(squares.clamp(min=1e-12).sqrt()) - growth(kappa)
+    closed = growth(squares.clamp(min=1e-12).sqrt()) - growth(kappa)
+    if not is_point.any():
+        return closed
+    point = torch.where(is_point, partner.kappa, torch.inf)
+    return torch.where(is_point, point_similarity(point, cosine, kappa_pos, partner.dim), closed)
 
 
 def log_mean_similarity(z: Tensor, mu: Tensor, kappa: Tensor, kappa_pos: Tensor | float) -> Tensor:
     """Return log 1/N sum_n e^{s_n} of every sample, (M,), for samples (M, D), modes (N, D) and kappas (N,)."""
-    table = growth_table(z.shape[-1], z.device)
+    is_point = is_concentrated(kappa, kappa_pos)
+    if not is_point.any():
+        return _log_total(z, mu, kappa, kappa_pos) - math.log(len(kappa))
+    limits = torch.logsumexp(point_similarity(kappa[is_point], z @ mu[is_point].T, kappa_pos, z.shape[-1]), -1)
+    others = ~is_point
+    if others.any():
+        limits = torch.logaddexp(limits, _log_total(z, mu[others], kappa[others], kappa_pos))
+    return limits - math.log(len(kappa))
+
+
+def _log_total(z: Tensor, mu: Tensor, kappa: Tensor, kappa_pos: Tensor | float) -> Tensor:
     scale = torch.as_tensor(kappa_pos, dtype=z.dtype, device=z.device)
-    n_rows = max(1, _HELD // len(kappa))
+    inputs, n_rows = (mu, kappa, scale, growth_table(z.shape[-1], z.device)), max(1, _HELD // len(kappa))
     if len(z) <= n_rows:
-        return _log_mean(z, mu, kappa, scale, table)
-    again = partial(checkpoint, _log_mean, use_reentrant=False, preserve_rng_state=False)
-    return torch.cat([again(part, mu, kappa, scale, table) for part in z.split(n_rows)])
+        return _log_sum(z, *inputs)
+    again = partial(checkpoint, _log_sum, use_reentrant=False, preserve_rng_state=False)
+    return torch.cat([again(part, *inputs) for part in z.split(n_rows)])
 
 
-def _log_mean(z: Tensor, mu: Tensor, kappa: Tensor, kappa_pos: Tensor, table: GrowthTable) -> Tensor:
-    result: Tensor = _LogMean.apply(z, mu, kappa, kappa_pos, table)  # type: ignore[no-untyped-call]
+def _log_sum(z: Tensor, mu: Tensor, kappa: Tensor, kappa_pos: Tensor, table: GrowthTable) -> Tensor:
+    result: Tensor = _LogSum.apply(z, mu, kappa, kappa_pos, table)  # type: ignore[no-untyped-call]
     return result
 
 
-class _LogMean(Function):
+class _LogSum(Function):
     @staticmethod
     def forward(ctx: Any, z: Tensor, mu: Tensor, kappa: Tensor, kappa_pos: Tensor, table: GrowthTable) -> Tensor:
         own, own_slope = table.lookup_curved(kappa)
@@ -93,7 +105,7 @@ class _LogMean(Function):
             torch.div(slope.mul_(w), resultant, out=v)
             log_total.copy_((top + total.log()).squeeze(-1))
         ctx.save_for_backward(z, mu, kappa, kappa_pos, own_slope, weight, pull)
-        return out - math.log(len(mu))
+        return out
 
     @staticmethod
     @once_differentiable

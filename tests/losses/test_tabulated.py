@@ -62,22 +62,50 @@ def test_parts_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         torch.testing.assert_close(other, found[0], rtol=1e-4, atol=1e-4)
 
 
-def test_points_own_negatives_and_float64_are_left_to_the_closed_form() -> None:
+CONCENTRATED = [20.0, 30.0, 999.0, 1100.0, 5e3, 1e5, 1.5e6, 1e8, 1e16, 1e30, torch.inf]
+
+
+@pytest.mark.parametrize("kappas", [CONCENTRATED, CONCENTRATED[3:]])
+def test_points_have_their_limit(kappas: list[float]) -> None:
+    """Similarities to concentrated posteriors, beside others and alone, as positives and as negatives."""
     generator = torch.Generator().manual_seed(0)
+    z = unit_vectors(len(kappas), 10, generator=generator, dtype=torch.float32)
+    near = normalize(z + 0.3 * unit_vectors(len(kappas), 10, generator=generator, dtype=torch.float32), dim=-1)
+    results = []
+    for dtype in (torch.float32, torch.float64):
+        leaves = [leaf.to(dtype).requires_grad_() for leaf in (z.clone(), near.clone(), torch.tensor(kappas))]
+        z_, mu, kappa = leaves
+        partner = VonMisesFisher(mu, kappa, validate_args=False)
+        is_ours = dtype is torch.float32
+        similarity = tabulated.log_similarity if is_ours else log_mean_similarity
+        of_all = tabulated.log_mean_similarity(z_, mu, kappa, 20.0) if is_ours else exact(*leaves, torch.tensor(20.0))
+        values = torch.cat([similarity(partner, (z_ * mu).sum(-1), 20.0), of_all])
+        results.append([values.detach(), *torch.autograd.grad(values.sum(), leaves)])
+    for ours, reference in zip(*results, strict=True):
+        assert (ours - reference).abs().max() < 1e-3 * reference.abs().max()
+    torch.testing.assert_close(results[0][3].double(), results[1][3], rtol=0.02, atol=1e-38)  # gradients in kappa
 
-    def negatives(n: int, kappa: float, dtype: torch.dtype = torch.float32) -> VonMisesFisher:
-        mu = unit_vectors(n, 4, 10, generator=generator, dtype=dtype)
-        return VonMisesFisher(mu, torch.full((n, 4), kappa, dtype=dtype), validate_args=False)
 
-    def is_tabulated(*posteriors: VonMisesFisher) -> bool:
-        return tabulated.is_tabulated(posteriors, 20.0)
+def test_weights_of_concentrated_anchors() -> None:
+    generator = torch.Generator().manual_seed(0)
+    mu = unit_vectors(4, 10, generator=generator, dtype=torch.float32)
+    kappa = torch.tensor([25.0, 2e3, 1e5, 1e7])
+    law, other = (VonMisesFisher(mu, k, validate_args=False) for k in (kappa, 1.01 * kappa))
+    z = other.sample((5,), generator)
+    expected = VonMisesFisher(mu.double(), kappa.double()).log_prob(z.double())
+    expected -= VonMisesFisher(mu.double(), 1.01 * kappa.double()).log_prob(z.double())
+    expected[:, 3] = 0  # nearly a point
+    torch.testing.assert_close(tabulated.log_ratio(law, other, z, 20.0).double(), expected, rtol=1e-3, atol=1e-4)
 
-    usual = negatives(1, 25.0)
-    assert is_tabulated(usual, usual)
-    assert not is_tabulated(usual, negatives(1, 1e4))
-    assert not is_tabulated(negatives(1, torch.inf), usual)
-    assert not is_tabulated(usual, negatives(3, 25.0))
-    assert not is_tabulated(usual, negatives(1, 25.0, torch.float64))
+
+def test_own_negatives_and_float64_are_left_to_the_closed_form() -> None:
+    def negatives(n: int, dtype: torch.dtype) -> VonMisesFisher:
+        mu = unit_vectors(n, 4, 10, generator=torch.Generator().manual_seed(0), dtype=dtype)
+        return VonMisesFisher(mu, torch.full((n, 4), 25.0, dtype=dtype))
+
+    assert tabulated.is_tabulated(negatives(1, torch.float32))
+    assert not tabulated.is_tabulated(negatives(3, torch.float32))
+    assert not tabulated.is_tabulated(negatives(1, torch.float64))
 
 
 @pytest.mark.parametrize(("trained", "source"), [(Trained.JOINT, Negatives.POOL), (Trained.KAPPA, Negatives.SHARED)])
