@@ -26,8 +26,8 @@ SPACE = SearchSpace(
     base={
         "task.smoothing": "released", "task.kappa_min": 4, "task.kappa_max": 64, "task.n_eval": 1000,
         "encoder.hidden": "shallow", "encoder.kappa_width": "narrow",
-        "training.n_batches": 800, "training.batch_size": 128, "training.n_negatives": 64, "training.eval_every": 400,
-        "training.lr_schedule": "phases", "training.lr_decay": 0.1, "loss.n_samples": 1,
+        "training.n_batches": 800, "training.batch_size": 128, "training.n_negatives": 128, "training.eval_every": 400,
+        "training.lr_schedule": "phases", "training.lr_decay": 0.1, "loss.n_samples": 4,
     },
     stages=(Stage("grid", {"training.phases": ("mu kappa joint:2", "mu kappa"), "training.lr": (1e-2, 3e-3)}),),
     objective=Objective("eval/kappa_mae", Mode.MIN),
