@@ -55,7 +55,8 @@ def _parser() -> argparse.ArgumentParser:
     seeds_flag(parser, "random seeds, which are trained side by side (default: 4)")
     parser.add_argument("--seed", type=int, action="append", default=[], metavar="SEED", help="a seed; may be repeated")
     device_flag(parser)
-    parser.add_argument("--plain", action="store_true", dest="is_plain", help="without CUDA graphs and fused kernels")
+    parser.add_argument("--plain", action="store_true", dest="is_plain",
+                        help="without CUDA graphs, fused kernels and tables of similarities")  # fmt: skip
     parser.add_argument("--checkpoint", type=Path, help="of the training (default: runs/train/...pt)")
     parser.add_argument("--fresh", action="store_true", dest="is_fresh", help="start over even if there is one")
     parser.add_argument("--calibrate", action="store_true", help="print the kappa where the loss is smallest, and stop")

@@ -1,9 +1,9 @@
-"""MCInfoNCE in a small controlled experiment: 4 trials in about 90 s on two CPU cores.
+"""MCInfoNCE in a small controlled experiment: 4 trials in a minute on two CPU cores.
 
     python launch/grid.py --space toy_small --fidelity exact --scale quick
 
 `make grid` runs it, under the profile `exact`: the recipe of docs/exact.md with a tenth of the batches, each a quarter
-as large, 64 candidates and one guided sample. Kappa spans 4 to 64, a wider range than the paper's. A trial has 800
+as large, 128 candidates and four guided samples. Kappa spans 4 to 64, a wider range than the paper's. A trial has 800
 batches whatever the scale, which sets the number of seeds alone.
 
 The objective is the kappa error: a rank correlation is the same for every increasing function of kappa, so that it says

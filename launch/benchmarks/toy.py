@@ -6,6 +6,7 @@ from launch.benchmarks import Row, measurement
 from launch.benchmarks.measurement import peak, phase_row
 from launch.shared.command import say
 from pcl.config.run_config import RunConfig
+from pcl.losses.base import SampledContrast
 from pcl.studies.space.ablation import SEEDS
 from pcl.training.run import Run
 
@@ -31,18 +32,24 @@ def measure(
     say(f"MCInfoNCE, profile {profile}, {sizes}, {device}, {n_batches} batches a row")
     say(f"{'variant':<10}{'seeds':>6}{'phase':>7}{'path':>7}{'ms/batch':>10}{'peak MiB':>10}{'first batches s':>17}")
     rows: list[Row] = []
-    paths = (True, False) if device == "cuda" else (False,)
     for n_seeds in (1, len(SEEDS)):
-        for is_fast in paths:
+        for is_fast in _paths(base, device):
             rows += _rows("base", base, SEEDS[:n_seeds], device, is_fast, n_batches)
     for name, doubled in _DOUBLED.items():
         larger = base.with_values({path: 2 * int(flat[path]) for path in doubled})
-        rows += _rows(f"2 x {name}", larger, SEEDS[:1], device, paths[0], n_batches)
+        rows += _rows(f"2 x {name}", larger, SEEDS[:1], device, _paths(larger, device)[0], n_batches)
     for loss, winner in _OTHERS.items():
         config = RunConfig.of({"task.n_eval": 100, **winner}, loss=loss, profile=profile, scale=scale)
-        for n_seeds, is_fast in product((1, len(SEEDS)), paths):
+        for n_seeds, is_fast in product((1, len(SEEDS)), _paths(config, device)):
             rows += _rows(loss, config, SEEDS[:n_seeds], device, is_fast, n_batches)
     return rows
+
+
+def _paths(config: RunConfig, device: str) -> tuple[bool, ...]:
+    """Return which paths there are, fast (True) and plain: on a CPU, only losses with tables have a fast one."""
+    contrast = config.loss.fused
+    has_tables = isinstance(contrast, SampledContrast) and contrast.is_integrated
+    return (True, False) if device == "cuda" or has_tables else (False,)
 
 
 def _rows(
@@ -50,10 +57,10 @@ def _rows(
 ) -> list[Row]:
     run = Run(config, seeds, device, is_fast=is_fast)
     # The plain twin is timed on fewer batches: it is only there to be compared with.
-    n_timed = n_batches if is_fast or device == "cpu" else max(10, n_batches // 20)
+    n_timed = n_batches if is_fast or len(_paths(config, device)) == 1 else max(10, n_batches // 20)
     rows = []
     for index in range(len(config.training.phases)):
-        path = "fast" if is_fast and device == "cuda" else "plain"
+        path = "fast" if is_fast else "plain"
         head = {"variant": variant, "seeds": len(seeds), "path": path, "config": config.flat()}
         row: Row = {**head, **phase_row(run, index, n_timed)}
         rows.append(row)

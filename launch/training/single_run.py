@@ -34,7 +34,7 @@ def train(request: TrainRequest) -> None:
     if checkpoint.is_dir():
         raise ValueError(f"`--checkpoint` must name a file, but {checkpoint} is a folder.")
     if request.calibrate:
-        _calibrate(config, request.seeds[0])
+        _calibrate(config, request.seeds[0], has_tables=not request.is_plain)
         return
     _run(_start(config, checkpoint, request), checkpoint)
     if request.is_json:
@@ -110,7 +110,7 @@ def _start(config: RunConfig, checkpoint: Path, request: TrainRequest) -> Run:
     training = Run(config, seeds, device, is_fast=not request.is_plain)
     say(f"set up in {time.perf_counter() - started:.1f} s; checkpoints go to {checkpoint}")
     if device == "cpu" and config.scale.value == "paper":
-        say("the published length is for a GPU: on a CPU it may take days, where `--scale quick` takes half a minute")
+        say("the published length is for a GPU: on a CPU it takes hours or days; `--scale quick` takes a minute")
     return training
 
 
@@ -140,7 +140,7 @@ def _run(training: Run, checkpoint: Path) -> None:
     say(f"trained in {report.seconds:.1f} s; {results_of(checkpoint)} has the results")
 
 
-def _calibrate(config: RunConfig, seed: int) -> None:
+def _calibrate(config: RunConfig, seed: int, has_tables: bool) -> None:
     """Say which multiple of the true kappa the loss prefers."""
     if not config.experiment.has_truth:
         raise ValueError("A calibration scan needs a known truth: take the task 'toy'.")
@@ -150,6 +150,7 @@ def _calibrate(config: RunConfig, seed: int) -> None:
         raise ValueError("A calibration scan is about kappa, which no phase of `training.phases` trains.")
     source = config.training.negatives_at(phases[-1])
     loss = config.loss.build()
+    loss.has_tables = has_tables
     loss.expect(source)
     n_anchors = 512 if source.are_common else 2048  # each with many negatives, or with few
     scan = calibration_scan(

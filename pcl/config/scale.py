@@ -7,5 +7,5 @@ class Scale(Enum):
     """The size of a run; it changes lengths, counts and the width of networks, never what is compared."""
 
     SMOKE = "smoke"  # seconds, for tests
-    QUICK = "quick"  # half a minute on two CPU cores
+    QUICK = "quick"  # up to a minute a seed on two CPU cores
     PAPER = "paper"  # the published sizes

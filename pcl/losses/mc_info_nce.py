@@ -7,7 +7,6 @@ import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from enum import Enum
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -140,9 +139,11 @@ class MCInfoNCE(Loss):
     def _per_anchor(self, posteriors: Triple, generator: torch.Generator | None) -> Tensor:
         kappa_pos = self.kappa_pos()
         if self.config.partners is PartnerSamples.INTEGRATED:
-            if self.has_tables and tabulated.is_tabulated(posteriors.negatives):
-                return self._tabulated(posteriors, kappa_pos, generator)
-            return self._integrated(posteriors, kappa_pos, generator)
+            # A class derived from this one may compute something else.
+            is_tabulated = self.has_tables and type(self) is MCInfoNCE and tabulated.is_tabulated(posteriors.negatives)
+            with torch.autocast(posteriors.anchor.mu.device.type, enabled=False):
+                integrated = self._tabulated if is_tabulated else self._integrated
+                return integrated(posteriors, kappa_pos, generator)
         weight = self.config.positive_weight.of(posteriors.n_negatives)
 
         def reduce_chunk(positive_cosines: Tensor, negative_cosines: Tensor) -> tuple[Tensor]:
@@ -173,14 +174,12 @@ class MCInfoNCE(Loss):
     def _tabulated(self, posteriors: Triple, kappa_pos: Tensor | float, generator: torch.Generator | None) -> Tensor:
         """Compute what `_integrated` does, from the same random numbers."""
         anchor, positive, negatives = posteriors
-        is_guided = self.config.anchors is AnchorSamples.GUIDED
-        ratio = partial(tabulated.mean_cosine, dim=anchor.dim)
-        law = guiding_law(anchor, positive, kappa_pos, ratio) if is_guided else anchor
+        law = self._sampled_law(anchor, positive, kappa_pos, tabulated.mean_cosine)
         z = law.rsample((self.config.n_samples,), generator)
         attracting = tabulated.log_similarity(positive, (z * positive.mu).sum(-1), kappa_pos)
-        repelling = tabulated.log_mean_similarity(z.flatten(0, 1), negatives.mu[0], negatives.kappa[0], kappa_pos)
+        repelling = tabulated.log_mean_over_negatives(z.flatten(0, 1), negatives.mu[0], negatives.kappa[0], kappa_pos)
         log_terms = attracting - repelling.view_as(attracting)
-        if is_guided:
+        if law is not anchor:
             log_terms = log_terms + tabulated.log_ratio(anchor, law, z, kappa_pos)
         return _negative_log_mean(log_terms)
 
@@ -192,13 +191,24 @@ class MCInfoNCE(Loss):
         generator: torch.Generator | None,
     ) -> tuple[Tensor, Tensor | float]:
         """Draw samples z, (S, B, D), and return them with log Q(z|x) minus the log density they are drawn from."""
-        shape = (self.config.n_samples,)
-        if self.config.anchors is AnchorSamples.POSTERIOR:
-            return anchor.rsample(shape, generator), 0.0
-        guide = guiding_law(anchor, positive, kappa_pos, partial(bessel_ratio, dim=anchor.dim))
-        z = guide.rsample(shape, generator)
-        log_weight = anchor.log_prob(z) - guide.log_prob(z)
+        law = self._sampled_law(anchor, positive, kappa_pos, bessel_ratio)
+        z = law.rsample((self.config.n_samples,), generator)
+        if law is anchor:
+            return z, 0.0
+        log_weight = anchor.log_prob(z) - law.log_prob(z)
         return z, torch.where(is_nearly_a_point(anchor.kappa, kappa_pos), 0.0, log_weight)  # their own, of weight 1
+
+    def _sampled_law(
+        self,
+        anchor: VonMisesFisher,
+        positive: VonMisesFisher,
+        kappa_pos: Tensor | float,
+        ratio: Callable[[Tensor, int], Tensor],
+    ) -> VonMisesFisher:
+        """Return the law that the anchor's samples come from; `ratio` is A_D(kappa)."""
+        if self.config.anchors is AnchorSamples.POSTERIOR:
+            return anchor
+        return guiding_law(anchor, positive, kappa_pos, lambda kappa: ratio(kappa, anchor.dim))
 
 
 def guiding_law(

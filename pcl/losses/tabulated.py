@@ -25,17 +25,17 @@ from pcl.mathematics.normalizer_table import LARGEST_KAPPA, GrowthTable, growth_
 from pcl.mathematics.point_limit import is_concentrated, is_nearly_a_point, point_similarity
 
 _BLOCK = 2**17  # similarities at a time: about what a core's cache holds
-_HELD = 2**24  # similarities kept for the backward pass, in 128 MB; beyond, they are computed again
+_HELD = 2**24  # similarities kept for a run's backward pass, in 128 MB; beyond, they are computed again
 
 
 def is_tabulated(negatives: VonMisesFisher) -> bool:
-    """Return whether the table does for negatives (B or 1, N): those of a whole batch, in float32 on a CPU."""
+    """Return whether tables can be used: for negatives (1, N) that the batch shares, in float32 on a CPU."""
     return len(negatives.kappa) == 1 and negatives.mu.device.type == "cpu" and negatives.mu.dtype is torch.float32
 
 
 def mean_cosine(kappa: Tensor, dim: int) -> Tensor:
     """Return A(kappa), the mean cosine of a vMF to its mode, without gradients."""
-    return growth_table(dim, kappa.device).lookup_curved(kappa)[1]
+    return growth_table(dim, kappa.device).lookup_curved(kappa.detach())[1]
 
 
 def log_ratio(law: VonMisesFisher, other: VonMisesFisher, z: Tensor, kappa_pos: Tensor | float) -> Tensor:
@@ -60,29 +60,29 @@ def log_similarity(partner: VonMisesFisher, cosine: Tensor, kappa_pos: Tensor | 
     return torch.where(is_point, point_similarity(point, cosine, kappa_pos, partner.dim), closed)
 
 
-def log_mean_similarity(z: Tensor, mu: Tensor, kappa: Tensor, kappa_pos: Tensor | float) -> Tensor:
+def log_mean_over_negatives(z: Tensor, mu: Tensor, kappa: Tensor, kappa_pos: Tensor | float) -> Tensor:
     """Return log 1/N sum_n e^{s_n} of every sample, (M,), for samples (M, D), modes (N, D) and kappas (N,)."""
-    is_point = is_concentrated(kappa, kappa_pos)
-    if not is_point.any():
+    n_rows = max(1, _HELD // len(kappa))
+    if len(z) <= n_rows:
         return _log_total(z, mu, kappa, kappa_pos) - math.log(len(kappa))
-    limits = torch.logsumexp(point_similarity(kappa[is_point], z @ mu[is_point].T, kappa_pos, z.shape[-1]), -1)
-    others = ~is_point
-    if others.any():
-        limits = torch.logaddexp(limits, _log_total(z, mu[others], kappa[others], kappa_pos))
-    return limits - math.log(len(kappa))
+    again = partial(checkpoint, _log_total, use_reentrant=False, preserve_rng_state=False)
+    return torch.cat([again(part, mu, kappa, kappa_pos) for part in z.split(n_rows)]) - math.log(len(kappa))
 
 
 def _log_total(z: Tensor, mu: Tensor, kappa: Tensor, kappa_pos: Tensor | float) -> Tensor:
+    """Return log sum_n e^{s_n}, with the limit of s for concentrated negatives."""
+    is_point = is_concentrated(kappa, kappa_pos)
+    if not is_point.any():
+        return _log_sum(z, mu, kappa, kappa_pos)
+    limits = torch.logsumexp(point_similarity(kappa[is_point], z @ mu[is_point].T, kappa_pos, z.shape[-1]), -1)
+    if is_point.all():
+        return limits
+    return torch.logaddexp(limits, _log_sum(z, mu[~is_point], kappa[~is_point], kappa_pos))
+
+
+def _log_sum(z: Tensor, mu: Tensor, kappa: Tensor, kappa_pos: Tensor | float) -> Tensor:
     scale = torch.as_tensor(kappa_pos, dtype=z.dtype, device=z.device)
-    inputs, n_rows = (mu, kappa, scale, growth_table(z.shape[-1], z.device)), max(1, _HELD // len(kappa))
-    if len(z) <= n_rows:
-        return _log_sum(z, *inputs)
-    again = partial(checkpoint, _log_sum, use_reentrant=False, preserve_rng_state=False)
-    return torch.cat([again(part, *inputs) for part in z.split(n_rows)])
-
-
-def _log_sum(z: Tensor, mu: Tensor, kappa: Tensor, kappa_pos: Tensor, table: GrowthTable) -> Tensor:
-    result: Tensor = _LogSum.apply(z, mu, kappa, kappa_pos, table)  # type: ignore[no-untyped-call]
+    result: Tensor = _LogSum.apply(z, mu, kappa, scale, growth_table(z.shape[-1], z.device))  # type: ignore[no-untyped-call]
     return result
 
 

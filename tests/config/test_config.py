@@ -226,7 +226,7 @@ def test_exact_alone_is_the_recipe_of_mc_info_nce() -> None:
     flat = RunConfig.of(profile="exact").flat()
     assert {path: flat[path] for path in RECIPE} == RECIPE
     phases = {scale.value: str(RunConfig.of(profile="exact", scale=scale.value).training.phases) for scale in Scale}
-    assert phases == {"smoke": RECIPE["training.phases"], "quick": "mu kappa", "paper": RECIPE["training.phases"]}
+    assert phases == {"smoke": "mu kappa joint:4", "quick": "mu:2 kappa joint:4", "paper": "mu kappa joint:4"}
     assert RunConfig.of({"training.lr": 1e-3}, profile="exact").training.lr == 1e-3
 
 
