@@ -109,8 +109,7 @@ class Loss(nn.Module, ABC):
     # Largest number S' B N of similarities held at once; losses that sample compute more in chunks over the samples, to
     # the same value and gradient. At most `CPU_CHUNK_SIZE` on a CPU.
     chunk_size = DEFAULT_CHUNK_SIZE
-    # Whether expected similarities may come from tables in float32, as fast training takes them, instead of float64;
-    # tables bound what they hold themselves.
+    # Whether expected similarities may come from float32 tables, as in fast training; these have a bound of their own.
     has_tables = False
 
     def forward(
