@@ -3,6 +3,7 @@
 The function is called growth: it is 0 at kappa = 0 and grows like kappa. Its derivative is A_D.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -37,12 +38,12 @@ class GrowthTable:
         its limit is the precision of float32. Differences of two such values have fewer digits the larger kappa is:
         take `point_similarity` for those.
         """
-        result: Tensor = _Growth.apply(kappa, self)  # type: ignore[no-untyped-call]
+        result: Tensor = _Growth.apply(kappa, self.lookup)  # type: ignore[no-untyped-call]
         return result
 
     def curved(self, kappa: Tensor) -> Tensor:
         """Return the same by `lookup_curved`."""
-        result: Tensor = _CurvedGrowth.apply(kappa, self)  # type: ignore[no-untyped-call]
+        result: Tensor = _Growth.apply(kappa, self.lookup_curved)  # type: ignore[no-untyped-call]
         return result
 
     def lookup(self, kappa: Tensor) -> tuple[Tensor, Tensor]:
@@ -89,8 +90,8 @@ class GrowthTable:
 
 class _Growth(Function):
     @staticmethod
-    def forward(ctx: Any, kappa: Tensor, table: GrowthTable) -> Tensor:
-        value, slope = table.lookup(kappa)
+    def forward(ctx: Any, kappa: Tensor, lookup: Callable[[Tensor], tuple[Tensor, Tensor]]) -> Tensor:
+        value, slope = lookup(kappa)
         ctx.save_for_backward(slope)
         return value
 
@@ -99,14 +100,6 @@ class _Growth(Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         (slope,) = ctx.saved_tensors
         return grad * slope, None
-
-
-class _CurvedGrowth(_Growth):
-    @staticmethod
-    def forward(ctx: Any, kappa: Tensor, table: GrowthTable) -> Tensor:
-        value, slope = table.lookup_curved(kappa)
-        ctx.save_for_backward(slope)
-        return value
 
 
 @lru_cache(maxsize=64)
