@@ -4,11 +4,11 @@ A phase trains mu, kappa or both for a share of the batches. Text form: "mu kapp
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from itertools import accumulate, pairwise
 
-from pcl.tasks.base import Negatives
+from pcl.tasks.base import ADDED_LATER, Negatives
 
 
 class Trained(Enum):
@@ -46,6 +46,13 @@ class LrSchedule(Enum):
     WARM_UP_COSINE = "warm_up_cosine"
     # The same in every phase anew, over its first 20%, as the released code trains from scratch.
     PHASE_WARM_UP_COSINE = "phase_warm_up_cosine"
+
+
+class Keep(Enum):
+    """The evaluation that a run ends with, where its task can tell which is best: `Task.selects`."""
+
+    BEST = "best"  # of the validation images, as the released code keeps it
+    LAST = "last"  # nothing is chosen
 
 
 _WARM_UP, _PHASE_WARM_UP = 0.05, 0.2  # shares of training, and of a phase
@@ -114,6 +121,7 @@ class TrainingConfig:
     eval_every: int = 5_000  # batches between evaluations
     # A run with a median kappa-hat beyond this ends as runaway; inf: it trains to its end, whatever its kappa.
     kappa_limit: float = 1e6
+    keep: Keep = field(default=Keep.BEST, metadata=ADDED_LATER)  # evaluation, with its weights, that a run ends with
 
     def __post_init__(self) -> None:
         for name, least in (("n_batches", 1), ("batch_size", 2), ("n_negatives", 1), ("eval_every", 1)):

@@ -13,7 +13,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from pcl.data.augmentation import crop_and_flip
+from pcl.data.augmentation import crop_and_flip, enlarge_a_part
 from pcl.data.authors_folds import Origin, image_split
 from pcl.data.folds import N_FOLDS
 from pcl.data.images import SIDE, ImageSet
@@ -57,6 +57,12 @@ class Augmentation(Enum):
 
     NONE = "none"
     CROP_FLIP = "crop_flip"  # cropped after padding by 4 pixels, and flipped: the paper's when it trains from scratch
+    ENLARGED_PART = "enlarged_part"  # 20% to 100% of its area, enlarged, and flipped: training sees what crops lack
+
+
+_AUGMENT = {
+    Augmentation.NONE: None, Augmentation.CROP_FLIP: crop_and_flip, Augmentation.ENLARGED_PART: enlarge_a_part,
+}  # fmt: skip
 
 
 class _Fold:
@@ -134,9 +140,8 @@ class _Fold:
         return ChoiceBatch(self._taken(anchor, generator), self._taken(candidates, generator), chosen)
 
     def _taken(self, index: Tensor, generator: torch.Generator) -> Tensor:
-        if self.config.augmentation is Augmentation.CROP_FLIP:
-            return crop_and_flip(self.images, index, generator)
-        return self.images[index]
+        augment = _AUGMENT[self.config.augmentation]
+        return augment(self.images, index, generator) if augment else self.images[index]
 
 
 @final

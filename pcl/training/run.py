@@ -17,7 +17,7 @@ from torch import Tensor
 
 from pcl.config.failure import Failure, FailureKind
 from pcl.config.run_config import RunConfig
-from pcl.config.schedule import Trained
+from pcl.config.schedule import Keep, Trained
 from pcl.encoders import Encoder
 from pcl.losses.base import DEFAULT_CHUNK_SIZE, SampledContrast
 from pcl.mathematics.random_streams import check_seeds, mixed_seed
@@ -241,10 +241,14 @@ class Run:
         return Report(self.batch, n_batches, self._trained().value, self.seconds, by_seed, dict(self.failures))
 
     def _selected(self, judged: list[Metrics]) -> list[Metrics]:
-        """Remember each run's best evaluation; the last report is of that one, with the final metrics of both."""
+        """Remember each run's best evaluation; the last report is of that one, with the final metrics of both.
+
+        Where the last is to be kept, it stands for the best.
+        """
         encoder, key = self.step.encoder, self.step.task.selects
+        keeps_last = self.config.training.keep is Keep.LAST
         for run, (best, metrics) in enumerate(zip(self._best, judged, strict=True)):
-            if metrics[key] > best.metrics.get(key, -math.inf):
+            if keeps_last or metrics[key] > best.metrics.get(key, -math.inf):
                 self._best[run] = Best(self.batch, metrics, encoder.run_state(run))
         if self.batch < self.config.training.n_batches:
             return judged

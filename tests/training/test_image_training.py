@@ -46,6 +46,17 @@ def test_the_weights_of_the_last_batch_are_judged_too(finished: tuple[Run, list[
         assert last[f"last/{what}"] == of_last[f"test/{what}"]
 
 
+def test_a_run_that_keeps_its_last_evaluation_ends_with_it(finished: tuple[Run, list[dict[str, float]]]) -> None:
+    best, _ = finished
+    run = Run(best.config.with_values({"training.keep": "last"}), seeds=best.seeds)
+    *before, last = [report.by_seed[1] for report in run]
+    (judged,) = run.step.task.evaluate(run.step.encoder)[:1]
+    assert last["best/batch"] == 6
+    assert all(last[name] == value for name, value in judged.items())
+    assert all(last[f"test/{what}"] == last[f"last/{what}"] for what in ("crop_rank_corr", "recall_at_1"))
+    assert max(metrics["val/crop_rank_corr"] for metrics in before) != last["val/crop_rank_corr"]
+
+
 def test_resumed_to_the_bit(tmp_path: Path, finished: tuple[Run, list[dict[str, float]]]) -> None:
     run, reports = finished
     again = Run(run.config, run.seeds)

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 import torch
+from scipy import stats
 from torch import Tensor
 
 from pcl.config.fidelity import RELEASE
 from pcl.config.run_config import RunConfig
-from pcl.data.augmentation import GREY, PADDING, crop_and_flip, erase
+from pcl.data.augmentation import GREY, PADDING, crop_and_flip, enlarge_a_part, erase
 from pcl.data.embedded import embedded
 from pcl.data.images import ImageSet
 from pcl.data.weights import Weights, keep_weights, kept_weights, load_weights, named_weights, weights_folder
@@ -218,10 +219,44 @@ def test_crops_are_uniform(generator: torch.Generator) -> None:
     assert abs(torch.corrcoef(torch.stack([down, shift]).double())[0, 1]) < 4.5 / math.sqrt(n)
 
 
-def test_the_task_augments_all_three_and_only_if_asked(data: ImageSet) -> None:
+def test_an_enlarged_part_is_that_of_a_loop(generator: torch.Generator) -> None:
+    """Torchvision's resize of each square, of images whose bytes say where they are; to half a byte's rounding."""
+    ramp = torch.arange(32, dtype=torch.float64) * 8
+    image = torch.stack([ramp.view(-1, 1).expand(32, 32), ramp.expand(32, 32), ramp.flip(0).expand(32, 32)])
+    results = enlarge_a_part(image.to(torch.uint8).unsqueeze(0), torch.zeros(200, dtype=torch.int64), generator)
+    assert (results[:, 1].long() + results[:, 2].long() - 248).abs().max() <= 1
+    inner = results[:, :, 8:24, 8:24].double()  # the image's own edge is repeated outside of it
+    down, right = inner[:, 0, :, 0].diff(dim=1).mean(1) / 8, inner[:, 1, 0].diff(dim=1).mean(1) / 8
+    torch.testing.assert_close(down, right.abs(), rtol=0, atol=0.02)  # squares, some of them flipped
+    top = inner[:, 0, 0, 0] / 8 + 0.5 - 8.5 * down
+    assert (top > -0.4).all()
+    assert (top + 32 * down < 32.4).all()
+    expected = (top.view(-1, 1) + (torch.arange(8, 24) + 0.5) * down.view(-1, 1) - 0.5) * 8
+    assert (expected - inner[:, 0, :, 0]).abs().max() < 2
+
+
+def test_enlarged_parts_have_uniform_areas_and_places(generator: torch.Generator) -> None:
+    n = 5_000
+    ramp = torch.arange(32, dtype=torch.uint8) * 8
+    image = ramp.expand(3, 32, 32)
+    results = enlarge_a_part(image.unsqueeze(0), torch.zeros(n, dtype=torch.int64), generator)[:, 0, 0].double() / 8
+    slope = (results[:, 23] - results[:, 8]) / 15
+    area = slope.abs() ** 2
+    assert area.min() > 0.18
+    assert area.max() < 1.03
+    assert stats.kstest(area, stats.uniform(0.2, 0.8).cdf).statistic < 0.04
+    assert abs((slope < 0).sum() - n / 2) < 4.5 * math.sqrt(n / 4)
+    is_small = area < 0.7
+    left = (results[:, 15] + results[:, 16] + 1) / 2 - 16 * slope.abs()
+    place = (left / (32 - 32 * slope.abs()))[is_small]
+    assert stats.kstest(place, "uniform").statistic < 0.05
+
+
+@pytest.mark.parametrize("how", ["crop_flip", "enlarged_part"])
+def test_the_task_augments_all_three_and_only_if_asked(data: ImageSet, how: str) -> None:
     plain, augmented = (
-        CifarTask(images(task__augmentation=how).task, data, [0, 5])  # type: ignore[arg-type]
-        for how in ("none", "crop_flip")
+        CifarTask(images(task__augmentation=chosen).task, data, [0, 5])  # type: ignore[arg-type]
+        for chosen in ("none", how)
     )
     before, after = (task.draw(8, Negatives.DRAWN, 3, torch.Generator().manual_seed(1)) for task in (plain, augmented))
     for a, b in zip(before, after, strict=True):

@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 
 from pcl.config.run_config import RunConfig
-from pcl.config.schedule import Trained
+from pcl.config.schedule import Keep, Trained
 from pcl.metrics.names import TRAIN_LOSS, VAL_RECALL
 from pcl.metrics.undefined import mean_of
 from pcl.studies.ledger.folders import Metrics, Row
@@ -38,7 +38,7 @@ def judged_curve(rows: Sequence[Row], config: RunConfig, metric: str) -> list[tu
     Where a run ends with its best evaluation (images: by the crops' correlation), it is judged by its best so far.
     """
     first, last = judged_from(config, metric), config.training.n_batches
-    selects = config.experiment.task.selects
+    selects = config.experiment.task.selects if config.training.keep is Keep.BEST else ""
     best: dict[int, Metrics] = {}
     curve = []
     for row in rows:

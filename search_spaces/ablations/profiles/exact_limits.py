@@ -1,0 +1,55 @@
+"""Where the recipe `exact` holds: one thing changed at a time, with the coverage of its credible caps.
+
+    python launch/ablate.py --ablation exact_limits --fidelity exact --seeds 1,2,3
+
+Dimensions, batches, candidates, truths, and what the loss takes kappa_pos to be, where the truth has 20. Rows of many
+dimensions have a rate beside the recipe's, which is too high for them. For the profile `exact` only.
+
+Hardware, time, result: not yet run as a whole.
+"""
+
+from pcl.studies.space import Ablation, Variant
+
+
+def dims(dim: int, **others: float) -> Variant:
+    """Return a variant with other dimensions of latents, inputs and encoder."""
+    sizes: dict[str, float] = {"task.dim": dim, "task.dim_x": dim, "encoder.dim": dim}
+    return Variant({**sizes, **{f"training.{name}": value for name, value in others.items()}})
+
+
+ABLATION = Ablation(
+    name="exact_limits",
+    question="Where does the recipe hold?",
+    axis="changed",
+    baseline="nothing",
+    variants={
+        "nothing": Variant(),
+        "batches of 64": Variant({"training.batch_size": 64}),
+        "batches of 256": Variant({"training.batch_size": 256}),
+        "batches of 1024": Variant({"training.batch_size": 1024}),
+        "64 candidates": Variant({"training.n_negatives": 64}),
+        "256 candidates": Variant({"training.n_negatives": 256}),
+        "D = 2": dims(2),
+        "D = 4": dims(4),
+        "D = 6": dims(6),
+        "D = 8": dims(8),
+        "D = 16": dims(16),
+        "D = 32": dims(32),
+        "D = 32, lr 3e-3": dims(32, lr=3e-3),
+        "D = 64": dims(64),
+        "D = 64, lr 1e-3": dims(64, lr=1e-3),
+        "D = 128, lr 1e-3": dims(128, lr=1e-3),
+        "kappa 64 to 128": Variant({"task.kappa_min": 64, "task.kappa_max": 128}),
+        "Gaussian truth": Variant({"task.family": "gaussian"}),
+        "Laplace truth": Variant({"task.family": "laplace"}),
+        "unsmoothed truth": Variant({"task.smoothing": "none"}),
+        "kappa_pos = 15": Variant({"loss.kappa_pos": 15}),
+        "kappa_pos = 25": Variant({"loss.kappa_pos": 25}),
+        "kappa_pos learned": Variant({"loss.learn_kappa_pos": True}),
+        "4096 candidates": Variant({"training.n_negatives": 4096}),
+    },
+    metrics=(
+        "eval/kappa_mae", "eval/kappa_rank_corr", "eval/kappa_slope", "eval/coverage_50", "eval/coverage_90",
+        "eval/coverage_95", "eval/mu_rank_corr",
+    ),
+)  # fmt: skip
