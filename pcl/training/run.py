@@ -191,7 +191,8 @@ class Run:
     def _step_type(self, task: Task, encoder: Encoder, is_graph: bool) -> type[TrainingStep]:
         """Return the fastest kind of step for this training; fused ones need Triton, which only CUDA machines have."""
         training, loss = self.config.training, self.config.loss.fused
-        if DistinctStep.fits(task, encoder, training.batch_size * training.n_negatives):
+        draws = Negatives.DRAWN in map(training.negatives_at, range(len(training.phases)))
+        if draws and DistinctStep.fits(task, encoder, training.batch_size * training.n_negatives):
             return DistinctStep
         if is_graph and self.config.experiment.is_fused(self.config.encoder):
             from pcl.training.steps.fused_step import FusedStep  # noqa: PLC0415  needs Triton

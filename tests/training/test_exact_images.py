@@ -146,6 +146,13 @@ def test_the_recipe() -> None:
         assert RunConfig.of(profile="exact", task="images", scale=scale).training.n_negatives >= 10  # classes
 
 
+@pytest.mark.parametrize(("profile", "expected"), [("exact", TrainingStep), ("reference", DistinctStep)])
+def test_candidates_are_not_counted_as_drawn_negatives_are(profile: str, expected: type[TrainingStep]) -> None:
+    """However many they are: a step that counts has no kernels for `exact`."""
+    config = smoke_images(profile, training__batch_size=64, training__n_negatives=128)
+    assert type(Run(config, (1,)).step) is expected
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("encoder", ["", "classifier"])
 def test_a_captured_step_has_the_plain_ones_loss(encoder: str) -> None:
