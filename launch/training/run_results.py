@@ -14,9 +14,10 @@ from pcl.training.run import Report, Run
 _SHOWN = {
     names.TRAIN_LOSS: "loss", names.MU_MAE: "mu MAE", names.MU_RANK_CORR: "mu rank", names.KAPPA_MAE: "kappa MAE",
     names.KAPPA_RANK_CORR: "kappa rank", names.KAPPA_MEAN: "mean kappa",
-    names.COVERAGE_90: "in 90% cap",
+    names.COVERAGE_90: "in 90% cap", "learned/kappa_pos": "kappa_pos",
     names.VAL_CROP: "crop", names.VAL_ENTROPY: "entropy", names.VAL_RECALL: "Recall@1",
     names.TEST_CROP: "test crop", names.TEST_ENTROPY: "test entropy", names.TEST_RECALL: "test Recall@1",
+    names.TEST_REJECTION: "test Recall@1 by rejection",
     names.LAST_CROP: "last crop", names.LAST_ENTROPY: "last entropy", names.LAST_RECALL: "last Recall@1",
 }  # fmt: skip
 

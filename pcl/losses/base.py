@@ -106,6 +106,11 @@ class Loss(nn.Module, ABC):
     def expect(self, source: Negatives) -> None:
         """Prepare for negatives from a source; most losses treat all alike."""
 
+    def learned(self) -> dict[str, float]:
+        """Return the numbers that training learns, by name."""
+        parts = ((name, part()) for name, part in self.named_children() if isinstance(part, PositiveScalar))
+        return {name: number.item() for name, number in parts if isinstance(number, Tensor)}
+
     # Largest number S' B N of similarities held at once; losses that sample compute more in chunks over the samples, to
     # the same value and gradient. At most `CPU_CHUNK_SIZE` on a CPU.
     chunk_size = DEFAULT_CHUNK_SIZE

@@ -5,11 +5,18 @@ Imports no module of ours: readers of records need it too. `split/what` is the r
 """
 
 import math
+from collections.abc import Mapping
 
 # Of every report
 TRAIN_LOSS = "train/loss"
 MS_PER_BATCH = "time/ms_per_batch"
 TRAIN_S = "time/train_s"
+
+
+def of_learned(numbers: Mapping[str, float]) -> dict[str, float]:
+    """Return the numbers that a loss learns beside the encoder, such as kappa_pos, by their metrics' names."""
+    return {f"learned/{name}": value for name, value in numbers.items()}
+
 
 # Of the toy task
 KAPPA_RANK_CORR, KAPPA_MAE, KAPPA_RMSE = "eval/kappa_rank_corr", "eval/kappa_mae", "eval/kappa_rmse"
@@ -36,7 +43,11 @@ VAL_CHANCE, TEST_CHANCE = "val/recall_by_chance", "test/recall_by_chance"  # wha
 VAL, TEST = (VAL_CROP, VAL_ENTROPY, VAL_RECALL), (TEST_CROP, TEST_ENTROPY, TEST_RECALL)
 # The same of the test images, by the weights of the last batch instead of the best evaluation's
 LAST_CROP, LAST_ENTROPY, LAST_RECALL = "last/crop_rank_corr", "last/entropy_rank_corr", "last/recall_at_1"
-LAST = dict(zip(TEST, (LAST_CROP, LAST_ENTROPY, LAST_RECALL), strict=True))  # by the metric of the best evaluation
+# Area under the curve of Recall@1 as uncertain images are rejected; of test images alone
+TEST_REJECTION, LAST_REJECTION = "test/rejection_area", "last/rejection_area"
+LAST = {  # by the metric of the best evaluation
+    TEST_CROP: LAST_CROP, TEST_ENTROPY: LAST_ENTROPY, TEST_RECALL: LAST_RECALL, TEST_REJECTION: LAST_REJECTION,
+}  # fmt: skip
 BEST_BATCH = "best/batch"  # of the evaluation that the last report is of
 
 # Of runs in MLflow, which no report has
@@ -59,13 +70,15 @@ SHORT_NAMES = {
     KAPPA_SLOPE: "κ slope", KAPPA_INTERCEPT: "κ intercept",
     VAL_CROP: "crop", VAL_ENTROPY: "entropy", VAL_RECALL: "R@1",
     TEST_CROP: "test crop", TEST_ENTROPY: "test entropy", TEST_RECALL: "test R@1",
+    TEST_REJECTION: "test R@1 by rejection", LAST_REJECTION: "test R@1 by rejection, last",
     LAST_CROP: "test crop, last", LAST_ENTROPY: "test entropy, last", LAST_RECALL: "test R@1, last",
     VAL_CHANCE: "R@1 by chance", TEST_CHANCE: "test R@1 by chance",
+    "learned/kappa_pos": "κ_pos", "learned/a": "a", "learned/b": "b",
     TRAIN_LOSS: "loss", KAPPA_MEAN: "κ mean", KAPPA_MEDIAN: "κ median", BEST_BATCH: "best batch",
     MS_PER_BATCH: "ms per batch", TRAIN_S: "training, s",
 }  # fmt: skip
 
-_ENDS = {"_corr": True, "recall_at_1": True, "_rmse": False, "_mae": False, TRAIN_LOSS: False}
+_ENDS = {"_corr": True, "recall_at_1": True, "rejection_area": True, "_rmse": False, "_mae": False, TRAIN_LOSS: False}
 
 
 def larger_is_better(metric: str) -> bool | None:
@@ -79,7 +92,8 @@ def larger_is_better(metric: str) -> bool | None:
 
 
 _RANGES = {
-    "_corr": (-1.0, 1.0), "recall_at_1": (0.0, 1.0), "_rmse": (0.0, math.inf), "_mae": (0.0, math.inf),
+    "_corr": (-1.0, 1.0), "recall_at_1": (0.0, 1.0), "rejection_area": (0.0, 1.0),
+    "_rmse": (0.0, math.inf), "_mae": (0.0, math.inf),
     **dict.fromkeys(COVERAGE.values(), (0.0, 1.0)),
     MS_PER_BATCH: (0.0, math.inf), TRAIN_S: (0.0, math.inf),
 }  # fmt: skip

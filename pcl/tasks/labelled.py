@@ -8,8 +8,8 @@ from torch import Tensor
 
 from pcl.data.folds import N_FOLDS
 from pcl.encoders import Encoder
-from pcl.metrics.names import TEST, TEST_CHANCE, VAL, VAL_CHANCE
-from pcl.metrics.retrieval import recall_at_1, recall_by_chance
+from pcl.metrics.names import TEST, TEST_CHANCE, TEST_REJECTION, VAL, VAL_CHANCE
+from pcl.metrics.retrieval import recall_at_1, recall_by_chance, rejection_curve
 from pcl.metrics.uncertainty import entropy, rank_corr_with_uncertainty
 from pcl.tasks.base import Metrics
 
@@ -46,6 +46,8 @@ def label_metrics(split: str, mu: Tensor, kappa: Tensor, labels: Tensor, entropi
     found = {} if entropies is None else {of_entropy: rank_corr_with_uncertainty(kappa, entropies)}
     found[recall] = recall_at_1(mu, labels)
     found[VAL_CHANCE if split == "val" else TEST_CHANCE] = recall_by_chance(labels)
+    if split != "val":
+        found[TEST_REJECTION] = rejection_curve(mu, labels, kappa).area
     return found | {f"{split}/kappa_mean": kappa.mean().item(), f"{split}/kappa_median": kappa.median().item()}
 
 

@@ -200,8 +200,9 @@ def test_only_metrics_that_apply() -> None:
     task = CifarTask(CifarTask.Config(), certain(torch.arange(20) % 2), [0])
     encoder = smoke_images().encoder.build_for(task.config.inputs, (0,))
     for part, found in (("val", task.evaluate(encoder)), ("test", task.final(encoder))):
-        always = ("crop_rank_corr", "recall_at_1", "recall_by_chance", "kappa_mean", "kappa_median")
-        assert set(found[0]) == {f"{part}/{name}" for name in always}
+        always = ["crop_rank_corr", "recall_at_1", "recall_by_chance", "kappa_mean", "kappa_median"]
+        at_the_end = ["rejection_area"] if part == "test" else []
+        assert set(found[0]) == {f"{part}/{name}" for name in always + at_the_end}
 
 
 def test_kappa_and_weights_are_the_seeds() -> None:

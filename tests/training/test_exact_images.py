@@ -137,7 +137,8 @@ def test_the_recipe() -> None:
     expected = {
         "training.negatives": "pool", "training.mu_phase_negatives": "pool", "training.n_negatives": 256,
         "training.batch_size": 128, "loss.n_samples": 32, "loss.anchors": "guided", "loss.partners": "integrated",
-        "loss.positive_weight": "zero", "training.phases": "joint", "training.n_batches": 8192,
+        "loss.positive_weight": "zero", "training.phases": "mu joint", "training.n_batches": 1024,
+        "task.augmentation": "crop_flip", "training.keep": "last",
     }  # fmt: skip
     assert {path: flat[path] for path in expected} == expected
     of_hib = RunConfig.of(profile="exact", task="images", loss="hib").flat()

@@ -11,6 +11,7 @@ from pcl.config.run_config import RunConfig
 from pcl.config.schedule import Trained
 from pcl.encoders import Head, Precision, ResNetEncoder
 from pcl.tasks import Negatives
+from pcl.tasks.labelled import encoded
 from pcl.training.run import Run
 from tests.support.smoke import smoke_images
 
@@ -44,6 +45,17 @@ def test_the_weights_of_the_last_batch_are_judged_too(finished: tuple[Run, list[
     of_last, _ = run.step.task.final(run.step.encoder)  # which keeps the last weights
     for what in ("crop_rank_corr", "entropy_rank_corr", "recall_at_1"):
         assert last[f"last/{what}"] == of_last[f"test/{what}"]
+
+
+def test_the_area_by_rejection_is_that_of_a_loop(finished: tuple[Run, list[dict[str, float]]]) -> None:
+    run, (*_, last) = finished
+    judged = run.step.task.folds[0].test  # type: ignore[attr-defined]
+    ((mu, kappa), *_) = encoded(run.step.encoder, [judged.images, judged.images])
+    cosines = (mu @ mu.T).fill_diagonal_(-2)
+    hits = (judged.labels == judged.labels[cosines.argmax(1)]).double()[kappa.argsort(descending=True)]
+    shares = [hits[:kept].mean() for kept in range(1, len(hits) + 1)]
+    assert last["last/rejection_area"] == pytest.approx(float(sum(shares) / len(shares)), rel=1e-9)
+    assert "val/rejection_area" not in last
 
 
 def test_a_run_that_keeps_its_last_evaluation_ends_with_it(finished: tuple[Run, list[dict[str, float]]]) -> None:

@@ -130,9 +130,17 @@ def test_a_phase_trains_what_it_names(phase: str, moves: tuple[bool, bool], prof
 @pytest.mark.parametrize(("profile", "loss"), [("paper", "mc_info_nce"), ("paper", "elk"), ("reference", "elk")])
 def test_kappa_pos_is_learned_by_each_seed(profile: str, loss: str) -> None:
     run = Run(smoke(profile, loss, loss__learn_kappa_pos=True, training__lr=0.01), (4, 5))
-    last(run)
+    report = last(run)
     first, second = (module.kappa_pos().item() for module in run.step.losses)  # type: ignore[operator, union-attr]
     assert first != second != 20.0
+    assert [report.by_seed[seed]["learned/kappa_pos"] for seed in (4, 5)] == [first, second]
+
+
+def test_what_is_learned_beside_the_encoder_is_reported() -> None:
+    fixed = last(Run(smoke("paper"), (4,))).by_seed[4]
+    assert not any(name.startswith("learned/") for name in fixed)
+    hib = last(Run(smoke("reference", "hib", loss__learn_a=True, training__lr=0.01), (4,))).by_seed[4]
+    assert {name for name in hib if name.startswith("learned/")} == {"learned/a", "learned/b"}
 
 
 def test_runaway_kappa_ends_the_run_with_its_cause() -> None:

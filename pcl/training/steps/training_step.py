@@ -122,6 +122,10 @@ class TrainingStep:
         for run in range(len(self.losses)):
             self._loss_of(run).has_tables = True
 
+    def learned(self) -> list[dict[str, float]]:
+        """Return what each run's loss has learned of its own numbers, by name."""
+        return [self._loss_of(run).learned() for run in range(self.task.n_runs)]
+
     def _drawn(self) -> Batch:
         training = self.config.training
         return self.task.draw(training.batch_size, self.source, training.n_negatives, self.generator)

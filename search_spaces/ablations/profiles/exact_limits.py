@@ -5,7 +5,11 @@
 Dimensions, batches, candidates, truths, and what the loss takes kappa_pos to be, where the truth has 20. Rows of many
 dimensions have a rate beside the recipe's, which is too high for them. For the profile `exact` only.
 
-Hardware, time, result: not yet run as a whole.
+Hardware, time, result: one H200, 369 s for all, four at a time, seeds 4, 5 and 6. It holds for batches of 64 to 1,024,
+64 to 4,096 candidates and 6 to 64 dimensions (with the lower rate): kappa MAE 0.3 to 1.1, ranks from 0.94, coverage
+within 2 points of nominal. A learned kappa_pos costs 0.7 of MAE and a point or two of coverage. It fails at D = 2, 4
+and 128, for Laplace and unsmoothed truths, and in the size of kappa where kappa_pos is wrong; on clear inputs its caps
+are too small. docs/exact.md has every seed.
 """
 
 from pcl.studies.space import Ablation, Variant

@@ -22,7 +22,8 @@ def test_it_ends_with_paired_differences(profile: str, tmp_path: Path) -> None:
     with (study.path / "ablation.csv").open() as file:
         rows = {(row["variant"], row["metric"]): row for row in csv.DictReader(file)}
     labels = ("MCInfoNCE", "softmax entropy", "feature norm", "constant")
-    metrics = [f"{s}/{m}" for s in ("test", "last") for m in ("entropy_rank_corr", "crop_rank_corr", "recall_at_1")]
+    what = ("entropy_rank_corr", "crop_rank_corr", "recall_at_1", "rejection_area")
+    metrics = [f"{split}/{metric}" for split in ("test", "last") for metric in what]
     assert set(rows) == {(label, metric) for label in labels for metric in metrics}
     for label in labels[1:3]:
         assert all(rows[label, metric]["paired_seeds"] == "2" for metric in metrics)

@@ -30,9 +30,9 @@ from pcl.training.run import Run
 
 def test_every_ablation_of_the_paper_is_there() -> None:
     assert ablation_names() == [
-        "ambiguity", "encoder_dim", "exact_factors", "fidelity", "fidelity_elk", "fidelity_hib", "fidelity_images",
-        "labels", "latent_dim", "latent_sampler", "loss", "loss_images", "mc_samples", "n_negatives",
-        "posterior_family", "pretraining", "shared_backbone", "uncertainty_baselines",
+        "ambiguity", "encoder_dim", "exact_factors", "exact_limits", "fidelity", "fidelity_elk", "fidelity_hib",
+        "fidelity_images", "labels", "latent_dim", "latent_sampler", "loss", "loss_images", "mc_samples",
+        "n_negatives", "posterior_family", "pretraining", "shared_backbone", "uncertainty_baselines",
     ]  # fmt: skip
     assert all(load_ablation(name).name == name for name in ablation_names())
 
