@@ -5,11 +5,9 @@
 
 import csv
 import re
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
 from hashlib import sha256
-from itertools import pairwise
 from pathlib import Path
 
 from dashboards.paper.formats import CSV_HEADINGS, cells_of, csv_of
@@ -99,7 +97,6 @@ class Result:
         return (self.asked.fidelity, self.asked.scale) == (Profile.REFERENCE.value, Scale.PAPER.value)
 
 
-_ADDED = ("agrees_within", "changed", "numerics", "source")  # columns that files of earlier versions lack
 _COLUMNS = ("table", *CSV_HEADINGS, *(f.name for kind in (Asked, Origin) for f in fields(kind)))
 
 
@@ -117,15 +114,9 @@ def read_result(path: Path) -> Result:
         rows = list(csv.reader(path.read_text(encoding="utf-8").splitlines()))
     except UnicodeDecodeError:
         rows = []
-    columns = tuple(rows[0]) if rows else ()
-    is_known = columns == tuple(name for name in _COLUMNS if name in columns or name not in _ADDED)
-    if len(rows) < 2 or not is_known or any(len(row) != len(columns) for row in rows):
+    if len(rows) < 2 or tuple(rows[0]) != _COLUMNS or any(len(row) != len(_COLUMNS) for row in rows):
         raise ValueError(f"{path} is no file of results as `launch/reproduce.py --output` writes them.")
-    content = [dict(zip(columns, row, strict=True)) for row in rows[1:]]
-    for row in content:
-        row.setdefault("numerics", numerics_of({}) if row["hardware"] else "")
-        row.setdefault("changed", _changed_by(row["command"]))
-        row |= {name: row.get(name, "") for name in _ADDED}
+    content = [dict(zip(_COLUMNS, row, strict=True)) for row in rows[1:]]
     result = Result(
         content[0]["table"],
         Asked(**{f.name: content[0][f.name] for f in fields(Asked)}),
@@ -135,11 +126,6 @@ def read_result(path: Path) -> Result:
     if result.table not in published_titles():
         raise ValueError(f"{path} is of {result.table!r}, which is no table or figure of the paper.")
     return result
-
-
-def _changed_by(command: str) -> str:
-    """Return the settings that a command changes, as files of earlier versions tell them."""
-    return " ".join(sorted(value for flag, value in pairwise(shlex.split(command)) if flag == "--set"))
 
 
 def read_results(folder: Path) -> list[Result]:
