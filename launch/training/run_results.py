@@ -19,6 +19,7 @@ _SHOWN = {
     names.TEST_CROP: "test crop", names.TEST_ENTROPY: "test entropy", names.TEST_RECALL: "test Recall@1",
     names.TEST_REJECTION: "test Recall@1 by rejection",
     names.LAST_CROP: "last crop", names.LAST_ENTROPY: "last entropy", names.LAST_RECALL: "last Recall@1",
+    names.LAST_REJECTION: "last Recall@1 by rejection",
 }  # fmt: skip
 
 

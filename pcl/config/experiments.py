@@ -67,6 +67,11 @@ class Experiment:
         return is_drawn_so and type(encoder) is MlpEncoder.Config
 
 
+# Of all losses, so that they can be compared.
+_EXACT_ON_IMAGES: dict[str, Plain] = {
+    "training.n_batches": 1024, "task.augmentation": "crop_flip", "training.keep": "last", "training.eval_every": 256,
+}  # fmt: skip
+
 EXPERIMENTS = {
     "toy": Experiment(
         "toy", ToyTask, MlpEncoder,
@@ -130,21 +135,20 @@ EXPERIMENTS = {
         },
         recipes={
             # For backbones that are pretrained: candidates that have each of ten classes many times, and as few guided
-            # samples as the recipe of the toy. Length, phases and augmentation are those that won on fold 1:
-            # search_spaces/cifar_exact.py has the numbers. Smaller scales are not tuned.
+            # samples as the recipe of the toy. Length, phases and augmentation won on fold 1, where search_spaces/
+            # cifar_exact.py looked (docs/exact.md has all numbers). Smaller scales are not tuned.
             (Profile.EXACT, "mc_info_nce"): {
                 Scale.SMOKE: {"training.n_negatives": 16, "training.phases": "joint"},
                 Scale.QUICK: {"training.n_negatives": 32, "training.phases": "joint", "loss.n_samples": 8},
                 Scale.PAPER: {
                     "training.n_negatives": 256, "training.phases": "mu joint", "loss.n_samples": 32,
-                    "training.n_batches": 1024, "task.augmentation": "crop_flip", "training.keep": "last",
-                    "training.eval_every": 256,
+                    **_EXACT_ON_IMAGES,
                 },
             },
             (Profile.EXACT, ""): {
                 Scale.SMOKE: {"training.n_negatives": 16},
                 Scale.QUICK: {"training.n_negatives": 32},
-                Scale.PAPER: {"training.n_negatives": 256},
+                Scale.PAPER: {"training.n_negatives": 256, **_EXACT_ON_IMAGES},
             },
         },
         has_images=True,

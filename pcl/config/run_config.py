@@ -36,7 +36,6 @@ from pcl.tasks.base import ADDED_LATER
 __all__ = ["EXPERIMENTS", "Plain", "RunConfig", "Scale"]
 
 _PARTS = ("task", "encoder", "loss", "training")
-_DROPPED_BACKBONE = "shared_in_range"  # a form that earlier versions had: only its mu phases were others
 _type_hints: Callable[[type], dict[str, Any]] = lru_cache(get_type_hints)  # every reading of a configuration asks
 
 
@@ -170,34 +169,32 @@ class RunConfig:
 
     @classmethod
     def from_flat(cls, flat: Mapping[str, Any]) -> "RunConfig":
-        """Create a configuration from `flat()`, possibly of an earlier version, which had fewer settings.
+        """Create a configuration from `flat()`, or from some of its lines.
 
         A ValueError is raised if that is not possible, or names a user's file that nobody has named here.
         """
-        rest = {"task_name": "toy", "training.optimizer": "adam", **flat}
+        rest = {"task_name": "toy", **flat}
         profile, scale = (str(rest.pop(name, "")) for name in ("profile", "scale"))
         loss, task, encoder = (recorded(str(rest.pop(name, ""))) for name in KEYS)
-        names = {"loss": loss, "profile": profile, "scale": scale, "task": task, "encoder": encoder}
-        if RELEASE not in rest and "training.lr_decay" in rest:  # a whole record, not a few lines by hand
-            known = cls.of(None, **names).paths()
-            rest = {**{path: value for path, value in _earlier(profile).items() if path in known}, **rest}
-            if rest.get("encoder.backbone") == _DROPPED_BACKBONE:
-                rest["encoder.backbone"] = "shared"  # has the same posteriors
-        return cls.of(rest, **names)
+        config = cls.of(rest, loss=loss, profile=profile, scale=scale, task=task, encoder=encoder)
+        # `flat` leaves out what was added later and is at its default, which a recipe may set otherwise.
+        reset = {path: default for path, default in config._changed_later().items() if path not in rest}
+        is_whole = config.flat().keys() - reset.keys() <= flat.keys()
+        return config.with_values(reset) if reset and is_whole else config
+
+    def _changed_later(self) -> dict[str, Any]:
+        """Return the defaults of settings that were added later and are not at them."""
+        return {
+            f"{part}.{f.name}": f.default
+            for part in _PARTS
+            for f in fields(getattr(self, part))
+            if f.metadata == ADDED_LATER and getattr(getattr(self, part), f.name) != f.default
+        }
 
     def fingerprint(self) -> str:
         """Return sixteen hexadecimal digits, equal for two configurations only if all settings are equal."""
         text = json.dumps(portable(self.flat()), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _earlier(profile: str) -> dict[str, Plain]:
-    """Return the values of settings that an earlier version had only in one form."""
-    version = "last" if profile == Profile.REFERENCE.value else "first"
-    return {
-        RELEASE: version, "loss.learned_as": "log", "loss.learned": "a", "task.backbone": "independent",
-        "task.folds": "own", "task.crops": "own",
-    }  # fmt: skip
 
 
 def _plain(value: Any) -> Plain:

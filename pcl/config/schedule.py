@@ -52,7 +52,7 @@ class Keep(Enum):
     """The evaluation that a run ends with, where its task can tell which is best: `Task.selects`."""
 
     BEST = "best"  # of the validation images, as the released code keeps it
-    LAST = "last"  # nothing is chosen
+    LAST = "last"  # with the weights of the last batch
 
 
 _WARM_UP, _PHASE_WARM_UP = 0.05, 0.2  # shares of training, and of a phase

@@ -1,4 +1,4 @@
-"""Random crops, flips, enlarged parts and erased squares of images that stay on their device as bytes.
+"""Random crops, flips and erased squares of images that stay on their device as bytes.
 
 Axes: N images, S pixels of a side; then channels, rows and columns of pixels.
 """
@@ -11,7 +11,7 @@ from pcl.data.images import SIDE
 
 PADDING = 4  # black pixels on every side of 32, as usual for CIFAR-10; in proportion for larger images
 GREY = 120  # about the mean byte
-_LEAST_AREA = 0.2  # of a part that is enlarged
+_LEAST_AREA = 0.2  # of a resized crop, as usual for CIFAR-10 in contrastive learning
 
 
 def crop_and_flip(images: Tensor, chosen: Tensor, generator: torch.Generator) -> Tensor:
@@ -35,22 +35,24 @@ def crop_and_flip(images: Tensor, chosen: Tensor, generator: torch.Generator) ->
     return (pixels * is_inside).view(*chosen.shape, 3, side, side)
 
 
-def enlarge_a_part(images: Tensor, chosen: Tensor, generator: torch.Generator) -> Tensor:
-    """Return chosen images, of each a random square enlarged to the old size, and flipped with probability 1/2.
+def random_resized_crop(images: Tensor, chosen: Tensor, generator: torch.Generator) -> Tensor:
+    """Return a random square of each chosen image, enlarged to the image's size, flipped with probability 1/2.
 
     The square has 20% to 100% of the image's area, uniformly, and lies anywhere in it; pixels are blended bilinearly.
-    Contrastive learning usually crops so. Arguments and result are as in `crop_and_flip`, and it can be captured, too.
+    It is the usual crop of contrastive learning. Arguments and result are as in `crop_and_flip`, and it can be captured
+    as well.
     """
     device, index, side = images.device, chosen.reshape(-1), images.shape[-1]
-    if not len(index):  # `affine_grid` refuses to make none
+    if not len(index):  # `grid_sample` refuses to make none
         return images[chosen]
-    area, *place = torch.rand((3, len(index)), generator=generator, device=device)
+    area, *place = torch.rand((3, len(index), 1), generator=generator, device=device)
     share = (_LEAST_AREA + (1 - _LEAST_AREA) * area).sqrt()
-    is_flipped = torch.randint(2, (len(index),), generator=generator, device=device)
-    none = torch.zeros_like(share)
-    right, down = ((2 * part - 1) * (1 - share) for part in place)  # of its middle; the image is from -1 to 1
-    rows = [torch.stack([share * (1 - 2 * is_flipped), none, right], -1), torch.stack([none, share, down], -1)]
-    where = F.affine_grid(torch.stack(rows, 1), [len(index), 3, side, side], align_corners=False)
+    is_flipped = torch.randint(2, (len(index), 1), generator=generator, device=device)
+    middle = [(2 * part - 1) * (1 - share) for part in place]  # the image is from -1 to 1
+    axis = (2 * torch.arange(side, device=device) + 1) / side - 1
+    columns = (share * (1 - 2 * is_flipped) * axis + middle[0]).unsqueeze(1).expand(-1, side, -1)
+    rows = (share * axis + middle[1]).unsqueeze(2).expand(-1, -1, side)
+    where = torch.stack([columns, rows], -1)
     pixels = F.grid_sample(images[index].float(), where, padding_mode="border", align_corners=False)
     return pixels.round().to(torch.uint8).view(*chosen.shape, 3, side, side)
 

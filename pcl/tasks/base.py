@@ -96,7 +96,8 @@ class Task(ABC):
     Config: ClassVar[type[TaskConfig]]
     # First part of the names of the metrics that `evaluate` returns; SPLIT/kappa_median must be among them.
     split: ClassVar[str] = "eval"
-    # Metric whose largest value decides which evaluation a run ends with; the last one where there is none.
+    # Metric whose largest value decides which evaluation a run ends with, unless it keeps the last one; that one, where
+    # there is no such metric.
     selects: ClassVar[str] = ""
 
     @property

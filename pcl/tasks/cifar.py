@@ -13,7 +13,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from pcl.data.augmentation import crop_and_flip, enlarge_a_part
+from pcl.data.augmentation import crop_and_flip, random_resized_crop
 from pcl.data.authors_folds import Origin, image_split
 from pcl.data.folds import N_FOLDS
 from pcl.data.images import SIDE, ImageSet
@@ -49,7 +49,7 @@ class NegativePool(Enum):
     ALL = "all"
     # Drawn among all, of which the place modulo 256 is taken: the released code keeps places in eight bits.
     MODULO_256 = "modulo_256"
-    FIRST_256 = "first_256"  # drawn among the first 256 alone, as `reference` did in records of numerics version 3
+    FIRST_256 = "first_256"  # drawn among the first 256 alone, by their own weights
 
 
 class Augmentation(Enum):
@@ -57,12 +57,14 @@ class Augmentation(Enum):
 
     NONE = "none"
     CROP_FLIP = "crop_flip"  # cropped after padding by 4 pixels, and flipped: the paper's when it trains from scratch
-    ENLARGED_PART = "enlarged_part"  # 20% to 100% of its area, enlarged, and flipped: training sees what crops lack
+    RANDOM_RESIZED_CROP = "random_resized_crop"  # a square of 20% to 100% of its area, enlarged and flipped
 
 
 _AUGMENT = {
-    Augmentation.NONE: None, Augmentation.CROP_FLIP: crop_and_flip, Augmentation.ENLARGED_PART: enlarge_a_part,
-}  # fmt: skip
+    Augmentation.NONE: None,
+    Augmentation.CROP_FLIP: crop_and_flip,
+    Augmentation.RANDOM_RESIZED_CROP: random_resized_crop,
+}
 
 
 class _Fold:

@@ -57,7 +57,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Best:
-    """A run's best evaluation so far, with the encoder's weights."""
+    """The evaluation that a run keeps, mostly its best so far, with the encoder's weights."""
 
     batch: int = 0
     metrics: Metrics = field(default_factory=dict)
@@ -119,12 +119,6 @@ class Run:
         """Return the training that `read_checkpoint` has read, ready to continue."""
         run = cls.__new__(cls)
         run.config = RunConfig.from_flat(content["config"])
-        backbone = content["config"].get("encoder.backbone")
-        is_gone = backbone != run.config.flat().get("encoder.backbone")
-        if is_gone and content["batch"] < run.config.training.n_batches:
-            raise ValueError(
-                f"This training has `encoder.backbone={backbone}`, which is gone: start it over as shared."
-            )
         run.seeds = tuple(content["seeds"])
         run.device = torch.device(device)
         encoder = run.config.encoder.without_weights().build_for(run.config.task.inputs, run.seeds)
@@ -244,7 +238,7 @@ class Run:
     def _selected(self, judged: list[Metrics]) -> list[Metrics]:
         """Remember each run's best evaluation; the last report is of that one, with the final metrics of both.
 
-        Where the last is to be kept, it stands for the best.
+        Where the last is to be kept, it stands for the best, even if its kappa orders nothing.
         """
         encoder, key = self.step.encoder, self.step.task.selects
         keeps_last = self.config.training.keep is Keep.LAST

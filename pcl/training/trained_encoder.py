@@ -21,14 +21,14 @@ _BLOCK = 500  # images encoded at once
 
 @dataclass(frozen=True)
 class TrainedEncoder:
-    """An encoder with the weights of a run's best evaluation."""
+    """An encoder with the weights of the evaluation that a run has kept, by default its best."""
 
     config: RunConfig
     task: CifarTask.Config  # its part about the images
     seed: int
     encoder: Encoder  # of this run alone, for evaluation
     device: torch.device
-    best_batch: int  # of the best evaluation
+    best_batch: int  # of that evaluation
     validation: Metrics  # of that evaluation
 
     @classmethod
@@ -83,7 +83,7 @@ class TrainedWeights:
 
 
 def trained_weights(path: Path, seed: int | None = None) -> TrainedWeights:
-    """Read one seed's weights from a checkpoint of any task: those of its best evaluation where the task selects one.
+    """Read one seed's weights from a checkpoint of any task: those of the evaluation it kept where a task selects.
 
     Raises:
         ValueError: If the file is no checkpoint, or has no such seed.

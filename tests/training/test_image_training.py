@@ -69,6 +69,15 @@ def test_a_run_that_keeps_its_last_evaluation_ends_with_it(finished: tuple[Run, 
     assert max(metrics["val/crop_rank_corr"] for metrics in before) != last["val/crop_rank_corr"]
 
 
+def test_a_last_kappa_that_orders_nothing_is_kept_as_undefined() -> None:
+    run = Run(smoke_images(training__n_batches=6, training__keep="last"), seeds=(1,))
+    judged = run.step.task.evaluate(run.step.encoder)
+    run.batch = 6
+    (last,) = run._selected([{**judged[0], "val/crop_rank_corr": math.nan}])
+    assert math.isnan(last["val/crop_rank_corr"])
+    assert last["best/batch"] == 6
+
+
 def test_resumed_to_the_bit(tmp_path: Path, finished: tuple[Run, list[dict[str, float]]]) -> None:
     run, reports = finished
     again = Run(run.config, run.seeds)

@@ -1,7 +1,6 @@
 """The range that kappa starts with: over inputs, of a shared backbone, and after a restart."""
 
 import math
-from pathlib import Path
 
 import pytest
 import torch
@@ -10,7 +9,6 @@ from pcl.encoders import Inputs, KappaLink, MlpEncoder
 from pcl.encoders.mlp import KappaHead
 from pcl.mathematics.random_streams import uniform_inputs
 from pcl.tasks import ToyTask
-from pcl.training.checkpoint import read_checkpoint
 from pcl.training.run import Run
 from tests.support.smoke import smoke
 
@@ -87,17 +85,3 @@ def test_a_shared_backbone_starts_near_its_range_and_mu_moves_its_kappa() -> Non
     constant = run.config.task.constant_kappa_mae((4, 5))  # type: ignore[attr-defined]
     medians = task.kappa_true.median(dim=1, keepdim=True).values
     assert constant == pytest.approx((task.kappa_true - medians).abs().mean().item(), rel=1e-4)
-
-
-def test_a_training_of_a_form_that_is_gone_does_not_go_on(tmp_path: Path) -> None:
-    run = Run(smoke("reference", encoder__backbone="shared", task__dim_x=4), (4,))
-    next(iter(run))
-    run.save(tmp_path / "run.pt")
-    content = read_checkpoint(tmp_path / "run.pt")
-    newer = ("training.release_version", "task.backbone", "loss.learned_as")
-    content["config"] = {path: value for path, value in content["config"].items() if path not in newer}
-    assert Run.resumed(dict(content)).batch == 4
-    content["config"]["encoder.backbone"] = "shared_in_range"
-    with pytest.raises(ValueError, match="which is gone"):
-        Run.resumed(dict(content))
-    assert Run.resumed({**content, "batch": 8}).batch == 8

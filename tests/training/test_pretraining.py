@@ -10,9 +10,8 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from pcl.config.fidelity import RELEASE
 from pcl.config.run_config import RunConfig
-from pcl.data.augmentation import GREY, PADDING, crop_and_flip, enlarge_a_part, erase
+from pcl.data.augmentation import GREY, PADDING, crop_and_flip, erase, random_resized_crop
 from pcl.data.embedded import embedded
 from pcl.data.images import ImageSet
 from pcl.data.weights import Weights, keep_weights, kept_weights, load_weights, named_weights, weights_folder
@@ -219,11 +218,11 @@ def test_crops_are_uniform(generator: torch.Generator) -> None:
     assert abs(torch.corrcoef(torch.stack([down, shift]).double())[0, 1]) < 4.5 / math.sqrt(n)
 
 
-def test_an_enlarged_part_is_that_of_a_loop(generator: torch.Generator) -> None:
-    """Torchvision's resize of each square, of images whose bytes say where they are; to half a byte's rounding."""
+def test_a_resized_crop_is_an_enlarged_square_inside_the_image(generator: torch.Generator) -> None:
+    """Of an image whose bytes say where they are, up to rounding."""
     ramp = torch.arange(32, dtype=torch.float64) * 8
     image = torch.stack([ramp.view(-1, 1).expand(32, 32), ramp.expand(32, 32), ramp.flip(0).expand(32, 32)])
-    results = enlarge_a_part(image.to(torch.uint8).unsqueeze(0), torch.zeros(200, dtype=torch.int64), generator)
+    results = random_resized_crop(image.to(torch.uint8).unsqueeze(0), torch.zeros(200, dtype=torch.int64), generator)
     assert (results[:, 1].long() + results[:, 2].long() - 248).abs().max() <= 1
     inner = results[:, :, 8:24, 8:24].double()  # the image's own edge is repeated outside of it
     down, right = inner[:, 0, :, 0].diff(dim=1).mean(1) / 8, inner[:, 1, 0].diff(dim=1).mean(1) / 8
@@ -235,11 +234,11 @@ def test_an_enlarged_part_is_that_of_a_loop(generator: torch.Generator) -> None:
     assert (expected - inner[:, 0, :, 0]).abs().max() < 2
 
 
-def test_enlarged_parts_have_uniform_areas_and_places(generator: torch.Generator) -> None:
+def test_resized_crops_have_uniform_areas_and_places(generator: torch.Generator) -> None:
     n = 5_000
     ramp = torch.arange(32, dtype=torch.uint8) * 8
-    image = ramp.expand(3, 32, 32)
-    results = enlarge_a_part(image.unsqueeze(0), torch.zeros(n, dtype=torch.int64), generator)[:, 0, 0].double() / 8
+    images = ramp.expand(1, 3, 32, 32)
+    results = random_resized_crop(images, torch.zeros(n, dtype=torch.int64), generator)[:, 0, 0].double() / 8
     slope = (results[:, 23] - results[:, 8]) / 15
     area = slope.abs() ** 2
     assert area.min() > 0.18
@@ -252,7 +251,7 @@ def test_enlarged_parts_have_uniform_areas_and_places(generator: torch.Generator
     assert stats.kstest(place, "uniform").statistic < 0.05
 
 
-@pytest.mark.parametrize("how", ["crop_flip", "enlarged_part"])
+@pytest.mark.parametrize("how", ["crop_flip", "random_resized_crop"])
 def test_the_task_augments_all_three_and_only_if_asked(data: ImageSet, how: str) -> None:
     plain, augmented = (
         CifarTask(images(task__augmentation=chosen).task, data, [0, 5])  # type: ignore[arg-type]
@@ -280,15 +279,6 @@ def test_adamw_is_adam_with_decay() -> None:
         torch.testing.assert_close(theirs[name], ours - lr * 0.01 * start[name], rtol=1e-5, atol=1e-7)
     assert images().flat()["training.optimizer"] == "adam"
     assert RunConfig.of(task="images", profile="reference").flat()["training.optimizer"] == "adam"
-
-
-def test_records_from_before_there_was_a_choice() -> None:
-    new = {"training.optimizer", "task.augmentation", "encoder.weights", "task.folds", "task.crops", RELEASE}
-    config = RunConfig.of(task="images", profile="reference", scale="smoke")
-    old = RunConfig.from_flat({path: value for path, value in config.flat().items() if path not in new})
-    then = {RELEASE: "last", "training.optimizer": "adam", "training.lr_decay": 0.1}
-    assert old == config.with_values({**then, "task.folds": "own", "task.crops": "own"})
-    assert RunConfig.from_flat({**config.flat(), "task.negative_pool": "first_256"}).flat() != config.flat()
 
 
 def test_squares_are_erased_around_every_pixel_alike(generator: torch.Generator) -> None:

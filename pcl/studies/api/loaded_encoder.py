@@ -30,7 +30,8 @@ class LoadedEncoder:
 def load_encoder(path: str | Path, seed: int | None = None, device: str | torch.device = "cpu") -> LoadedEncoder:
     """Return the trained encoder of a checkpoint.
 
-    Of a task that selects its best evaluation, such as images, it has the weights of that one; else the last ones.
+    Of a task that selects its best evaluation, such as images, it has the weights of the one that the run has kept;
+    else the last ones.
 
     Args:
         path: The file, such as STORAGE/STUDY/trials/KEY/checkpoint.pt.

@@ -68,7 +68,7 @@ class Caption:
     config: Mapping[str, Plain]  # every setting by its dotted path
     varied: Mapping[str, Plain]  # what the study varied, with the winner's values
     seed: int  # of the run
-    best_batch: int  # when the run's best evaluation was
+    best_batch: int  # when the evaluation was that the run has kept
     validation: Mapping[str, float]  # what it found
 
 
@@ -115,9 +115,10 @@ def _head(findings: Findings, caption: Caption) -> Html:
     )  # fmt: skip
     settings = [f"{key} = {_shown(caption.config[key])}" for key in keys if caption.config.get(key, "") != ""]
     head = tag("thead", tag("tr", tag("th"), tag("th", caption.split), tag("th", "validation")))
+    kept = caption.config.get("training.keep", "best")
     return lines(
         tag("p", f"{len(findings.kappa):,} images of ", tag("b", caption.data), f": {caption.which}. The encoder is "
-            f"that of the run's best evaluation, at batch {caption.best_batch:,} of {n_batches:,}, seed "
+            f"that of the run's {kept} evaluation, at batch {caption.best_batch:,} of {n_batches:,}, seed "
             f"{caption.seed}."),
         tag("p", "The study's winner: ", chosen) if chosen else None,
         tag("p", ", ".join(settings)),

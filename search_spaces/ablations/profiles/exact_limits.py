@@ -1,6 +1,6 @@
 """Where the recipe `exact` holds: one thing changed at a time, with the coverage of its credible caps.
 
-    python launch/ablate.py --ablation exact_limits --fidelity exact --seeds 1,2,3
+    python launch/ablate.py --ablation exact_limits --fidelity exact --seeds 4,5,6
 
 Dimensions, batches, candidates, truths, and what the loss takes kappa_pos to be, where the truth has 20. Rows of many
 dimensions have a rate beside the recipe's, which is too high for them. For the profile `exact` only.

@@ -91,7 +91,7 @@ def test_the_recipe_of_exact_is_a_cell_of_the_study_that_chose_it() -> None:
 
 def test_the_recipe_of_exact_for_images_is_a_cell_of_its_space() -> None:
     cells = [cell.config for cell in load_space("cifar_exact").cells(0, profile="exact", scale="paper")]
-    assert len(cells) == 12
+    assert len(cells) == 6
     assert RunConfig.of(task="images", profile="exact", scale="paper") in cells
 
 
