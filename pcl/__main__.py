@@ -1,4 +1,4 @@
-"""All commands as one, `pcl grid`, `pcl board` and so on: the same code as `python launch/grid.py`."""
+"""The `pcl` command: `pcl grid` runs the same code as `python launch/grid.py`, and so on for all commands."""
 
 import ast
 import os
@@ -17,7 +17,7 @@ Tune and ablate probabilistic embeddings; `pcl COMMAND -h` shows a command's opt
 
 
 def main() -> None:
-    """Run the command that the first word names, or say which there are."""
+    """Run the command that the first word names, or list all commands."""
     files = {file.stem: file for file in installed_folder("launch").glob("[a-z]*.py")}
     names = sorted(set(files) - {_OF_A_CHECKOUT})
     sys.path.insert(0, str(installed_folder("launch").parent))
@@ -28,7 +28,7 @@ def main() -> None:
         print(_USAGE, *(f"  {name:<12}{_title(files[name])}" for name in names), sep="\n")
         return
     if name not in names:
-        told = f"{name!r} is no command; there are {', '.join(names)}.{suggestion(name, names)}"
+        told = f"{name!r} is not a command; choose one of {', '.join(names)}.{suggestion(name, names)}"
         print(f"pcl: {told}", file=sys.stderr)
         sys.exit(2)
     sys.argv[:2] = [f"pcl {name}"]

@@ -114,7 +114,7 @@ def test_spaces_and_studies_in_this_process_need_no_ray(with_torch: dict[str, Fr
 def test_other_processes_load_users_files_by_path_once_they_are_told_to(with_torch: dict[str, Fresh]) -> None:
     """As Ray's workers do with what a study's driver sends."""
     refused, fingerprint = with_torch["users"].out.splitlines()
-    assert "nobody has named here" in refused
+    assert "was not named here" in refused
     assert fingerprint == USERS.fingerprint()
 
 

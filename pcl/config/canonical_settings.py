@@ -10,12 +10,12 @@ from pcl.losses import LOSSES
 def canonical_settings(values: Mapping[str, Any], own: Sequence[RunConfig] = ()) -> dict[str, Plain]:
     """Return settings as the plain values of their types, by path.
 
-    A path means the same in every configuration of ours that has it. What no configuration has, or cannot take, stays
-    as it is: whoever builds a configuration from it says what is wrong.
+    A path means the same in every built-in configuration that has it. Unknown paths and invalid values stay unchanged:
+    building a configuration from them raises the error.
 
     Args:
-        values: As they were given or recorded.
-        own: Configurations that come before ours, such as those with a user's own loss.
+        values: Settings as given or recorded.
+        own: Configurations to try before the built-in ones, such as those with a user's own loss.
 
     Example:
         >>> canonical_settings({"training.lr": "1e-3", "loss.n_samples": "1_000"})

@@ -1,6 +1,6 @@
-"""Values at dotted paths: text and numbers become a setting's own type, and unknown paths fail with the nearest one.
+"""Values at dotted paths: text and numbers become the setting's type; errors suggest the nearest known path.
 
-Nothing here loads torch, so that a misspelt path is answered at once.
+Nothing here loads torch, so that a misspelt path fails at once.
 """
 
 import ast
@@ -13,14 +13,14 @@ from typing import Any
 from pcl.config.suggestion import suggestion
 
 _PACKAGE = Path(__file__).parents[1]
-_WHOLE_BELOW = 2**53  # a whole number of a setting: from here on, floats skip some
+_WHOLE_BELOW = 2**53  # bound of whole numbers: from here on, floats skip some
 _PLAIN: dict[str, type] = {"int": int, "float": float, "bool": bool, "str": str}
 # Where settings are declared, by the first word of their paths
 _SOURCES = {"task": "tasks/*.py", "encoder": "encoders/*.py", "loss": "losses/*.py", "training": "config/schedule.py"}
 
 
 def read_value(path: str, value: Any, known: Mapping[str, type]) -> Any:
-    """Return a value of the path's type, from text or from a number that is exactly representable in it."""
+    """Convert text, or a number that fits exactly, to the path's type."""
     if path not in known:
         hint = suggestion(path, known) or f" Known are {', '.join(known)}."
         raise ValueError(f"Unknown path {path!r}.{hint}")
@@ -56,16 +56,16 @@ def _converted(value: Any, kind: type) -> Any:
 
 
 def check_values(values: Mapping[str, Any]) -> None:
-    """Raise a ValueError unless every path is one of some run's, and its value can be; users' own parts are unknown."""
+    """Raise a ValueError unless every path is a built-in setting with a valid value; users' own parts are unknown."""
     for path, value in values.items():
         read_value(path, value, declared_paths())
 
 
 @cache
 def declared_paths() -> dict[str, type]:
-    """Return the type of every setting of ours by path, read from the source: the classes themselves import torch.
+    """Return the type of every built-in setting by path, read from the source: the classes themselves import torch.
 
-    A type that is neither plain nor an enum of the same files is `object`, which any value is of.
+    A type that is neither plain nor an enum of the same files is given as `object`, which fits any value.
     """
     found = [
         (part, node)
@@ -94,5 +94,5 @@ def _classes(body: list[ast.stmt]) -> Iterator[ast.ClassDef]:
 def _enum(node: ast.ClassDef) -> type[Enum]:
     lines = [line for line in node.body if isinstance(line, ast.Assign)]
     members = [(ast.unparse(line.targets[0]), ast.literal_eval(line.value)) for line in lines]
-    make: Any = Enum  # by a list that is not a literal
+    make: Any = Enum  # the members are not a literal list
     return make(node.name, members)  # type: ignore[no-any-return]

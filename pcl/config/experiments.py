@@ -1,8 +1,8 @@
 """The registry: each task with its encoder, its metrics, its sizes at every scale and its rules, as one `Experiment`.
 
-A name is one of `EXPERIMENTS`, `LOSSES` or `ENCODERS`, or `FILE.py:NAME` of a user's own file, see
-`pcl.config.user_files`. Such a file defines an `Experiment`, mostly one of ours with another task, or a class derived
-from `Loss` or `Encoder`.
+A name is one of `EXPERIMENTS`, `LOSSES` or `ENCODERS`, or `FILE.py:NAME` for a user's own file (see
+`pcl.config.user_files`). Such a file defines an `Experiment`, usually a built-in one with another task, or a class
+derived from `Loss` or `Encoder`.
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ T = TypeVar("T", bound=Loss | Encoder | Task)
 
 @dataclass(frozen=True)
 class Experiment:
-    """A task and what goes with it.
+    """A task with its encoder, metrics and settings.
 
     Example:
         A user's own task, in a file of its own:
@@ -39,35 +39,35 @@ class Experiment:
         >>> EXPERIMENT = dataclasses.replace(EXPERIMENTS["toy"], task=FarApart)
     """
 
-    kind: str  # which settings of the profiles are its own: toy, images or features
-    task: type[Task]  # source of data, and judge
-    encoder: type[Encoder]  # its usual networks
-    metrics: tuple[str, ...]  # what a search may go by, the usual one first
-    reported: tuple[str, ...]  # what ablations report
-    # The published sizes, by dotted path, where they are not the parts' own.
+    kind: str  # selects the profiles' settings: toy, images or features
+    task: type[Task]  # provides data and evaluates encoders
+    encoder: type[Encoder]  # the default networks
+    metrics: tuple[str, ...]  # metrics that a search may optimise, the default first
+    reported: tuple[str, ...]  # metrics that ablations report
+    # The published sizes, by dotted path, where they differ from the parts' defaults.
     published: Mapping[str, Plain] = field(default_factory=dict)
-    sizes: Mapping[Scale, Mapping[str, Plain]] = field(default_factory=dict)  # those of smaller scales
-    # How to train with a loss under a profile, at each scale, or with all other losses (""); applied after the sizes.
+    sizes: Mapping[Scale, Mapping[str, Plain]] = field(default_factory=dict)  # sizes at smaller scales
+    # (profile, loss) -> settings at each scale, applied after the sizes; the loss "" stands for all without an entry.
     recipes: Mapping[tuple[Profile, str], Mapping[Scale, Mapping[str, Plain]]] = field(default_factory=dict)
     has_truth: bool = False  # whether the true posteriors are known
     has_images: bool = False  # whether `task.data` names images
-    has_features: bool = False  # whether `task.data` names a file of features, `task.n_features` of each thing
+    has_features: bool = False  # whether `task.data` names a file with `task.n_features` features per item
 
     def values_of(self, profile: Profile, scale: Scale, loss: str, given: Mapping[str, Any]) -> dict[str, Plain]:
-        """Return the values that a run starts from: published sizes, the profile's, the scale's, then a recipe's.
+        """Return a run's initial values: published sizes, then the profile's, the scale's and a recipe's values.
 
-        `given` are values that are set beside them, on which a profile's may depend.
+        `given` are values that the caller sets; those of a profile may depend on them.
         """
         recipe = self.recipes.get((profile, loss), self.recipes.get((profile, ""), {})).get(scale, {})
         return {**self.published, **settings_of(profile, loss, self.kind, given), **self.sizes.get(scale, {}), **recipe}
 
     def is_fused(self, encoder: EncoderConfig) -> bool:
-        """Return whether the fused step computes it with these networks: data of `ToyTask.draw`, our perceptrons."""
+        """Return whether the fused step supports these networks: data from `ToyTask.draw`, built-in perceptrons."""
         is_drawn_so = issubclass(self.task, ToyTask) and self.task.draw is ToyTask.draw
         return is_drawn_so and type(encoder) is MlpEncoder.Config
 
 
-# Of all losses, so that they can be compared.
+# Shared by all losses, so that they can be compared.
 _EXACT_ON_IMAGES: dict[str, Plain] = {
     "training.n_batches": 1024, "task.augmentation": "crop_flip", "training.keep": "last", "training.eval_every": 256,
 }  # fmt: skip
@@ -89,7 +89,7 @@ EXPERIMENTS = {
                 "training.n_batches": 8, "training.batch_size": 16, "training.n_negatives": 4, "training.eval_every": 4,
                 "encoder.hidden": "shallow", "loss.n_samples": 4, "task.n_eval": 64,
             },
-            # A shallow network at ten times the rate: the paper's needs about ten thousand batches to leave its start.
+            # A shallow network at ten times the rate: the paper's takes about ten thousand batches to leave its start.
             Scale.QUICK: {
                 "training.n_batches": 1000, "training.batch_size": 128, "training.n_negatives": 4,
                 "training.eval_every": 250, "training.lr": 1e-3, "encoder.hidden": "shallow", "loss.n_samples": 16,
@@ -114,7 +114,7 @@ EXPERIMENTS = {
     ),
     "images": Experiment(
         "images", CifarTask, ResNetEncoder,
-        # Never the test set's.
+        # Never those of the test set.
         metrics=(*names.VAL, names.TRAIN_LOSS),
         reported=(names.TEST_ENTROPY, names.TEST_CROP, names.TEST_RECALL, names.TEST_REJECTION, *names.LAST.values()),
         published={
@@ -134,9 +134,9 @@ EXPERIMENTS = {
             },
         },
         recipes={
-            # For backbones that are pretrained: candidates that have each of ten classes many times, and as few guided
-            # samples as the recipe of the toy. Length, phases and augmentation won on fold 1, where search_spaces/
-            # cifar_exact.py looked (docs/exact.md has all numbers). Smaller scales are not tuned.
+            # For pretrained backbones: enough candidates to have each of ten classes many times, and as few guided
+            # samples as in the toy recipe. search_spaces/cifar_exact.py chose length, phases and augmentation on fold 1
+            # (docs/exact.md has all numbers). Smaller scales are not tuned.
             (Profile.EXACT, "mc_info_nce"): {
                 Scale.SMOKE: {"training.n_negatives": 16, "training.phases": "joint"},
                 Scale.QUICK: {"training.n_negatives": 32, "training.phases": "joint", "loss.n_samples": 8},
@@ -155,7 +155,7 @@ EXPERIMENTS = {
     ),
     "features": Experiment(
         "features", FeatureTask, MlpEncoder,
-        metrics=(names.VAL_RECALL, names.VAL_ENTROPY, names.TRAIN_LOSS),  # never the test set's
+        metrics=(names.VAL_RECALL, names.VAL_ENTROPY, names.TRAIN_LOSS),  # never those of the test set
         reported=(
             names.TEST_RECALL, names.TEST_ENTROPY, names.TEST_REJECTION, names.LAST_RECALL, names.LAST_ENTROPY,
             names.LAST_REJECTION,
@@ -180,7 +180,7 @@ EXPERIMENTS = {
 
 
 def experiment_of(name: str) -> Experiment:
-    """Return the experiment of a name, as `user_files.named` or `recorded` returned it, or raise a ValueError."""
+    """Return the experiment of a name from `user_files.named` or `recorded`; raise a ValueError if there is none."""
     found = _found("task", name, EXPERIMENTS)
     if not isinstance(found, Experiment):
         raise ValueError(f"`task` must name an `Experiment`, but {name} is {_kind_of(found)}.")
@@ -189,12 +189,12 @@ def experiment_of(name: str) -> Experiment:
 
 
 def loss_of(name: str) -> type[Loss]:
-    """Return the loss of a name; raises a ValueError if there is none."""
+    """Return the loss of a name; raise a ValueError if there is none."""
     return _checked("loss", name, _found("loss", name, LOSSES), Loss)
 
 
 def encoder_of(name: str, experiment: Experiment) -> type[Encoder]:
-    """Return the encoder of a name, or the experiment's own where it is empty; raises a ValueError if there is none."""
+    """Return the encoder of a name, or the experiment's for an empty name; raise a ValueError if there is none."""
     found = _checked("encoder", name, _found("encoder", name, ENCODERS) if name else experiment.encoder, Encoder)
     if not hasattr(found.Config, "dim"):
         raise ValueError(f"`{found.__name__}.Config` must have a field `dim`, the dimension of the latent space.")
@@ -202,7 +202,7 @@ def encoder_of(name: str, experiment: Experiment) -> type[Encoder]:
 
 
 def images_of(task: TaskConfig, where: str) -> CifarTask.Config:
-    """Return the settings of a task as those of images, or raise a ValueError that says that `where` has none."""
+    """Return the settings of a task of images; raise a ValueError that starts with `where` for any other task."""
     if not isinstance(task, CifarTask.Config):
         raise ValueError(f"{where}, which has no images.")
     return task
@@ -218,7 +218,7 @@ def _found(part: str, name: str, ours: Mapping[str, Any]) -> Any:
 
 @cache
 def _checked(part: str, name: str, found: object, base: type[T]) -> type[T]:
-    """A class of the right kind whose settings can be dotted paths."""
+    """Return `found` if it is a class derived from `base` whose settings can be dotted paths, or raise a ValueError."""
     if not (isinstance(found, type) and issubclass(found, base)):
         raise ValueError(f"`{part}` must name a class derived from `{base.__name__}`, but {name} is {_kind_of(found)}.")
     config: Any = getattr(found, "Config", None)
@@ -226,7 +226,7 @@ def _checked(part: str, name: str, found: object, base: type[T]) -> type[T]:
         raise ValueError(f"`{found.__name__}` must have its settings in a frozen dataclass `Config` inside it.")
     if "Config" not in vars(found):
         raise ValueError(
-            f"`{found.__name__}` must have a `Config` of its own, which builds it: its base class's builds another."
+            f"`{found.__name__}` must have a `Config` of its own that builds it: its base class's builds another class."
         )
     kinds = get_type_hints(config)
     for setting in dataclasses.fields(config):

@@ -1,6 +1,6 @@
-"""Why a trial or a seed did not finish, as data; its sentence for people is made where it is shown.
+"""The reason why a trial or a seed did not finish, as data; it becomes a sentence where it is shown.
 
-Imports nothing of the package: whoever reads records needs it, without torch.
+Imports nothing of the package: readers of records need this module without torch.
 """
 
 from collections.abc import Mapping
@@ -9,10 +9,10 @@ from enum import Enum
 
 
 class FailureKind(Enum):
-    """A kind of failure, by the name that records have."""
+    """A kind of failure; its value is its name in records."""
 
     NAN = "nan"
-    RUNAWAY_KAPPA = "runaway_kappa"  # its median passed `training.kappa_limit`
+    RUNAWAY_KAPPA = "runaway_kappa"  # the median kappa passed `training.kappa_limit`
     LOSS_NOT_FINITE = "loss_not_finite"
     DIVERGED = "diverged"  # every seed of a trial failed; the detail names the failure of each
     OUT_OF_MEMORY = "out_of_memory"
@@ -24,12 +24,12 @@ class FailureKind(Enum):
 
     @classmethod
     def _missing_(cls, value: object) -> "FailureKind":
-        """Take a kind that only a newer version knows for an error."""
+        """Treat a kind that only a newer version knows as an error."""
         return cls.ERROR
 
     @property
     def is_of_machine(self) -> bool:
-        """Return whether the trial itself is not to blame, so that a resumed study runs it again."""
+        """Return whether the machine is to blame, not the trial; a resumed study then runs the trial again."""
         return self in (FailureKind.WORKER_DIED, FailureKind.NO_RESULT)
 
 
@@ -54,8 +54,8 @@ class Failure:
         'the loss is nan at batch 8'
     """
 
-    kind: FailureKind  # what programs decide by
-    detail: str = ""  # what the kind does not say: an error's line, a batch, a value
+    kind: FailureKind  # for programs
+    detail: str = ""  # specifics, for people: an error's line, a batch, a value
 
     def __str__(self) -> str:
         return _OPENINGS.get(self.kind, "") + self.detail or "unknown"
@@ -68,14 +68,14 @@ class Failure:
         return cls(FailureKind(content["kind"]), content["detail"])
 
     def as_json(self) -> dict[str, str]:
-        """Return what `of` reads."""
+        """Return the JSON form that `of` reads."""
         return {"kind": self.kind.value, "detail": self.detail}
 
 
 def failure_of_old_sentence(sentence: str, seed: str = "") -> Failure:
-    """Return the failure that a record from before there were kinds tells in a sentence; nothing else parses one.
+    """Parse the sentence of a record written before failures had kinds; nothing else parses sentences.
 
-    `seed` is the only one of a trial, which the sentence may name.
+    `seed` is the only seed of a trial, which the sentence may name.
 
     Example:
         >>> failure_of_old_sentence("seed 4: the loss is nan at batch 8", "4")

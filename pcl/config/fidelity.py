@@ -1,6 +1,6 @@
 """The profiles paper | reference | exact: every difference between text, released code and theorem, as a named setting.
 
-A profile is a value for each of these dotted paths; `RunConfig.of` applies it, and any of them can be varied alone.
+A profile assigns a value to each of these dotted paths. `RunConfig.of` applies it; any path can be varied alone.
 
 - paper: the text as written, with exact mathematics.
 - reference: what the released code computes; for matching the published tables.
@@ -15,7 +15,7 @@ Value = str | int | float
 
 
 class Profile(Enum):
-    """A fidelity profile, that is a value for every such setting."""
+    """A fidelity profile: a value for every such setting."""
 
     PAPER = "paper"
     REFERENCE = "reference"
@@ -24,7 +24,7 @@ class Profile(Enum):
 
 @dataclass(frozen=True)
 class Where:
-    """A value that a setting of the controlled experiment has under reference where another setting has one."""
+    """An exception in the controlled experiment: a value under reference if another setting has a given one."""
 
     path: str  # of the other setting
     equals: Value
@@ -41,9 +41,9 @@ class Setting:
     exact: Value
     loss: str = ""  # the only loss that has this setting; empty if it is not a loss's
     task: str = ""  # the only task that has it; empty if several have
-    effect: str = ""  # of the difference, for the manual
-    where: Where | None = None  # an exception
-    others: tuple[Value, ...] = ()  # further values to be compared, which no profile has
+    effect: str = ""  # effect of the difference, for the manual
+    where: Where | None = None  # exception under reference
+    others: tuple[Value, ...] = ()  # further values to compare, used by no profile
 
     def of(self, profile: Profile) -> Value:
         """Return its value under a profile."""
@@ -127,8 +127,8 @@ SETTINGS = (
 )  # fmt: skip
 
 
-# Tables and ablations compare what runs end with: none of theirs is ended early, under any profile. Searches under
-# `paper` and `exact` do end what runs away.
+# Tables and ablations compare final results, so none of their runs is ended early, under any profile. Searches under
+# `paper` and `exact` do end runaway runs.
 TO_THE_END: dict[str, Value] = {"training.kappa_limit": "inf"}
 
 
@@ -147,7 +147,7 @@ def release_settings(version: str, task: str) -> dict[str, Value]:
 
 
 def settings_of(profile: Profile, loss: str, task: str, given: Mapping[str, Value]) -> dict[str, Value]:
-    """Return the value of every path under a profile, for a loss of `LOSSES`, a task and values that are given."""
+    """Return the value of every path under a profile, for a loss of `LOSSES`, a task and given values."""
     fit = [setting for setting in SETTINGS if setting.loss in ("", loss) and setting.task in ("", task)]
     found = {setting.path: setting.of(profile) for setting in fit}
     if profile is Profile.REFERENCE and task == "toy":

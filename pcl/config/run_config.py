@@ -1,7 +1,7 @@
 """RunConfig: one training run as a frozen record of the parts' own Configs, addressed by dotted paths.
 
 A path such as `loss.n_samples` names a setting everywhere: on the command line, in a search space, in records. Text
-and numbers become the field's own type here, at the boundary; unknown paths fail with the nearest right one.
+and numbers become the field's type here, at the boundary; an unknown path raises an error that suggests a known one.
 """
 
 import dataclasses
@@ -36,7 +36,7 @@ from pcl.tasks.base import ADDED_LATER
 __all__ = ["EXPERIMENTS", "Plain", "RunConfig", "Scale"]
 
 _PARTS = ("task", "encoder", "loss", "training")
-_type_hints: Callable[[type], dict[str, Any]] = lru_cache(get_type_hints)  # every reading of a configuration asks
+_type_hints: Callable[[type], dict[str, Any]] = lru_cache(get_type_hints)  # needed at every reading of a configuration
 
 
 @dataclass(frozen=True)
@@ -45,13 +45,13 @@ class RunConfig:
 
     profile: Profile = Profile.PAPER  # the fidelity profile it started from
     scale: Scale = Scale.PAPER  # the scale it started from
-    loss_name: str = "mc_info_nce"  # which of `LOSSES`, or a user's own; see `pcl.config.experiments` for names
+    loss_name: str = "mc_info_nce"  # a name in `LOSSES`, or a user's own; see `pcl.config.experiments` for names
     task: TaskConfig = field(default_factory=ToyTask.Config)
     encoder: EncoderConfig = field(default_factory=MlpEncoder.Config)
     loss: LossConfig = field(default_factory=MCInfoNCE.Config)
     training: TrainingConfig = field(default_factory=TrainingConfig)
-    task_name: str = "toy"  # which of `EXPERIMENTS`, or a user's own
-    encoder_name: str = ""  # which of `ENCODERS`, or a user's own; empty for the experiment's
+    task_name: str = "toy"  # a name in `EXPERIMENTS`, or a user's own
+    encoder_name: str = ""  # a name in `ENCODERS`, or a user's own; empty for the experiment's
 
     def __post_init__(self) -> None:
         sources = {self.training.negatives_at(phase) for phase in range(len(self.training.phases))}
@@ -64,12 +64,12 @@ class RunConfig:
 
     @property
     def experiment(self) -> Experiment:
-        """The task with what goes with it."""
+        """The experiment that `task_name` names."""
         return experiment_of(self.task_name)
 
     @property
     def label(self) -> str:
-        """Task, loss, a user's own encoder, profile and scale in a word, for file names."""
+        """Task, loss, named encoder, profile and scale joined by hyphens, for file names."""
         parts = [self.task_name, self.loss_name, *([self.encoder_name] if self.encoder_name else [])]
         return "-".join([*map(short, parts), self.profile.value, self.scale.value])
 
@@ -86,15 +86,15 @@ class RunConfig:
     ) -> "RunConfig":
         """Return a configuration from a task, a profile, a scale and single values.
 
-        Settings of a profile or a scale that the task, its encoder or the loss do not have are left out.
+        Settings of a profile or a scale that the task, its encoder or the loss does not have are left out.
 
         Args:
             values: Dotted path -> value, applied last. Text is read as the field's type.
-            loss: Which of `LOSSES`, or FILE.py:CLASS of a user's own.
-            profile: Which fidelity profile.
-            scale: Which scale.
-            task: Which of `EXPERIMENTS`, or FILE.py:NAME of a user's own.
-            encoder: Which of `ENCODERS`, or FILE.py:CLASS of a user's own; the experiment's where it is empty.
+            loss: A name in `LOSSES`, or FILE.py:CLASS of a user's own.
+            profile: Name of the fidelity profile.
+            scale: Name of the scale.
+            task: A name in `EXPERIMENTS`, or FILE.py:NAME of a user's own.
+            encoder: A name in `ENCODERS`, or FILE.py:CLASS of a user's own; empty for the experiment's.
 
         Example:
             >>> RunConfig.of({"loss.n_samples": "16"}, profile="reference").loss.n_samples
@@ -118,7 +118,7 @@ class RunConfig:
     def with_values(self, values: Mapping[str, Any]) -> "RunConfig":
         """Return the configuration with values at dotted paths replaced; all are checked together.
 
-        A version of the release also replaces what it sets, except what is given beside it.
+        `training.release_version` also replaces the settings that it implies, except those in `values`.
         """
         known = self.paths()
         if RELEASE in values:
@@ -135,7 +135,7 @@ class RunConfig:
         return dataclasses.replace(self, **replaced)
 
     def read(self, path: str, value: Any) -> Plain:
-        """Return a value converted to the path's type, plain; its fit with other settings is not checked."""
+        """Return a value as plain data of the path's type; whether it fits other settings is not checked."""
         return _plain(read_value(path, value, self.paths()))
 
     def paths(self) -> dict[str, type]:
@@ -150,8 +150,8 @@ class RunConfig:
     def flat(self) -> dict[str, Plain]:
         """Return settings by their dotted paths, as plain values; `from_flat` is the inverse.
 
-        Those that were added later than others are there where they are not at their default: records of runs that
-        leave them alone, and hence their keys, stay the same.
+        Settings that were added later appear only if they differ from their default, so that records of runs without
+        them, and hence their keys, stay the same.
         """
         head: dict[str, Plain] = {
             "profile": self.profile.value, "scale": self.scale.value, "loss_name": self.loss_name,
@@ -169,21 +169,22 @@ class RunConfig:
 
     @classmethod
     def from_flat(cls, flat: Mapping[str, Any]) -> "RunConfig":
-        """Create a configuration from `flat()`, or from some of its lines.
+        """Create a configuration from `flat()`, or from some of its entries.
 
-        A ValueError is raised if that is not possible, or names a user's file that nobody has named here.
+        Raises:
+            ValueError: If that is not possible, or an entry names a user's file that was not named in this process.
         """
         rest = {"task_name": "toy", **flat}
         profile, scale = (str(rest.pop(name, "")) for name in ("profile", "scale"))
         loss, task, encoder = (recorded(str(rest.pop(name, ""))) for name in KEYS)
         config = cls.of(rest, loss=loss, profile=profile, scale=scale, task=task, encoder=encoder)
-        # `flat` leaves out what was added later and is at its default, which a recipe may set otherwise.
+        # `flat` leaves out settings added later that are at their default, but a recipe may set them otherwise.
         reset = {path: default for path, default in config._changed_later().items() if path not in rest}
         is_whole = config.flat().keys() - reset.keys() <= flat.keys()
         return config.with_values(reset) if reset and is_whole else config
 
     def _changed_later(self) -> dict[str, Any]:
-        """Return the defaults of settings that were added later and are not at them."""
+        """Return the defaults of settings that were added later and differ from them."""
         return {
             f"{part}.{f.name}": f.default
             for part in _PARTS
@@ -200,5 +201,5 @@ class RunConfig:
 def _plain(value: Any) -> Plain:
     if isinstance(value, Enum):
         return str(value.value)
-    is_infinite = isinstance(value, float) and math.isinf(value)  # JSON has no infinity: its text is read as well
+    is_infinite = isinstance(value, float) and math.isinf(value)  # JSON has no infinity; its text is read back
     return str(value) if isinstance(value, Phases) or is_infinite else value

@@ -29,7 +29,7 @@ class Optimizer(Enum):
 class ReleaseVersion(Enum):
     """The version of the release that training follows where versions differ; see `fidelity.release_settings`."""
 
-    FIRST = "first"  # lr_decay 0.1 and Adam, as the paper writes it; likelier the one of the published tables
+    FIRST = "first"  # lr_decay 0.1 and Adam, as the paper writes it; more likely the one behind the published tables
     LAST = "last"  # lr_decay 0.5 and, for images, AdamW
 
 
@@ -39,24 +39,24 @@ class LrSchedule(Enum):
     QUARTERS = "quarters"  # at each 25% of training, as the paper writes it
     # At the middle of every phase; phase i starts at lr lr_decay^(i/2), as the released code computes it.
     PHASES = "phases"
-    # At the start of every phase after the first; a phase that is alone has its one step at its middle. As the released
-    # code computes it for images.
+    # At the start of every phase after the first; a single phase has its only step at its middle. As the released code
+    # computes it for images.
     PHASE_STARTS = "phase_starts"
-    # Linear warm-up over the first 5% of training, then a cosine to 0: the paper's when it trains from scratch.
+    # Linear warm-up over the first 5% of training, then a cosine to 0: the paper's for training from scratch.
     WARM_UP_COSINE = "warm_up_cosine"
-    # The same in every phase anew, over its first 20%, as the released code trains from scratch.
+    # The same, restarted in every phase, with a warm-up over its first 20%: the released code's from scratch.
     PHASE_WARM_UP_COSINE = "phase_warm_up_cosine"
 
 
 class Keep(Enum):
-    """The evaluation that a run ends with, where its task can tell which is best: `Task.selects`."""
+    """The evaluation that a run ends with, where its task can tell which is best (`Task.selects`)."""
 
-    BEST = "best"  # of the validation images, as the released code keeps it
+    BEST = "best"  # the best on validation images, as in the released code
     LAST = "last"  # with the weights of the last batch
 
 
 _WARM_UP, _PHASE_WARM_UP = 0.05, 0.2  # shares of training, and of a phase
-_LARGEST_SHARE = 1e100  # of a phase: its product with a number of batches is finite
+_LARGEST_SHARE = 1e100  # of a phase, so that its product with a number of batches is finite
 _N_SLICES = 512  # number of changes of the rate; batches between them can be trained in one call
 
 
@@ -113,13 +113,13 @@ class TrainingConfig:
     n_negatives: int = 32  # number of negatives; always one if they are in-batch
     mu_phase_negatives: Negatives = Negatives.IN_BATCH  # source of negatives in phases that train mu alone
     phases: Phases = Phases((Phase(Trained.MU), Phase(Trained.KAPPA)))  # noqa: RUF009  a tuple, immutable
-    release_version: ReleaseVersion = ReleaseVersion.FIRST  # set in a `RunConfig`, it sets lr_decay and optimizer
+    release_version: ReleaseVersion = ReleaseVersion.FIRST  # in a `RunConfig`, it also sets lr_decay and optimizer
     optimizer: Optimizer = Optimizer.ADAM
     lr: float = 1e-4  # initial learning rate; with a warm-up, the highest
     lr_decay: float = 0.1  # factor by which it decays
     lr_schedule: LrSchedule = LrSchedule.QUARTERS
     eval_every: int = 5_000  # batches between evaluations
-    # A run with a median kappa-hat beyond this ends as runaway; inf: it trains to its end, whatever its kappa.
+    # A run whose median kappa-hat exceeds this ends as runaway; with inf, every run trains to its end.
     kappa_limit: float = 1e6
     keep: Keep = field(default=Keep.BEST, metadata=ADDED_LATER)  # evaluation, with its weights, that a run ends with
 

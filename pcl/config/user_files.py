@@ -1,11 +1,11 @@
-"""A user's own loss, encoder or experiment: `FILE.py:NAME`, a file outside of the package, loaded by its path.
+"""A user's own loss, encoder or experiment: `FILE.py:NAME`, a file outside the package, loaded by its path.
 
-In a configuration the name is `/PATH/FILE.py:NAME#DIGEST`. The digest is of the file's content, so that an edited file
-makes another run; where the file lies decides nothing. Files that it imports are not part of it. A relative path in a
-search space is taken from the space's folder where the file is there, else from the working directory.
+In a configuration the name is `/PATH/FILE.py:NAME#DIGEST`. The digest covers the file's content, not its path or the
+files that it imports: an edited file makes another run, a moved file does not. A relative path in a search space is
+looked up in the space's folder first, then in the working directory.
 
-Code runs only where somebody has named its file in this process: on the command line, in a search space, or by
-`PCL_USER_FILES` (paths with a colon between). A checkpoint or a YAML file that names one is not enough.
+Code runs only if its file was named in this process: on the command line, in a search space, or in `PCL_USER_FILES`
+(paths separated by colons). Being named in a checkpoint or a YAML file is not enough.
 """
 
 import ast
@@ -22,25 +22,25 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 VARIABLE = "PCL_USER_FILES"
-KEYS = ("loss_name", "task_name", "encoder_name")  # of a flat configuration, which may name a file
+KEYS = ("loss_name", "task_name", "encoder_name")  # keys of a flat configuration that may name a file
 _FORM = re.compile(r"(?P<file>.+\.py):(?P<name>[A-Za-z_]\w*)(?:#(?P<digest>[0-9a-f]{16}))?")
 _folder = ContextVar("_folder", default=Path())  # relative paths are looked for here, then in the working directory
-_named: dict[str, str] = {}  # NAME#DIGEST -> the file that somebody has named
+_named: dict[str, str] = {}  # NAME#DIGEST -> the file named in this process
 
 
 class Reference(NamedTuple):
-    """A thing of a user's file."""
+    """An object defined in a user's file."""
 
     file: str  # absolute
     name: str
-    digest: str  # of the content; empty as long as nobody has read it
+    digest: str  # of the content; empty until the file is read
 
     def __str__(self) -> str:
         return f"{self.file}:{self.identity}"
 
     @property
     def identity(self) -> str:
-        """Name and digest, wherever the file lies."""
+        """Name and digest, which do not depend on where the file is."""
         return f"{self.name}#{self.digest}"
 
     @classmethod
@@ -63,10 +63,10 @@ def relative_to(file: str) -> Iterator[None]:
 
 
 def mentioned(file: str) -> dict[str, Path]:
-    """Return the users' files that a Python file names by relative paths, by those paths. It is not run.
+    """Return the users' files that a Python file names by relative path, keyed by that path. The file is not run.
 
     Raises:
-        ValueError: If it is no Python.
+        ValueError: If it is not valid Python.
     """
     try:
         nodes = list(ast.walk(ast.parse(Path(file).read_bytes(), file)))
@@ -79,14 +79,14 @@ def mentioned(file: str) -> dict[str, Path]:
 
 
 def is_path(text: str) -> bool:
-    """Return whether a text is the path of a file, and not a name of ours."""
+    """Return whether a text is a file's path and not a built-in name."""
     return text.endswith(".py") or "/" in text
 
 
 def named(text: str) -> str:
-    """Return the full form of a name that a user, or a user's code, has given; a plain name stays as it is.
+    """Return the full form of a name given by a user or a user's code; a plain name stays unchanged.
 
-    From now on, records in this process may name the same.
+    From now on, records read in this process may name the same file.
     """
     reference = Reference.of(text)
     if reference is None:
@@ -98,7 +98,7 @@ def named(text: str) -> str:
 
 
 def recorded(text: str) -> str:
-    """Return the name that a record has, with the file where it is now; raise a ValueError if nobody has named it."""
+    """Return a record's name with the file's current path; raise a ValueError if the file was not named here."""
     reference = Reference.of(text)
     if reference is None:
         return text
@@ -109,30 +109,30 @@ def recorded(text: str) -> str:
     if _digest(_content(reference.file)) != reference.digest:
         raise _changed(reference)
     raise ValueError(
-        f"This configuration runs the code of {reference.file}, which nobody has named here; if you trust it, "
+        f"This configuration runs the code of {reference.file}, which was not named here; if you trust it, "
         f"set {VARIABLE}={reference.file}."
     )
 
 
 def trust(flat: Mapping[str, Any]) -> None:
-    """Let a flat configuration name its files, as one that another process of the same study has sent."""
+    """Trust the files that a flat configuration names, because another process of the same study has sent it."""
     for key in KEYS:
         named(str(flat.get(key, "")))
 
 
 def identity_of(text: str) -> str:
-    """Return a name by which a thing of a user's file is known wherever the file lies; others stay as they are."""
+    """Return a name that does not depend on where a user's file is; built-in names stay unchanged."""
     reference = Reference.of(text)
     return text if reference is None else reference.identity
 
 
 def portable(flat: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a flat configuration in which things of users' files are named by what they are, not by where."""
+    """Return a flat configuration whose names do not depend on where users' files are."""
     return {**flat, **{key: identity_of(str(flat[key])) for key in KEYS if key in flat}}
 
 
 def short(text: str) -> str:
-    """Return a name for people and file names: of a user's file, that of the thing.
+    """Return a short name for people and file names: for a user's file, the name of the object in it.
 
     Example:
         >>> short("elk"), short("/home/me/mine.py:Margin#0123456789abcdef")
@@ -143,14 +143,14 @@ def short(text: str) -> str:
 
 
 def load(reference: Reference) -> object:
-    """Return the thing that a full name stands for, or raise a ValueError: the file may be gone, changed or bad."""
+    """Return the object that a full name stands for; raise a ValueError if the file is missing, changed or faulty."""
     module_name = f"pcl_user_file_{reference.digest}"
     module = sys.modules.get(module_name)
     if module is None:
         content = _content(reference.file)
         if _digest(content) != reference.digest:
             raise _changed(reference)
-        module = sys.modules[module_name] = ModuleType(module_name)  # before it runs: it may name itself
+        module = sys.modules[module_name] = ModuleType(module_name)  # before it runs, as it may refer to itself
         module.__file__ = reference.file
         try:
             exec(compile(content, reference.file, "exec"), vars(module))
@@ -164,7 +164,7 @@ def load(reference: Reference) -> object:
 
 
 def cause_of(error: BaseException, file: str) -> str:
-    """Return why a user's file cannot be run, in one line, with the file's own line where the cause lies in it."""
+    """Return one line that says why a user's file cannot be run, with the line number if the cause is in the file."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
     if isinstance(error, SyntaxError) and error.filename == file:
         lines.append(error.lineno)
@@ -175,16 +175,16 @@ def cause_of(error: BaseException, file: str) -> str:
 
 
 def _place(text: str) -> Path:
-    """Return the absolute path of a file that is named by its path."""
-    path = Path(os.path.expanduser(text))  # pathlib's raises a RuntimeError for nobody's home
+    """Return the absolute path of a named file."""
+    path = Path(os.path.expanduser(text))  # pathlib's raises a RuntimeError for an unknown user
     beside = _folder.get() / path
     return (beside if beside.is_file() else path).absolute()
 
 
 def _changed(reference: Reference) -> ValueError:
     return ValueError(
-        f"The file {reference.file} has changed since this configuration was made of its `{reference.name}`; restore "
-        f"it, or begin anew with the changed one."
+        f"The file {reference.file} has changed since this configuration was made from its `{reference.name}`; restore "
+        f"it, or start again with the changed file."
     )
 
 

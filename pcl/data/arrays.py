@@ -1,4 +1,4 @@
-"""Sets from arrays: images of an .npz, torchvision's files of CIFAR-10 with CIFAR-10H's shares, a user's features."""
+"""Data sets from arrays: images of an .npz, torchvision's CIFAR-10 with CIFAR-10H's shares, a user's features."""
 
 import hashlib
 import json
@@ -26,8 +26,8 @@ CIFAR10_CLASSES = (
     "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck",
 )  # fmt: skip
 _N_TEST, _N_TRAIN = 10_000, 50_000
-_DEVIATIONS = (0.01, 100.0)  # of features, between which networks train without standardising
-_LEAST_AGREEMENT = 0.9  # of most voted class and label: 0.9921 in the order of the test set, 0.1 in another
+_DEVIATIONS = (0.01, 100.0)  # range of the features' standard deviation in which networks train without standardising
+_LEAST_AGREEMENT = 0.9  # of most voted class and label: 0.9921 in the order of the test set, 0.1 in any other
 
 
 class Arrays(NamedTuple):
@@ -47,7 +47,7 @@ class Arrays(NamedTuple):
 @final
 @dataclass(frozen=True, eq=False)
 class FeatureSet:
-    """Features of labelled things, such as those of a frozen network."""
+    """Features of labelled items, such as those from a frozen network."""
 
     name: str  # of the file
     classes: tuple[str, ...]
@@ -65,14 +65,14 @@ class FeatureSet:
 
 
 def read_features(text: str) -> FeatureSet:
-    """Read features (N, F) and labels (N,) of an .npz, and probs (N, C) and classes (C,) if they are there.
+    """Read features (N, F) and labels (N,) of an .npz, and probs (N, C) and classes (C,) if present.
 
     Raises:
-        ValueError: If there is no such file, or its arrays are none of features.
+        ValueError: If there is no such file, or its arrays do not have this form.
     """
     path = Path(os.path.expanduser(text))
     if path.suffix != ".npz" or not path.is_file():
-        raise ValueError(f"Features must be in a file .npz, but got {text!r}, which is none.")
+        raise ValueError(f"Features must be in an .npz file, but {text!r} is not one.")
     arrays = _arrays(path, ("features", "labels"), ("probs", "classes"))
     features, labels = arrays["features"], _labels(f"{path}: labels", arrays["labels"])
     if features.ndim != 2 or features.dtype.kind != "f" or not features.size or len(features) != len(labels):
@@ -100,7 +100,7 @@ def _are_shares(soft: torch.Tensor) -> bool:
 
 
 def read_npz(path: Path) -> Arrays:
-    """Read test_images and test_labels, and train_*, cifar10h_probs and classes if they are there."""
+    """Read test_images and test_labels, and train_*, cifar10h_probs and classes if present."""
     wanted = ("train_images", "train_labels", "cifar10h_probs", "classes")
     return Arrays(*_arrays(path, ("test_images", "test_labels"), wanted).values())
 
@@ -171,7 +171,7 @@ def image_set(name: str, arrays: Arrays) -> ImageSet:
 
 
 def _n_classes(name: str, labels: torch.Tensor) -> int:
-    """Return how many classes labels are of, which start at 0."""
+    """Return the number of classes of labels that start at 0."""
     n_classes = 1 + int(labels.max()) if labels.numel() else 0
     if n_classes > max(2, len(labels)):
         raise ValueError(f"{name}: labels must be 0, 1, ... without large gaps, but got {n_classes - 1}.")

@@ -17,8 +17,8 @@ _LEAST_AREA = 0.2  # of a resized crop, as usual for CIFAR-10 in contrastive lea
 def crop_and_flip(images: Tensor, chosen: Tensor, generator: torch.Generator) -> Tensor:
     """Return chosen images, each padded, cropped to its size at a random place, and flipped with probability 1/2.
 
-    It only gathers: there is no device synchronisation, so it can be captured in a CUDA graph. Of images uint8
-    (N, 3, S, S) and indices int64 (...), on the generator's device, it makes uint8 (..., 3, S, S).
+    It does not synchronise with the device, so it can be captured in a CUDA graph. Images are uint8 (N, 3, S, S) and
+    indices int64 (...), both on the generator's device; the result is uint8 (..., 3, S, S).
     """
     device, index, side = images.device, chosen.reshape(-1), images.shape[-1]
     padding = PADDING * side // SIDE
@@ -43,7 +43,7 @@ def random_resized_crop(images: Tensor, chosen: Tensor, generator: torch.Generat
     as well.
     """
     device, index, side = images.device, chosen.reshape(-1), images.shape[-1]
-    if not len(index):  # `grid_sample` refuses to make none
+    if not len(index):  # `grid_sample` refuses an empty batch
         return images[chosen]
     area, *place = torch.rand((3, len(index), 1), generator=generator, device=device)
     share = (_LEAST_AREA + (1 - _LEAST_AREA) * area).sqrt()
@@ -58,7 +58,7 @@ def random_resized_crop(images: Tensor, chosen: Tensor, generator: torch.Generat
 
 
 def erase(images: Tensor, side: int, generator: torch.Generator) -> Tensor:
-    """Return images with a grey square of `side` pixels each, around a random one, cut at the borders ("cutout")."""
+    """Return images with a grey square of side `side` around a random pixel of each, cut at the borders ("cutout")."""
     n = images.shape[-1]
     middle = torch.randint(n, (2, len(images), 1), generator=generator, device=images.device)
     offset = torch.arange(n, device=images.device) - middle + side // 2

@@ -19,7 +19,7 @@ _N_IMAGES = 10_000
 class Origin(Enum):
     """The origin of folds or of the sizes of crops."""
 
-    AUTHORS = "authors"  # published by the paper's authors, for CIFAR-10H; other images have our own
+    AUTHORS = "authors"  # published by the paper's authors, for CIFAR-10H; other images get the program's own
     OWN = "own"  # the program's own, for any images
 
 
@@ -29,7 +29,7 @@ def has_authors(images: ImageSet) -> bool:
 
 
 def image_split(images: ImageSet, fold: int, origin: Origin) -> Split:
-    """Return a fold of an image set; the authors' training images are in their order, part after part."""
+    """Return a fold of an image set; the authors' training images keep the authors' order."""
     if origin is Origin.AUTHORS and has_authors(images):
         return split_of(authors_folds(), fold)
     return split(len(images.images), fold)
@@ -45,7 +45,7 @@ def authors_folds() -> tuple[Tensor, ...]:
 
 @lru_cache
 def authors_crops() -> Tensor:
-    """Return the authors' fractions of 2,000 crops, float64 in [0.25, 1]: of validation and of test images.
+    """Return the authors' 2,000 crop fractions, float64 in [0.25, 1], for validation and test images alike.
 
     Do not modify them.
     """

@@ -1,4 +1,4 @@
-"""Files of tensors that can be made again: damage is told as such, and a damaged one is set aside."""
+"""Files of tensors that can be regenerated: damage is reported as such, and a damaged file is set aside."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -12,25 +12,25 @@ T = TypeVar("T")
 
 @contextmanager
 def damage_told(path: Path, what: str, fix: str) -> Iterator[None]:
-    """Raise `Damaged`, with the cause and the fix, for whatever fails while a file is read; errors of opening it pass.
+    """Turn any error while a file is read into `Damaged`, with cause and fix; errors from opening the file pass.
 
-    `what` is what the file is otherwise, such as "not an image set".
+    `what` is the alternative to damage, such as "not an image set".
     """
-    path.open("rb").close()  # what the system has against it is not damage, but torch tells both by an OSError
+    path.open("rb").close()  # the system's refusal is not damage, but torch raises an OSError for both
     try:
         yield
     except MemoryError:
         raise
-    except Exception as error:  # a damaged archive fails in as many ways as it has bytes
+    except Exception as error:  # a damaged archive can raise anything
         reason = first_line(error).rstrip(".")[:120]
         raise Damaged(f"{path} is damaged or {what} ({reason}); {fix}.") from None
 
 
 def sound(load: Callable[[Path], T], path: Path) -> T | None:
-    """Load a file that can be made again; return None where it is damaged, and set it aside."""
+    """Load a file that can be regenerated; if it is damaged, set it aside and return None."""
     try:
         return load(path)
     except Damaged:
         with suppress(FileNotFoundError):  # another process was faster
-            warn(f"{path} is damaged: it is now {set_aside(path, 'damaged').name}, and made again where it is needed.")
+            warn(f"{path} is damaged: it is now {set_aside(path, 'damaged').name}, and regenerated where it is needed.")
     return None

@@ -1,4 +1,4 @@
-"""Downloads that resume where they were cut, and get their name only after their checksum was verified."""
+"""Downloads that resume after an interruption and get their final name only once their checksum is verified."""
 
 import hashlib
 import http.client
@@ -11,9 +11,9 @@ from pathlib import Path
 
 _TIMEOUT_S = 20.0  # without a byte
 _CHUNK = 1 << 18  # bytes
-_TRIES = 10  # each continues where the last was cut
+_TRIES = 10  # each resumes the one before
 
-# Takes the name of a file, bytes so far, bytes in all (0 where the server does not say).
+# Takes the name of a file, bytes so far, and total bytes (0 if the server does not say).
 Report = Callable[[str, int, int], None]
 
 
@@ -64,7 +64,7 @@ def download(remote: Remote, folder: Path, report: Report) -> Path:
         part.unlink()
         if not is_resumed:
             raise ValueError(
-                f"{remote.url} must have the {remote.algorithm} {remote.digest}, but the download has not; "
+                f"{remote.url} must have the {remote.algorithm} {remote.digest}, but the download does not; "
                 "it was deleted. Try again, or get the file elsewhere."
             )
         is_resumed = False  # NAME.part may have been of another version

@@ -6,14 +6,14 @@ An image has a figure y, a second figure y', an ambiguity a in [0, 1] and one of
     occlusion  a grey bar hides the share 0.85 a of the figure's width; y' is the look-alike of y
     blur       a Gaussian blur of 4 a pixels, and noise of standard deviation 0.03 + 0.09 a; y' as above
 
-Place, size, tilt, reflection and the two colours are drawn at random and say nothing of the figure. a = u^2, with u
-uniform: half of the images have an ambiguity below 1/4, since most photographs are clear. Each of 50 annotators says
+Place, size, tilt, reflection and the two colours are drawn at random, independently of the figure. a = u^2, with u
+uniform: half of the images have an ambiguity below 1/4, as most photographs are clear. Each of 50 annotators votes by
 
     P(y) = 1 - a/2,  P(y') = a/2,
 
 and the soft label is the share of their votes. The entropy of P grows with a from 0 to log 2, whatever the cause.
 
-All is computed in double precision from uniform numbers alone, so that the bytes do not depend on the processor.
+Everything is computed in double precision from uniform numbers alone, so that the bytes do not depend on the processor.
 
 Axes: N images, then the rows and columns of pixels.
 """
@@ -58,7 +58,7 @@ class Embedded(NamedTuple):
 
 @dataclass(frozen=True)
 class _Plan:
-    """Content of each image: int64 (N,), but for the ambiguity, float64 (N,)."""
+    """Content of each image: int64 (N,), except the ambiguity, which is float64 (N,)."""
 
     figure: Tensor
     second: Tensor
@@ -67,7 +67,7 @@ class _Plan:
 
 
 def embedded(n: int = 2_000, seed: int = 0, n_train: int = 2_000) -> Embedded:
-    """Draw the embedded image set: n images with soft labels, and training images apart, with the label y alone.
+    """Draw the embedded image set: n images with soft labels, and separate training images with the label y alone.
 
     There are at least 10 of each, and every block of ten shows each figure once.
 
@@ -106,7 +106,7 @@ def write_sheet(path: Path) -> None:
     figure = torch.arange(n_classes).repeat(len(rows))
     cause = torch.tensor([int(row[1]) for row in rows]).repeat_interleave(n_classes)
     ambiguity = torch.tensor([row[2] for row in rows], dtype=torch.float64).repeat_interleave(n_classes)
-    # Blends are with another figure than the look-alike, which the other rows show.
+    # Blends use a figure other than the look-alike, which the other rows show.
     second = torch.where(cause == Cause.BLEND, (figure + 3) % n_classes, torch.tensor(_LOOK_ALIKE)[figure])
     plan = _Plan(figure, second, cause, ambiguity)
     pixels = _drawn(plan, torch.Generator().manual_seed(0)).permute(0, 2, 3, 1).numpy()

@@ -26,7 +26,7 @@ Pixels = NDArray[np.uint8]
 
 RESERVED = ("auto", "cifar10h", "embedded")  # names of sets that are not the user's
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM", "TGA")  # not all of Pillow's: some run other programs
-MOST_PIXELS = 64_000_000  # of an image that is decoded: 200 MB in memory
+MOST_PIXELS = 64_000_000  # of the largest image that is decoded: 200 MB in memory
 _N_NAMED = 5  # unreadable files named in a message
 
 
@@ -50,12 +50,12 @@ class _Listing:
 def read_folder(folder: Path, cache: Path, bad_files: BadFiles, tell: Tell, side: int = SIDE) -> ImageSet:
     """Read images, cropped to a centred square and resized to `side` pixels.
 
-    Each belongs to its subfolder's class alone, or to classes by annotators' votes, see `pcl.data.votes`. With votes
-    about every image, there need be no subfolders.
+    Each belongs to its subfolder's class alone, or to classes by annotators' votes (see `pcl.data.votes`). With votes
+    for every image, subfolders are optional.
 
     The result is cached in `cache` under a name that hashes the files' names, sizes and times: later calls are fast,
-    and a changed folder is read again. Hidden files are left out, nested ones belong to the class above them; `tell` is
-    called with a sentence about unreadable files that were left out.
+    and a changed folder is read again. Hidden files are left out; nested files belong to the class above them. `tell`
+    is called with a sentence about unreadable files that were left out.
     """
     listing = _listed(folder)
     name, n_files = _name(folder), len(listing.files)
@@ -77,7 +77,7 @@ def read_folder(folder: Path, cache: Path, bad_files: BadFiles, tell: Tell, side
     empty = [text for text, total in zip_longest(listing.classes, soft.sum(0).tolist()) if not total]
     if empty:
         raise ValueError(f"Every class must have an image, but {', '.join(empty)} in {folder} has none.")
-    # Shuffled, for those who use the first training images only: in the files' order, they could be of one class.
+    # Shuffled, because some callers use the first training images only: in file order, these could be of one class.
     order = torch.tensor(sorted(range(len(places)), key=lambda place: hashlib.sha256(str(place).encode()).digest()))
     hard = torch.tensor([listing.labels[place] for place in places])[order]
     images = ImageSet(name, tuple(listing.classes), torch.from_numpy(np.stack(pixels))[order], soft[order], hard)
@@ -102,7 +102,7 @@ def _listed(folder: Path) -> _Listing:
     shares = shares_of(file, votes, [_inside(folder, path) for path in files], classes)
     if without := [path for path in files if _inside(folder, path) not in shares]:
         raise ValueError(
-            f"{file} must have votes about every image, or the images be in subfolders of classes, but "
+            f"{file} must have votes on every image, or the images must be in subfolders of classes, but "
             f"{_inside(folder, without[0])} has neither ({len(without)} of {len(files)})."
         )
     return _Listing(classes, files, [int(shares[_inside(folder, path)].argmax()) for path in files], shares)
@@ -121,7 +121,7 @@ def _soft(folder: Path, listing: _Listing, place: int) -> Tensor:
 def _name(folder: Path) -> str:
     name = re.sub(r"[^\w.-]", "_", folder.resolve().name)
     if name in RESERVED or not name.strip("."):
-        raise ValueError(f"{folder} must not be called {name!r}, as another image set is; rename it.")
+        raise ValueError(f"{folder} must not be called {name!r}, the name of another image set; rename it.")
     return name
 
 
@@ -156,11 +156,11 @@ def _read(files: list[Path], side: int) -> tuple[list[Pixels], list[int], list[s
 
 
 class TooLarge(ValueError):
-    """An image has more pixels than are decoded."""
+    """An image has more than `MOST_PIXELS` pixels."""
 
 
 def decoded(source: Path | BinaryIO, side: int = SIDE, formats: tuple[str, ...] = FORMATS) -> Pixels:
-    """Return an image file as training has it, (3, side, side): upright, RGB, its centred square resized.
+    """Return an image file as training uses it, (3, side, side): upright, RGB, its centred square resized.
 
     Raises:
         TooLarge: If it has more than `MOST_PIXELS`, before they are decoded.
@@ -180,7 +180,7 @@ def decoded(source: Path | BinaryIO, side: int = SIDE, formats: tuple[str, ...] 
 
 
 def fitted(pixels: Pixels, side: int = SIDE) -> Pixels:
-    """Return the centred square of RGB pixels (H, W, 3), resized to (3, side, side); of that size, as they are."""
+    """Return the centred square of RGB pixels (H, W, 3) as (3, side, side), resized unless it has that size."""
     from PIL import Image, ImageOps  # noqa: PLC0415  only for folders
 
     square = pixels

@@ -1,6 +1,6 @@
-"""Five folds of a set's images, fixed by a seed. CIFAR-10H has others by default: `pcl.data.authors_folds`.
+"""Five folds of a set's images, fixed by a seed. CIFAR-10H uses others by default: `pcl.data.authors_folds`.
 
-The order is that of the hashes of `seed/index`: it uses no library's random numbers, so that it never changes.
+Images are ordered by the hashes of `seed/index`, without any library's random numbers, so that the order never changes.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ class Split(NamedTuple):
 def folds(n: int, seed: int = 0) -> tuple[Tensor, ...]:
     """Return five disjoint sets of indices that cover all n images, each ascending; sizes differ by at most one.
 
-    The seed 0 is the division that runs have.
+    Runs use the seed 0.
 
     Example:
         >>> [part.tolist() for part in folds(10)]
@@ -37,7 +37,7 @@ def folds(n: int, seed: int = 0) -> tuple[Tensor, ...]:
 
 
 def split(n: int, fold: int, seed: int = 0) -> Split:
-    """Return fold f of `folds`, see `split_of`; indices are ascending."""
+    """Return fold f of `folds` (see `split_of`), with ascending indices."""
     return Split(*(part.sort().values for part in split_of(folds(n, seed), fold)))
 
 

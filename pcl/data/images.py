@@ -17,7 +17,7 @@ from pcl.data.caches import damage_told
 from pcl.storage.files import clear_leftovers, replacing
 from pcl.storage.installation import command
 
-SIDE = 32  # pixels, where nothing else is asked for
+SIDE = 32  # pixels, by default
 _SUM_TOLERANCE = 1e-3  # of a row of soft labels: shares are published with at least three decimals
 _FORMAT = 1  # version of the file format
 _TENSORS = ("images", "soft_labels", "hard_labels", "train_images", "train_labels")

@@ -1,4 +1,4 @@
-"""Image sets by the name that a user gives: the cache, a download, the embedded set, a folder or file of their own."""
+"""Image sets by the name that a user gives: cached, downloaded or embedded sets, or the user's own folder or file."""
 
 import os
 import re
@@ -26,7 +26,7 @@ COUNTS = Remote(
     "sha256", "9b36b4550349af56c79083356312eb4af856cc5fd3caf1f669d40b9d0bbb69ff",
 )  # fmt: skip
 
-SKIP_BAD = "skip-bad:"  # prefix of a folder whose unreadable files are left out, whenever a run reads it again
+SKIP_BAD = "skip-bad:"  # prefix of a folder whose unreadable files are left out, every time that it is read
 
 
 def data_place() -> str:
@@ -55,7 +55,7 @@ def _copied(uri: str) -> Path:
 
 
 def keep_in_store(path: Path) -> None:
-    """Upload a file of the data folder to the store that it is a copy of, if it is one."""
+    """Upload a file of the data folder to its store, if the folder is the copy of one."""
     given = os.environ.get("PCL_DATA", "")
     if is_address(given) and path.is_relative_to(copy_of(given)):
         Mirrored(copy_of(given), given).push(path.relative_to(copy_of(given)).as_posix())
@@ -78,15 +78,15 @@ def resolve(
 
     Args:
         text: "auto" (CIFAR-10H if it is there or can be downloaded, else the embedded set), "cifar10h", "embedded", a
-            folder with one subfolder a class, the same after `SKIP_BAD`, or a file .npz or .pt.
+            folder with one subfolder per class, the same after `SKIP_BAD`, or an .npz or .pt file.
         folder: Folder of the caches and downloads.
         side: Pixels of a side; a user's folder is read at this size, and other sets must have it. None for a set's own.
         may_download: Whether CIFAR-10H may be downloaded if it is not in `folder`.
-        tell: Called with what a user should know, in a sentence: that "auto" took the embedded set, files left out.
+        tell: Called with a sentence for the user: "auto" took the embedded set, or files were left out.
         report: Called with a download's progress.
 
     Raises:
-        ValueError: If there is no such set, or it is of another size.
+        ValueError: If there is no such set, or it has another size.
     """
     path = Path(os.path.expanduser(text.removeprefix(SKIP_BAD)))
     if text not in RESERVED and path.is_dir():
@@ -115,17 +115,17 @@ def _made(text: str, folder: Path, may_download: bool, tell: Tell, report: Repor
     if path.is_file() and path.suffix == ".npz":
         name = re.sub(r"[^\w.-]", "_", path.stem)
         if name in RESERVED:
-            raise ValueError(f"{path} must not be called {name!r}, as another image set is; rename it.")
+            raise ValueError(f"{path} must not be called {name!r}, the name of another image set; rename it.")
         return image_set(name, read_npz(path))
     raise ValueError(
-        "`--data` must be auto, cifar10h, embedded, a folder with one subfolder a class, or a file .npz or .pt, "
+        "`--data` must be auto, cifar10h, embedded, a folder with one subfolder per class, or an .npz or .pt file, "
         f"but got {text!r}{'' if path.exists() else ', and there is no such folder or file'}."
     )
 
 
 @lru_cache
 def _embedded_images() -> ImageSet:
-    """Return the embedded set; do not modify it, as it is shared: a worker trains trial after trial on it."""
+    """Return the embedded set; do not modify it, as all trials of a worker share it."""
     return embedded().images
 
 
@@ -141,15 +141,15 @@ def _cifar10h_or_embedded(text: str, folder: Path, may_download: bool, tell: Tel
             why = str(error).rstrip(".")
     if text == CIFAR10H:
         raise ValueError(
-            f"CIFAR-10H cannot be had: {why}. Run `{command('data')}` with a network or `--from FILE`, "
-            "or take `--data embedded`."
+            f"CIFAR-10H is not available: {why}. Run `{command('data')}` with a network or `--from FILE`, "
+            "or use `--data embedded`."
         )
     tell(f"data: the embedded image set, drawn by the program, not CIFAR-10H ({why}; `{command('data')}` gets it).")
     return _embedded_images()
 
 
 def cached(folder: Path, report: Report) -> ImageSet:
-    """Return CIFAR-10H from the cache; a damaged cache is rebuilt and kept beside the new one.
+    """Return CIFAR-10H from the cache; a damaged cache is rebuilt and kept next to the new one.
 
     Raises:
         Damaged: If it is damaged and cannot be rebuilt without a network; it stays where it is.
@@ -172,7 +172,7 @@ def cached(folder: Path, report: Report) -> ImageSet:
 
 
 def fetch(folder: Path, report: Report) -> ImageSet:
-    """Download CIFAR-10 and CIFAR-10H into a folder and build the cache there, without repeating what is there already.
+    """Download CIFAR-10 and CIFAR-10H into a folder and build the cache there; files already there are not repeated.
 
     Raises:
         Unreachable: Without a network; the next call continues where this one stopped.
@@ -209,8 +209,8 @@ def take(source: Path, probs: Path, folder: Path, report: Report) -> ImageSet:
             probs = download(PROBS, folder, report)
         if not PROBS.matches(probs):
             raise ValueError(
-                f"{probs} must be the authors' {PROBS.name} (sha256 {PROBS.digest[:12]}...), but is another or "
-                "damaged; get it again, or put shares of your own into the .npz as cifar10h_probs."
+                f"{probs} must be the authors' {PROBS.name} (sha256 {PROBS.digest[:12]}...), but is another file or "
+                "damaged; download it again, or put your own shares into the .npz as cifar10h_probs."
             )
         arrays = arrays._replace(probs=read_probs(probs))
     return _kept(arrays, folder)

@@ -1,4 +1,4 @@
-"""Annotators' votes about the images of a folder: a file votes.csv in it, with the columns image, label and votes.
+"""Annotators' votes on the images of a folder: its file votes.csv, with the columns image, label and votes.
 
 Axes: C classes.
 """
@@ -19,7 +19,7 @@ _COLUMNS = ["image", "label", "votes"]
 class Vote(NamedTuple):
     """A row of the file."""
 
-    line: int  # where it ends
+    line: int  # its last line in the file
     image: str  # path inside the folder, with `/` between parts
     label: str
     n_votes: int
@@ -29,10 +29,10 @@ def read_votes(path: Path) -> list[Vote]:
     """Read the rows of a file; empty lines are left out.
 
     Raises:
-        ValueError: With file and line, if it is no such table.
+        ValueError: If it is not such a table; the message names file and line.
     """
     try:
-        text = path.read_text(encoding="utf-8-sig")  # with or without a spreadsheet's mark
+        text = path.read_text(encoding="utf-8-sig")  # with or without a byte order mark, which spreadsheets write
     except UnicodeDecodeError:
         raise ValueError(f"{path} must be a CSV file in UTF-8, but is not.") from None
     rows = csv.reader(io.StringIO(text, newline=""), strict=True)
@@ -60,10 +60,10 @@ def _vote(path: Path, line: int, row: Sequence[str]) -> Vote:
 
 
 def shares_of(path: Path, votes: Sequence[Vote], images: Collection[str], classes: Sequence[str]) -> dict[str, Tensor]:
-    """Return the share of each class in the votes about an image, float32 (C,); rows about the same image add up.
+    """Return the share of each class in an image's votes, float32 (C,), by image; rows about the same image add up.
 
     Raises:
-        ValueError: If a row is about another image or class than these, or an image has no vote but rows.
+        ValueError: If a row is about an unknown image or class, or all rows of an image have 0 votes.
     """
     known, counts = frozenset(images), dict[str, Tensor]()
     places = {name: place for place, name in enumerate(classes)}

@@ -32,7 +32,7 @@ class Weights:
     width: int  # channels of its first stage
     data: str  # name of the training images
     fingerprint: str  # fingerprint of these images
-    accuracy: float  # share of the set's evaluation images that the classifier on top had right
+    accuracy: float  # share of the set's evaluation images that the classifier on top gets right
     epochs: int  # passes through the training images
     batch_size: int  # images per step
     lr: float  # highest learning rate
@@ -71,7 +71,7 @@ def weights_folder() -> Path:
 
 
 def is_weights_name(text: str) -> bool:
-    """Return whether a file is named as `keep_weights` does; folders before the name are ignored."""
+    """Return whether a file has a name as `keep_weights` gives it; folders before the name are ignored."""
     return _NAME.fullmatch(text.rpartition("/")[2]) is not None
 
 
@@ -81,7 +81,7 @@ def weights_file(text: str) -> Path:
 
 
 def keep_weights(weights: Weights, folder: Path) -> Path:
-    """Write weights under their name, atomically; return the file, whose folder is created."""
+    """Write weights atomically under their name, in a folder that is created if needed; return the file."""
     path = folder / weights.file_name
     content = {
         "format": _FORMAT,
@@ -102,18 +102,18 @@ def load_weights(path: Path) -> Weights:
 
     Raises:
         Damaged: If the file is truncated, changed or of another kind.
-        ValueError: If there is no such file, or it is of another version of this program.
+        ValueError: If there is no such file, or another version of this program wrote it.
         OSError: If it cannot be read.
     """
     if not path.is_file():
-        raise ValueError(f"There are no weights {path}; `{command('pretrain')}` trains some.")
+        raise ValueError(f"There are no weights at {path}; `{command('pretrain')}` trains some.")
     hint = f"take another file, or train anew with `{command('pretrain')}`"
     with damage_told(path, "has no weights of this program", hint):
         content = torch.load(path, weights_only=True, map_location="cpu")
         version, digest = content["format"], content["digest"]
         if version == _FORMAT:
             facts = {name: content[name] for name in _FACTS}
-            weights = Weights(state=content["state"], head=content.get("head", {}), **facts)  # earlier files: no head
+            weights = Weights(state=content["state"], head=content.get("head", {}), **facts)  # older files: no head
             if weights.digest != digest:
                 raise ValueError(f"its content is {weights.digest}, and was {digest}")
     if version != _FORMAT:
@@ -145,7 +145,7 @@ def named_weights(text: str) -> Weights:
 
 
 def kept_weights(folder: Path, kind: str, width: int, fingerprint: str) -> Sequence[Weights]:
-    """Return a folder's weights for a network and of these images, the most accurate first; set damaged ones aside."""
+    """Return a folder's weights for a network and training images, the most accurate first; set damaged ones aside."""
     paths = [path for path in sorted(folder.glob(f"{kind}-w{width}-*.pt")) if is_weights_name(path.name)]
     found = [weights for path in paths if (weights := sound(load_weights, path)) is not None]
     fit = [weights for weights in found if weights.fingerprint == fingerprint]

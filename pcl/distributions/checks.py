@@ -12,10 +12,10 @@ _TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-4, torch.float16: 1e-2, tor
 
 
 def broadcast_shape(*shapes: Sequence[int]) -> Size:
-    """Return the common shape or raise a ValueError; torch's own function imports modules for a second."""
+    """Return the common shape or raise a ValueError; torch's own function spends a second on imports."""
     first, *others = map(tuple, shapes)
     if all(other == first for other in others):
-        return Size(first)  # also of symbols, which torch.export has for sizes and NumPy would turn into numbers
+        return Size(first)  # also for torch.export's symbolic sizes, which NumPy would turn into numbers
     return Size(np.broadcast_shapes(first, *others))
 
 

@@ -57,7 +57,7 @@ class CosineTable:
 class Curve:
     """M and its derivative in r as functions of t, for a fixed tensor of concentrations; no gradients.
 
-    Where every kappa is evaluated often, at `n_repeats` values of t, one row of the table is computed for each, and a
+    If every kappa is evaluated often, at `n_repeats` values of t, one row of the table is computed per kappa, and a
     point costs four coefficients instead of sixteen.
     """
 

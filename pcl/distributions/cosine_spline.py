@@ -19,7 +19,7 @@ R_CELLS = 256
 T_CELLS = 256
 # |t| > 8 has probability 1.2e-15; such a t is clamped to 8.
 T_MAX = 8.0
-# Kappas whose quantiles are computed at once: their 12 nodes a quantile fit into a processor's cache.
+# Kappas whose quantiles are computed at once: with 12 nodes per quantile, they fit into a processor's cache.
 _ROWS = 8
 _NODES, _GAUSS = np.polynomial.legendre.leggauss(12)
 # A kappa that stands for infinity where a law is only defined for finite kappa.
@@ -147,7 +147,7 @@ def _quantiles_on(t: Array, kappa: Array, low: Array, high: Array, top: Array, l
 
 
 def _solved(x: Array, columns: list[Array], log_density: LogDensity) -> Array:
-    """Return where Newton's method leads from x; a point that a step leaves where it is has arrived."""
+    """Return the result of Newton's method from x; a point has converged once a step leaves it unchanged."""
     result, moving = x.copy(), np.arange(len(x))
     for _ in range(6):  # quadratic convergence; four suffice for 1e-13
         start, end, left, right, t, kappa, top, total = columns

@@ -34,10 +34,10 @@ class _Projected(Directional):
 
     @torch.no_grad()
     def mean_abs_cosine(self, n_pairs: int, generator: torch.Generator) -> Tensor:
-        """Estimate E|z.mu| from antithetic noise that all of the batch share, in the shape of the batch.
+        """Estimate E|z.mu| from antithetic noise shared by the whole batch, in the shape of the batch.
 
-        With shared noise, differences between posteriors come from mu and kappa alone. A pair is a noise and its mirror
-        image.
+        With shared noise, differences between posteriors come from mu and kappa alone. A pair is a noise vector and its
+        mirror image.
         """
         noise = self._noise(self.mu.new_empty(n_pairs, self.mu.shape[-1]), generator)
         square = noise.square().sum(-1)

@@ -129,8 +129,8 @@ class VonMisesFisher(Directional):
 
         With c = z.mu, a sample z' enters only through its cosine w to mu and one coordinate u of its uniform tangent
         direction: z.z' = c w + sqrt(1 - c^2) sqrt(1 - w^2) u. Memory falls by a factor of D. Each value is exactly
-        distributed given z, and values at different entries are independent given z. From c, (S, *shape), to whose
-        shape the batch broadcasts, and standard normals (2, S, *shape), it makes (S, *shape), with gradients in c
+        distributed given z, and values at different entries are independent given z. c is (S, *shape), to which the
+        batch broadcasts, the standard normals are (2, S, *shape), and the result is (S, *shape), with gradients in c
         (hence in z and mu) and kappa.
         """
         cosine, sine = self._sampling_table().polar(noise[0], self.kappa)

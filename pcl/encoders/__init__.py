@@ -5,7 +5,7 @@ from pcl.encoders.classifier import Certainty, ClassifierEncoder
 from pcl.encoders.mlp import Backbone, KappaLink, MlpEncoder, StackedMlp
 from pcl.encoders.resnet import Head, Precision, ResNetEncoder
 
-# Encoders that a configuration can name; an experiment's usual one needs no name.
+# Encoders that a configuration can name; an experiment's default needs no name.
 ENCODERS: dict[str, type[Encoder]] = {"classifier": ClassifierEncoder}
 
 __all__ = [

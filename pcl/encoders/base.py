@@ -13,10 +13,10 @@ from pcl.distributions import EXACT_LAW, CosineLaw, VonMisesFisher
 
 
 class Inputs(NamedTuple):
-    """A task's inputs, as an encoder needs to know them."""
+    """A description of a task's inputs, for encoders."""
 
     shape: tuple[int, ...]  # of one input
-    kappa_range: tuple[float, float] | None = None  # of the true kappa; none where it is unknown or infinite
+    kappa_range: tuple[float, float] | None = None  # of the true kappa; None if it is unknown or infinite
 
 
 class EncoderConfig(ABC):
@@ -32,16 +32,16 @@ class EncoderConfig(ABC):
         """Raise a ValueError unless the encoder takes such inputs."""
 
     def without_weights(self) -> Self:
-        """Return the same settings without pretrained weights: a state that is loaded next has its own."""
+        """Return the same settings without pretrained weights, for an encoder whose state is loaded next."""
         return self
 
     def n_weights(self, inputs: Inputs) -> float:
-        """Return about how many weights one run's networks have; 0 where nobody knows."""
+        """Return the approximate number of weights in one run's networks; 0 if unknown."""
         return 0.0
 
     @property
     def pretrained_width(self) -> int | None:
-        """Width of the pretrained backbone that `encoder.weights` names; none where there is no such setting."""
+        """Width of the pretrained backbone that `encoder.weights` names; None if there is no such setting."""
         return None
 
     @property
@@ -61,14 +61,14 @@ class Encoder(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, x: Tensor) -> VonMisesFisher:
-        """Return posteriors with batch (R, B) for inputs (R, B, ...); the state_dict has all that defines kappa."""
+        """Return posteriors with batch (R, B) for inputs (R, B, ...); the state_dict holds all that defines kappa."""
 
     def training_posteriors(self, x: Tensor, trains_mu: bool, trains_kappa: bool) -> VonMisesFisher:
         """Return the posteriors of inputs (R, B, ...) that a phase trains on; by default those of `forward`."""
         return self(x)
 
     def begin(self, probes: Tensor) -> None:
-        """Prepare for training by a look at inputs (R, n, ...), of which there may be none."""
+        """Prepare for training with probe inputs (R, n, ...); n may be 0."""
 
     @abstractmethod
     def mu_parameters(self) -> Iterator[nn.Parameter]:

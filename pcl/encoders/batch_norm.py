@@ -22,8 +22,8 @@ class Counts(NamedTuple):
 class CountedBatchNorm2d(nn.BatchNorm2d):
     """nn.BatchNorm2d that can count an image several times.
 
-    In training, inside `counting`, output, gradients and running statistics are those of a batch with so many copies of
-    each image, where copies have the same output and a gradient is the sum over copies. Otherwise it is torch's own.
+    In training, inside `counting`, output, gradients and running statistics are those of a batch with that many copies
+    of each image: copies share an output, and its gradient is the sum over copies. Otherwise it is torch's own layer.
     """
 
     counts: Counts | None = None  # set by `counting`
@@ -33,7 +33,7 @@ class CountedBatchNorm2d(nn.BatchNorm2d):
         """Normalise a batch (N, C, H, W)."""
         if self.counts is None or not self.training:
             return super().forward(input)
-        apply: Callable[..., tuple[Tensor, Tensor, Tensor]] = _Counted.apply  # which torch does not type
+        apply: Callable[..., tuple[Tensor, Tensor, Tensor]] = _Counted.apply  # untyped in torch
         output, mean, variance = apply(input, self.weight, self.bias, self.counts.shares, self.eps)
         n = self.counts.total * input.shape[2] * input.shape[3]
         self.measured = mean, variance * (n / (n - 1))
@@ -42,7 +42,7 @@ class CountedBatchNorm2d(nn.BatchNorm2d):
 
 @contextmanager
 def counting(layers: Sequence[CountedBatchNorm2d], counts: Counts) -> Iterator[None]:
-    """Count images in this context; the layers' running statistics follow at its end, all at once."""
+    """Count images in this context; the layers' running statistics are updated at its end, all at once."""
     for layer in layers:
         layer.counts = counts
     try:
@@ -81,7 +81,7 @@ class _Counted(torch.autograd.Function):
     """y = weight (x - m) / s + bias with m = sum_i w_i E x_i and s^2 = eps + sum_i w_i E (x_i - m)^2, E over pixels.
 
     The gradient in x is a dy - w_i a (sum dy + x' sum dy x') / (H W) with a = weight / s and x' = (x - m) / s; sums are
-    over images and pixels. Few kernels, none of which waits for the device: a CUDA graph replays them.
+    over images and pixels. There are few kernels and none waits for the device, so that a CUDA graph can replay them.
     """
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""A pretrained classifier as an encoder: what a practitioner has without a probabilistic embedding, for comparison.
+"""A pretrained classifier as an encoder: the baseline of a practitioner without a probabilistic embedding.
 
 Axes: R runs, B images, C classes, D dim.
 """
@@ -33,10 +33,10 @@ class Certainty(Enum):
 
 @final
 class ClassifierEncoder(Encoder):
-    """mu is the direction of a pretrained classifier's last features, kappa its certainty in a unit that is learned.
+    """mu is the direction of a pretrained classifier's last features, kappa its certainty in a learned unit.
 
     Nothing else is trained. Ranks of kappa do not depend on the unit, so that one batch of training is enough for all
-    metrics of images. Without weights, as at the scale `smoke`, the networks are random.
+    image metrics. Without weights, as at the scale `smoke`, the networks are random.
     """
 
     @dataclass(frozen=True)
@@ -44,8 +44,8 @@ class ClassifierEncoder(Encoder):
         """Settings of the encoder."""
 
         width: int = 64  # channels of the first stage
-        weights: str = ""  # as of `ResNetEncoder`; `certainty=entropy` needs those that have a classification layer
-        certainty: Certainty = Certainty.ENTROPY  # what is kappa
+        weights: str = ""  # as in `ResNetEncoder`; `certainty=entropy` needs weights with a classification layer
+        certainty: Certainty = Certainty.ENTROPY  # number that serves as kappa
 
         def __post_init__(self) -> None:
             if self.width < 1:
@@ -110,7 +110,7 @@ class ClassifierEncoder(Encoder):
             found = [self._judged(net, images) for net, images in zip(self.nets, x, strict=True)]
             features, certainty = (torch.stack(parts) for parts in zip(*found, strict=True))
         unit = self.log_unit.exp().unsqueeze(-1)
-        # The unit is in mu as well, without an effect: losses that see mu alone then have a gradient too, of 0.
+        # The unit enters mu as well, without an effect: losses that use mu alone then have a gradient too, of 0.
         mu = normalize(unit.unsqueeze(-1) * features, dim=-1)
         return VonMisesFisher(mu, unit * certainty, validate_args=False, law=self.config.law)
 
@@ -127,7 +127,7 @@ class ClassifierEncoder(Encoder):
         return features, (1 / (entropy + _LEAST_ENTROPY)).float()
 
     def mu_parameters(self) -> Iterator[nn.Parameter]:
-        """Return the logarithm of kappa's unit, in all phases."""
+        """Return the logarithm of kappa's unit, which all phases train."""
         yield self.log_unit
 
     kappa_parameters = mu_parameters
@@ -142,6 +142,6 @@ class ClassifierEncoder(Encoder):
             self.log_unit[run] = rest.pop("log_unit")
         body, last = self.nets[run].children()
         n_classes, n_features = rest["1.weight"].shape
-        if n_classes != len(last.state_dict()["bias"]):  # built without weights, whose classes it does not know
+        if n_classes != len(last.state_dict()["bias"]):  # built without weights, so their number of classes was unknown
             self.nets[run] = nn.Sequential(body, nn.Linear(n_features, n_classes)).requires_grad_(False).eval()
         self.nets[run].load_state_dict(rest)

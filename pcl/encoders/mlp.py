@@ -17,12 +17,12 @@ from pcl.distributions import CosineLaw, Sampler, SamplerGradient, VonMisesFishe
 from pcl.encoders.base import Encoder, EncoderConfig, Inputs
 from pcl.mathematics.random_streams import streams
 
-# Rows of one matrix product may be summed in different orders, depending on their position and the processor: equal
-# inputs then differ by a few units in the last place of the terms, which are at most of order 1, as weights start
-# within +-1/sqrt(inputs). Observed: one unit.
+# Rows of one matrix product may be summed in different orders, depending on their position and the processor: outputs
+# of equal inputs then differ by a few units in the last place of the terms, which are at most of order 1, as weights
+# start within +-1/sqrt(inputs). Observed: one unit.
 _ROUNDING_UNITS = 4
 _SIXTEEN_TO_32 = (16.0, 32.0)
-_SMALLEST_RANGE = 1e-6  # a range between rounding and this becomes no larger a scale than this one
+_SMALLEST_RANGE = 1e-6  # smaller ranges, if above rounding, get the scale of this one
 
 
 class Hidden(Enum):
@@ -57,7 +57,7 @@ class Backbone(Enum):
     """The input of the kappa network, whose range is set over inputs x in either case."""
 
     INDEPENDENT = "independent"  # x
-    # mu(x), whose training moves kappa. As in the release, the range is that over x fed into the same network, which
+    # mu(x), whose training moves kappa. As in the release, the range is set over x fed into the same network, which
     # must take both: over the modes, which start in one place, the scale would be so large that kappa runs away.
     SHARED = "shared"
 
@@ -66,7 +66,7 @@ class Backbone(Enum):
         return x if self is Backbone.INDEPENDENT else mu
 
     def check(self, part: str, dim_x: int, dim: int) -> None:
-        """Raise a ValueError unless the network of a part, `task` or `encoder`, takes inputs and modes."""
+        """Raise a ValueError unless the kappa network of a part, `task` or `encoder`, takes both inputs and modes."""
         if self is Backbone.SHARED and dim_x != dim:
             raise ValueError(
                 f"`{part}.backbone=shared` needs inputs and latents of one dimension, but got {dim_x} and {dim}: "
@@ -81,14 +81,14 @@ class KappaRange(Enum):
     SIXTEEN_TO_32 = "sixteen_to_32"  # always, as in the released scripts
 
     def of(self, inputs: Inputs) -> tuple[float, float]:
-        """The range in numbers."""
+        """Return the range in numbers."""
         return inputs.kappa_range if self is KappaRange.GENERATOR and inputs.kappa_range else _SIXTEEN_TO_32
 
 
 class StackedMlp(nn.Module):
-    """R multi-layer perceptrons with leaky ReLU, as one batched product per layer, for sizes of layers, input first.
+    """R multi-layer perceptrons with leaky ReLU, as one batched product per layer; `sizes` starts with the input.
 
-    Weights and biases, from one generator per run, are uniform in +-1/sqrt(inputs), as torch's linear layers are.
+    Weights and biases come from one generator per run, uniform in +-1/sqrt(inputs) as in torch's linear layers.
     """
 
     def __init__(self, sizes: Sequence[int], generators: Sequence[torch.Generator]) -> None:
@@ -229,7 +229,7 @@ class MlpEncoder(Encoder):
 
     @torch.no_grad()
     def begin(self, probes: Tensor) -> None:
-        """Bring kappa to its first range over these inputs, fed into its network."""
+        """Set kappa to its first range over these inputs, fed into the kappa network."""
         self.kappa_head.span(self.kappa_net(probes), *self.first_kappa_range)
 
     def mu(self, x: Tensor) -> Tensor:

@@ -25,9 +25,9 @@ from pcl.encoders.batch_norm import CountedBatchNorm2d, Counts, counting
 from pcl.encoders.stem import SMALL, Stem
 from pcl.mathematics.random_streams import mixed_seed
 
-_BLOCKS = (1, 2, 4, 8)  # widths of the four stages of two blocks each, times the first
-N_FEATURES = _BLOCKS[-1]  # last features of the backbone, times the first width
-_RESNET_18 = 11e6  # weights at a width of 64, most of them products of two widths
+_BLOCKS = (1, 2, 4, 8)  # widths of the four stages, of two blocks each, as multiples of the first
+N_FEATURES = _BLOCKS[-1]  # number of the backbone's last features, as a multiple of the first width
+_RESNET_18 = 11e6  # weights at a width of 64; most of their number grows with the square of the width
 
 
 class Head(Enum):
@@ -47,7 +47,7 @@ class KappaPhase(Enum):
 class Precision(Enum):
     """Precision of the products in the network's body on a CUDA device; the last layer, mu and kappa are float32."""
 
-    BFLOAT16 = "bfloat16"  # a CPU computes in float32 nevertheless
+    BFLOAT16 = "bfloat16"  # a CPU still computes in float32
     FLOAT32 = "float32"
 
 
@@ -122,7 +122,7 @@ class ResNetEncoder(Encoder):
         return VonMisesFisher(normalize(embedding, dim=-1), kappa, validate_args=False, law=self.law)
 
     def training_posteriors(self, x: Tensor, trains_mu: bool, trains_kappa: bool) -> VonMisesFisher:
-        """Posteriors whose gradient passes through what a phase trains: one network has mu and kappa."""
+        """Return posteriors whose gradient only passes through what a phase trains, as one network has mu and kappa."""
         posterior = self(x)
         is_mu_fixed = self.config.kappa_phase is KappaPhase.MU_FIXED and not trains_mu
         mu = posterior.mu.detach() if is_mu_fixed else posterior.mu
@@ -131,9 +131,9 @@ class ResNetEncoder(Encoder):
 
     @contextlib.contextmanager
     def counting(self, counts: Tensor, total: int) -> Iterator[None]:
-        """Count images in this context: in training, run r has image i counts[r, i] times, `total` times all together.
+        """Count images in this context: in training, run r has image i counts[r, i] times, and `total` copies in all.
 
-        It returns each image's posterior once; batch norm has the statistics of all copies.
+        The encoder returns each image's posterior once; batch norm uses the statistics of all copies.
         """
         with contextlib.ExitStack() as stack:
             for net, shares in zip(self.nets, (counts / total).unsqueeze(-1), strict=True):
@@ -164,9 +164,9 @@ class ResNetEncoder(Encoder):
 
 
 def backbone(width: int, stem: Stem = SMALL) -> nn.Sequential:
-    """Return a ResNet-18 up to its last features, (B, 3, S, S) -> (B, 8 width), with a first layer that fits.
+    """Return a ResNet-18 up to its last features, (B, 3, S, S) -> (B, 8 width), with the first layer of `stem`.
 
-    That for small images keeps the pooling after it, like the pretrained network that the paper cites.
+    The network for small images keeps the pooling after that layer, like the pretrained one that the paper cites.
     """
     from torchvision.models.resnet import BasicBlock, conv1x1  # noqa: PLC0415  takes seconds to import
 
@@ -233,17 +233,17 @@ def load_backbone(nets: nn.ModuleList, weights: Weights, width: int, stem: Stem)
         assert isinstance(net, nn.Sequential)
         try:
             net[0].load_state_dict(weights.state)
-        except RuntimeError:  # whose message is a page of names
-            raise ValueError(f"The weights {weights.file_name} are of another network than the encoder's.") from None
+        except RuntimeError:  # torch's message is a page of names
+            raise ValueError(f"The weights {weights.file_name} do not fit the encoder's network.") from None
 
 
 def adopted_weights(path: Path, stem: Stem) -> Weights:
-    """Return the weights of a user's file: of `launch/pretrain.py`, or a plain `state_dict` with torchvision's names.
+    """Return the weights in a user's file: from `launch/pretrain.py`, or a `state_dict` with torchvision's names.
 
-    For the latter only the tensors are known; a classification layer `fc` is left out.
+    For a `state_dict` only the tensors are known; a classification layer `fc` is left out.
 
     Raises:
-        ValueError: If it is neither, or of another network.
+        ValueError: If it is neither, or belongs to another network.
     """
     given = plain_state(path)
     if given is None:

@@ -1,16 +1,16 @@
-"""The first layer of a ResNet-18 by the size of its images, with the statistics that they are scaled by."""
+"""The first layer of a ResNet-18, chosen by the size of its images, and the statistics that scale them."""
 
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-_LARGEST_SMALL = 48  # side of the largest images with the first layer for small ones
+_LARGEST_SMALL = 48  # side of the largest images that get the first layer for small ones
 
 
 @dataclass(frozen=True)
 class Stem:
-    """The first layer of a backbone, and how its images are scaled."""
+    """The first layer of a backbone, and the scaling of its images."""
 
     kind: str  # of the backbone, in files of weights
     images: str  # in words
@@ -22,7 +22,7 @@ class Stem:
 
     @classmethod
     def of(cls, side: int) -> "Stem":
-        """Return the one for images of a side."""
+        """Return the stem for images of this side."""
         return SMALL if side <= _LARGEST_SMALL else LARGE
 
     def byte_statistics(self) -> tuple[Tensor, Tensor]:
@@ -31,6 +31,6 @@ class Stem:
         return mean, deviation
 
 
-# Of CIFAR-10's training images; and of ImageNet's, as torchvision scales them.
+# Statistics of CIFAR-10's training images, and of ImageNet's as torchvision uses them.
 SMALL = Stem("resnet18_pooled", "small images", 3, 1, (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616))
 LARGE = Stem("resnet18_large", "large images", 7, 2, (0.485, 0.456, 0.406), (0.229, 0.224, 0.225))

@@ -1,4 +1,4 @@
-"""Both polynomials of every concentration, by one kernel."""
+"""One kernel that computes both polynomials of every concentration."""
 
 import triton
 import triton.language as tl

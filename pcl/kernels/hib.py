@@ -1,8 +1,8 @@
 """HIB, value and gradient, in two kernels: samples, and pairs of an anchor with its positive or a negative.
 
-A program of the second kernel has one pair and all of its samples: it draws their cosines, and sums over them what the
-loss and its gradients need of the pair. No cosine is stored. The random numbers are those of `pcl.kernels.mc_info_nce`,
-as is the form of the gradient in the anchor's mode.
+A program of the second kernel has one pair and all of its samples: it draws their cosines, and sums the pair's terms of
+the loss and its gradients over them. No cosine is stored. The random numbers and the form of the gradient in the
+anchor's mode are those of `pcl.kernels.mc_info_nce`.
 
 Axes: K samples, A anchors (of all runs), N negatives, D dim.
 """
@@ -26,7 +26,7 @@ from pcl.kernels.transport import N_COEFFICIENTS, TransportTable
 _SAMPLE = tl.constexpr(STREAM_SAMPLE)
 _NEGATIVES = tl.constexpr(STREAM_NEGATIVES)
 _N_COEFFICIENTS = tl.constexpr(N_COEFFICIENTS)
-MOST_SAMPLES = 4_096  # of a program, which has all of a pair's at once
+MOST_SAMPLES = 4_096  # of a pair, as a program holds all of them at once
 
 
 @triton.jit
@@ -144,7 +144,7 @@ class _FusedHIB(Function):
 
 
 class FusedHIB:
-    """`pcl.losses.HIB` with K samples, by fused kernels; the table is of the encoder's dimension and law."""
+    """`pcl.losses.HIB` with K samples, by fused kernels; `table` is that of the encoder's dimension and law."""
 
     def __init__(
         self, table: TransportTable, n_samples: int, a: float, b: float, is_mean_inside: bool, negative_weight: float

@@ -1,7 +1,7 @@
 """Inputs of the fused loss: posteriors, and random numbers that are functions of (seed, counter).
 
-Nothing is stored for them: a kernel can draw the same numbers twice, and a run resumed at a step draws what it would
-have drawn.
+No numbers or states are stored: a kernel can draw the same numbers twice, and a resumed run draws the same numbers as
+one that was not interrupted.
 """
 
 import math
@@ -27,9 +27,9 @@ class Partners(NamedTuple):
 
 
 def kappa_gradients(grad: Tensor, d_kappa: Tensor, shape: tuple[int, int]) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the gradients in anchors' kappas, positives' and negatives', the last of `shape` (A, N).
+    """Return the gradients in the kappas of anchors, positives and negatives, the last in `shape` (A, N).
 
-    `grad` (A,) is that of the losses; `d_kappa` has the losses' derivatives, one kind after the other.
+    `grad` (A,) is the gradient in the losses; `d_kappa` has the losses' derivatives, in the same order.
     """
     of_anchor, of_positive, of_negatives = d_kappa.split([len(grad), len(grad), math.prod(shape)])
     return grad * of_anchor, grad * of_positive, grad.unsqueeze(-1) * of_negatives.view(shape)

@@ -3,7 +3,7 @@
 For a sample z of an anchor and a negative (mu, kappa), the similarity is s = g(rho) - g(kappa), g(k) = log C(0)/C(k),
 rho = |kappa mu + kappa_pos z|. The first kernel goes over rows (samples z) and returns log mean_n e^s with its
 gradients in z and kappa_pos; the second goes over columns (negatives) and returns those in mu and kappa. Beyond the
-table of g, blocks take its expansion; where kappa itself is beyond, similarities are those of
+table of g, blocks use its expansion; where kappa itself is beyond, similarities are those of
 `pcl.mathematics.point_limit`.
 
 Axes: R runs, M rows (samples of all anchors of a run), N negatives, D dim.

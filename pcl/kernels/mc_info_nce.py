@@ -283,7 +283,7 @@ def _full_precision() -> Iterator[None]:
 
 
 class FusedMCInfoNCE:
-    """`pcl.losses.MCInfoNCE` with K samples, by fused kernels; the table is of the encoder's dimension and law."""
+    """`pcl.losses.MCInfoNCE` with K samples, by fused kernels; `table` is that of the encoder's dimension and law."""
 
     def __init__(self, table: TransportTable, n_samples: int, positive_weight: float) -> None:
         self.table, self.n_samples, self.positive_weight = table, n_samples, positive_weight

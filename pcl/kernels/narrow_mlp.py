@@ -110,7 +110,7 @@ def _backward_kernel(
 
 
 class NarrowMlp:
-    """A `StackedMlp` that `fits`, as fused kernels, with gradients in its parameters alone.
+    """A `StackedMlp` that `fits`, computed by fused kernels, with gradients in its parameters alone.
 
     The parameters are moved into two flat buffers, of weights and of biases, and become views of them.
     """

@@ -35,7 +35,7 @@ def _gathered(pointers):
 
 @triton.jit
 def growth_inside(kappa, table_ptr, inverse_width):
-    """Return `GrowthTable.lookup` of a kappa that the table has: the value, and the derivative A(kappa)."""
+    """Return `GrowthTable.lookup` for a kappa inside the table: the value, and the derivative A(kappa)."""
     position = kappa * inverse_width
     # Clamped after the conversion too, for NaN must not become an index out of range.
     cell = tl.minimum(tl.maximum(tl.minimum(position, _CELLS * 1.0).to(tl.int32), 0), _CELLS - 1)
@@ -45,7 +45,7 @@ def growth_inside(kappa, table_ptr, inverse_width):
 
 @triton.jit
 def growth_beyond(kappa, table_ptr, D: tl.constexpr):
-    """Return the same of a kappa beyond the table, by its expansion there."""
+    """Return the same for a kappa beyond the table, by the expansion there."""
     first: tl.constexpr = (D - 1) / 2
     second: tl.constexpr = (D - 1) * (D - 3) / 8
     end = tl.load(table_ptr + _CELLS - 1) + tl.load(table_ptr + 2 * _CELLS - 1)
@@ -56,7 +56,7 @@ def growth_beyond(kappa, table_ptr, D: tl.constexpr):
 
 @triton.jit
 def growth(kappa, table_ptr, inverse_width, D: tl.constexpr):
-    """Return the same of any kappa."""
+    """Return the same for any kappa."""
     value, slope = growth_inside(kappa, table_ptr, inverse_width)
     value_beyond, slope_beyond = growth_beyond(tl.maximum(kappa, TABLE_END), table_ptr, D)
     is_beyond = kappa > TABLE_END

@@ -13,7 +13,7 @@ from pcl.kernels.transport import N_COEFFICIENTS
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
 
-SAMPLES_PER_THREAD = 4  # which share the coefficients that a thread loads
+SAMPLES_PER_THREAD = 4  # they share the coefficients that a thread loads
 _TANGENT = tl.constexpr(STREAM_TANGENT)
 _SAMPLE = tl.constexpr(STREAM_SAMPLE)
 _N_COEFFICIENTS = tl.constexpr(N_COEFFICIENTS)
@@ -76,8 +76,8 @@ def anchor_samples(mu: Tensor, curve: Tensor, n_samples: int, seed_and_step: Ten
 
     Args:
         mu: Modes, (A, D), contiguous.
-        curve: What `curves` returns for concentrations of which the first A are the anchors'.
-        n_samples: K.
+        curve: Result of `curves` for concentrations, the first A of which are the anchors'.
+        n_samples: Number K of samples.
         seed_and_step: Two int64 numbers on the device, which determine the random numbers.
     """
     n_anchors, dim = mu.shape

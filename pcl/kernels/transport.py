@@ -3,7 +3,7 @@
 A kernel uses each kappa hundreds of times, so it pays to reduce the table to a curve first: with t a standard normal,
 log tan(theta/2) = sum_p q_p(kappa) t^p. Its derivative in kappa at fixed t, which the pathwise gradient needs, is a
 second such polynomial. Both are tabulated over r = kappa / (kappa + scale) and interpolated by cubics. A polynomial of
-degree 11 deviates from the table by 3e-7 (root mean square over t; D = 10), 1e-4 at D = 4, and too much below.
+degree 11 deviates from the table by 3e-7 (root mean square over t; D = 10), 1e-4 at D = 4, and too much for smaller D.
 """
 
 from dataclasses import dataclass

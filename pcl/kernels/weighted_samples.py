@@ -1,10 +1,10 @@
 """Samples of vMFs, and the weights of guided samples: one kernel computes each, another one its gradient.
 
-A sample is what `VonMisesFisher.rsample` makes of the same standard normals with the exact law. The term of a sample z
+A sample is that of `VonMisesFisher.rsample` for the same standard normals and the exact law. The term of a sample z
 of an anchor is log Q(z) - log G(z) + s(z, positive), with the anchor's posterior Q, the law G that z is drawn from, and
 the expected similarity s of `pcl.losses.mc_info_nce.log_mean_similarity`.
 
-Axes: R runs, K samples, B anchors, D dim; a program has BA anchors of all runs, of which the number is r B + b.
+Axes: R runs, K samples, B anchors, D dim; a program has BA anchors of all runs, numbered r B + b.
 """
 
 from typing import Any
@@ -67,7 +67,7 @@ def _polar(t, kappa, spline_ptr, scale):
 
 @triton.jit
 def _tangent(noise, mode, d, D: tl.constexpr):
-    """Return what `_place` in `pcl.distributions.von_mises_fisher` has: unit vectors, 1 + |mu_0|, its sign, and p."""
+    """Return the parts of `_place` in `pcl.distributions.von_mises_fisher`: unit, 1 + |mu_0|, the sign of mu_0, p."""
     is_rest = (d > 0)[None, :]
     direction = tl.where(is_rest, noise, 0.0)
     if D == 2:  # a coordinate of 0 has no direction
@@ -240,7 +240,7 @@ def _terms_gradient_kernel(
     guide = tl.where(is_weighted, guide, 0.0)
     _, own_slope = growth(kappa, table_ptr, inverse_width, D)
     _, drawn_slope = growth(guide, table_ptr, inverse_width, D)
-    d_mu = tl.zeros([BA, BD], tl.float32)  # and that of the mode, but for its factor
+    d_mu = tl.zeros([BA, BD], tl.float32)  # and, up to a factor, the gradient in the mode
     d_partner = tl.zeros([BA, BD], tl.float32)
     d_kappa = tl.zeros([BA], tl.float32)
     d_guide = tl.zeros([BA], tl.float32)
@@ -304,7 +304,7 @@ class _Terms(Function):
 
 def _sizes(dim: int) -> dict[str, int]:
     block = triton.next_power_of_2(dim)
-    return {"BD": block, "BA": max(2, min(16, 256 // block))}  # what a program's registers hold
+    return {"BD": block, "BA": max(2, min(16, 256 // block))}  # sized for a program's registers
 
 
 def samples_of(law: VonMisesFisher, noise: Tensor) -> Tensor:

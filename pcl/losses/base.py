@@ -27,8 +27,9 @@ class Negatives(Enum):
 
     DRAWN = "drawn"  # each anchor's own
     SHARED = "shared"  # one set for all anchors of a batch
-    # All that the batch's positives were chosen from. The loss in its form for infinitely many negatives is then the
-    # exact likelihood of that choice, for any number; with others, the truth is its optimum only for infinitely many.
+    # All candidates that the batch's positives were chosen from. The loss in its form for infinitely many negatives is
+    # then the exact likelihood of that choice, for any number of candidates; with other negatives, the truth is its
+    # optimum only for infinitely many.
     POOL = "pool"
     IN_BATCH = "in_batch"  # the positive of another anchor: "M = 0" in the paper's tables
 
@@ -51,7 +52,7 @@ class PositiveWeight(Enum):
 
 
 class SampledContrast(NamedTuple):
-    """MCInfoNCE in numbers, as fused kernels compute it."""
+    """The numbers of MCInfoNCE that fused kernels need."""
 
     n_samples: int
     kappa_pos: float
@@ -62,13 +63,13 @@ class SampledContrast(NamedTuple):
 
 
 class SampledMatch(NamedTuple):
-    """HIB in numbers, as fused kernels compute it."""
+    """The numbers of HIB that fused kernels need."""
 
     n_samples: int
     a: float
     b: float
     is_mean_inside: bool  # the mean over samples is inside each logarithm
-    negative_weight: Callable[[int], float]  # of each negative, from how many there are
+    negative_weight: Callable[[int], float]  # weight of each negative, from their number
 
 
 class LossConfig(ABC):
@@ -85,7 +86,7 @@ class LossConfig(ABC):
 
     @property
     def fused(self) -> SampledContrast | SampledMatch | None:
-        """The numbers that fused kernels need; none where they do not compute this loss."""
+        """The numbers that fused kernels need; None if they do not compute this loss."""
         return None
 
 
@@ -111,8 +112,8 @@ class Loss(nn.Module, ABC):
         parts = ((name, part()) for name, part in self.named_children() if isinstance(part, PositiveScalar))
         return {name: number.item() for name, number in parts if isinstance(number, Tensor)}
 
-    # Largest number S' B N of similarities held at once; losses that sample compute more in chunks over the samples, to
-    # the same value and gradient. At most `CPU_CHUNK_SIZE` on a CPU.
+    # Largest number S' B N of similarities held at once; losses that sample compute more in chunks over the samples,
+    # with the same value and gradient. At most `CPU_CHUNK_SIZE` on a CPU.
     chunk_size = DEFAULT_CHUNK_SIZE
     # Whether expected similarities may come from float32 tables, as in fast training; these have a bound of their own.
     has_tables = False
@@ -164,9 +165,9 @@ _SMALLEST_LEARNED = 1e-6  # of a number that is learned as itself
 class PositiveScalar(nn.Module):
     """A positive number that is either fixed or learned, from exactly the configured number.
 
-    As a logarithm, it is its initial value times e^f with the parameter f. As itself, its parameter may fall to 0 or
-    below, where the release goes on with a number that means nothing; here it then counts as 1e-6, and its gradient is
-    passed on as it is, so that it can return. A fixed one is not part of the state: the config alone defines it.
+    Learned as a logarithm, it is its initial value times e^f with the parameter f. Learned as a value, the parameter
+    may fall to 0 or below, where the release continues with a meaningless number; here it then counts as 1e-6, and its
+    gradient passes unchanged, so that it can recover. A fixed number is not part of the state: the config defines it.
     """
 
     def __init__(self, initial: float, learned: bool, learned_as: LearnedAs = LearnedAs.LOG) -> None:

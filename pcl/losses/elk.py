@@ -92,7 +92,7 @@ class ELK(Loss):
         return self._is_rolled
 
     def expect(self, source: Negatives) -> None:
-        """Roll the positives, where the settings say so, only for in-batch negatives: the release does."""
+        """Roll the positives, if configured, only for in-batch negatives, as the release does."""
         self._is_rolled = source is Negatives.IN_BATCH and self.config.negatives is ElkNegatives.ROLLED_POSITIVES
 
     def _per_anchor(self, posteriors: Triple, generator: torch.Generator | None) -> Tensor:

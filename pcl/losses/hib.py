@@ -105,7 +105,7 @@ class HIB(Loss):
         a: float = 1.0  # scale of the match probability, a > 0
         b: float = 0.0  # offset of the match probability
         learn_a: bool = False  # whether a is learned, HIB's counterpart of a learned kappa_pos; b too, see `learned`
-        learned: Learned = Learned.A  # what is learned if `learn_a`
+        learned: Learned = Learned.A  # numbers that are learned if `learn_a`
         learned_as: LearnedAs = LearnedAs.LOG  # parameter behind a learned a
         expectation: Expectation = Expectation.LOG_OF_MEAN  # place of the mean over samples
         negative_weight: NegativeWeight = NegativeWeight.ONE_OVER_N  # weight of each negative

@@ -118,7 +118,7 @@ class MCInfoNCE(Loss):
             """Raise a ValueError where one negative would stand for infinitely many."""
             require(
                 self.partners is PartnerSamples.DRAWN or Negatives.IN_BATCH not in sources,
-                "`loss.partners=integrated` stands for infinitely many negatives; in-batch ones are one.",
+                "`loss.partners=integrated` stands for infinitely many negatives, but in-batch there is only one.",
             )
 
         @property
@@ -196,7 +196,7 @@ class MCInfoNCE(Loss):
         if law is anchor:
             return z, 0.0
         log_weight = anchor.log_prob(z) - law.log_prob(z)
-        return z, torch.where(is_nearly_a_point(anchor.kappa, kappa_pos), 0.0, log_weight)  # their own, of weight 1
+        return z, torch.where(is_nearly_a_point(anchor.kappa, kappa_pos), 0.0, log_weight)  # own samples, of weight 1
 
     def _sampled_law(
         self,
@@ -220,8 +220,8 @@ def guiding_law(
     """Return the vMF with natural parameter kappa mu + a mu+, about Q(z|x) times the similarity of z and the positive.
 
     a is the slope of the log similarity in z.mu+ near the most likely z. That log is concave in z.mu+, so that it lies
-    below its tangent and the weighted similarity is bounded. Gradients pass, except through a: samples that stay where
-    they are while the posteriors move pull these towards themselves.
+    below its tangent and the weighted similarity is bounded. Gradients pass, except through a: samples that stayed in
+    place while the posteriors move would pull the posteriors towards them.
 
     An anchor that is nearly a point guides itself: its samples are all about equally near to the positive. `ratio` is
     A(kappa), the mean cosine of a vMF to its mode.

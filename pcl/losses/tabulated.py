@@ -1,11 +1,11 @@
-"""MCInfoNCE with integrated partners by a table of log C, in float32: how training computes it on a CPU.
+"""MCInfoNCE with integrated partners by a table of log C, in float32, as training computes it on a CPU.
 
 Its reference is `MCInfoNCE`, which evaluates log C in float64 for every similarity; on CUDA, `pcl.kernels.integrated`
 computes the same. With g(k) = log C(0)/C(k), the similarity of a sample z and a partner (mu, kappa) is
 s = g(R) - g(kappa), R = |kappa mu + kappa_pos z|.
 
-Of the similarities to negatives that a whole batch shares, the forward pass keeps two numbers each: w, the softmax over
-the negatives, and v = w A(R) / R. Every gradient is then a matrix product, since dR/dc = kappa kappa_pos / R with
+For each similarity to negatives that a whole batch shares, the forward pass keeps two numbers: w, the softmax over the
+negatives, and v = w A(R) / R. Every gradient is then a matrix product, since dR/dc = kappa kappa_pos / R with
 c = mu.z, and the sum over m of u_m v_mn c_mn is mu_n times that of u_m v_mn z_m.
 
 Axes: S samples, B anchors, M = S B, N negatives, D dim.

@@ -36,7 +36,7 @@ class GrowthTable:
 
         At D = 10 the error is below 2e-4, that of the derivative below 7e-3; both are largest near 0. Beyond the table
         its limit is the precision of float32. Differences of two such values have fewer digits the larger kappa is:
-        take `point_similarity` for those.
+        use `point_similarity` for those.
         """
         result: Tensor = _Growth.apply(kappa, self.lookup)  # type: ignore[no-untyped-call]
         return result
@@ -70,9 +70,9 @@ class GrowthTable:
         return [row.index_select(0, cell.flatten()).view(kappa.shape) for row in rows], position.sub_(cell)
 
     def _extended(self, kappa: Tensor, value: Tensor, slope: Tensor) -> tuple[Tensor, Tensor]:
-        """Return value and derivative with those beyond the table in place."""
+        """Return value and derivative, replaced where kappa is beyond the table."""
         if kappa.device.type == "cpu" and (kappa.numel() == 0 or kappa.max() <= LARGEST_KAPPA):
-            return value, slope  # a GPU would have to be waited for
+            return value, slope  # on a GPU, this test would wait for the device
         is_beyond = kappa > LARGEST_KAPPA
         end = self.cells[0, -1] + self.cells[1, -1]
         value_beyond, slope_beyond = self._beyond(kappa.clamp(min=LARGEST_KAPPA))

@@ -9,7 +9,7 @@ term, and none of the terms has a cancellation: with c = z.mu' and q = kappa_pos
     log R / kappa'  = log1p(q (2 c + q)) / 2,
     1/kappa' - 1/R  = q (2 c + q) / (kappa' s (1 + s)).
 
-Everything is written in 1 / kappa', so that kappa' = inf is no special case: it gives kappa_pos c, with gradient 0 in
+Everything is written in 1 / kappa', so kappa' = inf is not a special case: it gives kappa_pos c, with gradient 0 in
 kappa'.
 """
 

@@ -1,4 +1,4 @@
-"""The number of torch's threads, for a while."""
+"""A temporary number of torch's threads."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ import torch
 
 @contextmanager
 def using_threads(n: int) -> Iterator[None]:
-    """Compute with `n` threads. One is best for many small steps: on a busy machine, others are waited for at each.
+    """Compute with `n` threads. One is best for many small steps: on a busy machine, each step waits for all threads.
 
     Example:
         >>> before = torch.get_num_threads()

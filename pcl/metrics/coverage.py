@@ -1,7 +1,7 @@
-"""Test of the claim that posteriors are right: coverage of true latents by credible caps, and the line of kappa-hat.
+"""Tests of whether posteriors are right: coverage of true latents by credible caps, and the line of kappa-hat.
 
-The latent space is known up to an orthogonal map, which contrastive learning cannot see. The map that brings the
-learned modes closest to the true ones comes first.
+Contrastive learning recovers the latent space only up to an orthogonal map. The learned modes are first aligned with
+the true ones by the map that brings them closest.
 
 Axes: R runs, n points, D dim.
 """

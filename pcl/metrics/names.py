@@ -1,7 +1,7 @@
-"""Names of all metrics, their better ends and their short names for people.
+"""Names of all metrics, their better directions and their short names for people.
 
-Imports no module of ours: readers of records need it too. `split/what` is the rule: `eval` for the toy task, `val` and
-`test` for images, and `last` for test images by the weights of the last batch.
+Imports nothing of the package: readers of records need this module too. Names have the form `split/what`, with the
+split `eval` for the toy task, `val` and `test` for images, and `last` for test images by the weights of the last batch.
 """
 
 import math
@@ -14,7 +14,7 @@ TRAIN_S = "time/train_s"
 
 
 def of_learned(numbers: Mapping[str, float]) -> dict[str, float]:
-    """Return the numbers that a loss learns beside the encoder, such as kappa_pos, by their metrics' names."""
+    """Return the numbers that a loss learns, such as kappa_pos, by the names of their metrics."""
     return {f"learned/{name}": value for name, value in numbers.items()}
 
 
@@ -23,7 +23,7 @@ KAPPA_RANK_CORR, KAPPA_MAE, KAPPA_RMSE = "eval/kappa_rank_corr", "eval/kappa_mae
 KAPPA_MEAN, KAPPA_MEDIAN = "eval/kappa_mean", "eval/kappa_median"
 MU_RANK_CORR, MU_MAE, MU_RMSE = "eval/mu_rank_corr", "eval/mu_mae", "eval/mu_rmse"
 SPREAD_RANK_CORR, SPREAD_MAE, SPREAD_RMSE = "eval/spread_rank_corr", "eval/spread_mae", "eval/spread_rmse"
-# The same estimated from 100 samples a point on both sides, as the paper's table has it
+# The same estimated from 100 samples per point on both sides, as in the paper's table
 SPREAD100_RANK_CORR, SPREAD100_MAE = "eval/spread100_rank_corr", "eval/spread100_mae"
 SPREAD100_RMSE = "eval/spread100_rmse"
 # Share of true latents in the encoder's credible caps at these levels, and the line of kappa-hat on kappa
@@ -39,7 +39,7 @@ SPREAD100_RECOVERY = (SPREAD100_RMSE, SPREAD100_MAE, SPREAD100_RANK_CORR)
 # Of images
 VAL_CROP, VAL_ENTROPY, VAL_RECALL = "val/crop_rank_corr", "val/entropy_rank_corr", "val/recall_at_1"
 TEST_CROP, TEST_ENTROPY, TEST_RECALL = "test/crop_rank_corr", "test/entropy_rank_corr", "test/recall_at_1"
-VAL_CHANCE, TEST_CHANCE = "val/recall_by_chance", "test/recall_by_chance"  # what neighbours drawn blindly would have
+VAL_CHANCE, TEST_CHANCE = "val/recall_by_chance", "test/recall_by_chance"  # Recall@1 of random neighbours
 VAL, TEST = (VAL_CROP, VAL_ENTROPY, VAL_RECALL), (TEST_CROP, TEST_ENTROPY, TEST_RECALL)
 # The same of the test images, by the weights of the last batch instead of the best evaluation's
 LAST_CROP, LAST_ENTROPY, LAST_RECALL = "last/crop_rank_corr", "last/entropy_rank_corr", "last/recall_at_1"
@@ -48,14 +48,14 @@ TEST_REJECTION, LAST_REJECTION = "test/rejection_area", "last/rejection_area"
 LAST = {  # by the metric of the best evaluation
     TEST_CROP: LAST_CROP, TEST_ENTROPY: LAST_ENTROPY, TEST_RECALL: LAST_RECALL, TEST_REJECTION: LAST_REJECTION,
 }  # fmt: skip
-BEST_BATCH = "best/batch"  # of the evaluation that the last report is of
+BEST_BATCH = "best/batch"  # batch of the evaluation in the last report
 
-# Of runs in MLflow, which no report has
+# Of runs in MLflow, in no report
 OBJECTIVE, OBJECTIVE_SE = "objective", "objective_se"  # mean over seeds and its standard error
 BEST_OBJECTIVE = "best/objective"  # of a study
 CONSTANT_KAPPA_MAE = "constant/kappa_mae"  # of a study whose trials share a truth: error of the best constant kappa
 
-# Tables of trials show these beside the objective, where they are recorded.
+# Tables of trials show these next to the objective, if they are recorded.
 MAIN_METRICS = (
     KAPPA_RANK_CORR, KAPPA_MAE, MU_RANK_CORR, MU_MAE, COVERAGE_90, KAPPA_SLOPE, VAL_CROP, VAL_ENTROPY, VAL_RECALL,
 )  # fmt: skip
@@ -82,7 +82,7 @@ _ENDS = {"_corr": True, "recall_at_1": True, "rejection_area": True, "_rmse": Fa
 
 
 def larger_is_better(metric: str) -> bool | None:
-    """Return whether a metric's upper end is the better one; None where neither is.
+    """Return whether larger values of a metric are better; None if neither direction is.
 
     Example:
         >>> [larger_is_better(f"eval/kappa_{what}") for what in ("rank_corr", "mae", "mean")]
@@ -100,7 +100,7 @@ _RANGES = {
 
 
 def metric_range(metric: str) -> tuple[float, float]:
-    """Return the least and the largest value that a metric can have; infinite where there is no bound.
+    """Return the smallest and the largest value that a metric can have; infinite where there is no bound.
 
     Example:
         >>> metric_range("eval/kappa_rank_corr"), metric_range("eval/kappa_mae")
@@ -116,6 +116,6 @@ def plain_name(metric: str) -> str:
 
 
 def metric_name(metric: str) -> str:
-    """Return the short name, with an arrow to the better end."""
+    """Return the short name, with an arrow in the better direction."""
     arrow = {True: " ↑", False: " ↓", None: ""}[larger_is_better(metric)]
     return SHORT_NAMES.get(metric, metric) + arrow

@@ -57,7 +57,7 @@ def spearman(a: Tensor, b: Tensor) -> float:
 def compare_pairs(mu: Tensor, mu_true: Tensor) -> Recovery:
     """Compare mu_i.mu_j of unit vectors (n, D') with the true ones, (n, D), over all pairs i < j."""
     if mu.ndim != 2 or mu_true.ndim != 2 or len(mu) != len(mu_true):
-        raise ValueError(f"Both sets must hold as many vectors, but got {_shapes(mu, mu_true)}.")
+        raise ValueError(f"Both sets must have the same number of vectors, but got {_shapes(mu, mu_true)}.")
     if len(mu) < 3:
         raise ValueError(f"At least 3 points must be given, but got {len(mu)}.")
     pairs = _PairsByPackedSort() if mu.device.type == "cpu" else _PairsByCounting()

@@ -3,7 +3,7 @@
 Cosines are compared exactly: directions are rounded to multiples of 2^-26, which is less than the error of normalising
 them in float32. Their products, in units of 2^-52, are then whole numbers below 2^53, which float64 adds without error
 in any order. So block size and number of threads cannot change a neighbour. Neither can the device, except through the
-last bit of a direction's length; and equal cosines are equal.
+last bit of a direction's length. Equal cosines tie exactly.
 """
 # Axes: N points, M counts of kept images, Q queries, G gallery, D dim
 
@@ -28,7 +28,7 @@ class Neighbours(NamedTuple):
 
     rows: slice  # places of these points
     nearest: Tensor  # place of the nearest other by cosine, int64; of several, the first
-    cosine: Tensor  # with it, float64
+    cosine: Tensor  # cosine with it, float64
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def recall_at_1(mu: Tensor, labels: Tensor) -> float:
 
 
 def recall_by_chance(labels: Tensor) -> float:
-    """Return the share of pairs of different points that have the same label: Recall@1 of neighbours drawn blindly.
+    """Return the share of pairs of different points that have the same label: Recall@1 of random neighbours.
 
     Example:
         >>> recall_by_chance(torch.tensor([0, 0, 1, 1, 1]))
@@ -79,7 +79,7 @@ def rejection_curve(mu: Tensor, labels: Tensor, kappa: Tensor) -> RejectionCurve
 
     Ties of kappa are averaged, so that the order of the input does not matter: where only some of several equal kappa
     are kept, recall(m) is the mean over the choices. Limits: if all kappa are equal, recall(m) is Recall@1 for every m.
-    All is NaN where mu, (N, D), of any length, is not finite or kappa holds a NaN.
+    Everything is NaN where mu, (N, D), of any length, is not finite or kappa holds a NaN.
 
     Example:
         >>> mu = torch.tensor([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0], [0.1, 0.9]])
@@ -95,7 +95,7 @@ def rejection_curve(mu: Tensor, labels: Tensor, kappa: Tensor) -> RejectionCurve
 
 
 def rejection_of_hits(is_hit: Tensor, kappa: Tensor) -> RejectionCurve:
-    """Return the `rejection_curve` of points, (N,), of which it is known whether their nearest neighbour is a hit."""
+    """Return the `rejection_curve` of points, (N,), given whether each one's nearest neighbour is a hit."""
     doubt, order = torch.sort(-kappa, stable=True)
     # Positions first..last - 1 of the order have the same kappa as position m - 1.
     first, last = torch.searchsorted(doubt, doubt), torch.searchsorted(doubt, doubt, right=True)

@@ -1,4 +1,4 @@
-"""Text and JSON for numbers that are undefined or infinite, defined here only.
+"""Text and JSON for numbers that are undefined or infinite.
 
 A rank correlation with a constant is undefined: NaN. The mean over a trial's seeds is undefined where one of them is,
 in tables, in JSON (null) and as `objective` in MLflow (NaN). Such a trial cannot win: its mean would be over other

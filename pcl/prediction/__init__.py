@@ -1,1 +1,1 @@
-"""From a user's inputs to posteriors, angles and neighbours: what travels with a trained model. Needs no service."""
+"""Prediction with a packed model: posteriors, angles and neighbours of a user's inputs. Needs no service."""

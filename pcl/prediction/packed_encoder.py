@@ -1,4 +1,4 @@
-"""One trained encoder as a folder that travels: weights, configuration, users' files and a reference set.
+"""One trained encoder as a self-contained folder: weights, configuration, users' files and a reference set.
 
 FOLDER/encoder.pt       weights of one seed, the whole configuration, mu and labels of the reference set
 FOLDER/user_files/      copies of the user's own files that the configuration names, each once
@@ -29,7 +29,7 @@ _BLOCK = 500  # inputs encoded at once
 
 @dataclass(frozen=True, eq=False)
 class PackedEncoder:
-    """A trained encoder of one seed with all that prediction needs."""
+    """A trained encoder of one seed with everything that prediction needs."""
 
     config: RunConfig
     seed: int
@@ -71,7 +71,7 @@ class PackedEncoder:
         """Predict images, each encoded bytes or pixels (H, W, 3) of any size.
 
         Raises:
-            ValueError: If the encoder takes no images, or one is none.
+            ValueError: If the encoder takes no images, or an input is not an image.
         """
         if not self.takes_images:
             raise ValueError(f"The model takes numbers (N, {self.input_shape[0]}), not images.")
@@ -96,7 +96,7 @@ class PackedEncoder:
         return prediction_of(self.encode(x.to(torch.float32)), self.reference)
 
     def save(self, folder: Path) -> None:
-        """Write the folder, which is made."""
+        """Write the folder, which is created."""
         folder.mkdir(parents=True, exist_ok=True)
         known = None
         if self.reference is not None:
@@ -112,11 +112,11 @@ class PackedEncoder:
 
     @classmethod
     def load(cls, folder: Path, device: str | torch.device = "cpu") -> "PackedEncoder":
-        """Read what `save` wrote, and run the users' files in it: whoever loads a model trusts its code.
+        """Read what `save` wrote, and run the users' files in it: loading a model means trusting its code.
 
         Raises:
             Damaged: If it cannot be read.
-            ValueError: If its configuration is not possible here.
+            ValueError: If its configuration cannot be built here.
         """
         path = folder / _FILE
         with damage_told(path, "not a packed encoder", "fetch the model again"):

@@ -1,4 +1,4 @@
-"""Images in any form as an encoder takes them: encoded bytes or arrays of pixels, of any size.
+"""Conversion of images, encoded bytes or arrays of pixels of any size, to the inputs of an encoder.
 
 Axes: N images, H, W pixels.
 """
@@ -29,7 +29,7 @@ def pictures(images: Iterable[object], side: int = SIDE, first: int = 0) -> Tens
     """Return images, each encoded bytes or pixels (H, W, 3), as uint8 (N, 3, side, side), resized as in training.
 
     Raises:
-        ValueError: If there is none, or one is no image; it says which, counted from `first`.
+        ValueError: If there are none, or one is not an image; the message has its number, counted from `first`.
 
     Example:
         >>> pictures([np.zeros((48, 64, 3), dtype=np.uint8)]).shape
@@ -39,7 +39,7 @@ def pictures(images: Iterable[object], side: int = SIDE, first: int = 0) -> Tens
     if not placed:
         raise ValueError("At least one image must be given, but got none.")
     parts = [placed[start : start + _CHUNK] for start in range(0, len(placed), _CHUNK)]
-    # PIL's warnings, about transparency, sizes and EXIF, here: what threads ignore, each would restore for all.
+    # PIL's warnings, about transparency, sizes and EXIF, are ignored here: each thread would restore them for all.
     with warnings.catch_warnings(action="ignore"), ThreadPoolExecutor(_THREADS) as pool:
         work = partial(_pictures, side=side)
         made = pool.map(work, parts) if len(parts) > 1 else map(work, parts)

@@ -69,7 +69,7 @@ def prediction_of(posterior: VonMisesFisher, reference: Reference | None = None)
 
 
 def angle_between(mu: Tensor, other: Tensor) -> Tensor:
-    """Return the angle between unit vectors (..., D), by their chord: near 1, a cosine has half the digits of it."""
+    """Return the angle between unit vectors (..., D), by their chord: cosines near 1 keep only half of its digits."""
     chord: Tensor = (mu - other).norm(dim=-1)
     return 2 * (chord / 2).clamp(max=1).arcsin()
 

@@ -1,1 +1,1 @@
-"""Text and HTML for people: numbers, durations, tables, markup that escapes by itself."""
+"""Text and HTML for people: numbers, durations, tables, and markup with automatic escaping."""

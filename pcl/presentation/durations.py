@@ -5,7 +5,7 @@ import time
 
 
 def duration(seconds: float) -> str:
-    """Format a duration to the second: minutes and seconds, hours before them where there are any, or days and hours.
+    """Format a duration as M:SS, H:MM:SS, or days and hours.
 
     Example:
         >>> duration(65.2), duration(3605), duration(90000)

@@ -1,11 +1,11 @@
-"""HTML and SVG that escape by themselves: text becomes markup only through `tag`."""
+"""HTML and SVG with automatic escaping: text becomes markup only through `tag`."""
 
 from functools import lru_cache
 from html import escape as escape_all
 
 _VOID = {"br", "circle", "img", "input", "line", "link", "meta", "path", "rect", "source"}
 
-escape = lru_cache(8192)(escape_all)  # most texts of a long table come again and again
+escape = lru_cache(8192)(escape_all)  # most texts of a long table repeat
 
 
 class Html(str):
@@ -38,7 +38,7 @@ def join(*children: Child) -> Html:
 
 
 def lines(*children: Child) -> Html:
-    """Join children, each on a line of its own; None has none."""
+    """Join children, each on a line of its own; None is left out."""
     return Html("\n".join(join(child) for child in children if child is not None))
 
 
@@ -65,7 +65,7 @@ def _spelled(key: str) -> str:
 
 
 def document(title: str, body: Child, *head: Child, **attributes: object) -> str:
-    """Return a whole page; `head` is added to the usual one, attributes to the body."""
+    """Return a whole page; `head` is added to the default head, attributes to the body."""
     usual = [
         tag("meta", charset="utf-8"),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),

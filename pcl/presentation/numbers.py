@@ -1,4 +1,4 @@
-"""Numbers as tables and charts show them: with the decimals that their errors leave, a dash where there is none."""
+"""Numbers as tables and charts show them: with the decimals that their errors justify, and a dash for None."""
 
 import math
 
@@ -32,7 +32,7 @@ def fixed(value: float, error: float) -> str:
         ('0.000', '0.82134', '0.000', '0.500')
     """
     if not error > 0:
-        return number(value)  # of which it says nothing
+        return number(value)  # the error says nothing about decimals
     if not max(abs(value), error) < _LARGE or error < 10**-_MOST_DECIMALS:
         return number(value)
     n_decimals = max(3, -math.floor(math.log10(error)))

@@ -1,14 +1,14 @@
-"""User names and passwords in addresses: one rule for all that shows, refuses or hides them.
+"""User names and passwords in addresses: one rule for all code that shows, refuses or hides them.
 
-They stand before the last "@" of SCHEME://USER:PASSWORD@HOST. A password may have "/", "?" and "#", unescaped, though
-programs then take the user for the host. HOST:PORT/ and a path with an "@" in it are no password.
+They stand before the last "@" of SCHEME://USER:PASSWORD@HOST. A password may contain "/", "?" and "#", unescaped,
+though programs then take the user for the host. HOST:PORT/ and a path with an "@" in it are not passwords.
 """
 
 import re
 
 
 def _rule(ends: str) -> re.Pattern[str]:
-    """Return the pattern of credentials in what has no character of `ends`."""
+    """Return the pattern of credentials in an address without any character of `ends`."""
     with_password = rf"(?!\[)[^/?#@:{ends}]*:(?!\d{{1,5}}[/?#])(?P<password>[^{ends}]*)"
     return re.compile(rf"(?<=://)(?:{with_password}|[^/?#{ends}]*)@", re.ASCII)
 
@@ -39,5 +39,5 @@ def without_credentials(text: str) -> str:
 
 def masked(words: bytes) -> bytes:
     """Return a process's command line with a star for each byte of users and passwords."""
-    text = words.decode("latin-1")  # a character a byte
+    text = words.decode("latin-1")  # one character per byte
     return _ALONE.sub(lambda found: "*" * (len(found[0]) - 1) + "@", text).encode("latin-1")

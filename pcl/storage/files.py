@@ -11,7 +11,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-_STILL_S = 600.0  # age of the last write after which a file's writer is taken for dead; network file systems stall long
+_STILL_S = 600.0  # time after the last write until a file's writer counts as dead; network file systems stall long
 
 
 class Damaged(ValueError):
@@ -82,12 +82,12 @@ def _is_alive(process: int) -> bool:
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Replace a file by JSON, atomically."""
+    """Replace a file with JSON, atomically."""
     write_text(path, json.dumps(content, indent=1) + "\n")
 
 
 def write_text(path: Path, text: str) -> None:
-    """Replace a file by text, atomically."""
+    """Replace a file with text, atomically."""
     with replacing(path) as unfinished:
         unfinished.write_text(text, encoding="utf-8")
 
@@ -110,7 +110,7 @@ def set_aside(path: Path, why: str) -> Path:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error, or its name where it says nothing."""
+    """Return the first line of an error's message, or the name of its type if the message is empty."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 

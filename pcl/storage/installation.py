@@ -1,14 +1,14 @@
-"""The folders `launch`, `dashboards` and `search_spaces`: beside the package in a checkout, else inside it."""
+"""The folders `launch`, `dashboards` and `search_spaces`: next to the package in a checkout, else inside it."""
 
 import sys
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1]
-INSIDE = PACKAGE / "installed"  # where setup.py puts them: as top-level names they might be those of other packages
+INSIDE = PACKAGE / "installed"  # where setup.py puts them: at the top level, their names could clash
 
 
 def installed_folder(name: str) -> Path:
-    """Return where a folder of the three is."""
+    """Return the path of one of the three folders."""
     return (INSIDE if INSIDE.is_dir() else PACKAGE.parent) / name
 
 

@@ -10,7 +10,7 @@ __all__ = ["Timeout", "process_lock"]
 def process_lock(path: Path) -> BaseFileLock:
     """Return a lock that one process holds at a time; the kernel releases it when that process ends or is killed.
 
-    Its file stays; the folder is made.
+    Its file stays; the folder is created.
 
     Example:
         >>> import tempfile

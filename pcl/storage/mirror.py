@@ -36,9 +36,9 @@ class _Info(NamedTuple):
 
 
 class Mirror:
-    """A folder's connection to its store; that of a plain folder, this one, does nothing.
+    """A folder's connection to its store; this class, for plain folders, does nothing.
 
-    Names are of files in the folder, with `/` between parts.
+    Names are those of files in the folder, with `/` between parts.
     """
 
     uri: str = ""  # of the folder in the store; empty for a plain folder
@@ -53,7 +53,7 @@ class Mirror:
         """Download files; delete local files that the store lacks."""
 
     def pull_all(self, left_out: Collection[str] = ()) -> None:
-        """Download every file and delete local files that the store lacks, except as `push_all`."""
+        """Download every file and delete local files that the store lacks; `left_out` is as in `push_all`."""
 
     def delete(self, *names: str) -> None:
         """Delete files from the store; missing ones are ignored."""

@@ -35,7 +35,7 @@ def is_address(text: str) -> bool:
 
 
 def check_address(uri: str) -> None:
-    """Raise a ValueError if an address contains credentials, without repeating them: many people see it."""
+    """Raise a ValueError if an address contains credentials, without repeating them: many people see addresses."""
     parts = urlsplit(shown_uri(uri))
     if password_of(uri) or any(_SECRET.search(key) for key, _ in parse_qsl(parts.query, True)):
         raise ValueError(

@@ -22,7 +22,7 @@ class ReadWriteLock:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Hold the lock beside other readers; not reentrant, as a writer may wait in between."""
+        """Hold the lock together with other readers; not reentrant, as a writer may wait in between."""
         with self._changed:
             self._changed.wait_for(lambda: not self._is_writing and not self._n_waiting)
             self._n_readers += 1

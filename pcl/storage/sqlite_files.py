@@ -39,7 +39,7 @@ def _workshop(path: Path) -> Path:
 
 
 def put(new: Path, path: Path) -> None:
-    """Rename a database that nobody has open atomically; if the name is taken, the existing file stays."""
+    """Atomically rename a database that is not open anywhere; if the name is taken, the existing file stays."""
     with new.open("rb") as file:
         os.fsync(file.fileno())
     if path.exists():

@@ -68,18 +68,18 @@ class TaskConfig(ABC):
         """Return the task of these seeds, on the CPU."""
 
     def restore(self, state: dict[str, Tensor], seeds: Sequence[int]) -> "Task":
-        """Return the task that `Task.state_dict` was taken from; by default a new one, whose state is nothing."""
+        """Return the task that `Task.state_dict` was taken from; by default a new one, as there is no state."""
         return self.build(seeds)
 
     def probes(self, seeds: Sequence[int]) -> Tensor:
-        """Return inputs that new encoders look at before training, (R, n, ...); by default none."""
+        """Return the inputs that new encoders are prepared with, (R, n, ...); by default none."""
         return torch.empty(len(seeds), 0, *self.inputs.shape)
 
     def check_negatives(self, sources: Collection[Negatives]) -> None:  # noqa: B027  some have all
         """Raise a ValueError unless the task has negatives from these sources."""
 
     def constant_kappa_mae(self, seeds: Sequence[int]) -> float | None:
-        """Return the smallest kappa MAE that one kappa for all inputs reaches; None where no finite kappa is known."""
+        """Return the smallest kappa MAE that one kappa for all inputs reaches; None if no finite kappa is known."""
         return None
 
     def check_images(self, images: ImageSet) -> None:
@@ -96,8 +96,8 @@ class Task(ABC):
     Config: ClassVar[type[TaskConfig]]
     # First part of the names of the metrics that `evaluate` returns; SPLIT/kappa_median must be among them.
     split: ClassVar[str] = "eval"
-    # Metric whose largest value decides which evaluation a run ends with, unless it keeps the last one; that one, where
-    # there is no such metric.
+    # Metric whose largest value decides which evaluation a run ends with, unless it keeps the last one; if empty, runs
+    # end with the last one.
     selects: ClassVar[str] = ""
 
     @property
@@ -112,7 +112,7 @@ class Task(ABC):
     def draw_choices(self, batch_size: int, n_candidates: int, generator: torch.Generator) -> ChoiceBatch | None:
         """Draw the batch that `draw` returns for negatives from the pool, but with each candidate once.
 
-        By default None: `draw` is to be used.
+        By default None: use `draw`.
         """
         return None
 
@@ -121,11 +121,11 @@ class Task(ABC):
         """Return the metrics of each run."""
 
     def final(self, encoder: Encoder) -> list[Metrics]:
-        """Return further metrics of each run, which are computed at its end, and select nothing."""
+        """Return further metrics of each run, computed at its end and not used for selection."""
         return [{} for _ in range(self.n_runs)]
 
     def truths(self) -> Truths | None:
-        """Return what encoders are judged on, with its true posteriors; none where nobody knows them."""
+        """Return the inputs that encoders are judged on, with their true posteriors; None if these are unknown."""
         return None
 
     def truth_of(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -137,7 +137,7 @@ class Task(ABC):
         raise ValueError("This task has no known truth.")
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Return what cannot be made again from the configuration; by default nothing."""
+        """Return the state that the configuration cannot reproduce; by default none."""
         return {}
 
     @abstractmethod

@@ -47,7 +47,7 @@ class NegativePool(Enum):
     """The images that can be negatives."""
 
     ALL = "all"
-    # Drawn among all, of which the place modulo 256 is taken: the released code keeps places in eight bits.
+    # Drawn among all, then replaced by the one at its place modulo 256: the released code keeps places in eight bits.
     MODULO_256 = "modulo_256"
     FIRST_256 = "first_256"  # drawn among the first 256 alone, by their own weights
 
@@ -56,7 +56,7 @@ class Augmentation(Enum):
     """Random changes of training images."""
 
     NONE = "none"
-    CROP_FLIP = "crop_flip"  # cropped after padding by 4 pixels, and flipped: the paper's when it trains from scratch
+    CROP_FLIP = "crop_flip"  # cropped after padding by 4 pixels, and flipped: the paper's for training from scratch
     RANDOM_RESIZED_CROP = "random_resized_crop"  # a square of 20% to 100% of its area, enlarged and flipped
 
 
@@ -122,8 +122,8 @@ class _Fold:
         """Draw anchors, candidates and, for each anchor, the one that is its positive; a batch of one run.
 
         An anchor has a class c from P(C|x), and takes a candidate in proportion to P(c|x'). Candidates are one image of
-        each class, drawn by P(c|x'), and uniform ones, so that no class is without any. They are drawn without a look
-        at the anchors: the law of the choice, given the candidates, is then exact whatever theirs is.
+        each class, drawn by P(c|x'), and uniform ones, so that every class has some. They are drawn independently of
+        the anchors: the law of the choice, given the candidates, is then exact, whatever the law of the candidates.
         """
         n_classes = self.shares.shape[1]
         if n_candidates < n_classes:
@@ -168,8 +168,8 @@ class CifarTask(Task):
         n_eval: int = 2_000  # largest number of images for validation, and for the test; the first of their set
         negative_weights: NegativeWeights = NegativeWeights.NOT_OF_CLASS  # weights by which negatives are drawn
         negative_pool: NegativePool = NegativePool.ALL  # images that can be negatives
-        augmentation: Augmentation = Augmentation.NONE  # random changes of anchors, positives and negatives, each alone
-        side: int = field(default=SIDE, metadata=ADDED_LATER)  # rows and columns of an image; a folder is read so
+        augmentation: Augmentation = Augmentation.NONE  # random changes, independent for each image
+        side: int = field(default=SIDE, metadata=ADDED_LATER)  # rows and columns of an image; size to read folders at
 
         def __post_init__(self) -> None:
             check_folds(self.fold, self.n_eval)
@@ -182,17 +182,17 @@ class CifarTask(Task):
 
         def check_negatives(self, sources: Collection[Negatives]) -> None:
             if Negatives.SHARED in sources:
-                raise ValueError("Images have negatives by classes, of an anchor's own: shared ones are not possible.")
+                raise ValueError("With images, each anchor has negatives of its own, by class; they cannot be shared.")
 
         def build(self, seeds: Sequence[int]) -> "CifarTask":
             return CifarTask(self, resolve(self.data, data_folder(), side=self.side), seeds)
 
         def check_images(self, images: ImageSet) -> None:
-            """Raise a ValueError unless there are images enough for folds, and those that `labels` asks for."""
+            """Raise a ValueError unless there are enough images for folds, and the images that `labels` needs."""
             check_size(images.name, len(images.images), "images")
             if self.labels is Labels.CIFAR10_HARD and not images.has_train:
                 raise ValueError(
-                    f"`task.labels=cifar10_hard` needs training images apart, which {images.name!r} does not have."
+                    f"`task.labels=cifar10_hard` needs separate training images, which {images.name!r} does not have."
                 )
 
         def fold_of(self, seed: int) -> int:
@@ -226,7 +226,7 @@ class CifarTask(Task):
         return Batch(*(torch.stack(parts) for parts in zip(*batches, strict=True)))
 
     def draw_choices(self, batch_size: int, n_candidates: int, generator: torch.Generator) -> ChoiceBatch | None:
-        is_ours = type(self).draw is CifarTask.draw  # a user's own draws in its own way
+        is_ours = type(self).draw is CifarTask.draw  # a user's own may draw in another way
         return self._choices(batch_size, n_candidates, generator) if is_ours else None
 
     def _choices(self, batch_size: int, n_candidates: int, generator: torch.Generator) -> ChoiceBatch:
@@ -240,7 +240,7 @@ class CifarTask(Task):
 
     @property
     def has_pool(self) -> bool:
-        """True if `draw_pooled` is possible: images are taken as they are, and runs have equally many for negatives."""
+        """True if `draw_pooled` is possible: images are not augmented, and runs have equally many for negatives."""
         is_plain = self.config.augmentation is Augmentation.NONE
         return is_plain and all(fold.n_pool == self.n_pool for fold in self.folds)
 
@@ -255,7 +255,7 @@ class CifarTask(Task):
         return self._metrics(encoder, [fold.validation for fold in self.folds], "val")
 
     def final(self, encoder: Encoder) -> list[Metrics]:
-        """Return test metrics of each run; a training ends with those of its best weights and of its last."""
+        """Return test metrics of each run; a training ends with those of its best and of its last weights."""
         return self._metrics(encoder, [fold.test for fold in self.folds], "test")
 
     def _metrics(self, encoder: Encoder, by_run: list[JudgedImages], split: str) -> list[Metrics]:

@@ -1,6 +1,6 @@
 """Labelled features, such as those of a frozen network: pairs by labels; kappa is compared with annotators.
 
-Axes: R runs, N things, F features, B anchors, C classes.
+Axes: R runs, N items, F features, B anchors, C classes.
 """
 
 from collections.abc import Collection, Sequence
@@ -18,11 +18,11 @@ from pcl.metrics.uncertainty import entropy
 from pcl.tasks.base import Batch, Metrics, Negatives, Task, TaskConfig
 from pcl.tasks.labelled import check_folds, check_size, encoded, has_entropy, label_metrics
 
-_N_PROBES = 500  # things over which kappa gets its first range
+_N_PROBES = 500  # items over which kappa gets its first range
 
 
 class _Part:
-    """Things with their P(C|x)."""
+    """Items with their P(C|x)."""
 
     def __init__(self, data: FeatureSet, chosen: Tensor) -> None:
         self.features, self.shares = data.features[chosen], data.soft_labels[chosen]
@@ -59,7 +59,7 @@ class FeatureTask(Task):
         data: str = ""  # an .npz with the arrays features and labels, and maybe probs and classes
         n_features: int = 512  # number F of columns
         fold: int = 0  # number of the fold, of five; a run has this one plus its seed, modulo five
-        n_eval: int = 2_000  # largest number of things for validation, and for the test; the first of their set
+        n_eval: int = 2_000  # largest number of items for validation, and for the test; the first of their set
 
         def __post_init__(self) -> None:
             if self.n_features < 1:
@@ -73,8 +73,8 @@ class FeatureTask(Task):
         def check_negatives(self, sources: Collection[Negatives]) -> None:
             if any(source.are_common for source in sources):
                 raise ValueError(
-                    "Features have negatives of an anchor's own, by its class, as under paper and reference: "
-                    "none are shared."
+                    "With features, each anchor has negatives of its own, by class, as under paper and reference; "
+                    "they cannot be shared."
                 )
 
         def build(self, seeds: Sequence[int]) -> "FeatureTask":
@@ -97,7 +97,7 @@ class FeatureTask(Task):
         splits = [split(len(data.features), (config.fold + seed) % N_FOLDS) for seed in seeds]
         self.train = [_Part(data, parts.train) for parts in splits]
         if any(((1 - part.shares).clamp(min=0).sum(0) == 0).any() for part in self.train):
-            raise ValueError(f"{data.name!r} must have rows of two classes in every training part, but one has one.")
+            raise ValueError(f"{data.name!r} must have two classes in every training part, but one part has only one.")
         self.validation = [_Part(data, parts.validation[: config.n_eval]) for parts in splits]
         self.test = [_Part(data, parts.test[: config.n_eval]) for parts in splits]
 
@@ -119,7 +119,7 @@ class FeatureTask(Task):
         return self._metrics(encoder, self.validation, "val")
 
     def final(self, encoder: Encoder) -> list[Metrics]:
-        """Return test metrics of each run; a training ends with those of its best weights and of its last."""
+        """Return test metrics of each run; a training ends with those of its best and of its last weights."""
         return self._metrics(encoder, self.test, "test")
 
     def _metrics(self, encoder: Encoder, by_run: list[_Part], name: str) -> list[Metrics]:

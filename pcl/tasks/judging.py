@@ -34,7 +34,7 @@ def vmf_spread(posterior: VonMisesFisher) -> Tensor:
 
 
 def exact_spread(posterior: Posterior) -> Tensor:
-    """Return the mean absolute cosine to the mode; of families without a closed form, from many samples."""
+    """Return the mean absolute cosine to the mode; for families without a closed form, from many samples."""
     if isinstance(posterior, VonMisesFisher):
         return vmf_spread(posterior)
     generator = torch.Generator().manual_seed(0)  # independent of a run's randomness
@@ -87,7 +87,7 @@ def recovery_metrics(keys: tuple[str, ...], predicted: Tensor, true: Tensor) -> 
 
 
 def noise_seeds(x: Tensor) -> list[int]:
-    """Return a seed of the noise in each run's metrics, from its inputs (R, n, ...): the same whoever is beside it."""
+    """Return a noise seed for each run's metrics, from its inputs (R, n, ...): it does not depend on other runs."""
     return [int.from_bytes(hashlib.sha256(of_run.cpu().numpy().tobytes()).digest()[:6]) for of_run in x]
 
 

@@ -1,6 +1,6 @@
 """Folds, size checks and metrics shared by tasks with labels.
 
-Axes: R runs, n things, D dim, C classes.
+Axes: R runs, n items, D dim, C classes.
 """
 
 import torch
@@ -13,7 +13,7 @@ from pcl.metrics.retrieval import recall_at_1, recall_by_chance, rejection_curve
 from pcl.metrics.uncertainty import entropy, rank_corr_with_uncertainty
 from pcl.tasks.base import Metrics
 
-_LEAST_JUDGED = 3  # fewest things with meaningful ranks
+_LEAST_JUDGED = 3  # fewest items with meaningful ranks
 _BLOCK, _CUDA_BLOCK = 500, 2_000  # images encoded at once
 
 
@@ -26,7 +26,7 @@ def check_folds(fold: int, n_eval: int) -> None:
 
 
 def check_size(name: str, n: int, things: str) -> None:
-    """Raise a ValueError unless a set has things enough for all folds."""
+    """Raise a ValueError unless a set has enough items for all folds."""
     least = N_FOLDS * _LEAST_JUDGED
     if n < least:
         raise ValueError(
@@ -35,7 +35,7 @@ def check_size(name: str, n: int, things: str) -> None:
 
 
 def has_entropy(shares: Tensor) -> bool:
-    """Return whether the entropy of shares (n, C) varies; else metrics of it are undefined."""
+    """Return whether the entropy of shares (n, C) varies; if not, its metrics are undefined."""
     spread = entropy(shares)
     return bool(spread.min() < spread.max())
 
@@ -55,8 +55,8 @@ def label_metrics(split: str, mu: Tensor, kappa: Tensor, labels: Tensor, entropi
 def encoded(encoder: Encoder, by_run: list[Tensor], block: int | None = None) -> list[tuple[Tensor, Tensor]]:
     """Return modes (n, D) and concentrations (n,) of each run's images or features, in evaluation mode.
 
-    Runs are encoded side by side, so that those with fewer things encode their last one repeatedly; `block` things are
-    encoded at once, by default as many images as are fast.
+    Runs are encoded side by side; those with fewer items repeat their last one. `block` items are encoded at once, by
+    default a number that is fast for images.
     """
     longest = max(len(things) for things in by_run)
     x = torch.stack([torch.cat([i, i[-1:].expand(longest - len(i), *i.shape[1:])]) for i in by_run])

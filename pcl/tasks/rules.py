@@ -1,4 +1,4 @@
-"""Rules for positives and negatives of the controlled experiment: those of text, released code and theorem."""
+"""Rules for positives and negatives of the controlled experiment, as in text, released code and theorem."""
 
 from collections.abc import Callable
 from enum import Enum
@@ -25,7 +25,7 @@ class AcceptanceConstant(Enum):
     """The form of log C(0)/C(kappa_pos) in the logistic rule."""
 
     EXACT = "exact"
-    FITTED = "fitted"  # the released regression: 9.50 for 11.15 at D = 10, kappa_pos = 20; more pairs pass as positive
+    FITTED = "fitted"  # the released regression: 9.50 not 11.15 at D = 10, kappa_pos = 20; more pairs pass as positive
 
 
 class NegativeRule(Enum):
@@ -68,13 +68,13 @@ class IntegratedAcceptance:
             self._largest_log_weight = float(edges[1] - edges[0])
 
     def __call__(self, cosine: Tensor, kappa: Tensor) -> Tensor:
-        """(R, B, P) of cosines z.mu', (R, B, P), and kappa', (R, 1, P)."""
+        """Return the acceptance, (R, B, P), for cosines z.mu', (R, B, P), and kappa', (R, 1, P)."""
         kappa_pos = self.kappa_pos
         resultant = (kappa.square() + kappa_pos**2 + 2 * kappa_pos * kappa * cosine).clamp(min=0).sqrt()
         growth = growth_table(self.dim, cosine.device)
         log_weight = growth(resultant) - growth(kappa)
         is_point = is_concentrated(kappa, kappa_pos)
-        if is_point.device.type != "cpu" or is_point.any():  # a GPU would have to be waited for
+        if is_point.device.type != "cpu" or is_point.any():  # on a GPU, `any` would wait for the device
             limit = point_similarity(kappa, cosine, kappa_pos, self.dim)
             log_weight = torch.where(is_point, limit, log_weight)
         return (log_weight - self._largest_log_weight).clamp(min=-60, max=0).exp()
@@ -92,7 +92,7 @@ def log_uniform_to_vmf(kappa: float, dim: int, constant: AcceptanceConstant) -> 
 def pool_sizes(rate: Tensor, called_positive: Tensor) -> tuple[int, int, float]:
     """Return pool size, tries for a negative, and how often the worst run's pool has no acceptable candidate.
 
-    `rate` is the share of candidates that each anchor accepts, `called_positive` of those that the logistic rule calls
+    `rate` is the share of candidates that each anchor accepts, `called_positive` the share that the logistic rule calls
     positive, both (R, B).
     """
     pool = _SMALLEST_POOL
@@ -105,5 +105,5 @@ def pool_sizes(rate: Tensor, called_positive: Tensor) -> tuple[int, int, float]:
 
 
 def means_in_parts(function: Callable[[Tensor], Tensor], cosine: Tensor) -> Tensor:
-    """Return means over the last axis, in float64: of a few rows at a time, which fit into a processor's cache."""
+    """Return means over the last axis, in float64, a few rows at a time: these fit into a processor's cache."""
     return torch.cat([function(rows).mean(-1) for rows in cosine.split(_ROWS_AT_ONCE, dim=1)], dim=1).double()

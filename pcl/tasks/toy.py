@@ -118,7 +118,7 @@ class ToyTask(Task):
                 return None  # another `build` may have another truth
             return self._constant_kappa_mae(tuple(seeds))
 
-        @lru_cache  # noqa: B019  a configuration is a few numbers, and all trials of a study have the same few
+        @lru_cache  # noqa: B019  configurations are small, and the trials of a study share a few
         @torch.no_grad()
         def _constant_kappa_mae(self, seeds: tuple[int, ...]) -> float:
             kappa_net, head = self._kappa_net(seeds), KappaHead(self.kappa_link, len(seeds))
@@ -161,7 +161,7 @@ class ToyTask(Task):
         self.spread100_true = judging.sampled_spreads(true, self._noise_seeds, _TRUE_SAMPLES)
         self.z_true = judging.true_latents(truth, self.mu_true, self.kappa_true, self._noise_seeds)
         self._threshold = rules.log_uniform_to_vmf(config.kappa_pos, config.dim, config.acceptance_constant)
-        is_shared = config.backbone is Backbone.SHARED  # its range over modes is another one than that over inputs
+        is_shared = config.backbone is Backbone.SHARED  # its range over modes differs from that over inputs
         kappa_max = max(config.kappa_max, self.kappa_true.amax().item()) if is_shared else config.kappa_max
         self._integrated_acceptance = IntegratedAcceptance(config.dim, kappa_max, config.kappa_pos)
         self._judged: dict[int, tuple[Tensor, Metrics]] = {}
@@ -196,7 +196,7 @@ class ToyTask(Task):
         self, batch_size: int, source: Negatives, n_negatives: int, generator: torch.Generator,
         latents: LatentSampler | None = None,
     ) -> Batch:  # fmt: skip
-        """One batch for every run, with latents of the truth or, where it is given, of a faster sampler of its law."""
+        """Draw one batch for every run; `latents`, if given, is a faster sampler of the truth's law."""
         config = self.config
         is_rejecting = source is Negatives.DRAWN and config.negatives is NegativeRule.REJECT_POSITIVES
         is_pool = source is Negatives.POOL

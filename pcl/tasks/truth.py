@@ -23,7 +23,7 @@ from pcl.mathematics.threads import using_threads
 N_PROBES = 1000  # inputs over which kappa is scaled to its range and the spread of mu is measured, as in the paper
 # Hidden widths of a shared backbone's kappa network in the release's last version: one layer less than the encoder's.
 SHARED_WIDTHS = (10, 50, 50, 50, 50, 10)
-_BLOCK_OF_DRAWS = 64  # networks drawn at once; another number draws others
+_BLOCK_OF_DRAWS = 64  # networks drawn at once; another number gives other networks
 _SMOOTHING_STEPS, _SMOOTHING_BATCH, _SMOOTHING_LR = 5000, 64, 0.01  # as in the released code
 
 
@@ -33,7 +33,7 @@ class Family(Enum):
     VMF = "vmf"
     GAUSSIAN = "gaussian"  # variance 1/kappa around mu, projected to the sphere
     LAPLACE = "laplace"  # scale 1/kappa around mu, projected
-    DIRAC = "dirac"  # all of it at mu: an injective process
+    DIRAC = "dirac"  # all mass at mu: an injective process
 
 
 class Smoothing(Enum):
@@ -48,7 +48,7 @@ class Smoothing(Enum):
 class Truth(nn.Module):
     """R generative processes: mu(x) from a perceptron of three linear layers, kappa from another, of x or of mu(x).
 
-    The range of `kappa_head` is still to be set, see `KappaHead.span`.
+    The caller sets the range of `kappa_head` by `KappaHead.span`.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Truth(nn.Module):
         return self.posteriors(mu, kappa).sample(generator=generator)
 
     def digest(self) -> bytes:
-        """Return a digest of all numbers that it is made of."""
+        """Return a digest of all numbers that define it."""
         content = b"".join(value.cpu().numpy().tobytes() for value in self.state_dict().values())
         return hashlib.sha256(content).digest()
 
@@ -163,7 +163,7 @@ def mu_nets(recipe: MuRecipe, seeds: tuple[int, ...]) -> StackedMlp:
 
 @torch.no_grad()
 def smooth(nets: StackedMlp, dim_x: int, generators: Sequence[torch.Generator]) -> None:
-    """Smooth as the released code: Adam on the mean over pairs of (|x - x'| - d)^2 (sqrt 2 - d)^4, d = 1 - mu.mu'/2.
+    """Smooth like the released code: Adam on the mean over pairs of (|x - x'| - d)^2 (sqrt 2 - d)^4, d = 1 - mu.mu'/2.
 
     The gradient is written out: on networks this small, autograd's bookkeeping would take several times as long.
     """
@@ -224,7 +224,7 @@ class _Adam:
 
 @torch.no_grad()
 def _smallest_cosines(nets: StackedMlp, x: Tensor) -> Iterator[Tensor]:
-    """Yield each network's smallest cosine between two modes: of one network, all cosines fit into a cache."""
+    """Yield each network's smallest cosine between two modes, one by one: a network's cosines fit into a cache."""
     for mu in normalize(nets(x), dim=-1).split(1):
         yield (mu @ mu.mT).amin()
 

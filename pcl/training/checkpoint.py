@@ -15,7 +15,7 @@ from pcl.config.run_config import RunConfig
 from pcl.storage.files import replacing
 
 FORMAT = 2
-_UNDIGESTED = 1  # the format before, which has no digest
+_UNDIGESTED = 1  # the previous format, without a digest
 _KEYS = {"config", "seeds", "batch", "phase", "seconds", "failures", "task", "best", "stepper"}
 # The time between two checkpoints is at least this many times that of writing one: large networks are evaluated often.
 _SAVING_FACTOR = 20.0
@@ -33,9 +33,9 @@ class Saveable(Protocol):
 
 
 class Saving:
-    """Checkpoints that take a small share of the time: one after the last batch, others not too soon after another.
+    """A writer of checkpoints that takes a small share of the time: it writes after the last batch, and not too often.
 
-    The checkpoint before is kept as `previous`, if at all. `on_saved` is called after each write, and its time counts.
+    The one before is kept as `previous`, if given. `on_saved` is called after each write, and its time counts.
     """
 
     def __init__(
@@ -64,13 +64,13 @@ def check_same_config(path: Path, content: Mapping[str, Any], config: RunConfig,
     """Raise a ValueError that names the first difference unless a checkpoint has this configuration and these seeds."""
     if tuple(content["seeds"]) != tuple(seeds):
         theirs = content["seeds"]
-        raise ValueError(f"The checkpoint {path} is of the seeds {theirs}, not {list(seeds)}; name another file.")
+        raise ValueError(f"The checkpoint {path} has the seeds {theirs}, not {list(seeds)}; name another file.")
     theirs, ours = RunConfig.from_flat(content["config"]).flat(), config.flat()
     for key in {**ours, **theirs}:
         there, here = theirs.get(key, "the default"), ours.get(key, "the default")
         if there != here:
             raise ValueError(
-                f"The checkpoint {path} is of another configuration: {key} is {there} there and {here} here; name "
+                f"The checkpoint {path} has another configuration: {key} is {there} there and {here} here; name "
                 "another file or change the setting."
             )
 
@@ -83,7 +83,7 @@ def write_checkpoint(path: Path, content: dict[str, Any]) -> None:
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
-    """Read what `write_checkpoint` wrote, to the CPU, or raise a ValueError where it is anything else or incomplete."""
+    """Read what `write_checkpoint` wrote, to the CPU; raise a ValueError if it is anything else or incomplete."""
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
@@ -94,7 +94,7 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict) or content.get("format") not in (FORMAT, _UNDIGESTED) or not set(content) >= _KEYS:
         raise ValueError(f"{path} is not a checkpoint of format {FORMAT}; it was left as it is.")
     if content["format"] == FORMAT and content.pop("digest", "") != _digest(content):
-        raise ValueError(f"{path} is damaged: its content does not have its digest; it was left as it is.")
+        raise ValueError(f"{path} is damaged: its content does not match its digest; it was left as it is.")
     return content
 
 

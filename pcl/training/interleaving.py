@@ -1,7 +1,7 @@
 """Several trainings in one process, in turns: on a GPU each has its own stream, so that their kernels overlap.
 
-Whatever one training leaves idle between and within its kernels, the others use; separate processes on a GPU take turns
-instead. The numbers are those of each alone: they share nothing but the device.
+The others use the time that one training leaves idle between and within its kernels; separate processes on a GPU would
+take turns instead. Each training gives the same numbers as alone: they share nothing but the device.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,8 +15,8 @@ T = TypeVar("T")
 def interleaved(parts: Sequence[Iterator[T | None]], device: str | torch.device) -> Iterator[tuple[int, T | None]]:
     """Yield what iterators such as `Run.moments` yield, with their index, until all have ended.
 
-    Each is only advanced on its own stream of the device, and has its turn until it yields None: the device has work of
-    it by then. A turn that ended with a report would leave the device idle while the others make theirs.
+    Each is only advanced on its own stream of the device, and has its turn until it yields None: the device then has
+    work from it. A turn that ended with a report would leave the device idle while the others make theirs.
 
     Example:
         >>> list(interleaved([iter(["a", None, "b"]), iter([None, "c"])], "cpu"))

@@ -1,4 +1,4 @@
-"""Pretraining of the image encoder's backbone: a classifier of the training images that a set has apart from its folds.
+"""Pretraining of the image encoder's backbone: a classifier of the training images that a set has outside its folds.
 
 Images stay on the device as bytes; they are cropped and flipped there, without synchronisation within an epoch.
 
@@ -62,7 +62,7 @@ class Epoch:
 
     epoch: int  # completed passes
     loss: float  # mean cross-entropy of the last pass
-    accuracy: float  # share of that pass's images, cropped and flipped, that were right
+    accuracy: float  # share of that pass's images, cropped and flipped, that were classified correctly
 
 
 class Pretraining:
@@ -162,7 +162,7 @@ class Pretraining:
         before = {name: value.clone() for name, value in self.net.state_dict().items()}
         images = torch.zeros(self.batch_size, *self._images.shape[1:], device=self.device)
         fastest = torch.backends.cudnn.flags(enabled=True, benchmark=True, deterministic=False, allow_tf32=True)
-        # The warm-up is on another stream than training, which torch intends; its warning does not concern a user.
+        # torch warms up on another stream than training uses, on purpose; its warning does not concern a user.
         torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False)
         with self._precision(), fastest:
             torch.cuda.make_graphed_callables(self.net, (images,))
@@ -183,7 +183,7 @@ class Pretraining:
 
     @torch.no_grad()
     def _seconds(self, n_threads: int) -> float:
-        """Return the seconds of a forward pass of one batch with so many threads; changes nothing."""
+        """Return the seconds that a forward pass of one batch takes with this many threads; change nothing."""
         torch.set_num_threads(n_threads)
         images = self._images[: self.batch_size]
         self.net.eval()

@@ -57,7 +57,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Best:
-    """The evaluation that a run keeps, mostly its best so far, with the encoder's weights."""
+    """The evaluation that a run keeps, usually its best so far, with the encoder's weights."""
 
     batch: int = 0
     metrics: Metrics = field(default_factory=dict)
@@ -71,9 +71,8 @@ class Run:
         config: The configuration.
         seeds: Seeds.
         device: Device.
-        is_fast: Whether to use CUDA graphs and the fused kernels where there is a CUDA device, tables of similarities
-            where there is none, and to encode images that are negatives many times once; the plain path has the same
-            statistics.
+        is_fast: Whether to use CUDA graphs and fused kernels on a CUDA device, tables of similarities elsewhere, and to
+            encode only once an image that is a negative many times; the plain path has the same statistics.
         chunk_size: Largest number of similarities that the plain losses hold at once; changes memory, not results.
 
     Example:
@@ -135,7 +134,7 @@ class Run:
         return (moment for moment in self.moments() if moment is not None)
 
     def moments(self) -> Iterator[Report | None]:
-        """Yield the same reports, and None whenever the device has been given work, so that others can use it."""
+        """Yield the same reports, and None whenever the device has work, so that other trainings can have a turn."""
         training = self.config.training
         while self.batch < training.n_batches:
             if len(self.failures) == len(self.seeds):
@@ -238,7 +237,7 @@ class Run:
     def _selected(self, judged: list[Metrics]) -> list[Metrics]:
         """Remember each run's best evaluation; the last report is of that one, with the final metrics of both.
 
-        Where the last is to be kept, it stands for the best, even if its kappa orders nothing.
+        With `training.keep=last`, the last counts as the best, even if the metric that selects is undefined for it.
         """
         encoder, key = self.step.encoder, self.step.task.selects
         keeps_last = self.config.training.keep is Keep.LAST
@@ -272,5 +271,5 @@ class Run:
 
 
 def _renamed(of_last: Metrics) -> Metrics:
-    """Return final metrics of the last batch's weights by names of their own."""
+    """Return final metrics of the last batch's weights under names of their own."""
     return {names.LAST[name]: value for name, value in of_last.items() if name in names.LAST}

@@ -24,7 +24,7 @@ class TrainedEncoder:
     """An encoder with the weights of the evaluation that a run has kept, by default its best."""
 
     config: RunConfig
-    task: CifarTask.Config  # its part about the images
+    task: CifarTask.Config  # the configuration's part about the images
     seed: int
     encoder: Encoder  # of this run alone, for evaluation
     device: torch.device
@@ -33,7 +33,7 @@ class TrainedEncoder:
 
     @classmethod
     def read(cls, path: Path, seed: int | None = None, device: str | torch.device = "cpu") -> "TrainedEncoder":
-        """Read an encoder from a checkpoint, which may be of an unfinished run; by default of its first sound seed.
+        """Read an encoder from a checkpoint, even of an unfinished run; by default of its first seed without a failure.
 
         Raises:
             ValueError: If the file is not a checkpoint of images, or has no such seed, or no evaluation of it.
@@ -58,7 +58,7 @@ class TrainedEncoder:
 
     @torch.no_grad()
     def encode(self, images: Tensor) -> VonMisesFisher:
-        """Return posteriors of images (N, 3, S, S), bytes or numbers from 0 to 255, S by `task.side`; on the CPU.
+        """Return posteriors, on the CPU, of images (N, 3, S, S), bytes or numbers from 0 to 255; S is `task.side`.
 
         Raises:
             ValueError: If they have another shape, or numbers from 0 to 1.
@@ -83,10 +83,10 @@ class TrainedWeights:
 
 
 def trained_weights(path: Path, seed: int | None = None) -> TrainedWeights:
-    """Read one seed's weights from a checkpoint of any task: those of the evaluation it kept where a task selects.
+    """Read one seed's weights from a checkpoint of any task: those of the kept evaluation, or else the last.
 
     Raises:
-        ValueError: If the file is no checkpoint, or has no such seed.
+        ValueError: If the file is not a checkpoint, or has no such seed.
     """
     content = read_checkpoint(path)
     run = chosen_run(path, content["seeds"], content["failures"], seed)
@@ -98,7 +98,7 @@ def trained_weights(path: Path, seed: int | None = None) -> TrainedWeights:
 
 
 def chosen_run(path: Path, seeds: list[int], failures: Container[str], asked: int | None) -> int:
-    """Return the index of a seed in the run."""
+    """Return the index of a seed in the run; without one, of the first seed that has not failed."""
     if asked is None:
         asked = next((seed for seed in seeds if str(seed) not in failures), seeds[0])
     if asked not in seeds:

@@ -82,7 +82,7 @@ def test_a_record_alone_runs_no_code(tmp_path: Path, monkeypatch: pytest.MonkeyP
     name = written(tmp_path, LOSS, ("import torch\n", "import torch\nraise SystemExit\n"))
     full = f"{name}#{user_files._digest((tmp_path / 'hinge_loss.py').read_bytes())}"
     flat = {**of().flat(), "loss_name": full}
-    with pytest.raises(ValueError, match=r"nobody has named here; if you trust it, set PCL_USER_FILES=/"):
+    with pytest.raises(ValueError, match=r"was not named here; if you trust it, set PCL_USER_FILES=/"):
         RunConfig.from_flat(flat)
     with pytest.raises(ValueError, match="has changed since"):
         RunConfig.from_flat({**flat, "loss_name": name})  # without a digest nobody knows what it was

@@ -65,7 +65,7 @@ def test_npz_round_trip(tmp_path: Path, contents: dict[str, Any]) -> None:
     own = resolve(str(source), tmp_path)
     assert (own.name, own.classes[3]) == ("cifar10", "3")
     assert torch.equal(own.images, images.images)
-    with pytest.raises(ValueError, match="must not be called 'cifar10h', as another image set is; rename it"):
+    with pytest.raises(ValueError, match="must not be called 'cifar10h', the name of another image set; rename it"):
         resolve(str(npz(tmp_path / "cifar10h.npz", contents)), tmp_path)
 
 
@@ -191,7 +191,7 @@ def test_auto_takes_what_can_be_had(tmp_path: Path, archive: bytes, server: File
     assert server.asked == []
     assert told[0].startswith("data: the embedded image set, drawn by the program, not CIFAR-10H (")
     with pytest.raises(
-        ValueError, match=r"CIFAR-10H cannot be had: .*cifar10h.pt is not there. Run `python launch/data"
+        ValueError, match=r"CIFAR-10H is not available: .*cifar10h.pt is not there. Run `python launch/data"
     ):
         resolve("cifar10h", tmp_path)
     files, server.files = server.files, {}

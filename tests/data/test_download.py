@@ -59,7 +59,7 @@ def test_whole_or_wrong_part(tmp_path: Path, server: FileServer, part: bytes) ->
 
 
 def test_wrong_checksum_leaves_nothing(tmp_path: Path, server: FileServer) -> None:
-    with pytest.raises(ValueError, match=r"must have the sha256 0{64}, but the download has not; it was deleted"):
+    with pytest.raises(ValueError, match=r"must have the sha256 0{64}, but the download does not; it was deleted"):
         download(server.remote(digest="0" * 64), tmp_path, silent)
     assert names(tmp_path) == []
 

@@ -160,5 +160,5 @@ def test_commands_leave_out_what_cannot_be_read(
     spec = asked_study(grid_request(grid_parser().parse_args(["--space", "cifar_elk", *words]))).spec
     assert spec.overrides["task.data"] == f"skip-bad:{pictures}"
     impossible = grid_parser().parse_args(["--space", "cifar_mcinfonce_cifar10", *words])
-    with pytest.raises(ValueError, match="needs training images apart, which 'my_pets' does not have"):
+    with pytest.raises(ValueError, match="needs separate training images, which 'my_pets' does not have"):
         asked_study(grid_request(impossible))

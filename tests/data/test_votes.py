@@ -55,7 +55,7 @@ def test_votes_about_every_image_need_no_class_folders(tmp_path: Path) -> None:
     (folder / "votes.csv").write_bytes(
         "\ufeffimage,label,votes\r\nall/0.png,zebra,2\r\nall/1.png,ape,1\r\nall/1.png,zebra,1\r\n".encode()
     )
-    with pytest.raises(ValueError, match=r"must have votes about every image, .* all/2.png has neither \(1 of 3"):
+    with pytest.raises(ValueError, match=r"must have votes on every image, .* all/2.png has neither \(1 of 3"):
         resolve(str(folder), tmp_path / "data")
     (folder / "all" / "2.png").unlink()
     images = resolve(str(folder), tmp_path / "data")

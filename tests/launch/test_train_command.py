@@ -183,7 +183,7 @@ def test_parts_of_users_files(
     best.write_text(yaml.safe_dump(content["config"]))
     monkeypatch.setattr(user_files, "_named", {})  # as in a new process
     words = ["--config", str(best), "--show-config"]
-    assert_refused("train.py", main, words, "which nobody has named here", monkeypatch, capsys)
+    assert_refused("train.py", main, words, "which was not named here", monkeypatch, capsys)
     monkeypatch.setenv(user_files.VARIABLE, ":".join(name.rpartition(":")[0] for name in ours[1::2]))
     assert json.loads(called("launch/train.py", main, *words).stdout) == content["config"]
 

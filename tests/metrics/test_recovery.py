@@ -104,7 +104,7 @@ def test_bad_input_is_named() -> None:
         compare(torch.ones(3), torch.ones(4))
     with pytest.raises(ValueError, match="At least 2 points must be given, but got 1"):
         compare(torch.ones(1), torch.ones(1))
-    with pytest.raises(ValueError, match=r"as many vectors, but got \(5, 2\) and \(4, 2\)"):
+    with pytest.raises(ValueError, match=r"the same number of vectors, but got \(5, 2\) and \(4, 2\)"):
         compare_pairs(torch.ones(5, 2), torch.ones(4, 2))
     with pytest.raises(ValueError, match="At least 3 points must be given, but got 2"):
         compare_pairs(torch.ones(2, 2), torch.ones(2, 2))

@@ -93,7 +93,7 @@ def test_five_seeds_have_each_fold_once() -> None:
 
 
 def test_sources_of_training_images() -> None:
-    with pytest.raises(ValueError, match="needs training images apart, which 'numbered' does not have"):
+    with pytest.raises(ValueError, match="needs separate training images, which 'numbered' does not have"):
         CifarTask(CifarTask.Config(labels=Labels.CIFAR10_HARD), numbered(), [0])
     task = CifarTask(CifarTask.Config(labels=Labels.CIFAR10_HARD), numbered(n_train=20), [0])
     assert len(task.folds[0].images) == 20
@@ -219,7 +219,7 @@ def test_kappa_and_weights_are_the_seeds() -> None:
     [
         ({"encoder__dim": 1}, "`encoder.dim >= 2` must hold, but got 1."),
         ({"task__fold": 5}, "`0 <= task.fold <= 4` must hold, but got 5."),
-        ({"training__negatives": "shared"}, "shared ones are not possible"),
+        ({"training__negatives": "shared"}, "they cannot be shared"),
         ({"task__labels": "soft-ish"}, "must be one of soft, hard, cifar10_hard"),
     ],
 )

@@ -72,7 +72,7 @@ def test_what_is_no_set_of_features_is_refused(tmp_path: Path, changes: dict[str
 def test_files_that_are_none_are_refused(tmp_path: Path) -> None:
     (tmp_path / "cut.npz").write_bytes(b"PK")
     np.savez(tmp_path / "images.npz", test_images=np.zeros(3))
-    for name, message in (("none.npz", "which is none"), ("cut.npz", "cut off"), ("images.npz", "features and labels")):
+    for name, message in (("none.npz", "is not one"), ("cut.npz", "cut off"), ("images.npz", "features and labels")):
         with pytest.raises(ValueError, match=message):
             read_features(str(tmp_path / name))
 
@@ -95,7 +95,7 @@ def test_pairs_follow_the_shares(generator: torch.Generator) -> None:
             counts = torch.bincount(pairs, minlength=len(p) ** 2).double()
             assert ((counts / len(pairs) - law.flatten()).abs() < 5 * (law.flatten() / 20_000).sqrt()).all()
     assert task.draw(4, Negatives.IN_BATCH, 4, torch.Generator()).negatives.shape == (2, 4, 0, 1)
-    with pytest.raises(ValueError, match="none are shared"):
+    with pytest.raises(ValueError, match="they cannot be shared"):
         RunConfig.of({"training.negatives": "shared"}, task="features")
 
 
@@ -113,7 +113,7 @@ def test_a_training_and_its_encoder(file: Path, tmp_path: Path, monkeypatch: pyt
     file.unlink()
     encoder = load_encoder(tmp_path / "run.pt")
     assert encoder(features).mu.shape == (N, 8)
-    for given, message in ((kind, "must be named: `--data FILE.npz`"), ((*kind, "--data", str(file)), "which is none")):
+    for given, message in ((kind, "must be named: `--data FILE.npz`"), ((*kind, "--data", str(file)), "is not one")):
         monkeypatch.setattr(sys, "argv", ["launch/train.py", *given])
         with pytest.raises(ValueError, match=message):
             train.main()

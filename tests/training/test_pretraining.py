@@ -143,7 +143,7 @@ def test_encoders_refuse_others(kept: Path, weights: Weights) -> None:
     with pytest.raises(ValueError, match="There are no weights"):
         ResNetEncoder(ResNetEncoder.Config(weights=f"gone-{'0' * 16}.pt"), [1])
     strange = replace(weights, state={"0.weight": torch.zeros(1)})
-    with pytest.raises(ValueError, match="another network"):
+    with pytest.raises(ValueError, match="do not fit the encoder's network"):
         ResNetEncoder(ResNetEncoder.Config(width=2, weights=keep_weights(strange, kept.parent).name), [1])
 
 

@@ -204,7 +204,7 @@ def test_checkpoints_of_others_are_refused_and_left_alone(tmp_path: Path) -> Non
     before, content = path.read_bytes(), read_checkpoint(path)
     with pytest.raises(ValueError, match=r"loss.n_samples is 4 there and 5 here"):
         check_same_config(path, content, smoke(loss__n_samples=5), (4,))
-    with pytest.raises(ValueError, match=r"of the seeds \[4\], not \[5\]"):
+    with pytest.raises(ValueError, match=r"has the seeds \[4\], not \[5\]"):
         check_same_config(path, content, smoke(), (5,))
     check_same_config(path, content, smoke(), (4,))
     assert path.read_bytes() == before

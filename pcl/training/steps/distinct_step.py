@@ -1,6 +1,6 @@
-"""The training step on images whose negatives are few different ones: each is encoded once and counted.
+"""The training step for images with few distinct negatives: each is encoded once and counted.
 
-Loss, gradients and statistics are those of `TrainingStep`, its reference, but for rounding; the random numbers are the
+Loss, gradients and statistics are those of `TrainingStep`, its reference, up to rounding; the random numbers are the
 same. In the released image experiment the 4,096 negatives of a batch are 256 images.
 
 Axes: R runs, B anchors, N negatives, P images that can be negatives.
@@ -14,7 +14,7 @@ from pcl.encoders import Encoder, ResNetEncoder
 from pcl.tasks import CifarTask, Negatives, Task
 from pcl.training.steps.training_step import TrainingStep, gathered
 
-_LEAST_COPIES = 2  # mean number of times that an image is a negative, from which on it pays to count
+_LEAST_COPIES = 2  # counting pays off if an image is a negative at least this many times, on average
 
 
 class DistinctStep(TrainingStep):
@@ -25,15 +25,15 @@ class DistinctStep(TrainingStep):
 
     @staticmethod
     def fits(task: Task, encoder: Encoder, n_negatives: int) -> bool:
-        """Return whether a batch with so many negatives in all can be trained on so, in less time."""
+        """Return whether this step supports batches with so many negatives in all, and is faster than the plain one."""
         if not (isinstance(task, CifarTask) and type(task).draw is CifarTask.draw and type(encoder) is ResNetEncoder):
             return False  # a user's own may draw or normalise in another way
         return task.has_pool and n_negatives >= _LEAST_COPIES * task.n_pool
 
     def prepare(self) -> tuple[Tensor, ...]:
-        """Return different images (R, 2 B + P, ...), how often each counts, and the places of the batch's among them.
+        """Return distinct images (R, 2 B + P, ...), how often each counts, and the places of the batch's among them.
 
-        Places are (R, 2 B + B N). Without drawn negatives, the images are those of the batch, alone.
+        Places are (R, 2 B + B N). Without drawn negatives, only the images of the batch are returned.
         """
         if self.source is not Negatives.DRAWN:
             return super().prepare()
@@ -47,7 +47,7 @@ class DistinctStep(TrainingStep):
         return x, counts.scatter_add_(1, places, torch.ones_like(places, dtype=counts.dtype)), places
 
     def encode(self, x: Tensor, *known: Tensor) -> VonMisesFisher:
-        """Return posteriors of the batch, (R, 2 B + B N), from those of different images."""
+        """Return posteriors of the batch, (R, 2 B + B N), from those of distinct images."""
         if self.source is not Negatives.DRAWN:
             return super().encode(x, *known)
         counts, places = known

@@ -1,8 +1,8 @@
 """The training step with fused kernels, with the same statistics as `TrainingStep`, its reference.
 
-Fused are the latents of the data; MCInfoNCE with drawn partners and HIB, value and gradient; and what `IntegratedStep`
-fuses. A mu network that a phase does not train runs in half precision, whose ten bits of mantissa are those of the TF32
-products that it replaces. The rest is the plain step, inside the same graph.
+Kernels compute the latents of the data, value and gradient of HIB and of MCInfoNCE with drawn partners, and what
+`IntegratedStep` fuses. A mu network that a phase does not train runs in half precision, which has ten bits of mantissa
+like the TF32 products that it replaces. The rest is the plain step, inside the same graph.
 
 Axes: R runs, B anchors, K samples, N negatives, D dim.
 """
@@ -41,7 +41,7 @@ class FusedStep(IntegratedStep):
             of_truth = transport_table(task.config.dim, task.truth.law, self.device)
             self.latents = lambda mu, kappa, _: sample_latents(of_truth, mu, kappa, self.seed_and_step)
         self._half_mu_net = HalfMlp(encoder.mu_net) if trained is Trained.KAPPA else None
-        # Its gradient stops at its inputs; only another backbone would need the gradient in mu.
+        # A narrow network passes no gradient to its inputs; only a shared backbone needs that, for mu.
         is_narrow = fits(encoder.kappa_net) and encoder.config.backbone is Backbone.INDEPENDENT
         self._kappa_net = NarrowMlp(encoder.kappa_net) if is_narrow else encoder.kappa_net
         self._is_kappa_fixed = trained is Trained.MU and encoder.config.backbone is Backbone.INDEPENDENT

@@ -1,8 +1,8 @@
 """Training step for CUDA with a fused MCInfoNCE: integrated partners, negatives shared by the batch.
 
-Its reference is `TrainingStep`, whose loss computes every similarity in float64; here kernels sum them by a table. With
-one run, both draw the same random numbers. Terms of guided samples, weight and similarity to the positive, are off by
-less than 1e-4 at anchors' kappas of 50 and 10,000 (D = 8, under Triton's interpreter).
+Its reference is `TrainingStep`, whose loss computes every similarity in float64; here kernels sum them from a table.
+With one run, both draw the same random numbers. Terms of guided samples, weight and similarity to the positive, are off
+by less than 1e-4 at anchors' kappas of 50 and 10,000 (D = 8, under Triton's interpreter).
 
 Axes: R runs, B anchors, K samples, N negatives, D dim.
 """
@@ -25,7 +25,7 @@ from pcl.mathematics.normalizer_table import growth_table
 from pcl.tasks import Negatives
 from pcl.training.steps.training_step import TrainingStep
 
-_LARGEST_DIM = 128  # that was tested on a GPU
+_LARGEST_DIM = 128  # largest dimension tested on a GPU
 
 
 class IntegratedStep(TrainingStep):
@@ -71,6 +71,6 @@ class IntegratedStep(TrainingStep):
 
 
 def _contrast(loss: LossConfig) -> SampledContrast | None:
-    """Return the numbers of the loss, if the kernel has it."""
+    """Return the numbers of the loss, if the kernel computes it."""
     contrast = loss.fused
     return contrast if isinstance(contrast, SampledContrast) and contrast.is_integrated else None

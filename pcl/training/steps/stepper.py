@@ -151,9 +151,9 @@ class GraphStepper(Stepper):
         self._n_summed += n_batches
 
     def _capture(self, n_batches: int) -> int:
-        """Train a few batches outside of the graph, as torch requires, then capture one; return how many.
+        """Train a few batches outside the graph, as torch requires, then capture one; return how many were trained.
 
-        While a batch is trained on, the next one is prepared beside it.
+        While one batch is trained on, the next one is prepared on another stream.
         """
         n_warm_up = min(3, n_batches)
         before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.benchmark

@@ -18,7 +18,7 @@ from pcl.tasks import Batch, Negatives, Task
 
 
 class TrainingStep:
-    """A training step: data, posteriors and the mean loss of every run; `seed` is of everything random in training."""
+    """A training step: data, posteriors and the mean loss of every run; `seed` seeds all randomness in training."""
 
     def __init__(self, config: RunConfig, task: Task, encoder: Encoder, device: torch.device, seed: int) -> None:
         self.config = config
@@ -51,7 +51,7 @@ class TrainingStep:
         return list(wanted.values())
 
     def prepare(self) -> tuple[Tensor, ...]:
-        """Return what does not depend on trained parameters; first the inputs, (R, 2 B + negatives, ...).
+        """Return everything that does not depend on trained parameters, first the inputs, (R, 2 B + negatives, ...).
 
         Where positives are among the negatives, the inputs are (R, B + negatives, ...), and their places come second.
         """
@@ -68,7 +68,7 @@ class TrainingStep:
         return self.losses_of(*self._triple(self.encode(*prepared)))
 
     def encode(self, x: Tensor, *places: Tensor) -> VonMisesFisher:
-        """Return posteriors (R, 2 B + negatives) of what `prepare` returns, as the phase trains on them."""
+        """Return posteriors (R, 2 B + negatives) of the result of `prepare`, as the phase trains on them."""
         posterior = self.encoder.training_posteriors(
             x, self.trained is not Trained.KAPPA, self.trained is not Trained.MU
         )
@@ -123,7 +123,7 @@ class TrainingStep:
             self._loss_of(run).has_tables = True
 
     def learned(self) -> list[dict[str, float]]:
-        """Return what each run's loss has learned of its own numbers, by name."""
+        """Return the numbers that each run's loss has learned, by name."""
         return [self._loss_of(run).learned() for run in range(self.task.n_runs)]
 
     def _drawn(self) -> Batch:
