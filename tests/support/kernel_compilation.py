@@ -15,12 +15,13 @@ from pcl.distributions import CosineLaw, VonMisesFisher
 from pcl.encoders import StackedMlp
 from pcl.kernels.hib import FusedHIB
 from pcl.kernels.inputs import Partners
-from pcl.kernels.integrated import log_mean_similarity
+from pcl.kernels.integrated.log_mean import log_mean_similarity
+from pcl.kernels.integrated.samples import samples_of
+from pcl.kernels.integrated.terms import log_terms
 from pcl.kernels.latents import sample_latents
 from pcl.kernels.mc_info_nce import FusedMCInfoNCE
 from pcl.kernels.narrow_mlp import NarrowMlp
 from pcl.kernels.transport import transport_table
-from pcl.kernels.weighted_samples import log_terms, samples_of
 from pcl.mathematics.normalizer_table import growth_table
 from pcl.mathematics.random_streams import streams
 from tests.support.kernel_reference import partners_of

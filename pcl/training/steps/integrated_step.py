@@ -16,9 +16,10 @@ from torch import Tensor, nn
 from pcl.config.schedule import Trained
 from pcl.distributions import VonMisesFisher
 from pcl.distributions.law import EXACT_LAW
-from pcl.kernels.integrated import log_mean_similarity
-from pcl.kernels.normalizer import growth_of
-from pcl.kernels.weighted_samples import log_terms, samples_of
+from pcl.kernels.integrated.log_mean import log_mean_similarity
+from pcl.kernels.integrated.normalizer import growth_of
+from pcl.kernels.integrated.samples import samples_of
+from pcl.kernels.integrated.terms import log_terms
 from pcl.losses.base import LossConfig, SampledContrast
 from pcl.losses.mc_info_nce import MCInfoNCE, guiding_law
 from pcl.mathematics.normalizer_table import growth_table

@@ -18,7 +18,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import Function, once_differentiable
 
-from pcl.kernels.normalizer import (
+from pcl.kernels.integrated.normalizer import (
     TABLE_END,
     growth,
     growth_beyond,

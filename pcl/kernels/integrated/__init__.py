@@ -1,0 +1,1 @@
+"""Kernels of the profile `exact`: guided samples of anchors, partners integrated in closed form."""
