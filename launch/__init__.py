@@ -1,1 +1,1 @@
-"""Thin commands. Each runs as `python launch/NAME.py` or `python -m launch.NAME`."""
+"""Thin commands; each runs as `python launch/NAME.py` or `python -m launch.NAME`."""

@@ -1,8 +1,8 @@
 """Vary one thing and see what it does: `python launch/ablate.py --ablation mc_samples`.
 
 Every variant has the same seeds, and with them the same generators, folds, evaluation sets and first weights, so that
-differences from the baseline are taken seed by seed. It ends with a table of them, in runs/STUDY/ and in MLflow, where
-the board shows it. What any study has run already is not run again. Killed or stopped, `--resume` goes on.
+differences from the baseline are taken seed by seed. Their table goes to runs/STUDY/ and to MLflow, where the board
+shows it. Trials that any study has already run are not run again. If it is killed or stopped, `--resume` continues it.
 """
 
 import argparse
@@ -50,7 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     what = parser.add_argument_group("what to vary")
     what.add_argument("--ablation", metavar="NAME|FILE", help="one of --list, or a file that defines ABLATION")
     what.add_argument("--list", action="store_true", help="print the ablations and stop")
-    what_flags(what, "of every variant (default: 4,5,6,7,8; the first three at quick, two at smoke)")
+    what_flags(what, "seeds of every variant (default: 4,5,6,7,8; the first three at quick, two at smoke)")
     json_flag(how_flags(parser, "ablation, images, scale and time"))
     where_flags(parser)
     return parser

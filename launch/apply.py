@@ -1,8 +1,8 @@
 """Apply a trained encoder to a folder of images: `python launch/apply.py STUDY FOLDER`, or a CHECKPOINT for the study.
 
 It writes tables of every image's mu, kappa and 95% credible angle, the most ambiguous first, as CSV and Parquet; near
-duplicates and outliers; and a page, index.html, with thumbnails. Subfolders are classes, of which Recall@1 is told as
-the least certain images are rejected. Any number of images fits in memory: pixels are held a batch at a time.
+duplicates and outliers; and a page, index.html, with thumbnails. Subfolders are classes: it reports their Recall@1 as
+the least certain images are rejected. Any number of images fits in memory: pixels are held one batch at a time.
 """
 
 import argparse
@@ -24,10 +24,10 @@ def main() -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(__doc__)
     encoder_flags(parser)
-    parser.add_argument("folder", type=Path, metavar="FOLDER", help="images of any size, also in subfolders")
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help="folder of images of any size, also in subfolders")
     parser.add_argument("--batch-size", type=whole_number, help="images decoded at once (default: 500)")
-    parser.add_argument("--output", type=Path, metavar="FOLDER", help="of tables and page (default: apply/NAME in the "
-                        "study's folder or beside the checkpoint, with the name of the images' folder)")  # fmt: skip
+    parser.add_argument("--output", type=Path, metavar="FOLDER", help="folder for the results (default: apply/NAME in "
+                        "the study's folder or next to the checkpoint; NAME is the images' folder)")  # fmt: skip
     device_flag(parser)
     return parser
 

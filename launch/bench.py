@@ -1,4 +1,4 @@
-"""Benchmarks: `bench.py NAME` prints a table and writes it, with the hardware and the versions, as JSON."""
+"""Benchmarks: `bench.py NAME` prints a table and writes it as JSON, with hardware and versions."""
 
 import argparse
 import os
@@ -13,35 +13,35 @@ from launch.shared.common_flags import fidelity_flag
 
 _HELP = {
     "vmf": "von Mises-Fisher sampling on one CPU thread, against SciPy and rejection",
-    "loss": "time and peak memory of the losses, against whole samples in memory",
-    "toy": "a batch of the controlled experiment, fast path against plain twin",
-    "cifar": "a batch of images and its parts, an evaluation, a whole fold",
-    "predict": "images a second of a model of images, as MLflow calls it and without MLflow",
-    "sharing": "trials side by side in one process, against one alone",
-    "study": "what the service costs: trials that do nothing, and a real grid",
-    "search": "trials and time until a search has found the best, on a table",
+    "loss": "time and peak memory of the losses, compared with whole samples in memory",
+    "toy": "time of a batch of the controlled experiment, fast path and plain twin",
+    "cifar": "time of a batch of images and its parts, an evaluation and a whole fold",
+    "predict": "images per second of an image model, through MLflow and without it",
+    "sharing": "throughput of trials side by side in one process, compared with one alone",
+    "study": "overhead of the service: trials that do nothing, and a real grid",
+    "search": "trials and time until a search finds the best, replayed on a table",
     "faults": "what studies lose when nodes, networks, drivers and MLflow fail",
     "chaos": "studies with faults at random moments, resumed and compared with undisturbed ones",
-    "load": "a thousand trials of a second on three nodes, and ten thousand records",
+    "load": "1,000 trials of one second on three nodes, and 10,000 records",
 }
 
-_COUNTS = {  # flags of whole numbers: the default, and what is counted
+_COUNTS = {  # flags with whole numbers: the default, and what they count
     "vmf": {"samples": (1_000_000, "samples a call"), "dim": (10, "dimension"), "repeats": (5, "timed calls a row")},
     "loss": {
         "samples": (512, "Monte-Carlo samples K"), "batch-size": (512, "anchors"),
         "negatives": (32, "negatives M per anchor"), "dim": (10, "dimension"), "repeats": (5, "timed calls a row"),
     },
-    "predict": {"side": (32, "rows of an image"), "width": (64, "of the network"), "seconds": (5, "seconds a row")},
+    "predict": {"side": (32, "rows of an image"), "width": (64, "network width"), "seconds": (5, "seconds a row")},
     "study": {"trials": (64, "trials that do nothing")},
     "search": {"repeats": (50, "searches of each kind"), "batches": (3200, "--make: batches of a cell")},
     "faults": {"reports": (60, "reports of each of the 8 trials")},
-    "chaos": {"seed": (1, "seed of the faults"), "minutes": (10, "minutes; the round that runs then is the last")},
+    "chaos": {"seed": (1, "seed of the faults"), "minutes": (10, "minutes, after which the running round is the last")},
     "load": {
         "trials": (1000, "trials"), "inline": (300, "trials in this process"),
-        "cpus": (4, "CPUs that a node claims to have"), "records": (10_000, "runs that are listed"),
+        "cpus": (4, "CPUs that each node claims to have"), "records": (10_000, "runs to list"),
     },
 }  # fmt: skip
-_TIMED = {"toy": (500, 10), "cifar": (100, 5), "sharing": (200, 0)}  # batches a row, on a GPU and on a CPU
+_TIMED = {"toy": (500, 10), "cifar": (100, 5), "sharing": (200, 0)}  # batches per row, on a GPU and on a CPU
 
 
 def main() -> None:
@@ -88,15 +88,15 @@ def _parser() -> argparse.ArgumentParser:
     parsers["faults"].add_argument("--events", nargs="+", choices=events, default=events, metavar="EVENT",
                                    help=f"some of: {', '.join(map(repr, events))} (default: all)")  # fmt: skip
     parsers["chaos"].add_argument("--round", type=whole_number, dest="number", metavar="K", help="run this round alone")
-    parsers["load"].add_argument("--seconds", type=float, default=1.0, help="that each trial sleeps (default: 1)")
+    parsers["load"].add_argument("--seconds", type=float, default=1.0, help="seconds of sleep per trial (default: 1)")
     _search_flags(parsers["search"])
     for name, command in parsers.items():
-        command.add_argument("--output", type=Path, help=f"of the table as JSON (default: runs/bench/{name}.json)")
+        command.add_argument("--output", type=Path, help=f"the table as JSON (default: runs/bench/{name}.json)")
     return parser
 
 
 def _training_flags(parser: argparse.ArgumentParser, on_gpu: int, on_cpu: int) -> None:
-    """Add what all benchmarks of trainings take; the numbers are the batches that are timed for a row."""
+    """Add the flags of all training benchmarks; the numbers are the batches timed per row."""
     fidelity_flag(parser, dest="profile", default="reference")
     parser.add_argument("--scale", help="sizes: paper or quick (default: paper on a GPU, else quick)")
     device_flag(parser)
@@ -106,12 +106,12 @@ def _training_flags(parser: argparse.ArgumentParser, on_gpu: int, on_cpu: int) -
 
 
 def _search_flags(search: argparse.ArgumentParser) -> None:
-    search.add_argument("--table", type=Path, help="true results (default: launch/benchmarks/search.jsonl)")
-    search.add_argument("--make", action="store_true", help="train what the table lacks, and stop")
+    search.add_argument("--table", type=Path, help="table of results (default: launch/benchmarks/search.jsonl)")
+    search.add_argument("--make", action="store_true", help="train the cells that the table lacks, and stop")
     search.add_argument("--set", action="append", default=[], dest="overrides", metavar="PATH=VALUE",
                         help="--make: a setting of all cells")  # fmt: skip
     search.add_argument("--limit", type=float, default=600.0, metavar="SECONDS",
-                        help="--make: begin no cell after so long (default: 600)")  # fmt: skip
+                        help="--make: begin no cell after this time (default: 600)")  # fmt: skip
     device_flag(search, "--make: ")
 
 

@@ -1,8 +1,8 @@
-"""Show studies in a browser: `python launch/board.py` serves the board, with MLflow beside it, until Ctrl-C.
+"""Show studies in a browser: `python launch/board.py` serves the board and MLflow until Ctrl-C.
 
 The board shows what MLflow has recorded: studies, their trials and winners, paired differences, the paper's numbers
-beside ours, and runs compared. It links to MLflow's own pages, for which it starts a server unless one runs,
-and to Ray's dashboard if there is one. `--export FOLDER` writes the same pages as files, which need no server.
+compared with ours, and comparisons of runs. It links to MLflow's own pages, for which it starts a server unless one
+runs, and to Ray's dashboard if there is one. `--export FOLDER` writes the same pages as files, which need no server.
 """
 
 import argparse
@@ -28,12 +28,14 @@ def _parser() -> argparse.ArgumentParser:
     storage_flag(parser)
     tracking_flag(parser)
     parser.add_argument("--export", type=Path, help="write the board as files and stop")
-    parser.add_argument("--host", default="127.0.0.1", help="to listen at (default: 127.0.0.1, this machine only)")
+    parser.add_argument(
+        "--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1, this machine only)"
+    )
     parser.add_argument("--port", type=int, help=f"port of the board (default: {_PORT}, or a free one)")
-    parser.add_argument("--mlflow", metavar="URL", help="address of MLflow's pages, as browsers have it (default: the "
-                        "tracking server's, or one that is started)")  # fmt: skip
-    parser.add_argument("--mlflow-port", type=int, default=5000, help="of MLflow (default: 5000, or a free one)")
-    parser.add_argument("--ray", metavar="URL", help="address of Ray's dashboard (default: looked for on this machine)")
+    parser.add_argument("--mlflow", metavar="URL", help="address of MLflow's pages, as browsers reach it (default: the "
+                        "tracking server's, or that of a server started here)")  # fmt: skip
+    parser.add_argument("--mlflow-port", type=int, default=5000, help="port of MLflow (default: 5000, or a free one)")
+    parser.add_argument("--ray", metavar="URL", help="address of Ray's dashboard (default: looked up on this machine)")
     return parser
 
 

@@ -1,8 +1,8 @@
 """Register a study's winner as a model in MLflow: `python launch/champion.py STUDY`.
 
-The model takes images of any size, or numbers, and answers with mu, kappa, the angle of the 95% credible cap and, of
+The model takes images of any size, or numbers, and returns mu, kappa, the angle of the 95% credible cap and, for
 images, the nearest training image. It carries its code: it loads and is served without this package and without Ray.
-A second call makes no second version unless something has changed.
+Running the command again makes a new version only if something has changed.
 """
 
 import argparse
@@ -23,9 +23,9 @@ def main() -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(__doc__)
     parser.add_argument("study", metavar="STUDY", help="a study's name, folder or address")
-    parser.add_argument("--alias", default="champion", help="that the version gets (default: champion)")
-    parser.add_argument("--name", help="of the registered model (default: the space's)")
-    parser.add_argument("--seed", type=int, help="of the trained ones (default: the first that has not failed)")
+    parser.add_argument("--alias", default="champion", help="alias of the version (default: champion)")
+    parser.add_argument("--name", help="name of the registered model (default: the space's)")
+    parser.add_argument("--seed", type=int, help="trained seed to register (default: the first that has not failed)")
     storage_flag(parser)
     tracking_flag(parser)
     return parser

@@ -1,7 +1,7 @@
 """Write the generated parts of README.md and docs/: `python launch/docs.py`.
 
-Results come from the CSVs in dashboards/results, which `launch/reproduce.py --output dashboards/results` writes; the
-differences between text, released code and theorem from `SETTINGS`; the command reference from the parsers.
+Results come from the CSVs in dashboards/results, which `launch/reproduce.py --output dashboards/results` writes. The
+differences between text, released code and theorem come from `SETTINGS`, the command reference from the parsers.
 """
 
 import argparse
@@ -23,7 +23,7 @@ _COMMANDS = (
 
 
 def main() -> None:
-    """Parse the command line, then write or compare: exits with 1 if a page is out of date."""
+    """Parse the command line, then write or compare; `--check` exits with 1 if a page is out of date."""
     given = _parser().parse_args()
     if not given.results.is_dir():
         raise ValueError(f"`--results` must be a folder of results, but there is no folder {given.results}.")
@@ -68,9 +68,11 @@ def _parts(folder: Path) -> dict[str, str]:
 
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(__doc__)
-    parser.add_argument("--results", type=Path, default=RESULTS, help="of the CSVs (default: dashboards/results)")
+    parser.add_argument(
+        "--results", type=Path, default=RESULTS, help="folder of the CSVs (default: dashboards/results)"
+    )
     parser.add_argument("--root", type=Path, default=_ROOT, metavar="FOLDER",
-                        help="of README.md and docs/ (default: this checkout)")  # fmt: skip
+                        help="folder of README.md and docs/ (default: this checkout)")  # fmt: skip
     parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 if a page is out of date")
     return parser
 

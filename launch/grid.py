@@ -1,7 +1,7 @@
 """Search a space on Ray and record every trial in MLflow: `python launch/grid.py --space toy_mcinfonce`.
 
-It says what will run and how long it will take, shows how it goes, and ends with a ranked table, the winner in
-runs/STUDY/best.yaml, and all trials in MLflow. Killed or stopped at any time, `--resume` goes on where it was.
+It prints what will run and how long it will take, shows progress, and ends with a ranked table, the winner in
+runs/STUDY/best.yaml, and all trials in MLflow. If it is killed or stopped at any time, `--resume` continues it.
 """
 
 import argparse
@@ -54,19 +54,21 @@ def _parser() -> argparse.ArgumentParser:
     what = parser.add_argument_group("what to search")
     what.add_argument("--space", metavar="NAME|FILE", help="one of --list, or a file that defines SPACE")
     what.add_argument("--list", action="store_true", help="print the spaces and stop")
-    what_flags(what, "tuning seeds (default: the space's; its first at quick, smoke)")
+    what_flags(what, "tuning seeds (default: the space's; at quick and smoke, only its first)")
     search = parser.add_argument_group("how to search")
-    search.add_argument("--search", choices=["grid", "random", "optuna"], help="default: grid, all of its cells")
-    search.add_argument("--trials", type=whole_number, metavar="N", help="of each stage of a random or Optuna search "
-                        "(default: a tenth of the grid, from 10 to 100; the plan says)")  # fmt: skip
-    search.add_argument("--search-seed", type=int, metavar="SEED", help="of the draws and the sampler (default: 0)")
-    search.add_argument("--sampler", choices=["tpe", "gp"], help="Optuna's: tree-structured Parzen estimator (default) "
-                        "or Gaussian process")  # fmt: skip
-    search.add_argument("--warm-start", type=study_name, metavar="STUDY", help="whose trials Optuna begins with")
-    search.add_argument("--scheduler", choices=["none", "asha", "pbt"], help="asha: stop trials early that fall behind "
-                        "(default: none; pbt is refused and says why)")  # fmt: skip
-    search.add_argument("--replicate", choices=["auto"], help="more seeds for the best of each stage until it is "
-                        "clear which is best (the plan has the rule)")  # fmt: skip
+    search.add_argument("--search", choices=["grid", "random", "optuna"], help="default: grid, which runs all cells")
+    search.add_argument("--trials", type=whole_number, metavar="N", help="trials of each stage of a random or Optuna "
+                        "search (default: a tenth of the grid, from 10 to 100; the plan shows it)")  # fmt: skip
+    search.add_argument(
+        "--search-seed", type=int, metavar="SEED", help="seed of the draws and the sampler (default: 0)"
+    )
+    search.add_argument("--sampler", choices=["tpe", "gp"], help="Optuna's sampler: tree-structured Parzen estimator "
+                        "(default) or Gaussian process")  # fmt: skip
+    search.add_argument("--warm-start", type=study_name, metavar="STUDY", help="study whose trials Optuna starts with")
+    search.add_argument("--scheduler", choices=["none", "asha", "pbt"], help="asha: stop trials early if they fall "
+                        "behind (default: none; pbt is refused with the reason)")  # fmt: skip
+    search.add_argument("--replicate", choices=["auto"], help="more seeds for the best trials of each stage until "
+                        "it is clear which is best (the plan gives the rule)")  # fmt: skip
     search.add_argument("--objectives", metavar="METRIC,METRIC", help="metrics of a Pareto front; the first decides "
                         "(default: the space's)")  # fmt: skip
     how = how_flags(parser, "space, images, scale and time")

@@ -1,7 +1,7 @@
 """Look at images with a trained encoder: `python launch/look.py STUDY` or `python launch/look.py CHECKPOINT`.
 
 It writes a page, index.html, with pictures: the least and most certain images of each class, queries with the images in
-their credible intervals, Recall@1 when the least certain images are rejected, kappa against annotators and crops. The
+their credible intervals, Recall@1 as the least certain images are rejected, and kappa against annotators and crops. The
 page needs no network.
 """
 
@@ -26,8 +26,8 @@ def _parser() -> argparse.ArgumentParser:
     encoder_flags(parser)
     parser.add_argument("--data", help="images to look at instead of the run's test images")
     parser.add_argument("--skip-bad", action="store_true", help=SKIP_BAD_HELP)
-    parser.add_argument("--output", type=Path, metavar="FOLDER", help="of the page (default: look/ in the study's "
-                        "folder or beside the checkpoint)")  # fmt: skip
+    parser.add_argument("--output", type=Path, metavar="FOLDER", help="folder for the page (default: look/ in the "
+                        "study's folder or next to the checkpoint)")  # fmt: skip
     device_flag(parser)
     return parser
 

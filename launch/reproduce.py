@@ -1,8 +1,8 @@
-"""The paper's tables and figures, ours beside the published: `python launch/reproduce.py --table bench_results`.
+"""Compare the paper's tables and figures with ours: `python launch/reproduce.py --table bench_results`.
 
 It trains what MLflow does not have yet, reads the rest, and prints published | ours | difference in combined standard
 errors | verdict. The same goes to STORAGE/reproduce/ as text, Markdown, CSV, LaTeX and HTML, with the figures drawn.
-Stopped at any time, the same command goes on.
+If it is stopped at any time, the same command continues it.
 """
 
 import argparse
@@ -27,7 +27,7 @@ def main() -> None:
             say(f"{'--table' if kind == 'tab' else '--figure':<9}{short:<20}{title}")
     elif not is_sent("reproduce", arguments.address, arguments.storage, arguments.plan):
         request = request_of(arguments)
-        chosen_tables(request, list(published_titles()))  # or it is said what there is
+        chosen_tables(request, list(published_titles()))  # raises an error that lists what there is
         from launch.reproduction.command import run_reproduction  # noqa: PLC0415  -h, typing errors answer at once
 
         run_reproduction(request)
@@ -48,11 +48,11 @@ def _parser() -> argparse.ArgumentParser:
     what.add_argument("--figure", action="append", default=[], metavar="NAME", help="a figure; may be repeated")
     what.add_argument("--all", action="store_true", help="every table and figure")
     what.add_argument("--list", action="store_true", help="print their names and stop")
-    what.add_argument("--output", type=Path, metavar="FOLDER", help="also write each table there as a CSV to be kept, "
-                      "with command, hardware, commit and date, such as dashboards/results")  # fmt: skip
+    what.add_argument("--output", type=Path, metavar="FOLDER", help="also keep each table in this folder, such as "
+                      "dashboards/results, as a CSV with command, hardware, commit and date")  # fmt: skip
     what_flags(what, "report seeds (default: 4,5,6,7,8; the first three at quick, two at smoke)")
     how = parser.add_argument_group("how to run it")
-    how.add_argument("--plan", action="store_true", help="print what would run and about how long, and stop")
+    how.add_argument("--plan", action="store_true", help="print what would run and about how long it takes, and stop")
     running_flags(how)
     json_flag(how)
     where_flags(parser)

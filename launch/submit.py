@@ -2,8 +2,8 @@
 
     python launch/submit.py --address http://HOST:8265 --folder /shared/pcl -- launch/grid.py --space toy_elk
 
-It runs there as a job and no longer needs this machine. The code, the lock file and your own files go with it; results
-are in --folder on the cluster and in MLflow. Exit code 0: the job has succeeded, or with --detach it was sent.
+It runs there as a job and no longer needs this machine. The code, the lock file and your own files are sent along;
+results are in --folder on the cluster and in MLflow. Exit code 0: the job has succeeded or, with --detach, was sent.
 """
 
 import argparse
@@ -44,7 +44,9 @@ def main() -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(__doc__, usage="submit.py [options] -- launch/NAME.py ...")
-    parser.add_argument("--address", help=f"dashboard (default: RAY_API_SERVER_ADDRESS, else {DEFAULT_ADDRESS})")
+    parser.add_argument(
+        "--address", help=f"address of the dashboard (default: RAY_API_SERVER_ADDRESS, else {DEFAULT_ADDRESS})"
+    )
     new = parser.add_argument_group("a new job")
     new.add_argument("--folder", metavar="/FOLDER", help="folder to run in, on a disk that all nodes share; runs/ and "
                      "data/ will be in it (default: the command's absolute `--storage`, unless that is an object "
@@ -57,8 +59,8 @@ def _parser() -> argparse.ArgumentParser:
     until.add_argument("--detach", action="store_true", help="return as soon as the job is sent")
     known = parser.add_argument_group("a job that was sent before")
     known.add_argument("--list", action="store_true", help="print all jobs")
-    known.add_argument("--status", metavar="ID", help="print its state; exits with 1 if it has failed or was stopped")
-    known.add_argument("--logs", metavar="ID", help="print its log; with --wait until it ends")
+    known.add_argument("--status", metavar="ID", help="print its state; exit code 1 if it has failed or was stopped")
+    known.add_argument("--logs", metavar="ID", help="print its log; with --wait, until it ends")
     known.add_argument("--stop", metavar="ID", help="stop it as Ctrl-C would: a study can be resumed")
     return parser
 

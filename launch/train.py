@@ -1,6 +1,6 @@
 """Train one run without Ray: `python launch/train.py --fidelity reference --seeds 4 --set loss.n_samples=16`.
 
-It saves a checkpoint at evaluations. Run the same command again to go on from there; a finished run is not repeated.
+It saves a checkpoint at evaluations. Run the same command again to continue from it; a finished run is not repeated.
 """
 
 import argparse
@@ -52,14 +52,16 @@ def _parser() -> argparse.ArgumentParser:
                         help="smoke, quick or paper (default: paper on a GPU, else quick)")  # fmt: skip
     parser.add_argument("--set", action="append", default=[], dest="overrides", metavar="PATH=VALUE",
                         help="change a setting; may be repeated")  # fmt: skip
-    seeds_flag(parser, "random seeds, which are trained side by side (default: 4)")
+    seeds_flag(parser, "random seeds, trained side by side (default: 4)")
     parser.add_argument("--seed", type=int, action="append", default=[], metavar="SEED", help="a seed; may be repeated")
     device_flag(parser)
     parser.add_argument("--plain", action="store_true", dest="is_plain",
                         help="without CUDA graphs, fused kernels and tables of similarities")  # fmt: skip
-    parser.add_argument("--checkpoint", type=Path, help="of the training (default: runs/train/...pt)")
-    parser.add_argument("--fresh", action="store_true", dest="is_fresh", help="start over even if there is one")
-    parser.add_argument("--calibrate", action="store_true", help="print the kappa where the loss is smallest, and stop")
+    parser.add_argument("--checkpoint", type=Path, help="checkpoint of the training (default: runs/train/...pt)")
+    parser.add_argument(
+        "--fresh", action="store_true", dest="is_fresh", help="start over even if there is a checkpoint"
+    )
+    parser.add_argument("--calibrate", action="store_true", help="print the kappa with the smallest loss, and stop")
     json_flag(parser)
     parser.add_argument("--show-config", action="store_true", help="print every setting and stop")
     return parser

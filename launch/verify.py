@@ -1,8 +1,8 @@
-"""Check a study's records: `python launch/verify.py STUDY`, or of all studies: `python launch/verify.py`.
+"""Check the records of a study, `python launch/verify.py STUDY`, or of all studies, `python launch/verify.py`.
 
-Folders of trials, reports, checkpoints, result files and MLflow's runs must agree: nothing lost, doubled or orphaned.
-It prints what is wrong and what mends it, and changes nothing. Exit code: 0 if all is sound, 1 if not, 2 if there is no
-such study or a process is at work on it.
+Trial folders, reports, checkpoints, result files and MLflow's runs must agree: nothing lost, duplicated or orphaned. It
+prints what is wrong and how to repair it, and changes nothing. Exit code: 0 if all is sound, 1 if not, 2 if there is no
+such study or a process is working on it.
 """
 
 import argparse

@@ -10,7 +10,7 @@ Published winner: D = 8, M = 1, kappa_pos = 32, joint training.
 kappa_pos is also the gain of the last layer's initialisation, hence the scale of kappa-hat before training, as in all
 of the released scripts.
 
-Under the profile `reference`, the cells with M = 0 are void: there is no repulsion, as in the released code.
+Under the profile `reference`, the cells with M = 0 are void: they have no repulsion, as in the released code.
 """
 
 from pcl.studies.space import Objective, SearchSpace, Stage, image_axes

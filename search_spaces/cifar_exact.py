@@ -2,12 +2,13 @@
 
     python launch/grid.py --space cifar_exact --fidelity exact --seeds 1 --no-finalize --data cifar10h
 
-A run ends with its last evaluation: nothing of it is chosen by the validation images, which then tell cells apart. The
-concentration of the partners, 16, is that of an earlier grid; 64 was worse in both correlations (docs/exact.md).
+A run ends with its last evaluation: validation images choose nothing within a run, only between cells. The
+concentration of the partners, 16, comes from an earlier grid; 64 was worse in both correlations (docs/exact.md).
 
-Hardware, time, result: one H200, fold 1, 112 s for these six and the same with `--set training.n_batches=4096`, four at
-a time, from a backbone with 94.03%. The best by the crop correlation at the end is crop_flip with "mu joint" (0.653),
-which is the recipe; 4,096 batches without augmentation have 0.651, resized crops at most 0.568 (docs/exact.md).
+Hardware, time, result: one H200, fold 1, 112 s for these six and the same six with `--set training.n_batches=4096`,
+four at a time, from a backbone with 94.03%. The best by the crop correlation at the end is crop_flip with "mu joint"
+(0.653), which is the recipe; 4,096 batches without augmentation have 0.651, resized crops at most 0.568
+(docs/exact.md).
 """
 
 from pcl.studies.space import Objective, SearchSpace, Stage

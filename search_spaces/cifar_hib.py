@@ -8,7 +8,7 @@ tab:bench_cifar in docs/results.md.
 Published winner: D = 8, M = 0, kappa_pos = 32, mu before kappa, a = 2, b = 1.
 
 HIB's formula has no kappa_pos. In all of the released scripts the same number is also the gain of the last layer's
-initialisation, hence the scale of kappa-hat before training: this is the axis' only effect here. The first stage has
+initialisation, hence the scale of kappa-hat before training: this is the axis's only effect here. The first stage has
 a = 1 and b = 0, the loss's defaults.
 """
 

@@ -7,12 +7,12 @@ Mu before kappa is better than joint training in all cells (crop correlation 0.6
 is D = 8, M = 0, kappa_pos = 16, mu before kappa, with 0.710. The published winner (M = 32) has 0.669 and differs from
 it by noise alone: docs/results.md.
 
-With `--data embedded` on two idle x86_64 cores (hence `--scale quick`, seed 1) it takes 5:46 with an existing backbone,
-whose pretraining takes 40 s of processor time; on two ARM cores 21:20, pretraining included, from another backbone. On
-the former, with the negatives and rates of numerics version 3, crop correlations of the validation images are from 0.36
-to 0.56 and Recall@1 from 0.875. On average kappa_pos = 16 is above 32 above 64 (0.48, 0.43, 0.41), and joint training
-above phases (0.45, 0.43). The best cell is D = 8, M = 1, kappa_pos = 16, joint. The phase of mu is the same for M = 1
-and M = 32; their best evaluation is often in it.
+With `--data embedded` on two idle x86_64 cores (hence `--scale quick`, seed 1) the grid takes 5:46 with an existing
+backbone, whose pretraining takes 40 s of processor time; on two ARM cores it takes 21:20, pretraining included, from
+another backbone. On the x86_64 cores, with the negatives and rates of numerics version 3, crop correlations of the
+validation images range from 0.36 to 0.56 and Recall@1 is at least 0.875. On average kappa_pos = 16 beats 32, which
+beats 64 (0.48, 0.43, 0.41), and joint training beats phases (0.45, 0.43). The best cell is D = 8, M = 1,
+kappa_pos = 16, joint. M = 1 and M = 32 have the same mu phase, which often has their best evaluation.
 
 Under the profile `exact`, which corresponds to infinitely many negatives, cells with M = 0 are not possible.
 

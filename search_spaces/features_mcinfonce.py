@@ -2,9 +2,10 @@
 
     python launch/grid.py --space features_mcinfonce --data features.npz
 
-The cheap way in: features of a frozen network, computed once, with labels and, if annotators disagree, their shares.
+This is the cheapest way to start: features of a frozen network, computed once, with labels and, if annotators disagree,
+their shares.
 
-mu and kappa train together: a run ends with its best evaluation by Recall@1, which may come before a phase of kappa.
+mu and kappa train together: a run ends with its best evaluation by Recall@1, which may come before a kappa phase.
 
 Hardware, time, result: the grid has not been run; docs/images.md has one cell on three seeds.
 """

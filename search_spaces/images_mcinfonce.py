@@ -3,12 +3,13 @@
     python launch/grid.py --space images_mcinfonce --data path/to/folder
 
 A folder has no training images apart from its folds, so networks start from scratch: images are cropped and flipped at
-random, and the rate warms up and falls. Negatives are drawn among all images, whatever the profile. One network learns
-mu and kappa together. A `votes.csv` in the folder makes soft labels. `--weights FILE` starts from a backbone instead.
+random, and the learning rate warms up and falls. Negatives are drawn from all images under every profile. One network
+learns mu and kappa together. A `votes.csv` in the folder makes soft labels. `--weights FILE` starts from a backbone
+instead.
 
 Hardware, time, result: not yet run at full length. On a CPU the scale is `quick`, which is too short to learn from
-scratch: after 48 batches of 16 on 1,000 embedded images (seed 1), crop correlations of the validation images are from
-0.18 to 0.36, but Recall@1 is at chance, 0.08 to 0.12 of ten classes. Take a GPU, `--weights` or features.
+scratch: after 48 batches of 16 on 1,000 embedded images (seed 1), crop correlations of the validation images range
+from 0.18 to 0.36, but Recall@1 is at chance, 0.08 to 0.12 of ten classes. Use a GPU, `--weights` or features.
 """
 
 from pcl.studies.space import Objective, SearchSpace, Stage, tied_axis

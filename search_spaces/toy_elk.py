@@ -7,7 +7,7 @@ seeds: `tab:bench_results` in docs/results.md.
 
 Published winner: M = 1, kappa_pos not learned, joint training.
 
-Under the profile `reference`, the cells with M = 0 are void: there is no repulsion, as in the released code. They run.
+Under the profile `reference`, the cells with M = 0 are void: they have no repulsion, as in the released code. They run.
 """
 
 from pcl.studies.space import SearchSpace, Stage, toy_axes

@@ -25,9 +25,9 @@ The grid as a whole is not yet run.
 | 2e-2 | 32 | mu kappa joint:4 | 9,000 | 0.396 0.289 0.400 | 0.362 |
 | 1e-2 | 64 | mu kappa joint:4 | 5,000 | 0.393 0.356 0.401 | 0.383 |
 
-The same cell on other batches differs by up to 0.09 in a seed. Three seeds therefore do not separate rates from 3e-3 to
-1e-2, nor joint shares from 2 to 8; more samples help. The recipe is the best row of 9,000 batches, of which five seeds
-train in 22.5 s with today's kernels.
+On other batches, the same cell and seed differ by up to 0.09. Three seeds therefore do not separate learning rates from
+3e-3 to 1e-2, nor joint shares from 2 to 8; more samples help. The recipe is the best row of 9,000 batches; five seeds
+of it train in 22.5 s.
 """
 
 from pcl.studies.space import Mode, Objective, SearchSpace, Stage

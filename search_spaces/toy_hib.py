@@ -7,8 +7,8 @@ seeds: `tab:bench_results` in docs/results.md.
 
 Published winner: M = 0, kappa_pos not learned, joint training, a = 1, b = 0.
 
-HIB's formula has no kappa_pos: its scale a is learned or not in its place, as in the released code. The first stage has
-a = 1 and b = 0, the loss's defaults.
+HIB's formula has no kappa_pos: the axis decides instead whether its scale a is learned, as in the released code. The
+first stage has a = 1 and b = 0, the loss's defaults.
 """
 
 from pcl.studies.space import SearchSpace, Stage, toy_axes

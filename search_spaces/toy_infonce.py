@@ -4,7 +4,7 @@
 
 Hardware, time, result: M = 0 was run on one H200, five seeds: tab:infonce in docs/results.md. Published winner: none;
 the paper tuned InfoNCE but does not say over which grid, so M has the values of the other losses. There is no kappa to
-learn: all training is one mu phase, to whose negatives M applies.
+learn: all training is one mu phase, and M applies to its negatives.
 """
 
 from pcl.studies.space import Objective, SearchSpace, Stage, negatives_axis

@@ -1,7 +1,7 @@
 """Benchmark of training on images: a batch with many negatives and with none, its parts, an evaluation, a fold.
 
-Where the fast path has a step of its own, which encodes each different negative once or fuses the loss, the plain step
-is timed beside it.
+If the fast path has a step of its own, which encodes each different negative once or fuses the loss, the plain step is
+timed too.
 """
 
 import time
@@ -74,12 +74,12 @@ def _twin(run: Run, n_timed: int) -> Row:
     run.step = TrainingStep(run.config, step.task, step.encoder, run.device, seed=0)
     run.stepper = type(run.stepper)(run.step)
     row = phase_row(run, len(run.config.training.phases) - 1, n_timed)
-    del row["phase"]  # no part of a fold's time
+    del row["phase"]  # not part of a fold's time
     return row
 
 
 def _parts(run: Run) -> dict[str, Callable[[], object]]:
-    """Time the parts of the last phase's batch one by one, outside of a graph, and an evaluation."""
+    """Return the parts of the last phase's batch, to be timed one by one outside of a graph, and an evaluation."""
     step = run.step
     prepared = step.prepare()
 
@@ -96,7 +96,7 @@ def _parts(run: Run) -> dict[str, Callable[[], object]]:
 
 
 def _milliseconds(part: Callable[[], object], device: str) -> float:
-    """Time one call: the fastest of five, after one that warms up."""
+    """Return the milliseconds of one call: the fastest of five, after a warm-up."""
     part()
     times = []
     for _ in range(5):
@@ -115,7 +115,7 @@ def _tell(row: Row) -> None:
 
 
 def _tell_fold(rows: list[Row], config: Any) -> None:
-    """Print how long a fold takes, half of it in each phase, in the first of the tried ways."""
+    """Print how long a fold takes with the first of the timed paths, half of it in each phase."""
     training = config.training
     batches = training.n_batches / 2 * sum(row["ms_per_batch"] for row in rows if "phase" in row) / 1e3
     evaluation = next(row["ms_per_batch"] for row in rows if row["what"] == "evaluation")

@@ -1,6 +1,6 @@
-"""The fault table: what a study loses when its cluster fails, and that it still finds the same winner.
+"""Fault table: what a study loses when its cluster fails, and whether it still finds the same winner.
 
-Every event happens to a study of its own, all on one cluster of several nodes on this machine. The disk is shared, also
+Every event happens to a study of its own, all on one cluster of several nodes on this machine. The disk stays shared
 while a network is cut.
 """
 
@@ -49,7 +49,7 @@ def measure(*, reports: int, events: Sequence[str]) -> list[Row]:
 
 
 def write_space(folder: Path, n_reports: int, kappas: Sequence[int] = _KAPPAS) -> Path:
-    """Write a space of trials that report every two batches, four for every value of kappa_pos."""
+    """Write a space of trials that report every two batches: four trials per value of kappa_pos."""
     axes = {**_AXES, "loss.kappa_pos": list(kappas)}
     base = {**SMALL, "training.n_batches": 2 * n_reports, "training.eval_every": 2}
     file = folder / "faults.py"
@@ -65,13 +65,13 @@ class Study:
     """A running study, and what happens to it."""
 
     nodes: Cluster
-    second: str  # the node that things happen to
-    storage: Path  # folder of this study alone, so that it takes nothing from others
+    second: str  # the node that the event hits
+    storage: Path  # folder of this study alone, so that it reuses no results of others
     server: Server  # of MLflow
     where: list[str]  # options of its command for storage, MLflow and cluster
     process: Started  # its driver
     checkpoints: Checkpoints
-    event_s: float = float("inf")  # when something happened to its trials, in seconds since 1970; never, at first
+    event_s: float = float("inf")  # when its trials were disturbed, in seconds since 1970; infinite before
     until_s: float = 0.0  # when the event was over
     _owners: dict[str, str] = field(default_factory=dict)
 
@@ -83,7 +83,7 @@ class Study:
 
     @contextmanager
     def held(self, n_trials: int = 1) -> Iterator[None]:
-        """Stop workers once so many trials have reports, as trials might end first; remember which worker has which."""
+        """Stop workers once `n_trials` have reports, so that none ends first; remember which worker has which trial."""
 
         def running() -> list["TrialFolder"]:
             return [t for t in self.folder.trials() if not t.result() and len(t.rows()) >= _N_BEFORE]
@@ -104,7 +104,7 @@ class Study:
         self.event_s = time.time()
 
     def moved(self) -> list[float]:
-        """Return, for trials that another worker took over, the seconds from the last checkpoint to the event."""
+        """Return the seconds from the last checkpoint to the event, of every trial that another worker took over."""
         owners = {key: (self.folder.trial(key).path / "owner").read_text() for key in self._owners}
         changed = [key for key, owner in self._owners.items() if owners[key] != owner]
         return [self.checkpoints.since_last(key, self.event_s) for key in changed]
@@ -117,11 +117,11 @@ class Study:
         return max(within, default=0.0)
 
     def recorded_s(self) -> float:
-        """Return the seconds since the end of the last trial; the driver ends now."""
+        """Return the seconds since the end of the last trial, for a driver that has just ended."""
         return time.time() - max(result.time_ms for t in self.folder.trials() if (result := t.result())) / 1000
 
     def reports(self) -> Reports:
-        """Return all reports by trial, without what depends on the clock."""
+        """Return all reports by trial, without metrics that depend on the clock."""
         return {
             trial.key: [
                 {seed: {k: v for k, v in m.items() if not k.startswith("time/")} for seed, m in row.by_seed.items()}
@@ -132,7 +132,7 @@ class Study:
 
 
 def kill_node(study: Study) -> None:
-    """Kill one of two nodes with all its processes."""
+    """Kill one of two nodes, with all its processes."""
     with study.held(2):
         study.nodes.kill_node(study.second)
 
@@ -149,7 +149,7 @@ def kill_driver(study: Study) -> None:
     with study.held(2):
         study.process.kill()
     wait_for(lambda: not study.nodes.workers(), "the workers follow their driver")
-    study.happened()  # until here they have trained
+    study.happened()  # they trained until here
     study.process = study.nodes.begin("launch/grid.py", "--resume", "s", *study.where)
 
 
@@ -162,7 +162,7 @@ def cut(study: Study, seconds: float) -> None:
 
 
 def tracking_goes(study: Study) -> None:
-    """Kill MLflow's server, and start it again some seconds later."""
+    """Kill MLflow's server, and restart it some seconds later."""
     with study.held():
         study.server.kill()
     time.sleep(_AWAY_S)
@@ -173,7 +173,7 @@ EVENTS: dict[str, Callable[[Study], None]] = {
     "node killed": kill_node,
     "node added": add_node,
     "driver killed": kill_driver,
-    "network cut 5 s": partial(cut, seconds=5.0),  # Ray bears it
+    "network cut 5 s": partial(cut, seconds=5.0),  # Ray tolerates it
     "network cut 60 s": partial(cut, seconds=60.0),  # Ray gives the node up
     "tracking slow": lambda _: None,  # nothing happens to the study itself
     "tracking away": tracking_goes,
@@ -181,10 +181,10 @@ EVENTS: dict[str, Callable[[Study], None]] = {
 
 
 class Faults:
-    """A runner of studies of one space that things happen to.
+    """Runner of the studies of one space, each with an event.
 
-    The cluster has a head without cores and a node with one; every study brings its second. They are recorded by way of
-    a server, or straight in a database.
+    The cluster has a head without cores and a node with one; every study adds a second node. Studies are recorded
+    through a server or directly in a database.
     """
 
     def __init__(self, nodes: Cluster, space: Path, is_served: bool = True) -> None:
@@ -193,14 +193,14 @@ class Faults:
         self.expect("", {})
 
     def expect(self, best: str, reports: Reports) -> None:
-        """Set the winner's key and all reports of a study that nothing happens to."""
+        """Set the winner's key and all reports of an undisturbed study."""
         self._calm_best, self._calm_reports = best, reports
 
     def happen(self, event: str) -> Row:
         """Run the same study with an event; return a row of the table."""
         storage = self.nodes.folder / "runs" / event.replace(" ", "-")
         storage.mkdir(parents=True)
-        second = f"second{self._n_studies}"  # another one each time, whatever has happened to it
+        second = f"second{self._n_studies}"  # a new one each time: the last may be damaged
         self._n_studies += 1
         self.nodes.add_node(second)
         server = Server(storage, prefix=self.nodes.prefix)
@@ -250,5 +250,5 @@ class Faults:
 
 
 def is_harmed(row: Row) -> bool:
-    """Return whether a study lost or doubled something, or found something else than one that is left alone."""
+    """Return whether a study lost or duplicated something, or differs from an undisturbed one."""
     return bool(row["duplicates"] or row["missing"]) or not (row["same_winner"] and row["same_reports"])

@@ -1,6 +1,6 @@
 """Load test: many short trials on three nodes and in this process, and the cost of listing many records.
 
-What the driver takes is measured as its trials end: memory, open files and threads should not grow.
+The driver's footprint is measured as its trials end: memory, open files and threads should not grow.
 """
 
 import os
@@ -40,14 +40,14 @@ CHEAPEST = {**SMALL, "training.n_batches": 2, "training.eval_every": 2}
 
 def measure(*, trials: int, inline: int, seconds: float, cpus: int, records: int) -> list[Row]:
     """Measure and print all tables row by row."""
-    on_nodes = _on_nodes(trials, seconds, cpus, records)  # first: its peak of memory is that of the whole process
+    on_nodes = _on_nodes(trials, seconds, cpus, records)  # first: peak memory is of the whole process
     with tempfile.TemporaryDirectory(prefix="pcl-bench-") as folder:
         in_process = list(told(run_inline(Path(folder) / "inline", inline).rows("driver, inline")))
     return [*on_nodes, *in_process]
 
 
 def run_inline(path: Path, n_trials: int) -> Footprint:
-    """Train so many smallest trials in this process, recorded in MLflow; return what it took meanwhile."""
+    """Train minimal trials in this process, recorded in MLflow; return its footprint meanwhile."""
     space = load_space("toy_mcinfonce")
     spec = smallest_spec(space, "smoke", CHEAPEST)
     made = make_trials(space, spec, n_trials)
@@ -117,7 +117,7 @@ def _run(
 
 
 def _many(space: SearchSpace, spec: StudySpec, path: Path, trials: list[Trial], n_records: int) -> list[Row]:
-    """Copy the study's records in MLflow as those of other studies, and as many trials into one study's folder."""
+    """Time listing many records: copies of the study's, as other studies in MLflow and as trials of one folder."""
     n_copies = -(-n_records // len(trials)) - 1
     copy_runs(path / "mlflow.db", n_copies)
     tracker = Tracker(default_uri(path))
@@ -148,7 +148,7 @@ def _many(space: SearchSpace, spec: StudySpec, path: Path, trials: list[Trial], 
 
 
 def report(space: SearchSpace, spec: StudySpec, folder: StudyFolder, trials: list[Trial]) -> int:
-    """Report as a study does when its trials have ended; return how many there are."""
+    """Write a study's table and files as if its trials had just ended; return how many there are."""
     outcomes = ranked([Outcome.of(trial, folder.trial(trial.key)) for trial in trials], space.objective)
     lines = table(outcomes, space)
     write_all(folder, space, spec, Finding({"grid": outcomes}, winner(outcomes, space.objective)))
@@ -156,7 +156,7 @@ def report(space: SearchSpace, spec: StudySpec, folder: StudyFolder, trials: lis
 
 
 def copy_runs(database: Path, n_copies: int) -> None:
-    """Row by row in the database, which takes seconds instead of half an hour; each copy is another study's."""
+    """Copy runs as those of other studies, directly in the database: seconds instead of half an hour."""
     trials = f"SELECT run_uuid FROM tags WHERE key = '{Tag.KIND}' AND value = '{RunKind.TRIAL}'"
     with closing(sqlite3.connect(database)) as connection, connection:
         runs = [row[0] for row in connection.execute(trials)]

@@ -1,4 +1,4 @@
-"""`bench.py loss`: time and peak memory of the losses, against MCInfoNCE with whole samples in memory.
+"""`bench.py loss`: time and peak memory of the losses, compared with MCInfoNCE with whole samples in memory.
 
 Axes: S samples, B anchors, N negatives, D dim.
 """
@@ -24,14 +24,14 @@ from pcl.losses import LOSSES, Loss, mc_info_nce
 def measure(
     *, samples: int, batch_size: int, negatives: int, dim: int, device: str | None, repeats: int
 ) -> list[Row]:  # fmt: skip
-    """Time forward and backward of each loss, each in a process of its own, so that peak memory is its own."""
+    """Time forward and backward of each loss, in a process of its own to measure its own peak memory."""
     device = chosen_device(device)
     sizes = {"n_samples": samples, "batch_size": batch_size, "n_negatives": negatives, "dim": dim}
     settings = ", ".join(f"{name} = {value}" for name, value in sizes.items())
     say(f"{settings}, float32, {device}, median of {repeats} calls")
     say(f"{'loss':<34}{'forward ms':>12}{'backward ms':>13}{'peak MiB':>10}")
     rows: list[Row] = []
-    # Ctrl-C is this process's business; leaving the block ends the other.
+    # This process handles Ctrl-C; leaving the block ends the other.
     ignore_interrupt = (signal.SIGINT, signal.SIG_IGN)
     with multiprocessing.get_context("spawn").Pool(1, signal.signal, ignore_interrupt, maxtasksperchild=1) as pool:
         for name in ("mc_info_nce", "mc_info_nce, whole samples", "hib", "elk", "info_nce"):
@@ -40,7 +40,7 @@ def measure(
             say(f"{name:<34}{row['forward_ms']:>12.1f}{row['backward_ms']:>13.1f}{row['peak_mib']:>10.0f}")
     ours, twin = rows[0], rows[1]
     speed = (twin["forward_ms"] + twin["backward_ms"]) / (ours["forward_ms"] + ours["backward_ms"])
-    memory = twin["peak_mib"] / max(ours["peak_mib"], 1.0)  # a resident set is known to about a MiB
+    memory = twin["peak_mib"] / max(ours["peak_mib"], 1.0)  # a resident set is only known to about a MiB
     say(f"whole samples take {speed:.1f} times the time and {memory:.1f} times the memory of mc_info_nce")
     return rows
 
@@ -73,7 +73,7 @@ def measure_loss(name: str, sizes: dict[str, int], device: str, repeats: int) ->
         synchronize(device)
         return 1e3 * (middle - start), 1e3 * (time.perf_counter() - middle)
 
-    step(2, 2, 1)  # tables and lazy initialisation are not the loss's memory
+    step(2, 2, 1)  # so that tables and lazy initialisation do not count
     before = peak_mib(device)
     times = [step(sizes["n_samples"], sizes["batch_size"], sizes["n_negatives"]) for _ in range(repeats)]
     forward, backward = (statistics.median(values) for values in zip(*times, strict=True))

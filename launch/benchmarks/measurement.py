@@ -1,4 +1,4 @@
-"""Timing and memory of a training's phases and of this process; a benchmark's table as JSON, with the hardware."""
+"""Time and memory of a training's phases and of this process; a benchmark's table as JSON, with the hardware."""
 
 import datetime
 import json
@@ -21,14 +21,14 @@ from pcl.training.run import Run
 def sizes(
     device: str | None, scale: str | None, batches: int | None, timed: tuple[int, int]
 ) -> tuple[str, str, int]:  # fmt: skip
-    """Return the device, the scale, and how many batches are timed."""
+    """Return the device, the scale and the number of timed batches."""
     device = chosen_device(device)
     is_cuda = device == "cuda"
     return device, scale or ("paper" if is_cuda else "quick"), batches or timed[0 if is_cuda else 1]
 
 
 def phase_row(run: Run, index: int, n_timed: int) -> Row:
-    """Time so many batches of the phase with this index, after five that build and capture what it needs."""
+    """Time `n_timed` batches of the phase with this index, after five batches for building and capturing."""
     device, training = run.device.type, run.config.training
     phase = training.phases[index]
     if device == "cuda":
@@ -53,7 +53,7 @@ def synchronize(device: str) -> None:
 
 
 def peak_mib(device: str) -> float:
-    """Return the largest amount of memory so far: of the CUDA allocator, or resident in this process."""
+    """Return the peak memory so far: of the CUDA allocator, or resident in this process."""
     if device == "cuda":
         return torch.cuda.max_memory_allocated() / 2**20
     import resource  # noqa: PLC0415  Windows lacks it
@@ -68,7 +68,7 @@ def peak(row: Row) -> str:
 
 
 def write_record(path: Path, benchmark: str, rows: list[Row]) -> None:
-    """Write a benchmark's rows and what they were measured on."""
+    """Write a benchmark's rows with the circumstances of their measurement."""
     content = {"benchmark": benchmark, **circumstances(), "rows": rows}
     with replacing(path) as unfinished:
         unfinished.write_text(json.dumps(content, indent=2) + "\n")

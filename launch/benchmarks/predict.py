@@ -1,6 +1,6 @@
-"""`bench.py predict`: images a second and peak memory of a model of images, as MLflow calls it and without MLflow.
+"""`bench.py predict`: images per second and peak memory of an image model, as MLflow calls it and without MLflow.
 
-The network is the paper's ResNet-18 with random weights, whose speed is that of trained ones.
+The network is the paper's ResNet-18 with random weights; trained weights are as fast.
 """
 
 import io
@@ -31,12 +31,12 @@ from pcl.training.trained_encoder import TrainedEncoder
 
 _LARGE = 224  # rows and columns of a photograph's usual copy
 _N_DIFFERENT = 100  # images; batches repeat them
-_BATCHES = (1, 50, 500)  # by rising size: a process's peak of memory never falls
+_BATCHES = (1, 50, 500)  # in rising order: a process's peak memory never falls
 _N_REFERENCES = 5_000  # embeddings that a model carries at most
 
 
 def measure(*, device: str | None, side: int, width: int, seconds: int) -> list[Row]:
-    """Measure and print the table row by row; each kind of input in a process of its own, for its peak of memory."""
+    """Measure and print the table row by row, each kind of input in a process of its own for its peak memory."""
     device = chosen_device(device)
     inputs = [("pyfunc", "PNG", 32), ("pyfunc", "PNG", _LARGE), ("pyfunc", "JPEG", _LARGE), ("pyfunc", "pixels", 32),
               ("TrainedEncoder", "tensor", side)]  # fmt: skip
@@ -47,8 +47,8 @@ def measure(*, device: str | None, side: int, width: int, seconds: int) -> list[
     say(f"{'through':<16}{'input':>18}{'batch':>8}{'images/s':>11}{'a CPU-second':>14}{'peak MiB':>10} {memory}")
     rows: list[Row] = []
     if device == "cpu":
-        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # of the other processes: MLflow takes a GPU where there is one
-    # Ctrl-C is this process's business; leaving the block ends the other.
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # for the other processes: MLflow uses a GPU if there is one
+    # This process handles Ctrl-C; leaving the block ends the other.
     ignore_interrupt = (signal.SIGINT, signal.SIG_IGN)
     with multiprocessing.get_context("spawn").Pool(1, signal.signal, ignore_interrupt, maxtasksperchild=1) as pool:
         for kind in inputs:
@@ -61,7 +61,7 @@ def measure(*, device: str | None, side: int, width: int, seconds: int) -> list[
 
 
 def measure_input(through: str, kind: str, input_side: int, side: int, width: int, seconds: int, device: str) -> Any:
-    """Return rows of one kind of input in this process, a row for each batch size."""
+    """Measure one kind of input in this process; return a row for each batch size."""
     model = untrained(side, width, device)
     files = list(_files(kind, input_side))
     rows = []
@@ -82,7 +82,7 @@ def measure_input(through: str, kind: str, input_side: int, side: int, width: in
 
 
 def untrained(side: int, width: int, device: str) -> PackedEncoder:
-    """Return a model with random weights and as many references as a model carries at most."""
+    """Return a model with random weights and the largest number of references."""
     values = {"task.data": "embedded", "task.side": side, "encoder.width": width, "encoder.weights": ""}
     config = RunConfig.of(values, task="images", scale="paper")
     encoder = config.encoder.build_for(config.task.inputs, (0,))
@@ -93,7 +93,7 @@ def untrained(side: int, width: int, device: str) -> PackedEncoder:
 
 
 def _files(kind: str, side: int) -> Iterator[Any]:
-    """Yield embedded images of a size, as files or as pixels (H, W, 3)."""
+    """Yield embedded images, resized, as files or as pixels (H, W, 3)."""
     for pixels in embedded(n=_N_DIFFERENT, n_train=10).images.images.permute(0, 2, 3, 1).numpy():
         image = Image.fromarray(pixels).resize((side, side), Image.Resampling.BICUBIC)
         if kind in ("PNG", "JPEG"):
@@ -105,13 +105,13 @@ def _files(kind: str, side: int) -> Iterator[Any]:
 
 
 def _pyfunc(model: PackedEncoder, kind: str, folder: Path) -> Callable[[list[Any]], object]:
-    """Return the prediction of a model that MLflow has saved and loaded."""
-    import mlflow.pyfunc  # noqa: PLC0415  which warns
+    """Return the prediction function of a model that MLflow has saved and loaded."""
+    import mlflow.pyfunc  # noqa: PLC0415  it warns
     import pandas as pd  # noqa: PLC0415  with MLflow
 
     from pcl.studies.registry.model_files import signature_of  # noqa: PLC0415  with MLflow
     from pcl.studies.registry.package import LOADER  # noqa: PLC0415  with MLflow
-    from pcl.studies.serving.loader import IMAGE, PIXELS  # noqa: PLC0415  which imports MLflow
+    from pcl.studies.serving.loader import IMAGE, PIXELS  # noqa: PLC0415  imports MLflow
 
     model.save(folder / "encoder")
     mlflow.pyfunc.save_model(
@@ -129,7 +129,7 @@ def _trained(model: PackedEncoder) -> TrainedEncoder:
 
 
 def _seconds_a_call(call: Callable[[], object], seconds: int, device: str) -> tuple[float, float]:
-    """Return time passed and processor time of a call: means over at least three calls, after one that warms up."""
+    """Return wall time and processor time per call: means over at least three calls, after a warm-up."""
     call()
     synchronize(device)
     started, spent, n_calls = time.perf_counter(), time.process_time(), 0

@@ -1,7 +1,7 @@
-"""Cost of a search until it has found the best: grid, random, Optuna, with and without ASHA, on a table of results.
+"""Cost of finding the best cell with grid, random or Optuna search, with and without ASHA, on a table of results.
 
 Nothing is trained: trials are looked up in a table (see `launch.benchmarks.search_table`), one at a time. A search has
-found the best when a finished trial is within one standard error of the best cell's mean.
+found the best once a finished trial is within one standard error of the best cell's mean.
 """
 
 import random
@@ -20,7 +20,7 @@ from pcl.studies.search.optuna_study import Known, distributions_of, sampler_of,
 from pcl.studies.search.proposals import MOST_REPEATS
 from pcl.studies.space.search_method import OPTUNA, TPE, Method
 
-_COLUMNS = {"trials": 0, "batches": 0, "percent": 1}  # and how many decimals are shown
+_COLUMNS = {"trials": 0, "batches": 0, "percent": 1}  # with the number of decimals shown
 _N_TRIALS = 30  # that the samplers plan for: a tenth of the grid
 
 
@@ -28,14 +28,14 @@ def measure(
     *, table: Path | None, repeats: int, make: bool, batches: int, overrides: Sequence[str], limit: float,
     device: str | None,
 ) -> list[Row]:  # fmt: skip
-    """Make the table, or replay it."""
+    """Make the table, or replay searches on it."""
     if make:
         return search_table.make(table or TABLE, batches, chosen_device(device), limit, settings(overrides))
     return replay(table or TABLE, repeats)
 
 
 class Spent(NamedTuple):
-    """The cost of a search: trials begun, batches trained, and the seconds that took when the table was made."""
+    """Cost of a search: trials begun, batches trained, and the seconds they took when the table was made."""
 
     trials: int
     batches: int
@@ -78,7 +78,7 @@ def replay(table: Path, n_repeats: int) -> list[Row]:
 
 
 def _in_order(entries: list[Entry], goal: float, _seed: int, rungs: Rungs | None) -> Spent | None:
-    """Run cells one after the other; return what was spent until one was good enough."""
+    """Run cells one after the other; return the cost until one was good enough."""
     meter = _Meter(goal)
     for entry in entries:
         meter.run(entry, rungs)
@@ -92,7 +92,7 @@ def _at_random(entries: list[Entry], goal: float, seed: int, rungs: Rungs | None
 
 
 def _proposed(entries: list[Entry], goal: float, seed: int, rungs: Rungs | None) -> Spent | None:
-    """Run cells as Optuna proposes them; known ones are told again and not run."""
+    """Run cells as Optuna proposes them; if it repeats one, report the known result instead of running it."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     (stage,) = wide_space().stages
     method, distributions = Method(OPTUNA, (_N_TRIALS,), seed, TPE), distributions_of(stage)
@@ -120,14 +120,14 @@ def _proposed(entries: list[Entry], goal: float, seed: int, rungs: Rungs | None)
 
 
 class _Meter:
-    """A counter of replayed trials."""
+    """Counter of the cost of replayed trials."""
 
     def __init__(self, goal: float) -> None:
         self._goal = goal
         self.spent, self.is_found = Spent(0, 0, 0.0), False
 
     def run(self, entry: Entry, rungs: Rungs | None) -> Known:
-        """Run a cell to its end, or to where it is stopped; return what Optuna would be told."""
+        """Run a cell to its end, or until it is stopped; return the result that a study would report to Optuna."""
         stop = entry.stopped_at(rungs) if rungs is not None else None
         index = len(entry.batches) - 1 if stop is None else entry.batches.index(stop)
         trials, batches, seconds = self.spent

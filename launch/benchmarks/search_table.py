@@ -1,10 +1,10 @@
-"""The table that `bench.py search` replays: every cell of a grid of 300, trained for three seeds, with its curves.
+"""The table that `bench.py search` replays: every cell of a grid of 300, trained on three seeds, with its curves.
 
     python launch/bench.py search --make --table FILE --limit 36000
 
-trains what a table lacks, cell by cell, and goes on where it was stopped. The first line says how the table was made.
-The grid is the paper's for MCInfoNCE times kappa_pos and the learning rate, at the scale `quick` with 3,200 batches.
-The table beside this file was made on a GPU that trained cells of one shape as one batch.
+trains the cells that a table lacks, one by one; after a stop, the same command continues. The first line says how the
+table was made. The grid is the paper's for MCInfoNCE times kappa_pos and the learning rate, at the scale `quick` with
+3,200 batches. The table next to this file was made on a GPU that trained cells of one shape as one batch.
 """
 
 import dataclasses
@@ -50,7 +50,7 @@ def wide_space() -> SearchSpace:
 
 
 def cells(n_batches: int, overrides: Mapping[str, Plain]) -> list[Cell]:
-    """Return all of its cells, in the grid's order."""
+    """Return all cells of `wide_space`, in the grid's order."""
     lengths = {"training.n_batches": n_batches, "training.eval_every": max(1, n_batches // _N_EVALUATIONS)}
     return wide_space().cells(0, profile=_PROFILE, scale=_SCALE, overrides={**lengths, **overrides})
 
@@ -58,10 +58,10 @@ def cells(n_batches: int, overrides: Mapping[str, Plain]) -> list[Cell]:
 def make(
     path: Path, n_batches: int, device: str, limit_s: float, overrides: Mapping[str, Plain] = MappingProxyType({})
 ) -> list[Row]:
-    """Train the cells that a table lacks, until it is complete or `limit_s` seconds are up; return these cells.
+    """Train the cells that a table lacks, until it is complete or `limit_s` seconds have passed; return these cells.
 
     Raises:
-        ValueError: If the table was made with other settings, or a setting is none; the table is left as it is.
+        ValueError: If the table was made with other settings, or a setting does not exist; the table is left as it is.
     """
     started, seeds = time.perf_counter(), wide_space().tuning_seeds
     every = cells(n_batches, overrides)
@@ -83,7 +83,7 @@ def make(
 
 
 def read(path: Path) -> tuple[Row, list[Row]]:
-    """Read the first line, and those of the cells; raise a ValueError if there is no table, or it is not one."""
+    """Return the first line and those of the cells; raise a ValueError if the file is missing or not a table."""
     try:
         head, *rows = [json.loads(line) for line in path.read_text().splitlines()]
         assert [head["format"], *(len(row["cell"]) for row in rows)] == [1, *(5 for _ in rows)]
@@ -95,7 +95,7 @@ def read(path: Path) -> tuple[Row, list[Row]]:
 
 
 def final(row: Row) -> float | None:
-    """Return the mean over the seeds at the end, or None where a seed failed or has no value."""
+    """Return the mean over the seeds at the end, or None if a seed failed or has no value."""
     values = [curve[-1] for curve in row["curves"]]
     is_whole = not any(row["failed_at"]) and all(map(math.isfinite, values))
     return sum(values) / len(values) if is_whole else None
@@ -108,8 +108,8 @@ class Entry:
     cell: dict[str, Plain]  # values by axis
     batches: list[int]  # at which it reports
     seconds: list[float]  # spent training until then
-    value: float | None  # at its end; None where a seed fails
-    standard_error: float  # of that, over the seeds
+    value: float | None  # at its end; None if a seed fails
+    standard_error: float  # of `value`, over the seeds
     judged: list[tuple[tuple[float, float], int]]  # (percent done, value) and batch of each report that ASHA judges
 
     def stopped_at(self, rungs: Rungs) -> int | None:
@@ -119,7 +119,7 @@ class Entry:
 
 
 def read_entries(path: Path) -> list[Entry]:
-    """Read the table's cells, in the grid's order; raise a ValueError as `read` does, or if it lacks cells."""
+    """Return the table's cells, in the grid's order; raise a ValueError as `read` does, or if it lacks cells."""
     head, rows = read(path)
     by_key = {_key(row["cell"]): row for row in rows}
     found = [(cell, by_key.get(_key(cell.varied))) for cell in cells(head["n_batches"], head["set"])]
@@ -129,13 +129,13 @@ def read_entries(path: Path) -> list[Entry]:
 
 
 def threshold_of(entries: list[Entry]) -> float:
-    """Return the best value less its standard error."""
+    """Return the best value minus its standard error."""
     best = max((entry for entry in entries if entry.value is not None), key=lambda entry: entry.value or 0.0)
     return (best.value or 0.0) - best.standard_error
 
 
 def _entry(cell: Cell, row: Row) -> Entry:
-    """Return a row as a search sees it; a cell all of whose seeds fail ends with the last of them."""
+    """Return a row as a search sees it; if all seeds fail, the cell ends with the last of them."""
     n_batches = cell.config.training.n_batches
     end = max(row["failed_at"]) if all(row["failed_at"]) else n_batches
     batches = [batch for batch in row["batches"] if batch <= end]
@@ -152,7 +152,7 @@ def _entry(cell: Cell, row: Row) -> Entry:
 
 
 def _begin(path: Path, n_batches: int, seeds: Sequence[int], overrides: Mapping[str, Plain]) -> set[str]:
-    """Write the table's first line, or check it; return the cells that are there."""
+    """Write the table's first line, or check it; return the keys of the cells that are there."""
     settings = {
         "format": 1, "profile": _PROFILE, "scale": _SCALE, "objective": OBJECTIVE, "n_batches": n_batches,
         "seeds": list(seeds), "set": dict(overrides), "space": wide_space().fingerprint(),

@@ -1,4 +1,4 @@
-"""Throughput of a process that trains several trials side by side, against one alone."""
+"""Throughput of a process that trains several trials side by side, compared with one alone."""
 
 from launch.benchmarks import Row, measurement
 from launch.shared.command import say
@@ -9,7 +9,7 @@ from pcl.studies.space.ablation import SEEDS
 from pcl.training.run import Run
 
 _TRIALS = (1, 2, 3, 4)
-_REPEATS = 2  # of which the faster counts
+_REPEATS = 2  # the faster counts
 
 
 def measure(
@@ -37,7 +37,7 @@ def measure(
 
 
 def _trials(task: str, data: str | None, profile: str, scale: str) -> dict[str, tuple[RunConfig, tuple[int, ...]]]:
-    """Return what is timed, by name: a configuration and its seeds. Nothing is evaluated."""
+    """Return the timed configurations and their seeds by name. Nothing is evaluated."""
     if task == "toy":
         config = RunConfig.of({"task.n_eval": 100}, profile=profile, scale=scale)
         return {f"{n} seeds": (config, SEEDS[:n]) for n in (1, 3, 5)}

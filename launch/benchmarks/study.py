@@ -29,7 +29,7 @@ from pcl.studies.tracking.recorder import Recorder
 from pcl.studies.tracking.store import default_uri
 from pcl.studies.tracking.tracker import StudyTags, Tracker
 
-_WINDOW = 25  # trials; the least of them counts: training, garbage and MLflow's requests come and go
+_WINDOW = 25  # trials; their minimum counts, as training, garbage and MLflow's requests come and go
 
 
 def measure(*, trials: int, scale: str, space: str) -> list[Row]:
@@ -44,7 +44,7 @@ def measure(*, trials: int, scale: str, space: str) -> list[Row]:
 
 
 def make_trials(space: SearchSpace, spec: StudySpec, n_trials: int) -> list[Trial]:
-    """Return trials that differ in a number that nobody uses."""
+    """Return trials that differ only in a number that is never used."""
     cell = spec.trials(space, 0, {})[0]
     return [
         dataclasses.replace(cell, config={**cell.config, "training.lr": 1e-6 * (1 + i)}, varied={"training.lr": i})
@@ -53,10 +53,10 @@ def make_trials(space: SearchSpace, spec: StudySpec, n_trials: int) -> list[Tria
 
 
 def _sleeping(seconds: float) -> Callable[[dict[str, Any]], None]:
-    """A trainable that sleeps, publishes one report and ends; sent by value, for nodes do not have this module."""
+    """Return a trainable that sleeps, publishes one report and ends; sent by value, as nodes lack this module."""
 
     def trainable(config: dict[str, Any]) -> None:
-        from ray import tune  # noqa: PLC0415  reads the environment that was set
+        from ray import tune  # noqa: PLC0415  reads the environment on import
 
         (job,) = config["jobs"]
         trial, folder = Trial.of(job["trial"]), TrialFolder(Path(job["folder"]))
@@ -74,7 +74,7 @@ def _sleeping(seconds: float) -> Callable[[dict[str, Any]], None]:
 
 @dataclasses.dataclass(frozen=True)
 class Usage:
-    """Use of this machine by this process."""
+    """Resources that this process uses."""
 
     rss_mib: float  # resident memory
     n_files: int  # open file descriptors
@@ -96,7 +96,7 @@ class Footprint:
     usages: list[Usage] = dataclasses.field(default_factory=list)
 
     def at(self, n_trials: int) -> Usage:
-        """Return the least of each measure over the trials just before, so many having ended."""
+        """Return the minimum of each measure over the last trials, once `n_trials` have ended."""
         recent = self.usages[max(0, n_trials - _WINDOW) : n_trials]
         return Usage(
             min(usage.rss_mib for usage in recent), min(usage.n_files for usage in recent),
@@ -104,14 +104,14 @@ class Footprint:
         )  # fmt: skip
 
     def rows(self, what: str, n_rows: int = 6) -> Iterator[Row]:
-        """Yield rows of a table, at equal distances."""
+        """Yield rows of a table, equally spaced."""
         n_all = len(self.usages)
         for n_trials in [n_all * index // n_rows for index in range(1, n_rows + 1) if n_all >= n_rows]:
             yield {"what": what, "trials": n_trials, **vars(self.at(n_trials))}
 
 
 class MeasuredProgress(Progress):
-    """A progress that measures this process as well."""
+    """Progress that also measures this process."""
 
     def __enter__(self) -> Self:
         self.footprint = Footprint()
@@ -125,14 +125,14 @@ class MeasuredProgress(Progress):
 def run_sleeping(
     trials: list[Trial], seconds: float, objective: Objective, folder: StudyFolder, recorder: Recorder
 ) -> Footprint:
-    """Run trials that only sleep on the cluster of this process."""
+    """Run trials that only sleep, on the cluster of this process."""
     return run_measured(RayRunner(Resources(), _sleeping(seconds)), trials, objective, folder, recorder)
 
 
 def run_measured(
     runner: TrialRunner, trials: list[Trial], objective: Objective, folder: StudyFolder, recorder: Recorder
 ) -> Footprint:
-    """Run trials; return what this process took meanwhile."""
+    """Run trials; return this process's footprint meanwhile."""
     interrupt = Interrupt()
     with (
         runner.gauges(study=folder.name, stage=trials[0].stage, metric=objective.metric) as gauges,
@@ -145,7 +145,7 @@ def run_measured(
 
 
 def _nothing(space: SearchSpace, storage: Path, n_trials: int) -> Row:
-    """Measure seconds a trial, with tracking, from the first submission until the last record is in MLflow."""
+    """Measure the seconds per trial, with tracking, from the first submission until the last record is in MLflow."""
     spec = smallest_spec(space, "smoke")
     trials = make_trials(space, spec, n_trials)
     with open_study(space, spec, storage / "nothing") as (folder, tracker, recorder):
@@ -182,13 +182,13 @@ def _grid(space: SearchSpace, storage: Path, scale: str) -> Row:
 
 
 def smallest_spec(space: SearchSpace, scale: str, settings: Mapping[str, Any] | None = None) -> StudySpec:
-    """Return a study's spec with one seed, and with settings of all its trials."""
+    """Return a study's spec with one seed and these settings of all its trials."""
     return StudySpec(space.name, space.fingerprint(), "reference", scale, dict(settings or {}), space.tuning_seeds[:1])
 
 
 @contextmanager
 def open_study(space: SearchSpace, spec: StudySpec, path: Path) -> Iterator[tuple[StudyFolder, Tracker, Recorder]]:
-    """Open a study on disk and in an MLflow of its own."""
+    """Open a study on disk and in its own MLflow store."""
     folder = StudyFolder(path)
     with opened(folder, spec):
         tracker = Tracker(default_uri(path))

@@ -1,4 +1,4 @@
-"""Cost of a batch of the controlled experiment, fast path and plain twin: seeds, doubled sizes, HIB and ELK."""
+"""Cost of a batch of the controlled experiment, fast path and plain twin: more seeds, doubled sizes, HIB and ELK."""
 
 from itertools import product
 
@@ -10,7 +10,7 @@ from pcl.losses.base import SampledContrast
 from pcl.studies.space.ablation import SEEDS
 from pcl.training.run import Run
 
-_OTHERS: dict[str, dict[str, object]] = {  # the other losses of the paper, with their published winners
+_OTHERS: dict[str, dict[str, object]] = {  # the paper's other losses, at their published winners
     "hib": {"training.negatives": "in_batch", "training.phases": "joint"},
     "elk": {"training.n_negatives": 1, "training.phases": "joint"},
 }
@@ -46,7 +46,7 @@ def measure(
 
 
 def _paths(config: RunConfig, device: str) -> tuple[bool, ...]:
-    """Return which paths there are, fast (True) and plain: on a CPU, only losses with tables have a fast one."""
+    """Return the paths to time, fast (True) and plain (False): on a CPU, only losses with tables have a fast path."""
     contrast = config.loss.fused
     has_tables = isinstance(contrast, SampledContrast) and contrast.is_integrated
     return (True, False) if device == "cuda" or has_tables else (False,)
@@ -56,7 +56,7 @@ def _rows(
     variant: str, config: RunConfig, seeds: tuple[int, ...], device: str, is_fast: bool, n_batches: int
 ) -> list[Row]:
     run = Run(config, seeds, device, is_fast=is_fast)
-    # The plain twin is timed on fewer batches: it is only there to be compared with.
+    # The plain twin is timed on fewer batches: it only serves as a comparison.
     n_timed = n_batches if is_fast or len(_paths(config, device)) == 1 else max(10, n_batches // 20)
     rows = []
     for index in range(len(config.training.phases)):

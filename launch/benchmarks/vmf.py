@@ -1,4 +1,4 @@
-"""`bench.py vmf`: sampling the von Mises-Fisher distribution on one thread, against SciPy and a rejection sampler."""
+"""`bench.py vmf`: von Mises-Fisher sampling on one thread, compared with SciPy and a rejection sampler."""
 
 import math
 import statistics
@@ -14,11 +14,11 @@ from launch.benchmarks import Row
 from launch.shared.command import say
 from pcl.distributions import VonMisesFisher
 
-_WARM_UP = 3  # calls before the timed ones: the first builds tables; with one alone, the first rows were a third slower
+_WARM_UP = 3  # untimed calls: the first builds tables, and with it alone the first rows were a third slower
 
 
 def measure(*, samples: int, dim: int, repeats: int) -> list[Row]:
-    """Time a call of each sampler; the methods take turns, so that a slow moment hits all of them."""
+    """Time each sampler; the methods take turns, so that a slow moment affects all of them."""
     torch.set_num_threads(1)
     n = samples
     mu = torch.nn.functional.normalize(torch.ones(dim), dim=0)
@@ -60,7 +60,7 @@ def measure(*, samples: int, dim: int, repeats: int) -> list[Row]:
 
 
 def wood_sample(mu: Tensor, kappa: float, n: int) -> Tensor:
-    """Samples of vMF(mu, kappa) by Wood's rejection scheme (1994), each round on those not yet accepted: (n, D)."""
+    """Return samples (n, D) of vMF(mu, kappa) by Wood's rejection scheme (1994); each round redraws those rejected."""
     m = len(mu) - 1
     b = m / (2 * kappa + math.sqrt(4 * kappa**2 + m**2))
     x0 = (1 - b) / (1 + b)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from pcl.presentation.text_tables import markdown_table
 
-_GROUPS = {"options": "", "optional arguments": "", "positional arguments": ""}  # argparse's own: need no heading
+_GROUPS = {"options": "", "optional arguments": "", "positional arguments": ""}  # argparse's own: they need no heading
 
 
 def command_reference(parsers: Mapping[str, argparse.ArgumentParser]) -> str:
@@ -40,7 +40,7 @@ def _tables(parser: argparse.ArgumentParser) -> Iterator[str]:
 
 
 def _spelling(action: argparse.Action, formatter: argparse.HelpFormatter) -> str:
-    """Return how an option is written; a pipe as an entity, which Markdown's tables leave alone."""
+    """Return how an option is written, with a pipe as an entity, which Markdown's tables leave alone."""
     is_option = bool(action.option_strings)
     default = (
         formatter._get_default_metavar_for_optional if is_option else formatter._get_default_metavar_for_positional

@@ -1,4 +1,4 @@
-"""Parts of Markdown pages that are generated, each between two comments."""
+"""Generated parts of Markdown pages, each between two comments."""
 
 import re
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ def rendered(root: Path, parts: Mapping[str, str]) -> dict[Path, str]:
     """Return the text of every page with generated parts.
 
     Raises:
-        ValueError: If a part stands on no page, or a page asks for an unknown one.
+        ValueError: If a part is on no page, or a page asks for an unknown one.
     """
     texts, placed = {}, set()
     for path in pages_of(root):

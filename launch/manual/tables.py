@@ -1,4 +1,4 @@
-"""Tables of the manual: settings of the profiles, kept results, and what can be searched, ablated and reproduced."""
+"""Tables of the manual: settings of the profiles, kept results, spaces, ablations and reproduced tables."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ def _scope(setting: Setting) -> str:
 
 
 def results_tables(results: Sequence[Result]) -> str:
-    """Return the kept tables that `changes_table` does not have; those with one origin say so once, below the last."""
+    """Return the kept tables that `changes_table` lacks; tables of one origin state it once, below the last."""
     parts = []
     own = (result for result in results if not (result.is_of_released_profile and result.asked.changed))
     for words, group in groupby(own, origin_words):
@@ -43,13 +43,13 @@ def results_tables(results: Sequence[Result]) -> str:
 
 
 def summary_table(results: Sequence[Result]) -> str:
-    """Return the paper's main comparison of losses, as it was kept at the published size."""
+    """Return the paper's main comparison of losses, as kept at the published size."""
     kept = (result for result in results if result.table == _SUMMARY and not result.asked.changed)
     return next(map(as_markdown, kept), "Not run yet.")
 
 
 def status_table(results: Sequence[Result]) -> str:
-    """Return all verdicts in a line, and a row for each table and figure of the paper, or that it was not run."""
+    """Return all verdicts in a line, and a row for each table and figure of the paper, including those not run."""
     kept = {result.table: result for result in results if result.is_as_released}
     told = {name: _verdicts(result) for name, result in kept.items()}
     told.setdefault(published_sizes()["name"], "settings alone, nothing to train")
@@ -61,7 +61,7 @@ def status_table(results: Sequence[Result]) -> str:
 
 
 def changes_table(results: Sequence[Result]) -> str:
-    """Return the paper's numbers with an error that also ran with other settings, beside those of the profile."""
+    """Return the paper's numbers with an error that also ran with other settings, next to the profile's results."""
     changed = changes(results)
     as_released, others = lines_with_error(results), [lines_with_error(results, settings) for settings in changed]
     rows = [["table", "row", "metric", "published", "`reference`", *(f"`{settings}`" for settings in changed)]]
@@ -88,5 +88,5 @@ def _verdicts(result: Result) -> str:
 
 
 def titles_table(heading: str, titles: Mapping[str, str]) -> str:
-    """Return names with what each of them is."""
+    """Return a table of names and titles."""
     return "\n".join(markdown_table([[heading, ""], *([f"`{name}`", title] for name, title in titles.items())]))

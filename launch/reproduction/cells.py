@@ -1,4 +1,4 @@
-"""The cells that `launch/reproduce.py` has to train for the paper's tables, and what MLflow has of it."""
+"""Cells that `launch/reproduce.py` trains for the paper's tables, and what MLflow already has of them."""
 
 import contextlib
 import hashlib
@@ -49,7 +49,7 @@ class Setting:
         return self.images if task == "images" else NO_IMAGES
 
     def mark(self, task: str, is_from_scratch: bool = False) -> str:
-        """Return what stands in each cell that is not as published; `is_from_scratch`: nor is it pretrained there."""
+        """Return the mark of results that differ from the published setup; `is_from_scratch`: it has no pretraining."""
         images = self.images_of(task)
         lacks_weights = task == "images" and not is_from_scratch and not images.values.get(WEIGHTS)
         others = ["not pretrained"] if lacks_weights and images.missing is None else []
@@ -58,18 +58,18 @@ class Setting:
 
 @dataclass
 class Cells:
-    """The trials of some tables. A row is named by its table and itself."""
+    """The trials of some tables. A row is identified by the names of its table and of itself."""
 
-    trials: dict[str, Trial] = field(default_factory=dict)  # by key, each once however many tables have it
-    keys: dict[tuple[str, str], str] = field(default_factory=dict)  # of every row's trial
-    impossible: dict[tuple[str, str], str] = field(default_factory=dict)  # why a row has none
+    trials: dict[str, Trial] = field(default_factory=dict)  # by key; each once, even if several tables have it
+    keys: dict[tuple[str, str], str] = field(default_factory=dict)  # key of every row's trial, by table and row
+    impossible: dict[tuple[str, str], str] = field(default_factory=dict)  # why a row has no trial, by table and row
 
     @classmethod
     def of(cls, tables: Iterable[Table], setting: Setting) -> "Cells":
         """Return the cells of some tables.
 
         Raises:
-            ValueError: If `--set` makes a row impossible, or sets what rows of a table do.
+            ValueError: If `--set` makes a row impossible, or changes a setting that rows of a table vary.
         """
         cells = cls()
         for table in tables:
@@ -90,7 +90,7 @@ class Cells:
         return cells
 
     def config(self, table: str, row: str) -> dict[str, Plain] | None:
-        """Return a row's whole configuration; None where it is not possible."""
+        """Return a row's whole configuration; None if it is not possible."""
         key = self.keys.get((table, row))
         return self.trials[key].config if key else None
 
@@ -108,9 +108,9 @@ def trial_of(table: Table, row: Row, setting: Setting) -> Trial:
 
 
 def studies_of(trials: Sequence[Trial], setting: Setting, storage: Storage) -> list[Study[TrialList]]:
-    """Return trials as studies, one for each task; those of the same setting that the storage has go on.
+    """Return trials as studies, one for each task; studies of the same setting in the storage are continued.
 
-    Small networks come first: a wide one would hold up those beside it in a worker, with which it takes turns.
+    Small networks come first: a wide one would hold up those that share its worker and take turns with it.
     """
     found = []
     for task, experiment in EXPERIMENTS.items():
@@ -132,13 +132,13 @@ def studies_of(trials: Sequence[Trial], setting: Setting, storage: Storage) -> l
 
 
 def study_name(spec: StudySpec, storage: Storage) -> str:
-    """Return the name that this very study has in the storage, or that it will have there and nowhere else.
+    """Return the name of this study in the storage; a new one gets a name that is unique to the storage.
 
-    Two users of an MLflow server would share the runs of one name, so it depends on the storage, too.
+    Two users of an MLflow server would share the runs of one name, so the name depends on the storage, too.
     """
     head = f"{spec.space}-{spec.profile}-{spec.scale}-"
     for path in sorted(storage.path.glob(f"{head}*/study.json")):
-        with contextlib.suppress(ValueError):  # what cannot be read is another study
+        with contextlib.suppress(ValueError):  # an unreadable one is another study
             if not spec.difference(StudySpec.read(storage.study(path.parent.name))):
                 return path.parent.name
     place = str(storage) if storage.is_store else [platform.node(), str(storage.path.resolve())]
@@ -148,7 +148,7 @@ def study_name(spec: StudySpec, storage: Storage) -> str:
 
 
 def recorded(tracker: Tracker, trials: Iterable[Trial]) -> dict[str, Known]:
-    """Return what MLflow has of trials, by key: of each, the seeds that have ended."""
+    """Return what MLflow has of trials, by key: the seeds of each that have ended."""
     trials = list(trials)
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda trial: known(tracker.store, trial), trials))
@@ -156,13 +156,13 @@ def recorded(tracker: Tracker, trials: Iterable[Trial]) -> dict[str, Known]:
 
 
 def left_of(cells: Cells, found: Mapping[str, Known]) -> list[Trial]:
-    """Return the trials that are left: of every cell, the seeds that MLflow does not have."""
+    """Return the trials left to run: for every cell, the seeds that MLflow lacks."""
     missing = {key: found[key].missing if key in found else trial.seeds for key, trial in cells.trials.items()}
     return [replace(cells.trials[key], seeds=seeds) for key, seeds in missing.items() if seeds]
 
 
 def ours_of(table: Table, cells: Cells, found: Mapping[str, Known], setting: Setting) -> dict[str, Ours]:
-    """Return what MLflow has of a table's rows."""
+    """Return our results for a table's rows from MLflow."""
     ours = {}
     for row in table.rows:
         mark = setting.mark(row.task, row.is_from_scratch)

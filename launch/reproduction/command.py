@@ -1,4 +1,4 @@
-"""The body of `launch/reproduce.py`: train what MLflow does not have, then print and write the paper beside ours."""
+"""Body of `launch/reproduce.py`: train what MLflow lacks, then print and write the paper's results and ours."""
 
 import shlex
 import time
@@ -31,7 +31,7 @@ from pcl.studies.tracking.tracker import StoreError, Tracker
 
 
 def run_reproduction(request: ReproductionRequest) -> None:
-    """Reproduce tables and figures, or say what that would take."""
+    """Reproduce tables and figures, or print the plan."""
     started, run = time.perf_counter(), request.run
     names = chosen_tables(request, list(published_titles()))
     check_output(request.output)
@@ -60,10 +60,10 @@ def run_reproduction(request: ReproductionRequest) -> None:
             found = recorded(tracker, cells.trials.values())
     folder, sheets = write_sheets(names, cells, found, grids, setting, run.storage)
     run.storage.mirror.inside("reproduce").push_all()
-    say(f"\nwritten: {folder / 'index.html'}, and each table as .txt .md .csv .tex .html beside it")
+    say(f"\nwritten: {folder / 'index.html'}, and each table as .txt .md .csv .tex .html next to it")
     if request.output:
         kept = write_results(request, sheets, setting, origins_of(cells, found, grids, tracker))
-        say(f"to be kept: {len(kept)} CSVs in {request.output}{rendering(request.output) if kept else ''}")
+        say(f"kept: {len(kept)} CSVs in {request.output}{rendering(request.output) if kept else ''}")
     say(f"{time.perf_counter() - started:.0f} s in all")
     if request.is_json:
         print_json({sheet.name: rows_of(FORMATS["csv"](sheet)) for sheet in sheets})
@@ -71,7 +71,7 @@ def run_reproduction(request: ReproductionRequest) -> None:
 
 
 def _setting(request: ReproductionRequest, names: list[str]) -> tuple[ReproductionRequest, Setting]:
-    """Return how everything is reproduced, and the request with the scale that was chosen."""
+    """Return the setting of the reproduction, and the request with the chosen scale."""
     storage, config = request.run.storage, request.config
     storage.check()
     storage.pull_heads()
@@ -104,16 +104,16 @@ def _say_plan(names: list[str], setting: Setting, n_cells: int, left: list[Trial
 def _say_estimates(
     run: RunRequest, setting: Setting, tracker: Tracker, left: list[Trial], grids: list[GridStudy]
 ) -> None:
-    """Say how long what MLflow does not have takes, first stages of grids among it.
+    """Print how long it takes to train what MLflow lacks, including the first stages of grids.
 
-    A few cells of middling size are timed: a batch of the widest takes minutes on a CPU.
+    A few cells of median size are timed: a batch of the widest takes minutes on a CPU.
     """
     first = [trial for grid in grids for trial in grid.first_trials()]
     known = {} if run.is_rerun else recorded(tracker, first)
     fresh = [trial for trial in first if trial.key not in known or known[trial.key].missing]
     trials = list({trial.key: trial for trial in [*left, *fresh]}.values())
     if trials:
-        say("  timing a few batches, which takes a minute or two where the published size meets no GPU ...")
+        say("  timing a few batches, which takes a minute or two at the published size without a GPU ...")
     resources = run.resources_of(machine())
     is_gpu = bool(machine()["GPU"] and resources.gpus)
     for study in studies_of(trials, setting, run.storage):
@@ -127,19 +127,19 @@ def _say_estimates(
             say(f"  estimated: {seconds} for {len(work)} {cells.title} (probe of {len(costs)}, others by the "
                 "size of their networks)")  # fmt: skip
     if grids:
-        say("  what grids train after their first stage is not in it")
+        say("  later stages of the grids are not included")
 
 
 def _train(
     resumption: Resumption, setting: Setting, cells: Cells, tracker: Tracker, grids: list[GridStudy]
 ) -> Stop | None:
-    """Train what MLflow does not have; returns why that ended early, if it did."""
+    """Train what MLflow lacks; returns why that ended early, if it did."""
     run = resumption.run
     check_site(run)
     interrupt = Interrupt(run.time_budget_s)
     found = {} if run.is_rerun else recorded(tracker, cells.trials.values())
     left = {trial.key: trial for trial in left_of(cells, found)}
-    if not run.is_rerun:  # a grid finds its first stage in MLflow: two studies start faster than ten
+    if not run.is_rerun:  # a grid reuses its first stage from MLflow: two studies start faster than ten
         left |= {trial.key: trial for grid in grids if grid.is_left() for trial in grid.first_trials()}
     client = Client(say, resumption.command_line, resumption.guard)
     with joined(run, interrupt, say, resumption.how_to_go_on) as site:

@@ -1,4 +1,4 @@
-"""The grids behind the paper's tables of hyperparameters: searched where they have not been, and what won."""
+"""Grids behind the paper's tables of hyperparameters: searches that have not run yet, and the winners."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,22 +20,22 @@ from pcl.studies.space.trial import Trial
 
 @dataclass(frozen=True)
 class GridStudy:
-    """A search of one of the paper's spaces."""
+    """Search of one of the paper's spaces."""
 
     table: str  # name of the table that it is in
-    heading: str  # what it is called there
+    heading: str  # its name in that table
     space: SearchSpace
-    spec: StudySpec | None  # None where the profile does not have it
+    spec: StudySpec | None  # None if the profile does not allow it
     folder: StudyFolder
-    mark: str  # of all that is ours
+    mark: str  # of all our results
     why_not: str  # why there is no study
 
     def is_left(self, is_rerun: bool = False) -> bool:
-        """Return whether there is something to search: always, if it is possible, where all is run again."""
+        """Return whether there is something to search; with `is_rerun`, always, if the search is possible."""
         return self.spec is not None and (is_rerun or self.best() is None)
 
     def best(self) -> dict[str, Plain] | None:
-        """Return the winner's values by axis, once there is a winner."""
+        """Return the winner's values by axis, or None without a winner."""
         try:
             return parsed(self.folder.path / "summary.json", _varied_by_best)
         except FileNotFoundError:
@@ -46,12 +46,12 @@ class GridStudy:
         return [] if self.spec is None else self.spec.trials(self.space, 0, {})
 
     def study(self) -> Study[StageSearch]:
-        """Return it as a session takes it: on the tuning seeds alone, its files written without a word."""
+        """Return the study for a session: on the tuning seeds only, with its files written silently."""
         assert self.spec is not None
         return search_study(self.folder, StageSearch(self.space, self.spec, is_told=False))
 
     def lines(self) -> list[Line]:
-        """Published and ours, axis by axis."""
+        """Return published values and ours, a line for each axis."""
         cause = f"not possible: {self.why_not}" if self.why_not else "not run"
         return winner_lines(self.heading, self.space.published, self.best() if self.spec else None, cause, self.mark)
 

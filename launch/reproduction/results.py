@@ -23,7 +23,7 @@ Origins = Mapping[tuple[str, str], Origin]  # by table and row
 
 
 def check_output(folder: Path | None) -> None:
-    """Raise a ValueError unless results can be written to a folder, which need not exist."""
+    """Raise a ValueError unless the folder, which need not exist, can be written to."""
     if folder is None:
         return
     place = next(place for place in (folder, *folder.absolute().parents) if place.exists())
@@ -32,7 +32,7 @@ def check_output(folder: Path | None) -> None:
 
 
 def check_kept(request: ReproductionRequest, names: Sequence[str], setting: Setting) -> None:
-    """Raise a ValueError if a kept file would be replaced by one of fewer seeds, other images or other settings."""
+    """Raise a ValueError if a kept file would be replaced by one with fewer seeds, other images or other settings."""
     if request.output is None:
         return
     for name in names:
@@ -44,14 +44,14 @@ def check_kept(request: ReproductionRequest, names: Sequence[str], setting: Sett
         for is_kept, told in (
             (set(kept.of_seeds.split()) <= set(asked.of_seeds.split()), f"seeds {kept.of_seeds}"),
             (kept.data == asked.data, f"images {kept.data}"),
-            (kept.changed == asked.changed, f"settings {kept.changed or 'of its profile'}"),  # of the same folder name
+            (kept.changed == asked.changed, f"settings {kept.changed or 'of its profile'}"),  # two can share a folder
         ):
             if not is_kept:
-                raise ValueError(f"{path} is of the {told}, which would be lost; choose another `--output`.")
+                raise ValueError(f"{path} has the {told}, which would be lost; choose another `--output`.")
 
 
 def rendering(folder: Path) -> str:
-    """Return how the kept results get into the manual, which a checkout has."""
+    """Return a hint on how the kept results get into the manual; empty outside a checkout."""
     if INSIDE.is_dir():
         return ""
     flag = "" if folder.resolve() == RESULTS else f" --results {shlex.quote(str(folder))}"
@@ -59,7 +59,7 @@ def rendering(folder: Path) -> str:
 
 
 def origins_of(cells: Cells, found: Mapping[str, Known], grids: Sequence[GridStudy], tracker: Tracker) -> Origins:
-    """Return where the rows of all tables come from, by what MLflow has of their trials and studies."""
+    """Return the origin of every table's rows, from their trials and studies in MLflow."""
     trained = {
         place: joined_origin(origin_of(trial.tags, _date(trial.end_ms)) for trial in found[key].trials)
         for place, key in cells.keys.items()
@@ -76,7 +76,7 @@ def origins_of(cells: Cells, found: Mapping[str, Known], grids: Sequence[GridStu
 def write_results(
     request: ReproductionRequest, sheets: Sequence[Sheet], setting: Setting, origins: Origins
 ) -> list[Path]:
-    """Write what is to be kept, of which something has been trained; returns the files."""
+    """Write the tables for which something has been trained; returns the files."""
     assert request.output is not None
     files = []
     for sheet in sheets:

@@ -1,4 +1,4 @@
-"""Sheets written by `launch/reproduce.py`: every table and figure in five formats, figures drawn, a page of all."""
+"""Sheets of `launch/reproduce.py`: every table and figure in five formats, drawn figures, and a page of all."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -31,12 +31,12 @@ _LOOK = {"rejection": "rejection.png", "credible": "credible.png", "certain": "c
 
 
 def needed_tables(names: Sequence[str]) -> list[Table]:
-    """Return the tables whose rows are trained."""
+    """Return those of the named tables whose rows are trained."""
     return [table for table in published_tables() if table.name in names]
 
 
 def needs_images(names: Sequence[str]) -> bool:
-    """Return whether something of them is trained on images."""
+    """Return whether one of the named tables has rows trained on images."""
     is_grid = any(grid.name in names and any("cifar" in space for space in grid.spaces) for grid in published_grids())
     return is_grid or any(row.task == "images" for table in needed_tables(names) for row in table.rows)
 
@@ -45,7 +45,7 @@ def write_sheets(
     names: Sequence[str], cells: Cells, found: dict[str, Known], grids: Sequence[GridStudy], setting: Setting,
     storage: Storage,
 ) -> tuple[Path, list[Sheet]]:  # fmt: skip
-    """Print every table and write it in all formats; returns the folder and what is in it."""
+    """Print every table and write it in all formats; returns the folder and its sheets."""
     folder = storage.path / "reproduce" / folder_of(setting.profile, setting.scale, setting.changed)
     folder.mkdir(parents=True, exist_ok=True)
     tables = {table.name: table for table in published_tables()}
@@ -100,7 +100,7 @@ def _draw(
     table: Table, cells: Cells, ours: dict[str, Ours], setting: Setting, folder: Path, found: Mapping[str, Known],
     storage: Storage,
 ) -> str:  # fmt: skip
-    """Draw a figure; its file's name, or nothing where there is none or it cannot be drawn, which is said."""
+    """Draw a figure; returns its file's name, or "" if there is none or drawing fails, which is reported."""
     path = folder / f"{table.name.replace(':', '-')}.png"
     mark = setting.mark(table.rows[0].task)
     try:
@@ -108,7 +108,7 @@ def _draw(
             draw_curves(_curves(table, cells, ours), table.axis, table.title, mark, path)
         elif table.picture:
             _draw_picture(table, cells, mark, path, found, storage)
-    except Exception as error:  # the numbers are there, whatever a picture lacks
+    except Exception as error:  # the numbers are there even if a picture fails
         say(f"{table.name} is not drawn: {first_line(error)}")
         path.unlink(missing_ok=True)
     return path.name if path.exists() else ""
@@ -116,7 +116,7 @@ def _draw(
 
 def _curves(table: Table, cells: Cells, ours: dict[str, Ours]) -> list[Curve]:
     configs = [(row, cells.config(table.name, row.name)) for row in table.rows]
-    rows_at: dict[float, list[Row]] = {}  # two rows of one place have other sizes: the first is the figure's own
+    rows_at: dict[float, list[Row]] = {}  # two rows at one place differ in size: the first is the figure's own
     for row, config in configs:
         if config is not None:
             rows_at.setdefault(float(config[table.axis]), []).append(row)
@@ -136,7 +136,7 @@ def _curves(table: Table, cells: Cells, ours: dict[str, Ours]) -> list[Curve]:
 def _draw_picture(
     table: Table, cells: Cells, mark: str, path: Path, found: Mapping[str, Known], storage: Storage
 ) -> None:
-    """Draw what an encoder of the first row says, of whichever of its trials has a checkpoint left."""
+    """Draw the posteriors or images of an encoder of the first row, from a trial whose checkpoint is left."""
     row = table.rows[0]
     if why := cells.impossible.get((table.name, row.name)):
         raise ValueError(f"not possible: {why}")
@@ -145,7 +145,7 @@ def _draw_picture(
     checkpoint = next(filter(None, (storage.checkpoint_of(trial.key) for trial in trials)), None)
     if checkpoint is None:
         raise ValueError(f"there is no checkpoint of {row.name!r} in {storage}; `--rerun` trains it again.")
-    if table.picture in _LOOK:  # of `launch/look.py`
+    if table.picture in _LOOK:  # drawn by `launch/look.py`
         trained, output = TrainedEncoder.read(checkpoint), path.parent / "look"
         images = resolve(trained.task.data, data_folder(), side=trained.task.side)
         write_look(source_of(str(checkpoint), storage), trained, images, is_other=False, output=output)

@@ -1,4 +1,4 @@
-"""The tables and figures that `launch/reproduce.py` is asked for. Nothing here loads torch."""
+"""Choice of the tables and figures for `launch/reproduce.py`. Nothing here loads torch."""
 
 from collections.abc import Sequence
 
@@ -7,10 +7,10 @@ from pcl.config.suggestion import suggestion
 
 
 def chosen_tables(request: ReproductionRequest, names: Sequence[str]) -> list[str]:
-    """Return the names of what is asked for, in the paper's order; raise a ValueError if it is not in the paper."""
+    """Return the requested names, in the paper's order; raise a ValueError for one that is not in the paper."""
     if request.is_all:
         if request.tables or request.figures:
-            raise ValueError("`--all` is every table and figure; leave it out, or `--table` and `--figure`.")
+            raise ValueError("`--all` means every table and figure; leave out either it or `--table` and `--figure`.")
         return list(names)
     chosen = set()
     for kind, flag, asked in (("tab", "table", request.tables), ("fig", "figure", request.figures)):

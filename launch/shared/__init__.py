@@ -1,1 +1,1 @@
-"""Parts that several commands share: flags, messages, requests, and sending a command to a cluster."""
+"""Parts shared by several commands: flags, messages, requests, and sending a command to a cluster."""

@@ -1,7 +1,7 @@
-"""The choice of a pretrained backbone: `--weights auto | none | FILE`.
+"""Choice of a pretrained backbone: `--weights auto | none | FILE`.
 
-`auto` takes the most accurate weights that are kept for these images and this width. If there are none yet, they are
-trained first, once. At scale `smoke`, and for images without a training set, networks start from scratch.
+`auto` takes the most accurate weights kept for these images and this width. If there are none yet, they are trained
+first, once. At scale `smoke`, and for images without a training set, networks start from scratch.
 """
 
 import os
@@ -54,7 +54,7 @@ def chosen_weights(asked: str | None, data: ImageSet, width: int, scale: str) ->
 
 
 def _adopted(text: str, width: int, stem: Stem) -> Weights:
-    """Return kept weights by their name, or those of any file, of which a copy is then kept."""
+    """Return kept weights by name, or those of any file, keeping a copy of it."""
     path = Path(os.path.expanduser(text))
     path = path if path.is_file() else weights_file(text)
     if not path.is_file():
@@ -69,7 +69,7 @@ def _adopted(text: str, width: int, stem: Stem) -> Weights:
 def check_weights(name: str) -> None:
     """Raise a ValueError if the weights of a study are gone."""
     if name and not (file := weights_file(name)).is_file():
-        raise ValueError(f"The weights {file} that the study began with are gone: put it back, or start a new study.")
+        raise ValueError(f"The weights {file} that the study began with are gone: put them back, or start a new study.")
     if name:
         named_weights(name)
 

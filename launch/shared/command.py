@@ -1,4 +1,4 @@
-"""The frame of every command: one sentence and an exit code for an error, never a traceback."""
+"""Frame of every command: an error gives one sentence and an exit code, never a traceback."""
 
 import argparse
 import errno
@@ -17,7 +17,7 @@ from pcl.studies.cluster.loss import is_lost
 from pcl.studies.cluster.process_end import end_process, end_without_destructors, n_ray_calls
 from pcl.training.diverged import Diverged
 
-SKIP_BAD_HELP = "with a folder: leave out files that cannot be read as images; they are counted and named"
+SKIP_BAD_HELP = "with a folder: skip files that cannot be read as images; they are counted and named"
 DATA_HELP = (
     "images: auto (default: CIFAR-10H, else embedded), cifar10h, embedded, or a folder of class folders; features: "
     "FILE.npz"
@@ -27,7 +27,7 @@ WEIGHTS_HELP = "images: auto (default: weights pretrained on these images, train
 
 class _Help(argparse.RawDescriptionHelpFormatter):
     def _get_default_metavar_for_optional(self, action: argparse.Action) -> str:
-        """Return what stands for an option's value: its kind rather than the option's own name once more."""
+        """Return the placeholder of an option's value: its kind, not the option's name once more."""
         by_name = {
             "data": "NAME|FOLDER", "tracking_uri": "URI", "folder": "FOLDER", "results": "FOLDER", "export": "FOLDER",
             "address": "ADDRESS", "host": "HOST", "python": "FILE", "lr": "NUMBER", "seconds": "NUMBER",
@@ -50,14 +50,14 @@ class Parser(argparse.ArgumentParser):
 
 
 def say(line: str) -> None:
-    """Print a line at once, also into a pipe."""
+    """Print a line and flush it, even into a pipe."""
     print(line, flush=True)
 
 
 def run(main: Callable[[], None]) -> NoReturn:
     """Call `main` and exit with a code.
 
-    0: `main` has returned; 1: training diverged, or something unexpected failed; 2: a user's error; 130: Ctrl-C.
+    0: `main` has returned; 1: training diverged, or something unexpected failed; 2: user error; 130: Ctrl-C.
     PCL_TRACEBACK=1 in the environment prints the traceback of every error.
     """
     _hide_passwords()
@@ -85,7 +85,7 @@ def _ended(main: Callable[[], None]) -> NoReturn:
         print(f"\n{sys.argv[0]}: {told[0]}.", file=sys.stderr)
         sys.exit(130)
     except Exception as error:
-        # A mistake of ours, or what Ray, MLflow or a database raise where nobody foresaw it.
+        # Our own bug, or an unforeseen error of Ray, MLflow or a database.
         lines = str(error).strip().splitlines()
         notes = "".join(f"; {note}" for note in getattr(error, "__notes__", []))
         cause = f"{type(error).__name__}{f': {lines[0]}' if lines else ''}".rstrip(".")
@@ -107,12 +107,12 @@ def _leave(error: Exception, told: str, code: int) -> NoReturn:
 
 
 def _printable(text: str) -> str:
-    """Return a text in one line, with what no terminal should get, such as in names of files, as escapes."""
+    """Return a text in one line, with unprintable characters, such as in file names, as escapes."""
     return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
 
 
 def _kept(error: Exception) -> str:
-    """Write an error's traceback to a file that only this user can read; returns where it is."""
+    """Write an error's traceback to a file that only this user can read; returns a hint on where it is."""
     try:
         with tempfile.NamedTemporaryFile("w", prefix="pcl-error-", suffix=".txt", delete=False) as file:
             file.write(without_credentials("".join(traceback.format_exception(error))))
@@ -124,7 +124,7 @@ def _kept(error: Exception) -> str:
 def _hide_passwords() -> None:
     """Overwrite passwords of addresses in this process's command line: `ps` shows it, and Ray keeps it with a job.
 
-    Only Linux says where it is in memory.
+    Only Linux tells where the command line is in memory.
     """
     with suppress(OSError, ValueError, IndexError):
         words = Path("/proc/self/cmdline").read_bytes()
@@ -161,7 +161,7 @@ def whole_number(text: str) -> int:
 
 
 def require_folder(flag: str, folder: Path) -> None:
-    """Raise a ValueError if the folder that a flag names, which need not exist, is a file."""
+    """Raise a ValueError if the folder named by a flag is a file; it need not exist."""
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"`{flag}` must name a folder, but {folder} is a file.")
 
@@ -174,7 +174,7 @@ def device_flag(parser: argparse.ArgumentParser, when: str = "") -> None:
 
 
 def chosen_device(asked: str | None) -> str:
-    """Return the device that was asked for, or else CUDA if there is a GPU."""
+    """Return the requested device; by default CUDA if there is a GPU, else the CPU."""
     import torch  # noqa: PLC0415  parsers import this file: -h answers at once
 
     device = asked or ("cuda" if torch.cuda.is_available() else "cpu")

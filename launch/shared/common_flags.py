@@ -16,7 +16,7 @@ from pcl.studies.ledger.study_storage import Storage
 if TYPE_CHECKING:
     from argparse import _ActionsContainer
 
-# The names in EXPERIMENTS, LOSSES and ENCODERS, which import torch; a test compares them
+# The names in EXPERIMENTS, LOSSES and ENCODERS, which would import torch; a test compares them
 PARTS = {
     "task": ("toy", "images", "features"),
     "loss": ("mc_info_nce", "hib", "elk", "info_nce"),
@@ -41,7 +41,7 @@ def part_flag(parser: "_ActionsContainer", part: str, default: str) -> None:
 
 
 def one_of(known: Collection[str], own: str = "") -> Callable[[str], str]:
-    """Return a parser of a known name or, where `own` says its form, of a part in a user's file."""
+    """Return a parser of a known name or, if `own` gives its form, of a part in a user's file."""
 
     def parse(text: str) -> str:
         if text not in known and not (own and Reference.of(text)):
@@ -68,17 +68,17 @@ def _seeds(text: str) -> tuple[int, ...]:
 
 
 def json_flag(parser: "_ActionsContainer") -> None:
-    """Add the flag that `only_json_on_stdout` and `print_json` are for."""
+    """Add `--json`, which `only_json_on_stdout` and `print_json` implement."""
     parser.add_argument(
         "--json", action="store_true", dest="is_json", help="print the result as JSON on stdout, all else on stderr"
     )
 
 
 def only_json_on_stdout(*others: tuple[str, object]) -> None:
-    """Let all that is said go to stderr; raise a ValueError if one of these flags is given, which have no result."""
+    """Send all other output to stderr; raise a ValueError if one of these flags, which have no result, is given."""
     for flag, value in others:
         if value:
-            raise ValueError(f"`--json` is for a result, and `{flag}` has none: leave one of them out.")
+            raise ValueError(f"`--json` prints a result, but `{flag}` has none: leave one of them out.")
     sys.stdout = sys.stderr
 
 
@@ -88,7 +88,7 @@ def print_json(content: object) -> None:
 
 
 def rows_of(table: str, numbers: Collection[str] = ()) -> list[dict[str, str | float | None]]:
-    """Return the rows of a table in CSV, those columns as numbers; None stands for what is empty."""
+    """Return the rows of a CSV table, with the columns `numbers` as numbers; None stands for an empty cell."""
     return [
         {name: _number(text) if name in numbers else text or None for name, text in row.items()}
         for row in csv.DictReader(table.splitlines())
@@ -104,18 +104,18 @@ def _number(text: str) -> float | None:
 def storage_flag(parser: "_ActionsContainer") -> None:
     """Add the flag that says where studies are."""
     parser.add_argument("--storage", type=Storage.of, default=Storage.of("runs"), metavar="FOLDER|URI",
-                        help="of studies: a folder or a store such as s3://BUCKET/PREFIX (default: runs)")  # fmt: skip
+                        help="folder of studies, or a store such as s3://BUCKET/PREFIX (default: runs)")  # fmt: skip
 
 
 def tracking_flag(parser: "_ActionsContainer") -> None:
-    """Add the flag that says which MLflow."""
-    default = "MLFLOW_TRACKING_URI, else mlflow.db in STORAGE; an object store needs one"
+    """Add the flag that chooses MLflow's store."""
+    default = "MLFLOW_TRACKING_URI, else mlflow.db in STORAGE; required with an object store"
     parser.add_argument("--tracking-uri", help=f"MLflow (default: {default})")
 
 
 def encoder_flags(parser: argparse.ArgumentParser) -> None:
-    """Add what names a trained encoder: a study or a checkpoint, where studies are, and the seed."""
-    parser.add_argument("source", metavar="STUDY|CHECKPOINT", help="a study's name, folder or address, of which the "
-                        "winner is taken, or a checkpoint of train.py or of a trial")  # fmt: skip
+    """Add the arguments that choose a trained encoder: a study or a checkpoint, where studies are, and the seed."""
+    parser.add_argument("source", metavar="STUDY|CHECKPOINT", help="a study's name, folder or address, to use its "
+                        "winner, or a checkpoint of train.py or of a trial")  # fmt: skip
     storage_flag(parser)
     parser.add_argument("--seed", type=int, help="seed of the checkpoint (default: the first that has not failed)")

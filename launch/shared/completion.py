@@ -1,4 +1,4 @@
-"""Completion of `pcl` in a shell: `eval "$(register-python-argcomplete pcl)"` once, or in the shell's start file."""
+"""Shell completion of `pcl`: `eval "$(register-python-argcomplete pcl)"` once, or in the shell's start file."""
 
 import argparse
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from pcl.studies.space.declarations import ABLATIONS, SPACES
 
 
 def complete(names: Iterable[str]) -> None:
-    """Answer a shell that asks how a command line of one of these commands may go on; nothing where none asks."""
+    """Answer a shell that asks for completions of one of these commands; do nothing otherwise."""
     argcomplete.autocomplete(whole_parser(names), always_complete_options="long")
 
 

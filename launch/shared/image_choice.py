@@ -1,4 +1,4 @@
-"""The choice of images, `--data auto | cifar10h | embedded | FOLDER` and `--skip-bad`, or of a file of features."""
+"""Choice of images, `--data auto | cifar10h | embedded | FOLDER` and `--skip-bad`, or of a file of features."""
 
 import os
 from pathlib import Path
@@ -13,7 +13,7 @@ from pcl.data.sources import SKIP_BAD, data_folder, resolve
 
 
 def chosen_data(asked: str | None, side: int | None = SIDE) -> ImageSet:
-    """Load the images that were asked for; by default CIFAR-10H, or the embedded images if it cannot be downloaded."""
+    """Load the requested images; by default CIFAR-10H, or the embedded images if it cannot be downloaded."""
     return resolve(asked or "auto", data_folder(), side=side, may_download=True, tell=say, report=Downloads().tell)
 
 
@@ -27,7 +27,7 @@ def chosen_features(asked: str | None) -> tuple[dict[str, Plain], str]:
 
 
 def skipping(asked: str | None, skip_bad: bool) -> str | None:
-    """Return the text of `--data`, marked to leave out unreadable files if `--skip-bad` is given."""
+    """Return the text of `--data`, marked to skip unreadable files if `--skip-bad` is given."""
     if skip_bad and asked is None:
         raise ValueError("`--skip-bad` goes with a folder of images: name it with `--data FOLDER`.")
     return f"{SKIP_BAD}{asked}" if skip_bad else asked

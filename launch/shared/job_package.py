@@ -1,4 +1,4 @@
-"""Packages a launch command for a cluster: the code, the lock file and the user's own files in one folder."""
+"""Packaging of a launch command for a cluster: code, lock file and the user's own files in one folder."""
 
 import os
 import shlex
@@ -14,28 +14,28 @@ from pcl.storage.object_stores import check_address, is_address
 from pcl.studies.ledger.provenance import COMMIT_FILE, commit
 
 _FOLDERS = {"pcl": PACKAGE, **{name: installed_folder(name) for name in ("search_spaces", "launch", "dashboards")}}
-_FILES = [PACKAGE.parent / name for name in ("pyproject.toml", "requirements.lock")]  # of a checkout
+_FILES = [PACKAGE.parent / name for name in ("pyproject.toml", "requirements.lock")]  # checkout
 _STAYS = ("__pycache__", "*.pyc", ".*", INSIDE.name)
 _GIVEN = "given"  # folder of the user's own files
-_NAMED = ("--space", "--ablation")  # options whose files travel with the parts that they name; ours have names
-_PARTS = ("--loss", "--task", "--encoder")  # options whose files travel as FILE.py:NAME
+_NAMED = ("--space", "--ablation")  # options whose files are sent with the parts that they name
+_PARTS = ("--loss", "--task", "--encoder")  # options whose files are sent as FILE.py:NAME
 _STUDIES = ("grid", "ablate", "reproduce")  # commands that join a cluster and record in MLflow
 _TRACKED = (*_STUDIES, "champion", "verify")  # commands that need MLflow
-_PLACES = ("--storage", "--checkpoint", "--output", "--data", "--weights", "--folder")  # whose paths are the cluster's
+_PLACES = ("--storage", "--checkpoint", "--output", "--data", "--weights", "--folder")  # their paths are the cluster's
 _WRITES_NOTHING = ("--plan", "--list", "-h", "--help", "--show-config")
 
 
 class Parcel(NamedTuple):
-    """A launch command with all that it needs on a cluster."""
+    """A launch command with everything that it needs on a cluster."""
 
-    name: str  # of the launch file, without its ending
+    name: str  # of the launch file, without its suffix
     words: tuple[str, ...]  # its arguments; a user's file is named by its path inside the package
     files: dict[str, Path]  # the user's own files by their path inside the package
     folder: str  # absolute path on the cluster where the command starts; empty if it writes no files
 
     @property
     def title(self) -> str:
-        """Return the command as it is shown in the list of jobs."""
+        """Return the command as shown in the list of jobs."""
         return shlex.join([f"launch/{self.name}.py", *self.words])
 
     def pack(self, into: Path) -> None:
@@ -59,7 +59,7 @@ class Parcel(NamedTuple):
         if self.folder:
             steps += [f"mkdir -p {shlex.quote(self.folder)}", f"cd {shlex.quote(self.folder)}"]
         else:
-            steps += ['cd "${HOME:-/}"']  # where the parcel lies may go before the command ends
+            steps += ['cd "${HOME:-/}"']  # the unpacked package may be deleted before the command ends
         steps += [f"python=$(command -v {shlex.quote(python)} || command -v python)"]
         return " && ".join([*steps, " ".join(['exec "$python"', "-m", f"launch.{self.name}", *words])])
 
@@ -75,15 +75,15 @@ def parcel(command: list[str], folder: str | None, tracking_uri: str) -> Parcel:
     Args:
         command: The command, such as launch/grid.py --space toy_elk.
         folder: Folder on the cluster that relative paths start from.
-        tracking_uri: MLflow server for a study that was given none.
+        tracking_uri: MLflow server for a study that names none.
 
     Raises:
-        ValueError: If it is no launch command, or its results would be lost with the job.
+        ValueError: If it is not a launch command, or its results would be lost with the job.
     """
     name, words = _split(command)
     if any(map(password_of, [*words, tracking_uri])):
         raise ValueError(
-            "An address with a password would be seen by all who see the job; leave it out, and set "
+            "An address with a password would be visible to everyone who sees the job; leave it out, and set "
             "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD where the cluster is started."
         )
     storage = _value(words, "--storage")
@@ -136,18 +136,18 @@ def _split(command: list[str]) -> tuple[str, list[str]]:
 
 
 def _value(words: list[str], option: str) -> str | None:
-    """Return the value of an option, the last one if it is repeated."""
+    """Return an option's value; the last one if it is repeated."""
     found = [after for word, after in pairwise(words) if word == option]
     return found[-1] if found else None
 
 
 def _files(words: list[str]) -> dict[str, Path]:
-    """Return the user's own files, and replace them in the words by their paths inside the package."""
+    """Return the user's own files, and replace their names in `words` by their paths inside the package."""
     files: dict[str, Path] = {}
     for index, (option, value) in enumerate(pairwise(words), start=1):
         is_part = option in _PARTS and Reference.of(value) is not None
         if not (is_part or option == "--config" or (option in _NAMED and is_path(value))):
-            continue  # no file, or a name of ours: it is part of the code
+            continue  # not a file, or one of our names: it is part of the code
         text, _, name = value.rpartition(":") if is_part else (value, "", "")
         file = Path(os.path.expanduser(text))
         if not file.is_file():
@@ -158,14 +158,14 @@ def _files(words: list[str]) -> dict[str, Path]:
         beside = {f"{_GIVEN}/{part}": path for part, path in _parts(file).items()} if option in _NAMED else {}
         for new, path in {place: file, **beside}.items():
             if files.setdefault(new, path).absolute() != path.absolute():
-                raise ValueError(f"{path} cannot be sent beside {files[new]}: rename one of these files.")
+                raise ValueError(f"{path} cannot be sent together with {files[new]}: rename one of these files.")
     return files
 
 
 def _parts(space: Path) -> dict[str, Path]:
-    """Return the files that a space takes its loss, task and encoder from, by their paths beside it."""
+    """Return the files that a space takes its loss, task and encoder from, by their paths relative to it."""
     parts = {name: path for name, path in mentioned(str(space)).items() if path.is_file()}
     for name in parts:
         if ".." in Path(name).parts:
-            raise ValueError(f"{space} names {name}, which cannot travel with it: move it beside or below the space.")
+            raise ValueError(f"{space} names {name}, which cannot be sent with it: move it next to or below the space.")
     return parts

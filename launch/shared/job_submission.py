@@ -1,4 +1,4 @@
-"""Sends a launch command to a Ray cluster as a job and follows it.
+"""Submission of a launch command to a Ray cluster as a job, and following it.
 
 Studies with `--address ray://HOST:PORT` are sent this way too: with Ray's own client, the study would end with this
 process.
@@ -45,8 +45,8 @@ def send(
 ) -> None:  # fmt: skip
     """Send a command, such as launch/grid.py --space toy_elk, to the dashboard of a cluster as a job.
 
-    It starts in the folder, by default its absolute `--storage`. The job's name is by default made of command and time.
-    A ValueError says why it cannot be sent.
+    It starts in the folder, by default its absolute `--storage`. The job's default name is made of command and time.
+    A ValueError says why a command cannot be sent.
     """
     sent = parcel(command, folder, os.environ.get("MLFLOW_TRACKING_URI", ""))
     name = name or f"{sent.name}-{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:4]}"
@@ -97,7 +97,7 @@ def _asking(address: str, what: str, name: str) -> str:
 
 
 def is_sent(name: str, address: str | None, storage: Storage, is_plan: bool) -> bool:
-    """Send this command to another machine's cluster if it asks for one, and follow it; return whether it was sent."""
+    """Send this command to a remote cluster if `--address` asks for that, and follow it; return whether it was sent."""
     if address is None or not address.startswith(_SCHEME):
         return False
     host = urlsplit(address).hostname
@@ -105,7 +105,7 @@ def is_sent(name: str, address: str | None, storage: Storage, is_plan: bool) -> 
         raise ValueError(f"`--address ray://HOST:PORT` must name a host, but got {address}.")
     if not (is_plan or storage.is_store or storage.path.is_absolute()):
         raise ValueError(
-            f"`--address {address}` sends the command to that cluster, where it leaves nothing in folders of its own: "
+            f"`--address {address}` sends the command to that cluster, where nothing in the job's own folders is kept: "
             f"give `--storage`, an absolute path that all its nodes share, or a store such as s3://BUCKET."
         )
     shown = f"[{host}]" if ":" in host else host

@@ -1,4 +1,4 @@
-"""Progress of a training or a download in one line: updated in place on a terminal, else printed now and then."""
+"""Progress of a training or download in one line: updated in place on a terminal, else printed at intervals."""
 
 import contextlib
 import sys
@@ -18,7 +18,7 @@ class Progress:
         batch: Returns how many batches are done.
         n_batches: Number of batches in all.
         stopped: Returns a sentence about what Ctrl-C leaves behind.
-        unit: What is counted, for that sentence.
+        unit: The unit of `batch`, for that sentence.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Progress:
 
 
 class Downloads:
-    """Progress of downloads: per cent and ETA of each file, in place on a terminal, else every 10 seconds."""
+    """Progress of downloads: percentage and ETA of each file, in place on a terminal, else every 10 seconds."""
 
     def __init__(self) -> None:
         self._name, self._first, self._started, self._shown = "", 0, 0.0, 0.0
@@ -76,7 +76,7 @@ class Downloads:
 
 
 def _show(line: str, end: str = "") -> None:
-    """Print a line: in place on a terminal."""
+    """Print a line, in place on a terminal."""
     if sys.stdout.isatty():
         print(f"\r\033[K{line}", end=end, flush=True)
     else:

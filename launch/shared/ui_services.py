@@ -1,4 +1,4 @@
-"""Services beside the board: MLflow's server, found or started, and Ray's dashboard, if a cluster runs."""
+"""Services that the board links to: MLflow's server, found or started, and the dashboard of a running Ray."""
 
 import contextlib
 import http.client
@@ -19,15 +19,15 @@ from pcl.studies.tracking.store import Store, StoreError
 
 _PROBE_S = 2.0  # timeout of a request
 _RAY_PORTS = (8265, 8266, 8267)  # Ray's default, and the next ones for further clusters
-_LOOK_S = 10.0  # seconds between two looks for a dashboard
-_END_S = 5.0  # patience with a server that was told to end
+_LOOK_S = 10.0  # seconds between two searches for a dashboard
+_END_S = 5.0  # seconds for a terminated server to end
 
 
 class MlflowPages:
-    """MLflow's own pages for a store, at the address that is asked for or that of its server.
+    """MLflow's own pages for a store, at the requested address or that of the store's server.
 
-    For a database without one, unless a server is found at the port, one is started in the background, there if it is
-    free.
+    A database has no server of its own: unless one is found at the port, one is started in the background, there if the
+    port is free.
     """
 
     def __init__(self, store: Store, port: int, asked: str | None = None) -> None:
@@ -64,7 +64,7 @@ class MlflowPages:
             self._address = there
             return
         with contextlib.suppress(StoreError):
-            self._store.call(lambda client: client.search_experiments(max_results=1))  # makes the database, once
+            self._store.call(lambda client: client.search_experiments(max_results=1))  # creates the database, once
         port = _free_port(self._port)
         with self._lock:
             if self._is_ending.is_set():
@@ -86,7 +86,7 @@ class MlflowPages:
         slim = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
         with contextlib.ExitStack() as opened:
             log: IO[bytes] | int = subprocess.DEVNULL
-            with contextlib.suppress(OSError):  # a folder that can only be read has no log
+            with contextlib.suppress(OSError):  # a read-only folder has no log
                 log = opened.enter_context((folder / "mlflow-server.log").open("ab"))
             return subprocess.Popen(
                 command, env={**os.environ, **slim}, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
@@ -109,7 +109,7 @@ class MlflowPages:
 
 
 class RayPages:
-    """Ray's dashboard, which comes and goes with its cluster; looked for on this machine unless it is asked for."""
+    """Ray's dashboard, which comes and goes with its cluster; searched for on this machine unless it has an address."""
 
     def __init__(self, asked: str | None) -> None:
         self._candidates = [asked] if asked else [f"http://127.0.0.1:{port}" for port in _RAY_PORTS]
@@ -168,12 +168,12 @@ def _get(address: str) -> bytes | None:
     try:
         with urllib.request.urlopen(address, timeout=_PROBE_S) as answer:
             return bytes(answer.read(2**20))
-    except (OSError, ValueError, http.client.HTTPException):  # the last where something else than HTTP answers
+    except (OSError, ValueError, http.client.HTTPException):  # the last if something other than HTTP answers
         return None
 
 
 def _free_port(wanted: int) -> int:
-    """Return the port if nobody listens there, else any that is free."""
+    """Return the port if it is free, else any free port."""
     for port in (wanted, 0):
         with socket.socket() as listener, contextlib.suppress(OSError, OverflowError):
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,1 +1,1 @@
-"""Commands that run studies: their flags, what they are asked for, and their bodies."""
+"""Commands that run studies: their flags, requests and bodies."""

@@ -1,4 +1,4 @@
-"""The body of `launch/ablate.py`: plan or run the ablation that was asked for."""
+"""Body of `launch/ablate.py`: plan or run the requested ablation."""
 
 import time
 
@@ -26,7 +26,7 @@ from pcl.studies.space.trial import Trial
 
 
 def run_ablation(request: StudyRequest) -> None:
-    """Run an ablation, or say what that would take."""
+    """Run an ablation, or print its plan."""
     started, asked, run = time.perf_counter(), asked_ablation(request), request.run
     tracker = checked_tracker(run)
     if request.study.is_plan:
@@ -46,12 +46,12 @@ def run_ablation(request: StudyRequest) -> None:
         differences = rows_of((asked.folder.path / TABLE).read_text(), NUMBERS)
         print_json({"study": asked.folder.name, "differences": differences})
     is_compared = baseline.is_finished and any(outcome.is_finished for outcome in others)
-    lacks = "" if is_compared else "the baseline or all else failed; the table says why"
+    lacks = "" if is_compared else "the baseline or all other variants failed; the table says why"
     resumption.leave(interrupt.stop, f"`{resumption.command_line(asked.folder)}`", lacks)
 
 
 def asked_ablation(request: StudyRequest) -> Asked[Ablation]:
-    """Return what is asked for: a new study or one to go on with. Makes nothing."""
+    """Return the requested study, new or to be resumed; creates nothing."""
     storage, config = request.run.storage, request.config
     storage.check()
     if request.study.resume is not None:

@@ -1,4 +1,4 @@
-"""A study that a command is asked for, new or resumed."""
+"""The study that a command is asked to run, new or resumed."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -22,22 +22,22 @@ class Asked(Generic[Declared]):
     """A study that is about to run."""
 
     declared: Declared
-    spec: StudySpec  # its weights are still open where some are missing
+    spec: StudySpec  # without weights as long as they are missing
     folder: StudyFolder
     images: Images  # a backbone may have to be trained first
 
     def with_weights(self) -> "Asked[Declared]":
-        """Return the same with nothing missing: trains the backbone where there is none yet."""
+        """Return the same with its weights; trains the backbone if there is none yet."""
         images = self.images.with_weights()
         spec = replace(self.spec, overrides={**self.spec.overrides, **images.values})
         return replace(self, spec=spec, images=images)
 
 
 def resumed(storage: Storage, name: str, kind: str, load: Callable[[str], Declared]) -> Asked[Declared]:
-    """Return a study to go on with; without a name, the latest of its kind.
+    """Return the study to resume; without a name, the latest of its kind.
 
     Raises:
-        ValueError: If there is none, it is of another command, or its space, images or weights have changed.
+        ValueError: If there is none, it belongs to another command, or its space, images or weights have changed.
     """
     folder = storage.study(name or latest_study(storage, kind))
     spec = StudySpec.read(folder)
@@ -45,8 +45,8 @@ def resumed(storage: Storage, name: str, kind: str, load: Callable[[str], Declar
     declared = load(space_of(folder, spec))
     if declared.fingerprint() != spec.fingerprint:
         raise ValueError(
-            f"{spec.space} has changed since the study {folder.name!r} began; start a new study (what it shares with "
-            f"the old one is not run again), or restore the file."
+            f"{spec.space} has changed since the study {folder.name!r} began; start a new study (results that it "
+            f"shares with the old one are reused), or restore the file."
         )
     if declared.experiment.has_images:
         images, side = spec.overrides.get("task.data"), {**declared.base, **spec.overrides}.get("task.side", SIDE)

@@ -1,4 +1,4 @@
-"""Registration of a study's winner, as a command says it."""
+"""Body of `launch/champion.py`: register a study's winner and print the result."""
 
 import shlex
 import shutil
@@ -24,11 +24,11 @@ class ChampionRequest:
 
     Attributes:
         study: Name, folder or address.
-        alias: That the version gets.
-        name: Of the registered model; None for the space's.
-        seed: Of the trained ones; None for the first that has not failed.
+        alias: Alias of the version.
+        name: Name of the registered model; None for the space's.
+        seed: Trained seed to register; None for the first that has not failed.
         storage: Where studies are kept.
-        tracking_uri: MLflow; None for the environment's or the storage's own.
+        tracking_uri: MLflow's store; None for the environment's or the storage's own.
     """
 
     study: str
@@ -40,7 +40,7 @@ class ChampionRequest:
 
 
 def register_champion(request: ChampionRequest) -> None:
-    """Register the winner, and say which version it is and how to use it.
+    """Register the winner, and print its version and how to use it.
 
     Raises:
         ValueError: If there is no such study, or it has no winner that can be registered.
@@ -64,7 +64,7 @@ def _tell(study: Study, made: Registered, request: ChampionRequest) -> None:
         place = str(request.storage) if request.storage.is_store else str(study.path.parent)
         where = "" if study.path.parent.absolute() == Path("runs").absolute() else f" --storage {shlex.quote(place)}"
         again = f"{command('grid')} --resume {study.name} --finalize{where}"
-        say(f"these seeds have selected it; `{again}` trains it on the report seeds, then this command again")
+        say(f"these seeds selected it: `{again}` trains it on the report seeds; then run this command again")
     for note in made.notes:
         say(note)
     state = "registered" if made.is_new else "unchanged since it was registered"
@@ -76,10 +76,10 @@ def _tell(study: Study, made: Registered, request: ChampionRequest) -> None:
 
 
 def _serving(tracking: str, model: str) -> str:
-    """Return a line for a shell, which works in any folder, also where the environment is not activated."""
+    """Return a shell command that works in any folder, even if the environment is not activated."""
     folder, found = Path(sys.executable).parent, shutil.which("mlflow")
     is_active = found is not None and (Path(found).parent == folder or not (folder / "mlflow").exists())
-    # MLflow looks for uvicorn on the path; the path that is set with a command need not be the one that it is found by.
+    # MLflow looks for uvicorn on PATH; a PATH set for a command need not be the one that finds the command itself.
     path = "" if is_active else f'PATH={shlex.quote(str(folder))}:"$PATH" '
     program = "mlflow" if is_active else shlex.quote(str(folder / "mlflow"))
     words = f"models serve -m {model} --env-manager local -p {_PORT}"

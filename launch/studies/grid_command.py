@@ -1,4 +1,4 @@
-"""The body of `launch/grid.py`: plan or run the search that was asked for."""
+"""Body of `launch/grid.py`: plan or run the requested search."""
 
 import time
 
@@ -19,7 +19,7 @@ from pcl.studies.space.search_space import SearchSpace
 
 
 def run_grid(request: StudyRequest) -> None:
-    """Search a space, or say what that would take."""
+    """Search a space, or print the plan."""
     started, asked, run = time.perf_counter(), asked_study(request), request.run
     if request.study.is_plan:
         if asked.images.missing:

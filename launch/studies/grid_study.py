@@ -1,4 +1,4 @@
-"""The study that `launch/grid.py` is asked for, new or resumed."""
+"""The study that `launch/grid.py` is asked to run, new or resumed."""
 
 from collections.abc import Mapping
 
@@ -18,7 +18,7 @@ from pcl.studies.space.search_space import SearchSpace, load_space
 
 
 def asked_study(request: StudyRequest) -> Asked[SearchSpace]:
-    """Return what is asked for: a new study or one to go on with. Makes nothing."""
+    """Return the requested study, new or to be resumed; creates nothing."""
     storage, config = request.run.storage, request.config
     storage.check()
     if request.study.resume is not None:
@@ -48,7 +48,7 @@ def _images(request: StudyRequest, space: SearchSpace, scale: str) -> Images:
         raise ValueError(f"A space must not vary `task.side`, but {space.name!r} does: its images are read once.")
     data = skipping(values.get("task.data", asked.data), asked.is_skip_bad)
     given = {path: value for path, value in {**space.base, **values}.items() if path != WEIGHTS}
-    # What all cells have in common, with defaults for what the space varies
+    # Settings that all cells share, with defaults for those that the space varies
     common = RunConfig.of(
         given, loss=space.loss, profile=request.config.profile, scale=scale, task=space.task, encoder=space.encoder
     )
@@ -60,7 +60,7 @@ def _images(request: StudyRequest, space: SearchSpace, scale: str) -> Images:
 def _weights(
     given: str | None, space: SearchSpace, values: Mapping[str, Plain], images: ImageSet, common: RunConfig
 ) -> str | Missing | None:
-    """Return what `encoder.weights` is to be in every cell; nothing where the space varies it."""
+    """Return the value of `encoder.weights` in every cell; None if the space varies it or the encoder takes none."""
     common.task.check_images(images)
     varied = {path for stage in space.stages for path in stage.paths()}
     if WEIGHTS in varied:
@@ -76,6 +76,6 @@ def _weights(
     if "encoder.width" in varied:
         if asked not in (None, "auto", "none", ""):
             raise ValueError(f"`--weights` must be left out: the space {space.name!r} varies the width.")
-        say("weights: none, for the space varies the width; all networks start from scratch")
+        say("weights: none, because the space varies the width; all networks start from scratch")
         return ""
     return chosen_weights(None if asked is None else str(asked), images, width, common.scale.value)

@@ -1,4 +1,4 @@
-"""The images that a command's trials are of, and the backbone that they start from."""
+"""Images that a command's trials train on, and the backbone that they start from."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,12 +18,12 @@ WEIGHTS = "encoder.weights"
 class Images:
     """A choice of images and of the backbone that training starts from."""
 
-    values: dict[str, Plain]  # settings that say it
+    values: dict[str, Plain]  # the settings of the choice
     data: str  # name and fingerprint
     missing: Missing | None = None  # a backbone that has to be trained first
 
     def with_weights(self) -> "Images":
-        """Return the same with nothing missing: trains the backbone where there is none yet."""
+        """Return the same with its weights; trains the backbone if there is none yet."""
         if self.missing is None:
             return self
         weights = self.missing.train("cuda" if machine()["GPU"] else "cpu")
@@ -31,7 +31,7 @@ class Images:
 
     @property
     def name(self) -> str:
-        """The images' name without the fingerprint."""
+        """Return the images' name without the fingerprint."""
         return self.data.rpartition("-")[0] or self.data
 
 
@@ -41,7 +41,7 @@ NO_IMAGES = Images({}, "toy")
 def chosen_images(
     request: ConfigRequest, scale: str, task: str = "images", encoder: str = "", base: Mapping[str, Plain] | None = None
 ) -> Images:
-    """Return the images and the backbone that `--data`, `--weights` and `--set` ask for, over settings of a base."""
+    """Return the images and the backbone that `--data`, `--weights` and `--set` ask for, on top of base settings."""
     asked = skipping(request.images.data, request.images.is_skip_bad)
     settings = {**(base or {}), **request.settings}
     given = {path: value for path, value in settings.items() if path in ("encoder.width", "task.side")}
@@ -56,7 +56,7 @@ def chosen_images(
 
 
 def with_weights(values: dict[str, Plain], images: ImageSet, weights: str | Missing | None) -> Images:
-    """Return images with the weights that were chosen; None for a setting that is left alone."""
+    """Return images with the chosen weights; None leaves that setting alone."""
     data = f"{images.name}-{images.fingerprint}"
     if isinstance(weights, str):
         return Images({**values, WEIGHTS: weights}, data)
@@ -64,7 +64,7 @@ def with_weights(values: dict[str, Plain], images: ImageSet, weights: str | Miss
 
 
 def check_settings(values: Mapping[str, Plain]) -> None:
-    """Raise a ValueError unless every setting is one of some run's."""
+    """Raise a ValueError unless every setting exists in some run."""
     readers = [RunConfig.of(loss=loss, task=task) for loss in LOSSES for task in EXPERIMENTS]
     for path, value in values.items():
         having = [reader for reader in readers if path in reader.paths()]

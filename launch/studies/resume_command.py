@@ -1,4 +1,4 @@
-"""The end of a study's command: its exit code, its last sentence, and the command that resumes the study."""
+"""End of a study's command: its exit code, its last message, and the command that resumes the study."""
 
 import contextlib
 import shlex
@@ -22,14 +22,14 @@ GRID, ABLATE, REPRODUCE = "grid", "ablate", "reproduce"
 
 @dataclass(frozen=True)
 class Resumption:
-    """A command that can resume its study or reproduction after an early end."""
+    """A way to resume a command's study or reproduction after an early end."""
 
     command: str
     run: RunRequest
-    again: str = ""  # the flags that ask for the same reproduction once more
+    again: str = ""  # the flags that ask for the same reproduction again
 
     def command_line(self, folder: StudyFolder | None = None) -> str:
-        """Return the command that goes on with a study; a reproduction goes on where the same is asked for again."""
+        """Return the command that resumes a study; a reproduction is resumed by running the same command again."""
         run = self.run
         flags = [*_resources(run), ("--storage", str(run.storage) if str(run.storage) != "runs" else "")]
         flags += [("--tracking-uri", shown_uri(run.tracking_uri or "")), ("--address", run.address or "")]
@@ -40,18 +40,18 @@ class Resumption:
         return f"{command(self.command)} {which}{finalize}{given}"
 
     def how_to_go_on(self, folder: StudyFolder | None = None) -> str:
-        """Return what to do where a command ends before it has opened its study."""
+        """Return what to do if a command ends before it has opened its study."""
         if folder is not None and not (folder.path / "study.json").exists():
             return "nothing has begun, so run the same command again"
         return f"`{self.command_line(folder)}` goes on"
 
     def client(self, tracker: Tracker) -> Client:
-        """Return the command as a session's client, which says where to look once MLflow has the study."""
+        """Return the session's client, which prints where to look once MLflow has the study."""
         return Client(say, self.command_line, self.guard, lambda site: _say_addresses(site.dashboard, tracker))
 
     @contextlib.contextmanager
     def guard(self, folder: StudyFolder) -> Iterator[None]:
-        """Say how to go on after what the study itself cannot bear."""
+        """Add how to resume to an interrupt or error that the study does not handle itself."""
         going_on = self.command_line(folder)
         try:
             with self.mended(going_on):
@@ -59,19 +59,19 @@ class Resumption:
         except KeyboardInterrupt:
             raise KeyboardInterrupt(f"stopped at once; `{going_on}` goes on") from None
         except Exception as error:
-            error.add_note(f"`{going_on}` goes on")  # what is unexpected is told by `launch.shared.command.run`
+            error.add_note(f"`{going_on}` goes on")  # `launch.shared.command.run` reports unexpected errors
             raise
 
     @contextlib.contextmanager
     def mended(self, going_on: str) -> Iterator[None]:
-        """Say how to go on after a disk or MLflow has failed."""
+        """Exit with a message on how to resume if a disk or MLflow fails."""
         try:
             yield
         except (OSError, StoreError) as error:
-            self._exit(f"{error}; once that is mended, `{going_on}` goes on")
+            self._exit(f"{error}; once that is fixed, `{going_on}` goes on")
 
     def leave(self, stop: Stop | None, going_on: str, lacks: str = "") -> None:
-        """Exit with 0 only if nothing is missing: the study did not stop early and lacks nothing."""
+        """Exit with an error if the study stopped early or lacks something; otherwise return."""
         if stop is not None and stop.reason is StopReason.SIGNAL:
             raise KeyboardInterrupt(f"{stop}; {going_on} goes on")
         if stop is not None:
@@ -96,7 +96,7 @@ def _say_addresses(dashboard: str, tracker: Tracker) -> None:
 
 
 def _resources(run: RunRequest) -> list[tuple[str, str]]:
-    """Return the flags of a trial's resources, which no study records: machines differ."""
+    """Return the flags of a trial's resources; studies do not record them, as machines differ."""
     asked, gpus = run.resources, run.resources.gpus
     return [
         ("--cpus-per-trial", "" if asked.cpus == 1 else f"{asked.cpus:g}"),
@@ -107,7 +107,7 @@ def _resources(run: RunRequest) -> list[tuple[str, str]]:
 
 
 def asked_again(request: ReproductionRequest) -> str:
-    """Return the flags of a reproduction that say what is asked for."""
+    """Return the flags of a reproduction that choose what is reproduced."""
     config, images = request.config, request.config.images
     asked = [("--table", name) for name in request.tables] + [("--figure", name) for name in request.figures]
     seeds = ",".join(map(str, config.seeds))
@@ -120,6 +120,6 @@ def asked_again(request: ReproductionRequest) -> str:
 
 
 def resumed_reproduction(request: ReproductionRequest) -> Resumption:
-    """Return what goes on with a reproduction."""
+    """Return the way to resume a reproduction."""
     output = f" --output {shlex.quote(str(request.output))}" if request.output else ""
     return Resumption(REPRODUCE, request.run, asked_again(request) + output)

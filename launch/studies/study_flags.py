@@ -1,4 +1,4 @@
-"""Flags that commands which run studies have in common, and the requests that they become."""
+"""Flags shared by the commands that run studies, and the requests that they become."""
 
 import argparse
 import math
@@ -25,10 +25,12 @@ if TYPE_CHECKING:
 
 
 def what_flags(what: "_ArgumentGroup", seeds: str) -> None:
-    """Add the flags that say of what kind the runs are."""
+    """Add the flags that choose what is run."""
     what.add_argument("--scale", choices=SCALES, help="default: paper with a GPU, else quick")
     fidelity_flag(what)
-    what.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help="a setting; may be repeated")
+    what.add_argument(
+        "--set", action="append", default=[], metavar="PATH=VALUE", help="change a setting; may be repeated"
+    )
     seeds_flag(what, seeds)
     what.add_argument("--data", help=DATA_HELP)
     what.add_argument("--skip-bad", action="store_true", help=SKIP_BAD_HELP)
@@ -53,12 +55,12 @@ def _read(check: Callable[[str], str], text: str) -> str:
 
 
 def how_flags(parser: argparse.ArgumentParser, name: str) -> "_ArgumentGroup":
-    """Add the flags of how a study runs; returns their group. By default, its name is made of what `name` says."""
+    """Add the flags of how a study runs; returns their group. `name` says what the default name is made of."""
     how = parser.add_argument_group("how to run it")
     how.add_argument("--plan", action="store_true", help="print what would run and what it takes, and stop")
-    how.add_argument("--name", type=new_study_name, metavar="STUDY", help=f"of the study (default: {name})")
+    how.add_argument("--name", type=new_study_name, metavar="STUDY", help=f"name of the study (default: {name})")
     how.add_argument("--resume", nargs="?", const="", type=_resumed, metavar="STUDY",
-                     help="go on with a study (default: the latest)")  # fmt: skip
+                     help="continue a study (default: the latest)")  # fmt: skip
     running_flags(how)
     return how
 
@@ -68,12 +70,12 @@ def _resumed(text: str) -> str:
 
 
 def running_flags(how: "_ArgumentGroup") -> None:
-    """Add those flags that do not say which study."""
+    """Add those of how a study runs that do not name the study."""
     how.add_argument("--runner", choices=["ray", "inline"], default="ray", help="inline: in this process without Ray, "
                      "one trial after the other (default: ray)")  # fmt: skip
-    how.add_argument("--rerun", action="store_true", help="run again also what is known")
+    how.add_argument("--rerun", action="store_true", help="run trials again even if their results are known")
     how.add_argument("--fail-fast", action="store_true", help="stop at the first failed trial")
-    how.add_argument("--time-budget", type=_minutes, metavar="MINUTES", help="stop cleanly after so long")
+    how.add_argument("--time-budget", type=_minutes, metavar="MINUTES", help="stop cleanly after this time")
 
 
 def where_flags(parser: argparse.ArgumentParser) -> None:
@@ -81,13 +83,13 @@ def where_flags(parser: argparse.ArgumentParser) -> None:
     where = parser.add_argument_group("where")
     storage_flag(where)
     tracking_flag(where)
-    where.add_argument("--address", help="of a Ray cluster: auto, HOST:PORT, or ray://HOST:PORT, "
-                       "to which the command is sent as a job (default: start one here)")  # fmt: skip
+    where.add_argument("--address", help="of a Ray cluster: auto, HOST:PORT, or ray://HOST:PORT "
+                       "to send the command there as a job (default: start a cluster here)")  # fmt: skip
     where.add_argument("--cpus-per-trial", type=_amount, default=1.0, metavar="N", help="default: 1")
     where.add_argument("--gpus-per-trial", type=_gpus, default=AUTO, metavar="N|auto", help="may be a fraction "
-                       "(default: auto, which measures how many trials to run on each)")  # fmt: skip
-    where.add_argument("--side-by-side", type=whole_number, metavar="N", help="trials that share a process and what it "
-                       "is given (default: 1, or what is measured to pay)")  # fmt: skip
+                       "(default: auto, which measures how many trials to run on each GPU)")  # fmt: skip
+    where.add_argument("--side-by-side", type=whole_number, metavar="N", help="trials that share a process and its "
+                       "resources (default: 1, or as many as are measured to pay)")  # fmt: skip
     where.add_argument(
         "--max-concurrent", type=whole_number, metavar="N", help="trials at once (default: as many as fit)"
     )
@@ -114,7 +116,7 @@ def _minutes(text: str) -> float:
 
 
 def answer_json(arguments: argparse.Namespace) -> None:
-    """Let only the result go to stdout where it is asked for as JSON, of a command that runs here."""
+    """Reserve stdout for the result if `--json` is given; refuse `--json` for a command that does not run here."""
     if arguments.is_json:
         is_sent_away = (arguments.address or "").startswith("ray://")
         only_json_on_stdout(("--list", arguments.list), ("--plan", arguments.plan), ("--address ray://", is_sent_away))
@@ -123,7 +125,7 @@ def answer_json(arguments: argparse.Namespace) -> None:
 def config_request(arguments: argparse.Namespace, shelf: Shelf | None = None, name: str | None = None) -> ConfigRequest:
     """Return the runs that `what_flags` ask for, of the space or ablation with this name or path, if any.
 
-    A misspelt setting is told at once, unless the runs may have a user's own part, whose settings are not known yet.
+    A misspelt setting is refused at once, unless the runs may have a user's own part, whose settings are not known yet.
 
     Raises:
         ValueError: If there is no such space or ablation, or no such setting.
@@ -140,7 +142,7 @@ OF_SEARCH = ("search", "trials", "search_seed", "sampler", "warm_start", "schedu
 
 def search_request(arguments: argparse.Namespace) -> SearchRequest:
     """Return the search that the options `OF_SEARCH` ask for."""
-    if arguments.objectives == "":  # as by a shell's variable that is not set
+    if arguments.objectives == "":  # as from an unset shell variable
         raise ValueError("`--objectives` must not be empty; leave it out.")
     objectives = tuple(map(str.strip, arguments.objectives.split(","))) if arguments.objectives else ()
     return SearchRequest(
@@ -150,12 +152,12 @@ def search_request(arguments: argparse.Namespace) -> SearchRequest:
 
 
 def study_choice(arguments: argparse.Namespace, fixed: Sequence[str]) -> StudyChoice:
-    """Return which study `how_flags` ask for; one that is resumed has the options of the runs and `fixed` already."""
+    """Return the study that `how_flags` ask for; a resumed one already has the options of its runs and `fixed`."""
     values = {name: getattr(arguments, name) for name in [*fixed[:1], *_OF_RUNS, *fixed[1:]]}
     given = [name for name, value in values.items() if value is not False and value not in (None, "", [], ())]
     if arguments.resume is not None and given:
         told = ", ".join(f"--{name.replace('_', '-')}" for name in given)
-        raise ValueError(f"A study that is resumed has its settings already: leave out {told}.")
+        raise ValueError(f"A resumed study already has its settings: leave out {told}.")
     return StudyChoice(arguments.name, arguments.resume, arguments.plan)
 
 
@@ -163,7 +165,7 @@ _OF_RUNS = ("scale", "fidelity", "set", "seeds", "name", "data", "skip_bad", "we
 
 
 def run_request(arguments: argparse.Namespace) -> RunRequest:
-    """Return how and where the study runs, by `running_flags` and `where_flags`."""
+    """Return how and where the study runs, from `running_flags` and `where_flags`."""
     resources = ResourceRequest(
         arguments.cpus_per_trial, arguments.gpus_per_trial, arguments.side_by_side, arguments.max_concurrent
     )

@@ -1,4 +1,4 @@
-"""Times of the trials' checkpoints, seen from outside: a killed trial loses what it has trained since."""
+"""Times of the trials' checkpoints, observed from outside: a killed trial loses its training since the last."""
 
 import contextlib
 import statistics
@@ -12,7 +12,7 @@ _LOOK_S = 0.02
 
 
 class Checkpoints(Repeating):
-    """A thread that polls the trials' folders of a study, which need not exist yet, for new checkpoints."""
+    """Thread that polls the trial folders of a study, which need not exist yet, for new checkpoints."""
 
     def __init__(self, study: Path) -> None:
         self._study = study
@@ -39,5 +39,5 @@ class Checkpoints(Repeating):
 
 
 def usual_and_longest(intervals: list[float]) -> tuple[float, float]:
-    """Return the median and the longest interval; NaN where there is none."""
+    """Return the median and the longest interval; NaN if there is none."""
     return (statistics.median(intervals), max(intervals)) if intervals else (float("nan"), float("nan"))

@@ -1,10 +1,10 @@
-"""A clock that jumps, of this process alone: what Python's `time` says of the time of day."""
+"""Clock that jumps, in this process alone: the time of day in Python's `time`."""
 
 import time
 
 
 def jump(after_s: float, by_s: float) -> None:
-    """Let `time.time` and `time.time_ns` be wrong by some seconds from a moment on; durations stay right."""
+    """Shift `time.time` and `time.time_ns` by some seconds from a moment on; durations stay right."""
     at = time.monotonic() + after_s
     seconds, nanoseconds = time.time, time.time_ns
 

@@ -1,4 +1,4 @@
-"""A proxy that fails on demand: `python -m launch.testbed.failing_proxy PORT TARGET_PORT FILE`.
+"""Proxy that fails on demand: `python -m launch.testbed.failing_proxy PORT TARGET_PORT FILE`.
 
 While the file exists, every request is answered with 500.
 """
@@ -12,7 +12,7 @@ from launch.testbed.proxy import proxy
 
 
 def failing_proxy(port: int, target: int, failing: Path) -> ThreadingHTTPServer:
-    """Return a server on loopback that passes requests on to another port, except while there is a file `failing`."""
+    """Return a server on loopback that forwards requests to another port, except while the file `failing` exists."""
     server = proxy(port, target, 0.0)
     passing: Any = server.RequestHandlerClass
 

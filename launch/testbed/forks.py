@@ -1,6 +1,6 @@
-"""Commands forked from this process, which has imported what they need: each costs what it does, not what it imports.
+"""Commands forked from this process, which has imported what they need, so that none waits for imports.
 
-Ray is not imported: it reads the environment while it is, and every command has its own.
+Ray is not imported: it reads the environment on import, and every command has its own.
 """
 
 import atexit
@@ -37,7 +37,7 @@ _SIGNALS = {signal.SIGINT, signal.SIGTERM}
 
 
 def get_ready(names: Sequence[str] = (*THIRD_PARTY, *_OWN)) -> None:
-    """Import what studies and their verification need, with one thread: others would not be there after a fork."""
+    """Import what studies and their verification need, with one thread: others do not survive a fork."""
     os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # MLflow uses what SQLAlchemy 2.1 has deprecated
@@ -47,7 +47,7 @@ def get_ready(names: Sequence[str] = (*THIRD_PARTY, *_OWN)) -> None:
 
 
 class Forked:
-    """A forked process, with those methods of `subprocess.Popen` that `Started` uses."""
+    """A forked process, with the methods of `subprocess.Popen` that `Started` uses."""
 
     def __init__(self, pid: int) -> None:
         self.pid, self.returncode = pid, None  # type: int, int | None
@@ -60,7 +60,7 @@ class Forked:
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
-        """Return the exit code once it has ended, or raise a TimeoutExpired."""
+        """Wait for the end and return the exit code, or raise a TimeoutExpired."""
         deadline = time.monotonic() + (DEADLINE_S if timeout is None else timeout)
         while (code := self.poll()) is None:
             if time.monotonic() > deadline:
@@ -87,18 +87,18 @@ def forked(
 
 
 def empty(output: Path) -> None:
-    """Make the empty files of a command's output and errors, which can be read from now on."""
+    """Create empty files for a command's output and errors, so that they can be read from now on."""
     for path in (output, output.with_suffix(".err")):
         path.write_bytes(b"")
 
 
 def become(words: Sequence[str | Path], output: Path, environment: Mapping[str, str]) -> NoReturn:
-    """Run `python WORDS` in this process, which has just been forked, and end it."""
+    """Run `python WORDS` in this just forked process, and end it."""
     run_and_exit(partial(_command, words, output, environment))
 
 
 def in_fork(work: Callable[..., Any], *arguments: object) -> Any:
-    """Return the result of a function, which JSON can say, from a process of its own; its errors are raised here."""
+    """Run a function in a process of its own; return its result, which must fit JSON, or raise its error."""
     reader, writer = os.pipe()
 
     def answer() -> None:
@@ -111,7 +111,7 @@ def in_fork(work: Callable[..., Any], *arguments: object) -> Any:
 
     process: Forked | None = None
     try:
-        with uninterrupted():  # or a process that nobody knows would go on
+        with uninterrupted():  # or an unknown process would keep running
             process = _fork(answer)
         os.close(writer)
         with open(reader) as file:
@@ -130,11 +130,11 @@ def in_fork(work: Callable[..., Any], *arguments: object) -> Any:
 
 
 def _fork(work: Callable[[], None]) -> Forked:
-    """Fork a process in a session of its own, which ends as Python does when the work is done."""
+    """Fork a process with a session of its own, which exits as Python does when the work is done."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # until the child has its own handlers
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # about threads of the parent, which no child needs
+            warnings.simplefilter("ignore", DeprecationWarning)  # about the parent's threads, which no child needs
             pid = os.fork()
         if pid == 0:
             run_and_exit(work)
@@ -145,9 +145,9 @@ def _fork(work: Callable[[], None]) -> Forked:
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Put off the signals that stop this process until the block is left, so that a fork in it is known by then.
+    """Defer the signals that stop this process until the block ends, so that a fork in it is known by then.
 
-    It is for the main thread. Blocked signals alone would not do: another thread takes them.
+    For the main thread only. Blocking signals is not enough: another thread would take them.
     """
     came: list[int] = []
     before = {number: signal.signal(number, lambda number, _: came.append(number)) for number in _SIGNALS}
@@ -161,9 +161,9 @@ def uninterrupted() -> Iterator[None]:
 
 
 def run_and_exit(work: Callable[[], None]) -> NoReturn:
-    """Do the work, run what Python runs at an exit, and exit; this process must not return into its parent's code.
+    """Do the work, run Python's exit handlers, and exit; this process must not return into its parent's code.
 
-    The destructors of C++ code do not run: one of Ray's was seen to wait for its thread for ever.
+    The destructors of C++ code do not run: one of Ray's was seen to wait for its thread forever.
     """
     code = 1
     try:
@@ -199,7 +199,7 @@ def _command(
         file = os.open(name, flags)
         os.dup2(file, number)
         os.close(file)
-    # Those of the parent may be others: pytest's hold back what is written.
+    # The parent may have replaced them: pytest's capture what is written.
     sys.stdin, sys.stdout, sys.stderr = sys.__stdin__, sys.__stdout__, sys.__stderr__
     logging.getLogger().handlers.clear()
     os.chdir(ROOT)

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 def count(uri: str, folder: "StudyFolder", keys: Sequence[str]) -> tuple[int, int]:
-    """Count the runs and reports of a study that MLflow has twice or lacks, by its trials' keys and folders.
+    """Count the runs and reports of a study that MLflow has twice, and those that it lacks, by trial keys and folders.
 
-    A trial has one run, which has finished: any other of it, also one that a killed driver has left, is too many.
+    A trial has one finished run; any other run of it, even one left by a killed driver, is too many.
     """
     from pcl.studies.tracking.store import Store  # noqa: PLC0415  -h answers at once
 

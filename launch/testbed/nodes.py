@@ -1,4 +1,4 @@
-"""Ray clusters of several nodes on this machine, where allowed each in a network namespace with its own address."""
+"""Ray clusters of several nodes on this machine, each in a network namespace with its own address if allowed."""
 
 import contextlib
 import os
@@ -33,7 +33,7 @@ _MOST_TRIES = 4
 
 
 class Network:
-    """Network namespaces joined by a bridge in one of its own; an OSError is raised where that is not allowed."""
+    """Network namespaces joined by a bridge in its own namespace; raises an OSError if that is not allowed."""
 
     def __init__(self) -> None:
         self._name = f"pcl{uuid.uuid4().hex[:6]}"
@@ -43,14 +43,14 @@ class Network:
             self._ip("netns", "add", self._switch)
             self._ip("-n", self._switch, "link", "add", "bridge0", "type", "bridge")
             self._ip("-n", self._switch, "link", "set", "bridge0", "up")
-        except BaseException as error:  # Ctrl-C among them
+        except BaseException as error:  # including Ctrl-C
             self.close()
             if isinstance(error, subprocess.CalledProcessError):
                 raise OSError(f"no network namespaces: {error}") from None
             raise
 
     def join(self, place: str) -> str:
-        """Make a namespace; return its address."""
+        """Create a namespace; return its address."""
         space, port = self._space(place), f"p{len(self._places)}"
         self._places.append(place)
         address = f"10.77.0.{len(self._places)}"
@@ -63,7 +63,7 @@ class Network:
         return address
 
     def prefix(self, place: str) -> tuple[str, ...]:
-        """Return the words that run a command there."""
+        """Return the words that run a command in a namespace."""
         return ("ip", "netns", "exec", self._space(place))
 
     def connect(self, place: str, is_joined: bool) -> None:
@@ -71,7 +71,7 @@ class Network:
         self._ip("-n", self._switch, "link", "set", f"p{self._places.index(place)}", "up" if is_joined else "down")
 
     def close(self) -> None:
-        """Remove all namespaces, whose processes have to have ended."""
+        """Remove all namespaces; their processes must have ended."""
         for space in [*map(self._space, self._places), self._switch]:
             subprocess.run(["ip", "netns", "del", space], capture_output=True, check=False)
 
@@ -85,22 +85,22 @@ class Network:
 
 @dataclass
 class Cluster:
-    """A Ray cluster whose nodes do not see this checkout: what they need has to be sent."""
+    """Ray cluster whose nodes do not see this checkout: what they need has to be sent."""
 
-    folder: Path  # of all files; short, for paths of Ray's sockets have at most 107 bytes
+    folder: Path  # of all files; short, as paths of Ray's sockets have at most 107 bytes
     port: int = field(default_factory=free_port)  # of the head
     dashboard: int = field(default_factory=free_port)  # port
-    token: str = field(default_factory=lambda: uuid.uuid4().hex)  # that Ray asks for
-    n_cpus: int = 1  # of a node, where it is not given another number
-    network: Network | None = None  # with an address for each node; else all are on loopback
-    nodes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)  # each started a node's other processes
+    token: str = field(default_factory=lambda: uuid.uuid4().hex)  # that Ray requires
+    n_cpus: int = 1  # of a node, by default
+    network: Network | None = None  # with an address for each node; None puts all on loopback
+    nodes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)  # the parent of each node's other processes
     host: str = "127.0.0.1"  # the head's address
     n_started: int = 0  # commands so far
     ray: Path = Path(sys.executable).parent / "ray"  # the command that starts nodes
 
     @property
     def address(self) -> str:
-        """Return the `--address` of a command that starts beside the head."""
+        """Return the `--address` of a command that runs on the head's node."""
         return f"{self.host}:{self.port}"
 
     @property
@@ -118,11 +118,11 @@ class Cluster:
 
     @property
     def prefix(self) -> tuple[str, ...]:
-        """Return the words that run a command beside the head."""
+        """Return the words that run a command on the head's node."""
         return self.network.prefix("head") if self.network else ()
 
     def start(self, n_cpus: int | None = None, *, has_dashboard: bool = True, **environment: str) -> None:
-        """Start the head; without a dashboard, which only jobs and people need, it is there sooner."""
+        """Start the head; it starts sooner without a dashboard, which only jobs and people need."""
         options = [
             "--head", f"--port={self.port}", f"--dashboard-port={self.dashboard}", "--dashboard-host=127.0.0.1",
             f"--include-dashboard={has_dashboard}",
@@ -131,7 +131,7 @@ class Cluster:
         self.host = self._start_node("head", options, n_cpus, environment)
 
     def add_node(self, name: str, before: str = "", n_cpus: int | None = None, **environment: str) -> None:
-        """Add a node; `before` runs first, where only this node sees it."""
+        """Add a node; the command `before` runs first, where only this node sees its effect."""
         self._start_node(name, [f"--address={self.address}"], n_cpus, environment, before)
 
     def kill_node(self, name: str) -> None:
@@ -141,14 +141,14 @@ class Cluster:
         node.wait(DEADLINE_S)
 
     def end_node(self, name: str) -> None:
-        """End a node so that it can tell the head."""
+        """End a node gracefully: it can tell the head."""
         self.nodes[name].terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.nodes[name].wait(20)
         self.kill_node(name)
 
     def connect(self, name: str, is_joined: bool) -> None:
-        """Cut a node from the head, or end that: by its network where it has one, else its raylet is stopped."""
+        """Cut a node from the head, or rejoin it: through its network if it has one, else by stopping its raylet."""
         if self.network:
             self.network.connect(name, is_joined)
             return
@@ -195,7 +195,7 @@ class Cluster:
             command = ["unshare", "-m", "bash", "-c", f'{before} && exec "$@"', "bash", *command]
         prefix = self.network.prefix(name) if self.network else ()
         common = {name: value for name, value in self.environment.items() if name != "PYTHONPATH"}
-        for _ in range(_MOST_TRIES):  # on a busy machine Ray gives up, and the next attempt finds its files in memory
+        for _ in range(_MOST_TRIES):  # on a busy machine Ray gives up; the next attempt finds its files in memory
             with (self.folder / f"{name}.log").open("wb") as log:
                 node = self.nodes[name] = subprocess.Popen(
                     [*prefix, *command], cwd=self.folder, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
@@ -209,7 +209,7 @@ class Cluster:
 
 @contextmanager
 def cluster(is_networked: bool = True, **options: Any) -> Iterator[Cluster]:
-    """Make a folder for a cluster, in namespaces where asked for and allowed; both are removed, also after SIGTERM."""
+    """Make a folder for a cluster, and namespaces if asked for and allowed; remove both, even after SIGTERM."""
     with stoppable() as is_ending, ExitStack() as after:
         folder = Path(tempfile.mkdtemp(prefix="pcl-", dir="/tmp"))
         after.callback(shutil.rmtree, folder, ignore_errors=True)
@@ -227,7 +227,7 @@ def cluster(is_networked: bool = True, **options: Any) -> Iterator[Cluster]:
 
 @contextmanager
 def stoppable() -> Iterator[Callable[[], None]]:
-    """Let SIGTERM end the context as Ctrl-C does; yield a function that makes both ignored, for the end."""
+    """Let SIGTERM end the context as Ctrl-C does; yield a function that ignores both, for the clean-up."""
     signals = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
 
     def stop(*_: object) -> NoReturn:

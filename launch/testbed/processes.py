@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any, Self
 
 ROOT = Path(__file__).parents[2]
-DEADLINE_S = 900.0  # for what takes seconds, on a machine that is slow and has much else to do
+DEADLINE_S = 900.0  # for what takes seconds, on a slow and busy machine
 FOSTER_PARENT = "PCL_FOSTER_PARENT"  # variable of a process whose parent only forks
-_FIRST_PORT = 20_000  # above those of Ray's workers
-_CLAIMED: list[socket.socket] = []  # a name for every port that this process was given, which goes with it
+_FIRST_PORT = 20_000  # above the ports of Ray's workers
+_CLAIMED: list[socket.socket] = []  # a name for every port that this process was given, released when it ends
 
 
 def wait_for(is_so: Callable[[], Any], what: str, timeout_s: float = DEADLINE_S) -> None:
@@ -33,8 +33,8 @@ def wait_for(is_so: Callable[[], Any], what: str, timeout_s: float = DEADLINE_S)
 def free_port() -> int:
     """Return a port that nobody listens on and no one else is given.
 
-    It is none of those that the kernel hands out, as to Ray's processes and to whoever connects to somewhere, and other
-    processes that ask here do not get it as long as this one lives.
+    It is not one of the ephemeral ports that the kernel hands out, such as to Ray's processes and to clients, and no
+    other caller of this function gets it while this process lives.
     """
     first_of_kernel = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     ports = range(_FIRST_PORT, max(first_of_kernel, _FIRST_PORT + 10_000))
@@ -54,7 +54,7 @@ def free_port() -> int:
 
 @dataclass
 class Started:
-    """A process of one of our commands; its output goes to files, so that it never waits for a reader."""
+    """Process of one of our commands; its output goes to files, so that it never waits for a reader."""
 
     process: subprocess.Popen[bytes]
     output: Path
@@ -68,7 +68,7 @@ class Started:
         return self.output.with_suffix(".err").read_text()
 
     def ended(self, code: int = 0, timeout_s: float = 2 * DEADLINE_S) -> Self:
-        """Wait for its end, and require this exit code and no traceback."""
+        """Wait for the end; require this exit code and no traceback."""
         self.process.wait(timeout_s)
         told = f"{self.said}\n{self.errors}"
         if self.process.returncode != code or "Traceback" in told:
@@ -80,7 +80,7 @@ class Started:
         os.killpg(self.process.pid, signal.SIGINT)
 
     def kill(self) -> None:
-        """Kill it alone."""
+        """Kill only this process."""
         self.process.kill()
         self.process.wait(DEADLINE_S)
 
@@ -91,16 +91,16 @@ def started(command: Sequence[str | Path], output: Path, environment: Mapping[st
         process = subprocess.Popen(
             [str(word) for word in command], cwd=ROOT, stdout=out, stderr=err, stdin=subprocess.DEVNULL,
             start_new_session=True, env=dict(environment),
-            # Where this process runs in a shell's background, Ctrl-C is ignored here and would be there.
+            # If this process runs in a shell's background, Ctrl-C is ignored, and the child would inherit that.
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509  no threads here
         )  # fmt: skip
     return Started(process, output)
 
 
 def processes_of(folder: Path) -> list[int]:
-    """Return all processes of the Ray with this temporary folder, which is in their environment."""
+    """Return all processes of the Ray with this temporary folder, found in their environment."""
     mark, found = f"\0RAY_TMPDIR={folder}\0".encode(), []
-    for name in filter(str.isdigit, os.listdir("/proc")):  # paths as objects would triple the time, and this is polled
+    for name in filter(str.isdigit, os.listdir("/proc")):  # Path objects would triple the time, and this is polled
         with contextlib.suppress(OSError), open(f"/proc/{name}/environ", "rb") as file:
             if mark in b"\0" + file.read() and int(name) != os.getpid():
                 found.append(int(name))
@@ -122,7 +122,7 @@ def descendants(pid: int, among: Iterable[int]) -> list[int]:
 
 
 def parent_of(pid: int) -> int:
-    """Return a process's parent, or who has it in its environment as such, or 0 where it has ended."""
+    """Return a process's parent: the one that its environment names, if any; 0 if it has ended."""
     with contextlib.suppress(OSError, ValueError):
         given = Path(f"/proc/{pid}/environ").read_bytes().partition(f"\0{FOSTER_PARENT}=".encode())[2]
         return int(given.partition(b"\0")[0])
@@ -133,17 +133,17 @@ def parent_of(pid: int) -> int:
 
 
 def signal_all(pids: Iterable[int], number: signal.Signals) -> None:
-    """Send a signal to those that are still there."""
+    """Send a signal to those processes that still exist."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
 
 
 def stop_when(pids: Callable[[], list[int]], is_so: Callable[[], Any], what: str) -> list[int]:
-    """Stop processes as soon as a condition holds; return them, for SIGCONT or never.
+    """Stop processes as soon as a condition holds; return them, so that SIGCONT can continue them.
 
-    They are stopped for every check, so that the condition still holds when this returns, on however busy a machine. If
-    it takes too long, they go on and a TimeoutError is raised.
+    They are stopped for every check, so that the condition still holds when this returns, however busy the machine. If
+    it takes too long, they continue and a TimeoutError is raised.
     """
     stopped: list[int] = []
 
@@ -162,7 +162,7 @@ def stop_when(pids: Callable[[], list[int]], is_so: Callable[[], Any], what: str
 
 
 def _stands(pid: int) -> bool:
-    """Return whether all threads of a process stand still."""
+    """Return whether all threads of a process are stopped."""
     try:
         states = [file.read_text().rpartition(")")[2].split()[0] for file in Path(f"/proc/{pid}/task").glob("*/stat")]
     except OSError:  # a thread has ended meanwhile
@@ -171,7 +171,7 @@ def _stands(pid: int) -> bool:
 
 
 def command_of(pid: int) -> str:
-    """Return a process's command line; empty where it has ended."""
+    """Return a process's command line; empty if it has ended."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
     except OSError:
@@ -180,11 +180,11 @@ def command_of(pid: int) -> str:
 
 @dataclass
 class Server:
-    """An MLflow server that can be killed and started again on the same port."""
+    """MLflow server that can be killed and restarted on the same port."""
 
     folder: Path  # of its database, its files and its log
     port: int = field(default_factory=free_port)  # on loopback
-    prefix: tuple[str, ...] = ()  # words that put a command somewhere else, such as another network
+    prefix: tuple[str, ...] = ()  # words that run a command elsewhere, such as in another network
     database: str = ""  # its address; by default a file in the folder
     process: subprocess.Popen[bytes] | None = None  # while it runs
 
@@ -196,7 +196,7 @@ class Server:
         self.database = self.database or f"sqlite:///{self.folder / 'server.db'}"
 
     def start(self) -> None:
-        """Start it; return when it answers."""
+        """Start the server; return once it answers."""
         command = [
             *self.prefix, sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(self.port),
             "--workers", "1", "--backend-store-uri", self.database, "--artifacts-destination",
@@ -213,13 +213,13 @@ class Server:
             raise OSError(f"The MLflow server has ended; see {self.folder / 'server.log'}.")
 
     def kill(self) -> None:
-        """Kill it with all its processes."""
+        """Kill the server with all its processes."""
         if self.process is not None:
             kill_group(self.process)
 
     @contextlib.contextmanager
     def running(self, delay_s: float) -> Iterator[str]:
-        """Start it, with a slow proxy before it if there is a delay; yield its address, and kill both at the end."""
+        """Start the server, behind a slow proxy if there is a delay; yield its address, and kill both at the end."""
         port, proxy = free_port() if delay_s else self.port, None
         address = f"http://127.0.0.1:{port}"
         try:
@@ -237,7 +237,7 @@ class Server:
 
 
 def kill_group(process: subprocess.Popen[bytes]) -> None:
-    """Kill all processes of a group that is named for its first."""
+    """Kill all processes of the group that a process leads."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait(DEADLINE_S)
@@ -247,7 +247,7 @@ _ASK = "import sys, urllib.request; urllib.request.urlopen(sys.argv[1], timeout=
 
 
 def answers(url: str, prefix: tuple[str, ...] = (), timeout_s: float = 2.0) -> bool:
-    """Return whether an HTTP server answers, asked from where the prefix puts a command."""
+    """Return whether an HTTP server answers a request sent from where `prefix` runs commands."""
     if prefix:
         command = [*prefix, sys.executable, "-c", _ASK, url, str(timeout_s)]
         return not subprocess.run(command, capture_output=True, check=False).returncode

@@ -1,4 +1,4 @@
-"""A proxy that waits before every HTTP request: `python -m launch.testbed.proxy PORT TARGET_PORT SECONDS`."""
+"""Proxy that waits before every HTTP request: `python -m launch.testbed.proxy PORT TARGET_PORT SECONDS`."""
 
 import base64
 import http.client
@@ -11,9 +11,9 @@ _HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length"
 
 
 def proxy(port: int, target: int, seconds: float, passwords: Sequence[str] = ()) -> ThreadingHTTPServer:
-    """Return a server on loopback that passes requests on to another port, each after some seconds.
+    """Return a server on loopback that forwards requests to another port, each after some seconds.
 
-    Where there are `passwords`, each USER:PASSWORD, a request must have one of them.
+    If there are `passwords`, each USER:PASSWORD, a request must have one of them.
     """
     accepted = [f"Basic {base64.b64encode(password.encode()).decode()}" for password in passwords]
 

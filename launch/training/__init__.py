@@ -1,1 +1,1 @@
-"""Commands that train without Ray, or get what training needs: one run, a backbone, the real images."""
+"""Commands that train without Ray, or prepare training: one run, a backbone, the real images."""

@@ -10,7 +10,7 @@ from pcl.data.sources import data_folder
 
 
 def prepare(*, folder: Path | None, source: Path | None, cifar10h: Path | None, picture: Path | None) -> None:
-    """Get the data and say what is there; for the arguments see `launch/data.py`."""
+    """Get the data and describe it; for the arguments see `launch/data.py`."""
     if picture and picture.is_dir():
         raise ValueError(f"`--picture` must name a file, but {picture} is a folder.")
     if picture:

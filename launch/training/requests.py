@@ -10,7 +10,7 @@ from pcl.config.user_files import Reference
 
 @dataclass(frozen=True)
 class TrainRequest:
-    """A request to `launch/train.py`, which describes each option; None and False stand for those left out."""
+    """A request to `launch/train.py`, which describes each option; None and False mean that an option is not given."""
 
     config: Path | None = None
     task: str | None = None
@@ -32,7 +32,7 @@ class TrainRequest:
     show_config: bool = False
 
     def check(self) -> None:
-        """Raise a ValueError for a misspelt setting; those of users' files are read with these."""
+        """Raise a ValueError for a misspelt setting; settings of users' files are checked when these are read."""
         names = filter(None, (self.task, self.loss, self.encoder))
         if self.config is None and not any(map(Reference.of, names)):
             check_values(settings(self.overrides))

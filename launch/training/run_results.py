@@ -1,4 +1,4 @@
-"""Results of one training: as a line on the screen, and as JSON beside its checkpoint."""
+"""Results of one training: as a line on the screen, and as JSON next to its checkpoint."""
 
 import json
 import math
@@ -24,12 +24,12 @@ _SHOWN = {
 
 
 def shown(metrics: dict[str, float]) -> str:
-    """Return the main metrics in a line."""
+    """Return the main metrics as one line."""
     return "  ".join(f"{label} {told(metrics[key], '.4g')}" for key, label in _SHOWN.items() if key in metrics)
 
 
 def summary(by_seed: list[dict[str, float]]) -> str:
-    """Return mean and standard error of the main metrics; where seeds have none, how many of them."""
+    """Return mean and standard error of the main metrics, with the number of seeds that lack a value."""
     parts = []
     for key, label in _SHOWN.items():
         values = [metrics[key] for metrics in by_seed if key in metrics]
@@ -41,7 +41,7 @@ def summary(by_seed: list[dict[str, float]]) -> str:
 
 
 def write_results(checkpoint: Path, training: Run, report: Report) -> None:
-    """Write a report beside the training's checkpoint."""
+    """Write a report next to the training's checkpoint."""
     by_seed = {seed: {key: as_json(value) for key, value in m.items()} for seed, m in report.by_seed.items()}
     failures = {seed: str(failure) for seed, failure in report.failures.items()}
     content: dict[str, Any] = {
@@ -53,5 +53,5 @@ def write_results(checkpoint: Path, training: Run, report: Report) -> None:
 
 
 def results_of(checkpoint: Path) -> Path:
-    """Return the file of results beside a checkpoint."""
+    """Return the results file next to a checkpoint."""
     return checkpoint.with_name(f"{checkpoint.name}.json")

@@ -1,4 +1,4 @@
-"""One training without Ray: configure it, run it with a line of progress, keep its checkpoint and results."""
+"""One training without Ray: configure it, run it with a progress line, keep its checkpoint and results."""
 
 import json
 import time
@@ -23,7 +23,7 @@ from pcl.training.run import Report, Run
 
 
 def train(request: TrainRequest) -> None:
-    """Train, or show or calibrate, what was asked for."""
+    """Train the requested configuration, or show it, or calibrate its loss."""
     config = _config(request)
     if request.show_config:
         say(json.dumps(config.flat(), indent=2))
@@ -42,7 +42,7 @@ def train(request: TrainRequest) -> None:
 
 
 def _config(request: TrainRequest) -> RunConfig:
-    """Return the configuration of a file or of the flags, with the values of `--set` on top."""
+    """Return the configuration from a file or from the flags, with the values of `--set` on top."""
     values = settings(request.overrides)
     if request.config is not None:
         return _from_file(request, request.config, values)
@@ -65,14 +65,14 @@ def _config(request: TrainRequest) -> RunConfig:
 
 
 def _default_scale(request: TrainRequest) -> str:
-    """Return the scale where none is asked for: `paper` on a GPU, `quick` on a CPU; a scan of a loss trains nothing."""
+    """Return the default scale: `paper` on a GPU or for `--calibrate`, which trains nothing; else `quick`."""
     return "paper" if request.calibrate or chosen_device(request.device) == "cuda" else "quick"
 
 
 def _from_file(request: TrainRequest, file: Path, values: Mapping[str, str]) -> RunConfig:
     said = (request.loss, request.encoder, request.fidelity, request.scale, request.task, request.data, request.weights)
     if any(said) or request.skip_bad:
-        raise ValueError("`--config` is a whole configuration: leave out what it says already.")
+        raise ValueError("`--config` is a whole configuration: leave out the options that it sets.")
     try:
         content = yaml.safe_load(file.read_text())
     except (yaml.YAMLError, UnicodeDecodeError):
@@ -83,7 +83,7 @@ def _from_file(request: TrainRequest, file: Path, values: Mapping[str, str]) -> 
 
 
 def _with_images(config: RunConfig, is_given: bool, weights: str | None, request: TrainRequest) -> RunConfig:
-    """Return the configuration with its images and weights named; trains the weights where there are none yet."""
+    """Return the configuration with its images and weights; trains the weights if there are none yet."""
     asked = skipping(str(config.flat()["task.data"]) if is_given else request.data, request.skip_bad)
     data = chosen_data(asked, config.task.inputs.shape[-1])
     config.task.check_images(data)
@@ -96,7 +96,7 @@ def _with_images(config: RunConfig, is_given: bool, weights: str | None, request
 
 
 def _start(config: RunConfig, checkpoint: Path, request: TrainRequest) -> Run:
-    """Return a new training, or the one of the checkpoint."""
+    """Return a new training, or the checkpoint's."""
     device, seeds = chosen_device(request.device), request.seeds
     if checkpoint.exists() and not request.is_fresh:
         content = read_checkpoint(checkpoint)
@@ -141,9 +141,9 @@ def _run(training: Run, checkpoint: Path) -> None:
 
 
 def _calibrate(config: RunConfig, seed: int, has_tables: bool) -> None:
-    """Say which multiple of the true kappa the loss prefers."""
+    """Print which multiple of the true kappa the loss prefers."""
     if not config.experiment.has_truth:
-        raise ValueError("A calibration scan needs a known truth: take the task 'toy'.")
+        raise ValueError("A calibration scan needs a known truth: use the task 'toy'.")
     task = config.task.build([seed])
     phases = [i for i, phase in enumerate(config.training.phases) if phase.trained is not Trained.MU]
     if not phases:
@@ -152,7 +152,7 @@ def _calibrate(config: RunConfig, seed: int, has_tables: bool) -> None:
     loss = config.loss.build()
     loss.has_tables = has_tables
     loss.expect(source)
-    n_anchors = 512 if source.are_common else 2048  # each with many negatives, or with few
+    n_anchors = 512 if source.are_common else 2048  # with many negatives each, or with few
     scan = calibration_scan(
         task, loss, source, config.training.n_negatives, n_anchors=n_anchors, law=config.encoder.law
     )

@@ -1,4 +1,4 @@
-"""The application of a trained encoder to a folder of images, with progress."""
+"""Application of a trained encoder to a folder of images, with progress."""
 
 import json
 import re
@@ -17,18 +17,18 @@ from pcl.studies.inspection.images import source_of
 from pcl.studies.ledger.study_storage import Storage
 from pcl.training.trained_encoder import TrainedEncoder
 
-_FOLDER = "apply"  # beside a checkpoint or in a study's folder
+_FOLDER = "apply"  # next to a checkpoint or in a study's folder
 
 
 def apply_to_folder(
     *, source: str, folder: Path, storage: Storage, seed: int | None, batch_size: int | None, output: Path | None,
     device: str | None,
 ) -> None:  # fmt: skip
-    """Write tables and a page, also to the store where the study is in one; for the arguments see `launch/apply.py`."""
+    """Write tables and a page, also to the study's store if it has one; for the arguments see `launch/apply.py`."""
     images = ImageFolder.of(folder)
     name = folder.resolve().name or "images"
     found = source_of(source, storage)
-    folder_name = re.sub(r"[^\w.-]", "_", name)  # for a store's addresses too
+    folder_name = re.sub(r"[^\w.-]", "_", name)  # valid in a store's address too
     place = output or found.output.with_name(_FOLDER) / folder_name
     require_folder("--output", place)
     if place.resolve().is_relative_to(folder.resolve()):
@@ -47,17 +47,17 @@ def apply_to_folder(
 
 
 def _require_same_folder(place: Path, folder: Path) -> None:
-    """Raise a ValueError if results of another folder, with the same name, are in the way."""
+    """Raise a ValueError if there are results of another folder with the same name."""
     try:
         other = json.loads((place / SUMMARY).read_text()).get("folder", "")
     except (OSError, ValueError):
-        return  # there are none, or none that tell
+        return  # none, or none that name their folder
     if other and other != str(folder.resolve()):
         raise ValueError(f"{place} has the results of {other}; name another folder with `--output`.")
 
 
 class _Counter:
-    """A count of files or images that are done, for a line of progress."""
+    """Count of finished files or images, for a progress line."""
 
     def __init__(self) -> None:
         self.done = 0
@@ -66,7 +66,7 @@ class _Counter:
         self.done = done
 
     def progress(self, total: int, unit: str, words: str) -> Progress:
-        """Return the line, with words about what is done."""
+        """Return the progress line; `words` say what is counted."""
         line = Progress(lambda: self.done, total, lambda: "nothing was written", unit)
         line.shown = words
         return line

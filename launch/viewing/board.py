@@ -1,4 +1,4 @@
-"""The board: served beside MLflow's pages until Ctrl-C, or written as files."""
+"""The board: served with MLflow's pages until Ctrl-C, or written as files."""
 
 import contextlib
 import errno
@@ -30,7 +30,7 @@ class BoardRequest:
     export: Path | None
     host: str
     port: int
-    is_port_fixed: bool  # whether no other port is taken where this one is
+    is_port_fixed: bool  # whether a taken port is an error, rather than replaced by another
     mlflow: str | None
     mlflow_port: int
     ray: str | None
@@ -60,7 +60,7 @@ def show(request: BoardRequest) -> None:
 
 
 def _check(request: BoardRequest) -> None:
-    """Raise a ValueError for what cannot be meant."""
+    """Raise a ValueError for an impossible request."""
     for flag, port in (("port", request.port), ("mlflow-port", request.mlflow_port)):
         if not 0 <= port < 2**16:
             raise ValueError(f"`--{flag}` must be from 0 to 65535, but got {port}.")
@@ -73,7 +73,7 @@ def _check(request: BoardRequest) -> None:
 
 
 def _against(folder: Path) -> str:
-    """Return why studies cannot be in a folder, or nothing."""
+    """Return why studies cannot be in a folder, or ""."""
     try:
         place = next(place for place in (folder, *folder.parents) if place.exists())
         return "" if place.is_dir() else f"{place} is none"
@@ -83,7 +83,7 @@ def _against(folder: Path) -> str:
 
 @contextlib.contextmanager
 def _writing(folder: Path) -> Iterator[None]:
-    """Turn an error of the system about a folder into a sentence."""
+    """Turn the system's error about a folder into a ValueError with one sentence."""
     try:
         yield
     except OSError as error:
@@ -103,7 +103,7 @@ def _export(request: BoardRequest, folder: Path, store: Store, database: Databas
 def _serve(request: BoardRequest, store: Store, database: Database) -> None:
     port = request.port
     if (there := found_board(request.host, port)) == store.shown_uri:
-        say(f"The board of {store.shown_uri} is there already: http://{request.host}:{port}/")
+        say(f"The board of {store.shown_uri} is already running: http://{request.host}:{port}/")
         return
     database.begin()
     mlflow, ray = MlflowPages(store, request.mlflow_port, request.mlflow), RayPages(request.ray)
@@ -111,13 +111,13 @@ def _serve(request: BoardRequest, store: Store, database: Database) -> None:
     server = _listening(site, request, store.shown_uri)
     if server.server_address[1] != port and port:
         say(f"port {port} is taken{' by the board of another store' if there else ''}")
-    gc.set_threshold(200_000)  # a page of thousands of trials is as many small objects; to look through them takes long
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: nothing that was started stays
+    gc.set_threshold(200_000)  # a page of thousands of trials has as many small objects, which take long to scan
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: nothing that was started keeps running
     with mlflow, ray, server:
         say(f"board: {server.address}  ({store.shown_uri})")
         if not is_loopback(request.host):
-            say("It asks for no password: whoever reaches this address can read all studies.")
-        follows = "" if mlflow.address() else "MLflow's pages follow in some seconds. "
+            say("It asks for no password: everyone who reaches this address can read all studies.")
+        follows = "" if mlflow.address() else "MLflow's pages follow in a few seconds. "
         say(f"{follows}Ctrl-C ends what was started here.")
         try:
             server.serve_forever(poll_interval=0.2)
@@ -126,12 +126,12 @@ def _serve(request: BoardRequest, store: Store, database: Database) -> None:
 
 
 def _listening(site: Site, request: BoardRequest, store: str) -> BoardServer:
-    """Return a server at the port, or at any free one where none was asked for and it is taken."""
+    """Return a server at the port, or at any free port if this one is taken and was not asked for."""
     host, port = request.host, request.port
     try:
         return BoardServer(site, host, port, store)
     except UnicodeError:
-        told = "it is no name"
+        told = "it is not a name"
     except OSError as error:
         is_taken = error.errno == errno.EADDRINUSE
         if is_taken and not request.is_port_fixed:

@@ -1,4 +1,4 @@
-"""The page of images that a trained encoder finds certain or not."""
+"""Page of the images that a trained encoder finds most and least certain."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ def write_page(
     *, source: str, storage: Storage, data: str | None, skip_bad: bool, seed: int | None, output: Path | None,
     device: str | None,
 ) -> None:  # fmt: skip
-    """Write the page, and keep it in the store where the study is in one; for the arguments see `launch/look.py`."""
+    """Write the page, also to the study's store if it has one; for the arguments see `launch/look.py`."""
     found = source_of(source, storage)
     folder = output or found.output
     require_folder("--output", folder)

@@ -1,4 +1,4 @@
-"""Verification of studies, as a command says it."""
+"""Body of `launch/verify.py`: verify studies and print the result."""
 
 import os
 from dataclasses import asdict, dataclass
@@ -21,7 +21,7 @@ class VerifyRequest:
     Attributes:
         source: A study or a storage; None for all studies of `storage`.
         storage: Where studies are kept.
-        tracking_uri: MLflow; None for the environment's or the storage's own.
+        tracking_uri: MLflow's store; None for the environment's or the storage's own.
         is_json: Print JSON.
     """
 
@@ -32,10 +32,10 @@ class VerifyRequest:
 
 
 def verify_studies(request: VerifyRequest) -> bool:
-    """Verify and say what was found; return whether all is sound.
+    """Verify studies and print what was found; return whether all are sound.
 
     Raises:
-        ValueError: If there is no such study, or a process works on it.
+        ValueError: If there is no such study, or a process is working on it.
     """
     storage, folders = _studies(request)
     storage.require_tracking(request.tracking_uri)
@@ -52,7 +52,7 @@ def verify_studies(request: VerifyRequest) -> bool:
 
 
 def _attempted(folder: StudyFolder, store: Store) -> Verification | str:
-    """Verify one of several studies; returns why it cannot be verified, such as that it runs."""
+    """Verify one of several studies; return the reason if it cannot be verified, for instance because it is running."""
     try:
         return _verified(folder, store)
     except ValueError as error:
@@ -61,7 +61,7 @@ def _attempted(folder: StudyFolder, store: Store) -> Verification | str:
 
 
 def _studies(request: VerifyRequest) -> tuple[Storage, list[StudyFolder]]:
-    """Return where the studies that are asked for are, and those."""
+    """Return the requested studies and their storage."""
     source, storage = request.source, request.storage
     if source is not None and (is_address(source) or "/" in source or Path(source).is_dir()):
         place = source if is_address(source) else os.path.abspath(os.path.expanduser(source))
@@ -101,7 +101,7 @@ def _tell(found: Verification, store: Store) -> None:
         say(f"{found.study}: sound ({trials})")
         return
     n_mended = sum(problem.remedy is Remedy.RESUME for problem in found.problems)
-    say(f"{found.study}: {len(found.problems)} problems, of which resuming it mends {n_mended} ({trials})")
+    say(f"{found.study}: {len(found.problems)} problems, of which resuming repairs {n_mended} ({trials})")
     for problem in found.problems:
         say(f"  {problem}")
 

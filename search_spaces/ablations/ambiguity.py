@@ -2,8 +2,8 @@
 
     python launch/ablate.py --ablation ambiguity
 
-Hardware, time, result: one H200, five seeds, trained by `launch/reproduce.py`: the table in docs/results.md. Where the
-truth is a point mass, kappa-hat has to diverge; such trials end early where `training.kappa_limit` is finite.
+Hardware, time, result: one H200, five seeds, trained by `launch/reproduce.py`: the table in docs/results.md. If the
+truth is a point mass, kappa-hat has to diverge; such trials end early if `training.kappa_limit` is finite.
 """
 
 from pcl.studies.space import Ablation, Variant

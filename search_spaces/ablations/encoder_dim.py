@@ -2,9 +2,8 @@
 
     python launch/ablate.py --ablation encoder_dim
 
-Not yet run: earlier results on a GPU were of data whose latents had the encoder's dimension instead of the truth's.
-The two largest have fewer samples, as in the paper, and one a smaller batch. Under `reference` the three largest have 8
-negatives, as in the release's scripts.
+Not yet run. The two largest have fewer samples, as in the paper, and the largest a smaller batch. Under `reference` the
+three largest have 8 negatives, as in the release's scripts.
 """
 
 from pcl.studies.space import Ablation, Variant, values

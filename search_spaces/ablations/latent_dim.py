@@ -3,9 +3,9 @@
     python launch/ablate.py --ablation latent_dim
 
 Hardware, time, result: one H200, two seeds (five at 10, one from 56 on), trained by `launch/reproduce.py`:
-`fig:highdim` in docs/results.md. From 32 on there are fewer samples and smaller batches, as in the paper; under
-`reference` for all, and 8 negatives at 64, as in the release's scripts. Another dimension is another truth: no two
-variants share their generators.
+`fig:highdim` in docs/results.md. From 32 on, samples are fewer and batches smaller, as in the paper. Under
+`reference` this holds for all dimensions, and 64 also has 8 negatives, as in the release's scripts. Each dimension has
+its own truth: no two variants share their generators.
 """
 
 from pcl.studies.space import Ablation, Variant

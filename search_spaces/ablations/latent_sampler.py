@@ -2,12 +2,12 @@
 
     python launch/ablate.py --ablation latent_sampler
 
-The released sampler's draws are more spread than their kappa says, increasingly so with the dimension. Truth and
-encoder change theirs together. For another dimension, such as 64: `--set task.dim=64 --set task.dim_x=64 --set
+The released sampler's draws are more spread out than their kappa says, and increasingly so with the dimension. Truth
+and encoder change samplers together. For another dimension, such as 64: `--set task.dim=64 --set task.dim_x=64 --set
 encoder.dim=64`.
 
-Hardware, time, result: one H200, two seeds, 365 s: mu is better with the exact one (rank 0.46 instead of 0.22), but
-still too poor for kappa, whose rank is 0.17 instead of 0.07. With two seeds both intervals include zero.
+Hardware, time, result: one H200, two seeds, 365 s: mu is better with the exact sampler (rank 0.46 instead of 0.22),
+but still too poor for kappa, whose rank is 0.17 instead of 0.07. With two seeds both intervals include zero.
 """
 
 from pcl.studies.space import Ablation, Variant

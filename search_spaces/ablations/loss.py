@@ -3,7 +3,7 @@
     python launch/ablate.py --ablation loss
 
 Hardware, time, result: one H200, five seeds, without InfoNCE, trained by `launch/reproduce.py`: the table in the
-README. InfoNCE has no kappa, and no metric of it; its row is the paper's tab:infonce.
+README. InfoNCE has no kappa and so no kappa metrics; its row is the paper's tab:infonce.
 """
 
 from pcl.studies.space import Ablation, Variant

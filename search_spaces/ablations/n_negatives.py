@@ -2,7 +2,7 @@
 
     python launch/ablate.py --ablation n_negatives
 
-Hardware, time, result: not yet run. In mu phases the negative comes from the batch, whatever M is.
+Hardware, time, result: not yet run. In mu phases the negative comes from the batch, for any M.
 """
 
 from pcl.studies.space import Ablation, negatives

@@ -3,7 +3,7 @@
     python launch/ablate.py --ablation posterior_family
 
 Hardware, time, result: one H200, five seeds, trained by `launch/reproduce.py`: the table in docs/results.md. kappa has
-another meaning in each family; compare the spread.
+a different meaning in each family; compare the spread.
 """
 
 from pcl.studies.space import Ablation, values

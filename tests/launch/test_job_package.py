@@ -80,7 +80,7 @@ def test_a_space_travels_with_its_parts(home: Path) -> None:
 
 def test_a_part_above_its_space_cannot_travel(home: Path) -> None:
     (home / "spaces" / "own.py").write_text(SPACE.replace("parts/", "../parts/"))
-    with pytest.raises(ValueError, match="move it beside or below the space"):
+    with pytest.raises(ValueError, match="move it next to or below the space"):
         parcel(["launch/grid.py", "--space", "spaces/own.py"], "/shared", "")
 
 

@@ -53,5 +53,5 @@ def test_json_is_refused_where_there_is_no_result(
     words: tuple[str, ...], flag: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     name, *rest = words
-    told = f"`--json` is for a result, and `{flag}` has none"
+    told = f"`--json` prints a result, but `{flag}` has none"
     assert_refused(f"launch/{name}.py", MAINS[name], [*rest, "--json"], told, monkeypatch, capsys)

@@ -1,13 +1,13 @@
-"""A randomized fault runner: small studies, a fault at a random moment of each, then `--resume` and `launch/verify.py`.
+"""Randomized fault runner: small studies, one fault at a random moment of each, then `--resume` and `launch/verify.py`.
 
-A round is sound if its study then has what an undisturbed one has, bit for bit, and nothing is left of its processes.
+A round is sound if its study then equals an undisturbed one, bit for bit, and none of its processes is left.
 """
 
 from launch.benchmarks import Row
 
 
 def measure(*, seed: int, minutes: int, number: int | None) -> list[Row]:
-    """Run the rounds of a seed for some minutes, or one of them; print each and the table."""
+    """Run the rounds of a seed for some minutes, or only one of them; print each round and the table."""
     from launch.testbed.forks import get_ready  # noqa: PLC0415  bench.py -h answers at once
 
     get_ready()  # before the next line imports torch

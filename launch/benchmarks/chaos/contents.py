@@ -1,4 +1,4 @@
-"""The contents of a study's folder and of MLflow, for a comparison bit by bit."""
+"""Contents of a study's folder and of MLflow, for a bitwise comparison."""
 
 import hashlib
 import json
@@ -37,7 +37,7 @@ def _digest(checkpoint: Path) -> str:
 
 
 def digest(content: object) -> str:
-    """Return a digest of nested containers; tensors count with every bit, their type and their shape."""
+    """Return a digest of nested containers, which covers every bit of a tensor, its type and its shape."""
     return hashlib.sha256(repr(_hashed(content)).encode()).hexdigest()
 
 

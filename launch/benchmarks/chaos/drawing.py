@@ -1,4 +1,4 @@
-"""The rounds of a seed: which study, which fault, when. A round is the same whichever rounds come before it."""
+"""The rounds of a seed: which study, which fault, when. A round does not depend on the rounds before it."""
 
 import random
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class Kind:
         stages: The axes of each stage of its search space.
         options: Options of the command that starts a new study.
         resume_options: Options of both commands: the one that starts a study and the one that resumes it.
-        is_for_ray: True if it finds the same on Ray, where several trials run at once.
+        is_for_ray: True if its results are the same on Ray, where several trials run at once.
     """
 
     stages: dict[str, dict[str, list[Any]]]
@@ -52,7 +52,7 @@ SECOND, LOCKED, FULL, DAMAGED, FAILING, CLOCK = (
 DRIVER, WORKER, RAYLET, GCS, SERVER, GROUP = "driver", "trial worker", "raylet", "gcs_server", "MLflow server", "group"
 _SIGNALS = (KILL, TERM, INTERRUPT, STOP)
 
-# Fault and target -> how often it is drawn: in this process, where a round takes seconds, and on Ray.
+# (Fault, target) -> weight of the draw: in this process, where a round takes seconds, and on Ray.
 _INLINE: dict[tuple[str, str], int] = {
     (KILL, DRIVER): 8, (TERM, DRIVER): 3, (INTERRUPT, DRIVER): 3, (STOP, DRIVER): 2, (SECOND, DRIVER): 4,
     (LOCKED, "mlflow.db"): 3, (FULL, "storage"): 3, (DAMAGED, "study"): 10, (FAILING, SERVER): 3, (CLOCK, DRIVER): 3,
@@ -63,20 +63,20 @@ _ON_RAY: dict[tuple[str, str], int] = {
     **{(name, GROUP): 1 for name in (KILL, TERM, INTERRUPT)},
     (SECOND, DRIVER): 1,
 }
-RAY_EVERY = 8  # rounds, on average
+RAY_EVERY = 8  # one round in so many is on Ray, on average
 
 
 @dataclass(frozen=True)
 class Round:
-    """A study and what happens to it.
+    """A study and the fault that it suffers.
 
     Attributes:
         seed: The seed that all rounds are drawn from.
         number: The round's number, from 1.
         kind: The kind of study, a key of `KINDS`.
         is_ray: True if its trials run on Ray, False if they run in the driver.
-        is_resumed_on_ray: True if they also run on Ray when it is resumed.
-        is_first: True if its storage is empty, False if MLflow's database is there already.
+        is_resumed_on_ray: True if trials also run on Ray when the study is resumed.
+        is_first: True if its storage is empty, False if it already has MLflow's database.
         fault: The fault.
         target: The process or file that the fault happens to.
         moment: The time of the fault, as a share of the time that the study usually takes.
@@ -105,7 +105,7 @@ class Round:
 
     @property
     def is_served(self) -> bool:
-        """Return whether the study is recorded by way of an MLflow server."""
+        """Return whether the study is recorded through an MLflow server."""
         return self.target == SERVER
 
     def __str__(self) -> str:
@@ -128,7 +128,7 @@ def draw(seed: int, number: int) -> Round:
 
 
 def _moment(chance: random.Random, fault: str) -> float:
-    """Draw a moment from the first millisecond on; a file can be damaged after the end too."""
+    """Draw a moment from the first millisecond on; files may also be damaged after the end."""
     if fault != DAMAGED and chance.random() < 0.1:
         return chance.uniform(0.0, 0.02)
     return chance.uniform(0.0, 1.3 if fault == DAMAGED else 0.95)

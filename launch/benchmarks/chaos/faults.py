@@ -1,4 +1,4 @@
-"""The faults: each happens to a running study and is over when it returns, but for what a killed process leaves."""
+"""The faults: each disturbs a running study and is over when it returns, except for what a killed process leaves."""
 
 import contextlib
 import os
@@ -30,13 +30,13 @@ _LONGEST_JUMP_S = 365 * 86400.0
 
 
 def jump_of(choice: float) -> float:
-    """Return by how many seconds a clock jumps: minutes to a year, back or forth."""
+    """Return the seconds by which a clock jumps: a minute to a year, back or forth."""
     size = 60.0 * float((_LONGEST_JUMP_S / 60.0) ** abs(2 * choice - 1))
     return -size if choice < 0.5 else size
 
 
 def send_signal(place: Place, verdict: Verdict) -> bool:
-    """Send a signal; a stopped process goes on after a while, and a killed MLflow server is started again."""
+    """Send a signal; a stopped process continues after a while, and a killed MLflow server is restarted."""
     each, driver = place.round, place.drivers[0]
     if each.target in _LIFETIME:
         wait_for(lambda: place.targets() or driver.process.poll() is not None, f"a {each.target}")
@@ -58,7 +58,7 @@ def send_signal(place: Place, verdict: Verdict) -> bool:
 
 
 def start_second(place: Place, verdict: Verdict) -> bool:
-    """Start another driver of the same study; it is told that one is at work, or finds that all is done."""
+    """Start another driver of the same study; it must find one at work, or that all is done."""
     second = place.resume() if (place.study.path / "study.json").exists() else place.begin()
     code = second.process.wait(DEADLINE_S)
     if code not in (0, 2) or "Traceback" in second.errors:
@@ -69,7 +69,7 @@ def start_second(place: Place, verdict: Verdict) -> bool:
 
 
 def lock_database(place: Place, verdict: Verdict) -> bool:
-    """Hold MLflow's database as another writer does."""
+    """Lock MLflow's database as another writer does."""
     path, driver = place.storage / "mlflow.db", place.drivers[0]
     wait_for(lambda: path.exists() or driver.process.poll() is not None, "a database")
     if driver.process.poll() is not None:
@@ -82,7 +82,7 @@ def lock_database(place: Place, verdict: Verdict) -> bool:
 
 
 def fill_disk(place: Place, verdict: Verdict) -> bool:
-    """Leave no room on the disk of the storage, until the driver has ended or for a while."""
+    """Fill the disk of the storage, until the driver has ended or for a while."""
     driver = place.drivers[0]
     filler, free = place.storage / "filler", resource.RLIM_INFINITY
     if driver.process.poll() is not None:
@@ -91,7 +91,7 @@ def fill_disk(place: Place, verdict: Verdict) -> bool:
         with contextlib.suppress(OSError), filler.open("wb", buffering=0) as file:
             while True:
                 file.write(bytes(4096))
-    else:  # where nobody may mount a small one: files that cannot grow
+    else:  # where mounting a small disk is not allowed: files that cannot grow
         with contextlib.suppress(ProcessLookupError):
             resource.prlimit(driver.process.pid, resource.RLIMIT_FSIZE, (0, free))
     _wait_out(place, verdict)
@@ -103,7 +103,7 @@ def fill_disk(place: Place, verdict: Verdict) -> bool:
 
 @contextmanager
 def small_disk(place: Place) -> Iterator[None]:
-    """Mount a small disk as the storage where that is asked for and allowed."""
+    """Mount a small disk as the storage if the fault needs it and mounting is allowed."""
     if place.round.fault != drawing.FULL:
         yield
         return
@@ -122,7 +122,7 @@ def small_disk(place: Place) -> Iterator[None]:
 
 
 def answer_500(place: Place, verdict: Verdict) -> bool:
-    """Let MLflow answer 500 to everything, for a while or until the driver has ended."""
+    """Make MLflow answer 500 to everything, for a while or until the driver has ended."""
     if place.drivers[0].process.poll() is not None:
         return False
     place.service.failing.touch()
@@ -132,7 +132,7 @@ def answer_500(place: Place, verdict: Verdict) -> bool:
 
 
 def damage_file(place: Place, verdict: Verdict) -> bool:
-    """Kill the driver and damage a file; what cannot be mended by resuming must be told, and is done as told."""
+    """Kill the driver and damage a file; `verify.py` must name damage that resuming leaves; apply its remedies."""
     place.drivers[0].process.kill()
     place.drivers[0].process.wait(DEADLINE_S)
     if not (place.study.path / "study.json").exists():
@@ -144,7 +144,7 @@ def damage_file(place: Place, verdict: Verdict) -> bool:
     code, problems, errors = place.verified()
     if code not in (0, 1, 2) or (code == 1 and not problems):
         verdict.wrong.append(f"{chosen.name} was {how}, and verify.py ended with {code}: {errors}")
-    if code == 2:  # told with a sentence: the study cannot even be judged
+    if code == 2:  # an error: the study cannot even be verified
         _restore(chosen, content)
         if chosen.name not in errors:
             verdict.wrong.append(f"{chosen.name} was {how}, but is not named: {errors}")
@@ -154,7 +154,7 @@ def damage_file(place: Place, verdict: Verdict) -> bool:
 
 
 def _chosen(place: Place) -> Path:
-    """Return the file to damage: the drawn one, or the next that there is."""
+    """Return the file to damage: the drawn one, or the next that exists."""
     files = _FILES if place.round.kind != "search" else tuple(name for name in _FILES if name != "trial.json")
     start = int(place.round.choice * 1000) % len(files)
     for name in [*files[start:], *files[:start]]:
@@ -169,7 +169,7 @@ def _damage(path: Path, content: bytes, choice: float) -> str:
     flipped = bytearray(content)
     if flipped:
         flipped[half] ^= 1
-    # A flipped bit of a text can be a text that is as good, such as another digit: only checkpoints have digests.
+    # A flipped bit can turn text into other valid text, such as another digit: only checkpoints have digests.
     damages: dict[str, bytes | None] = {
         "cut": content[:half], "emptied": b"", "filled with zeros": content[:half] + bytes(len(content) - half),
         "deleted": None, **({"flipped": bytes(flipped)} if path.suffix == ".pt" else {}),
@@ -184,7 +184,7 @@ def _damage(path: Path, content: bytes, choice: float) -> str:
 
 
 def _restore(path: Path, content: bytes) -> None:
-    """Put a copy back; MLflow's database is deleted instead, for the study has all that is in it."""
+    """Restore a file; MLflow's database is deleted instead, as the study has all that is in it."""
     if path.name == "mlflow.db":
         path.unlink(missing_ok=True)
         for end in ("-journal", "-wal", "-shm"):
@@ -194,7 +194,7 @@ def _restore(path: Path, content: bytes) -> None:
 
 
 def _apply(place: Place, remedy: Remedy, where: str) -> None:
-    """Do what a remedy says."""
+    """Apply a remedy."""
     if remedy is Remedy.RETRAIN:
         trials = place.study.path / "trials"
         shutil.rmtree(trials / Path(where).relative_to(trials).parts[0], ignore_errors=True)
@@ -206,31 +206,31 @@ def _apply(place: Place, remedy: Remedy, where: str) -> None:
 
 
 def _wait_out(place: Place, verdict: Verdict) -> None:
-    """Wait for the drawn pause or, in half of the rounds, for the driver, which must end while the fault lasts."""
+    """Wait for the drawn pause or, in half of the rounds, for the driver, which must end during the fault."""
     each, driver = place.round, place.drivers[0]
     if each.choice < 0.5:
         slept(driver, each.pause_s)
     elif slept(driver, DEADLINE_S):
-        verdict.hung.append(f"the driver, for as long as the fault lasted: {last_line(driver)}")
+        verdict.hung.append(f"the driver, as long as the fault lasted: {last_line(driver)}")
 
 
 def nothing(place: Place, verdict: Verdict) -> bool:
-    """Let it happen by itself, as a clock that was set at the start."""
+    """Do nothing: the fault, such as a clock jump, was set up at the start."""
     return True
 
 
 def judge_end(place: Place, verdict: Verdict, *, must_succeed: bool) -> None:
-    """Judge how the first driver ended: always with a sentence, and with 0 where nothing keeps it from its work."""
+    """Judge how the first driver ended: never with a traceback, and with 0 if nothing kept it from its work."""
     driver = place.drivers[0]
     code, errors = driver.process.returncode, driver.errors
-    # Python itself prints a traceback where Ctrl-C comes before the command's first line.
+    # Python itself prints a traceback if Ctrl-C comes before the command's first line.
     is_python = place.round.fault == drawing.INTERRUPT and "KeyboardInterrupt" in errors and not driver.said
     if "(unexpected" in errors or ("Traceback" in errors and not is_python) or (must_succeed and code):
         verdict.wrong.append(f"the driver ended with {code}: {last_line(driver)}")
 
 
 def last_line(driver: Started) -> str:
-    """Return the last line of a command's errors, or of what it said."""
+    """Return the last line of a command's errors, or else of its output."""
     return ((driver.errors.strip() or driver.said.strip()).splitlines() or ["nothing was said"])[-1]
 
 

@@ -1,4 +1,4 @@
-"""The place of a round: its study's folder, commands and processes, and what is left of them."""
+"""Workplace of a round: its study's folder, commands and processes, and what is left of them."""
 
 import contextlib
 import json
@@ -31,12 +31,12 @@ from launch.testbed.processes import (
 )
 from pcl.studies.ledger.folders import StudyFolder
 
-_ENDING_S = 300.0  # processes that were told to end have done so by then, on a busy machine too
+_ENDING_S = 300.0  # by then, terminated processes have ended, on a busy machine too
 _UNFINISHED = ("*.tmp", ".probe-*", ".*.new")  # names of files that are still being written
 
 
 class Service:
-    """An MLflow server for all rounds, behind a proxy that can fail; both are started when they are needed."""
+    """MLflow server for all rounds, behind a proxy that can fail; both are started on demand."""
 
     def __init__(self, folder: Path) -> None:
         self.failing = folder / "failing"  # while it exists, the proxy answers 500
@@ -49,18 +49,18 @@ class Service:
         return f"http://127.0.0.1:{self._port}"
 
     def start(self) -> None:
-        """Start what does not run; whatever had happened is over then."""
+        """Start what is not running; this ends any fault."""
         self.failing.unlink(missing_ok=True)
         if self.server.process is None or self.server.process.poll() is not None:
-            self.server.kill()  # those that it has left
+            self.server.kill()  # processes that it has left
             self.server.start()
         if self._proxy is None:
             words = ["-m", "launch.testbed.failing_proxy", self._port, self.server.port, self.failing]
             self._proxy = started([sys.executable, *map(str, words)], self.failing.with_name("proxy"), os.environ)
-        wait_for(lambda: answers(f"{self.uri}/health"), "the MLflow server answers by way of the proxy")
+        wait_for(lambda: answers(f"{self.uri}/health"), "the MLflow server answers through the proxy")
 
     def restart(self) -> None:
-        """Start the server again, also where it is about to end."""
+        """Restart the server, even if it is about to end."""
         self.server.kill()
         self.start()
 
@@ -70,7 +70,7 @@ class Service:
         return [] if process is None or process.poll() is not None else _of_sessions({process.pid})
 
     def forget(self, study: str) -> None:
-        """Forget a study: later rounds train the same trials and must not find them."""
+        """Forget a study: later rounds train the same trials and must not reuse its results."""
         if self.server.process is not None:
             forget(self.server.database, study)
 
@@ -115,7 +115,7 @@ class Place:
 
     @property
     def database(self) -> str:
-        """Return the address of the database with its records, whoever writes them."""
+        """Return the address of the database with its records, whether a server or the driver writes them."""
         return self.service.server.database if self.uri else f"sqlite:///{self.storage / 'mlflow.db'}"
 
     @property
@@ -130,12 +130,12 @@ class Place:
         return self.start("launch/grid.py", *new, *kind.resume_options, is_ray=self.round.is_ray, first=first)
 
     def resume(self) -> Started:
-        """Start the command that goes on with it."""
+        """Start the command that resumes the study."""
         options, is_ray = KINDS[self.round.kind].resume_options, self.round.is_resumed_on_ray
         return self.start("launch/grid.py", "--resume", self.study.name, *options, is_ray=is_ray)
 
     def start(self, script: str, *words: str, is_ray: bool = False, first: Callable[[], object] = int) -> Started:
-        """Start a command: on Ray as a new process, else forked."""
+        """Start a command: as a new process on Ray, else forked."""
         output = self.path / f"{len(self.drivers) + 1}.out"
         environment = {
             **os.environ, "RAY_TMPDIR": str(self.path), "TMPDIR": str(self.temporary), "PCL_RAY_DASHBOARD": "0",
@@ -145,7 +145,7 @@ class Place:
             self.drivers.append(started([sys.executable, *command], output, environment))
         else:
             inline = ["--runner", "inline"] if script == "launch/grid.py" else []
-            with uninterrupted():  # a stopped benchmark ends the drivers that it knows
+            with uninterrupted():  # so that a stopped benchmark knows, and ends, the driver
                 self.drivers.append(forked([*command, *inline], output, environment, first))
         return self.drivers[-1]
 
@@ -164,7 +164,7 @@ class Place:
         return code, problems, verifier.errors.strip()
 
     def targets(self) -> list[int]:
-        """Return the running processes that the fault is for."""
+        """Return the running processes that the fault targets."""
         target = self.round.target
         if target == SERVER:
             return self.service.processes()
@@ -178,19 +178,19 @@ class Place:
         return [pid for pid in ours if command_of(pid).partition(" ")[0].endswith(names[target])]
 
     def processes(self) -> list[int]:
-        """Return all running processes of its commands, including those that Ray has started."""
+        """Return all running processes of its commands, including those started by Ray."""
         own = {driver.process.pid for driver in self.drivers}
         return sorted({*_of_sessions(own), *processes_of(self.path)})
 
     def left_over(self) -> list[str]:
-        """Return what is left after all commands: processes, once they have had their time, and unfinished files."""
+        """Return what is left after all commands: processes that have not ended in time, and unfinished files."""
         self._wait_for_processes()
         told = [f"process {pid} ({command_of(pid)[:80]})" for pid in self.processes()]
         unfinished = [path for name in _UNFINISHED for path in self.storage.rglob(name)]
         return told + [str(path) for path in [*unfinished, *self.temporary.iterdir()]]
 
     def clear_temporary(self) -> None:
-        """Delete temporary files, which a killed process cannot do, once no process runs that may write some."""
+        """Delete the temporary files that a killed process leaves, once no process can write more."""
         self._wait_for_processes()
         shutil.rmtree(self.temporary, ignore_errors=True)
         self.temporary.mkdir(exist_ok=True)
@@ -201,7 +201,7 @@ class Place:
             wait_for(lambda: not self.processes(), "no process left", _ENDING_S)
 
     def note_threads(self) -> None:
-        """Write to a file what the threads of its processes wait for in the kernel."""
+        """Write down what the threads of its processes wait for in the kernel."""
         lines = []
         for pid in self.processes():
             lines.append(f"{pid} {command_of(pid)}")
@@ -211,7 +211,7 @@ class Place:
         (self.path / "threads.txt").write_text("\n".join(lines) + "\n")
 
     def end_all(self) -> None:
-        """Kill what still runs."""
+        """Kill all that still runs."""
         signal_all(self.processes(), signal.SIGKILL)
         for driver in self.drivers:
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -222,7 +222,7 @@ class Place:
         shutil.rmtree(self.path, ignore_errors=True)
 
     def findings(self) -> Findings:
-        """Return what the study has."""
+        """Return the study's findings."""
         return Findings(**in_fork(contents, self.study.path, self.database))
 
 
@@ -241,7 +241,7 @@ def _forget(uri: str, study: str) -> None:
 
 
 def train_once() -> None:
-    """Train a small encoder: tables that a process makes once are then there in all forked ones."""
+    """Train a small encoder, so that forked processes inherit the tables that a process makes once."""
     from pcl.config.run_config import RunConfig  # noqa: PLC0415  bench.py -h answers at once
     from pcl.training.run import Run  # noqa: PLC0415  bench.py -h answers at once
 
@@ -274,7 +274,7 @@ def _of_sessions(sessions: set[int]) -> list[int]:
 
 
 def slept(driver: Started, seconds: float) -> bool:
-    """Sleep; return whether the driver still runs then, and at once where it ends before."""
+    """Sleep, at most until the driver ends; return whether it still runs."""
     deadline = time.monotonic() + seconds
     while driver.process.poll() is None:
         if (left := deadline - time.monotonic()) <= 0:

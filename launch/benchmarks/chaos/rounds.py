@@ -1,4 +1,4 @@
-"""The rounds of `bench.py chaos`, one after the other until the time is over, and their table."""
+"""The rounds of `bench.py chaos`, one after the other until the time is up, and their table."""
 
 import shutil
 import subprocess
@@ -27,7 +27,7 @@ _NO_STUDY = "There is no study"
 
 
 def run_rounds(seed: int, limit_s: float, only: int | None = None) -> list[Row]:
-    """Run the rounds of a seed for so long, or one of them; print each and the table, which is returned."""
+    """Run the rounds of a seed for `limit_s` seconds, or only one; print each round and the table; return its rows."""
     judged: list[tuple[Round, Verdict]] = []
     began = time.monotonic()
     train_once()
@@ -47,7 +47,7 @@ def run_rounds(seed: int, limit_s: float, only: int | None = None) -> list[Row]:
                 if spent > limit_s:
                     break
         except KeyboardInterrupt:
-            raise KeyboardInterrupt("stopped; nothing of it runs, and only rounds that failed are kept") from None
+            raise KeyboardInterrupt("stopped; nothing of it is running, and only failed rounds are kept") from None
         finally:
             rows = rows_of(judged)
             for line in table(rows):
@@ -57,7 +57,7 @@ def run_rounds(seed: int, limit_s: float, only: int | None = None) -> list[Row]:
 
 @contextmanager
 def _chaos() -> Iterator["Chaos"]:
-    """Make a folder for all rounds; what was kept of those that failed stays."""
+    """Make a folder for all rounds; those that failed stay in it."""
     with stoppable() as is_ending:
         folder = Path(tempfile.mkdtemp(prefix="pcl-", dir="/tmp"))  # short: Ray's sockets are in it
         try:
@@ -74,7 +74,7 @@ def _chaos() -> Iterator["Chaos"]:
 
 
 class Chaos:
-    """Runs rounds in a folder; what undisturbed studies have is found out when it is needed."""
+    """Runner of rounds in a folder; undisturbed studies run when they are first needed for comparison."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -98,7 +98,7 @@ class Chaos:
             self._copy_database(place)
             began = time.monotonic()
             is_late = not self._disturb(place, verdict, usual_s + database_s)
-            # The machine has less to do than it had; a study that makes its database says nothing about others.
+            # The machine is less busy than before; a study that makes its database says nothing about others.
             if is_late and not database_s and place.drivers[0].process.poll() == 0:
                 self._usual_s[each.kind, each.is_ray] = min(usual_s, time.monotonic() - began)
             if not verdict.hung:
@@ -117,7 +117,7 @@ class Chaos:
         return verdict, is_late
 
     def end(self) -> None:
-        """End all that runs, and remove what is not of a round that failed."""
+        """End all that runs, and remove all but the rounds that failed."""
         self._service.end()
         for name in ("mlflow", "template"):
             shutil.rmtree(self.folder / name, ignore_errors=True)
@@ -139,12 +139,12 @@ class Chaos:
             place.end_all()
 
     def _copy_database(self, place: Place) -> None:
-        """Put MLflow's database into a storage that is not the user's first."""
+        """Put MLflow's database into the storage, unless the study is the user's first."""
         if not place.round.is_first:
             shutil.copytree(self.folder / "template", place.storage, dirs_exist_ok=True)
 
     def _undisturbed(self, each: Round) -> float:
-        """Return the seconds that an undisturbed study takes; what it finds is noted when it runs first."""
+        """Return the seconds that an undisturbed study takes; its first run also sets the expected findings."""
         if (known := self._usual_s.get((each.kind, each.is_ray))) is not None:
             return known
         calm = replace(each, number=0, is_first=False, target="", fault="")
@@ -162,7 +162,7 @@ class Chaos:
         return usual_s
 
     def _disturb(self, place: Place, verdict: Verdict, usual_s: float) -> bool:
-        """Start the study and let the fault happen; return whether it happened before the end."""
+        """Start the study and cause the fault; return whether it happened before the end."""
         each, after_s = place.round, moment_of(place, usual_s)
         is_clock = each.fault == drawing.CLOCK
         driver = place.begin(partial(jump, after_s, jump_of(each.choice)) if is_clock else int)
@@ -197,7 +197,7 @@ class Chaos:
             verdict.hung.append("the resumed driver")
             return
         if code:
-            verdict.wrong.append(f"resumed, it ended with {code}: {last_line(driver)}")
+            verdict.wrong.append(f"resuming ended with {code}: {last_line(driver)}")
 
     def _ended(self, driver: Started) -> tuple[int, Started]:
         return driver.process.wait(DEADLINE_S), driver

@@ -1,4 +1,4 @@
-"""The verdict on a round: what its study lost, doubled or has wrong, what hung, and what was left behind."""
+"""Verdict on a round: what its study lost, doubled or got wrong, what hung, and what was left behind."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,14 +17,14 @@ HARMS = ("lost", "doubled", "wrong", "hung", "left_over")
 
 @dataclass(frozen=True)
 class Findings:
-    """A study as it is in the end.
+    """A study's final state.
 
     Attributes:
-        reports: Every report of every trial, without what depends on the clock.
+        reports: Every report of every trial, without metrics that depend on the clock.
         best: Key of the winner; empty without one.
-        encoders: A digest of each trial's training as it was saved last.
-        n_doubled: Runs and reports that MLflow has twice, or that the folders lack.
-        n_missing: Those that MLflow lacks.
+        encoders: A digest of each trial's last checkpoint, without timings.
+        n_doubled: Number of runs and reports that MLflow has twice, or that the folders lack.
+        n_missing: Number of those that MLflow lacks.
     """
 
     reports: Reports
@@ -36,7 +36,7 @@ class Findings:
 
 @dataclass
 class Verdict:
-    """Sentences about what went wrong in a round, by kind; none of a sound one."""
+    """Sentences about what went wrong in a round, by kind of harm; a sound round has none."""
 
     lost: list[str] = field(default_factory=list)
     doubled: list[str] = field(default_factory=list)
@@ -58,7 +58,7 @@ class Verdict:
         for key in expected.reports.keys() - found.reports.keys():
             self.lost.append(f"trial {key}")
         for key in found.reports.keys() - expected.reports.keys():
-            self.wrong.append(f"trial {key} is none of an undisturbed study")
+            self.wrong.append(f"trial {key} is not in an undisturbed study")
         for key in expected.reports.keys() & found.reports.keys():
             self._compare_trial(key, found, expected)
         if found.best != expected.best:
@@ -81,7 +81,7 @@ class Verdict:
 
 
 def rows_of(judged: Iterable[tuple["Round", Verdict]]) -> list[Row]:
-    """Return the table: a row an event, with rounds and, of each kind of harm, the number of rounds that have it."""
+    """Return the table: per event, the number of rounds and, for each kind of harm, of those that suffered it."""
     rows: dict[str, Row] = {}
     for each, verdict in judged:
         empty: Row = {"event": each.event, "rounds": 0, "on_ray": 0, **dict.fromkeys(HARMS, 0), "failures": []}

@@ -3,8 +3,8 @@
     python launch/ablate.py --ablation labels
 
 Hardware, time, result: one H200, CIFAR-10H, five folds, by `launch/reproduce.py --table cifar_dataset`, 376 to 488 s a
-variant with all at the same time. Four of six numbers agree with the paper, two are better (docs/results.md). The paper
-tuned each kind of labels, so that other settings differ too.
+variant, all at the same time. Four of six numbers agree with the paper, two are better (docs/results.md). The paper
+tuned each kind of labels, so other settings differ too.
 """
 
 from pcl.studies.space import Ablation, Variant

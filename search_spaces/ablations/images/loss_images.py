@@ -3,7 +3,7 @@
     python launch/ablate.py --ablation loss_images
 
 Hardware, time, result: one H200, CIFAR-10H, five folds, by `launch/reproduce.py --table bench_cifar`, 265 to 331 s a
-loss with all three at the same time: five of six numbers agree with the paper (docs/results.md). InfoNCE was trained by
+loss, all three at the same time: five of six numbers agree with the paper (docs/results.md). InfoNCE was trained by
 `--table infonce`.
 """
 

@@ -3,10 +3,11 @@
     python launch/ablate.py --ablation pretraining
 
 Hardware, time, result: one H200, CIFAR-10H, five folds, by `launch/reproduce.py --table cifar_pretraining`, 490 s a
-variant beside other trainings. From scratch hardly anything is learned in 8,192 batches (docs/results.md). Schedule and
-augmentation are then the paper's for that case; under `reference` at the scale `paper` those of the release, which
-warms up in every phase and augments none of these images.
-At the scale `smoke` nothing is pretrained, so that only these two differ.
+variant while other trainings ran. From scratch, hardly anything is learned in 8,192 batches (docs/results.md).
+
+Training from scratch has the schedule and augmentation that the paper gives for it; under `reference` at the scale
+`paper` it has those of the release, which warms up in every phase and augments none of these images. At the scale
+`smoke` nothing is pretrained, so only these two settings differ.
 """
 
 from pcl.studies.space import Ablation, Variant

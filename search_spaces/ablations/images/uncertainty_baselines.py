@@ -2,21 +2,28 @@
 
     python launch/ablate.py --ablation uncertainty_baselines
 
-Hardware, time, result: one H200, CIFAR-10H, five folds, 331 s for MCInfoNCE beside other trainings and 20 s for the
-classifier, computed apart with these settings and one backbone. The entropy correlation of the test images is 0.348 for
-MCInfoNCE, 0.337 for the softmax and 0.259 for the norm, that of crops 0.719, 0.546 and 0.470, and Recall@1 0.877 and
-twice 0.912: docs/results.md has the paired differences.
+Hardware, time, result: one H200, CIFAR-10H, five folds, 331 s for MCInfoNCE while other trainings ran and 20 s for
+the classifier, computed separately with these settings and one backbone. On test images (docs/results.md has the paired
+differences):
 
-With `--fidelity exact`, 12 s of training a fold, it has 0.361, 0.607 and 0.904 beside the softmax's 0.337, 0.547 and
-0.912; from another backbone, and computed apart, too (docs/exact.md).
+| | entropy correlation | crop correlation | Recall@1 |
+|---|---|---|---|
+| MCInfoNCE | 0.348 | 0.719 | 0.877 |
+| softmax entropy | 0.337 | 0.546 | 0.912 |
+| feature norm | 0.259 | 0.470 | 0.912 |
+| MCInfoNCE, `--fidelity exact` | 0.361 | 0.607 | 0.904 |
+| softmax entropy, as compared with `exact` | 0.337 | 0.547 | 0.912 |
+
+Under `exact`, MCInfoNCE trains for 12 s per fold; the last two rows start from another backbone and were also computed
+separately (docs/exact.md).
 
 On the embedded set (`--data embedded --scale quick --fidelity paper`, two busy ARM cores, 5:25 with pretraining, seeds
-4 to 6) the classifier is ahead: entropy 0.447, 0.606 and 0.550, crops 0.319, 0.516 and 0.345; standard errors are 0.01
-to 0.03.
+4 to 6) the classifier is ahead. For MCInfoNCE, softmax and norm: entropy 0.447, 0.606 and 0.550, crops 0.319, 0.516 and
+0.345; standard errors are 0.01 to 0.03.
 
-All have the same folds, crops and backbone. A classifier's mu is the direction of its last features; nothing of it is
-trained but the unit of kappa, for one batch, as a run has at least one: no metric depends on it. A constant has no
-rank, so that its correlations are undefined; its Recall@1 is that of the features.
+All variants have the same folds, crops and backbone. A classifier's mu is the direction of its last features. Only its
+unit of kappa is trained, for one batch because a run has at least one; no metric depends on it. A constant has no rank,
+so its correlations are undefined; its Recall@1 is that of the features.
 """
 
 from pcl.studies.space import Ablation, Variant

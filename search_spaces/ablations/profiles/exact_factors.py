@@ -2,12 +2,16 @@
 
     python launch/ablate.py --ablation exact_factors --fidelity exact --seeds 1,2,3,4,5
 
-Anchors are guided or of the posterior alone; negatives are the pool that the positive was chosen from or shared by the
-batch; training ends jointly or alternates only; partners are integrated in closed form or drawn. Guided anchors need
-integrated partners: these four combinations are left out, and the plan says so. For the profile `exact` only.
+- Anchors are guided, or drawn from the posterior alone.
+- Negatives are the pool that the positive was chosen from, or shared by the batch.
+- Training ends jointly, or only alternates.
+- Partners are integrated in closed form, or drawn.
 
-Hardware, time, result: one H200, seeds 1 to 5, `--set training.lr=3e-3 --set training.n_batches=15000`, about 70 s a
-cell with three at a time; trained by a script with the same settings. Kappa MAE, the paired difference from the
+Guided anchors need integrated partners: their four combinations with drawn ones are left out, and the plan says so. For
+the profile `exact` only.
+
+Hardware, time, result: one H200, seeds 1 to 5, `--set training.lr=3e-3 --set training.n_batches=15000`, about 70 s per
+cell, three at a time; trained by a script with the same settings. Kappa MAE, the paired difference from the
 baseline with its 95% interval, and the kappa rank correlation; the best constant kappa has an MAE of 2.2.
 
 | anchors | negatives | phases | partners | kappa MAE | difference | kappa rank |
@@ -25,7 +29,7 @@ baseline with its 95% interval, and the kappa rank correlation; the best constan
 | posterior | shared | joint | drawn | 6.3e5 | +(6.3 ± 3)e5 | 0.905 |
 | posterior | pool | joint | drawn | 2.4e6 | +(2.4 ± 1)e6 | 0.903 |
 
-Joint training buys the order and the size, but only with guided anchors: without them kappa runs away.
+Joint training improves kappa's order and size, but only with guided anchors: without them kappa diverges.
 """
 
 from itertools import product

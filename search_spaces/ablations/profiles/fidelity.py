@@ -2,8 +2,8 @@
 
     python launch/ablate.py --ablation fidelity --fidelity reference
 
-The baseline is the profile itself. A variant has one setting at another profile's value; values that the profile
-already has, or that are not possible in it, are left out, and the plan says so. Hardware, time, result: not yet run.
+The baseline is the profile itself. Each variant takes one setting from another profile; values that the profile
+already has or cannot have are left out, and the plan says so. Hardware, time, result: not yet run.
 """
 
 from pcl.studies.space import Ablation, Variant, flipped_settings

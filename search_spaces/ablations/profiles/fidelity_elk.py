@@ -2,7 +2,7 @@
 
     python launch/ablate.py --ablation fidelity_elk --fidelity reference
 
-The baseline is the published winner's settings. There `loss.negatives` has no effect: it needs M = 0, which is
+The baseline has the published winner's settings. There `loss.negatives` has no effect: it needs M = 0, which is
 `--set training.negatives=in_batch`. Hardware, time, result: not yet run.
 """
 

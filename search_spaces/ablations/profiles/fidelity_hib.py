@@ -2,7 +2,7 @@
 
     python launch/ablate.py --ablation fidelity_hib --fidelity reference
 
-The baseline is the published winner's settings. Hardware, time, result: not yet run.
+The baseline has the published winner's settings. Hardware, time, result: not yet run.
 """
 
 from pcl.studies.space import Ablation, Variant, flipped_settings

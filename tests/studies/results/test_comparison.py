@@ -58,7 +58,7 @@ def test_names() -> None:
         chosen_tables(asked([], ["bench"]), names)
     with pytest.raises(ValueError, match="must be given"):
         chosen_tables(asked([], []), names)
-    with pytest.raises(ValueError, match="`--all` is every table and figure; leave it out, or `--table`"):
+    with pytest.raises(ValueError, match="`--all` means every table and figure; leave out either it or `--table`"):
         chosen_tables(asked(["mc"], [], is_all=True), names)
 
 
@@ -269,5 +269,5 @@ def test_a_store_that_fails_is_told_in_a_sentence(
     with pytest.raises(SystemExit) as ended, resumption.mended("python launch/reproduce.py --all"):
         failing()
     assert ended.value.code == 1
-    told = "disk I/O error; once that is mended, `python launch/reproduce.py --all` goes on.\n"
+    told = "disk I/O error; once that is fixed, `python launch/reproduce.py --all` goes on.\n"
     assert capsys.readouterr().err == f"launch/reproduce.py: {told}"

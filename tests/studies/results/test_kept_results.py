@@ -195,7 +195,7 @@ def test_marks_stay(tmp_path: Path) -> None:
     [
         ((), (4, 5, 6), ""),
         ((), (4, 5, 6, 7), ""),
-        ((), (4, 5), "is of the seeds 4 5 6, which would be lost; choose another `--output`"),
+        ((), (4, 5), "has the seeds 4 5 6, which would be lost; choose another `--output`"),
         ((LAST_VERSION,), (4, 5), ""),  # a file of its own
     ],
 )

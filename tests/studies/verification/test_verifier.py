@@ -263,7 +263,7 @@ def test_the_command_says_what_is_wrong_of_a_study_a_storage_or_all(records: Rec
     (records.trial / "x.tmp").touch()
     broken = called("launch/verify.py", main, "first", *how)
     assert broken.returncode == 1
-    assert "1 problems, of which resuming it mends 1" in broken.stdout
+    assert "1 problems, of which resuming repairs 1" in broken.stdout
     (found,) = json.loads(called("launch/verify.py", main, "--json", *how).stdout)
     assert (found["sound"], [problem["remedy"] for problem in found["problems"]]) == (False, ["resume"])
     for words in (("other", *how), (str(records.trial),), ("--storage", str(records.trial))):
