@@ -1,1 +1,1 @@
-"""Views of recorded results. Nothing here trains or writes; the package reads the tracking store alone."""
+"""Views of recorded results. Nothing here trains or writes: the package only reads the tracking store."""

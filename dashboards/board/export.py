@@ -14,7 +14,7 @@ _OURS = re.compile(
 
 
 def check_folder(folder: Path) -> None:
-    """Raise a ValueError unless a folder is one to export to: missing, empty, or with an earlier export alone."""
+    """Raise a ValueError unless a folder is one to export to: missing, empty, or with only an earlier export."""
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"`--export` must name a folder, but {folder} is a file.")
     inside = list(folder.iterdir()) if folder.exists() else []
@@ -29,7 +29,7 @@ def export(site: Site, folder: Path) -> list[Path]:
     """Write every file, and delete what an earlier export left.
 
     Raises:
-        ValueError: If there are files of others in the folder.
+        ValueError: If the folder has other files.
         StoreError: If the store cannot be read.
     """
     check_folder(folder)

@@ -50,9 +50,9 @@ class BoardServer(ThreadingHTTPServer):
         site: What is served.
         host: Address to listen at.
         port: 0 for any that is free; one that is taken raises an OSError.
-        store: What it shows, so that others can find the board of a store.
-        deadline_s: Within which a request has to be here as a whole, and then its answer to be taken.
-        n_connections: That are open at once, each with a thread; others are turned away.
+        store: Store that it shows, so that other processes can find the board of a store.
+        deadline_s: Seconds within which a whole request must arrive, and then its answer be taken.
+        n_connections: Connections open at once, each with a thread; others are turned away.
     """
 
     daemon_threads = True
@@ -67,10 +67,10 @@ class BoardServer(ThreadingHTTPServer):
         self._names = {*LOOPBACK, host, *({socket.gethostname(), socket.getfqdn()} if self._is_open else ())}
 
     def answers_to(self, header: str) -> bool:
-        """Return whether a Host header is one of ours.
+        """Return whether a Host header names this server.
 
-        A page of elsewhere whose name was made to lead here (DNS rebinding) would read all. Such a name is no number:
-        where others may come, numbers are as good as names that are known.
+        Otherwise a foreign page could make its own name lead here (DNS rebinding) and read everything. Such a name is
+        not an IP address: on a server that others can reach, any IP address is as good as a known name.
         """
         try:
             host = urlsplit(f"//{header}").hostname or ""
@@ -106,7 +106,7 @@ class BoardServer(ThreadingHTTPServer):
             self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Print an error in a line; a client that has gone is none."""
+        """Print an error in a line; a client that has gone is not an error."""
         error = sys.exc_info()[1]
         if not isinstance(error, OSError):
             print(f"board: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
@@ -157,7 +157,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_error(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED)
             return
         if "Content-Length" in self.headers or "Transfer-Encoding" in self.headers:
-            self.close_connection = True  # what follows is no request
+            self.close_connection = True  # what follows is not a request
         if not self.server.answers_to(self.headers.get("Host", "")):
             self._send(HTTPStatus.FORBIDDEN, _told("This name is not the board's: open it by its own address."))
             return
@@ -185,12 +185,12 @@ class _Handler(BaseHTTPRequestHandler):
     do_HEAD = do_GET
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing: every open page asks for news every few seconds."""
+        """Log nothing: every open page checks for updates every few seconds."""
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Refuse a request with a page of ours and close: after one that cannot be parsed, the next cannot be found."""
+        """Refuse a request with a page and close: after a request that cannot be parsed, the next cannot be found."""
         self.close_connection = True
-        self.request_version = self.protocol_version  # until it is known, none is sent a head
+        self.request_version = self.protocol_version  # else no headers would be sent
         status = HTTPStatus(code)
         self._send(status, _told(_REFUSALS.get(status, "This request was not understood.")))
 

@@ -38,11 +38,11 @@ _IMAGE = re.compile(r"image-([A-Za-z0-9]{1,64})-([A-Za-z0-9_.-]+\.png)")
 _RUN = re.compile(r"[A-Za-z0-9]{1,64}")
 _SCOREBOARD = "scoreboard.html"
 _MOST_KEPT = 128  # files
-_MOST_PREPARED = 3  # pages of studies that are made before they are asked for
-_LARGE = 500  # trials from which on a page takes so long that this is worth it
+_MOST_PREPARED = 3  # pages of studies that are made before they are requested
+_LARGE = 500  # from this many trials on, a page takes so long that this is worth it
 _MOST_THUMBNAILS = 12  # studies of the overview that show a figure
 _MOST_CURVES = 500  # runs of a study whose curves can be compared
-_MOST_ASKED = 24  # the same of a server, which is asked for every curve
+_MOST_ASKED = 24  # the same for a server, which gets a request for every curve
 _NONE: Mapping[str, str] = {}
 
 
@@ -57,8 +57,8 @@ class File:
 class Site:
     """The board's files; thread-safe.
 
-    `mlflow` and `ray` say the addresses of MLflow's pages and of Ray's dashboard, or nothing. A live board is served,
-    and its pages look for news.
+    `mlflow` and `ray` return the addresses of MLflow's pages and of Ray's dashboard, or "". A live board is served, and
+    its pages check for updates.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Site:
         version = self._version(around)
         if name == "index.html":
             version += f" {self._n_listings}"
-        with self._turns[hash(key) % len(self._turns)]:  # whoever asks for what is being made waits for it
+        with self._turns[hash(key) % len(self._turns)]:  # a request for a file that is being made waits for it
             file = self._find(key, version)
             if file is None and (body := self._make(name, key[1], around)) is not None:
                 file = File(body if isinstance(body, bytes) else body.encode(), _kind(name))
@@ -103,7 +103,7 @@ class Site:
             return file
 
     def _version(self, around: PageContext) -> str:
-        """Return what changes when pages do, and with time while something runs: it may have fallen silent."""
+        """Return a mark that changes when pages do, and with time while a study runs: it may have fallen silent."""
         content = self._database.version()
         is_running = self._database.rows("select 1 from runs where status = ? limit 1", RunState.RUNNING)
         minute = around.now_ms // 60_000 if is_running else None
@@ -134,7 +134,7 @@ class Site:
             threading.Thread(target=self._make_all, args=([*names, _SCOREBOARD],), name="prepare", daemon=True).start()
 
     def _make_all(self, names: Sequence[str]) -> None:
-        with contextlib.suppress(Exception):  # those who ask will be told
+        with contextlib.suppress(Exception):  # a request for the page gets the error
             for name in names:
                 self.get(name)
 
@@ -173,7 +173,7 @@ class Site:
             self._is_listing = True
 
         def work() -> None:
-            with contextlib.suppress(Exception):  # the winner's page will say it
+            with contextlib.suppress(Exception):  # the winner's page will show it
                 for study in studies:
                     self._artifacts.figures(study)
             is_news = any(map(self._artifacts.is_known, studies))

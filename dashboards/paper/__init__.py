@@ -1,1 +1,1 @@
-"""The paper beside our runs: tables in five formats, figures, and the results kept with the code."""
+"""The paper and our runs: tables in five formats, figures, and the results kept with the code."""

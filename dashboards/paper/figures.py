@@ -24,13 +24,13 @@ class Curve:
     name: str  # of the metric
     x: Sequence[float]  # values of the setting
     ours: Sequence[Measured]  # at each of them
-    published: Sequence[Published | None]  # the same; nothing where no number is printed
+    published: Sequence[Published | None]  # the same; None where no number is printed
 
 
 def draw_curves(curves: Sequence[Curve], axis: str, title: str, mark: str, path: Path) -> None:
     """Plot every metric in a panel of its own, with standard errors, ours and what the paper prints in numbers.
 
-    `axis` is the dotted path of the setting, `mark` what reduced results are marked with.
+    `axis` is the dotted path of the setting, `mark` the mark of reduced results.
     """
     figure = _figure(5.2 * len(curves), 3.9)
     for place, curve in enumerate(curves, start=1):

@@ -37,7 +37,7 @@ class Sheet:
 
     name: str  # of the paper, such as tab:bench_results
     title: str
-    caption: str  # how ours came about
+    caption: str  # origin of our numbers
     lines: Sequence[Line]
     picture: str = ""  # file of the figure beside it; empty where there is none
 
@@ -115,7 +115,7 @@ def _cell(words: str) -> Html:
 def page(title: str, sheets: Sequence[Sheet], words: str = "", others: Sequence[str] = ()) -> str:
     """Return an HTML page of several tables; it loads nothing from elsewhere.
 
-    `words` are said of all tables; `others` are files beside it, without the ending, of what it does not show.
+    `words` introduce all tables; `others` are neighbouring files, without the suffix, of what the page does not show.
     """
     body: list[Child] = [tag("h1", title), tag("p", words) if words else None]
     if others:

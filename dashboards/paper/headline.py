@@ -1,4 +1,4 @@
-"""Count what the kept results say of the paper as a whole: of its numbers with an error, each once.
+"""Counts of the kept results' verdicts on the paper as a whole: on its numbers with an error, each once.
 
 Results with changed settings, such as those of the release's last version, are counted apart.
 """

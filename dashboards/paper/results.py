@@ -1,4 +1,4 @@
-"""Results kept with the code: the paper beside ours as small CSVs, each line with its origin.
+"""Results kept with the code: the paper's numbers and ours as small CSVs, each line with its origin.
 
 `launch/reproduce.py --output` writes them, `launch/docs.py` renders them in the manual.
 """
@@ -22,9 +22,9 @@ _LONGEST_NAME = 80  # of a folder
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 _PROFILES = [profile.value for profile in (Profile.REFERENCE, Profile.PAPER, Profile.EXACT)]  # in this order
 _SCALES = [scale.value for scale in reversed(Scale)]  # the published sizes first
-_CODE = {"commit": "commit {}", "source": "source {}"}  # how the code is told
+_CODE = {"commit": "commit {}", "source": "source {}"}  # how the code's version is shown
 _JOINT = "; "  # between the places, versions or dates of one line
-# Of a cell's comparison: others have it
+# Texts that a cell leaves out: other cells have them
 _UNTOLD = ("", MISSING, NOTHING, NO_NUMBER, NO_ERROR, YARDSTICK, *FEW_SEEDS.values())
 
 
@@ -36,7 +36,7 @@ class Origin:
     torch: str = ""
     commit: str = ""  # of the code
     date: str = ""  # of the end of the training, in UTC
-    numerics: str = ""  # version of the numerics, see `tags.NUMERICS`; of a line without runs empty
+    numerics: str = ""  # version of the numerics, see `tags.NUMERICS`; empty for a line without runs
     source: str = ""  # hash of the code's files
 
     @property
@@ -109,7 +109,7 @@ def as_csv(result: Result) -> str:
 
 
 def read_result(path: Path) -> Result:
-    """Read a file of results; a ValueError says that it is none."""
+    """Read a file of results; a ValueError says that it is not one."""
     try:
         rows = list(csv.reader(path.read_text(encoding="utf-8").splitlines()))
     except UnicodeDecodeError:
@@ -178,7 +178,7 @@ def cell_of(line: Line, *, is_marked: bool = True) -> str:
 
 
 def origin_words(result: Result) -> str:
-    """Return how ours came about."""
+    """Return the origin of our numbers, in words."""
     asked = result.asked
     seeds = f", seeds {asked.of_seeds}" if asked.of_seeds else ""
     images = "" if asked.data == "toy" else f", images {asked.data}"

@@ -10,22 +10,22 @@ from dashboards.board.charts.scales import UNBOUNDED, Bounds, Scale, spans_decad
 from pcl.presentation.markup import Child, Html, tag
 from pcl.presentation.numbers import number
 
-WIDTH = 640  # of a chart that stands beside another
-LETTER = 7.3  # pixels of a letter, of the wider fonts: what has no room at the edge is cut off
+WIDTH = 640  # of a chart next to another
+LETTER = 7.3  # pixels of a letter in the wider fonts: text without room at the edge is cut off
 
 
 @dataclass(frozen=True)
 class Line:
     """A curve, or a trial's line through parallel axes."""
 
-    run: str  # which run it is of
+    run: str  # identifier of its run
     name: str  # for people
     kind: str  # class of the style sheet
     points: Sequence[tuple[float, float]] = ()  # of a curve
 
 
 class Yardstick(NamedTuple):
-    """A value that others are read by."""
+    """A reference value for others."""
 
     name: str  # for people
     value: float
@@ -61,7 +61,7 @@ class Point:
 class Step:
     """A trial in the history of a study."""
 
-    number: int  # of the trial, in the order of their beginning
+    number: int  # of the trial, in the order in which they began
     point: Point
     best: float  # so far
 
@@ -69,7 +69,7 @@ class Step:
 def history(
     steps: Sequence[Step], words: str, y_label: str, within: Bounds = UNBOUNDED, yardstick: Yardstick | None = None
 ) -> Html:
-    """Draw the value of every trial in the order of their beginning, and the best up to each."""
+    """Draw the value of every trial in the order in which they began, and the best up to each."""
     height, left, right, top, bottom = 300, 72, 16, 14, 42
     finite = [step.point.value for step in steps if math.isfinite(step.point.value)]
     x = Scale.over([1, steps[-1].number], left, WIDTH - right, within=(0.0, math.inf))
@@ -83,7 +83,7 @@ def history(
             cx=x(step.number), cy=y(step.point.value), r=3, data_run=step.point.run)
         for step in steps if math.isfinite(step.point.value)
     ]  # fmt: skip
-    axes = frame(x, y, "trials, in the order of their beginning", y_label, is_count=True)
+    axes = frame(x, y, "trials, in the order in which they began", y_label, is_count=True)
     return svg(height, words, [axes, _ruler(yardstick, x, y), line, *dots])
 
 
@@ -116,7 +116,7 @@ def group(line: Line, *parts: Child) -> Html:
 
 
 def frame(x: Scale, y: Scale, x_label: str, y_label: str, n_ticks: int = 8, *, is_count: bool = False) -> Html:
-    """Draw rules, ticks and the names of both axes; one of counts has whole ticks alone."""
+    """Draw rules, ticks and the names of both axes; an axis of counts has only whole ticks."""
     below = y.start + 16
     shown = [t for t in x.ticks(n_ticks) if not is_count or t == round(t)]
     ticks = [tag("text", tick_text(t), x=x(t), y=below, text_anchor="middle") for t in shown]

@@ -13,7 +13,7 @@ from pcl.studies.results.parameter_effects import is_wide
 
 _HALF, _WIDE = 460, 960
 _NARROW_LETTER, _LEAST_GAP = 6.5, 18.0  # pixels: of a letter of most fonts, and from one mark to the next
-_ROW, _MOST_LETTERS = 20, 56  # pixels of a variant that has a row of its own, and what of its name has room
+_ROW, _MOST_LETTERS = 20, 56  # pixels of a variant's row, and letters of its name that fit
 
 
 @dataclass(frozen=True)
@@ -115,8 +115,8 @@ def _rows(panels: Sequence[Panel], axis: str) -> Html:
 def _places(names: Sequence[str], start: float, end: float) -> tuple[list[float], bool] | None:
     """Return positions at which names and marks do not overlap, and whether they are to scale.
 
-    Numbers stand on a scale, linear or logarithmic, or else evenly spaced in their order; words always do. Nothing is
-    returned where they do not fit either.
+    Numbers are placed on a linear or logarithmic scale, or else evenly spaced in their order, as words always are.
+    Returns None if they do not fit either way.
     """
     numbers = numeric(names)
     found: list[tuple[list[float], bool]] = []
@@ -140,7 +140,7 @@ def _is_apart(names: Sequence[str], at: Sequence[float]) -> bool:
 
 
 def _mark(at: float, mark: Mark, scale: Scale, *, is_upright: bool) -> Html:
-    """Draw a value, its interval and single values along an upright scale, or along one that lies."""
+    """Draw a value, its interval and single values along a vertical scale, or a horizontal one."""
     value = scale(mark.mean)
     if is_upright:
         seeds = [tag("circle", class_="seed", cx=at + 7, cy=scale(point), r=2) for point in mark.points]

@@ -19,7 +19,7 @@ _SLANT = 30  # degrees, of names that have no room side by side
 
 @dataclass(frozen=True)
 class Goal:
-    """The metric that trials are followed to."""
+    """The metric at the end of the trials' lines."""
 
     name: str  # for people
     values: Sequence[float]  # one for each trial
@@ -65,7 +65,7 @@ def parallel(lines: Sequence[Line], axes: Sequence[Axis], goal: Goal, words: str
 def _across(names: Sequence[str], n_first: int) -> tuple[list[float], bool]:
     """Return positions of the axes at which all names fit, and whether the names must be slanted.
 
-    To the left of the first axis, its values have up to `n_first` letters.
+    The values of the first axis, to its left, have up to `n_first` letters.
     """
     wide = [LETTER * len(name) for name in names]
     n_gaps = len(names) - 1
@@ -86,7 +86,7 @@ def _title(name: str, at: float, top: float, is_slanted: bool) -> Html:
 
 
 def _along(axis: Axis, start: float, end: float) -> tuple[list[float], list[tuple[float, str]]]:
-    """Return the heights of an axis's values and its ticks; what has no value stands at the start."""
+    """Return the heights of an axis's values and its ticks; a missing value is at the start."""
     if axis.is_range and axis.numbers is not None:
         is_whole = all(axis.values)
         scale = Scale.over(
@@ -103,7 +103,7 @@ def _along(axis: Axis, start: float, end: float) -> tuple[list[float], list[tupl
 
 
 def _upright(name: str, at: float, top: float, bottom: float, ticks: Sequence[tuple[float, str]]) -> Html:
-    """Draw an axis with its ticks, and the area that is brushed, which a script finds by the axis's whole name."""
+    """Draw an axis with its ticks, and its brush area, which a script finds by the axis's whole name."""
     marks = [
         [
             tag("line", x1=at - 4, x2=at, y1=y, y2=y),

@@ -15,7 +15,7 @@ _MOST_LETTERS = 26  # of an axis's name
 _SLICE = 340, 230  # pixels of a slice
 _CONTOUR = 500  # pixels, the width of a contour
 _N_BANDS = 9  # of a contour; the style sheet has their colours
-_MOST_NAMES = 60  # letters of all levels below a slice; of more, only some levels are named
+_MOST_NAMES = 60  # letters of all level names below a slice; with more, only some levels are named
 
 
 def importance_bars(found: Importance, words: str) -> Html:
@@ -40,7 +40,7 @@ def importance_bars(found: Importance, words: str) -> Html:
 def slice_chart(axis: Axis, points: Sequence[Point], goal: Goal, words: str, n_dots: int) -> Html:
     """Draw what trials reached over their values of an axis, and the mean of every level.
 
-    Only the first `n_dots` trials have a dot, the first on top; scales, levels and means are of all.
+    Only the first `n_dots` trials have a dot, the first on top; scales, levels and means use all.
     """
     width, height = _SLICE
     left, right, top, bottom = 66, 14, 12, 44
@@ -67,7 +67,7 @@ def slice_chart(axis: Axis, points: Sequence[Point], goal: Goal, words: str, n_d
 
 
 def contour(x: Axis, y: Axis, surface: Surface, points: Sequence[Point], goal: Goal, words: str) -> Html:
-    """Draw a metric over two axes in bands, the better the stronger, with their scale and dots for the first trials."""
+    """Draw a metric over two axes in bands, stronger where better, with their scale and dots for the first trials."""
     width, height, left, right, top, bottom = _CONTOUR, 340, 84, 82, 14, 46
     finite = [value for row in surface.values for value in row if not math.isnan(value)]
     scale = Scale.over(finite, 0.0, float(_N_BANDS), is_log=goal.is_log, within=goal.within)
@@ -93,7 +93,7 @@ def contour(x: Axis, y: Axis, surface: Surface, points: Sequence[Point], goal: G
 
 
 def _band(place: int, goal: Goal) -> int:
-    """Return the colour of a place on the scale: the better, the stronger."""
+    """Return the colour of a place on the scale: stronger where better."""
     band = min(max(place, 0), _N_BANDS - 1)
     return _N_BANDS - 1 - band if goal.is_lower_better else band
 

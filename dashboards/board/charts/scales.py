@@ -39,7 +39,7 @@ class Scale:
         return round(self.start + share * (self.end - self.start), 1)
 
     def clipped(self, value: float) -> float:
-        """Return a value's pixel, or that of the end which it is beyond."""
+        """Return a value's pixel, or that of the end that it is beyond."""
         return self(min(max(value, self.low), self.high))
 
     def ticks(self, n_most: int = 6) -> list[float]:

@@ -22,10 +22,10 @@ class PageContext:
     """The context of a page: links to other services, and whether it is live."""
 
     mlflow: str = ""  # address of MLflow's pages; empty where there are none
-    ray: str = ""  # address of Ray's dashboard; the same
-    is_live: bool = True  # whether it is served, or else lies on a disk
+    ray: str = ""  # address of Ray's dashboard; empty where there is none
+    is_live: bool = True  # whether it is served, rather than a file on disk
     now_ms: int = 0  # when it is made
-    reading: str = ""  # how much is known, while that is not all
+    reading: str = ""  # how much has been read, until all has
 
     def in_mlflow(self, page: str) -> str:
         """Return the address of a page of `pcl.studies.tracking.page_links`; empty without an MLflow."""
@@ -64,7 +64,7 @@ def page(
     is_moving: bool = False,
     scripts: Sequence[str] = (),
 ) -> str:
-    """Return a whole page: `current` is its entry of the navigation, and one that is moving will have news soon."""
+    """Return a whole page: `current` is its entry in the navigation, and `is_moving` says that it will change soon."""
     source = "'self'" if around.is_live else "file: 'self'"
     entries = [("index.html", "Overview"), ("scoreboard.html", "Scoreboard"), ("compare.html", "Compare")]
     links = [tag("a", text, href=href, aria_current="page" if href == current else None) for href, text in entries]
@@ -99,7 +99,7 @@ def page_of_study(study: Study, current: str, title: str, heading: Child, body: 
 
 
 def state_of(run: Run) -> str:
-    """Return a run's state in our words."""
+    """Return a run's state in the board's words."""
     return STATES.get(run.status, "stopped")
 
 
@@ -140,9 +140,9 @@ def study_tabs(study: Study, current: str) -> Html:
 
 
 def cells_words() -> Html:
-    """Say why a reproduction is neither ranked nor paired, and where its results are."""
+    """Return why a reproduction is neither ranked nor paired, and where its results are."""
     return join("Cells of the paper's tables and figures are not variants of each other. The ",
-                tag("a", "scoreboard", href="scoreboard.html"), " has each beside the published number.")  # fmt: skip
+                tag("a", "scoreboard", href="scoreboard.html"), " compares each with the paper's number.")  # fmt: skip
 
 
 def note(*content: Child) -> Html:

@@ -8,14 +8,14 @@ from pcl.metrics.names import CONSTANT_KAPPA_MAE, KAPPA_MAE, MAIN_METRICS
 from pcl.studies.space.labels import shown
 from pcl.studies.tracking.tags import Tag, varied_of
 
-_MOST_TELLING = 3  # columns: with more, what trials reached is off the screen
+_MOST_TELLING = 3  # columns: with more, the results are off the screen
 BEST_CONSTANT = "best constant κ"
 _CELL = "cell"  # axis of the trials of a reproduction
 _VALUE = re.compile(r"(\w+)=(.*?)(?=\s\w+=|$)")
 
 
 def shown_metrics(objective: str, trials: Sequence[Trial]) -> list[str]:
-    """The objective and the main metrics that the trials have."""
+    """Return the objective and the main metrics that the trials have."""
     recorded = {metric for trial in trials for metric in trial.run.metrics}
     return [objective, *(metric for metric in MAIN_METRICS if metric in recorded and metric != objective)]
 
@@ -31,9 +31,9 @@ def cell_name(trial: Trial) -> str:
 
 
 def varied(trial: Trial) -> dict[str, str]:
-    """Return what a trial varied: a value for people by the last part of each axis, or by all of it if two share that.
+    """Return what a trial varied: displayed values by the last part of each axis, or by all of it if two share that.
 
-    Runs that were recorded before this was say it in their names.
+    Runs that do not record it have it in their names.
     """
     recorded = varied_of(trial.run.tags)
     if recorded is None:
@@ -48,14 +48,14 @@ def short_names(axes: Sequence[str]) -> list[str]:
 
 
 def _varied_by_name(name: str) -> dict[str, str]:
-    """Parse `AXIS=VALUE AXIS=VALUE`: the fallback for old runs, which have no tag for what they varied."""
-    if name.startswith(f"{_CELL}="):  # of which a value may have any words
+    """Parse `AXIS=VALUE AXIS=VALUE`: the fallback for runs without a tag for what they varied."""
+    if name.startswith(f"{_CELL}="):  # its value may be any text
         return {_CELL: name.removeprefix(f"{_CELL}=")}
     return dict(_VALUE.findall(name))
 
 
 def telling_apart(trials: Sequence[Trial]) -> list[tuple[str, list[str]]]:
-    """The few settings that tell apart trials of one name, as those of several grids have: as `axes_of`."""
+    """Return a few settings that tell apart trials of one name, as several grids have them; see `axes_of`."""
     every = [path for group in varied_params(trials) for path in group]
     paths = sorted(every, key=lambda path: (sum(path not in t.run.params for t in trials), "." in path, path))
     told: list[tuple[str, ...]] = [(trial.stage, trial.run.name) for trial in trials]
@@ -74,8 +74,8 @@ def telling_apart(trials: Sequence[Trial]) -> list[tuple[str, list[str]]]:
 def axes_of(trials: Sequence[Trial]) -> list[tuple[str, list[str]]]:
     """Return what a study varies: a name, and a value for every trial, of each axis.
 
-    Where what trials varied does not set them apart, as of old runs that were renamed by hand, the settings that differ
-    do.
+    If that does not tell the trials apart, as for runs that were renamed by hand, the settings that differ are
+    returned.
     """
     named = [varied(trial) for trial in trials]
     axes = list(dict.fromkeys(axis for values in named for axis in values))

@@ -9,7 +9,7 @@ from pcl.presentation.markup import Child, Html, tag
 
 _FIRST_ROWS = 200  # of a long table, shown before all are asked for
 
-_Told = str | list[str | None] | None  # of a cell: what it says, or that and what it is sorted by, or neither
+_Told = str | list[str | None] | None  # of a cell: its text, or its text and sort key, or neither
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Column:
     title: Child
     is_number: bool = False  # whether its values are numbers
     words: str = ""  # what it means
-    where: str = ""  # "screen", "print" or "wide", of one that is shown on (a wide one of) them alone
+    where: str = ""  # where it is shown: "screen", "print" or "wide" (not on narrow screens); empty: everywhere
 
     @property
     def kind(self) -> str | None:
@@ -31,8 +31,8 @@ class Column:
 class Cell(NamedTuple):
     """A cell; a tuple, as there are tens of thousands."""
 
-    content: Child | Callable[[], Html]  # what is shown, or what makes it
-    value: float | str | None = None  # what it is sorted by, where that is another thing
+    content: Child | Callable[[], Html]  # what is shown, or a function that makes it
+    value: float | str | None = None  # sort key, if it differs from the text
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class TableRow:
 
     cells: Sequence[Cell | Child]  # one for every column, the first of which names the row
     state: str = ""  # what it can be filtered by
-    run: str = ""  # which run it is of, where two of them can be compared
+    run: str = ""  # its run, if rows can be compared
     is_marked: bool = False  # whether it stands out
 
 
@@ -51,9 +51,9 @@ def table(
 ) -> Html:  # fmt: skip
     """Return a table that scripts can sort and filter; `name` is its id, `kind` more classes of the style sheet.
 
-    Of one that is long, only the first rows are markup, and the others data that `board.js` makes rows of: thousands
-    are read several times as fast. Its cells must be text or, where they tell the row's state and run alone, make their
-    markup.
+    With `is_long`, only the first rows are markup; the others are data that `board.js` turns into rows, which loads
+    thousands several times as fast. Cells must then be text or, if they depend only on the row's state and run,
+    functions that make their markup.
     """
     can_compare = any(row.run for row in rows)
     head = [tag("th", tag("span", "Compare", class_="unseen"), scope="col", class_="pick")] if can_compare else []
@@ -72,12 +72,12 @@ def table(
 
 
 def _more(rows: Sequence[TableRow]) -> Child:
-    """Return rows as JSON for `board.js`, and a remark for browsers without scripts."""
+    """Return rows as JSON for `board.js`, and a note for browsers without scripts."""
     if not rows:
         return None
     told = [[row.run, row.state, row.is_marked, [None, *map(_told, row.cells)]] for row in rows]
     data = json.dumps(told, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
-    missing = f"{len(rows):,} more rows are shown where scripts may run."
+    missing = f"{len(rows):,} more rows are shown if scripts are enabled."
     return [tag("noscript", tag("p", missing)), tag("script", Html(data), type="application/json", class_="more")]
 
 
@@ -89,7 +89,7 @@ def _told(cell: Cell | Child) -> _Told:
 
 
 def _key(cell: Cell | Child) -> str | None:
-    """Return what a cell is sorted by, where it is not what the cell shows."""
+    """Return a cell's sort key, if it differs from the text."""
     if not isinstance(cell, Cell) or cell.value is None:
         return None
     return f"{cell.value:.9g}" if isinstance(cell.value, float) else str(cell.value)

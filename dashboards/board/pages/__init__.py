@@ -1,1 +1,1 @@
-"""The pages of the board, one module a page. Nothing but `dashboards.board.site` and each other imports them."""
+"""The pages of the board, one module a page. Only `dashboards.board.site` and the pages themselves import them."""

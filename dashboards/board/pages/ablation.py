@@ -32,7 +32,7 @@ class Variants:
     trials: list[Trial]  # finished ones, with values of single seeds
     baseline: Trial  # the one that others are paired with
     seeds: list[str]  # that they have
-    n_left_out: int = 0  # how many more there are
+    n_left_out: int = 0  # number of further variants
 
     @property
     def is_report(self) -> bool:
@@ -143,7 +143,7 @@ def _head(variants: Variants, around: PageContext) -> Html:
 
 
 def _failures(study: Study) -> Html | None:
-    """Variants that are in no chart: a reader would take those that are for all there were."""
+    """Return a note on failed variants, which are in no chart: a reader would take the others for all."""
     failed = [trial.run for trial in study.ranked if trial.run.status is RunState.FAILED]
     told: list[Child] = [[tag("b", run.name), f": {run.cause or 'unknown'}"] for run in failed[:_MOST_FAILURES]]
     told += [f"{len(failed) - len(told):,} more"] if len(failed) > len(told) else []
@@ -224,5 +224,5 @@ def _mark(text: str, found: Estimate, points: Sequence[float], kind: str) -> Mar
 
 
 def _place_of(seed: str) -> tuple[int, str]:
-    """Return a key that sorts seeds as numbers, what is no number first."""
+    """Return a key that sorts seeds as numbers, other texts first."""
     return int(seed) if seed.isdecimal() else -1, seed

@@ -29,11 +29,11 @@ def compare_page(studies: Sequence[Study], around: PageContext) -> str:
     ]  # fmt: skip
     body = [
         tag("h1", "Compare runs"),
-        tag("noscript", tag("p", "This page needs scripts: it works the differences out where it is read.")),
+        tag("noscript", tag("p", "This page needs scripts: it computes the differences in the browser.")),
         tag("div", sides, class_="sides"),
         tag("p", tag("button", "Add a run", type="button", id="add"), " ",
             tag("button", "Remove the last", type="button", id="remove"), " ",
-            tag("button", "Exchange A and B", type="button", id="exchange"), " ",
+            tag("button", "Swap A and B", type="button", id="exchange"), " ",
             tag("label", tag("input", type="checkbox", id="same"), " also show what is equal")),
         tag("p", id="left-out", class_="note"), tag("p", id="told", role="status", class_="note"),
         tag("div", id="differences"), tag("div", id="curves"),
@@ -43,7 +43,7 @@ def compare_page(studies: Sequence[Study], around: PageContext) -> str:
 
 
 def study_data(study: Study) -> str:
-    """Return a study's runs as a script, which a page from disk can load too; settings that all share stand once."""
+    """Return a study's runs as a script, which a page from disk can load too; shared settings are listed once."""
     runs = [trial.run for trial in study.trials]
     apart = differing([run.params for run in runs])
     shared = {path: value for path, value in runs[0].params.items() if path not in apart} if runs else {}
@@ -69,9 +69,9 @@ def study_data(study: Study) -> str:
 
 
 def curves_data(study: Study, read: Callable[[Iterable[Run], str], Histories], n_most: int) -> str:
-    """Return the histories of a study's main metrics as a script; `read` returns those of some runs.
+    """Return the histories of a study's main metrics as a script; `read` returns the histories of some runs.
 
-    The `n_most` best trials have them, and a long history has so many points that its curve looks the same.
+    Only the `n_most` best trials are included, and long histories are thinned without changing the curve's look.
     """
     trials = study.cells if study.is_reproduction else study.ranked
     runs = [trial.run for trial in [*trials, *study.replicates, *study.reports][:n_most]]

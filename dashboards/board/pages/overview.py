@@ -20,7 +20,7 @@ from pcl.studies.tracking.tags import Tag
 
 _STATES = ("finished", "failed", "running", "stopped")
 _COLUMNS = (
-    Column("Study"), Column("State"), Column("Trials", is_number=True, words="How many, and how they stand"),
+    Column("Study"), Column("State"), Column("Trials", is_number=True, words="Number of trials, and their states"),
     Column("Best", is_number=True, words="Mean of the objective over the winner's tuning seeds, ± standard error"),
     Column("So far", words="The best so far, from the first trial to the last"), Column("Winner"),
     Column("Figure", where="wide"),
@@ -33,7 +33,7 @@ _COLUMNS = (
 def overview_page(
     studies: Sequence[Study], around: PageContext, thumbnails: Mapping[str, Figure] = MappingProxyType({})
 ) -> str:
-    """Return the page; `thumbnails` are a figure of some studies, by their run."""
+    """Return the page; `thumbnails` has a figure of some studies, by their run."""
     body: list[Child] = [tag("h1", "Studies")]
     if studies:
         body += [_totals(studies), table("studies", "Studies", _COLUMNS, [

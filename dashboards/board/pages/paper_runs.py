@@ -17,7 +17,7 @@ from pcl.studies.tracking.tags import Failure, FailureKind, RunState, Tag, is_cu
 
 @dataclass(frozen=True)
 class Setting:
-    """The setting of results: what those of one row may differ in."""
+    """The setting of results, in which those of one row may differ."""
 
     fidelity: str
     scale: str
@@ -36,8 +36,8 @@ class Found:
 
     metrics: dict[str, Mapping[str, float]] = field(default_factory=dict)  # of every seed that has not failed
     runs: list[Run] = field(default_factory=list)  # in which they are
-    failures: dict[str, Failure] = field(default_factory=dict)  # why others have
-    # what those had come to the end of; see `pcl.studies.paper.published.settled`
+    failures: dict[str, Failure] = field(default_factory=dict)  # why other seeds have
+    # metrics that were final before the failure; see `pcl.studies.paper.published.settled`
     settled: dict[str, Mapping[str, float]] = field(default_factory=dict)
 
     def counted(self, n: int) -> str:
@@ -50,7 +50,8 @@ class Found:
 def ours_of(row: paper.Row, trials: Sequence[Trial], seeds: Sequence[int]) -> dict[Setting, Found]:
     """Collect what trials that ended reached for a row on the report seeds.
 
-    Of a seed counts the trial that has most of them, as for `pcl.studies.tracking.finished_trials`, and then the first.
+    If several trials have a seed, the one with most of the seeds counts, then the first, as for
+    `pcl.studies.tracking.finished_trials`.
     """
     found: dict[Setting, Found] = defaultdict(Found)
     asked = {str(seed) for seed in seeds}
@@ -92,7 +93,7 @@ def is_told(row: paper.Row, metric: str, content: Found) -> bool:
 
 
 def why(metric: str, content: Found) -> tuple[str, str]:
-    """Return why there is no number, and the state that this is."""
+    """Return why there is no number, and the state of its line."""
     causes = paper.told_failures(content.failures.values())
     if not content.metrics:
         return causes, "failed"

@@ -24,14 +24,14 @@ from pcl.studies.results.parameter_effects import (
     surface,
 )
 
-_MOST_LINES = 300  # lines of parallel coordinates, which take the best
-_MOST_POINTS = 400  # dots of a chart, the same
+_MOST_LINES = 300  # lines of parallel coordinates: those of the best trials
+_MOST_POINTS = 400  # dots of a chart: those of the best trials
 _MOST_AXES = 8
 _MOST_CONTOURS = 4  # axes whose pairs have a contour
 _WORDS = {
     Method.MAIN_EFFECTS: "Share of the variance over trials that the levels of each setting explain (main effects).",
-    Method.PED_ANOVA: "How much each setting tells the best trials from all others (PED-ANOVA, by Optuna), of a sum "
-    "of 100%.",
+    Method.PED_ANOVA: "How well each setting tells the best trials from all others (PED-ANOVA, by Optuna); the sum "
+    "is 100%.",
 }
 
 
@@ -143,7 +143,7 @@ def _chooser(study: Study, metric: str) -> Html:
 
 
 def history_section(study: Study, metric: str) -> Html | None:
-    """Return the values of the trials in the order of their beginning, and the best so far."""
+    """Return the values of the trials in the order in which they began, and the best so far."""
     points = [Point(trial.run.id, trial.run.name, value_of(trial, metric, study)) for trial in study.searched]
     best = best_so_far([point.value for point in points], is_larger_better=larger_is_better(metric) is not False)
     if sum(math.isfinite(point.value) for point in points) < 2:
@@ -201,7 +201,7 @@ def _contours(found: TrialValues) -> Html | None:
         figures.append(tag("figure", chart, data_name=f"{x.name} and {y.name}"))
     words = (
         "Two settings at a time, the most important first: means where levels cross, a smoothed surface along ranges, "
-        "blank where no trial is near. The better, the stronger."
+        "blank where no trial is near. Stronger colours are better."
     )
     return section("Contours", tag("div", figures, class_="columns choice"), words=words, name="contours")
 
@@ -218,7 +218,7 @@ def parallel_section(study: Study, found: TrialValues) -> Html | None:
     ]
     axes = drawn.axes[:_MOST_AXES]
     more = f" The first {_MOST_AXES} of {len(found.axes)} settings that vary are drawn." if axes != drawn.axes else ""
-    words = "A line for each trial through what was varied to what it reached; the better, the stronger."
+    words = "A line for each trial, through the settings that it varied to the value it reached; stronger is better."
     chart = parallel(
         lines, axes, drawn.goal, f"Parallel coordinates of {len(lines)} trials; the table of trials has the values"
     )

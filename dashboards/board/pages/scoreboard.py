@@ -43,7 +43,7 @@ class Shipped(NamedTuple):
 
     @property
     def state(self) -> str:
-        """Return the verdict as one of the states of this page; what earlier numerics gave has none today."""
+        """Return the verdict as one of the states of this page; results of earlier numerics have no verdict today."""
         verdict = split_mark(self.line.verdict)[0]
         if self.origin.is_older:
             return "no verdict"
@@ -56,13 +56,13 @@ Kept = Mapping[tuple[str, str, str], Sequence[Shipped]]
 
 @dataclass
 class Tally:
-    """Lines of the page, counted."""
+    """Counts of the page's lines."""
 
-    states: list[str] = field(default_factory=list)  # of this store's lines
-    whole: list[str] = field(default_factory=list)  # of those with a number of the published size and images
-    shipped: list[str] = field(default_factory=list)  # of the lines that ship with the code
-    n_older: int = 0  # of those, the ones of earlier numerics
-    n_missing: int = 0  # numbers that neither has
+    states: list[str] = field(default_factory=list)  # states of this store's lines
+    whole: list[str] = field(default_factory=list)  # the same for those with a number of the published size and images
+    shipped: list[str] = field(default_factory=list)  # the same for the lines that ship with the code
+    n_older: int = 0  # number of those of earlier numerics
+    n_missing: int = 0  # published numbers that neither has
     headlines: Sequence[tuple[str, str]] = ()  # what ships with the code says of the paper as a whole, by settings
 
     def facts(self) -> Html:
@@ -152,11 +152,12 @@ def _words() -> Html:
     return tag(
         "p",
         "The paper's tables and figures by their names in its source. Published: mean ± standard error over five "
-        "seeds. Ours: finished runs of exactly that configuration on the report seeds, from whichever study of this "
+        "seeds. Ours: finished runs of exactly that configuration on the report seeds, from any study of this "
         "store, and the results that ship with the code. The difference is in combined standard errors, the published "
-        "number's rounding included; up to two count as agreement, from three seeds on. Anything but the scale ",
-        tag("b", "paper"), " is shorter than what was published and marked; so are other images, and training without "
-        "pretrained weights. Seeds that failed are in no mean, but for mu where it was trained before kappa ran away.",
+        "number's rounding included; up to two count as agreement, from three seeds on. Results at any scale but ",
+        tag("b", "paper"), " are of shorter runs than published ones and marked; so are other images, and training "
+        "without pretrained weights. Seeds that failed are in no mean, except for mu where it was trained before kappa "
+        "ran away.",
     )  # fmt: skip
 
 
@@ -169,8 +170,8 @@ def _others() -> Html:
         if name not in shown
     ]
     words = (
-        "These compare settings instead of results. Their commands write them, the paper's beside ours, and search the "
-        "grids that MLflow does not have; --plan says what would run."
+        "These compare settings instead of results. Their commands write the paper's settings next to ours, and search "
+        "the grids that MLflow does not have; --plan shows what would run."
     )
     return section("Sizes and grids", tag("ul", items), words=words, name="sizes-and-grids")
 

@@ -39,11 +39,11 @@ from pcl.studies.tracking.tags import RunState, Tag, shown_commit
 Histories = Mapping[str, Sequence[tuple[int, float]]]
 
 _MOST_CURVES = 24
-_MOST_LETTERS = 32  # of the axes of a table that is printed: of more, a row has them in one cell
+_MOST_LETTERS = 32  # of the axes of a printed table: with more, a row has them in one cell
 
 
 def learning(study: Study) -> list[Trial]:
-    """Trials whose curves are drawn: the best, or first, and those that run."""
+    """Return the trials whose curves are drawn: the best, or first, and those that run."""
     running = [trial for trial in study.trials if trial.run.status is RunState.RUNNING]
     order = study.cells if study.is_reproduction else study.ranked
     best = [trial for trial in order if trial.run.status is not RunState.RUNNING and trial.run.metrics]
@@ -135,7 +135,7 @@ def _facts(study: Study, state: str, around: PageContext) -> Html:
     ]  # fmt: skip
     warning = note(
         "It has not ended and has not reported for a while: its driver may have been killed. ",
-        tag("code", _command(study)), " goes on with it.",
+        tag("code", _command(study)), " continues it.",
     ) if state == "silent" else None  # fmt: skip
     return join(facts(pairs), warning)
 
@@ -151,12 +151,12 @@ def _command(study: Study) -> str:
 def _ranking(study: Study, around: PageContext) -> Html:
     seeds, first = ("the tuning seeds", "winner") if study.selects else ("their seeds", "best")
     words: Child = (
-        f"From the best to the worst by the mean of the objective over {seeds}; those that lost seeds come after all "
-        f"whose every seed finished. The {first} stands out. Choose any to compare them and their curves."
+        f"Sorted from best to worst by the mean of the objective over {seeds}; trials that lost seeds come after all "
+        f"whose every seed finished. The {first} is highlighted. Choose trials to compare them and their curves."
     )
     order = study.ranked
     if study.is_reproduction:
-        words = [cells_words(), " Choose any to compare their settings."]
+        words = [cells_words(), " Choose trials to compare their settings."]
         order = study.cells
     parts: list[Child] = [trials_table("trials", "Trials", study, order, around)]
     if study.replicates:

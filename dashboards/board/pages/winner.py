@@ -18,7 +18,7 @@ from pcl.studies.paper.published import Row, published_tables
 from pcl.studies.results.statistics import estimate
 from pcl.studies.tracking.tags import Tag
 
-_HIDDEN = ("objective", "objective_se")  # another name of what is there already
+_HIDDEN = ("objective", "objective_se")  # other names of metrics that are shown already
 _WORDS = {
     "kappa.png": "Predicted against true κ, of the first seed",
     "mu.png": "Predicted against true μᵢ·μⱼ of pairs, of the first seed",
@@ -31,7 +31,7 @@ _WORDS = {
     "credible.png": "Queries with the images in their 95% credible interval",
 }
 _BENCHMARKS = {"toy": "tab:bench_results", "images": "tab:bench_cifar"}  # the paper's table of losses, by task
-_SIZES = ("task.data", "task.n_eval", "task.max_draws")  # with others a task is the same
+_SIZES = ("task.data", "task.n_eval", "task.max_draws")  # settings in which equal tasks may differ
 _SHEETS = ("certain.png", "credible.png")  # of many images each
 
 
@@ -133,7 +133,7 @@ def published_row(params: Mapping[str, str]) -> Row | None:
     row = next((row for row in of_paper.rows if row.loss == params.get("loss_name")), None)
     try:
         config = row.config(params.get("profile", ""), params.get("scale", "")) if row else {}
-    except ValueError:  # which the profile does not have
+    except ValueError:  # the profile does not have this row
         return None
     task = {path: str(value) for path, value in config.items() if path.startswith("task.") and path not in _SIZES}
     return row if row and all(params.get(path) == value for path, value in task.items()) else None
@@ -153,7 +153,7 @@ def _mean(trial: Trial, metric: str) -> str:
 
 
 def in_order(figures: Sequence[Figure]) -> list[Figure]:
-    """Return figures as the page has them: those that are known by name first."""
+    """Return figures in the page's order: those that are known by name first."""
     order = {name: place for place, name in enumerate(_WORDS)}
     return sorted(figures, key=lambda figure: order.get(PurePosixPath(figure.path).name, len(order)))
 
@@ -194,7 +194,7 @@ def _loading(study: Study, winner: Trial, around: PageContext) -> Html:
         f"posterior = encoder(x)  # {inputs}\n"
         "posterior.mu, posterior.kappa, posterior.credible_threshold(0.95)"
     )
-    words = f"On the machine of the study it is {place}; runs stands for the folder that --storage named."
+    words = f"On the study's machine it is {place}; runs stands for the folder given by --storage."
     again_title, again = "Train it again", config
     if has_images:
         again_title = "Look at it, or train it again"

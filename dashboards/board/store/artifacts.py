@@ -1,4 +1,4 @@
-"""Pictures among the artifacts of studies. All else is left to MLflow: a page from elsewhere is not ours to show."""
+"""Pictures among the artifacts of studies. All else is left to MLflow: the board shows no pages from elsewhere."""
 
 import math
 import re
@@ -34,10 +34,10 @@ class Artifacts:
         self._known: dict[tuple[str, int], list[str]] = {}  # by run and when it ended
         self._failed_s = -math.inf  # when the artifacts could not be reached
         self._lock = threading.Lock()
-        self._turn = threading.Lock()  # of whoever asks the store: where it cannot be reached, one waits for that
+        self._turn = threading.Lock()  # held while asking the store: if it cannot be reached, only one thread waits
 
     def figures(self, study: Study) -> list[Figure]:
-        """Pictures of a study that has ended and of its winner's run, each once; none where they cannot be reached."""
+        """Return an ended study's pictures and its winner's, each once; empty if they cannot be reached."""
         if study.is_running:
             return []
         found: dict[str, Figure] = {}  # by file: the study's run and its winner's may have the same
@@ -72,7 +72,7 @@ class Artifacts:
             return listed
 
     def png(self, run_id: str, name: str) -> bytes | None:
-        """A picture, if it is one that `figures` has named."""
+        """Return a picture, if `figures` has named it."""
         path = name.replace("--", "/")
         known = {path for (run, _), paths in list(self._known.items()) if run == run_id for path in paths}
         if path not in known:
@@ -88,7 +88,7 @@ class Artifacts:
     def _listed(self, run_id: str) -> list[str]:
         found: list[str] = []
         folders = [""]
-        for folder in folders:  # which grows by those of the first level
+        for folder in folders:  # the list grows by those of the first level
             for entry in self._store.call(lambda client, folder=folder: client.list_artifacts(run_id, folder or None)):  # type: ignore[misc]
                 if entry.is_dir and not folder:
                     folders.append(entry.path)

@@ -21,7 +21,7 @@ _OF_KEYS = f"""
 
 
 def histories(database: Database, runs: Iterable[Run], metric: str) -> dict[str, list[tuple[int, float]]]:
-    """Steps and finite values of a metric, by run; of one that was reused, those of the run that was trained.
+    """Return steps and finite values of a metric, by run; a reused run has those of the run that was trained.
 
     A run that ends with its best evaluation reports it again at its last batch, to which it does not belong.
     """
@@ -41,14 +41,14 @@ def _as_trained(points: list[tuple[int, float]], best_batch: float | None) -> li
 
 
 def _trained(database: Database, runs: list[Run]) -> dict[str, str]:
-    """The run that each is the result of, as far as it is in the store; of what was not reused, itself."""
+    """Return the run that trained each run's result, as far as it is in the store; itself if it was not reused."""
     keys = {run.tags.get(Tag.TRIAL, "") for run in runs if run.tags.get(Tag.REUSED_FROM)}
     rows = database.rows(_OF_KEYS, json.dumps(sorted(keys))) if keys else []
     of_study = {(study, key): (run_id, origin or "") for run_id, key, study, origin in rows}
     found = {}
     for run in runs:
         source, origin, key = run.id, run.tags.get(Tag.REUSED_FROM, ""), run.tags.get(Tag.TRIAL, "")
-        seen = {""}  # studies: none is asked twice, as two that name each other would be
+        seen = {""}  # studies: none is asked twice, as two may name each other
         while origin not in seen and (origin, key) in of_study:
             seen.add(origin)
             source, origin = of_study[origin, key]

@@ -1,4 +1,4 @@
-"""MLflow's tables: its file's where their schema is known, else a mirror in memory that MLflow's client fills."""
+"""MLflow's tables: those of its file if their schema is known, else a mirror in memory that MLflow's client fills."""
 
 import math
 import sqlite3
@@ -14,14 +14,14 @@ from pcl.studies.tracking.tags import EXPERIMENTS, RunKind, RunState, Tag
 if TYPE_CHECKING:
     from mlflow.entities import Run
 
-_NEWS_S = 2.0  # how old what is known may be
-_WHOLE_S = 600.0  # after so long all is asked for again: what was deleted is not in the news
-_OVERLAP_MS = 60_000  # clocks of those who write differ
-_PAGE = 250  # runs of a request: a busy server takes seconds for a thousand
+_NEWS_S = 2.0  # how old the content may be
+_WHOLE_S = 600.0  # after this long, all is read again: updates do not tell of deletions
+_OVERLAP_MS = 60_000  # writers' clocks differ
+_PAGE = 250  # runs per request: a busy server takes seconds for a thousand
 
 
 def open_database(store: Store) -> Database:
-    """Return the tables of a store's file, where they are those that are known here, else a mirror's."""
+    """Return the tables of a store's file if they are known here, else a mirror's."""
     if store.database is not None and (file := FileDatabase(store.database)).is_known():
         return file
     return Mirror(store)
@@ -51,7 +51,7 @@ class Mirror(Database):
 
     @property
     def reading(self) -> str:
-        """Until all has been read once."""
+        """Return how much has been read, until all has been read once."""
         return f"{len(self._seen):,} runs" if self._is_reading else ""
 
     def version(self) -> str:
@@ -70,7 +70,7 @@ class Mirror(Database):
             return self._memory.execute(sql, values).fetchall()
 
     def histories(self, runs: Sequence[str], metric: str) -> list[Row]:
-        """Asks for those that are not known or not yet complete."""
+        """Return the points of a metric; fetch histories that are not known or not yet complete."""
         with self._lock:
             running = {run for (run,) in self.rows("select run_uuid from runs where status = ?", RunState.RUNNING)}
             for run in runs:
@@ -94,7 +94,7 @@ class Mirror(Database):
                             self._take(run)
             self._asked_s = self._whole_s = time.monotonic()
         except StoreError:
-            pass  # the next who asks reads all anew, or is told why not
+            pass  # the next request reads everything again, or raises the error
         finally:
             self._is_reading = False
 
@@ -170,6 +170,6 @@ class Mirror(Database):
 
 
 def _metric(run_id: str, key: str, value: float, time_ms: int, step: int) -> Row:
-    """As MLflow's own tables have it: NaN is a mark, not a value."""
+    """Return a metric's row as in MLflow's own tables, where NaN is a mark, not a value."""
     is_nan = math.isnan(value)
     return key, 0.0 if is_nan else value, time_ms, step, int(is_nan), run_id

@@ -12,14 +12,14 @@ from pcl.studies.tracking.database_file import Database, Row, restored
 from pcl.studies.tracking.tags import EXPERIMENTS, Failure, RunKind, RunState, Tag, failure_of
 
 REPORT = "report"  # the stage of the report seeds, which select nothing
-REPLICATE = "replicate"  # that of trials which run again on more seeds, where the winner was not clear
-REPRODUCTION = "reproduction"  # that of `launch/reproduce.py` on the report seeds
+REPLICATE = "replicate"  # stage of trials that run again on more seeds, where the winner was not clear
+REPRODUCTION = "reproduction"  # stage of `launch/reproduce.py` on the report seeds
 
 _TRIAL_TAGS = (
     Tag.KIND, Tag.TRIAL, Tag.STAGE, Tag.SEED, Tag.CAUSE, Tag.FAILURE_KIND, Tag.FAILURE_DETAIL, Tag.HARDWARE,
     Tag.REUSED_FROM, Tag.PARENT,
 )  # fmt: skip
-# What an overview needs; of a study's own run all are read.
+# Tags that an overview needs; of a study's own run, all are read.
 _TAGS = (
     f"select run_uuid, key, value from tags where key in {_TRIAL_TAGS!r} "
     f"or run_uuid in (select run_uuid from tags where key = '{Tag.KIND}' and value = '{RunKind.STUDY}')"
@@ -49,7 +49,7 @@ class Run:
 
     @property
     def cause(self) -> str:
-        """Return that in a sentence, or nothing."""
+        """Return why it failed, in a sentence; empty if it has not."""
         return str(self.failure or "")
 
 
@@ -97,7 +97,7 @@ class Trial:
 
     @property
     def seconds(self) -> float:
-        """Spent training by this study."""
+        """Seconds that this study spent training."""
         spent = self.run.metrics.get(TRAIN_S, 0.0)
         return spent if math.isfinite(spent) and not self.is_reused else 0.0
 
@@ -106,7 +106,7 @@ class Trial:
         return {seed: value for seed, value in self.recorded(metric).items() if math.isfinite(value)}
 
     def recorded(self, metric: str) -> dict[str, float]:
-        """The last values of the seeds that have not failed, also of those where it is undefined."""
+        """The last values of the seeds that have not failed, including undefined ones."""
         runs = [seed for seed in self.seeds if not seed.cause] if self.seeds else [self.run]
         named = {run.tags.get(Tag.SEED, ""): run.metrics for run in runs}
         return {seed: metrics[metric] for seed, metrics in named.items() if seed and metric in metrics}
@@ -114,7 +114,7 @@ class Trial:
 
 @dataclass
 class Study:
-    """A study's run and its trials, in the order of their beginning."""
+    """A study's run and its trials, in the order in which they began."""
 
     run: Run
     trials: list[Trial] = field(default_factory=list)
@@ -126,12 +126,12 @@ class Study:
 
     @property
     def selects(self) -> bool:
-        """True if it searches for a winner; ablations and reproductions choose nothing, on report seeds."""
+        """True if it searches for a winner; ablations and reproductions run on report seeds and choose nothing."""
         return not self.run.tags.get(Tag.ABLATION) and not self.is_reproduction
 
     @property
     def is_reproduction(self) -> bool:
-        """True if it is of `launch/reproduce.py`."""
+        """True if `launch/reproduce.py` made it."""
         return self.run.tags.get(Tag.SPACE, "").startswith("reproduce_")
 
     @property
@@ -146,7 +146,7 @@ class Study:
 
     @property
     def searched(self) -> list[Trial]:
-        """Trials of the search itself, in the order of their beginning."""
+        """Trials of the search itself, in the order in which they began."""
         return [trial for trial in self.trials if trial.is_searched]
 
     @cached_property
@@ -155,13 +155,13 @@ class Study:
         return self.in_order(self.searched)
 
     def in_order(self, trials: Iterable[Trial]) -> list[Trial]:
-        """Trials, best first: whole ones, those that lost seeds, then those without a value."""
+        """Return trials, best first: whole ones, those that lost seeds, then those without a value."""
         sign = -1.0 if larger_is_better(self.objective) is not False else 1.0
         return sorted(trials, key=lambda t: (len(t.lost) > 0, sign * t.objective) if t.has_rank else (2, 0.0))
 
     @cached_property
     def winner(self) -> Trial | None:
-        """The chosen trial, or the best so far; None of a reproduction: its cells are no rivals."""
+        """The chosen trial, or the best so far; None for a reproduction, whose cells do not compete."""
         if self.is_reproduction:
             return None
         finished = [trial for trial in self.ranked if trial.has_rank]
@@ -171,7 +171,7 @@ class Study:
 
     @property
     def cells(self) -> list[Trial]:
-        """Trials of a reproduction: of the paper's cells, then of the grids, in the order of their beginning."""
+        """Trials of a reproduction: of the paper's cells, then of the grids, in the order in which they began."""
         return sorted(self.searched, key=lambda trial: trial.stage != REPRODUCTION)
 
     @property
@@ -185,12 +185,12 @@ class Study:
         return [trial for trial in self.trials if trial.stage == REPLICATE]
 
     def seconds(self, *, of_gpu: bool) -> float:
-        """Sum of trials' times spent training, on GPUs or CPUs; those that share a device count in full."""
+        """Return the sum of trials' training times, on GPUs or CPUs; trials that share a device count in full."""
         return sum(t.seconds for t in self.trials if t.run.tags.get(Tag.HARDWARE, "").startswith("CPU") != of_gpu)
 
 
 def all_studies(database: Database) -> list[Study]:
-    """Every study with what an overview shows, the latest first."""
+    """Return every study with what an overview shows, the latest first."""
     runs = _runs(database)
     for run_id, key, value in database.rows(_TAGS):
         if run_id in runs:
@@ -202,7 +202,7 @@ def all_studies(database: Database) -> list[Study]:
 
 
 def one_study(database: Database, run_id: str, metrics: Sequence[str] = ()) -> Study | None:
-    """A study with all that is recorded of it or, of metrics, these, the objective, and what an overview shows."""
+    """Return a study with all that is recorded of it; given `metrics`, only these, the objective and the overview's."""
     members = database.rows(
         "select mine.run_uuid from tags theirs join tags mine on mine.key = theirs.key and mine.value = theirs.value "
         "where theirs.key = ? and theirs.run_uuid = ?",
@@ -217,7 +217,7 @@ def one_study(database: Database, run_id: str, metrics: Sequence[str] = ()) -> S
 
 
 def trials_on(database: Database, seeds: Iterable[int]) -> list[Trial]:
-    """Trials of all studies that were trained on some of these seeds, with all that is recorded of them."""
+    """Return all studies' trials that were trained on some of these seeds, with all that is recorded of them."""
     asked = {str(seed) for seed in seeds}
     rows = database.rows("select run_uuid, value from params where key = 'seeds'")
     found = _whole(database, [run_id for run_id, trained in rows if asked & set(trained.split(","))])
@@ -225,7 +225,7 @@ def trials_on(database: Database, seeds: Iterable[int]) -> list[Trial]:
 
 
 def differing(params: Sequence[Mapping[str, str]]) -> set[str]:
-    """Paths at which some have other values than the first, or none."""
+    """Return the paths at which some have other values than the first, or none."""
     found: set[str] = set()
     for other in params[1:]:
         if other != params[0]:
@@ -234,7 +234,7 @@ def differing(params: Sequence[Mapping[str, str]]) -> set[str]:
 
 
 def varied_params(trials: Iterable[Trial]) -> list[tuple[str, ...]]:
-    """Paths of settings in which trials differ; those that change together stand in one group."""
+    """Return the paths of settings in which trials differ; those that change together are in one group."""
     of_trials = [trial.run.params for trial in trials if trial.run.params]
     paths = differing(of_trials) - {"seeds"}
     groups: dict[tuple[int, ...], list[str]] = defaultdict(list)
@@ -259,7 +259,7 @@ def _runs(database: Database, condition: str = "", *values: object) -> dict[str,
 
 
 def _whole(database: Database, identifiers: Sequence[str], metrics: Sequence[str] = ()) -> list[Run]:
-    """Runs with all that is recorded of them or, of metrics, these."""
+    """Return runs with all that is recorded of them; given `metrics`, only these metrics."""
     chosen, asked = "run_uuid in (select value from json_each(?))", json.dumps(identifiers)
     runs = _runs(database, f"and r.{chosen}", asked)
     values = f"select run_uuid, key, value, is_nan, timestamp from latest_metrics where {chosen}"
@@ -284,7 +284,7 @@ def _fill_metrics(runs: Mapping[str, Run], rows: Iterable[Row]) -> None:
 
 
 def _grouped(runs: Iterable[Run]) -> tuple[list[Study], list[Trial]]:
-    """Studies and trials with what is below them, each by the run that it says is above it."""
+    """Return studies and trials with their children, found by the parent that each run names."""
     by_kind: dict[str, list[Run]] = defaultdict(list)
     for run in runs:
         by_kind[run.tags.get(Tag.KIND, "")].append(run)

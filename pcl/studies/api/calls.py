@@ -1,4 +1,4 @@
-"""Search a space or run an ablation from Python; what the commands print is said here too."""
+"""Search a space or run an ablation from Python, with the same output as the commands."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -36,36 +36,36 @@ def search(
     runner: Literal["inline", "ray"] = "inline", address: str | None = None,
     resources: ResourceRequest | None = None, time_budget_s: float = 0.0, say: Say = print,
 ) -> Study:  # fmt: skip
-    """Search a space; called again with the same name, it goes on with the study.
+    """Search a space; a call with the name of an existing study continues it.
 
     Args:
         space: A name of search_spaces/, the path of a file that defines SPACE, or a space made in Python.
         scale: smoke, quick or paper; None takes paper where there is a GPU, else quick.
         profile: Fidelity profile.
-        settings: Of every run, by dotted path; of images, `task.data` and `encoder.weights` ("" from scratch) too.
-        seeds: That select; by default the space's, its first below the scale paper.
-        name: Of the study; None makes a new one.
+        settings: Settings of every run, by dotted path. Images need `task.data` and `encoder.weights` ("" for scratch).
+        seeds: Seeds that select; by default the space's, or only its first below the scale paper.
+        name: Name of the study; None makes a new one.
         method: How the space is searched.
-        n_trials: Of each stage of a random or Optuna search; None is a tenth of the grid, from 10 to 100.
-        search_seed: Of the draws and the sampler of a random or Optuna search; 0 by default.
-        scheduler: "asha" stops trials early that fall behind.
+        n_trials: Trials of each stage of a random or Optuna search; None is a tenth of the grid, from 10 to 100.
+        search_seed: Seed of the draws and the sampler of a random or Optuna search; 0 by default.
+        scheduler: "asha" stops trials that fall behind.
         objectives: Metrics of a Pareto front; the first decides. By default the space's.
         replicate: Whether the best get more seeds until it is clear which is best.
-        finalize: Whether the best run on the report seeds; None does at the scale paper.
+        finalize: Whether the best run on the report seeds; None means only at the scale paper.
         storage: Folder or store of studies.
-        tracking: Address of MLflow; None for the environment's, else a database in the storage.
-        runner: In this process, or on Ray.
-        address: Of a Ray cluster; None starts one on this machine.
-        resources: Of a trial.
-        time_budget_s: After which the study stops cleanly; 0 for no bound.
-        say: Prints a line.
+        tracking: Address of MLflow; None takes the environment's, else a database in the storage.
+        runner: Where trials run: in this process, or on Ray.
+        address: Address of a Ray cluster; None starts one on this machine.
+        resources: Resources of a trial.
+        time_budget_s: Seconds after which the study stops cleanly; 0 for no bound.
+        say: Function that prints a line.
 
     Returns:
         The study, as `open_study` opens it.
 
     Raises:
         ValueError: If something is not possible, before anything runs.
-        KeyboardInterrupt: If it was stopped; so it can go on.
+        KeyboardInterrupt: If it was stopped; it can be continued.
         RuntimeError: If it had to stop, such as for a full disk. Where Ray was killed, its threads end this process a
             minute later.
     """
@@ -88,11 +88,11 @@ def ablate(
     address: str | None = None, resources: ResourceRequest | None = None, time_budget_s: float = 0.0,
     say: Say = print,
 ) -> Study:  # fmt: skip
-    """Run an ablation; called again with the same name, it goes on with the study.
+    """Run an ablation; a call with the name of an existing study continues it.
 
     `ablation` is a name of search_spaces/ablations/, the path of a file that defines ABLATION, or one made in Python.
     `seeds` are those of every variant: by default 4 to 8, the first three at the scale quick and two at smoke.
-    The other arguments, and what is raised, are those of `search`; the study's table has a row for each variant.
+    The other arguments and the exceptions are those of `search`; the study's table has a row for each variant.
     """
     found, where = _declared(ablation, Ablation, load_ablation)
     run = _run_request(storage, tracking, runner, address, resources, time_budget_s, None)
@@ -103,7 +103,7 @@ def ablate(
 def _declared(
     given: str | Path | Declared, kind: type[Declared], load: Callable[[str], Declared]
 ) -> tuple[Declared, str]:
-    """Return a space or an ablation, and what the study says it is of."""
+    """Return a space or an ablation, and the name that the study records for it."""
     if isinstance(given, kind):
         return given, f"{MADE_IN_PYTHON}{given.name}"
     return load(str(given)), recorded_name(str(given))
@@ -138,7 +138,7 @@ def _runs(
         data = f"{images.name}-{images.fingerprint}"
     if found.experiment.has_features:
         if _DATA not in settings:
-            raise ValueError(f"Runs of features need `settings` for {_DATA}, a file .npz.")
+            raise ValueError(f"Runs of features need `settings` for {_DATA}, an .npz file.")
         features = read_features(str(settings[_DATA]))
         settings = {**settings, "task.n_features": features.features.shape[1]}
         data = f"{features.name}-{features.fingerprint}"
@@ -153,10 +153,10 @@ def _conduct(study: Planned[Strategy], run: RunRequest, say: Say) -> Study:
     check_site(run)
     going_on = f"the same call, with name={study.folder.name!r}"
     client = Client(say, lambda _: going_on)
-    with joined(run, interrupt, say, lambda: f"{going_on}, goes on") as site:
+    with joined(run, interrupt, say, lambda: f"{going_on}, continues the study") as site:
         StudySession(study, run, tracker, interrupt, client).conduct(site)
     stop = interrupt.stop
     if stop is not None and stop.reason is not StopReason.TIME_BUDGET:
         kind = KeyboardInterrupt if stop.reason is StopReason.SIGNAL else RuntimeError
-        raise kind(f"{stop}; {going_on}, goes on")
+        raise kind(f"{stop}; {going_on}, continues the study")
     return Study(study.folder)

@@ -30,16 +30,16 @@ class LoadedEncoder:
 def load_encoder(path: str | Path, seed: int | None = None, device: str | torch.device = "cpu") -> LoadedEncoder:
     """Return the trained encoder of a checkpoint.
 
-    Of a task that selects its best evaluation, such as images, it has the weights of the one that the run has kept;
-    else the last ones.
+    For a task that selects its best evaluation, such as images, the weights are those of the evaluation that the run
+    kept; otherwise they are the last ones.
 
     Args:
         path: The file, such as STORAGE/STUDY/trials/KEY/checkpoint.pt.
-        seed: Which of the run's; by default the first that has not failed.
+        seed: Seed of the run; by default the first that has not failed.
         device: Where to compute.
 
     Raises:
-        ValueError: If the file is no checkpoint, or has no such seed.
+        ValueError: If the file is not a checkpoint, or has no such seed.
     """
     content = read_checkpoint(Path(path))
     run_index = chosen_run(Path(path), content["seeds"], content["failures"], seed)
@@ -66,7 +66,7 @@ def load_encoder(path: str | Path, seed: int | None = None, device: str | torch.
 def _without_task(
     config: RunConfig, seed: int, weights: dict[str, Tensor], device: str | torch.device
 ) -> LoadedEncoder:
-    """Return an encoder with these weights; the file of its features need not be there."""
+    """Return an encoder with these weights; the file of its features need not exist."""
     encoder = config.encoder.without_weights().build_for(config.task.inputs, [seed])
     encoder.load_run_state(0, weights)
     encoder.eval().to(device)

@@ -1,4 +1,4 @@
-"""A study as a program reads it: trials, seeds and curves as tables, and the best trial's encoder."""
+"""A study for programs to read: trials, seeds and curves as tables, and the best trial's encoder."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -58,7 +58,7 @@ class BestTrial:
         """Return the trained encoder.
 
         Args:
-            seed: Which of the trial's; by default the first that has not failed.
+            seed: Seed of the trial; by default the first that has not failed.
             device: Where to compute.
 
         Raises:
@@ -68,11 +68,11 @@ class BestTrial:
 
 
 class Study:
-    """A study that may be running, interrupted or over. Tables are read once; `open_study` again reads anew.
+    """A study that may be running, interrupted or over. Tables are read once; call `open_study` again to refresh.
 
     Attributes:
         folder: Its files.
-        spec: What it is.
+        spec: Its specification.
 
     Raises:
         ValueError: If there is no study in the folder.
@@ -96,15 +96,15 @@ class Study:
 
     @cached_property
     def objective(self) -> Objective | None:
-        """Return the metric that ranks its trials; None where neither its files nor a space of ours tell.
+        """Return the metric that ranks its trials; None if neither its files nor one of our spaces say.
 
-        A user's own space is code, which does not run because somebody reads a study.
+        A user's own space is code, and reading a study does not run it.
         """
         with suppress(KeyError, TypeError, ValueError):  # there is no summary yet, or it is damaged
             return Objective.of(self._summary["objective"])
         if (recorded := read_objective(self.folder)) is not None:
             return recorded
-        with suppress(ValueError):  # a study from before it was recorded
+        with suppress(ValueError):  # older studies have not recorded it
             if self.spec.kind == ABLATION and self.spec.space in ablation_names():
                 return load_ablation(self.spec.space).objective
             if self.spec.kind == SEARCH and self.spec.space in space_names():
@@ -113,7 +113,7 @@ class Study:
 
     @property
     def best(self) -> BestTrial:
-        """Return the winner; of a search that has none yet, the best so far.
+        """Return the winner, or the best so far if a search has none yet.
 
         Raises:
             ValueError: If no trial has finished, or the objective is not known.
@@ -136,28 +136,26 @@ class Study:
         """Return the training of the winner that becomes a model: on the report seeds where there is one, else its own.
 
         Raises:
-            ValueError: If there is no winner; the best so far of a search is none.
+            ValueError: If there is no winner; the best so far of a search is not one.
         """
         if self.spec.kind == SEARCH and not self._summary.get("best"):
-            raise ValueError(
-                f"The study {self.name!r} has no winner yet; `{command('grid')} --resume` goes on with it."
-            )
+            raise ValueError(f"The study {self.name!r} has no winner yet; `{command('grid')} --resume` continues it.")
         best = self.best
         folder, checkpoint = trained_winner(self.folder, best.key)
         taken = best.outcome if folder.key == best.key else Outcome.of(folder.trial(), folder)
         space = Path(self.spec.space.removeprefix(MADE_IN_PYTHON)).stem
-        assert self.objective is not None  # or there were no best
+        assert self.objective is not None  # `best` has checked it
         return Champion(self.name, space, self.objective.metric, best.key, taken, folder.key, checkpoint)
 
     def register(
         self, name: str | None = None, alias: str = "champion", seed: int | None = None, tracking: str | None = None
     ) -> Registered:
-        """Register the winner as a model in MLflow; if nothing has changed since, only the alias is set again.
+        """Register the winner as a model in MLflow; if nothing has changed since the last call, only set the alias.
 
         Args:
-            name: Of the model; by default the space's.
-            alias: That the version gets.
-            seed: Of the trained ones; by default the first that has not failed.
+            name: Name of the model; by default the space's.
+            alias: Alias of the version.
+            seed: Seed to register; by default the first that has not failed.
             tracking: Address of MLflow; None for the environment's, else the database in the storage.
 
         Raises:
@@ -168,7 +166,7 @@ class Study:
         store = Store(tracking_uri(tracking, self.path.parent))
         store.check()
         with opened(self.folder, self.spec, is_resumed=False):
-            champion = Study(self.folder).champion  # as it is now that nobody works on it
+            champion = Study(self.folder).champion  # read again: nobody else works on it now
             return register(champion, store, name or champion.space, alias, seed)
 
     @cached_property
@@ -270,6 +268,6 @@ def _status(outcome: Outcome) -> str:
 
 
 def _frame(rows: Sequence[dict[str, Any]], first: Sequence[str]) -> pd.DataFrame:
-    """Return a table whose first columns are these, whether or not there are rows, and the others in their order."""
+    """Return a table with these columns first, even without rows, and the others in their order."""
     names = dict.fromkeys([*first, *(name for row in rows for name in row)])
     return pd.DataFrame(list(rows), columns=list(names))

@@ -41,7 +41,7 @@ class Leaving:
     """A driver's way out of Tune when Ray has ended."""
 
     def __init__(self) -> None:
-        # Of a driver that cannot be brought out: how the user goes on, and what records, in a thread, that it ends here
+        # For a driver that cannot be brought out: how the user continues, and what records its end, in a thread
         self.how_to_go_on: Callable[[], str] = lambda: "start it again"
         self.record: Callable[[], object] = lambda: None
         self._daemon = ""

@@ -36,10 +36,10 @@ def n_ray_calls() -> int:
 
 
 def _skip_destructors() -> None:
-    """Have C write its files and end this process, with the code that Python gives it, in the place of destructors."""
+    """Have C write its files and end this process with Python's exit code, instead of running destructors."""
     with suppress(OSError, TypeError, AttributeError):  # systems without glibc
         c = ctypes.CDLL(None)
-        c.on_exit(c._exit, None)  # is given the code
+        c.on_exit(c._exit, None)  # gets the exit code
         c.on_exit(c.fcloseall, None)  # the last one that is registered is called first
 
 

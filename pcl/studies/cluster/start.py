@@ -24,7 +24,7 @@ T = TypeVar("T")
 MOST_TRIES = 4
 _SOON_S = 15.0  # a start that fails sooner did not time out: the next would fail as well
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_stopped = threading.Event()  # set where a signal is about to end this process
+_stopped = threading.Event()  # set when a signal is about to end this process
 
 
 class NotStarted(ValueError):
@@ -35,7 +35,7 @@ class NotStarted(ValueError):
 def answering(stopped: str) -> Iterator[None]:
     """End this process and Ray's at once on Ctrl-C or SIGTERM, with the message `stopped`.
 
-    Ray's native code, where it waits, runs no handler.
+    Ray's native code runs no handler while it waits.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -57,7 +57,7 @@ def answering(stopped: str) -> Iterator[None]:
         thread.join()
         reader.close()
         os.close(screen)
-        _stopped.clear()  # of a test, whose process goes on
+        _stopped.clear()  # in tests, the process continues
 
 
 def _do_nothing(number: int, frame: FrameType | None) -> None:

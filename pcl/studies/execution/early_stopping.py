@@ -1,9 +1,9 @@
-"""Ends trials early that fall behind (ASHA), by judged reports only.
+"""Early stopping of trials that fall behind (ASHA), by judged reports only.
 
 At a ninth and at a third of the part in which its metric is meaningful (`pcl.studies.results.metric_onset`), a trial
-goes on if it is among the best third of those that have come so far and have the same phases: a joint training that
-has just begun is not compared with one that begins with kappa where mu is trained already. A new driver fills the rungs
-again from the trials' folders. A trial that has come to its end has finished, whatever the others have.
+goes on if it is among the best third of those that have got as far and have the same phases: a joint training that
+has just begun is not compared with one that begins with kappa after mu is trained. A new driver refills the rungs from
+the trials' folders. A trial that has reached its end has finished, whatever the others have reached.
 """
 
 import numpy as np
@@ -15,7 +15,7 @@ from pcl.studies.ledger.folders import Result, Status, StudyFolder, TrialFolder
 from pcl.studies.results.metric_onset import judged_curve
 from pcl.studies.space.search_space import Mode, Objective
 
-_FACTOR = 3  # of so many, one goes on
+_FACTOR = 3  # one of this many goes on
 _N_RUNGS = 2
 _STARTS = tuple(100 / _FACTOR**_N_RUNGS * _FACTOR**rung for rung in range(_N_RUNGS))  # percent done
 
@@ -41,7 +41,7 @@ class Rungs:
 class EarlyStopping:
     """Decides by the study's folders, at every report of a stage's trials, which of them go on.
 
-    Where a trial's files cannot be written, the study is interrupted.
+    If a trial's files cannot be written, the study is interrupted.
     """
 
     def __init__(self, study: StudyFolder, stage: str, objective: Objective, interrupt: Interrupt) -> None:
@@ -58,7 +58,7 @@ class EarlyStopping:
         try:
             folder.pull()
         except OSError:
-            return False  # whoever is told of the report says so
+            return False  # the listener of the report notices it too
         config, rows = folder.trial().run_config, folder.rows()
         is_judged = bool(rows) and rows[-1].batch == batch
         curve = judged_curve(rows, config, self._objective.metric) if is_judged else []
@@ -66,7 +66,7 @@ class EarlyStopping:
         if not curve or is_at_its_end or self._goes_on(folder.key, config, curve[-1]):
             return False
         try:
-            folder.claim()  # whoever writes after this has lost the trial
+            folder.claim()  # a worker that writes after this has lost the trial
             told = f"by ASHA at batch {batch} of {n_batches}"
             folder.close(Result(Status.STOPPED, Failure(FailureKind.STOPPED_EARLY, told)))
         except OSError as error:

@@ -66,7 +66,7 @@ class InlineRunner:
                     next(moments)
                 except StopIteration:
                     is_over = True
-                except Exception as error:  # none of the training, which `run_job` records
+                except Exception as error:  # not one of the training, which `run_job` records
                     reporter.pass_on()
                     events.failed(folder, trial, str(error).strip() or type(error).__name__)
                     return
@@ -75,7 +75,7 @@ class InlineRunner:
 
 
 class _Reporter:
-    """Queues what a trial's worker says until the worker pauses: an error of the listener is no failure of a trial."""
+    """Queues a worker's messages until it pauses: an error of the listener is not a failure of the trial."""
 
     node = ""
 
@@ -85,7 +85,7 @@ class _Reporter:
         self.is_stopped = False  # whether the trial is to end early
 
     def pass_on(self) -> None:
-        """Tell the listener what is queued."""
+        """Pass the queued messages on to the listener."""
         queue, self._queue = self._queue, []
         for tell in queue:
             tell()
@@ -97,7 +97,7 @@ class _Reporter:
         self._queue.append(partial(self._assignment.listener.noted, self._folder, text))
 
     def ended(self, job: Job) -> None:
-        """Do nothing: the runner tells the end, of trials that were stopped too."""
+        """Do nothing: the runner reports the end, also of stopped trials."""
 
     def unwritable(self, cause: str) -> None:
         self._events.unwritable(cause)

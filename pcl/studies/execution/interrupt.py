@@ -1,4 +1,4 @@
-"""Early ends of a study: Ctrl-C, a time budget, a failure where none is wanted."""
+"""Early ends of a study: Ctrl-C, a time budget, a failure that must end it."""
 
 import signal
 import threading
@@ -46,7 +46,7 @@ class Stop(NamedTuple):
 
 
 class Interrupt:
-    """A switch that ends a study early: by Ctrl-C, a time budget, or a failure where none is wanted."""
+    """A switch that ends a study early: by Ctrl-C, a time budget, or a failure that must end it."""
 
     def __init__(self, time_budget_s: float = 0.0) -> None:
         self.stop: Stop | None = None  # why the study stops
@@ -54,11 +54,11 @@ class Interrupt:
         self._deadline = time.monotonic() + time_budget_s if time_budget_s else float("inf")
 
     def set(self, reason: StopReason, detail: object = "") -> None:
-        """Stop all trials soon, with what happened, such as an error, as the detail; the first reason stays."""
+        """Stop all trials soon; `detail` is what happened, such as an error. The first reason stays."""
         self.stop = self.stop or Stop(reason, str(detail))
 
     def on_lost_ray(self, told: str) -> None:
-        """Stop because Ray has ended, as told."""
+        """Stop because Ray has ended; `told` is the cause."""
         self.set(StopReason.RAY_LOST, told)
 
     def on_lost_lease(self) -> None:

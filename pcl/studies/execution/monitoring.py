@@ -1,7 +1,7 @@
 """Gauges for Ray's monitoring, and with it Prometheus and Grafana, of running studies.
 
-Labels are few and bounded: a study, its stage, the loss, the objective's name, a trial's state. Trials have none of
-their own: the WorkerId that Ray adds tells those apart that run at the same time, and workers take one after the other.
+Labels are few and bounded: a study, its stage, the loss, the objective's name, a trial's state. There is no label for
+the trial: a worker takes one after the other, and Ray adds a WorkerId that tells concurrent trials apart.
 
 All are gauges. Ray forgets a gauge seconds after its process has gone, but a counter only with the node.
 """
@@ -53,8 +53,8 @@ class Gauges(Repeating):
     """Values of this process, seen by Ray's monitoring while the context is open.
 
     Ray exports a value once after it was set, and drops it two exports later. A thread therefore sets all values again,
-    so that they last from one report to the next, and go when the context closes. Whatever Ray has against a value,
-    training goes on. All measures share the labels' values; those that a measure does not have are left out.
+    so that they last from one report to the next, and go when the context closes. Training goes
+    on even if Ray rejects a value. All measures share the labels' values, except for labels that a measure lacks.
     """
 
     def __init__(self, **labels: str) -> None:
@@ -64,7 +64,7 @@ class Gauges(Repeating):
         super().__init__(self._tell_all, _HEARTBEAT_S, "pcl-gauges")
 
     def set(self, measure: Measure, value: float, **labels: str) -> None:
-        """Publish a value from now on; one that is not finite, which Ray does not take, ends what was published."""
+        """Publish a value from now on; a value that is not finite, which Ray does not take, ends its publication."""
         known = {**self._labels, **labels}
         series = measure, tuple(_ascii(known[name]) for name in measure.labels)
         with self._lock:
@@ -105,5 +105,5 @@ def _gauge(measure: Measure) -> "Gauge":
 
 
 def _ascii(text: str) -> str:
-    """A label's value as Ray takes it."""
+    """Return a label's value as Ray takes it."""
     return text.encode("ascii", "backslashreplace").decode()

@@ -27,8 +27,8 @@ _WIDTH = 100  # letters of the line on a terminal
 class Progress(Repeating):
     """A `Listener` that shows how a stage's trials go and has them recorded.
 
-    `trials` are empty where they are not known from the start: the folders then tell of them. `outcomes` are of those
-    that have ended before. The first failure sets the interrupt where `is_fail_fast`.
+    `trials` is empty if they are not known from the start; they are then read from the folders. `outcomes` are those of
+    trials that have ended before. With `is_fail_fast`, the first failure sets the interrupt.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Progress(Repeating):
     ) -> None:  # fmt: skip
         self._trials, self._n_trials = {trial.key: trial for trial in trials}, n_trials
         self._outcomes = {outcome.trial.key: outcome for outcome in outcomes}
-        self._work = {trial.key: work_of(trial, is_on_gpu) for trial in trials}  # of others, one is as much as another
+        self._work = {trial.key: work_of(trial, is_on_gpu) for trial in trials}  # all other trials count the same
         self._work_to_do = (sum(self._work.values()) or n_trials) - sum(map(self._work_of, self._outcomes))
         self._work_ended = 0.0
         self._n_by_state = Counter(map(_state, self._outcomes.values()))
@@ -113,7 +113,7 @@ class Progress(Repeating):
         return "  ".join([*parts, f"ETA {self._eta(running)}"])
 
     def _add(self, outcome: Outcome) -> None:
-        """Count an outcome, and see whether it is the best, without a look at all others: there may be thousands."""
+        """Count an outcome and check whether it is the best, without a loop over all others: there may be thousands."""
         key = outcome.trial.key
         before = self._outcomes.get(key)
         self._outcomes[key] = outcome

@@ -1,7 +1,7 @@
 """Runs trials on Ray Tune. What happened is read from the study's folder, never from Tune's own state.
 
-Tune is asked for one thing: to keep workers busy with the trials that are left, and to start a trial again whose worker
-died. It is not asked to restore anything: a new driver looks at the folders and runs what has not ended.
+Tune keeps workers busy with the trials that are left, and restarts a trial whose worker died. It restores nothing: a
+new driver looks at the folders and runs what has not ended.
 """
 
 import os
@@ -18,7 +18,7 @@ from pcl.studies.space.trial import Trial
 
 # A trial whose worker died is started again this often, from its last checkpoint.
 MOST_RESTARTS = 3
-# As many trials wait for a place as there are places, and no fewer than this: clusters grow by what waits.
+# As many trials wait as there are slots, and no fewer than this: clusters grow by what waits.
 _FEWEST_ASKED = 16
 
 Trainable = Callable[[dict[str, Any]], None]
@@ -33,8 +33,8 @@ class RayRunner:
     def run_trials(self, trials: Sequence[Trial], assignment: Assignment) -> None:
         """Run trials until every one has ended, or until interrupted.
 
-        Those that Tune leaves without a result are handed to it once more: a worker of several died too often (each
-        alone shows whose fault it was), or a late worker took the trial.
+        Trials that Tune leaves without a result are run once more: a worker that trained several died too often (run
+        alone, each shows whose fault it was), or a late worker took the trial.
         """
         self._run_listed(trials, assignment, self.resources)
         left = _left(trials, assignment)
@@ -64,9 +64,9 @@ class RayRunner:
         self._fit(Listed(trials), assignment, size, n_workers)
 
     def _fit(self, source: Source, assignment: Assignment, size: int, n_workers: int) -> None:
-        """Have Tune ask for trials as it has room for them: of a long list it would copy all entries for each of them.
+        """Have Tune ask for trials as it has room for them: given a long list, it would copy all of it for each entry.
 
-        A worker trains `size` trials side by side; 0 workers are as many as fit.
+        A worker trains `size` trials side by side; 0 workers means as many as fit.
         """
         from ray import tune  # noqa: PLC0415  Ray takes seconds, and reads the environment that was set
 

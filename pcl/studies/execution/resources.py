@@ -1,17 +1,17 @@
-"""Resources of trials, and how many of them share a GPU, by what one of them takes of it.
+"""Resources of trials, and how many trials share a GPU, given the cost of one.
 
 Processes on a GPU take turns: a second one fills the time in which the first sets up, not cores that it leaves idle.
-Those of NVIDIA's MPS, a service that an administrator starts, share the cores.
+Under NVIDIA's MPS, a service that an administrator starts, they share the cores.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-_CONTEXT_BYTES = 600 * 2**20  # of a process on a GPU, beside what torch allocates
+_CONTEXT_BYTES = 600 * 2**20  # of a process on a GPU, besides what torch allocates
 _USABLE = 0.9  # share of the memory
 _MOST = 16  # trials on one GPU
 _UNDER_MPS, _MPS_GAIN = 4, 1.55  # processes that keep a GPU busy, and how much more they get done: 36 trials on an H200
-_LEAST_GAIN = 1.1  # of more trials in a process, to be worth it
+_LEAST_GAIN = 1.1  # for which more trials in a process are worth it
 _RAY_UNITS = 10_000  # that Ray divides a resource into
 
 
@@ -33,7 +33,7 @@ class Resources:
     cpus: float = 1.0
     gpus: float = 0.0  # devices, or a share of one
     most_at_once: int = 0  # bound on trials that run at once; 0 for as many as fit
-    side_by_side: int = 1  # trials that one worker trains at once and that share what it is given
+    side_by_side: int = 1  # trials that one worker trains at once and that share its resources
     start_s: float = 15.0  # seconds until the first worker begins: of Ray, and of torch in it
 
     def slots(self, available: dict[str, float]) -> int:
@@ -46,7 +46,7 @@ class Resources:
     def groups(self, n_trials: int, slots: int) -> tuple[int, int]:
         """Return how many trials a worker trains side by side, and how many workers there are; 0 for all that fit.
 
-        A worker takes more than one trial only where every place has one.
+        A worker takes more than one trial only if every slot has one.
         """
         n_workers = max(1, slots // self.side_by_side)
         size = max(1, min(self.side_by_side, -(-n_trials // n_workers), self.most_at_once or self.side_by_side))
@@ -65,18 +65,18 @@ class Resources:
 class Cost:
     """Time and memory of one trial."""
 
-    set_up_s: float  # once a worker; its next trials find what it made
+    set_up_s: float  # once per worker; its next trials reuse it
     run_s: float  # training and evaluations
     n_bytes: int  # of its checkpoint
     gpu_bytes: int = 0  # that torch takes of a GPU's memory at most; 0 on a CPU
     gpu_total: int = 0  # what that GPU has
-    side_by_side: int = 1  # as many in one process get most done
-    gain: float = 1.0  # how much more they get done than one
+    side_by_side: int = 1  # number of trials in one process that gets most done
+    gain: float = 1.0  # how much they get done, relative to one
     has_mps: bool = False  # whether that GPU's processes share its cores
     slowest: float = 1.0  # slow measured batches over fast ones; above 1 on a busy machine
 
     def shared_run_s(self, resources: Resources) -> float:
-        """Return the seconds of training and evaluations beside the others of its worker, or of its GPU."""
+        """Return the seconds of training and evaluations alongside the others of its worker, or of its GPU."""
         if resources.side_by_side > 1:
             return self.run_s * resources.side_by_side / self.gain
         if 0 < resources.gpus < 1:
@@ -85,10 +85,10 @@ class Cost:
 
 
 def with_side_by_side(cost: Cost, seconds_of: Callable[[int], float]) -> Cost:
-    """Return a trial's cost with 1, 2 or 4 trainings in a process: more of them only if a tenth more gets done.
+    """Return a trial's cost with 1, 2 or 4 trainings in a process: several only if that gets a tenth more done.
 
-    `seconds_of` tells what so many take for the same work each, all of them together. Under MPS there is nothing to
-    gain by it: all kernels of a process wait for each other (measured: 1.01).
+    `seconds_of` returns the seconds that so many take together for the same work each. Under MPS there is nothing to
+    gain: all kernels of a process wait for each other (measured: 1.01).
     """
     if cost.has_mps:
         return cost
@@ -104,7 +104,7 @@ def with_side_by_side(cost: Cost, seconds_of: Callable[[int], float]) -> Cost:
 
 
 def gpu_share(costs: Sequence[Cost], most: int = _MOST) -> float:
-    """Return a trial's share, where as many share a GPU as its memory holds and its time has use for; `most` at most.
+    """Return a trial's share of a GPU: as many share it as fit its memory and keep it busy, at most `most`.
 
     The costs are of trials that ran on it alone.
     """
@@ -118,4 +118,4 @@ def gpu_share(costs: Sequence[Cost], most: int = _MOST) -> float:
     if all(cost.has_mps for cost in on_gpu):
         in_time = max(in_time, _UNDER_MPS)
     n_trials = max(1, int(min(in_memory, in_time, most, _MOST)))
-    return int(_RAY_UNITS / n_trials) / _RAY_UNITS  # rounded up by Ray, the last of seven would not fit
+    return int(_RAY_UNITS / n_trials) / _RAY_UNITS  # rounded down: if Ray rounded up, the last of seven would not fit

@@ -1,4 +1,4 @@
-"""The runner of trials: its protocol, who has trials and who is told how they go, and what all runners share."""
+"""Runners of trials: the protocols of runners, sources and listeners, and what all runners share."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,55 +14,55 @@ from pcl.studies.space.trial import Trial
 
 
 class Listener(Protocol):
-    """Someone who is told how trials go."""
+    """A receiver of trials' events."""
 
     def started(self, folder: TrialFolder) -> None:
-        """A worker has taken a trial."""
+        """Handle a worker taking a trial."""
 
     def reported(self, folder: TrialFolder, batch: int, n_batches: int, objective: float) -> None:
-        """A trial has published a report."""
+        """Handle a report that a trial has published."""
 
     def restarted(self, folder: TrialFolder) -> None:
-        """A trial's worker died and another takes over."""
+        """Handle the death of a trial's worker; another takes over."""
 
     def ended(self, folder: TrialFolder) -> None:
-        """A trial has a result."""
+        """Handle the end of a trial, which has a result."""
 
     def noted(self, folder: TrialFolder, text: str) -> None:
-        """A worker has found a file of a trial that it cannot use."""
+        """Handle a worker's note on a file of a trial that it cannot use."""
 
 
 class Source(Protocol):
-    """Someone who has trials, one after the other."""
+    """A source of trials, one after the other."""
 
     @property
     def trials(self) -> list[Trial]:
-        """All so far."""
+        """All trials so far."""
 
     def next(self) -> Trial | None:
-        """One that has not ended; nothing if that was all."""
+        """Return a trial that has not ended; None if there are no more."""
 
     def ended(self, key: str) -> None:
-        """One may have ended: its folder says how."""
+        """Take note that a trial may have ended; its folder says how."""
 
 
 @dataclass(frozen=True)
 class Assignment:
-    """What a runner needs beside the trials."""
+    """Everything that a runner needs besides the trials."""
 
     study: StudyFolder  # where the trials' folders are
-    metric: str  # metric of every report that the listener is told
-    listener: Listener  # told of every event, in the thread that runs the trials
+    metric: str  # metric of every report that the listener gets
+    listener: Listener  # gets every event, in the thread that runs the trials
     interrupt: Interrupt  # ends all trials early; looked at between reports, or more often
     stopping: EarlyStopping | None = None  # ends trials early that fall behind, if there is such a rule
 
 
 class TrialRunner(Protocol):
-    """Runs trials to their end; how each ended is in its folder, where everyone reads it."""
+    """Runs trials to their end; each one's result is in its folder."""
 
     @property
     def resources(self) -> Resources:
-        """Return what a trial is given."""
+        """Return a trial's resources."""
 
     def run_trials(self, trials: Sequence[Trial], assignment: Assignment) -> None:
         """Run trials that have not ended yet until every one has, or until interrupted."""
@@ -71,7 +71,7 @@ class TrialRunner(Protocol):
         """Run trials as they come, each asked for when there is room for it."""
 
     def gauges(self, **labels: str) -> Gauges:
-        """Return what the progress of a stage is published by."""
+        """Return the gauges that publish the progress of a stage."""
 
 
 class Events:
@@ -92,9 +92,9 @@ class Events:
             self.listener.ended(folder)
 
     def failed(self, folder: TrialFolder, trial: Trial, told: str) -> None:
-        """Record by the error that was told that a trial's worker died for good, unless the trial has a result.
+        """Record that a trial's worker died for good, with its error, unless the trial has a result.
 
-        No worker may have come as far as to write the trial down.
+        Possibly no worker came far enough to write the trial down.
         """
 
         def record() -> bool:
@@ -113,7 +113,7 @@ class Events:
     def _seen(self, folder: TrialFolder, look: Callable[[], bool]) -> bool:
         """Pull a trial's files and look at them; False where they cannot be used.
 
-        After a first failure none are pulled: a store that is away keeps one waiting for a minute.
+        After a first failure, nothing is pulled: an unreachable store blocks for a minute.
         """
         try:
             if not self._has_failed:
@@ -126,7 +126,7 @@ class Events:
 
 
 def fail_unended(trials: Sequence[Trial], assignment: Assignment) -> None:
-    """Record trials that are left without a result as failed, unless all were to stop."""
+    """Record trials that are left without a result as failed, unless all were stopped."""
     for trial in trials:
         folder = assignment.study.trial(trial.key)
         if not assignment.interrupt.is_set() and folder.result() is None:

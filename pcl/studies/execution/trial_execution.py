@@ -20,7 +20,7 @@ from pcl.studies.tracking.recorder import Recorder
 from pcl.studies.tracking.run_content import Winner
 from pcl.studies.tracking.tracker import End, StoreError, Tracker
 
-_PATIENCE_S = 20.0  # how long MLflow may take nothing before a study ends without it
+_PATIENCE_S = 20.0  # how long MLflow may accept nothing before a study ends without it
 _AT_ONCE = 8  # questions to MLflow, which may be far away
 
 
@@ -46,7 +46,7 @@ class Execution:
         interrupt.leaving.record = lambda: close_study(tracker, recorder, End.KILLED)
 
     def run_all(self, trials: list[Trial], title: str, stopping: EarlyStopping | None = None) -> list[Outcome]:
-        """Every trial's outcome, run or known."""
+        """Return every trial's outcome, run or known."""
         unknown = []
         for trial in trials:
             folder = self.folder.trial(trial.key)
@@ -55,7 +55,7 @@ class Execution:
             elif folder.result() is None:
                 unknown.append(trial)
             else:
-                folder.begin(trial)  # says again what it is of, where that file was set aside
+                folder.begin(trial)  # writes trial.json again if it was set aside
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             list(pool.map(self.reuse, unknown))
         left = [trial for trial in trials if self.folder.trial(trial.key).result() is None]
@@ -68,11 +68,11 @@ class Execution:
         return [Outcome.of(trial, self.folder.trial(trial.key)) for trial in trials]
 
     def assignment(self, listener: Listener, stopping: EarlyStopping | None) -> Assignment:
-        """Return what the runner is told of this study's trials."""
+        """Return what the runner needs besides this study's trials."""
         return Assignment(self.folder, self.objective.metric, listener, self._interrupt, stopping)
 
     def announce(self, title: str, n_trials: int, before: list[Outcome]) -> None:
-        """Say what begins; what is known already is recorded."""
+        """Announce a stage, and record what is known already."""
         for outcome in before:
             self._recorder.submit(self.folder.trial(outcome.trial.key))
         known = f", {len(before)} known" if before else ""
@@ -80,7 +80,7 @@ class Execution:
 
     @contextmanager
     def progress(self, stage: str, trials: list[Trial], n_trials: int, before: list[Outcome]) -> Iterator[Progress]:
-        """Yield the progress of a stage, which is told how its trials go."""
+        """Yield the progress of a stage, the listener of its trials."""
         with (
             self.choices.runner.gauges(study=self.folder.name, stage=stage, metric=self.objective.metric) as gauges,
             Progress(
@@ -93,7 +93,7 @@ class Execution:
     def reuse(self, trial: Trial) -> None:
         """Take over the result of the same trial from another study, if there is one."""
         if self.folder.trial(trial.key).rows():
-            return  # begun here: it goes on here
+            return  # begun here: it continues here
         try:
             found = self._tracker.finished(trial.key)
             if found is None or found.study == self.folder.name or set(found.by_seed) != set(trial.seeds):
@@ -108,7 +108,7 @@ class Execution:
 
 
 def close_study(tracker: Tracker, recorder: Recorder, end: End, winner: Winner | None = None) -> list[str]:
-    """Wait for the records and end the study in MLflow; what is missing there."""
+    """Wait for the records and end the study in MLflow; return what is missing there."""
     missing = recorder.close(timeout_s=_PATIENCE_S)
     if missing:
         return missing

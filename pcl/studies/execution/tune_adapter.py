@@ -1,4 +1,4 @@
-"""Between Tune's interfaces and ours: the trainable, events of trials, early stopping, and the wish to stop."""
+"""Adapters between Tune's interfaces and ours: the trainable, events of trials, early stopping, interruption."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -25,7 +25,7 @@ from pcl.studies.ledger.folders import TrialFolder
 from pcl.studies.space.trial import Trial
 from pcl.training.interleaving import interleaved
 
-# What a worker tells Tune: which trial it is about, why its files cannot be written, what happened to one of them.
+# Keys of a worker's messages to Tune: the trial's folder, why its files cannot be written, what happened to a file.
 FOLDER, UNWRITABLE, NOTE = "folder", "unwritable", "note"
 
 
@@ -38,7 +38,7 @@ def run_jobs(config: dict[str, Any]) -> None:
 
 
 class TuneReporter:
-    """A `Reporter` of a worker of Tune, which tells the end of a trial that is alone."""
+    """A `Reporter` for a Tune worker; Tune itself reports the end of a trial that runs alone."""
 
     def __init__(self, *, is_alone: bool) -> None:
         self._is_alone = is_alone
@@ -66,7 +66,7 @@ class TuneReporter:
 
 
 class _Unsaved:
-    """A part of Tune's state, of which Tune keeps copies that nobody reads: they have nothing in them."""
+    """A part of Tune's state that pickles as empty: nobody reads the copies that Tune keeps."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {}
@@ -79,14 +79,14 @@ class TrialEvents(_Unsaved, tune.Callback):
         self._events, self._listener = events, events.listener
 
     def on_trial_start(self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, **info: Any) -> None:
-        """Tune has given the trial a worker."""
+        """Pass on that Tune has given the trial a worker."""
         for folder in _left(trial):
             self._listener.started(folder)
 
     def on_trial_result(
         self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, result: dict[str, Any], **info: Any
     ) -> None:
-        """A trial has published a report or has ended, or its worker says what happened to its files."""
+        """Pass on that a trial has published a report or ended, or what its worker says about its files."""
         if UNWRITABLE in result:
             self._events.unwritable(result[UNWRITABLE])
         elif NOTE in result:
@@ -98,25 +98,25 @@ class TrialEvents(_Unsaved, tune.Callback):
             self._events.ended(_folder(trial, result[FOLDER]))
 
     def on_trial_complete(self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, **info: Any) -> None:
-        """The trainable has returned, or the trial was stopped; of several side by side, each has told its end."""
+        """Pass on the end of a trial that ran alone; of several side by side, each has reported its own end."""
         folders = folders_of(trial)
         if len(folders) == 1:
             self._events.ended(folders[0])
 
     def on_trial_recover(self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, **info: Any) -> None:
-        """The worker died; another will go on."""
+        """Pass on that the worker died; another will take over."""
         for folder in _left(trial):
             self._listener.restarted(folder)
 
     def on_trial_error(self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, **info: Any) -> None:
-        """Workers died too often; of several trials side by side it is not known whose fault it was."""
+        """Record that a trial's workers died too often; of several side by side, it is not known whose fault it was."""
         folders = folders_of(trial)
         if len(folders) == 1:
             self._events.failed(folders[0], Trial.of(trial.config["jobs"][0]["trial"]), _last_error(trial))
 
 
 class Silence(TrialProgressCallback):
-    """In place of Ray's own lines on trials, some of which come at every verbosity."""
+    """A callback that replaces Ray's own lines on trials, some of which appear at every verbosity."""
 
     def _print(self, msg: str) -> None:
         pass
@@ -143,14 +143,14 @@ class RestartedFirst(FIFOScheduler):
         super().__init__()  # type: ignore[no-untyped-call]
 
     def choose_trial_to_run(self, tune_controller: Any) -> TuneTrial | None:
-        """One that waits."""
+        """Return a restarted trial that waits, else Tune's choice."""
         waiting = [trial for trial in tune_controller.get_live_trials() if trial.status == TuneTrial.PENDING]
         restarted = (trial for trial in waiting if trial.num_failures)
         return next(restarted, None) or super().choose_trial_to_run(tune_controller)
 
 
 class Halving(_Unsaved, RestartedFirst):
-    """Tune's scheduler of trials of which some are stopped early; where a trial stops, its worker waits for that."""
+    """A Tune scheduler that stops some trials early; the worker of a trial waits while that is decided."""
 
     def __init__(self, stopping: EarlyStopping) -> None:
         super().__init__()
@@ -181,7 +181,7 @@ class Listed:
 class Proposals(_Unsaved, Searcher):
     """Hands Tune a source's trials as it has room for them, `size` of them to a worker.
 
-    The source is asked in Tune's own loop; where it cannot write its files, the study is interrupted.
+    The source is asked in Tune's own loop; if it cannot write its files, the study is interrupted.
     """
 
     def __init__(
@@ -191,7 +191,7 @@ class Proposals(_Unsaved, Searcher):
         self._source, self._job_of, self._interrupt, self._size = source, job_of, interrupt, size
 
     def suggest(self, trial_id: str) -> Any:
-        """The next jobs, or Tune's word for that there are none."""
+        """Return the next jobs, or Tune's marker for none."""
         if self._interrupt.is_set():
             return Searcher.FINISHED
         try:
@@ -229,7 +229,7 @@ def keys_kept_here() -> Iterator[None]:
 def kills_as_deaths_of_workers() -> Iterator[None]:
     """Patch Tune to take two more errors for the death of a worker: the trial starts again, and the study goes on.
 
-    They are Ray's words for a worker that its memory monitor killed and for one whose node is gone. Tune knows neither.
+    Ray raises them for a worker that its memory monitor killed and for one whose node is gone. Tune knows neither.
     """
     failed: Any = RayActorManager._actor_task_failed
 
@@ -251,7 +251,7 @@ def folders_of(trial: TuneTrial) -> list[TrialFolder]:
 
 
 def _last_error(trial: TuneTrial) -> str:
-    """Return what Tune has noted of a trial's last failure, here: its own `get_error` looks where no copy is yet."""
+    """Return what Tune has noted here of a trial's last failure: its own `get_error` looks where no copy is yet."""
     path = trial.error_file
     noted = Path(path).read_text() if path and Path(path).exists() else ""
     return noted.rpartition("(occurred at ")[2].partition("\n")[2].strip() or "unknown"

@@ -1,9 +1,9 @@
 """A trial as a worker runs it: drives `Run`, publishes reports to the trial's folder, and ends as finished or failed.
 
-A worker imports this module and with it torch, but neither Ray, MLflow nor Optuna: whom it reports to is handed to it.
+A worker imports this module and with it torch, but neither Ray, MLflow nor Optuna: its reporter is passed in.
 Everything that a trial leaves behind is in its folder (see `pcl.studies.ledger.folders`): a worker that takes over a
-trial goes on from the last checkpoint there. Of a folder that is in a store, a worker has a copy of its own while it
-trains.
+trial goes on from the last checkpoint there. While it trains, a worker has its own copy of a folder in a
+store.
 """
 
 import math
@@ -97,7 +97,7 @@ def folder_of(job: Mapping[str, Any]) -> TrialFolder:
 
 
 class Reporter(Protocol):
-    """Whom a worker tells how its trials go; who says so may end the worker meanwhile."""
+    """The receiver of a worker's events; a call may end the worker."""
 
     @property
     def node(self) -> str:
@@ -113,16 +113,16 @@ class Reporter(Protocol):
         """Pass on that a trial has a result."""
 
     def unwritable(self, cause: str) -> None:
-        """Pass on that a trial's files cannot be written: it can go on later, but the study had better end."""
+        """Pass on that a trial's files cannot be written: it can continue later, but the study should end."""
 
     def gauges(self, **labels: str) -> Gauges:
-        """Return what a trial's progress is published by."""
+        """Return the gauges that publish a trial's progress."""
 
 
 def run_job(job: Job, reporter: Reporter) -> Generator[Report | None, None, None]:
     """Run a trial from its beginning, or its last checkpoint, to its end.
 
-    It pauses at `Run.moments`, with what they yield. Closed at a pause, it leaves a trial that goes on.
+    It pauses at `Run.moments` and yields what they yield. Closed at a pause, it leaves a trial that can be resumed.
     """
     torch.set_num_threads(job.n_threads)  # a reused worker may have had another number
     try:
@@ -136,7 +136,7 @@ def run_job(job: Job, reporter: Reporter) -> Generator[Report | None, None, None
             started = time.perf_counter()
             result = yield from _trained(job, folder, token, reporter)
             if result.status is Status.FINISHED and not folder.is_whole():
-                # Its reports were lost while it trained, or before: it has to train again to have them.
+                # Its reports were lost: it has to train again to have them.
                 folder.reopen()
                 token = folder.take(job.trial)
                 result = yield from _trained(job, folder, token, reporter)
@@ -155,7 +155,7 @@ def _trained(job: Job, folder: TrialFolder, token: str, reporter: Reporter) -> G
         try:
             yield from _train(job, folder, token, reporter, chunk_size)
         except (Lost, Unwritable):
-            raise  # no failure of the training
+            raise  # not a failure of the training
         except Diverged as error:
             return Result(Status.FAILED, Failure(FailureKind.DIVERGED, first_line(error)), "", now_ms(), hardware)
         except Exception as error:
@@ -172,7 +172,7 @@ def _trained(job: Job, folder: TrialFolder, token: str, reporter: Reporter) -> G
 
 
 def _is_out_of_memory(error: Exception) -> bool:
-    """On a CPU, torch has no class of its own for it."""
+    """Return whether memory ran out; on a CPU, torch has no exception class for it."""
     is_cpu_allocator = isinstance(error, RuntimeError) and "DefaultCPUAllocator" in str(error)
     return is_cpu_allocator or isinstance(error, torch.OutOfMemoryError | MemoryError)
 

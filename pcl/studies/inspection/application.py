@@ -1,6 +1,6 @@
 """Application of a trained encoder to a folder of any number of images: kappa, near duplicates, outliers, Recall@1.
 
-Pixels are held a batch at a time. What stays is D + 2 numbers and a name for each image.
+Pixels are held one batch at a time. D + 2 numbers and a name are kept for each image.
 
 Axes: N images, D dim, P pairs.
 """
@@ -23,7 +23,7 @@ BATCH = 500  # images decoded and encoded at once
 _SLACK = 1e-7  # radians; the rounding of a direction in float32
 
 Encode = Callable[[Tensor], VonMisesFisher]
-Report = Callable[[int], None]  # takes how many files, or images, are done
+Report = Callable[[int], None]  # called with the number of files, or images, that are done
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,8 +31,8 @@ class Applied:
     """An encoder's view of a folder's images, in the order of their files."""
 
     folder: ImageFolder
-    places: list[int]  # of the images among the folder's files
-    unreadable: list[int]  # of the files that are no images
+    places: list[int]  # indices of the images among the folder's files
+    unreadable: list[int]  # indices of the files that are not images
     mu: Tensor  # (N, D)
     kappa: Tensor  # (N,)
 
@@ -43,7 +43,7 @@ class Applied:
 
     @cached_property
     def by_ambiguity(self) -> Tensor:
-        """Images from the smallest kappa to the largest, int64 (N,); of equal ones, the first file first."""
+        """Images from the smallest kappa to the largest, int64 (N,); ties in the order of their files."""
         return self.kappa.sort(stable=True).indices
 
     @cached_property
@@ -53,13 +53,13 @@ class Applied:
 
     @property
     def unreadable_told(self) -> str:
-        """A sentence about files that cannot be read; empty without any."""
+        """A sentence about files that cannot be read; empty if there are none."""
         bad = [self.folder.name_of(place) for place in self.unreadable]
         return unreadable_told(bad, len(self.folder.files), self.folder.path) if bad else ""
 
     @cached_property
     def classes(self) -> list[str]:
-        """Subfolder of each image; empty unless every image is in one, of at least two."""
+        """Subfolder of each image; empty unless every image is in one and there are at least two."""
         found = [self.folder.class_of(place) for place in self.places]
         return found if "" not in found and len(set(found)) > 1 else []
 
@@ -68,13 +68,13 @@ class Applied:
 class Neighbourhood:
     """Near duplicates, outliers and labels of nearest neighbours, by the credible caps around each mu.
 
-    The cap of an image holds 95% of its posterior. A nearest neighbour is by the cosine of the two mu.
+    The cap of an image holds 95% of its posterior. Nearest neighbours have the largest cosine between their mu.
     """
 
     nearest: Tensor  # each image's nearest other, int64 (N,)
     angle: Tensor  # to it, radians, float64 (N,)
     duplicates: Tensor  # image and nearest other, each in the other's cap, the nearest pairs first, int64 (P, 2)
-    outliers: Tensor  # images with no other in their cap, the farthest out first, int64; by angle over that of the cap
+    outliers: Tensor  # images with no other in their cap, int64, by falling ratio of the angle to that of the cap
     curve: RejectionCurve | None  # Recall@1 as the least certain are rejected; None without classes
 
 

@@ -24,7 +24,7 @@ UNREADABLE = "unreadable.txt"
 
 
 def write_files(output: Path, origin: Origin, found: Applied, near: Neighbourhood | None) -> list[Path]:
-    """Write all files to a folder, which is made; returns them, the page last."""
+    """Write all files to a folder, which is created if needed; return their paths, the page last."""
     output.mkdir(parents=True, exist_ok=True)
     clear_leftovers(output)
     plot = rejection(near.curve) if near is not None and near.curve is not None else None
@@ -37,7 +37,7 @@ def write_files(output: Path, origin: Origin, found: Applied, near: Neighbourhoo
         _write_csv(output / "outliers.csv", ("image", "nearest", "angle", "credible_angle_95"), _outliers(found, near))
         names += ["duplicates.csv", "outliers.csv"]
     for name in {"duplicates.csv", "outliers.csv", UNREADABLE} - set(names):
-        (output / name).unlink(missing_ok=True)  # of an earlier call
+        (output / name).unlink(missing_ok=True)  # left by an earlier call
     if found.unreadable:
         write_text(output / UNREADABLE, "".join(f"{found.folder.name_of(place)}\n" for place in found.unreadable))
         names.append(UNREADABLE)
@@ -60,7 +60,7 @@ def _lines(found: Applied) -> Iterator[list[str]]:
 
 
 def _write_parquet(path: Path, found: Applied) -> None:
-    """Write the same rows as `kappa.csv` has, with mu as one column of lists."""
+    """Write the rows of `kappa.csv`, with mu as one column of lists."""
     mu = pa.list_(pa.float32(), found.mu.shape[1])
     label = [("label", pa.string())] if found.classes else []
     schema = pa.schema(

@@ -1,4 +1,4 @@
-"""An HTML page about a folder of images: the most ambiguous first, near duplicates, outliers. It loads nothing."""
+"""A self-contained HTML page about a folder of images: the most ambiguous first, near duplicates, outliers."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class Origin:
 
 
 def page(origin: Origin, found: Applied, near: Neighbourhood | None, rejection: Plot | None) -> str:
-    """Return the page's HTML; there is no neighbourhood of a single image."""
+    """Return the page's HTML; a single image has no neighbourhood."""
     title = f"{origin.images} by {origin.model}"
     policy = tag("meta", http_equiv="Content-Security-Policy", content=POLICY)
     parts = [tag("h1", title), _head(found, near), _certainty(found)]
@@ -101,7 +101,7 @@ def _tile(found: Applied, image: int, caption: str) -> Html:
     """Return an image, read once more from its file, with its name and a caption."""
     name = found.names[image]
     pixels = found.folder.image(found.places[image], _THUMBNAIL)
-    picture = tag("small", "gone")  # since it was encoded
+    picture = tag("small", "gone")  # deleted since it was encoded
     if pixels is not None:
         picture = tag("img", src=inline(png_of_image(pixels)), alt=f"{name}, {caption}", width="96", height="96")
     return tag("figure", picture, tag("figcaption", caption, tag("br"), name))

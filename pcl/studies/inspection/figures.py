@@ -45,7 +45,7 @@ class Tile:
     """An image of a sheet."""
 
     image: int
-    caption: str  # stands below
+    caption: str  # shown below
     is_marked: bool = False  # whether it is framed
 
 
@@ -53,7 +53,7 @@ class Tile:
 class Row:
     """A row of a sheet."""
 
-    title: tuple[str, ...]  # lines that stand left of it
+    title: tuple[str, ...]  # lines to its left
     tiles: Sequence[Tile]
 
 
@@ -65,7 +65,7 @@ def png_of_image(image: Tensor) -> bytes:
 
 
 def rejection_plot(curve: RejectionCurve, theme: Theme) -> bytes:
-    """Plot Recall@1 against the share of images that is rejected."""
+    """Plot Recall@1 against the share of images rejected."""
     figure, axes = _plot(theme)
     kept, recall = curve.kept_share.numpy(), curve.recall.numpy()
     best = np.minimum(1.0, recall[-1] / kept)
@@ -118,7 +118,7 @@ def sheet(images: Tensor, rows: Sequence[Row]) -> bytes:
 
 
 def _write(axes: "Axes", x: float, y: float, text: str, ha: str) -> None:
-    """Write text as it is: a user's class may have dollar signs in its name."""
+    """Write text literally: a user's class may have dollar signs in its name."""
     shown = text if len(text) <= 22 else f"{text[:21]}…"
     axes.text(x, y, shown, ha=ha, va="center", fontsize=7, color="#1d2430", parse_math=False)
 
@@ -150,6 +150,6 @@ def _bytes(figure: Figure) -> bytes:
     FigureCanvasAgg(figure)
     file = io.BytesIO()
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # the page has the name all the same
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # the page shows the name anyway
         figure.savefig(file, format="png", dpi=_PIXELS_PER_INCH, metadata={"Software": None})
     return file.getvalue()

@@ -21,7 +21,7 @@ from pcl.prediction.posteriors import LEVEL
 N_EXTREMES = 5  # least and most certain images of a class, as in the paper
 N_QUERIES = 8
 N_SHOWN = 10  # of the images in a query's interval
-MOST_IMAGES = 10_000  # of a set that an encoder was not trained on; neighbours take time with the square
+MOST_IMAGES = 10_000  # of a set that an encoder was not trained on: neighbours take time with the square
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,13 +47,13 @@ class Extremes:
 
 @dataclass(frozen=True)
 class Query:
-    """An image and those whose mu lies in its credible interval {z : z.mu >= t}; it does not count itself."""
+    """An image and those whose mu lies in its credible interval {z : z.mu >= t}, itself excluded."""
 
     image: int  # the query
     threshold: float  # t
     n_inside: int  # images in the interval
     n_same: int  # those of the query's class
-    shown: list[int]  # some of them, by falling cosine: all or, of many, evenly many from the nearest to the farthest
+    shown: list[int]  # by falling cosine: all, or evenly spaced ones from the nearest to the farthest
     cosines: list[float]  # of `shown` with the query
 
 
@@ -92,7 +92,7 @@ def all_pictures(data: ImageSet) -> Pictures:
 
 
 def look(posterior: VonMisesFisher, kappa_of_crops: Tensor, pictures: Pictures) -> Findings:
-    """Find all that a page shows from the posterior of the images, batch (N,), and kappa of their crops, (N,).
+    """Return the findings from the posterior of the images, batch (N,), and kappa of their crops, (N,).
 
     Raises:
         ValueError: If there are fewer than 2 images, or the encoder's numbers are not finite.
@@ -121,9 +121,9 @@ def require_finite(is_finite: Tensor) -> None:
 
 
 def extremes(kappa: Tensor, labels: Tensor, n_each: int = N_EXTREMES) -> list[Extremes]:
-    """Return the least and the most certain images of every class by kappa and labels (N,); of equal kappa, the first.
+    """Return the least and the most certain images of every class by kappa and labels (N,); of ties, the first.
 
-    No image is on both sides: of a class with fewer than twice `n_each`, half are on either. One alone is on both.
+    No image is on both sides: a class with fewer than twice `n_each` is halved. A single image is on both.
 
     Example:
         >>> extremes(torch.tensor([3.0, 1.0, 2.0, 9.0]), torch.tensor([0, 0, 0, 1]))[0]
@@ -141,7 +141,7 @@ def extremes(kappa: Tensor, labels: Tensor, n_each: int = N_EXTREMES) -> list[Ex
 def queries(posterior: VonMisesFisher, labels: Tensor, n_queries: int = N_QUERIES) -> list[Query]:
     """Return images from the most certain to the least, evenly spaced by rank, with those in their intervals.
 
-    Posterior and labels are of all images, (N,); of fewer than `n_queries`, all are queries.
+    Posterior and labels are those of all images, (N,). If there are fewer than `n_queries`, all are queries.
     """
     order = posterior.kappa.sort(stable=True, descending=True).indices
     chosen = order[_spread(len(order), n_queries)]
@@ -163,7 +163,7 @@ def queries(posterior: VonMisesFisher, labels: Tensor, n_queries: int = N_QUERIE
 
 
 def _spread(n: int, n_chosen: int) -> Tensor:
-    """Return evenly spaced places from the first to the last of n; all of few."""
+    """Return evenly spaced places from the first to the last of n; all if there are few."""
     if n <= n_chosen:
         return torch.arange(n)
     return torch.linspace(0, n - 1, n_chosen, dtype=torch.float64).round().long()

@@ -20,7 +20,7 @@ from pcl.data.votes import VOTES
 
 
 class DecodedBatch(NamedTuple):
-    """Images of one batch, and files that are none; places are those of `ImageFolder.files`."""
+    """Images of one batch, and files that are not images; places are indices into `ImageFolder.files`."""
 
     places: list[int]  # of the images
     images: Tensor  # uint8 (n, 3, side, side)
@@ -39,7 +39,7 @@ class ImageFolder:
         """List a folder.
 
         Raises:
-            ValueError: If it is none, or has no file.
+            ValueError: If the path is not a folder, or has no files.
         """
         if not path.is_dir():
             raise ValueError(f"{path} must be a folder of images, but {'is a file' if path.exists() else 'is absent'}.")
@@ -54,7 +54,7 @@ class ImageFolder:
         return os.fsencode(name).decode("utf-8", "backslashreplace")
 
     def class_of(self, place: int) -> str:
-        """Return the subfolder that a file lies in; empty for a file beside the subfolders."""
+        """Return the subfolder that a file lies in; empty for a file next to the subfolders."""
         subfolder, separator, _ = self.name_of(place).partition("/")
         return subfolder if separator else ""
 
@@ -66,7 +66,7 @@ class ImageFolder:
 
     def batches(self, side: int, batch_size: int) -> Iterator[DecodedBatch]:
         """Decode all files, cropped to a centred square and resized, in their order."""
-        with ThreadPoolExecutor(os.cpu_count()) as pool:  # Pillow decodes without Python's lock
+        with ThreadPoolExecutor(os.cpu_count()) as pool:  # Pillow releases the GIL while decoding
             for start in range(0, len(self.files), batch_size):
                 yield self._batch(pool, range(start, min(start + batch_size, len(self.files))), side)
 

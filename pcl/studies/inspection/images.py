@@ -27,7 +27,7 @@ from pcl.studies.results.trained_winner import trained_winner
 from pcl.tasks import CifarTask
 from pcl.training.trained_encoder import TrainedEncoder
 
-FOLDER = "look"  # beside a checkpoint or in a study's folder
+FOLDER = "look"  # next to a checkpoint or in a study's folder
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Source:
     output: Path  # where pages go by default
     varied: Mapping[str, Plain] = field(default_factory=dict)  # what the study varied, with the encoder's values
     data: str = ""  # name and fingerprint of the images it was trained on, where they are known
-    mirror: Mirror = UNMIRRORED  # what `output` is kept in line with
+    mirror: Mirror = UNMIRRORED  # where `output` is mirrored
 
     def has_seen(self, data: ImageSet) -> bool:
         """Return whether these are known to be the images of its training."""
@@ -47,7 +47,7 @@ class Source:
 
 
 def source_of(text: str, storage: Storage) -> Source:
-    """Find what a user names: a study of `storage`, a study's address, a study's or trial's folder, or a checkpoint.
+    """Find the encoder of a study of `storage`, a study's address, a study's or trial's folder, or a checkpoint.
 
     Raises:
         ValueError: If it is none of these, or a study without a winner.
@@ -75,7 +75,7 @@ def source_of(text: str, storage: Storage) -> Source:
 
 def of_study(study: StudyFolder) -> Source:
     """Find the winner of a study by its summary."""
-    StudySpec.read(study)  # a study, or a sentence that says why not
+    StudySpec.read(study)  # raises a ValueError unless this is a study
     study.pull()
     try:
         key = parsed(study.path / "summary.json", _best_of)
@@ -84,7 +84,7 @@ def of_study(study: StudyFolder) -> Source:
     except ValueError:
         raise ValueError(f"{study.path / 'summary.json'} is not readable; it was left as it is.") from None
     if key is None:
-        raise ValueError(f"The study {study.name!r} has no winner yet; `{command('grid')} --resume` goes on with it.")
+        raise ValueError(f"The study {study.name!r} has no winner yet; `{command('grid')} --resume` continues it.")
     return of_winner(study, key)
 
 
@@ -95,7 +95,7 @@ def _best_of(summary: Any) -> str | None:
 
 
 def of_winner(study: StudyFolder, key: str) -> Source:
-    """Find the training of a study's winner that is handed over, see `trained_winner`."""
+    """Find the encoder of a study's winner; see `trained_winner` for which of its trainings is used."""
     folder, checkpoint = trained_winner(study, key)
     if not checkpoint.is_file():
         raise ValueError(f"The winner of the study {study.name!r} has no checkpoint {checkpoint}.")
@@ -105,9 +105,9 @@ def of_winner(study: StudyFolder, key: str) -> Source:
 
 
 def write_look(source: Source, trained: TrainedEncoder, data: ImageSet, is_other: bool, output: Path) -> list[Path]:
-    """Write the page and its pictures to a folder, which is made; the same input gives the same bytes.
+    """Write the page and its pictures to a folder, which is created if needed; the same input gives the same bytes.
 
-    Of the run's own set, unless the images are of another one, only the test images are looked at.
+    Of the run's own image set, only the test images are shown; `is_other` marks another set.
     """
     if is_other:
         pictures, split, which = all_pictures(data), "these images", "a set that the run did not train on"
@@ -116,8 +116,8 @@ def write_look(source: Source, trained: TrainedEncoder, data: ImageSet, is_other
     else:
         if source.data and not source.has_seen(data):
             raise ValueError(
-                f"The images {trained.task.data} have changed since the training, which may have seen what are test "
-                f"images now; restore them, or name a copy of the folder with `--data`."
+                f"The images {trained.task.data} have changed since the training, which may have seen images that are "
+                f"test images now; restore them, or name a copy of the folder with `--data`."
             )
         pictures, split = Pictures(*CifarTask(trained.task, data, [trained.seed]).folds[0].test), "test"
         which = f"the test images of fold {trained.task.fold_of(trained.seed)}"
@@ -133,7 +133,7 @@ def write_look(source: Source, trained: TrainedEncoder, data: ImageSet, is_other
     files["index.html"] = page(findings, caption, list(plots.values())).encode()
     output.mkdir(parents=True, exist_ok=True)
     if "entropy.png" not in files:
-        (output / "entropy.png").unlink(missing_ok=True)  # of a look at other images
+        (output / "entropy.png").unlink(missing_ok=True)  # left from other images
     for name, content in files.items():
         with replacing(output / name) as unfinished:
             unfinished.write_bytes(content)

@@ -1,4 +1,4 @@
-"""An HTML page of what was found by looking at images. It loads nothing: images are inside."""
+"""A self-contained HTML page of the findings on images, which are inlined."""
 
 import base64
 import math
@@ -63,18 +63,18 @@ class Caption:
     name: str  # of the study or the checkpoint
     data: str  # name of the image set
     which: str  # which of its images, in words
-    split: str  # the same in a word or two, above their metrics
+    split: str  # short form of `which`, the heading of their metrics
     classes: Sequence[str]
     config: Mapping[str, Plain]  # every setting by its dotted path
     varied: Mapping[str, Plain]  # what the study varied, with the winner's values
     seed: int  # of the run
-    best_batch: int  # when the evaluation was that the run has kept
-    validation: Mapping[str, float]  # what it found
+    best_batch: int  # batch of the evaluation that the run kept
+    validation: Mapping[str, float]  # metrics of that evaluation
 
 
 @dataclass(frozen=True)
 class Plot:
-    """A plot for both themes, with what it shows in words."""
+    """A plot for both themes, with a description in words."""
 
     light: bytes
     dark: bytes
@@ -100,7 +100,7 @@ def _head(findings: Findings, caption: Caption) -> Html:
     n_batches = int(caption.config["training.n_batches"])
     both = {key: (found[key], caption.validation.get(f"val/{key}")) for key in _METRICS}
     if not any(value is not None and math.isfinite(value) for value in both["entropy_rank_corr"]):
-        del both["entropy_rank_corr"]  # of images without annotators
+        del both["entropy_rank_corr"]  # images without annotators have none
     rows = [_metric(_METRICS[key], *values) for key, values in both.items()]
     rows.append(_metric("area under Recall@1 by rejection", findings.curve.area, None))
     kappa = findings.kappa.median().item(), caption.validation.get("val/kappa_median")
@@ -141,7 +141,7 @@ def _certain(findings: Findings, caption: Caption) -> Html:
         rows.append(tag("div", tag("div", tag("b", name), count, class_="name"), sides, class_="row"))
     return lines(
         tag("h2", "Least and most certain images of each class"),
-        tag("p", "In each row first the images with the smallest kappa, from the smallest up, then those with the "
+        tag("p", "Each row has the images with the smallest kappa first, from the smallest up, then those with the "
             "largest, from the largest down."),
         *rows,
     )  # fmt: skip
@@ -151,9 +151,9 @@ def _credible(findings: Findings, caption: Caption) -> Html:
     return lines(
         tag("h2", f"Queries with the images in their {LEVEL:.0%} credible interval"),
         tag("p", f"From the most certain image to the least. A query's interval is the cap around its mu that holds "
-            f"{LEVEL:.0%} of its posterior; images are in it by their mu. They stand by falling cosine, all or, of "
-            "many, evenly many from the nearest to the farthest. A dashed frame and ≠ mark those of another class than "
-            "the query's."),
+            f"{LEVEL:.0%} of its posterior; an image is in it if its mu is. Images are sorted by falling cosine; of "
+            "many, evenly spaced ones are shown, from the nearest to the farthest. A dashed frame and ≠ mark images of "
+            "another class than the query's."),
         *(_query(findings, caption, query) for query in findings.queries),
     )  # fmt: skip
 
@@ -177,19 +177,19 @@ def _query(findings: Findings, caption: Caption, query: Query) -> Html:
 
 
 def drawn(plot: Plot) -> Html:
-    """Return a plot as a picture, in the theme that the reader has."""
+    """Return a plot as a picture in the reader's theme."""
     dark = tag("source", media="screen and (prefers-color-scheme: dark)", srcset=inline(plot.dark))
     return tag("picture", dark, tag("img", src=inline(plot.light), alt=plot.words))
 
 
 def _drawn(findings: Findings, plots: Sequence[Plot]) -> Html:
     lacks = (
-        "" if findings.has_entropy else " There is no plot of the annotators' entropy: no image has more than another."
+        "" if findings.has_entropy else " There is no plot of the annotators' entropy: it is the same for all images."
     )
     return lines(
         tag("h2", "What kappa knows"),
-        tag("p", "Recall@1 as the least certain images are rejected, between rejecting at random and rejecting the "
-            "misses first; kappa against the annotators' entropy and against the side that a centre crop keeps."
+        tag("p", "Recall@1 as the least certain images are rejected, compared with rejecting at random and rejecting "
+            "the misses first; kappa against the annotators' entropy and against the side that a centre crop keeps."
             f"{lacks} Rank correlations are of 1/kappa with ambiguity: positive is good."),
         tag("div", [drawn(plot) for plot in plots], class_="plots"),
     )  # fmt: skip
@@ -226,5 +226,5 @@ def _shown(value: Plain) -> str:
 
 
 def inline(png: bytes) -> str:
-    """Return the address of a picture that is inside the page."""
+    """Return a picture as a data URI."""
     return f"data:image/png;base64,{base64.b64encode(png).decode()}"

@@ -3,20 +3,20 @@
     STORAGE/STUDY/study.json               the study's specification; see `pcl.studies.ledger.study_spec`
     STORAGE/STUDY/trials/KEY/trial.json    the trial: configuration, seeds, stage
                             /reports.json  every report so far, each with the time of its first publication
-                            /checkpoint.pt the training, to go on from; checkpoint.previous.pt the one before
-                            /result.json   how it ended; there is none before
+                            /checkpoint.pt the training's last checkpoint; checkpoint.previous.pt the one before
+                            /result.json   how it ended; absent before
                             /owner         who may write; the last one to claim a trial wins
 
 Every file is replaced in one step. Writes and deletions are ordered so that a process that dies between two of them
 leaves a trial that has ended, one that goes on, or one that has not begun:
 
-- A trial has ended when it has a result; a finished one needs a report of its last batch too: workers and `repair`, at
-  the start of every driver and worker, see to it.
-- A reused trial is its result alone, which carries the report.
-- A trial that is run again gets a result that says so, `reopened`, before anything is deleted; that file goes last.
+- A trial has ended when it has a result. A finished one also needs a report of its last batch: workers and `repair`,
+  which runs at the start of every driver and worker, ensure that.
+- A reused trial has only a result, which carries the report.
+- A trial that is run again gets the result `reopened` before anything is deleted; that file is deleted last.
 
-MLflow is brought in line with these folders, again and again if need be. Where studies are in a store such as
-s3://bucket, these folders are copies (see `pcl.storage.mirror`): what is written here is pushed.
+MLflow is synced with these folders, repeatedly if need be. For studies in a store such as s3://bucket, these folders
+are copies (see `pcl.storage.mirror`), and what is written here is pushed.
 """
 
 import uuid
@@ -40,10 +40,10 @@ __all__ = [
 T = TypeVar("T")
 
 CHECKPOINT, LEASE, LOCK, SCRATCH, TRIALS = "checkpoint.pt", "lease", ".lock", "ray", "trials"
-PREVIOUS = "checkpoint.previous.pt"  # which only the machine that wrote it has
+PREVIOUS = "checkpoint.previous.pt"  # exists only on the machine that wrote it
 TRIAL, REPORTS, RESULT, _OWNER = "trial.json", "reports.json", "result.json", "owner"
-_REOPENED = "reopened"  # status of a result that is none: what the trial had reached is being deleted
-_OWN = (LEASE, LOCK, SCRATCH)  # of a study's files, those that are a driver's own
+_REOPENED = "reopened"  # status in place of a result: the trial's progress is being deleted
+_OWN = (LEASE, LOCK, SCRATCH)  # a study's files that belong to its driver
 
 
 class Lost(RuntimeError):
@@ -51,18 +51,18 @@ class Lost(RuntimeError):
 
 
 class _Folder:
-    """A folder that is kept in line with a mirror."""
+    """A folder that is kept in sync with a mirror."""
 
     def __init__(self, path: Path, mirror: Mirror = UNMIRRORED) -> None:
         self.path, self.mirror = path, mirror
 
     def unfinished(self) -> list[Path]:
-        """Return the files that a process was writing when it was killed; while it writes, those as well."""
+        """Return the files that a killed process left half-written, and those being written now."""
         return sorted(self.path.glob("*.tmp"))
 
 
 class TrialFolder(_Folder):
-    """A trial's files; `begin` makes the folder."""
+    """A trial's files; `begin` creates the folder."""
 
     @property
     def key(self) -> str:
@@ -101,7 +101,7 @@ class TrialFolder(_Folder):
             return None
 
     def begin(self, trial: Trial) -> None:
-        """Make the folder, unless it is there."""
+        """Create the folder, unless it exists."""
         self.path.mkdir(parents=True, exist_ok=True)
         if not (self.path / TRIAL).exists():
             self._write(TRIAL, asdict(trial))
@@ -113,11 +113,11 @@ class TrialFolder(_Folder):
     def take(self, trial: Trial) -> str:
         """Begin or resume a trial as its only worker; return the token that every write needs.
 
-        What is there may need `repair`.
+        Existing files may need `repair`.
         """
         self.begin(trial)
         token = self.claim()
-        self.mirror.pull_all()  # after the claim: whoever had the trial before writes no more
+        self.mirror.pull_all()  # after the claim: the previous worker no longer writes
         return token
 
     def claim(self) -> str:
@@ -152,7 +152,7 @@ class TrialFolder(_Folder):
     def reopen(self) -> None:
         """Delete the result and all progress, so that the trial runs again from the start."""
         if self.path.exists():
-            self.claim()  # a late worker writes no more
+            self.claim()  # a late worker can no longer write
             self._mark_reopened()
             self._forget()
 
@@ -165,7 +165,7 @@ class TrialFolder(_Folder):
         """Set aside files that cannot be read, and reopen the trial where it has lost reports.
 
         Returns:
-            A sentence for each thing that was wrong.
+            A sentence for each problem.
         """
         told = []
         self._clear()
@@ -197,7 +197,7 @@ class TrialFolder(_Folder):
             raise Lost(f"Trial {self.key} has been taken over by another worker.")
 
     def set_aside(self, name: str) -> str:
-        """Rename a file that cannot be used, and return its new name; in a store, records are kept too."""
+        """Rename a file that cannot be used, and return its new name; in a store, records are kept under it too."""
         kept = set_aside(self.path / name, "damaged")
         if name not in (CHECKPOINT, PREVIOUS):  # large, and of no use to anyone
             self.mirror.push(kept.name)
@@ -205,7 +205,7 @@ class TrialFolder(_Folder):
         return kept.name
 
     def _clear(self) -> None:
-        """Delete what a process was writing when it was killed."""
+        """Delete the half-written files of a killed process."""
         for left in self.unfinished():
             left.unlink(missing_ok=True)
 
@@ -244,7 +244,7 @@ def _rows_of(content: Any) -> list[Row]:
 
 
 def _is_mark(content: Any) -> bool:
-    """Return whether the content of result.json is no result, but says that the trial runs again."""
+    """Return whether the content of result.json is not a result, but says that the trial runs again."""
     return table(content).get("status") == _REOPENED
 
 
@@ -269,7 +269,7 @@ class StudyFolder(_Folder):
         self.mirror.pull_all(left_out=(*_OWN, CHECKPOINT))
 
     def push(self) -> None:
-        """Upload the files that a study leaves beside its trials."""
+        """Upload the study's own files, outside its trials' folders."""
         self.mirror.push_all(left_out=(*_OWN, TRIALS))
 
     def trial(self, key: str) -> TrialFolder:
@@ -277,7 +277,7 @@ class StudyFolder(_Folder):
         return TrialFolder(self.path / TRIALS / key, self.mirror.inside(f"{TRIALS}/{key}"))
 
     def repair(self) -> list[str]:
-        """Repair the study's folder and those of all trials; return a sentence for each thing that was wrong."""
+        """Repair the study's folder and those of all trials; return a sentence for each problem."""
         for left in self.unfinished():
             if not is_being_written(left):  # readers of a store copy its files here, without the study's lock
                 left.unlink(missing_ok=True)

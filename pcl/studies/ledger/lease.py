@@ -1,9 +1,9 @@
 """Heartbeat lease on a study in a store that has no locks: a file with a holder and a counter.
 
-Whoever wants the study looks whether the number still goes up, which needs no clocks that agree. One that has not for a
-while is of a driver that has died. What this cannot do: a driver that is cut off from the store for longer than that
-believes for a moment more that it has the study. It learns better at its next beat and stops; until then, the owners of
-the trials' folders (see `pcl.studies.ledger.folders`) keep their files apart.
+A process that wants the study watches whether the counter still rises, so clocks need not agree. If it has not risen
+for a while, its driver has died. A limitation: a driver that is cut off from the store for longer than that still
+believes for a moment that it holds the study. It notices at its next heartbeat and stops; until then, the owner files
+of the trials' folders (see `pcl.studies.ledger.folders`) keep the two drivers' writes apart.
 """
 
 import os
@@ -19,16 +19,16 @@ from pcl.storage.mirror import Mirrored
 from pcl.studies.ledger.folders import LEASE, StudyFolder
 
 BEAT_S = 3.0
-STALE_S = 15.0  # without a beat, a driver has died
-_SETTLE_S = 1.0  # in which two that have come at once see each other
-_CLOCK = ".clock"  # a file that is written to learn what time it is there
+STALE_S = 15.0  # without a heartbeat for this long, a driver counts as dead
+_SETTLE_S = 1.0  # in which two processes that take it at once see each other
+_CLOCK = ".clock"  # written to learn the store's time
 
 
 @contextmanager
 def leased(folder: StudyFolder, on_lost: Callable[[], None]) -> Iterator[None]:
     """Hold the lease of a study in a store; a study in a folder needs none.
 
-    `on_lost` is called, in a thread of its own, where another process has taken the study over.
+    `on_lost` is called, in a thread of its own, if another process has taken over the study.
 
     Raises:
         ValueError: If another process works on it.
@@ -52,7 +52,7 @@ def leased(folder: StudyFolder, on_lost: Callable[[], None]) -> Iterator[None]:
 
 
 def is_leased(folder: StudyFolder) -> bool:
-    """Return whether a driver somewhere works on a study in a store; False of one in a folder."""
+    """Return whether a driver somewhere works on a study in a store; False for one in a folder."""
     mirror = folder.mirror
     return isinstance(mirror, Mirrored) and _Lease(folder, mirror).is_held()
 
@@ -76,7 +76,7 @@ class _Lease:
 
     def keep(self, is_done: threading.Event, on_lost: Callable[[], None]) -> None:
         while not is_done.wait(BEAT_S):
-            with suppress(OSError):  # the store is away; if another has seen it before, the next beat tells
+            with suppress(OSError):  # the store is unreachable; the next beat tells whether another took over
                 if not self._is_ours():
                     on_lost()
                     return
@@ -131,7 +131,7 @@ class _Lease:
 
 
 def keep_outputs(folder: StudyFolder, say: Callable[[str], None]) -> None:
-    """Put what a study leaves beside its trials into its store, if it is in one."""
+    """Upload the study's own files, outside its trials' folders, if it is in a store."""
     if folder.mirror.uri:
         folder.push()
         say(f"kept in {folder.mirror.uri}")

@@ -9,7 +9,7 @@ from pathlib import Path
 from pcl.storage.installation import INSIDE, PACKAGE
 
 _ROOT = PACKAGE.parent
-COMMIT_FILE = "COMMIT"  # says it where the code has travelled without its history
+COMMIT_FILE = "COMMIT"  # has it where the code was copied without its history
 
 
 def commit() -> str:
@@ -28,7 +28,7 @@ def commit() -> str:
 def source_hash(package: Path = PACKAGE) -> str:
     """Return twelve hexadecimal digits of the hash of the package's Python files.
 
-    They say which code has run also where it was copied beside an older history, or without any.
+    They identify the code even where it was copied next to an older history, or without one.
     """
     digest = hashlib.sha256()
     files = {path.relative_to(package): path for path in package.rglob("*.py")}

@@ -19,11 +19,11 @@ def now_ms() -> int:
 
 
 class Status(Enum):
-    """An ending of a trial."""
+    """The way a trial ended."""
 
     FINISHED = "finished"
     FAILED = "failed"
-    STOPPED = "stopped"  # early, by a scheduler: what it has reached is not the whole
+    STOPPED = "stopped"  # early, by a scheduler: its values are not those of a whole training
 
 
 @dataclass(frozen=True)
@@ -56,14 +56,14 @@ class Row:
 
 @dataclass(frozen=True)
 class Result:
-    """An ending of a trial."""
+    """The result of a trial."""
 
     status: Status  # finished, failed or stopped early
-    failure: Failure | None = None  # why it has not finished; none where it has
+    failure: Failure | None = None  # why it has not finished; None if it has
     traceback: str = ""  # where, if it was an exception
     time_ms: int = field(default_factory=now_ms)
     hardware: str = ""  # what it ran on
-    wall_s: float = 0.0  # what the last worker spent on it, with set-up and evaluations
+    wall_s: float = 0.0  # time of its last worker, including set-up and evaluations
     reused_from: str = ""  # study that had run the same trial before, whose result this is
     node: str = ""  # Ray's identifier of the node that ended it
     row: Row | None = None  # the last report of a reused trial, which has no others
@@ -85,7 +85,7 @@ class Result:
 
     @property
     def cause(self) -> str:
-        """Return a sentence that says why it has not finished; nothing where it has."""
+        """Return a sentence that says why it has not finished; empty if it has."""
         return str(self.failure) if self.failure else ""
 
 

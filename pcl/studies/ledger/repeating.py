@@ -6,7 +6,7 @@ from typing import Self
 
 
 class Repeating:
-    """A context in which a thread calls `work` every `pause_s` seconds; it has ended when the context has."""
+    """A context in which a thread calls `work` every `pause_s` seconds; it ends with the context."""
 
     def __init__(self, work: Callable[[], None], pause_s: float, name: str) -> None:
         self._repeated, self._pause_s = work, pause_s

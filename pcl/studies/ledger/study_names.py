@@ -1,4 +1,4 @@
-"""Names of studies: what they may be, and what one is called that nobody has named."""
+"""Names of studies: which are allowed, and the default."""
 
 import re
 import reprlib
@@ -6,8 +6,8 @@ import time
 import uuid
 
 _LONGEST_FILE_NAME = 255  # of file systems
-_LONGEST_NAME = 200  # of a new study: endings of files need some of these
-_LONGEST_PART = 80  # of what a default name is made of
+_LONGEST_NAME = 200  # of a new study: suffixes of files need the rest
+_LONGEST_PART = 80  # of each part of a default name
 _TAKEN_NAMES = ("artifacts", "mlflow.db", "mlflow.db.lock", "reproduce")  # of other things in the storage folder
 
 
@@ -26,14 +26,14 @@ def check_name(text: str, longest: int = _LONGEST_FILE_NAME) -> str:
 def check_new_name(text: str) -> str:
     """Return the name of a study that may be new; raise a ValueError if it cannot be one."""
     if check_name(text, _LONGEST_NAME) in _TAKEN_NAMES:
-        raise ValueError(f"must not be {text!r}, as something else in the storage folder is called")
+        raise ValueError(f"must not be {text!r}: something else in the storage folder has this name")
     return text
 
 
 def default_name(what: str, data: str, scale: str) -> str:
     """Return a name for a new study; names of one space and scale sort by time.
 
-    The images' name is in it, for results on different images are never mixed.
+    It contains the images' name: results on different images are never mixed.
     """
     images = re.sub(r"[^A-Za-z0-9_.]+", "_", data.rpartition("-")[0])
     parts = [what[:_LONGEST_PART], *([images[:_LONGEST_PART]] if images else []), scale]

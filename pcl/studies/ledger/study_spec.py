@@ -1,7 +1,7 @@
-"""The specification of a study, kept in its folder: one that is resumed with another is refused.
+"""The specification of a study, kept in its folder; resuming a study with another one is refused.
 
-A study belongs to one driver at a time: the lock is the kernel's and goes with the process that held it. A study in a
-store has a lease beside it (see `pcl.studies.ledger.lease`).
+A study belongs to one driver at a time: the kernel releases the lock when the process that holds it ends. A study
+in a store also has a lease (see `pcl.studies.ledger.lease`).
 """
 
 import os
@@ -32,8 +32,8 @@ SEARCH, ABLATION, REPRODUCTION = "search", "ablation", "reproduction"
 _COMMANDS = {SEARCH: ("grid", " --resume"), ABLATION: ("ablate", " --resume"), REPRODUCTION: ("reproduce", "")}
 _STUDY, _SPACE, _OBJECTIVE = "study.json", "space.py", "objective.json"
 _MENDED = "Put a copy of it back, or start a new study with another `--name`: it reuses finished trials from MLflow."
-MADE_IN_PYTHON = "python:"  # before the name of a space or an ablation that no file has
-_MOST_DRAWS = 1000  # in a row that are not possible or known, before a random search gives up
+MADE_IN_PYTHON = "python:"  # prefix of the name of a space or an ablation without a file
+_MOST_DRAWS = 1000  # in a row that are impossible or known, before a random search gives up
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,8 @@ class StudySpec:
     data: str = "toy"  # fingerprint of the data
     method: Method = field(default_factory=Method)
     objectives: tuple[str, ...] = ()  # metrics; none for the space's own
-    replicate: str = ""  # "auto" where the best get more seeds until it is clear which is best; else nothing
-    kind: str = SEARCH  # search, ablation or reproduction: which command it is of
+    replicate: str = ""  # "auto" if the best get more seeds until it is clear which is best; else empty
+    kind: str = SEARCH  # search, ablation or reproduction: the command it belongs to
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "overrides", canonical_settings(self.overrides))
@@ -61,7 +61,7 @@ class StudySpec:
 
     @property
     def has_file(self) -> bool:
-        """Return whether the space is of a user's own file."""
+        """Return whether the space is defined in a user's own file."""
         return "/" in self.space
 
     def as_json(self) -> dict[str, Any]:
@@ -80,7 +80,7 @@ class StudySpec:
         try:
             spec = parsed(path, _spec_of)
         except FileNotFoundError:
-            lost = ""  # where there is no folder either
+            lost = ""  # there is no folder either
             if (folder.path / TRIALS).exists():
                 lost = f"; {path.name} is missing beside its trials. {_MENDED}"
             elif folder.path.is_dir():
@@ -94,7 +94,7 @@ class StudySpec:
         return spec
 
     def difference(self, other: "StudySpec") -> str:
-        """Return the first difference in words, or nothing; the path of a space's file may differ, as in jobs."""
+        """Return the first difference in words, or ""; the path of a space's file may differ, as in jobs."""
         ours, theirs = ({**asdict(spec), **asdict(spec.method), "method": ""} for spec in (self, other))
         if self.fingerprint == other.fingerprint and Path(self.space).name == Path(other.space).name:
             theirs["space"] = self.space
@@ -176,10 +176,11 @@ def _shown(value: object) -> str:
 def opened(
     folder: StudyFolder, spec: StudySpec, on_lost: Callable[[], None] = lambda: None, *, is_resumed: bool = True
 ) -> Iterator[None]:
-    """Hold the study's lock, after making study.json or checking that it says the same.
+    """Hold the study's lock; write study.json, or check that it has the same specification.
 
-    `on_lost` is called, in a thread of its own, where another process has taken over a study in a store. `is_resumed`
-    makes it the study that was worked on last. A ValueError says that it is another one, or that a process is at work.
+    `on_lost` is called, in a thread of its own, if another process has taken over a study in a store. `is_resumed`
+    makes it the study that was worked on last. A ValueError says that the folder has another study, or that a process
+    is at work on it.
     """
     folder.mirror.pull(_STUDY)
     _require_same(folder, spec)  # before anything is made or waited for
@@ -230,15 +231,15 @@ def _parts(space: str) -> dict[str, Path]:
 
 
 def space_of(folder: StudyFolder, spec: StudySpec) -> str:
-    """Return what `load_space` takes to find a study's space: its file, or the copy where that is gone.
+    """Return the text by which `load_space` finds a study's space: its file, or the study's copy if that is gone.
 
     Raises:
         ValueError: If the space was made in Python, where nothing else can find it.
     """
     if spec.space.startswith(MADE_IN_PYTHON):
         raise ValueError(
-            f"The study {folder.name!r} is of a space that was made in Python: the same call goes on with it, with "
-            f"`name={folder.name!r}`."
+            f"The study {folder.name!r} is of a space that was made in Python: the same call, with "
+            f"`name={folder.name!r}`, continues it."
         )
     if not spec.has_file or Path(spec.space).exists():
         return spec.space
@@ -250,13 +251,13 @@ def space_of(folder: StudyFolder, spec: StudySpec) -> str:
 
 
 def write_objective(folder: StudyFolder, objective: Objective) -> None:
-    """Say in a study's folder what ranks its trials: readers need neither its space, which is code, nor its end."""
+    """Record what ranks a study's trials: readers then need neither its space, which is code, nor its end."""
     write_json(folder.path / _OBJECTIVE, objective.as_json())
     folder.mirror.push(_OBJECTIVE)
 
 
 def read_objective(folder: StudyFolder) -> Objective | None:
-    """Return what ranks a study's trials; None of a study from before it was written."""
+    """Return what ranks a study's trials; None if the study has not recorded it."""
     with suppress(OSError, ValueError):
         return parsed(folder.path / _OBJECTIVE, _objective_of)
     return None

@@ -1,7 +1,7 @@
 """Storage of studies: a folder, or a store such as s3://bucket/prefix that every machine has a copy of.
 
 A cluster whose nodes share no disk can share a store. Workers and drivers read and write copies of their own
-(see `pcl.storage.mirror`), of which only what is in the store counts: any machine that reaches it goes on with a study.
+(see `pcl.storage.mirror`), but only the store counts: any machine that reaches it can continue a study.
 """
 
 import os
@@ -18,19 +18,19 @@ from pcl.storage.object_stores import check_address, copy_of, is_address
 if TYPE_CHECKING:
     from pcl.studies.ledger.folders import StudyFolder
 
-_AT_ONCE = 8  # studies that are looked at
+_AT_ONCE = 8  # studies downloaded concurrently
 
 
 @dataclass(frozen=True)
 class Storage:
     """A folder or store of studies."""
 
-    path: Path  # their folder; of a store, this machine's copy
-    mirror: Mirror = UNMIRRORED  # what the copy is of
+    path: Path  # folder of the studies; for a store, this machine's copy
+    mirror: Mirror = UNMIRRORED  # the store that `path` is a copy of
 
     @classmethod
     def of(cls, text: str) -> "Storage":
-        """Parse what a user names; `check` tells if it can be used."""
+        """Parse a folder or an address; `check` raises an error if it cannot be used."""
         if not is_address(text):
             return cls(Path(text))
         parts = urlsplit(text)
@@ -47,7 +47,7 @@ class Storage:
         return bool(self.mirror.uri)
 
     def check(self) -> None:
-        """Raise a ValueError unless it can be written to; a missing folder, if its nearest parent can be."""
+        """Raise a ValueError unless it can be written to; for a missing folder, its nearest parent must be writable."""
         if isinstance(self.mirror, Mirrored):
             check_address(self.mirror.uri)
             try:
@@ -62,7 +62,7 @@ class Storage:
             raise ValueError(f"`storage` must be a folder that can be written to, but {what} is not.")
 
     def check_readable(self) -> None:
-        """Raise a ValueError unless a store answers, at once; a folder need not exist."""
+        """Raise a ValueError at once if a store does not answer; a folder need not exist."""
         if isinstance(self.mirror, Mirrored):
             self.mirror.check_readable()
 
@@ -78,7 +78,7 @@ class Storage:
             )
 
     def require_study(self, text: str) -> None:
-        """Raise a ValueError with the nearest name if no folder has this study; a store is asked where it is read.
+        """Raise a ValueError with the nearest name if no folder has this study; stores are checked when they are read.
 
         `text` is a study's name in this storage, its folder or its address. Unlike `study`, this loads no torch.
         """
@@ -131,7 +131,7 @@ class Storage:
 
 
 def _nearest(name: str, folder: Path) -> str:
-    """Return a suggestion of the study in a folder whose name is most like this one."""
+    """Return a suggestion: the study in a folder with the most similar name."""
     return suggestion(name, [path.parent.name for path in folder.glob("*/study.json")])
 
 
@@ -145,7 +145,7 @@ def study_at(uri: str) -> "StudyFolder":
     """Return a study by its address: its storage's and its name.
 
     Raises:
-        ValueError: If the store does not answer, or the address is of nothing in one.
+        ValueError: If the store does not answer, or the address names no study in one.
     """
     parts = urlsplit(uri)
     folder, _, name = unquote(parts.path).rstrip("/").rpartition("/")

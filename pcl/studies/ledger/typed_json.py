@@ -17,7 +17,7 @@ def parsed(path: Path, read: Callable[[Any], T]) -> T:
     """Return what `read` makes of a file's JSON.
 
     Raises:
-        ValueError: If the file is no JSON, or not of what `read` expects.
+        ValueError: If the file is not JSON, or not what `read` expects.
     """
     try:
         return read(json.loads(path.read_text(encoding="utf-8")))
@@ -26,11 +26,11 @@ def parsed(path: Path, read: Callable[[Any], T]) -> T:
 
 
 def record(kind: type[T], content: Any, **known: Any) -> T:
-    """Return a dataclass of a JSON object's values; `known` has those of fields that are read otherwise.
+    """Build a dataclass from a JSON object; `known` has the values of fields that are read otherwise.
 
     Raises:
         TypeError: If a value is of another type, or one without a default is missing.
-        KeyError: If there is a field too many, or a value is of none of several types.
+        KeyError: If there is an unknown field, or a value has none of several types.
         ValueError: If a value is not possible.
     """
     readers = _readers(kind)  # type: ignore[arg-type]
@@ -58,7 +58,7 @@ def _readers(kind: type) -> dict[str, Callable[[Any], Any]]:
 
 @cache
 def _reader(kind: Any) -> Callable[[Any], Any]:
-    """Return what reads a value of a field's type."""
+    """Return a function that reads a value of a field's type."""
     if is_dataclass(kind):
         return lambda value: record(kind, value)  # type: ignore[arg-type]
     if get_origin(kind) is tuple:  # of any number of values of one type

@@ -1,7 +1,7 @@
-"""The paper's tables beside ours, line by line: published, ours, difference in combined standard errors, verdict.
+"""The paper's tables and ours, line by line: published, ours, difference in combined standard errors, verdict.
 
-Ours is always of runs that MLflow has; a line whose run is missing says so. What is not of the published size, or not
-of the published images, is marked in every cell that is ours.
+Our numbers always come from runs in MLflow; a line whose run is missing says so. Our cells are marked where they are
+not of the published size or the published images.
 """
 
 import math
@@ -29,24 +29,24 @@ from pcl.studies.results.statistics import estimate
 
 MISSING = "—"
 NO_ERROR = "no error printed"
-NOTHING, NO_NUMBER = "nothing printed", "no number printed"  # of what the paper has no value, or words alone
+NOTHING, NO_NUMBER = "nothing printed", "no number printed"  # where the paper has no value, or only words
 PAPER_DATA = ("toy", "cifar10h")  # what the paper trains on
 DIVERGED = "ran away"
 CHANGED = "changed"  # in the mark of cells with other settings than the profile's
-YARDSTICK = "yardstick"  # of a line that is there to read others by
-OF_CONSTANT = " of the best constant"  # after the name of the metric, of such a line
-_INSTEAD = KAPPA_MEDIAN  # where the true kappa is infinite, there is no error of it
+YARDSTICK = "yardstick"  # of a line that is a reference for others
+OF_CONSTANT = " of the best constant"  # follows the metric's name in such a line
+_INSTEAD = KAPPA_MEDIAN  # shown where the true kappa is infinite and has no error
 
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a table: one number of the paper beside ours."""
+    """A line of a table: one number of the paper and ours."""
 
     row: str  # the paper's name of the row
     what: str  # and of the column
     published: str  # as it is printed
     ours: str = MISSING  # mean ± standard error, with its mark
-    seeds: str = ""  # how many are in it
+    seeds: str = ""  # number of seeds in it
     difference: str = MISSING  # ours less published in combined standard errors, with its mark
     verdict: str = ""  # with its mark
     detectable: str = ""  # smallest difference that would not agree, in the metric's own unit; only of a verdict
@@ -58,11 +58,11 @@ class Ours:
 
     # Last metrics of every seed that has not failed
     by_seed: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
-    cause: str = ""  # why there is none
+    cause: str = ""  # why there are none
     mark: str = ""  # of everything that is not as published; see `mark_of`
-    n_asked: int = 0  # how many seeds there were to be; 0 where that is not known
+    n_asked: int = 0  # number of seeds asked for; 0 if unknown
     failures: Mapping[int, Failure] = field(default_factory=dict)  # of seeds that ended early
-    # What those had come to the end of; see `pcl.studies.paper.published.settled`
+    # Metrics that were final before the failure; see `pcl.studies.paper.published.settled`
     settled: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
     constant: float = math.nan  # kappa MAE of the best constant kappa; NaN where there is no such truth
 
@@ -109,7 +109,7 @@ def mark_of(scale: str, data: str, *others: str) -> str:
 
 
 def lines_of(table: Table, ours: Mapping[str, Ours]) -> list[Line]:
-    """Return a table's lines: those that the paper prints, and those that only ours, by row, has."""
+    """Return a table's lines: the numbers that the paper prints, and those that only ours, by row, has."""
     return [
         line
         for row in table.rows
@@ -120,7 +120,7 @@ def lines_of(table: Table, ours: Mapping[str, Ours]) -> list[Line]:
 
 
 def _yardstick(row: Row, metric: str, heading: str, ours: Ours) -> list[Line]:
-    """Return the error of the best constant kappa, to read kappa's error by; the paper has none."""
+    """Return the error of the best constant kappa, as a reference for kappa's error; the paper has none."""
     if metric != KAPPA_MAE or math.isnan(ours.constant):
         return []
     told = shown(Measured(ours.constant, math.nan, len(ours.by_seed)))
@@ -182,7 +182,7 @@ def _verdict(published: Published | None, note: str, measured: Measured, result:
 def size_lines(
     content: Mapping[str, Any], configs: Mapping[tuple[str, str], Mapping[str, Plain]], mark: str
 ) -> list[Line]:
-    """Return lines of `published_sizes` beside those of our runs, whose configurations are by table and row."""
+    """Return lines that compare `published_sizes` with our runs; `configs` are by table and row."""
     lines = []
     for row in content["rows"]:
         config = configs.get(tuple(row["of"]))

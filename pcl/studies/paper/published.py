@@ -1,8 +1,8 @@
 """The paper's tables and figures as data, and which runs of MLflow belong to them.
 
-`published_tables` is all that the paper prints, by the names of its tables and figures. A row says which configuration
-it is of, so that whoever reproduces it can train it (`Row.config`) and whoever looks can find it (`Row.matches`): what
-is found counts by its whole configuration, whichever study it was trained in. Published numbers never become ours.
+`published_tables` has all that the paper prints, by the names of its tables and figures. Each row has a configuration:
+`Row.config` returns it for training, and `Row.matches` finds runs by their whole configuration, whichever study trained
+them. Published numbers never become ours.
 """
 
 import json
@@ -20,11 +20,11 @@ from pcl.metrics.names import larger_is_better
 Plain = str | int | float | bool
 
 _FILE = Path(__file__).with_name("published.json")
-# Where the images and the weights come from is said beside a result; the number format does not make another cell.
+# The origin of images and weights is stated with a result; the number format does not make another cell.
 _NOT_COMPARED = frozenset({"task.data", "encoder.weights", "encoder.precision", "seeds"})
 AGREES = "agrees"
 _AGREES_WITHIN = 2.0  # combined standard errors
-FEW_SEEDS = {1: "one seed", 2: "two seeds"}  # they say too little of how much they vary
+FEW_SEEDS = {1: "one seed", 2: "two seeds"}  # too few to estimate how much they vary
 _WITHOUT_BOUND = "without bound"
 _UNBOUNDED = 1e6  # a median kappa beyond this, where `paper` and `exact` end a run, counts as grown without bound
 _OF_RANKS = "rank corr."
@@ -36,12 +36,12 @@ _ONE_FOLD = " (one fold)"  # by the release's scripts; the paper does not say
 class Published:
     """A printed number."""
 
-    # As it is printed; in parentheses where, if in another table than this one, or that it is of one fold
+    # As printed; in parentheses, another table that has it, or that it is of one fold
     text: str
     mean: float  # over five seeds or folds, or of one
     error: float  # its standard error; NaN where none is printed
-    rounding: float  # half of the unit of the last digit that the mean is printed with
-    error_rounding: float  # the same of the error; 0 where none is printed
+    rounding: float  # half of the unit of the mean's last printed digit
+    error_rounding: float  # the same for the error; 0 where none is printed
 
     @property
     def is_of_another_table(self) -> bool:
@@ -60,14 +60,14 @@ class Row:
     loss: str
     task: str  # toy or images
     settings: Mapping[str, Plain]  # by dotted path; the rest is the profile's and the scale's
-    # More of them, at the scale `paper` alone: sizes
+    # Further settings at the scale `paper` only: sizes
     settings_at_paper: Mapping[str, Plain] = field(default_factory=dict)
-    # And those of the release's scripts, under the profile `reference` at that scale, where the text says otherwise
+    # Settings of the release's scripts where the text differs, under the profile `reference` at that scale
     in_scripts: Mapping[str, Plain] = field(default_factory=dict)
-    # By metric; not all that a table's columns have are printed
+    # By metric; a table need not print every column for every row
     published: Mapping[str, Published] = field(default_factory=dict)
     note: str = ""  # what is printed instead of a number
-    is_from_scratch: bool = False  # of images: whether it does without pretrained weights
+    is_from_scratch: bool = False  # for images: whether it trains without pretrained weights
 
     def config(self, profile: str, scale: str) -> dict[str, Plain]:
         """Return the whole configuration, by dotted path.
@@ -83,24 +83,25 @@ class Row:
         return RunConfig.of(values, loss=self.loss, profile=profile, scale=scale, task=self.task).flat()
 
     def constant_kappa_mae(self, profile: str, scale: str, seeds: Sequence[int]) -> float | None:
-        """Return the kappa MAE of the best constant kappa; None where there is no truth, or it is trained first."""
+        """Return the kappa MAE of the best constant kappa; None without a truth, or if the truth is trained first."""
         from pcl.config.run_config import RunConfig  # noqa: PLC0415  torch takes seconds
 
         config = self.config(profile, scale)
-        is_trained = config.get("task.backbone") == "shared"  # for 9 s a row, and a page waits
+        is_trained = config.get("task.backbone") == "shared"  # takes 9 s a row, while a page waits
         return None if is_trained or not seeds else RunConfig.from_flat(config).task.constant_kappa_mae(seeds)
 
     def expects(self, metric: str, failures: Iterable[Failure], median: float = math.nan) -> bool:
-        """Return whether this is what is printed instead of a number: kappa grows without bound.
+        """Return whether seeds did what is printed instead of a number: kappa grows without bound.
 
-        Either all seeds ended for it, or none did and `median`, the mean of their median kappas, is that large.
+        Either all seeds ended for that reason, or none did and `median`, the mean of their median kappas, is that
+        large.
         """
         kinds = {failure.kind for failure in failures}
         is_kappa = _WITHOUT_BOUND in self.note and metric.startswith("eval/kappa_")
         return is_kappa and (kinds == {FailureKind.RUNAWAY_KAPPA} or (not kinds and median > _UNBOUNDED))
 
     def note_on(self, metric: str) -> str:
-        """Return what is printed instead of this metric's number; remarks on rank correlations are for these alone."""
+        """Return what is printed instead of this metric's number; remarks on rank correlations are for these only."""
         is_of_ranks = _OF_RANKS in self.note
         return self.note if not is_of_ranks or metric.endswith("_rank_corr") else ""
 
@@ -110,7 +111,7 @@ class Row:
             return False
         expected = _expected(self, params.get("profile", ""), params.get("scale", ""))
         if expected is None or any(params.get(path) != expected.get(path) for path in self.settings):
-            return False  # as most runs are not: a page asks this of every run for every row
+            return False  # most runs end here: a page asks this of every run for every row
         found = {path: value for path, value in params.items() if path not in _NOT_COMPARED}
         return expected == found
 
@@ -124,7 +125,7 @@ class Table:
     columns: Mapping[str, str]  # the paper's name of each metric
     rows: Sequence[Row]  # in the paper's order
     axis: str = ""  # of a figure with a curve: the setting along it
-    picture: str = ""  # of a figure without one: which picture of a trained encoder it is
+    picture: str = ""  # of a figure without a curve: which picture of a trained encoder it is
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The comparison of ours with the published number."""
+    """A comparison of our number with the published one."""
 
     difference: float  # ours less published, in combined standard errors; NaN where either has none
     verdict: str  # agrees, better, worse, or nothing where it cannot be said
@@ -163,10 +164,10 @@ def published_tables() -> tuple[Table, ...]:
 
 @lru_cache
 def numbers_with_error() -> tuple[tuple[tuple[str, str, str], ...], ...]:
-    """Return the different numbers that the paper prints with an error, in its order.
+    """Return the distinct numbers that the paper prints with an error, in its order.
 
-    Several tables may have the same one: each is given by all of its places, as table, row and the paper's name of the
-    metric.
+    Several tables may have the same number: each is given by all its places, as table, row and the paper's name of
+    the metric.
     """
     places: dict[tuple[object, ...], list[tuple[str, str, str]]] = {}
     for table in published_tables():
@@ -206,7 +207,7 @@ def report_seeds() -> tuple[int, ...]:
 
 
 def settled(metrics: Mapping[str, float], failure: Failure, config: Mapping[str, Plain]) -> dict[str, float]:
-    """Return the final metrics of a failed seed: mu, where kappa ran away in a phase of its own."""
+    """Return a failed seed's metrics that are final: those of mu, where kappa ran away in a phase of its own."""
     is_own_phase = config.get("training.phases") == "mu kappa" and config.get("encoder.backbone") == "independent"
     is_mu_done = failure.kind is FailureKind.RUNAWAY_KAPPA and is_own_phase
     return {name: value for name, value in metrics.items() if is_mu_done and name.startswith("eval/mu_")}
@@ -215,14 +216,14 @@ def settled(metrics: Mapping[str, float], failure: Failure, config: Mapping[str,
 def compare(metric: str, published: Published, ours: Measured) -> Comparison:
     """Compare ours with the printed number, whose rounding counts too: ±0.00 is an error of up to 0.005.
 
-    A number of one fold, for which no error is printed, is taken to vary as one of our folds does.
+    A number of one fold, for which no error is printed, is assumed to vary as one of our folds does.
     """
     error = ours.error * math.sqrt(ours.n) if published.is_of_one_fold else published.error
     if math.isnan(error) or math.isnan(ours.error):
         return Comparison(math.nan, "")
     if metric.endswith("_mae") and error >= published.mean:
         return Comparison(math.nan, "")  # 1e14±1e14: any error would agree
-    rounded = math.hypot(published.rounding, published.error_rounding) / math.sqrt(3)  # each anywhere in its interval
+    rounded = math.hypot(published.rounding, published.error_rounding) / math.sqrt(3)  # each uniform in its interval
     combined = math.hypot(error, ours.error, rounded)
     difference = (ours.mean - published.mean) / combined
     if ours.n <= max(FEW_SEEDS):

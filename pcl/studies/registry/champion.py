@@ -27,7 +27,7 @@ class Champion:
     objective: str  # the metric that the study ranks by
     winner: str  # key of the trial that won
     taken: Outcome  # the trial whose checkpoint is taken: the winner's configuration on the report seeds, or itself
-    key: str  # that trial's
+    key: str  # key of that trial
     checkpoint: Path
 
     @property
@@ -62,7 +62,7 @@ class Champion:
 
 
 def reference_of(model: PackedEncoder, data: str) -> Reference | None:
-    """Embed the training images of the model's fold, all or `MOST_REFERENCES` at random; None of a task without images.
+    """Embed the training images of the model's fold, all or `MOST_REFERENCES` at random; None for other tasks.
 
     `data` is the name and fingerprint of the images that it was trained on.
 

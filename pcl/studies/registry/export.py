@@ -27,7 +27,7 @@ def export(model: PackedEncoder, path: Path) -> None:
     """Write a program that takes any number of inputs, images as float32 from 0 to 255.
 
     Raises:
-        Exception: Of many kinds, if torch cannot trace the network, as may be of a user's own.
+        Exception: Of many kinds, if torch cannot trace the network, which may be a user's own.
     """
     example = torch.rand(2, *model.input_shape) * (255 if model.takes_images else 1)
     batch = torch.export.Dim("batch", min=1)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def signature_of(model: PackedEncoder) -> "ModelSignature":
-    """Return the columns or the array that a model takes, and the columns that it answers with."""
+    """Return the columns or the array that a model takes, and the columns that it returns."""
     from mlflow.models import ModelSignature  # noqa: PLC0415  MLflow takes seconds
     from mlflow.types import ColSpec, DataType, Schema, TensorSpec  # noqa: PLC0415  MLflow takes seconds
     from mlflow.types.schema import AnyType, Array  # noqa: PLC0415  MLflow takes seconds
@@ -70,7 +70,7 @@ def input_example(model: PackedEncoder) -> "pd.DataFrame | np.ndarray[Any, Any]"
 
 
 def metadata_of(champion: Champion, model: PackedEncoder) -> dict[str, Any]:
-    """Return what a model's file MLmodel says of its origin: the whole configuration, metrics with intervals, data."""
+    """Return the origin that a model's file MLmodel records: the whole configuration, metrics with intervals, data."""
     side = model.input_shape[-1]
     inputs = f"(N, {side}) numbers"
     if model.takes_images:
@@ -92,7 +92,7 @@ def metadata_of(champion: Champion, model: PackedEncoder) -> dict[str, Any]:
 def save_files(
     path: Path, model: PackedEncoder, requirements: Sequence[str], metadata: Mapping[str, Any], logged: "LoggedModel"
 ) -> tuple[str, ...]:
-    """Write an MLflow model to a folder that is made; return sentences on what it lacks."""
+    """Write an MLflow model to a new folder; return sentences on what it lacks."""
     notes: tuple[str, ...] = ()
     with tempfile.TemporaryDirectory() as made, warnings.catch_warnings(action="ignore"):  # MLflow's, about its own
         import mlflow.pyfunc  # noqa: PLC0415  takes seconds

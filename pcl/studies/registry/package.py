@@ -15,7 +15,7 @@ from pcl.prediction.packed_encoder import PackedEncoder
 from pcl.storage.installation import PACKAGE
 
 LOADER = "pcl.studies.serving.loader"
-# Folders of the package that prediction imports; a test loads a model where nothing else is.
+# Folders of the package that prediction imports; a test loads a model with nothing else there.
 _ROOMS = (
     "config", "data", "distributions", "encoders", "losses", "mathematics", "metrics", "prediction", "storage", "tasks",
     "studies/serving",
@@ -25,7 +25,7 @@ _OF_IMAGES = ("torchvision", "pillow")
 
 
 def requirements_of(model: PackedEncoder) -> list[str]:
-    """Return what prediction needs, each with the version that is installed here."""
+    """Return the requirements of prediction, each with the version that is installed here."""
     names = (*_LIBRARIES, *(_OF_IMAGES if model.takes_images else ()))
     return [f"{name}=={version(name).partition('+')[0]}" for name in names]  # a build such as +cpu is the user's choice
 

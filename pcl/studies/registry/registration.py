@@ -1,6 +1,6 @@
 """Registration of a champion in MLflow: one logged model, one version, an alias, and links from the study's run.
 
-It is idempotent: a model's digest covers all that makes it, and a version that has it is found, not made again. A
+It is idempotent: a model's digest covers all that makes it, and an existing version with that digest is used again. A
 process that dies leaves at most a logged model that is not ready, which the next call deletes.
 """
 
@@ -38,9 +38,9 @@ class Registered:
     name: str
     version: int
     alias: str
-    seed: int  # of the checkpoint that it is of
+    seed: int  # of the encoder
     is_new: bool  # whether this call made it
-    champion: Champion  # what it was made of
+    champion: Champion  # what it was made from
     notes: tuple[str, ...] = ()  # sentences on what it lacks
 
     @property
@@ -50,7 +50,7 @@ class Registered:
 
 
 def check_names(name: str, alias: str) -> None:
-    """Raise a ValueError unless MLflow takes a model's name and an alias of it."""
+    """Raise a ValueError unless MLflow accepts a model's name and its alias."""
     if not _NAME.fullmatch(name) or not name.strip(".") or len(name) > _LONGEST_NAME:
         raise ValueError(f"A model's name must be letters, digits, '.', '-' and '_', but got {name!r}.")
     if not _ALIAS.fullmatch(alias) or len(alias) > _LONGEST_NAME:
@@ -60,7 +60,7 @@ def check_names(name: str, alias: str) -> None:
 
 
 def register(champion: Champion, store: Store, name: str, alias: str, seed: int | None = None) -> Registered:
-    """Register a champion, unless a version of the same content is there; then give it the alias.
+    """Register a champion, unless a version of the same content exists, and set the alias.
 
     Raises:
         ValueError: If a name is not possible, MLflow has no run of the study, or the encoder cannot be used.
@@ -94,7 +94,7 @@ def _study_run(champion: Champion, store: Store) -> "Run":
 
 
 def _model(champion: Champion, seed: int | None) -> tuple[PackedEncoder, tuple[str, ...]]:
-    """Return the encoder with its reference set, after a look at whether its numbers are finite."""
+    """Return the encoder with its reference set, after checking that its numbers are finite."""
     from pcl.studies.serving.loader import ServedEncoder  # noqa: PLC0415  which imports MLflow
 
     model = champion.packed(seed)
@@ -153,7 +153,7 @@ def _logged_model(
 def _new_version(
     store: Store, name: str, logged: "LoggedModel", tags: Mapping[str, str], description: str
 ) -> "ModelVersion":
-    """Make a version of a logged model, of a registered model that is made where there is none."""
+    """Make a version of a logged model; create the registered model if there is none."""
     if not store.call(lambda client: client.search_registered_models(f"name = '{name}'")):
         store.call(lambda client: client.create_registered_model(name))
     # By its place: MLflow looks up models:/ID in the store of the process, not in that of the client.
@@ -170,7 +170,7 @@ def _new_version(
 
 
 def _description(champion: Champion, model: PackedEncoder) -> str:
-    """Return what a version is, in Markdown, with a table of its metrics."""
+    """Return a version's description in Markdown, with a table of its metrics."""
     metadata = metadata_of(champion, model)
     seeds = ", ".join(map(str, champion.taken.trial.seeds))
     which = "report seeds" if champion.is_reported else "seeds that selected it"

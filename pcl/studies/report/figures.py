@@ -1,4 +1,4 @@
-"""Figures of a study: scatter plots, Pareto fronts, posteriors. A `Figure` has no shared state, as pyplot has."""
+"""Figures of a study: scatter plots, Pareto fronts, posteriors."""
 
 import math
 from collections.abc import Sequence
@@ -55,14 +55,14 @@ def pareto(
 ) -> None:
     """Plot every objective but the first against the first, with the Pareto front on top, into a file.
 
-    Of two objectives, the front is the edge of what trials have reached: steps, for nothing between them is known.
+    With two objectives, the front is drawn as steps: nothing is known between trials.
 
     Args:
         points: (B, number of objectives)
         is_front: (B,), whether a point is on the front.
-        names: Of the objectives.
-        path: The file; its suffix says the format.
-        is_first_max: Whether the first objective is the better the larger it is.
+        names: Names of the objectives.
+        path: The file; its suffix sets the format.
+        is_first_max: Whether larger values of the first objective are better.
     """
     values, chosen = np.asarray(points, dtype=float), np.asarray(is_front, dtype=bool)
     n_plots = len(names) - 1
@@ -82,14 +82,14 @@ def pareto(
 
 
 def posteriors(found: Predictions, title: str, mark: str, path: Path, n_shown: int = 5) -> None:
-    """Plot densities of a few true and predicted posteriors on the circle, the latter turned onto the truth."""
+    """Plot densities of a few true and predicted posteriors on the circle, the latter aligned with the truth."""
     mu_true, mu = (tensor.double().numpy() for tensor in (found.mu_true, found.mu))
     left, _, right = np.linalg.svd(mu.T @ mu_true)  # the rotation or reflection that fits best
     places = _apart(mu_true, n_shown)
     angle = np.linspace(0, 2 * np.pi, 721)
     figure = _figure(8.4, 4.3)
     largest = max(float(kappa[places].max()) for kappa in (found.kappa_true, found.kappa))
-    panels = (("true", mu_true, found.kappa_true), ("predicted, turned", mu @ (left @ right), found.kappa))
+    panels = (("true", mu_true, found.kappa_true), ("predicted, aligned", mu @ (left @ right), found.kappa))
     for place, (name, modes, kappa) in enumerate(panels, start=1):
         axes: Any = figure.add_subplot(1, 2, place, projection="polar")
         for i in places:

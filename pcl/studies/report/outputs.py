@@ -32,9 +32,9 @@ _N_PAIRS = 2000  # points of the plot of mu
 
 
 def table(outcomes: Sequence[Outcome], space: SearchSpace) -> list[str]:
-    """Return a table of trials in a given order, with the means of the usual metrics; failures with their causes.
+    """Return a table of trials in a given order, with the means of the main metrics; failures with their causes.
 
-    The last row is what the others must be better than: the best constant kappa's error where all share a known truth,
+    The last rows are yardsticks that trials must beat: the best constant kappa's error where all share a known truth,
     and Recall@1 by chance where all share the classes.
     """
     axes = list(dict.fromkeys(axis for outcome in outcomes for axis in outcome.trial.varied))
@@ -42,7 +42,7 @@ def table(outcomes: Sequence[Outcome], space: SearchSpace) -> list[str]:
     metrics = [m for m in metrics if any(m in values for o in outcomes for values in o.by_seed.values())]
     rows = [["", *axes, *map(plain_name, metrics), "train s", ""]]
     for place, outcome in enumerate(outcomes, start=1):
-        varied = outcome.trial.varied  # of an earlier stage, without the later ones' axes
+        varied = outcome.trial.varied  # trials of an earlier stage lack the axes of later ones
         values = [shown(varied[axis]) if axis in varied else "" for axis in axes]
         is_published = space.published and all(space.published.get(axis) == value for axis, value in varied.items())
         note = "published winner" if is_published else ""
@@ -78,7 +78,7 @@ def _mean(outcome: Outcome, metric: str) -> str:
 
 
 def front_table(finding: Finding) -> list[str]:
-    """Return a table of the Pareto front, best by the first objective first."""
+    """Return a table of the Pareto front, sorted by the first objective."""
     metrics = [objective.metric for objective in finding.objectives]
     rows = [[*map(plain_name, metrics), ""]]
     for outcome in finding.front:
@@ -87,7 +87,7 @@ def front_table(finding: Finding) -> list[str]:
 
 
 def replication_table(stage: str, replication: Replication, space: SearchSpace) -> list[str]:
-    """Return what replication says about the best of a stage."""
+    """Return a table of a stage's best trials after replication."""
     if not replication.n_rounds:
         return [f"{stage}: clear without more seeds"]
     left = f"{replication.n_unclear} not clearly worse" if replication.n_unclear else "it is clear"
@@ -147,18 +147,18 @@ def _replication(found: Replication) -> dict[str, Any]:
 
 
 def figures(folder: StudyFolder, best: Outcome, say: Callable[[str], None]) -> list[Path]:
-    """Draw the winner's figures; return their files or folder. A failure is told in a line."""
+    """Draw the winner's figures; return their files or folder. A failure is reported in one line."""
     try:
         if best.trial.run_config.experiment.has_images:
             return _look(folder, best)
         return _scatter_plots(folder, best)
-    except Exception as error:  # a study has its results, whatever its pictures have
+    except Exception as error:  # results stand even if drawing fails
         say(f"the winner is not drawn: {first_line(error)}")
         return []
 
 
 def _look(folder: StudyFolder, best: Outcome) -> list[Path]:
-    """The page of `launch/look.py` for the winner's first seed that has not failed."""
+    """Write the page of `launch/look.py` for the winner's first seed that has not failed."""
     from pcl.studies.inspection.images import of_winner, write_look  # noqa: PLC0415  Matplotlib too
 
     source = of_winner(folder, best.trial.key)

@@ -16,7 +16,7 @@ _COLUMNS = (
     "variant", "metric", "mean", "standard_error", "seeds", "difference", "low", "high", "paired_seeds", "verdict",
     "scale", "cause",
 )  # fmt: skip
-NUMBERS = ("mean", "standard_error", "seeds", "difference", "low", "high", "paired_seeds")  # those that are numbers
+NUMBERS = ("mean", "standard_error", "seeds", "difference", "low", "high", "paired_seeds")  # columns of numbers
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Reached:
 
     label: str
     by_seed: Mapping[int, Mapping[str, float]]  # metrics of the seeds that have not failed
-    cause: str = ""  # why some have, or all
+    cause: str = ""  # why some seeds failed, or all
 
     def values(self, metric: str) -> dict[str, float]:
         """Return the finite values of a metric, by seed."""
@@ -33,18 +33,18 @@ class Reached:
         return {seed: value for seed, value in of_seeds.items() if math.isfinite(value)}
 
     def recorded(self, metric: str) -> list[float]:
-        """Return all values of a metric, also undefined ones."""
+        """Return all values of a metric, including undefined ones."""
         return [metrics[metric] for metrics in self.by_seed.values() if metric in metrics]
 
 
 @dataclass(frozen=True)
 class Compared:
-    """A variant's metric beside the baseline's."""
+    """A variant's metric compared with the baseline's."""
 
     reached: Reached
     metric: str
     mean: Estimate  # of the variant
-    difference: Estimate | None  # from the baseline, over the seeds that both have; of the baseline itself, nothing
+    difference: Estimate | None  # from the baseline, over the seeds that both have; None for the baseline itself
 
     @property
     def verdict(self) -> str:

@@ -31,10 +31,10 @@ from pcl.training.run import Run
 
 _OVERHEAD_S = 0.25  # of a trial outside of training; `bench.py study` measures it
 _SLICE = 50  # batches that a probe gives the device at once
-_BATCHES, _BESIDE_S = 200, 3.0  # batches of a phase that trials are timed for side by side; fewer if one takes longer
-_LONG_S = 5.0  # batches are timed again for so long
-_LEAST_RANGE = 1.5  # longest estimate by the shortest: trials side by side share caches and memory
-_ENOUGH_S = 30.0  # after so long no further trial is probed
+_BATCHES, _BESIDE_S = 200, 3.0  # most batches of a phase timed side by side, and about how long
+_LONG_S = 5.0  # batches are timed again until this long
+_LEAST_RANGE = 1.5  # least ratio of longest to shortest estimate: trials side by side share caches and memory
+_ENOUGH_S = 30.0  # after this long, no further trial is probed
 
 
 def probe(
@@ -42,10 +42,10 @@ def probe(
 ) -> Cost:  # fmt: skip
     """Measure a few batches of every phase and one evaluation, and estimate the cost of the whole trial.
 
-    With `is_grouped`, also find out how many of them a process on a GPU had better train side by side.
+    With `is_grouped`, also measure how many of them a process on a GPU should train side by side.
     """
     if is_gpu := device == "cuda":
-        torch.cuda.empty_cache()  # of earlier probes
+        torch.cuda.empty_cache()  # filled by earlier probes
         torch.cuda.reset_peak_memory_stats()
     training = config.training
     started = time.perf_counter()
@@ -66,7 +66,7 @@ def probe(
     n_bytes = 3 * 4 * n_parameters  # Adam keeps two numbers for each, four bytes each
     if not is_gpu:
         return Cost(set_up, seconds, n_bytes, slowest=slowest)
-    # What others use is not there for trials.
+    # Memory that other processes use is not available to trials.
     memory = torch.cuda.max_memory_reserved(), torch.cuda.mem_get_info()[0] + torch.cuda.memory_reserved()
     cost = Cost(set_up, seconds, n_bytes, *memory, slowest=slowest, has_mps=_has_mps())
     if not is_grouped:
@@ -82,12 +82,12 @@ def probe(
 
 
 def _has_mps() -> bool:
-    """Return whether NVIDIA's MPS runs on this machine: whether its control service, or anybody, listens."""
+    """Return whether NVIDIA's MPS runs on this machine: whether anything listens on its control socket."""
     door = Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps")) / "control"
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as visitor:
             visitor.connect(str(door))
-    except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError):  # refused: what is left of one that ended
+    except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError):  # refused: left over from one that ended
         return False
     except OSError:  # a socket of another kind
         pass
@@ -131,9 +131,9 @@ def _timed(work: Callable[[], object]) -> float:
 
 
 def survive_forks() -> None:
-    """Keep numpy's OpenBLAS from starting threads in this process, for good.
+    """Keep numpy's OpenBLAS from ever starting threads in this process.
 
-    Where one thread forks, as Ray does at its start, another that computes on them waits for them for good.
+    If one thread forks, as Ray does at its start, another that computes on them would wait for ever.
     """
     from threadpoolctl import threadpool_limits  # noqa: PLC0415  machines that only train may lack it
 
@@ -141,7 +141,7 @@ def survive_forks() -> None:
 
 
 def costs_of(trials: Sequence[Trial], device: str, n_threads: int, is_grouped: bool = False) -> list[Cost]:
-    """Probe the first and the last trial, in a grid mostly the cheapest and the dearest; the first alone if it is slow.
+    """Probe the first and the last trial, in a grid mostly the cheapest and the most expensive; only the first if slow.
 
     The probe has as many threads as a trial. For `is_grouped` see `probe`.
     """
@@ -151,7 +151,7 @@ def costs_of(trials: Sequence[Trial], device: str, n_threads: int, is_grouped: b
         for trial in [trials[0], trials[-1]] if len(trials) > 1 else trials:
             if costs and time.perf_counter() - started > _ENOUGH_S:
                 break
-            with contextlib.suppress(ValueError, RuntimeError, MemoryError):  # it will be seen as a failed trial
+            with contextlib.suppress(ValueError, RuntimeError, MemoryError):  # it will show up as a failed trial
                 trust(trial.config)  # on another node, nobody has named the study's files yet
                 costs.append(probe(trial.run_config, trial.seeds, device, is_grouped))
     if device == "cuda":  # the trials will need the memory
@@ -162,7 +162,7 @@ def costs_of(trials: Sequence[Trial], device: str, n_threads: int, is_grouped: b
 
 @dataclass(frozen=True)
 class Plan:
-    """A study as it is about to run."""
+    """A study that is about to run."""
 
     space: SearchSpace
     spec: StudySpec
@@ -172,7 +172,7 @@ class Plan:
     is_finalized: bool  # whether the best run on the report seeds
 
     def lines(self, costs: Sequence[Cost]) -> list[str]:
-        """Return the plan in words; the mean cost of some of the first stage's trials stands for all."""
+        """Return the plan in words; `costs`, of some trials of the first stage, stand for all trials."""
         spec, space = self.spec, self.space
         seeds = " ".join(map(str, spec.tuning_seeds))
         _, objectives = with_objectives(space, spec.objectives)
@@ -216,7 +216,7 @@ class Plan:
 
 
 def told_resources(resources: Resources, available: Mapping[str, float]) -> str:
-    """Return in words what a trial is given, and how many run at once."""
+    """Return in words the resources of a trial, and how many run at once."""
     gpus = f" and {resources.gpus:g} GPU" if resources.gpus else ""
     beside = f", {resources.side_by_side} side by side" if resources.side_by_side > 1 else ""
     return f"  each on {resources.cpus:g} CPU{gpus}{beside}, {resources.slots(dict(available))} at once"
@@ -248,7 +248,7 @@ def told_range(
 def estimated_seconds(
     costs: Sequence[Cost], n_left: float, resources: Resources, slots: int, times_longer: float = 1.0
 ) -> float:
-    """Return a study's estimated seconds; its mean trial trains `times_longer` than those of the costs."""
+    """Return a study's estimated seconds; its mean trial trains `times_longer` times as long as those of `costs`."""
     training = times_longer * sum(cost.shared_run_s(resources) for cost in costs) / len(costs)
     return resources.start_s + n_left * (training + _set_up_s(costs) + _OVERHEAD_S) / max(1, slots)
 

@@ -1,4 +1,4 @@
-"""Posteriors that a trained encoder predicts in the controlled experiment, beside the true ones.
+"""Posteriors that a trained encoder predicts in the controlled experiment, and the true ones.
 
 Axes: B inputs, D dim of the truth, D' of the encoder.
 """

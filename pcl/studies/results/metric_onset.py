@@ -1,7 +1,7 @@
 """First batch from which a metric is meaningful: a kappa metric says nothing while only mu is trained.
 
-What a metric is about decides from which batch on it is judged: from the start of the first phase that trains that.
-How far a training is, to be compared with others, is the share of its batches from there to its end.
+A metric is judged from the start of the first phase that trains what the metric is about. Trainings are compared by the
+share of their batches from there to the end.
 """
 
 import math
@@ -19,7 +19,7 @@ _OF_MU = ("eval/mu_", VAL_RECALL)
 def judged_from(config: RunConfig, metric: str) -> int:
     """Return the start of the first phase that trains what the metric is about; the last batch if none does.
 
-    The loss is another one in every phase, so that only the last one's counts.
+    Each phase has another loss, so only the last phase's loss counts.
     """
     training = config.training
     starts = [0, *training.phases.ends(training.n_batches)]
@@ -33,9 +33,9 @@ def judged_from(config: RunConfig, metric: str) -> int:
 def judged_curve(rows: Sequence[Row], config: RunConfig, metric: str) -> list[tuple[float, float]]:
     """Return percent done and the metric's mean over seeds for every meaningful report before the last.
 
-    A report whose mean is undefined or infinite judges nothing.
+    A report whose mean is undefined or infinite is left out.
 
-    Where a run ends with its best evaluation (images: by the crops' correlation), it is judged by its best so far.
+    A run that ends with its best evaluation (images: by the crops' correlation) is judged by its best so far.
     """
     first, last = judged_from(config, metric), config.training.n_batches
     selects = config.experiment.task.selects if config.training.keep is Keep.BEST else ""

@@ -20,7 +20,7 @@ def paired(variant: Mapping[str, float], baseline: Mapping[str, float]) -> Estim
 
 
 def by_chance(n_intervals: int) -> str:
-    """Say how many of so many intervals would miss zero by chance; return an empty string for a handful.
+    """Return in words how many of `n_intervals` would miss zero by chance; an empty string for a handful.
 
     Example:
         >>> by_chance(24)

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import numpy as np
 
-_MOST_LEVELS = 7  # distinct numbers from which on an axis is a range, whatever else
-_LEAST_DRAWN, _DRAWN_SHARE = 4, 0.6  # distinct numbers, and their share of the trials, of an axis that was drawn from
-_LOG_SPAN = 30.0  # ratio of the ends from which on a positive range is on a logarithmic scale
+_MOST_LEVELS = 7  # an axis with this many distinct numbers is always a range
+_LEAST_DRAWN, _DRAWN_SHARE = 4, 0.6  # least distinct numbers, and their share of the trials, of a drawn axis
+_LOG_SPAN = 30.0  # from this ratio of its ends on, a positive range has a logarithmic scale
 _LEAST_LOG_SPAN = 5.0  # below, the two scales look alike
 _LEAST_TRIALS = 10  # for PED-ANOVA: half of them are then better than its threshold
-_LEAST_TOP = 5  # trials above the threshold that Optuna asks for, for an analysis that is stable
+_LEAST_TOP = 5  # trials above the threshold that Optuna asks for, for a stable analysis
 _BANDWIDTH = 0.12  # of the kernel of a surface, as a share of an axis
-_MOST_CELLS = 48  # of a surface along an axis: with more levels, neighbours share a cell
-_LEAST_WEIGHT = 0.1  # of all trials at a point; below, nothing near is known
+_MOST_CELLS = 48  # along an axis of a surface: with more levels, neighbours share a cell
+_LEAST_WEIGHT = 0.1  # total of all trials at a point; below it, no trial is near
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Axis:
 
     @cached_property
     def levels(self) -> list[str]:
-        """The distinct values in their order, what is missing first."""
+        """The distinct values in their order, missing ones first."""
         found = list(dict.fromkeys(self.values))
         has_numbers = self.numbers is not None
         return sorted(found, key=lambda text: (text != "", float(text) if has_numbers and text else 0.0, text))
@@ -79,14 +79,14 @@ class Axis:
 
 
 class Method(Enum):
-    """How importance is measured."""
+    """A measure of importance."""
 
     MAIN_EFFECTS = "main effects"
     PED_ANOVA = "PED-ANOVA"
 
 
 class Unknown(Enum):
-    """Why importance cannot be measured."""
+    """A reason why importance cannot be measured."""
 
     SAME_VALUE = "All trials reached the same value."
     TOO_FEW = "Importance needs more trials than there are levels, and ten if a setting is drawn from a range."
@@ -114,7 +114,7 @@ def is_wide(values: Sequence[float]) -> bool:
 def importance(axes: Sequence[Axis], values: Sequence[float], *, is_larger_better: bool) -> Importance | Unknown:
     """Return the importance of every axis: main effects of levels, or PED-ANOVA where an axis is a range.
 
-    Where trials are too few or all of one value, that is returned. Give the logarithms of a metric that spans decades.
+    An `Unknown` says that trials are too few or all have one value. Pass the logarithms of a metric that spans decades.
     """
     if len(axes) == 0 or len(values) < 3:
         return Unknown.TOO_FEW
@@ -152,7 +152,7 @@ def _main_effects(axes: Sequence[Axis], values: Sequence[float]) -> Importance:
 
 
 def _ped_anova(axes: Sequence[Axis], values: Sequence[float], is_larger_better: bool) -> Importance:
-    """Return how much each axis tells the best trials from all, by Optuna, normalized to a sum of 1."""
+    """Return how well each axis tells the best trials from all, by Optuna, normalized to a sum of 1."""
     import optuna  # noqa: PLC0415  half a second
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)

@@ -10,7 +10,7 @@ from pcl.studies.space.search_space import Mode, Objective, SearchSpace
 
 
 def check_objectives(metrics: Sequence[str], space: SearchSpace) -> None:
-    """Raise a ValueError if one is not a metric of the space's task, has no better end, or comes twice."""
+    """Raise a ValueError if an objective is not a metric of the space's task, has no better end, or is repeated."""
     if len(set(metrics)) != len(metrics):
         raise ValueError(f"`objectives` must have every metric once, but got {', '.join(metrics)}.")
     for metric in metrics:
@@ -56,7 +56,7 @@ def pareto_front(outcomes: Iterable[Outcome], objectives: Sequence[Objective]) -
     ]
     points.sort(key=lambda point: point[0], reverse=True)
     front: list[tuple[tuple[float, ...], Outcome]] = []
-    for goods, outcome in points:  # who is beaten is beaten by one that comes before
+    for goods, outcome in points:  # a dominated trial is dominated by an earlier one
         if not any(_beats(other, goods) for other, _ in front):
             front.append((goods, outcome))
     return [outcome for _, outcome in front]

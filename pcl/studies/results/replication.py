@@ -1,11 +1,11 @@
 """Replication: more seeds for configurations that cannot be told apart, compared pairwise seed by seed.
 
-The rule. Of a stage's trials that finished with every seed, the best by its mean is compared with each of the others:
-the mean of the differences on the seeds that both have, and its 95% interval by Student's t. Those whose interval has 0
-in it stay, at most `MOST_COMPARED` with the best, and get `SEEDS_A_ROUND` new seeds each, which are neither tuning nor
-report seeds. Then the same again among those that stay. It ends when one is left, or after `MOST_ROUNDS` rounds: those
-that are left are then as good as each other as far as these seeds tell, and the best mean wins. One seed alone has no
-interval, and leaves nothing out. Looking several times makes wrong exclusions likelier than 5% (at most 5% a look).
+The rule: among a stage's trials that finished with every seed, the best by its mean is compared with each of the
+others, by the mean difference on the seeds that both have and its 95% interval (Student's t). Those whose interval
+contains 0 stay, at most `MOST_COMPARED` with the best, and get `SEEDS_A_ROUND` new seeds each, which are neither tuning
+nor report seeds. This repeats among those that stay until one is left, or for `MOST_ROUNDS` rounds: these seeds then
+cannot tell apart those that are left, and the best mean wins. A single seed has no interval and excludes nothing.
+Repeated looks make wrong exclusions likelier than 5% (at most 5% a look).
 """
 
 import math
@@ -50,7 +50,7 @@ class Replication:
     n_rounds: int = 0  # rounds of new seeds
     # All that were replicated, with their new seeds, the best first
     compared: list[Outcome] = field(default_factory=list)
-    differences: list[Difference] = field(default_factory=list)  # of the best to each of the others, in the same order
+    differences: list[Difference] = field(default_factory=list)  # of the best from each other one, in the same order
 
     @property
     def n_unclear(self) -> int:
@@ -67,7 +67,7 @@ def paired(best: Outcome, other: Outcome, objective: Objective) -> Difference:
     values = [sign * (ours - theirs) for ours, theirs in pairs if math.isfinite(ours - theirs)]
     if len(values) < 2:
         return Difference(values[0] if values else math.nan, math.inf, len(values))
-    # Not by `standard_error`: summaries of earlier versions have the last bit of this order.
+    # Not by `standard_error`: this order of operations gives the last bit that stored summaries have.
     half_width = t_quantile(len(values)) * statistics.stdev(values) / math.sqrt(len(values))
     return Difference(statistics.fmean(values), half_width, len(values))
 
@@ -104,7 +104,7 @@ def concluded(left: Sequence[Outcome], excluded: Sequence[Outcome], objective: O
 
 
 def described(replication: Replication, objective: Objective) -> list[str]:
-    """Return a line for each configuration: its mean, and its paired difference to the best."""
+    """Return a line for each configuration: its mean, and its paired difference from the best."""
     lines = []
     for place, outcome in enumerate(replication.compared):
         values = outcome.values(objective.metric)

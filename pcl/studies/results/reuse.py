@@ -11,7 +11,7 @@ def is_lost(result: Result | None) -> bool:
 
 
 def take_over(study: StudyFolder, trial: Trial, outcome: Outcome, source: str) -> None:
-    """Put another study's result of a trial into its folder here, in one step, unless there is one."""
+    """Write another study's result of a trial to its folder here, in one step, unless it has one."""
     folder = study.trial(trial.key)
     if folder.result() is not None:
         return

@@ -34,7 +34,7 @@ class Outcome:
 
     @property
     def is_finished(self) -> bool:
-        """Return whether it came to its end."""
+        """Return whether it finished."""
         return self.result is not None and self.result.status is Status.FINISHED
 
     @property
@@ -58,7 +58,7 @@ class Outcome:
         return mean_of(self.values(metric))
 
     def counts(self, metric: str) -> bool:
-        """Return whether it came to its end with a finite mean."""
+        """Return whether it finished with a finite mean."""
         return self.is_finished and math.isfinite(self.mean(metric))
 
     def standard_error(self, metric: str) -> float:
@@ -69,8 +69,8 @@ class Outcome:
 def ranked(outcomes: Iterable[Outcome], objective: Objective) -> list[Outcome]:
     """Sort, best first: trials whose every seed finished, those that lost seeds, then those without a value.
 
-    Of the last, those that a scheduler stopped come before those that failed: a value that is not of the whole training
-    is not compared with one that is.
+    Among the last, stopped trials come before failed ones: a value from part of a training is not compared with one
+    from a whole training.
     """
 
     def place(outcome: Outcome) -> tuple[int, float]:

@@ -1,4 +1,4 @@
-"""The training of a study's winner that is handed over: registered as a model, applied to images, looked at."""
+"""The training of a study's winner that is registered as a model, applied to images and looked at."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -21,7 +21,7 @@ class TrainedWinner(NamedTuple):
 def trained_winner(study: StudyFolder, key: str) -> TrainedWinner:
     """Return the training of the winner with this key: the first finished one on report seeds, else its own.
 
-    Report seeds never select, so that what they reach is not flattered by the selection. One whose checkpoint is in
+    Report seeds never select, so their results are not flattered by the selection. A training whose checkpoint is in
     another storage does not count.
     """
     winner = study.trial(key)
@@ -43,7 +43,7 @@ def _reported(study: StudyFolder, cell: str) -> Iterator[TrialFolder]:
 
 
 def checkpoint_of(study: StudyFolder, trial: TrialFolder) -> Path:
-    """Return a trial's checkpoint; of one that was taken over, where it was trained. It need not exist."""
+    """Return a trial's checkpoint, which need not exist; a reused trial's is in the study that trained it."""
     result = trial.result()
     named = result.reused_from if result is not None else None
     places = [trial, *([study.beside(named).trial(trial.key)] if named else [])]

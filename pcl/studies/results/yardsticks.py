@@ -1,6 +1,6 @@
-"""Judges trials by what they must be better than: the best constant kappa in size, and chance in Recall@1.
+"""Yardsticks that trials must beat: the best constant kappa for the size of kappa, and chance for Recall@1.
 
-Rank correlations tell neither: they judge the order of kappa alone.
+Rank correlations show neither: they judge only the order of kappa.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ from pcl.studies.space.trial import Trial
 
 SCALE_OFF = "order right, scale off"
 _ORDERED = 0.9  # rank correlation from which an order is called right
-_NEAR_CHANCE = 0.1  # share of the way from chance to a Recall@1 of 1 that is nothing to speak of
+_NEAR_CHANCE = 0.1  # share of the way from chance to a Recall@1 of 1 that still counts as chance
 
 
 def trial_constant_kappa_mae(trial: Trial, seeds: Sequence[int] = ()) -> float | None:

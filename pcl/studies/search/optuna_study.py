@@ -113,7 +113,7 @@ class Sampling:
             why = "damaged" if is_damaged(path) else "" if revision(path) else "incomplete"
             if why:
                 self.aside = set_database_aside(path, why)
-                warn(f"{path} is {why}: it is now {self.aside.name}, and made again from the trials' folders.")
+                warn(f"{path} is {why}: it was renamed to {self.aside.name} and rebuilt from the trials' folders.")
         if not path.exists():
             with new_database(path) as new:
                 _make(new)
@@ -121,7 +121,7 @@ class Sampling:
         return optuna.storages.RDBStorage(_url(path))
 
     def points(self) -> list[Point]:
-        """Return all points proposed or added so far, in order; points of interrupted asks are told to have failed."""
+        """Return all points proposed or added so far, in order; points of interrupted asks are marked as failed."""
         with self._database():
             found = []
             for trial in self._study.get_trials(deepcopy=False):
@@ -146,7 +146,7 @@ class Sampling:
             is_queued = any(trial.state is TrialState.WAITING for trial in every)  # by a driver that was killed then
             if values is not None and not is_queued:
                 self._study.enqueue_trial(dict(values))
-            # An interrupted ask does not count: the next one is its repetition, and proposes the same.
+            # An interrupted ask does not count: the next one repeats it and proposes the same.
             samples, number = self._samples, sum(map(self._is_whole, every))
             sampler = sampler_of(samples.method, samples.stage, samples.n_trials, number)
             self._study.sampler = sampler if values else warned(sampler, self._study, every, self._distributions)
@@ -195,7 +195,7 @@ class Sampling:
                 yield
         except (optuna.exceptions.StorageInternalError, SQLAlchemyError, sqlite3.Error) as error:
             told = first_line(error.__cause__ or error)
-            hint = "where it is damaged, the next start makes it again from the trials' folders"
+            hint = "if it is damaged, the next start rebuilds it from the trials' folders"
             raise OSError(f"{self._samples.database} cannot be used ({told}; {hint})") from None
 
 
@@ -221,7 +221,7 @@ def warned(
     sampler: optuna.samplers.BaseSampler, study: optuna.Study, every: Sequence[FrozenTrial],
     distributions: dict[str, BaseDistribution],
 ) -> optuna.samplers.BaseSampler:  # fmt: skip
-    """Return a sampler for one proposal, to which failed ones of `every` trial are as bad as the worst finished one.
+    """Return a sampler for one proposal that rates the failed trials in `every` as low as the worst finished one.
 
     Samplers ignore failed trials: where the best known point is close to settings that diverge, they would propose
     those again and again. In the study, the failed trials stay failed.

@@ -1,7 +1,7 @@
 """Trials that a sampler proposes one after the other, kept consistent between Optuna's study and the trials' folders.
 
-The folders are authoritative. Every result there is told to Optuna, whoever produced it; a trial that Optuna takes for
-running and that has no result is run again.
+The folders are authoritative. Every result there is told to Optuna, whoever produced it; a trial without a
+result that Optuna believes to be running is run again.
 """
 
 from collections.abc import Callable, Mapping
@@ -58,12 +58,12 @@ class Proposer:
 
     @property
     def trials(self) -> list[Trial]:
-        """All trials so far, with those of a warm start, in order."""
+        """All trials so far, including those of a warm start, in order."""
         return list(self._trials.values())
 
     @property
     def n_trials(self) -> int:
-        """Number of trials that there will be, with those of a warm start."""
+        """Final number of trials, including those of a warm start."""
         return self._n_trials + len(self._warm)
 
     def next(self) -> Trial | None:

@@ -40,7 +40,7 @@ class Finding:
 
 
 class Search:
-    """The search of a study; see `run`. Its `space` goes by the first of the study's objectives."""
+    """The search of a study; see `run`. Its `space` ranks by the first of the study's objectives."""
 
     def __init__(
         self, space: SearchSpace, spec: StudySpec, execution: Execution, recorder: Recorder, interrupt: Interrupt
@@ -128,7 +128,7 @@ class Search:
         return [Outcome.of(trial, self.folder.trial(trial.key)) for trial in proposer.trials]
 
     def _stopping(self, stage: str) -> EarlyStopping | None:
-        """Return what ends a stage's trials early, if anything does; replicates and the report's are not stopped."""
+        """Return the early stopping of a stage's trials, if any; replicates and report trials are not stopped."""
         if stage in (REPORT_STAGE, REPLICATE_STAGE) or self.spec.method.scheduler != ASHA:
             return None
         return EarlyStopping(self.folder, stage, self.space.objective, self._interrupt)

@@ -1,1 +1,1 @@
-"""A trained encoder behind MLflow's model interface. Travels with every registered model, without the other studies."""
+"""A trained encoder behind MLflow's model interface; in every registered model, without the rest of `pcl.studies`."""

@@ -1,8 +1,8 @@
 """MLflow's loader of a packed encoder, called by `mlflow.pyfunc.load_model` and `mlflow models serve`.
 
 Images come as a table with a column `image` of encoded files or `pixels` of (H, W, 3); numbers as an array (N, dim_x).
-The answer is a table with a row for each input. What is wrong with an input becomes an error that a server answers with
-the status 400.
+The answer is a table with a row for each input. An invalid input raises an error that a server answers with the status
+400.
 """
 
 import base64
@@ -65,7 +65,7 @@ def _images(data: Any) -> list[object]:
 
 
 def _file(value: object) -> object:
-    """Return the file that is in base64, as MLflow leaves it in `instances` and `inputs`; anything else as it is."""
+    """Return the decoded file of base64 text, as MLflow leaves it in `instances` and `inputs`; all else as it is."""
     if isinstance(value, str | bytes):
         with suppress(ValueError):  # an image file has bytes that base64 lacks
             return base64.b64decode(value, validate=True)

@@ -37,7 +37,7 @@ def ablation_study(folder: StudyFolder, ablation: Ablation, spec: StudySpec, say
 
 
 def _written(folder: StudyFolder, ablation: Ablation, spec: StudySpec, outcomes: list[Outcome], say: Say) -> list[Path]:
-    """Say the table and write it; return the files."""
+    """Print the table and write it; return the files."""
     by_label = {str(outcome.trial.varied[ablation.axis]): outcome for outcome in outcomes}
     reached = [
         Reached(

@@ -1,4 +1,4 @@
-"""New studies: the rules of what may be asked for, and the specification that it becomes."""
+"""New studies: the checks of a request, and the specification that it becomes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -36,10 +36,10 @@ class Runs(NamedTuple):
 
 
 def method_of(asked: SearchRequest, space: SearchSpace) -> Method:
-    """Return the search that is asked for, once its method and its objectives are checked against the space.
+    """Return the requested search, after checking its method and objectives against the space.
 
     Raises:
-        ValueError: If an option is for another search, or the space has ranges and is to be a grid.
+        ValueError: If an option is for another search, or a grid is asked for in a space with ranges.
     """
     kind = asked.kind or GRID
     for name, (what, kinds) in _KINDS.items():
@@ -47,8 +47,8 @@ def method_of(asked: SearchRequest, space: SearchSpace) -> Method:
             raise ValueError(f"{what} goes with the search {' or '.join(kinds)}, but the search is {kind}.")
     if asked.scheduler == "pbt":
         raise ValueError(
-            "The scheduler must be asha or none, not PBT, whose trials take over each other's weights and change "
-            "settings on the way, so that no configuration stands for what one has reached; take asha, and search "
+            "The scheduler must be asha or none. Trials of PBT take over each other's weights and change "
+            "settings on the way, so no configuration describes a trial's result; take asha, and search "
             "`training.lr` and `training.lr_schedule`."
         )
     scheduler = "" if asked.scheduler in (None, "none") else asked.scheduler
@@ -68,10 +68,10 @@ def method_of(asked: SearchRequest, space: SearchSpace) -> Method:
 
 
 def search_spec(space: SearchSpace, where: str, runs: Runs, method: Method, asked: SearchRequest) -> StudySpec:
-    """Return the specification of a search; `where` is by what the study finds its space again.
+    """Return the specification of a search; `where` is the text by which the study finds its space again.
 
     Raises:
-        ValueError: If the first stage's trials are not possible; of ranges, if those that are tried are not.
+        ValueError: If the first stage's trials are not possible; for ranges, if those that are tried are not.
     """
     seeds = tuple(runs.seeds) or (space.tuning_seeds if runs.scale == "paper" else space.tuning_seeds[:1])
     check_seeds(seeds)
@@ -92,7 +92,7 @@ def search_spec(space: SearchSpace, where: str, runs: Runs, method: Method, aske
 
 
 def check_warm_start(spec: StudySpec, folder: StudyFolder) -> None:
-    """Raise a ValueError unless a study's trials are some that this one could have."""
+    """Raise a ValueError unless this study could have the other study's trials."""
     other = StudySpec.read(folder)
     folder.pull()
     if difference := spec.difference(replace(other, method=spec.method, space=spec.space, replicate=spec.replicate)):
@@ -113,10 +113,10 @@ def ablation_spec(ablation: Ablation, where: str, runs: Runs) -> StudySpec:
         where, ablation.fingerprint(), runs.profile, runs.scale, canonical_settings(runs.settings, ablation.readers),
         (), seeds, runs.data, kind=ABLATION,
     )  # fmt: skip
-    cells_of(ablation, spec)  # possible, or a sentence that says why not
+    cells_of(ablation, spec)  # raises a ValueError if the baseline is not possible
     return spec
 
 
 def folder_of(storage: Storage, name: str | None, declared: SearchSpace | Ablation, spec: StudySpec) -> StudyFolder:
-    """Return where a study is kept, under the name that it is given, which is checked, or a new one."""
+    """Return a study's folder, by the given name, which is checked, or by a new one."""
     return storage.study(default_name(declared.name, spec.data, spec.scale) if name is None else check_new_name(name))

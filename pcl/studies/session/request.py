@@ -18,7 +18,7 @@ class ResourceRequest:
 
     cpus: float = 1.0  # cores of a worker
     gpus: float | Literal["auto"] = AUTO  # devices of a worker, or a share of one; "auto" measures how many share one
-    side_by_side: int | None = None  # trials in a worker; None leaves that to the measurement, or is one
+    side_by_side: int | None = None  # trials in a worker; None takes the measured number, or one
     most_at_once: int | None = None  # bound on concurrent trials; None for as many as fit
 
     def __post_init__(self) -> None:
@@ -26,7 +26,7 @@ class ResourceRequest:
             raise ValueError(f"`gpus` must be a number or {AUTO!r}, but got None.")
 
     def is_measured(self, available: Mapping[str, float], demand: Demand) -> bool:
-        """Return whether it is measured how many trials share a GPU: unless it is given, where they outnumber GPUs."""
+        """Return whether to measure how many trials share a GPU: if it is not given and they outnumber GPUs."""
         n_gpus = available.get("GPU", 0)
         return self.gpus == AUTO and self.side_by_side is None and 0 < n_gpus < self._n_at_once(demand)
 
@@ -34,7 +34,7 @@ class ResourceRequest:
         return min(demand.n_trials, self.most_at_once or demand.n_trials)
 
     def resources(self, available: Mapping[str, float], costs: Sequence[Cost] = (), demand: Demand = ONE) -> Resources:
-        """Return what a worker gets; where its share of a GPU is measured, a whole one until costs are known."""
+        """Return a worker's resources; a share of a GPU that is measured is a whole one until costs are known."""
         side_by_side = self.side_by_side or 1
         gpus = (1.0 if available.get("GPU") else 0.0) if self.gpus == AUTO else self.gpus
         if self.is_measured(available, demand):
@@ -51,7 +51,7 @@ class ResourceRequest:
 
 @dataclass(frozen=True)
 class SearchRequest:
-    """A choice of search method; None is the default."""
+    """A choice of search method; None takes the default."""
 
     kind: str | None = None  # grid, random or optuna
     n_trials: int | None = None  # of each stage of a random or Optuna search
@@ -98,7 +98,7 @@ class RunRequest:
             raise ValueError(f"{given[0]} is for the runner ray; inline runs one trial after the other, here.")
 
     def is_measured(self, available: Mapping[str, float], demand: Demand) -> bool:
-        """Return whether a trial's share of a GPU is measured; one after the other, each has all of it."""
+        """Return whether a trial's share of a GPU is measured; trials that run one after the other have all of it."""
         return self.runner is Runner.RAY and self.resources.is_measured(available, demand)
 
     def is_finalized(self, scale: str) -> bool:
@@ -107,7 +107,7 @@ class RunRequest:
     def resources_of(
         self, available: Mapping[str, float], costs: Sequence[Cost] = (), demand: Demand = ONE
     ) -> Resources:
-        """Return what a worker gets; for the arguments see `ResourceRequest.resources`."""
+        """Return a worker's resources; for the arguments see `ResourceRequest.resources`."""
         if self.runner is Runner.RAY:
             return self.resources.resources(available, costs, demand)
         return replace(self.resources.resources(available), most_at_once=1, start_s=0.0)

@@ -77,7 +77,7 @@ class Site:
 def joined(
     request: RunRequest, interrupt: Interrupt, say: Callable[[str], None], how_to_go_on: Callable[[], str]
 ) -> Iterator[Site]:
-    """Join the site that is asked for: Ray, or this process; for the arguments see `on_ray`."""
+    """Join the requested site, Ray or this process; for the arguments see `on_ray`."""
     if request.runner is Runner.RAY:
         with on_ray(request, interrupt, say, how_to_go_on) as site:
             yield site
@@ -90,9 +90,9 @@ def joined(
 def on_ray(
     request: RunRequest, interrupt: Interrupt, say: Callable[[str], None], how_to_go_on: Callable[[], str]
 ) -> Iterator[Site]:
-    """Start or join Ray, with Ctrl-C in our hands.
+    """Start or join Ray, with Ctrl-C handled here.
 
-    `how_to_go_on` says what to do where Ray does not start, or takes the driver with it.
+    `how_to_go_on` says how to continue if Ray does not start, or ends the driver with it.
 
     Raises:
         NotStarted: If there is no cluster at the address, or none starts here.

@@ -29,7 +29,7 @@ Say = Callable[[str], None]
 class Files:
     """The files that a report has written."""
 
-    of_study: Sequence[Path] = ()  # all of it
+    of_study: Sequence[Path] = ()  # files of the study as a whole
     of_winner: Sequence[Path] = ()  # those that show the winner
 
 
@@ -50,7 +50,7 @@ class Strategy(Protocol):
 
     @property
     def demand(self) -> Demand:
-        """Return what it has for workers at a time."""
+        """Return the trials that can run at once."""
 
     def probes(self) -> Sequence[Trial]:
         """Return trials that stand for all."""
@@ -61,13 +61,13 @@ class Strategy(Protocol):
         """Return the lines of the plan."""
 
     def run(self, execution: Execution, recorder: Recorder, interrupt: Interrupt) -> Finding:
-        """Run what is not known; returns early where interrupted."""
+        """Run the trials without a known result; return early if interrupted."""
 
     def is_successful(self, finding: Finding) -> bool:
         """Return whether the study has what it was run for."""
 
     def report(self, folder: StudyFolder, finding: Finding, say: Say) -> Files:
-        """Say what was found and write the study's files."""
+        """Print the results and write the study's files."""
 
 
 @dataclass(frozen=True)
@@ -77,12 +77,12 @@ class StageSearch:
     space: SearchSpace
     spec: StudySpec
     is_finalized: bool = False  # whether the best run on the report seeds
-    # Whether the plan and the tables are shown and the winner is drawn, or files alone are written
+    # Whether to show the plan and the tables and draw the winner, or only write files
     is_told: bool = True
 
     @property
     def decided(self) -> SearchSpace:
-        """The space by the first of the study's objectives; the paper's winner is of the paper's data alone."""
+        """The space, ranked by the study's first objective; it has the paper's winner only on the paper's data."""
         space, _ = with_objectives(self.space, self.spec.objectives)
         published = space.published_for(self.spec.data)
         return space if published == space.published else replace(space, published=published)
@@ -97,7 +97,7 @@ class StageSearch:
 
     @property
     def demand(self) -> Demand:
-        """Return the trials of the largest stage; what comes next, or whether to stop, is decided for each alone."""
+        """Return the trials of the largest stage; not grouped if they are proposed or stopped one by one."""
         method = self.spec.method
         return Demand(max(self.spec.n_trials(self.space)), method.kind != OPTUNA and not method.scheduler)
 
@@ -150,12 +150,12 @@ class StageSearch:
 
 @dataclass(frozen=True)
 class TrialList:
-    """Trials that are all known beforehand."""
+    """A list of trials that are known beforehand."""
 
     objective: Objective  # the metric that is shown
     trials: Sequence[Trial]
-    title: str  # what is said of them
-    # Says and writes what was found; returns the files
+    title: str  # heading above them
+    # Prints and writes the results; returns the files
     write: Callable[[list[Outcome]], Sequence[Path]] = field(default=lambda _: ())
 
     is_planned = is_finalized = False
@@ -171,7 +171,7 @@ class TrialList:
     def plan(
         self, folder: StudyFolder, resources: Resources, available: Mapping[str, float], costs: Sequence[Cost]
     ) -> Sequence[str]:
-        """Return what each is given where it was measured; who made the list has shown the rest."""
+        """Return each trial's resources if they were measured; the caller has shown the rest of the plan."""
         return [told_resources(resources, available)] if costs else []
 
     def run(self, execution: Execution, recorder: Recorder, interrupt: Interrupt) -> Finding:

@@ -49,7 +49,7 @@ def search_study(folder: StudyFolder, search: StageSearch) -> Study[StageSearch]
 
 
 def preview(study: Study[Strategy], request: RunRequest, say: Say) -> None:
-    """Say the plan of a study and open nothing; trials are measured unless another cluster is asked for."""
+    """Print the plan of a study without opening it; trials are measured unless another cluster is asked for."""
     study.folder.pull()
     if request.address is None:
         say(_PROBING)
@@ -66,7 +66,7 @@ def _costs(study: Study[Strategy], request: RunRequest, site: Site) -> list[Cost
 def _say_plan(
     study: Study[Strategy], request: RunRequest, available: Mapping[str, float], costs: Sequence[Cost], say: Say
 ) -> Resources:
-    """Say what will run; returns what a trial is given."""
+    """Print what will run; return a trial's resources."""
     resources = request.resources_of(available, costs, study.strategy.demand)
     for line in study.strategy.plan(study.folder, resources, available, costs):
         say(line)
@@ -86,7 +86,7 @@ class Client:
     """The caller of a session: a command, or a program that calls the Python API."""
 
     say: Say = print
-    # What goes on with a study that has ended early, such as a command
+    # How to resume a study that has ended early, such as a command
     how_to_resume: Callable[[StudyFolder], str] = lambda _: "the same call"
     # Surrounds the work on a study that is open; may turn errors into others
     guard: Callable[[StudyFolder], AbstractContextManager[None]] = lambda _: nullcontext()
@@ -105,7 +105,7 @@ class StudySession:
         self._probe: Future[list[Cost]] | None = None
 
     def conduct(self, site: Site) -> Finding:
-        """Take all steps at a site that is joined; what was found by then where interrupted."""
+        """Take all steps at a joined site; return what was found, even if interrupted."""
         with self.locked():
             resources = self.plan(site)
             record = self.open()
@@ -118,19 +118,19 @@ class StudySession:
         return finding
 
     def measure(self) -> None:
-        """Begin to measure trials in this process, in a thread, as while Ray starts; `plan` waits for the costs."""
+        """Begin to measure trials in a thread of this process, such as while Ray starts; `plan` waits for the costs."""
         survive_forks()
         self._probe = ThreadPoolExecutor(1).submit(_costs, self.study, self.request, Site())
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the study's folder, which is made where there is none."""
+        """Hold the lock of the study's folder, which is created if needed."""
         folder = self.study.folder
         with opened(folder, self.study.spec, self._interrupt.on_lost_lease), self._client.guard(folder):
             yield
 
     def plan(self, site: Site) -> Resources:
-        """Size a trial's resources and say what will run."""
+        """Size a trial's resources and print what will run."""
         available = dict(site.available())
         self.request.resources_of(available).require(available)
         costs: list[Cost] = []
@@ -141,14 +141,14 @@ class StudySession:
         return _say_plan(self.study, self.request, available, costs, self._client.say)
 
     def open(self) -> Record:
-        """Open the study in MLflow; its folder then says what ranks its trials."""
+        """Open the study in MLflow, and record in its folder what ranks its trials."""
         write_objective(self.study.folder, self.study.strategy.objective)
         parent = self._tracker.open_study(self.study.folder.name, self.study.tags)
         return Record(parent, Recorder(self._tracker))
 
     @contextmanager
     def _failing(self, record: Record) -> Iterator[None]:
-        """End the study as failed in MLflow where an error ends the context, such as one of the client's functions.
+        """End the study as failed in MLflow if an error ends the context, such as one in the client's functions.
 
         A second Ctrl-C waits for nothing.
         """
@@ -159,7 +159,7 @@ class StudySession:
             raise
 
     def run(self, runner: TrialRunner, record: Record) -> Finding:
-        """Run what is not known."""
+        """Run the trials without a known result."""
         study, request = self.study, self.request
         choices = Choices(runner, study.strategy.is_finalized, request.is_rerun, request.is_fail_fast)
         execution = Execution(
@@ -173,9 +173,9 @@ class StudySession:
         return End.FINISHED if self.study.strategy.is_successful(finding) else End.FAILED
 
     def report(self, finding: Finding, record: Record) -> str:
-        """Say and write what was found; the files go to the study's store, if it has one, and to MLflow.
+        """Print and write the results; the files go to the study's store, if it has one, and to MLflow.
 
-        Returns what was said.
+        Returns what was printed.
         """
         folder, say = self.study.folder, self._client.say
         told: list[str] = []
@@ -195,7 +195,7 @@ class StudySession:
         return "\n".join(told)
 
     def close(self, finding: Finding, end: End, record: Record, told: str = "") -> None:
-        """Wait for the records and end the study in MLflow; say what is missing there."""
+        """Wait for the records and end the study in MLflow; print what is missing there."""
         winner = None if finding.best is None else self._winner(finding, finding.best, told)
         self._close(End.KILLED if self._interrupt.stop else end, winner, record)
 

@@ -8,7 +8,7 @@ from pcl.studies.tracking.tracker import StoreError, Tracker
 
 
 def checked_tracker(request: RunRequest) -> Tracker:
-    """Return MLflow, where it can be used."""
+    """Return a tracker, after checking that its MLflow can be used."""
     request.storage.require_tracking(request.tracking_uri)
     tracker = Tracker(tracking_uri(request.tracking_uri, request.storage.path.absolute()))
     tracker.check()
@@ -16,7 +16,7 @@ def checked_tracker(request: RunRequest) -> Tracker:
 
 
 def require_free_name(tracker: Tracker, folder: StudyFolder) -> None:
-    """Raise a ValueError if a new study has the name of one that a server has, such as another user's.
+    """Raise a ValueError if a server already has a study of a new one's name, such as another user's.
 
     The two would share their runs, and each would delete what it takes for an earlier attempt of its own.
     """

@@ -1,7 +1,7 @@
 """Declarations of what is searched: spaces, axes, ranges, ablations, and trials.
 
-Files of users import from here: `from pcl.studies.space import SearchSpace, Stage`. Names are loaded on first use, for
-readers of records need `labels` and `numerics_version` alone, which import no torch.
+Users' files import from here: `from pcl.studies.space import SearchSpace, Stage`. Names are loaded on first use:
+readers of records need only `labels` and `numerics_version`, which import no torch.
 """
 
 from importlib import import_module

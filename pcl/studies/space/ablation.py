@@ -42,13 +42,13 @@ class Variant:
     # Further settings at the scale `paper` only, such as sizes that fit a GPU's memory
     settings_at_paper: Mapping[str, Plain] = field(default_factory=dict)
     is_from_scratch: bool = False  # for images: whether to train without pretrained weights
-    # And those of the release's scripts, under the profile `reference` at that scale, where the text says otherwise
+    # Settings of the release's scripts where the text differs, under the profile `reference` at that scale
     in_scripts: Mapping[str, Plain] = field(default_factory=dict)
     encoder: str = ""  # one of `ENCODERS`; the ablation's if it is empty
 
     def __post_init__(self) -> None:
         for part in ("loss", "encoder"):
-            object.__setattr__(self, part, named(getattr(self, part)))  # a relative path: of the file which says it
+            object.__setattr__(self, part, named(getattr(self, part)))  # relative paths: to the file that names them
 
 
 class Cells(NamedTuple):
@@ -67,12 +67,12 @@ class Ablation:
         question: The question, in a sentence.
         axis: What is varied: a dotted path, or another name.
         baseline: Label of the variant that others are compared with.
-        variants: By label.
-        loss: Which of `LOSSES`, or FILE.py:CLASS of a user's own, where a variant does not say.
-        task: Which of `EXPERIMENTS`, or FILE.py:NAME of a user's own.
-        base: Settings of all, applied after profile and scale.
-        metrics: What is reported; by default the task's usual ones.
-        encoder: Which of `ENCODERS`, or FILE.py:CLASS of a user's own; the experiment's where it is empty.
+        variants: Variants by label.
+        loss: One of `LOSSES`, or FILE.py:CLASS of a user's own; for variants that name none.
+        task: One of `EXPERIMENTS`, or FILE.py:NAME of a user's own.
+        base: Settings of all variants, applied after profile and scale.
+        metrics: Metrics to report; by default the task's usual ones.
+        encoder: One of `ENCODERS`, or FILE.py:CLASS of a user's own; the experiment's if it is empty.
 
     Raises:
         ValueError: If the baseline is not a variant, or a variant is not a possible run.
@@ -118,7 +118,7 @@ class Ablation:
 
     @property
     def readers(self) -> list[RunConfig]:
-        """Configurations that say of which type a setting is: one for each loss and encoder."""
+        """Configurations that give the type of each setting: one for each loss and encoder."""
         names = [self._names(variant) for variant in (Variant(), *self.variants.values())]
         return [RunConfig.of(None, **one) for index, one in enumerate(names) if one not in names[:index]]
 

@@ -28,7 +28,7 @@ def digest(content: object) -> str:
 
 
 def recorded_name(text: str) -> str:
-    """Return what a study's record says a name or a path is: paths are absolute."""
+    """Return a name or a path as a study records it: paths are absolute."""
     return str(Path(text).absolute()) if is_path(text) else text
 
 

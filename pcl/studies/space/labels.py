@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # which imports torch, that readers of records do without
+if TYPE_CHECKING:  # imports torch, which readers of records do without
     from pcl.config.run_config import Plain
 
 

@@ -61,16 +61,16 @@ class SearchSpace:
     """A search in one or several stages.
 
     Attributes:
-        name: What the study is called.
-        loss: Which of `LOSSES`, or FILE.py:CLASS of a user's own.
+        name: Name of the study.
+        loss: One of `LOSSES`, or FILE.py:CLASS of a user's own.
         stages: One after the other; each goes on from the winner of those before.
         base: Settings by dotted path, applied after profile and scale.
         objective: The metric that decides.
         tuning_seeds: Seeds of every cell.
         report_seeds: Seeds of the winner's final runs.
         published: The paper's winner by axis, for comparison; empty where there is none.
-        task: Which of `EXPERIMENTS`, or FILE.py:NAME of a user's own.
-        encoder: Which of `ENCODERS`, or FILE.py:CLASS of a user's own; the experiment's where it is empty.
+        task: One of `EXPERIMENTS`, or FILE.py:NAME of a user's own.
+        encoder: One of `ENCODERS`, or FILE.py:CLASS of a user's own; the experiment's if it is empty.
 
     Raises:
         ValueError: If a path, a value, a seed or a combination of them is not possible in a run.
@@ -118,7 +118,7 @@ class SearchSpace:
 
     @property
     def readers(self) -> list[RunConfig]:
-        """Configurations that say of which type a setting is."""
+        """Configurations that give the type of each setting."""
         return [RunConfig.of(loss=self.loss, task=self.task, encoder=self.encoder)]
 
     @property

@@ -1,1 +1,1 @@
-"""MLflow: the tracker that writes a study, its store and database, and what is found there again."""
+"""MLflow: the tracker that writes a study, its store and database, and what is read back from them."""

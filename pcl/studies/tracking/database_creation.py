@@ -1,6 +1,6 @@
 """Creation of MLflow's database, and its artifacts' paths.
 
-MLflow makes a database in some 1,700 SQL statements and cannot go on where it was killed.
+MLflow creates a database in some 1,700 SQL statements and cannot continue after it was killed.
 """
 
 import os
@@ -16,12 +16,12 @@ from pcl.storage.locks import process_lock
 from pcl.studies.tracking.tags import EXPERIMENTS
 
 _OWN = {"experiments", "_alembic_tmp_experiments"}  # one of them is there from MLflow's first statement on
-_FILLED = {"alembic_version", "workspaces"}  # tables in which MLflow writes while it makes the others
+_FILLED = {"alembic_version", "workspaces"}  # tables that MLflow writes to while it creates the others
 
 
 @contextmanager
 def creation_lock(database: Path | None) -> Iterator[None]:
-    """Hold the lock to make a database: MLflow's migrations fail where several processes do."""
+    """Hold the lock for creating a database: MLflow's migrations fail if several processes run them."""
     if database is None:
         yield
         return
@@ -30,10 +30,10 @@ def creation_lock(database: Path | None) -> Iterator[None]:
 
 
 def ensure_database(database: Path, artifacts: Path) -> None:
-    """Make MLflow's database unless it is there, under the creation lock; it appears whole or not at all.
+    """Create MLflow's database unless it exists, under the creation lock; it appears whole or not at all.
 
-    One that was left half made, with nothing in it, is moved aside. One that changes meanwhile is another program's,
-    such as `mlflow server`, which is waited for. The artifacts are of experiments that have no folder of their own.
+    A half-made, empty database is moved aside. One that changes meanwhile is being made by another program, such as
+    `mlflow server`, which is waited for. `artifacts` is for experiments that have no folder of their own.
 
     Raises:
         ValueError: If the file is another program's database.
@@ -65,9 +65,9 @@ _PATHS = (
 
 
 def bring_artifacts(database: Path, artifacts: Path) -> None:
-    """Point our runs at where their artifacts are now: MLflow keeps absolute paths, which a move or a copy outdates.
+    """Point our runs to where their artifacts are now: MLflow keeps absolute paths, which a move or a copy outdates.
 
-    Where the folder does not exist, but the one that MLflow knows does, nothing has moved.
+    If the folder does not exist, but the one that MLflow knows does, nothing has moved.
     """
     here = artifacts.as_uri()
     with closing(sqlite3.connect(database, sqlite_files.PATIENCE_S)) as connection, connection:
@@ -105,13 +105,13 @@ def _has_nothing(path: Path) -> bool:
     if set(tables) - _FILLED and not set(tables) & _OWN:
         raise ValueError(
             f"{path} is a database of another program, with tables such as {min(set(tables) - _FILLED)}; "
-            "name a file of its own for MLflow."
+            "give MLflow a file of its own."
         )
     return not any(has_rows for name, has_rows in tables.items() if name not in _FILLED)
 
 
 def _state(path: Path) -> tuple[int, int, int] | None:
-    """Return what changes when the file does."""
+    """Return a value that changes when the file does."""
     with suppress(FileNotFoundError):
         found = path.stat()
         return found.st_ino, found.st_size, found.st_mtime_ns

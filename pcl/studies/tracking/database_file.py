@@ -1,8 +1,8 @@
 """The one SQL reader of MLflow's tables, for studies and for the board.
 
 MLflow's client makes so many objects that 10,000 runs take a minute, which SQLite reads in a second or two. `find_runs`
-and `find_points` return what the client would; tests compare them. Where a file's tables are not those that are known
-here, or the store is a server, the client is asked instead (`Store.find_by_client`, the board's mirror).
+and `find_points` return what the client would; tests compare them. For a server, or a file whose tables are not known
+here, the client is used instead (`Store.find_by_client`, the board's mirror).
 """
 
 import math
@@ -34,7 +34,7 @@ TABLES = {
     "metrics": ("key", "value", "timestamp", "step", "is_nan", "run_uuid"),
 }  # fmt: skip
 
-LARGEST = 1.7976931348623157e308  # what MLflow's databases keep of an infinity
+LARGEST = 1.7976931348623157e308  # what MLflow's databases store for an infinity
 
 Row = tuple[Any, ...]
 
@@ -44,7 +44,7 @@ class StoreError(RuntimeError):
 
 
 def restored(value: float) -> float:
-    """Return a value as it was written, an infinity too."""
+    """Return a value as it was written, including infinities."""
     return math.copysign(math.inf, value) if abs(value) >= LARGEST else value
 
 
@@ -54,9 +54,9 @@ def read_only(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(address, PATIENCE_S, uri=True, check_same_thread=False)
     try:
         connection.execute("select 1 from sqlite_master limit 1").close()
-    except sqlite3.Error as error:  # any other one is told to whoever reads
+    except sqlite3.Error as error:  # the reader raises any other error
         if error.sqlite_errorcode == sqlite3.SQLITE_READONLY_ROLLBACK:
-            tables_of(path)  # takes back what a killed writer had begun, which this connection cannot
+            tables_of(path)  # rolls back what a killed writer had begun, which this connection cannot
     return connection
 
 
@@ -71,10 +71,10 @@ def find_runs(
 ) -> "list[Run] | None":
     """Return the runs that are not deleted and have these tags (and status), the oldest first: all, or `most` of them.
 
-    None is returned where the tables are not those that are known here.
+    None is returned if the tables are not known here.
     """
     with closing(read_only(path)) as connection:
-        connection.execute("begin")  # all that is read is of one moment
+        connection.execute("begin")  # everything is read as of one moment
         if not is_known(connection):
             return None
         condition, values = _condition(experiments, tags, status)
@@ -93,9 +93,9 @@ def find_runs(
 
 
 def find_points(path: Path, run_id: str, key: str = "") -> list[tuple[str, int, int, float]] | None:
-    """Return key, time in milliseconds, step and value of all that a run has of a metric, or of all metrics.
+    """Return key, time in milliseconds, step and value of every point of a run's metric, or of all its metrics.
 
-    None is returned where the tables are not those that are known here.
+    None is returned if the tables are not known here.
     """
     with closing(read_only(path)) as connection:
         if not is_known(connection):
@@ -141,13 +141,13 @@ def _run(head: Row, tags: list[Row], params: list[Row], latest_metrics: list[Row
 
 
 class Database(ABC):
-    """MLflow's tables, to be read by any number of threads; a `StoreError` is raised where they cannot be."""
+    """MLflow's tables, readable by any number of threads; a `StoreError` says that they cannot be read."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
 
     def begin(self) -> None:
-        """Get ready to be read."""
+        """Prepare for reading."""
         self.version()
 
     @property
@@ -206,7 +206,7 @@ class FileDatabase(Database):
             except (sqlite3.Error, OSError) as error:
                 if getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_READONLY_ROLLBACK:
                     raise self._unreadable(error) from None
-            self._opened = None  # a writer was killed: a connection that is opened anew takes back what it had begun
+            self._opened = None  # a writer was killed: a new connection rolls back what it had begun
             try:
                 return self._rows(sql, values)
             except (sqlite3.Error, OSError) as error:

@@ -18,7 +18,7 @@ _ENDS = (RunState.FINISHED, RunState.FAILED)
 
 @dataclass(frozen=True)
 class Found:
-    """A trial of any study that has ended."""
+    """An ended trial of any study."""
 
     study: str
     run_id: str
@@ -38,7 +38,7 @@ class Known:
     """The recorded results of a configuration on some seeds."""
 
     seeds: tuple[int, ...]  # those that are asked about
-    trials: tuple[Found, ...] = ()  # that trained some of them; of a seed that several have, the first counts
+    trials: tuple[Found, ...] = ()  # that trained some of them; if several have a seed, the first counts
 
     @property
     def by_seed(self) -> dict[int, Metrics]:

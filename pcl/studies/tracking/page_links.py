@@ -1,4 +1,4 @@
-"""Addresses of MLflow's pages, from the `#` on: they go behind a server's address and a slash.
+"""Addresses of MLflow's pages, from the `#` on, to be appended to a server's address and a slash.
 
 Every one names the workflow. Without it, a browser that is new to MLflow opens the pages for language models, which
 show an experiment's traces and judges instead of its runs.

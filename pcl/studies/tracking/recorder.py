@@ -1,4 +1,4 @@
-"""Threads that keep MLflow in line while trials run, and wait for it where it is away."""
+"""Threads that keep MLflow up to date while trials run, and wait while it is unreachable."""
 
 import threading
 import time
@@ -9,15 +9,15 @@ from pathlib import Path
 from pcl.studies.ledger.folders import TrialFolder
 from pcl.studies.tracking.tracker import Tracker
 
-_AT_ONCE = 4  # records that are sent to a server, which may be far away; to a database, one after the other
+_AT_ONCE = 4  # records sent concurrently to a server, which may be far away; a database gets one after the other
 _ARTIFACT = "artifact "
 
 
 class Recorder:
-    """Syncs trials in background threads. Only `close` waits for MLflow, and nothing raises because of it.
+    """Syncs trials in background threads. Only `close` waits for MLflow, and none of its errors are raised.
 
-    What fails is tried again, with growing pauses. A trial that is submitted again before its turn is synced once. The
-    tracker has a study open.
+    Failures are retried, with growing pauses. A trial that is submitted again before its turn is synced once. The
+    tracker must have a study open.
     """
 
     def __init__(self, tracker: Tracker, first_pause_s: float = 0.25, longest_pause_s: float = 10.0) -> None:
@@ -38,11 +38,11 @@ class Recorder:
             thread.start()
 
     def submit(self, folder: TrialFolder) -> None:
-        """Have the trial's run brought in line with its folder."""
+        """Queue the sync of the trial's run with its folder."""
         self._add(folder.key, partial(self._tracker.sync, folder))
 
     def submit_artifact(self, owner: TrialFolder | str, path: Path) -> None:
-        """Have a file or folder copied into the artifacts of a trial, or of a run such as the parent."""
+        """Queue the copy of a file or folder into the artifacts of a trial, or of a run such as the parent."""
         of_trial = f" of {owner.key}" if isinstance(owner, TrialFolder) else ""
         self._add(f"{_ARTIFACT}{path.name}{of_trial}", partial(self._tracker.log_artifact, owner, path))
 
@@ -59,10 +59,10 @@ class Recorder:
             return dict(self._errors)
 
     def close(self, timeout_s: float) -> list[str]:
-        """Try what is left at once, and stop where nothing is answered for so long. What comes later is not recorded.
+        """Try what is left at once, and stop after so long without an answer. Later submissions are not recorded.
 
         Returns:
-            Keys of trials (or "artifact NAME", of a trial "artifact NAME of KEY") that could not be brought in line.
+            Keys of trials (or "artifact NAME", of a trial "artifact NAME of KEY") that could not be synced.
         """
         with self._changed:
             self._is_closing = True
@@ -77,7 +77,7 @@ class Recorder:
             return self._left()
 
     def _gets_on(self, n_pending: int, timeout_s: float) -> bool:
-        """Wait; return whether a record was sent, or a slow store has answered, even before a record is whole."""
+        """Wait; return whether a record was sent, or a slow store has answered a part of one."""
         n_answers, n_failures, deadline = self._tracker.store.n_answers, self._n_failures, time.monotonic() + timeout_s
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
@@ -116,7 +116,7 @@ class Recorder:
                 self._current.add(name)
             try:
                 job()
-            except Exception as error:  # whatever MLflow or the disk has: training goes on
+            except Exception as error:  # training continues whatever MLflow or the disk raises
                 with self._changed:
                     self._current.remove(name)
                     self._errors[name] = str(error) or type(error).__name__
@@ -124,7 +124,7 @@ class Recorder:
                     self._jobs.setdefault(name, job)  # the last in turn, unless it was submitted again meanwhile
                     self._changed.notify_all()
                 if self._hurry.wait(pause_s):
-                    self._hurry.clear()  # of every pause but one, `close` waits for the whole
+                    self._hurry.clear()  # `close` cuts only one pause short
                     pause_s = 0.0
                 pause_s = min(max(2 * pause_s, self._first_pause_s), self._longest_pause_s)
             else:

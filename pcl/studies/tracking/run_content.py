@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 ENDS = {Status.FINISHED: RunState.FINISHED, Status.FAILED: RunState.FAILED, Status.STOPPED: RunState.KILLED}
 
-# Tags of how a run ended, which one that is opened again loses
+# Tags of how a run ended, which a reopened run loses
 ENDING_TAGS = frozenset({Tag.CAUSE, Tag.FAILURE_KIND, Tag.FAILURE_DETAIL, Tag.STOPPED_EARLY, Tag.SYNCED})
 
 _UNKNOWN = Failure(FailureKind.ERROR)
@@ -42,8 +42,8 @@ class StudyTags:
     data: str  # fingerprint of the data
     commit: str  # of the code
     lock: str  # hash of requirements.lock
-    hardware: str  # of the driver, until a trial says its own
-    ablation: str = ""  # name of the ablation, of a study that is one
+    hardware: str  # of the driver, until a trial records its own
+    ablation: str = ""  # name of the ablation, if the study is one
     baseline: str = ""  # key of the trial that its variants are compared with
     source: str = field(default_factory=source_hash)  # of the code as it is, whatever its commit
     torch: str = field(default_factory=lambda: version("torch"))
@@ -72,7 +72,7 @@ class Winner:
 
     trial: Trial
     metrics: Mapping[str, float]  # means over its seeds, the objective's as `best/objective` too
-    description: str  # the ranked table and what else was said
+    description: str  # the ranked table and the rest of the output
 
 
 def training_data(name: str) -> "DatasetInput":
@@ -96,7 +96,7 @@ def points_of(rows: Sequence[tuple[Row, Metrics]]) -> list[Point]:
 
 
 def stamp_of(result: Result, rows: Sequence[Row]) -> str:
-    """Return the mark of a run that is in line with this result."""
+    """Return the mark of a run that is synced with this result."""
     return f"{result.status.value} {result.time_ms} {len(rows)}"
 
 

@@ -31,8 +31,8 @@ T = TypeVar("T")
 MOST_METRICS, MOST_PARAMS, MOST_TAGS = 1000, 100, 100
 LONGEST_PARAM, LONGEST_TAG = 6000, 5000
 
-# MLflow's defaults are 120 s and 7 retries. It also retries what makes a run, so that a slow server makes two: the
-# retries are ours, which look first.
+# MLflow's defaults are 120 s and 7 retries. It also retries the creation of a run, so that a slow server makes two: our
+# own retries look first.
 _ENVIRONMENT = {
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
@@ -41,8 +41,8 @@ _ENVIRONMENT = {
 }
 
 _PROBE_S = 3.0  # how long an unreachable server may keep a user waiting
-_SLOW_S = 10.0  # how long one that is there may take to answer, as with every other request
-_PAGE = 1000  # runs of a request, as by MLflow's own default
+_SLOW_S = 10.0  # how long a reachable one may take to answer, as with every other request
+_PAGE = 1000  # runs per request, as by MLflow's own default
 _LOCKED_S = 30.0  # how long others may keep a database locked
 
 
@@ -51,7 +51,7 @@ class Store:
 
     Args:
         uri: `sqlite:///FILE`, or `http://` or `https://` of a server.
-        artifacts: Folder of artifacts of a database; by default beside it. A server has its own.
+        artifacts: Folder of artifacts of a database; by default next to it. A server has its own.
 
     Raises:
         ValueError: If the kind of store is none of these, or a password is not escaped.
@@ -60,13 +60,13 @@ class Store:
     def __init__(self, uri: str, artifacts: Path | None = None) -> None:
         for name, value in _ENVIRONMENT.items():
             os.environ.setdefault(name, value)
-        os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"  # they have the password in them
+        os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"  # the URLs contain the password
         scheme, _, rest = uri.partition("://")
         if scheme not in ("sqlite", "http", "https") or not rest.strip("/"):
             raise ValueError(
                 f"The tracking URI must be sqlite:///FILE or an http(s) address, but got {shown_uri(uri)!r}."
             )
-        if set("/?#") & set(password_of(uri)):  # or the password's beginning would be taken for a port, and told
+        if set("/?#") & set(password_of(uri)):  # else the password's beginning would be taken for a port, and shown
             raise ValueError(
                 f"The password for {shown_uri(uri)} must have %2F, %3F and %23 for its `/`, `?` and `#`; if there "
                 f"is none, the path must have %40 for its `@`."
@@ -76,7 +76,7 @@ class Store:
         self.artifacts = (artifacts or self.database.parent / "artifacts").absolute() if self.database else None
         self._client: MlflowClient | None = None
         self._opening = threading.Lock()
-        self.n_answers = 0  # to requests so far: whether a slow store gets on
+        self.n_answers = 0  # to requests so far: they show that a slow store makes progress
 
     @property
     def shown_uri(self) -> str:
@@ -84,7 +84,7 @@ class Store:
         return shown_uri(self.uri)
 
     def check(self) -> None:
-        """Raise a ValueError with one sentence unless the store can be used. Makes nothing where there is none."""
+        """Raise a ValueError with one sentence unless the store can be used. Creates nothing."""
         if self.database is None:
             self._probe()
         elif not self.database.exists():
@@ -139,7 +139,7 @@ class Store:
     def find_by_client(
         self, experiments: list[str], tags: Mapping[str, str], status: RunState | None = None, most: int = 0
     ) -> list["Run"]:
-        """Do the same by MLflow's client: for servers, and databases whose tables are not known here."""
+        """Do the same through MLflow's client: for servers, and databases whose tables are not known here."""
         conditions = [f"tags.`{key}` = '{value}'" for key, value in tags.items()]
         conditions += [f"attributes.status = '{status}'"] if status else []
         order = ["attributes.start_time ASC", "attributes.run_id ASC"]
@@ -163,7 +163,7 @@ class Store:
     ) -> None:  # fmt: skip
         """Write all at once: one request, unless there is more than MLflow takes. Tags are written last.
 
-        Metrics (key, value, time in milliseconds, step) that are there already are not doubled. Params cannot change.
+        Metrics (key, value, time in milliseconds, step) that exist already are not duplicated. Params cannot change.
         """
         from mlflow.entities import Metric, Param, RunTag  # noqa: PLC0415  MLflow takes seconds, and the board needs none
 
@@ -183,11 +183,11 @@ class Store:
             m, p, t = m[n_metrics:], p[MOST_PARAMS:], t[MOST_TAGS:] if is_last else t
 
     def log_input(self, run_id: str, data: "DatasetInput") -> None:
-        """Name the data of a run."""
+        """Record the data of a run."""
         self.call(lambda client: client.log_inputs(run_id, [data]))
 
     def set_running(self, run_id: str) -> None:
-        """Open a run again."""
+        """Reopen a run."""
         self.call(lambda client: client.update_run(run_id, status=RunState.RUNNING.value))
 
     def end(self, run_id: str, state: RunState, time_ms: int) -> None:
@@ -207,7 +207,7 @@ class Store:
         return {(time_ms, step) for _, time_ms, step, _ in self.history(run_id, key)}
 
     def history(self, run_id: str, key: str = "") -> list[tuple[str, int, int, float]]:
-        """Return key, time in milliseconds, step and value of all that was written of a metric, or of all metrics."""
+        """Return key, time in milliseconds, step and value of every point of a metric, or of all metrics."""
         there = self.call(lambda _: find_points(path, run_id, key)) if (path := self.database) else None
         if there is not None:
             return there
@@ -246,7 +246,7 @@ class Store:
                     if self.database:
                         import mlflow.store.tracking.sqlalchemy_store  # noqa: F401, PLC0415  slow: before the lock
                     for name in ("mlflow", "alembic"):
-                        logging.getLogger(name).setLevel(logging.CRITICAL)  # what fails is raised as well
+                        logging.getLogger(name).setLevel(logging.CRITICAL)  # failures are raised as well
                     with creation_lock(self.database):
                         if self.database and self.artifacts:
                             ensure_database(self.database, self.artifacts)

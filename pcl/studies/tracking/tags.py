@@ -1,6 +1,6 @@
-"""Tags and states of MLflow runs: every name that we write or read, and what tags say.
+"""Tags and states of MLflow runs: every name that we write or read, and readers of their values.
 
-Imports neither MLflow nor torch: the board and other readers of records need it alone.
+Imports neither MLflow nor torch, for the board and other readers of records.
 """
 
 import json
@@ -36,11 +36,11 @@ class Tag:
     TORCH = "pcl.torch"
     # Of a study that has a winner
     WINNER = "pcl.winner"  # the winner's run
-    PARAMS_OF = "pcl.params_of"  # the run whose params the study's run has: MLflow's cannot change
+    PARAMS_OF = "pcl.params_of"  # the run whose params the study's run has: params cannot change
     # Of a study whose winner is registered as a model
     MODEL = "pcl.model"  # NAME/VERSION in the registry
     MODEL_TRIAL = "pcl.model_trial"  # key of the trial that had won by then
-    # Of a model and its versions, beside those of a trial
+    # Of a model and its versions, besides those of a trial
     DIGEST = "pcl.digest"  # of all that makes the model: versions of equal digests are equal
     # Of the runs of an ablation
     ABLATION = "pcl.ablation"
@@ -58,7 +58,7 @@ class Tag:
     FAILURE_KIND = "pcl.failure_kind"
     FAILURE_DETAIL = "pcl.failure_detail"
     STOPPED_EARLY = "pcl.stopped_early"
-    SYNCED = "pcl.synced"  # result that the run is in line with
+    SYNCED = "pcl.synced"  # result that the run is synced with
     # MLflow's own
     PARENT = "mlflow.parentRunId"
     USER = "mlflow.user"
@@ -127,5 +127,5 @@ def failure_of(tags: Mapping[str, str]) -> Failure | None:
 
 
 def varied_of(tags: Mapping[str, str]) -> dict[str, str | int | float | bool] | None:
-    """Return what a trial varied, by axis; None of runs that were recorded before this was."""
+    """Return what a trial varied, by axis; None for runs that do not record it."""
     return json.loads(tags[Tag.VARIED]) if Tag.VARIED in tags else None

@@ -1,4 +1,4 @@
-"""Brings MLflow in line with a study's folders: the only writer of MLflow.
+"""Syncs MLflow with a study's folders; the only writer of MLflow.
 
     experiment pcl/SPACE
       parent   pcl.kind=study, pcl.study=NAME
@@ -6,9 +6,9 @@
                  parameters, means over seeds, `objective` and `objective_se`
           grandchild  pcl.kind=seed, pcl.seed=SEED: where a trial has several seeds, each one's metrics
 
-The folders are the truth and the journal (see `pcl.studies.ledger.folders`). `Tracker.sync` is idempotent: there is one
-run for each trial, and every report is in it once. NaN is kept by MLflow; of an infinity it keeps the largest float,
-which `Tracker.finished` turns back.
+The folders are the source of truth and the journal (see `pcl.studies.ledger.folders`). `Tracker.sync` is idempotent:
+there is one run for each trial, and every report is in it once. MLflow keeps NaN; it stores an infinity as the largest
+float, which `Tracker.finished` converts back.
 """
 
 import getpass
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["End", "Found", "StoreError", "StudyTags", "Tracker"]
 
-End = RunState  # how a study ends, for whoever closes it
+End = RunState  # how a study ends, for callers of `close_study`
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class _Record:
     run_id: str
     state: RunState = RunState.RUNNING
     tags: dict[str, str] = field(default_factory=dict)
-    params: set[str] = field(default_factory=set)  # names of those that are there
+    params: set[str] = field(default_factory=set)  # names of those already written
     sent: set[tuple[int, int]] = field(default_factory=set)  # time and batch of the reports that this process has sent
     witness: str = ""  # a metric that shows what another process has sent
 
@@ -103,7 +103,7 @@ class Tracker:
         return trials_page(study.experiment, study.name, study.tags.objective)
 
     def check(self) -> None:
-        """Raise a ValueError with one sentence unless the store can be used. Makes nothing."""
+        """Raise a ValueError with one sentence unless the store can be used. Creates nothing."""
         self.store.check()
 
     def open_study(self, name: str, tags: StudyTags) -> str:
@@ -123,20 +123,20 @@ class Tracker:
             return study.run_id
 
     def sync(self, folder: TrialFolder) -> None:
-        """Bring a trial's run in line with its folder; threads may do so for several trials, not for the same.
+        """Sync a trial's run with its folder; threads may sync several trials, but not the same one.
 
         Call it again after a `StoreError`, which says that MLflow does not answer.
         """
         study = self._study()
         try:
             if not study.is_loaded:
-                with self._lock.writing():  # what others make meanwhile would not be seen, and made again
+                with self._lock.writing():  # else runs that others make meanwhile would not be seen, and made twice
                     if not study.is_loaded:
                         self._load(study)
             with self._lock.reading():
                 self._sync(study, folder)
         except BaseException:
-            study.is_loaded = False  # what was asked for may have been done all the same
+            study.is_loaded = False  # the request may have succeeded nevertheless
             raise
 
     def run_id(self, folder: TrialFolder) -> str:
@@ -164,7 +164,7 @@ class Tracker:
         parent.tags.update(tags)
 
     def close_study(self, end: End) -> None:
-        """End the parent run. Trials that are still open are marked as killed, until `sync` opens them again."""
+        """End the parent run. Trials that are still open are marked as killed, until `sync` reopens them."""
         with self._lock.writing():
             study = self._study()
             self._load(study)  # also sees what an earlier driver has left
@@ -191,7 +191,7 @@ class Tracker:
         return self._opened
 
     def _load(self, study: _Study) -> None:
-        """Load what the store has of the study; of runs that were created twice the first stays."""
+        """Load the study's runs from the store; of runs that were created twice, the first stays."""
         study.experiment = self.store.experiment(EXPERIMENTS + study.tags.space)
         known, study.records = study.records, {}
         for run in self.store.find([study.experiment], {Tag.STUDY: study.name}):
@@ -211,7 +211,7 @@ class Tracker:
         study.is_loaded = True
 
     def _sync(self, study: _Study, folder: TrialFolder) -> None:
-        result = folder.result()  # before the reports: where it is there, they are complete
+        result = folder.result()  # read before the reports: if it exists, they are complete
         rows, trial, objective = folder.rows(), folder.trial(), study.tags.objective
         identity = _Identity(RunKind.TRIAL, folder.key)
         record = study.records.get(identity)
@@ -238,7 +238,7 @@ class Tracker:
         return not sent <= {(row.time_ms, row.batch) for row in rows}
 
     def _retire(self, study: _Study, key: str) -> None:
-        """Delete a trial's runs: MLflow cannot undo what the attempt before has reported."""
+        """Delete a trial's runs: MLflow cannot undo what an earlier attempt has reported."""
         for identity in [identity for identity in list(study.records) if identity.trial == key]:
             self.store.delete(study.records[identity].run_id)
             del study.records[identity]

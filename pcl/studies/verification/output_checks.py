@@ -1,4 +1,4 @@
-"""Invariants of the files that a study ends with: they say what its trials' folders say."""
+"""Invariants of a study's result files: they agree with its trials' folders."""
 
 import csv
 import json
@@ -24,7 +24,7 @@ def output_problems(folder: StudyFolder, outcomes: Mapping[str, Outcome]) -> lis
 
     Args:
         folder: The study.
-        outcomes: What its trials' folders say, by key.
+        outcomes: Outcomes by key, as the trials' folders have them.
     """
     checks = {"summary.json": _summary, "trials.csv": _table, "best.yaml": _best}
     problems = []
@@ -64,7 +64,7 @@ def _differences(entry: Mapping[str, Any], outcome: Outcome | None) -> Iterator[
 
 
 def _is_close(one: float | None, other: float | None) -> bool:
-    """Compare up to rounding: other versions may have summed in another order."""
+    """Compare up to rounding: versions may sum in different orders."""
     return one == other if one is None or other is None else math.isclose(one, other, rel_tol=1e-9)
 
 

@@ -5,10 +5,10 @@ from enum import Enum
 
 
 class Remedy(Enum):
-    """The way to mend a problem, as it is told."""
+    """A way to mend a problem, in words."""
 
     RESUME = "resuming the study mends it"
-    RETRAIN = "delete the trial's folder, in a store there; resuming the study trains it again"
+    RETRAIN = "delete the trial's folder, in the object store if it has one; resuming the study trains it again"
     RERECORD = "delete the run in MLflow; resuming the study records it again"
     DELETE = "delete it; resuming the study writes it again where it is needed"
     ORPHAN = "delete it, unless another storage on this server has the same study"

@@ -1,4 +1,4 @@
-"""Invariants of a study's MLflow runs: one for the study, each trial and each seed, with what the folders say."""
+"""Invariants of a study's MLflow runs: one for the study, each trial and each seed, as the folders have them."""
 
 import math
 from collections import defaultdict
@@ -16,7 +16,7 @@ from pcl.studies.verification.problem import Problem, Remedy
 if TYPE_CHECKING:
     from mlflow.entities import Run
 
-_Identity = tuple[str, str]  # trial and seed; both empty of the study, the latter of a trial
+_Identity = tuple[str, str]  # trial and seed; the study's run has neither, a trial's run has no seed
 
 
 def tracking_problems(store: Store, folder: StudyFolder, trials: Sequence[TrialFolder]) -> Iterator[Problem]:
@@ -25,7 +25,7 @@ def tracking_problems(store: Store, folder: StudyFolder, trials: Sequence[TrialF
     Args:
         store: MLflow.
         folder: The study.
-        trials: Those of its trials whose folders can be read.
+        trials: Its trials whose folders can be read.
     """
     runs = _runs_of(store, folder.name, {trial.key for trial in trials})
     parents = runs.pop(("", ""), [])
@@ -47,7 +47,7 @@ def tracking_problems(store: Store, folder: StudyFolder, trials: Sequence[TrialF
 
 
 def _runs_of(store: Store, study: str, keys: set[str]) -> "dict[_Identity, list[Run]]":
-    """Return a study's runs, the oldest first; if several experiments have its name, of the one with these trials."""
+    """Return a study's runs, oldest first; if several experiments have its name, those of the one with these trials."""
     found = store.find(store.experiments(EXPERIMENTS), {Tag.STUDY: study})
     shared: dict[str, int] = defaultdict(int)
     for run in found:
@@ -69,7 +69,7 @@ class _TrialRuns:
         store: MLflow.
         parent: Identifier of the study's run.
         folder: The trial.
-        runs: Of the whole study.
+        runs: Runs of the whole study.
     """
 
     store: Store
@@ -86,7 +86,7 @@ class _TrialRuns:
             return
         state = content.ENDS[result.status] if result else RunState.KILLED
         if run.info.status != state or (result and run.data.tags.get(Tag.SYNCED) != content.stamp_of(result, rows)):
-            yield Problem(_named(run), f"is {run.info.status} and not what the trial's folder says", Remedy.RESUME)
+            yield Problem(_named(run), f"is {run.info.status}, but the trial's folder says otherwise", Remedy.RESUME)
             return
         found = self._differences(run, self.parent, [(row, row.metrics) for row in rows], trial.seeds)
         yield from (Problem(_named(run), what, remedy) for what, remedy in found)
@@ -104,7 +104,7 @@ class _TrialRuns:
     def _differences(
         self, run: "Run", parent: str, points: Sequence[tuple[Row, Metrics]], seeds: Sequence[int]
     ) -> Iterator[tuple[str, Remedy]]:
-        """Yield how a run that says it is in line differs from the folder: it has all reports once, and parameters."""
+        """Yield how a run marked as synced differs from the folder: it has each report once, and the parameters."""
         has_ended = self.folder.result() is not None
         if run.data.tags.get(Tag.PARENT) != parent:
             yield "has another parent than the run it belongs to", Remedy.RERECORD

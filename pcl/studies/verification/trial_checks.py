@@ -24,7 +24,7 @@ from pcl.training.checkpoint import read_checkpoint
 
 
 def trial_problems(folder: TrialFolder) -> list[Problem]:
-    """Return what is wrong with a trial's folder. That the trial has not begun or not ended is nothing wrong."""
+    """Return what is wrong with a trial's folder; a trial that has not begun or not ended is no problem."""
     return list(_problems(folder))
 
 
@@ -57,20 +57,20 @@ def _problems(folder: TrialFolder) -> Iterator[Problem]:
         yield Problem(str(folder.path), "has finished, but has no report of its last batch", Remedy.RESUME)
         return
     if result is not None and (folder.path / PREVIOUS).exists():
-        yield Problem(str(folder.path / PREVIOUS), "is left of a trial that has ended", Remedy.DELETE)
+        yield Problem(str(folder.path / PREVIOUS), "is left over from a trial that has ended", Remedy.DELETE)
     yield from _checkpoint_problems(folder, trial, rows, result)
 
 
 def _report_problems(folder: TrialFolder, trial: Trial, rows: list[Row]) -> Iterator[Problem]:
-    """Reports are one a batch, of all seeds, and none comes after the last batch; a clock may jump."""
+    """Check that each batch has at most one report, of all seeds, and none after the last batch; a clock may jump."""
     n_batches = trial.config.get("training.n_batches")
     wrong = [
         ("two reports of one batch", any(a.batch == b.batch for a, b in pairwise(rows))),
-        ("a report of another length", any(row.n_batches != n_batches for row in rows)),
+        ("a report with another number of batches", any(row.n_batches != n_batches for row in rows)),
         ("a report after the last batch", any(row.batch > row.n_batches for row in rows)),
         ("a report without one of its seeds", any(set(row.by_seed) != set(trial.seeds) for row in rows)),
         (
-            "seeds with other metrics than each other",
+            "seeds with different metrics",
             any(len(set(map(frozenset, r.by_seed.values()))) > 1 for r in rows),
         ),
         ("a report that lacks metrics of an earlier one", any(not _names(a) <= _names(b) for a, b in pairwise(rows))),
@@ -87,7 +87,7 @@ def _names(row: Row) -> set[str]:
 def _checkpoint_problems(
     folder: TrialFolder, trial: Trial, rows: list[Row], result: Result | None
 ) -> Iterator[Problem]:
-    """A checkpoint is whole, of this trial, and follows the reports of its batch; a finished trial has its last."""
+    """Check that the checkpoint is whole, of this trial and not ahead of the reports; a finished trial has its last."""
     is_finished = result is not None and result.status is Status.FINISHED and not result.reused_from
     if isinstance(folder.mirror, Mirrored):  # checkpoints are not downloaded
         if is_finished and not folder.mirror.time_of(CHECKPOINT):
@@ -102,7 +102,7 @@ def _checkpoint_problems(
     except ValueError:
         yield Problem(str(folder.checkpoint), "is damaged", Remedy.RESUME if result is None else Remedy.RETRAIN)
         return
-    # Compared as it is written: a user's own parts are code, which does not run here.
+    # Compare the stored configurations: a user's own parts are code, which does not run here.
     theirs, ours = portable(content["config"]), portable(trial.config)
     if tuple(content["seeds"]) != trial.seeds or any(theirs.get(path, value) != value for path, value in ours.items()):
         yield Problem(

@@ -1,4 +1,4 @@
-"""Verification of a whole study. It mends nothing."""
+"""Verification of a whole study; nothing is repaired."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,13 +18,13 @@ from pcl.studies.verification.trial_checks import trial_problems, unfinished_pro
 
 @dataclass(frozen=True)
 class Verification:
-    """What was checked, and what is wrong.
+    """The result of verifying a study.
 
     Attributes:
         study: Its name.
-        n_trials: Folders of trials.
-        n_ended: Those that have a result.
-        problems: Broken invariants; none of a study that is sound, whether or not it has ended.
+        n_trials: Number of trials' folders.
+        n_ended: Number of those with a result.
+        problems: Broken invariants; empty for a sound study, whether or not it has ended.
     """
 
     study: str
@@ -44,8 +44,8 @@ def verify(
     """Check every invariant of a study's records.
 
     Args:
-        folder: The study; of one in an object store, its files are downloaded first, without checkpoints.
-        store: MLflow; None leaves its runs out.
+        folder: The study. From an object store, its files are downloaded first, except checkpoints.
+        store: MLflow; None skips its runs.
         progress: Called with the number of trials checked so far and their total.
 
     Raises:
@@ -59,7 +59,7 @@ def verify(
 
 @contextmanager
 def _held(folder: StudyFolder) -> Iterator[None]:
-    """Keep drivers of this machine away; a copy that no driver has worked on has no lock, and gets none."""
+    """Keep out this machine's drivers; a copy that no driver has worked on has no lock file, and gets none."""
     at_work = ValueError(f"A process is at work on the study {folder.name!r}; verify it when that has ended.")
     if is_leased(folder):
         raise at_work
@@ -78,7 +78,7 @@ def _verify(folder: StudyFolder, store: Store | None, progress: Callable[[int, i
     folders = [folder.trial(path.name) for path in sorted((folder.path / TRIALS).glob("*/")) if path.is_dir()]
     problems = list(unfinished_problems(folder))
     readable: list[TrialFolder] = []
-    unsound: set[str] = set()  # keys of trials that have to be trained again, whose runs do not matter
+    unsound: set[str] = set()  # keys of trials that must be trained again: their runs do not matter
     for n_done, trial in enumerate(folders, start=1):
         found = trial_problems(trial)
         problems += found
