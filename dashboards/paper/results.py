@@ -97,6 +97,9 @@ class Result:
         return (self.asked.fidelity, self.asked.scale) == (Profile.REFERENCE.value, Scale.PAPER.value)
 
 
+KeptRows = Mapping[tuple[str, str], Sequence[tuple[Line, Origin]]]  # by table and row
+
+
 _COLUMNS = ("table", *CSV_HEADINGS, *(f.name for kind in (Asked, Origin) for f in fields(kind)))
 
 

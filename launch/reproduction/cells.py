@@ -5,7 +5,7 @@ import hashlib
 import json
 import math
 import platform
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
@@ -155,9 +155,10 @@ def recorded(tracker: Tracker, trials: Iterable[Trial]) -> dict[str, Known]:
     return {trial.key: entry for trial, entry in zip(trials, found, strict=True) if entry.trials}
 
 
-def left_of(cells: Cells, found: Mapping[str, Known]) -> list[Trial]:
-    """Return the trials left to run: for every cell, the seeds that MLflow lacks."""
-    missing = {key: found[key].missing if key in found else trial.seeds for key, trial in cells.trials.items()}
+def left_of(cells: Cells, found: Mapping[str, Known], kept: Container[tuple[str, str]] = frozenset()) -> list[Trial]:
+    """Return the trials left to run: for every row that is not kept, the seeds that MLflow lacks."""
+    needed = {key: cells.trials[key] for place, key in cells.keys.items() if place not in kept}
+    missing = {key: found[key].missing if key in found else trial.seeds for key, trial in needed.items()}
     return [replace(cells.trials[key], seeds=seeds) for key, seeds in missing.items() if seeds]
 
 

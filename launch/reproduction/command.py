@@ -6,9 +6,10 @@ from dataclasses import replace
 from statistics import median_low
 
 from dashboards.paper.formats import FORMATS
+from dashboards.paper.results import KeptRows
 from launch.reproduction.cells import Cells, Setting, left_of, recorded, studies_of
 from launch.reproduction.grids import GridStudy, asked_grids
-from launch.reproduction.results import check_kept, check_output, origins_of, rendering, write_results
+from launch.reproduction.results import check_kept, check_output, kept_rows, origins_of, rendering, write_results
 from launch.reproduction.sheets import needed_tables, needs_images, write_sheets
 from launch.reproduction.table_choice import chosen_tables
 from launch.shared.command import say
@@ -44,9 +45,10 @@ def run_reproduction(request: ReproductionRequest) -> None:
         found = recorded(tracker, cells.trials.values())
     except StoreError as error:
         raise ValueError(f"The tracking store {tracker.shown_uri} cannot be used: {error}") from None
-    left = left_of(cells, {} if run.is_rerun else found)
+    kept = kept_rows(request, names, setting, cells, found)
+    left = left_of(cells, {} if run.is_rerun else found, kept)
     grids_left = [grid for grid in grids if grid.is_left(run.is_rerun)]
-    _say_plan(names, setting, len(cells.trials), left, grids_left)
+    _say_plan(names, setting, cells, left, grids_left, len(kept))
     if request.is_plan:
         if run.address is None:
             _say_estimates(run, setting, tracker, left, grids_left)
@@ -55,15 +57,16 @@ def run_reproduction(request: ReproductionRequest) -> None:
     if left or grids_left:
         setting = replace(setting, images=setting.images.with_weights())
         cells, grids = Cells.of(tables, setting), asked_grids(names, setting, run.storage)
-        stop = _train(resumption, setting, cells, tracker, grids)
+        stop = _train(resumption, setting, cells, tracker, grids, kept)
         with resumption.mended(resumption.command_line()):
             found = recorded(tracker, cells.trials.values())
-    folder, sheets = write_sheets(names, cells, found, grids, setting, run.storage)
+        kept = kept_rows(request, names, setting, cells, found)  # fewer, if other rows needed their trials
+    folder, sheets = write_sheets(names, cells, found, grids, setting, run.storage, kept)
     run.storage.mirror.inside("reproduce").push_all()
     say(f"\nwritten: {folder / 'index.html'}, and each table as .txt .md .csv .tex .html next to it")
     if request.output:
-        kept = write_results(request, sheets, setting, origins_of(cells, found, grids, tracker))
-        say(f"kept: {len(kept)} CSVs in {request.output}{rendering(request.output) if kept else ''}")
+        files = write_results(request, sheets, setting, origins_of(cells, found, grids, tracker), kept)
+        say(f"kept: {len(files)} CSVs in {request.output}{rendering(request.output) if files else ''}")
     say(f"{time.perf_counter() - started:.0f} s in all")
     if request.is_json:
         print_json({sheet.name: rows_of(FORMATS["csv"](sheet)) for sheet in sheets})
@@ -86,14 +89,17 @@ def _setting(request: ReproductionRequest, names: list[str]) -> tuple[Reproducti
     return replace(request, config=replace(config, scale=scale)), setting
 
 
-def _say_plan(names: list[str], setting: Setting, n_cells: int, left: list[Trial], grids: list[GridStudy]) -> None:
+def _say_plan(
+    names: list[str], setting: Setting, cells: Cells, left: list[Trial], grids: list[GridStudy], n_kept: int
+) -> None:
     seeds = " ".join(map(str, setting.seeds))
     say(f"{len(names)} tables and figures, fidelity {setting.profile}, scale {setting.scale}, seeds {seeds}, "
         f"images {setting.images.data if setting.images.values else 'none'}")  # fmt: skip
     n_partly = sum(trial.seeds != setting.seeds for trial in left)
     partly = f" ({n_partly} of them on the seeds that are missing)" if n_partly else ""
-    say(f"  {n_cells} cells, each once however many tables have it; {len(left)} are to be trained{partly}, MLflow has "
-        "the rest")  # fmt: skip
+    rows = f", {n_kept} rows are kept already" if n_kept else ""
+    say(f"  {len(cells.trials)} cells, each once however many tables have it; {len(left)} are to be trained{partly}"
+        f"{rows}, MLflow has the rest")  # fmt: skip
     if grids:
         told = ", ".join(f"{grid.heading} ({' + '.join(map(str, grid.space.n_trials))})" for grid in grids)
         say(f"  grids to be searched on tuning seeds, with their trials: {told}")
@@ -131,14 +137,14 @@ def _say_estimates(
 
 
 def _train(
-    resumption: Resumption, setting: Setting, cells: Cells, tracker: Tracker, grids: list[GridStudy]
+    resumption: Resumption, setting: Setting, cells: Cells, tracker: Tracker, grids: list[GridStudy], kept: KeptRows
 ) -> Stop | None:
     """Train what MLflow lacks; returns why that ended early, if it did."""
     run = resumption.run
     check_site(run)
     interrupt = Interrupt(run.time_budget_s)
     found = {} if run.is_rerun else recorded(tracker, cells.trials.values())
-    left = {trial.key: trial for trial in left_of(cells, found)}
+    left = {trial.key: trial for trial in left_of(cells, found, kept)}
     if not run.is_rerun:  # a grid reuses its first stage from MLflow: two studies start faster than ten
         left |= {trial.key: trial for grid in grids if grid.is_left() for trial in grid.first_trials()}
     client = Client(say, resumption.command_line, resumption.guard)

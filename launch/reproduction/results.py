@@ -4,10 +4,21 @@ import os
 import shlex
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from dashboards.paper.formats import Sheet
-from dashboards.paper.results import RESULTS, Asked, Origin, Result, as_csv, joined_origin, origin_of, read_result
+from dashboards.paper.results import (
+    RESULTS,
+    Asked,
+    KeptRows,
+    Origin,
+    Result,
+    as_csv,
+    joined_origin,
+    origin_of,
+    read_result,
+)
 from launch.reproduction.cells import Cells, Setting
 from launch.reproduction.grids import GridStudy
 from launch.reproduction.sheets import needed_tables, needs_images
@@ -15,8 +26,9 @@ from launch.studies.requests import ReproductionRequest
 from launch.studies.resume_command import asked_again
 from pcl.storage.files import write_text
 from pcl.storage.installation import INSIDE, command
+from pcl.studies.paper.comparison import Line
 from pcl.studies.tracking.finished_trials import Known
-from pcl.studies.tracking.tags import EXPERIMENTS, RunKind, Tag
+from pcl.studies.tracking.tags import EXPERIMENTS, NUMERICS, RunKind, Tag
 from pcl.studies.tracking.tracker import Tracker
 
 Origins = Mapping[tuple[str, str], Origin]  # by table and row
@@ -50,6 +62,33 @@ def check_kept(request: ReproductionRequest, names: Sequence[str], setting: Sett
                 raise ValueError(f"{path} has the {told}, which would be lost; choose another `--output`.")
 
 
+def kept_rows(
+    request: ReproductionRequest, names: Sequence[str], setting: Setting, cells: Cells, found: Mapping[str, Known]
+) -> KeptRows:
+    """Return the rows that `--output` has and MLflow lacks, with the same settings, all seeds and today's numerics."""
+    if request.output is None or request.run.is_rerun:
+        return {}
+    rows: dict[tuple[str, str], list[tuple[Line, Origin]]] = {}
+    for table in needed_tables(names):
+        asked = _asked(request, table.name, setting)
+        path = request.output / asked.path_of(table.name)
+        if not path.is_file():
+            continue
+        kept = read_result(path)
+        if replace(kept.asked, command=asked.command) == asked:
+            for line, origin in zip(kept.lines, kept.origins, strict=True):
+                rows.setdefault((table.name, line.row), []).append((line, origin))
+    is_recorded = {place: key in found and not found[key].missing for place, key in cells.keys.items()}
+    n_seeds = len(setting.seeds)
+    return {place: row for place, row in rows.items() if not is_recorded.get(place, True) and _is_whole(row, n_seeds)}
+
+
+def _is_whole(row: Sequence[tuple[Line, Origin]], n_seeds: int) -> bool:
+    """Return whether a row has been run on all seeds by today's numerics; a metric may be undefined on some."""
+    is_current = all(origin.numerics == NUMERICS for _, origin in row)
+    return is_current and any(line.seeds == str(n_seeds) for line, _ in row)
+
+
 def rendering(folder: Path) -> str:
     """Return a hint on how the kept results get into the manual; empty outside a checkout."""
     if INSIDE.is_dir():
@@ -74,13 +113,14 @@ def origins_of(cells: Cells, found: Mapping[str, Known], grids: Sequence[GridStu
 
 
 def write_results(
-    request: ReproductionRequest, sheets: Sequence[Sheet], setting: Setting, origins: Origins
+    request: ReproductionRequest, sheets: Sequence[Sheet], setting: Setting, origins: Origins, kept: KeptRows
 ) -> list[Path]:
-    """Write the tables for which something has been trained; returns the files."""
+    """Write the tables for which something has been trained; return their files."""
     assert request.output is not None
     files = []
     for sheet in sheets:
-        of_lines = [origins.get((sheet.name, line.row), Origin()) for line in sheet.lines]
+        origin_of_row = {**origins, **{place: row[0][1] for place, row in kept.items()}}
+        of_lines = [origin_of_row.get((sheet.name, line.row), Origin()) for line in sheet.lines]
         if all(origin == Origin() for origin in of_lines):
             continue
         result = Result(sheet.name, _asked(request, sheet.name, setting), list(sheet.lines), of_lines)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from dashboards.paper.figures import Curve, draw_curves, stamped
 from dashboards.paper.formats import FORMATS, Sheet, page, text
-from dashboards.paper.results import folder_of
+from dashboards.paper.results import KeptRows, folder_of
 from launch.reproduction.cells import Cells, Setting, ours_of
 from launch.reproduction.grids import GridStudy
 from launch.shared.command import say
@@ -14,7 +14,7 @@ from pcl.data.sources import data_folder, resolve
 from pcl.storage.files import first_line, write_text
 from pcl.studies.inspection.images import source_of, write_look
 from pcl.studies.ledger.study_storage import Storage
-from pcl.studies.paper.comparison import Line, Ours, counts, lines_of, lost_seeds, size_lines
+from pcl.studies.paper.comparison import Line, counts, lines_of, lost_seeds, measured_in, size_lines
 from pcl.studies.paper.published import (
     Measured,
     Row,
@@ -43,9 +43,12 @@ def needs_images(names: Sequence[str]) -> bool:
 
 def write_sheets(
     names: Sequence[str], cells: Cells, found: dict[str, Known], grids: Sequence[GridStudy], setting: Setting,
-    storage: Storage,
+    storage: Storage, kept: KeptRows,
 ) -> tuple[Path, list[Sheet]]:  # fmt: skip
-    """Print every table and write it in all formats; returns the folder and its sheets."""
+    """Print every table and write it in all formats; return the folder and its sheets.
+
+    Kept rows appear as they were written.
+    """
     folder = storage.path / "reproduce" / folder_of(setting.profile, setting.scale, setting.changed)
     folder.mkdir(parents=True, exist_ok=True)
     tables = {table.name: table for table in published_tables()}
@@ -54,8 +57,11 @@ def write_sheets(
         table = tables.get(name)
         if table is not None:
             ours = ours_of(table, cells, found, setting)
-            lines, lost = lines_of(table, ours), lost_seeds(ours)
-            picture = _draw(table, cells, ours, setting, folder, found, storage)
+            then = {row: [line for line, _ in of_row] for (of, row), of_row in kept.items() if of == name}
+            now = lines_of(table, ours)
+            lines = [line for row in table.rows for line in then.get(row.name, [n for n in now if n.row == row.name])]
+            lost = lost_seeds({row: of_row for row, of_row in ours.items() if row not in then})
+            picture = _draw(table, cells, lines, setting, folder, found, storage)
         else:
             lines, lost, picture = _other_lines(name, grids, setting), "", ""
         caption = " ".join(filter(None, [_caption(name, lines, setting), lost]))
@@ -97,7 +103,7 @@ def _caption(name: str, lines: Sequence[Line], setting: Setting) -> str:
 
 
 def _draw(
-    table: Table, cells: Cells, ours: dict[str, Ours], setting: Setting, folder: Path, found: Mapping[str, Known],
+    table: Table, cells: Cells, lines: Sequence[Line], setting: Setting, folder: Path, found: Mapping[str, Known],
     storage: Storage,
 ) -> str:  # fmt: skip
     """Draw a figure; returns its file's name, or "" if there is none or drawing fails, which is reported."""
@@ -105,7 +111,7 @@ def _draw(
     mark = setting.mark(table.rows[0].task)
     try:
         if table.axis:
-            draw_curves(_curves(table, cells, ours), table.axis, table.title, mark, path)
+            draw_curves(_curves(table, cells, lines), table.axis, table.title, mark, path)
         elif table.picture:
             _draw_picture(table, cells, mark, path, found, storage)
     except Exception as error:  # the numbers are there even if a picture fails
@@ -114,7 +120,8 @@ def _draw(
     return path.name if path.exists() else ""
 
 
-def _curves(table: Table, cells: Cells, ours: dict[str, Ours]) -> list[Curve]:
+def _curves(table: Table, cells: Cells, lines: Sequence[Line]) -> list[Curve]:
+    ours = {(line.row, line.what): measured_in(line) for line in lines}
     configs = [(row, cells.config(table.name, row.name)) for row in table.rows]
     rows_at: dict[float, list[Row]] = {}  # two rows at one place differ in size: the first is the figure's own
     for row, config in configs:
@@ -125,7 +132,7 @@ def _curves(table: Table, cells: Cells, ours: dict[str, Ours]) -> list[Curve]:
         Curve(
             heading,
             list(rows_at),
-            [ours[rows[0].name].measured(metric) if rows[0].name in ours else nothing for rows in rows_at.values()],
+            [ours.get((rows[0].name, heading), nothing) for rows in rows_at.values()],
             [next((row.published[metric] for row in rows if metric in row.published), None)
              for rows in rows_at.values()],
         )

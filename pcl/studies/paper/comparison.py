@@ -169,6 +169,18 @@ def shown(measured: Measured) -> str:
     return told_with_error(measured.mean, measured.error, style, joint="±")
 
 
+def measured_in(line: Line) -> Measured:
+    """Parse our number of a line; n is 0 where it has none.
+
+    Example:
+        >>> measured_in(Line("K = 4", "κ RMSE", "4.55", "58.915±11.734 [changed]", "5"))
+        Measured(mean=58.915, error=11.734, n=5)
+    """
+    mean, _, error = split_mark(line.ours)[0].partition("±")
+    n = line.seeds.partition(" ")[0]
+    return Measured(_number(mean), _number(error), 0 if math.isnan(_number(mean)) else int(n))
+
+
 def _verdict(published: Published | None, note: str, measured: Measured, result: Comparison | None) -> str:
     if published is None or result is None:
         return NO_NUMBER if note else NOTHING

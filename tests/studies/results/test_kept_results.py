@@ -12,8 +12,9 @@ from dashboards.paper.formats import Sheet
 from dashboards.paper.headline import changes, headline, verdicts
 from dashboards.paper.results import Asked, Origin, Result, as_csv, as_markdown, origin_words, read_result, read_results
 from launch.manual.tables import changes_table, results_tables, status_table
-from launch.reproduction.cells import Cells, Setting, ours_of
-from launch.reproduction.results import check_kept, check_output, origins_of, rendering, write_results
+from launch.reproduction.cells import Cells, Setting, left_of, ours_of
+from launch.reproduction.results import check_kept, check_output, kept_rows, origins_of, rendering, write_results
+from launch.reproduction.sheets import _curves, write_sheets
 from launch.shared.command import settings
 from launch.studies.requests import ConfigRequest, ReproductionRequest
 from pcl.config.failure import Failure, FailureKind
@@ -59,7 +60,7 @@ def kept(folder: Path, *texts: str) -> list[Path]:
         sheets.append(Sheet(name, TABLES[name].title, "", lines))
     config = replace(ASKED.config, settings=settings(texts), setting_texts=texts)
     request = replace(ASKED, output=folder, config=config)
-    return write_results(request, sheets, setting, origins_of(cells, found, [], Tracker("sqlite:///unused.db")))
+    return write_results(request, sheets, setting, origins_of(cells, found, [], Tracker("sqlite:///unused.db")), {})
 
 
 def test_a_file_says_where_every_line_comes_from(tmp_path: Path) -> None:
@@ -185,7 +186,7 @@ def test_marks_stay(tmp_path: Path) -> None:
     line = Line("<b>a|b</b>", "κ RMSE", "6.15±0.61", "2.7±0.6 [smoke]", "2", "-3.7 [smoke]", "better [smoke]")
     request = replace(ASKED, output=tmp_path)
     origins = {("fig:mc", line.row): Origin("a laptop")}
-    (path,) = write_results(request, [Sheet("fig:mc", "", "", [line])], Setting("paper", "smoke", (4, 5)), origins)
+    (path,) = write_results(request, [Sheet("fig:mc", "", "", [line])], Setting("paper", "smoke", (4, 5)), origins, {})
     assert "| | ours | 2.7±0.6 (-3.7, better) [smoke] | 2 |" in as_markdown(read_result(path)).replace("|  |", "| |")
     assert r"<b>a\|b</b>" in as_markdown(read_result(path))
 
@@ -209,6 +210,59 @@ def test_a_kept_file_is_not_replaced_by_less(
     with pytest.raises(ValueError, match=told) if told else contextlib.nullcontext():
         check_kept(request, ["tab:toy_correctsetups", "fig:2dplot"], setting)
     check_kept(request, ["tab:infonce"], setting)
+
+
+def test_rows_that_are_kept_in_full_are_not_trained_again(tmp_path: Path) -> None:
+    (path,) = kept(tmp_path)
+    setting, names = Setting("reference", "paper", (4, 5, 6)), ["tab:toy_correctsetups", "fig:2dplot"]
+    cells = Cells.of([TABLES[name] for name in names], setting)
+    request = replace(ASKED, output=tmp_path)
+    place, other = ("tab:toy_correctsetups", "ambiguous"), ("tab:toy_correctsetups", "clear")
+    rows = kept_rows(request, names, setting, cells, {})
+    assert list(rows) == [place, other]  # a seed of `clear` has ended early, which is a result; others have not run
+    key = cells.keys[place]
+    assert {trial.key for trial in left_of(cells, {}, rows)} == set(cells.trials) - {key, cells.keys[other]}
+    # A row of another table needs the same trial.
+    both = Cells.of([*(TABLES[name] for name in names), TABLES["tab:bench_results"]], setting)
+    assert key in {trial.key for trial in left_of(both, {}, rows)}
+    # What MLflow has in full is newer; what is asked for otherwise is another result.
+    whole = {key: Known((4, 5, 6), (Found("s", "r", {seed: {} for seed in (4, 5, 6)}, {}, TAGS, DAY_MS),))}
+    part = {key: Known((4, 5, 6), (Found("s", "r", {4: {}}, {}, TAGS, DAY_MS),))}
+    more = Setting("reference", "paper", (4, 5, 6, 7))
+    assert kept_rows(request, names, setting, cells, whole) == {other: rows[other]}
+    assert kept_rows(request, names, setting, cells, part) == rows
+    assert kept_rows(request, names, more, Cells.of([TABLES[name] for name in names], more), {}) == {}
+    assert kept_rows(replace(request, run=replace(request.run, is_rerun=True)), names, setting, cells, {}) == {}
+    assert kept_rows(replace(request, output=None), names, setting, cells, {}) == {}
+    now = read_result(path)
+    older = replace(now, origins=[replace(origin, numerics="3" * bool(origin.numerics)) for origin in now.origins])
+    path.write_text(as_csv(older))
+    assert kept_rows(request, names, setting, cells, {}) == {}
+
+
+def test_rows_that_are_kept_are_written_again_as_they_were(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (path,) = kept(tmp_path / "kept")
+    setting, name = Setting("reference", "paper", (4, 5, 6)), "tab:toy_correctsetups"
+    cells, request = Cells.of([TABLES[name]], setting), replace(ASKED, output=tmp_path / "kept")
+    rows = kept_rows(request, [name], setting, cells, {})
+    _, sheets = write_sheets([name], cells, {}, [], setting, Storage(tmp_path), rows)
+    before = read_result(path)
+    write_results(request, sheets, setting, {}, rows)
+    again = read_result(path)
+    assert again == before
+    assert {line.ours for line in again.lines if line.row == "injective"} == {"not run"}
+    assert {origin.date for origin in again.origins} == {"2026-11-15", "2026-11-16", ""}
+    assert "6.300±0.035" in capsys.readouterr().out
+
+
+def test_a_curve_has_what_is_kept() -> None:
+    table = TABLES["fig:mc"]
+    cells = Cells.of([table], Setting("reference", "paper", (4, 5, 6)))
+    lines = [Line("K = 4", "κ RMSE", "4.55", "58.915±11.734", "5"), Line("K = 1", "κ RMSE", "4.55", "not run")]
+    curve = next(curve for curve in _curves(table, cells, lines) if curve.name == "κ RMSE")
+    found = dict(zip(curve.x, curve.ours, strict=True))
+    assert (found[4].mean, found[4].error, found[4].n) == (58.915, 11.734, 5)
+    assert [found[1].n, found[16].n] == [0, 0]
 
 
 def test_the_command_that_renders_names_the_folder() -> None:
