@@ -15,7 +15,6 @@ from pcl.config.run_config import RunConfig
 from pcl.storage.files import replacing
 
 FORMAT = 2
-_UNDIGESTED = 1  # the previous format, without a digest
 _KEYS = {"config", "seeds", "batch", "phase", "seconds", "failures", "task", "best", "stepper"}
 # The time between two checkpoints is at least this many times that of writing one: large networks are evaluated often.
 _SAVING_FACTOR = 20.0
@@ -91,9 +90,9 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     except Exception:
         raise ValueError(f"{path} is not a readable checkpoint; it was left as it is.") from None
     # Files of images have a format too, but no configuration.
-    if not isinstance(content, dict) or content.get("format") not in (FORMAT, _UNDIGESTED) or not set(content) >= _KEYS:
+    if not isinstance(content, dict) or content.get("format") != FORMAT or not set(content) >= _KEYS:
         raise ValueError(f"{path} is not a checkpoint of format {FORMAT}; it was left as it is.")
-    if content["format"] == FORMAT and content.pop("digest", "") != _digest(content):
+    if content.pop("digest", "") != _digest(content):
         raise ValueError(f"{path} is damaged: its content does not match its digest; it was left as it is.")
     return content
 

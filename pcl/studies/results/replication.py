@@ -17,7 +17,7 @@ from pcl.config.failure import Failure, FailureKind
 from pcl.metrics.undefined import told_with_error
 from pcl.studies.results.pareto import values_of
 from pcl.studies.results.selection import Outcome, ranked
-from pcl.studies.results.statistics import t_quantile
+from pcl.studies.results.statistics import standard_error, t_quantile
 from pcl.studies.space.search_space import Mode, Objective
 
 MOST_COMPARED = 6
@@ -67,8 +67,7 @@ def paired(best: Outcome, other: Outcome, objective: Objective) -> Difference:
     values = [sign * (ours - theirs) for ours, theirs in pairs if math.isfinite(ours - theirs)]
     if len(values) < 2:
         return Difference(values[0] if values else math.nan, math.inf, len(values))
-    # Not by `standard_error`: this order of operations gives the last bit that stored summaries have.
-    half_width = t_quantile(len(values)) * statistics.stdev(values) / math.sqrt(len(values))
+    half_width = t_quantile(len(values)) * standard_error(values)
     return Difference(statistics.fmean(values), half_width, len(values))
 
 

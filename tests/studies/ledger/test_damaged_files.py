@@ -235,18 +235,14 @@ def test_a_driver_repairs_a_study_before_anything_reads_it(
     assert str(half.path / name) in capsys.readouterr().err
 
 
-def test_a_checkpoint_of_the_format_before_is_read(half: TrialFolder, expected: list[float]) -> None:
-    """It has no digest; one that lacks something is refused."""
-    content = {**read_checkpoint(half.checkpoint), "format": 1}
-    torch.save(content, half.checkpoint)
-    assert Run.restore(half.checkpoint).batch == 4
-    resumed(half, expected)
-    torch.save({key: value for key, value in content.items() if key != "seeds"}, half.checkpoint)
-    assert "is not a checkpoint" in refusal(half.checkpoint)
+def test_a_checkpoint_of_another_format_or_without_a_part_is_refused(half: TrialFolder) -> None:
+    content = read_checkpoint(half.checkpoint)
+    for changed in ({**content, "format": 1}, {key: value for key, value in content.items() if key != "seeds"}):
+        torch.save(changed, half.checkpoint)
+        assert "is not a checkpoint" in refusal(half.checkpoint)
 
 
 def test_reports_are_in_the_order_of_their_batches(tmp_path: Path) -> None:
-    """Also those that were written by a version that appended them."""
     folder = TrialFolder(tmp_path / "trials" / TRIAL.key)
     folder.begin(TRIAL)
     rows = [Row(batch, 12, 1, 0.1, {1: {"train/loss": float(batch)}}, {}) for batch in (12, 4, 8)]
