@@ -20,7 +20,7 @@ def settings_table() -> str:
     rows = [["setting", "`paper`", "`reference`", "`exact`", "effect"]]
     for setting in SETTINGS:
         where = setting.where
-        special = "" if where is None else f"; {where.value} where {where.path} = {where.equals}"
+        special = "" if where is None else f"; {where.value} if {where.path} = {where.equals}"
         values = (str(setting.paper), f"{setting.reference}{special}", str(setting.exact))
         rows.append([f"`{setting.path}`{_scope(setting)}", *values, setting.effect])
     return "\n".join(markdown_table(rows))
@@ -53,7 +53,7 @@ def status_table(results: Sequence[Result]) -> str:
     kept = {result.table: result for result in results if result.is_as_released}
     told = {name: _verdicts(result) for name, result in kept.items()}
     told.setdefault(published_sizes()["name"], "settings alone, nothing to train")
-    rows = [["table or figure", "name", "ours beside the published numbers"]]
+    rows = [["table or figure", "name", "our numbers against the published ones"]]
     rows += [[title, f"`{name}`", told.get(name, "not run")] for name, title in published_titles().items()]
     told_of = [f"**The paper has {headline(results)}.**"]
     told_of += [f"With `{changed}`: {headline(results, changed)}." for changed in changes(results)]

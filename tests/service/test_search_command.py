@@ -47,7 +47,7 @@ BAD_INPUT = {
     "twice": (["--space", "toy_elk", "--objectives", f"{METRIC},{METRIC}"], "every metric once"),
     "no better end": (["--space", "toy_elk", "--objectives", "eval/kappa_mean"], "neither end of it is the better"),
     "resumed": (["--resume", "s", "--search-seed", "0", "--trials", "3"], "leave out --trials, --search-seed"),
-    "pbt": (["--space", "toy_elk", "--scheduler", "pbt"], "no configuration stands for what one has reached"),
+    "pbt": (["--space", "toy_elk", "--scheduler", "pbt"], "no configuration describes a trial"),
     "two metrics": (["--space", "toy_elk", "--scheduler", "asha", "--objectives", f"{METRIC},{OTHER}"], "one obj"),
     "normal": (["--space", "{normal}", "--search", "optuna"], "the axis 'loss.kappa_pos' must be uniform"),
 }  # fmt: skip

@@ -149,7 +149,7 @@ DAMAGE: dict[str, tuple[Callable[[Records], object], str, Remedy]] = {
     ),
     "trial left running": (
         lambda r: r.sql(f"update runs set status = 'RUNNING' where run_uuid = {r.run_of('trial')}"),
-        "not what the trial's folder says", Remedy.RESUME,
+        "but the trial's folder says otherwise", Remedy.RESUME,
     ),
     "deleted run": (
         lambda r: r.sql(f"update runs set lifecycle_stage = 'deleted' where run_uuid = {r.run_of('trial')}"),
