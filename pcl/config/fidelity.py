@@ -95,7 +95,7 @@ SETTINGS = (
     Setting("task.negative_weights", "not_of_class", "unlike_anchor", "not_of_class", task="images",
             effect="weight of a negative: 1 - P(c|x), c the positive's class, or 1 - p.p' of the two images' shares"),
     Setting("task.negative_pool", "all", "modulo_256", "all", task="images",
-            effect="the release keeps indices in eight bits: only 256 images are negatives, 9.5% of the anchor's class"),
+            effect="the release keeps indices in eight bits: negatives are 256 images, 9.5% of the anchor's class"),
     Setting("task.folds", "authors", "authors", "authors", task="images", others=("own",),
             effect="CIFAR-10H's five sets as published by the authors, or our own, which all other images use"),
     Setting("task.crops", "authors", "authors", "authors", task="images", others=("own",),
