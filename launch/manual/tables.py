@@ -21,9 +21,13 @@ def settings_table() -> str:
     for setting in SETTINGS:
         where = setting.where
         special = "" if where is None else f"; {where.value} if {where.path} = {where.equals}"
-        values = (str(setting.paper), f"{setting.reference}{special}", str(setting.exact))
+        values = (_number(setting.paper), f"{_number(setting.reference)}{special}", _number(setting.exact))
         rows.append([f"`{setting.path}`{_scope(setting)}", *values, setting.effect])
     return "\n".join(markdown_table(rows))
+
+
+def _number(value: object) -> str:
+    return f"{value:g}".replace("e+0", "e") if isinstance(value, float) else str(value)
 
 
 def _scope(setting: Setting) -> str:

@@ -78,7 +78,7 @@ SETTINGS = (
     Setting("encoder.kappa_range", "generator", "sixteen_to_32", "generator",
             effect="the released scripts start kappa-hat at 16 to 32 even if the truth is 64 to 128"),
     Setting("training.lr_schedule", "quarters", "phases", "phases", task="toy",
-            effect="rate x 1e4 by quarters: 1, d, d^2, d^3; or 1, d, d^.5, d^1.5 by phases, one step by d if joint"),
+            effect="rate in 1e-4: 1, d, d^2, d^3 by quarters; or 1, d, d^.5, d^1.5 by phases, one step by d if joint"),
     Setting("training.lr_schedule", "quarters", "phase_starts", "quarters", task="images",
             effect="the same by quarters; or 1, 1, d, d, and one step by d if joint"),
     Setting("training.release_version", "first", "first", "first", others=("last",),
