@@ -177,8 +177,8 @@ def measured_in(line: Line) -> Measured:
         Measured(mean=58.915, error=11.734, n=5)
     """
     mean, _, error = split_mark(line.ours)[0].partition("±")
-    n = line.seeds.partition(" ")[0]
-    return Measured(_number(mean), _number(error), 0 if math.isnan(_number(mean)) else int(n))
+    n = line.seeds.partition(" ")[0]  # empty for a yardstick
+    return Measured(_number(mean), _number(error), int(n) if n and not math.isnan(_number(mean)) else 0)
 
 
 def _verdict(published: Published | None, note: str, measured: Measured, result: Comparison | None) -> str:

@@ -258,7 +258,10 @@ def test_rows_that_are_kept_are_written_again_as_they_were(tmp_path: Path, capsy
 def test_a_curve_has_what_is_kept() -> None:
     table = TABLES["fig:mc"]
     cells = Cells.of([table], Setting("reference", "paper", (4, 5, 6)))
-    lines = [Line("K = 4", "κ RMSE", "4.55", "58.915±11.734", "5"), Line("K = 1", "κ RMSE", "4.55", "not run")]
+    lines = [
+        Line("K = 4", "κ RMSE", "4.55", "58.915±11.734", "5"), Line("K = 1", "κ RMSE", "4.55", "not run", "0"),
+        Line("K = 4", "κ RMSE of the best constant", "not printed", "2.206"),
+    ]  # fmt: skip
     curve = next(curve for curve in _curves(table, cells, lines) if curve.name == "κ RMSE")
     found = dict(zip(curve.x, curve.ours, strict=True))
     assert (found[4].mean, found[4].error, found[4].n) == (58.915, 11.734, 5)
