@@ -21,7 +21,8 @@ from pcl.studies.execution.runner import Assignment, TrialRunner
 from pcl.studies.execution.trial_execution import Choices, Execution
 from pcl.studies.ledger.folders import Result, Status, StudyFolder, TrialFolder, now_ms
 from pcl.studies.ledger.folders import Row as Report
-from pcl.studies.ledger.study_spec import StudySpec, opened
+from pcl.studies.ledger.opened_study import opened
+from pcl.studies.ledger.study_spec import StudySpec
 from pcl.studies.search.stages import Search
 from pcl.studies.space.search_space import Objective, SearchSpace, load_space
 from pcl.studies.space.trial import Trial

@@ -9,7 +9,8 @@ from launch.shared.image_choice import chosen_data, chosen_features
 from launch.studies.images import WEIGHTS, Images
 from pcl.data.images import SIDE
 from pcl.studies.ledger.folders import StudyFolder
-from pcl.studies.ledger.study_spec import StudySpec, latest_study, require_kind, space_of
+from pcl.studies.ledger.opened_study import latest_study, require_kind, space_of
+from pcl.studies.ledger.study_spec import StudySpec
 from pcl.studies.ledger.study_storage import Storage
 from pcl.studies.space.ablation import Ablation
 from pcl.studies.space.search_space import SearchSpace

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from pcl.distributions import VonMisesFisher
+from pcl.losses.learned_scalar import PositiveScalar
 
 # The paper's largest setting, 512 samples x 512 anchors x 32 negatives, is one chunk: about 0.75 GB in float32.
 DEFAULT_CHUNK_SIZE = 2**23
@@ -150,37 +151,6 @@ class Triple(NamedTuple):
     def n_negatives(self) -> int:
         """Number N of negatives per anchor."""
         return self.negatives.batch_shape[-1]
-
-
-class LearnedAs(Enum):
-    """The parameter behind a positive number that is learned."""
-
-    LOG = "log"  # the logarithm of its ratio to the initial value
-    VALUE = "value"  # the number itself, as the released code has it
-
-
-_SMALLEST_LEARNED = 1e-6  # of a number that is learned as itself
-
-
-class PositiveScalar(nn.Module):
-    """A positive number that is either fixed or learned, from exactly the configured number.
-
-    Learned as a logarithm, it is its initial value times e^f with the parameter f. Learned as a value, the parameter
-    may fall to 0 or below, where the release continues with a meaningless number; here it then counts as 1e-6, and its
-    gradient passes unchanged, so that it can recover. A fixed number is not part of the state: the config defines it.
-    """
-
-    def __init__(self, initial: float, learned: bool, learned_as: LearnedAs = LearnedAs.LOG) -> None:
-        super().__init__()
-        self.initial = initial
-        self.log_factor = nn.Parameter(torch.zeros(())) if learned and learned_as is LearnedAs.LOG else None
-        self.value = nn.Parameter(torch.tensor(float(initial))) if learned and learned_as is LearnedAs.VALUE else None
-
-    def forward(self) -> Tensor | float:
-        """Return the number."""
-        if self.value is not None:
-            return self.value + (_SMALLEST_LEARNED - self.value).clamp(min=0).detach()
-        return self.initial if self.log_factor is None else self.initial * self.log_factor.exp()
 
 
 def in_batch_negatives(batch: VonMisesFisher, n_negatives: int = 1) -> VonMisesFisher:

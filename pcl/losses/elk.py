@@ -12,11 +12,9 @@ from torch import Tensor
 
 from pcl.distributions import VonMisesFisher
 from pcl.losses.base import (
-    LearnedAs,
     Loss,
     LossConfig,
     Negatives,
-    PositiveScalar,
     PositiveWeight,
     Triple,
     require,
@@ -24,6 +22,7 @@ from pcl.losses.base import (
     require_positive,
 )
 from pcl.losses.info_nce import info_nce
+from pcl.losses.learned_scalar import LearnedAs, PositiveScalar
 
 
 class ElkNegatives(Enum):

@@ -12,10 +12,8 @@ from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
 from pcl.losses.base import (
-    LearnedAs,
     Loss,
     LossConfig,
-    PositiveScalar,
     SampledMatch,
     Triple,
     over_samples,
@@ -24,6 +22,7 @@ from pcl.losses.base import (
     require_member,
     require_positive,
 )
+from pcl.losses.learned_scalar import LearnedAs, PositiveScalar
 
 
 class Expectation(Enum):

@@ -10,16 +10,15 @@ import torch
 from torch import Tensor
 
 from pcl.losses.base import (
-    LearnedAs,
     Loss,
     LossConfig,
-    PositiveScalar,
     PositiveWeight,
     Triple,
     contrastive_log_ratio,
     require_member,
     require_positive,
 )
+from pcl.losses.learned_scalar import LearnedAs, PositiveScalar
 
 
 def info_nce(positive: Tensor, negatives: Tensor, positive_weight: float) -> Tensor:

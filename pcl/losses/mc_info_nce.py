@@ -17,11 +17,9 @@ from pcl.distributions import VonMisesFisher
 from pcl.losses import tabulated
 from pcl.losses.base import (
     CPU_CHUNK_SIZE,
-    LearnedAs,
     Loss,
     LossConfig,
     Negatives,
-    PositiveScalar,
     PositiveWeight,
     SampledContrast,
     Triple,
@@ -32,6 +30,7 @@ from pcl.losses.base import (
     require_member,
     require_positive,
 )
+from pcl.losses.learned_scalar import LearnedAs, PositiveScalar
 from pcl.mathematics.point_limit import is_nearly_a_point, point_similarity
 from pcl.mathematics.special import bessel_ratio, log_vmf_normalizer
 

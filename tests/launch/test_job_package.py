@@ -11,7 +11,8 @@ import pytest
 from launch.shared.job_package import Parcel, parcel
 from launch.testbed.processes import DEADLINE_S
 from pcl.studies.ledger.folders import StudyFolder
-from pcl.studies.ledger.study_spec import StudySpec, opened, space_of
+from pcl.studies.ledger.opened_study import opened, space_of
+from pcl.studies.ledger.study_spec import StudySpec
 from pcl.studies.space.search_space import load_space
 from tests.support.user_parts import LOSS, written
 

@@ -19,7 +19,8 @@ from pcl.config.canonical_settings import canonical_settings
 from pcl.config.run_config import RunConfig
 from pcl.losses import LOSSES
 from pcl.studies.ledger.folders import Result, Status, StudyFolder
-from pcl.studies.ledger.study_spec import StudySpec, opened
+from pcl.studies.ledger.opened_study import opened
+from pcl.studies.ledger.study_spec import StudySpec
 from pcl.studies.ledger.study_storage import Storage
 from pcl.studies.session.new_study import check_warm_start
 from pcl.studies.session.strategies import TrialList

@@ -21,7 +21,7 @@ from pcl.data.embedded import embedded
 from pcl.data.images import ImageSet, save
 from pcl.data.weights import load_weights, weights_folder
 from pcl.encoders import ResNetEncoder
-from pcl.studies.ledger.study_spec import opened
+from pcl.studies.ledger.opened_study import opened
 from pcl.studies.space.search_space import SearchSpace
 from pcl.training.pretraining import Pretraining, Recipe
 from tests.support.commands import called

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from pcl.distributions import ProjectedNormal, VonMisesFisher
 from pcl.losses import ELK, HIB, LOSSES, MCInfoNCE, in_batch_negatives
-from pcl.losses.base import LearnedAs
 from pcl.losses.hib import Learned
+from pcl.losses.learned_scalar import LearnedAs
 from tests.support.posteriors import SAMPLING, B, D, Leaves, N, posteriors, small_config, triple
 
 

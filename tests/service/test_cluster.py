@@ -26,7 +26,8 @@ from pcl.studies.cluster import joining
 from pcl.studies.execution import tune_adapter
 from pcl.studies.execution.worker import Job
 from pcl.studies.ledger.folders import Status, StudyFolder
-from pcl.studies.ledger.study_spec import StudySpec, opened, space_of
+from pcl.studies.ledger.opened_study import opened, space_of
+from pcl.studies.ledger.study_spec import StudySpec
 from pcl.studies.space.trial import Trial
 from tests.support.clusters import Cluster, cluster
 from tests.support.services import BASE, GRID, ROOT, alone, best_of, check_records, on_disk, summary_of, wait_for

@@ -18,7 +18,8 @@ from pcl.studies.cluster.joining import _why_not
 from pcl.studies.ledger import lease
 from pcl.studies.ledger.folders import Lost, Result, Row, Status, StudyFolder
 from pcl.studies.ledger.lease import keep_outputs, leased
-from pcl.studies.ledger.study_spec import StudySpec, latest_study, opened
+from pcl.studies.ledger.opened_study import latest_study, opened
+from pcl.studies.ledger.study_spec import StudySpec
 from pcl.studies.ledger.study_storage import Storage
 from pcl.studies.space.trial import Trial
 from tests.support.buckets import S3, s3

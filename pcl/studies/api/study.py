@@ -15,7 +15,8 @@ from pcl.storage.installation import command
 from pcl.storage.object_stores import is_address
 from pcl.studies.api.loaded_encoder import LoadedEncoder, load_encoder
 from pcl.studies.ledger.folders import StudyFolder, TrialFolder
-from pcl.studies.ledger.study_spec import ABLATION, MADE_IN_PYTHON, SEARCH, StudySpec, opened, read_objective
+from pcl.studies.ledger.opened_study import opened, read_objective
+from pcl.studies.ledger.study_spec import ABLATION, MADE_IN_PYTHON, SEARCH, StudySpec
 from pcl.studies.ledger.study_storage import Storage, study_at
 from pcl.studies.ledger.typed_json import parsed, table
 from pcl.studies.registry.champion import Champion

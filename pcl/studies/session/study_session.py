@@ -13,7 +13,8 @@ from pcl.studies.execution.runner import TrialRunner
 from pcl.studies.execution.trial_execution import Choices, Execution, close_study
 from pcl.studies.ledger.folders import StudyFolder
 from pcl.studies.ledger.lease import keep_outputs
-from pcl.studies.ledger.study_spec import StudySpec, opened, write_objective
+from pcl.studies.ledger.opened_study import opened, write_objective
+from pcl.studies.ledger.study_spec import StudySpec
 from pcl.studies.report.plan import survive_forks
 from pcl.studies.results.selection import Outcome
 from pcl.studies.results.yardsticks import common_constant_kappa_mae

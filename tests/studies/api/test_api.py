@@ -11,7 +11,7 @@ import torch
 import pcl
 from pcl.config.failure import Failure, FailureKind
 from pcl.studies.ledger.folders import Result, Status
-from pcl.studies.ledger.study_spec import space_of
+from pcl.studies.ledger.opened_study import space_of
 from pcl.training.run import Run
 from tests.support.services import BASE, SHORT, Records, check_records
 from tests.support.user_parts import TASK

@@ -18,7 +18,7 @@ from pcl.studies.execution.runner import Assignment, Source
 from pcl.studies.execution.trial_execution import Choices, Execution
 from pcl.studies.execution.worker import Job
 from pcl.studies.ledger.folders import PREVIOUS, Damaged, Lost, Result, Row, Status, StudyFolder, TrialFolder
-from pcl.studies.ledger.study_spec import opened
+from pcl.studies.ledger.opened_study import opened
 from pcl.studies.results.reuse import is_lost
 from pcl.studies.space.search_space import Objective
 from pcl.studies.space.trial import Trial

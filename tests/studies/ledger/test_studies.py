@@ -16,7 +16,8 @@ from pcl.config.run_config import RunConfig
 from pcl.studies.execution.interrupt import Interrupt, StopReason
 from pcl.studies.execution.resources import Cost, Resources
 from pcl.studies.ledger.folders import Lost, Result, Row, Status, StudyFolder, TrialFolder
-from pcl.studies.ledger.study_spec import StudySpec, latest_study, opened
+from pcl.studies.ledger.opened_study import latest_study, opened
+from pcl.studies.ledger.study_spec import StudySpec
 from pcl.studies.ledger.study_storage import Storage
 from pcl.studies.report.outputs import table, write_all
 from pcl.studies.report.plan import Plan

@@ -10,15 +10,8 @@ from hypothesis import strategies as st
 
 from pcl.metrics.names import MAIN_METRICS
 from pcl.studies.ledger.folders import StudyFolder
-from pcl.studies.ledger.study_spec import (
-    ABLATION,
-    REPRODUCTION,
-    SEARCH,
-    StudySpec,
-    latest_study,
-    read_objective,
-    write_objective,
-)
+from pcl.studies.ledger.opened_study import latest_study, read_objective, write_objective
+from pcl.studies.ledger.study_spec import ABLATION, REPRODUCTION, SEARCH, StudySpec
 from pcl.studies.ledger.study_storage import Storage
 from pcl.studies.space.search_method import ASHA, GP, GRID, OPTUNA, RANDOM, TPE, Method
 from pcl.studies.space.search_space import Mode, Objective

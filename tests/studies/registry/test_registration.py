@@ -17,7 +17,7 @@ from pcl.prediction.packed_encoder import PackedEncoder
 from pcl.prediction.pictures import pictures
 from pcl.prediction.posteriors import Reference
 from pcl.studies.inspection.images import of_study
-from pcl.studies.ledger.study_spec import opened
+from pcl.studies.ledger.opened_study import opened
 from pcl.studies.registry import registration
 from pcl.studies.registry.package import digest_of, requirements_of
 from pcl.studies.space.numerics_version import MATHS_VERSION
