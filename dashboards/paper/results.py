@@ -38,6 +38,7 @@ class Origin:
     date: str = ""  # of the end of the training, in UTC
     numerics: str = ""  # version of the numerics, see `tags.NUMERICS`; empty for a line without runs
     source: str = ""  # hash of the code's files
+    trial: str = ""  # key of the trial: its settings, images and weights; empty if unknown
 
     @property
     def is_older(self) -> bool:
@@ -85,6 +86,14 @@ class Result:
     def path(self) -> Path:
         """Return its path in the folder of all results."""
         return self.asked.path_of(self.table)
+
+    @property
+    def by_row(self) -> dict[str, list[tuple[Line, Origin]]]:
+        """Return the lines of each row with their origins."""
+        found: dict[str, list[tuple[Line, Origin]]] = {}
+        for line, origin in zip(self.lines, self.origins, strict=True):
+            found.setdefault(line.row, []).append((line, origin))
+        return found
 
     @property
     def is_as_released(self) -> bool:
@@ -151,10 +160,11 @@ def _place(order: Sequence[str], name: str) -> int:
 
 def as_markdown(result: Result) -> str:
     """Return a table with two lines for each row, published and ours, and below it why some have no value."""
-    metrics = list(dict.fromkeys(line.what for line in result.lines))
+    by_row = {name: {line.what: line for line, _ in row} for name, row in result.by_row.items()}
+    # A row that has not run has no yardstick: the longest one has its place among the columns.
+    metrics = list(dict.fromkeys(what for of_row in sorted(by_row.values(), key=len, reverse=True) for what in of_row))
     rows = [["", "", *metrics, "seeds"]]
-    for name in dict.fromkeys(line.row for line in result.lines):
-        of_row = {line.what: line for line in result.lines if line.row == name}
+    for name, of_row in by_row.items():
         counts = " / ".join(dict.fromkeys(line.seeds for line in of_row.values() if line.seeds))
         rows.append([name, "published", *(of_row[m].published if m in of_row else "" for m in metrics), ""])
         rows.append(["", "ours", *(cell_of(of_row[m]) if m in of_row else "" for m in metrics), counts])

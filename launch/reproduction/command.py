@@ -48,7 +48,8 @@ def run_reproduction(request: ReproductionRequest) -> None:
     kept = kept_rows(request, names, setting, cells, found)
     left = left_of(cells, {} if run.is_rerun else found, kept)
     grids_left = [grid for grid in grids if grid.is_left(run.is_rerun)]
-    _say_plan(names, setting, cells, left, grids_left, len(kept))
+    n_recorded = sum(not entry.missing for entry in found.values()) * (not run.is_rerun)
+    _say_plan(names, setting, len(cells.trials), left, grids_left, n_recorded)
     if request.is_plan:
         if run.address is None:
             _say_estimates(run, setting, tracker, left, grids_left)
@@ -90,16 +91,17 @@ def _setting(request: ReproductionRequest, names: list[str]) -> tuple[Reproducti
 
 
 def _say_plan(
-    names: list[str], setting: Setting, cells: Cells, left: list[Trial], grids: list[GridStudy], n_kept: int
+    names: list[str], setting: Setting, n_cells: int, left: list[Trial], grids: list[GridStudy], n_recorded: int
 ) -> None:
     seeds = " ".join(map(str, setting.seeds))
     say(f"{len(names)} tables and figures, fidelity {setting.profile}, scale {setting.scale}, seeds {seeds}, "
         f"images {setting.images.data if setting.images.values else 'none'}")  # fmt: skip
     n_partly = sum(trial.seeds != setting.seeds for trial in left)
     partly = f" ({n_partly} of them on the seeds that are missing)" if n_partly else ""
-    rows = f", {n_kept} rows are kept already" if n_kept else ""
-    say(f"  {len(cells.trials)} cells, each once however many tables have it; {len(left)} are to be trained{partly}"
-        f"{rows}, MLflow has the rest")  # fmt: skip
+    n_kept = n_cells - len(left) - n_recorded
+    kept = f", {n_kept} in the folder of results" if n_kept else ""
+    say(f"  {n_cells} cells, each once however many tables have it: {len(left)} to be trained{partly}, {n_recorded} in "
+        f"MLflow{kept}")  # fmt: skip
     if grids:
         told = ", ".join(f"{grid.heading} ({' + '.join(map(str, grid.space.n_trials))})" for grid in grids)
         say(f"  grids to be searched on tuning seeds, with their trials: {told}")

@@ -1,9 +1,10 @@
 """Results kept by `launch/reproduce.py --output`: each table as a small CSV with command, hardware, commit and date."""
 
+import contextlib
 import os
 import shlex
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from dashboards.paper.results import (
     Origin,
     Result,
     as_csv,
+    folder_of,
     joined_origin,
     origin_of,
     read_result,
@@ -26,7 +28,8 @@ from launch.studies.requests import ReproductionRequest
 from launch.studies.resume_command import asked_again
 from pcl.storage.files import write_text
 from pcl.storage.installation import INSIDE, command
-from pcl.studies.paper.comparison import Line
+from pcl.studies.paper.comparison import Line, lines_taken_over
+from pcl.studies.paper.published import published_tables
 from pcl.studies.tracking.finished_trials import Known
 from pcl.studies.tracking.tags import EXPERIMENTS, NUMERICS, RunKind, Tag
 from pcl.studies.tracking.tracker import Tracker
@@ -65,28 +68,52 @@ def check_kept(request: ReproductionRequest, names: Sequence[str], setting: Sett
 def kept_rows(
     request: ReproductionRequest, names: Sequence[str], setting: Setting, cells: Cells, found: Mapping[str, Known]
 ) -> KeptRows:
-    """Return the rows that `--output` has and MLflow lacks, with the same settings, all seeds and today's numerics."""
+    """Return the rows that `--output` has and MLflow lacks: of the same trial, all seeds and today's numerics.
+
+    A row of another table will do if it has all metrics.
+    """
     if request.output is None or request.run.is_rerun:
         return {}
-    rows: dict[tuple[str, str], list[tuple[Line, Origin]]] = {}
+    tables = {table.name: table for table in published_tables()}
+    there = _whole_rows(request.output, setting)
+    kept = {}
     for table in needed_tables(names):
-        asked = _asked(request, table.name, setting)
-        path = request.output / asked.path_of(table.name)
-        if not path.is_file():
-            continue
-        kept = read_result(path)
-        if replace(kept.asked, command=asked.command) == asked:
-            for line, origin in zip(kept.lines, kept.origins, strict=True):
-                rows.setdefault((table.name, line.row), []).append((line, origin))
-    is_recorded = {place: key in found and not found[key].missing for place, key in cells.keys.items()}
-    n_seeds = len(setting.seeds)
-    return {place: row for place, row in rows.items() if not is_recorded.get(place, True) and _is_whole(row, n_seeds)}
+        for row in table.rows:
+            place = (table.name, row.name)
+            key = cells.keys.get(place, "")
+            if key in found and not found[key].missing:
+                continue
+            same = [other for other, of_row in there.items() if key and of_row[0][1].trial == key]
+            for other in sorted(same, key=place.__ne__):  # its own first
+                lines = lines_taken_over(table, row, tables[other[0]], [line for line, _ in there[other]])
+                if lines:
+                    kept[place] = [(line, there[other][0][1]) for line in lines]
+                    break
+    return kept
+
+
+def _whole_rows(folder: Path, setting: Setting) -> KeptRows:
+    """Return the rows in a folder of results that have all seeds and today's numerics."""
+    rows: dict[tuple[str, str], Sequence[tuple[Line, Origin]]] = {}
+    for path in sorted((folder / folder_of(setting.profile, setting.scale, setting.changed)).glob("*.csv")):
+        with contextlib.suppress(ValueError):  # a damaged file of a table that is not asked for
+            kept = read_result(path)
+            if kept.asked.of_seeds == _told(setting.seeds):
+                rows |= {(kept.table, name): row for name, row in kept.by_row.items()}
+    return {place: row for place, row in rows.items() if _is_whole(row, len(setting.seeds))}
 
 
 def _is_whole(row: Sequence[tuple[Line, Origin]], n_seeds: int) -> bool:
-    """Return whether a row has been run on all seeds by today's numerics; a metric may be undefined on some."""
-    is_current = all(origin.numerics == NUMERICS for _, origin in row)
-    return is_current and any(line.seeds == str(n_seeds) for line, _ in row)
+    return _n_seeds(line for line, _ in row) == n_seeds and all(origin.numerics == NUMERICS for _, origin in row)
+
+
+def _n_seeds(lines: Iterable[Line]) -> int:
+    """Return how many seeds a row has; a metric may be undefined on some."""
+    return max((int(line.seeds.partition(" ")[0]) for line in lines if line.seeds), default=0)
+
+
+def _told(seeds: Sequence[int]) -> str:
+    return " ".join(map(str, seeds))
 
 
 def rendering(folder: Path) -> str:
@@ -100,7 +127,9 @@ def rendering(folder: Path) -> str:
 def origins_of(cells: Cells, found: Mapping[str, Known], grids: Sequence[GridStudy], tracker: Tracker) -> Origins:
     """Return the origin of every table's rows, from their trials and studies in MLflow."""
     trained = {
-        place: joined_origin(origin_of(trial.tags, _date(trial.end_ms)) for trial in found[key].trials)
+        place: replace(
+            joined_origin(origin_of(trial.tags, _date(trial.end_ms)) for trial in found[key].trials), trial=key
+        )
         for place, key in cells.keys.items()
         if key in found
     }
@@ -115,7 +144,10 @@ def origins_of(cells: Cells, found: Mapping[str, Known], grids: Sequence[GridStu
 def write_results(
     request: ReproductionRequest, sheets: Sequence[Sheet], setting: Setting, origins: Origins, kept: KeptRows
 ) -> list[Path]:
-    """Write the tables for which something has been trained; return their files."""
+    """Write the tables for which something has been trained; return their files.
+
+    Rows that a file has with more seeds stay in it.
+    """
     assert request.output is not None
     files = []
     for sheet in sheets:
@@ -123,17 +155,28 @@ def write_results(
         of_lines = [origin_of_row.get((sheet.name, line.row), Origin()) for line in sheet.lines]
         if all(origin == Origin() for origin in of_lines):
             continue
-        result = Result(sheet.name, _asked(request, sheet.name, setting), list(sheet.lines), of_lines)
+        result = Result(sheet.name, _asked(request, sheet.name, setting), sheet.lines, of_lines)
         path = request.output / result.path
+        before = read_result(path).by_row if path.is_file() else {}
+        rows = [before[row] if _is_less(now, before.get(row, ())) else now for row, now in result.by_row.items()]
+        every = [entry for row in rows for entry in row]
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_text(path, as_csv(result))
+        write_text(path, as_csv(replace(result, lines=[e[0] for e in every], origins=[e[1] for e in every])))
         files.append(path)
     return files
 
 
+def _is_less(now: Sequence[tuple[Line, Origin]], before: Sequence[tuple[Line, Origin]]) -> bool:
+    """Return whether a row has fewer seeds than before, or was trained before and is not now."""
+    (n, is_trained), (n_before, was_trained) = (
+        (_n_seeds(line for line, _ in row), any(origin != Origin() for _, origin in row)) for row in (now, before)
+    )
+    return was_trained and (not is_trained or n < n_before)
+
+
 def _asked(request: ReproductionRequest, name: str, setting: Setting) -> Asked:
     data = setting.images.name if needs_images([name]) else "toy"
-    seeds = " ".join(map(str, setting.seeds)) if needed_tables([name]) else ""
+    seeds = _told(setting.seeds) if needed_tables([name]) else ""
     again = f"{command('reproduce')} {asked_again(request)}"
     return Asked(setting.profile, setting.scale, data, seeds, again, setting.changed)
 

@@ -61,7 +61,11 @@ def write_sheets(
             now = lines_of(table, ours)
             lines = [line for row in table.rows for line in then.get(row.name, [n for n in now if n.row == row.name])]
             lost = lost_seeds({row: of_row for row, of_row in ours.items() if row not in then})
-            picture = _draw(table, cells, lines, setting, folder, found, storage)
+            if table.picture and table.rows[0].name in then:
+                say(f"{name} is not drawn: its encoder was trained elsewhere")
+                picture = ""
+            else:
+                picture = _draw(table, cells, lines, setting, folder, found, storage)
         else:
             lines, lost, picture = _other_lines(name, grids, setting), "", ""
         caption = " ".join(filter(None, [_caption(name, lines, setting), lost]))

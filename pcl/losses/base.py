@@ -108,7 +108,7 @@ class Loss(nn.Module, ABC):
     def expect(self, source: Negatives) -> None:
         """Prepare for negatives from a source; most losses treat all alike."""
 
-    def learned(self) -> dict[str, float]:
+    def learned_numbers(self) -> dict[str, float]:
         """Return the numbers that training learns, by name."""
         parts = ((name, part()) for name, part in self.named_children() if isinstance(part, PositiveScalar))
         return {name: number.item() for name, number in parts if isinstance(number, Tensor)}

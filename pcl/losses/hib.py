@@ -136,8 +136,8 @@ class HIB(Loss):
         is_b_learned = config.learn_a and config.learned is Learned.A_AND_B
         self.b = nn.Parameter(torch.tensor(float(config.b))) if is_b_learned else None
 
-    def learned(self) -> dict[str, float]:
-        return super().learned() | ({} if self.b is None else {"b": self.b.item()})
+    def learned_numbers(self) -> dict[str, float]:
+        return super().learned_numbers() | ({} if self.b is None else {"b": self.b.item()})
 
     def _per_anchor(self, posteriors: Triple, generator: torch.Generator | None) -> Tensor:
         config, a = self.config, self.a()

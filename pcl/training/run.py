@@ -229,7 +229,7 @@ class Run:
             judged = [{name: value for name, value in m.items() if name not in _OF_KAPPA} for m in judged]
         by_seed = {
             seed: {names.TRAIN_LOSS: loss, **metrics, **names.of_learned(learned), **rate}
-            for seed, loss, metrics, learned in zip(self.seeds, losses, judged, self.step.learned(), strict=True)
+            for seed, loss, metrics, learned in zip(self.seeds, losses, judged, self.step.learned_numbers(), strict=True)
         }
         n_batches = self.config.training.n_batches
         return Report(self.batch, n_batches, self._trained().value, self.seconds, by_seed, dict(self.failures))

@@ -28,7 +28,7 @@ def test_a_table_needs_no_ray(tmp_path: Path) -> None:
     ]
     words = [script, "launch/reproduce.py", *asked, "--scale", "smoke", *small]
     said = forked(words, tmp_path / "out", os.environ).ended().said
-    assert "2 are to be trained" in said
+    assert "2 to be trained" in said
     assert "Ray" not in said
     (folder,) = (tmp_path / "reproduce").glob("reference-smoke-*")
     rows = list(csv.DictReader((folder / "tab-ablation_shared.csv").read_text().splitlines()))

@@ -90,7 +90,7 @@ def test_the_table_reads_what_the_ablation_trained(place: Home) -> None:
     """Nothing is left to train, so that no Ray starts; and every number is that of the store."""
     kept = place.path / "kept"
     said = reproduced(place, "--table", "ablation_shared", *FAST, "--output", str(kept))
-    assert "2 cells, each once however many tables have it; 0 are to be trained" in said
+    assert "2 cells, each once however many tables have it: 0 to be trained, 2 in MLflow" in said
     assert "Ray dashboard" not in said
     (folder,) = (place.storage / "reproduce").glob("reference-smoke-*")
     rows = rows_of(folder / "tab-ablation_shared.csv")
@@ -118,12 +118,12 @@ def test_what_is_missing_is_trained_and_drawn(place: Home) -> None:
     """A figure with one cell of its own; the same again trains nothing."""
     asked = ["--figure", "2dplot", *FAST]
     first = place.run(*asked, *INLINE, script=REPRODUCE).said
-    assert "1 are to be trained" in first
+    assert "1 to be trained" in first
     (picture,) = (place.storage / "reproduce").glob("reference-smoke-*/fig-2dplot.png")
     assert picture.read_bytes().startswith(b"\x89PNG")
     picture.unlink()
     again = reproduced(place, *asked)
-    assert "0 are to be trained" in again
+    assert "0 to be trained" in again
     assert picture.exists()
     table = first[first.index("fig:2dplot") : first.index("written")]
     assert table in again

@@ -14,6 +14,7 @@ from pcl.metrics.names import KAPPA_MAE, KAPPA_MEDIAN
 from pcl.metrics.undefined import UNDEFINED, mean_of, told_with_error
 from pcl.studies.paper.published import (
     AGREES,
+    ELSEWHERE,
     FEW_SEEDS,
     Comparison,
     Measured,
@@ -179,6 +180,32 @@ def measured_in(line: Line) -> Measured:
     mean, _, error = split_mark(line.ours)[0].partition("±")
     n = line.seeds.partition(" ")[0]  # empty for a yardstick
     return Measured(_number(mean), _number(error), int(n) if n and not math.isnan(_number(mean)) else 0)
+
+
+def lines_taken_over(table: Table, row: Row, other: Table, lines: Sequence[Line]) -> list[Line]:
+    """Return the lines of a row by those of another table's row, which has the same configuration.
+
+    Returns an empty list if these lack a metric, or are compared with another printed number.
+    """
+    there = {line.what: line for line in lines}
+    taken = []
+    for metric, heading in table.columns.items():
+        if metric.startswith("eval/") != (row.task == "toy"):
+            continue
+        line = there.get(other.columns.get(metric, ""))
+        if line is None:
+            return []
+        published, note, mark = row.published.get(metric), row.note_on(metric), split_mark(line.ours)[1]
+        printed = published.text if published else (note or "not printed")
+        line = replace(line, row=row.name, what=heading, published=printed)
+        if printed.partition(ELSEWHERE)[0] != there[other.columns[metric]].published.partition(ELSEWHERE)[0]:
+            if published is not None or not measured_in(line).n:
+                return []
+            nothing = NO_NUMBER if note else NOTHING
+            line = replace(line, difference=f"{MISSING}{mark}", verdict=f"{nothing}{mark}", detectable="")
+        yardstick = there.get(f"{other.columns[metric]}{OF_CONSTANT}")
+        taken += [line, *([replace(yardstick, row=row.name, what=f"{heading}{OF_CONSTANT}")] if yardstick else [])]
+    return taken
 
 
 def _verdict(published: Published | None, note: str, measured: Measured, result: Comparison | None) -> str:

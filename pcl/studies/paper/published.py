@@ -28,7 +28,7 @@ FEW_SEEDS = {1: "one seed", 2: "two seeds"}  # too few to estimate how much they
 _WITHOUT_BOUND = "without bound"
 _UNBOUNDED = 1e6  # a median kappa beyond this, where `paper` and `exact` end a run, counts as grown without bound
 _OF_RANKS = "rank corr."
-_ELSEWHERE = " (tab:"  # before the name of another table that has the number
+ELSEWHERE = " (tab:"  # before the name of another table that has the number
 _ONE_FOLD = " (one fold)"  # by the release's scripts; the paper does not say
 
 
@@ -45,7 +45,7 @@ class Published:
 
     @property
     def is_of_another_table(self) -> bool:
-        return _ELSEWHERE in self.text
+        return ELSEWHERE in self.text
 
     @property
     def is_of_one_fold(self) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import numpy as np
 
-_MOST_LEVELS = 7  # an axis with this many distinct numbers is always a range
+_MOST_LEVELS = 7  # an axis with more distinct numbers is always a range
 _LEAST_DRAWN, _DRAWN_SHARE = 4, 0.6  # least distinct numbers, and their share of the trials, of a drawn axis
 _LOG_SPAN = 30.0  # from this ratio of its ends on, a positive range has a logarithmic scale
 _LEAST_LOG_SPAN = 5.0  # below, the two scales look alike

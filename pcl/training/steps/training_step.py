@@ -122,9 +122,9 @@ class TrainingStep:
         for run in range(len(self.losses)):
             self._loss_of(run).has_tables = True
 
-    def learned(self) -> list[dict[str, float]]:
+    def learned_numbers(self) -> list[dict[str, float]]:
         """Return the numbers that each run's loss has learned, by name."""
-        return [self._loss_of(run).learned() for run in range(self.task.n_runs)]
+        return [self._loss_of(run).learned_numbers() for run in range(self.task.n_runs)]
 
     def _drawn(self) -> Batch:
         training = self.config.training

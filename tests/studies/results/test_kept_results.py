@@ -12,64 +12,31 @@ from dashboards.paper.formats import Sheet
 from dashboards.paper.headline import changes, headline, verdicts
 from dashboards.paper.results import Asked, Origin, Result, as_csv, as_markdown, origin_words, read_result, read_results
 from launch.manual.tables import changes_table, results_tables, status_table
-from launch.reproduction.cells import Cells, Setting, left_of, ours_of
-from launch.reproduction.results import check_kept, check_output, kept_rows, origins_of, rendering, write_results
-from launch.reproduction.sheets import _curves, write_sheets
+from launch.reproduction.cells import Cells, Setting
+from launch.reproduction.results import check_kept, check_output, origins_of, rendering, write_results
 from launch.shared.command import settings
-from launch.studies.requests import ConfigRequest, ReproductionRequest
-from pcl.config.failure import Failure, FailureKind
-from pcl.studies.ledger.study_storage import Storage
-from pcl.studies.paper.comparison import Line, lines_of
-from pcl.studies.paper.published import published_tables
-from pcl.studies.session.request import RunRequest
+from pcl.studies.paper.comparison import Line
 from pcl.studies.tracking.finished_trials import Found, Known
 from pcl.studies.tracking.tags import NUMERICS
 from pcl.studies.tracking.tracker import Tracker
+from tests.support.kept_results import ASKED, DAY_MS, TABLES, TAGS, keep
 from tests.support.services import ROOT
 
-TABLES = {table.name: table for table in published_tables()}
-RUNAWAY = Failure(FailureKind.RUNAWAY_KAPPA)
-TAGS = {"pcl.hardware": "NVIDIA H200", "pcl.torch": "2.11.0", "pcl.commit": "c0ffee" * 6 + "+",
-        "pcl.maths": NUMERICS, "pcl.source": "50c4ce"}  # fmt: skip
-DAY_MS = 1_794_700_800_000  # 2026-11-15, 00:00 UTC
 LAST_VERSION = "training.release_version=last"
-ASKED = ReproductionRequest(
-    ("toy_correctsetups", "infonce"), ("2dplot",), is_all=False, output=None, is_plan=False,
-    config=ConfigRequest("paper", seeds=(4, 5, 6)),
-    run=RunRequest(Storage(Path("runs"))),
-)  # fmt: skip
 COMMAND = (
     "python launch/reproduce.py --table toy_correctsetups --table infonce --figure 2dplot --scale paper --seeds 4,5,6"
 )
 
 
-def kept(folder: Path, *texts: str) -> list[Path]:
-    """Two rows that were trained on different days, one of which has lost a seed, and others that were not run."""
-    setting = Setting("reference", "paper", (4, 5, 6), settings(texts))
-    cells = Cells.of([TABLES["tab:toy_correctsetups"], TABLES["fig:2dplot"]], setting)
-    metrics = {"eval/mu_mae": 0.05, "eval/mu_rank_corr": 0.98, "eval/kappa_mae": 6.0, "eval/kappa_rank_corr": 0.8}
-    seeds = {seed: {key: value * (1 + seed / 100) for key, value in metrics.items()} for seed in (4, 5, 6)}
-    of = {row: cells.keys["tab:toy_correctsetups", row] for row in ("ambiguous", "clear")}
-    found = {
-        of["ambiguous"]: Known((4, 5, 6), (Found("s", "r", seeds, {}, TAGS, DAY_MS),)),
-        of["clear"]: Known((4, 5, 6), (Found("s", "r", seeds, {6: RUNAWAY}, TAGS, DAY_MS + 86_400_000),)),
-    }
-    sheets = []
-    for name in ("tab:toy_correctsetups", "fig:2dplot"):
-        lines = lines_of(TABLES[name], ours_of(TABLES[name], cells, found, setting))
-        sheets.append(Sheet(name, TABLES[name].title, "", lines))
-    config = replace(ASKED.config, settings=settings(texts), setting_texts=texts)
-    request = replace(ASKED, output=folder, config=config)
-    return write_results(request, sheets, setting, origins_of(cells, found, [], Tracker("sqlite:///unused.db")), {})
-
-
 def test_a_file_says_where_every_line_comes_from(tmp_path: Path) -> None:
-    (path,) = kept(tmp_path)  # of the other table nothing has been trained
+    (path,) = keep(tmp_path)  # of the other table nothing has been trained
     assert path == tmp_path / "reference-paper" / "tab-toy_correctsetups.csv"
     result = read_result(path)
     assert (result.asked.command, result.asked.of_seeds, result.asked.data) == (COMMAND, "4 5 6", "toy")
     origins = {line.row: origin for line, origin in zip(result.lines, result.origins, strict=True)}
-    assert origins["ambiguous"] == Origin("NVIDIA H200", "2.11.0", TAGS["pcl.commit"], "2026-11-15", NUMERICS, "50c4ce")
+    key = Cells.of([TABLES[result.table]], Setting("reference", "paper", (4, 5, 6))).keys[result.table, "ambiguous"]
+    of_run = (TAGS["pcl.commit"], "2026-11-15", NUMERICS, "50c4ce")
+    assert origins["ambiguous"] == Origin("NVIDIA H200", "2.11.0", *of_run, key)
     assert origins["clear"].date == "2026-11-16"
     assert origins["injective"] == Origin()
     lines = {(line.row, line.what): line for line in result.lines}
@@ -89,8 +56,9 @@ def test_seeds_of_one_line_may_be_of_different_days() -> None:
     found = {cells.keys[place]: Known(setting.seeds, trials)}
     origin = origins_of(cells, found, [], Tracker("sqlite:///unused.db"))[place]
     assert origin == Origin(
-        "NVIDIA H200", "2.11.0; 2.12.0", TAGS["pcl.commit"], "2026-11-15; 2026-11-16", NUMERICS, "50c4ce"
-    )
+        "NVIDIA H200", "2.11.0; 2.12.0", TAGS["pcl.commit"], "2026-11-15; 2026-11-16", NUMERICS, "50c4ce",
+        cells.keys[place],
+    )  # fmt: skip
     line = Line("ambiguous", "x", "1", "1")
     words = origin_words(
         Result("tab:toy_correctsetups", Asked("reference", "paper", "toy", "4 5", "c"), [line], [origin])
@@ -100,7 +68,7 @@ def test_seeds_of_one_line_may_be_of_different_days() -> None:
 
 
 def test_results_of_other_numerics_say_so(tmp_path: Path) -> None:
-    (path,) = kept(tmp_path)
+    (path,) = keep(tmp_path)
     result = read_result(path)
     assert not any(origin.is_older for origin in result.origins)
     assert "numerics" not in origin_words(result)
@@ -115,7 +83,7 @@ def test_results_of_other_numerics_say_so(tmp_path: Path) -> None:
 
 
 def test_it_is_rendered(tmp_path: Path) -> None:
-    results = read_results(kept(tmp_path)[0].parents[1])
+    results = read_results(keep(tmp_path)[0].parents[1])
     (result,) = results
     text = as_markdown(result)
     assert "| ambiguous | published | 0.04±0.00 | 0.99±0.00 | 6.15±0.61 | not printed | 0.82±0.04 |  |" in text
@@ -144,7 +112,7 @@ def test_it_is_rendered(tmp_path: Path) -> None:
 
 def test_other_settings_are_kept_beside_those_of_the_profile(tmp_path: Path) -> None:
     """They are counted apart, in the manual and on the board, and each number stands beside the profile's."""
-    own, other = *kept(tmp_path), *kept(tmp_path, LAST_VERSION)
+    own, other = *keep(tmp_path), *keep(tmp_path, LAST_VERSION)
     assert other.relative_to(tmp_path).as_posix() == (
         "reference-paper-training.release_version-last/tab-toy_correctsetups.csv"
     )
@@ -203,69 +171,13 @@ def test_marks_stay(tmp_path: Path) -> None:
 def test_a_kept_file_is_not_replaced_by_less(
     texts: tuple[str, ...], seeds: tuple[int, ...], told: str, tmp_path: Path
 ) -> None:
-    kept(tmp_path)
+    keep(tmp_path)
     config = replace(ASKED.config, settings=settings(texts), setting_texts=texts)
     request = replace(ASKED, output=tmp_path, config=config)
     setting = Setting("reference", "paper", seeds, settings(texts))
     with pytest.raises(ValueError, match=told) if told else contextlib.nullcontext():
         check_kept(request, ["tab:toy_correctsetups", "fig:2dplot"], setting)
     check_kept(request, ["tab:infonce"], setting)
-
-
-def test_rows_that_are_kept_in_full_are_not_trained_again(tmp_path: Path) -> None:
-    (path,) = kept(tmp_path)
-    setting, names = Setting("reference", "paper", (4, 5, 6)), ["tab:toy_correctsetups", "fig:2dplot"]
-    cells = Cells.of([TABLES[name] for name in names], setting)
-    request = replace(ASKED, output=tmp_path)
-    place, other = ("tab:toy_correctsetups", "ambiguous"), ("tab:toy_correctsetups", "clear")
-    rows = kept_rows(request, names, setting, cells, {})
-    assert list(rows) == [place, other]  # a seed of `clear` has ended early, which is a result; others have not run
-    key = cells.keys[place]
-    assert {trial.key for trial in left_of(cells, {}, rows)} == set(cells.trials) - {key, cells.keys[other]}
-    # A row of another table needs the same trial.
-    both = Cells.of([*(TABLES[name] for name in names), TABLES["tab:bench_results"]], setting)
-    assert key in {trial.key for trial in left_of(both, {}, rows)}
-    # What MLflow has in full is newer; what is asked for otherwise is another result.
-    whole = {key: Known((4, 5, 6), (Found("s", "r", {seed: {} for seed in (4, 5, 6)}, {}, TAGS, DAY_MS),))}
-    part = {key: Known((4, 5, 6), (Found("s", "r", {4: {}}, {}, TAGS, DAY_MS),))}
-    more = Setting("reference", "paper", (4, 5, 6, 7))
-    assert kept_rows(request, names, setting, cells, whole) == {other: rows[other]}
-    assert kept_rows(request, names, setting, cells, part) == rows
-    assert kept_rows(request, names, more, Cells.of([TABLES[name] for name in names], more), {}) == {}
-    assert kept_rows(replace(request, run=replace(request.run, is_rerun=True)), names, setting, cells, {}) == {}
-    assert kept_rows(replace(request, output=None), names, setting, cells, {}) == {}
-    now = read_result(path)
-    older = replace(now, origins=[replace(origin, numerics="3" * bool(origin.numerics)) for origin in now.origins])
-    path.write_text(as_csv(older))
-    assert kept_rows(request, names, setting, cells, {}) == {}
-
-
-def test_rows_that_are_kept_are_written_again_as_they_were(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (path,) = kept(tmp_path / "kept")
-    setting, name = Setting("reference", "paper", (4, 5, 6)), "tab:toy_correctsetups"
-    cells, request = Cells.of([TABLES[name]], setting), replace(ASKED, output=tmp_path / "kept")
-    rows = kept_rows(request, [name], setting, cells, {})
-    _, sheets = write_sheets([name], cells, {}, [], setting, Storage(tmp_path), rows)
-    before = read_result(path)
-    write_results(request, sheets, setting, {}, rows)
-    again = read_result(path)
-    assert again == before
-    assert {line.ours for line in again.lines if line.row == "injective"} == {"not run"}
-    assert {origin.date for origin in again.origins} == {"2026-11-15", "2026-11-16", ""}
-    assert "6.300±0.035" in capsys.readouterr().out
-
-
-def test_a_curve_has_what_is_kept() -> None:
-    table = TABLES["fig:mc"]
-    cells = Cells.of([table], Setting("reference", "paper", (4, 5, 6)))
-    lines = [
-        Line("K = 4", "κ RMSE", "4.55", "58.915±11.734", "5"), Line("K = 1", "κ RMSE", "4.55", "not run", "0"),
-        Line("K = 4", "κ RMSE of the best constant", "not printed", "2.206"),
-    ]  # fmt: skip
-    curve = next(curve for curve in _curves(table, cells, lines) if curve.name == "κ RMSE")
-    found = dict(zip(curve.x, curve.ours, strict=True))
-    assert (found[4].mean, found[4].error, found[4].n) == (58.915, 11.734, 5)
-    assert [found[1].n, found[16].n] == [0, 0]
 
 
 def test_the_command_that_renders_names_the_folder() -> None:
