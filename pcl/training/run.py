@@ -227,9 +227,10 @@ class Run:
             judged = self._selected(judged)
         elif not self.config.loss.trains_kappa:  # nothing trains the kappa network: its errors would say nothing
             judged = [{name: value for name, value in m.items() if name not in _OF_KAPPA} for m in judged]
+        learned = self.step.learned_numbers()
         by_seed = {
-            seed: {names.TRAIN_LOSS: loss, **metrics, **names.of_learned(learned), **rate}
-            for seed, loss, metrics, learned in zip(self.seeds, losses, judged, self.step.learned_numbers(), strict=True)
+            seed: {names.TRAIN_LOSS: loss, **metrics, **names.of_learned(numbers), **rate}
+            for seed, loss, metrics, numbers in zip(self.seeds, losses, judged, learned, strict=True)
         }
         n_batches = self.config.training.n_batches
         return Report(self.batch, n_batches, self._trained().value, self.seconds, by_seed, dict(self.failures))
