@@ -15,6 +15,7 @@ from launch.studies.images import Images
 from launch.studies.requests import ReproductionRequest
 from launch.studies.resume_command import REPRODUCE, Resumption
 from pcl.config.failure import Failure, FailureKind
+from pcl.config.fidelity import Profile
 from pcl.studies.ledger.study_storage import Storage
 from pcl.studies.paper.comparison import Ours, lines_of, lost_seeds, winner_lines
 from pcl.studies.paper.published import published_grids, published_tables, published_titles
@@ -226,6 +227,25 @@ def test_sizes_at_full_scale_are_the_printed_ones() -> None:
     rows = ("high dim, 10", "high dim, 16")
     assert differing == {(row, what, "512", "256") for row in rows for what in ("batch size", "K")}
     assert "differs [smoke]" in {line.verdict for line in _other_lines("tab:contr_exp_params", [], SMOKE)}
+
+
+def test_wide_encoders_have_the_negatives_of_the_scripts_under_reference() -> None:
+    cells = {"fig:encoder_size": ("D' = 32", "D' = 64", "D' = 128"), "fig:highdim": ("D = 64",)}
+    for profile, n in (("reference", 8), ("paper", 32)):
+        found = {
+            (table, row.name): row.config(profile, "paper")["training.n_negatives"]
+            for table in cells
+            for row in TABLES[table].rows
+        }
+        others = {found[table, row] for table, row in found if row not in cells[table]}
+        assert {found[table, row] for table, rows in cells.items() for row in rows} == {n}
+        assert others == {32}
+
+
+@pytest.mark.parametrize("profile", Profile)
+def test_rows_are_trained_to_the_end_however_large_kappa_is(profile: Profile) -> None:
+    row = TABLES["tab:toy_correctsetups"].rows[0]
+    assert row.config(profile.value, "paper")["training.kappa_limit"] == "inf"
 
 
 def test_winners_of_grids() -> None:
