@@ -103,6 +103,7 @@ EXPERIMENTS = {
                 Scale.QUICK: {
                     "training.phases": "mu:2 kappa joint:4", "training.lr": 1e-2, "training.n_batches": 2000,
                     "training.n_negatives": 256, "training.eval_every": 500, "loss.n_samples": 4,
+                    "loss.log_mean": "corrected",
                 },
                 Scale.PAPER: {
                     "training.phases": "mu kappa joint:4", "training.lr": 1e-2, "training.n_batches": 9000,

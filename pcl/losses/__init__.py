@@ -4,6 +4,7 @@ from pcl.losses.base import Loss, LossConfig, Negatives, PositiveWeight, Triple,
 from pcl.losses.elk import ELK, ElkNegatives, ElkNormalizer
 from pcl.losses.hib import HIB, Expectation, NegativeWeight, hib
 from pcl.losses.info_nce import InfoNCE, info_nce
+from pcl.losses.log_mean import LogMean
 from pcl.losses.mc_info_nce import AnchorSamples, MCInfoNCE, PartnerSamples, mc_info_nce
 
 LOSSES: dict[str, type[Loss]] = {
@@ -22,6 +23,7 @@ __all__ = [
     "ElkNormalizer",
     "Expectation",
     "InfoNCE",
+    "LogMean",
     "Loss",
     "LossConfig",
     "MCInfoNCE",

@@ -15,12 +15,17 @@ from torch.utils.checkpoint import checkpoint
 
 from pcl.distributions import VonMisesFisher
 from pcl.losses.learned_scalar import PositiveScalar
+from pcl.losses.log_mean import LogMean
 
 # The paper's largest setting, 512 samples x 512 anchors x 32 negatives, is one chunk: about 0.75 GB in float32.
 DEFAULT_CHUNK_SIZE = 2**23
 # On a CPU, memory is slower than arithmetic: chunks near the cache's size, computed twice, take 0.7 of the time of one
 # large one (that setting, two cores).
 CPU_CHUNK_SIZE = 2**20
+
+
+# Metadata of a setting that was added after runs were recorded: at its default it is left out of records and keys.
+ADDED_LATER = {"is_added_later": True}
 
 
 class Negatives(Enum):
@@ -61,6 +66,7 @@ class SampledContrast(NamedTuple):
     is_learned: bool  # kappa_pos is a parameter
     is_integrated: bool  # positives and negatives enter by their expectation
     is_guided: bool  # the anchor's samples come from near the positive too
+    log_mean: LogMean  # estimate of the logarithm of the mean over samples
 
 
 class SampledMatch(NamedTuple):

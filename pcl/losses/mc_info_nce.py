@@ -3,9 +3,8 @@
 Axes: S samples, B anchors, N negatives, D dim.
 """
 
-import math
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 import torch
@@ -16,6 +15,7 @@ from torch.utils.checkpoint import checkpoint
 from pcl.distributions import VonMisesFisher
 from pcl.losses import tabulated
 from pcl.losses.base import (
+    ADDED_LATER,
     CPU_CHUNK_SIZE,
     Loss,
     LossConfig,
@@ -31,6 +31,7 @@ from pcl.losses.base import (
     require_positive,
 )
 from pcl.losses.learned_scalar import LearnedAs, PositiveScalar
+from pcl.losses.log_mean import LogMean, log_mean_exp
 from pcl.mathematics.point_limit import is_nearly_a_point, point_similarity
 from pcl.mathematics.special import bessel_ratio, log_vmf_normalizer
 
@@ -58,11 +59,7 @@ def mc_info_nce(positive: Tensor, negatives: Tensor, positive_weight: float) -> 
 
     Similarities are s_k = kappa_pos z_k.z+_k, (S, B), and s_kn = kappa_pos z_k.z-_kn, (S, B, N); w is 1/N in the paper.
     """
-    return _negative_log_mean(contrastive_log_ratio(positive, negatives, positive_weight))
-
-
-def _negative_log_mean(log_ratio: Tensor) -> Tensor:
-    return math.log(len(log_ratio)) - torch.logsumexp(log_ratio, dim=0)
+    return -log_mean_exp(contrastive_log_ratio(positive, negatives, positive_weight), 0, LogMean.PLAIN)
 
 
 class MCInfoNCE(Loss):
@@ -93,6 +90,8 @@ class MCInfoNCE(Loss):
         positive_weight: PositiveWeight = PositiveWeight.ONE_OVER_N  # weight of the positive in the denominator
         partners: PartnerSamples = PartnerSamples.DRAWN  # form in which positives and negatives enter
         anchors: AnchorSamples = AnchorSamples.POSTERIOR  # law of the anchor's samples
+        # Estimate of the logarithm of the mean over samples
+        log_mean: LogMean = field(default=LogMean.PLAIN, metadata=ADDED_LATER)
 
         def __post_init__(self) -> None:
             require_count("n_samples", self.n_samples)
@@ -101,6 +100,7 @@ class MCInfoNCE(Loss):
             require_member("positive_weight", self.positive_weight, PositiveWeight)
             require_member("partners", self.partners, PartnerSamples)
             require_member("anchors", self.anchors, AnchorSamples)
+            require_member("log_mean", self.log_mean, LogMean)
             require(
                 self.partners is PartnerSamples.DRAWN or self.positive_weight is PositiveWeight.ZERO,
                 f"`positive_weight` must be zero where partners are integrated, but got {self.positive_weight.value}.",
@@ -127,7 +127,7 @@ class MCInfoNCE(Loss):
                 return None
             return SampledContrast(
                 self.n_samples, self.kappa_pos, self.positive_weight, self.learn_kappa_pos,
-                self.partners is PartnerSamples.INTEGRATED, self.anchors is AnchorSamples.GUIDED,
+                self.partners is PartnerSamples.INTEGRATED, self.anchors is AnchorSamples.GUIDED, self.log_mean,
             )  # fmt: skip
 
     def __init__(self, config: Config) -> None:
@@ -149,7 +149,7 @@ class MCInfoNCE(Loss):
             return (contrastive_log_ratio(kappa_pos * positive_cosines, kappa_pos * negative_cosines, weight),)
 
         chunks = over_samples(reduce_chunk, posteriors, self.config.n_samples, self.chunk_size, generator)
-        return _negative_log_mean(torch.cat([log_ratio for (log_ratio,) in chunks]))
+        return self._negative_log_mean(torch.cat([log_ratio for (log_ratio,) in chunks]))
 
     def _integrated(self, posteriors: Triple, kappa_pos: Tensor | float, generator: torch.Generator | None) -> Tensor:
         anchor, positive, negatives = posteriors
@@ -166,9 +166,9 @@ class MCInfoNCE(Loss):
         length = max(1, chunk_size // (8 * modes.shape[0] * modes.shape[1]))
         parts = z.split(length)
         if len(parts) == 1:
-            return _negative_log_mean(log_ratio(z) + log_weight)
+            return self._negative_log_mean(log_ratio(z) + log_weight)
         ratios = [checkpoint(log_ratio, part, use_reentrant=False, preserve_rng_state=False) for part in parts]
-        return _negative_log_mean(torch.cat(ratios) + log_weight)
+        return self._negative_log_mean(torch.cat(ratios) + log_weight)
 
     def _tabulated(self, posteriors: Triple, kappa_pos: Tensor | float, generator: torch.Generator | None) -> Tensor:
         """Compute what `_integrated` does, from the same random numbers."""
@@ -180,7 +180,10 @@ class MCInfoNCE(Loss):
         log_terms = attracting - repelling.view_as(attracting)
         if law is not anchor:
             log_terms = log_terms + tabulated.log_ratio(anchor, law, z, kappa_pos)
-        return _negative_log_mean(log_terms)
+        return self._negative_log_mean(log_terms)
+
+    def _negative_log_mean(self, log_terms: Tensor) -> Tensor:
+        return -log_mean_exp(log_terms, 0, self.config.log_mean)
 
     def _anchor_samples(
         self,

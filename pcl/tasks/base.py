@@ -12,13 +12,11 @@ from torch import Tensor
 
 from pcl.data.images import ImageSet
 from pcl.encoders import Encoder, Inputs
-from pcl.losses import Negatives
+from pcl.losses.base import ADDED_LATER, Negatives
 
 __all__ = ["ADDED_LATER", "Batch", "ChoiceBatch", "Metrics", "Negatives", "Task", "TaskConfig", "Truths"]
 
 Metrics = dict[str, float]
-# Metadata of a setting that was added after runs were recorded: at its default it is left out of records and keys.
-ADDED_LATER = {"is_added_later": True}
 
 
 class Batch(NamedTuple):

@@ -18,8 +18,11 @@ from tests.support.oracles import unit_vectors
 from tests.support.smoke import smoke_images
 
 INTEGRATED_CASES = [(10, 20.0), (10, 980.0), (2, 20.0)]  # dimension, kappa_pos
-# Dimension, whether kappa_pos is learned, the law of samples
-STEP_CASES = [(8, False, "guided"), (8, True, "posterior"), (2, True, "guided")]
+# Dimension, whether kappa_pos is learned, the law of samples, the estimate of the log of their mean
+STEP_CASES = [
+    (8, False, "guided", "plain"), (8, True, "posterior", "plain"), (2, True, "guided", "plain"),
+    (8, False, "guided", "corrected"),
+]  # fmt: skip
 
 
 def check_integrated_points(device: str) -> None:
@@ -180,10 +183,12 @@ def _plain_log_terms(
     return weight + torch.where(is_far, limit, table(resultant) - table(near))
 
 
-def check_integrated_step(device: str, dim: int, is_learned: bool, anchors: str) -> None:
+def check_integrated_step(device: str, dim: int, is_learned: bool, anchors: str, log_mean: str) -> None:
     """On images, with the same candidates and samples: the loss and the gradients of the plain step."""
     values = {"training__batch_size": 8, "training__n_negatives": 20, "encoder__precision": "float32"}
-    of_loss = {"loss__n_samples": 4, "loss__learn_kappa_pos": is_learned, "loss__anchors": anchors}
+    of_loss = {
+        "loss__n_samples": 4, "loss__learn_kappa_pos": is_learned, "loss__anchors": anchors, "loss__log_mean": log_mean,
+    }  # fmt: skip
     config = smoke_images("exact", encoder__dim=dim, **of_loss, **values)
     found = []
     for kind in (TrainingStep, IntegratedStep):

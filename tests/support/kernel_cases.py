@@ -82,12 +82,13 @@ def check_mc_info_nce_of_points(device: str) -> None:
 
 
 def check_what_is_fused(device: str) -> None:
-    """A learned scale, in either form, is left to the plain loss; so are ELK and HIB with negatives in common."""
+    """A learned scale and a corrected mean are left to the plain loss; so are ELK, and HIB with negatives in common."""
     learned, drawn = {"loss.learn_kappa_pos": True}, Negatives.DRAWN
     for loss, values, source, is_fused in (
         ("mc_info_nce", {}, drawn, True),
         ("mc_info_nce", learned, drawn, False),
         ("mc_info_nce", {**learned, "loss.learned_as": "log"}, drawn, False),
+        ("mc_info_nce", {"loss.log_mean": "corrected"}, drawn, False),
         ("hib", {}, drawn, True),
         ("hib", {}, Negatives.IN_BATCH, True),
         ("hib", {}, Negatives.SHARED, False),

@@ -23,6 +23,7 @@ from pcl.kernels.mc_info_nce import LARGEST_KAPPA_POS, FusedMCInfoNCE
 from pcl.kernels.narrow_mlp import NarrowMlp, fits
 from pcl.kernels.transport import SMALLEST_DIM, transport_table
 from pcl.losses.base import SampledMatch
+from pcl.losses.log_mean import LogMean
 from pcl.tasks import Batch, Family, Negatives, ToyTask
 from pcl.tasks.toy import LatentSampler
 from pcl.training.steps.integrated_step import IntegratedStep
@@ -60,7 +61,8 @@ class FusedStep(IntegratedStep):
                 return None
             hib = FusedHIB(table, loss.n_samples, loss.a, loss.b, loss.is_mean_inside, loss.negative_weight(n))
             return lambda partners: hib(partners, self.seed_and_step)
-        if loss.is_integrated or loss.is_learned or loss.kappa_pos > LARGEST_KAPPA_POS:
+        is_plain = not (loss.is_integrated or loss.is_learned) and loss.log_mean is LogMean.PLAIN
+        if not is_plain or loss.kappa_pos > LARGEST_KAPPA_POS:
             return None
         contrast = FusedMCInfoNCE(table, loss.n_samples, loss.positive_weight.of(n))
         kappa_pos = torch.full((1,), loss.kappa_pos, device=self.device)

@@ -7,7 +7,6 @@ by less than 1e-4 at anchors' kappas of 50 and 10,000 (D = 8, under Triton's int
 Axes: R runs, B anchors, K samples, N negatives, D dim.
 """
 
-import math
 from typing import cast
 
 import torch
@@ -21,6 +20,7 @@ from pcl.kernels.integrated.normalizer import growth_of
 from pcl.kernels.integrated.samples import samples_of
 from pcl.kernels.integrated.terms import log_terms
 from pcl.losses.base import LossConfig, SampledContrast
+from pcl.losses.log_mean import log_mean_exp
 from pcl.losses.mc_info_nce import MCInfoNCE, guiding_law
 from pcl.mathematics.normalizer_table import growth_table
 from pcl.tasks import Negatives
@@ -56,7 +56,7 @@ class IntegratedStep(TrainingStep):
             z.flatten(1, 2), negatives.mu.squeeze(1), negatives.kappa.squeeze(1), kappa_pos, table
         )
         log_ratio = log_terms(z, anchor, guide, positive, kappa_pos, table) - repelling.view(n_runs, -1, batch_size)
-        return (math.log(contrast.n_samples) - torch.logsumexp(log_ratio, dim=1)).mean(-1)
+        return -log_mean_exp(log_ratio, 1, contrast.log_mean).mean(-1)
 
     def _kappa_pos(self, contrast: SampledContrast, n_runs: int) -> Tensor:
         """Return the concentration of positive pairs of each run, (R,)."""
