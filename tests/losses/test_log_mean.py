@@ -24,7 +24,7 @@ def test_two_samples_by_hand() -> None:
 
 @pytest.mark.parametrize("n", [4, 8, 32])
 def test_the_correction_removes_most_of_the_bias(n: int) -> None:
-    """Of normal x with a standard deviation of 1/2, whose log E e^x is 1/8."""
+    """Draw normal x with a standard deviation of 1/2, whose log E e^x is 1/8."""
     generator = torch.Generator().manual_seed(0)
     logs = 0.5 * torch.randn(400_000, n, generator=generator, dtype=torch.float64)
     bias = {estimate: (log_mean_exp(logs, 1, estimate) - 1 / 8).mean().item() for estimate in LogMean}
@@ -48,7 +48,7 @@ def test_a_single_sample_has_no_variance() -> None:
 
 @pytest.mark.parametrize(("lowest", "highest"), [(16, 32), (64, 128)])
 def test_few_corrected_samples_estimate_the_loss_of_many(lowest: float, highest: float) -> None:
-    """Of the true posteriors of one batch, under `exact`."""
+    """Take the true posteriors of one batch, under `exact`."""
     values: dict[str, float | str] = {"task.kappa_min": lowest, "task.kappa_max": highest}
     config = RunConfig.of(values, profile="exact", scale="quick")
     task, generator = config.task.build([1]), torch.Generator().manual_seed(0)
