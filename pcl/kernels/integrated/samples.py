@@ -72,6 +72,15 @@ def _tangent(noise, mode, d, D: tl.constexpr):
 
 
 @triton.jit
+def anchors_of(n_anchors, D: tl.constexpr, BD: tl.constexpr, BA: tl.constexpr):
+    """Return a program's anchors, which of them exist, the coordinates, and which elements of (BA, BD) exist."""
+    anchor = tl.program_id(0) * BA + tl.arange(0, BA)
+    is_anchor = anchor < n_anchors
+    d = tl.arange(0, BD)
+    return anchor, is_anchor, d, is_anchor[:, None] & (d < D)[None, :]
+
+
+@triton.jit
 def place_of(anchor, sample, batch_size, K: tl.constexpr):
     """Return the place of a sample in an array (R, K, B)."""
     return (anchor // batch_size * K + sample) * batch_size + anchor % batch_size
@@ -83,10 +92,7 @@ def _sample_kernel(
     K: tl.constexpr, D: tl.constexpr, BD: tl.constexpr, BA: tl.constexpr,
 ):  # fmt: skip
     sample = tl.program_id(1)
-    anchor = tl.program_id(0) * BA + tl.arange(0, BA)
-    is_anchor = anchor < n_anchors
-    d = tl.arange(0, BD)
-    inside = is_anchor[:, None] & (d < D)[None, :]
+    anchor, is_anchor, d, inside = anchors_of(n_anchors, D, BD, BA)
     at = sample * n_anchors + anchor
     noise = tl.load(noise_ptr + at[:, None] * D + d[None, :], mask=inside, other=0.0)
     mode = tl.load(mode_ptr + anchor[:, None] * D + d[None, :], mask=inside, other=0.0)
@@ -108,11 +114,8 @@ def _sample_gradient_kernel(
     noise_ptr, mode_ptr, polar_ptr, d_z_ptr, d_mode_ptr, d_kappa_ptr, n_anchors, batch_size,
     K: tl.constexpr, D: tl.constexpr, BD: tl.constexpr, BA: tl.constexpr,
 ):  # fmt: skip
-    anchor = tl.program_id(0) * BA + tl.arange(0, BA)
-    is_anchor = anchor < n_anchors
-    d = tl.arange(0, BD)
+    anchor, is_anchor, d, inside = anchors_of(n_anchors, D, BD, BA)
     is_first = (d == 0)[None, :]
-    inside = is_anchor[:, None] & (d < D)[None, :]
     mode = tl.load(mode_ptr + anchor[:, None] * D + d[None, :], mask=inside, other=0.0)
     d_mode = tl.zeros([BA, BD], tl.float32)
     d_kappa = tl.zeros([BA], tl.float32)

@@ -16,7 +16,7 @@ from torch.autograd.function import Function, once_differentiable
 
 from pcl.distributions import VonMisesFisher
 from pcl.kernels.integrated.normalizer import growth, is_concentrated, log_peak, point_similarity
-from pcl.kernels.integrated.samples import place_of, sizes_of
+from pcl.kernels.integrated.samples import anchors_of, place_of, sizes_of
 from pcl.mathematics.normalizer_table import CELL_WIDTH, GrowthTable
 from pcl.mathematics.point_limit import NEARLY_A_POINT, TIMES_KAPPA_POS
 
@@ -50,10 +50,7 @@ def _terms_kernel(
     inverse_width, n_anchors, batch_size, K: tl.constexpr, D: tl.constexpr, BD: tl.constexpr, BA: tl.constexpr,
 ):  # fmt: skip
     sample = tl.program_id(1)
-    anchor = tl.program_id(0) * BA + tl.arange(0, BA)
-    is_anchor = anchor < n_anchors
-    d = tl.arange(0, BD)
-    inside = is_anchor[:, None] & (d < D)[None, :]
+    anchor, is_anchor, d, inside = anchors_of(n_anchors, D, BD, BA)
     of_anchor = anchor[:, None] * D + d[None, :]
     place = place_of(anchor, sample, batch_size, K)
     z = tl.load(z_ptr + place[:, None] * D + d[None, :], mask=inside, other=0.0)
@@ -78,10 +75,7 @@ def _terms_gradient_kernel(
     upstream_ptr, d_z_ptr, d_vectors_ptr, d_scalars_ptr,
     inverse_width, n_anchors, batch_size, K: tl.constexpr, D: tl.constexpr, BD: tl.constexpr, BA: tl.constexpr,
 ):  # fmt: skip
-    anchor = tl.program_id(0) * BA + tl.arange(0, BA)
-    is_anchor = anchor < n_anchors
-    d = tl.arange(0, BD)
-    inside = is_anchor[:, None] & (d < D)[None, :]
+    anchor, is_anchor, d, inside = anchors_of(n_anchors, D, BD, BA)
     of_anchor = anchor[:, None] * D + d[None, :]
     mu = tl.load(mu_ptr + of_anchor, mask=inside, other=0.0)
     mode = tl.load(mode_ptr + of_anchor, mask=inside, other=0.0)
