@@ -46,15 +46,17 @@ def test_a_single_sample_has_no_variance() -> None:
     torch.testing.assert_close(log_mean_exp(logs, 1, LogMean.CORRECTED), logs.squeeze(1))
 
 
-@pytest.mark.parametrize(("lowest", "highest"), [(16, 32), (64, 128)])
-def test_few_corrected_samples_estimate_the_loss_of_many(lowest: float, highest: float) -> None:
-    """Take the true posteriors of one batch, under `exact`."""
+def errors_of_four_samples(lowest: float, highest: float, factor: float) -> tuple[float, float]:
+    """Return the errors of the plain and the corrected loss of one batch under `exact`.
+
+    The posteriors are the true ones, with kappas times a factor.
+    """
     values: dict[str, float | str] = {"task.kappa_min": lowest, "task.kappa_max": highest}
     config = RunConfig.of(values, profile="exact", scale="quick")
     task, generator = config.task.build([1]), torch.Generator().manual_seed(0)
     batch = task.draw(128, Negatives.POOL, 256, generator)
     anchor, positive, negatives = (
-        VonMisesFisher(mu[0], kappa[0], validate_args=False)
+        VonMisesFisher(mu[0], factor * kappa[0], validate_args=False)
         for mu, kappa in (task.truth_of(x.flatten(1, -2)) for x in batch)
     )
     pool = VonMisesFisher(negatives.mu.unsqueeze(0), negatives.kappa.unsqueeze(0), validate_args=False)
@@ -66,9 +68,22 @@ def test_few_corrected_samples_estimate_the_loss_of_many(lowest: float, highest:
         return float(torch.stack(losses).mean())
 
     limit = mean_of(1024, "plain", 1)
-    bias, left = (mean_of(4, estimate, 32) - limit for estimate in ("plain", "corrected"))
+    return mean_of(4, "plain", 32) - limit, mean_of(4, "corrected", 32) - limit
+
+
+@pytest.mark.parametrize(("lowest", "highest"), [(16, 32), (64, 128)])
+def test_few_corrected_samples_estimate_the_loss_of_many(lowest: float, highest: float) -> None:
+    bias, left = errors_of_four_samples(lowest, highest, 1)
     assert bias > 0.01
     assert abs(left) < 0.4 * bias
+
+
+def test_the_bias_rewards_concentration_unless_it_is_corrected() -> None:
+    """Posteriors that are far too concentrated have hardly any bias, so they look better than they are."""
+    true, concentrated = (errors_of_four_samples(64, 128, factor) for factor in (1, 30))
+    plain, corrected = (a - b for a, b in zip(true, concentrated, strict=True))
+    assert plain > 0.01
+    assert abs(corrected) < 0.4 * plain
 
 
 @pytest.mark.parametrize("partners", ["drawn", "integrated"])
