@@ -107,7 +107,7 @@ EXPERIMENTS = {
                 },
                 Scale.PAPER: {
                     "training.phases": "mu kappa joint:4", "training.lr": 1e-2, "training.n_batches": 9000,
-                    "training.eval_every": 3000, "encoder.hidden": "shallow",
+                    "training.eval_every": 3000, "encoder.hidden": "shallow", "loss.log_mean": "corrected",
                 },
             },
         },

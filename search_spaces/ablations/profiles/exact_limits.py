@@ -28,6 +28,8 @@ ABLATION = Ablation(
     baseline="nothing",
     variants={
         "nothing": Variant(),
+        "plain estimate": Variant({"loss.log_mean": "plain"}),
+        "8 samples": Variant({"loss.n_samples": 8}),
         "batches of 64": Variant({"training.batch_size": 64}),
         "batches of 256": Variant({"training.batch_size": 256}),
         "batches of 1024": Variant({"training.batch_size": 1024}),
@@ -43,6 +45,7 @@ ABLATION = Ablation(
         "D = 64": dims(64),
         "D = 64, lr 1e-3": dims(64, lr=1e-3),
         "D = 128, lr 1e-3": dims(128, lr=1e-3),
+        "D = 128, lr 3e-4": dims(128, lr=3e-4),
         "kappa 64 to 128": Variant({"task.kappa_min": 64, "task.kappa_max": 128}),
         "Gaussian truth": Variant({"task.family": "gaussian"}),
         "Laplace truth": Variant({"task.family": "laplace"}),
