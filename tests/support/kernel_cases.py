@@ -10,10 +10,12 @@ from pcl.config.run_config import RunConfig
 from pcl.config.schedule import Trained
 from pcl.distributions import CosineLaw
 from pcl.encoders import StackedMlp
+from pcl.kernels.curves import curves
 from pcl.kernels.inputs import Partners
 from pcl.kernels.latents import sample_latents
 from pcl.kernels.mc_info_nce import FusedMCInfoNCE
 from pcl.kernels.narrow_mlp import NarrowMlp
+from pcl.kernels.samples import anchor_samples
 from pcl.kernels.transport import transport_table
 from pcl.losses import info_nce
 from pcl.mathematics.random_streams import streams
@@ -79,6 +81,17 @@ def check_mc_info_nce_of_points(device: str) -> None:
         torch.testing.assert_close(loss.detach(), info_nce(20 * similar, 20 * others, 1.0), rtol=1e-4, atol=1e-4)
         loss.sum().backward()
         assert all(leaf.grad is not None and leaf.grad.isfinite().all() for leaf in (*modes, *kappas))
+
+
+def check_samples_along_their_noise(device: str) -> None:
+    """Where the noise is parallel to the mode, up to rounding, samples still have a length of at most 1."""
+    seed, step, n_anchors, dim = 12345, 7, 200 if device == "cuda" else 50, 4
+    noise = draw_noise(seed, step, 1, partners_of(n_anchors, 1, dim)).tangent[0]
+    mu = torch.nn.functional.normalize(noise, dim=-1).to(device)
+    curve = curves(transport_table(dim, CosineLaw(), torch.device(device)), torch.ones(n_anchors, device=device))
+    z, cosine, _ = anchor_samples(mu, curve, 1, torch.tensor([seed, step], device=device))
+    assert cosine.abs().min() < 0.5
+    assert z.norm(dim=1).max() < 1.01
 
 
 def check_what_is_fused(device: str) -> None:
@@ -163,6 +176,7 @@ def check_all(device: str) -> None:
     for case in HIB_CASES if device == "cpu" else HIB_CASES + HIB_CASES_ON_A_GPU:
         check_hib(device, *case)
     check_hib_of_points(device)
+    check_samples_along_their_noise(device)
     check_what_is_fused(device)
     for dim, kappa_pos in INTEGRATED_CASES:
         check_integrated(device, dim, kappa_pos)
