@@ -246,9 +246,11 @@ def over_samples(
 ) -> list[tuple[Tensor, ...]]:
     """Draw S cosines per pair, in chunks over S, and reduce each chunk.
 
-    Each anchor sample z_k is paired with one fresh sample of its positive and one of each of its negatives. The random
-    numbers are drawn at once, so that neither value nor gradient depends on the chunk size; with more than one chunk,
-    the forward pass keeps only the reduction of a chunk, and the backward pass computes the chunk again.
+    Each anchor sample z_k is paired with one fresh sample of its positive and one of each of its negatives. Negatives
+    that all anchors share have their samples in common too, so that one matrix product gives all cosines.
+
+    The random numbers are drawn at once, so that neither value nor gradient depends on the chunk size; with more than
+    one chunk, the forward pass keeps only the reduction of a chunk, and the backward pass computes the chunk again.
 
     Args:
         reduce_chunk: Takes cosines z.z+ (S', B) and z.z- (S', B, N), returns tensors.
@@ -259,23 +261,31 @@ def over_samples(
     """
     anchor, positive, negatives = posteriors
     (n_anchors,), n_negatives = anchor.batch_shape, posteriors.n_negatives
+    are_common = negatives.batch_shape[0] == 1
     z = anchor.rsample((n_samples,), generator)
-    noise_positive = z.new_empty(2, n_samples, n_anchors).normal_(generator=generator)
-    noise_negatives = z.new_empty(2, n_samples, n_anchors, n_negatives).normal_(generator=generator)
+    of_positive = z.new_empty(2, n_samples, n_anchors).normal_(generator=generator)
+    if are_common:
+        of_negatives = negatives.rsample((n_samples,), generator)  # (S, 1, N, D)
+    else:
+        of_negatives = z.new_empty(2, n_samples, n_anchors, n_negatives).normal_(generator=generator)
 
-    def reduce(z: Tensor, noise_positive: Tensor, noise_negatives: Tensor) -> tuple[Tensor, ...]:
-        modes = negatives.mu.expand(n_anchors, n_negatives, -1)
+    def reduce(z: Tensor, of_positive: Tensor, of_negatives: Tensor) -> tuple[Tensor, ...]:
         with torch.autocast(z.device.type, enabled=False):  # in full precision, like torch's own losses
-            return reduce_chunk(
-                positive.rsample_cosine((z * positive.mu).sum(-1), noise_positive),
-                negatives.rsample_cosine(torch.einsum("sbd,bnd->sbn", z, modes), noise_negatives),
-            )
+            if are_common:
+                repelling = z @ of_negatives.squeeze(1).mT
+            else:
+                cosines = torch.einsum("sbd,bnd->sbn", z, negatives.mu)
+                repelling = negatives.rsample_cosine(cosines, of_negatives)
+            return reduce_chunk(positive.rsample_cosine((z * positive.mu).sum(-1), of_positive), repelling)
 
     if z.device.type == "cpu":
         chunk_size = min(chunk_size, CPU_CHUNK_SIZE)
     length = max(1, chunk_size // (n_anchors * n_negatives))
     chunks = zip(
-        z.split(length), noise_positive.split(length, dim=1), noise_negatives.split(length, dim=1), strict=True
+        z.split(length),
+        of_positive.split(length, dim=1),
+        of_negatives.split(length, dim=0 if are_common else 1),
+        strict=True,
     )
     if length >= n_samples:
         return [reduce(*chunk) for chunk in chunks]
