@@ -43,8 +43,8 @@ def _samples_kernel(
     s0, s1, _, _ = words(seed, step, _SAMPLE, k, a)
     t, _ = normals(s0, s1)
     cosine, sine = polar(polynomial(curve_ptr + a, n_curves, t))
-    # Of noise that is nearly parallel to mu, rounding errors may be all that is left: without the floor, v could be
-    # hundreds of units long. One of 1e11 samples in four dimensions was, which ended a training of 100,000 batches.
+    # Where the noise is nearly parallel to mu, the difference is mostly rounding error. Without the floor, v would be
+    # hundreds of units long, as for one in 1e11 samples at D = 4.
     across = sine / tl.sqrt(tl.maximum(square - along * along, 1e-5 * square + 1e-30))
     tl.store(c_a_ptr + a * K + k, cosine, mask=inside)
     slope = polynomial(curve_ptr + _N_COEFFICIENTS * n_curves + a, n_curves, t)

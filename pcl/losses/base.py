@@ -247,7 +247,8 @@ def over_samples(
     """Draw S cosines per pair, in chunks over S, and reduce each chunk.
 
     Each anchor sample z_k is paired with one fresh sample of its positive and one of each of its negatives. Negatives
-    that all anchors share have their samples in common too, so that one matrix product gives all cosines.
+    that all anchors share are sampled once for all of them, so that one matrix product per k gives the cosines. Each
+    anchor's loss has the same law as with samples of its own, but the anchors' losses are no longer independent.
 
     The random numbers are drawn at once, so that neither value nor gradient depends on the chunk size; with more than
     one chunk, the forward pass keeps only the reduction of a chunk, and the backward pass computes the chunk again.
@@ -264,9 +265,9 @@ def over_samples(
     are_common = negatives.batch_shape[0] == 1
     z = anchor.rsample((n_samples,), generator)
     of_positive = z.new_empty(2, n_samples, n_anchors).normal_(generator=generator)
-    if are_common:
-        of_negatives = negatives.rsample((n_samples,), generator)  # (S, 1, N, D)
-    else:
+    if are_common:  # samples, (S, 1, N, D)
+        of_negatives = negatives.rsample((n_samples,), generator)
+    else:  # normals, (2, S, B, N)
         of_negatives = z.new_empty(2, n_samples, n_anchors, n_negatives).normal_(generator=generator)
 
     def reduce(z: Tensor, of_positive: Tensor, of_negatives: Tensor) -> tuple[Tensor, ...]:

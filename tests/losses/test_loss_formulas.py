@@ -171,14 +171,18 @@ def test_two_scalars_have_the_gradients_of_whole_samples(dim: int, generator: to
     assert ((scalar - whole).abs() < 4 * (scalar_error**2 + whole_error**2).sqrt() + 1e-12).all()
 
 
+@pytest.mark.parametrize("are_common", [False, True])
 @pytest.mark.parametrize("name", SAMPLING)
-def test_chunks_change_neither_value_nor_gradient(name: str) -> None:
+def test_chunks_change_neither_value_nor_gradient(name: str, are_common: bool) -> None:
     results = []
     for chunk_size in (2**20, B * N * 5, 1):  # one chunk; chunks of 5, 5, 5 and 1; one sample a chunk
         leaves = triple()
         loss = small_config(name).build()
         loss.chunk_size = chunk_size
-        value = loss(*posteriors(*leaves), generator=torch.Generator().manual_seed(5))
+        anchor, positive, negatives = posteriors(*leaves)
+        if are_common:
+            negatives = VonMisesFisher(negatives.mu[:1], negatives.kappa[:1])
+        value = loss(anchor, positive, negatives, generator=torch.Generator().manual_seed(5))
         value.sum().backward()
         results.append((value.detach(), [t.grad for leaf in leaves for t in (leaf.direction, leaf.log_kappa)]))
     for value, gradients in results[1:]:

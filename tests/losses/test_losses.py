@@ -268,8 +268,12 @@ def test_bad_settings_are_named() -> None:
 
 
 @pytest.mark.parametrize("name", SAMPLING)
-def test_autocast_changes_nothing(name: str) -> None:
-    arguments = posteriors(*triple(dtype=torch.float32))
+@pytest.mark.parametrize("are_common", [False, True])
+def test_autocast_changes_nothing(name: str, are_common: bool) -> None:
+    *pair, negatives = posteriors(*triple(dtype=torch.float32))
+    if are_common:
+        negatives = VonMisesFisher(negatives.mu[:1], negatives.kappa[:1])
+    arguments = (*pair, negatives)
     loss = small_config(name).build()
     plain = loss(*arguments, generator=torch.Generator().manual_seed(0))
     with torch.autocast("cpu", torch.bfloat16):

@@ -5,8 +5,8 @@ from pcl.studies.space.trial import Trial
 # This many weights take as long as the rest of a batch: measured on one ARM core with three seeds at `quick` from D' =
 # 4 to 128.
 _REST_ON_CPU = 1e6
-# The same on an H200, from D = 10 to 48 at `paper`, once for all seeds and once for each, which is for 512 anchors. The
-# time for the weights themselves does not depend on the anchors.
+# The same on an H200 (D = 10 to 48 at `paper`), once per batch and once more per seed. The part per seed is for 512
+# anchors and grows with them; for these networks, the time per weight does not.
 _REST_ON_GPU = 8e6
 
 
