@@ -10,6 +10,7 @@ from typing import Self
 
 from pcl.metrics.undefined import told, told_with_error
 from pcl.presentation.durations import duration
+from pcl.storage.files import Damaged
 from pcl.studies.execution.interrupt import Interrupt, StopReason
 from pcl.studies.execution.monitoring import BEST_OBJECTIVE, TRIALS, WORKER_DEATHS, Gauges
 from pcl.studies.ledger.folders import TrialFolder
@@ -41,6 +42,7 @@ class Progress(Repeating):
         self._work = {trial.key: work_of(trial, is_on_gpu) for trial in trials}  # all other trials count the same
         self._work_to_do = (sum(self._work.values()) or n_trials) - sum(map(self._work_of, self._outcomes))
         self._work_ended = 0.0
+        self._shares_before: dict[str, float] = {}  # key -> share done when this stage first started the trial
         self._n_by_state = Counter(map(_state, self._outcomes.values()))
         self._best = winner(outcomes, objective)
         self._objective, self._recorder, self._interrupt = objective, recorder, interrupt
@@ -61,8 +63,12 @@ class Progress(Repeating):
         self._clear()
 
     def started(self, folder: TrialFolder) -> None:
+        share = _share_done(folder)
         with self._lock:
-            self._running[folder.key] = (0.0, math.nan)
+            self._running[folder.key] = (share, math.nan)
+            if folder.key not in self._shares_before:
+                self._shares_before[folder.key] = share
+                self._work_to_do -= share * self._work_of(folder.key)
         self._publish()
 
     def reported(self, folder: TrialFolder, batch: int, n_batches: int, objective: float) -> None:
@@ -122,7 +128,7 @@ class Progress(Repeating):
             self._n_by_state[_state(before)] -= 1
             self._best = winner(self._outcomes.values(), self._objective)
         else:
-            self._work_ended += self._work_of(key)
+            self._work_ended += self._work_done_here(key, 1.0)
             self._best = winner([*([self._best] if self._best else []), outcome], self._objective)
 
     def _publish(self) -> None:
@@ -141,8 +147,12 @@ class Progress(Repeating):
     def _work_of(self, key: str) -> float:
         return self._work.get(key, 1.0)
 
+    def _work_done_here(self, key: str, share: float) -> float:
+        """Return a trial's work so far, without what was done before the study was resumed."""
+        return max(0.0, share - self._shares_before.get(key, 0.0)) * self._work_of(key)
+
     def _eta(self, running: dict[str, tuple[float, float]]) -> str:
-        done = self._work_ended + sum(share * self._work_of(key) for key, (share, _) in running.items())
+        done = self._work_ended + sum(self._work_done_here(key, share) for key, (share, _) in running.items())
         left = self._work_to_do - done
         return duration((time.perf_counter() - self._started) * left / done) if done else "?"
 
@@ -159,6 +169,14 @@ class Progress(Repeating):
     def _clear(self) -> None:
         if self._is_terminal:
             print("\r\033[K", end="", flush=True)
+
+
+def _share_done(folder: TrialFolder) -> float:
+    try:
+        rows = folder.rows()
+    except (OSError, Damaged):
+        return 0.0  # the worker repairs the files, or reports what is wrong with them
+    return rows[-1].batch / rows[-1].n_batches if rows else 0.0
 
 
 def _state(outcome: Outcome) -> str:

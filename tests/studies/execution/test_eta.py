@@ -14,7 +14,7 @@ from pcl.studies.execution import progress
 from pcl.studies.execution.interrupt import Interrupt
 from pcl.studies.execution.progress import Progress
 from pcl.studies.execution.resources import Cost
-from pcl.studies.ledger.folders import Result, Status, StudyFolder
+from pcl.studies.ledger.folders import Result, Row, Status, StudyFolder
 from pcl.studies.ledger.study_storage import Storage
 from pcl.studies.paper.published import published_tables
 from pcl.studies.space.trial import Trial
@@ -97,6 +97,39 @@ def test_trials_that_are_not_known_of_count_alike(tmp_path: Path, clock: list[fl
     told.reported(folder, 1, 2, 0.0)
     clock[0] = 10.0
     assert eta(told) == 70
+
+
+def test_what_was_done_before_a_study_was_resumed_took_no_time_here(tmp_path: Path, clock: list[float]) -> None:
+    objective: Any = SimpleNamespace(metric="eval/kappa_rank_corr", mode=None)
+    study = StudyFolder(tmp_path / "s")
+    old, new = (Trial({**smoke().flat(), "loss.kappa_pos": kappa}, (4,), "grid") for kappa in (5.0, 6.0))
+    told = progress_of([old, new], 2, objective)
+    folder = study.trial(old.key)
+    folder.publish(Row(6, 8, 1, 0.5, {4: {"eval/kappa_rank_corr": 0.5}}, {}), folder.take(old))
+    told.started(folder)
+    assert "1 running (75%)" in told.line()
+    assert told.line().endswith("ETA ?")
+    clock[0] = 10.0
+    told.reported(folder, 7, 8, 0.5)
+    assert eta(told) == 10 + 80  # an eighth takes 10 s
+    told.restarted(folder)
+    told.started(folder)  # from its report of batch 6
+    assert told.line().endswith("ETA ?")
+    clock[0] = 30.0
+    folder.close(Result(Status.FINISHED))
+    told.ended(folder)
+    assert eta(told) == 120
+
+
+def test_reports_that_cannot_be_read_end_no_study(tmp_path: Path, clock: list[float]) -> None:
+    objective: Any = SimpleNamespace(metric="eval/kappa_rank_corr", mode=None)
+    trial = Trial(smoke().flat(), (4,), "grid")
+    folder = StudyFolder(tmp_path / "s").trial(trial.key)
+    folder.begin(trial)
+    (folder.path / "reports.json").write_text("{")
+    told = progress_of([trial], 1, objective)
+    told.started(folder)
+    assert "1 running (0%)" in told.line()
 
 
 @pytest.mark.parametrize(
