@@ -84,7 +84,7 @@ def check_mc_info_nce_of_points(device: str) -> None:
 
 
 def check_samples_along_their_noise(device: str) -> None:
-    """Where the noise is nearly parallel to the mode, samples are still about 1 long, not hundreds."""
+    """Keep samples about 1 long, not hundreds, where the noise is nearly parallel to the mode."""
     seed, step, n_anchors, dim = 12345, 7, 200 if device == "cuda" else 50, 4
     noise = draw_noise(seed, step, 1, partners_of(n_anchors, 1, dim)).tangent[0]
     away = 1e-4 * torch.nn.functional.normalize(noise.roll(1, dims=-1), dim=-1)
