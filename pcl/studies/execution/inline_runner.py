@@ -14,7 +14,7 @@ from pcl.studies.execution.interrupt import StopReason
 from pcl.studies.execution.monitoring import Gauges, NoGauges
 from pcl.studies.execution.resources import Resources
 from pcl.studies.execution.runner import Assignment, Events, Source, fail_unended
-from pcl.studies.execution.worker import Job, run_job
+from pcl.studies.execution.worker import GpuLost, Job, run_job
 from pcl.studies.ledger.folders import TrialFolder
 from pcl.studies.space.trial import Trial
 
@@ -66,6 +66,8 @@ class InlineRunner:
                     next(moments)
                 except StopIteration:
                     is_over = True
+                except GpuLost as error:
+                    assignment.interrupt.set(StopReason.GPU_LOST, error)
                 except Exception as error:  # not one of the training, which `run_job` records
                     reporter.pass_on()
                     events.failed(folder, trial, str(error).strip() or type(error).__name__)

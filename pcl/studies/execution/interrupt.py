@@ -21,6 +21,7 @@ class StopReason(Enum):
     UNWRITABLE_FILES = "unwritable files"
     UNUSABLE_FILES = "unusable files"
     NO_PROPOSALS = "no proposals"
+    GPU_LOST = "GPU lost"
     RAY_LOST = "Ray lost"
     TAKEN_OVER = "taken over"
 
@@ -31,6 +32,7 @@ _SENTENCES = {
     StopReason.TRIAL_FAILED: "a trial failed ({})",
     StopReason.UNWRITABLE_FILES: "a trial's files cannot be written ({})",
     StopReason.UNUSABLE_FILES: "a trial's files cannot be used ({})",
+    StopReason.GPU_LOST: "this process can no longer use the GPU ({})",
     StopReason.TAKEN_OVER: "another process has taken over the study",
 }
 

@@ -1,5 +1,6 @@
 """Adapters between Tune's interfaces and ours: the trainable, events of trials, early stopping, interruption."""
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
@@ -20,21 +21,29 @@ from pcl.studies.execution.early_stopping import EarlyStopping
 from pcl.studies.execution.interrupt import Interrupt, StopReason
 from pcl.studies.execution.monitoring import Gauges
 from pcl.studies.execution.runner import Events, Source
-from pcl.studies.execution.worker import Job, folder_of, run_job
+from pcl.studies.execution.worker import GpuLost, Job, folder_of, run_job
 from pcl.studies.ledger.folders import TrialFolder
 from pcl.studies.space.trial import Trial
 from pcl.training.interleaving import interleaved
 
-# Keys of a worker's messages to Tune: the trial's folder, why its files cannot be written, what happened to a file.
-FOLDER, UNWRITABLE, NOTE = "folder", "unwritable", "note"
+# Keys of a worker's messages to Tune: the trial's folder, why its files cannot be written, what happened to a file, why
+# it can no longer use its GPU.
+FOLDER, UNWRITABLE, NOTE, GPU_FAULT = "folder", "unwritable", "note", "gpu_fault"
 
 
 def run_jobs(config: dict[str, Any]) -> None:
-    """Tune's trainable: `config["jobs"]` are what `Job.as_config` returned; they are trained side by side."""
+    """Tune's trainable: `config["jobs"]` are what `Job.as_config` returned; they are trained side by side.
+
+    A worker that can no longer use its GPU ends: it would fail every further trial that it is given.
+    """
     jobs = [Job.of(job) for job in config["jobs"]]
     reporter = TuneReporter(is_alone=len(jobs) == 1)
-    for _ in interleaved([run_job(job, reporter) for job in jobs], jobs[0].device):
-        pass
+    try:
+        for _ in interleaved([run_job(job, reporter) for job in jobs], jobs[0].device):
+            pass
+    except GpuLost as error:
+        reporter.gpu_lost(jobs[0], str(error))
+        os._exit(1)
 
 
 class TuneReporter:
@@ -61,6 +70,10 @@ class TuneReporter:
     def unwritable(self, cause: str) -> None:
         tune.report({UNWRITABLE: cause})
 
+    def gpu_lost(self, job: Job, cause: str) -> None:
+        """Pass on why this worker is about to end."""
+        tune.report({FOLDER: job.folder, GPU_FAULT: cause})
+
     def gauges(self, **labels: str) -> Gauges:
         return Gauges(**labels)
 
@@ -77,6 +90,7 @@ class TrialEvents(_Unsaved, tune.Callback):
 
     def __init__(self, events: Events) -> None:
         self._events, self._listener = events, events.listener
+        self._gpu_faults: dict[str, str] = {}  # the last by Tune's identifier of a trial
 
     def on_trial_start(self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, **info: Any) -> None:
         """Pass on that Tune has given the trial a worker."""
@@ -91,6 +105,9 @@ class TrialEvents(_Unsaved, tune.Callback):
             self._events.unwritable(result[UNWRITABLE])
         elif NOTE in result:
             self._listener.noted(_folder(trial, result[FOLDER]), result[NOTE])
+        elif GPU_FAULT in result:
+            self._gpu_faults[trial.trial_id] = cause = f"the GPU can no longer be used ({result[GPU_FAULT]})"
+            self._listener.noted(_folder(trial, result[FOLDER]), cause)
         elif "batch" in result:
             folder = _folder(trial, result[FOLDER])
             self._events.reported(folder, result["batch"], result["n_batches"], result["objective"])
@@ -112,7 +129,8 @@ class TrialEvents(_Unsaved, tune.Callback):
         """Record that a trial's workers died too often; of several side by side, it is not known whose fault it was."""
         folders = folders_of(trial)
         if len(folders) == 1:
-            self._events.failed(folders[0], Trial.of(trial.config["jobs"][0]["trial"]), _last_error(trial))
+            cause = self._gpu_faults.get(trial.trial_id) or _last_error(trial)
+            self._events.failed(folders[0], Trial.of(trial.config["jobs"][0]["trial"]), cause)
 
 
 class Silence(TrialProgressCallback):

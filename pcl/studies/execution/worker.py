@@ -43,6 +43,13 @@ class Unwritable(OSError):
     """A trial's files cannot be written."""
 
 
+class GpuLost(RuntimeError):
+    """This process can no longer use its GPU, for whatever trial; another process can go on from the last checkpoint.
+
+    Under MPS, the fault of one process is one of all: it is enough that another was killed while its kernels ran.
+    """
+
+
 @dataclass(frozen=True)
 class Job:
     """A trial as it is sent to a worker."""
@@ -122,7 +129,8 @@ class Reporter(Protocol):
 def run_job(job: Job, reporter: Reporter) -> Generator[Report | None, None, None]:
     """Run a trial from its beginning, or its last checkpoint, to its end.
 
-    It pauses at `Run.moments` and yields what they yield. Closed at a pause, it leaves a trial that can be resumed.
+    It pauses at `Run.moments` and yields what they yield. Closed at a pause, or after `GpuLost`, it leaves a trial that
+    can be resumed.
     """
     torch.set_num_threads(job.n_threads)  # a reused worker may have had another number
     try:
@@ -162,6 +170,8 @@ def _trained(job: Job, folder: TrialFolder, token: str, reporter: Reporter) -> G
             failure = Failure(FailureKind.ERROR, f"{type(error).__name__}: {first_line(error)}")
             told = traceback.format_exc()
             if not _is_out_of_memory(error):
+                if is_gpu_lost(job.device):
+                    raise GpuLost(first_line(error)) from error
                 break
             failure = Failure(FailureKind.OUT_OF_MEMORY, first_line(error))
             if job.device == "cuda":
@@ -175,6 +185,19 @@ def _is_out_of_memory(error: Exception) -> bool:
     """Return whether memory ran out; on a CPU, torch has no exception class for it."""
     is_cpu_allocator = isinstance(error, RuntimeError) and "DefaultCPUAllocator" in str(error)
     return is_cpu_allocator or isinstance(error, torch.OutOfMemoryError | MemoryError)
+
+
+def is_gpu_lost(device: str) -> bool:
+    """Return whether the GPU refuses the simplest operation: after an illegal access it does until the process ends."""
+    if device != "cuda":
+        return False
+    try:
+        torch.ones(1, device=device).item()
+    except torch.OutOfMemoryError:
+        return False
+    except RuntimeError:
+        return True
+    return False
 
 
 def _train(job: Job, folder: TrialFolder, token: str, reporter: Reporter, chunk_size: int) -> Iterator[Report | None]:
@@ -205,7 +228,7 @@ def _train(job: Job, folder: TrialFolder, token: str, reporter: Reporter, chunk_
 def _writing() -> Iterator[None]:
     try:
         yield
-    except Lost:
+    except (Lost, torch.AcceleratorError):
         raise
     except (OSError, RuntimeError) as error:  # for torch, a full disk is a RuntimeError
         raise Unwritable(first_line(error)) from None

@@ -8,10 +8,12 @@ _REST_ON_CPU = 1e6
 # The same on an H200 (D = 10 to 48 at `paper`), once per batch and once more per seed. The part per seed is for 512
 # anchors and grows with them; for these networks, the time per weight does not.
 _REST_ON_GPU = 1e7
+# Set-up and the last evaluation of a trial take as long as this many batches: of images, five folds, on an H200.
+_REST_OF_TRIAL = 42
 
 
 def work_of(trial: Trial, is_on_gpu: bool) -> float:
-    """Return the work of all batches, in a unit that is not time.
+    """Return the work of a trial, in a unit that is not time.
 
     Samples, negatives and evaluations are left out: 32 drawn negatives make a batch of images take seven times as long
     as none.
@@ -23,4 +25,4 @@ def work_of(trial: Trial, is_on_gpu: bool) -> float:
         of_batch = _REST_ON_GPU + n_seeds * (_REST_ON_GPU * batch_size / 512 + n_weights)
     else:
         of_batch = batch_size * (_REST_ON_CPU + n_seeds * n_weights)
-    return config.training.n_batches * of_batch
+    return (config.training.n_batches + _REST_OF_TRIAL) * of_batch

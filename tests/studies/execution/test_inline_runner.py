@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from pcl.studies.execution import worker
 from pcl.studies.execution.early_stopping import EarlyStopping
 from pcl.studies.execution.inline_runner import InlineRunner
 from pcl.studies.execution.interrupt import Interrupt
@@ -138,6 +139,24 @@ def test_an_error_that_would_end_a_worker_fails_the_trial_until_the_study_is_res
     assert (lost.status, finished.status) == (Status.FAILED, Status.FINISHED)
     assert "broken" in lost.cause
     assert is_lost(lost)
+
+
+def test_without_a_gpu_the_study_stops_and_can_be_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    study, interrupt, moments = StudyFolder(tmp_path / "study"), Interrupt(), Run.moments
+
+    def faulty(run: Run) -> Any:
+        yield from islice(moments(run), 2)
+        raise RuntimeError("CUDA error: unspecified launch failure")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Run, "moments", faulty)
+        patch.setattr(worker, "is_gpu_lost", lambda device: True)
+        events = run(study, FINE, OTHER, interrupt=interrupt)
+    assert str(interrupt.stop) == "this process can no longer use the GPU (CUDA error: unspecified launch failure)"
+    assert {event[:2] for event in events} <= {("started", FINE.key), ("reported", FINE.key)}
+    assert study.trial(FINE.key).result() is None
+    run(study, FINE, OTHER)
+    assert on_disk(study) == alone(FINE, OTHER)
 
 
 @pytest.mark.parametrize("error", [RuntimeError("of the caller"), BrokenPipeError("of the caller")])

@@ -1,6 +1,7 @@
 """What Tune is told: which trials to run, and in what order."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,12 +18,14 @@ from ray.tune.search import Searcher
 from ray.tune.utils.callback import _create_default_callbacks
 
 from pcl.studies.cluster import session as ray_session
-from pcl.studies.execution import ray_runner
+from pcl.studies.execution import ray_runner, tune_adapter
 from pcl.studies.execution.interrupt import Interrupt, StopReason
 from pcl.studies.execution.ray_runner import RayRunner
 from pcl.studies.execution.resources import Resources
 from pcl.studies.execution.runner import Assignment
 from pcl.studies.execution.tune_adapter import (
+    FOLDER,
+    GPU_FAULT,
     Listed,
     Proposals,
     RestartedFirst,
@@ -30,6 +33,7 @@ from pcl.studies.execution.tune_adapter import (
     keys_kept_here,
     kills_as_deaths_of_workers,
 )
+from pcl.studies.execution.worker import GpuLost, Job
 from pcl.studies.ledger.folders import StudyFolder
 from pcl.studies.session.site import machine
 from pcl.studies.space.trial import Trial
@@ -74,6 +78,20 @@ def test_nothing_more_is_handed_out_once_interrupted() -> None:
     assert proposals.suggest("0") == {"jobs": [{"x": 0}]}
     interrupt.set(StopReason.SIGNAL)
     assert proposals.suggest("1") == Searcher.FINISHED
+
+
+def test_a_worker_without_a_gpu_says_so_and_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(job: Job, reporter: Any) -> Iterator[None]:
+        yield None
+        raise GpuLost("CUDA error: unspecified launch failure")
+
+    told: list[Any] = []
+    monkeypatch.setattr(tune_adapter, "run_job", lost)
+    monkeypatch.setattr(tune, "report", told.append)
+    monkeypatch.setattr(os, "_exit", told.append)
+    jobs = [Job(trial, str(tmp_path / trial.key), "x") for trial in trials(2)]
+    tune_adapter.run_jobs({"jobs": [job.as_config() for job in jobs]})
+    assert told == [{FOLDER: jobs[0].folder, GPU_FAULT: "CUDA error: unspecified launch failure"}, 1]
 
 
 class Ended:

@@ -10,7 +10,7 @@ from ray.tune.experiment import Trial as TuneTrial
 from pcl.config.failure import FailureKind
 from pcl.studies.execution.interrupt import Interrupt
 from pcl.studies.execution.runner import Events
-from pcl.studies.execution.tune_adapter import FOLDER, NOTE, UNWRITABLE, TrialEvents
+from pcl.studies.execution.tune_adapter import FOLDER, GPU_FAULT, NOTE, UNWRITABLE, TrialEvents
 from pcl.studies.execution.worker import Job
 from pcl.studies.ledger.folders import Result, Status, TrialFolder
 from pcl.studies.space.trial import Trial
@@ -37,7 +37,8 @@ class Seen:
         self.keys = [trial.key for trial in trials]
         jobs = [Job(trial, str(own.path), "x").as_config() for trial, own in zip(trials, self.folders, strict=True)]
         self.trial: Any = SimpleNamespace(
-            config={"jobs": jobs}, is_restoring=False, local_path=str(folder), error_file=str(folder / "error.txt"),
+            config={"jobs": jobs}, trial_id="a1", is_restoring=False, local_path=str(folder),
+            error_file=str(folder / "error.txt"),
             run_metadata=SimpleNamespace(num_failures=0, invalidate_cache=lambda: None),
         )  # fmt: skip
         self.listener, self.interrupt = Heard(), Interrupt()
@@ -109,6 +110,21 @@ def test_a_trial_whose_workers_die_has_failed(alone: Seen, error: Exception | No
     assert cause in str(result.failure)
     assert "earlier" not in result.traceback
     assert ("in detail" in result.traceback) == ("memory" in cause)
+
+
+def test_a_trial_that_loses_the_gpu_again_and_again_has_failed_because_of_it(alone: Seen) -> None:
+    (key,), path = alone.keys, str(alone.folders[0].path)
+    told = "the GPU can no longer be used (CUDA error: unspecified launch failure)"
+    fault = {FOLDER: path, GPU_FAULT: "CUDA error: unspecified launch failure"}
+    assert alone.sees("result", **fault) == [("noted", key, told)]
+    assert alone.sees("recover") == [("restarted", key)]
+    alone.fail(RuntimeError("The actor died unexpectedly"))
+    assert alone.sees("error") == [("ended", key)]
+    result = alone.folders[0].result()
+    assert result is not None
+    assert result.failure is not None
+    assert result.failure.kind is FailureKind.WORKER_DIED
+    assert result.cause == f"worker died: {told}"
 
 
 def test_of_several_it_is_not_known_whose_fault_it_was(pair: Seen) -> None:

@@ -1,5 +1,7 @@
-"""A trial as a worker runs it, without Ray: side by side, out of memory, taken over, with nowhere to write."""
+"""A trial as a worker runs it, without Ray: side by side, out of memory, taken over, with no GPU, nowhere to write."""
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +9,8 @@ import pytest
 import torch
 
 from pcl.losses.base import DEFAULT_CHUNK_SIZE
-from pcl.studies.execution.worker import Job
+from pcl.studies.execution import worker
+from pcl.studies.execution.worker import GpuLost, Job
 from pcl.studies.ledger.folders import Row, Status, StudyFolder, TrialFolder
 from pcl.studies.space.trial import Trial
 from pcl.training.run import Run
@@ -77,6 +80,76 @@ def test_out_of_memory_is_tried_again_in_smaller_chunks(study: StudyFolder, monk
     assert status_of(folder) is Status.FINISHED
     assert chunk_sizes == [DEFAULT_CHUNK_SIZE, DEFAULT_CHUNK_SIZE // 16]
     assert [row.by_seed[1]["train/loss"] for row in folder.rows()] == pytest.approx(expected, rel=1e-6)
+
+
+def faulty_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have every training fail after its first report, as by another process's fault under MPS."""
+    moments = Run.moments
+
+    def faulty(run: Run) -> Any:
+        for moment in moments(run):
+            yield moment
+            if moment is not None:
+                raise torch.AcceleratorError("CUDA error: an illegal memory access was encountered\nin detail")
+
+    monkeypatch.setattr(Run, "moments", faulty)
+
+
+def test_a_trial_whose_gpu_is_lost_is_left_to_another_worker(
+    study: StudyFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trial = Trial(smoke().flat(), (1,), "grid")
+    expected = [report.by_seed[1]["train/loss"] for report in Run(trial.run_config, (1,))]
+    with monkeypatch.context() as patch:
+        faulty_run(patch)
+        patch.setattr(worker, "is_gpu_lost", lambda device: True)
+        with pytest.raises(GpuLost, match=r"^CUDA error: an illegal memory access was encountered$"):
+            begin(study, trial)
+    folder = study.trial(trial.key)
+    assert folder.result() is None
+    assert len(folder.rows()) == 1
+    begin(study, trial)
+    assert status_of(folder) is Status.FINISHED
+    assert [row.by_seed[1]["train/loss"] for row in folder.rows()] == expected
+
+
+def test_an_error_after_which_the_gpu_works_is_the_trials(study: StudyFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    faulty_run(monkeypatch)
+    (folder,) = begin(study, Trial(smoke().flat(), (1,), "grid"))
+    result = folder.result()
+    assert result is not None
+    assert "illegal memory access" in result.cause
+
+
+@pytest.mark.parametrize(
+    ("error", "is_lost"),
+    [(torch.OutOfMemoryError("full"), False), (torch.AcceleratorError("CUDA error: unspecified launch failure"), True)],
+)
+def test_a_gpu_that_refuses_the_simplest_operation_is_lost(
+    error: Exception, is_lost: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(torch, "ones", refuse)
+    assert worker.is_gpu_lost("cuda") is is_lost
+    assert not worker.is_gpu_lost("cpu")
+
+
+@pytest.mark.gpu
+def test_an_assertion_of_a_kernel_loses_the_gpu() -> None:
+    """In a process of its own, which cannot use the GPU afterwards."""
+    program = """
+import torch
+from pcl.studies.execution.worker import is_gpu_lost
+before = is_gpu_lost("cuda")
+try:
+    torch.zeros(2, device="cuda")[torch.tensor([5], device="cuda")].item()
+except RuntimeError:
+    print(before, is_gpu_lost("cuda"))
+"""
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert found.stdout.split() == ["False", "True"]
 
 
 def test_a_trial_that_another_took_over_is_left_to_it(study: StudyFolder, monkeypatch: pytest.MonkeyPatch) -> None:
