@@ -37,7 +37,7 @@ def request_of(arguments: argparse.Namespace) -> ReproductionRequest:
     """Return what the command line asks for."""
     return ReproductionRequest(
         tuple(arguments.table), tuple(arguments.figure), arguments.all, arguments.output, arguments.plan,
-        config_request(arguments), run_request(arguments), arguments.is_json,
+        config_request(arguments), run_request(arguments), arguments.is_json, tuple(arguments.row),
     )  # fmt: skip
 
 
@@ -47,6 +47,8 @@ def _parser() -> argparse.ArgumentParser:
     what.add_argument("--table", action="append", default=[], metavar="NAME", help="a table; may be repeated")
     what.add_argument("--figure", action="append", default=[], metavar="NAME", help="a figure; may be repeated")
     what.add_argument("--all", action="store_true", help="every table and figure")
+    what.add_argument("--row", action="append", default=[], metavar="NAME", help="train only this row of them, such "
+                      "as \"D' = 32\", or this grid; may be repeated")  # fmt: skip
     what.add_argument("--list", action="store_true", help="print their names and stop")
     what.add_argument("--output", type=Path, metavar="FOLDER", help="also keep each table in this folder, such as "
                       "dashboards/results, as a CSV with command, hardware, commit and date")  # fmt: skip

@@ -89,6 +89,11 @@ class Cells:
                 cells.keys[place] = trial.key
         return cells
 
+    def only(self, rows: Sequence[str]) -> "Cells":
+        """Return the cells of rows with these names; all if there are no names."""
+        keys = {place: key for place, key in self.keys.items() if not rows or place[1] in rows}
+        return Cells({key: self.trials[key] for key in keys.values()}, keys)
+
     def config(self, table: str, row: str) -> dict[str, Plain] | None:
         """Return a row's whole configuration; None if it is not possible."""
         key = self.keys.get((table, row))

@@ -2,6 +2,7 @@
 
 import shlex
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from statistics import median_low
 
@@ -11,7 +12,7 @@ from launch.reproduction.cells import Cells, Setting, left_of, recorded, studies
 from launch.reproduction.grids import GridStudy, asked_grids
 from launch.reproduction.results import check_kept, check_output, kept_rows, origins_of, rendering, write_results
 from launch.reproduction.sheets import needed_tables, needs_images, write_sheets
-from launch.reproduction.table_choice import chosen_tables
+from launch.reproduction.table_choice import check_rows, chosen_tables
 from launch.shared.command import say
 from launch.shared.common_flags import print_json, rows_of
 from launch.studies.images import check_settings, chosen_images
@@ -40,16 +41,18 @@ def run_reproduction(request: ReproductionRequest) -> None:
     check_kept(request, names, setting)
     tables = needed_tables(names)
     cells, grids = Cells.of(tables, setting), asked_grids(names, setting, run.storage)
+    check_rows(request.rows, [*(row.name for table in tables for row in table.rows), *(grid.heading for grid in grids)])
     tracker = checked_tracker(run)
     try:
         found = recorded(tracker, cells.trials.values())
     except StoreError as error:
         raise ValueError(f"The tracking store {tracker.shown_uri} cannot be used: {error}") from None
     kept = kept_rows(request, names, setting, cells, found)
-    left = left_of(cells, {} if run.is_rerun else found, kept)
-    grids_left = [grid for grid in grids if grid.is_left(run.is_rerun)]
-    n_recorded = sum(not entry.missing for entry in found.values()) * (not run.is_rerun)
-    _say_plan(names, setting, len(cells.trials), left, grids_left, n_recorded)
+    asked = cells.only(request.rows)
+    left = left_of(asked, {} if run.is_rerun else found, kept)
+    grids_left = _left(grids, request)
+    n_recorded = sum(key in found and not found[key].missing for key in asked.trials) * (not run.is_rerun)
+    _say_plan(names, setting, len(asked.trials), left, grids_left, n_recorded)
     if request.is_plan:
         if run.address is None:
             _say_estimates(run, setting, tracker, left, grids_left)
@@ -58,7 +61,7 @@ def run_reproduction(request: ReproductionRequest) -> None:
     if left or grids_left:
         setting = replace(setting, images=setting.images.with_weights())
         cells, grids = Cells.of(tables, setting), asked_grids(names, setting, run.storage)
-        stop = _train(resumption, setting, cells, tracker, grids, kept)
+        stop = _train(resumption, setting, cells.only(request.rows), tracker, _left(grids, request), kept)
         with resumption.mended(resumption.command_line()):
             found = recorded(tracker, cells.trials.values())
         kept = kept_rows(request, names, setting, cells, found)  # fewer, if other rows needed their trials
@@ -88,6 +91,12 @@ def _setting(request: ReproductionRequest, names: list[str]) -> tuple[Reproducti
     else:
         setting = replace(setting, images=chosen_images(config, scale))
     return replace(request, config=replace(config, scale=scale)), setting
+
+
+def _left(grids: Sequence[GridStudy], request: ReproductionRequest) -> list[GridStudy]:
+    """Return the requested grids that have something to search."""
+    asked = [grid for grid in grids if not request.rows or grid.heading in request.rows]
+    return [grid for grid in asked if grid.is_left(request.run.is_rerun)]
 
 
 def _say_plan(
@@ -148,7 +157,7 @@ def _train(
     found = {} if run.is_rerun else recorded(tracker, cells.trials.values())
     left = {trial.key: trial for trial in left_of(cells, found, kept)}
     if not run.is_rerun:  # a grid reuses its first stage from MLflow: two studies start faster than ten
-        left |= {trial.key: trial for grid in grids if grid.is_left() for trial in grid.first_trials()}
+        left |= {trial.key: trial for grid in grids for trial in grid.first_trials()}
     client = Client(say, resumption.command_line, resumption.guard)
     with joined(run, interrupt, say, resumption.how_to_go_on) as site:
         if run.runner is Runner.RAY:
@@ -159,7 +168,7 @@ def _train(
             if not interrupt.is_set():
                 StudySession(study, run, tracker, interrupt, client).conduct(site)
         for grid in grids:
-            if grid.is_left(run.is_rerun) and not interrupt.is_set():
+            if not interrupt.is_set():
                 say(f"\n{grid.table}, {grid.heading}: study {grid.folder.name}")
                 StudySession(grid.study(), run, tracker, interrupt, client).conduct(site)
     return interrupt.stop

@@ -1,9 +1,9 @@
-"""Choice of the tables and figures for `launch/reproduce.py`. Nothing here loads torch."""
+"""Choice of the tables, figures and rows for `launch/reproduce.py`. Nothing here loads torch."""
 
 from collections.abc import Sequence
 
 from launch.studies.requests import ReproductionRequest
-from pcl.config.suggestion import suggestion
+from pcl.config.suggestion import require_choice, suggestion
 
 
 def chosen_tables(request: ReproductionRequest, names: Sequence[str]) -> list[str]:
@@ -25,3 +25,9 @@ def chosen_tables(request: ReproductionRequest, names: Sequence[str]) -> list[st
     if not chosen:
         raise ValueError("`--table NAME`, `--figure NAME`, `--all` or `--list` must be given.")
     return [name for name in names if name in chosen]
+
+
+def check_rows(rows: Sequence[str], known: Sequence[str]) -> None:
+    """Raise a ValueError unless the requested rows are among those of the tables and the names of their grids."""
+    for row in rows:
+        require_choice("--row", row, list(dict.fromkeys(known)))

@@ -78,3 +78,4 @@ class ReproductionRequest:
     config: ConfigRequest
     run: RunRequest
     is_json: bool = False  # whether the tables are printed as JSON
+    rows: tuple[str, ...] = ()  # names of the only rows to train; empty for all

@@ -107,7 +107,7 @@ def _resources(run: RunRequest) -> list[tuple[str, str]]:
 
 
 def asked_again(request: ReproductionRequest) -> str:
-    """Return the flags of a reproduction that choose what is reproduced."""
+    """Return the flags of a reproduction that choose what is reproduced, of all rows."""
     config, images = request.config, request.config.images
     asked = [("--table", name) for name in request.tables] + [("--figure", name) for name in request.figures]
     seeds = ",".join(map(str, config.seeds))
@@ -121,5 +121,6 @@ def asked_again(request: ReproductionRequest) -> str:
 
 def resumed_reproduction(request: ReproductionRequest) -> Resumption:
     """Return the way to resume a reproduction."""
-    output = f" --output {shlex.quote(str(request.output))}" if request.output else ""
-    return Resumption(REPRODUCE, request.run, asked_again(request) + output)
+    asked = [("--row", row) for row in request.rows] + ([("--output", str(request.output))] if request.output else [])
+    words = [word for flag, value in asked for word in (flag, shlex.quote(value))]
+    return Resumption(REPRODUCE, request.run, " ".join([asked_again(request), *words]))

@@ -25,7 +25,7 @@ from launch.grid import main as grid
 from launch.grid import request_of as grid_request
 from launch.reproduce import _parser as reproduce_parser
 from launch.reproduce import request_of as reproduction_request
-from launch.studies.resume_command import ABLATE, GRID, Resumption, resumed_reproduction
+from launch.studies.resume_command import ABLATE, GRID, Resumption, asked_again, resumed_reproduction
 from launch.testbed.processes import ROOT
 from pcl.distributions import VonMisesFisher
 from pcl.losses import MCInfoNCE
@@ -63,12 +63,13 @@ def test_what_goes_on_with_an_ablation_and_a_reproduction() -> None:
     ablation = ablation_request(ablate_parser().parse_args(["--ablation", "mc_samples", *given]))
     command = Resumption(ABLATE, ablation.run).command_line(StudyFolder(Path("/elsewhere/s")))
     assert command == "python launch/ablate.py --resume s --gpus-per-trial 0.5 --storage /elsewhere"
-    asked = ["--scale", "smoke", "--table", "bench_results", "--output", "my results"]
+    asked = ["--scale", "smoke", "--table", "bench_results", "--row", "HIB", "--output", "my results"]
     reproduction = reproduction_request(reproduce_parser().parse_args([*asked, *given]))
     assert resumed_reproduction(reproduction).command_line() == (
-        "python launch/reproduce.py --table bench_results --scale smoke --output 'my results' --gpus-per-trial 0.5 "
-        "--storage /elsewhere"
+        "python launch/reproduce.py --table bench_results --scale smoke --row HIB --output 'my results' "
+        "--gpus-per-trial 0.5 --storage /elsewhere"
     )
+    assert asked_again(reproduction) == "--table bench_results --scale smoke"  # what a kept table says, of all rows
 
 
 @pytest.mark.parametrize("name", ["vmf", "loss", "toy", "cifar", "sharing", "study", "search", "faults", "load"])

@@ -18,7 +18,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
-def test_a_table_needs_no_ray(tmp_path: Path) -> None:
+def test_a_table_needs_no_ray_and_may_be_trained_row_by_row(tmp_path: Path) -> None:
     script = tmp_path / "without_ray.py"
     script.write_text(WITHOUT_RAY)
     asked = ["--table", "ablation_shared", "--seeds", "4", "--runner", "inline", "--storage", str(tmp_path)]
@@ -27,10 +27,24 @@ def test_a_table_needs_no_ray(tmp_path: Path) -> None:
         word for path, value in values.items() if path != "encoder.hidden" for word in ("--set", f"{path}={value}")
     ]
     words = [script, "launch/reproduce.py", *asked, "--scale", "smoke", *small]
-    said = forked(words, tmp_path / "out", os.environ).ended().said
-    assert "2 to be trained" in said
+
+    said = forked([*words, "--row", "shared backbone"], tmp_path / "one", os.environ).ended().said
+    assert "  1 cells, each once however many tables have it: 1 to be trained" in said
+    first, second = ours_of(tmp_path)
+    assert set(first) == {"not run [smoke, changed]"}
+    assert not any("not run" in ours for ours in second)
+
+    said = forked(words, tmp_path / "both", os.environ).ended().said
+    assert "1 to be trained, 1 in MLflow" in said
     assert "Ray" not in said
-    (folder,) = (tmp_path / "reproduce").glob("reference-smoke-*")
+    first, again = ours_of(tmp_path)
+    assert not any("not run" in ours for ours in first)
+    assert again == second
+
+
+def ours_of(storage: Path) -> list[list[str]]:
+    """What the table has of ours, for each of its two rows."""
+    (folder,) = (storage / "reproduce").glob("reference-smoke-*")
     rows = list(csv.DictReader((folder / "tab-ablation_shared.csv").read_text().splitlines()))
-    assert rows
-    assert all("[smoke, changed]" in row["ours"] for row in rows)
+    names = ("independent networks", "shared backbone")
+    return [[row["ours"] for row in rows if row["row"] == name and row["ours"]] for name in names]

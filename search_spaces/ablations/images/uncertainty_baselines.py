@@ -2,7 +2,7 @@
 
     python launch/ablate.py --ablation uncertainty_baselines
 
-Hardware, time, result: one H200, CIFAR-10H, five folds. Under `reference`, 331 s for MCInfoNCE while other trainings ran
+Hardware, time, result: one H200, CIFAR-10H, five folds. Under `reference`, 331 s for MCInfoNCE while others trained
 and 20 s for the classifier, computed separately with these settings and one backbone. Under `exact`, 71 to 81 s for the
 whole ablation, from each of four backbones. On test images (docs/results.md and docs/exact.md have paired differences):
 
