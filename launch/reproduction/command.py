@@ -59,7 +59,8 @@ def run_reproduction(request: ReproductionRequest) -> None:
         return
     resumption, stop = resumed_reproduction(request), None
     if left or grids_left:
-        setting = replace(setting, images=setting.images.with_weights())
+        if _have_images(left, grids_left):
+            setting = replace(setting, images=setting.images.with_weights())
         cells, grids = Cells.of(tables, setting), asked_grids(names, setting, run.storage)
         stop = _train(resumption, setting, cells.only(request.rows), tracker, _left(grids, request), kept)
         with resumption.mended(resumption.command_line()):
@@ -99,6 +100,12 @@ def _left(grids: Sequence[GridStudy], request: ReproductionRequest) -> list[Grid
     return [grid for grid in asked if grid.is_left(request.run.is_rerun)]
 
 
+def _have_images(trials: Sequence[Trial], grids: Sequence[GridStudy]) -> bool:
+    """Return whether any of the trials or grids needs a backbone."""
+    tasks = {trial.config["task_name"] for trial in trials} | {grid.space.task for grid in grids}
+    return "images" in tasks
+
+
 def _say_plan(
     names: list[str], setting: Setting, n_cells: int, left: list[Trial], grids: list[GridStudy], n_recorded: int
 ) -> None:
@@ -114,7 +121,7 @@ def _say_plan(
     if grids:
         told = ", ".join(f"{grid.heading} ({' + '.join(map(str, grid.space.n_trials))})" for grid in grids)
         say(f"  grids to be searched on tuning seeds, with their trials: {told}")
-    if setting.images.missing:
+    if setting.images.missing and _have_images(left, grids):
         say(f"  pretraining comes first: {setting.images.missing}")
 
 

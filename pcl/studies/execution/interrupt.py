@@ -32,7 +32,7 @@ _SENTENCES = {
     StopReason.TRIAL_FAILED: "a trial failed ({})",
     StopReason.UNWRITABLE_FILES: "a trial's files cannot be written ({})",
     StopReason.UNUSABLE_FILES: "a trial's files cannot be used ({})",
-    StopReason.GPU_LOST: "this process can no longer use the GPU ({})",
+    StopReason.GPU_LOST: "the GPU can no longer be used ({})",
     StopReason.TAKEN_OVER: "another process has taken over the study",
 }
 

@@ -1,6 +1,7 @@
 """Adapters between Tune's interfaces and ours: the trainable, events of trials, early stopping, interruption."""
 
 import os
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
@@ -27,7 +28,7 @@ from pcl.studies.space.trial import Trial
 from pcl.training.interleaving import interleaved
 
 # Keys of a worker's messages to Tune: the trial's folder, why its files cannot be written, what happened to a file, why
-# it can no longer use its GPU.
+# it can no longer use its GPU (a line, and the traceback).
 FOLDER, UNWRITABLE, NOTE, GPU_FAULT = "folder", "unwritable", "note", "gpu_fault"
 
 
@@ -42,7 +43,7 @@ def run_jobs(config: dict[str, Any]) -> None:
         for _ in interleaved([run_job(job, reporter) for job in jobs], jobs[0].device):
             pass
     except GpuLost as error:
-        reporter.gpu_lost(jobs[0], str(error))
+        reporter.gpu_lost(error)
         os._exit(1)
 
 
@@ -70,9 +71,9 @@ class TuneReporter:
     def unwritable(self, cause: str) -> None:
         tune.report({UNWRITABLE: cause})
 
-    def gpu_lost(self, job: Job, cause: str) -> None:
+    def gpu_lost(self, error: GpuLost) -> None:
         """Pass on why this worker is about to end."""
-        tune.report({FOLDER: job.folder, GPU_FAULT: cause})
+        tune.report({FOLDER: error.job.folder, GPU_FAULT: [str(error), "".join(traceback.format_exception(error))]})
 
     def gauges(self, **labels: str) -> Gauges:
         return Gauges(**labels)
@@ -90,10 +91,11 @@ class TrialEvents(_Unsaved, tune.Callback):
 
     def __init__(self, events: Events) -> None:
         self._events, self._listener = events, events.listener
-        self._gpu_faults: dict[str, str] = {}  # the last by Tune's identifier of a trial
+        self._gpu_faults: dict[str, str] = {}  # of current workers, by Tune's identifier of a trial; with tracebacks
 
     def on_trial_start(self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, **info: Any) -> None:
         """Pass on that Tune has given the trial a worker."""
+        self._gpu_faults.pop(trial.trial_id, None)
         for folder in _left(trial):
             self._listener.started(folder)
 
@@ -106,7 +108,9 @@ class TrialEvents(_Unsaved, tune.Callback):
         elif NOTE in result:
             self._listener.noted(_folder(trial, result[FOLDER]), result[NOTE])
         elif GPU_FAULT in result:
-            self._gpu_faults[trial.trial_id] = cause = f"the GPU can no longer be used ({result[GPU_FAULT]})"
+            error, told = result[GPU_FAULT]
+            cause = f"the GPU can no longer be used ({error})"
+            self._gpu_faults[trial.trial_id] = f"{cause}\n{told}"
             self._listener.noted(_folder(trial, result[FOLDER]), cause)
         elif "batch" in result:
             folder = _folder(trial, result[FOLDER])

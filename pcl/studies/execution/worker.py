@@ -46,8 +46,12 @@ class Unwritable(OSError):
 class GpuLost(RuntimeError):
     """This process can no longer use its GPU, for whatever trial; another process can go on from the last checkpoint.
 
-    Under MPS, the fault of one process is one of all: it is enough that another was killed while its kernels ran.
+    Under MPS, a fault in one process hits all: it is enough that one was killed while its kernels ran.
     """
+
+    def __init__(self, job: "Job", error: Exception) -> None:
+        super().__init__(first_line(error))
+        self.job = job  # whose training met the error
 
 
 @dataclass(frozen=True)
@@ -158,20 +162,21 @@ def run_job(job: Job, reporter: Reporter) -> Generator[Report | None, None, None
 
 def _trained(job: Job, folder: TrialFolder, token: str, reporter: Reporter) -> Generator[Report | None, None, Result]:
     """Train to the end; failures of the training become a result, so that the study goes on."""
-    hardware = hardware_name(job.device)
+    hardware = ""
     for chunk_size in (DEFAULT_CHUNK_SIZE, _SMALL_CHUNK_SIZE):
         try:
+            hardware = hardware_name(job.device)
             yield from _train(job, folder, token, reporter, chunk_size)
         except (Lost, Unwritable):
             raise  # not a failure of the training
         except Diverged as error:
             return Result(Status.FAILED, Failure(FailureKind.DIVERGED, first_line(error)), "", now_ms(), hardware)
         except Exception as error:
+            if is_gpu_lost(job.device):
+                raise GpuLost(job, error) from error
             failure = Failure(FailureKind.ERROR, f"{type(error).__name__}: {first_line(error)}")
             told = traceback.format_exc()
             if not _is_out_of_memory(error):
-                if is_gpu_lost(job.device):
-                    raise GpuLost(first_line(error)) from error
                 break
             failure = Failure(FailureKind.OUT_OF_MEMORY, first_line(error))
             if job.device == "cuda":

@@ -152,7 +152,7 @@ def test_without_a_gpu_the_study_stops_and_can_be_resumed(tmp_path: Path, monkey
         patch.setattr(Run, "moments", faulty)
         patch.setattr(worker, "is_gpu_lost", lambda device: True)
         events = run(study, FINE, OTHER, interrupt=interrupt)
-    assert str(interrupt.stop) == "this process can no longer use the GPU (CUDA error: unspecified launch failure)"
+    assert str(interrupt.stop) == "the GPU can no longer be used (CUDA error: unspecified launch failure)"
     assert {event[:2] for event in events} <= {("started", FINE.key), ("reported", FINE.key)}
     assert study.trial(FINE.key).result() is None
     run(study, FINE, OTHER)

@@ -83,15 +83,20 @@ def test_nothing_more_is_handed_out_once_interrupted() -> None:
 def test_a_worker_without_a_gpu_says_so_and_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def lost(job: Job, reporter: Any) -> Iterator[None]:
         yield None
-        raise GpuLost("CUDA error: unspecified launch failure")
+        if job.folder == jobs[1].folder:
+            raise GpuLost(job, RuntimeError("CUDA error: unspecified launch failure\nin detail"))
 
     told: list[Any] = []
     monkeypatch.setattr(tune_adapter, "run_job", lost)
     monkeypatch.setattr(tune, "report", told.append)
     monkeypatch.setattr(os, "_exit", told.append)
-    jobs = [Job(trial, str(tmp_path / trial.key), "x") for trial in trials(2)]
+    jobs = [Job(trial, str(tmp_path / trial.key), "x") for trial in trials(3)]
     tune_adapter.run_jobs({"jobs": [job.as_config() for job in jobs]})
-    assert told == [{FOLDER: jobs[0].folder, GPU_FAULT: "CUDA error: unspecified launch failure"}, 1]
+    report, code = told
+    assert report[FOLDER] == jobs[1].folder
+    assert report[GPU_FAULT][0] == "CUDA error: unspecified launch failure"
+    assert report[GPU_FAULT][1].startswith("Traceback (most recent call last):")
+    assert code == 1
 
 
 class Ended:

@@ -112,19 +112,26 @@ def test_a_trial_whose_workers_die_has_failed(alone: Seen, error: Exception | No
     assert ("in detail" in result.traceback) == ("memory" in cause)
 
 
-def test_a_trial_that_loses_the_gpu_again_and_again_has_failed_because_of_it(alone: Seen) -> None:
+@pytest.mark.parametrize("is_gpus_fault", [True, False])
+def test_the_last_worker_tells_why_a_trial_has_failed(alone: Seen, is_gpus_fault: bool) -> None:
     (key,), path = alone.keys, str(alone.folders[0].path)
     told = "the GPU can no longer be used (CUDA error: unspecified launch failure)"
-    fault = {FOLDER: path, GPU_FAULT: "CUDA error: unspecified launch failure"}
+    fault = {FOLDER: path, GPU_FAULT: ["CUDA error: unspecified launch failure", "Traceback of it"]}
+    alone.sees("start")
     assert alone.sees("result", **fault) == [("noted", key, told)]
     assert alone.sees("recover") == [("restarted", key)]
-    alone.fail(RuntimeError("The actor died unexpectedly"))
+    alone.sees("start")
+    if is_gpus_fault:
+        alone.sees("result", **fault)
+    alone.fail(RuntimeError("low on memory"))
     assert alone.sees("error") == [("ended", key)]
     result = alone.folders[0].result()
     assert result is not None
     assert result.failure is not None
     assert result.failure.kind is FailureKind.WORKER_DIED
-    assert result.cause == f"worker died: {told}"
+    assert (told in result.cause) is is_gpus_fault
+    assert ("Traceback of it" in result.traceback) is is_gpus_fault
+    assert ("low on memory" in result.cause) is not is_gpus_fault
 
 
 def test_of_several_it_is_not_known_whose_fault_it_was(pair: Seen) -> None:

@@ -123,15 +123,21 @@ def test_an_error_after_which_the_gpu_works_is_the_trials(study: StudyFolder, mo
 
 @pytest.mark.parametrize(
     ("error", "is_lost"),
-    [(torch.OutOfMemoryError("full"), False), (torch.AcceleratorError("CUDA error: unspecified launch failure"), True)],
+    [
+        (None, False),
+        (torch.OutOfMemoryError("full"), False),
+        (torch.AcceleratorError("CUDA error: unspecified launch failure"), True),
+    ],
 )
 def test_a_gpu_that_refuses_the_simplest_operation_is_lost(
-    error: Exception, is_lost: bool, monkeypatch: pytest.MonkeyPatch
+    error: Exception | None, is_lost: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_: Any, **__: Any) -> None:
-        raise error
+    def answer(*_: Any, **__: Any) -> torch.Tensor:
+        if error is not None:
+            raise error
+        return torch.tensor(1.0)
 
-    monkeypatch.setattr(torch, "ones", refuse)
+    monkeypatch.setattr(torch, "ones", answer)
     assert worker.is_gpu_lost("cuda") is is_lost
     assert not worker.is_gpu_lost("cpu")
 
@@ -140,13 +146,15 @@ def test_a_gpu_that_refuses_the_simplest_operation_is_lost(
 def test_an_assertion_of_a_kernel_loses_the_gpu() -> None:
     """In a process of its own, which cannot use the GPU afterwards."""
     program = """
+import os
 import torch
 from pcl.studies.execution.worker import is_gpu_lost
 before = is_gpu_lost("cuda")
 try:
     torch.zeros(2, device="cuda")[torch.tensor([5], device="cuda")].item()
 except RuntimeError:
-    print(before, is_gpu_lost("cuda"))
+    print(before, is_gpu_lost("cuda"), flush=True)
+os._exit(0)  # without CUDA's own end, which fails
 """
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert found.stdout.split() == ["False", "True"]
