@@ -63,6 +63,18 @@ def test_rows_that_no_table_has_are_refused(
     assert "grids to be searched on tuning seeds, with their trials: ELK (12)\n" in said
 
 
+@pytest.mark.parametrize(("row", "is_pretrained"), [("K = 4", False), ("ELK", True)])
+def test_a_backbone_is_pretrained_for_rows_of_images_alone(
+    row: str, is_pretrained: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PCL_DATA", str(tmp_path / "data"))
+    words = ["--figure", "mc", "--table", "bench_cifar", "--scale", "quick", "--data", "embedded", "--row", row]
+    monkeypatch.setattr("sys.argv", ["reproduce.py", *words, "--storage", str(tmp_path / "runs"), "--plan"])
+    monkeypatch.setattr("launch.reproduction.command.costs_here", lambda *_: [])
+    main()
+    assert ("pretraining comes first" in capsys.readouterr().out) is is_pretrained
+
+
 def test_names() -> None:
     names = list(published_titles())
     assert chosen_tables(asked(["infonce", "tab:bench_results"], ["mc"]), names) == [
