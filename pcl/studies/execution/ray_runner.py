@@ -5,7 +5,9 @@ new driver looks at the folders and runs what has not ended.
 """
 
 import os
+import uuid
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -74,9 +76,12 @@ class RayRunner:
         from pcl.studies.execution.worker import Job  # noqa: PLC0415  torch takes seconds
 
         resources, interrupt, study = self.resources, assignment.interrupt, assignment.study
+        # Its name is of this driver alone: one that has lost the study must not stop the workers of the next.
+        stop = (study.path / SCRATCH / f"stop-{uuid.uuid4().hex}").absolute()
 
         def job_of(trial: Trial) -> dict[str, Any]:
-            return Job.for_trial(trial, study, assignment.metric, resources).as_config()
+            job = Job.for_trial(trial, study, assignment.metric, resources)
+            return replace(job, stop=str(stop)).as_config()
 
         os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(max(_FEWEST_ASKED, resources.slots(available_resources())))
         tuner = tune.Tuner(
@@ -94,14 +99,18 @@ class RayRunner:
                 name="tune",
                 storage_path=str((study.path / SCRATCH).absolute()),
                 callbacks=[adapter.TrialEvents(Events(assignment.listener, interrupt)), adapter.Silence()],
-                stop=adapter.StopAll(interrupt),
+                stop=adapter.StopAll(interrupt, stop),
                 failure_config=tune.FailureConfig(max_failures=MOST_RESTARTS),
                 verbose=0,
             ),
         )
         leaving = interrupt.leaving.without(daemons(), interrupt.on_lost_ray)
-        with adapter.keys_kept_here(), adapter.kills_as_deaths_of_workers(), leaving:
-            tuner.fit()
+        try:
+            with adapter.keys_kept_here(), adapter.kills_as_deaths_of_workers(), leaving:
+                tuner.fit()
+        finally:
+            with suppress(OSError):
+                stop.unlink()
 
 
 def _left(trials: Sequence[Trial], assignment: Assignment) -> list[Trial]:

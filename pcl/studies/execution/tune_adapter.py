@@ -3,12 +3,13 @@
 import os
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import ray
+import torch
 from ray import tune
 from ray.air.execution._internal.actor_manager import RayActorManager
 from ray.exceptions import NodeDiedError, OutOfMemoryError, RayActorError
@@ -35,13 +36,18 @@ FOLDER, UNWRITABLE, NOTE, GPU_FAULT = "folder", "unwritable", "note", "gpu_fault
 def run_jobs(config: dict[str, Any]) -> None:
     """Tune's trainable: `config["jobs"]` are what `Job.as_config` returned; they are trained side by side.
 
-    A worker that can no longer use its GPU ends: it would fail every further trial that it is given.
+    Told to stop, it returns once its kernels have ended. Tune's own word would reach it only after its next report, and
+    a worker that Tune has to kill can take the GPU from others under MPS. A worker that has lost its own GPU ends: it
+    would fail every further trial that it is given.
     """
     jobs = [Job.of(job) for job in config["jobs"]]
-    reporter = TuneReporter(is_alone=len(jobs) == 1)
+    reporter, stop = TuneReporter(is_alone=len(jobs) == 1), Path(jobs[0].stop)
     try:
         for _ in interleaved([run_job(job, reporter) for job in jobs], jobs[0].device):
-            pass
+            if jobs[0].stop and stop.exists():
+                break
+        if jobs[0].device == "cuda":
+            torch.cuda.synchronize()
     except GpuLost as error:
         reporter.gpu_lost(error)
         os._exit(1)
@@ -145,17 +151,21 @@ class Silence(TrialProgressCallback):
 
 
 class StopAll(tune.Stopper):
-    """Stops every trial when a study is interrupted."""
+    """Stops every trial when a study is interrupted, and makes the file that workers look for."""
 
-    def __init__(self, interrupt: Interrupt) -> None:
-        self._interrupt = interrupt
+    def __init__(self, interrupt: Interrupt, stop: Path) -> None:
+        self._interrupt, self._stop = interrupt, stop
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         """Never stop a single trial."""
         return False
 
     def stop_all(self) -> bool:
-        return self._interrupt.is_set()
+        if not self._interrupt.is_set():
+            return False
+        with suppress(OSError):  # without the file, Tune stops them
+            self._stop.touch()
+        return True
 
 
 class RestartedFirst(FIFOScheduler):

@@ -64,6 +64,7 @@ class Job:
     n_threads: int = 1  # for torch
     device: str = "cpu"  # cpu or cuda
     store: str = ""  # address of the folder in a store; nothing where `folder` is shared
+    stop: str = ""  # file that its driver makes to have it stopped at the next pause; only nodes that share it see it
 
     @classmethod
     def for_trial(cls, trial: Trial, study: StudyFolder, objective: str, resources: Resources) -> "Job":

@@ -34,7 +34,7 @@ from pcl.studies.execution.tune_adapter import (
     kills_as_deaths_of_workers,
 )
 from pcl.studies.execution.worker import GpuLost, Job
-from pcl.studies.ledger.folders import StudyFolder
+from pcl.studies.ledger.folders import SCRATCH, StudyFolder
 from pcl.studies.session.site import machine
 from pcl.studies.space.trial import Trial
 
@@ -114,21 +114,60 @@ def test_ray_says_nothing_of_a_trial_that_ended_without_a_report(
     assert len(capsys.readouterr().out.splitlines()) == n_lines
 
 
-def test_a_study_runs_in_silence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def given(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What Tune is given, which runs nothing."""
     given: dict[str, Any] = {}
 
     def tuner(trainable: Any, **options: Any) -> Any:
         given.update(options)
-        return SimpleNamespace(fit=lambda: None)
+        return SimpleNamespace(fit=given.get("fit", lambda: None))
 
     monkeypatch.setattr(tune, "Tuner", tuner)
     monkeypatch.setattr(ray_runner, "available_resources", lambda: {"CPU": 1.0})
     monkeypatch.setattr(ray, "get_runtime_context", lambda: SimpleNamespace(gcs_address="127.0.0.1:1"))
     monkeypatch.setenv("TUNE_MAX_PENDING_TRIALS_PG", "")  # which it sets
+    return given
+
+
+def fit(study: Path, interrupt: Interrupt, *trials: Trial) -> None:
     nobody: Any = SimpleNamespace()
-    assignment = Assignment(StudyFolder(tmp_path), "x", nobody, Interrupt())
-    RayRunner(Resources(), lambda job: None)._fit(Listed([]), assignment, 1, 0)
+    assignment = Assignment(StudyFolder(study), "x", nobody, interrupt)
+    RayRunner(Resources(), lambda job: None)._fit(Listed(trials), assignment, 1, 0)
+
+
+def test_a_study_runs_in_silence(tmp_path: Path, given: dict[str, Any]) -> None:
+    fit(tmp_path, Interrupt())
     assert sum(isinstance(callback, Silence) for callback in given["run_config"].callbacks) == 1
+
+
+def test_workers_see_at_their_next_pause_that_their_own_driver_stops(
+    tmp_path: Path, given: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file is there from the interruption until Tune has ended."""
+    interrupt, pauses = Interrupt(), []
+
+    def endless(job: Job, reporter: Any) -> Iterator[None]:
+        while True:
+            pauses.append(job.folder)
+            if len(pauses) == 6:
+                assert not given["run_config"].stop.stop_all()
+                interrupt.set(StopReason.SIGNAL)
+                assert given["run_config"].stop.stop_all()
+            yield None
+
+    def train() -> None:
+        (tmp_path / SCRATCH).mkdir()
+        suggest = given["tune_config"].search_alg.suggest
+        tune_adapter.run_jobs({"jobs": [*suggest("a")["jobs"], *suggest("b")["jobs"]]})
+        assert len(list((tmp_path / SCRATCH).iterdir())) == 1
+
+    monkeypatch.setattr(tune_adapter, "run_job", endless)
+    given["fit"] = train
+    fit(tmp_path, interrupt, *trials(2))
+    assert len(pauses) == 6
+    assert len(set(pauses)) == 2  # trained side by side
+    assert not list((tmp_path / SCRATCH).iterdir())
 
 
 @pytest.mark.parametrize(
