@@ -43,7 +43,7 @@ def test_a_table_needs_no_ray_and_may_be_trained_row_by_row(tmp_path: Path) -> N
 
 
 def ours_of(storage: Path) -> list[list[str]]:
-    """What the table has of ours, for each of its two rows."""
+    """Return what the table has of ours, for each of its two rows."""
     (folder,) = (storage / "reproduce").glob("reference-smoke-*")
     rows = list(csv.DictReader((folder / "tab-ablation_shared.csv").read_text().splitlines()))
     names = ("independent networks", "shared backbone")

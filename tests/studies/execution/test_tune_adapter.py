@@ -116,7 +116,7 @@ def test_ray_says_nothing_of_a_trial_that_ended_without_a_report(
 
 @pytest.fixture
 def given(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What Tune is given, which runs nothing."""
+    """Return what Tune is given, which runs nothing."""
     given: dict[str, Any] = {}
 
     def tuner(trainable: Any, **options: Any) -> Any:
@@ -147,8 +147,8 @@ def test_workers_see_at_their_next_pause_that_their_own_driver_stops(
     """The file is there from the interruption until Tune has ended."""
     interrupt, pauses = Interrupt(), []
 
-    def endless(job: Job, reporter: Any) -> Iterator[None]:
-        while True:
+    def long(job: Job, reporter: Any) -> Iterator[None]:
+        while len(pauses) < 100:
             pauses.append(job.folder)
             if len(pauses) == 6:
                 assert not given["run_config"].stop.stop_all()
@@ -162,7 +162,7 @@ def test_workers_see_at_their_next_pause_that_their_own_driver_stops(
         tune_adapter.run_jobs({"jobs": [*suggest("a")["jobs"], *suggest("b")["jobs"]]})
         assert len(list((tmp_path / SCRATCH).iterdir())) == 1
 
-    monkeypatch.setattr(tune_adapter, "run_job", endless)
+    monkeypatch.setattr(tune_adapter, "run_job", long)
     given["fit"] = train
     fit(tmp_path, interrupt, *trials(2))
     assert len(pauses) == 6

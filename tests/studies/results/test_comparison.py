@@ -47,34 +47,6 @@ def asked(tables: list[str], figures: list[str], is_all: bool = False) -> Reprod
     return request_of(_parser().parse_args([*words, *(["--all"] if is_all else [])]))
 
 
-def test_rows_that_no_table_has_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    asked = ["--figure", "mc", "--table", "hyperparams", "--scale", "smoke", "--storage", str(tmp_path / "runs")]
-    told = "`--row` must be one of K = 1, K = 4, K = 16, K = 64, K = 256, K = 512, "
-    assert_refused("launch/reproduce.py", main, [*asked, "--row", "K=4"], told, monkeypatch, capsys)
-    assert not (tmp_path / "runs").exists()
-    # A cell that the figure has, and a grid of the table.
-    monkeypatch.setattr("sys.argv", ["reproduce.py", *asked, "--row", "K = 4", "--row", "ELK", "--plan"])
-    monkeypatch.setattr("launch.reproduction.command.costs_here", lambda *_: [])
-    main()
-    said = capsys.readouterr().out
-    assert "  1 cells, each once however many tables have it: 1 to be trained, 0 in MLflow\n" in said
-    assert "grids to be searched on tuning seeds, with their trials: ELK (12)\n" in said
-
-
-@pytest.mark.parametrize(("row", "is_pretrained"), [("K = 4", False), ("ELK", True)])
-def test_a_backbone_is_pretrained_for_rows_of_images_alone(
-    row: str, is_pretrained: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("PCL_DATA", str(tmp_path / "data"))
-    words = ["--figure", "mc", "--table", "bench_cifar", "--scale", "quick", "--data", "embedded", "--row", row]
-    monkeypatch.setattr("sys.argv", ["reproduce.py", *words, "--storage", str(tmp_path / "runs"), "--plan"])
-    monkeypatch.setattr("launch.reproduction.command.costs_here", lambda *_: [])
-    main()
-    assert ("pretraining comes first" in capsys.readouterr().out) is is_pretrained
-
-
 def test_names() -> None:
     names = list(published_titles())
     assert chosen_tables(asked(["infonce", "tab:bench_results"], ["mc"]), names) == [
