@@ -96,6 +96,15 @@ class Result:
         return found
 
     @property
+    def older_rows(self) -> dict[str, list[str]]:
+        """Return the rows of each earlier version of the numerics."""
+        found: dict[str, list[str]] = {}
+        for name, of_row in self.by_row.items():
+            for numerics in sorted({origin.numerics for _, origin in of_row if origin.is_older}):
+                found.setdefault(numerics, []).append(name)
+        return found
+
+    @property
     def is_as_released(self) -> bool:
         """Return whether it is of the published size, with the settings of the released code."""
         return self.is_of_released_profile and not self.asked.changed
@@ -197,8 +206,10 @@ def origin_words(result: Result) -> str:
     images = "" if asked.data == "toy" else f", images {asked.data}"
     changed = f", {asked.changed}" if asked.changed else ""
     told = [f"fidelity {asked.fidelity}{changed}, scale {asked.scale}{images}{seeds}"]
-    if older := sorted({origin.numerics for origin in result.origins if origin.is_older}):
-        told.append(f"numerics {', '.join(older)}, where this version has {NUMERICS}: to be run again")
+    is_mixed = any(origin.numerics == NUMERICS for origin in result.origins)
+    for numerics, rows in result.older_rows.items():
+        which = f" in {', '.join(rows)}" if is_mixed or len(result.older_rows) > 1 else ""
+        told.append(f"numerics {numerics}{which}, where this version has {NUMERICS}: to be run again")
     for name, words in (("hardware", "{}"), ("torch", "torch {}"), ("date", "{}"), *_CODE.items()):
         found = sorted({part for origin in result.origins for part in getattr(origin, name).split(_JOINT)} - {""})
         if name == "date" and len(found) > 1:

@@ -84,11 +84,19 @@ def _first_cell(lines: Sequence[Line]) -> str:
 
 
 def _verdicts(result: Result) -> str:
-    verdicts = (split_mark(line.verdict)[0] for line in result.lines)
-    found = Counter(_VERDICTS.get(verdict, verdict) for verdict in verdicts if verdict != YARDSTICK)
-    older = sorted({origin.numerics for origin in result.origins if origin.is_older})
-    mark = f"numerics {' and '.join(map(str, older))}, to be run again: " if older else ""
-    return mark + ", ".join(f"{count} {verdict}" for verdict, count in found.most_common())
+    of_numerics: dict[str, list[str]] = {}
+    for line, origin in zip(result.lines, result.origins, strict=True):
+        of_numerics.setdefault(origin.numerics if origin.is_older else "", []).append(line.verdict)
+    return "; ".join(
+        (f"numerics {numerics}, to be run again: " if numerics else "") + _counts(verdicts)
+        for numerics, verdicts in sorted(of_numerics.items())
+    )
+
+
+def _counts(verdicts: Sequence[str]) -> str:
+    named = (split_mark(verdict)[0] for verdict in verdicts)
+    found = Counter(_VERDICTS.get(verdict, verdict) for verdict in named if verdict != YARDSTICK)
+    return ", ".join(f"{count} {verdict}" for verdict, count in found.most_common())
 
 
 def titles_table(heading: str, titles: Mapping[str, str]) -> str:

@@ -3,17 +3,17 @@
     python launch/ablate.py --ablation uncertainty_baselines
 
 Hardware, time, result: one H200, CIFAR-10H, five folds. Under `reference`, 331 s for MCInfoNCE while others trained
-and 20 s for the classifier, computed separately with these settings and one backbone. Under `exact`, 71 to 81 s for the
-whole ablation, from each of four backbones. On test images (docs/results.md and docs/exact.md have paired differences):
+and 20 s for the classifier, computed separately with these settings and one backbone. Under `exact`, 71 to 207 s for the
+whole ablation beside other trainings, from each of five backbones. On test images (docs/results.md and docs/exact.md have paired differences):
 
 | | entropy correlation | crop correlation | Recall@1 | area by rejection |
 |---|---|---|---|---|
 | MCInfoNCE | 0.348 | 0.719 | 0.877 | |
 | softmax entropy | 0.337 | 0.546 | 0.912 | |
 | feature norm | 0.259 | 0.470 | 0.912 | |
-| MCInfoNCE, `--fidelity exact` | 0.349 | 0.596 | 0.903 | 0.981 |
-| softmax entropy, from the same backbones | 0.327 | 0.564 | 0.911 | 0.988 |
-| feature norm, likewise | 0.221 | 0.499 | 0.911 | 0.971 |
+| MCInfoNCE, `--fidelity exact` | 0.349 | 0.589 | 0.903 | 0.981 |
+| softmax entropy, from the same backbones | 0.327 | 0.567 | 0.912 | 0.988 |
+| feature norm, likewise | 0.222 | 0.498 | 0.912 | 0.972 |
 
 On the embedded set (`--data embedded --scale quick --fidelity paper`, two busy ARM cores, 5:25 with pretraining, seeds
 4 to 6) the classifier is ahead. For MCInfoNCE, softmax and norm: entropy 0.447, 0.606 and 0.550, crops 0.319, 0.516 and

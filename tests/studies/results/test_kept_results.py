@@ -1,6 +1,8 @@
 """Results that are kept with the code: written with where they come from, read back, and rendered in the manual."""
 
 import contextlib
+import re
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -80,6 +82,28 @@ def test_results_of_other_numerics_say_so(tmp_path: Path) -> None:
     yardsticks = sum("best constant" in line.what for line in older.lines)  # which the board does not have
     assert page.count(f"numerics 3, now {NUMERICS}") == sum(origin.is_older for origin in older.origins) - yardsticks
     assert f"numerics {NUMERICS}" not in scoreboard_page([], (4,), PageContext(now_ms=10**12), [result])
+
+
+def test_a_table_of_two_numerics_names_the_older_rows(tmp_path: Path) -> None:
+    result = read_result(keep(tmp_path)[0])
+    (old, *_) = (line.row for line, origin in zip(result.lines, result.origins, strict=True) if origin.numerics)
+    mixed = replace(
+        result,
+        origins=[
+            replace(origin, numerics="3" * bool(origin.numerics)) if line.row == old else origin
+            for line, origin in zip(result.lines, result.origins, strict=True)
+        ],
+    )
+    assert f"numerics 3 in {old}, where this version has {NUMERICS}: to be run again" in origin_words(mixed)
+    own, then = (
+        next(row for row in status_table([of]).splitlines() if f"`{result.table}`" in row) for of in (result, mixed)
+    )
+    now, _, older = then.partition("; numerics 3, to be run again: ")
+    counts = [
+        Counter({name: int(n) for n, name in re.findall(r"(\d+) ([a-z ]*[a-z])", row)}) for row in (own, now, older)
+    ]
+    assert counts[0] == counts[1] + counts[2]
+    assert counts[2].total() == len([line for line in result.lines if line.row == old and "constant" not in line.what])
 
 
 def test_it_is_rendered(tmp_path: Path) -> None:
