@@ -1,10 +1,13 @@
 """Rows that `launch/reproduce.py --row` trains, as its plan tells."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from launch.reproduce import main
+from launch.reproduction.cells import Cells
+from launch.studies.images import Images
 from tests.support.services import assert_refused
 
 
@@ -28,9 +31,26 @@ def test_rows_that_no_table_has_are_refused(
 def test_a_backbone_is_pretrained_for_rows_of_images_alone(
     row: str, is_pretrained: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """As the plan says, and as it is done before anything is trained."""
     monkeypatch.setenv("PCL_DATA", str(tmp_path / "data"))
     words = ["--figure", "mc", "--table", "bench_cifar", "--scale", "quick", "--data", "embedded", "--row", row]
-    monkeypatch.setattr("sys.argv", ["reproduce.py", *words, "--storage", str(tmp_path / "runs"), "--plan"])
+    words += ["--storage", str(tmp_path / "runs"), "--runner", "inline"]
     monkeypatch.setattr("launch.reproduction.command.costs_here", lambda *_: [])
+    monkeypatch.setattr("sys.argv", ["reproduce.py", *words, "--plan"])
     main()
     assert ("pretraining comes first" in capsys.readouterr().out) is is_pretrained
+
+    done: list[str] = []
+
+    def pretrain(images: Images) -> Images:
+        done.append("pretrained")
+        return images
+
+    def train(_resumption: Any, _setting: Any, cells: Cells, *_: Any) -> None:
+        done.append(f"{len(cells.trials)} trained")
+
+    monkeypatch.setattr(Images, "with_weights", pretrain)
+    monkeypatch.setattr("launch.reproduction.command._train", train)
+    monkeypatch.setattr("sys.argv", ["reproduce.py", *words])
+    main()
+    assert done == ["pretrained"] * is_pretrained + ["1 trained"]
