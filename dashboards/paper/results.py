@@ -96,12 +96,11 @@ class Result:
         return found
 
     @property
-    def older_rows(self) -> dict[str, list[str]]:
-        """Return the rows of each earlier version of the numerics."""
-        found: dict[str, list[str]] = {}
-        for name, of_row in self.by_row.items():
-            for numerics in sorted({origin.numerics for _, origin in of_row if origin.is_older}):
-                found.setdefault(numerics, []).append(name)
+    def by_numerics(self) -> dict[str, list[Line]]:
+        """Return the lines of each earlier version of the numerics, and all others at ""."""
+        found: dict[str, list[Line]] = {"": []}
+        for line, origin in zip(self.lines, self.origins, strict=True):
+            found.setdefault(origin.numerics if origin.is_older else "", []).append(line)
         return found
 
     @property
@@ -206,10 +205,12 @@ def origin_words(result: Result) -> str:
     images = "" if asked.data == "toy" else f", images {asked.data}"
     changed = f", {asked.changed}" if asked.changed else ""
     told = [f"fidelity {asked.fidelity}{changed}, scale {asked.scale}{images}{seeds}"]
-    is_mixed = any(origin.numerics == NUMERICS for origin in result.origins)
-    for numerics, rows in result.older_rows.items():
-        which = f" in {', '.join(rows)}" if is_mixed or len(result.older_rows) > 1 else ""
-        told.append(f"numerics {numerics}{which}, where this version has {NUMERICS}: to be run again")
+    is_mixed = len({origin.numerics for origin in result.origins} - {""}) > 1
+    for numerics, lines in result.by_numerics.items():
+        rows = ", ".join(dict.fromkeys(f"`{line.row}`" for line in lines))
+        if numerics:
+            which = f" in {rows}" if is_mixed else ""
+            told.append(f"numerics {numerics}{which}, where this version has {NUMERICS}: to be run again")
     for name, words in (("hardware", "{}"), ("torch", "torch {}"), ("date", "{}"), *_CODE.items()):
         found = sorted({part for origin in result.origins for part in getattr(origin, name).split(_JOINT)} - {""})
         if name == "date" and len(found) > 1:

@@ -84,19 +84,14 @@ def _first_cell(lines: Sequence[Line]) -> str:
 
 
 def _verdicts(result: Result) -> str:
-    of_numerics: dict[str, list[str]] = {}
-    for line, origin in zip(result.lines, result.origins, strict=True):
-        of_numerics.setdefault(origin.numerics if origin.is_older else "", []).append(line.verdict)
-    return "; ".join(
-        (f"numerics {numerics}, to be run again: " if numerics else "") + _counts(verdicts)
-        for numerics, verdicts in sorted(of_numerics.items())
-    )
-
-
-def _counts(verdicts: Sequence[str]) -> str:
-    named = (split_mark(verdict)[0] for verdict in verdicts)
-    found = Counter(_VERDICTS.get(verdict, verdict) for verdict in named if verdict != YARDSTICK)
-    return ", ".join(f"{count} {verdict}" for verdict, count in found.most_common())
+    told = []
+    for numerics, lines in result.by_numerics.items():
+        named = (split_mark(line.verdict)[0] for line in lines)
+        found = Counter(_VERDICTS.get(verdict, verdict) for verdict in named if verdict != YARDSTICK)
+        if found:
+            mark = f"numerics {numerics}, to be run again: " if numerics else ""
+            told.append(mark + ", ".join(f"{count} {verdict}" for verdict, count in found.most_common()))
+    return "; ".join(told)
 
 
 def titles_table(heading: str, titles: Mapping[str, str]) -> str:

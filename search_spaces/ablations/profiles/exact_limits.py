@@ -6,9 +6,9 @@ It varies estimate, samples, batches, candidates, dimensions, truths and the los
 The recipe's learning rate is too high for many dimensions, which also run with a lower one. For the profile `exact`
 only.
 
-Hardware, time, result: one H200, 506 s for all, four at a time, seeds 4, 5 and 6. The recipe holds for batches of 64 to
-1,024, 64 to 4,096 candidates and 4 to 32 dimensions (with the lower rate): kappa MAE 0.2 to 1.3, ranks from 0.90,
-coverage within 2 points of nominal. At D = 64 and on clear inputs, kappa is recovered but the caps are too small.
+Hardware, time, result: one H200, 506 and 695 s for all, four at a time, seeds 4 to 6. The recipe holds for batches of
+64 to 1,024, 64 to 4,096 candidates and 4 to 32 dimensions (with the lower rate): kappa MAE 0.2 to 1.3, ranks from 0.90,
+mean coverage within 2 points of nominal. At D = 64 and on clear inputs, kappa is recovered but the caps are too small.
 The recipe fails at D = 2 and 128, from D = 32 on at its own rate, for Laplace and unsmoothed truths, and, if kappa_pos
 is wrong or learned, in the size of kappa. docs/exact.md has every seed.
 """

@@ -17,7 +17,7 @@ from launch.manual.tables import changes_table, results_tables, status_table
 from launch.reproduction.cells import Cells, Setting
 from launch.reproduction.results import check_kept, check_output, origins_of, rendering, write_results
 from launch.shared.command import settings
-from pcl.studies.paper.comparison import Line
+from pcl.studies.paper.comparison import YARDSTICK, Line
 from pcl.studies.tracking.finished_trials import Found, Known
 from pcl.studies.tracking.tags import NUMERICS
 from pcl.studies.tracking.tracker import Tracker
@@ -94,7 +94,7 @@ def test_a_table_of_two_numerics_names_the_older_rows(tmp_path: Path) -> None:
             for line, origin in zip(result.lines, result.origins, strict=True)
         ],
     )
-    assert f"numerics 3 in {old}, where this version has {NUMERICS}: to be run again" in origin_words(mixed)
+    assert f"numerics 3 in `{old}`, where this version has {NUMERICS}: to be run again" in origin_words(mixed)
     own, then = (
         next(row for row in status_table([of]).splitlines() if f"`{result.table}`" in row) for of in (result, mixed)
     )
@@ -103,7 +103,13 @@ def test_a_table_of_two_numerics_names_the_older_rows(tmp_path: Path) -> None:
         Counter({name: int(n) for n, name in re.findall(r"(\d+) ([a-z ]*[a-z])", row)}) for row in (own, now, older)
     ]
     assert counts[0] == counts[1] + counts[2]
-    assert counts[2].total() == len([line for line in result.lines if line.row == old and "constant" not in line.what])
+    assert counts[2].total() == sum(line.row == old and line.verdict != YARDSTICK for line in result.lines)
+    wholly = [replace(origin, numerics="2" * bool(origin.numerics)) for origin in result.origins]
+    (row,) = (row for row in status_table([replace(result, origins=wholly)]).splitlines() if f"`{result.table}`" in row)
+    assert re.search(r"\| \d+ not run; numerics 2, to be run again: (?!.*numerics)", row)
+    two = replace(mixed, origins=[replace(o, numerics=o.numerics.replace(NUMERICS, "2")) for o in mixed.origins])
+    assert f"numerics 3 in `{old}`, where" in origin_words(two)
+    assert "; numerics 2 in `" in origin_words(two)
 
 
 def test_it_is_rendered(tmp_path: Path) -> None:
