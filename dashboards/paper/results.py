@@ -207,9 +207,9 @@ def origin_words(result: Result) -> str:
     told = [f"fidelity {asked.fidelity}{changed}, scale {asked.scale}{images}{seeds}"]
     is_mixed = len({origin.numerics for origin in result.origins} - {""}) > 1
     for numerics, lines in result.by_numerics.items():
-        rows = ", ".join(dict.fromkeys(f"`{line.row}`" for line in lines))
         if numerics:
-            which = f" in {rows}" if is_mixed else ""
+            rows = dict.fromkeys(f"`{line.row}`" for line in lines)
+            which = f" in {', '.join(rows)}" if is_mixed else ""
             told.append(f"numerics {numerics}{which}, where this version has {NUMERICS}: to be run again")
     for name, words in (("hardware", "{}"), ("torch", "torch {}"), ("date", "{}"), *_CODE.items()):
         found = sorted({part for origin in result.origins for part in getattr(origin, name).split(_JOINT)} - {""})

@@ -3,8 +3,8 @@
     python launch/ablate.py --ablation uncertainty_baselines
 
 Hardware, time, result: one H200, CIFAR-10H, five folds. Under `reference`, 331 s for MCInfoNCE while others trained
-and 20 s for the classifier, computed separately with these settings and one backbone. Under `exact`, 71 to 81 s for
-the whole ablation, and 207 s on a busier GPU, from each of five backbones. On test images (docs/results.md and
+and 20 s for the classifier, computed separately with these settings and one backbone. Under `exact`, the whole
+ablation from each of five backbones: 71 to 81 s, and once 207 s on a busier GPU. On test images (docs/results.md and
 docs/exact.md have paired differences):
 
 | | entropy correlation | crop correlation | Recall@1 | area by rejection |

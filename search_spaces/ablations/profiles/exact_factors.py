@@ -10,10 +10,10 @@
 Guided anchors need integrated partners: their four combinations with drawn ones are left out, and the plan says so. For
 the profile `exact` only.
 
-Hardware, time, result: one H200, seeds 4 to 8, 710 and 872 s beside others. The recipe has a kappa MAE of 0.37 and a
-rank of 0.988. Without the pool it has 0.72 and 0.984, without joint training 1.97 and 0.577, without guided anchors
-18.2 and 0.938, and without these three and integrated partners 7.69 and 0.364; the best constant kappa has an MAE of
-2.2. docs/exact.md has all twelve with paired intervals. At the scale `quick`: 27 minutes on two CPU cores.
+Hardware, time, result: one H200, seeds 4 to 8, 710 and 872 s beside other trainings. The recipe has a kappa MAE of 0.37
+and a rank of 0.988. Without the pool it has 0.72 and 0.984, without joint training 1.97 and 0.577, without guided
+anchors 18.2 and 0.938, and without these three and integrated partners 7.69 and 0.364; the best constant kappa has an
+MAE of 2.2. docs/exact.md has all twelve with paired intervals. At the scale `quick`: 27 minutes on two CPU cores.
 """
 
 from itertools import product

@@ -1,4 +1,4 @@
-"""Rows that `launch/reproduce.py --row` trains, as its plan tells."""
+"""Rows that `launch/reproduce.py --row` trains, and what they need before."""
 
 from pathlib import Path
 from typing import Any

@@ -3,6 +3,7 @@
 import contextlib
 import re
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -69,12 +70,19 @@ def test_seeds_of_one_line_may_be_of_different_days() -> None:
     assert words.endswith("commit `c0ffeec0ffee+`; source `50c4ce`: `c`")
 
 
+def of_numerics(result: Result, numerics_of: Callable[[str], str]) -> Result:
+    """Return the result with other numerics in the rows that have run."""
+    zipped = zip(result.lines, result.origins, strict=True)
+    origins = [replace(origin, numerics=numerics_of(line.row) * bool(origin.numerics)) for line, origin in zipped]
+    return replace(result, origins=origins)
+
+
 def test_results_of_other_numerics_say_so(tmp_path: Path) -> None:
     (path,) = keep(tmp_path)
     result = read_result(path)
     assert not any(origin.is_older for origin in result.origins)
     assert "numerics" not in origin_words(result)
-    older = replace(result, origins=[replace(o, numerics="3" * bool(o.numerics)) for o in result.origins])
+    older = of_numerics(result, lambda _: "3")
     path.write_text(as_csv(older))
     assert read_result(path) == older
     assert f"numerics 3, where this version has {NUMERICS}: to be run again" in origin_words(older)
@@ -87,13 +95,7 @@ def test_results_of_other_numerics_say_so(tmp_path: Path) -> None:
 def test_a_table_of_two_numerics_names_the_older_rows(tmp_path: Path) -> None:
     result = read_result(keep(tmp_path)[0])
     (old, *_) = (line.row for line, origin in zip(result.lines, result.origins, strict=True) if origin.numerics)
-    mixed = replace(
-        result,
-        origins=[
-            replace(origin, numerics="3" * bool(origin.numerics)) if line.row == old else origin
-            for line, origin in zip(result.lines, result.origins, strict=True)
-        ],
-    )
+    mixed = of_numerics(result, lambda row: "3" if row == old else NUMERICS)
     assert f"numerics 3 in `{old}`, where this version has {NUMERICS}: to be run again" in origin_words(mixed)
     own, then = (
         next(row for row in status_table([of]).splitlines() if f"`{result.table}`" in row) for of in (result, mixed)
@@ -104,14 +106,11 @@ def test_a_table_of_two_numerics_names_the_older_rows(tmp_path: Path) -> None:
     ]
     assert counts[0] == counts[1] + counts[2]
     assert counts[2].total() == sum(line.row == old and line.verdict != YARDSTICK for line in result.lines)
-    ran = [
-        (line, replace(origin, numerics="2"))
-        for line, origin in zip(result.lines, result.origins, strict=True)
-        if origin.numerics
-    ]
-    wholly = replace(result, lines=[line for line, _ in ran], origins=[origin for _, origin in ran])
+    wholly = of_numerics(result, lambda _: "2")
+    ran = [place for place, origin in enumerate(wholly.origins) if origin.numerics]
+    wholly = replace(wholly, lines=[wholly.lines[i] for i in ran], origins=[wholly.origins[i] for i in ran])
     assert f"`{result.table}` | numerics 2, to be run again: " in status_table([wholly])
-    two = replace(mixed, origins=[replace(o, numerics=o.numerics.replace(NUMERICS, "2")) for o in mixed.origins])
+    two = of_numerics(result, lambda row: "3" if row == old else "2")
     assert f"numerics 3 in `{old}`, where" in origin_words(two)
     assert "; numerics 2 in `" in origin_words(two)
 
