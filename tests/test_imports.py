@@ -26,7 +26,7 @@ class Blocker:
             raise ImportError(f"the core must not import {{name}}")
 sys.meta_path.insert(0, Blocker())
 import pcl
-fused = ("pcl.kernels.", "pcl.training.steps.fused_step", "pcl.training.steps.integrated_step")
+fused = ("pcl.kernels.", "pcl.training.steps.fused_", "pcl.training.steps.integrated_step")
 of_triton = () if importlib.util.find_spec("triton") else fused
 left_out = ("pcl.studies", *of_triton)
 names = [m.name for m in pkgutil.walk_packages(pcl.__path__, "pcl.") if not m.name.startswith(left_out)]

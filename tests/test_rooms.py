@@ -26,11 +26,12 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "pcl.encoders": ("pcl.data", "pcl.distributions", "pcl.mathematics"),
     "pcl.tasks": ("pcl.data", "pcl.distributions", "pcl.encoders", "pcl.losses", "pcl.mathematics", "pcl.metrics"),
     "pcl.config": ("pcl.encoders", "pcl.losses", "pcl.metrics", "pcl.tasks"),
-    "pcl.kernels": ("pcl.distributions", "pcl.encoders", "pcl.mathematics"),
+    "pcl.kernels": ("pcl.distributions", "pcl.mathematics"),
+    "pcl.kernels.networks": ("pcl.encoders",),
     "pcl.kernels.integrated": ("pcl.distributions", "pcl.mathematics"),
     "pcl.training.steps": (
-        "pcl.config", "pcl.distributions", "pcl.encoders", "pcl.kernels", "pcl.kernels.integrated", "pcl.losses",
-        "pcl.mathematics", "pcl.tasks",
+        "pcl.config", "pcl.distributions", "pcl.encoders", "pcl.kernels", "pcl.kernels.integrated",
+        "pcl.kernels.networks", "pcl.losses", "pcl.mathematics", "pcl.tasks",
     ),
     "pcl.training": (
         "pcl.config", "pcl.data", "pcl.distributions", "pcl.encoders", "pcl.losses", "pcl.mathematics", "pcl.metrics",

@@ -28,9 +28,23 @@ class CountedBatchNorm2d(nn.BatchNorm2d):
 
     counts: Counts | None = None  # set by `counting`
     measured: tuple[Tensor, Tensor] | None = None  # mean and unbiased variance of all copies, each (C,)
+    # Computes, in training, what this layer returns, plus the second images if there are any, through a ReLU if there
+    # is one; updates the running statistics.
+    kernel: Callable[["CountedBatchNorm2d", Tensor, Tensor | None, bool], Tensor] | None = None
+
+    def activated(self, x: Tensor, added: Tensor | None = None) -> Tensor:
+        """Normalise a batch, add another one, and apply a ReLU."""
+        if self.kernel is not None and self.training:
+            return self.kernel(self, x, added, True)
+        y = CountedBatchNorm2d.forward(self, x)  # a layer derived from this one may call `activated` in its own
+        if added is not None:
+            y += added
+        return y.relu_()
 
     def forward(self, input: Tensor) -> Tensor:
         """Normalise a batch (N, C, H, W)."""
+        if self.kernel is not None and self.training:
+            return self.kernel(self, input, None, False)
         if self.counts is None or not self.training:
             return super().forward(input)
         apply: Callable[..., tuple[Tensor, Tensor, Tensor]] = _Counted.apply  # untyped in torch

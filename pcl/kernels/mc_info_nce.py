@@ -8,8 +8,6 @@
 The random numbers are functions of (seed, step, stream, anchor, sample, negative). The gradient in the anchor's mode
 turns z with it: dz = (mu.z) dmu - (dmu.z) mu.
 
-The file is long because the kernels share memory layouts that nothing else uses.
-
 Axes: K samples, A anchors (of all runs), N negatives, D dim.
 """
 
@@ -27,6 +25,7 @@ from torch.autograd.function import Function, once_differentiable
 from pcl.kernels.curves import curves
 from pcl.kernels.device_math import normals, odd_polynomial, polynomial, sampled_cosine, words
 from pcl.kernels.inputs import STREAM_NEGATIVES, STREAM_SAMPLE, Partners, kappa_gradients
+from pcl.kernels.mode_gradients import mode_gradients
 from pcl.kernels.samples import SAMPLES_PER_THREAD, anchor_samples
 from pcl.kernels.transport import N_COEFFICIENTS, TransportTable
 
@@ -36,36 +35,13 @@ _SAMPLE = tl.constexpr(STREAM_SAMPLE)
 _NEGATIVES = tl.constexpr(STREAM_NEGATIVES)
 _N_COEFFICIENTS = tl.constexpr(N_COEFFICIENTS)
 
-# e^{2 kappa_pos} must fit float32: then the sums over samples and negatives need no running maximum.
-LARGEST_KAPPA_POS = 40.0
+# e^{2 kappa_pos} fits float32: then sums over negatives need not be relative to the most similar one, which takes a
+# second pass.
+_LARGEST_IN_ONE_PASS = 40.0
 
 # Up to this size, cosines of samples and modes are cheaper inside the kernel than as a stored matrix product.
 LARGEST_INLINE_DIM = 16
 SIMILARITY_BLOCK = 256  # samples per program
-
-
-@triton.jit
-def _one_negative_kernel(
-    mu_a_ptr, mu_p_ptr, mu_n_ptr, z_ptr, c_a_ptr, e_ptr, push_ptr, toward_ptr, weight_ptr, mode_p_ptr, mode_n_ptr,
-    d_a_ptr, d_p_ptr, d_n_ptr, K: tl.constexpr, D: tl.constexpr, BK: tl.constexpr,
-):  # fmt: skip
-    """Compute the gradients in the modes for a single negative: see `_mu_gradients`."""
-    a = tl.program_id(0).to(tl.int64)  # offsets may exceed 2^31
-    k = tl.arange(0, BK)
-    inside = k < K
-    at = a * K + k
-    weight = tl.load(weight_ptr + at, mask=inside, other=0.0)
-    c_a = tl.load(c_a_ptr + at, mask=inside, other=0.0)
-    e = tl.load(e_ptr + at, mask=inside, other=0.0) * tl.load(push_ptr + at, mask=inside, other=0.0) * weight
-    toward = tl.load(toward_ptr + at, mask=inside, other=0.0) * weight
-    turned = e * tl.load(mode_n_ptr + a) - toward * tl.load(mode_p_ptr + a)
-    along_n, along_p = tl.sum(e * c_a, axis=0), tl.sum(toward * c_a, axis=0)
-    for d in range(D):
-        z = tl.load(z_ptr + (a * D + d) * K + k, mask=inside, other=0.0)
-        mu_p, mu_n = tl.load(mu_p_ptr + a * D + d), tl.load(mu_n_ptr + a * D + d)
-        tl.store(d_n_ptr + a * D + d, tl.sum(e * z, axis=0))
-        tl.store(d_p_ptr + a * D + d, -tl.sum(toward * z, axis=0))
-        tl.store(d_a_ptr + a * D + d, along_n * mu_n - along_p * mu_p - tl.sum(turned * z, axis=0))
 
 
 @triton.jit
@@ -78,13 +54,38 @@ def _cosine_of_mode(z_ptrs, mode_ptr, mask, K: tl.constexpr, D: tl.constexpr):
 
 
 @triton.jit
+def _normals_of_half(v0, v1, v2, v3, half: tl.constexpr):
+    """Return two normals from the first or the second two of four words."""
+    if half == 0:
+        t, u = normals(v0, v1)
+    else:
+        t, u = normals(v2, v3)
+    return t, u
+
+
+@triton.jit
+def _drawn_negative(
+    z_ptr, others_ptr, cosine_ptr, curve_ptr, tangent_ptr, n_curves, a, n, k, mask, t, u,
+    K: tl.constexpr, N: tl.constexpr, D: tl.constexpr, IS_INLINE: tl.constexpr,
+):  # fmt: skip
+    """Return the cosines of samples with a negative's mode and with a sample of it, and the slopes of the latter."""
+    if IS_INLINE:
+        c = _cosine_of_mode(z_ptr + a * D * K + k, others_ptr + (a * (N + 1) + 1 + n) * D, mask, K, D)
+    else:
+        c = tl.load(cosine_ptr + (a * (N + 1) + 1 + n) * K + k, mask=mask, other=0.0)
+    log_tan = polynomial(curve_ptr, n_curves, t)
+    x, slope_c, slope_l = sampled_cosine(c, log_tan, odd_polynomial(tangent_ptr, u))
+    return c, x, slope_c, slope_l
+
+
+@triton.jit
 def _similarities_kernel(  # noqa: PLR0912, PLR0915  one pass
     c_a_ptr, z_ptr, others_ptr, cosine_ptr, mode_p_ptr, mode_n_ptr, slope_a_ptr, curve_ptr, tangent_ptr,
     kappa_pos_ptr, seed_ptr,
     ratio_ptr, pull_ptr, push_ptr, gap_ptr, d_a_ptr, d_p_ptr, e_kappa_ptr, e_mu_ptr, toward_ptr,
     n_anchors, n_curves, log_weight,
     K: tl.constexpr, N: tl.constexpr, D: tl.constexpr, BK: tl.constexpr, IS_INLINE: tl.constexpr,
-    HAS_POSITIVE: tl.constexpr, GRAD_MU: tl.constexpr, GRAD_KAPPA: tl.constexpr,
+    HAS_POSITIVE: tl.constexpr, IS_ONE_PASS: tl.constexpr, GRAD_MU: tl.constexpr, GRAD_KAPPA: tl.constexpr,
 ):  # fmt: skip
     a = tl.program_id(0).to(tl.int64)  # offsets may exceed 2^31
     k = tl.program_id(1) * BK + tl.arange(0, BK)
@@ -105,6 +106,18 @@ def _similarities_kernel(  # noqa: PLR0912, PLR0915  one pass
     log_tan_p = polynomial(curve_p, n_curves, t_p)
     x_p, slope_c_p, slope_l_p = sampled_cosine(c_p, log_tan_p, odd_polynomial(tangent_ptr, u_p))
 
+    top = tl.full([BK], 1.0 if IS_ONE_PASS else -1.0, tl.float32)
+    if not IS_ONE_PASS:
+        for pair in range(0, (N + 1) // 2):
+            v0, v1, v2, v3 = words(seed, step, _NEGATIVES, pair * K + k, a)
+            for half in tl.static_range(2):
+                n = tl.minimum(2 * pair + half, N - 1)
+                t_n, u_n = _normals_of_half(v0, v1, v2, v3, half)
+                _, x_n, _, _ = _drawn_negative(
+                    z_ptr, others_ptr, cosine_ptr, curve_ptr + 2 * n_anchors + a * N + n, tangent_ptr, n_curves,
+                    a, n, k, inside & (2 * pair + half < N), t_n, u_n, K, N, D, IS_INLINE,
+                )  # fmt: skip
+                top = tl.where(2 * pair + half < N, tl.maximum(top, x_n), top)
     total = tl.zeros([BK], tl.float32)
     x_sum = tl.zeros([BK], tl.float32)
     turn = tl.zeros([BK], tl.float32)
@@ -114,20 +127,13 @@ def _similarities_kernel(  # noqa: PLR0912, PLR0915  one pass
             n = 2 * pair + half
             is_negative = inside & (n < N)
             n_at = tl.minimum(n, N - 1)
-            if half == 0:
-                t_n, u_n = normals(v0, v1)
-            else:
-                t_n, u_n = normals(v2, v3)
-            if IS_INLINE:
-                c_n = _cosine_of_mode(
-                    z_ptr + a * D * K + k, others_ptr + (a * (N + 1) + 1 + n_at) * D, is_negative, K, D
-                )
-            else:
-                c_n = tl.load(cosine_ptr + (a * (N + 1) + 1 + n_at) * K + k, mask=is_negative, other=0.0)
+            t_n, u_n = _normals_of_half(v0, v1, v2, v3, half)
             curve_n = curve_ptr + 2 * n_anchors + a * N + n_at
-            log_tan_n = polynomial(curve_n, n_curves, t_n)
-            x_n, slope_c_n, slope_l_n = sampled_cosine(c_n, log_tan_n, odd_polynomial(tangent_ptr, u_n))
-            e = tl.where(is_negative, tl.exp(kappa_pos * (x_n - 1.0)), 0.0)
+            c_n, x_n, slope_c_n, slope_l_n = _drawn_negative(
+                z_ptr, others_ptr, cosine_ptr, curve_n, tangent_ptr, n_curves,
+                a, n_at, k, is_negative, t_n, u_n, K, N, D, IS_INLINE,
+            )  # fmt: skip
+            e = tl.where(is_negative, tl.exp(kappa_pos * (x_n - top)), 0.0)
             total += e
             x_sum += e * x_n
             if GRAD_KAPPA:
@@ -138,7 +144,7 @@ def _similarities_kernel(  # noqa: PLR0912, PLR0915  one pass
                 tl.store(e_mu_ptr + (a * N + n_at) * K + k, e * slope_c_n, mask=is_negative)
 
     total = tl.where(inside, total, 1.0)
-    gap = kappa_pos + tl.log(total / N) - kappa_pos * x_p
+    gap = kappa_pos * top + tl.log(total / N) - kappa_pos * x_p
     if HAS_POSITIVE:
         bound = tl.maximum(gap, log_weight)
         ratio = -(bound + tl.log(tl.exp(gap - bound) + tl.exp(log_weight - bound)))
@@ -220,7 +226,7 @@ class _FusedMCInfoNCE(Function):
             kappa_pos.expand(n_anchors).contiguous(), seed_and_step, ratio, pull, push, gap, d_a, d_p, e_kappa, e_mu,
             toward, n_anchors, n_curves, math.log(weight) if weight > 0 else 0.0,
             K=k, N=n, D=dim, BK=similarity_block, IS_INLINE=is_inline,
-            HAS_POSITIVE=weight > 0, GRAD_MU=grad_mu, GRAD_KAPPA=grad_kappa,
+            HAS_POSITIVE=weight > 0, IS_ONE_PASS=settings.is_one_pass, GRAD_MU=grad_mu, GRAD_KAPPA=grad_kappa,
             num_warps=max(1, similarity_block // (32 * SAMPLES_PER_THREAD)),
         )  # fmt: skip
         loss, sample_weight = mu_a.new_empty(n_anchors), torch.empty_like(ratio)
@@ -230,14 +236,9 @@ class _FusedMCInfoNCE(Function):
             K=k, N=n, BK=triton.next_power_of_2(k), GRAD_KAPPA=grad_kappa, num_warps=4,
         )  # fmt: skip
         d_mus: tuple[Tensor, ...] = ()
-        if grad_mu and n == 1:
-            d_mus = torch.empty_like(mu_a), torch.empty_like(mu_p), torch.empty_like(mu_n)
-            _one_negative_kernel[(n_anchors,)](
-                mu_a, mu_p, mu_n, z, c_a, e_mu, push, toward, sample_weight, mode_p, mode_n, *d_mus,
-                K=k, D=dim, BK=triton.next_power_of_2(k), num_warps=4,
-            )  # fmt: skip
-        elif grad_mu:
-            d_mus = _mu_gradients(mu_a, mu_p, mu_n, z, c_a, e_mu, sample_weight * push, sample_weight * toward)
+        if grad_mu:
+            weighted = sample_weight, push, toward
+            d_mus = mode_gradients((mu_a, mu_p, mu_n), z, c_a, e_mu, weighted, (mode_p, mode_n))
         ctx.save_for_backward(d_kappa, d_kappa_pos, *d_mus)
         ctx.kappa_n_shape, ctx.kappa_pos_shape = kappa_n.shape, kappa_pos.shape
         return loss
@@ -258,19 +259,6 @@ class _FusedMCInfoNCE(Function):
         return tuple(grads)
 
 
-def _mu_gradients(
-    mu_a: Tensor, mu_p: Tensor, mu_n: Tensor, z: Tensor, c_a: Tensor, e_mu: Tensor, push: Tensor, toward: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return gradients in the modes: dz = -toward mu_p + sum_n e mu_n and dmu_a = sum_k (mu.z) dz - (mu.dz) z."""
-    e_mu = e_mu * push.unsqueeze(1)  # (A, N, K)
-    d_mu_n = e_mu @ z.mT
-    d_mu_p = -(toward.unsqueeze(1) @ z.mT)
-    along = e_mu @ c_a.unsqueeze(-1)  # (A, N, 1)
-    turned = (mu_n @ mu_a.unsqueeze(-1)).mT @ e_mu - toward.unsqueeze(1) * (mu_p * mu_a).sum(-1).view(-1, 1, 1)
-    d_mu_a = along.mT @ mu_n - (toward * c_a).sum(-1).view(-1, 1, 1) * mu_p.unsqueeze(1) - turned @ z.mT
-    return d_mu_a.squeeze(1), d_mu_p.squeeze(1), d_mu_n
-
-
 @contextmanager
 def _full_precision() -> Iterator[None]:
     """Disable TF32 in float32 products."""
@@ -285,15 +273,18 @@ def _full_precision() -> Iterator[None]:
 class FusedMCInfoNCE:
     """`pcl.losses.MCInfoNCE` with K samples, by fused kernels; `table` is that of the encoder's dimension and law."""
 
-    def __init__(self, table: TransportTable, n_samples: int, positive_weight: float) -> None:
+    def __init__(
+        self, table: TransportTable, n_samples: int, positive_weight: float, largest_kappa_pos: float = 40.0
+    ) -> None:
         self.table, self.n_samples, self.positive_weight = table, n_samples, positive_weight
+        self.is_one_pass = largest_kappa_pos <= _LARGEST_IN_ONE_PASS
 
     def __call__(self, partners: Partners, kappa_pos: Tensor, seed_and_step: Tensor) -> Tensor:
         """Return the loss of each anchor, (A,); gradients reach the modes or concentrations of all partners, or both.
 
         Args:
             partners: Modes and concentrations.
-            kappa_pos: Concentration of positive pairs, at most `LARGEST_KAPPA_POS`; one or (A,).
+            kappa_pos: Concentration of positive pairs, at most `largest_kappa_pos`; one or (A,).
             seed_and_step: Two int64 numbers on the device, which determine the random numbers.
         """
         result: Tensor = _FusedMCInfoNCE.apply(*partners, kappa_pos, seed_and_step, self)  # type: ignore[no-untyped-call]

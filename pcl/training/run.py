@@ -18,7 +18,7 @@ from torch import Tensor
 from pcl.config.failure import Failure, FailureKind
 from pcl.config.run_config import RunConfig
 from pcl.config.schedule import Keep, Trained
-from pcl.encoders import Encoder
+from pcl.encoders import Encoder, ResNetEncoder
 from pcl.losses.base import DEFAULT_CHUNK_SIZE, SampledContrast
 from pcl.mathematics.random_streams import check_seeds, mixed_seed
 from pcl.metrics import names
@@ -185,7 +185,12 @@ class Run:
         """Return the fastest kind of step for this training; fused ones need Triton, which only CUDA machines have."""
         training, loss = self.config.training, self.config.loss.fused
         draws = Negatives.DRAWN in map(training.negatives_at, range(len(training.phases)))
-        if draws and DistinctStep.fits(task, encoder, training.batch_size * training.n_negatives):
+        is_counted = draws and DistinctStep.fits(task, encoder, training.batch_size * training.n_negatives)
+        if is_graph and type(encoder) is ResNetEncoder:
+            from pcl.training.steps import fused_image_step  # noqa: PLC0415  needs Triton
+
+            return fused_image_step.FusedDistinctStep if is_counted else fused_image_step.FusedImageStep
+        if is_counted:
             return DistinctStep
         if is_graph and self.config.experiment.is_fused(self.config.encoder):
             from pcl.training.steps.fused_step import FusedStep  # noqa: PLC0415  needs Triton

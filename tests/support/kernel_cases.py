@@ -3,6 +3,8 @@
 `TRITON_INTERPRET=1 python -m tests.support.kernel_cases` runs every case on a CPU.
 """
 
+from collections.abc import Sequence
+
 import torch
 
 from pcl import kernels
@@ -14,7 +16,8 @@ from pcl.kernels.curves import curves
 from pcl.kernels.inputs import Partners
 from pcl.kernels.latents import sample_latents
 from pcl.kernels.mc_info_nce import FusedMCInfoNCE
-from pcl.kernels.narrow_mlp import NarrowMlp
+from pcl.kernels.networks.narrow_mlp import NarrowMlp
+from pcl.kernels.networks.wide_mlp import WideMlp
 from pcl.kernels.samples import anchor_samples
 from pcl.kernels.transport import transport_table
 from pcl.losses import info_nce
@@ -23,6 +26,12 @@ from pcl.mathematics.special import bessel_ratio
 from pcl.tasks import Negatives
 from pcl.training.steps.fused_step import FusedStep
 from tests.support.hib_cases import HIB_CASES, HIB_CASES_ON_A_GPU, check_hib, check_hib_of_points
+from tests.support.image_cases import (
+    BATCH_NORM_CASES,
+    check_batch_norm,
+    check_batch_norm_of_constants,
+    check_max_pool,
+)
 from tests.support.integrated_cases import (
     INTEGRATED_CASES,
     STEP_CASES,
@@ -37,32 +46,40 @@ from tests.support.oracles import unit_vectors
 
 # Anchors, negatives, dimension, samples, weight of the positive.
 MC_CASES = [(3, 1, 10, 37, 1.0), (2, 5, 10, 21, 1.0), (2, 32, 10, 64, 0.0), (2, 3, 20, 8, 1 / 3)]
+# Widths, rows, scale of the gradient.
+INTERPRETED_WIDE_CASES = [([10, 100, 76, 20, 10], 70, 1.0), ([5, 7, 9, 3], 150, 1e-12)]
+WIDE_CASES = [
+    *INTERPRETED_WIDE_CASES, ([10, 100, *5 * [500], 100, 10], 1024, 1e-3), ([10, 100, 500, 500, 10], 9000, 1e6),
+    ([32, 320, 1600, 1600, 32], 1024, 1e-3),
+]  # fmt: skip
+LARGE_KAPPA_POS = 200.0  # negatives are then too far away for sums of e^(kappa_pos (x - 1))
 # The interpreter's time grows with anchors and negatives; these have every branch of the kernels.
 INTERPRETED_MC_CASES = [(3, 1, 10, 37, 1.0), (2, 3, 10, 21, 1.0), (1, 4, 10, 64, 0.0), (1, 3, 20, 8, 1 / 3)]
 
 
-def check_mc_info_nce(device: str, n_anchors: int, n_negatives: int, dim: int, n_samples: int, weight: float) -> None:
+def check_mc_info_nce(
+    device: str, n_anchors: int, n_negatives: int, dim: int, n_samples: int, weight: float, kappa_pos: float = 20.0
+) -> None:  # fmt: skip
     """The same random numbers, so the same losses and gradients, up to rounding."""
     seed, step = 12345, 7
     results = []
     for place in ("cpu", device):
         leaves = [leaf.to(place).requires_grad_() for leaf in partners_of(n_anchors, n_negatives, dim)]
-        kappa_pos = torch.tensor(20.0, device=place, requires_grad=True)
+        scale = torch.tensor(kappa_pos, device=place, requires_grad=True)
         partners = Partners(*leaves)
         table = transport_table(dim, CosineLaw(), torch.device(place))
         if not results:
             noise = draw_noise(seed, step, n_samples, partners)
-            loss = fused_mc_info_nce(table, partners, noise, kappa_pos, weight)
+            loss = fused_mc_info_nce(table, partners, noise, scale, weight)
         else:
-            loss = FusedMCInfoNCE(table, n_samples, weight)(
-                partners, kappa_pos, torch.tensor([seed, step], device=place)
-            )
+            contrast = FusedMCInfoNCE(table, n_samples, weight, kappa_pos)
+            loss = contrast(partners, scale, torch.tensor([seed, step], device=place))
         (loss * torch.linspace(1, 2, n_anchors, device=place)).sum().backward()  # type: ignore[no-untyped-call]
-        gradients = [leaf.grad for leaf in (*leaves, kappa_pos)]
+        gradients = [leaf.grad for leaf in (*leaves, scale)]
         assert all(gradient is not None for gradient in gradients)
         results.append([loss.detach().cpu(), *(gradient.cpu() for gradient in gradients if gradient is not None)])
     for reference, fused in zip(*results, strict=True):
-        assert (reference - fused).abs().max() < 2e-5 * reference.abs().max()
+        assert (reference - fused).abs().max() < 1e-6 * kappa_pos * reference.abs().max()
 
 
 def check_mc_info_nce_of_points(device: str) -> None:
@@ -137,6 +154,45 @@ def check_narrow_mlp(device: str) -> None:
         assert (gradient - parameter.grad).abs().max() < 1e-2 * gradient.abs().max()
 
 
+def check_wide_mlp(device: str, sizes: Sequence[int], n_rows: int, upstream: float) -> None:
+    """Outputs and gradients, of any scale, are those of half precision's ten bits; frozen, the packed weights count."""
+    net = StackedMlp(sizes, streams([4, 5], "net")).to(device)
+    generator = torch.Generator().manual_seed(0)
+    x, ahead = (torch.rand(2, n_rows, n, generator=generator).to(device) for n in (sizes[0], sizes[-1]))
+    y = net(x)
+    (y * upstream * ahead).sum().backward()
+    reference = [parameter.grad.clone() for parameter in net.parameters() if parameter.grad is not None]
+    net.zero_grad()
+    wide = WideMlp(net)
+    fused = wide(x)
+    (fused * upstream * ahead).sum().backward()  # type: ignore[no-untyped-call]
+    assert (y - fused).abs().max() < 2e-3 * y.abs().max()
+    for gradient, parameter in zip(reference, net.parameters(), strict=True):
+        assert parameter.grad is not None
+        assert (gradient - parameter.grad).norm() < 1e-2 * gradient.norm()
+    with torch.no_grad():
+        net.weights[0] *= 2
+    assert torch.equal(wide.frozen(x), fused)
+    wide.pack()
+    assert (wide.frozen(x) - net(x)).abs().max() < 2e-3 * net(x).abs().max()
+
+
+def check_wide_mlp_of_bad_numbers(device: str) -> None:
+    """NaN stays, zeros stay zeros, and gradients too large for half precision are cut off."""
+    net = StackedMlp([4, 32, 32, 1], streams([4], "net")).to(device)
+    x = torch.ones(1, 3, 4, device=device)
+    for ahead, is_fine in ((0.0, torch.isfinite), (1e20, torch.isfinite), (torch.nan, torch.isnan)):
+        net.zero_grad()
+        (WideMlp(net)(x) * ahead).sum().backward()  # type: ignore[no-untyped-call]
+        assert all(is_fine(p.grad).all() for p in net.biases if p.grad is not None), ahead
+        assert ahead or not any(p.grad.any() for p in net.parameters() if p.grad is not None)
+    with torch.no_grad():
+        net.weights[2] *= 1e6
+    net.zero_grad()
+    WideMlp(net)(x).sum().backward()  # type: ignore[no-untyped-call]
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in (*net.weights[:2], *net.biases))
+
+
 def _n_latents(device: str) -> int:
     return 4000 if device == "cuda" else 400
 
@@ -173,6 +229,7 @@ def check_latents_of_the_truth(device: str) -> None:
 def check_all(device: str) -> None:
     for case in MC_CASES if device == "cuda" else INTERPRETED_MC_CASES:
         check_mc_info_nce(device, *case)
+        check_mc_info_nce(device, *case, LARGE_KAPPA_POS)
     check_mc_info_nce_of_points(device)
     for case in HIB_CASES if device == "cpu" else HIB_CASES + HIB_CASES_ON_A_GPU:
         check_hib(device, *case)
@@ -187,7 +244,16 @@ def check_all(device: str) -> None:
         check_log_terms(device, dim)
     for case in STEP_CASES:
         check_integrated_step(device, *case)
+    for norm_case in BATCH_NORM_CASES:
+        check_batch_norm(device, *norm_case)
+    check_batch_norm(device, is_counted=True, has_added=True, has_relu=True, dtype=torch.bfloat16)
+    check_batch_norm_of_constants(device)
+    for height, width in ((6, 8), (5, 7)):
+        check_max_pool(device, height, width)
     check_narrow_mlp(device)
+    for wide_case in WIDE_CASES if device == "cuda" else INTERPRETED_WIDE_CASES:
+        check_wide_mlp(device, *wide_case)
+    check_wide_mlp_of_bad_numbers(device)
     check_latents(device)
     check_latents_of_the_truth(device)
 
@@ -195,6 +261,8 @@ def check_all(device: str) -> None:
 def widen_programs() -> None:
     """Run few programs: the interpreter's time for one does not depend on its width."""
     kernels.latents._ROWS, kernels.curves._BLOCK, kernels.integrated.log_mean._SPLITS = 256, 256, 2
+    kernels.networks.batch_norm._MOST_SUMS, kernels.networks.batch_norm._MOST_WRITERS = 2, 1
+    kernels.networks.wide_mlp._ROWS_PER_SPLIT = 100  # so that few rows are split
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from triton.compiler import ASTSource
 
 from pcl.distributions import CosineLaw, VonMisesFisher
 from pcl.encoders import StackedMlp
+from pcl.encoders.batch_norm import CountedBatchNorm2d, Counts
 from pcl.kernels.hib import FusedHIB
 from pcl.kernels.inputs import Partners
 from pcl.kernels.integrated.log_mean import log_mean_similarity
@@ -20,15 +21,22 @@ from pcl.kernels.integrated.samples import samples_of
 from pcl.kernels.integrated.terms import log_terms
 from pcl.kernels.latents import sample_latents
 from pcl.kernels.mc_info_nce import FusedMCInfoNCE
-from pcl.kernels.narrow_mlp import NarrowMlp
+from pcl.kernels.networks.batch_norm import batch_norm
+from pcl.kernels.networks.max_pool import max_pool
+from pcl.kernels.networks.narrow_mlp import NarrowMlp
+from pcl.kernels.networks.wide_mlp import WideMlp
 from pcl.kernels.transport import transport_table
 from pcl.mathematics.normalizer_table import growth_table
 from pcl.mathematics.random_streams import streams
+from tests.support.image_cases import BATCH_NORM_CASES
 from tests.support.kernel_reference import partners_of
 
 TARGET = GPUTarget("cuda", 90, 32)
 CPU = torch.device("cpu")
-_TYPES = {torch.float32: "*fp32", torch.float16: "*fp16", torch.int64: "*i64", torch.int32: "*i32"}
+_TYPES = {
+    torch.float32: "*fp32", torch.float16: "*fp16", torch.bfloat16: "*bf16", torch.int64: "*i64",
+    torch.int32: "*i32", torch.uint8: "*u8",
+}  # fmt: skip
 _OPTIONS = ("num_warps", "num_stages")
 compiled: list[str] = []
 
@@ -56,8 +64,9 @@ def launch_all() -> None:
     table = transport_table(dim, CosineLaw(), CPU)
     for n_negatives in (1, 32):
         leaves = [leaf.requires_grad_() for leaf in partners_of(4, n_negatives, dim)]
-        loss = FusedMCInfoNCE(table, 512, 1.0)(Partners(*leaves), torch.full((1,), 20.0), seed_and_step)
-        loss.sum().backward()
+        for kappa_pos in (20.0, 64.0):
+            contrast = FusedMCInfoNCE(table, 512, 1.0, kappa_pos)
+            contrast(Partners(*leaves), torch.full((1,), kappa_pos), seed_and_step).sum().backward()
         hib = FusedHIB(table, 8, 2.0, 1.0, is_mean_inside=False, negative_weight=1.0)
         hib(Partners(*leaves), seed_and_step).sum().backward()
     for size in (2, dim, 64, 128):
@@ -72,6 +81,14 @@ def launch_all() -> None:
     sample_latents(table, torch.ones(4, dim), torch.ones(4), seed_and_step)
     net = StackedMlp([10, 10, 50, 50, 10, 1], streams([4, 5], "net"))
     NarrowMlp(net)(torch.rand(2, 70, 10)).sum().backward()  # type: ignore[no-untyped-call]
+    for n_runs in (1, 5):
+        deep = StackedMlp([10, 100, 500, 500, 100, 10], streams(range(n_runs), "net"))
+        WideMlp(deep)(torch.rand(n_runs, 1024, 10)).sum().backward()  # type: ignore[no-untyped-call]
+    images = torch.ones(2, 64, 8, 8, dtype=torch.bfloat16, requires_grad=True)
+    for is_counted, has_added, has_relu in BATCH_NORM_CASES:
+        layer = CountedBatchNorm2d(64)
+        layer.counts = Counts(torch.ones(2, 1), 2) if is_counted else None
+        max_pool(batch_norm(layer, images, images if has_added else None, has_relu)).sum().backward()
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ _ROOMS = (
     "studies/serving",
 )  # fmt: skip
 _LIBRARIES = ("mlflow", "torch", "numpy", "scipy", "pandas", "filelock")
-_OF_IMAGES = ("torchvision", "pillow")
+_OF_IMAGES = ("pillow",)
 
 
 def requirements_of(model: PackedEncoder) -> list[str]:

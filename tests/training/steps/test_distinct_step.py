@@ -162,20 +162,59 @@ def test_training_and_evaluation_go_on_without_counts() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize(("precision", "tolerance"), [("float32", 0.01), ("bfloat16", 0.05)])
-def test_a_captured_step_is_the_plain_one(precision: str, tolerance: float) -> None:
+def test_a_captured_step_is_the_plain_one(precision: str, tolerance: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Mean losses of 20 batches, the first of them trained before a graph is captured, with the same random numbers."""
+    from pcl.training.steps.fused_image_step import FusedDistinctStep  # noqa: PLC0415  needs Triton
+
+    monkeypatch.setattr(FusedDistinctStep, "_fused_loss", lambda self, source: None)  # it draws other numbers
     config = images(encoder__width=64, encoder__precision=precision, training__phases="joint", training__n_batches=20)
     config = config.with_values({"training.batch_size": 64, "loss.n_samples": 64})
-    counted, plain = Run(config, (1, 2), "cuda"), Run(config, (1, 2), "cuda")
-    plain.step = TrainingStep(config, plain.step.task, plain.step.encoder, plain.device, 1)
-    counted.step.generator.manual_seed(1)
-    plain.stepper = type(counted.stepper)(plain.step)
+    fused, plain = (Run(config, (1, 2), "cuda", is_fast=is_fast) for is_fast in (True, False))
+    assert (type(fused.step), type(plain.step)) == (FusedDistinctStep, TrainingStep)
+    plain.stepper = type(fused.stepper)(plain.step)
     found = []
-    for run in (counted, plain):
+    for run in (fused, plain):
         run.stepper.enter(Trained.JOINT, Negatives.DRAWN)
         run.stepper.advance(20, 1e-4)
         found.append(torch.tensor(run.stepper.mean_losses()))
     torch.testing.assert_close(found[0], found[1], rtol=tolerance, atol=tolerance)
-    for ours, theirs in zip(counted.step.encoder.buffers(), plain.step.encoder.buffers(), strict=True):
+    for ours, theirs in zip(fused.step.encoder.buffers(), plain.step.encoder.buffers(), strict=True):
         # In mean: after 20 steps, rounding moves single channels by more.
         assert (ours.float() - theirs.float()).abs().mean() <= 0.02 + 0.05 * theirs.float().abs().mean()
+
+
+CELLS: list[tuple[str, Trained, Negatives, dict[str, Any]]] = [
+    ("mc_info_nce", Trained.JOINT, Negatives.DRAWN, {}),
+    ("mc_info_nce", Trained.JOINT, Negatives.DRAWN, {"loss__kappa_pos": 64.0}),
+    ("mc_info_nce", Trained.MU, Negatives.IN_BATCH, {"training__negatives": "in_batch"}),
+    ("mc_info_nce", Trained.KAPPA, Negatives.DRAWN, {"encoder__kappa_phase": "mu_fixed"}),
+    ("hib", Trained.JOINT, Negatives.DRAWN, {}),
+]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("loss", "trained", "source", "values"), CELLS)
+def test_fused_losses_have_the_plain_ones_statistics(
+    loss: str, trained: Trained, source: Negatives, values: dict[str, Any]
+) -> None:
+    """Mean losses and gradients of the last layer over 100 batches agree within four standard errors."""
+    config = images(loss=loss, encoder__precision="float32", training__batch_size=64, **values)
+    plain = Run(config, (1, 2), "cuda", is_fast=False)
+    fused = Run(config, (1, 2), "cuda")
+    found = []
+    for run in (plain, fused):
+        assert run.step.enter(trained, source)
+        rows = []
+        for _ in range(100):
+            run.step.encoder.zero_grad()
+            losses = run.step.mean_losses(run.step.prepare())
+            losses.sum().backward()
+            run.step.seed_and_step[1] += 1
+            heads = [p.grad for name, p in run.step.encoder.named_parameters() if name.split(".")[1] == "1"]
+            rows.append(torch.cat([losses.detach(), *(grad.flatten()[::3] for grad in heads if grad is not None)]))
+        assert rows[0].numel() > 20
+        found.append(torch.stack(rows).double())
+    means, variances = [rows.mean(0) for rows in found], [rows.var(0) / len(rows) for rows in found]
+    z = (means[0] - means[1]) / (variances[0] + variances[1]).sqrt().clamp(min=1e-12)
+    assert z[:2].abs().max() < 4
+    assert z.abs().max() < 5.5

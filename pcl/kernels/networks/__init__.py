@@ -1,0 +1,1 @@
+"""Layers of the encoders as kernels."""
