@@ -2,10 +2,10 @@
 
     python launch/ablate.py --ablation latent_dim
 
-Hardware, time, result: one H200, five seeds at 10 and 16, two from 32 to 48, one from 56 on (from 32 on of numerics 3),
-trained by `launch/reproduce.py`: `fig:highdim` in docs/results.md. From 32 on, samples are fewer and batches smaller,
-as in the paper. Under `reference` this holds for all dimensions, and 64 also has 8 negatives, as in the release's
-scripts. Each dimension has its own truth: no two variants share their generators.
+Hardware, time, result: one H200, five seeds up to 40; of numerics 3, two seeds at 48 and one from 56 on; trained by
+`launch/reproduce.py`: `fig:highdim` in docs/results.md. From 32 on, samples are fewer and batches smaller, as in the
+paper. Under `reference` this holds for all dimensions, and 64 also has 8 negatives, as in the release's scripts. Each
+dimension has its own truth: no two variants share their generators.
 """
 
 from pcl.studies.space import Ablation, Variant
