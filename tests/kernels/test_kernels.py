@@ -25,7 +25,7 @@ from pcl.training.steps.training_step import TrainingStep
 from tests.support.kernel_reference import curves, draw_noise, fused_mc_info_nce, normals, philox, polynomial
 from tests.support.oracles import unit_vectors
 
-EXPECTED_SECONDS = 20
+EXPECTED_SECONDS = 60
 
 CPU = torch.device("cpu")
 EXACT = (Sampler.EXACT, SamplerGradient.EXACT)
