@@ -188,7 +188,7 @@ def check_wide_mlp_of_bad_numbers(device: str) -> None:
         assert ahead or not any(p.grad.any() for p in net.parameters() if p.grad is not None)
     with torch.no_grad():
         for weight in net.weights[1:]:
-            weight *= 1e4
+            weight.mul_(1e4)
     net.zero_grad()
     WideMlp(net)(x).sum().backward()  # type: ignore[no-untyped-call]
     assert all(p.grad is not None and p.grad.isfinite().all() for p in net.parameters())
