@@ -1,6 +1,6 @@
 """Benchmark of training on images: a batch with many negatives and with none, its parts, an evaluation, a fold.
 
-If the fast path has a step of its own, which encodes each different negative once or fuses the loss, the plain step is
+If the fast path has a step of its own, which encodes each different negative once or has kernels, the plain step is
 timed too.
 """
 
@@ -18,7 +18,6 @@ from launch.shared.image_choice import chosen_data, named
 from pcl.config.run_config import RunConfig
 from pcl.losses import Negatives
 from pcl.training.run import Run
-from pcl.training.steps.distinct_step import DistinctStep
 from pcl.training.steps.training_step import TrainingStep
 
 _SIZES = {
@@ -62,18 +61,16 @@ def _rows(config: Any, device: str, is_fast: bool, n_timed: int) -> list[Row]:
         rows.append({**head, "what": what, "ms_per_batch": _milliseconds(part, device), "peak_mib": None})
         _tell(rows[-1])
     if type(run.step) is not TrainingStep:
-        what = "each negative encoded" if isinstance(run.step, DistinctStep) else "loss not fused"
-        rows.append({**head, "what": what, **_twin(run, n_timed)})
+        rows.append({**head, "what": "plain step", **_twin(run, n_timed)})
         _tell(rows[-1])
     return rows
 
 
 def _twin(run: Run, n_timed: int) -> Row:
-    """Time the last phase of a run with the plain step."""
-    step = run.step
-    run.step = TrainingStep(run.config, step.task, step.encoder, run.device, seed=0)
-    run.stepper = type(run.stepper)(run.step)
-    row = phase_row(run, len(run.config.training.phases) - 1, n_timed)
+    """Time the last phase of the same run with the plain step, repeated in the same way."""
+    plain = Run(run.config, run.seeds, run.device, is_fast=False)
+    plain.stepper = type(run.stepper)(plain.step)
+    row = phase_row(plain, len(run.config.training.phases) - 1, n_timed)
     del row["phase"]  # not part of a fold's time
     return row
 

@@ -28,8 +28,7 @@ class CountedBatchNorm2d(nn.BatchNorm2d):
 
     counts: Counts | None = None  # set by `counting`
     measured: tuple[Tensor, Tensor] | None = None  # mean and unbiased variance of all copies, each (C,)
-    # Computes, in training, what this layer returns, plus the second images if there are any, through a ReLU if there
-    # is one; updates the running statistics.
+    # Computes this layer in training, optionally adds a second batch and applies a ReLU; updates running statistics.
     kernel: Callable[["CountedBatchNorm2d", Tensor, Tensor | None, bool], Tensor] | None = None
 
     def activated(self, x: Tensor, added: Tensor | None = None) -> Tensor:

@@ -8,7 +8,7 @@ Axes: R runs, B images, D dim, S pixels of a side.
 import contextlib
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
@@ -22,6 +22,7 @@ from pcl.data.weights import Weights, is_weights_name, load_weights, named_weigh
 from pcl.distributions import CosineLaw, Sampler, SamplerGradient, VonMisesFisher
 from pcl.encoders.base import Encoder, EncoderConfig, Inputs
 from pcl.encoders.batch_norm import CountedBatchNorm2d, Counts, counting
+from pcl.encoders.blocks import ActivatedNorm, Block, Pool
 from pcl.encoders.stem import SMALL, Stem
 from pcl.mathematics.random_streams import mixed_seed
 
@@ -163,43 +164,6 @@ class ResNetEncoder(Encoder):
     kappa_parameters = mu_parameters
 
 
-class _ActivatedNorm(CountedBatchNorm2d):
-    def forward(self, input: Tensor) -> Tensor:
-        return self.activated(input)
-
-
-class Pool(nn.MaxPool2d):
-    """nn.MaxPool2d."""
-
-    kernel: Callable[[Tensor], Tensor] | None = None  # computes the same, with its gradient
-
-    def forward(self, input: Tensor) -> Tensor:
-        """Pool a batch (N, C, H, W)."""
-        if self.kernel is not None and self.training:
-            return self.kernel(input)
-        pooled: Tensor = super().forward(input)
-        return pooled
-
-
-class _Block(nn.Module):
-    """Two convolutions and a shortcut past them; torchvision's basic block, with its names of weights."""
-
-    def __init__(self, n_in: int, n_out: int, stride: int = 1) -> None:
-        super().__init__()
-        shortcut = None
-        if stride > 1:
-            shortcut = nn.Sequential(nn.Conv2d(n_in, n_out, 1, stride, bias=False), CountedBatchNorm2d(n_out))
-        self.conv1 = nn.Conv2d(n_in, n_out, 3, stride, padding=1, bias=False)
-        self.bn1 = CountedBatchNorm2d(n_out)
-        self.conv2 = nn.Conv2d(n_out, n_out, 3, padding=1, bias=False)
-        self.bn2 = CountedBatchNorm2d(n_out)
-        self.downsample = shortcut
-
-    def forward(self, x: Tensor) -> Tensor:
-        y = self.conv2(self.bn1.activated(self.conv1(x)))
-        return self.bn2.activated(y, x if self.downsample is None else self.downsample(x))
-
-
 def backbone(width: int, stem: Stem = SMALL) -> nn.Sequential:
     """Return a ResNet-18 up to its last features, (B, 3, S, S) -> (B, 8 width), with the first layer of `stem`.
 
@@ -207,11 +171,11 @@ def backbone(width: int, stem: Stem = SMALL) -> nn.Sequential:
     """
     first_layer = nn.Conv2d(3, width, stem.kernel, stem.stride, padding=stem.kernel // 2, bias=False)
     # Places name the weights in files: the second once was a ReLU, which the norm before it has now.
-    layers: list[nn.Module] = [first_layer, _ActivatedNorm(width), nn.Identity(), Pool(3, stride=2, padding=1)]
+    layers: list[nn.Module] = [first_layer, ActivatedNorm(width), nn.Identity(), Pool(3, stride=2, padding=1)]
     n_in = width
     for stage, factor in enumerate(_BLOCKS):
         n_out = factor * width
-        layers += [_Block(n_in, n_out, stride=2 if stage else 1), _Block(n_out, n_out)]
+        layers += [Block(n_in, n_out, stride=2 if stage else 1), Block(n_out, n_out)]
         n_in = n_out
     for layer in layers:
         for module in layer.modules():

@@ -79,7 +79,7 @@ def _drawn_negative(
 
 
 @triton.jit
-def _similarities_kernel(  # noqa: PLR0912, PLR0915  one pass
+def _similarities_kernel(  # noqa: PLR0912, PLR0915  one program
     c_a_ptr, z_ptr, others_ptr, cosine_ptr, mode_p_ptr, mode_n_ptr, slope_a_ptr, curve_ptr, tangent_ptr,
     kappa_pos_ptr, seed_ptr,
     ratio_ptr, pull_ptr, push_ptr, gap_ptr, d_a_ptr, d_p_ptr, e_kappa_ptr, e_mu_ptr, toward_ptr,
@@ -273,9 +273,7 @@ def _full_precision() -> Iterator[None]:
 class FusedMCInfoNCE:
     """`pcl.losses.MCInfoNCE` with K samples, by fused kernels; `table` is that of the encoder's dimension and law."""
 
-    def __init__(
-        self, table: TransportTable, n_samples: int, positive_weight: float, largest_kappa_pos: float = 40.0
-    ) -> None:
+    def __init__(self, table: TransportTable, n_samples: int, positive_weight: float, largest_kappa_pos: float) -> None:
         self.table, self.n_samples, self.positive_weight = table, n_samples, positive_weight
         self.is_one_pass = largest_kappa_pos <= _LARGEST_IN_ONE_PASS
 

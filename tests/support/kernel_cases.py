@@ -90,7 +90,7 @@ def check_mc_info_nce_of_points(device: str) -> None:
         modes = [mode.to(device).requires_grad_() for mode in partners[:3]]
         kappas = [torch.full_like(k, kappa).to(device).requires_grad_() for k in partners[3:]]
         table = transport_table(dim, CosineLaw(), torch.device(device))
-        loss = FusedMCInfoNCE(table, 8, 1.0)(
+        loss = FusedMCInfoNCE(table, 8, 1.0, 20.0)(
             Partners(*modes, *kappas), torch.full((1,), 20.0, device=device), torch.tensor([1, 2], device=device)
         )
         anchor, positive, negatives = (mode.detach() for mode in modes)
@@ -155,7 +155,7 @@ def check_narrow_mlp(device: str) -> None:
 
 
 def check_wide_mlp(device: str, sizes: Sequence[int], n_rows: int, upstream: float) -> None:
-    """Outputs and gradients, of any scale, are those of half precision's ten bits; frozen, the packed weights count."""
+    """Outputs and gradients of any scale are right to ten bits; `frozen` uses the weights packed last."""
     net = StackedMlp(sizes, streams([4, 5], "net")).to(device)
     generator = torch.Generator().manual_seed(0)
     x, ahead = (torch.rand(2, n_rows, n, generator=generator).to(device) for n in (sizes[0], sizes[-1]))

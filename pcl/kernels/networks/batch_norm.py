@@ -82,7 +82,8 @@ def _normalize_kernel(
     offset = _summed(sums_ptr, 0, n_sums, n_channels, channel, N_SUMS) * norm
     squares = _summed(sums_ptr, 1, n_sums, n_channels, channel, N_SUMS) * norm
     mean = tl.load(x_ptr + channel, mask=is_channel, other=0.0).to(tl.float32) + offset
-    variance = tl.maximum(squares - offset * offset, 0.0)
+    variance = squares - offset * offset
+    variance = tl.where(variance < 0.0, 0.0, variance)  # NaN must stay NaN
     inverse = 1.0 / tl.sqrt(variance + eps)
     first = tl.program_id(0) * per_program
     if tl.program_id(0) == 0:

@@ -114,6 +114,6 @@ class _MaxPool(Function):
 
 
 def max_pool(x: Tensor) -> Tensor:
-    """Return the largest entries of 3 x 3 windows, two pixels apart, of images (N, C, H, W) with a margin of one."""
+    """Return images (N, C, H, W) pooled by 3 x 3 windows with stride 2 and padding 1."""
     result: Tensor = _MaxPool.apply(x)  # type: ignore[no-untyped-call]
     return result

@@ -31,7 +31,7 @@ _PACKED = 2048  # entries per program
 _SCALED = 4096
 _BIAS_STEP = 256
 _ROWS_PER_SPLIT = 4096  # of the sum in a gradient of weights
-_ENOUGH = 132  # programs, one for each part of a large GPU
+_ENOUGH = 132  # programs, one for each multiprocessor of a large GPU
 
 
 class Tile(NamedTuple):
@@ -71,12 +71,12 @@ class WideMlp:
         parts = self._packed.split(n_packed)
         self.packed = [part.view(self.n_runs, *size) for part, size in zip(parts, self.padded, strict=True)]
         layout = [[*s, *p, w, at] for s, p, w, at in zip(self.sizes, self.padded, w_at, packed_at, strict=True)]
-        self._layout = torch.tensor(layout, dtype=torch.int32, device=weights[0].device)
+        self._layout = torch.tensor(layout, device=weights[0].device)
         self.aside = torch.cuda.Stream(weights[0].device) if weights[0].is_cuda else None
         self.pack()
 
     def pack(self) -> None:
-        """Take over the parameters' current values."""
+        """Take over the weights' current values."""
         n_blocks = triton.cdiv(max(rows * columns for rows, columns in self.padded), _PACKED)
         grid = (n_blocks, len(self.sizes), self.n_runs)
         pack_weights_kernel[grid](self.flat_weights, self._layout, self._packed, self.n_runs, BLOCK=_PACKED)
@@ -88,7 +88,8 @@ class WideMlp:
 
     @torch.no_grad()
     def frozen(self, x: Tensor) -> Tensor:
-        """Map inputs by the parameters as packed last."""
+        """Map inputs (R, M, n_in) to outputs (R, M, n_out) by the weights packed last."""
+        x = x.contiguous()
         for i in range(len(self.sizes)):
             x = self.layer(i, x)
         return x
@@ -106,7 +107,7 @@ class WideMlp:
         return y
 
     def inputs_gradient(self, i: int, delta: Tensor, x: Tensor, tile: Tile | None = None) -> Tensor:
-        """Return the gradient ahead of the leaky ReLU whose outputs are a layer's inputs x, for that of its outputs."""
+        """Return the gradient before the leaky ReLU that gave a layer's inputs x; `delta` is that in its outputs."""
         n_runs, m, x_stride = x.shape
         dx = torch.empty_like(x)
         tile = tile or _tile(n_runs, m, x_stride)

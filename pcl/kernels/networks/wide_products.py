@@ -15,15 +15,17 @@ _LARGEST = tl.constexpr(65504.0)  # number in half precision
 @triton.jit
 def pack_weights_kernel(w_ptr, layout_ptr, packed_ptr, n_runs, BLOCK: tl.constexpr):
     """Store weights in half precision, rows and columns padded with zeros."""
-    layer, run = tl.program_id(1), tl.program_id(2)
-    n_in, n_out = tl.load(layout_ptr + 6 * layer), tl.load(layout_ptr + 6 * layer + 1)
-    rows, columns = tl.load(layout_ptr + 6 * layer + 2), tl.load(layout_ptr + 6 * layer + 3)
-    w_at, packed_at = tl.load(layout_ptr + 6 * layer + 4), tl.load(layout_ptr + 6 * layer + 5)
+    layer, run = tl.program_id(1), tl.program_id(2).to(tl.int64)
+    sizes = layout_ptr + 6 * layer
+    n_in, n_out = tl.load(sizes).to(tl.int32), tl.load(sizes + 1).to(tl.int32)
+    rows, columns = tl.load(sizes + 2).to(tl.int32), tl.load(sizes + 3).to(tl.int32)
+    w_at = tl.load(sizes + 4) + run * n_in * n_out  # offsets may exceed 2^31
+    packed_at = tl.load(sizes + 5) + run * rows * columns
     entry = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     row, column = entry // columns, entry % columns
     is_weight = (row < n_in) & (column < n_out)
-    w = tl.load(w_ptr + w_at + run * n_in * n_out + row * n_out + column, mask=is_weight, other=0.0)
-    tl.store(packed_ptr + packed_at + run * rows * columns + entry, w, mask=row < rows)
+    w = tl.load(w_ptr + w_at + row * n_out + column, mask=is_weight, other=0.0)
+    tl.store(packed_ptr + packed_at + entry, w, mask=row < rows)
 
 
 @triton.jit
@@ -94,7 +96,7 @@ def inputs_kernel(
     delta_ptr, w_ptr, x_ptr, dx_ptr, m, x_stride, delta_stride, w_size,
     N_STEPS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, STEP: tl.constexpr,
 ):  # fmt: skip
-    """Compute the gradient ahead of the leaky ReLU whose outputs X are this layer's inputs."""
+    """Compute the gradient before the leaky ReLU whose outputs X are this layer's inputs."""
     run = tl.program_id(1).to(tl.int64)
     row, column, is_row, is_column = _tile_of(m, x_stride, ROWS, COLUMNS)
     delta_ptrs = delta_ptr + (run * m + row[:, None]) * delta_stride

@@ -1,6 +1,6 @@
 """The training step of images with fused kernels, with the same statistics as `TrainingStep`, its reference.
 
-Kernels compute batch norm with the ReLU or the addition after it, the pooling, and what `FusedLossStep` fuses.
+Kernels compute batch norm with the addition and the ReLU after it, the pooling, and what `FusedLossStep` fuses.
 """
 
 import torch
@@ -8,7 +8,7 @@ import torch
 from pcl.config.run_config import RunConfig
 from pcl.encoders import Encoder, ResNetEncoder
 from pcl.encoders.batch_norm import CountedBatchNorm2d
-from pcl.encoders.resnet import Pool
+from pcl.encoders.blocks import Pool
 from pcl.kernels.networks.batch_norm import batch_norm
 from pcl.kernels.networks.max_pool import max_pool
 from pcl.tasks import Task
@@ -31,4 +31,4 @@ class FusedImageStep(FusedLossStep):
 
 
 class FusedDistinctStep(DistinctStep, FusedImageStep):
-    """The same, encoding each image that can be a negative once."""
+    """A fused step that encodes each image that can be a negative once."""
