@@ -25,12 +25,28 @@ _MOST_WRITERS = 256
 
 
 @triton.jit
-def _block(first, n_rows, n_channels, ROWS: tl.constexpr, CHANNELS: tl.constexpr):
-    """Return the rows of a block, its channels, the places of its entries, and which of them there are."""
-    row = first + tl.arange(0, ROWS)
+def _channels(n_channels, CHANNELS: tl.constexpr):
+    """Return the program's channels, and which of them there are."""
     channel = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
+    return channel, channel < n_channels
+
+
+@triton.jit
+def _block(first, n_rows, n_channels, ROWS: tl.constexpr, CHANNELS: tl.constexpr):
+    """Return the rows of a block, the places of its entries, and which of them there are."""
+    row = first + tl.arange(0, ROWS)
+    channel, is_channel = _channels(n_channels, CHANNELS)
     place = row.to(tl.int64)[:, None] * n_channels + channel[None, :]  # may exceed 2^31
-    return row, channel, place, (row < n_rows)[:, None] & (channel < n_channels)[None, :]
+    return row, place, (row < n_rows)[:, None] & is_channel[None, :]
+
+
+@triton.jit
+def _normalizer(weight_ptr, bias_ptr, mean_ptr, inverse_ptr, channel, is_channel):
+    """Return mean, inverse deviation, scale and bias of channels: y = (x - mean) scale + bias."""
+    mean = tl.load(mean_ptr + channel, mask=is_channel, other=0.0)
+    inverse = tl.load(inverse_ptr + channel, mask=is_channel, other=0.0)
+    scale = inverse * tl.load(weight_ptr + channel, mask=is_channel, other=0.0)
+    return mean, inverse, scale, tl.load(bias_ptr + channel, mask=is_channel, other=0.0)
 
 
 @triton.jit
@@ -48,15 +64,14 @@ def _moments_kernel(
     IS_COUNTED: tl.constexpr, ROWS: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
     """Sum x and x^2 around the first pixel: around 0, the variance would be the difference of large sums."""
-    channel = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
-    is_channel = channel < n_channels
+    channel, is_channel = _channels(n_channels, CHANNELS)
     centre = tl.load(x_ptr + channel, mask=is_channel, other=0.0).to(tl.float32)
     total = tl.zeros([ROWS, CHANNELS], tl.float32)
     squares = tl.zeros([ROWS, CHANNELS], tl.float32)
     first = tl.program_id(0) * per_program
     last = first + per_program
     while first < last:
-        row, _, place, inside = _block(first, n_rows, n_channels, ROWS, CHANNELS)
+        row, place, inside = _block(first, n_rows, n_channels, ROWS, CHANNELS)
         x = tl.load(x_ptr + place, mask=inside, other=0.0).to(tl.float32) - centre[None, :]
         x = tl.where(inside, x, 0.0)
         weighted = x
@@ -77,8 +92,7 @@ def _normalize_kernel(
     n_rows, n_channels, n_sums, per_program, norm, unbiased, momentum, eps,
     HAS_ADDED: tl.constexpr, HAS_RELU: tl.constexpr, N_SUMS: tl.constexpr, ROWS: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
-    channel = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
-    is_channel = channel < n_channels
+    channel, is_channel = _channels(n_channels, CHANNELS)
     offset = _summed(sums_ptr, 0, n_sums, n_channels, channel, N_SUMS) * norm
     squares = _summed(sums_ptr, 1, n_sums, n_channels, channel, N_SUMS) * norm
     mean = tl.load(x_ptr + channel, mask=is_channel, other=0.0).to(tl.float32) + offset
@@ -99,7 +113,7 @@ def _normalize_kernel(
     bias = tl.load(bias_ptr + channel, mask=is_channel, other=0.0)
     last = first + per_program
     while first < last:
-        _, _, place, inside = _block(first, n_rows, n_channels, ROWS, CHANNELS)
+        _, place, inside = _block(first, n_rows, n_channels, ROWS, CHANNELS)
         x = tl.load(x_ptr + place, mask=inside, other=0.0).to(tl.float32)
         y = (x - mean[None, :]) * scale[None, :] + bias[None, :]
         if HAS_ADDED:
@@ -130,18 +144,14 @@ def _gradient_sums_kernel(
     dy_ptr, x_ptr, y_ptr, weight_ptr, bias_ptr, mean_ptr, inverse_ptr, sums_ptr, n_rows, n_channels, per_program,
     HAS_ADDED: tl.constexpr, HAS_RELU: tl.constexpr, ROWS: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
-    channel = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
-    is_channel = channel < n_channels
-    mean = tl.load(mean_ptr + channel, mask=is_channel, other=0.0)
-    inverse = tl.load(inverse_ptr + channel, mask=is_channel, other=0.0)
-    scale = inverse * tl.load(weight_ptr + channel, mask=is_channel, other=0.0)
-    bias = tl.load(bias_ptr + channel, mask=is_channel, other=0.0)
+    channel, is_channel = _channels(n_channels, CHANNELS)
+    mean, inverse, scale, bias = _normalizer(weight_ptr, bias_ptr, mean_ptr, inverse_ptr, channel, is_channel)
     of_bias = tl.zeros([ROWS, CHANNELS], tl.float32)
     of_weight = tl.zeros([ROWS, CHANNELS], tl.float32)
     first = tl.program_id(0) * per_program
     last = first + per_program
     while first < last:
-        _, _, place, inside = _block(first, n_rows, n_channels, ROWS, CHANNELS)
+        _, place, inside = _block(first, n_rows, n_channels, ROWS, CHANNELS)
         x = tl.load(x_ptr + place, mask=inside, other=0.0).to(tl.float32)
         dy = _gradient_ahead(dy_ptr, y_ptr, x, place, inside, mean, scale, bias, HAS_ADDED, HAS_RELU)
         of_bias += dy
@@ -159,21 +169,17 @@ def _gradient_kernel(
     IS_COUNTED: tl.constexpr, HAS_ADDED: tl.constexpr, HAS_RELU: tl.constexpr,
     N_SUMS: tl.constexpr, ROWS: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
-    channel = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
-    is_channel = channel < n_channels
+    channel, is_channel = _channels(n_channels, CHANNELS)
     of_bias = _summed(sums_ptr, 0, n_sums, n_channels, channel, N_SUMS)
     of_weight = _summed(sums_ptr, 1, n_sums, n_channels, channel, N_SUMS)
     if tl.program_id(0) == 0:
         tl.store(d_bias_ptr + channel, of_bias, mask=is_channel)
         tl.store(d_weight_ptr + channel, of_weight, mask=is_channel)
-    mean = tl.load(mean_ptr + channel, mask=is_channel, other=0.0)
-    inverse = tl.load(inverse_ptr + channel, mask=is_channel, other=0.0)
-    scale = inverse * tl.load(weight_ptr + channel, mask=is_channel, other=0.0)
-    bias = tl.load(bias_ptr + channel, mask=is_channel, other=0.0)
+    mean, inverse, scale, bias = _normalizer(weight_ptr, bias_ptr, mean_ptr, inverse_ptr, channel, is_channel)
     first = tl.program_id(0) * per_program
     last = first + per_program
     while first < last:
-        row, _, place, inside = _block(first, n_rows, n_channels, ROWS, CHANNELS)
+        row, place, inside = _block(first, n_rows, n_channels, ROWS, CHANNELS)
         x = tl.load(x_ptr + place, mask=inside, other=0.0).to(tl.float32)
         dy = _gradient_ahead(dy_ptr, y_ptr, x, place, inside, mean, scale, bias, HAS_ADDED, HAS_RELU)
         if HAS_ADDED:

@@ -20,13 +20,19 @@ _CHANNELS = 64
 
 
 @triton.jit
+def _block(n_rows, n_channels, ROWS: tl.constexpr, CHANNELS: tl.constexpr):
+    """Return the rows and the channels of this program, and which of them there are."""
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    channel = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
+    return row, channel, row < n_rows, channel < n_channels
+
+
+@triton.jit
 def _pool_kernel(
     x_ptr, y_ptr, place_ptr, n_rows, n_channels, height, width, out_height, out_width,
     ROWS: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
-    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    channel = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
-    is_row, is_channel = row < n_rows, channel < n_channels
+    row, channel, is_row, is_channel = _block(n_rows, n_channels, ROWS, CHANNELS)
     image, out_i, out_j = row // (out_height * out_width), row // out_width % out_height, row % out_width
     largest = tl.full([ROWS, CHANNELS], -float("inf"), tl.float32)
     place = tl.zeros([ROWS, CHANNELS], tl.int32)
@@ -53,9 +59,7 @@ def _pool_gradient_kernel(
     dy_ptr, place_ptr, dx_ptr, n_rows, n_channels, height, width, out_height, out_width,
     ROWS: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
-    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    channel = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
-    is_row, is_channel = row < n_rows, channel < n_channels
+    row, channel, is_row, is_channel = _block(n_rows, n_channels, ROWS, CHANNELS)
     image, i, j = row // (height * width), row // width % height, row % width
     dx = tl.zeros([ROWS, CHANNELS], tl.float32)
     for di in tl.static_range(2):

@@ -79,7 +79,7 @@ class WideMlp:
         """Take over the weights' current values."""
         n_blocks = triton.cdiv(max(rows * columns for rows, columns in self.padded), _PACKED)
         grid = (n_blocks, len(self.sizes), self.n_runs)
-        pack_weights_kernel[grid](self.flat_weights, self._layout, self._packed, self.n_runs, BLOCK=_PACKED)
+        pack_weights_kernel[grid](self.flat_weights, self._layout, self._packed, BLOCK=_PACKED)
 
     def __call__(self, x: Tensor) -> Tensor:
         """Map inputs (R, M, n_in) to outputs (R, M, n_out), and let gradients reach the parameters."""

@@ -13,7 +13,7 @@ _LARGEST = tl.constexpr(65504.0)  # number in half precision
 
 
 @triton.jit
-def pack_weights_kernel(w_ptr, layout_ptr, packed_ptr, n_runs, BLOCK: tl.constexpr):
+def pack_weights_kernel(w_ptr, layout_ptr, packed_ptr, BLOCK: tl.constexpr):
     """Store weights in half precision, rows and columns padded with zeros."""
     layer, run = tl.program_id(1), tl.program_id(2).to(tl.int64)
     sizes = layout_ptr + 6 * layer
