@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -41,6 +42,16 @@ _MOST_SIZES = 256
 _SIZES: dict[tuple[type, TaskConfig, bytes], tuple[int, int, float]] = {}  # by truth: trials share a few
 
 LatentSampler = Callable[[Tensor, Tensor, torch.Generator], Tensor]  # mu, kappa -> z
+
+
+class InputSource(Protocol):
+    """Inputs to draw from, which a batch has either as vectors or as numbers, (R, n, dim_x) or (R, n, 1)."""
+
+    def draw_inputs(self, n: int, generator: torch.Generator) -> Tensor:
+        """Draw n inputs for every run."""
+
+    def parameters_of(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return their true mu, (R, n, D), and kappa, (R, n)."""
 
 
 class ToyTask(Task):
@@ -190,20 +201,29 @@ class ToyTask(Task):
     def truth_of(self, x: Tensor) -> tuple[Tensor, Tensor]:
         if self.config.family is not Family.VMF:
             raise ValueError(f"A calibration scan needs `task.family=vmf`, but got {self.config.family.value}.")
-        return self.truth.parameters_of(x)
+        return self.parameters_of(x)
 
     def draw(
         self, batch_size: int, source: Negatives, n_negatives: int, generator: torch.Generator,
-        latents: LatentSampler | None = None,
+        latents: LatentSampler | None = None, inputs: InputSource | None = None,
     ) -> Batch:  # fmt: skip
-        """Draw one batch for every run; `latents`, if given, is a faster sampler of the truth's law."""
-        config = self.config
+        """Draw one batch for every run.
+
+        Args:
+            batch_size: Number of anchors.
+            source: Where negatives come from.
+            n_negatives: Number of negatives of each anchor, or of all.
+            generator: Source of randomness.
+            latents: A faster sampler of the truth's law.
+            inputs: Inputs to draw from; by default, every input is a new one.
+        """
+        config, inputs = self.config, inputs or self
         is_rejecting = source is Negatives.DRAWN and config.negatives is NegativeRule.REJECT_POSITIVES
         is_pool = source is Negatives.POOL
         pool_size = n_negatives if is_pool else self.pool_size
         sizes = [batch_size, pool_size, batch_size * n_negatives if is_rejecting else 0]
-        x = self._inputs(sum(sizes), generator)
-        mu, kappa = self.truth.parameters_of(x)
+        x = inputs.draw_inputs(sum(sizes), generator)
+        mu, kappa = inputs.parameters_of(x)
         z, z_pool, z_candidates = (latents or self.truth.latents)(mu, kappa, generator).split(sizes, dim=1)
         anchor, pool, candidates = x.split(sizes, dim=1)
         if config.positives is PositiveRule.LOGISTIC:
@@ -217,14 +237,22 @@ class ToyTask(Task):
         # Uniform clocks choose as rejection does; exponential ones, never 0 either, by the pool's weights.
         clocks = -u.clamp(max=1 - 2**-24).log() if is_pool else u
         chosen = (clocks / acceptance).argmin(-1, keepdim=True)
-        positive = pool.gather(1, chosen.expand(-1, -1, config.dim_x))
+        positive = pool.gather(1, chosen.expand(-1, -1, pool.shape[-1]))
         if is_rejecting:
             return Batch(anchor, positive, self._accepted_negatives(z, candidates, z_candidates, generator))
         if is_pool:
             return Batch(anchor, positive, pool.unsqueeze(1))
         shape = {Negatives.DRAWN: (batch_size, n_negatives), Negatives.SHARED: (1, n_negatives)}.get(source, (1, 0))
-        negatives = self._inputs(math.prod(shape), generator)
-        return Batch(anchor, positive, negatives.view(self.n_runs, *shape, config.dim_x))
+        negatives = inputs.draw_inputs(math.prod(shape), generator)
+        return Batch(anchor, positive, negatives.view(self.n_runs, *shape, negatives.shape[-1]))
+
+    def draw_inputs(self, n: int, generator: torch.Generator) -> Tensor:
+        """Draw n new inputs for every run, (R, n, dim_x)."""
+        return torch.rand(self.n_runs, n, self.config.dim_x, device=generator.device, generator=generator)
+
+    def parameters_of(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the true mu (R, n, D) and kappa (R, n) of inputs."""
+        return self.truth.parameters_of(x)
 
     def evaluate(self, encoder: Encoder) -> list[Metrics]:
         """Return the recovery of kappa, of all pairs of mu and of the spread, and the coverage, for each run."""
@@ -244,9 +272,6 @@ class ToyTask(Task):
             for run in range(self.n_runs)
         ]
 
-    def _inputs(self, n: int, generator: torch.Generator) -> Tensor:
-        return torch.rand(self.n_runs, n, self.config.dim_x, device=generator.device, generator=generator)
-
     def _acceptance(self, cosine: Tensor) -> Tensor:
         """Return the probability that the logistic rule calls a pair of latents positive."""
         return torch.sigmoid(self.config.kappa_pos * cosine - self._threshold)
@@ -258,7 +283,7 @@ class ToyTask(Task):
         one twice.
         """
         n_runs, batch_size, dim = z.shape
-        z_x, x = z_x.view(n_runs, batch_size, -1, dim), x.view(n_runs, batch_size, -1, self.config.dim_x)
+        z_x, x = z_x.view(n_runs, batch_size, -1, dim), x.view(n_runs, batch_size, -1, x.shape[-1])
         n_tries = min(self.n_tries, batch_size)
         around = torch.cat([z_x, z_x[:, : n_tries - 1]], dim=1).unfold(1, n_tries, 1)  # (R, B, N, D, T)
         acceptance = 1 - self._acceptance(torch.einsum("rbd,rbndt->rbnt", z, around))
@@ -272,8 +297,8 @@ class ToyTask(Task):
         """Return pool size, tries for a negative, and how often the worst run's pool has no acceptable candidate."""
         generator = torch.Generator().manual_seed(0)  # independent of a run's randomness
         batch_size, n_candidates = 512, 4096
-        x = self._inputs(batch_size + n_candidates, generator)
-        mu, kappa = self.truth.parameters_of(x)
+        x = self.draw_inputs(batch_size + n_candidates, generator)
+        mu, kappa = self.parameters_of(x)
         latents = self.truth.latents(mu, kappa, generator)
         z, z_pool = latents.split([batch_size, n_candidates], dim=1)
         called_positive = rules.means_in_parts(self._acceptance, z @ z_pool.mT)

@@ -5,6 +5,7 @@
 # - HIB's kernels on GPUs, and kernels for images on GPUs: they draw other random numbers by the same law, and no GPU
 #   repeats a training to the bit;
 # - deep mu networks in half precision on GPUs, where products were in TF32: both have ten bits of mantissa;
+# - inputs from a bank in kappa's phase on GPUs: each input has the same law, and is drawn about sixteen times;
 # - tables of similarities on a CPU (`exact`): they change gradients by less than 1e-3 of the largest;
 # - drawn partners with common negatives, whose samples all anchors have in common now: each loss has the same law.
 MATHS_VERSION = 4

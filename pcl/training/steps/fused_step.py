@@ -21,6 +21,7 @@ from pcl.kernels.transport import SMALLEST_DIM, transport_table
 from pcl.tasks import Batch, Family, Negatives, ToyTask
 from pcl.tasks.toy import LatentSampler
 from pcl.training.steps.fused_loss_step import FusedLossStep
+from pcl.training.steps.input_bank import InputBank
 
 
 class FusedStep(FusedLossStep):
@@ -41,18 +42,26 @@ class FusedStep(FusedLossStep):
         is_narrow = fits(encoder.kappa_net) and encoder.config.backbone is Backbone.INDEPENDENT
         self._kappa_net = NarrowMlp(encoder.kappa_net) if is_narrow else encoder.kappa_net
         self._is_kappa_fixed = trained is Trained.MU and encoder.config.backbone is Backbone.INDEPENDENT
+        self._bank: InputBank | None = None
+        if trained is Trained.KAPPA and source is Negatives.DRAWN:
+            n_drawn = self.config.training.batch_size * (2 + self.config.training.n_negatives)
+            self._bank = InputBank(task, self._frozen_mu, n_drawn, self.generator)
         return super().enter(trained, source)
 
     def _drawn(self) -> Batch:
-        training = self.config.training
-        return self.task.draw(training.batch_size, self.source, training.n_negatives, self.generator, self.latents)
+        task, training = self.task, self.config.training
+        sizes = training.batch_size, self.source, training.n_negatives
+        if self._bank is not None:
+            self._bank.renew(self.seed_and_step[1], self.generator)
+        return task.draw(*sizes, self.generator, self.latents, self._bank)
 
     def prepare(self) -> tuple[Tensor, ...]:
         """Return inputs and, if this phase does not train it, their mu or kappa."""
         (x,) = super().prepare()
+        if self._bank is not None:
+            return self._bank.inputs_and_modes(x)
         if self.trained is Trained.KAPPA:
-            assert self._wide_mu_net is not None
-            return x, normalize(self._wide_mu_net.frozen(x), dim=-1)
+            return x, self._frozen_mu(x)
         if self._is_kappa_fixed:
             return x, self._kappa(x)
         return (x,)
@@ -63,6 +72,10 @@ class FusedStep(FusedLossStep):
         mu = known[0] if known and not self._is_kappa_fixed else normalize(self._raw_mu(x), dim=-1)
         kappa = known[0] if known and self._is_kappa_fixed else self._kappa(encoder.kappa_input(x, mu))
         return VonMisesFisher(mu, kappa, validate_args=False, law=encoder.law)
+
+    def _frozen_mu(self, x: Tensor) -> Tensor:
+        assert self._wide_mu_net is not None
+        return normalize(self._wide_mu_net.frozen(x), dim=-1)
 
     def _raw_mu(self, x: Tensor) -> Tensor:
         result: Tensor = self.encoder.mu_net(x) if self._wide_mu_net is None else self._wide_mu_net(x)
