@@ -219,7 +219,10 @@ def told_resources(resources: Resources, available: Mapping[str, float]) -> str:
     """Return in words the resources of a trial, and how many run at once."""
     gpus = f" and {resources.gpus:g} GPU" if resources.gpus else ""
     beside = f", {resources.side_by_side} side by side" if resources.side_by_side > 1 else ""
-    return f"  each on {resources.cpus:g} CPU{gpus}{beside}, {resources.slots(dict(available))} at once"
+    slots = resources.slots(dict(available))
+    there = f"{available.get('CPU', 0):g} CPU and {available.get('GPU', 0):g} GPU"
+    how_many = f"{slots} at once" if slots else f"too many for {there}"
+    return f"  each on {resources.cpus:g} CPU{gpus}{beside}, {how_many}"
 
 
 def estimate(costs: Sequence[Cost], n_left: float, n_trials: int, resources: Resources, slots: int) -> str:
