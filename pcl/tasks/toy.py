@@ -1,23 +1,13 @@
 """The controlled experiment: data from a known truth, and an evaluation of how much of it an encoder recovers.
 
-Positives. Given an anchor's latent z, a candidate x' is accepted with probability p(x'). From a shared pool of
-candidates each anchor takes the one with the smallest u/p, u uniform: every accepted candidate has u/p < 1, uniform
-whatever its p, so this is one accepted candidate, uniformly drawn, as rejection sampling returns. There is no loop.
-The law of a pair is approximate only if the pool holds no acceptable candidate: `pool_failure`, below 1e-4 as far as
-a pool of 4,096 allows (1e-2 for exact positives at D = 10); a candidate is then taken in proportion to its p. Anchors
-of a batch share the pool, so that two of them, hence an anchor's positive and an in-batch negative, are occasionally
-the same point (0.2% with a pool of 512). Negatives that are rejected because they would pass as positives are replaced
-likewise.
-
-Axes: R runs, B anchors, N negatives, P candidates, D dim.
+Axes: R runs, B anchors, D dim.
 """
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -29,29 +19,15 @@ from pcl.encoders.mlp import KappaHead
 from pcl.mathematics.random_streams import streams, uniform_inputs
 from pcl.metrics import names
 from pcl.metrics.recovery import compare_pairs
-from pcl.tasks import judging, rules
+from pcl.tasks import judging
 from pcl.tasks.base import Batch, Metrics, Negatives, Task, TaskConfig, Truths
-from pcl.tasks.rules import AcceptanceConstant, IntegratedAcceptance, NegativeRule, PositiveRule
+from pcl.tasks.pairs import InputSource, LatentSampler, PairRules, Pairs
+from pcl.tasks.rules import AcceptanceConstant, NegativeRule, PositiveRule
 from pcl.tasks.truth import N_PROBES, SHARED_WIDTHS, Family, MuRecipe, Smoothing, Truth, mu_nets
 
 __all__ = ["AcceptanceConstant", "NegativeRule", "PositiveRule", "ToyTask"]
 
 _TRUE_SAMPLES, _OWN_SAMPLES = 1, 2  # added to a run's seed for the spread by 100 samples, of truth and encoder
-_MOST_SIZES = 256
-
-_SIZES: dict[tuple[type, TaskConfig, bytes], tuple[int, int, float]] = {}  # by truth: trials share a few
-
-LatentSampler = Callable[[Tensor, Tensor, torch.Generator], Tensor]  # mu, kappa -> z
-
-
-class InputSource(Protocol):
-    """Inputs to draw from, which a batch has either as vectors or as numbers, (R, n, dim_x) or (R, n, 1)."""
-
-    def draw_inputs(self, n: int, generator: torch.Generator) -> Tensor:
-        """Draw n inputs for every run."""
-
-    def parameters_of(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return their true mu, (R, n, D), and kappa, (R, n)."""
 
 
 class ToyTask(Task):
@@ -171,15 +147,11 @@ class ToyTask(Task):
         true = map(truth.posteriors, self.mu_true, self.kappa_true)
         self.spread100_true = judging.sampled_spreads(true, self._noise_seeds, _TRUE_SAMPLES)
         self.z_true = judging.true_latents(truth, self.mu_true, self.kappa_true, self._noise_seeds)
-        self._threshold = rules.log_uniform_to_vmf(config.kappa_pos, config.dim, config.acceptance_constant)
         is_shared = config.backbone is Backbone.SHARED  # its range over modes differs from that over inputs
         kappa_max = max(config.kappa_max, self.kappa_true.amax().item()) if is_shared else config.kappa_max
-        self._integrated_acceptance = IntegratedAcceptance(config.dim, kappa_max, config.kappa_pos)
+        rules = PairRules(config.kappa_pos, config.positives, config.acceptance_constant, config.negatives)
+        self.pairs = Pairs(rules, truth, kappa_max)
         self._judged: dict[int, tuple[Tensor, Metrics]] = {}
-        key = type(self), config, truth.digest()
-        if len(_SIZES) >= _MOST_SIZES:
-            _SIZES.clear()
-        self.pool_size, self.n_tries, self.pool_failure = _SIZES.get(key) or _SIZES.setdefault(key, self._sizes())
 
     @property
     def n_runs(self) -> int:
@@ -201,58 +173,14 @@ class ToyTask(Task):
     def truth_of(self, x: Tensor) -> tuple[Tensor, Tensor]:
         if self.config.family is not Family.VMF:
             raise ValueError(f"A calibration scan needs `task.family=vmf`, but got {self.config.family.value}.")
-        return self.parameters_of(x)
+        return self.truth.parameters_of(x)
 
     def draw(
         self, batch_size: int, source: Negatives, n_negatives: int, generator: torch.Generator,
         latents: LatentSampler | None = None, inputs: InputSource | None = None,
     ) -> Batch:  # fmt: skip
-        """Draw one batch for every run.
-
-        Args:
-            batch_size: Number of anchors.
-            source: Where negatives come from.
-            n_negatives: Number of negatives of each anchor, or of all.
-            generator: Source of randomness.
-            latents: A faster sampler of the truth's law.
-            inputs: Inputs to draw from; by default, every input is a new one.
-        """
-        config, inputs = self.config, inputs or self
-        is_rejecting = source is Negatives.DRAWN and config.negatives is NegativeRule.REJECT_POSITIVES
-        is_pool = source is Negatives.POOL
-        pool_size = n_negatives if is_pool else self.pool_size
-        sizes = [batch_size, pool_size, batch_size * n_negatives if is_rejecting else 0]
-        x = inputs.draw_inputs(sum(sizes), generator)
-        mu, kappa = inputs.parameters_of(x)
-        z, z_pool, z_candidates = (latents or self.truth.latents)(mu, kappa, generator).split(sizes, dim=1)
-        anchor, pool, candidates = x.split(sizes, dim=1)
-        if config.positives is PositiveRule.LOGISTIC:
-            acceptance = self._acceptance(z @ z_pool.mT)
-        elif config.family is Family.VMF:
-            in_pool = slice(batch_size, batch_size + pool_size)
-            acceptance = self._integrated_acceptance(z @ mu[:, in_pool].mT, kappa[:, None, in_pool])
-        else:
-            acceptance = torch.exp(config.kappa_pos * (z @ z_pool.mT - 1))
-        u = 1 - torch.rand(acceptance.shape, device=x.device, generator=generator)  # never 0, which any p would accept
-        # Uniform clocks choose as rejection does; exponential ones, never 0 either, by the pool's weights.
-        clocks = -u.clamp(max=1 - 2**-24).log() if is_pool else u
-        chosen = (clocks / acceptance).argmin(-1, keepdim=True)
-        positive = pool.gather(1, chosen.expand(-1, -1, pool.shape[-1]))
-        if is_rejecting:
-            return Batch(anchor, positive, self._accepted_negatives(z, candidates, z_candidates, generator))
-        if is_pool:
-            return Batch(anchor, positive, pool.unsqueeze(1))
-        shape = {Negatives.DRAWN: (batch_size, n_negatives), Negatives.SHARED: (1, n_negatives)}.get(source, (1, 0))
-        negatives = inputs.draw_inputs(math.prod(shape), generator)
-        return Batch(anchor, positive, negatives.view(self.n_runs, *shape, negatives.shape[-1]))
-
-    def draw_inputs(self, n: int, generator: torch.Generator) -> Tensor:
-        """Draw n new inputs for every run, (R, n, dim_x)."""
-        return torch.rand(self.n_runs, n, self.config.dim_x, device=generator.device, generator=generator)
-
-    def parameters_of(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the true mu (R, n, D) and kappa (R, n) of inputs."""
-        return self.truth.parameters_of(x)
+        """Draw one batch for every run; see `Pairs.draw`."""
+        return self.pairs.draw(batch_size, source, n_negatives, generator, latents, inputs)
 
     def evaluate(self, encoder: Encoder) -> list[Metrics]:
         """Return the recovery of kappa, of all pairs of mu and of the spread, and the coverage, for each run."""
@@ -271,44 +199,6 @@ class ToyTask(Task):
             }
             for run in range(self.n_runs)
         ]
-
-    def _acceptance(self, cosine: Tensor) -> Tensor:
-        """Return the probability that the logistic rule calls a pair of latents positive."""
-        return torch.sigmoid(self.config.kappa_pos * cosine - self._threshold)
-
-    def _accepted_negatives(self, z: Tensor, x: Tensor, z_x: Tensor, generator: torch.Generator) -> Tensor:
-        """Return the first of `n_tries` candidates that is not called positive, for every place: (R, B, N, dim_x).
-
-        A place's own candidate comes first, then those of the next anchors at the same place, so that no anchor sees
-        one twice.
-        """
-        n_runs, batch_size, dim = z.shape
-        z_x, x = z_x.view(n_runs, batch_size, -1, dim), x.view(n_runs, batch_size, -1, x.shape[-1])
-        n_tries = min(self.n_tries, batch_size)
-        around = torch.cat([z_x, z_x[:, : n_tries - 1]], dim=1).unfold(1, n_tries, 1)  # (R, B, N, D, T)
-        acceptance = 1 - self._acceptance(torch.einsum("rbd,rbndt->rbnt", z, around))
-        ratio = (1 - torch.rand(acceptance.shape, device=z.device, generator=generator)) / acceptance
-        order = torch.arange(n_tries, device=z.device) / n_tries
-        tried = torch.where(ratio < 1, order, 1 + ratio).argmin(-1)  # (R, B, N)
-        source = (tried + torch.arange(batch_size, device=z.device).view(-1, 1)) % batch_size
-        return x.gather(1, source.unsqueeze(-1).expand(-1, -1, -1, x.shape[-1]))
-
-    def _sizes(self) -> tuple[int, int, float]:
-        """Return pool size, tries for a negative, and how often the worst run's pool has no acceptable candidate."""
-        generator = torch.Generator().manual_seed(0)  # independent of a run's randomness
-        batch_size, n_candidates = 512, 4096
-        x = self.draw_inputs(batch_size + n_candidates, generator)
-        mu, kappa = self.parameters_of(x)
-        latents = self.truth.latents(mu, kappa, generator)
-        z, z_pool = latents.split([batch_size, n_candidates], dim=1)
-        called_positive = rules.means_in_parts(self._acceptance, z @ z_pool.mT)
-        rate = called_positive
-        if self.config.positives is PositiveRule.VMF and self.config.family is Family.VMF:
-            kappa_pool = kappa[:, None, batch_size:]
-            rate = rules.means_in_parts(lambda c: self._integrated_acceptance(c, kappa_pool), z @ mu[:, batch_size:].mT)
-        elif self.config.positives is PositiveRule.VMF:
-            rate = rules.means_in_parts(lambda c: torch.exp(self.config.kappa_pos * (c - 1)), z @ z_pool.mT)
-        return rules.pool_sizes(rate, called_positive)
 
     def _mu_metrics(self, run: int, mu: Tensor) -> Metrics:
         """Return the recovery of mu; cached, as its fifty million pairs do not change in a phase that keeps mu."""

@@ -23,7 +23,7 @@ def parts_of(config: RunConfig) -> dict[str, Any]:
     training, step, task = config.training, run.step, run.step.task
     generator = torch.Generator()
     # The pool's size follows from the rule; here the same numbers are to be drawn for all rules.
-    task.pool_size, task.n_tries = 512, 4
+    task.pairs.pool_size, task.pairs.n_tries = 512, 4
     with torch.no_grad():
         posterior = step.encoder(task.x_eval)
     modes, kappa = (

@@ -151,4 +151,4 @@ def test_positives_of_points_are_accepted_by_their_modes() -> None:
     mu, kappa = task.truth.parameters_of(torch.rand(1, 50, 10, generator=generator))
     cosine = mu @ mu.mT
     expected = torch.exp(task.config.kappa_pos * (cosine - 1))
-    torch.testing.assert_close(task._integrated_acceptance(cosine, kappa[:, None]), expected, rtol=1e-3, atol=1e-5)
+    torch.testing.assert_close(task.pairs.integrated_acceptance(cosine, kappa[:, None]), expected, rtol=1e-3, atol=1e-5)

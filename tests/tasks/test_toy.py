@@ -30,12 +30,11 @@ def drawn_pairs(task: ToyTask, n: int) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(0)
     # A few anchors a pool of candidates, as they share it; many runs of one truth, as each has a pool of its own.
     n_anchors, n_runs = 8, 20
-    runs, state = copy(task), task.state_dict()
-    repeated = {name: value.repeat(n_runs, *[1] * (value.ndim - 1)) for name, value in state.items()}
-    runs.x_eval, runs.truth = repeated.pop("x_eval"), deepcopy(task.truth)
-    for name, value in runs.truth.state_dict(keep_vars=True).items():
-        value.data = repeated[name]
-    batches = [runs.draw(n_anchors, Negatives.IN_BATCH, 1, generator) for _ in range(n // (n_anchors * n_runs))]
+    pairs = copy(task.pairs)
+    pairs.truth, pairs.n_runs = deepcopy(task.truth), n_runs
+    for value in pairs.truth.state_dict(keep_vars=True).values():
+        value.data = value.repeat(n_runs, *[1] * (value.ndim - 1))
+    batches = [pairs.draw(n_anchors, Negatives.IN_BATCH, 1, generator) for _ in range(n // (n_anchors * n_runs))]
     return tuple(torch.cat([batch[i].flatten() for batch in batches]) for i in (0, 1))  # type: ignore[return-value]
 
 
@@ -101,7 +100,7 @@ def test_vmf_weights_do_not_depend_on_who_integrates() -> None:
     generator = torch.Generator().manual_seed(0)
     mu, kappa = task.truth.parameters_of(torch.rand(1, 30, 1, generator=generator))
     z = VonMisesFisher(mu[0, :5], kappa[0, :5]).sample(generator=generator)
-    closed = task._integrated_acceptance((z @ mu[0].T)[None], kappa[:, None])[0]
+    closed = task.pairs.integrated_acceptance((z @ mu[0].T)[None], kappa[:, None])[0]
     samples = VonMisesFisher(mu[0], kappa[0]).sample((20_000,), generator)
     sampled = torch.exp(task.config.kappa_pos * (torch.einsum("bd,scd->sbc", z, samples) - 1)).mean(0)
     is_near = closed > 0.05  # far from z, the mean over samples is decided by samples that were not drawn
@@ -118,8 +117,8 @@ def test_rejected_negatives_follow_their_law() -> None:
     mu, kappa = task.truth.parameters_of(x)
     latents = task.truth.latents(mu, kappa, generator)
     z = latents[:, :1].expand(-1, 400, -1)  # one anchor, many times
-    drawn = task._accepted_negatives(z, x, latents, generator).flatten()
-    called = task._acceptance((latents @ z[:, :1].mT).squeeze(-1))[0]
+    drawn = task.pairs._accepted_negatives(z, x, latents, generator).flatten()
+    called = task.pairs.acceptance((latents @ z[:, :1].mT).squeeze(-1))[0]
     weight = 1 - called
     expected = (x.flatten() * weight).sum() / weight.sum()
     spread = x.std() / math.sqrt(len(drawn))
@@ -200,7 +199,7 @@ def test_the_clocks_of_a_pool_are_never_zero(monkeypatch: pytest.MonkeyPatch) ->
         found = uniform(*shape, **options)
         return found.index_fill(-1, torch.tensor([7]), 0.0) if found.shape == weights.shape else found
 
-    monkeypatch.setattr(task, "_integrated_acceptance", lambda *_: weights)
+    monkeypatch.setattr(task.pairs, "integrated_acceptance", lambda *_: weights)
     monkeypatch.setattr(torch, "rand", with_zeros)
     batch = task.draw(64, Negatives.POOL, 256, torch.Generator().manual_seed(0))
     assert not (batch.positive == batch.negatives[:, :, 7]).all(-1).any()

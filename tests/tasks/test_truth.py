@@ -1,5 +1,6 @@
 """The controlled experiment's truth: how its networks are drawn, spread and smoothed."""
 
+import dataclasses
 import math
 from collections.abc import Iterator
 
@@ -9,7 +10,7 @@ import torch
 from pcl.encoders import StackedMlp
 from pcl.mathematics.random_streams import streams
 from pcl.tasks import Smoothing, ToyTask
-from pcl.tasks.truth import mu_nets, smooth
+from pcl.tasks.truth import Family, mu_nets, smooth
 
 
 def test_truth_spans_its_range_and_spreads() -> None:
@@ -92,5 +93,9 @@ def test_a_truth_is_the_same_for_any_number_of_threads() -> None:
 def test_pools_are_as_large_as_if_sized_anew() -> None:
     config = ToyTask.Config(dim=3, dim_x=1, n_eval=50, largest_cosine=-0.8)
     first, again, other = config.build([4]), config.build([4]), config.build([5])
-    assert (again.pool_size, again.n_tries, again.pool_failure) == first._sizes()
+    rarer = dataclasses.replace(config, kappa_pos=200.0).build([4])
+    wider = dataclasses.replace(config, family=Family.GAUSSIAN).build([4])
+    found = [(task.pairs.pool_size, task.pairs.n_tries, task.pairs.pool_failure) for task in (again, rarer, wider)]
+    assert found == [task.pairs.sizes() for task in (first, rarer, wider)]
+    assert len(set(found)) == 3
     assert first.truth.digest() == again.truth.digest() != other.truth.digest()

@@ -19,7 +19,7 @@ from pcl.kernels.networks.narrow_mlp import NarrowMlp, fits
 from pcl.kernels.networks.wide_mlp import WideMlp
 from pcl.kernels.transport import SMALLEST_DIM, transport_table
 from pcl.tasks import Batch, Family, Negatives, ToyTask
-from pcl.tasks.toy import LatentSampler
+from pcl.tasks.pairs import LatentSampler
 from pcl.training.steps.fused_loss_step import FusedLossStep
 from pcl.training.steps.input_bank import InputBank
 
@@ -45,7 +45,7 @@ class FusedStep(FusedLossStep):
         self._bank: InputBank | None = None
         if trained is Trained.KAPPA and source is Negatives.DRAWN:
             n_drawn = self.config.training.batch_size * (2 + self.config.training.n_negatives)
-            self._bank = InputBank(task, self._frozen_mu, n_drawn, self.generator)
+            self._bank = InputBank(task.pairs, self._frozen_mu, n_drawn, self.generator)
         return super().enter(trained, source)
 
     def _drawn(self) -> Batch:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from pcl.tasks import ToyTask
+from pcl.tasks.pairs import Pairs
 
 _PLACES = 2**20
 _DRAWS = 16  # of an input, on average, before it is replaced
@@ -24,7 +24,7 @@ class InputBank:
     """A bank of inputs, of which batches hold the numbers; it is an `InputSource`.
 
     Args:
-        task: Source of inputs and their truths.
+        pairs: Source of inputs and their truths.
         encode: Map from inputs (R, n, dim_x) to their modes (R, n, D).
         n_drawn: Inputs that a batch draws for each run.
         generator: Source of randomness.
@@ -33,19 +33,19 @@ class InputBank:
 
     def __init__(
         self,
-        task: ToyTask,
+        pairs: Pairs,
         encode: Callable[[Tensor], Tensor],
         n_drawn: int,
         generator: torch.Generator,
         n_places: int = _PLACES,
     ) -> None:
-        self._task, self._encode = task, encode
+        self._pairs, self._encode = pairs, encode
         self.n_new = min(n_places, 2 ** (max(1, n_drawn // _DRAWS).bit_length() - 1))
         self._n_places = n_places
         block = max(self.n_new, min(_BLOCK, n_places))
         blocks = [self._made(block, generator) for _ in range(n_places // block)]
         self._columns = [torch.cat(parts, dim=1) for parts in zip(*blocks, strict=True)]
-        self._first = n_places * torch.arange(task.n_runs, device=generator.device).view(-1, 1, 1)
+        self._first = n_places * torch.arange(pairs.n_runs, device=generator.device).view(-1, 1, 1)
 
     def renew(self, step: Tensor, generator: torch.Generator) -> None:
         """Replace the oldest inputs; `step` is the number of the batch, on the device."""
@@ -55,7 +55,7 @@ class InputBank:
 
     def draw_inputs(self, n: int, generator: torch.Generator) -> Tensor:
         """Draw the numbers of n inputs for every run, (R, n, 1)."""
-        shape = (self._task.n_runs, n, 1)
+        shape = (self._pairs.n_runs, n, 1)
         return torch.randint(self._n_places, shape, device=generator.device, generator=generator) + self._first
 
     def parameters_of(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -72,6 +72,6 @@ class InputBank:
 
     def _made(self, n: int, generator: torch.Generator) -> tuple[Tensor, ...]:
         """Return new inputs, their modes, and their true mu and kappa: each (R, n, ...)."""
-        x = self._task.draw_inputs(n, generator)
-        mu, kappa = self._task.parameters_of(x)
+        x = self._pairs.draw_inputs(n, generator)
+        mu, kappa = self._pairs.parameters_of(x)
         return x, self._encode(x), mu, kappa.unsqueeze(-1)

@@ -27,11 +27,11 @@ def _encode(x: Tensor) -> Tensor:
 
 def _bank(task: ToyTask, n_drawn: int = 512) -> tuple[InputBank, torch.Generator]:
     generator = torch.Generator().manual_seed(0)
-    return InputBank(task, _encode, n_drawn, generator, N_PLACES), generator
+    return InputBank(task.pairs, _encode, n_drawn, generator, N_PLACES), generator
 
 
 def test_what_a_bank_knows_of_its_inputs() -> None:
-    """Of each run, its own: the encoder's modes and the truth, also after inputs were replaced."""
+    """A bank keeps each run's own inputs with their modes and truth, also when it replaces them."""
     task = _task()
     bank, generator = _bank(task)
     for step in range(3):
@@ -39,13 +39,13 @@ def test_what_a_bank_knows_of_its_inputs() -> None:
         x, modes = bank.inputs_and_modes(numbers)
         assert x.shape == (2, 1000, task.config.dim_x)
         assert torch.equal(modes, _encode(x))
-        for known, true in zip(bank.parameters_of(numbers), task.parameters_of(x), strict=True):
+        for known, true in zip(bank.parameters_of(numbers), task.truth.parameters_of(x), strict=True):
             torch.testing.assert_close(known, true)
         bank.renew(torch.tensor(step), generator)
 
 
 def test_a_batch_replaces_the_oldest_inputs() -> None:
-    """A sixteenth of what it draws, so that an input is drawn about sixteen times; in the end none is left."""
+    """It replaces a sixteenth of what it draws, so an input is drawn about sixteen times; in the end none is left."""
     bank, generator = _bank(_task())
     assert bank.n_new == 32
     everything = torch.arange(2 * N_PLACES).view(2, N_PLACES, 1)
@@ -81,7 +81,7 @@ def test_batches_from_a_bank_have_the_law_of_new_inputs(rule: str) -> None:
             bank.renew(torch.tensor(step), generator)
             batch = task.draw(64, Negatives.DRAWN, 4, generator, inputs=source)
             parts = (batch.anchor, batch.positive, batch.negatives.flatten(1, 2))
-            anchor, positive, negatives = ((source or task).parameters_of(part)[0] for part in parts)
+            anchor, positive, negatives = ((source or task.truth).parameters_of(part)[0] for part in parts)
             pull, push = (anchor * positive).sum(-1), (anchor.repeat_interleave(4, 1) * negatives).sum(-1)
             rows.append(torch.stack([pull.mean(1), push.mean(1), pull.var(1), push.var(1)]))
         table = torch.stack(rows).double()
