@@ -271,14 +271,21 @@ def _full_precision() -> Iterator[None]:
 
 
 class FusedMCInfoNCE:
-    """`pcl.losses.MCInfoNCE` with K samples, by fused kernels; `table` is that of the encoder's dimension and law."""
+    """`pcl.losses.MCInfoNCE` with K samples, by fused kernels.
+
+    Args:
+        table: Transport table of the encoder's dimension and law.
+        n_samples: Number K of samples.
+        positive_weight: Weight of the positive in the denominator.
+        largest_kappa_pos: Upper bound of kappa_pos, `math.inf` if it has none; a small one saves a pass.
+    """
 
     def __init__(self, table: TransportTable, n_samples: int, positive_weight: float, largest_kappa_pos: float) -> None:
         self.table, self.n_samples, self.positive_weight = table, n_samples, positive_weight
         self.is_one_pass = largest_kappa_pos <= _LARGEST_IN_ONE_PASS
 
     def __call__(self, partners: Partners, kappa_pos: Tensor, seed_and_step: Tensor) -> Tensor:
-        """Return the loss of each anchor, (A,); gradients reach the modes or concentrations of all partners, or both.
+        """Return the loss of each anchor, (A,), with gradients in kappa_pos, and in modes, concentrations or both.
 
         Args:
             partners: Modes and concentrations.

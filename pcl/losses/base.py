@@ -61,9 +61,8 @@ class SampledContrast(NamedTuple):
     """The numbers of MCInfoNCE that fused kernels need."""
 
     n_samples: int
-    kappa_pos: float
+    largest_kappa_pos: float  # upper bound of kappa_pos: infinite if it is learned
     positive_weight: PositiveWeight
-    is_learned: bool  # kappa_pos is a parameter
     is_integrated: bool  # positives and negatives enter by their expectation
     is_guided: bool  # the anchor's samples come from near the positive too
     log_mean: LogMean  # estimate of the logarithm of the mean over samples
@@ -73,8 +72,6 @@ class SampledMatch(NamedTuple):
     """The numbers of HIB that fused kernels need."""
 
     n_samples: int
-    a: float
-    b: float
     is_mean_inside: bool  # the mean over samples is inside each logarithm
     negative_weight: Callable[[int], float]  # weight of each negative, from their number
 

@@ -124,10 +124,10 @@ class HIB(Loss):
         @property
         def fused(self) -> SampledMatch | None:
             """The numbers that fused kernels need; a class derived from this one may compute something else."""
-            if type(self) is not HIB.Config or self.learn_a:
+            if type(self) is not HIB.Config:
                 return None
             is_mean_inside = self.expectation is Expectation.LOG_OF_MEAN
-            return SampledMatch(self.n_samples, self.a, self.b, is_mean_inside, self.negative_weight.of)
+            return SampledMatch(self.n_samples, is_mean_inside, self.negative_weight.of)
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -136,12 +136,15 @@ class HIB(Loss):
         is_b_learned = config.learn_a and config.learned is Learned.A_AND_B
         self.b = nn.Parameter(torch.tensor(float(config.b))) if is_b_learned else None
 
+    def offset(self) -> Tensor | float:
+        """Return b, a parameter if it is learned."""
+        return self.config.b if self.b is None else self.b
+
     def learned_numbers(self) -> dict[str, float]:
         return super().learned_numbers() | ({} if self.b is None else {"b": self.b.item()})
 
     def _per_anchor(self, posteriors: Triple, generator: torch.Generator | None) -> Tensor:
-        config, a = self.config, self.a()
-        b = config.b if self.b is None else self.b
+        config, a, b = self.config, self.a(), self.offset()
 
         def reduce_chunk(positive_cosines: Tensor, negative_cosines: Tensor) -> tuple[Tensor, Tensor]:
             return _totals(positive_cosines, negative_cosines, a, b, config.expectation)

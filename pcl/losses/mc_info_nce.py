@@ -3,6 +3,7 @@
 Axes: S samples, B anchors, N negatives, D dim.
 """
 
+import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from enum import Enum
@@ -126,7 +127,7 @@ class MCInfoNCE(Loss):
             if type(self) is not MCInfoNCE.Config:
                 return None
             return SampledContrast(
-                self.n_samples, self.kappa_pos, self.positive_weight, self.learn_kappa_pos,
+                self.n_samples, math.inf if self.learn_kappa_pos else self.kappa_pos, self.positive_weight,
                 self.partners is PartnerSamples.INTEGRATED, self.anchors is AnchorSamples.GUIDED, self.log_mean,
             )  # fmt: skip
 

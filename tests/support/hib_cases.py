@@ -21,20 +21,22 @@ def check_hib(
     device: str, n_anchors: int, n_negatives: int, dim: int, n_samples: int,
     a: float, b: float, expectation: Expectation, weight: float,
 ) -> None:  # fmt: skip
-    """The same random numbers, so the same losses and gradients, up to rounding: of all, of modes, of kappas alone."""
+    """The same random numbers, so the same losses and gradients, up to rounding: of all, of modes, of kappas and a."""
     seed, step = 12345, 7
+    scale_and_offset = a * torch.linspace(0.5, 1, n_anchors), torch.full((1,), b)  # of each anchor, of all
     results = []
-    for place, trained in (("cpu", range(6)), (device, range(6)), (device, range(3)), (device, range(3, 6))):
-        leaves = [leaf.to(place) for leaf in partners_of(n_anchors, n_negatives, dim)]
+    for place, trained in (("cpu", range(8)), (device, range(8)), (device, range(3)), (device, range(3, 7))):
+        leaves = [leaf.clone().to(place) for leaf in (*partners_of(n_anchors, n_negatives, dim), *scale_and_offset)]
         for index in trained:
             leaves[index].requires_grad_()
-        partners = Partners(*leaves)
+        partners, scales = Partners(*leaves[:6]), leaves[6:]
         table = transport_table(dim, CosineLaw(), torch.device(place))
         if not results:
-            loss = fused_hib(table, partners, draw_noise(seed, step, n_samples, partners), (a, b), expectation, weight)
+            noise = draw_noise(seed, step, n_samples, partners)
+            loss = fused_hib(table, partners, noise, *scales, expectation, weight)
         else:
-            kernel = FusedHIB(table, n_samples, a, b, expectation is Expectation.LOG_OF_MEAN, weight)
-            loss = kernel(partners, torch.tensor([seed, step], device=place))
+            kernel = FusedHIB(table, n_samples, expectation is Expectation.LOG_OF_MEAN, weight)
+            loss = kernel(partners, *scales, torch.tensor([seed, step], device=place))
         (loss * torch.linspace(1, 2, n_anchors, device=place)).sum().backward()  # type: ignore[no-untyped-call]
         results.append([loss.detach().cpu(), *(None if leaf.grad is None else leaf.grad.cpu() for leaf in leaves)])
         assert [i for i, gradient in enumerate(results[-1][1:]) if gradient is not None] == list(trained)
@@ -54,12 +56,13 @@ def check_hib_of_points(device: str) -> None:
         modes = [mode.to(device).requires_grad_() for mode in partners[:3]]
         kappas = [torch.full_like(k, kappa).to(device).requires_grad_() for k in partners[3:]]
         table = transport_table(dim, CosineLaw(), torch.device(device))
-        loss = FusedHIB(table, 8, 4.0, 1.0, expectation is Expectation.LOG_OF_MEAN, 0.5)(
-            Partners(*modes, *kappas), torch.tensor([1, 2], device=device)
+        scales = [torch.tensor(number, device=device, requires_grad=True) for number in (4.0, 1.0)]
+        loss = FusedHIB(table, 8, expectation is Expectation.LOG_OF_MEAN, 0.5)(
+            Partners(*modes, *kappas), *scales, torch.tensor([1, 2], device=device)
         )
         anchor, positive, negatives = (mode.detach() for mode in modes)
         similar, others = (anchor * positive).sum(-1), torch.einsum("ad,and->an", anchor, negatives)
         limit = hib(similar.unsqueeze(0), others.unsqueeze(0), 4.0, 1.0, expectation, 0.5)
         torch.testing.assert_close(loss.detach(), limit, rtol=1e-5, atol=1e-5)
         loss.sum().backward()
-        assert all(leaf.grad is not None and leaf.grad.isfinite().all() for leaf in (*modes, *kappas))
+        assert all(leaf.grad is not None and leaf.grad.isfinite().all() for leaf in (*modes, *kappas, *scales))

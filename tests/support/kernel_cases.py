@@ -3,6 +3,7 @@
 `TRITON_INTERPRET=1 python -m tests.support.kernel_cases` runs every case on a CPU.
 """
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -42,6 +43,7 @@ from tests.support.integrated_cases import (
     check_samples,
 )
 from tests.support.kernel_reference import draw_noise, fused_mc_info_nce, partners_of
+from tests.support.learned_cases import LEARNED_CASES, check_scales_of_runs
 from tests.support.oracles import unit_vectors
 
 # Anchors, negatives, dimension, samples, weight of the positive.
@@ -52,34 +54,38 @@ WIDE_CASES = [
     *INTERPRETED_WIDE_CASES, ([10, 100, *5 * [500], 100, 10], 1024, 1e-3), ([10, 100, 500, 500, 10], 9000, 1e6),
     ([32, 320, 1600, 1600, 32], 1024, 1e-3),
 ]  # fmt: skip
-LARGE_KAPPA_POS = 200.0  # negatives are then too far away for sums of e^(kappa_pos (x - 1))
+LARGE_KAPPA_POS = 200.0
 # The interpreter's time grows with anchors and negatives; these have every branch of the kernels.
 INTERPRETED_MC_CASES = [(3, 1, 10, 37, 1.0), (2, 3, 10, 21, 1.0), (1, 4, 10, 64, 0.0), (1, 3, 20, 8, 1 / 3)]
 
 
 def check_mc_info_nce(
-    device: str, n_anchors: int, n_negatives: int, dim: int, n_samples: int, weight: float, kappa_pos: float = 20.0
+    device: str, n_anchors: int, n_negatives: int, dim: int, n_samples: int, weight: float, is_learned: bool
 ) -> None:  # fmt: skip
-    """The same random numbers, so the same losses and gradients, up to rounding."""
+    """The same random numbers, so the same losses and gradients, up to rounding.
+
+    A learned kappa_pos differs between anchors, up to where sums of e^(kappa_pos (x - 1)) are 0 in float32.
+    """
+    kappa_pos = torch.linspace(LARGE_KAPPA_POS, 1.0, n_anchors) if is_learned else torch.tensor(20.0)
     seed, step = 12345, 7
     results = []
     for place in ("cpu", device):
         leaves = [leaf.to(place).requires_grad_() for leaf in partners_of(n_anchors, n_negatives, dim)]
-        scale = torch.tensor(kappa_pos, device=place, requires_grad=True)
+        scale = kappa_pos.clone().to(place).requires_grad_()
         partners = Partners(*leaves)
         table = transport_table(dim, CosineLaw(), torch.device(place))
         if not results:
             noise = draw_noise(seed, step, n_samples, partners)
             loss = fused_mc_info_nce(table, partners, noise, scale, weight)
         else:
-            contrast = FusedMCInfoNCE(table, n_samples, weight, kappa_pos)
+            contrast = FusedMCInfoNCE(table, n_samples, weight, math.inf if is_learned else 20.0)
             loss = contrast(partners, scale, torch.tensor([seed, step], device=place))
         (loss * torch.linspace(1, 2, n_anchors, device=place)).sum().backward()  # type: ignore[no-untyped-call]
         gradients = [leaf.grad for leaf in (*leaves, scale)]
         assert all(gradient is not None for gradient in gradients)
         results.append([loss.detach().cpu(), *(gradient.cpu() for gradient in gradients if gradient is not None)])
     for reference, fused in zip(*results, strict=True):
-        assert (reference - fused).abs().max() < 1e-6 * kappa_pos * reference.abs().max()
+        assert (reference - fused).abs().max() < 1e-6 * kappa_pos.max() * reference.abs().max()
 
 
 def check_mc_info_nce_of_points(device: str) -> None:
@@ -113,17 +119,19 @@ def check_samples_along_their_noise(device: str) -> None:
 
 
 def check_what_is_fused(device: str) -> None:
-    """A learned scale and a corrected mean are left to the plain loss; so are ELK, and HIB with negatives in common."""
+    """A corrected mean is left to the plain loss; so are ELK, and HIB with negatives in common."""
     learned, drawn = {"loss.learn_kappa_pos": True}, Negatives.DRAWN
     for loss, values, source, is_fused in (
         ("mc_info_nce", {}, drawn, True),
-        ("mc_info_nce", learned, drawn, False),
-        ("mc_info_nce", {**learned, "loss.learned_as": "log"}, drawn, False),
+        ("mc_info_nce", learned, drawn, True),
+        ("mc_info_nce", {**learned, "loss.learned_as": "log"}, Negatives.IN_BATCH, True),
+        ("mc_info_nce", learned, Negatives.SHARED, False),
         ("mc_info_nce", {"loss.log_mean": "corrected"}, drawn, False),
         ("hib", {}, drawn, True),
         ("hib", {}, Negatives.IN_BATCH, True),
         ("hib", {}, Negatives.SHARED, False),
-        ("hib", {"loss.learn_a": True}, drawn, False),
+        ("hib", {"loss.learn_a": True}, drawn, True),
+        ("hib", {"loss.learn_a": True}, Negatives.SHARED, False),
         ("hib", {"loss.n_samples": 4_097}, drawn, False),
         ("elk", learned, drawn, False),
     ):
@@ -229,14 +237,16 @@ def check_latents_of_the_truth(device: str) -> None:
 
 def check_all(device: str) -> None:
     for case in MC_CASES if device == "cuda" else INTERPRETED_MC_CASES:
-        check_mc_info_nce(device, *case)
-        check_mc_info_nce(device, *case, LARGE_KAPPA_POS)
+        for is_learned in (False, True):
+            check_mc_info_nce(device, *case, is_learned)
     check_mc_info_nce_of_points(device)
     for case in HIB_CASES if device == "cpu" else HIB_CASES + HIB_CASES_ON_A_GPU:
         check_hib(device, *case)
     check_hib_of_points(device)
     check_samples_along_their_noise(device)
     check_what_is_fused(device)
+    for learned_case in LEARNED_CASES:
+        check_scales_of_runs(device, *learned_case)
     for dim, kappa_pos in INTEGRATED_CASES:
         check_integrated(device, dim, kappa_pos)
     check_integrated_points(device)

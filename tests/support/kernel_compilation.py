@@ -67,8 +67,10 @@ def launch_all() -> None:
         for kappa_pos in (20.0, 64.0):
             contrast = FusedMCInfoNCE(table, 512, 1.0, kappa_pos)
             contrast(Partners(*leaves), torch.full((1,), kappa_pos), seed_and_step).sum().backward()
-        hib = FusedHIB(table, 8, 2.0, 1.0, is_mean_inside=False, negative_weight=1.0)
-        hib(Partners(*leaves), seed_and_step).sum().backward()
+        for is_learned in (False, True):
+            scales = torch.ones(2, 4, requires_grad=is_learned)
+            hib = FusedHIB(table, 8, is_mean_inside=is_learned, negative_weight=1.0)
+            hib(Partners(*leaves), *scales, seed_and_step).sum().backward()
     for size in (2, dim, 64, 128):
         noise, law = torch.randn(32, 1, 4, size), growth_table(size, CPU)
         mode, kappa = torch.ones(1, 4, size, requires_grad=True), torch.ones(1, 4, requires_grad=True)

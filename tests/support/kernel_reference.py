@@ -72,12 +72,16 @@ def fused_hib(
     table: TransportTable,
     partners: Partners,
     noise: Noise,
-    scale_and_offset: tuple[float, float],
+    a: Tensor,
+    b: Tensor,
     expectation: Expectation,
     negative_weight: float,
 ) -> Tensor:
     """Return the loss of each anchor, (A,), with autograd's gradients."""
-    return hib(*_cosines(table, partners, noise), *scale_and_offset, expectation, negative_weight)
+    positive, negatives = _cosines(table, partners, noise)
+    a, b = a.expand(positive.shape[1]), b.expand(positive.shape[1])
+    matches = a * positive + b, a.unsqueeze(-1) * negatives + b.unsqueeze(-1)
+    return hib(*matches, 1.0, 0.0, expectation, negative_weight)
 
 
 def _cosines(table: TransportTable, partners: Partners, noise: Noise) -> tuple[Tensor, Tensor]:

@@ -2,7 +2,7 @@
 
 # Bump it when equal configurations give new numbers: old results are then not reused. It was not bumped for
 # - limits of kappa above 1e6, and of ranges that are only rounding: the numbers before were wrong;
-# - HIB's kernels on GPUs, and kernels for images on GPUs: they draw other random numbers by the same law, and no GPU
+# - kernels on GPUs for HIB, images and learned scales: they draw other random numbers by the same law, and no GPU
 #   repeats a training to the bit;
 # - deep mu networks in half precision on GPUs, where products were in TF32: both have ten bits of mantissa;
 # - inputs from a bank in kappa's phase on GPUs: each input has the same law, and is drawn about sixteen times;

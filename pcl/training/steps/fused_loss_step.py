@@ -1,11 +1,13 @@
 """The training step for CUDA with fused losses: what `IntegratedStep` fuses, HIB, and MCInfoNCE with drawn partners.
 
-Axes: R runs, B anchors.
+Kernels take scales per anchor, as each run may learn its own.
+
+Axes: R runs, B anchors, A = R B.
 """
 
 from collections.abc import Callable
+from typing import cast
 
-import torch
 from torch import Tensor, nn
 
 from pcl.config.schedule import Trained
@@ -14,6 +16,7 @@ from pcl.kernels.hib import MOST_SAMPLES, FusedHIB
 from pcl.kernels.inputs import Partners
 from pcl.kernels.mc_info_nce import FusedMCInfoNCE
 from pcl.kernels.transport import SMALLEST_DIM, transport_table
+from pcl.losses import HIB, Loss, MCInfoNCE
 from pcl.losses.base import SampledMatch
 from pcl.losses.log_mean import LogMean
 from pcl.tasks import Negatives
@@ -45,10 +48,24 @@ class FusedLossStep(IntegratedStep):
         if isinstance(loss, SampledMatch):
             if loss.n_samples > MOST_SAMPLES:
                 return None
-            hib = FusedHIB(table, loss.n_samples, loss.a, loss.b, loss.is_mean_inside, loss.negative_weight(n))
-            return lambda partners: hib(partners, self.seed_and_step)
-        if loss.is_integrated or loss.is_learned or loss.log_mean is not LogMean.PLAIN:
+            hib = FusedHIB(table, loss.n_samples, loss.is_mean_inside, loss.negative_weight(n))
+            a = self._of_anchors(lambda one: cast(HIB, one).a())
+            b = self._of_anchors(lambda one: cast(HIB, one).offset())
+            return lambda partners: hib(partners, a(), b(), self.seed_and_step)
+        if loss.is_integrated or loss.log_mean is not LogMean.PLAIN:
             return None
-        contrast = FusedMCInfoNCE(table, loss.n_samples, loss.positive_weight.of(n), loss.kappa_pos)
-        kappa_pos = torch.full((1,), loss.kappa_pos, device=self.device)
-        return lambda partners: contrast(partners, kappa_pos, self.seed_and_step)
+        contrast = FusedMCInfoNCE(table, loss.n_samples, loss.positive_weight.of(n), loss.largest_kappa_pos)
+        kappa_pos = self._of_anchors(lambda one: cast(MCInfoNCE, one).kappa_pos())
+        return lambda partners: contrast(partners, kappa_pos(), self.seed_and_step)
+
+    def _of_anchors(self, number: Callable[[Loss], Tensor | float]) -> Callable[[], Tensor]:
+        """Return a function that returns a number of each anchor's loss, (A,), read at each call if it is learned."""
+
+        def now() -> Tensor:
+            of_runs = self._of_runs(number)
+            return of_runs.unsqueeze(-1).expand(-1, self.config.training.batch_size).flatten()
+
+        if isinstance(number(self._loss_of(0)), Tensor):
+            return now
+        fixed = now()
+        return lambda: fixed

@@ -7,6 +7,7 @@ by less than 1e-4 at anchors' kappas of 50 and 10,000 (D = 8, under Triton's int
 Axes: R runs, B anchors, K samples, N negatives, D dim.
 """
 
+from collections.abc import Callable
 from typing import cast
 
 import torch
@@ -19,7 +20,7 @@ from pcl.kernels.integrated.log_mean import log_mean_similarity
 from pcl.kernels.integrated.normalizer import growth_of
 from pcl.kernels.integrated.samples import samples_of
 from pcl.kernels.integrated.terms import log_terms
-from pcl.losses.base import LossConfig, SampledContrast
+from pcl.losses.base import Loss, LossConfig, SampledContrast
 from pcl.losses.log_mean import log_mean_exp
 from pcl.losses.mc_info_nce import MCInfoNCE, guiding_law
 from pcl.mathematics.normalizer_table import growth_table
@@ -46,7 +47,7 @@ class IntegratedStep(TrainingStep):
         self, contrast: SampledContrast, anchor: VonMisesFisher, positive: VonMisesFisher, negatives: VonMisesFisher
     ) -> Tensor:
         n_runs, batch_size = anchor.batch_shape
-        kappa_pos = self._kappa_pos(contrast, n_runs)
+        kappa_pos = self._of_runs(lambda loss: cast(MCInfoNCE, loss).kappa_pos())
         table = growth_table(anchor.dim, self.device)
         guide = anchor
         if contrast.is_guided:
@@ -58,11 +59,13 @@ class IntegratedStep(TrainingStep):
         log_ratio = log_terms(z, anchor, guide, positive, kappa_pos, table) - repelling.view(n_runs, -1, batch_size)
         return -log_mean_exp(log_ratio, 1, contrast.log_mean).mean(-1)
 
-    def _kappa_pos(self, contrast: SampledContrast, n_runs: int) -> Tensor:
-        """Return the concentration of positive pairs of each run, (R,)."""
-        if not contrast.is_learned:
-            return torch.full((n_runs,), contrast.kappa_pos, device=self.device)
-        return torch.stack([torch.as_tensor(cast(MCInfoNCE, self._loss_of(run)).kappa_pos()) for run in range(n_runs)])
+    def _of_runs(self, number: Callable[[Loss], Tensor | float]) -> Tensor:
+        """Return a number of each run's loss, (R,); if it is learned, gradients reach every run's own parameter."""
+        first = number(self._loss_of(0))
+        if not isinstance(first, Tensor):
+            return torch.full((self.task.n_runs,), float(first), device=self.device)
+        others = (torch.as_tensor(number(self._loss_of(run))) for run in range(1, self.task.n_runs))
+        return torch.stack([first, *others])
 
     def _samples_of(self, law: VonMisesFisher, n_samples: int) -> Tensor:
         """Draw samples, (R, K, B, D)."""

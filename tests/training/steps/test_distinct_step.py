@@ -239,6 +239,8 @@ CELLS: list[tuple[str, Trained, Negatives, dict[str, Any]]] = [
     ("mc_info_nce", Trained.MU, Negatives.IN_BATCH, {"training__negatives": "in_batch"}),
     ("mc_info_nce", Trained.KAPPA, Negatives.DRAWN, {"encoder__kappa_phase": "mu_fixed"}),
     ("hib", Trained.JOINT, Negatives.DRAWN, {}),
+    ("mc_info_nce", Trained.JOINT, Negatives.DRAWN, {"loss__learn_kappa_pos": True}),
+    ("hib", Trained.MU, Negatives.DRAWN, {"loss__learn_a": True, "loss__learned": "a_and_b"}),
 ]
 
 
@@ -247,7 +249,7 @@ CELLS: list[tuple[str, Trained, Negatives, dict[str, Any]]] = [
 def test_fused_losses_have_the_plain_ones_statistics(
     loss: str, trained: Trained, source: Negatives, values: dict[str, Any]
 ) -> None:
-    """Mean losses and gradients of the last layer over 100 batches agree within four standard errors."""
+    """Over 100 batches, mean losses and gradients of the last layer and of learned numbers agree within errors."""
     config = images(loss=loss, encoder__precision="float32", training__batch_size=64, **values)
     plain = Run(config, (1, 2), "cuda", is_fast=False)
     fused = Run(config, (1, 2), "cuda")
@@ -257,11 +259,14 @@ def test_fused_losses_have_the_plain_ones_statistics(
         rows = []
         for _ in range(100):
             run.step.encoder.zero_grad()
+            run.step.losses.zero_grad()
             losses = run.step.mean_losses(run.step.prepare())
             losses.sum().backward()
             run.step.seed_and_step[1] += 1
             heads = [p.grad for name, p in run.step.encoder.named_parameters() if name.split(".")[2] == "1"]
-            rows.append(torch.cat([losses.detach(), *(grad.flatten()[::3] for grad in heads if grad is not None)]))
+            learned = [p.grad for p in run.step.losses.parameters()]
+            some = [grad.flatten()[::3] for grad in (*heads, *learned) if grad is not None]
+            rows.append(torch.cat([losses.detach(), *some]))
         assert rows[0].numel() > 20
         found.append(torch.stack(rows).double())
     means, variances = [rows.mean(0) for rows in found], [rows.var(0) / len(rows) for rows in found]
