@@ -38,6 +38,7 @@ _N_COEFFICIENTS = tl.constexpr(N_COEFFICIENTS)
 # e^{2 kappa_pos} fits float32: then sums over negatives need not be relative to the most similar one, which takes a
 # second pass.
 _LARGEST_IN_ONE_PASS = 40.0
+_LARGEST_KAPPA_POS = tl.constexpr(_LARGEST_IN_ONE_PASS)
 
 # Up to this size, cosines of samples and modes are cheaper inside the kernel than as a stored matrix product.
 LARGEST_INLINE_DIM = 16
@@ -106,18 +107,20 @@ def _similarities_kernel(  # noqa: PLR0912, PLR0915  one program
     log_tan_p = polynomial(curve_p, n_curves, t_p)
     x_p, slope_c_p, slope_l_p = sampled_cosine(c_p, log_tan_p, odd_polynomial(tangent_ptr, u_p))
 
-    top = tl.full([BK], 1.0 if IS_ONE_PASS else -1.0, tl.float32)
-    if not IS_ONE_PASS:
-        for pair in range(0, (N + 1) // 2):
-            v0, v1, v2, v3 = words(seed, step, _NEGATIVES, pair * K + k, a)
-            for half in tl.static_range(2):
-                n = tl.minimum(2 * pair + half, N - 1)
-                t_n, u_n = _normals_of_half(v0, v1, v2, v3, half)
-                _, x_n, _, _ = _drawn_negative(
-                    z_ptr, others_ptr, cosine_ptr, curve_ptr + 2 * n_anchors + a * N + n, tangent_ptr, n_curves,
-                    a, n, k, inside & (2 * pair + half < N), t_n, u_n, K, N, D, IS_INLINE,
-                )  # fmt: skip
-                top = tl.where(2 * pair + half < N, tl.maximum(top, x_n), top)
+    top = tl.full([BK], 1.0, tl.float32)
+    if not IS_ONE_PASS:  # noqa: SIM102  known when compiling; the other is not
+        if kappa_pos > _LARGEST_KAPPA_POS:
+            top -= 2.0
+            for pair in range(0, (N + 1) // 2):
+                v0, v1, v2, v3 = words(seed, step, _NEGATIVES, pair * K + k, a)
+                for half in tl.static_range(2):
+                    n = tl.minimum(2 * pair + half, N - 1)
+                    t_n, u_n = _normals_of_half(v0, v1, v2, v3, half)
+                    _, x_n, _, _ = _drawn_negative(
+                        z_ptr, others_ptr, cosine_ptr, curve_ptr + 2 * n_anchors + a * N + n, tangent_ptr, n_curves,
+                        a, n, k, inside & (2 * pair + half < N), t_n, u_n, K, N, D, IS_INLINE,
+                    )  # fmt: skip
+                    top = tl.where(2 * pair + half < N, tl.maximum(top, x_n), top)
     total = tl.zeros([BK], tl.float32)
     x_sum = tl.zeros([BK], tl.float32)
     turn = tl.zeros([BK], tl.float32)
@@ -277,7 +280,7 @@ class FusedMCInfoNCE:
         table: Transport table of the encoder's dimension and law.
         n_samples: Number K of samples.
         positive_weight: Weight of the positive in the denominator.
-        largest_kappa_pos: Upper bound of kappa_pos, `math.inf` if it has none; a small one saves a pass.
+        largest_kappa_pos: Upper bound of kappa_pos, `math.inf` if it has none. Above 40, a second pass may be needed.
     """
 
     def __init__(self, table: TransportTable, n_samples: int, positive_weight: float, largest_kappa_pos: float) -> None:
