@@ -1,6 +1,8 @@
 """What a new process loads: commands answer at once, and a machine that only trains needs no service."""
 
 import json
+import runpy
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -33,6 +35,20 @@ names = [m.name for m in pkgutil.walk_packages(pcl.__path__, "pcl.") if not m.na
 for name in names:
     importlib.import_module(name)
 print(len(names))
+""",
+    "without triton": """
+import importlib, json, pkgutil, sys
+sys.modules["triton"] = None
+import pcl.training, tests.support
+rooms = [*pkgutil.walk_packages(pcl.__path__, "pcl."), *pkgutil.iter_modules(tests.support.__path__, "tests.support.")]
+missing = []
+for room in rooms:
+    try:
+        if not room.name.startswith("pcl.studies"):
+            importlib.import_module(room.name)
+    except ImportError as error:
+        missing.append(room.name)
+print(json.dumps(missing))
 """,
     "facade": """
 import pcl
@@ -92,6 +108,13 @@ def with_torch() -> dict[str, Fresh]:
 def test_the_core_needs_no_service(with_torch: dict[str, Fresh]) -> None:
     assert int(with_torch["core"].out) >= 15
     assert not with_torch["core"].packages & SERVICES
+
+
+def test_what_needs_triton_is_not_collected_without_it(with_torch: dict[str, Fresh]) -> None:
+    patterns = runpy.run_path(str(ROOT / "conftest.py"))["NEEDS_TRITON"]
+    missing = [name.replace(".", "/") + ".py" for name in json.loads(with_torch["without triton"].out)]
+    assert "pcl/training/steps/fused_loss_step.py" in missing
+    assert not [path for path in missing if not any(fnmatch(path, pattern) for pattern in patterns)]
 
 
 def test_names_of_the_facade_are_loaded_on_first_use(with_torch: dict[str, Fresh]) -> None:

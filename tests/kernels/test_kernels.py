@@ -27,6 +27,8 @@ from tests.support.oracles import unit_vectors
 
 EXPECTED_SECONDS = 75
 
+needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="Triton comes with torch's CUDA builds")
+
 CPU = torch.device("cpu")
 EXACT = (Sampler.EXACT, SamplerGradient.EXACT)
 
@@ -163,19 +165,30 @@ def test_gradients_in_kappa_are_those_of_each_partner() -> None:
     assert negatives.tolist() == [[4, 5, 6], [70, 80, 90]]
 
 
-@pytest.mark.skipif(find_spec("triton") is None, reason="Triton comes with torch's CUDA builds")
-def test_kernels_under_the_interpreter() -> None:
-    """The kernels themselves, on the CPU, against their reference forms."""
+def _interpreted(module: str) -> str:
+    """Run a module of tests under Triton's interpreter, which is chosen on import; return what it prints."""
     result = subprocess.run(
-        [sys.executable, "-m", "tests.support.kernel_cases"], env={**os.environ, "TRITON_INTERPRET": "1"},
+        [sys.executable, "-m", module], env={**os.environ, "TRITON_INTERPRET": "1"},
         capture_output=True, text=True, cwd=Path(__file__).parents[2], check=False,
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
-    assert "agree" in result.stdout
+    return result.stdout
+
+
+@needs_triton
+def test_kernels_under_the_interpreter() -> None:
+    """The kernels themselves, on the CPU, against their reference forms."""
+    assert "agree" in _interpreted("tests.support.kernel_cases")
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(find_spec("triton") is None, reason="Triton comes with torch's CUDA builds")
+@needs_triton
+def test_a_step_of_images_under_the_interpreter() -> None:
+    assert "agrees" in _interpreted("tests.support.image_step_case")
+
+
+@pytest.mark.slow
+@needs_triton
 def test_kernels_compile_for_a_gpu(tmp_path: Path) -> None:
     """The interpreter takes what the compiler refuses; neither needs a GPU."""
     result = subprocess.run(
