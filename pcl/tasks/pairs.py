@@ -40,7 +40,7 @@ LatentSampler = Callable[[Tensor, Tensor, torch.Generator], Tensor]  # mu, kappa
 
 
 class InputSource(Protocol):
-    """Inputs to draw from, which a batch has either as vectors or as numbers, (R, n, dim_x) or (R, n, 1)."""
+    """Source of inputs: vectors (R, n, dim_x), or indices (R, n, 1) of which it knows the parameters."""
 
     def draw_inputs(self, n: int, generator: torch.Generator) -> Tensor:
         """Draw n inputs for every run."""
@@ -51,8 +51,10 @@ class InputSource(Protocol):
 
 @dataclass(frozen=True)
 class PairRules:
-    """The rules of a `ToyTask.Config` that pairs follow."""
+    """The settings of a `ToyTask.Config` that pairs follow."""
 
+    dim_x: int
+    dim: int
     kappa_pos: float
     positives: PositiveRule
     acceptance_constant: AcceptanceConstant
@@ -62,16 +64,14 @@ class PairRules:
 class Pairs:
     """Pairs by these rules, for every run of a truth; `kappa_max` is about the largest true kappa."""
 
-    def __init__(self, rules: PairRules, truth: Truth, kappa_max: float) -> None:
-        self.rules, self.truth = rules, truth
-        weights = truth.mu_net.weights
-        self.n_runs, self.dim_x, self.dim = len(weights[0]), weights[0].shape[1], weights[-1].shape[2]
-        self._threshold = log_uniform_to_vmf(rules.kappa_pos, self.dim, rules.acceptance_constant)
-        self.integrated_acceptance = IntegratedAcceptance(self.dim, kappa_max, rules.kappa_pos)
+    def __init__(self, rules: PairRules, truth: Truth, n_runs: int, kappa_max: float) -> None:
+        self.rules, self.truth, self.n_runs = rules, truth, n_runs
+        self._threshold = log_uniform_to_vmf(rules.kappa_pos, rules.dim, rules.acceptance_constant)
+        self.integrated_acceptance = IntegratedAcceptance(rules.dim, kappa_max, rules.kappa_pos)
         key = rules, kappa_max, truth.family, truth.law, truth.digest()
         if len(_SIZES) >= _MOST_SIZES:
             _SIZES.clear()
-        self.pool_size, self.n_tries, self.pool_failure = _SIZES.get(key) or _SIZES.setdefault(key, self.sizes())
+        self.pool_size, self.n_tries, self.pool_failure = _SIZES.get(key) or _SIZES.setdefault(key, self._sizes())
 
     def draw(
         self, batch_size: int, source: Negatives, n_negatives: int, generator: torch.Generator,
@@ -87,7 +87,7 @@ class Pairs:
             latents: A faster sampler of the truth's law.
             inputs: Inputs to draw from; by default, every input is a new one.
         """
-        rules, inputs = self.rules, inputs or self
+        rules, inputs = self.rules, self if inputs is None else inputs
         is_rejecting = source is Negatives.DRAWN and rules.negatives is NegativeRule.REJECT_POSITIVES
         is_pool = source is Negatives.POOL
         pool_size = n_negatives if is_pool else self.pool_size
@@ -118,7 +118,7 @@ class Pairs:
 
     def draw_inputs(self, n: int, generator: torch.Generator) -> Tensor:
         """Draw n new inputs for every run, (R, n, dim_x)."""
-        return torch.rand(self.n_runs, n, self.dim_x, device=generator.device, generator=generator)
+        return torch.rand(self.n_runs, n, self.rules.dim_x, device=generator.device, generator=generator)
 
     def parameters_of(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return the true mu (R, n, D) and kappa (R, n) of inputs."""
@@ -145,7 +145,7 @@ class Pairs:
         source = (tried + torch.arange(batch_size, device=z.device).view(-1, 1)) % batch_size
         return x.gather(1, source.unsqueeze(-1).expand(-1, -1, -1, x.shape[-1]))
 
-    def sizes(self) -> tuple[int, int, float]:
+    def _sizes(self) -> tuple[int, int, float]:
         """Return pool size, tries for a negative, and how often the worst run's pool has no acceptable candidate."""
         generator = torch.Generator().manual_seed(0)  # independent of a run's randomness
         batch_size, n_candidates = 512, 4096

@@ -149,8 +149,10 @@ class ToyTask(Task):
         self.z_true = judging.true_latents(truth, self.mu_true, self.kappa_true, self._noise_seeds)
         is_shared = config.backbone is Backbone.SHARED  # its range over modes differs from that over inputs
         kappa_max = max(config.kappa_max, self.kappa_true.amax().item()) if is_shared else config.kappa_max
-        rules = PairRules(config.kappa_pos, config.positives, config.acceptance_constant, config.negatives)
-        self.pairs = Pairs(rules, truth, kappa_max)
+        rules = PairRules(
+            config.dim_x, config.dim, config.kappa_pos, config.positives, config.acceptance_constant, config.negatives
+        )
+        self.pairs = Pairs(rules, truth, self.n_runs, kappa_max)
         self._judged: dict[int, tuple[Tensor, Metrics]] = {}
 
     @property

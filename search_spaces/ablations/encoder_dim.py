@@ -2,8 +2,9 @@
 
     python launch/ablate.py --ablation encoder_dim
 
-Not yet run. The two largest have fewer samples, as in the paper, and the largest a smaller batch. Under `reference` the
-three largest have 8 negatives, as in the release's scripts.
+Hardware, time, result: one H200, five seeds, all but 128; trained by `launch/reproduce.py`: `fig:encoder_size` in
+docs/results.md. The two largest have fewer samples, as in the paper, and the largest a smaller batch. Under `reference`
+the three largest have 8 negatives, as in the release's scripts.
 """
 
 from pcl.studies.space import Ablation, Variant, values

@@ -2,7 +2,7 @@
 
     python launch/ablate.py --ablation latent_dim
 
-Hardware, time, result: one H200, five seeds up to 40; of numerics 3, two seeds at 48 and one from 56 on; trained by
+Hardware, time, result: one H200, five seeds up to 56, and one seed of numerics 3 at 64; trained by
 `launch/reproduce.py`: `fig:highdim` in docs/results.md. From 32 on, samples are fewer and batches smaller, as in the
 paper. Under `reference` this holds for all dimensions, and 64 also has 8 negatives, as in the release's scripts. Each
 dimension has its own truth: no two variants share their generators.

@@ -26,6 +26,7 @@ from pcl.mathematics.random_streams import streams
 from pcl.mathematics.special import bessel_ratio
 from pcl.tasks import Negatives
 from pcl.training.steps.fused_step import FusedStep
+from tests.support.bank_cases import check_a_step_is_freed_at_once, check_bank_of_a_step
 from tests.support.hib_cases import HIB_CASES, HIB_CASES_ON_A_GPU, check_hib, check_hib_of_points
 from tests.support.image_cases import (
     BATCH_NORM_CASES,
@@ -267,6 +268,8 @@ def check_all(device: str) -> None:
     check_wide_mlp_of_bad_numbers(device)
     check_latents(device)
     check_latents_of_the_truth(device)
+    check_bank_of_a_step(device)
+    check_a_step_is_freed_at_once(device)
 
 
 def widen_programs() -> None:

@@ -3,6 +3,7 @@
 The interpreter takes kernels that the compiler refuses.
 """
 
+from itertools import product
 from typing import Any
 
 import torch
@@ -67,9 +68,9 @@ def launch_all() -> None:
         for kappa_pos in (20.0, 64.0):
             contrast = FusedMCInfoNCE(table, 512, 1.0, kappa_pos)
             contrast(Partners(*leaves), torch.full((1,), kappa_pos), seed_and_step).sum().backward()
-        for is_learned in (False, True):
+        for is_learned, is_mean_inside in product((False, True), repeat=2):
             scales = torch.ones(2, 4, requires_grad=is_learned)
-            hib = FusedHIB(table, 8, is_mean_inside=is_learned, negative_weight=1.0)
+            hib = FusedHIB(table, 8, is_mean_inside, negative_weight=1.0)
             hib(Partners(*leaves), *scales, seed_and_step).sum().backward()
     for size in (2, dim, 64, 128):
         noise, law = torch.randn(32, 1, 4, size), growth_table(size, CPU)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+from pcl.distributions import Sampler
 from pcl.encoders import StackedMlp
 from pcl.mathematics.random_streams import streams
 from pcl.tasks import Smoothing, ToyTask
@@ -95,7 +96,10 @@ def test_pools_are_as_large_as_if_sized_anew() -> None:
     first, again, other = config.build([4]), config.build([4]), config.build([5])
     rarer = dataclasses.replace(config, kappa_pos=200.0).build([4])
     wider = dataclasses.replace(config, family=Family.GAUSSIAN).build([4])
-    found = [(task.pairs.pool_size, task.pairs.n_tries, task.pairs.pool_failure) for task in (again, rarer, wider)]
-    assert found == [task.pairs.sizes() for task in (first, rarer, wider)]
-    assert len(set(found)) == 3
+    released = dataclasses.replace(config, sampler=Sampler.RELEASED).build([4])
+    found = [
+        (task.pairs.pool_size, task.pairs.n_tries, task.pairs.pool_failure) for task in (again, rarer, wider, released)
+    ]
+    assert found == [task.pairs._sizes() for task in (first, rarer, wider, released)]
+    assert len(set(found)) == 4
     assert first.truth.digest() == again.truth.digest() != other.truth.digest()

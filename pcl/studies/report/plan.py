@@ -221,7 +221,7 @@ def told_resources(resources: Resources, available: Mapping[str, float]) -> str:
     beside = f", {resources.side_by_side} side by side" if resources.side_by_side > 1 else ""
     slots = resources.slots(dict(available))
     there = f"{available.get('CPU', 0):g} CPU and {available.get('GPU', 0):g} GPU"
-    how_many = f"{slots} at once" if slots else f"too many for {there}"
+    how_many = f"{slots} at once" if slots else f"more than the {there} there are"
     return f"  each on {resources.cpus:g} CPU{gpus}{beside}, {how_many}"
 
 

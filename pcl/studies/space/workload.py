@@ -5,9 +5,9 @@ from pcl.studies.space.trial import Trial
 # This many weights take as long as the rest of a batch: measured on one ARM core with three seeds at `quick` from D' =
 # 4 to 128.
 _REST_ON_CPU = 1e6
-# The same on an H200 (D = 10 to 48 at `paper`), once per batch and once more per seed. The part per seed is for 512
-# anchors and grows with them; for these networks, the time per weight does not.
-_REST_ON_GPU = 1e7
+# The same on an H200 (D = 10 to 64 at `paper`), once per batch and once per seed. The part per seed is for 512 anchors
+# and grows with them; for these networks, the time per weight does not.
+_REST_OF_BATCH_ON_GPU, _REST_OF_SEED_ON_GPU = 1.7e7, 9e6
 # Work of a trial besides its batches: 7 s on an H200 for five folds of images, whose batches of `exact` take 49 s.
 _REST_OF_TRIAL_ON_GPU = 1.2e10
 
@@ -22,6 +22,6 @@ def work_of(trial: Trial, is_on_gpu: bool) -> float:
     n_weights = config.encoder.n_weights(config.task.inputs)
     batch_size = float(config.training.batch_size)
     if is_on_gpu:
-        of_batch = _REST_ON_GPU + n_seeds * (_REST_ON_GPU * batch_size / 512 + n_weights)
+        of_batch = _REST_OF_BATCH_ON_GPU + n_seeds * (_REST_OF_SEED_ON_GPU * batch_size / 512 + n_weights)
         return _REST_OF_TRIAL_ON_GPU + config.training.n_batches * of_batch
     return config.training.n_batches * batch_size * (_REST_ON_CPU + n_seeds * n_weights)

@@ -6,8 +6,10 @@ Axes: R runs, B anchors, A = R B.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import cast
 
+import torch
 from torch import Tensor, nn
 
 from pcl.config.schedule import Trained
@@ -20,7 +22,7 @@ from pcl.losses import HIB, Loss, MCInfoNCE
 from pcl.losses.base import SampledMatch
 from pcl.losses.log_mean import LogMean
 from pcl.tasks import Negatives
-from pcl.training.steps.integrated_step import IntegratedStep
+from pcl.training.steps.integrated_step import IntegratedStep, of_runs
 
 
 class FusedLossStep(IntegratedStep):
@@ -51,21 +53,36 @@ class FusedLossStep(IntegratedStep):
             hib = FusedHIB(table, loss.n_samples, loss.is_mean_inside, loss.negative_weight(n))
             a = self._of_anchors(lambda one: cast(HIB, one).a())
             b = self._of_anchors(lambda one: cast(HIB, one).offset())
-            return lambda partners: hib(partners, a(), b(), self.seed_and_step)
+            return partial(_hib, hib, a, b, self.seed_and_step)
         if loss.is_integrated or loss.log_mean is not LogMean.PLAIN:
             return None
         contrast = FusedMCInfoNCE(table, loss.n_samples, loss.positive_weight.of(n), loss.largest_kappa_pos)
         kappa_pos = self._of_anchors(lambda one: cast(MCInfoNCE, one).kappa_pos())
-        return lambda partners: contrast(partners, kappa_pos(), self.seed_and_step)
+        return partial(_contrast, contrast, kappa_pos, self.seed_and_step)
 
     def _of_anchors(self, number: Callable[[Loss], Tensor | float]) -> Callable[[], Tensor]:
         """Return a function that returns a number of each anchor's loss, (A,), read at each call if it is learned."""
-
-        def now() -> Tensor:
-            of_runs = self._of_runs(number)
-            return of_runs.unsqueeze(-1).expand(-1, self.config.training.batch_size).flatten()
-
+        read = partial(_read, self.losses, number, self.task.n_runs, self.config.training.batch_size, self.device)
         if isinstance(number(self._loss_of(0)), Tensor):
-            return now
-        fixed = now()
+            return read
+        fixed = read()
         return lambda: fixed
+
+
+# Functions, not methods, as a step that holds its own methods would keep a GPU's memory until a garbage collection.
+def _hib(
+    hib: FusedHIB, a: Callable[[], Tensor], b: Callable[[], Tensor], seed_and_step: Tensor, partners: Partners
+) -> Tensor:  # fmt: skip
+    return hib(partners, a(), b(), seed_and_step)
+
+
+def _contrast(
+    contrast: FusedMCInfoNCE, kappa_pos: Callable[[], Tensor], seed_and_step: Tensor, partners: Partners
+) -> Tensor:  # fmt: skip
+    return contrast(partners, kappa_pos(), seed_and_step)
+
+
+def _read(
+    losses: nn.ModuleList, number: Callable[[Loss], Tensor | float], n_runs: int, batch_size: int, device: torch.device
+) -> Tensor:  # fmt: skip
+    return of_runs(losses, number, n_runs, device).unsqueeze(-1).expand(-1, batch_size).flatten()

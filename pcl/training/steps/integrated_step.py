@@ -47,7 +47,7 @@ class IntegratedStep(TrainingStep):
         self, contrast: SampledContrast, anchor: VonMisesFisher, positive: VonMisesFisher, negatives: VonMisesFisher
     ) -> Tensor:
         n_runs, batch_size = anchor.batch_shape
-        kappa_pos = self._of_runs(lambda loss: cast(MCInfoNCE, loss).kappa_pos())
+        kappa_pos = of_runs(self.losses, lambda loss: cast(MCInfoNCE, loss).kappa_pos(), n_runs, self.device)
         table = growth_table(anchor.dim, self.device)
         guide = anchor
         if contrast.is_guided:
@@ -58,14 +58,6 @@ class IntegratedStep(TrainingStep):
         )
         log_ratio = log_terms(z, anchor, guide, positive, kappa_pos, table) - repelling.view(n_runs, -1, batch_size)
         return -log_mean_exp(log_ratio, 1, contrast.log_mean).mean(-1)
-
-    def _of_runs(self, number: Callable[[Loss], Tensor | float]) -> Tensor:
-        """Return a number of each run's loss, (R,); if it is learned, gradients reach every run's own parameter."""
-        first = number(self._loss_of(0))
-        if not isinstance(first, Tensor):
-            return torch.full((self.task.n_runs,), float(first), device=self.device)
-        others = (torch.as_tensor(number(self._loss_of(run))) for run in range(1, self.task.n_runs))
-        return torch.stack([first, *others])
 
     def _samples_of(self, law: VonMisesFisher, n_samples: int) -> Tensor:
         """Draw samples, (R, K, B, D)."""
@@ -78,3 +70,12 @@ def _contrast(loss: LossConfig) -> SampledContrast | None:
     """Return the numbers of the loss, if the kernel computes it."""
     contrast = loss.fused
     return contrast if isinstance(contrast, SampledContrast) and contrast.is_integrated else None
+
+
+def of_runs(
+    losses: nn.ModuleList, number: Callable[[Loss], Tensor | float], n_runs: int, device: torch.device
+) -> Tensor:  # fmt: skip
+    """Return a number of each run's loss, (R,); if it is learned, gradients reach every run's own parameter."""
+    numbers = [number(cast(Loss, loss)) for loss in losses]
+    learned = [value for value in numbers if isinstance(value, Tensor)]
+    return torch.stack(learned) if learned else torch.full((n_runs,), float(numbers[0]), device=device)

@@ -53,7 +53,7 @@ class Stepper(ABC):
         return [float(mean) for mean in means]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything that the next batch depends on."""
+        """Return everything that the next batch depends on, but for the bank and the batch that a GPU has prepared."""
         return {
             "encoder": self.step.encoder.state_dict(),
             "losses": self.step.losses.state_dict(),
@@ -68,17 +68,17 @@ class Stepper(ABC):
     def resume(self, trained: Trained, source: Negatives, state: dict[str, Any]) -> None:
         """Return to the state of `state_dict`, in this phase.
 
-        Parameters are loaded first: on entering, a phase prepares what depends on parameters that it does not train.
+        A phase is entered with parameters and random state loaded: it may encode inputs that it draws.
         """
         self.step.encoder.load_state_dict(state["encoder"])
         self.step.losses.load_state_dict(state["losses"])
-        self.enter(trained, source)
-        self._adopt(state["optimizer"])
         self.step.seed_and_step.copy_(state["seed_and_step"])
         if state["kind"] == self._kind():
             self.step.generator.set_state(state["generator"])
         else:  # the random state of another device cannot be used: continue with fresh numbers
             self.step.generator.manual_seed(mixed_seed(*state["seed_and_step"].tolist(), state["kind"]))
+        self.enter(trained, source)
+        self._adopt(state["optimizer"])
         self._loss_sums.copy_(state["loss_sums"])
         self._n_summed = state["n_summed"]
 

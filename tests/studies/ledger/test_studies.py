@@ -194,7 +194,7 @@ def test_plan_names_counts_and_estimate(tmp_path: Path, space: SearchSpace) -> N
     assert "estimated: 8:47 to 26:21 in all" in text  # one was measured beside other work
     greedy = dataclasses.replace(plan, resources=Resources(1, 0.25))
     text = "\n".join(greedy.lines([Cost(5.0, 60.0, 1000)]))
-    assert "each on 1 CPU and 0.25 GPU, too many for 2 CPU and 0 GPU" in text
+    assert "each on 1 CPU and 0.25 GPU, more than the 2 CPU and 0 GPU there are" in text
 
 
 def test_outputs(tmp_path: Path, space: SearchSpace) -> None:
