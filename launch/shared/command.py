@@ -81,7 +81,7 @@ def _ended(main: Callable[[], None]) -> NoReturn:
     except Diverged as error:
         _leave(error, str(error), 1)
     except KeyboardInterrupt as interrupt:
-        told = [*interrupt.args, "stopped; nothing was left half written. Run it again to start over"]
+        told = [*interrupt.args, "stopped; nothing was left half written. Run the same command again"]
         print(f"\n{sys.argv[0]}: {told[0]}.", file=sys.stderr)
         sys.exit(130)
     except Exception as error:
@@ -161,9 +161,17 @@ def whole_number(text: str) -> int:
 
 
 def require_folder(flag: str, folder: Path) -> None:
-    """Raise a ValueError if the folder named by a flag is a file; it need not exist."""
+    """Raise a ValueError if files cannot be written to the folder named by a flag; it need not exist."""
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"`{flag}` must name a folder, but {folder} is a file.")
+    require_writable(flag, folder)
+
+
+def require_writable(flag: str, folder: Path) -> None:
+    """Raise a ValueError if a folder, or its nearest parent if it does not exist, does not take files."""
+    place = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+        raise ValueError(f"`{flag}` must be in a folder that can be written to, but {folder} is not.")
 
 
 def device_flag(parser: argparse.ArgumentParser, when: str = "") -> None:

@@ -63,7 +63,9 @@ def _seeds(text: str) -> tuple[int, ...]:
     except ValueError:
         seeds = ()
     if not seeds or len(set(seeds)) != len(seeds) or not all(0 <= seed < 2**63 for seed in seeds):
-        raise argparse.ArgumentTypeError(f"takes different whole numbers such as 1,2,3, but got {text!r}")
+        raise argparse.ArgumentTypeError(
+            f"takes distinct whole numbers from 0 to 2^63 - 1, such as 1,2,3, but got {text!r}"
+        )
     return seeds
 
 

@@ -69,6 +69,7 @@ def asked_ablation(request: StudyRequest) -> Asked[Ablation]:
         config.images.refuse("ablations of images", f"{ablation.name!r} has none")
     runs = Runs(config.profile, scale, {**config.settings, **images.values}, config.seeds, images.data)
     spec = ablation_spec(ablation, recorded_name(request.declared), runs)
+    cells_of(ablation, spec)  # raises an error if there is nothing to compare
     return Asked(ablation, spec, folder_of(storage, request.study.name, ablation, spec), images)
 
 

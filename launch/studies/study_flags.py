@@ -110,9 +110,13 @@ def _amount(text: str, others: str = "") -> float:
 
 
 def _minutes(text: str) -> float:
-    if not _amount(text):
-        raise argparse.ArgumentTypeError(f"must be more than 0, but got {text!r}")
-    return float(text)
+    try:
+        minutes = float(text)
+    except ValueError:
+        minutes = math.nan
+    if not 0 < minutes < math.inf:
+        raise argparse.ArgumentTypeError(f"must be a number above 0, but got {text!r}")
+    return minutes
 
 
 def answer_json(arguments: argparse.Namespace) -> None:

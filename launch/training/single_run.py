@@ -8,7 +8,7 @@ from pathlib import Path
 import yaml
 
 from launch.shared.backbone_weights import chosen_weights
-from launch.shared.command import chosen_device, say, settings
+from launch.shared.command import chosen_device, require_writable, say, settings
 from launch.shared.common_flags import print_json
 from launch.shared.image_choice import chosen_data, chosen_features, named, skipping
 from launch.shared.progress_line import Progress
@@ -33,6 +33,7 @@ def train(request: TrainRequest) -> None:
     checkpoint = request.checkpoint or Path("runs") / "train" / f"{name}-seed{'-'.join(map(str, request.seeds))}.pt"
     if checkpoint.is_dir():
         raise ValueError(f"`--checkpoint` must name a file, but {checkpoint} is a folder.")
+    require_writable("--checkpoint", checkpoint.parent)
     if request.calibrate:
         _calibrate(config, request.seeds[0], has_tables=not request.is_plain)
         return
@@ -70,9 +71,11 @@ def _default_scale(request: TrainRequest) -> str:
 
 
 def _from_file(request: TrainRequest, file: Path, values: Mapping[str, str]) -> RunConfig:
-    said = (request.loss, request.encoder, request.fidelity, request.scale, request.task, request.data, request.weights)
-    if any(said) or request.skip_bad:
-        raise ValueError("`--config` is a whole configuration: leave out the options that it sets.")
+    names = ("loss", "encoder", "fidelity", "scale", "task", "data", "weights", "skip_bad")
+    if given := [f"`--{name.replace('_', '-')}`" for name in names if getattr(request, name)]:
+        raise ValueError(f"`--config` is a whole configuration: leave out {', '.join(given)}.")
+    if not file.is_file():
+        raise ValueError(f"`--config` must name a file, but {file} is {'a folder' if file.is_dir() else 'not there'}.")
     try:
         content = yaml.safe_load(file.read_text())
     except (yaml.YAMLError, UnicodeDecodeError):

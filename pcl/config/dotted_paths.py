@@ -21,6 +21,8 @@ _SOURCES = {"task": "tasks/*.py", "encoder": "encoders/*.py", "loss": "losses/*.
 
 def read_value(path: str, value: Any, known: Mapping[str, type]) -> Any:
     """Convert text, or a number that fits exactly, to the path's type."""
+    if not path:
+        raise ValueError("A setting must have a path, as in training.lr=0.01, but it is empty.")
     if path not in known:
         hint = suggestion(path, known) or f" Known are {', '.join(known)}."
         raise ValueError(f"Unknown path {path!r}.{hint}")

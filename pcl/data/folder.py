@@ -76,7 +76,7 @@ def read_folder(folder: Path, cache: Path, bad_files: BadFiles, tell: Tell, side
     soft = torch.stack([_soft(folder, listing, place) for place in places]) if places else torch.zeros(1, 0)
     empty = [text for text, total in zip_longest(listing.classes, soft.sum(0).tolist()) if not total]
     if empty:
-        raise ValueError(f"Every class must have an image, but {', '.join(empty)} in {folder} has none.")
+        raise ValueError(f"Every class must have an image, but these in {folder} have none: {', '.join(empty)}.")
     # Shuffled, because some callers use the first training images only: in file order, these could be of one class.
     order = torch.tensor(sorted(range(len(places)), key=lambda place: hashlib.sha256(str(place).encode()).digest()))
     hard = torch.tensor([listing.labels[place] for place in places])[order]

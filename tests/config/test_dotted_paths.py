@@ -32,10 +32,16 @@ def test_values_of_every_configuration_pass() -> None:
         check_values({path: str(value) for path, value in flat.items() if "." in path})
 
 
-@pytest.mark.parametrize("path", ["loss.n_sample", "n_samples", "", "task.sampler.x"])
+@pytest.mark.parametrize("path", ["loss.n_sample", "n_samples", "task.sampler.x"])
 def test_unknown_paths_are_refused(path: str) -> None:
     with pytest.raises(ValueError, match="Unknown path"):
         check_values({path: "1"})
+
+
+def test_an_empty_path_is_refused_without_a_list_of_all() -> None:
+    with pytest.raises(ValueError, match="must have a path") as found:
+        check_values({"": "1"})
+    assert len(str(found.value)) < 100
 
 
 def test_flags_know_the_names_of_the_registries() -> None:

@@ -110,7 +110,7 @@ def test_unreadable_files(pictures: Path, tmp_path: Path) -> None:
     for path in (pictures / "dog").rglob("*.*"):
         if path.is_file():
             path.write_text("no picture")
-    with pytest.raises(ValueError, match=r"Every class must have an image, but dog in .* has none"):
+    with pytest.raises(ValueError, match=r"Every class must have an image, but these in .* have none: dog"):
         resolve(skipped, tmp_path / "data")
     with pytest.raises(ValueError, match=r"`--skip-bad` goes with a folder of images, but 'embedded' is none"):
         resolve(str(skipping("embedded", skip_bad=True)), tmp_path)
@@ -125,7 +125,7 @@ def test_folders_that_are_no_set(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="at least two classes, but got 1: only"):
         resolve(str(folder), tmp_path)
     (folder / "more").mkdir()
-    with pytest.raises(ValueError, match="Every class must have an image, but more, only in"):
+    with pytest.raises(ValueError, match=r"Every class must have an image, but these in .* have none: more, only"):
         resolve(str(folder), tmp_path)
     with pytest.raises(ValueError, match="must not be called 'embedded'"):
         resolve(str(folder.rename(tmp_path / "embedded")), tmp_path)

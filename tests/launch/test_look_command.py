@@ -216,13 +216,14 @@ BAD_INPUT = {
     "no study": (["{place}/empty"], "empty is neither the folder of a study nor that of a trial."),
     "too long": (["x" * 5000], "No file can have a name as long as"),
     "unreadable study": (["{place}/torn study"], "study.json is not readable; it was left as it is. Put a copy"),
-    "begun": (["{place}/begun"], "The study 'begun' has no winner yet"),
+    "begun": (["{place}/begun"], "`python launch/grid.py --resume begun --storage {place}` continues it"),
     "without a winner": (["{place}/lost"], "The study 'lost' has no winner yet"),
     "torn summary": (["{place}/torn"], "summary.json is not readable"),
     "no checkpoint": (["{place}/bare"], "The winner of the study 'bare' has no checkpoint"),
     "no such seed": (["{run}", "--seed", "6"], "`--seed` must be one of 4, 5, which"),
     "no such data": (["{run}", "--data", "{place}/none"], "there is no such folder or file"),
     "file as output": (["{run}", "--output", "{place}/toy.pt"], "`--output` must name a folder"),
+    "output in a file": (["{run}", "--output", "{place}/toy.pt/x"], "`--output` must be in a folder"),
 }  # fmt: skip
 
 

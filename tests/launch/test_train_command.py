@@ -115,6 +115,7 @@ def test_killed_and_restarted_it_goes_on(
         (("--set", "task.kappa_min=50"), "kappa_min < task.kappa_max"),
         (("--device", "tpu"), "invalid choice: 'tpu'"),
         (("--seed", "-3"), "Seeds must be"),
+        (("--config", "best.yaml", "--loss", "hib"), "leave out `--loss`, `--fidelity`, `--scale`."),
     ],
 )
 def test_bad_input_exits_with_2_and_one_sentence(
@@ -124,6 +125,23 @@ def test_bad_input_exits_with_2_and_one_sentence(
     words = command(*arguments, "--checkpoint", str(tmp_path / "run.pt"))[2:]
     assert_refused("launch/train.py", main, words, says, monkeypatch, capsys)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("file", "says"), [("missing.yaml", "is not there."), ("tests", "is a folder.")])
+def test_a_configuration_that_is_no_file(
+    file: str, says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = f"`--config` must name a file, but {file} {says}"
+    assert_refused("launch/train.py", main, ["--config", file], told, monkeypatch, capsys)
+
+
+def test_a_checkpoint_that_cannot_be_written_is_refused_before_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    words = command("--checkpoint", str(tmp_path / "file" / "run.pt"))[2:]
+    says = "`--checkpoint` must be in a folder that can be written to"
+    assert_refused("launch/train.py", main, words, says, monkeypatch, capsys)
 
 
 def test_a_checkpoint_of_another_config_is_kept(tmp_path: Path) -> None:

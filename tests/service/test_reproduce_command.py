@@ -134,7 +134,7 @@ def test_a_study_is_of_its_command(place: Home) -> None:
     assert asked_ablation(ablation_request(arguments)).folder.name == "a"
     (name,) = [path.parent.name for path in place.storage.glob("reproduce_toy*/study.json")]
     assert json.loads((StudyFolder(place.storage / name).path / "study.json").read_text())["kind"] == "reproduction"
-    with pytest.raises(ValueError, match=r"is not of this command: `python launch/reproduce.py`"):
+    with pytest.raises(ValueError, match=r"another command; `python launch/reproduce.py --storage .*` resumes"):
         asked_study(grid_request(grid_parser().parse_args(["--resume", name, "--storage", str(place.storage)])))
     arguments = ablate_parser().parse_args(["--resume", "a", "--seeds", "4", "--storage", str(place.storage)])
     with pytest.raises(ValueError, match="leave out --seeds"):

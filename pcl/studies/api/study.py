@@ -11,11 +11,10 @@ from typing import Any
 import pandas as pd
 
 from pcl.config.run_config import Plain, RunConfig
-from pcl.storage.installation import command
 from pcl.storage.object_stores import is_address
 from pcl.studies.api.loaded_encoder import LoadedEncoder, load_encoder
 from pcl.studies.ledger.folders import StudyFolder, TrialFolder
-from pcl.studies.ledger.opened_study import opened, read_objective
+from pcl.studies.ledger.opened_study import opened, read_objective, resuming
 from pcl.studies.ledger.study_spec import ABLATION, MADE_IN_PYTHON, SEARCH, StudySpec
 from pcl.studies.ledger.study_storage import Storage, study_at
 from pcl.studies.ledger.typed_json import parsed, table
@@ -140,7 +139,9 @@ class Study:
             ValueError: If there is no winner; the best so far of a search is not one.
         """
         if self.spec.kind == SEARCH and not self._summary.get("best"):
-            raise ValueError(f"The study {self.name!r} has no winner yet; `{command('grid')} --resume` continues it.")
+            raise ValueError(
+                f"The study {self.name!r} has no winner yet; `{resuming(self.folder, self.spec)}` continues it."
+            )
         best = self.best
         folder, checkpoint = trained_winner(self.folder, best.key)
         taken = best.outcome if folder.key == best.key else Outcome.of(folder.trial(), folder)

@@ -12,7 +12,6 @@ from pcl.metrics.retrieval import RejectionCurve
 from pcl.metrics.undefined import told
 from pcl.prediction.posteriors import LEVEL
 from pcl.storage.files import replacing
-from pcl.storage.installation import command
 from pcl.storage.mirror import UNMIRRORED, Mirror
 from pcl.storage.object_stores import is_address
 from pcl.studies.inspection import figures
@@ -20,6 +19,7 @@ from pcl.studies.inspection.figures import DARK, LIGHT, Row, Tile
 from pcl.studies.inspection.findings import Findings, Pictures, all_pictures, look
 from pcl.studies.inspection.page import Caption, Plot, page
 from pcl.studies.ledger.folders import StudyFolder, TrialFolder
+from pcl.studies.ledger.opened_study import resuming
 from pcl.studies.ledger.study_spec import StudySpec
 from pcl.studies.ledger.study_storage import Storage, study_at
 from pcl.studies.ledger.typed_json import parsed, table
@@ -75,7 +75,7 @@ def source_of(text: str, storage: Storage) -> Source:
 
 def of_study(study: StudyFolder) -> Source:
     """Find the winner of a study by its summary."""
-    StudySpec.read(study)  # raises a ValueError unless this is a study
+    spec = StudySpec.read(study)
     study.pull()
     try:
         key = parsed(study.path / "summary.json", _best_of)
@@ -84,7 +84,7 @@ def of_study(study: StudyFolder) -> Source:
     except ValueError:
         raise ValueError(f"{study.path / 'summary.json'} is not readable; it was left as it is.") from None
     if key is None:
-        raise ValueError(f"The study {study.name!r} has no winner yet; `{command('grid')} --resume` continues it.")
+        raise ValueError(f"The study {study.name!r} has no winner yet; `{resuming(study, spec)}` continues it.")
     return of_winner(study, key)
 
 

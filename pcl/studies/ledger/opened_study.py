@@ -5,6 +5,7 @@ in a store also has a lease (see `pcl.studies.ledger.lease`).
 """
 
 import os
+import shlex
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -143,11 +144,19 @@ def _last_worked_on(path: Path) -> float:
         return path.stat().st_mtime
 
 
+def resuming(folder: StudyFolder, spec: StudySpec) -> str:
+    """Return the command that resumes a study."""
+    name, options = COMMANDS[spec.kind]
+    storage = folder.mirror.uri.rpartition("/")[0] or folder.path.parent
+    is_default = folder.path.parent.resolve() == Path("runs").resolve()
+    which = f"{options} {shlex.quote(folder.name)}" if options else ""
+    return f"{command(name)}{which}" + ("" if is_default else f" --storage {shlex.quote(str(storage))}")
+
+
 def require_kind(folder: StudyFolder, spec: StudySpec, kind: str) -> None:
     """Raise a ValueError that says which command a study is of, unless it is of this kind."""
     if spec.kind != kind:
-        name, options = COMMANDS[spec.kind]
-        raise ValueError(f"The study {folder.name!r} is not of this command: `{command(name)}{options}`.")
+        raise ValueError(f"The study {folder.name!r} is of another command; `{resuming(folder, spec)}` resumes it.")
 
 
 def _kind_of(path: Path) -> str:

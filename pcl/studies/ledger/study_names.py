@@ -8,7 +8,8 @@ import uuid
 _LONGEST_FILE_NAME = 255  # of file systems
 _LONGEST_NAME = 200  # of a new study: suffixes of files need the rest
 _LONGEST_PART = 80  # of each part of a default name
-_TAKEN_NAMES = ("artifacts", "mlflow.db", "mlflow.db.lock", "reproduce")  # of other things in the storage folder
+# Names of other things in the storage folder
+_TAKEN_NAMES = ("artifacts", "bench", "mlflow.db", "mlflow.db.lock", "reproduce", "train")
 
 
 def check_name(text: str, longest: int = _LONGEST_FILE_NAME) -> str:
@@ -16,7 +17,7 @@ def check_name(text: str, longest: int = _LONGEST_FILE_NAME) -> str:
     if not text:
         raise ValueError("must not be empty; leave it out")
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", text):
-        raise ValueError(f"must be letters, digits, '-', '_' and '.', but got {reprlib.repr(text)}")
+        raise ValueError(f"must be letters a to z, digits, '-', '_' and '.', but got {reprlib.repr(text)}")
     if len(text) > longest:
         got = f"{len(text):,}: {reprlib.repr(text)}"
         raise ValueError(f"must have at most {longest} characters, but got {got}")
@@ -26,7 +27,7 @@ def check_name(text: str, longest: int = _LONGEST_FILE_NAME) -> str:
 def check_new_name(text: str) -> str:
     """Return the name of a study that may be new; raise a ValueError if it cannot be one."""
     if check_name(text, _LONGEST_NAME) in _TAKEN_NAMES:
-        raise ValueError(f"must not be {text!r}: something else in the storage folder has this name")
+        raise ValueError(f"must not be {text!r}, which is reserved")
     return text
 
 

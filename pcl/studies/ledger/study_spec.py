@@ -43,7 +43,10 @@ class StudySpec:
     def __post_init__(self) -> None:
         object.__setattr__(self, "overrides", canonical_settings(self.overrides))
         if shared := sorted(set(self.tuning_seeds) & set(self.report_seeds)):
-            raise ValueError(f"Tuning and report seeds must have none in common, but both have {shared}.")
+            report = ", ".join(map(str, self.report_seeds))
+            raise ValueError(
+                f"Tuning seeds (`--seeds`) must differ from the report seeds {report}, but got {shared[0]}."
+            )
         require_choice("kind", self.kind, list(COMMANDS))
 
     @property

@@ -141,12 +141,12 @@ class Ablation:
         No variant may set what `overrides` set.
 
         Raises:
-            ValueError: If the baseline is not possible, or an override sets what is varied.
+            ValueError: If the baseline or all other variants are not possible, or an override sets what is varied.
         """
         given = dict(overrides or {})
         varied = {path for v in self.variants.values() for path in [*v.settings, *v.settings_at_paper, *v.in_scripts]}
         if both := sorted(varied & set(given)):
-            raise ValueError(f"Setting {both[0]} must not set what the ablation {self.name!r} varies; leave it out.")
+            raise ValueError(f"The ablation {self.name!r} varies {both[0]}, so leave this setting out.")
         base, published = (self._config(self.baseline, profile, size, given) for size in (scale, "paper"))
         trials = {self.baseline: self._trial(self.baseline, base, seeds, data)}
         left_out = {}
@@ -163,6 +163,10 @@ class Ablation:
                 left_out[label] = OWN
                 continue
             trials[label] = self._trial(label, config, seeds, data)
+        if len(trials) < 2:
+            label, why = min(left_out.items(), key=lambda item: item[1] == OWN)
+            told = "is the baseline's own" if why == OWN else f"is not possible: {why.rstrip('.')}"
+            raise ValueError(f"The ablation {self.name!r} has nothing to compare: {label!r} {told}.")
         return Cells(trials, left_out)
 
     def fingerprint(self) -> str:

@@ -87,6 +87,8 @@ class Shelf:
         try:
             with relative_to(file):
                 found = runpy.run_path(file)
+        except ValueError as error:
+            raise ValueError(f"The {self.what} file {file} is not valid: {cause_of(error, file)}") from None
         except (Exception, SystemExit) as error:
             raise ValueError(f"The {self.what} file {file} cannot be read: {cause_of(error, file)}") from None
         declared = found.get(self.variable)
@@ -94,7 +96,7 @@ class Shelf:
             of_type = f"`{self.variable}` is of the type {type(declared).__name__}"
             got = of_type if self.variable in found else f"there is no `{self.variable}`"
             raise ValueError(
-                f"The {self.what} file {file} must define `{self.variable}`, a {kind.__name__}, but {got}."
+                f"The {self.what} file {file} must define `{self.variable}` of the type {kind.__name__}, but {got}."
             )
         return declared
 

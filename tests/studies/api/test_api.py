@@ -89,7 +89,12 @@ def test_the_same_call_goes_on_and_another_is_refused(
         pcl.search(SPACE, seeds=(1,), **how)
     with pytest.raises(ValueError, match="made in Python"):
         space_of(study.folder, study.spec)
-    for name, message in (("no/name", "must be letters"), ("mlflow.db", "something else"), ("", "must not be empty")):
+    for name, message in (
+        ("no/name", "must be letters"),
+        ("mlflow.db", "is reserved"),
+        ("train", "is reserved"),
+        ("", "must not be empty"),
+    ):
         with pytest.raises(ValueError, match=message):
             pcl.search(SPACE, **{**how, "name": name})
     for wrong in (

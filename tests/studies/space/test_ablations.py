@@ -181,13 +181,18 @@ def test_what_is_refused(tmp_path: Path) -> None:
         Ablation("a", "?", "x", "1", {"1": Variant(), "2": Variant({"loss.n_sample": 2})})
     with pytest.raises(ValueError, match="must have its baseline '3'"):
         Ablation("a", "?", "x", "3", values("loss.n_samples", 1, 2))
-    with pytest.raises(ValueError, match=r"Setting loss.n_samples must not set what the ablation 'mc_samples' varies"):
+    with pytest.raises(ValueError, match=r"The ablation 'mc_samples' varies loss.n_samples"):
         load_ablation("mc_samples").cells("reference", "smoke", SEEDS, {"loss.n_samples": 3})
+    with pytest.raises(ValueError, match=r"has nothing to compare: '-1' is not possible: `0 < training.lr < inf`"):
+        Ablation("a", "?", "x", "1", values("training.lr", 1, -1)).cells("paper", "smoke", SEEDS)
+    own = Ablation("a", "?", "x", "1", {"1": Variant(), "512": Variant({"loss.n_samples": 512})})
+    with pytest.raises(ValueError, match=r"has nothing to compare: '512' is the baseline's own"):
+        own.cells("paper", "paper", SEEDS)
     with pytest.raises(ValueError, match=r"Unknown ablation 'mc_sample'; there are ambiguity, .* 'mc_samples'"):
         load_ablation("mc_sample")
     file = tmp_path / "mine.py"
     file.write_text("ABLATION = 3\n")
-    with pytest.raises(ValueError, match="must define `ABLATION`, a Ablation, but `ABLATION` is of the type int"):
+    with pytest.raises(ValueError, match="of the type Ablation, but `ABLATION` is of the type int"):
         load_ablation(str(file))
     file.write_text("import nothing_of_that_name\n")
     with pytest.raises(ValueError, match="cannot be read: line 1: ModuleNotFoundError"):
