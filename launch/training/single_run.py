@@ -74,7 +74,7 @@ def _from_file(request: TrainRequest, file: Path, values: Mapping[str, str]) -> 
     names = ("loss", "encoder", "fidelity", "scale", "task", "data", "weights", "skip_bad")
     if given := [f"`--{name.replace('_', '-')}`" for name in names if getattr(request, name)]:
         raise ValueError(f"`--config` is a whole configuration: leave out {', '.join(given)}.")
-    if not file.is_file():
+    if file.is_dir() or not file.exists():
         raise ValueError(f"`--config` must name a file, but {file} is {'a folder' if file.is_dir() else 'not there'}.")
     try:
         content = yaml.safe_load(file.read_text())

@@ -238,7 +238,10 @@ def test_fused_step_has_the_plain_steps_statistics(
 
     # Few repeats of large batches: the plain step takes as long for many anchors as for few.
     device, repeats = torch.device("cuda"), 50
-    values = {"training.n_negatives": 16, "training.batch_size": 512, "loss.n_samples": 16, "task.smoothing": "none"}
+    values = {
+        "training.n_negatives": 16, "training.batch_size": 512, "loss.n_samples": 16, "task.smoothing": "none",
+        "training.n_batches": 100_000,  # the bank of a short training has few inputs, whose mean is another
+    }  # fmt: skip
     config = RunConfig.of({**values, **varied}, loss=loss, profile=profile, scale="smoke")
     run = Run(config, (4, 5), "cuda", is_fast=False)
     results = []
