@@ -1,6 +1,5 @@
 """Files of tensors that can be regenerated: damage is reported as such, and a damaged file is set aside."""
 
-import pickle
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -23,10 +22,8 @@ def damage_told(path: Path, what: str, fix: str) -> Iterator[None]:
     except MemoryError:
         raise
     except Exception as error:  # a damaged archive can raise anything
-        reason = first_line(error).rstrip(".")[:120]
-        # Of a file that holds no tensors, torch says how to trust it.
-        told = "" if isinstance(error, pickle.UnpicklingError) else f" ({reason})"
-        raise Damaged(f"{path} is damaged or {what}{told}; {fix}.") from None
+        reason, _, _ = first_line(error).rstrip(".").partition(". ")  # torch goes on with how to trust the file
+        raise Damaged(f"{path} is damaged or {what} ({reason[:120]}); {fix}.") from None
 
 
 def sound(load: Callable[[Path], T], path: Path) -> T | None:
