@@ -100,23 +100,25 @@ def _gpus(text: str) -> float | Literal["auto"]:
 
 
 def _amount(text: str, others: str = "") -> float:
-    try:
-        amount = float(text)
-    except ValueError:
-        amount = math.nan
+    amount = _number(text)
     if not 0 <= amount < math.inf:
         raise argparse.ArgumentTypeError(f"must be a number from 0{others}, but got {text!r}")
     return amount
 
 
 def _minutes(text: str) -> float:
-    try:
-        minutes = float(text)
-    except ValueError:
-        minutes = math.nan
+    minutes = _number(text)
     if not 0 < minutes < math.inf:
         raise argparse.ArgumentTypeError(f"must be a number above 0, but got {text!r}")
     return minutes
+
+
+def _number(text: str) -> float:
+    """Return text as a number, NaN if it is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
 
 
 def answer_json(arguments: argparse.Namespace) -> None:
